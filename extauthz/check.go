@@ -1,0 +1,159 @@
+package extauthz
+
+import (
+	"fmt"
+	"unsafe"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Field numbers of envoy.service.auth.v3.CheckRequest and what it holds.
+const (
+	fieldAttributes = 1 // CheckRequest -> AttributeContext
+	fieldRequest    = 4 // AttributeContext -> Request
+	fieldHTTP       = 2 // Request -> HttpRequest
+
+	fieldMethod    = 2  // HttpRequest
+	fieldHeaders   = 3  // map entries {1: key, 2: value}
+	fieldPath      = 4  // with the query
+	fieldHost      = 5  //
+	fieldHeaderMap = 13 // config.core.v3.HeaderMap, in place of headers with encode_raw_headers
+
+	fieldHeaderMapHeaders = 1 // repeated HeaderValue
+	fieldKey              = 1 // of a map entry and of HeaderValue
+	fieldValue            = 2
+	fieldRawValue         = 3 // HeaderValue only
+)
+
+// check is one CheckRequest: the fields that a decision needs, read without
+// building the message. It is used for one call at a time and keeps its buffer.
+type check struct {
+	buf    []byte // the message; what follows points into it
+	http   []byte // its HttpRequest
+	method []byte
+	path   []byte
+	host   []byte
+}
+
+// decode takes the message over. The transport's buffers are its own again when
+// decode returns, so the message is copied: a few hundred bytes.
+func (c *check) decode(data mem.BufferSlice) error {
+	size := data.Len()
+	if cap(c.buf) < size {
+		c.buf = make([]byte, size)
+	}
+	*c = check{buf: c.buf[:size]}
+	data.CopyTo(c.buf)
+	return c.parse()
+}
+
+// parse walks down to the HTTP request. A message without one is valid, and
+// falls under no rule.
+func (c *check) parse() error {
+	request := c.buf
+	var err error
+	for _, number := range [...]protowire.Number{fieldAttributes, fieldRequest, fieldHTTP} {
+		if request, err = lastField(request, number); err != nil {
+			return fmt.Errorf("reading CheckRequest: %w", err)
+		}
+	}
+	c.http = request
+	return each(c.http, func(number protowire.Number, value []byte) {
+		switch number {
+		case fieldMethod:
+			c.method = value
+		case fieldPath:
+			c.path = value
+		case fieldHost:
+			c.host = value
+		}
+	})
+}
+
+// request shows the check to the gate. Its strings share the check's buffer,
+// which nothing changes until the check is answered: that saves a copy of each.
+func (c *check) request() order.Request {
+	return order.Request{Method: text(c.method), Host: text(c.host), Target: text(c.path), Header: c}
+}
+
+// Get implements order.Header by searching the message: few rules ask.
+func (c *check) Get(name string) (value string, times int) {
+	see := func(header []byte) {
+		key, v := keyValue(header)
+		if text(key) == name {
+			value = text(v)
+			times++
+		}
+	}
+	// The message was walked once without an error.
+	_ = each(c.http, func(number protowire.Number, field []byte) {
+		switch number {
+		case fieldHeaders:
+			see(field)
+		case fieldHeaderMap:
+			_ = each(field, func(number protowire.Number, header []byte) {
+				if number == fieldHeaderMapHeaders {
+					see(header)
+				}
+			})
+		}
+	})
+	return value, times
+}
+
+func keyValue(entry []byte) (key, value []byte) {
+	_ = each(entry, func(number protowire.Number, field []byte) {
+		switch {
+		case number == fieldKey:
+			key = field
+		case number == fieldValue, number == fieldRawValue:
+			if len(field) > 0 {
+				value = field
+			}
+		}
+	})
+	return key, value
+}
+
+// lastField returns the last occurrence of a length-delimited field, nil when
+// there is none. (Occurrences of a message field are to be merged; no encoder
+// splits one.)
+func lastField(message []byte, want protowire.Number) (field []byte, err error) {
+	err = each(message, func(number protowire.Number, value []byte) {
+		if number == want {
+			field = value
+		}
+	})
+	return field, err
+}
+
+// each calls see with every length-delimited field of a message, and skips the
+// others.
+func each(message []byte, see func(protowire.Number, []byte)) error {
+	for len(message) > 0 {
+		number, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		if wireType != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wireType, message); n < 0 {
+				return protowire.ParseError(n)
+			}
+			message = message[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		see(number, value)
+		message = message[n:]
+	}
+	return nil
+}
+
+func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

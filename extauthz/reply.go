@@ -1,0 +1,85 @@
+package extauthz
+
+import (
+	"fmt"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/genproto/googleapis/rpc/code"
+	"google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// Header names that go to the backend, and to the client with our own answers.
+const (
+	headerKey     = "x-ordergate-key"
+	headerFence   = "x-ordergate-fence"
+	headerLease   = "x-ordergate-lease"
+	headerVerdict = "x-ordergate-verdict"
+)
+
+// reply is an encoded CheckResponse. It is read-only and shared.
+type reply struct{ encoded mem.BufferSlice }
+
+// allowUnruled lets a request pass, without what only we may say of it.
+func allowUnruled() (*reply, error) {
+	return encode(&authv3.CheckResponse{
+		Status: &status.Status{Code: int32(code.Code_OK)},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
+			HeadersToRemove: []string{headerKey, headerFence, headerLease, headerVerdict},
+		}},
+	})
+}
+
+// allow lets a request pass with a verdict. Only a rule that looks up has one.
+func allow(v gate.Verdict) (*reply, error) {
+	if v == gate.VerdictNone {
+		return allowUnruled()
+	}
+	return encode(&authv3.CheckResponse{
+		Status: &status.Status{Code: int32(code.Code_OK)},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
+			Headers:         []*corev3.HeaderValueOption{set(headerVerdict, v.String())},
+			HeadersToRemove: []string{headerKey, headerFence, headerLease},
+		}},
+	})
+}
+
+// deny answers in the backend's stead. Envoy lets an ext_authz server name no
+// response code details (they are ext_authz_denied): the verdict is in the
+// header.
+func deny(r gate.Reply, v gate.Verdict) (*reply, error) {
+	headers := []*corev3.HeaderValueOption{set(headerVerdict, v.String())}
+	for _, h := range r.Headers() {
+		headers = append(headers, set(h.Name, h.Value))
+	}
+	return encode(&authv3.CheckResponse{
+		Status: &status.Status{Code: int32(code.Code_PERMISSION_DENIED)},
+		HttpResponse: &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)},
+			Headers: headers,
+			Body:    r.Body,
+		}},
+	})
+}
+
+// set uses value, not raw_value: Envoy ignores the latter here.
+func set(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, Value: value},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+// encode fails only for text that is not UTF-8.
+func encode(r *authv3.CheckResponse) (*reply, error) {
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(r) // for golden tests
+	if err != nil {
+		return nil, fmt.Errorf("encoding a reply: %w", err)
+	}
+	return &reply{encoded: mem.BufferSlice{mem.SliceBuffer(encoded)}}, nil
+}

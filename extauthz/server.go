@@ -1,0 +1,101 @@
+// Package extauthz answers Envoy's external authorization checks (ext_authz over
+// gRPC): lookups of orders that certainly do not exist get their answer here,
+// everything else goes on.
+//
+// Start with [NewServer] and [Server.NewGRPC]. What to answer is decided by
+// internal/gate; this package reads the few fields of a check that a decision
+// needs straight from the message, and answers with replies that were encoded
+// once.
+package extauthz
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// maxMessageSize bounds a check, in bytes: Envoy's largest header block is
+// 8 MiB, its default 60 KiB. Bodies are not asked for.
+const maxMessageSize = 9 << 20
+
+// Server answers checks. It is safe for concurrent use.
+type Server struct {
+	gate    *gate.Gate
+	pass    *reply                  // for a request under no rule
+	allowed [][gate.Verdicts]*reply // by rule and verdict
+	refused [][gate.Verdicts]*reply // nil where the rule cannot refuse so
+	checks  sync.Pool               // of *check
+}
+
+// NewServer returns a server that answers what g decides. It fails for a
+// configured body that is not UTF-8.
+func NewServer(g *gate.Gate) (*Server, error) {
+	s := &Server{gate: g}
+	s.checks.New = func() any { return new(check) }
+	var err error
+	if s.pass, err = allowUnruled(); err != nil {
+		return nil, err
+	}
+	for _, p := range g.Policies() {
+		var allowed, refused [gate.Verdicts]*reply
+		for v := range gate.Verdict(gate.Verdicts) {
+			if allowed[v], err = allow(v); err != nil {
+				return nil, err
+			}
+		}
+		for _, v := range p.Refusals() {
+			if refused[v], err = deny(p.Reply(v), v); err != nil {
+				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
+			}
+		}
+		s.allowed, s.refused = append(s.allowed, allowed), append(s.refused, refused)
+	}
+	return s, nil
+}
+
+// NewGRPC returns a gRPC server with the Authorization service on it. The
+// server's messages go through a codec of our own; other services may be
+// registered on it as usual.
+func (s *Server) NewGRPC(opts ...grpc.ServerOption) *grpc.Server {
+	opts = append([]grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(maxMessageSize),
+	}, opts...)
+	server := grpc.NewServer(opts...)
+	server.RegisterService(&service, s)
+	return server
+}
+
+// service describes envoy.service.auth.v3.Authorization. The generated one
+// would decode the whole message.
+var service = grpc.ServiceDesc{
+	ServiceName: "envoy.service.auth.v3.Authorization",
+	HandlerType: (*any)(nil),
+	Methods:     []grpc.MethodDesc{{MethodName: "Check", Handler: handleCheck}},
+	Metadata:    "envoy/service/auth/v3/external_auth.proto",
+}
+
+func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+	s := srv.(*Server)
+	c := s.checks.Get().(*check)
+	defer s.checks.Put(c)
+	if err := decode(c); err != nil {
+		return nil, err
+	}
+	return s.answer(ctx, c), nil
+}
+
+func (s *Server) answer(ctx context.Context, c *check) *reply {
+	d := s.gate.Screen(ctx, c.request())
+	switch {
+	case d.Rule < 0:
+		return s.pass
+	case d.Refused:
+		return s.refused[d.Rule][d.Verdict]
+	}
+	return s.allowed[d.Rule][d.Verdict]
+}

@@ -1,0 +1,171 @@
+// Package admin shows an operator what ordergate does: Prometheus metrics and
+// health over HTTP.
+//
+// Start with [NewMetrics], which counts what the other packages report, and
+// [NewHandler]. No label holds an order ID.
+package admin
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// Rule is what the metrics need to know of a rule.
+type Rule struct {
+	Name string
+	Mode string
+	Lock string // "" when the rule takes none
+}
+
+// Metrics counts decisions, locks and filters. It implements gate.Recorder. It
+// is safe for concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	rules    []ruleMetrics
+
+	lockAcquire *prometheus.CounterVec
+	lockWait    *prometheus.HistogramVec
+	lockHold    *prometheus.HistogramVec
+	lockLost    *prometheus.CounterVec
+}
+
+// ruleMetrics holds a rule's counters by index, so that counting a decision
+// looks nothing up.
+type ruleMetrics struct {
+	decisions [gate.Actions][gate.Verdicts]prometheus.Counter
+	seconds   prometheus.Observer
+	outcomes  [gate.Outcomes]prometheus.Counter // nil when the rule takes no lock
+	learned   [2]prometheus.Counter             // ok, failed
+}
+
+// Buckets, in seconds. A decision takes microseconds from memory and
+// milliseconds when it waits; a settlement takes what a payment provider takes.
+var (
+	decisionBuckets = []float64{2e-6, 5e-6, 1e-5, 5e-5, 2e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}
+	holdBuckets     = []float64{1e-3, 5e-3, 2e-2, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300}
+)
+
+// NewMetrics prepares the metrics of these rules, in the order of the gate's
+// policies.
+func NewMetrics(version string, rules []Rule) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	m.gauge("ordergate_build_info", "The version that runs; always 1.",
+		prometheus.Labels{"version": version}, func() float64 { return 1 })
+
+	decisions := m.counters("ordergate_decisions_total",
+		"Verdicts on requests.", "rule", "action", "verdict", "mode")
+	seconds := m.histograms("ordergate_decision_seconds",
+		"Time from a request's arrival to its verdict, waits for freshness or a lock included.", decisionBuckets, "rule")
+	outcomes := m.counters("ordergate_lock_outcome_total",
+		"What became of calls that asked for a lock.", "lock", "outcome")
+	learned := m.counters("ordergate_learned_total",
+		"New orders read from the backend's answers.", "rule", "result")
+	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
+	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
+	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from asking for a lock to giving it up.", holdBuckets, "lock")
+	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before they were given up.", "lock")
+
+	for _, r := range rules {
+		var rm ruleMetrics
+		for a := range gate.Action(gate.Actions) {
+			for v := range gate.Verdict(gate.Verdicts) {
+				rm.decisions[a][v] = lazily(decisions, r.Name, a.String(), v.String(), r.Mode)
+			}
+		}
+		rm.seconds = seconds.WithLabelValues(r.Name)
+		if r.Lock != "" {
+			for o := range gate.Outcome(gate.Outcomes) {
+				rm.outcomes[o] = outcomes.WithLabelValues(r.Lock, o.String())
+			}
+		}
+		rm.learned = [2]prometheus.Counter{
+			lazily(learned, r.Name, "ok"), lazily(learned, r.Name, "failed"),
+		}
+		m.rules = append(m.rules, rm)
+	}
+	return m
+}
+
+// Decided implements gate.Recorder.
+func (m *Metrics) Decided(rule int, a gate.Action, v gate.Verdict, took time.Duration) {
+	r := &m.rules[rule]
+	r.decisions[a][v].Inc()
+	r.seconds.Observe(took.Seconds())
+}
+
+// Closed implements gate.Recorder.
+func (m *Metrics) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }
+
+// Learned implements gate.Recorder.
+func (m *Metrics) Learned(rule int, err error) {
+	if err != nil {
+		m.rules[rule].learned[1].Inc()
+		return
+	}
+	m.rules[rule].learned[0].Inc()
+}
+
+// Lock returns the observer of one lock.
+func (m *Metrics) Lock(name string) redislock.Observer {
+	o := &lockObserver{
+		wait: m.lockWait.WithLabelValues(name),
+		hold: m.lockHold.WithLabelValues(name),
+		lost: m.lockLost.WithLabelValues(name),
+	}
+	o.result = make(map[redislock.Result]prometheus.Counter)
+	for _, r := range []redislock.Result{redislock.Granted, redislock.Busy, redislock.Canceled, redislock.Failed} {
+		o.result[r] = m.lockAcquire.WithLabelValues(name, string(r))
+	}
+	return o
+}
+
+// LockGauges shows how many leases of a lock are held and how many callers wait.
+func (m *Metrics) LockGauges(name string, held, waiting func() int) {
+	labels := prometheus.Labels{"lock": name}
+	m.gauge("ordergate_lock_held", "Leases held by this process.", labels, intGauge(held))
+	m.gauge("ordergate_lock_waiters", "Callers in this process that wait for a lock.", labels, intGauge(waiting))
+}
+
+func intGauge(f func() int) func() float64 { return func() float64 { return float64(f()) } }
+
+// Filter is what the metrics show of one filter. The functions are called at
+// each scrape and may take milliseconds.
+type Filter struct {
+	IDs       func() uint64
+	FillRatio func() float64
+	State     func() string
+	LogLag    func() uint64 // nil without a change log
+}
+
+// filterStates are the values of the label state: one of them is 1.
+var filterStates = []string{"loading", "ready", "unknown"}
+
+// FilterGauges shows one filter.
+func (m *Metrics) FilterGauges(name string, f Filter) {
+	labels := prometheus.Labels{"filter": name}
+	m.gauge("ordergate_filter_ids", "Distinct IDs added, a lower estimate.", labels,
+		func() float64 { return float64(f.IDs()) })
+	m.gauge("ordergate_filter_fill_ratio", "Share of the filter's bits that are set.", labels, f.FillRatio)
+	for _, state := range filterStates {
+		m.gauge("ordergate_filter_state", "1 for the state the filter is in.",
+			prometheus.Labels{"filter": name, "state": state}, func() float64 {
+				if f.State() == state {
+					return 1
+				}
+				return 0
+			})
+	}
+	if f.LogLag != nil {
+		m.gauge("ordergate_filter_log_lag_entries", "Entries of the change log not yet in the filter, at its last read.",
+			labels, func() float64 { return float64(f.LogLag()) })
+	}
+}

@@ -1,0 +1,117 @@
+package gate
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestEveryOrderOfEvents runs the bracket through every sequence of events, with
+// every outcome, that is no longer than any real life of one, and holds each
+// against what has to be true of it.
+func TestEveryOrderOfEvents(t *testing.T) {
+	const longest = 6
+	var events []step
+	for e := granted; e <= ended; e++ {
+		events = append(events, step{e, OutcomeUnknown})
+	}
+	events = append(events, step{response, OutcomeKnown}, step{response, OutcomeNotForwarded})
+
+	sequences := 0
+	var extend func(history []step)
+	extend = func(history []step) {
+		sequences++
+		checkHistory(t, history)
+		if len(history) == longest || t.Failed() {
+			return
+		}
+		for _, e := range events {
+			extend(append(history[:len(history):len(history)], e))
+		}
+	}
+	extend(nil)
+	t.Logf("%d sequences", sequences)
+}
+
+type step struct {
+	event   event
+	outcome Outcome
+}
+
+func checkHistory(t *testing.T, history []step) {
+	t.Helper()
+	var b bracket
+	got := map[effect]int{}
+	var held, forwarded, over bool // what the world looks like
+	var learned *Outcome           // of the first response after forwarding
+	fail := func(what string) { t.Errorf("%s after %s", what, describe(history)) }
+
+	for _, s := range history {
+		wasForwarded, wasOver := forwarded, over
+		e := b.on(s.event, s.outcome)
+		got[e]++
+		if s.event == granted && !held && got[forward]+got[release]+got[hold] > 0 {
+			held = true
+		}
+		switch e {
+		case forward:
+			forwarded = true
+			if wasOver {
+				fail("forwarded a request that is over")
+			}
+		case release:
+			knownOutcome := learned != nil && *learned != OutcomeUnknown
+			if wasForwarded && s.event != unsent && !knownOutcome {
+				fail("released a lock whose call may be running")
+			}
+		case hold:
+			if !wasForwarded {
+				fail("held a lock for a request that was never forwarded")
+			}
+			if learned != nil && *learned != OutcomeUnknown {
+				fail("held a lock whose outcome is known")
+			}
+		}
+		if s.event == response && wasForwarded && learned == nil && got[release]+got[hold] == 0 {
+			o := s.outcome
+			learned = &o
+		}
+		if s.event == ended || s.event == response && !wasForwarded {
+			over = true
+		}
+	}
+	if got[forward] > 1 || got[refuse] > 1 || got[forward]+got[refuse] > 1 {
+		fail("answered the request's headers twice")
+	}
+	if got[release]+got[hold] > 1 {
+		fail("gave the lock up twice")
+	}
+	if last := len(history) - 1; last >= 0 && history[last].event == ended && got[forward] == 1 && got[release]+got[hold] != 1 {
+		fail("kept a lock whose stream is over")
+	}
+}
+
+// TestGrantThatCrossesAnAbort names the race that leaves orphaned locks
+// elsewhere: the client left, and then the lock is granted.
+func TestGrantThatCrossesAnAbort(t *testing.T) {
+	for _, abort := range []event{ended, response} {
+		var b bracket
+		if got := b.on(abort, OutcomeUnknown); got != cancel {
+			t.Fatalf("abort: effect %d, want cancel", got)
+		}
+		if got := b.on(granted, OutcomeUnknown); got != release {
+			t.Errorf("grant after the abort: effect %d, want release", got)
+		}
+	}
+}
+
+func describe(history []step) string {
+	names := []string{"granted", "denied", "unsent", "response", "ended"}
+	text := ""
+	for _, s := range history {
+		text += " " + names[s.event]
+		if s.event == response {
+			text += fmt.Sprintf("(%s)", s.outcome)
+		}
+	}
+	return "[" + text + " ]"
+}

@@ -1,0 +1,228 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Call is the life of one request that needs more than a verdict. The face that
+// opened it reports each event and does what the returned [Step] says. Its
+// methods are called from one goroutine, but for Acquire, which blocks and has
+// a goroutine of its own.
+type Call struct {
+	gate    *Gate
+	policy  *Policy
+	bracket bracket
+	lease   Lease
+	id      string
+	start   time.Time
+
+	Decision     Decision
+	NeedsLock    bool // call Acquire, report to Granted
+	NeedsAnswer  bool // report the response's headers
+	learnsHeader string
+	learnsJSON   []string
+}
+
+// Step is what a face has to do next.
+type Step struct {
+	Forward bool // pass the request on
+	Lease   Lease
+	Refuse  bool // answer with the policy's reply for Decision.Verdict
+	Cancel  bool // end the context of Acquire
+}
+
+// Open matches a request that is about to be forwarded. The returned call may
+// need nothing at all (NeedsLock and NeedsAnswer false), which is that of most
+// requests; when its Decision refuses, answer and forget it. The ID is copied:
+// the request's memory need not outlive Open.
+func (g *Gate) Open(req order.Request) Call {
+	m := g.table.Match(req)
+	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
+	if m.Rule < 0 {
+		return c
+	}
+	c.start = g.now()
+	c.policy = &g.policies[m.Rule]
+	c.Decision.Action = c.policy.bracketAction()
+	if c.policy.Create == nil && c.policy.Settle == nil {
+		return c // lookups are Screen's
+	}
+	if g.malformed(c.policy, m, &c.Decision) {
+		c.decide(c.Decision.Verdict)
+		return c
+	}
+	c.NeedsAnswer = true
+	if s := c.policy.Settle; s != nil {
+		c.NeedsLock = true
+		c.id = string([]byte(m.ID))
+		c.Decision.ID = c.id
+	} else {
+		c.learnsHeader, c.learnsJSON = c.policy.Create.Learn.Header, c.policy.Create.Learn.JSON
+	}
+	return c
+}
+
+func (p *Policy) bracketAction() Action {
+	switch {
+	case p.Settle != nil:
+		return ActionSettle
+	case p.Create != nil:
+		return ActionCreate
+	default:
+		return ActionLookup
+	}
+}
+
+// Key returns the lock key of the call's order.
+func (c *Call) Key() string { return c.policy.Settle.Lock.Key(c.id) }
+
+// Grant is the end of an attempt to get a lock.
+type Grant struct {
+	Lease Lease
+	Err   error
+}
+
+// Acquire asks for the lock and blocks until there is an answer or ctx ends.
+// Always report its result to Granted, or to Close.
+func (c *Call) Acquire(ctx context.Context) Grant {
+	lease, err := c.policy.Settle.Lock.Acquire(ctx, c.id)
+	return Grant{Lease: lease, Err: err}
+}
+
+// Granted reports the result of Acquire.
+func (c *Call) Granted(ctx context.Context, g Grant) Step {
+	if g.Err != nil {
+		return c.denied(g.Err)
+	}
+	c.lease = g.Lease
+	switch c.bracket.on(granted, OutcomeUnknown) {
+	case forward:
+		c.decide(VerdictAcquired)
+		return Step{Forward: true, Lease: c.leaseToShow()}
+	case release:
+		c.giveUp(ctx, release)
+	}
+	return Step{}
+}
+
+// leaseToShow hides the lease of an observed rule: its request goes on as it came.
+func (c *Call) leaseToShow() Lease {
+	if c.policy.Observe {
+		return nil
+	}
+	return c.lease
+}
+
+func (c *Call) denied(err error) Step {
+	if c.bracket.on(denied, OutcomeUnknown) != refuse {
+		return Step{}
+	}
+	verdict := VerdictUnavailable
+	if errors.Is(err, ErrBusy) {
+		verdict = VerdictBusy
+	}
+	c.decide(verdict)
+	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded)
+	return Step{Refuse: !c.policy.Observe, Forward: c.policy.Observe}
+}
+
+func (c *Call) decide(v Verdict) {
+	c.Decision.Verdict = v
+	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.gate.now().Sub(c.start))
+}
+
+// Unsent reports that the request could not be passed on after Granted said so.
+func (c *Call) Unsent(ctx context.Context) {
+	c.giveUp(ctx, c.bracket.on(unsent, OutcomeUnknown))
+}
+
+// Answered reports the headers of the response.
+func (c *Call) Answered(r *Response) Step {
+	return Step{Cancel: c.bracketEvent(response, r.Outcome()) == cancel}
+}
+
+// Ended reports that the stream is over. Cancel tells that a result of Acquire
+// is still to come and has to be reported to Granted, which gives it back.
+func (c *Call) Ended(ctx context.Context) Step {
+	e := c.bracketEvent(ended, OutcomeUnknown)
+	c.giveUp(ctx, e)
+	return Step{Cancel: e == cancel}
+}
+
+func (c *Call) bracketEvent(e event, o Outcome) effect {
+	if !c.NeedsLock {
+		return nothing
+	}
+	return c.bracket.on(e, o)
+}
+
+// giveUp ends the lease as the bracket says. An error is not the caller's to
+// handle: the lock then ends by itself, since it is renewed no more.
+func (c *Call) giveUp(ctx context.Context, e effect) {
+	switch e {
+	case release:
+		_ = c.lease.Release(ctx)
+	case hold:
+		_ = c.lease.Hold(ctx)
+	default:
+		return
+	}
+	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome)
+}
+
+// Lost returns a channel that is closed when the call's lease was lost, or nil.
+func (c *Call) Lost() <-chan struct{} {
+	if c.lease == nil {
+		return nil
+	}
+	return c.lease.Lost()
+}
+
+// LearnsHeader returns the response header that holds the new ID, or "".
+func (c *Call) LearnsHeader() string { return c.learnsHeader }
+
+// LearnsBody reports whether the response's body holds the new ID.
+func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
+
+// LearnText learns the ID that a successful answer carries in its header. It
+// blocks until the ID is known everywhere, or ctx ends. The answer goes on to
+// the client in any case; the error is for the log.
+func (c *Call) LearnText(ctx context.Context, text string) error {
+	return c.learn(ctx, text, nil)
+}
+
+// LearnBody does the same for a body. Partial tells that it was cut off.
+func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
+	text, err := memberText(body, c.learnsJSON)
+	if err != nil && partial {
+		err = fmt.Errorf("the answer is larger than the buffer: %w", err)
+	}
+	return c.learn(ctx, text, err)
+}
+
+func (c *Call) learn(ctx context.Context, text string, err error) error {
+	filter := c.policy.Create.Filter
+	id, ok := "", false
+	if err == nil {
+		if id, ok = c.policy.Rule.ID.Format.Canonical(text); !ok {
+			err = errors.New("the ID in the answer does not have the rule's format")
+		}
+	}
+	if ok {
+		err = filter.Learn(ctx, id)
+	} else {
+		// An order exists that no filter will ever hear of: from here on, absence
+		// proves nothing.
+		filter.Missed(err.Error())
+	}
+	c.gate.record.Learned(c.Decision.Rule, err)
+	if err != nil {
+		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
+	}
+	return nil
+}

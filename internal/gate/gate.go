@@ -1,0 +1,161 @@
+// Package gate decides: which verdict a request gets, and what to do at each
+// event of a call that it lets through.
+//
+// Start with [New]. [Gate.Screen] judges a request before it is forwarded, and
+// [Gate.Open] begins a [Call], the life of one that needs more than a verdict:
+// a lock around it, or a look at its answer. The package knows no transport, no
+// Redis and no clock, so that every face of ordergate (ext_authz, ext_proc, ...)
+// decides alike, and every order of events can be tested without a network.
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Answer is what a filter says of an order ID.
+type Answer int8
+
+// The answers. Unknown is the zero value, so that a filter that says nothing
+// rejects nothing.
+const (
+	Unknown Answer = iota // the filter cannot tell now
+	Maybe                 // the order may exist
+	Absent                // the order certainly does not exist
+)
+
+// Filter knows which orders exist. Both methods are safe for concurrent use.
+type Filter interface {
+	// MayContain may wait until the filter is fresh enough to be certain, or
+	// until ctx ends, which is Unknown.
+	MayContain(ctx context.Context, id string) Answer
+	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
+	// for the ID. After an error it is known at least here.
+	Learn(ctx context.Context, id string) error
+	// Missed tells the filter that an order was created whose ID could not be
+	// learned, for the given reason: from now on nothing is certainly absent.
+	Missed(reason string)
+}
+
+// ErrBusy is returned by a [Locker] when another held the lock past the wait.
+var ErrBusy = errors.New("the lock is held by another")
+
+// Locker takes the lock of an order.
+type Locker interface {
+	// Key is the name of the order's lock.
+	Key(id string) string
+	// Acquire blocks until it has the lock, the wait is over (an error that
+	// wraps ErrBusy), ctx ends, or the lock cannot be asked for (any other
+	// error). A lock granted to an ended ctx is given back by the Locker.
+	Acquire(ctx context.Context, id string) (Lease, error)
+}
+
+// Lease is a held lock. It renews itself until Release or Hold is called.
+type Lease interface {
+	Fence() int64          // grows with every lease of the same key
+	Owner() string         // the unguessable name of this lease
+	Lost() <-chan struct{} // closed when the lease ended against our will
+	Release(ctx context.Context) error
+	Hold(ctx context.Context) error // keep it without renewing, until its hold time ends
+}
+
+// Policy is what to do with the requests of one rule.
+type Policy struct {
+	Rule    order.Rule
+	Observe bool // decide and count, change nothing
+	Invalid Reply
+	Lookup  *Lookup
+	Create  *Create
+	Settle  *Settle
+}
+
+// Lookup turns requests for absent orders away.
+type Lookup struct {
+	Filter Filter
+	Absent Reply
+}
+
+// Create learns the ID of a new order from the backend's answer.
+type Create struct {
+	Filter Filter
+	Learn  Learn
+}
+
+// Learn says where in an answer the new ID stands: one of the two.
+type Learn struct {
+	Header string   // a response header, in lower case
+	JSON   []string // the path of a member of the response body
+}
+
+// Settle brackets a call with a lock.
+type Settle struct {
+	Name        string // of the lock, for metrics
+	Lock        Locker
+	Busy        Reply
+	Unavailable Reply
+}
+
+// Reply is an answer that the gate gives in the backend's stead.
+type Reply struct {
+	Status     int
+	Body       string        // JSON
+	RetryAfter time.Duration // 0: none
+}
+
+// Recorder is told what was decided. Its methods are called on the way of every
+// request: they must be quick and safe for concurrent use.
+type Recorder interface {
+	// Decided reports a verdict on a request of the rule with this index, and
+	// how long it took, waits included.
+	Decided(rule int, action Action, verdict Verdict, took time.Duration)
+	// Closed reports how a bracketed call of the rule with this index ended.
+	Closed(rule int, outcome Outcome)
+	// Learned reports an attempt to learn a new ID.
+	Learned(rule int, err error)
+}
+
+// Gate decides. It is immutable and safe for concurrent use.
+type Gate struct {
+	table    *order.Table
+	policies []Policy
+	record   Recorder
+	now      func() time.Time
+}
+
+// New builds a gate. The order of policies counts: the first whose rule matches
+// decides. The error names the first policy that is unusable. The clock, which
+// is time.Now but in tests, only measures.
+func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error) {
+	rules := make([]order.Rule, len(policies))
+	for i, p := range policies {
+		rules[i] = p.Rule
+		if err := p.check(); err != nil {
+			return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
+		}
+	}
+	table, err := order.NewTable(rules)
+	if err != nil {
+		return nil, err
+	}
+	return &Gate{table: table, policies: policies, record: record, now: now}, nil
+}
+
+func (p *Policy) check() error {
+	switch {
+	case p.Lookup == nil && p.Create == nil && p.Settle == nil:
+		return errors.New("does nothing")
+	case p.Create != nil && (p.Lookup != nil || p.Settle != nil):
+		return errors.New("create goes with no other action")
+	case p.Create != nil && (p.Create.Learn.Header == "") == (len(p.Create.Learn.JSON) == 0):
+		return errors.New("create learns from a header or from the body")
+	}
+	return nil
+}
+
+// Policies returns the policies as given to [New]: the faces prepare their
+// answers from them. They must not be changed.
+func (g *Gate) Policies() []Policy { return g.policies }

@@ -1,0 +1,284 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// knowledge is a Filter of plain values.
+type knowledge struct {
+	answers map[string]Answer
+	learned []string
+	missed  []string
+	err     error
+}
+
+func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.answers[id] }
+func (k *knowledge) Missed(reason string)                           { k.missed = append(k.missed, reason) }
+func (k *knowledge) Learn(_ context.Context, id string) error {
+	k.learned = append(k.learned, id)
+	return k.err
+}
+
+// lock is a Locker and its own only Lease.
+type lock struct {
+	err error
+	did []string
+}
+
+func (l *lock) Key(id string) string { return "order:lock:" + id }
+func (l *lock) Acquire(_ context.Context, id string) (Lease, error) {
+	l.did = append(l.did, "acquire "+id)
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l, nil
+}
+func (l *lock) Fence() int64                  { return 7 }
+func (l *lock) Owner() string                 { return "owner" }
+func (l *lock) Lost() <-chan struct{}         { return nil }
+func (l *lock) Release(context.Context) error { l.did = append(l.did, "release"); return nil }
+func (l *lock) Hold(context.Context) error    { l.did = append(l.did, "hold"); return nil }
+
+// ledger is a Recorder that writes down what it is told.
+type ledger struct{ lines []string }
+
+func (l *ledger) Decided(rule int, a Action, v Verdict, _ time.Duration) {
+	l.lines = append(l.lines, fmt.Sprintf("%d %s %s", rule, a, v))
+}
+func (l *ledger) Closed(rule int, o Outcome) {
+	l.lines = append(l.lines, fmt.Sprintf("%d closed %s", rule, o))
+}
+func (l *ledger) Learned(rule int, err error) {
+	l.lines = append(l.lines, fmt.Sprintf("%d learned %t", rule, err == nil))
+}
+
+type bench struct {
+	gate   *Gate
+	filter *knowledge
+	lock   *lock
+	ledger *ledger
+}
+
+var digits = order.Format{Kind: order.Digits, Min: 1, Max: 19}
+
+func newBench(t testing.TB, observe bool) *bench {
+	t.Helper()
+	b := &bench{
+		filter: &knowledge{answers: map[string]Answer{"1": Maybe, "2": Absent}},
+		lock:   &lock{}, ledger: &ledger{},
+	}
+	path := order.ID{In: order.InPath, Name: "id", Format: digits}
+	policies := []Policy{
+		{
+			Rule:   order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", ID: path},
+			Lookup: &Lookup{Filter: b.filter, Absent: Reply{Status: 404}},
+		},
+		{
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", ID: order.ID{Format: digits}},
+			Create: &Create{Filter: b.filter, Learn: Learn{JSON: []string{"order", "id"}}},
+		},
+		{
+			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", ID: path},
+			Settle: &Settle{Lock: b.lock},
+		},
+	}
+	for i := range policies {
+		policies[i].Observe = observe
+	}
+	var err error
+	if b.gate, err = New(policies, b.ledger, time.Now); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestScreen(t *testing.T) {
+	tests := []struct {
+		target  string
+		observe bool
+		verdict Verdict
+		refused bool
+		counted []string
+	}{
+		{"/orders/1", false, VerdictMaybe, false, []string{"0 lookup maybe"}},
+		{"/orders/2", false, VerdictAbsent, true, []string{"0 lookup absent"}},
+		{"/orders/3", false, VerdictUnknown, false, []string{"0 lookup unknown"}},
+		{"/orders/x", false, VerdictInvalid, true, []string{"0 lookup invalid"}},
+		{"/orders/2", true, VerdictAbsent, false, []string{"0 lookup absent"}},
+		{"/orders/x", true, VerdictInvalid, false, []string{"0 lookup invalid"}},
+		{"/elsewhere", false, VerdictNone, false, nil},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.target, tt.observe), func(t *testing.T) {
+			b := newBench(t, tt.observe)
+			d := b.gate.Screen(t.Context(), order.Request{Method: "GET", Target: tt.target})
+			if d.Verdict != tt.verdict || d.Refused != tt.refused {
+				t.Errorf("verdict %s refused %t, want %s %t", d.Verdict, d.Refused, tt.verdict, tt.refused)
+			}
+			if diff := cmp.Diff(tt.counted, b.ledger.lines); diff != "" {
+				t.Error("counted (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+func TestScreenDoesNotAllocate(t *testing.T) {
+	b := newBench(t, false)
+	gate := b.gate
+	gate.record = silent{}
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() {
+		gate.Screen(ctx, order.Request{Method: "GET", Target: "/orders/2"})
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+type silent struct{}
+
+func (silent) Decided(int, Action, Verdict, time.Duration) {}
+func (silent) Closed(int, Outcome)                         {}
+func (silent) Learned(int, error)                          {}
+
+func settleCall(b *bench) Call {
+	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle"})
+}
+
+func TestSettle(t *testing.T) {
+	known := &Response{Details: "via_upstream", Attempts: 1}
+	timeout := &Response{Details: "response_timeout", Attempts: 1}
+	tests := []struct {
+		name    string
+		events  func(context.Context, *Call)
+		did     []string
+		counted []string
+	}{
+		{"answered", func(ctx context.Context, c *Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(known)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed known"}},
+		{"timed out", func(ctx context.Context, c *Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(timeout)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold"}, []string{"2 settle acquired", "2 closed unknown"}},
+		{"client gone while it runs", func(ctx context.Context, c *Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold"}, []string{"2 settle acquired", "2 closed unknown"}},
+		{"client gone while it waits", func(ctx context.Context, c *Call) {
+			g := c.Acquire(ctx)
+			c.Ended(ctx)
+			c.Granted(ctx, g)
+		}, []string{"acquire 42", "release"}, []string{"2 closed not_forwarded"}},
+		{"could not be passed on", func(ctx context.Context, c *Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Unsent(ctx)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed not_forwarded"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, false)
+			c := settleCall(b)
+			tt.events(t.Context(), &c)
+			if diff := cmp.Diff(tt.did, b.lock.did); diff != "" {
+				t.Error("did (-want +got):\n" + diff)
+			}
+			if diff := cmp.Diff(tt.counted, b.ledger.lines); diff != "" {
+				t.Error("counted (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+func TestSettleDenied(t *testing.T) {
+	tests := []struct {
+		name    string
+		err     error
+		observe bool
+		verdict Verdict
+		want    Step
+	}{
+		{"busy", fmt.Errorf("lock: %w", ErrBusy), false, VerdictBusy, Step{Refuse: true}},
+		{"redis lost", errors.New("connection refused"), false, VerdictUnavailable, Step{Refuse: true}},
+		{"busy, observed", ErrBusy, true, VerdictBusy, Step{Forward: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.observe)
+			b.lock.err = tt.err
+			c := settleCall(b)
+			if diff := cmp.Diff(tt.want, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+				t.Error("step (-want +got):\n" + diff)
+			}
+			if c.Decision.Verdict != tt.verdict {
+				t.Errorf("verdict %s, want %s", c.Decision.Verdict, tt.verdict)
+			}
+			c.Ended(t.Context())
+			if diff := cmp.Diff([]string{"acquire 42"}, b.lock.did); diff != "" {
+				t.Error("did (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// TestObservedSettleShowsNoLease checks that observing takes a lock, to count,
+// but leaves the request as it came.
+func TestObservedSettleShowsNoLease(t *testing.T) {
+	b := newBench(t, true)
+	c := settleCall(b)
+	if diff := cmp.Diff(Step{Forward: true}, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+		t.Error("step (-want +got):\n" + diff)
+	}
+}
+
+func TestLearnBody(t *testing.T) {
+	tests := []struct {
+		name, body string
+		partial    bool
+		learned    []string
+		missed     string
+	}{
+		{"number", `{"status":"new","order":{"x":[1,{"id":9}],"id":1001}}`, false, []string{"1001"}, ""},
+		{"string", `{"order":{"id":"1001"}}`, false, []string{"1001"}, ""},
+		{"cut off after the ID", `{"order":{"id":1001,"lines":[`, true, []string{"1001"}, ""},
+		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer is larger than the buffer: the answer is not JSON"},
+		{"no such member", `{"order":{}}`, false, nil, `the answer has no member "id"`},
+		{"not an object", `[1]`, false, nil, "the answer is not JSON"},
+		{"empty", ``, false, nil, "the answer is not JSON"},
+		{"wrong format", `{"order":{"id":"A-1"}}`, false, nil, "the ID in the answer does not have the rule's format"},
+		{"wrong type", `{"order":{"id":null}}`, false, nil, `member "id" of the answer is neither a string nor a number`},
+		{"fraction", `{"order":{"id":10.0}}`, false, nil, "the ID in the answer does not have the rule's format"},
+		{"two IDs", `{"order":{"a":1,"a":2,"id":3}}`, false, nil, "the answer is not JSON"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, false)
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
+			err := c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
+			if (err == nil) != (tt.missed == "") {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tt.learned, b.filter.learned); diff != "" {
+				t.Error("learned (-want +got):\n" + diff)
+			}
+			var missed []string
+			if tt.missed != "" {
+				missed = []string{tt.missed}
+			}
+			if diff := cmp.Diff(missed, b.filter.missed); diff != "" {
+				t.Error("missed (-want +got):\n" + diff)
+			}
+		})
+	}
+}

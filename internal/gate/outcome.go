@@ -1,0 +1,101 @@
+package gate
+
+import "strings"
+
+// Outcome is what became of a call.
+type Outcome int8
+
+// The outcomes. OutcomeUnknown is the zero value: without evidence the backend
+// may still be at work.
+const (
+	OutcomeUnknown      Outcome = iota // the backend may have acted, or still act
+	OutcomeKnown                       // the backend answered
+	OutcomeNotForwarded                // the backend certainly never saw the request
+	outcomes
+)
+
+// Outcomes is the number of outcomes, for tables indexed by one.
+const Outcomes = int(outcomes)
+
+var outcomeNames = [Outcomes]string{"unknown", "known", "not_forwarded"}
+
+// String returns the name that metrics and logs use.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Response is what a face can tell of an answer when its headers arrive.
+type Response struct {
+	Status int
+	// Details is Envoy's response.code_details; "" when not given.
+	Details string
+	// Attempts is Envoy's upstream.request_attempt_count; -1 when not given.
+	Attempts int
+	// ServedBy tells that the answer carries x-envoy-upstream-service-time, which
+	// Envoy sets on what a backend answered.
+	ServedBy bool
+	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
+	AttemptHeader int
+}
+
+const (
+	detailsViaUpstream = "via_upstream"
+	resetBeforeAnswer  = "upstream_reset_before_response_started{"
+)
+
+// notForwarded lists what Envoy answers in the backend's stead without having
+// sent it a byte of the request, as measured on Envoy 1.40.
+var notForwarded = []string{
+	"no_healthy_upstream",
+	"cluster_not_found",
+	"route_not_found",
+	"direct_response",
+	resetBeforeAnswer + "remote_connection_failure",
+	resetBeforeAnswer + "local_connection_failure",
+	resetBeforeAnswer + "overflow",
+}
+
+// Outcome reads the outcome off an answer. A status says nothing: only Envoy's
+// details tell a backend's own 504 from a route timeout, after which the
+// backend is still running. An answer that took more than one attempt is
+// Unknown, since the first may be running yet.
+func (r *Response) Outcome() Outcome {
+	if r.Details == "" && r.Attempts < 0 {
+		return r.outcomeByHeaders()
+	}
+	switch {
+	case r.Details == detailsViaUpstream && r.Attempts == 1:
+		return OutcomeKnown
+	case r.Details == detailsViaUpstream:
+		return OutcomeUnknown
+	case r.Attempts == 0:
+		return OutcomeNotForwarded
+	case r.Attempts == 1 && r.neverSent():
+		return OutcomeNotForwarded
+	}
+	return OutcomeUnknown
+}
+
+func (r *Response) neverSent() bool {
+	for _, prefix := range notForwarded {
+		if strings.HasPrefix(r.Details, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcomeByHeaders serves an Envoy that was not told to send the attributes. It
+// asks for both of Envoy's own headers, since x-envoy-upstream-service-time
+// alone is silent about retries.
+func (r *Response) outcomeByHeaders() Outcome {
+	if r.ServedBy && r.AttemptHeader == 1 {
+		return OutcomeKnown
+	}
+	return OutcomeUnknown
+}
+
+// Succeeded reports whether the answer says that the backend did what was
+// asked, however many attempts it took.
+func (r *Response) Succeeded() bool {
+	backend := r.Details == detailsViaUpstream || r.Details == "" && r.ServedBy
+	return backend && r.Status >= 200 && r.Status < 300
+}

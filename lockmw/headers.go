@@ -1,0 +1,85 @@
+package lockmw
+
+import (
+	"strconv"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// headerMap is a message's headers as Envoy sends them: names in lower case,
+// repeated ones repeated.
+type headerMap []*corev3.HeaderValue
+
+// Get implements order.Header.
+func (m headerMap) Get(name string) (value string, times int) {
+	for _, h := range m {
+		if h.GetKey() == name {
+			value = headerValue(h)
+			times++
+		}
+	}
+	return value, times
+}
+
+// headerValue reads whichever of its two fields Envoy has filled.
+func headerValue(h *corev3.HeaderValue) string {
+	if raw := h.GetRawValue(); len(raw) > 0 {
+		return string(raw)
+	}
+	return h.GetValue()
+}
+
+// request translates the headers that a stream begins with.
+func request(h *extproc.HttpHeaders) order.Request {
+	headers := headerMap(h.GetHeaders().GetHeaders())
+	req := order.Request{Header: headers}
+	for _, h := range headers {
+		switch h.GetKey() {
+		case ":method":
+			req.Method = headerValue(h)
+		case ":authority":
+			req.Host = headerValue(h)
+		case ":path":
+			req.Target = headerValue(h)
+		}
+	}
+	return req
+}
+
+// attributes is the name under which Envoy sends what response_attributes asks
+// for.
+const attributes = "envoy.filters.http.ext_proc"
+
+// response translates the headers of an answer.
+func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Response {
+	r := &gate.Response{Attempts: -1, AttemptHeader: -1}
+	for _, h := range h.GetHeaders().GetHeaders() {
+		switch h.GetKey() {
+		case ":status":
+			r.Status = number(headerValue(h))
+		case "x-envoy-upstream-service-time":
+			r.ServedBy = true
+		case "x-envoy-attempt-count":
+			r.AttemptHeader = number(headerValue(h))
+		}
+	}
+	fields := msg.GetAttributes()[attributes].GetFields()
+	r.Details = fields["response.code_details"].GetStringValue()
+	if v, ok := fields["upstream.request_attempt_count"]; ok {
+		r.Attempts = int(v.GetNumberValue())
+	}
+	return r
+}
+
+// number returns -1 for what is none.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package lockmw
+
+import (
+	"context"
+	"errors"
+
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// observe serves a create: it forwards the request and learns the new ID from
+// the answer before Envoy passes that on. Nothing is held, so messages are
+// served one after the other.
+func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) error {
+	if err := stream.Send(expectAnswer(call)); err != nil {
+		return nil
+	}
+	for {
+		msg, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		reply := passOn(msg)
+		done := false
+		switch {
+		case msg.GetResponseHeaders() != nil:
+			done = s.answered(stream.Context(), call, msg, reply)
+		case msg.GetResponseBody() != nil:
+			body := msg.GetResponseBody()
+			s.learn(stream.Context(), func(ctx context.Context) error {
+				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
+			})
+			done = true
+		}
+		if err := stream.Send(reply); err != nil || done {
+			return nil
+		}
+	}
+}
+
+// answered looks at the headers of the answer to a create. It reports whether
+// that was all there is to see.
+func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
+	headers := msg.GetResponseHeaders()
+	r := response(headers, msg)
+	switch {
+	case !r.Succeeded():
+		reply.ModeOverride = skipRest
+		return true
+	case call.LearnsBody() && !headers.GetEndOfStream():
+		return false
+	case call.LearnsBody():
+		s.learn(ctx, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
+	default:
+		text, _ := headerMap(headers.GetHeaders().GetHeaders()).Get(call.LearnsHeader())
+		s.learn(ctx, func(ctx context.Context) error { return call.LearnText(ctx, text) })
+	}
+	return true
+}
+
+// learn runs within its limit and whether or not the client still waits: the
+// order exists. What fails is logged; the answer is passed on in any case.
+func (s *Server) learn(ctx context.Context, do func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
+	defer cancel()
+	if err := do(ctx); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			s.log.Error("a new order may be unknown elsewhere for a while", "error", err)
+			return
+		}
+		s.log.Error("a new order was not learned", "error", err)
+	}
+}

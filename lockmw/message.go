@@ -1,0 +1,137 @@
+package lockmw
+
+import (
+	"strconv"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// What Envoy should still send after the request's headers. Trailers are asked
+// for because they keep the stream open until the response's body has ended.
+var (
+	wholeBracket = &procmode.ProcessingMode{
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseTrailerMode: procmode.ProcessingMode_SEND,
+	}
+	onlyHeaders = &procmode.ProcessingMode{
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
+	}
+	// headersAndBody buffers as much as fits: with plain BUFFERED an answer that
+	// is too large would become an error of Envoy's, and the order exists.
+	headersAndBody = &procmode.ProcessingMode{
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
+		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
+	}
+	skipRest = &procmode.ProcessingMode{
+		ResponseHeaderMode:  procmode.ProcessingMode_SKIP,
+		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
+	}
+)
+
+// Replies that never change. They are shared by all streams and read-only.
+var (
+	// Nobody but us may say what these headers say.
+	skipUnruled = onRequest(&extproc.HeaderMutation{
+		RemoveHeaders: []string{headerKey, headerFence, headerLease, headerVerdict},
+	}, skipRest)
+	// The verdict on a lookup was set by ext_authz, earlier in the chain.
+	skipRuled = onRequest(&extproc.HeaderMutation{
+		RemoveHeaders: []string{headerKey, headerFence, headerLease},
+	}, skipRest)
+)
+
+func onRequest(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+	return &extproc.ProcessingResponse{
+		Response: &extproc.ProcessingResponse_RequestHeaders{RequestHeaders: &extproc.HeadersResponse{
+			Response: &extproc.CommonResponse{HeaderMutation: mutation},
+		}},
+		ModeOverride: mode,
+	}
+}
+
+// forward passes a bracketed request on. The lease is nil in observe mode.
+func forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
+	mutation := &extproc.HeaderMutation{RemoveHeaders: []string{headerKey, headerFence, headerLease, headerVerdict}}
+	if lease != nil {
+		mutation = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+			set(headerKey, call.Key()),
+			set(headerFence, strconv.FormatInt(lease.Fence(), 10)),
+			set(headerLease, lease.Owner()),
+			set(headerVerdict, call.Decision.Verdict.String()),
+		}}
+	}
+	return onRequest(mutation, wholeBracket)
+}
+
+// expectAnswer passes a create on. A body that we have to read must not come
+// compressed.
+func expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
+	remove := []string{headerKey, headerFence, headerLease, headerVerdict}
+	if call.LearnsBody() {
+		return onRequest(&extproc.HeaderMutation{RemoveHeaders: append(remove, "accept-encoding")}, headersAndBody)
+	}
+	return onRequest(&extproc.HeaderMutation{RemoveHeaders: remove}, onlyHeaders)
+}
+
+func set(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{
+		Header:       &corev3.HeaderValue{Key: name, RawValue: []byte(value)},
+		AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+	}
+}
+
+// immediate is an answer in the backend's stead.
+func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
+	headers := []*corev3.HeaderValueOption{set(headerVerdict, v.String())}
+	for _, h := range r.Headers() {
+		headers = append(headers, set(h.Name, h.Value))
+	}
+	return &extproc.ProcessingResponse{
+		Response: &extproc.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extproc.ImmediateResponse{
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)},
+			Headers: &extproc.HeaderMutation{SetHeaders: headers},
+			Body:    []byte(r.Body),
+			Details: "ordergate_" + v.String(),
+		}},
+	}
+}
+
+// passOn answers any message with "go on".
+func passOn(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
+	switch msg.GetRequest().(type) {
+	case *extproc.ProcessingRequest_RequestHeaders:
+		return onRequest(nil, nil)
+	case *extproc.ProcessingRequest_ResponseHeaders:
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
+			ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{}}}}
+	case *extproc.ProcessingRequest_RequestBody:
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
+			RequestBody: &extproc.BodyResponse{}}}
+	case *extproc.ProcessingRequest_ResponseBody:
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseBody{
+			ResponseBody: &extproc.BodyResponse{}}}
+	case *extproc.ProcessingRequest_RequestTrailers:
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestTrailers{
+			RequestTrailers: &extproc.TrailersResponse{}}}
+	case *extproc.ProcessingRequest_ResponseTrailers:
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseTrailers{
+			ResponseTrailers: &extproc.TrailersResponse{}}}
+	}
+	return &extproc.ProcessingResponse{}
+}
+
+// tellLost adds the news of a lost lease to the headers of an answer.
+func tellLost(reply *extproc.ProcessingResponse) {
+	if h := reply.GetResponseHeaders(); h != nil {
+		h.Response.HeaderMutation = &extproc.HeaderMutation{
+			SetHeaders: []*corev3.HeaderValueOption{set(headerLost, "true")},
+		}
+	}
+}
