@@ -93,7 +93,6 @@ type Learn struct {
 
 // Settle brackets a call with a lock.
 type Settle struct {
-	Name        string // of the lock, for metrics
 	Lock        Locker
 	Busy        Reply
 	Unavailable Reply

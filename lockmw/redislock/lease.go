@@ -14,12 +14,13 @@ var ErrLost = errors.New("lease was lost")
 // Lease is a lock that is held. Its methods are safe for concurrent use; it
 // renews itself until Release or Hold.
 type Lease struct {
-	locker *Locker
-	key    string
-	owner  string
-	fence  int64
-	since  time.Time     // when the lock was asked for
-	lost   chan struct{} // closed when lost
+	locker  *Locker
+	key     string
+	owner   string
+	fence   int64
+	since   time.Time     // when the lock was asked for
+	lost    chan struct{} // closed when lost
+	maxHold time.Duration // 0: none
 
 	mu    sync.Mutex
 	until time.Time // when the lease ends unless renewed

@@ -54,11 +54,10 @@ type Options struct {
 	Lease            time.Duration // 0: 30s. At least 100ms
 	Hold             time.Duration // what Hold leaves on the lock; 0: Lease
 	Wait             Wait
-	MaxWaitersPerKey int           // waiting callers of this Locker for one key; past it ErrBusy. 0: nobody waits
-	MaxWaiters       int           // the same over all keys; 0: 10,000
-	MaxHold          time.Duration // renewal ends this long after the grant; 0: never
-	Observer         Observer      // nil: none
-	Logger           *slog.Logger  // nil: none
+	MaxWaitersPerKey int          // waiting callers of this Locker for one key; past it ErrBusy. 0: nobody waits
+	MaxWaiters       int          // the same over all keys; 0: 10,000
+	Observer         Observer     // nil: none
+	Logger           *slog.Logger // nil: none
 }
 
 // Wait bounds how long Acquire tries.
@@ -163,15 +162,23 @@ func (l *Locker) Waiting() int { return l.waiters.count() }
 // error), or until Redis fails (any other error). Whatever the reason, when it
 // returns an error, no lock is left behind: one whose grant nobody saw is given
 // back.
-func (l *Locker) Acquire(ctx context.Context, key string) (*Lease, error) {
+func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	start := time.Now()
-	lease, err := l.acquire(ctx, key)
+	lease, err := l.acquire(ctx, key, opts)
 	l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
 	if err != nil {
 		return nil, fmt.Errorf("acquiring lock %s: %w", key, err)
 	}
 	return lease, nil
 }
+
+// AcquireOption changes one lease.
+type AcquireOption func(*Lease)
+
+// MaxHold ends renewal this long after the lock was asked for, so that a call
+// that never ends does not keep its order for ever. The lease then ends as one
+// that is lost. 0 means never.
+func MaxHold(d time.Duration) AcquireOption { return func(l *Lease) { l.maxHold = d } }
 
 func resultOf(ctx context.Context, err error) Result {
 	switch {
@@ -187,7 +194,7 @@ func resultOf(ctx context.Context, err error) Result {
 
 // try asks once. A nil lease without an error means that another holds the lock,
 // for the returned time unless it is released earlier.
-func (l *Locker) try(ctx context.Context, key, owner string) (*Lease, time.Duration, error) {
+func (l *Locker) try(ctx context.Context, key, owner string, opts []AcquireOption) (*Lease, time.Duration, error) {
 	// The lease is counted from before the question was sent: Redis counts from
 	// when it arrived, so ours ends first.
 	asked := time.Now()
@@ -206,6 +213,9 @@ func (l *Locker) try(ctx context.Context, key, owner string) (*Lease, time.Durat
 		return nil, time.Duration(reply[1]) * time.Millisecond, nil
 	}
 	lease := newLease(l, key, owner, reply[1], asked)
+	for _, o := range opts {
+		o(lease)
+	}
 	if ctx.Err() != nil { // the grant crossed the caller's leaving
 		l.giveBack(ctx, key, owner)
 		return nil, 0, ctx.Err()

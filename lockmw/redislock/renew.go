@@ -92,8 +92,7 @@ func (r *renewer) due(now time.Time) []*Lease {
 
 // expired reports whether the lease has been held for its maximum.
 func (l *Lease) expired(now time.Time) bool {
-	limit := l.locker.opts.MaxHold
-	return limit > 0 && now.Sub(l.since) >= limit
+	return l.maxHold > 0 && now.Sub(l.since) >= l.maxHold
 }
 
 func (r *renewer) renew(ctx context.Context, due []*Lease) {

@@ -9,9 +9,9 @@ import (
 // acquire asks until the lock is granted or the wait is over. An attempt comes
 // when the pause has passed, and besides when a release was published: those
 // cost nothing of the wait's tries.
-func (l *Locker) acquire(ctx context.Context, key string) (*Lease, error) {
+func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption) (*Lease, error) {
 	owner := l.newOwner()
-	lease, left, err := l.try(ctx, key, owner)
+	lease, left, err := l.try(ctx, key, owner, opts)
 	if err != nil || lease != nil {
 		return lease, err
 	}
@@ -39,7 +39,7 @@ func (l *Locker) acquire(ctx context.Context, key string) (*Lease, error) {
 			polled = true
 			w.tries--
 		}
-		lease, left, err = l.try(ctx, key, owner)
+		lease, left, err = l.try(ctx, key, owner, opts)
 		if err != nil || lease != nil {
 			return lease, err
 		}

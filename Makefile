@@ -1,0 +1,44 @@
+# Two targets are all a newcomer needs: demo and test. Both fetch what they run
+# against, once, into .cache/, and work offline after that.
+
+.PHONY: demo test lint bench build fuzz clean
+.SILENT:
+
+GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
+
+# The main job, end to end. ONESHOT=1 ends by itself.
+demo: build
+	python3 tools/fetch.py all
+	go build -o .cache/bin/demo ./examples/demo
+	exec .cache/bin/demo
+
+# Everything that CI runs.
+test: lint
+	python3 tools/fetch.py all
+	go test -race -timeout 20m ./...
+	echo "make test: all passed"
+
+lint:
+	unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
+	go vet ./...
+	$(GOLANGCI) run ./...
+
+# Ratios, not verdicts: see docs/benchmarks.md.
+bench:
+	python3 tools/fetch.py all bench
+	go run ./tests/bench
+
+build:
+	go build -trimpath -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \
+		-o bin/ordergate ./cmd/sidecar
+
+# Each fuzz target for FUZZTIME.
+FUZZTIME ?= 30s
+fuzz:
+	go test -run '^$$' -fuzz FuzzMatch -fuzztime $(FUZZTIME) ./internal/order
+	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./config
+	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./extauthz
+
+clean:
+	rm -rf bin .cache

@@ -1,0 +1,196 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// counter is a hook that counts commands.
+type counter struct{ commands atomic.Int32 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.commands.Add(1)
+		return next(ctx, cmd)
+	}
+}
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// afterwards is a hook that runs once, when the next command has been answered,
+// and can replace the answer.
+type afterwards struct {
+	done atomic.Bool
+	do   func() error
+}
+
+func (a *afterwards) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (a *afterwards) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if a.done.CompareAndSwap(false, true) {
+			if instead := a.do(); instead != nil {
+				cmd.SetErr(instead)
+				return instead
+			}
+		}
+		return err
+	}
+}
+func (a *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// TestGrantThatCrossesAnAbort has the caller leave between Redis granting the
+// lock and its answer being read.
+func TestGrantThatCrossesAnAbort(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{})
+		release(t, acquire(t, l, "k"))
+		ctx, leave := context.WithCancel(t.Context())
+		c.AddHook(&afterwards{do: func() error { leave(); return nil }})
+		if _, err := l.Acquire(ctx, "k"); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Acquire: %v, want context.Canceled", err)
+		}
+		l.cleanup.Wait()
+		if exists(t, c, "k") {
+			t.Error("the lock was left behind")
+		}
+		if l.Held() != 0 {
+			t.Error("the lock is still renewed")
+		}
+	})
+}
+
+// TestAnswerNeverSeen has the connection break after Redis granted the lock.
+func TestAnswerNeverSeen(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{})
+		release(t, acquire(t, l, "k"))
+		c.AddHook(&afterwards{do: func() error {
+			return &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}
+		}})
+		if _, err := l.Acquire(t.Context(), "k"); err == nil {
+			t.Fatal("Acquire succeeded without an answer")
+		}
+		l.cleanup.Wait()
+		if exists(t, c, "k") {
+			t.Error("the lock was left behind")
+		}
+	})
+}
+
+// TestRepeatedQuestion is what a client library does that lost an answer: the
+// lock is ours once, so one release frees it.
+func TestRepeatedQuestion(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{})
+		if _, _, err := l.try(t.Context(), "k", "me:1", nil); err != nil {
+			t.Fatal(err)
+		}
+		lease, _, err := l.try(t.Context(), "k", "me:1", nil)
+		if err != nil || lease == nil {
+			t.Fatal("asked again: not granted", err)
+		}
+		release(t, lease)
+		if exists(t, c, "k") {
+			t.Error("the lock survived its release")
+		}
+	})
+}
+
+func TestRenewal(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{Lease: time.Second})
+		lease := acquire(t, l, "k")
+		first := lease.end()
+		eventually(t, "three renewals", func() bool { return lease.end().Sub(first) > time.Second })
+		if !exists(t, c, "k") {
+			t.Error("the lock ended although it is renewed")
+		}
+		// A replica that takes over, or an operator, may forget the scripts.
+		c.ScriptFlush(t.Context())
+		second := lease.end()
+		eventually(t, "renewal after SCRIPT FLUSH", func() bool { return lease.end().After(second) })
+		c.ScriptFlush(t.Context())
+		release(t, lease)
+		if exists(t, c, "k") {
+			t.Error("the lock survived its release")
+		}
+	})
+}
+
+func TestLost(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		a, b := newLocker(t, c, Options{Lease: time.Second}), newLocker(t, c, Options{})
+		lease := acquire(t, a, "k")
+		c.Del(t.Context(), "k") // an operator, say
+		other := acquire(t, b, "k")
+		<-lease.Lost()
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("releasing what is known to be lost: %v", err)
+		}
+		if a.Held() != 0 {
+			t.Error("a lost lease is still renewed")
+		}
+		select {
+		case <-other.Lost():
+			t.Error("the new owner lost its lease too")
+		default:
+		}
+		release(t, other)
+	})
+}
+
+func TestReleaseOfALostLease(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{})
+		lease := acquire(t, l, "k")
+		c.Del(t.Context(), "k")
+		other := acquire(t, l, "k")
+		if err := lease.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("Release: %v, want ErrLost", err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Errorf("second Release: %v", err)
+		}
+		if !c.HExists(t.Context(), "k", other.Owner()).Val() {
+			t.Error("the other's lock was released")
+		}
+	})
+}
+
+func TestMaxHold(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
+		lease := acquire(t, l, "k", MaxHold(time.Millisecond))
+		<-lease.Lost()
+	})
+}
+
+func TestHold(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{Hold: time.Hour})
+		lease := acquire(t, l, "k")
+		if err := lease.Hold(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if ttl := c.PTTL(t.Context(), "k").Val(); ttl < 59*time.Minute {
+			t.Errorf("held for %v, want an hour", ttl)
+		}
+		if l.Held() != 0 {
+			t.Error("a held lock is still renewed")
+		}
+		if err := lease.Release(t.Context()); err != nil || !exists(t, c, "k") {
+			t.Errorf("Release after Hold freed the lock (%v)", err)
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// backend is an order service that does what the query tells it to: the only
+// way to have a connection reset at a given byte. (What old services do by
+// themselves is tested with examples/legacy.)
+type backend struct {
+	*httptest.Server
+	release chan struct{} // closed: everything that hangs goes on
+
+	mu       sync.Mutex
+	requests []*http.Request
+	tries    map[string]int
+}
+
+func newBackend(t testing.TB) *backend {
+	b := &backend{release: make(chan struct{}), tries: make(map[string]int)}
+	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
+	t.Cleanup(func() {
+		b.goOn()
+		b.CloseClientConnections()
+		b.Close()
+	})
+	return b
+}
+
+func (b *backend) addr() string { return strings.TrimPrefix(b.URL, "http://") }
+
+// goOn lets what hangs go on. It may be called more than once.
+func (b *backend) goOn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.release:
+	default:
+		close(b.release)
+	}
+}
+
+// seen returns the requests that arrived.
+func (b *backend) seen() []*http.Request {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]*http.Request(nil), b.requests...)
+}
+
+// arrived counts the requests for a path.
+func (b *backend) arrived(path string) int {
+	n := 0
+	for _, r := range b.seen() {
+		if r.URL.Path == path {
+			n++
+		}
+	}
+	return n
+}
+
+func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	b.requests = append(b.requests, r)
+	b.tries[r.URL.Path]++
+	try := b.tries[r.URL.Path]
+	b.mu.Unlock()
+
+	switch do := r.URL.Query().Get("do"); do {
+	case "hang":
+		<-b.release
+	case "hang-once": // the first try hangs, the second answers
+		if try == 1 {
+			<-b.release
+		}
+	case "504":
+		w.WriteHeader(http.StatusGatewayTimeout)
+	case "204":
+		w.WriteHeader(http.StatusNoContent)
+	case "stream": // the first part at once, the rest when told to
+		fmt.Fprintln(w, "part 1")
+		w.(http.Flusher).Flush()
+		<-b.release
+		fmt.Fprintln(w, "part 2")
+	case "reset":
+		cutOff(w, "")
+	case "reset-in-body":
+		cutOff(w, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf an ans")
+	case "create":
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-New-Order", r.URL.Query().Get("id"))
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, `{"status":"new","orderId":%s,"padding":"%s"}`,
+			r.URL.Query().Get("id"), strings.Repeat("x", len(r.URL.Query().Get("pad"))))
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"at": time.Now(), "path": r.URL.Path})
+	}
+}
+
+// cutOff writes raw bytes and resets the connection.
+func cutOff(w http.ResponseWriter, raw string) {
+	conn, buf, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	_, _ = buf.WriteString(raw)
+	_ = buf.Flush()
+	_ = conn.Close()
+}

@@ -1,0 +1,180 @@
+// Package tests holds the end-to-end tests: a real Envoy with the configuration
+// of examples/envoy, a real Redis, ordergate as it is installed, and order
+// services that know nothing of it.
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stack is everything from the client's side to the backend's.
+type stack struct {
+	*bedtest.Bed
+	t      testing.TB
+	server *testbed.Redis
+	redis  *redis.Client
+	gate   *testbed.Gate
+	envoy  *testbed.Envoy
+	url    string // where clients go
+}
+
+// settings changes a stack from what the examples say.
+type settings struct {
+	backend string // "127.0.0.1:port"
+	orders  int    // 1..orders exist, in the file that the filter is loaded from
+	race    bool   // ordergate with the race detector
+	gate    func(yaml string) string
+	envoy   func(yaml string) string
+}
+
+func newStack(t testing.TB, s settings) *stack {
+	t.Helper()
+	bed := bedtest.New(t)
+	st := &stack{Bed: bed, t: t, server: bed.Redis()}
+	st.redis = redis.NewClient(&redis.Options{Addr: st.server.Addr()})
+	t.Cleanup(func() { _ = st.redis.Close() })
+
+	config := check(t)(bed.GateExample(st.server.Addr(), idFile(t, s.orders)))
+	if s.gate != nil {
+		config = s.gate(config)
+	}
+	st.gate = bed.Gate(bed.Build("./cmd/sidecar", true), config)
+
+	config = check(t)(bed.EnvoyExample(bed.GateAddr(st.gate, "authz"), bed.GateAddr(st.gate, "proc"), s.backend))
+	if s.envoy != nil {
+		config = s.envoy(config)
+	}
+	st.envoy = bed.Envoy(config)
+	st.url = "http://" + bed.ListenerAddr(st.envoy, "orders")
+	return st
+}
+
+// check makes a function that passes a value on, or ends the test.
+func check(t testing.TB) func(string, error) string {
+	return func(v string, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// idFile writes the orders 1..n, one a line.
+func idFile(t testing.TB, n int) string {
+	t.Helper()
+	var text strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintln(&text, i)
+	}
+	path := filepath.Join(t.TempDir(), "orders.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// answer is what a client gets.
+type answer struct {
+	status  int
+	verdict string // x-ordergate-verdict
+	header  http.Header
+	body    string
+}
+
+// client makes no connection that outlives a request, so that a test that ends
+// leaves nothing behind.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// send makes one request. An error is returned, since some tests provoke it.
+func (s *stack) send(ctx context.Context, method, path, body string, header ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Add(header[i], header[i+1])
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header.Get("x-ordergate-verdict"), resp.Header, string(text)}, err
+}
+
+// must is send for a request that has to get an answer, soon.
+func (s *stack) must(method, path, body string, header ...string) answer {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	a, err := s.send(ctx, method, path, body, header...)
+	if err != nil {
+		s.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// want checks the status and the verdict of an answer.
+func (a answer) want(t testing.TB, status int, verdict string) {
+	t.Helper()
+	if a.status != status || a.verdict != verdict {
+		t.Errorf("got %d %q (%.200s), want %d %q", a.status, a.verdict, a.body, status, verdict)
+	}
+}
+
+// eventually polls for what other processes have to do.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("test ended")
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// metric returns the value of one line of /metrics, 0 when it is not there.
+func (s *stack) metric(line string) string {
+	s.t.Helper()
+	resp, err := client.Get("http://" + s.GateAddr(s.gate, "admin") + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for l := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(l, line+" "); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "0"
+}
