@@ -12,6 +12,8 @@ import "time"
 // Config is the whole file. The zero value is not usable; [Load] returns one
 // that is complete and consistent. It is not changed after that, so it may be
 // read from any goroutine.
+//
+// The names of filters, sources, locks and rules are [a-z0-9][a-z0-9_-]{0,62}.
 type Config struct {
 	Listen  Listen            `mapstructure:"listen"`
 	Redis   *Redis            `mapstructure:"redis"` // nil when nothing in the file needs Redis
@@ -21,8 +23,10 @@ type Config struct {
 	Rules   []Rule            `mapstructure:"rules"`
 }
 
-// Listen holds the addresses to serve on: "host:port" or "unix:/path". An
-// empty one is not served.
+// Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0
+// takes a free one. An empty address is not served, which is refused where a
+// rule needs it: lookup needs authz, create and settle need proc. No two may
+// overlap.
 type Listen struct {
 	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
@@ -38,13 +42,13 @@ const (
 // Redis says where the locks and the change logs live.
 type Redis struct {
 	Mode         string   `mapstructure:"mode"`          // default single
-	Addresses    []string `mapstructure:"addresses"`     // default [127.0.0.1:6379]; exactly one with mode single
-	Username     string   `mapstructure:"username"`      // an ACL user
+	Addresses    []string `mapstructure:"addresses"`     // default [127.0.0.1:6379]; exactly one with mode single, none with embedded
+	Username     string   `mapstructure:"username"`      // an ACL user; goes with a password
 	PasswordFile string   `mapstructure:"password_file"` // read at start, trailing line break removed
 	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable
 
 	// Password is what PasswordFile or PasswordEnv held. It is never printed.
-	Password string `mapstructure:"-"`
+	Password string `mapstructure:"-" json:"-"`
 }
 
 // Filter kinds and freshness.
@@ -69,7 +73,7 @@ const SourceCSV = "csv"
 
 // Source is a place that order IDs are read from.
 type Source struct {
-	Kind string `mapstructure:"kind"` // csv
+	Kind string `mapstructure:"kind"` // csv; no default
 	Path string `mapstructure:"path"` // csv: one ID a line
 }
 
@@ -115,7 +119,7 @@ type Rule struct {
 	Name    string  `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
 	Match   Match   `mapstructure:"match"`
 	ID      ID      `mapstructure:"id"`
-	Invalid Reply   `mapstructure:"invalid"` // answer for an ID that is not well-formed; default 400
+	Invalid Reply   `mapstructure:"invalid"` // default 400 {"error":"malformed order ID"}
 	Lookup  *Lookup `mapstructure:"lookup"`
 	Create  *Create `mapstructure:"create"` // excludes settle and lookup
 	Settle  *Settle `mapstructure:"settle"`
@@ -125,7 +129,7 @@ type Rule struct {
 // Match selects requests. All of its conditions must hold.
 type Match struct {
 	Methods []string `mapstructure:"methods"` // upper case; at least one
-	Path    string   `mapstructure:"path"`    // "/orders/{id}": literal segments and {names}, no query
+	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
 	Host    string   `mapstructure:"host"`    // exact :authority without the port, lower case; default any
 }
 
@@ -145,16 +149,16 @@ type ID struct {
 	Header    string `mapstructure:"header"`     // lower case
 	Optional  bool   `mapstructure:"optional"`   // create rules only: a request without an ID is fine
 	Format    string `mapstructure:"format"`     // default digits
-	MinLength int    `mapstructure:"min_length"` // bytes; default 1
-	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256; default 19 for digits, 64 for pattern
+	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1
+	MaxLength int    `mapstructure:"max_length"` // bytes, at most 64 for digits, 256 for pattern; default 19 and 64
 	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
 }
 
 // Reply is an answer that ordergate gives itself.
 type Reply struct {
-	Status     int           `mapstructure:"status"` // 400 to 599
-	Body       string        `mapstructure:"body"`
-	RetryAfter time.Duration `mapstructure:"retry_after"` // whole seconds, rounded up; 0 sends none
+	Status     int           `mapstructure:"status"`      // 400 to 599
+	Body       string        `mapstructure:"body"`        // at most 64 KiB
+	RetryAfter time.Duration `mapstructure:"retry_after"` // 0s to 24h, sent in whole seconds, rounded up; 0 sends none
 }
 
 // Lookup turns away requests for orders that definitely do not exist.

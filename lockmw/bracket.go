@@ -20,12 +20,14 @@ type received struct {
 // wait at once.
 func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	messages := receive(ctx, stream)
+	left := make(chan struct{})
+	messages := receive(stream, left)
 	grants := make(chan gate.Grant, 1)
 	go func() { grants <- call.Acquire(ctx) }()
 	pending := true // a grant is still to come
 
 	defer func() {
+		close(left)
 		cleanup, done := s.cleanupContext(ctx)
 		defer done()
 		call.Ended(cleanup)
@@ -91,17 +93,19 @@ func (s *Server) granted(stream extproc.ExternalProcessor_ProcessServer, call *g
 	return false, nil
 }
 
-// receive reads the stream from a goroutine of its own. That goroutine ends with
-// the stream, which gRPC ends when the handler returns: the handler cannot wait
-// for it.
-func receive(ctx context.Context, stream extproc.ExternalProcessor_ProcessServer) <-chan received {
+// receive reads the stream from a goroutine of its own until it ends, or the
+// loop has left. It does not go by the stream's context, which ends at the same
+// moment as the stream: the loop would miss the end every other time. When the
+// handler returns gRPC ends the stream, and Recv with it; the handler cannot wait
+// for that.
+func receive(stream extproc.ExternalProcessor_ProcessServer, left <-chan struct{}) <-chan received {
 	messages := make(chan received)
 	go func() {
 		for {
 			msg, err := stream.Recv()
 			select {
 			case messages <- received{msg, err}:
-			case <-ctx.Done():
+			case <-left:
 				return
 			}
 			if err != nil {

@@ -88,10 +88,14 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-b.release
 		fmt.Fprintln(w, "part 2")
-	case "reset":
-		cutOff(w, "")
-	case "reset-in-body":
-		cutOff(w, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf an ans")
+	case "reset": // before any answer
+		panic(http.ErrAbortHandler)
+	case "reset-in-body": // when told to
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, "half an ans")
+		w.(http.Flusher).Flush()
+		<-b.release
+		panic(http.ErrAbortHandler)
 	case "create":
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-New-Order", r.URL.Query().Get("id"))
@@ -102,15 +106,4 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"at": time.Now(), "path": r.URL.Path})
 	}
-}
-
-// cutOff writes raw bytes and resets the connection.
-func cutOff(w http.ResponseWriter, raw string) {
-	conn, buf, err := w.(http.Hijacker).Hijack()
-	if err != nil {
-		return
-	}
-	_, _ = buf.WriteString(raw)
-	_ = buf.Flush()
-	_ = conn.Close()
 }

@@ -38,7 +38,6 @@ type stack struct {
 type settings struct {
 	backend string // "127.0.0.1:port"
 	orders  int    // 1..orders exist, in the file that the filter is loaded from
-	race    bool   // ordergate with the race detector
 	gate    func(yaml string) string
 	envoy   func(yaml string) string
 }

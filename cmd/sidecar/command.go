@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+// version is set by the linker (-X main.version=...).
+var version = ""
+
+// environment is what every command may use of the world.
+type environment struct {
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	file           string // --config
+}
+
+func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Command {
+	env := &environment{stdout: stdout, stderr: stderr, getenv: getenv}
+	root := &cobra.Command{
+		Use:           "ordergate",
+		Short:         "Guards order services behind Envoy: lookups, creates and settlements",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return usageError{errors.New("ordergate: which command? (one of those above)")}
+		},
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().StringVar(&env.file, "config", "ordergate.yaml", "the configuration file")
+	root.AddCommand(serveCommand(env), checkCommand(env), versionCommand(env))
+	root.CompletionOptions.HiddenDefaultCmd = true
+	return root
+}
+
+// noArguments is cobra.NoArgs with an error that exits as wrong usage.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s: unknown argument %q (ordergate help lists the commands)", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}
+
+func serveCommand(env *environment) *cobra.Command {
+	var opts serveOptions
+	var level, format string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the sidecar until SIGTERM or SIGINT",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(env.stderr, level, format)
+			if err != nil {
+				return usageError{err}
+			}
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), c, opts, log)
+		},
+	}
+	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after SIGTERM")
+	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
+	return cmd
+}
+
+func checkCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Check the configuration file: silent when it is good, every violation otherwise",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := env.load()
+			return err
+		},
+	}
+}
+
+func versionCommand(env *environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(env.stdout, "ordergate", versionText())
+			return err
+		},
+	}
+}
+
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "unknown"
+}
+
+// load reads the configuration. A file that is missing or unreadable is wrong
+// usage too.
+func (e *environment) load() (*config.Config, error) {
+	c, err := config.Load(e.file, e.getenv)
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return nil, usageError{err}
+	}
+	return c, err
+}
+
+func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
+	var opts slog.HandlerOptions
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is not one of debug, info, warn, error", level)
+	}
+	opts.Level = l
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, &opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, &opts)), nil
+	}
+	return nil, fmt.Errorf("--log-format: %q is not one of text, json", format)
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/extauthz"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/lockmw"
+)
+
+type serveOptions struct {
+	drain time.Duration // how long running calls may take to finish
+}
+
+// serve runs the sidecar until ctx ends, then lets running calls finish.
+func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.Logger) error {
+	m, err := build(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	f, err := newFaces(m)
+	if err != nil {
+		return err
+	}
+	if err := f.listen(c.Listen); err != nil {
+		return err
+	}
+	failed := f.start()
+	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
+
+	select {
+	case <-ctx.Done():
+		log.Info("stopping: running calls may finish", "within", opts.drain)
+	case err = <-failed:
+	}
+	f.stop(opts.drain)
+	log.Info("stopped")
+	return err
+}
+
+// faces are the servers that others talk to.
+type faces struct {
+	log      *slog.Logger
+	authz    *grpc.Server
+	proc     *grpc.Server
+	admin    *http.Server
+	health   *health.Server
+	draining atomic.Bool
+
+	servers []server
+	group   errgroup.Group
+}
+
+// server is one of them with its listener. They are separate because an ext_proc
+// stream lasts as long as its call, while a check takes microseconds.
+type server struct {
+	name     string
+	listener net.Listener
+	serve    func(net.Listener) error
+}
+
+// authzWorkers is how many goroutines answer checks without being started for
+// each. A check that waits for a barrier holds one of them; past their number
+// gRPC starts goroutines as usual.
+const authzWorkers = 32
+
+func newFaces(m *machine) (*faces, error) {
+	checks, err := extauthz.NewServer(m.gate)
+	if err != nil {
+		return nil, err
+	}
+	f := &faces{
+		log:    m.log,
+		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true)),
+		proc:   grpc.NewServer(grpc.WaitForHandlers(true)),
+		health: health.NewServer(),
+	}
+	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.gate, lockmw.Options{Logger: m.log}))
+	healthpb.RegisterHealthServer(f.authz, f.health)
+	healthpb.RegisterHealthServer(f.proc, f.health)
+	f.admin = &http.Server{
+		Handler:           admin.NewHandler(m.metrics, func() []admin.Condition { return f.conditions(m) }),
+		ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
+	}
+	return f, nil
+}
+
+// listen opens every configured address, or none.
+func (f *faces) listen(c config.Listen) error {
+	for _, s := range []struct {
+		name, addr string
+		serve      func(net.Listener) error
+	}{
+		{"authz", c.Authz, f.authz.Serve},
+		{"proc", c.Proc, f.proc.Serve},
+		{"admin", c.Admin, f.admin.Serve},
+	} {
+		if s.addr == "" {
+			continue
+		}
+		l, err := listen(s.addr)
+		if err != nil {
+			for _, open := range f.servers {
+				_ = open.listener.Close()
+			}
+			return fmt.Errorf("listen.%s: %w", s.name, err)
+		}
+		f.servers = append(f.servers, server{s.name, l, s.serve})
+	}
+	return nil
+}
+
+// start serves on all listeners. The channel tells when one of them fails.
+func (f *faces) start() <-chan error {
+	failed := make(chan error, len(f.servers))
+	for _, s := range f.servers {
+		f.log.Info("listening", "name", s.name, "addr", s.listener.Addr().String())
+		f.group.Go(func() error {
+			err := s.serve(s.listener)
+			if err != nil && !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("listen.%s: %w", s.name, err)
+			}
+			return nil
+		})
+	}
+	return failed
+}
+
+// stop refuses new calls, gives running ones the time to finish, and ends the
+// rest: their locks are held, as after any call without an outcome.
+func (f *faces) stop(within time.Duration) {
+	f.draining.Store(true)
+	f.health.Shutdown()
+	timer := time.AfterFunc(within, func() {
+		f.log.Warn("calls cut off at the end of the drain time")
+		f.authz.Stop()
+		f.proc.Stop()
+	})
+	f.authz.GracefulStop()
+	f.proc.GracefulStop()
+	timer.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := f.admin.Shutdown(ctx); err != nil {
+		_ = f.admin.Close()
+	}
+	_ = f.group.Wait()
+}

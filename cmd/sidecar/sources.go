@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/source"
+)
+
+// idSource feeds a filter from a file, in the spelling that lookups use: a UUID
+// in upper case is stored as the lower-case one that the rules ask for.
+type idSource struct {
+	name    string
+	path    string
+	formats []order.Format // of the rules that use the filter; empty: any ID as it is
+	log     *slog.Logger
+}
+
+// IDs implements filter.Source. A line that holds something but no ID is an
+// error: the order that it stands for would count as absent.
+func (s *idSource) IDs(ctx context.Context, yield func(id string) error) error {
+	progress := source.NewProgress(os.Stderr, s.log, s.name)
+	defer progress.Close()
+	opts := source.Options{Progress: progress.Report, Logger: s.log}
+	if len(s.formats) > 0 {
+		opts.Valid = func(id string) bool {
+			for i := range s.formats {
+				if _, ok := s.formats[i].Canonical(id); ok {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	report, err := source.CSV(s.path, opts).Read(ctx, func(id string) error { return s.canonical(id, yield) })
+	switch {
+	case err != nil:
+		return fmt.Errorf("source %s: %w", s.name, err)
+	case report.Skipped > 0:
+		return fmt.Errorf("source %s: %d lines of %s are no order IDs by any rule's format, the first is %s; mend or remove them",
+			s.name, report.Skipped, s.path, report.First[0])
+	}
+	return nil
+}
+
+// canonical yields the ID in each spelling that some rule would ask for.
+func (s *idSource) canonical(id string, yield func(string) error) error {
+	if len(s.formats) == 0 {
+		return yield(id)
+	}
+	for i := range s.formats {
+		if c, ok := s.formats[i].Canonical(id); ok {
+			if err := yield(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sourcesOf returns the sources of a filter.
+func sourcesOf(c *config.Config, name string, log *slog.Logger) ([]filter.Source, error) {
+	var formats []order.Format
+	for _, r := range c.Rules {
+		if r.Lookup != nil && r.Lookup.Filter == name || r.Create != nil && r.Create.Filter == name {
+			id, err := orderID(r.ID)
+			if err != nil {
+				return nil, err
+			}
+			formats = append(formats, id.Format)
+		}
+	}
+	var sources []filter.Source
+	for _, s := range c.Filters[name].Sources {
+		sources = append(sources, &idSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
+	}
+	return sources, nil
+}

@@ -1,0 +1,56 @@
+package config
+
+// announced holds what belongs to the configuration as it is documented, and
+// that this version does not do: keys as "redis.tls", values as
+// "redis.mode=cluster", lists where this version takes one mapping as
+// "rules[].id[]". Whoever writes one of them is told so, rather than that it is
+// unknown.
+var announced = map[string]bool{
+	"listen.http": true,
+
+	"redis.mode=sentinel": true,
+	"redis.mode=cluster":  true,
+	"redis.master":        true,
+	"redis.tls":           true,
+
+	"filters.*.kind=redis-bloom":          true,
+	"filters.*.kind=redis-bitmap":         true,
+	"filters.*.kind=redisson":             true,
+	"filters.*.kind=layered":              true,
+	"filters.*.kind=exact":                true,
+	"filters.*.key_prefix":                true,
+	"filters.*.segments":                  true,
+	"filters.*.shards":                    true,
+	"filters.*.snapshot":                  true,
+	"filters.*.expand":                    true,
+	"filters.*.stale_after":               true,
+	"filters.*.alert_false_positive_rate": true,
+
+	"sources.*.kind=mysql":      true,
+	"sources.*.kind=postgresql": true,
+	"sources.*.dsn_env":         true,
+	"sources.*.table":           true,
+	"sources.*.id_column":       true,
+	"sources.*.cursor_column":   true,
+	"sources.*.batch":           true,
+	"sources.*.pause":           true,
+	"sources.*.follow":          true,
+
+	"locks.*.kind=fair":      true,
+	"locks.*.kind=read":      true,
+	"locks.*.kind=write":     true,
+	"locks.*.kind=quorum":    true,
+	"locks.*.kind=semaphore": true,
+	"locks.*.format=string":  true,
+
+	"rules[].id[]":                  true,
+	"rules[].id.json":               true,
+	"rules[].id.form":               true,
+	"rules[].id.cookie":             true,
+	"rules[].id.format=timestamped": true,
+	"rules[].create.confirm":        true,
+	"rules[].create.duplicate":      true,
+	"rules[].settle.once":           true,
+}
+
+const notAvailable = "is not available in this version"

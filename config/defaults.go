@@ -1,0 +1,131 @@
+package config
+
+import (
+	"net/http"
+	"time"
+)
+
+// EnsureDefaults fills in what is not set, a zero value counting as not set:
+// listeners too, so one that is not wanted is emptied afterwards. It changes c
+// and is not safe for concurrent use. [Load] has called it already, and there a
+// zero that the file spells out is kept.
+func (c *Config) EnsureDefaults() { c.ensureDefaults(newDocument("")) }
+
+// fill sets a value that is zero and was not given as such.
+func fill[T comparable](doc *document, path string, value *T, byDefault T) {
+	var zero T
+	if *value == zero && !doc.given(path) {
+		*value = byDefault
+	}
+}
+
+// ensureDefaults is the one place for defaults.
+func (c *Config) ensureDefaults(doc *document) {
+	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
+	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
+	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
+	if c.Redis == nil && c.needsRedis() {
+		c.Redis = &Redis{}
+	}
+	if c.Redis != nil {
+		c.Redis.ensureDefaults(doc, "redis")
+	}
+	for name, f := range c.Filters {
+		f.ensureDefaults(doc, join("filters", name), c.Redis != nil)
+		c.Filters[name] = f
+	}
+	for name, l := range c.Locks {
+		l.ensureDefaults(doc, join("locks", name))
+		c.Locks[name] = l
+	}
+	for i := range c.Rules {
+		c.Rules[i].ensureDefaults(doc, rulePath(i))
+	}
+}
+
+// needsRedis reports whether something in c cannot do without Redis: a lock, a
+// change log to write, or one to read.
+func (c *Config) needsRedis() bool {
+	for _, f := range c.Filters {
+		if f.Freshness == FreshnessBarrier {
+			return true
+		}
+	}
+	for _, r := range c.Rules {
+		if r.Create != nil {
+			return true
+		}
+	}
+	return len(c.Locks) > 0
+}
+
+func (r *Redis) ensureDefaults(doc *document, path string) {
+	fill(doc, path+".mode", &r.Mode, RedisSingle)
+	if r.Mode == RedisSingle && r.Addresses == nil && !doc.given(path+".addresses") {
+		r.Addresses = []string{"127.0.0.1:6379"}
+	}
+}
+
+func (f *Filter) ensureDefaults(doc *document, path string, withRedis bool) {
+	freshness := FreshnessNone
+	if withRedis {
+		freshness = FreshnessBarrier
+	}
+	fill(doc, path+".kind", &f.Kind, FilterLocal)
+	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
+	fill(doc, path+".false_positive_rate", &f.FalsePositiveRate, 0.001)
+	fill(doc, path+".freshness", &f.Freshness, freshness)
+}
+
+func (l *Lock) ensureDefaults(doc *document, path string) {
+	fill(doc, path+".kind", &l.Kind, LockExclusive)
+	fill(doc, path+".format", &l.Format, FormatRedisson)
+	fill(doc, path+".key", &l.Key, "order:lock:{id}")
+	fill(doc, path+".lease", &l.Lease, 30*time.Second)
+	if l.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
+		fill(doc, path+".wait.tries", &l.Wait.Tries, 3)
+		fill(doc, path+".wait.every", &l.Wait.Every, 100*time.Millisecond)
+	}
+	fill(doc, path+".max_waiters_per_key", &l.MaxWaitersPerKey, 100)
+	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
+}
+
+func (r *Rule) ensureDefaults(doc *document, path string) {
+	fill(doc, path+".mode", &r.Mode, ModeEnforce)
+	r.ID.ensureDefaults(doc, path+".id")
+	r.Invalid.ensureDefaults(doc, path+".invalid",
+		Reply{Status: http.StatusBadRequest, Body: `{"error":"malformed order ID"}`})
+	if r.Lookup != nil {
+		r.Lookup.Absent.ensureDefaults(doc, path+".lookup.absent",
+			Reply{Status: http.StatusNotFound, Body: `{"error":"order not found"}`})
+	}
+	if s := r.Settle; s != nil {
+		s.Busy.ensureDefaults(doc, path+".settle.busy", Reply{
+			Status: http.StatusConflict, Body: `{"error":"order is being settled, try again"}`, RetryAfter: time.Second,
+		})
+		s.Unavailable.ensureDefaults(doc, path+".settle.unavailable", Reply{
+			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
+		})
+		fill(doc, path+".settle.max_hold", &s.MaxHold, 10*time.Minute)
+	}
+}
+
+// ensureDefaults leaves the lengths of a UUID alone: it has one length only.
+func (id *ID) ensureDefaults(doc *document, path string) {
+	fill(doc, path+".format", &id.Format, FormatDigits)
+	if id.Format == FormatUUID {
+		return
+	}
+	longest := 64
+	if id.Format == FormatDigits {
+		longest = 19 // of 2^63-1, the largest ID of a backend that counts in 64 bits
+	}
+	fill(doc, path+".min_length", &id.MinLength, 1)
+	fill(doc, path+".max_length", &id.MaxLength, longest)
+}
+
+func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {
+	fill(doc, path+".status", &r.Status, byDefault.Status)
+	fill(doc, path+".body", &r.Body, byDefault.Body)
+	fill(doc, path+".retry_after", &r.RetryAfter, byDefault.RetryAfter)
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"strings"
+)
+
+// document is what is known of a configuration beyond its values: where each
+// was given, and what has been found wrong with them.
+//
+// Paths are those of the YAML file, "rules[1].id.format", but for the entry of
+// a refused name ("filters.Orders"), which goes by "filters.#3": viper would
+// fold its case, and what is wrong inside it is to be reported too.
+type document struct {
+	file       string
+	places     map[string]place
+	refused    map[string]bool // paths of values that were of no use and were left out
+	foreign    map[string]bool // mappings that hold a key that is not read
+	badNames   map[string]bool // "filters.Orders": defined, though under a name that is refused
+	violations []Violation
+}
+
+// place says where a value was given.
+type place struct {
+	line     int    // of its key in the file
+	shown    string // its path as the user wrote it
+	variable string // the environment variable, when it came from one
+}
+
+func newDocument(file string) *document {
+	return &document{
+		file:     file,
+		places:   make(map[string]place),
+		refused:  make(map[string]bool),
+		foreign:  make(map[string]bool),
+		badNames: make(map[string]bool),
+	}
+}
+
+// report notes a violation at a path, in the words and at the place of the one
+// who gave the value. What has no place of its own, a missing key say, is
+// reported at that of the nearest thing around it.
+func (d *document) report(path, message string) {
+	for around := path; around != ""; around = parent(around) {
+		p, ok := d.places[around]
+		if !ok {
+			continue
+		}
+		v := Violation{File: d.file, Line: p.line, Path: p.shown + path[len(around):], Message: message}
+		if p.variable != "" {
+			v.File, v.Line, v.Path = "environment", 0, p.variable+path[len(around):]
+		}
+		d.violations = append(d.violations, v)
+		return
+	}
+	v := Violation{File: d.file, Path: path, Message: message}
+	if d.file != "" {
+		v.Line = 1
+	}
+	d.violations = append(d.violations, v)
+}
+
+// given reports whether the user gave a usable value: a zero that was written
+// is not the same as no value.
+func (d *document) given(path string) bool {
+	_, ok := d.places[path]
+	return ok && !d.refused[path]
+}
+
+// unusable reports whether the value at the path, or one around it, has been
+// refused already, so that its absence is not held against the user again.
+func (d *document) unusable(path string) bool {
+	for ; path != ""; path = parent(path) {
+		if d.refused[path] {
+			return true
+		}
+	}
+	return false
+}
+
+// override notes that a variable takes the place of what the file says.
+func (d *document) override(path, variable string) {
+	for p := range d.places {
+		if within(p, path) {
+			delete(d.places, p)
+		}
+	}
+	for p := range d.refused {
+		if within(p, path) {
+			delete(d.refused, p)
+		}
+	}
+	d.places[path] = place{shown: path, variable: variable}
+}
+
+// parent returns the path of what holds the value at path; "" above the top.
+func parent(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
+
+func within(path, outer string) bool {
+	rest, ok := strings.CutPrefix(path, outer)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// schemaPath turns "filters.orders.kind" into "filters.*.kind" and
+// "rules[3].id" into "rules[].id".
+func schemaPath(path string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(path, ".") {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		if name, _, isList := strings.Cut(part, "["); isList {
+			b.WriteString(name + "[]")
+		} else if i == 1 && isNamed(b.String()) {
+			b.WriteByte('*')
+		} else {
+			b.WriteString(part)
+		}
+	}
+	return b.String()
+}
+
+// isNamed reports whether a section, written with its dot, holds named entries.
+func isNamed(section string) bool {
+	return section == "filters." || section == "sources." || section == "locks."
+}

@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// environment returns what environment variables override, keyed like the tree
+// that was read from the file. Rules have no names as keys, so their variables
+// would be positions in a list: they have none.
+func (d *document) environment(tree map[string]any, getenv func(string) string) map[string]any {
+	paths := make(map[string]reflect.Type)
+	for section, t := range fieldsOf(reflect.TypeFor[Config]()) {
+		switch t.Kind() {
+		case reflect.Struct, reflect.Pointer:
+			addLeaves(paths, t, section)
+		case reflect.Map:
+			entries, _ := tree[section].(map[string]any) // absent in a file without it
+			for name := range entries {
+				if nameProblem(name) == "" {
+					addLeaves(paths, t.Elem(), join(section, name))
+				}
+			}
+		}
+	}
+	owner := make(map[string]string) // variable to path
+	overrides := make(map[string]any)
+	for _, path := range sortedKeys(paths) {
+		variable := variableOf(path)
+		text := getenv(variable)
+		if text == "" {
+			continue
+		}
+		if other, taken := owner[variable]; taken {
+			d.reportVariable(variable, fmt.Sprintf("stands for both %s and %s: rename one of them", other, path))
+			continue
+		}
+		owner[variable] = path
+		value, problem := fromText(text, paths[path])
+		if problem != "" {
+			d.reportVariable(variable, problem)
+			continue
+		}
+		d.override(path, variable)
+		put(overrides, strings.Split(path, "."), value)
+	}
+	return overrides
+}
+
+func (d *document) reportVariable(variable, message string) {
+	d.violations = append(d.violations, Violation{File: "environment", Path: variable, Message: message})
+}
+
+// addLeaves collects the paths below path that hold a scalar or a list.
+func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		paths[path] = t
+		return
+	}
+	for key, field := range fieldsOf(t) {
+		addLeaves(paths, field, join(path, key))
+	}
+}
+
+// variableOf names the variable of a key: viper's own scheme with "_" for
+// whatever a shell does not take in a name.
+func variableOf(path string) string {
+	return "ORDERGATE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
+}
+
+// fromText reads a variable as a value of a field's type: text as it is, lists
+// separated by commas, the rest as YAML would read it.
+func fromText(text string, t reflect.Type) (value any, problem string) {
+	switch t.Kind() {
+	case reflect.String:
+		return text, ""
+	case reflect.Slice:
+		items := strings.Split(text, ",")
+		for i, item := range items {
+			items[i] = strings.TrimSpace(item)
+		}
+		if slices.Contains(items, "") {
+			return nil, "has an empty item: separate the items by single commas"
+		}
+		return items, ""
+	}
+	return scalar(&yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(text)}, t)
+}
+
+// put sets a value in nested mappings, which it makes as needed.
+func put(m map[string]any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		inner, ok := m[key].(map[string]any)
+		if !ok {
+			inner = make(map[string]any)
+			m[key] = inner
+		}
+		m = inner
+	}
+	m[path[len(path)-1]] = value
+}

@@ -1,0 +1,58 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// FuzzParse: whatever the file and a variable hold, there is a value or there
+// are violations of one line each, in order; a value validates again, and its
+// defaults are complete. testdata/fuzz/FuzzParse holds the corpus.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no files to start from: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(data), "200_000_000")
+	}
+	f.Fuzz(func(t *testing.T, file, variable string) {
+		if strings.Contains(file, "password_file") {
+			t.Skip("names a file of this machine")
+		}
+		c, err := Parse("f.yaml", []byte(file), func(name string) string {
+			if name == "ORDERGATE_FILTERS_ORDERS_CAPACITY" || name == "REDIS_PASSWORD" || name == "ORDERGATE_REDIS_ADDRESSES" {
+				return variable
+			}
+			return ""
+		})
+		if err == nil {
+			if err := c.Validate(); err != nil {
+				t.Errorf("accepted, then refused: %v", err)
+			}
+			return
+		}
+		var wrong *InvalidError
+		if !errors.As(err, &wrong) {
+			t.Fatalf("not an InvalidError: %v", err)
+		}
+		last := 0
+		for _, v := range wrong.Violations {
+			if v.Line < last {
+				t.Errorf("out of order: %s", v)
+			}
+			last = v.Line
+			if strings.ContainsFunc(v.String(), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("not one line of plain text: %q", v.String())
+			}
+		}
+	})
+}

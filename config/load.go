@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
+)
+
+// maxFileSize bounds the configuration file, in bytes. Bodies of replies are
+// what makes a file large: this leaves room for more than fifty of the largest.
+const maxFileSize = 4 << 20
+
+// Load reads the file at path, and from getenv (os.Getenv, but in tests) the
+// variables that override it and the Redis password. A variable is named after
+// the path of a key, ORDERGATE_REDIS_ADDRESSES for redis.addresses; a list is
+// separated by commas; an empty variable counts as none. Keys of the sections
+// listen and redis can be set this way, and those of every filter, source and
+// lock that the file defines.
+//
+// The error is an [*InvalidError] with everything that is wrong, or one line
+// when the file cannot be read. Load blocks on the file system only.
+func Load(path string, getenv func(string) string) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
+	}
+	return Parse(path, data, getenv)
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer f.Close() // only read from: nothing to lose
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if len(data) > maxFileSize {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxFileSize)
+	}
+	return data, nil
+}
+
+// withoutPath drops the operation and the path from an error of package os,
+// since the caller names them in its own words.
+func withoutPath(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// Parse is [Load] for a file that has been read. The file's name is used in
+// violations only.
+func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
+	doc := newDocument(file)
+	tree := doc.read(data)
+	if tree == nil {
+		return nil, invalid(doc.violations)
+	}
+	overrides := doc.environment(tree, getenv)
+	c, err := decode(tree, overrides)
+	if err != nil {
+		return nil, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
+	}
+	c.ensureDefaults(doc)
+	c.validate(doc)
+	c.Redis.readPassword(doc, getenv)
+	if err := invalid(doc.violations); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// decode lays the overrides over the file and returns the result as a Config.
+// Both hold values of the fields' own types, so nothing is converted here, and
+// a key without a field would be a mistake of ours.
+func decode(tree, overrides map[string]any) (*Config, error) {
+	v := viper.New()
+	for _, layer := range []map[string]any{tree, overrides} {
+		if err := v.MergeConfigMap(layer); err != nil {
+			return nil, err
+		}
+	}
+	strict := func(c *mapstructure.DecoderConfig) {
+		c.WeaklyTypedInput = false
+		c.DecodeHook = nil
+		c.ErrorUnused = true
+	}
+	c := &Config{}
+	// Section by section: Unmarshal works on flat keys, and a filter that is
+	// written as {} has none.
+	for section, into := range map[string]any{
+		"listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters,
+		"sources": &c.Sources, "locks": &c.Locks, "rules": &c.Rules,
+	} {
+		if err := v.UnmarshalKey(section, into, strict); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}

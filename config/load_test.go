@@ -1,0 +1,201 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// env is a process environment.
+type env map[string]string
+
+func (e env) get(name string) string { return e[name] }
+
+func mustParse(t *testing.T, text string, e env) *Config {
+	t.Helper()
+	c, err := Parse("ordergate.yaml", []byte(text), e.get)
+	if err != nil {
+		t.Fatalf("parsing: %v", err)
+	}
+	return c
+}
+
+// violations returns the lines of what is wrong with a file; none is a failure.
+func violations(t *testing.T, text string, e env) []string {
+	t.Helper()
+	c, err := Parse("f.yaml", []byte(text), e.get)
+	var wrong *InvalidError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got error %v, want an InvalidError", err)
+	}
+	if c != nil {
+		t.Error("a refused file has a value")
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+func TestGoodFileIsReadAsItStands(t *testing.T) {
+	c, err := Load("testdata/good.yaml", env{"REDIS_PASSWORD": "secret"}.get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digits := ID{Path: "id", Format: "digits", MinLength: 2, MaxLength: 20}
+	plain := Reply{Status: 404}
+	invalid := Reply{Status: 400, Body: `{"error":"malformed order ID"}`}
+	want := &Config{
+		Listen: Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", Admin: "0.0.0.0:9294"},
+		Redis: &Redis{
+			Mode: "single", Addresses: []string{"redis.internal:6380"}, Username: "ordergate",
+			PasswordEnv: "REDIS_PASSWORD", Password: "secret",
+		},
+		Filters: map[string]Filter{
+			"orders": {
+				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
+				Sources: []string{"seed", "archive-2025"}, Freshness: "barrier",
+			},
+			"returns": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none"},
+			"plain":   {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier"},
+		},
+		Sources: map[string]Source{
+			"seed":         {Kind: "csv", Path: "ids.csv"},
+			"archive-2025": {Kind: "csv", Path: "/var/lib/ordergate/archive.csv"},
+		},
+		Locks: map[string]Lock{
+			"settlement": {
+				Kind: "exclusive", Format: "redisson", Key: "order:lock:{id}", Lease: 45 * time.Second,
+				Wait:             Wait{Tries: 5, Every: 50 * time.Millisecond},
+				OnUnknownOutcome: UnknownPolicy{Hold: 2 * time.Minute},
+			},
+			"refund": {
+				Kind: "exclusive", Format: "redisson", Key: "{refund}:lock:{id}", Lease: 30 * time.Second,
+				Wait: Wait{UpTo: 2 * time.Second}, MaxWaitersPerKey: 100,
+				OnUnknownOutcome: UnknownPolicy{Hold: 30 * time.Second},
+			},
+		},
+		Rules: []Rule{
+			{
+				Name:    "order-lookup",
+				Match:   Match{Methods: []string{"GET", "HEAD"}, Path: "/orders/{id}", Host: "shop.example"},
+				ID:      digits,
+				Invalid: plain,
+				Lookup: &Lookup{
+					Filter: "orders",
+					Absent: Reply{Status: 410, Body: `{"error":"gone"}`, RetryAfter: 90 * time.Second},
+				},
+				Mode: "observe",
+			},
+			{
+				Name:    "order-create",
+				Match:   Match{Methods: []string{"POST"}, Path: "/orders"},
+				ID:      ID{Query: "order_id", Optional: true, Format: "digits", MinLength: 1, MaxLength: 19},
+				Invalid: invalid,
+				Create:  &Create{Filter: "orders", Learn: Learn{ResponseJSON: "data.orderId"}},
+				Mode:    "enforce",
+			},
+			{
+				Name:    "return-create",
+				Match:   Match{Methods: []string{"PUT"}, Path: "/returns"},
+				ID:      ID{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14},
+				Invalid: invalid,
+				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id"}},
+				Mode:    "enforce",
+			},
+			{
+				Name:    "commission-settle",
+				Match:   Match{Methods: []string{"POST"}, Path: "/v1.0/~shop/orders/{id}/parts/{part}/settle"},
+				ID:      ID{Header: "x-order-id", Format: "uuid"},
+				Invalid: plain,
+				Lookup:  &Lookup{Filter: "plain", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
+				Settle: &Settle{
+					Lock: "settlement",
+					Busy: Reply{Status: 423, Body: "busy", RetryAfter: 2 * time.Second},
+					Unavailable: Reply{
+						Status: 503, Body: `{"error":"settlement is not available, try again"}`,
+					},
+					MaxHold: time.Hour,
+				},
+				Mode: "enforce",
+			},
+		},
+	}
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("unexpected value (-want +got):\n%s", diff)
+	}
+}
+
+func TestAcceptedFilesValidateAgain(t *testing.T) {
+	for _, file := range []string{"testdata/good.yaml", "testdata/design.yaml"} {
+		c, err := Load(file, env{"REDIS_PASSWORD": "secret"}.get)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestGoldenViolations compares everything that is said of a bad file.
+func TestGoldenViolations(t *testing.T) {
+	for _, name := range []string{"wrong", "duplicate", "syntax", "documents", "empty"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(filepath.Join("testdata", name+".yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Parse(name+".yaml", data, env{}.get)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			golden := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(golden, []byte(err.Error()+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, readErr := os.ReadFile(golden)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			if diff := cmp.Diff(string(want), err.Error()+"\n"); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Error("a violation repeats a password")
+			}
+		})
+	}
+}
+
+func TestUnreadableFileIsOneLine(t *testing.T) {
+	big := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(big, make([]byte, maxFileSize+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, path, want string
+		is               error
+	}{
+		{"missing", "testdata/none.yaml", "reading configuration testdata/none.yaml: no such file or directory", os.ErrNotExist},
+		{"a directory", "testdata", "reading configuration testdata: is a directory", nil},
+		{"too large", big, "reading configuration " + big + ": it is larger than 4194304 bytes", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Load(tt.path, env{}.get)
+			if err == nil || err.Error() != tt.want {
+				t.Errorf("got %v, want %s", err, tt.want)
+			}
+			if tt.is != nil && !errors.Is(err, tt.is) {
+				t.Errorf("%v is not %v", err, tt.is)
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// fieldsOf returns the keys of a struct and their types.
+func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	fields := make(map[string]reflect.Type)
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if key := f.Tag.Get("mapstructure"); key != "-" {
+			fields[key] = f.Type
+		}
+	}
+	return fields
+}
+
+// resolve follows an alias to the value that it stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias // never an alias itself: an anchor belongs to a value
+	}
+	return n
+}
+
+// paddedNumber is a whole number with a leading zero, which YAML 1.1 takes for
+// octal and most people do not.
+var paddedNumber = regexp.MustCompile(`^[-+]?0[0-9_]`)
+
+// scalar reads a single value of a field's type. The problem is empty when the
+// value is of that type.
+func scalar(n *yaml.Node, t reflect.Type) (value any, problem string) {
+	if n.Kind != yaml.ScalarNode {
+		return nil, fmt.Sprintf("is %s: it has to be %s", describe(n), describeType(t))
+	}
+	tag := n.ShortTag()
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return duration(n.Value, tag)
+	case t.Kind() == reflect.String && tag == "!!str":
+		return n.Value, ""
+	case t.Kind() == reflect.String:
+		return nil, fmt.Sprintf("is %s: it has to be text, in quotes", describe(n))
+	}
+	into := reflect.New(t)
+	fits := (t.Kind() == reflect.Bool && tag == "!!bool") ||
+		(t.Kind() == reflect.Float64 && (tag == "!!float" || tag == "!!int")) ||
+		(tag == "!!int" && !paddedNumber.MatchString(n.Value))
+	if !fits || n.Decode(into.Interface()) != nil {
+		return nil, fmt.Sprintf("%s is not %s", quote(n.Value), describeType(t))
+	}
+	return into.Elem().Interface(), ""
+}
+
+// duration reads a Go duration.
+func duration(text, tag string) (any, string) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err == nil && (tag == "!!str" || text == "0"):
+		return d, ""
+	case tag == "!!int" || tag == "!!float":
+		return nil, fmt.Sprintf("%s has no unit: write it as a duration such as 30s or 100ms", quote(text))
+	}
+	return nil, fmt.Sprintf("%s is not a duration such as 30s, 100ms or 1m30s", quote(text))
+}
+
+// describe says in a message what the user wrote.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!str":
+		return "text"
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!timestamp":
+		return "a date"
+	}
+	return "of the type " + quote(n.Tag)
+}
+
+func describeType(t reflect.Type) string {
+	switch {
+	case t == reflect.TypeFor[time.Duration]():
+		return "a duration such as 30s"
+	case t.Kind() == reflect.String:
+		return "text"
+	case t.Kind() == reflect.Bool:
+		return "true or false"
+	case t.Kind() == reflect.Float64:
+		return "a number such as 0.001"
+	}
+	return "a whole number such as 1_000_000"
+}
+
+// unknown reports a key that no field has.
+func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
+	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
+	switch near := nearest(key.Value, sortedKeys(fields)); {
+	case announced[schemaPath(path)]:
+		v.Message = notAvailable
+	case path == "redis.password":
+		v.Message = "a password does not belong in this file: use password_file or password_env"
+	case near != "":
+		v.Message += fmt.Sprintf(", did you mean %s?", near)
+	default:
+		v.Message += ": known here are " + strings.Join(sortedKeys(fields), ", ")
+	}
+	r.violations = append(r.violations, v)
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// keyText returns a key for a message.
+func keyText(key string) string {
+	if plainKey.MatchString(key) {
+		return key
+	}
+	return quote(key)
+}
+
+// nearest returns the candidate that the word is most likely a slip of, or "".
+func nearest(word string, candidates []string) string {
+	if len(word) > 64 { // no slip, and the distance is quadratic
+		return ""
+	}
+	best, bestDistance := "", 3 // two slips at most
+	for _, c := range candidates {
+		d := distance(squash(word), squash(c))
+		if d < bestDistance && d < (len(c)+1)/2 { // a short word has many others near
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// squash drops what tells camelCase, kebab-case and snake_case apart.
+func squash(word string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word))
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// sortedKeys returns the keys of a map in order, so that messages and their
+// order do not change from run to run.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Validate reports everything in c that its comments do not allow, as an
+// [*InvalidError] without file and lines, or nil. It expects defaults to be
+// filled in, changes nothing, and does not look at the file system.
+func (c *Config) Validate() error {
+	doc := newDocument("")
+	c.validate(doc)
+	return invalid(doc.violations)
+}
+
+func (c *Config) validate(doc *document) {
+	v := &validator{document: doc, config: c}
+	v.listen(c)
+	if c.Redis != nil {
+		v.redis(c.Redis)
+	} else if c.needsRedis() {
+		v.refute("redis", "is missing: locks, create and freshness %s need it", FreshnessBarrier)
+	}
+	for _, name := range sortedKeys(c.Filters) {
+		v.entry(join("filters", name), name)
+		v.filter(join("filters", name), c.Filters[name])
+	}
+	for _, name := range sortedKeys(c.Sources) {
+		v.entry(join("sources", name), name)
+		v.source(join("sources", name), c.Sources[name])
+	}
+	for _, name := range sortedKeys(c.Locks) {
+		v.entry(join("locks", name), name)
+		v.lock(join("locks", name), c.Locks[name])
+	}
+	v.lockKeysDiffer(c.Locks)
+	for i, r := range c.Rules {
+		v.rule(rulePath(i), r)
+	}
+	v.ruleNamesDiffer(c.Rules)
+}
+
+func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
+
+// validator holds what the checks of single values share.
+type validator struct {
+	*document
+	config *Config
+}
+
+// refute reports a value, unless it has been found unusable before.
+func (v *validator) refute(path, format string, args ...any) {
+	if !v.unusable(path) {
+		v.report(path, fmt.Sprintf(format, args...))
+	}
+}
+
+// lacks reports that a mapping has not what it needs, unless something in it
+// that could not be read may have been meant as that.
+func (v *validator) lacks(path string, keys []string, format string, args ...any) {
+	if v.foreign[path] || slices.ContainsFunc(keys, func(key string) bool { return v.refused[join(path, key)] }) {
+		return
+	}
+	v.refute(path, format, args...)
+}
+
+// required reports a missing key, and whether there is a value to look at.
+func (v *validator) required(path, key, value, what string) bool {
+	if value != "" {
+		return true
+	}
+	if v.given(join(path, key)) {
+		v.refute(join(path, key), "is empty: give %s", what)
+	} else {
+		v.lacks(path, []string{key}, "%s is missing: give %s", key, what)
+	}
+	return false
+}
+
+// shown returns a path as the user wrote it.
+func (v *validator) shown(path string) string {
+	if p, ok := v.places[path]; ok && p.shown != "" {
+		return p.shown
+	}
+	return path
+}
+
+var (
+	validName    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// nameProblem returns what is wrong with a name that the user chose, or "".
+// Upper case and dots do not survive viper's keys.
+func nameProblem(name string) string {
+	if validName.MatchString(name) {
+		return ""
+	}
+	return fmt.Sprintf("%s is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first", quote(name))
+}
+
+// entry checks the name of an entry of a section. That of one which comes from a
+// file was looked at when the file was read.
+func (v *validator) entry(path, name string) {
+	if problem := nameProblem(name); problem != "" && !v.given(path) {
+		v.refute(path, "%s", problem)
+	}
+}
+
+// choice checks a word that is one of a few.
+func (v *validator) choice(path, value string, choices ...string) {
+	switch {
+	case slices.Contains(choices, value):
+	case announced[schemaPath(path)+"="+value]:
+		v.refute(path, "%s %s: choose %s", quote(value), notAvailable, strings.Join(choices, ", "))
+	case len(choices) == 1:
+		v.refute(path, "%s is not %s", quote(value), choices[0])
+	default:
+		v.refute(path, "%s is not one of %s", quote(value), strings.Join(choices, ", "))
+	}
+}
+
+// between checks a number with both ends included.
+func between[T cmp.Ordered](v *validator, path string, value, least, most T) {
+	if !(least <= value && value <= most) { // not the reverse, which NaN passes
+		v.refute(path, "%s is out of range: %s to %s are allowed", number(value), number(least), number(most))
+	}
+}
+
+// number returns a number as one would write it in the file.
+func number(value any) string {
+	switch n := value.(type) {
+	case uint64:
+		text := strconv.FormatUint(n, 10)
+		for i := len(text) - 3; i > 0; i -= 3 {
+			text = text[:i] + "_" + text[i:]
+		}
+		return text
+	case time.Duration:
+		text := n.String()
+		if n != 0 {
+			for _, idle := range []string{"m0s", "h0m"} { // 1h0m0s is 1h
+				if strings.HasSuffix(text, idle) {
+					text = text[:len(text)-2]
+				}
+			}
+		}
+		return text
+	case float64:
+		if math.Abs(n) >= 1e-3 && math.Abs(n) < 1e6 {
+			return strconv.FormatFloat(n, 'f', -1, 64)
+		}
+	}
+	return fmt.Sprint(value)
+}
+
+// reference checks that a name is defined in a section.
+func reference[V any](v *validator, path, section, name string, defined map[string]V) {
+	unsure := v.unusable(section) || v.foreign[section] || v.badNames[join(section, name)] ||
+		len(defined) == 0 && v.foreign[""]
+	if _, ok := defined[name]; ok || unsure {
+		return
+	}
+	names := slices.DeleteFunc(sortedKeys(defined), func(name string) bool { return nameProblem(name) != "" })
+	switch near := nearest(name, names); {
+	case len(names) == 0:
+		v.refute(path, "%s is not defined: there is nothing under %s", quote(name), section)
+	case near != "":
+		v.refute(path, "%s is not defined under %s, did you mean %s?", quote(name), section, near)
+	default:
+		v.refute(path, "%s is not defined under %s, which has %s", quote(name), section, strings.Join(names, ", "))
+	}
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// maxSocketPath is what fits sockaddr_un's 108 bytes with the final NUL, unix(7).
+const maxSocketPath = 107
+
+func (v *validator) listen(c *Config) {
+	listeners := []struct{ path, address string }{
+		{"listen.authz", c.Listen.Authz},
+		{"listen.proc", c.Listen.Proc},
+		{"listen.admin", c.Listen.Admin},
+	}
+	for i, l := range listeners {
+		if l.address == "" {
+			continue
+		}
+		if problem := addressProblem(l.address, 0); problem != "" {
+			v.refute(l.path, "%s", problem)
+			continue
+		}
+		for _, other := range listeners[:i] {
+			if overlap(other.address, l.address) {
+				v.refute(l.path, "%s is taken by %s: give each listener an address of its own", quote(l.address), other.path)
+			}
+		}
+	}
+	v.served(c)
+}
+
+// served checks that the filters that rules rely on have a listener: without
+// it, Envoy would pass their requests on unchecked, or refuse them all.
+func (v *validator) served(c *Config) {
+	authz, proc := "", ""
+	for i, r := range c.Rules {
+		if r.Lookup != nil && authz == "" {
+			authz = rulePath(i) + ".lookup"
+		}
+		if r.Create != nil && proc == "" {
+			proc = rulePath(i) + ".create"
+		}
+		if r.Settle != nil && proc == "" {
+			proc = rulePath(i) + ".settle"
+		}
+	}
+	if c.Listen.Authz == "" && authz != "" {
+		v.refute("listen.authz", "is empty, and %s is decided there: give an address", authz)
+	}
+	if c.Listen.Proc == "" && proc != "" {
+		v.refute("listen.proc", "is empty, and %s is done there: give an address", proc)
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
+
+// addressProblem returns what is wrong with "host:port" or "unix:/path", or "".
+func addressProblem(address string, leastPort int) string {
+	if strings.Contains(address, "@") {
+		return "has an @ in it: an address is host:port or unix:/path, without a user or password"
+	}
+	if file, ok := strings.CutPrefix(address, "unix:"); ok {
+		switch {
+		case !strings.HasPrefix(file, "/") || strings.HasPrefix(file, "//") || strings.HasSuffix(file, "/"):
+			return fmt.Sprintf("%s is not unix: and the absolute path of a socket, such as unix:/run/ordergate/authz.sock", quote(address))
+		case strings.ContainsRune(file, 0):
+			return fmt.Sprintf("%s has a NUL in it: leave it out", quote(address))
+		case len(file) > maxSocketPath:
+			return fmt.Sprintf("%s is %d bytes long after unix: and at most %d are allowed", quote(address), len(file), maxSocketPath)
+		}
+		return ""
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Sprintf("%s is not host:port or unix:/path", quote(address))
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || int(n) < leastPort || port != strconv.FormatUint(n, 10) {
+		return fmt.Sprintf("%s has no valid port: %d to 65535 are allowed", quote(address), leastPort)
+	}
+	if host == "" {
+		return fmt.Sprintf("%s names no host: write 127.0.0.1:%s, or 0.0.0.0:%[2]s for every interface", quote(address), port)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && !hostName.MatchString(host) {
+		return fmt.Sprintf("%s has no valid host: give an IP address or a host name", quote(address))
+	}
+	return ""
+}
+
+// overlap reports whether two listeners cannot both be had, so far as the
+// addresses tell: names are not looked up.
+func overlap(a, b string) bool {
+	fileA, isFileA := strings.CutPrefix(a, "unix:")
+	fileB, isFileB := strings.CutPrefix(b, "unix:")
+	if isFileA || isFileB {
+		return isFileA == isFileB && path.Clean(fileA) == path.Clean(fileB)
+	}
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	if errA != nil || errB != nil || portA != portB || portA == "0" {
+		return false
+	}
+	return isAnyHost(hostA) || isAnyHost(hostB) || sameHost(hostA) == sameHost(hostB)
+}
+
+func isAnyHost(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsUnspecified()
+}
+
+// sameHost returns one spelling of a host.
+func sameHost(host string) string {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	if host = strings.ToLower(host); host == "localhost" {
+		return "127.0.0.1"
+	}
+	return host
+}

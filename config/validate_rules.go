@@ -1,0 +1,184 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxBody     = 64 << 10 // bytes
+	maxPath     = 2048     // bytes, of a template
+	maxJSONPath = 512      // bytes, all names together
+)
+
+func (v *validator) rule(path string, r Rule) {
+	if v.required(path, "name", r.Name, "a name of its own, such as order-lookup") {
+		if problem := nameProblem(r.Name); problem != "" {
+			v.refute(path+".name", "%s", problem)
+		}
+	}
+	v.choice(path+".mode", r.Mode, ModeEnforce, ModeObserve)
+	v.match(path, r.Match)
+	v.id(path, r)
+	v.reply(path+".invalid", r.Invalid)
+	if r.Lookup == nil && r.Create == nil && r.Settle == nil {
+		v.lacks(path, []string{"lookup", "create", "settle"}, "does nothing: give it lookup, create or settle")
+	}
+	if r.Create != nil && (r.Lookup != nil || r.Settle != nil) {
+		v.refute(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
+	}
+	if r.Lookup != nil {
+		v.filterReference(path+".lookup", r.Lookup.Filter)
+		v.reply(path+".lookup.absent", r.Lookup.Absent)
+	}
+	if r.Create != nil {
+		v.filterReference(path+".create", r.Create.Filter)
+		v.learn(path+".create", r.Create.Learn)
+	}
+	if r.Settle != nil {
+		v.settle(path+".settle", r.Settle)
+	}
+}
+
+func (v *validator) ruleNamesDiffer(rules []Rule) {
+	owner := make(map[string]string)
+	for i, r := range rules {
+		if first, taken := owner[r.Name]; taken && r.Name != "" {
+			v.refute(rulePath(i)+".name", "%s is also the name of %s: give each rule a name of its own", quote(r.Name), first)
+			continue
+		}
+		owner[r.Name] = rulePath(i)
+	}
+}
+
+func (v *validator) filterReference(path, name string) {
+	if v.required(path, "filter", name, "the name of a filter") {
+		reference(v, path+".filter", "filters", name, v.config.Filters)
+	}
+}
+
+func (v *validator) settle(path string, s *Settle) {
+	if v.required(path, "lock", s.Lock, "the name of a lock") {
+		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
+	}
+	v.reply(path+".busy", s.Busy)
+	v.reply(path+".unavailable", s.Unavailable)
+	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)
+}
+
+var (
+	methodName = regexp.MustCompile(`^[A-Z][A-Z0-9_-]{0,31}$`)
+	segment    = regexp.MustCompile(`^(?:[A-Za-z0-9._~-]+|\{[A-Za-z0-9_-]{1,63}\})$`)
+	matchHost  = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]{0,252}[a-z0-9_])?$`)
+)
+
+func (v *validator) match(path string, m Match) {
+	at := path + ".match"
+	if !v.given(at) && v.given(path) {
+		v.lacks(path, []string{"match"}, "match is missing: give methods and a path")
+		return
+	}
+	if len(m.Methods) == 0 {
+		if v.given(at + ".methods") {
+			v.refute(at+".methods", "is empty: give at least one method, such as GET")
+		} else {
+			v.lacks(at, []string{"methods"}, "methods is missing: give at least one, such as [GET, HEAD]")
+		}
+	}
+	seen := make(map[string]bool)
+	for i, method := range m.Methods {
+		item := at + ".methods[" + strconv.Itoa(i) + "]"
+		switch {
+		case !methodName.MatchString(method):
+			v.refute(item, "%s is not a method in upper case, such as POST", quote(method))
+		case method == "ANY" || method == "ALL":
+			// It would be compared with the request's, and match nothing.
+			v.refute(item, "%s is not a method: list the methods", quote(method))
+		case seen[method]:
+			v.refute(item, "%s is given twice: name a method once", quote(method))
+		}
+		seen[method] = true
+	}
+	if v.required(at, "path", m.Path, `a template such as "/orders/{id}"`) {
+		if problem := templateProblem(m.Path); problem != "" {
+			v.refute(at+".path", "%s %s", quote(m.Path), problem)
+		}
+	}
+	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
+		v.refute(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
+	}
+}
+
+// validHost reports whether a host can be that of an :authority.
+func validHost(host string) bool {
+	if address, ok := strings.CutPrefix(host, "["); ok {
+		address, ok = strings.CutSuffix(address, "]")
+		ip, err := netip.ParseAddr(address)
+		return ok && err == nil && ip.Is6() && ip.Zone() == "" && address == strings.ToLower(address)
+	}
+	return matchHost.MatchString(host)
+}
+
+// templateProblem returns what is wrong with a path template, or "".
+func templateProblem(template string) string {
+	rest, ok := strings.CutPrefix(template, "/")
+	switch {
+	case !ok:
+		return "does not start with /"
+	case strings.ContainsAny(template, "?#"):
+		return "has a query or a fragment: give the path only"
+	case strings.Contains(template, "//"):
+		return "has // in it: write one /"
+	case len(template) > maxPath:
+		return fmt.Sprintf("is %d bytes long: at most %d are allowed", len(template), maxPath)
+	case rest == "":
+		return ""
+	case strings.HasSuffix(rest, "/"):
+		return "ends in /: leave it out"
+	}
+	var names []string
+	for text := range strings.SplitSeq(rest, "/") {
+		switch {
+		case text == "." || text == "..":
+			return fmt.Sprintf("has the segment %s: write the path that it leads to", text)
+		case !segment.MatchString(text):
+			return fmt.Sprintf("has the segment %s: a segment is letters, digits and . _ ~ -, or a whole {name}", quote(text))
+		case slices.Contains(names, text):
+			return fmt.Sprintf("has %s twice: give each segment a name of its own", text)
+		case text[0] == '{':
+			names = append(names, text)
+		}
+	}
+	return ""
+}
+
+func (v *validator) reply(path string, r Reply) {
+	between(v, path+".status", r.Status, 400, 599)
+	if len(r.Body) > maxBody {
+		v.refute(path+".body", "is %d bytes long: at most %d are allowed", len(r.Body), maxBody)
+	}
+	between(v, path+".retry_after", r.RetryAfter, 0, 24*time.Hour)
+}
+
+func (v *validator) learn(path string, l Learn) {
+	at := path + ".learn"
+	hasJSON := l.ResponseJSON != "" || v.given(at+".response_json")
+	hasHeader := l.ResponseHeader != "" || v.given(at+".response_header")
+	switch {
+	case hasJSON && hasHeader:
+		v.refute(at, "has response_json and response_header: give exactly one of them")
+	case hasJSON && (slices.Contains(strings.Split(l.ResponseJSON, "."), "") || len(l.ResponseJSON) > maxJSONPath):
+		v.refute(at+".response_json", "%s is not a path of member names joined by dots, such as data.orderId", quote(l.ResponseJSON))
+	case hasHeader:
+		v.header(at+".response_header", l.ResponseHeader)
+	case !hasJSON && v.given(at):
+		v.lacks(at, []string{"response_json", "response_header"}, "says not where the new ID is: give exactly one of response_json, response_header")
+	case !hasJSON:
+		v.lacks(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
+	}
+}

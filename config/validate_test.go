@@ -1,0 +1,295 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// base is a good file in one line each, for cases to change.
+var base = map[string]string{
+	"listen":  `{}`,
+	"redis":   `{}`,
+	"filters": `{orders: {}}`,
+	"sources": `{seed: {kind: csv, path: ids.csv}}`,
+	"locks":   `{settlement: {}}`,
+	"rules":   `[{name: a, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id}, lookup: {filter: orders}}]`,
+}
+
+// with returns the base file with one section replaced.
+func with(section, value string) string {
+	var b strings.Builder
+	for _, key := range sortedKeys(base) {
+		text := base[key]
+		if key == section {
+			text = value
+		}
+		b.WriteString(key + ": " + text + "\n")
+	}
+	return b.String()
+}
+
+func ruleWith(text string) string { return with("rules", "["+text+"]") }
+
+const (
+	match  = `name: a, match: {methods: [POST], path: "/o/{id}"}`
+	lookup = match + `, lookup: {filter: orders}`
+	create = match + `, create: {filter: orders, learn: {response_json: id}}`
+)
+
+// TestValidation has a case for each rule. A case without wanted violations is
+// to be accepted.
+func TestValidation(t *testing.T) {
+	for _, tt := range []struct {
+		name, file string
+		want       []string // without "f.yaml:N: "
+	}{
+		{"the base", with("", ""), nil},
+
+		{"host without a port", with("listen", `{authz: localhost}`), []string{`listen.authz: "localhost" is not host:port or unix:/path`}},
+		{"port out of range", with("listen", `{admin: "127.0.0.1:65536"}`), []string{`listen.admin: "127.0.0.1:65536" has no valid port: 0 to 65535 are allowed`}},
+		{"port with a name", with("listen", `{admin: "127.0.0.1:http"}`), []string{`listen.admin: "127.0.0.1:http" has no valid port: 0 to 65535 are allowed`}},
+		{"port with a sign", with("listen", `{admin: "127.0.0.1:+80"}`), []string{`listen.admin: "127.0.0.1:+80" has no valid port: 0 to 65535 are allowed`}},
+		{"no host", with("listen", `{admin: ":80"}`), []string{`listen.admin: ":80" names no host: write 127.0.0.1:80, or 0.0.0.0:80 for every interface`}},
+		{"bad host", with("listen", `{admin: "a b:80"}`), []string{`listen.admin: "a b:80" has no valid host: give an IP address or a host name`}},
+		{"relative socket", with("listen", `{admin: "unix:run/a.sock"}`), []string{`listen.admin: "unix:run/a.sock" is not unix: and the absolute path of a socket, such as unix:/run/ordergate/authz.sock`}},
+		{"socket as a URL", with("listen", `{admin: "unix:///run/a.sock"}`), []string{`listen.admin: "unix:///run/a.sock" is not unix: and the absolute path of a socket, such as unix:/run/ordergate/authz.sock`}},
+		{"long socket", with("listen", `{admin: "unix:/`+strings.Repeat("a", 107)+`"}`), []string{`listen.admin: "unix:/` + strings.Repeat("a", 54) + `"... is 108 bytes long after unix: and at most 107 are allowed`}},
+		{"longest socket", with("listen", `{admin: "unix:/`+strings.Repeat("a", 106)+`"}`), nil},
+		{"one address twice", with("listen", `{authz: "127.0.0.1:9192"}`), []string{`listen.proc: "127.0.0.1:9192" is taken by listen.authz: give each listener an address of its own`}},
+		{"one address under two names", with("listen", `{authz: "localhost:9192"}`), []string{`listen.proc: "127.0.0.1:9192" is taken by listen.authz: give each listener an address of its own`}},
+		{"every interface", with("listen", `{admin: "[::]:9192"}`), []string{`listen.admin: "[::]:9192" is taken by listen.proc: give each listener an address of its own`}},
+		{"one socket twice", with("listen", `{authz: unix:/a/s, proc: unix:/a/./s}`), []string{`listen.proc: "unix:/a/./s" is taken by listen.authz: give each listener an address of its own`}},
+		{"port 0 twice", with("listen", `{authz: "127.0.0.1:0", proc: "127.0.0.1:0", admin: "127.0.0.1:0"}`), nil},
+		{"no admin", with("listen", `{admin: ""}`), nil},
+		{"lookup without authz", with("listen", `{authz: ""}`), []string{`listen.authz: is empty, and rules[0].lookup is decided there: give an address`}},
+		{"create without proc", "listen: {proc: ''}\nfilters: {orders: {}}\nrules: [{" + create + "}]", []string{`listen.proc: is empty, and rules[0].create is done there: give an address`}},
+
+		{"two addresses", with("redis", `{addresses: ["a:1", "b:2"]}`), []string{`redis.addresses: there are 2 addresses: mode single takes exactly one`}},
+		{"no addresses", with("redis", `{addresses: []}`), []string{`redis.addresses: there are 0 addresses: mode single takes exactly one`}},
+		{"redis port 0", with("redis", `{addresses: ["a:0"]}`), []string{`redis.addresses[0]: "a:0" has no valid port: 1 to 65535 are allowed`}},
+		{"redis as a URL", with("redis", `{addresses: ["redis://u:hunter2@a:1"]}`), []string{`redis.addresses[0]: has an @ in it: an address is host:port or unix:/path, without a user or password`}},
+		{"redis at a socket", with("redis", `{addresses: ["unix:/run/redis.sock"]}`), nil},
+		{"embedded", with("redis", `{mode: embedded}`), nil},
+		{"embedded with addresses", with("redis", `{mode: embedded, addresses: ["a:1"]}`), []string{`redis.addresses: is not for mode embedded, which runs inside this process: remove it`}},
+		{"embedded with a user", with("redis", `{mode: embedded, username: u}`), []string{`redis.username: is not for mode embedded, which runs inside this process: remove it`}},
+		{"unknown mode", with("redis", `{mode: double}`), []string{`redis.mode: "double" is not one of single, embedded`}},
+		{"cluster", with("redis", `{mode: cluster}`), []string{`redis.mode: "cluster" is not available in this version: choose single, embedded`}},
+		{"user without a password", with("redis", `{username: u}`), []string{`redis: username needs a password: give password_file or password_env`}},
+		{"variable's name is none", with("redis", `{password_env: "hunter2!"}`), []string{`redis.password_env: is not the name of an environment variable: names are letters, digits and _`}},
+
+		{"upper case name", with("filters", `{orders: {}, Orders: {}}`), []string{`filters.Orders: "Orders" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
+		{"name with a dot", with("sources", `{seed.1: {kind: csv, path: a}}`), []string{`sources."seed.1": "seed.1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
+		{"long name", with("locks", `{`+strings.Repeat("a", 64)+`: {}}`), []string{`locks.` + strings.Repeat("a", 64) + `: "` + strings.Repeat("a", 60) + `"... is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
+		{"longest name, digits first", with("locks", `{1`+strings.Repeat("a", 62)+`: {}}`), nil},
+		{"name that is a number", with("locks", `{1: {}}`), nil},
+
+		{"unknown filter kind", with("filters", `{orders: {kind: remote}}`), []string{`filters.orders.kind: "remote" is not local`}},
+		{"no capacity", with("filters", `{orders: {capacity: 0}}`), []string{`filters.orders.capacity: 0 is out of range: 1 to 100_000_000_000 are allowed`}},
+		{"capacity past the most", with("filters", `{orders: {capacity: 100_000_000_001}}`), []string{`filters.orders.capacity: 100_000_000_001 is out of range: 1 to 100_000_000_000 are allowed`}},
+		{"largest capacity, highest rate", with("filters", `{orders: {capacity: 100_000_000_000, false_positive_rate: 0.5}}`), nil},
+		{"smallest capacity, lowest rate", with("filters", `{orders: {capacity: 1, false_positive_rate: 1e-9}}`), nil},
+		{"rate of zero", with("filters", `{orders: {false_positive_rate: 0}}`), []string{`filters.orders.false_positive_rate: 0 is out of range: 1e-09 to 0.5 are allowed`}},
+		{"rate that is no number", with("filters", `{orders: {false_positive_rate: .nan}}`), []string{`filters.orders.false_positive_rate: NaN is out of range: 1e-09 to 0.5 are allowed`}},
+		{"unknown freshness", with("filters", `{orders: {freshness: stale}}`), []string{`filters.orders.freshness: "stale" is not one of barrier, none`}},
+		{"dangling source", with("filters", `{orders: {sources: [sed]}}`), []string{`filters.orders.sources[0]: "sed" is not defined under sources, did you mean seed?`}},
+		{"dangling source, none near", with("filters", `{orders: {sources: [archive]}}`), []string{`filters.orders.sources[0]: "archive" is not defined under sources, which has seed`}},
+		{"source twice", with("filters", `{orders: {sources: [seed, seed]}}`), []string{`filters.orders.sources[1]: "seed" is given twice: name a source once`}},
+		{"unused and wrong", with("filters", `{orders: {}, other: {kind: local, sources: [x]}}`), []string{`filters.other.sources[0]: "x" is not defined under sources, which has seed`}},
+
+		{"source without a kind", with("sources", `{seed: {path: a}}`), []string{`sources.seed: kind is missing: give the kind of source, csv`}},
+		{"source without a path", with("sources", `{seed: {kind: csv, path: ""}}`), []string{`sources.seed.path: is empty: give the path of a file with one ID a line`}},
+		{"source of another version", with("sources", `{seed: {kind: mysql, table: orders}}`), []string{
+			`sources.seed.table: is not available in this version`, `sources.seed.kind: "mysql" is not available in this version: choose csv`,
+		}},
+
+		{"fair lock", with("locks", `{s: {kind: fair}}`), []string{`locks.s.kind: "fair" is not available in this version: choose exclusive`}},
+		{"lock of another format", with("locks", `{s: {format: string}}`), []string{`locks.s.format: "string" is not available in this version: choose redisson`}},
+		{"key without an ID", with("locks", `{s: {key: a}}`), []string{`locks.s.key: "a" has {id} in it 0 times: it has to be there once, as in order:lock:{id}`}},
+		{"key with two IDs", with("locks", `{s: {key: "{id}{id}"}}`), []string{`locks.s.key: "{id}{id}" has {id} in it 2 times: it has to be there once, as in order:lock:{id}`}},
+		{"key with a line break", with("locks", `{s: {key: "a\n{id}"}}`), []string{`locks.s.key: "a\n{id}" has a space or a character in it that cannot be printed: leave it out`}},
+		{"long key", with("locks", `{s: {key: "{id}`+strings.Repeat("a", 253)+`"}}`), []string{`locks.s.key: is 257 bytes long: at most 256 are allowed`}},
+		{"one key for two locks", with("locks", `{s: {key: "k{id}"}, t: {key: "k{id}"}}`), []string{`locks.t.key: "k{id}" is also the key of locks.s: give each lock a key of its own`}},
+		{"default key for two locks", with("locks", `{s: {}, t: {}}`), []string{`locks.t.key: "order:lock:{id}" is also the key of locks.s: give each lock a key of its own`}},
+		{"short lease", with("locks", `{s: {lease: 999ms}}`), []string{
+			`locks.s.lease: 999ms is out of range: 1s to 1h are allowed`,
+		}},
+		{"long lease", with("locks", `{s: {lease: 1h1s}}`), []string{`locks.s.lease: 1h0m1s is out of range: 1s to 1h are allowed`}},
+		{"both forms of wait", with("locks", `{s: {wait: {up_to: 1s, every: 1s, tries: 0}}}`), []string{
+			`locks.s.wait.tries: excludes up_to: give either tries and every, or up_to`,
+			`locks.s.wait.every: excludes up_to: give either tries and every, or up_to`,
+		}},
+		{"no tries", with("locks", `{s: {wait: {tries: 0}}}`), []string{`locks.s.wait.tries: 0 is out of range: 1 to 1000 are allowed`}},
+		{"long pause", with("locks", `{s: {wait: {every: 61s}}}`), []string{`locks.s.wait.every: 1m1s is out of range: 1ms to 1m are allowed`}},
+		{"no wait", with("locks", `{s: {wait: {up_to: 0s}}}`), []string{`locks.s.wait.up_to: 0s is out of range: 1ms to 10m are allowed`}},
+		{"long wait", with("locks", `{s: {wait: {up_to: 11m}}}`), []string{`locks.s.wait.up_to: 11m is out of range: 1ms to 10m are allowed`}},
+		{"waiters", with("locks", `{s: {max_waiters_per_key: -1}}`), []string{`locks.s.max_waiters_per_key: -1 is out of range: 0 to 100000 are allowed`}},
+		{"no hold", with("locks", `{s: {on_unknown_outcome: {hold: 0s}}}`), []string{`locks.s.on_unknown_outcome.hold: 0s is out of range: 1s to 24h are allowed`}},
+		{"long hold", with("locks", `{s: {on_unknown_outcome: {hold: 25h}}}`), []string{`locks.s.on_unknown_outcome.hold: 25h is out of range: 1s to 24h are allowed`}},
+
+		{"rule without a name", ruleWith(`{match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0]: name is missing: give a name of its own, such as order-lookup`}},
+		{"rule with a bad name", ruleWith(`{name: a.b, match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].name: "a.b" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
+		{"rules of one name", ruleWith(`{` + lookup + `, id: {path: id}}, {` + lookup + `, id: {path: id}}`), []string{`rules[1].name: "a" is also the name of rules[0]: give each rule a name of its own`}},
+		{"rule without actions", ruleWith(`{` + match + `, id: {path: id}}`), []string{`rules[0]: does nothing: give it lookup, create or settle`}},
+		{"create with lookup", ruleWith(`{` + create + `, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
+		{"create with settle", ruleWith(`{` + create + `, id: {path: id}, settle: {lock: settlement}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
+		{"unknown rule mode", ruleWith(`{` + lookup + `, id: {path: id}, mode: dry}`), []string{`rules[0].mode: "dry" is not one of enforce, observe`}},
+		{"dangling filter", ruleWith(`{` + match + `, id: {path: id}, lookup: {filter: order}}`), []string{`rules[0].lookup.filter: "order" is not defined under filters, did you mean orders?`}},
+		{"dangling lock", ruleWith(`{` + match + `, id: {path: id}, settle: {lock: x}}`), []string{`rules[0].settle.lock: "x" is not defined under locks, which has settlement`}},
+		{"nothing to refer to", "rules: [{" + match + ", id: {path: id}, settle: {lock: x}}]", []string{`rules[0].settle.lock: "x" is not defined: there is nothing under locks`}},
+		{"empty actions", ruleWith(`{` + match + `, id: {path: id}, lookup: {}, settle: {}}`), []string{
+			`rules[0].lookup: filter is missing: give the name of a filter`, `rules[0].settle: lock is missing: give the name of a lock`,
+		}},
+		{"long max hold", ruleWith(`{` + match + `, id: {path: id}, settle: {lock: settlement, max_hold: 25h}}`), []string{`rules[0].settle.max_hold: 25h is out of range: 1s to 24h are allowed`}},
+		{"status", ruleWith(`{` + lookup + `, id: {path: id}, invalid: {status: 399}}`), []string{`rules[0].invalid.status: 399 is out of range: 400 to 599 are allowed`}},
+		{"status of zero", ruleWith(`{` + lookup + `, id: {path: id}, invalid: {status: 0}}`), []string{`rules[0].invalid.status: 0 is out of range: 400 to 599 are allowed`}},
+		{"retry after", ruleWith(`{` + lookup + `, id: {path: id}, invalid: {retry_after: -1s}}`), []string{`rules[0].invalid.retry_after: -1s is out of range: 0s to 24h are allowed`}},
+		{"largest body", ruleWith(`{` + lookup + `, id: {path: id}, invalid: {body: "` + strings.Repeat("a", 65536) + `"}}`), nil},
+		{"larger body", ruleWith(`{` + lookup + `, id: {path: id}, invalid: {body: "` + strings.Repeat("a", 65537) + `"}}`), []string{`rules[0].invalid.body: is 65537 bytes long: at most 65536 are allowed`}},
+
+		{"rule without a match", ruleWith(`{name: a, id: {query: id}, lookup: {filter: orders}}`), []string{`rules[0]: match is missing: give methods and a path`}},
+		{"empty match", ruleWith(`{name: a, match: {}, id: {query: id}, lookup: {filter: orders}}`), []string{
+			`rules[0].match: methods is missing: give at least one, such as [GET, HEAD]`,
+			`rules[0].match: path is missing: give a template such as "/orders/{id}"`,
+		}},
+
+		{"no place for the ID", ruleWith(`{` + lookup + `}`), []string{`rules[0].id: says not where the ID is: give exactly one of path, query, header`}},
+		{"two places for the ID", ruleWith(`{` + lookup + `, id: {path: id, header: x-id}}`), []string{`rules[0].id: has path and header: give exactly one of path, query, header`}},
+		{"two places in a create", ruleWith(`{` + create + `, id: {query: id, header: x-id}}`), []string{`rules[0].id: has query and header: give exactly one of path, query, header`}},
+		{"create with no place", ruleWith(`{` + create + `}`), nil},
+		{"optional in a lookup", ruleWith(`{` + lookup + `, id: {path: id, optional: true}}`), []string{`rules[0].id.optional: is for create only: lookup and settle need an ID`}},
+		{"ID of another segment", ruleWith(`{` + lookup + `, id: {path: order}}`), []string{`rules[0].id.path: "order" is not a {name} in match.path "/o/{id}"`}},
+		{"ID of a literal segment", ruleWith(`{` + lookup + `, id: {path: o}}`), []string{`rules[0].id.path: "o" is not a {name} in match.path "/o/{id}"`}},
+		{"ID of an empty name", ruleWith(`{` + lookup + `, id: {path: ""}}`), []string{`rules[0].id.path: "" is not a {name} in match.path "/o/{id}"`}},
+		{"bad parameter", ruleWith(`{` + lookup + `, id: {query: order.id}}`), []string{`rules[0].id.query: "order.id" is not the name of a parameter: names are 1 to 128 letters, digits, _ and -`}},
+		{"upper case header", ruleWith(`{` + lookup + `, id: {header: X-Id}}`), []string{`rules[0].id.header: "X-Id" is not the name of a header in lower case`}},
+		{"pseudo header", ruleWith(`{` + lookup + `, id: {header: ":path"}}`), []string{`rules[0].id.header: ":path" is not the name of a header in lower case`}},
+		{"ID from JSON", ruleWith(`{` + lookup + `, id: {json: id}}`), []string{`rules[0].id.json: is not available in this version`}},
+		{"ID from a list", ruleWith(`{` + lookup + `, id: [{path: id}]}`), []string{`rules[0].id: a list is not available in this version: give one mapping`}},
+
+		{"unknown format", ruleWith(`{` + lookup + `, id: {path: id, format: digit}}`), []string{`rules[0].id.format: "digit" is not one of digits, uuid, pattern`}},
+		{"timestamped", ruleWith(`{` + lookup + `, id: {path: id, format: timestamped}}`), []string{`rules[0].id.format: "timestamped" is not available in this version: choose digits, uuid, pattern`}},
+		{"most digits", ruleWith(`{` + lookup + `, id: {path: id, max_length: 64, min_length: 64}}`), nil},
+		{"too many digits", ruleWith(`{` + lookup + `, id: {path: id, max_length: 65}}`), []string{`rules[0].id.max_length: 65 is out of range: 1 to 64 are allowed`}},
+		{"longest pattern", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a+", max_length: 256}}`), nil},
+		{"too long a pattern", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a+", max_length: 257}}`), []string{`rules[0].id.max_length: 257 is out of range: 1 to 256 are allowed`}},
+		{"no length", ruleWith(`{` + lookup + `, id: {path: id, min_length: 0}}`), []string{`rules[0].id.min_length: 0 is out of range: 1 to 64 are allowed`}},
+		{"lengths the wrong way round", ruleWith(`{` + lookup + `, id: {path: id, min_length: 5, max_length: 4}}`), []string{`rules[0].id.min_length: min_length 5 is more than max_length 4`}},
+		{"min past the default max", ruleWith(`{` + lookup + `, id: {path: id, min_length: 20}}`), []string{`rules[0].id.min_length: min_length 20 is more than max_length 19`}},
+		{"uuid", ruleWith(`{` + lookup + `, id: {path: id, format: uuid}}`), nil},
+		{"uuid with lengths", ruleWith(`{` + lookup + `, id: {path: id, format: uuid, min_length: 0, max_length: 36}}`), []string{
+			`rules[0].id.min_length: is not for format uuid, which has one length: remove it`,
+			`rules[0].id.max_length: is not for format uuid, which has one length: remove it`,
+		}},
+		{"pattern missing", ruleWith(`{` + lookup + `, id: {path: id, format: pattern}}`), []string{`rules[0].id: pattern is missing: give an RE2 expression for the whole ID`}},
+		{"pattern empty", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: ""}}`), []string{`rules[0].id.pattern: is empty: give an RE2 expression for the whole ID`}},
+		{"pattern with digits", ruleWith(`{` + lookup + `, id: {path: id, pattern: a}}`), []string{`rules[0].id.pattern: is for format pattern only: set it, or remove this`}},
+		{"pattern that is none", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a\n("}}`), []string{"rules[0].id.pattern: is not an RE2 expression: missing closing ): `a (`"}},
+		{"pattern out of its group", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a)|(b"}}`), []string{"rules[0].id.pattern: is not an RE2 expression: unexpected ): `a)|(b`"}},
+		{"lookaround", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "(?=a)"}}`), []string{"rules[0].id.pattern: is not an RE2 expression: invalid or unsupported Perl syntax: `(?=`"}},
+
+		{"learn missing", ruleWith(`{` + match + `, create: {filter: orders}}`), []string{`rules[0].create: learn is missing: give it response_json or response_header`}},
+		{"learn nothing", ruleWith(`{` + match + `, create: {filter: orders, learn: {}}}`), []string{`rules[0].create.learn: says not where the new ID is: give exactly one of response_json, response_header`}},
+		{"learn twice", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: a, response_header: b}}}`), []string{`rules[0].create.learn: has response_json and response_header: give exactly one of them`}},
+		{"learn from nowhere", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: ""}}}`), []string{`rules[0].create.learn.response_json: "" is not a path of member names joined by dots, such as data.orderId`}},
+		{"learn from a bad header", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: Location}}}`), []string{`rules[0].create.learn.response_header: "Location" is not the name of a header in lower case`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.want == nil {
+				c := mustParse(t, tt.file, nil)
+				if err := c.Validate(); err != nil {
+					t.Errorf("accepted, then refused: %v", err)
+				}
+				return
+			}
+			got := violations(t, tt.file, nil)
+			for i, line := range got {
+				_, got[i], _ = strings.Cut(line, ": ")
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMatches(t *testing.T) {
+	const accepted = ""
+	for _, tt := range []struct{ name, match, want string }{
+		{"root", `methods: [GET], path: "/"`, accepted},
+		{"all that is literal", `methods: [GET], path: "/A-z0.9_~/.../..a"`, accepted},
+		{"extension method", `methods: [M-SEARCH, GET], path: /a`, accepted},
+		{"host", `methods: [GET], path: /a, host: a-1.example`, accepted},
+		{"IPv6 host", `methods: [GET], path: /a, host: "[::1]"`, accepted},
+		{"no methods", `methods: [], path: /a`, `methods: is empty: give at least one method, such as GET`},
+		{"lower case", `methods: [get], path: /a`, `methods[0]: "get" is not a method in upper case, such as POST`},
+		{"any", `methods: [ANY], path: /a`, `methods[0]: "ANY" is not a method: list the methods`},
+		{"method twice", `methods: [GET, PUT, GET], path: /a`, `methods[2]: "GET" is given twice: name a method once`},
+		{"no slash", `methods: [GET], path: a`, `path: "a" does not start with /`},
+		{"empty", `methods: [GET], path: ""`, `path: is empty: give a template such as "/orders/{id}"`},
+		{"query", `methods: [GET], path: "/a?b"`, `path: "/a?b" has a query or a fragment: give the path only`},
+		{"fragment", `methods: [GET], path: "/a#b"`, `path: "/a#b" has a query or a fragment: give the path only`},
+		{"two slashes", `methods: [GET], path: //a`, `path: "//a" has // in it: write one /`},
+		{"slash at the end", `methods: [GET], path: /a/`, `path: "/a/" ends in /: leave it out`},
+		{"dot", `methods: [GET], path: /a/./b`, `path: "/a/./b" has the segment .: write the path that it leads to`},
+		{"dots", `methods: [GET], path: /..`, `path: "/.." has the segment ..: write the path that it leads to`},
+		{"escape", `methods: [GET], path: /%61`, `path: "/%61" has the segment "%61": a segment is letters, digits and . _ ~ -, or a whole {name}`},
+		{"path parameter", `methods: [GET], path: /a;b`, `path: "/a;b" has the segment "a;b": a segment is letters, digits and . _ ~ -, or a whole {name}`},
+		{"part of a segment", `methods: [GET], path: "/a{b}"`, `path: "/a{b}" has the segment "a{b}": a segment is letters, digits and . _ ~ -, or a whole {name}`},
+		{"no name", `methods: [GET], path: "/{}"`, `path: "/{}" has the segment "{}": a segment is letters, digits and . _ ~ -, or a whole {name}`},
+		{"name twice", `methods: [GET], path: "/{a}/{a}"`, `path: "/{a}/{a}" has {a} twice: give each segment a name of its own`},
+		{"long", `methods: [GET], path: "/` + strings.Repeat("a", 2048) + `"`, `path: "/` + strings.Repeat("a", 59) + `"... is 2049 bytes long: at most 2048 are allowed`},
+		{"upper case host", `methods: [GET], path: /a, host: A.example`, `host: "A.example" is not a host name in lower case without a port`},
+		{"host with a port", `methods: [GET], path: /a, host: "a.example:80"`, `host: "a.example:80" is not a host name in lower case without a port`},
+		{"empty host", `methods: [GET], path: /a, host: ""`, `host: "" is not a host name in lower case without a port`},
+		{"upper case IPv6 host", `methods: [GET], path: /a, host: "[::A]"`, `host: "[::A]" is not a host name in lower case without a port`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := ruleWith(`{name: a, match: {` + tt.match + `}, id: {query: id}, lookup: {filter: orders}}`)
+			if tt.want == accepted {
+				mustParse(t, file, nil)
+				return
+			}
+			want := []string{"f.yaml:5: rules[0].match." + tt.want}
+			if diff := cmp.Diff(want, violations(t, file, nil)); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConfigMadeInGo(t *testing.T) {
+	c := &Config{
+		Filters: map[string]Filter{"orders": {FalsePositiveRate: math.Inf(1)}, "#1": {}},
+		Locks:   map[string]Lock{"settlement": {Lease: time.Minute}},
+		Rules:   []Rule{{Name: "a", Settle: &Settle{Lock: "settlements"}}},
+	}
+	c.EnsureDefaults()
+	if got := c.Locks["settlement"].OnUnknownOutcome.Hold; got != time.Minute {
+		t.Errorf("the hold time is %v, want the lease", got)
+	}
+	err := c.Validate()
+	var wrong *InvalidError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("got error %v, want an InvalidError", err)
+	}
+	want := []Violation{
+		{Path: "filters.#1", Message: `"#1" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`},
+		{Path: "filters.orders.false_positive_rate", Message: "+Inf is out of range: 1e-09 to 0.5 are allowed"},
+		{Path: "rules[0].match", Message: "methods is missing: give at least one, such as [GET, HEAD]"},
+		{Path: "rules[0].match", Message: `path is missing: give a template such as "/orders/{id}"`},
+		{Path: "rules[0].id", Message: "says not where the ID is: give exactly one of path, query, header"},
+		{Path: "rules[0].settle.lock", Message: `"settlements" is not defined under locks, did you mean settlement?`},
+	}
+	if diff := cmp.Diff(want, wrong.Violations); diff != "" {
+		t.Errorf("unexpected violations (-want +got):\n%s", diff)
+	}
+	c.Redis = nil
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create and freshness barrier need it") {
+		t.Errorf("a lock without Redis: %v", err)
+	}
+}

@@ -1,0 +1,231 @@
+// Package filter knows which order IDs exist, as far as that can be known: it
+// answers Absent only when that is certain.
+//
+// Start with [New]; [Filter.MayContain] is the question and [Filter.Learn] the
+// only way for a new order to become known. How a negative stays true while other
+// ordergates create orders is the business of a [Barrier]; the bits themselves are
+// in filter/bloom. docs/freshness.md has the whole argument.
+package filter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ordergate/ordergate/filter/bloom"
+)
+
+// Answer is what a filter says of an order ID.
+type Answer int8
+
+// The answers. Unknown is the zero value, so that an answer nobody gave rejects
+// nothing.
+const (
+	Unknown Answer = iota // the filter cannot tell now
+	Maybe                 // the order may exist
+	Absent                // the order did not exist when it was asked for
+)
+
+// String returns the answer in lower case.
+func (a Answer) String() string {
+	switch a {
+	case Unknown:
+		return "unknown"
+	case Maybe:
+		return "maybe"
+	case Absent:
+		return "absent"
+	}
+	return fmt.Sprintf("answer(%d)", int8(a))
+}
+
+// Barrier makes sure that a filter is up to date.
+type Barrier interface {
+	// Wait returns nil only once every ID whose Append was acknowledged, to anyone,
+	// before the call has been given to [Filter.Add].
+	Wait(ctx context.Context) error
+}
+
+// Appender tells every ordergate of a new ID.
+type Appender interface {
+	// Append returns nil once every [Barrier] that is waited for from now on
+	// includes the ID. Appending an ID twice does no harm.
+	Append(ctx context.Context, id string) error
+}
+
+// MaxIDBytes is the length of the longest ID that can be learned.
+const MaxIDBytes = 256
+
+// Options are the settings of a [Filter].
+type Options struct {
+	Capacity          uint64   // IDs; default 1,000,000
+	FalsePositiveRate float64  // at capacity; default 0.001
+	Key               [16]byte // secret; default a random one, which suits bits that never leave the process
+
+	// Barrier is waited for before each Absent. Without it a negative counts at
+	// once: right only where nothing but this process creates orders.
+	Barrier Barrier
+	// Appender is told of each ID learned. Without it an ID is known here only.
+	Appender Appender
+
+	Logger        *slog.Logger  // default: none
+	MaxPending    int           // IDs kept for another try at appending them; default 10,000
+	RetryEvery    time.Duration // default 500 ms
+	AppendTimeout time.Duration // of each such try; default 1 s
+}
+
+// EnsureDefaults fills in what is unset.
+func (o *Options) EnsureDefaults() {
+	if o.Capacity == 0 {
+		o.Capacity = 1_000_000
+	}
+	if o.FalsePositiveRate == 0 {
+		o.FalsePositiveRate = 0.001
+	}
+	if o.Key == ([16]byte{}) {
+		rand.Read(o.Key[:]) // never fails, by its documentation
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxPending <= 0 {
+		o.MaxPending = 10_000
+	}
+	if o.RetryEvery <= 0 {
+		o.RetryEvery = 500 * time.Millisecond
+	}
+	if o.AppendTimeout <= 0 {
+		o.AppendTimeout = time.Second
+	}
+}
+
+// Filter is the set of the order IDs that exist. All methods are safe for
+// concurrent use.
+type Filter struct {
+	name string
+	opts Options
+	log  *slog.Logger
+	bits *bloom.Filter
+
+	status  atomic.Pointer[status]
+	behind  atomic.Pointer[error] // why the last barrier failed, nil when it did not
+	full    atomic.Bool           // more IDs than Capacity were added
+	loading sync.Mutex            // held by Load
+
+	mu      sync.Mutex
+	pending []string      // learned, and not acknowledged yet; oldest first
+	retry   chan struct{} // of capacity 1: pending is not empty
+}
+
+// New returns an empty filter in the state loading: call [Filter.Load] to make it
+// ready, and keep [Filter.Run] running if it has an Appender. The error says which
+// option is impossible.
+func New(name string, opts Options) (*Filter, error) {
+	opts.EnsureDefaults()
+	bits, err := bloom.New(opts.Capacity, opts.FalsePositiveRate, opts.Key)
+	if err != nil {
+		return nil, fmt.Errorf("filter %s: %w", name, err)
+	}
+	f := &Filter{
+		name:  name,
+		opts:  opts,
+		log:   opts.Logger.With("filter", name),
+		bits:  bits,
+		retry: make(chan struct{}, 1),
+	}
+	f.status.Store(&status{state: StateLoading, reason: "its sources have not been read"})
+	return f, nil
+}
+
+// MayContain answers whether an order may exist. Maybe never waits. Absent waits
+// for the barrier, if there is one; Unknown is the answer while the filter is
+// loading or not to be trusted, and when the barrier fails or ctx ends. It does
+// not allocate, but for what the barrier does.
+//
+// Absent is never the answer for an order whose creation was acknowledged before
+// the call. The order of the steps is the proof:
+//
+//  1. The state is read before the bits. Had it been read after them, a load that
+//     ends in between would make an early look count as one at the whole set.
+//  2. The look spares the known IDs the wait. It proves nothing else: the ID may
+//     have been appended elsewhere and not have arrived.
+//  3. The barrier starts after the call, so the ID was appended before it started.
+//     When it returns nil the ID has been added here.
+//  4. The second look sees every bit that was set before it began: bits are set
+//     and read atomically, and never cleared.
+//  5. The state is read again, for an order whose ID nobody could read, which was
+//     reported while we waited.
+func (f *Filter) MayContain(ctx context.Context, id string) Answer {
+	ready := f.status.Load().state == StateReady
+	if f.bits.MayContain(id) {
+		return Maybe
+	}
+	if !ready {
+		return Unknown
+	}
+	if f.opts.Barrier == nil {
+		return Absent
+	}
+	if err := f.opts.Barrier.Wait(ctx); err != nil {
+		f.noteBarrier(ctx, err)
+		return Unknown
+	}
+	if f.behind.Load() != nil {
+		f.behind.Store(nil)
+	}
+	if f.bits.MayContain(id) {
+		return Maybe
+	}
+	if f.status.Load().state != StateReady {
+		return Unknown
+	}
+	return Absent
+}
+
+// noteBarrier keeps the reason for State, unless it is the caller who gave up. It
+// allocates only when the reason changes, so that a flood during an outage does
+// not.
+func (f *Filter) noteBarrier(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if last := f.behind.Load(); last == nil || !errors.Is(*last, err) {
+		reason := err // a copy, or err itself would be allocated each time
+		f.behind.Store(&reason)
+	}
+}
+
+// Add puts an ID into the set, without telling anyone. It never blocks. This is
+// what the follower of the change log calls.
+func (f *Filter) Add(id string) {
+	if !f.bits.Add(id) {
+		return
+	}
+	if f.bits.Count() > f.opts.Capacity && f.full.CompareAndSwap(false, true) {
+		// It stays correct: what suffers is how many absent IDs pass.
+		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity and restart",
+			"capacity", f.opts.Capacity)
+	}
+}
+
+// Count returns the number of IDs, less those few that were taken for known.
+func (f *Filter) Count() uint64 { return f.bits.Count() }
+
+// Capacity returns the number of IDs that the filter was made for.
+func (f *Filter) Capacity() uint64 { return f.bits.Capacity() }
+
+// SizeBytes returns the memory that the bits take.
+func (f *Filter) SizeBytes() uint64 { return f.bits.SizeBytes() }
+
+// FillRatio returns the share of bits that are set, 0 to 1. It reads all of the
+// filter's memory (16 ms for 360 MB): call it for a metric, not for a request.
+func (f *Filter) FillRatio() float64 { return f.bits.FillRatio() }
+
+// EstimatedFalsePositiveRate returns the chance that an absent ID passes now. It
+// costs as much as FillRatio.
+func (f *Filter) EstimatedFalsePositiveRate() float64 { return f.bits.EstimatedFalsePositiveRate() }

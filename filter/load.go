@@ -1,0 +1,41 @@
+package filter
+
+import (
+	"context"
+	"fmt"
+)
+
+// Source is a place that the IDs of existing orders are read from.
+type Source interface {
+	// IDs calls yield with every ID and returns the first error, yield's included.
+	// It says in its errors which source it is.
+	IDs(ctx context.Context, yield func(id string) error) error
+}
+
+// Load adds every ID of the sources and makes the filter ready. It blocks until
+// they are read, and returns the first error; the filter is then in the state
+// unknown, with what was read kept, and Load may be called again. Without sources
+// the filter is ready at once, for orders that are all in the change log.
+//
+// It may run at any time beside everything else. What is created while it reads is
+// not its concern: that reaches the filter by Learn and by the change log, which
+// is followed from its beginning. A filter that was ready is loading meanwhile.
+func (f *Filter) Load(ctx context.Context, sources ...Source) error {
+	f.loading.Lock()
+	defer f.loading.Unlock()
+	f.become(&status{state: StateLoading, reason: "reading its sources"})
+	for _, source := range sources {
+		err := source.IDs(ctx, func(id string) error {
+			f.Add(id)
+			return nil
+		})
+		if err != nil {
+			f.become(&status{state: StateUnknown, reason: err.Error()})
+			return fmt.Errorf("filter %s: loading: %w", f.name, err)
+		}
+	}
+	if f.become(&status{state: StateReady}) {
+		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
+	}
+	return nil
+}

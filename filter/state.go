@@ -1,0 +1,56 @@
+package filter
+
+import "fmt"
+
+// The states of a filter.
+const (
+	StateLoading = "loading" // a hit is Maybe, anything else Unknown
+	StateReady   = "ready"
+	StateUnknown = "unknown" // a hit is Maybe, anything else Unknown
+)
+
+// status is what a filter thinks of its own bits. It is replaced, not changed.
+type status struct {
+	state  string
+	reason string
+	final  bool // no load mends this
+}
+
+// Taint makes every negative Unknown until the process ends: an order exists that
+// no filter here will ever hear of, so absence proves nothing any more. The first
+// reason stays. It reaches this process only.
+func (f *Filter) Taint(reason string) {
+	if f.become(&status{state: StateUnknown, reason: reason, final: true}) {
+		f.log.Error("filter can be certain of nothing until a restart", "reason", reason)
+	}
+}
+
+// become replaces the status, unless the present one is final.
+func (f *Filter) become(next *status) bool {
+	for {
+		now := f.status.Load()
+		if now.final {
+			return false
+		}
+		if f.status.CompareAndSwap(now, next) {
+			return true
+		}
+	}
+}
+
+// State returns the filter's state and, in one line, the reason for it; a filter
+// that is ready has one only when it is over its capacity. A filter whose last
+// barrier failed is unknown until one succeeds.
+func (f *Filter) State() (state, reason string) {
+	s := f.status.Load()
+	if s.state != StateReady {
+		return s.state, s.reason
+	}
+	if err := f.behind.Load(); err != nil {
+		return StateUnknown, (*err).Error()
+	}
+	if f.full.Load() {
+		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.bits.Count(), f.opts.Capacity)
+	}
+	return s.state, s.reason
+}

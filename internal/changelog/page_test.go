@@ -1,0 +1,81 @@
+package changelog
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestParsePageRefuses(t *testing.T) {
+	row := func(name any, fields ...any) []any { return []any{name, fields} }
+	good := row("1-0", "id", "x", "n", "y")
+	for _, tc := range []struct {
+		name  string
+		reply []any
+		want  string
+	}{
+		{"nothing", nil, "0 parts"},
+		{"epoch of another type", []any{1, "0", []any{}}, "other types"},
+		{"entries of another type", []any{"e", "0", "x"}, "other types"},
+		{"no identity", []any{"", "0", []any{}}, "identity is gone"},
+		{"counter not a number", []any{"e", "-1", []any{}}, "not a number"},
+		{"row of another type", []any{"e", "1", []any{"x"}}, "no entry"},
+		{"row without fields", []any{"e", "1", []any{[]any{"1-0", nil}}}, "malformed"},
+		{"name of another type", []any{"e", "1", []any{row(7, "id", "x", "n", "y")}}, "not written by ordergate"},
+		{"second of a millisecond", []any{"e", "1", []any{row("1-1", "id", "x", "n", "y")}}, "not written by ordergate"},
+		{"other fields", []any{"e", "1", []any{row("1-0", "n", "x", "id", "y")}}, "malformed"},
+		{"long ID", []any{"e", "1", []any{row("1-0", "id", strings.Repeat("x", 257), "n", "y")}}, "257 bytes"},
+		{"second row bad", []any{"e", "1", []any{good, row("2-0", "id", "", "n", "y")}}, "0 bytes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, err := parsePage(tc.reply)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("parsePage = %+v, %v; want an error with %q", p, err, tc.want)
+			}
+		})
+	}
+	if _, err := parsePage([]any{"e", "1", []any{good}}); err != nil {
+		t.Errorf("a good page: %v", err)
+	}
+}
+
+// Whatever is taken out of a log, a page of it is either refused or has lost
+// nothing.
+func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(0, 12).Draw(t, "entries")
+		read := rapid.IntRange(0, n).Draw(t, "read before")
+		count := rapid.IntRange(1, 5).Draw(t, "page size") + 1
+		var last entry
+		p := page{epoch: "e", tail: uint64(n)}
+		for seq := 1; seq <= n; seq++ {
+			e := entry{seq: uint64(seq), id: "x", nonce: string(rune('a' + seq))}
+			if seq == read {
+				last = e
+			}
+			gone := rapid.IntRange(0, 9).Draw(t, "luck") == 0
+			if seq >= read && seq > 0 && !gone && len(p.entries) < count {
+				p.entries = append(p.entries, e)
+			}
+		}
+		fresh, err := p.after("e", last, len(p.entries) >= count)
+		if err != nil {
+			return
+		}
+		want := n - read
+		if room := count - 1; read > 0 && want > room {
+			want = room
+		} else if read == 0 && want > count {
+			want = count
+		}
+		if len(fresh) != want {
+			t.Fatalf("accepted %d entries after %d, want %d", len(fresh), read, want)
+		}
+		for i, e := range fresh {
+			if e.seq != uint64(read+1+i) {
+				t.Fatalf("entry %d stands where %d should", e.seq, read+1+i)
+			}
+		}
+	})
+}

@@ -1,0 +1,77 @@
+package changelog
+
+import (
+	"fmt"
+	"time"
+)
+
+// Phase is what the reader of a [Log] is at.
+type Phase string
+
+// The phases of a log. Only in Following can a Wait succeed at once.
+const (
+	Loading     Phase = "loading"     // reading what was there at the start
+	Following   Phase = "following"   // the last read reached the tail
+	Unavailable Phase = "unavailable" // the last read failed, the next may not
+	Broken      Phase = "broken"      // entries may have been missed; until the process ends
+	Stopped     Phase = "stopped"     // Run has returned
+)
+
+// State is a log as its reader sees it, for metrics and health.
+type State struct {
+	Phase    Phase
+	Err      error     // why, in Unavailable, Broken and Stopped
+	Position uint64    // sequence number of the last entry applied
+	Tail     uint64    // sequence number of the log's last entry when it was last read; less Position is the lag
+	Reads    uint64    // pages asked for so far
+	Waiting  int       // callers of Wait whose read has not begun
+	LastRead time.Time // when the tail was last reached; zero if never
+}
+
+// State returns the state of the log as of now.
+func (l *Log) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.state
+	s.Position = l.position.Load()
+	if l.next != nil {
+		s.Waiting = l.next.waiters
+	}
+	return s
+}
+
+// Position returns the sequence number of the last entry applied, 0 before the
+// first.
+func (l *Log) Position() uint64 { return l.position.Load() }
+
+// settle records how a read to the tail ended, and says so in the log when that
+// changes something: a Redis that is away for an hour is worth one line.
+func (l *Log) settle(phase Phase, err error) {
+	l.mu.Lock()
+	before := l.state.Phase
+	l.state.Phase, l.state.Err = phase, err
+	if phase == Following {
+		l.state.LastRead = l.opts.Now()
+	}
+	l.mu.Unlock()
+	if phase == before {
+		return
+	}
+	log := l.opts.Logger.With("filter", l.filter, "position", l.position.Load())
+	switch phase {
+	case Broken:
+		log.Error("change log is broken, nothing counts as absent any more", "error", err)
+	case Unavailable:
+		log.Warn("change log is unavailable, nothing counts as absent until it can be read", "error", err)
+	case Following:
+		log.Info("following the change log")
+	}
+}
+
+// brokenError says what is wrong and what heals it. The order of the advice
+// counts: a creation after the keys are gone is in the new log, one before that is
+// in the sources.
+func (l *Log) brokenError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %w; delete %s and %s, then bring the filter's sources up to date, then restart every ordergate",
+		ErrBroken, l.keys[0], fmt.Errorf(format, args...), l.keys[0], l.keys[1])
+}

@@ -1,0 +1,55 @@
+package source
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// lines cuts a stream into lines, in constant memory.
+type lines struct {
+	buf    *bufio.Reader
+	number int64 // of the line returned last, from 1
+	bytes  int64 // read so far
+}
+
+// next returns the next line without its end, valid until the following call. Of
+// one longer than the buffer it returns the beginning: enough to see the first
+// column, or that this is longer than any ID. The error is io.EOF at the end.
+func (l *lines) next() ([]byte, error) {
+	line, err := l.buf.ReadSlice('\n')
+	l.bytes += int64(len(line))
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		// The buffer is overwritten by what follows.
+		line = bytes.Clone(line)
+		if err := l.skip(); err != nil && !errors.Is(err, io.EOF) {
+			return nil, cause(err)
+		}
+	case errors.Is(err, io.EOF):
+		if len(line) == 0 {
+			return nil, io.EOF
+		}
+	case err != nil:
+		return nil, cause(err)
+	}
+	l.number++
+	line = bytes.TrimSuffix(line, []byte("\n"))
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if l.number == 1 {
+		line = bytes.TrimPrefix(line, []byte("\ufeff"))
+	}
+	return line, nil
+}
+
+// skip reads the rest of a long line.
+func (l *lines) skip() error {
+	for {
+		part, err := l.buf.ReadSlice('\n')
+		l.bytes += int64(len(part))
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// Package bedtest is package testbed for tests: the servers end with the test,
+// what goes wrong fails it, and what is not installed skips it.
+//
+// Start with [New]. Where the environment variable CI is set a missing program
+// is a failure: there it would hide that nothing was tested.
+package bedtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+)
+
+// limit bounds one start, the compiler of a build included.
+const limit = 3 * time.Minute
+
+// Bed is a testbed that belongs to a test. Its methods must be called from the
+// goroutine that runs the test, as they may end it.
+type Bed struct {
+	*testbed.Bed
+	tb testing.TB
+}
+
+// New returns an empty bed in a temporary directory. When the test ends, the
+// servers are stopped; a server that had ended by itself, or does not end in
+// order, fails the test, and a failed test shows the end of each one's output.
+func New(tb testing.TB) *Bed {
+	tb.Helper()
+	bed, err := testbed.New(tb.TempDir(), tb.Output())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		processes := bed.Processes()
+		if err := bed.Close(); err != nil {
+			tb.Error(err)
+		}
+		if tb.Failed() {
+			for _, p := range processes {
+				tb.Logf("%s wrote at last: %s", p.Name(), p.Tail())
+			}
+		}
+	})
+	return &Bed{Bed: bed, tb: tb}
+}
+
+// Redis starts a redis-server; see [testbed.Bed.Redis].
+func (b *Bed) Redis(args ...string) *testbed.Redis {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Redis, error) { return b.Bed.Redis(ctx, args...) })
+}
+
+// Envoy starts an Envoy; see [testbed.Bed.Envoy].
+func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Envoy, error) { return b.Bed.Envoy(ctx, config, args...) })
+}
+
+// PHP starts the PHP order service on a fresh data directory; see
+// [testbed.Bed.PHP].
+func (b *Bed) PHP(seed, workers int) *testbed.Orders {
+	b.tb.Helper()
+	data := b.tb.TempDir()
+	return start(b, func(ctx context.Context) (*testbed.Orders, error) { return b.Bed.PHP(ctx, data, seed, workers) })
+}
+
+// Java starts the Java order service on a fresh data directory; see
+// [testbed.Bed.Java].
+func (b *Bed) Java(seed int) *testbed.Orders {
+	b.tb.Helper()
+	data := b.tb.TempDir()
+	return start(b, func(ctx context.Context) (*testbed.Orders, error) { return b.Bed.Java(ctx, data, seed) })
+}
+
+// Build compiles a command; see [testbed.Bed.Build].
+func (b *Bed) Build(pkg string, race bool) string {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (string, error) { return b.Bed.Build(ctx, pkg, race) })
+}
+
+// Gate starts an ordergate and waits until it is ready; see
+// [testbed.Bed.Gate].
+func (b *Bed) Gate(binary, config string, env ...string) *testbed.Gate {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Gate, error) { return b.Bed.Gate(ctx, binary, config, env...) })
+}
+
+// GateAddr returns the address of one of ordergate's listeners; see
+// [testbed.Gate.Addr].
+func (b *Bed) GateAddr(g *testbed.Gate, name string) string {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (string, error) { return g.Addr(ctx, name) })
+}
+
+// ListenerAddr returns the address of one of Envoy's listeners; see
+// [testbed.Envoy.ListenerAddr].
+func (b *Bed) ListenerAddr(e *testbed.Envoy, name string) string {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (string, error) { return e.ListenerAddr(ctx, name) })
+}
+
+// start runs a function under the time limit and ends the test if it fails.
+func start[T any](b *Bed, f func(context.Context) (T, error)) T {
+	b.tb.Helper()
+	ctx, cancel := context.WithTimeout(b.tb.Context(), limit)
+	defer cancel()
+	v, err := f(ctx)
+	Check(b.tb, err)
+	return v
+}
+
+// Check ends the test if err is not nil: it skips one that lacks a program,
+// unless CI is set, and fails it otherwise.
+func Check(tb testing.TB, err error) {
+	tb.Helper()
+	var missing *testbed.MissingError
+	switch {
+	case err == nil:
+	case errors.As(err, &missing) && os.Getenv("CI") == "":
+		tb.Skip(err)
+	default:
+		tb.Fatal(err)
+	}
+}

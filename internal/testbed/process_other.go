@@ -1,0 +1,12 @@
+//go:build !linux
+
+package testbed
+
+import "syscall"
+
+// sysProcAttr puts a child into a process group of its own, so that all of it
+// can be signalled. A child outlives a killed parent here: only Linux can tell
+// the kernel to prevent that.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true}
+}

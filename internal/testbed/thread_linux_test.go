@@ -1,0 +1,5 @@
+package testbed_test
+
+import "syscall"
+
+func threadID() int { return syscall.Gettid() }

