@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -100,8 +101,8 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("X-New-Order", r.URL.Query().Get("id"))
 		w.WriteHeader(http.StatusCreated)
-		fmt.Fprintf(w, `{"status":"new","orderId":%s,"padding":"%s"}`,
-			r.URL.Query().Get("id"), strings.Repeat("x", len(r.URL.Query().Get("pad"))))
+		size, _ := strconv.Atoi(r.URL.Query().Get("size"))
+		fmt.Fprintf(w, `{"status":"new","orderId":%s,"padding":"%s"}`, r.URL.Query().Get("id"), strings.Repeat("x", size))
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"at": time.Now(), "path": r.URL.Path})

@@ -48,20 +48,32 @@ func newStack(t testing.TB, s settings) *stack {
 	st := &stack{Bed: bed, t: t, server: bed.Redis()}
 	st.redis = redis.NewClient(&redis.Options{Addr: st.server.Addr()})
 	t.Cleanup(func() { _ = st.redis.Close() })
-
-	config := check(t)(bed.GateExample(st.server.Addr(), idFile(t, s.orders)))
-	if s.gate != nil {
-		config = s.gate(config)
-	}
-	st.gate = bed.Gate(bed.Build("./cmd/sidecar", true), config)
-
-	config = check(t)(bed.EnvoyExample(bed.GateAddr(st.gate, "authz"), bed.GateAddr(st.gate, "proc"), s.backend))
-	if s.envoy != nil {
-		config = s.envoy(config)
-	}
-	st.envoy = bed.Envoy(config)
-	st.url = "http://" + bed.ListenerAddr(st.envoy, "orders")
+	st.start(s)
 	return st
+}
+
+// second starts another Envoy and ordergate on the same Redis.
+func (s *stack) second(change settings) *stack {
+	s.t.Helper()
+	other := &stack{Bed: s.Bed, t: s.t, server: s.server, redis: s.redis}
+	other.start(change)
+	return other
+}
+
+func (s *stack) start(change settings) {
+	s.t.Helper()
+	config := check(s.t)(s.GateExample(s.server.Addr(), idFile(s.t, change.orders)))
+	if change.gate != nil {
+		config = change.gate(config)
+	}
+	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config)
+
+	config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))
+	if change.envoy != nil {
+		config = change.envoy(config)
+	}
+	s.envoy = s.Envoy(config)
+	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
 }
 
 // check makes a function that passes a value on, or ends the test.

@@ -1,0 +1,111 @@
+package tests
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestLearnFromHeader has the answer name the new order in a header.
+func TestLearnFromHeader(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
+		return strings.Replace(yaml, "response_json: orderId", "response_header: x-new-order", 1)
+	}})
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
+	s.must("GET", "/orders/1001", "").want(t, 200, "")
+}
+
+// TestLearnFromLargeAnswer has an answer that no buffer holds: it must reach the
+// client all the same, and the ID at its beginning be learned.
+func TestLearnFromLargeAnswer(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+	a := s.must("POST", "/orders?do=create&id=1001&size=3000000", "")
+	if a.status != 201 || len(a.body) < 3000000 {
+		t.Errorf("answer: %d, %d bytes", a.status, len(a.body))
+	}
+	s.must("GET", "/orders/1001", "").want(t, 200, "")
+	s.must("GET", "/orders/1002", "").want(t, 404, "absent")
+}
+
+// TestUnlearnable has a create succeed without an ID that can be read: from then
+// on nothing is certainly absent.
+func TestUnlearnable(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
+	s.must("GET", "/orders/1001", "").want(t, 200, "")
+	if n := s.metric(`ordergate_filter_state{filter="orders",state="unknown"}`); n != "1" {
+		t.Error("the filter's state does not say so")
+	}
+}
+
+// TestFailedCreate must not make anybody believe that an order exists, or doubt.
+func TestFailedCreate(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s.must("POST", "/orders?do=504", "").want(t, 504, "")
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+}
+
+// TestReadYourWritesAcrossSidecars creates through one ordergate and looks up
+// through another at once.
+func TestReadYourWritesAcrossSidecars(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	one := newStack(t, settings{backend: b.addr(), orders: 10})
+	other := one.second(settings{backend: b.addr(), orders: 10})
+	atOnce(16, func(worker int) {
+		for i := range 25 {
+			id := fmt.Sprintf("9%03d%03d", worker, i)
+			other.must("GET", "/orders/"+id, "").want(t, 404, "absent")
+			one.must("POST", "/orders?do=create&id="+id, "").want(t, 201, "")
+			other.must("GET", "/orders/"+id, "").want(t, 200, "")
+		}
+	})
+	// And what was learned outlives the process that learned it.
+	must(t, one.gate.Stop())
+	third := one.second(settings{backend: b.addr(), orders: 10})
+	third.must("GET", "/orders/9000000", "").want(t, 200, "")
+	third.must("GET", "/orders/8000000", "").want(t, 404, "absent")
+}
+
+// TestRestart brings the same sidecar back.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
+	s.gate.Kill()
+	again := s.second(settings{backend: b.addr(), orders: 10})
+	again.must("GET", "/orders/1001", "").want(t, 200, "")
+	again.must("GET", "/orders/1002", "").want(t, 404, "absent")
+}
+
+// TestEmbedded needs no Redis at all.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
+		before, after, _ := strings.Cut(yaml, "  addresses: [")
+		_, after, _ = strings.Cut(after, "\n")
+		return before + "  mode: embedded\n" + after
+	}})
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
+	s.must("GET", "/orders/1001", "").want(t, 200, "")
+	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
+	eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
+	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
+	b.goOn()
+	<-done
+	eventually(t, "the lock is free again", func() bool { return s.must("POST", "/orders/5/settle", "").status == 200 })
+}
