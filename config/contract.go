@@ -27,6 +27,7 @@ var announced = map[string]bool{
 	"filters.*.alert_false_positive_rate": true,
 
 	"sources.*.kind=mysql":      true,
+	"sources.*.kind=postgres":   true,
 	"sources.*.kind=postgresql": true,
 	"sources.*.dsn_env":         true,
 	"sources.*.table":           true,

@@ -71,6 +71,8 @@ func TestVariablesThatAreWrong(t *testing.T) {
 				"f.yaml:4: redis.mode: is a list: it has to be text",
 				`f.yaml:4: redis.addresses[0]: "b" is not host:port or unix:/path`,
 			}},
+		{"against a default of the file", "filters: {orders: {}}", env{"ORDERGATE_LISTEN_AUTHZ": "127.0.0.1:9192"},
+			[]string{`f.yaml:1: listen.proc: "127.0.0.1:9192" is taken by listen.authz: give each listener an address of its own`}},
 		{"for two filters", with("filters", "{orders: {}, a-b: {}, a_b: {}}"), env{"ORDERGATE_FILTERS_A_B_CAPACITY": "1"},
 			[]string{`environment: ORDERGATE_FILTERS_A_B_CAPACITY: stands for both filters.a-b.capacity and filters.a_b.capacity: rename one of them`}},
 	} {

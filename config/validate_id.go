@@ -73,11 +73,7 @@ func (v *validator) format(path string, id ID) {
 		between(v, path+".min_length", id.MinLength, 1, longest)
 		between(v, path+".max_length", id.MaxLength, 1, longest)
 		if id.MinLength > id.MaxLength && id.MaxLength >= 1 && id.MinLength <= longest {
-			at := path + ".min_length"
-			if !v.given(at) {
-				at = path + ".max_length"
-			}
-			v.refute(at, "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
+			v.refute(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
 		}
 	}
 	v.pattern(path, id)

@@ -60,6 +60,9 @@ func TestValidation(t *testing.T) {
 		{"socket as a URL", with("listen", `{admin: "unix:///run/a.sock"}`), []string{`listen.admin: "unix:///run/a.sock" is not unix: and the absolute path of a socket, such as unix:/run/ordergate/authz.sock`}},
 		{"long socket", with("listen", `{admin: "unix:/`+strings.Repeat("a", 107)+`"}`), []string{`listen.admin: "unix:/` + strings.Repeat("a", 54) + `"... is 108 bytes long after unix: and at most 107 are allowed`}},
 		{"longest socket", with("listen", `{admin: "unix:/`+strings.Repeat("a", 106)+`"}`), nil},
+		{"socket with a NUL", with("listen", `{admin: "unix:/a\0b"}`), []string{`listen.admin: "unix:/a\x00b" has a NUL in it: leave it out`}},
+		{"two names", with("listen", `{authz: "gate-a:9191", proc: "gate-b:9191"}`), nil},
+		{"one name in two cases", with("listen", `{authz: "Gate-A:9191", proc: "gate-a:9191"}`), []string{`listen.proc: "gate-a:9191" is taken by listen.authz: give each listener an address of its own`}},
 		{"one address twice", with("listen", `{authz: "127.0.0.1:9192"}`), []string{`listen.proc: "127.0.0.1:9192" is taken by listen.authz: give each listener an address of its own`}},
 		{"one address under two names", with("listen", `{authz: "localhost:9192"}`), []string{`listen.proc: "127.0.0.1:9192" is taken by listen.authz: give each listener an address of its own`}},
 		{"every interface", with("listen", `{admin: "[::]:9192"}`), []string{`listen.admin: "[::]:9192" is taken by listen.proc: give each listener an address of its own`}},
@@ -115,6 +118,7 @@ func TestValidation(t *testing.T) {
 		{"long key", with("locks", `{s: {key: "{id}`+strings.Repeat("a", 253)+`"}}`), []string{`locks.s.key: is 257 bytes long: at most 256 are allowed`}},
 		{"one key for two locks", with("locks", `{s: {key: "k{id}"}, t: {key: "k{id}"}}`), []string{`locks.t.key: "k{id}" is also the key of locks.s: give each lock a key of its own`}},
 		{"default key for two locks", with("locks", `{s: {}, t: {}}`), []string{`locks.t.key: "order:lock:{id}" is also the key of locks.s: give each lock a key of its own`}},
+		{"refused key beside the default", with("locks", `{s: {key: 1}, t: {}}`), []string{`locks.s.key: is a number: it has to be text, in quotes`}},
 		{"short lease", with("locks", `{s: {lease: 999ms}}`), []string{
 			`locks.s.lease: 999ms is out of range: 1s to 1h are allowed`,
 		}},

@@ -39,6 +39,7 @@ func connect(ctx context.Context, c *config.Redis) (redis.UniversalClient, func(
 		WriteTimeout:          redisTimeout,
 		PoolTimeout:           redisTimeout,
 		MaxRetries:            redisRetries,
+		DialerRetries:         1, // MaxRetries tries again
 		PoolSize:              redisPool,
 		ContextTimeoutEnabled: true, // or a context's deadline does not shorten a call
 	}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// unknown reports a key that no field has.
+func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
+	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
+	switch near := nearest(key.Value, sortedKeys(fields)); {
+	case announced[schemaPath(path)]:
+		v.Message = notAvailable
+	case path == "redis.password":
+		v.Message = "a password does not belong in this file: use password_file or password_env"
+	case near != "":
+		v.Message += fmt.Sprintf(", did you mean %s?", near)
+	default:
+		v.Message += ": known here are " + strings.Join(sortedKeys(fields), ", ")
+	}
+	r.violations = append(r.violations, v)
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// keyText returns a key for a message.
+func keyText(key string) string {
+	if plainKey.MatchString(key) {
+		return key
+	}
+	return quote(key)
+}
+
+// nearest returns the candidate that the word is most likely a slip of, or "".
+func nearest(word string, candidates []string) string {
+	if len(word) > 64 { // no slip, and the distance is quadratic
+		return ""
+	}
+	best, bestDistance := "", 3 // two slips at most
+	for _, c := range candidates {
+		d := distance(squash(word), squash(c))
+		if d < bestDistance && d < (len(c)+1)/2 { // a short word has many others near
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// squash drops what tells camelCase, kebab-case and snake_case apart.
+func squash(word string) string {
+	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word))
+}
+
+// distance is the Levenshtein distance in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			substitute := diagonal
+			if a[i] != b[j] {
+				substitute++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// sortedKeys returns the keys of a map in order, so that messages and their
+// order do not change from run to run.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
