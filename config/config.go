@@ -68,7 +68,7 @@ type Filter struct {
 	Freshness         string   `mapstructure:"freshness"`           // default barrier, or none in a file that uses no Redis
 }
 
-// Source kinds.
+// SourceCSV is a file of IDs, the one kind of source.
 const SourceCSV = "csv"
 
 // Source is a place that order IDs are read from.

@@ -25,7 +25,7 @@ func (r Redis) String() string {
 
 // Format keeps the password out of every verb of package fmt, %#v and %d too.
 func (r Redis) Format(state fmt.State, _ rune) {
-	io.WriteString(state, r.String()) // a fmt.State has nowhere to report an error to
+	_, _ = io.WriteString(state, r.String()) // a fmt.State has nowhere to report an error to
 }
 
 // LogValue keeps the password out of logs.

@@ -79,6 +79,7 @@ var service = grpc.ServiceDesc{
 	Metadata:    "envoy/service/auth/v3/external_auth.proto",
 }
 
+//nolint:revive // gRPC dictates the order of parameters
 func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 	s := srv.(*Server)
 	c := s.checks.Get().(*check)

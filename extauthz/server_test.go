@@ -88,8 +88,8 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	}
 	server := s.NewGRPC(grpc.WaitForHandlers(true))
 	healthpb.RegisterHealthServer(server, health.NewServer())
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(l) }()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)

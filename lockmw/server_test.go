@@ -117,8 +117,8 @@ func newBed(t *testing.T) *bed {
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
 	extproc.RegisterExternalProcessorServer(server, NewServer(g, Options{}))
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -193,8 +193,8 @@ func requestHeaders(pairs ...string) *extproc.ProcessingRequest {
 	return &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_RequestHeaders{RequestHeaders: headersOf(pairs...)}}
 }
 
-func settle(id string) *extproc.ProcessingRequest {
-	return requestHeaders(":method", "POST", ":path", "/orders/"+id+"/settle", ":authority", "shop")
+func settle() *extproc.ProcessingRequest {
+	return requestHeaders(":method", "POST", ":path", "/orders/42/settle", ":authority", "shop")
 }
 
 // answered is a response's headers with Envoy's word on where it came from.
@@ -215,7 +215,7 @@ func TestBracket(t *testing.T) {
 	b := newBed(t)
 	b.locks.grant <- nil
 	s := b.open()
-	r := s.say(settle("42"))
+	r := s.say(settle())
 	got := map[string]string{}
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		got[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
@@ -238,7 +238,7 @@ func TestLeaseLostDuringTheCall(t *testing.T) {
 	b := newBed(t)
 	b.locks.grant <- nil
 	s := b.open()
-	s.say(settle("42"))
+	s.say(settle())
 	close(b.locks.lost)
 	told := func() bool {
 		r := s.say(answered("200", "via_upstream"))
@@ -247,7 +247,7 @@ func TestLeaseLostDuringTheCall(t *testing.T) {
 	}
 	// The loop sees the loss and the answer in either order; said twice, the
 	// second answer comes after it.
-	if !told() && !told() {
+	if first := told(); !first && !told() {
 		t.Error("the client is not told")
 	}
 }
@@ -295,7 +295,7 @@ func TestUnruled(t *testing.T) {
 func TestAbortWhileWaiting(t *testing.T) {
 	b := newBed(t)
 	s := b.open()
-	if err := s.Send(settle("42")); err != nil {
+	if err := s.Send(settle()); err != nil {
 		t.Fatal(err)
 	}
 	b.wantNoted("ask:42")
@@ -308,7 +308,7 @@ func TestAbortWhileWaiting(t *testing.T) {
 func TestAnswerWhileWaiting(t *testing.T) {
 	b := newBed(t)
 	s := b.open()
-	if err := s.Send(settle("42")); err != nil {
+	if err := s.Send(settle()); err != nil {
 		t.Fatal(err)
 	}
 	b.wantNoted("ask:42")
@@ -387,7 +387,7 @@ func TestEveryMessageIsAnswered(t *testing.T) {
 	b := newBed(t)
 	b.locks.grant <- nil
 	s := b.open()
-	s.say(settle("42"))
+	s.say(settle())
 	for _, msg := range []*extproc.ProcessingRequest{
 		{Request: &extproc.ProcessingRequest_RequestBody{RequestBody: &extproc.HttpBody{Body: []byte("x")}}},
 		{Request: &extproc.ProcessingRequest_RequestTrailers{RequestTrailers: &extproc.HttpTrailers{}}},

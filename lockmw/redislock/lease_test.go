@@ -61,7 +61,7 @@ func TestGrantThatCrossesAnAbort(t *testing.T) {
 			t.Fatalf("Acquire: %v, want context.Canceled", err)
 		}
 		l.cleanup.Wait()
-		if exists(t, c, "k") {
+		if taken(t, c) {
 			t.Error("the lock was left behind")
 		}
 		if l.Held() != 0 {
@@ -82,7 +82,7 @@ func TestAnswerNeverSeen(t *testing.T) {
 			t.Fatal("Acquire succeeded without an answer")
 		}
 		l.cleanup.Wait()
-		if exists(t, c, "k") {
+		if taken(t, c) {
 			t.Error("the lock was left behind")
 		}
 	})
@@ -101,7 +101,7 @@ func TestRepeatedQuestion(t *testing.T) {
 			t.Fatal("asked again: not granted", err)
 		}
 		release(t, lease)
-		if exists(t, c, "k") {
+		if taken(t, c) {
 			t.Error("the lock survived its release")
 		}
 	})
@@ -113,7 +113,7 @@ func TestRenewal(t *testing.T) {
 		lease := acquire(t, l, "k")
 		first := lease.end()
 		eventually(t, "three renewals", func() bool { return lease.end().Sub(first) > time.Second })
-		if !exists(t, c, "k") {
+		if !taken(t, c) {
 			t.Error("the lock ended although it is renewed")
 		}
 		// A replica that takes over, or an operator, may forget the scripts.
@@ -122,7 +122,7 @@ func TestRenewal(t *testing.T) {
 		eventually(t, "renewal after SCRIPT FLUSH", func() bool { return lease.end().After(second) })
 		c.ScriptFlush(t.Context())
 		release(t, lease)
-		if exists(t, c, "k") {
+		if taken(t, c) {
 			t.Error("the lock survived its release")
 		}
 	})
@@ -189,7 +189,7 @@ func TestHold(t *testing.T) {
 		if l.Held() != 0 {
 			t.Error("a held lock is still renewed")
 		}
-		if err := lease.Release(t.Context()); err != nil || !exists(t, c, "k") {
+		if err := lease.Release(t.Context()); err != nil || !taken(t, c) {
 			t.Errorf("Release after Hold freed the lock (%v)", err)
 		}
 	})

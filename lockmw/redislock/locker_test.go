@@ -66,9 +66,10 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func exists(t *testing.T, c redis.UniversalClient, key string) bool {
+// taken reports whether somebody holds the lock that most tests use.
+func taken(t *testing.T, c redis.UniversalClient) bool {
 	t.Helper()
-	n, err := c.Exists(t.Context(), key).Result()
+	n, err := c.Exists(t.Context(), "k").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
