@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"runtime/debug"
 	"time"
@@ -113,15 +112,14 @@ func versionText() string {
 	return "unknown"
 }
 
-// load reads the configuration. A file that is missing or unreadable is wrong
-// usage too.
+// load reads the configuration. Whatever is wrong with it is wrong usage, a file
+// that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
 	c, err := config.Load(e.file, e.getenv)
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if err != nil {
 		return nil, usageError{err}
 	}
-	return c, err
+	return c, nil
 }
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

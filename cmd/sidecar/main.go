@@ -14,8 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/ordergate/ordergate/config"
 )
 
 // Exit codes.
@@ -42,13 +40,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 		return exitDone
 	}
 	fmt.Fprintln(stderr, err)
-	var invalid *config.InvalidError
 	var usage usageError
-	if errors.As(err, &invalid) || errors.As(err, &usage) {
+	if errors.As(err, &usage) {
 		return exitUsage
 	}
 	return exitFailed
 }
 
-// usageError is a command line that makes no sense.
+// usageError is a command line or a configuration that makes no sense.
 type usageError struct{ error }

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// command runs a command line as main does.
+func command(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs strings.Builder
+	code = run(ctx, args, &out, &errs, func(string) string { return "" })
+	return code, out.String(), errs.String()
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ordergate.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestCommandLine(t *testing.T) {
+	good := filepath.Join("..", "..", "examples", "envoy", "ordergate.yaml")
+	bad := writeConfig(t, "locks: {a: {lease: 1}}\nrules: [{}]\n")
+	tests := []struct {
+		name   string
+		args   []string
+		code   int
+		stdout string // has to begin with it
+		stderr string // has to be in it; each line of stderr is an error
+		lines  int
+	}{
+		{"no command", nil, exitUsage, "Guards order services", "which command?", 1},
+		{"unknown command", []string{"sevre"}, exitUsage, "", `unknown argument "sevre"`, 1},
+		{"unknown flag", []string{"check", "--colour"}, exitUsage, "", "unknown flag: --colour", 1},
+		{"surplus argument", []string{"check", "file"}, exitUsage, "", `unknown argument "file"`, 1},
+		{"help", []string{"--help"}, exitDone, "Guards order services", "", 0},
+		{"version", []string{"version"}, exitDone, "ordergate ", "", 0},
+		{"good file", []string{"check", "--config", good}, exitDone, "", "", 0},
+		{"missing file", []string{"check", "--config", "nowhere.yaml"}, exitUsage, "", "nowhere.yaml", 1},
+		{"bad file", []string{"check", "--config", bad}, exitUsage, "", ":1: locks.a.lease: ", 5},
+		{"serve a bad file", []string{"serve", "--config", bad}, exitUsage, "", ":2: rules[0]: ", 5},
+		{"log level", []string{"serve", "--config", good, "--log-level", "loud"}, exitUsage, "", `"loud" is not one of`, 1},
+		{"log format", []string{"serve", "--config", good, "--log-format", "xml"}, exitUsage, "", `"xml" is not one of`, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := command(t.Context(), tt.args...)
+			if code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(stdout, tt.stdout) || tt.stdout == "" && stdout != "" {
+				t.Errorf("stdout %q", stdout)
+			}
+			if !strings.Contains(stderr, tt.stderr) || strings.Count(stderr, "\n") != tt.lines {
+				t.Errorf("stderr %q, want %d lines with %q", stderr, tt.lines, tt.stderr)
+			}
+		})
+	}
+}
+
+// serving is the smallest file that serves on free ports, without any Redis.
+const serving = `
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0}
+filters: {orders: {}}
+rules:
+  - name: lookup
+    match: {methods: [GET], path: "/orders/{id}"}
+    id: {path: id}
+    lookup: {filter: orders}
+`
+
+func TestServeStopsWhenTold(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop() // before it has begun: it starts and ends in order all the same
+	code, _, stderr := command(ctx, "serve", "--config", writeConfig(t, serving))
+	if code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"name=authz", "name=admin", "msg=serving", "msg=stopped"} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("log lacks %q:\n%s", want, stderr)
+		}
+	}
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s.sock")
+	first, err := listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen("unix:" + path); err == nil {
+		t.Error("took over a socket that is in use")
+	}
+	// A process that was killed leaves its file behind.
+	first.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
+	_ = first.Close()
+	second, err := listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("stale socket: %v", err)
+	}
+	_ = second.Close()
+
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listen("unix:" + file); err == nil {
+		t.Error("replaced a file that is no socket")
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
+		t.Errorf("the file now holds %q, %v", text, err)
+	}
+}

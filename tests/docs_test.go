@@ -1,0 +1,88 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// fence matches a fenced block of shell commands and, right behind it, one of
+// the output that they promise.
+var fence = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```\n(?:\\s*?^ *```text\n(.*?)^ *```\n)?")
+
+// TestDocumentation runs every command that the documentation shows (blocks
+// marked sh) and looks for the output that stands behind it (blocks marked
+// text), where "..." stands for anything.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	replace := strings.NewReplacer(
+		"127.0.0.1:10000", strings.TrimPrefix(s.url, "http://"),
+		"127.0.0.1:9194", s.GateAddr(s.gate, "admin"),
+	)
+	bin := t.TempDir() // where "ordergate" and "envoy" are found by name
+	must(t, os.Symlink(s.Build("./cmd/sidecar", true), filepath.Join(bin, "ordergate")))
+	must(t, os.Symlink(filepath.Join(s.Root(), ".cache", "bin", "envoy"), filepath.Join(bin, "envoy")))
+	work := t.TempDir()
+	must(t, os.Symlink(filepath.Join(s.Root(), "examples"), filepath.Join(work, "examples")))
+
+	files, err := filepath.Glob(filepath.Join(s.Root(), "docs", "*.md"))
+	must(t, err)
+	files = append(files, filepath.Join(s.Root(), "README.md"))
+	commands := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for i, block := range fence.FindAllStringSubmatch(string(text), -1) {
+			commands++
+			t.Run(fmt.Sprintf("%s/%d", filepath.Base(file), i+1), func(t *testing.T) {
+				cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", replace.Replace(block[1]))
+				cmd.Dir = work
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+				var out bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &out, &out
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%v\n%s", err, out.String())
+				}
+				for line := range strings.Lines(block[2]) {
+					if !matches(out.String(), strings.TrimSpace(line)) {
+						t.Errorf("the output has no line %q:\n%s", strings.TrimSpace(line), out.String())
+					}
+				}
+			})
+		}
+	}
+	if commands < 5 {
+		t.Errorf("found %d commands: are the blocks still marked sh?", commands)
+	}
+}
+
+// matches reports whether a line stands in the output.
+func matches(output, line string) bool {
+	pattern := strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `.*`)
+	return regexp.MustCompile(`(?m)^` + pattern + `$`).MatchString(output)
+}
+
+var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+
+// TestLinks checks that links between files lead somewhere.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	for _, file := range append(files, "../README.md", "../CHANGELOG.md") {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+				t.Errorf("%s: %v", filepath.Base(file), err)
+			}
+		}
+	}
+}
