@@ -14,14 +14,6 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// Header names that go to the backend, and to the client with our own answers.
-const (
-	headerKey     = "x-ordergate-key"
-	headerFence   = "x-ordergate-fence"
-	headerLease   = "x-ordergate-lease"
-	headerVerdict = "x-ordergate-verdict"
-)
-
 // reply is an encoded CheckResponse. It is read-only and shared.
 type reply struct{ encoded mem.BufferSlice }
 
@@ -30,7 +22,7 @@ func allowUnruled() (*reply, error) {
 	return encode(&authv3.CheckResponse{
 		Status: &status.Status{Code: int32(code.Code_OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-			HeadersToRemove: []string{headerKey, headerFence, headerLease, headerVerdict},
+			HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict},
 		}},
 	})
 }
@@ -43,8 +35,8 @@ func allow(v gate.Verdict) (*reply, error) {
 	return encode(&authv3.CheckResponse{
 		Status: &status.Status{Code: int32(code.Code_OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-			Headers:         []*corev3.HeaderValueOption{set(headerVerdict, v.String())},
-			HeadersToRemove: []string{headerKey, headerFence, headerLease},
+			Headers:         []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())},
+			HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease},
 		}},
 	})
 }
@@ -53,7 +45,7 @@ func allow(v gate.Verdict) (*reply, error) {
 // response code details (they are ext_authz_denied): the verdict is in the
 // header.
 func deny(r gate.Reply, v gate.Verdict) (*reply, error) {
-	headers := []*corev3.HeaderValueOption{set(headerVerdict, v.String())}
+	headers := []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	for _, h := range r.Headers() {
 		headers = append(headers, set(h.Name, h.Value))
 	}

@@ -145,7 +145,7 @@ func TestCheck(t *testing.T) {
 			}
 			verdict := ""
 			for _, h := range append(r.GetOkResponse().GetHeaders(), r.GetDeniedResponse().GetHeaders()...) {
-				if h.GetHeader().GetKey() == headerVerdict {
+				if h.GetHeader().GetKey() == gate.HeaderVerdict {
 					verdict = h.GetHeader().GetValue()
 				}
 			}

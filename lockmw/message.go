@@ -39,11 +39,11 @@ var (
 var (
 	// Nobody but us may say what these headers say.
 	skipUnruled = onRequest(&extproc.HeaderMutation{
-		RemoveHeaders: []string{headerKey, headerFence, headerLease, headerVerdict},
+		RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict},
 	}, skipRest)
 	// The verdict on a lookup was set by ext_authz, earlier in the chain.
 	skipRuled = onRequest(&extproc.HeaderMutation{
-		RemoveHeaders: []string{headerKey, headerFence, headerLease},
+		RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease},
 	}, skipRest)
 )
 
@@ -58,13 +58,13 @@ func onRequest(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) 
 
 // forward passes a bracketed request on. The lease is nil in observe mode.
 func forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	mutation := &extproc.HeaderMutation{RemoveHeaders: []string{headerKey, headerFence, headerLease, headerVerdict}}
+	mutation := &extproc.HeaderMutation{RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}}
 	if lease != nil {
 		mutation = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			set(headerKey, call.Key()),
-			set(headerFence, strconv.FormatInt(lease.Fence(), 10)),
-			set(headerLease, lease.Owner()),
-			set(headerVerdict, call.Decision.Verdict.String()),
+			set(gate.HeaderKey, call.Key()),
+			set(gate.HeaderFence, strconv.FormatInt(lease.Fence(), 10)),
+			set(gate.HeaderLease, lease.Owner()),
+			set(gate.HeaderVerdict, call.Decision.Verdict.String()),
 		}}
 	}
 	return onRequest(mutation, wholeBracket)
@@ -73,7 +73,7 @@ func forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
 // expectAnswer passes a create on. A body that we have to read must not come
 // compressed.
 func expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
-	remove := []string{headerKey, headerFence, headerLease, headerVerdict}
+	remove := []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}
 	if call.LearnsBody() {
 		return onRequest(&extproc.HeaderMutation{RemoveHeaders: append(remove, "accept-encoding")}, headersAndBody)
 	}
@@ -89,7 +89,7 @@ func set(name, value string) *corev3.HeaderValueOption {
 
 // immediate is an answer in the backend's stead.
 func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
-	headers := []*corev3.HeaderValueOption{set(headerVerdict, v.String())}
+	headers := []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	for _, h := range r.Headers() {
 		headers = append(headers, set(h.Name, h.Value))
 	}

@@ -17,15 +17,8 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// Header names that go to the backend, and to the client with our own answers.
-const (
-	headerKey     = "x-ordergate-key"
-	headerFence   = "x-ordergate-fence"
-	headerLease   = "x-ordergate-lease"
-	headerVerdict = "x-ordergate-verdict"
-	// headerLost goes to the client when the lease ended before the call did.
-	headerLost = "x-ordergate-lease-lost"
-)
+// headerLost goes to the client when the lease ended before the call did.
+const headerLost = "x-ordergate-lease-lost"
 
 // Options bounds what a [Server] does on behalf of a call.
 type Options struct {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -172,13 +173,7 @@ func (s stream) wantEnd() {
 
 func (b *bed) wantNoted(want string) {
 	b.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for b.locks.noted() != want {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("did %q, want %q", b.locks.noted(), want)
-		}
-		time.Sleep(time.Millisecond) // another goroutine's work: polled, with a deadline
-	}
+	bedtest.Eventually(b.t, want, func() bool { return b.locks.noted() == want })
 }
 
 func headersOf(pairs ...string) *extproc.HttpHeaders {
@@ -220,7 +215,7 @@ func TestBracket(t *testing.T) {
 	for _, h := range r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		got[h.GetHeader().GetKey()] = string(h.GetHeader().GetRawValue())
 	}
-	if got[headerKey] != "lock:42" || got[headerFence] != "7" || got[headerLease] != "owner" || got[headerVerdict] != "acquired" {
+	if got[gate.HeaderKey] != "lock:42" || got[gate.HeaderFence] != "7" || got[gate.HeaderLease] != "owner" || got[gate.HeaderVerdict] != "acquired" {
 		t.Errorf("headers to the backend: %v", got)
 	}
 	if m := r.GetModeOverride(); m.GetResponseTrailerMode() != procmode.ProcessingMode_SEND {

@@ -48,9 +48,9 @@ func TestRedisLost(t *testing.T) {
 			}
 
 			tt.back(t, s)
-			eventually(t, "settlements go on", func() bool { return s.must("POST", "/orders/6/settle", "").status == 200 })
+			bedtest.Eventually(t, "settlements go on", func() bool { return s.must("POST", "/orders/6/settle", "").status == 200 })
 			if tt.name == "hanging" { // nothing was lost
-				eventually(t, "absence is certain again", func() bool { return s.must("GET", "/orders/78", "").status == 404 })
+				bedtest.Eventually(t, "absence is certain again", func() bool { return s.must("GET", "/orders/78", "").status == 404 })
 				return
 			}
 			// The log came back empty: what others appended may be gone with it.
@@ -92,9 +92,9 @@ func TestShutdown(t *testing.T) {
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease})
 	done := s.inBackground(t.Context(), "/orders/1/settle?do=hang")
-	eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
+	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
 	must(t, s.gate.Signal(syscall.SIGTERM))
-	eventually(t, "no new settlement", func() bool { return s.must("POST", "/orders/2/settle", "").status == 503 })
+	bedtest.Eventually(t, "no new settlement", func() bool { return s.must("POST", "/orders/2/settle", "").status == 503 })
 	select {
 	case <-s.gate.Done():
 		t.Fatal("it did not wait for the call that runs")

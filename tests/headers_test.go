@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestHeadersToTheBackend checks what the backend is told, and that nobody else
@@ -78,7 +80,7 @@ func TestObserveMode(t *testing.T) {
 	s.must("GET", "/orders/77", "").want(t, 200, "")
 	s.must("GET", "/orders/x", "").want(t, 200, "")
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
-	eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
+	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
 	for _, r := range b.seen() {
 		if r.Header.Get("x-ordergate-fence") != "" {

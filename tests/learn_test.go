@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestLearnFromHeader has the answer name the new order in a header.
@@ -103,9 +105,9 @@ func TestEmbedded(t *testing.T) {
 	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
 	s.must("GET", "/orders/1001", "").want(t, 200, "")
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
-	eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
+	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
 	b.goOn()
 	<-done
-	eventually(t, "the lock is free again", func() bool { return s.must("POST", "/orders/5/settle", "").status == 200 })
+	bedtest.Eventually(t, "the lock is free again", func() bool { return s.must("POST", "/orders/5/settle", "").status == 200 })
 }

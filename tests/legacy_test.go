@@ -140,7 +140,7 @@ func TestLegacyOutcomes(t *testing.T) {
 		a.want(t, 504, "")
 		s.wantFate("2", held)
 		s.must("POST", "/orders/2/settle", "").want(t, 409, "busy")
-		eventually(t, "the service paid after all", func() bool {
+		bedtest.Eventually(t, "the service paid after all", func() bool {
 			n, err := orders.PaymentsOf(2)
 			return err == nil && n == 1
 		})

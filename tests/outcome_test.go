@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // testRoutes are added to the example's, for what its own routes cannot
@@ -65,7 +67,7 @@ func shortLease(yaml string) string {
 func (s *stack) wantFate(id string, want fate) {
 	s.t.Helper()
 	key := "order:lock:" + id
-	eventually(s.t, fmt.Sprintf("lock of order %s %s", id, want), func() bool {
+	bedtest.Eventually(s.t, fmt.Sprintf("lock of order %s %s", id, want), func() bool {
 		left := s.redis.PTTL(s.t.Context(), key).Val() // -2ns: no such key
 		switch {
 		case left > lease && want == released:
@@ -118,7 +120,7 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("status %d, want %d (%s)", a.status, tt.status, a.body)
 			}
 			s.wantFate(id, tt.fate)
-			eventually(t, "outcome "+tt.counts+" counted", func() bool { return s.metric(counter) != before })
+			bedtest.Eventually(t, "outcome "+tt.counts+" counted", func() bool { return s.metric(counter) != before })
 			if tt.fate == held {
 				s.must("POST", "/orders/"+id+"/settle", "").want(t, 409, "busy")
 			}
@@ -135,7 +137,7 @@ func TestAborts(t *testing.T) {
 	t.Run("while the backend runs", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		done := s.inBackground(ctx, "/orders/1/settle?do=hang")
-		eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
+		bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
 		leave()
 		<-done
 		s.wantFate("1", held)
@@ -146,10 +148,10 @@ func TestAborts(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		done := s.inBackground(ctx, "/orders/2/settle")
 		waiters := `ordergate_lock_waiters{lock="settlement"}`
-		eventually(t, "it waits", func() bool { return s.metric(waiters) == "1" })
+		bedtest.Eventually(t, "it waits", func() bool { return s.metric(waiters) == "1" })
 		leave()
 		<-done
-		eventually(t, "the wait ended", func() bool { return s.metric(waiters) == "0" })
+		bedtest.Eventually(t, "the wait ended", func() bool { return s.metric(waiters) == "0" })
 		if n := b.arrived("/orders/2/settle"); n != 0 {
 			t.Errorf("%d requests reached the backend", n)
 		}
@@ -162,8 +164,8 @@ func TestAborts(t *testing.T) {
 	t.Run("during the answer", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		done := s.inBackground(ctx, "/orders/3/settle?do=stream")
-		eventually(t, "the backend has it", func() bool { return b.arrived("/orders/3/settle") == 1 })
-		eventually(t, "it is answered", func() bool { return <-done })
+		bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/3/settle") == 1 })
+		bedtest.Eventually(t, "it is answered", func() bool { return <-done })
 		leave()
 		s.wantFate("3", released) // the answer had come: its outcome is known
 	})

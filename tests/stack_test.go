@@ -154,22 +154,6 @@ func (a answer) want(t testing.TB, status int, verdict string) {
 	}
 }
 
-// eventually polls for what other processes have to do.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("test ended")
-		case <-time.After(2 * time.Millisecond):
-		}
-	}
-}
-
 // metric returns the value of one line of /metrics, 0 when it is not there.
 func (s *stack) metric(line string) string {
 	s.t.Helper()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -62,4 +63,12 @@ func (g gateLocker) Acquire(ctx context.Context, id string) (gate.Lease, error) 
 		return nil, fmt.Errorf("%w: %w", gate.ErrBusy, err)
 	}
 	return nil, err
+}
+
+// lockObserver counts what a Locker reports.
+type lockObserver struct{ *admin.Lock }
+
+// Acquired implements redislock.Observer.
+func (o lockObserver) Acquired(r redislock.Result, waited time.Duration) {
+	o.Lock.Acquired(string(r), waited)
 }

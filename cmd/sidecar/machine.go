@@ -169,7 +169,7 @@ func (m *machine) locker(use lockUse) *redislock.Locker {
 	}
 	l := redislock.New(m.redis, redislock.Options{
 		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, Wait: wait, MaxWaitersPerKey: c.MaxWaitersPerKey,
-		Observer: m.metrics.Lock(name), Logger: m.log.With("lock", name),
+		Observer: lockObserver{m.metrics.Lock(name)}, Logger: m.log.With("lock", name),
 	})
 	m.metrics.LockGauges(name, l.Held, l.Waiting)
 	m.lockers[use] = l

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -44,21 +42,22 @@ func (c *lazyCounter) Inc() {
 	c.Counter.Inc()
 }
 
-// lockObserver counts what happens to the locks of one name.
-type lockObserver struct {
-	result     map[redislock.Result]prometheus.Counter // read-only
+// Lock counts what happens to the locks of one name. It is safe for concurrent
+// use.
+type Lock struct {
+	acquired   *prometheus.CounterVec // by result
 	wait, hold prometheus.Observer
 	lost       prometheus.Counter
 }
 
-// Acquired implements redislock.Observer.
-func (o *lockObserver) Acquired(r redislock.Result, waited time.Duration) {
-	o.result[r].Inc()
-	o.wait.Observe(waited.Seconds())
+// Acquired counts an attempt to get a lock: how it ended, and after how long.
+func (l *Lock) Acquired(result string, waited time.Duration) {
+	l.acquired.WithLabelValues(result).Inc()
+	l.wait.Observe(waited.Seconds())
 }
 
-// Released implements redislock.Observer.
-func (o *lockObserver) Released(held time.Duration) { o.hold.Observe(held.Seconds()) }
+// Released counts a lock that was given up.
+func (l *Lock) Released(held time.Duration) { l.hold.Observe(held.Seconds()) }
 
-// Lost implements redislock.Observer.
-func (o *lockObserver) Lost() { o.lost.Inc() }
+// Lost counts a lease that ended too early.
+func (l *Lock) Lost() { l.lost.Inc() }

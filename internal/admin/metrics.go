@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // Rule is what the metrics need to know of a rule.
@@ -114,18 +113,14 @@ func (m *Metrics) Learned(rule int, err error) {
 	m.rules[rule].learned[0].Inc()
 }
 
-// Lock returns the observer of one lock.
-func (m *Metrics) Lock(name string) redislock.Observer {
-	o := &lockObserver{
-		wait: m.lockWait.WithLabelValues(name),
-		hold: m.lockHold.WithLabelValues(name),
-		lost: m.lockLost.WithLabelValues(name),
+// Lock returns the counters of one lock.
+func (m *Metrics) Lock(name string) *Lock {
+	return &Lock{
+		acquired: m.lockAcquire.MustCurryWith(prometheus.Labels{"lock": name}),
+		wait:     m.lockWait.WithLabelValues(name),
+		hold:     m.lockHold.WithLabelValues(name),
+		lost:     m.lockLost.WithLabelValues(name),
 	}
-	o.result = make(map[redislock.Result]prometheus.Counter)
-	for _, r := range []redislock.Result{redislock.Granted, redislock.Busy, redislock.Canceled, redislock.Failed} {
-		o.result[r] = m.lockAcquire.WithLabelValues(name, string(r))
-	}
-	return o
 }
 
 // LockGauges shows how many leases of a lock are held and how many callers wait.

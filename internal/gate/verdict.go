@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// Headers that tell the backend, and the client with an answer of ours, what was
+// decided. Nobody else may say these things: the faces remove what a client sent.
+const (
+	HeaderKey     = "x-ordergate-key"   // of the order's lock
+	HeaderFence   = "x-ordergate-fence" // decimal
+	HeaderLease   = "x-ordergate-lease" // the lease's owner
+	HeaderVerdict = "x-ordergate-verdict"
+)
+
 // Verdict is what the gate says of a request.
 type Verdict int8
 

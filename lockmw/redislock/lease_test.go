@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // counter is a hook that counts commands.
@@ -112,14 +114,14 @@ func TestRenewal(t *testing.T) {
 		l := newLocker(t, c, Options{Lease: time.Second})
 		lease := acquire(t, l, "k")
 		first := lease.end()
-		eventually(t, "three renewals", func() bool { return lease.end().Sub(first) > time.Second })
+		bedtest.Eventually(t, "three renewals", func() bool { return lease.end().Sub(first) > time.Second })
 		if !taken(t, c) {
 			t.Error("the lock ended although it is renewed")
 		}
 		// A replica that takes over, or an operator, may forget the scripts.
 		c.ScriptFlush(t.Context())
 		second := lease.end()
-		eventually(t, "renewal after SCRIPT FLUSH", func() bool { return lease.end().After(second) })
+		bedtest.Eventually(t, "renewal after SCRIPT FLUSH", func() bool { return lease.end().After(second) })
 		c.ScriptFlush(t.Context())
 		release(t, lease)
 		if taken(t, c) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // never is a wait whose polls come too late to help a test: only being woken
@@ -47,22 +49,6 @@ func release(t *testing.T, lease *Lease) {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// eventually polls until ok, for what another goroutine or process has to do.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("test ended")
-		case <-time.After(time.Millisecond):
-		}
 	}
 }
 
@@ -136,13 +122,13 @@ func TestForeignHolder(t *testing.T) {
 		c.PExpire(ctx, "k", time.Minute)
 		granted := make(chan *Lease, 1)
 		go func() { granted <- acquire(t, l, "k") }()
-		eventually(t, "the waiter listens", func() bool {
+		bedtest.Eventually(t, "the waiter listens", func() bool {
 			return c.PubSubNumSub(ctx, Channel("k")).Val()[Channel("k")] == 1
 		})
 		c.Del(ctx, "k")
 		c.Publish(ctx, Channel("k"), "0")
 		release(t, <-granted)
-		eventually(t, "the waiter stops listening", func() bool {
+		bedtest.Eventually(t, "the waiter stops listening", func() bool {
 			return c.PubSubNumSub(ctx, Channel("k")).Val()[Channel("k")] == 0
 		})
 	})
@@ -156,7 +142,7 @@ func TestReleaseWakes(t *testing.T) {
 			held := acquire(t, a, "k")
 			granted := make(chan *Lease, 1)
 			go func() { granted <- acquire(t, b, "k") }()
-			eventually(t, "somebody waits", func() bool { return b.Waiting() == 1 })
+			bedtest.Eventually(t, "somebody waits", func() bool { return b.Waiting() == 1 })
 			release(t, held)
 			release(t, <-granted)
 		}
@@ -214,7 +200,7 @@ func TestTooManyWait(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() { _, err := l.Acquire(ctx, "k"); left <- err }()
-		eventually(t, "one waits", func() bool { return l.Waiting() == 1 })
+		bedtest.Eventually(t, "one waits", func() bool { return l.Waiting() == 1 })
 		if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
 			t.Errorf("one too many: %v, want ErrBusy", err)
 		}

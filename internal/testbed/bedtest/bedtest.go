@@ -126,3 +126,24 @@ func Check(tb testing.TB, err error) {
 		tb.Fatal(err)
 	}
 }
+
+// patience bounds Eventually. It is far longer than anything takes, since the
+// machine may be busy with other tests.
+const patience = 30 * time.Second
+
+// Eventually polls until ok, for what another goroutine or process has to do, and
+// ends the test if it never happens.
+func Eventually(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("never happened: %s", what)
+		}
+		select {
+		case <-tb.Context().Done():
+			tb.Fatalf("the test ended before: %s", what)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
