@@ -15,6 +15,7 @@ import "time"
 //
 // The names of filters, sources, locks and rules are [a-z0-9][a-z0-9_-]{0,62}.
 type Config struct {
+	Backend string            `mapstructure:"backend"` // default strict; for rules that name none
 	Listen  Listen            `mapstructure:"listen"`
 	Redis   *Redis            `mapstructure:"redis"` // nil when nothing in the file needs Redis
 	Filters map[string]Filter `mapstructure:"filters"`
@@ -25,11 +26,12 @@ type Config struct {
 
 // Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0
 // takes a free one. An empty address is not served, which is refused where a
-// rule needs it: lookup needs authz, create and settle need proc. No two may
-// overlap.
+// rule needs it: lookup needs authz or http, create and settle need proc. No two
+// may overlap.
 type Listen struct {
 	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
+	HTTP  string `mapstructure:"http"`  // HTTP sub-requests of nginx, Traefik and Envoy; default empty
 	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
 }
 
@@ -114,44 +116,101 @@ const (
 	ModeObserve = "observe" // decide and count, change nothing
 )
 
+// Backends: how the service behind the gate reads a request, and so what is
+// refused because it may take it for another.
+const (
+	BackendStrict = "strict" // what any of the others may read differently
+	BackendTomcat = "tomcat"
+	BackendSpring = "spring"
+	BackendPHP    = "php"
+)
+
 // Rule is what to do with the requests that match it.
 type Rule struct {
 	Name    string  `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
 	Match   Match   `mapstructure:"match"`
-	ID      ID      `mapstructure:"id"`
-	Invalid Reply   `mapstructure:"invalid"` // default 400 {"error":"malformed order ID"}
+	Backend string  `mapstructure:"backend"` // default that of the file
+	Pass    bool    `mapstructure:"pass"`    // exempts what matches; excludes id, invalid, lookup, create and settle
+	IDs     []ID    `mapstructure:"id"`      // at most 8, no two in one place; a mapping in the file is a list of one
+	Invalid Reply   `mapstructure:"invalid"` // default 400; an empty body leaves it to the gate to name what is wrong
 	Lookup  *Lookup `mapstructure:"lookup"`
 	Create  *Create `mapstructure:"create"` // excludes settle and lookup
 	Settle  *Settle `mapstructure:"settle"`
 	Mode    string  `mapstructure:"mode"` // default enforce
 }
 
+// How the literal segments of a path are compared.
+const (
+	CaseSensitive   = "sensitive"
+	CaseInsensitive = "insensitive"
+)
+
+// What becomes of a request to a rule's path under a method that no rule names.
+const (
+	OtherMethodsRefuse = "refuse"
+	OtherMethodsPass   = "pass"
+)
+
 // Match selects requests. All of its conditions must hold.
 type Match struct {
-	Methods []string `mapstructure:"methods"` // upper case; at least one
-	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
-	Host    string   `mapstructure:"host"`    // exact :authority without the port, lower case; default any
+	Methods      []string `mapstructure:"methods"`       // upper case; at least one
+	Path         string   `mapstructure:"path"`          // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
+	Case         string   `mapstructure:"case"`          // of the literal segments; default sensitive
+	Host         string   `mapstructure:"host"`          // exact :authority without the port, lower case; default any
+	OtherMethods string   `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others; pass in one with pass
 }
 
 // ID formats.
 const (
-	FormatDigits  = "digits"
-	FormatUUID    = "uuid"
-	FormatPattern = "pattern"
+	FormatDigits      = "digits"
+	FormatUUID        = "uuid"
+	FormatTimestamped = "timestamped" // digits, some of which are a date
+	FormatSnowflake   = "snowflake"   // a number, the upper bits of which count milliseconds
+	FormatPattern     = "pattern"
+)
+
+// How an ID is written in JSON.
+const (
+	JSONAny    = "any"
+	JSONString = "string"
+	JSONNumber = "number"
 )
 
 // ID says where the order ID stands in a request and what it looks like.
-// Exactly one of Path, Query and Header is set, except in a create rule, which
-// may have none of them (the ID is then only in the answer).
+// Exactly one of the places Path, Query, Header, JSON, Form and Cookie is set.
+//
+// A create rule may do without: its one entry then has no place, and says with
+// its format what the ID in the answer looks like. [Config.EnsureDefaults] gives
+// it one that is left out. What a create learns has the format of the rule's
+// first entry.
 type ID struct {
-	Path      string `mapstructure:"path"`       // the name of a {segment} of match.path
-	Query     string `mapstructure:"query"`      // a parameter
-	Header    string `mapstructure:"header"`     // lower case
-	Optional  bool   `mapstructure:"optional"`   // create rules only: a request without an ID is fine
+	Path   string `mapstructure:"path"`   // the name of a {segment} of match.path
+	Query  string `mapstructure:"query"`  // a parameter
+	Header string `mapstructure:"header"` // lower case
+	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
+	Form   string `mapstructure:"form"`   // a field of an urlencoded body
+	Cookie string `mapstructure:"cookie"`
+
+	Optional bool   `mapstructure:"optional"`  // create rules only: a request without any ID is fine; the same in all entries of a rule
+	JSONType string `mapstructure:"json_type"` // with json; default any
+	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
+	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
+	MaxBody  int    `mapstructure:"max_body"`  // bytes, 1 to 1,048,576, with json and form; default 65,536
+
 	Format    string `mapstructure:"format"`     // default digits
 	MinLength int    `mapstructure:"min_length"` // bytes, not with uuid; default 1
-	MaxLength int    `mapstructure:"max_length"` // bytes, at most 64 for digits, 256 for pattern; default 19 and 64
+	MaxLength int    `mapstructure:"max_length"` // bytes, at most 256 for pattern and 64 for others; default 64 for pattern and 19 for others
 	Pattern   string `mapstructure:"pattern"`    // RE2, matched against the whole ID; with format pattern
+	Time      IDTime `mapstructure:"time"`       // with formats timestamped and snowflake
+}
+
+// IDTime says where an ID holds the time at which it was made: Layout and At
+// are for the format timestamped, Epoch and Shift for snowflake.
+type IDTime struct {
+	Layout string `mapstructure:"layout"` // of package time: 2006 or 06, 01 and 02 or 002, with 15, 04, 05; nothing between them; default 20060102150405
+	At     int    `mapstructure:"at"`     // offset of the first digit of the date, in bytes; default 0
+	Epoch  string `mapstructure:"epoch"`  // RFC 3339, what is counted from; no default
+	Shift  int    `mapstructure:"shift"`  // bits below those that count milliseconds, 0 to 32; default 22
 }
 
 // Reply is an answer that ordergate gives itself.

@@ -2,12 +2,9 @@ package config
 
 // announced holds what belongs to the configuration as it is documented, and
 // that this version does not do: keys as "redis.tls", values as
-// "redis.mode=cluster", lists where this version takes one mapping as
-// "rules[].id[]". Whoever writes one of them is told so, rather than that it is
-// unknown.
+// "redis.mode=cluster". Whoever writes one of them is told so, rather than that
+// it is unknown.
 var announced = map[string]bool{
-	"listen.http": true,
-
 	"redis.mode=sentinel": true,
 	"redis.mode=cluster":  true,
 	"redis.master":        true,
@@ -44,14 +41,9 @@ var announced = map[string]bool{
 	"locks.*.kind=semaphore": true,
 	"locks.*.format=string":  true,
 
-	"rules[].id[]":                  true,
-	"rules[].id.json":               true,
-	"rules[].id.form":               true,
-	"rules[].id.cookie":             true,
-	"rules[].id.format=timestamped": true,
-	"rules[].create.confirm":        true,
-	"rules[].create.duplicate":      true,
-	"rules[].settle.once":           true,
+	"rules[].create.confirm":   true,
+	"rules[].create.duplicate": true,
+	"rules[].settle.once":      true,
 }
 
 const notAvailable = "is not available in this version"

@@ -21,6 +21,7 @@ func fill[T comparable](doc *document, path string, value *T, byDefault T) {
 
 // ensureDefaults is the one place for defaults.
 func (c *Config) ensureDefaults(doc *document) {
+	fill(doc, "backend", &c.Backend, BackendStrict)
 	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
 	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
 	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
@@ -39,7 +40,7 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Locks[name] = l
 	}
 	for i := range c.Rules {
-		c.Rules[i].ensureDefaults(doc, rulePath(i))
+		c.Rules[i].ensureDefaults(doc, rulePath(i), c.Backend)
 	}
 }
 
@@ -90,11 +91,24 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
 }
 
-func (r *Rule) ensureDefaults(doc *document, path string) {
+func (r *Rule) ensureDefaults(doc *document, path, backend string) {
 	fill(doc, path+".mode", &r.Mode, ModeEnforce)
-	r.ID.ensureDefaults(doc, path+".id")
-	r.Invalid.ensureDefaults(doc, path+".invalid",
-		Reply{Status: http.StatusBadRequest, Body: `{"error":"malformed order ID"}`})
+	fill(doc, path+".backend", &r.Backend, backend)
+	fill(doc, path+".match.case", &r.Match.Case, CaseSensitive)
+	others := OtherMethodsPass
+	if r.Settle != nil {
+		others = OtherMethodsRefuse
+	}
+	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)
+	if r.Create != nil && len(r.IDs) == 0 && !doc.given(path+".id") {
+		r.IDs = []ID{{}} // its format is that of the ID in the answer
+	}
+	for i := range r.IDs {
+		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
+	}
+	if !r.Pass {
+		r.Invalid.ensureDefaults(doc, path+".invalid", Reply{Status: http.StatusBadRequest})
+	}
 	if r.Lookup != nil {
 		r.Lookup.Absent.ensureDefaults(doc, path+".lookup.absent",
 			Reply{Status: http.StatusNotFound, Body: `{"error":"order not found"}`})
@@ -112,13 +126,26 @@ func (r *Rule) ensureDefaults(doc *document, path string) {
 
 // ensureDefaults leaves the lengths of a UUID alone: it has one length only.
 func (id *ID) ensureDefaults(doc *document, path string) {
-	fill(doc, path+".format", &id.Format, FormatDigits)
-	if id.Format == FormatUUID {
-		return
+	if id.JSON != "" {
+		fill(doc, path+".json_type", &id.JSONType, JSONAny)
 	}
-	longest := 64
-	if id.Format == FormatDigits {
-		longest = 19 // of 2^63-1, the largest ID of a backend that counts in 64 bits
+	if id.List {
+		fill(doc, path+".max_list", &id.MaxList, 100)
+	}
+	if id.JSON != "" || id.Form != "" {
+		fill(doc, path+".max_body", &id.MaxBody, 64<<10)
+	}
+	fill(doc, path+".format", &id.Format, FormatDigits)
+	longest := 19 // of 2^63-1, the largest ID of a backend that counts in 64 bits
+	switch id.Format {
+	case FormatUUID:
+		return
+	case FormatPattern:
+		longest = 64
+	case FormatTimestamped:
+		fill(doc, path+".time.layout", &id.Time.Layout, "20060102150405")
+	case FormatSnowflake:
+		fill(doc, path+".time.shift", &id.Time.Shift, 22) // ten bits of machine and twelve of sequence
 	}
 	fill(doc, path+".min_length", &id.MinLength, 1)
 	fill(doc, path+".max_length", &id.MaxLength, longest)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -90,6 +91,16 @@ func (d *document) override(path, variable string) {
 		}
 	}
 	d.places[path] = place{shown: path, variable: variable}
+}
+
+// idPath returns the path of one of a rule's n IDs. The one that is written
+// without a list around it has no index either.
+func (d *document) idPath(rule string, i, n int) string {
+	path := rule + ".id"
+	if _, isList := d.places[path+"[0]"]; n == 1 && !isList {
+		return path
+	}
+	return path + "[" + strconv.Itoa(i) + "]"
 }
 
 // parent returns the path of what holds the value at path; "" above the top.

@@ -16,7 +16,7 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 	paths := make(map[string]reflect.Type)
 	for section, t := range fieldsOf(reflect.TypeFor[Config]()) {
 		switch t.Kind() {
-		case reflect.Struct, reflect.Pointer:
+		case reflect.Struct, reflect.Pointer, reflect.String:
 			addLeaves(paths, t, section)
 		case reflect.Map:
 			entries, _ := tree[section].(map[string]any) // absent in a file without it

@@ -16,6 +16,7 @@ sources: {seed: {kind: csv, path: a.csv}}
 locks: {settlement: {wait: {tries: 2, every: 1s}}}
 `
 	c := mustParse(t, file, env{
+		"ORDERGATE_BACKEND":                                  "tomcat",
 		"ORDERGATE_LISTEN_AUTHZ":                             "127.0.0.1:2222",
 		"ORDERGATE_LISTEN_ADMIN":                             "unix:/run/a.sock",
 		"ORDERGATE_REDIS_MODE":                               "single",
@@ -31,6 +32,7 @@ locks: {settlement: {wait: {tries: 2, every: 1s}}}
 		"ORDERGATE_FILTERS_OTHER_CAPACITY":                   "x", // of no filter
 	})
 	want := mustParse(t, `
+backend: tomcat
 listen: {authz: 127.0.0.1:2222, proc: "", admin: unix:/run/a.sock}
 redis: {mode: single, addresses: [redis:1]}
 filters: {orders: {capacity: 200_000_000, sources: [seed]}, plain-2: {false_positive_rate: 0.25}}
@@ -53,6 +55,8 @@ func TestVariablesThatAreWrong(t *testing.T) {
 	}{
 		{"wrong type", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_CAPACITY": "many"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_CAPACITY: "many" is not a whole number such as 1_000_000`}},
+		{"unknown backend", with("", ""), env{"ORDERGATE_BACKEND": "apache"},
+			[]string{`environment: ORDERGATE_BACKEND: "apache" is not one of strict, tomcat, spring, php`}},
 		{"no unit", with("", ""), env{"ORDERGATE_LOCKS_SETTLEMENT_LEASE": "30"},
 			[]string{`environment: ORDERGATE_LOCKS_SETTLEMENT_LEASE: "30" has no unit: write it as a duration such as 30s or 100ms`}},
 		{"out of range", with("", ""), env{"ORDERGATE_LOCKS_SETTLEMENT_LEASE": "2h"},

@@ -29,7 +29,8 @@ func FuzzParse(f *testing.F) {
 			t.Skip("names a file of this machine")
 		}
 		c, err := Parse("f.yaml", []byte(file), func(name string) string {
-			if name == "ORDERGATE_FILTERS_ORDERS_CAPACITY" || name == "REDIS_PASSWORD" || name == "ORDERGATE_REDIS_ADDRESSES" {
+			switch name {
+			case "ORDERGATE_FILTERS_ORDERS_CAPACITY", "REDIS_PASSWORD", "ORDERGATE_REDIS_ADDRESSES", "ORDERGATE_BACKEND":
 				return variable
 			}
 			return ""

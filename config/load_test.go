@@ -48,10 +48,13 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	digits := ID{Path: "id", Format: "digits", MinLength: 2, MaxLength: 20}
+	number := ID{Format: "digits", MinLength: 1, MaxLength: 19}
+	with := func(id ID, change func(*ID)) ID { change(&id); return id }
 	plain := Reply{Status: 404}
-	invalid := Reply{Status: 400, Body: `{"error":"malformed order ID"}`}
+	invalid := Reply{Status: 400}
 	want := &Config{
-		Listen: Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", Admin: "0.0.0.0:9294"},
+		Backend: "spring",
+		Listen:  Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294"},
 		Redis: &Redis{
 			Mode: "single", Addresses: []string{"redis.internal:6380"}, Username: "ordergate",
 			PasswordEnv: "REDIS_PASSWORD", Password: "secret",
@@ -82,9 +85,19 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 		},
 		Rules: []Rule{
 			{
-				Name:    "order-lookup",
-				Match:   Match{Methods: []string{"GET", "HEAD"}, Path: "/orders/{id}", Host: "shop.example"},
-				ID:      digits,
+				Name:    "order-search",
+				Match:   Match{Methods: []string{"GET"}, Path: "/orders/search", Case: "sensitive", OtherMethods: "pass"},
+				Backend: "spring",
+				Pass:    true,
+				Mode:    "enforce",
+			},
+			{
+				Name: "order-lookup",
+				Match: Match{
+					Methods: []string{"GET", "HEAD"}, Path: "/orders/{id}", Case: "insensitive", Host: "shop.example", OtherMethods: "refuse",
+				},
+				Backend: "php",
+				IDs:     []ID{digits},
 				Invalid: plain,
 				Lookup: &Lookup{
 					Filter: "orders",
@@ -94,24 +107,53 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			{
 				Name:    "order-create",
-				Match:   Match{Methods: []string{"POST"}, Path: "/orders"},
-				ID:      ID{Query: "order_id", Optional: true, Format: "digits", MinLength: 1, MaxLength: 19},
+				Match:   Match{Methods: []string{"POST"}, Path: "/orders", Case: "sensitive", OtherMethods: "pass"},
+				Backend: "spring",
+				IDs: []ID{
+					with(number, func(id *ID) { id.Query, id.Optional = "order_id", true }),
+					with(number, func(id *ID) {
+						id.JSON, id.JSONType, id.MaxBody, id.Optional = "data.orderId", "string", 65536, true
+					}),
+				},
 				Invalid: invalid,
 				Create:  &Create{Filter: "orders", Learn: Learn{ResponseJSON: "data.orderId"}},
 				Mode:    "enforce",
 			},
 			{
 				Name:    "return-create",
-				Match:   Match{Methods: []string{"PUT"}, Path: "/returns"},
-				ID:      ID{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14},
+				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Case: "sensitive", OtherMethods: "pass"},
+				Backend: "spring",
+				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,
 				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id"}},
 				Mode:    "enforce",
 			},
 			{
-				Name:    "commission-settle",
-				Match:   Match{Methods: []string{"POST"}, Path: "/v1.0/~shop/orders/{id}/parts/{part}/settle"},
-				ID:      ID{Header: "x-order-id", Format: "uuid"},
+				Name:    "batch-lookup",
+				Match:   Match{Methods: []string{"POST"}, Path: "/orders/batch", Case: "sensitive", OtherMethods: "pass"},
+				Backend: "spring",
+				IDs: []ID{
+					with(number, func(id *ID) {
+						id.JSON, id.JSONType, id.List, id.MaxList, id.MaxBody = "orderIds", "any", true, 1000, 1<<20
+					}),
+					with(number, func(id *ID) {
+						id.Form, id.MaxBody, id.Format, id.Time = "order_id", 4096, "timestamped", IDTime{Layout: "060102", At: 2}
+					}),
+					with(number, func(id *ID) {
+						id.Cookie, id.Format, id.Time = "last-order", "snowflake", IDTime{Epoch: "2010-11-04T01:42:54.657Z", Shift: 20}
+					}),
+				},
+				Invalid: invalid,
+				Lookup:  &Lookup{Filter: "orders", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
+				Mode:    "enforce",
+			},
+			{
+				Name: "commission-settle",
+				Match: Match{
+					Methods: []string{"POST"}, Path: "/v1.0/~shop/orders/{id}/parts/{part}/settle", Case: "sensitive", OtherMethods: "pass",
+				},
+				Backend: "spring",
+				IDs:     []ID{{Header: "x-order-id", Format: "uuid"}},
 				Invalid: plain,
 				Lookup:  &Lookup{Filter: "plain", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
 				Settle: &Settle{

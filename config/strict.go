@@ -197,6 +197,9 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	}
 }
 
+// idsType is the one list whose brackets may be left out around a single mapping.
+var idsType = reflect.TypeFor[[]ID]()
+
 // value reads one value. It reports false when the value is of no use.
 func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, bool) {
 	n = resolve(n)
@@ -211,12 +214,14 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.structure(n, t, path, shown), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.named(n, t.Elem(), path, shown), true
+	case t == idsType && n.Kind == yaml.MappingNode:
+		return []any{r.structure(n, t.Elem(), path, shown)}, true
 	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
 		return r.list(n, t.Elem(), path, shown), true
-	case kind == reflect.Struct && n.Kind == yaml.SequenceNode && announced[schemaPath(path)+"[]"]:
-		problem = "a list " + notAvailable + ": give one mapping"
 	case kind == reflect.Struct || kind == reflect.Map:
 		problem = fmt.Sprintf("is %s: it has to be a mapping", describe(n))
+	case t == idsType:
+		problem = fmt.Sprintf("is %s: it has to be a mapping or a list of mappings", describe(n))
 	case kind == reflect.Slice:
 		problem = fmt.Sprintf("is %s: it has to be a list", describe(n))
 	default:

@@ -22,6 +22,7 @@ func (c *Config) Validate() error {
 
 func (c *Config) validate(doc *document) {
 	v := &validator{document: doc, config: c}
+	v.choice("backend", c.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
 	v.listen(c)
 	if c.Redis != nil {
 		v.redis(c.Redis)

@@ -7,8 +7,10 @@ import (
 )
 
 const (
-	maxID     = 256 // bytes: an ID becomes part of a Redis key
-	maxDigits = 64  // bytes: longer than any number that a backend counts with
+	maxIDs       = 8       // entries: each is looked for in every request of the rule
+	maxIDList    = 1000    // IDs: each is looked up, or locked, for one request
+	maxIDBody    = 1 << 20 // bytes: a body is held in memory while it is read
+	maxJSONNames = 32      // in a path: half of how deep a body may nest
 )
 
 var (
@@ -16,36 +18,97 @@ var (
 	parameterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 	// A token of RFC 9110, 5.6.2, in lower case and within reason.
 	headerName = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	// What JSON has no need to escape: names are compared as they are written.
+	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
 )
 
-func (v *validator) id(rule string, r Rule) {
-	path, id := rule+".id", r.ID
-	places := []struct{ key, value string }{{"path", id.Path}, {"query", id.Query}, {"header", id.Header}}
-	var set []string
+// idPlace is where an ID stands: a key of an entry, which goes by its path, and
+// its value.
+type idPlace struct{ entry, key, name string }
+
+// placesOf returns the places that an entry names. More or fewer than one are a
+// mistake, but for the entry of a create that has none.
+func (v *validator) placesOf(path string, id ID) []idPlace {
+	places := []idPlace{
+		{path, "path", id.Path}, {path, "query", id.Query}, {path, "header", id.Header},
+		{path, "json", id.JSON}, {path, "form", id.Form}, {path, "cookie", id.Cookie},
+	}
+	return slices.DeleteFunc(places, func(p idPlace) bool { return p.name == "" && !v.given(join(path, p.key)) })
+}
+
+// ids checks the entries of a rule, which is not one that passes.
+func (v *validator) ids(path string, r Rule) {
+	at, n := path+".id", len(r.IDs)
+	needed := r.Create == nil && !v.unusable(path+".create") && !v.refused[path+".pass"]
+	switch {
+	case n > maxIDs:
+		v.refute(at, "has %d entries: at most %d are allowed", n, maxIDs)
+	case n == 0 && v.given(at):
+		v.refute(at, "is empty: say where the ID is, or remove it in a rule with create")
+	case n == 0 && needed:
+		v.placeMissing(at)
+	}
+	var earlier []idPlace
+	for i, id := range r.IDs[:min(n, maxIDs)] { // each is compared with those before it
+		here := v.idPath(path, i, n)
+		places := v.placesOf(here, id)
+		if len(places) == 0 && (needed || n > 1) {
+			v.placeMissing(here)
+		}
+		v.place(here, places, r.Match.Path)
+		v.placesDiffer(places, earlier)
+		earlier = append(earlier, places...)
+		v.bodyOptions(here, id, r.Create != nil)
+		if id.Optional && needed {
+			v.refute(here+".optional", "is for create only: lookup and settle need an ID")
+		}
+		if r.Create != nil && id.Optional != r.IDs[0].Optional {
+			v.refute(here+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, n))
+		}
+		v.format(here, id)
+	}
+}
+
+func (v *validator) placeMissing(path string) {
+	v.lacks(path, []string{"path", "query", "header", "json", "form", "cookie"},
+		"says not where the ID is: give exactly one of path, query, header, json, form, cookie")
+}
+
+// place checks what an entry says of where its ID stands.
+func (v *validator) place(path string, places []idPlace, template string) {
+	if len(places) > 1 {
+		keys := make([]string, len(places))
+		for i, p := range places {
+			keys[i] = p.key
+		}
+		v.refute(path, "has %s: give exactly one of path, query, header, json, form, cookie", strings.Join(keys, " and "))
+	}
 	for _, p := range places {
-		if p.value != "" || v.given(join(path, p.key)) {
-			set = append(set, p.key)
+		at := join(path, p.key)
+		switch p.key {
+		case "path":
+			if template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+p.name+"}/") {
+				v.refute(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
+			}
+		case "header":
+			v.header(at, p.name)
+		case "json":
+			if !isMemberPath(p.name) {
+				v.refute(at, "%s is not a path of 1 to %d member names joined by dots, such as data.orderId", quote(p.name), maxJSONNames)
+			}
+		default:
+			if !parameterName.MatchString(p.name) {
+				what := map[string]string{"query": "a parameter", "form": "a field", "cookie": "a cookie"}[p.key]
+				v.refute(at, "%s is not the name of %s: names are 1 to 128 letters, digits, _ and -", quote(p.name), what)
+			}
 		}
 	}
-	switch {
-	case len(set) > 1:
-		v.refute(path, "has %s: give exactly one of path, query, header", strings.Join(set, " and "))
-	case len(set) == 0 && r.Create == nil && !v.unusable(rule+".create"):
-		v.lacks(path, []string{"path", "query", "header"}, "says not where the ID is: give exactly one of path, query, header")
-	}
-	if slices.Contains(set, "path") && !strings.Contains(r.Match.Path+"/", "/{"+id.Path+"}/") && r.Match.Path != "" && templateProblem(r.Match.Path) == "" {
-		v.refute(path+".path", "%s is not a {name} in match.path %s", quote(id.Path), quote(r.Match.Path))
-	}
-	if slices.Contains(set, "query") && !parameterName.MatchString(id.Query) {
-		v.refute(path+".query", "%s is not the name of a parameter: names are 1 to 128 letters, digits, _ and -", quote(id.Query))
-	}
-	if slices.Contains(set, "header") {
-		v.header(path+".header", id.Header)
-	}
-	if id.Optional && r.Create == nil && !v.unusable(rule+".create") {
-		v.refute(path+".optional", "is for create only: lookup and settle need an ID")
-	}
-	v.format(path, id)
+}
+
+func isMemberPath(path string) bool {
+	names := strings.Split(path, ".")
+	wrong := func(name string) bool { return !memberName.MatchString(name) }
+	return len(path) <= maxJSONPath && len(names) <= maxJSONNames && !slices.ContainsFunc(names, wrong)
 }
 
 func (v *validator) header(path, name string) {
@@ -54,44 +117,64 @@ func (v *validator) header(path, name string) {
 	}
 }
 
-// format checks what an ID looks like.
-func (v *validator) format(path string, id ID) {
-	v.choice(path+".format", id.Format, FormatDigits, FormatUUID, FormatPattern)
-	longest := maxID
-	switch id.Format {
-	case FormatDigits:
-		longest = maxDigits
-	case FormatUUID:
-		if id.MinLength != 0 || v.given(path+".min_length") {
-			v.refute(path+".min_length", "is not for format uuid, which has one length: remove it")
-		}
-		if id.MaxLength != 0 || v.given(path+".max_length") {
-			v.refute(path+".max_length", "is not for format uuid, which has one length: remove it")
-		}
-	}
-	if id.Format != FormatUUID {
-		between(v, path+".min_length", id.MinLength, 1, longest)
-		between(v, path+".max_length", id.MaxLength, 1, longest)
-		if id.MinLength > id.MaxLength && id.MaxLength >= 1 && id.MinLength <= longest {
-			v.refute(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
+// placesDiffer refuses an entry that looks where an earlier one of its rule
+// looks: both find the same text, or refuse what the other looks for.
+func (v *validator) placesDiffer(places, earlier []idPlace) {
+	for _, p := range places {
+		for _, e := range earlier {
+			at := join(p.entry, p.key)
+			if p.key == e.key && p.name == e.name {
+				v.refute(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
+				break
+			}
+			if p.key == "json" && e.key == "json" && collide(p.name, e.name) {
+				v.refute(at, "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
+					quote(p.name), quote(e.name), e.entry)
+				break
+			}
 		}
 	}
-	v.pattern(path, id)
 }
 
-func (v *validator) pattern(path string, id ID) {
-	at := path + ".pattern"
-	switch {
-	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern, "an RE2 expression for the whole ID"):
-		_, err := regexp.Compile(id.Pattern)
-		if err == nil {
-			// As it is used: it may be too deep or too large only there.
-			_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
+// collide reports whether two JSON paths cannot both be looked for: one leads
+// through what is the other's ID, or through a name that the other takes for a
+// different spelling of its own.
+func collide(a, b string) bool {
+	namesA, namesB := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(namesA), len(namesB)) {
+		if namesA[i] != namesB[i] {
+			return squash(namesA[i]) == squash(namesB[i])
 		}
-		if err != nil {
-			v.refute(at, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
-		}
-	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.refused[path+".format"]:
-		v.refute(at, "is for format pattern only: set it, or remove this")
+	}
+	return true
+}
+
+// bodyOptions checks the options of IDs that stand in a body.
+func (v *validator) bodyOptions(path string, id ID, create bool) {
+	_, json := v.places[path+".json"]
+	_, form := v.places[path+".form"]
+	json, form = json || id.JSON != "", form || id.Form != ""
+	v.option(path, "json_type", id.JSONType != "", json, "json")
+	v.option(path, "list", id.List, json, "json")
+	v.option(path, "max_list", id.MaxList != 0, id.List || v.refused[path+".list"], "list")
+	v.option(path, "max_body", id.MaxBody != 0, json || form, "json and form")
+	if id.JSON != "" {
+		v.choice(path+".json_type", id.JSONType, JSONAny, JSONString, JSONNumber)
+	}
+	if id.List && create {
+		v.refute(path+".list", "is for lookup and settle only: a create makes one order")
+	}
+	if id.List {
+		between(v, path+".max_list", id.MaxList, 1, maxIDList)
+	}
+	if id.JSON != "" || id.Form != "" {
+		between(v, path+".max_body", id.MaxBody, 1, maxIDBody)
+	}
+}
+
+// option refuses a key that means nothing without another.
+func (v *validator) option(path, key string, set, owned bool, owners string) {
+	if at := join(path, key); (set || v.given(at)) && !owned {
+		v.refute(at, "is for %s only: set it, or remove this", owners)
 	}
 }

@@ -17,6 +17,7 @@ func (v *validator) listen(c *Config) {
 	listeners := []struct{ path, address string }{
 		{"listen.authz", c.Listen.Authz},
 		{"listen.proc", c.Listen.Proc},
+		{"listen.http", c.Listen.HTTP},
 		{"listen.admin", c.Listen.Admin},
 	}
 	for i, l := range listeners {
@@ -51,8 +52,8 @@ func (v *validator) served(c *Config) {
 			proc = rulePath(i) + ".settle"
 		}
 	}
-	if c.Listen.Authz == "" && authz != "" {
-		v.refute("listen.authz", "is empty, and %s is decided there: give an address", authz)
+	if c.Listen.Authz == "" && c.Listen.HTTP == "" && authz != "" {
+		v.refute("listen.authz", "is empty, and so is listen.http, and %s is decided at one of them: give an address", authz)
 	}
 	if c.Listen.Proc == "" && proc != "" {
 		v.refute("listen.proc", "is empty, and %s is done there: give an address", proc)

@@ -23,11 +23,19 @@ func (v *validator) rule(path string, r Rule) {
 		}
 	}
 	v.choice(path+".mode", r.Mode, ModeEnforce, ModeObserve)
+	if at := path + ".backend"; v.given(at) || r.Backend != v.config.Backend {
+		// By default it is that of the file, which has been looked at.
+		v.choice(at, r.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
+	}
 	v.match(path, r.Match)
-	v.id(path, r)
+	if r.Pass {
+		v.pass(path, r)
+		return
+	}
+	v.ids(path, r)
 	v.reply(path+".invalid", r.Invalid)
 	if r.Lookup == nil && r.Create == nil && r.Settle == nil {
-		v.lacks(path, []string{"lookup", "create", "settle"}, "does nothing: give it lookup, create or settle")
+		v.lacks(path, []string{"lookup", "create", "settle", "pass"}, "does nothing: give it lookup, create, settle or pass")
 	}
 	if r.Create != nil && (r.Lookup != nil || r.Settle != nil) {
 		v.refute(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
@@ -42,6 +50,26 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	if r.Settle != nil {
 		v.settle(path+".settle", r.Settle)
+	}
+}
+
+// pass refuses what a rule that only exempts requests would not do: whoever wrote
+// it believes that they are guarded.
+func (v *validator) pass(path string, r Rule) {
+	given := []struct {
+		key string
+		set bool
+	}{
+		{"id", len(r.IDs) > 0}, {"invalid", r.Invalid != Reply{}},
+		{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil},
+	}
+	for _, g := range given {
+		if at := join(path, g.key); g.set || v.given(at) {
+			v.refute(at, "is not for a rule with pass, which leaves alone what it matches: remove one of the two")
+		}
+	}
+	if r.Match.OtherMethods == OtherMethodsRefuse && r.Settle == nil {
+		v.refute(path+".match.other_methods", "is not for a rule with pass, which refuses nothing: remove one of the two")
 	}
 }
 
@@ -109,6 +137,8 @@ func (v *validator) match(path string, m Match) {
 			v.refute(at+".path", "%s %s", quote(m.Path), problem)
 		}
 	}
+	v.choice(at+".case", m.Case, CaseSensitive, CaseInsensitive)
+	v.choice(at+".other_methods", m.OtherMethods, OtherMethodsRefuse, OtherMethodsPass)
 	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
 		v.refute(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
 	}

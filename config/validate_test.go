@@ -69,7 +69,10 @@ func TestValidation(t *testing.T) {
 		{"one socket twice", with("listen", `{authz: unix:/a/s, proc: unix:/a/./s}`), []string{`listen.proc: "unix:/a/./s" is taken by listen.authz: give each listener an address of its own`}},
 		{"port 0 twice", with("listen", `{authz: "127.0.0.1:0", proc: "127.0.0.1:0", admin: "127.0.0.1:0"}`), nil},
 		{"no admin", with("listen", `{admin: ""}`), nil},
-		{"lookup without authz", with("listen", `{authz: ""}`), []string{`listen.authz: is empty, and rules[0].lookup is decided there: give an address`}},
+		{"lookup without authz", with("listen", `{authz: ""}`), []string{`listen.authz: is empty, and so is listen.http, and rules[0].lookup is decided at one of them: give an address`}},
+		{"lookup with http only", with("listen", `{authz: "", http: "127.0.0.1:0"}`), nil},
+		{"http without a port", with("listen", `{http: localhost}`), []string{`listen.http: "localhost" is not host:port or unix:/path`}},
+		{"http at an address that is taken", with("listen", `{http: "127.0.0.1:9194"}`), []string{`listen.admin: "127.0.0.1:9194" is taken by listen.http: give each listener an address of its own`}},
 		{"create without proc", "listen: {proc: ''}\nfilters: {orders: {}}\nrules: [{" + create + "}]", []string{`listen.proc: is empty, and rules[0].create is done there: give an address`}},
 
 		{"two addresses", with("redis", `{addresses: ["a:1", "b:2"]}`), []string{`redis.addresses: there are 2 addresses: mode single takes exactly one`}},
@@ -138,13 +141,30 @@ func TestValidation(t *testing.T) {
 		{"rule without a name", ruleWith(`{match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0]: name is missing: give a name of its own, such as order-lookup`}},
 		{"rule with a bad name", ruleWith(`{name: a.b, match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].name: "a.b" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
 		{"rules of one name", ruleWith(`{` + lookup + `, id: {path: id}}, {` + lookup + `, id: {path: id}}`), []string{`rules[1].name: "a" is also the name of rules[0]: give each rule a name of its own`}},
-		{"rule without actions", ruleWith(`{` + match + `, id: {path: id}}`), []string{`rules[0]: does nothing: give it lookup, create or settle`}},
+		{"rule without actions", ruleWith(`{` + match + `, id: {path: id}}`), []string{`rules[0]: does nothing: give it lookup, create, settle or pass`}},
 		{"create with lookup", ruleWith(`{` + create + `, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
 		{"create with settle", ruleWith(`{` + create + `, id: {path: id}, settle: {lock: settlement}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
 		{"unknown rule mode", ruleWith(`{` + lookup + `, id: {path: id}, mode: dry}`), []string{`rules[0].mode: "dry" is not one of enforce, observe`}},
 		{"dangling filter", ruleWith(`{` + match + `, id: {path: id}, lookup: {filter: order}}`), []string{`rules[0].lookup.filter: "order" is not defined under filters, did you mean orders?`}},
 		{"dangling lock", ruleWith(`{` + match + `, id: {path: id}, settle: {lock: x}}`), []string{`rules[0].settle.lock: "x" is not defined under locks, which has settlement`}},
 		{"nothing to refer to", "rules: [{" + match + ", id: {path: id}, settle: {lock: x}}]", []string{`rules[0].settle.lock: "x" is not defined: there is nothing under locks`}},
+		{"backend", with("rules", base["rules"]+"\nbackend: php"), nil},
+		{"unknown backend", with("rules", base["rules"]+"\nbackend: apache"), []string{`backend: "apache" is not one of strict, tomcat, spring, php`}},
+		{"no backend", with("rules", base["rules"]+"\nbackend: ''"), []string{`backend: "" is not one of strict, tomcat, spring, php`}},
+		{"unknown backend of a rule", ruleWith(`{` + lookup + `, id: {path: id}, backend: Tomcat}`), []string{`rules[0].backend: "Tomcat" is not one of strict, tomcat, spring, php`}},
+
+		{"pass", ruleWith(`{` + match + `, pass: true}`), nil},
+		{"pass with a match of its own", ruleWith(`{name: a, match: {methods: [GET], path: /a, case: insensitive, other_methods: pass}, pass: true}`), nil},
+		{"pass that is none", ruleWith(`{` + lookup + `, id: {path: id}, pass: false}`), nil},
+		{"pass of a wrong type", ruleWith(`{` + match + `, pass: yes}`), []string{`rules[0].pass: "yes" is not true or false`}},
+		{"pass that refuses", ruleWith(`{name: a, match: {methods: [GET], path: /a, other_methods: refuse}, pass: true}`), []string{`rules[0].match.other_methods: is not for a rule with pass, which refuses nothing: remove one of the two`}},
+		{"pass that guards", ruleWith(`{` + match + `, pass: true, id: [], invalid: {}, lookup: {}, create: {}, settle: {lock: x}}`), []string{
+			`rules[0].id: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[0].invalid: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[0].lookup: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[0].create: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[0].settle: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+		}},
 		{"empty actions", ruleWith(`{` + match + `, id: {path: id}, lookup: {}, settle: {}}`), []string{
 			`rules[0].lookup: filter is missing: give the name of a filter`, `rules[0].settle: lock is missing: give the name of a lock`,
 		}},
@@ -161,63 +181,33 @@ func TestValidation(t *testing.T) {
 			`rules[0].match: path is missing: give a template such as "/orders/{id}"`,
 		}},
 
-		{"no place for the ID", ruleWith(`{` + lookup + `}`), []string{`rules[0].id: says not where the ID is: give exactly one of path, query, header`}},
-		{"two places for the ID", ruleWith(`{` + lookup + `, id: {path: id, header: x-id}}`), []string{`rules[0].id: has path and header: give exactly one of path, query, header`}},
-		{"two places in a create", ruleWith(`{` + create + `, id: {query: id, header: x-id}}`), []string{`rules[0].id: has query and header: give exactly one of path, query, header`}},
-		{"create with no place", ruleWith(`{` + create + `}`), nil},
-		{"optional in a lookup", ruleWith(`{` + lookup + `, id: {path: id, optional: true}}`), []string{`rules[0].id.optional: is for create only: lookup and settle need an ID`}},
-		{"ID of another segment", ruleWith(`{` + lookup + `, id: {path: order}}`), []string{`rules[0].id.path: "order" is not a {name} in match.path "/o/{id}"`}},
-		{"ID of a literal segment", ruleWith(`{` + lookup + `, id: {path: o}}`), []string{`rules[0].id.path: "o" is not a {name} in match.path "/o/{id}"`}},
-		{"ID of an empty name", ruleWith(`{` + lookup + `, id: {path: ""}}`), []string{`rules[0].id.path: "" is not a {name} in match.path "/o/{id}"`}},
-		{"bad parameter", ruleWith(`{` + lookup + `, id: {query: order.id}}`), []string{`rules[0].id.query: "order.id" is not the name of a parameter: names are 1 to 128 letters, digits, _ and -`}},
-		{"upper case header", ruleWith(`{` + lookup + `, id: {header: X-Id}}`), []string{`rules[0].id.header: "X-Id" is not the name of a header in lower case`}},
-		{"pseudo header", ruleWith(`{` + lookup + `, id: {header: ":path"}}`), []string{`rules[0].id.header: ":path" is not the name of a header in lower case`}},
-		{"ID from JSON", ruleWith(`{` + lookup + `, id: {json: id}}`), []string{`rules[0].id.json: is not available in this version`}},
-		{"ID from a list", ruleWith(`{` + lookup + `, id: [{path: id}]}`), []string{`rules[0].id: a list is not available in this version: give one mapping`}},
-
-		{"unknown format", ruleWith(`{` + lookup + `, id: {path: id, format: digit}}`), []string{`rules[0].id.format: "digit" is not one of digits, uuid, pattern`}},
-		{"timestamped", ruleWith(`{` + lookup + `, id: {path: id, format: timestamped}}`), []string{`rules[0].id.format: "timestamped" is not available in this version: choose digits, uuid, pattern`}},
-		{"most digits", ruleWith(`{` + lookup + `, id: {path: id, max_length: 64, min_length: 64}}`), nil},
-		{"too many digits", ruleWith(`{` + lookup + `, id: {path: id, max_length: 65}}`), []string{`rules[0].id.max_length: 65 is out of range: 1 to 64 are allowed`}},
-		{"longest pattern", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a+", max_length: 256}}`), nil},
-		{"too long a pattern", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a+", max_length: 257}}`), []string{`rules[0].id.max_length: 257 is out of range: 1 to 256 are allowed`}},
-		{"no length", ruleWith(`{` + lookup + `, id: {path: id, min_length: 0}}`), []string{`rules[0].id.min_length: 0 is out of range: 1 to 64 are allowed`}},
-		{"lengths the wrong way round", ruleWith(`{` + lookup + `, id: {path: id, min_length: 5, max_length: 4}}`), []string{`rules[0].id.min_length: min_length 5 is more than max_length 4`}},
-		{"min past the default max", ruleWith(`{` + lookup + `, id: {path: id, min_length: 20}}`), []string{`rules[0].id.min_length: min_length 20 is more than max_length 19`}},
-		{"uuid", ruleWith(`{` + lookup + `, id: {path: id, format: uuid}}`), nil},
-		{"uuid with lengths", ruleWith(`{` + lookup + `, id: {path: id, format: uuid, min_length: 0, max_length: 36}}`), []string{
-			`rules[0].id.min_length: is not for format uuid, which has one length: remove it`,
-			`rules[0].id.max_length: is not for format uuid, which has one length: remove it`,
-		}},
-		{"pattern missing", ruleWith(`{` + lookup + `, id: {path: id, format: pattern}}`), []string{`rules[0].id: pattern is missing: give an RE2 expression for the whole ID`}},
-		{"pattern empty", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: ""}}`), []string{`rules[0].id.pattern: is empty: give an RE2 expression for the whole ID`}},
-		{"pattern with digits", ruleWith(`{` + lookup + `, id: {path: id, pattern: a}}`), []string{`rules[0].id.pattern: is for format pattern only: set it, or remove this`}},
-		{"pattern that is none", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a\n("}}`), []string{"rules[0].id.pattern: is not an RE2 expression: missing closing ): `a (`"}},
-		{"pattern out of its group", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "a)|(b"}}`), []string{"rules[0].id.pattern: is not an RE2 expression: unexpected ): `a)|(b`"}},
-		{"lookaround", ruleWith(`{` + lookup + `, id: {path: id, format: pattern, pattern: "(?=a)"}}`), []string{"rules[0].id.pattern: is not an RE2 expression: invalid or unsupported Perl syntax: `(?=`"}},
-
 		{"learn missing", ruleWith(`{` + match + `, create: {filter: orders}}`), []string{`rules[0].create: learn is missing: give it response_json or response_header`}},
 		{"learn nothing", ruleWith(`{` + match + `, create: {filter: orders, learn: {}}}`), []string{`rules[0].create.learn: says not where the new ID is: give exactly one of response_json, response_header`}},
 		{"learn twice", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: a, response_header: b}}}`), []string{`rules[0].create.learn: has response_json and response_header: give exactly one of them`}},
 		{"learn from nowhere", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: ""}}}`), []string{`rules[0].create.learn.response_json: "" is not a path of member names joined by dots, such as data.orderId`}},
 		{"learn from a bad header", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: Location}}}`), []string{`rules[0].create.learn.response_header: "Location" is not the name of a header in lower case`}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			if tt.want == nil {
-				c := mustParse(t, tt.file, nil)
-				if err := c.Validate(); err != nil {
-					t.Errorf("accepted, then refused: %v", err)
-				}
-				return
-			}
-			got := violations(t, tt.file, nil)
-			for i, line := range got {
-				_, got[i], _ = strings.Cut(line, ": ")
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("unexpected violations (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { expect(t, tt.file, tt.want) })
+	}
+}
+
+// expect compares what is wrong with a file, without "f.yaml:N: ", with what is
+// wanted; nil wants it accepted.
+func expect(t *testing.T, file string, want []string) {
+	t.Helper()
+	if want == nil {
+		c := mustParse(t, file, nil)
+		if err := c.Validate(); err != nil {
+			t.Errorf("accepted, then refused: %v", err)
+		}
+		return
+	}
+	got := violations(t, file, nil)
+	for i, line := range got {
+		_, got[i], _ = strings.Cut(line, ": ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 }
 
@@ -229,6 +219,10 @@ func TestMatches(t *testing.T) {
 		{"extension method", `methods: [M-SEARCH, GET], path: /a`, accepted},
 		{"host", `methods: [GET], path: /a, host: a-1.example`, accepted},
 		{"IPv6 host", `methods: [GET], path: /a, host: "[::1]"`, accepted},
+		{"case", `methods: [GET], path: /a, case: insensitive`, accepted},
+		{"unknown case", `methods: [GET], path: /a, case: ""`, `case: "" is not one of sensitive, insensitive`},
+		{"other methods", `methods: [GET], path: /a, other_methods: refuse`, accepted},
+		{"unknown fate of other methods", `methods: [GET], path: /a, other_methods: deny`, `other_methods: "deny" is not one of refuse, pass`},
 		{"no methods", `methods: [], path: /a`, `methods: is empty: give at least one method, such as GET`},
 		{"lower case", `methods: [get], path: /a`, `methods[0]: "get" is not a method in upper case, such as POST`},
 		{"any", `methods: [ANY], path: /a`, `methods[0]: "ANY" is not a method: list the methods`},
@@ -286,7 +280,7 @@ func TestConfigMadeInGo(t *testing.T) {
 		{Path: "filters.orders.false_positive_rate", Message: "+Inf is out of range: 1e-09 to 0.5 are allowed"},
 		{Path: "rules[0].match", Message: "methods is missing: give at least one, such as [GET, HEAD]"},
 		{Path: "rules[0].match", Message: `path is missing: give a template such as "/orders/{id}"`},
-		{Path: "rules[0].id", Message: "says not where the ID is: give exactly one of path, query, header"},
+		{Path: "rules[0].id", Message: "says not where the ID is: give exactly one of path, query, header, json, form, cookie"},
 		{Path: "rules[0].settle.lock", Message: `"settlements" is not defined under locks, did you mean settlement?`},
 	}
 	if diff := cmp.Diff(want, wrong.Violations); diff != "" {

@@ -16,10 +16,12 @@ const (
 	fieldRequest    = 4 // AttributeContext -> Request
 	fieldHTTP       = 2 // Request -> HttpRequest
 
-	fieldMethod    = 2  // HttpRequest
-	fieldHeaders   = 3  // map entries {1: key, 2: value}
-	fieldPath      = 4  // with the query
-	fieldHost      = 5  //
+	fieldMethod    = 2 // HttpRequest
+	fieldHeaders   = 3 // map entries {1: key, 2: value}
+	fieldPath      = 4 // with the query
+	fieldHost      = 5
+	fieldBody      = 11 // a string; fieldRawBody in its place with pack_as_bytes
+	fieldRawBody   = 12
 	fieldHeaderMap = 13 // config.core.v3.HeaderMap, in place of headers with encode_raw_headers
 
 	fieldHeaderMapHeaders = 1 // repeated HeaderValue
@@ -31,11 +33,14 @@ const (
 // check is one CheckRequest: the fields that a decision needs, read without
 // building the message. It is used for one call at a time and keeps its buffer.
 type check struct {
-	buf    []byte // the message; what follows points into it
-	http   []byte // its HttpRequest
-	method []byte
-	path   []byte
-	host   []byte
+	buf       []byte // the message; what follows points into it
+	http      []byte // its HttpRequest
+	headerMap []byte // its HeaderMap, with encode_raw_headers
+	method    []byte
+	path      []byte
+	host      []byte
+	body      []byte
+	hasBody   bool
 }
 
 // decode takes the message over. The transport's buffers are its own again when
@@ -69,39 +74,69 @@ func (c *check) parse() error {
 			c.path = value
 		case fieldHost:
 			c.host = value
+		case fieldHeaderMap:
+			c.headerMap = value
+		case fieldBody, fieldRawBody:
+			c.body, c.hasBody = value, true
 		}
 	})
 }
+
+// headerPartial is what Envoy adds to a check whose body it has cut
+// (allow_partial_message).
+const headerPartial = "x-envoy-auth-partial-body"
 
 // request shows the check to the gate. Its strings share the check's buffer,
 // which nothing changes until the check is answered: that saves a copy of each.
 func (c *check) request() order.Request {
-	return order.Request{Method: text(c.method), Host: text(c.host), Target: text(c.path), Header: c}
-}
-
-// Get implements order.Header by searching the message: few rules ask.
-func (c *check) Get(name string) (value string, times int) {
-	see := func(header []byte) {
-		key, v := keyValue(header)
-		if text(key) == name {
-			value = text(v)
-			times++
+	req := order.Request{Method: text(c.method), Host: text(c.host), Target: text(c.path), Header: c}
+	if c.hasBody {
+		req.Body, req.BodyState = c.body, order.BodyComplete
+		if c.isPartial() {
+			req.BodyState = order.BodyCut
 		}
 	}
-	// The message was walked once without an error.
-	_ = each(c.http, func(number protowire.Number, field []byte) {
-		switch number {
-		case fieldHeaders:
-			see(field)
-		case fieldHeaderMap:
-			_ = each(field, func(number protowire.Number, header []byte) {
-				if number == fieldHeaderMapHeaders {
-					see(header)
-				}
-			})
+	return req
+}
+
+func (c *check) isPartial() bool {
+	for cursor := 0; ; {
+		name, value, next := c.Next(cursor)
+		if next < 0 {
+			return false
 		}
-	})
-	return value, times
+		if name == headerPartial && value == "true" {
+			return true
+		}
+		cursor = next
+	}
+}
+
+// Next implements order.Header. The cursor is an offset into the part of the
+// message that holds the headers, which was walked once without an error.
+func (c *check) Next(cursor int) (name, value string, next int) {
+	message, want := c.http, protowire.Number(fieldHeaders)
+	if c.headerMap != nil {
+		message, want = c.headerMap, fieldHeaderMapHeaders
+	}
+	for cursor < len(message) {
+		number, wireType, n := protowire.ConsumeTag(message[cursor:])
+		if n < 0 {
+			return "", "", -1
+		}
+		size := protowire.ConsumeFieldValue(number, wireType, message[cursor+n:])
+		if size < 0 {
+			return "", "", -1
+		}
+		field := message[cursor+n : cursor+n+size]
+		cursor += n + size
+		if number == want && wireType == protowire.BytesType {
+			entry, _ := protowire.ConsumeBytes(field)
+			key, v := keyValue(entry)
+			return text(key), text(v), cursor
+		}
+	}
+	return "", "", -1
 }
 
 func keyValue(entry []byte) (key, value []byte) {

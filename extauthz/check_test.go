@@ -8,12 +8,29 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // decode runs our own reading of a message.
 func decode(message []byte) (*check, error) {
 	c := new(check)
 	return c, c.decode(mem.BufferSlice{mem.SliceBuffer(message)})
+}
+
+// find goes through the headers.
+func find(h order.Header, name string) (value string, times int) {
+	for cursor := 0; ; {
+		n, v, next := h.Next(cursor)
+		if next < 0 {
+			return value, times
+		}
+		if n == name {
+			value = v
+			times++
+		}
+		cursor = next
+	}
 }
 
 // TestReadsWhatProtobufReads compares with the generated code.
@@ -49,17 +66,14 @@ func TestReadsWhatProtobufReads(t *testing.T) {
 			t.Fatalf("read %+v, want %v", r, http)
 		}
 		for name, value := range http.GetHeaders() {
-			if v, n := got.Get(name); v != value || n != 1 {
+			if v, n := find(got, name); v != value || n != 1 {
 				t.Fatalf("header %q is %q (%d times), want %q", name, v, n, value)
 			}
 		}
 		for _, h := range http.GetHeaderMap().GetHeaders() {
-			if v, n := got.Get(h.GetKey()); v != string(h.GetRawValue()) || n != 1 {
+			if v, n := find(got, h.GetKey()); v != string(h.GetRawValue()) || n != 1 {
 				t.Fatalf("raw header %q is %q (%d times), want %q", h.GetKey(), v, n, h.GetRawValue())
 			}
-		}
-		if _, n := got.Get("not there"); n != 0 {
-			t.Fatal("found a header that is not there")
 		}
 	})
 }
@@ -80,7 +94,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		got.Get("x-order")
+		find(got, "x-order")
 		var want authv3.CheckRequest
 		if proto.Unmarshal(message, &want) != nil {
 			return

@@ -22,7 +22,11 @@ func allowUnruled() (*reply, error) {
 	return encode(&authv3.CheckResponse{
 		Status: &status.Status{Code: int32(code.Code_OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-			HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict},
+			HeadersToRemove: []string{
+				gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
+				// With these a client would name a path that no rule has seen.
+				"x-original-url", "x-rewrite-url",
+			},
 		}},
 	})
 }

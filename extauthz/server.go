@@ -24,11 +24,11 @@ const maxMessageSize = 9 << 20
 
 // Server answers checks. It is safe for concurrent use.
 type Server struct {
-	gate    *gate.Gate
-	pass    *reply                  // for a request under no rule
-	allowed [][gate.Verdicts]*reply // by rule and verdict
-	refused [][gate.Verdicts]*reply // nil where the rule cannot refuse so
-	checks  sync.Pool               // of *check
+	gate     *gate.Gate
+	pass     *reply                  // for a request under no rule
+	allowed  [gate.Verdicts]*reply   // for one under a rule
+	refusals [][gate.Refusals]*reply // by rule
+	checks   sync.Pool               // of *check
 }
 
 // NewServer returns a server that answers what g decides. It fails for a
@@ -40,19 +40,23 @@ func NewServer(g *gate.Gate) (*Server, error) {
 	if s.pass, err = allowUnruled(); err != nil {
 		return nil, err
 	}
-	for _, p := range g.Policies() {
-		var allowed, refused [gate.Verdicts]*reply
-		for v := range gate.Verdict(gate.Verdicts) {
-			if allowed[v], err = allow(v); err != nil {
-				return nil, err
-			}
+	for v := range gate.Verdict(gate.Verdicts) {
+		if s.allowed[v], err = allow(v); err != nil {
+			return nil, err
 		}
-		for _, v := range p.Refusals() {
-			if refused[v], err = deny(p.Reply(v), v); err != nil {
+	}
+	for _, p := range g.Policies() {
+		var prepared [gate.Refusals]*reply
+		for i := range gate.Refusal(gate.Refusals) {
+			r, verdict, ok := p.Reply(i)
+			if !ok {
+				continue
+			}
+			if prepared[i], err = deny(r, verdict); err != nil {
 				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
 			}
 		}
-		s.allowed, s.refused = append(s.allowed, allowed), append(s.refused, refused)
+		s.refusals = append(s.refusals, prepared)
 	}
 	return s, nil
 }
@@ -96,7 +100,7 @@ func (s *Server) answer(ctx context.Context, c *check) *reply {
 	case d.Rule < 0:
 		return s.pass
 	case d.Refused:
-		return s.refused[d.Rule][d.Verdict]
+		return s.refusals[d.Rule][d.Refusal()]
 	}
-	return s.allowed[d.Rule][d.Verdict]
+	return s.allowed[d.Verdict]
 }

@@ -43,6 +43,7 @@ type silent struct{}
 
 func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
 func (silent) Closed(int, gate.Outcome)                              {}
+func (silent) Refused(int, order.Reason)                             {}
 func (silent) Learned(int, error)                                    {}
 
 func newServer(t testing.TB) *Server {
@@ -57,14 +58,14 @@ func newServer(t testing.TB) *Server {
 		{
 			Rule: order.Rule{
 				Name: "path", Methods: []string{"GET"}, Path: "/orders/{id}",
-				ID: order.ID{In: order.InPath, Name: "id", Format: format},
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
 			Lookup: lookup, Invalid: invalid,
 		},
 		{
 			Rule: order.Rule{
 				Name: "header", Methods: []string{"GET"}, Path: "/order",
-				ID: order.ID{In: order.InHeader, Name: "x-order", Format: format},
+				IDs: []order.ID{{In: order.InHeader, Name: "x-order", Format: format}},
 			},
 			Lookup: lookup, Invalid: invalid,
 		},

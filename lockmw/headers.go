@@ -14,15 +14,22 @@ import (
 // repeated ones repeated.
 type headerMap []*corev3.HeaderValue
 
-// Get implements order.Header.
-func (m headerMap) Get(name string) (value string, times int) {
+// Next implements order.Header.
+func (m headerMap) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(m) {
+		return "", "", -1
+	}
+	return m[cursor].GetKey(), headerValue(m[cursor]), cursor + 1
+}
+
+// get returns the last value of a header, "" when there is none.
+func (m headerMap) get(name string) (value string) {
 	for _, h := range m {
 		if h.GetKey() == name {
 			value = headerValue(h)
-			times++
 		}
 	}
-	return value, times
+	return value
 }
 
 // headerValue reads whichever of its two fields Envoy has filled.
@@ -37,6 +44,9 @@ func headerValue(h *corev3.HeaderValue) string {
 func request(h *extproc.HttpHeaders) order.Request {
 	headers := headerMap(h.GetHeaders().GetHeaders())
 	req := order.Request{Header: headers}
+	if h.GetEndOfStream() { // no body message will come
+		req.BodyState = order.BodyComplete
+	}
 	for _, h := range headers {
 		switch h.GetKey() {
 		case ":method":

@@ -12,8 +12,8 @@ import (
 // observe serves a create: it forwards the request and learns the new ID from
 // the answer before Envoy passes that on. Nothing is held, so messages are
 // served one after the other.
-func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) error {
-	if err := stream.Send(expectAnswer(call)); err != nil {
+func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage) error {
+	if err := stream.Send(expectAnswer(call, at)); err != nil {
 		return nil
 	}
 	for {
@@ -53,7 +53,7 @@ func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.Pro
 	case call.LearnsBody():
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	default:
-		text, _ := headerMap(headers.GetHeaders().GetHeaders()).Get(call.LearnsHeader())
+		text := headerMap(headers.GetHeaders().GetHeaders()).get(call.LearnsHeader())
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnText(ctx, text) })
 	}
 	return true

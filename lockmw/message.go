@@ -1,8 +1,6 @@
 package lockmw
 
 import (
-	"strconv"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -35,49 +33,80 @@ var (
 	}
 )
 
-// Replies that never change. They are shared by all streams and read-only.
+// Headers to take off a request. Nobody but ordergate may say what those of its own
+// say; the other two would let a client name a path that no filter has seen.
 var (
-	// Nobody but us may say what these headers say.
-	skipUnruled = onRequest(&extproc.HeaderMutation{
-		RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict},
-	}, skipRest)
-	// The verdict on a lookup was set by ext_authz, earlier in the chain.
-	skipRuled = onRequest(&extproc.HeaderMutation{
-		RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease},
-	}, skipRest)
+	ours      = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}
+	foreign   = append([]string{"x-original-url", "x-rewrite-url"}, ours...)
+	uncoded   = append([]string{"accept-encoding"}, ours...) // the answer has to be readable
+	butLookup = ours[:3]                                     // ext_authz, earlier in the chain, has set the verdict
 )
 
-func onRequest(mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+// askForBody goes with the request's headers, which Envoy keeps back until the
+// body has been answered. What is wanted of the response can only be said here.
+func askForBody(call *gate.Call) *extproc.ProcessingResponse {
+	mode := &procmode.ProcessingMode{
+		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseTrailerMode: procmode.ProcessingMode_SEND,
+	}
+	if call.LearnsBody() {
+		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
+	}
+	return onRequest(atHeaders, nil, mode)
+}
+
+// onRequest answers the request's headers, or its body.
+func onRequest(at stage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+	common := &extproc.CommonResponse{HeaderMutation: mutation}
+	if at == atBody {
+		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
+			RequestBody: &extproc.BodyResponse{Response: common}}}
+	}
 	return &extproc.ProcessingResponse{
-		Response: &extproc.ProcessingResponse_RequestHeaders{RequestHeaders: &extproc.HeadersResponse{
-			Response: &extproc.CommonResponse{HeaderMutation: mutation},
-		}},
+		Response: &extproc.ProcessingResponse_RequestHeaders{
+			RequestHeaders: &extproc.HeadersResponse{Response: common}},
 		ModeOverride: mode,
 	}
 }
 
+// Replies to most requests. They are shared by all streams and read-only.
+var (
+	skipUnruled = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: foreign}, skipRest)
+	skipRuled   = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: butLookup}, skipRest)
+)
+
+// skip passes a request on that needs nothing more.
+func skip(call *gate.Call, at stage) *extproc.ProcessingResponse {
+	switch {
+	case call.Decision.Rule < 0:
+		return skipUnruled
+	case at == atHeaders:
+		return skipRuled
+	}
+	return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: butLookup}, nil)
+}
+
 // forward passes a bracketed request on. The lease is nil in observe mode.
-func forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	mutation := &extproc.HeaderMutation{RemoveHeaders: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}}
+func forward(call *gate.Call, lease gate.Lease, at stage) *extproc.ProcessingResponse {
+	mutation := &extproc.HeaderMutation{RemoveHeaders: ours}
 	if lease != nil {
 		mutation = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
 			set(gate.HeaderKey, call.Key()),
-			set(gate.HeaderFence, strconv.FormatInt(lease.Fence(), 10)),
+			set(gate.HeaderFence, gate.FenceText(lease)),
 			set(gate.HeaderLease, lease.Owner()),
 			set(gate.HeaderVerdict, call.Decision.Verdict.String()),
 		}}
 	}
-	return onRequest(mutation, wholeBracket)
+	return onRequest(at, mutation, wholeBracket)
 }
 
-// expectAnswer passes a create on. A body that we have to read must not come
-// compressed.
-func expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
-	remove := []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}
+// expectAnswer passes a create on.
+func expectAnswer(call *gate.Call, at stage) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
-		return onRequest(&extproc.HeaderMutation{RemoveHeaders: append(remove, "accept-encoding")}, headersAndBody)
+		return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: uncoded}, headersAndBody)
 	}
-	return onRequest(&extproc.HeaderMutation{RemoveHeaders: remove}, onlyHeaders)
+	return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: ours}, onlyHeaders)
 }
 
 func set(name, value string) *corev3.HeaderValueOption {
@@ -107,7 +136,7 @@ func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 func passOn(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
 	switch msg.GetRequest().(type) {
 	case *extproc.ProcessingRequest_RequestHeaders:
-		return onRequest(nil, nil)
+		return onRequest(atHeaders, nil, nil)
 	case *extproc.ProcessingRequest_ResponseHeaders:
 		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
 			ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{}}}}

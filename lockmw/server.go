@@ -15,6 +15,7 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // headerLost goes to the client when the lease ended before the call did.
@@ -31,10 +32,10 @@ type Options struct {
 // use.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
-	gate    *gate.Gate
-	opts    Options
-	log     *slog.Logger
-	refusal [][gate.Verdicts]*extproc.ProcessingResponse // by rule and verdict; read-only
+	gate     *gate.Gate
+	opts     Options
+	log      *slog.Logger
+	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
 }
 
 // NewServer returns a server that does what g decides.
@@ -50,14 +51,28 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	s := &Server{gate: g, opts: opts, log: opts.Logger}
 	for _, p := range g.Policies() {
-		var byVerdict [gate.Verdicts]*extproc.ProcessingResponse
-		for _, v := range p.Refusals() {
-			byVerdict[v] = immediate(p.Reply(v), v)
+		var prepared [gate.Refusals]*extproc.ProcessingResponse
+		for i := range gate.Refusal(gate.Refusals) {
+			if r, verdict, ok := p.Reply(i); ok {
+				prepared[i] = immediate(r, verdict)
+			}
 		}
-		s.refusal = append(s.refusal, byVerdict)
+		s.refusals = append(s.refusals, prepared)
 	}
 	return s
 }
+
+func (s *Server) refuse(d *gate.Decision) *extproc.ProcessingResponse {
+	return s.refusals[d.Rule][d.Refusal()]
+}
+
+// stage is the message that a request is decided at.
+type stage int8
+
+const (
+	atHeaders stage = iota
+	atBody
+)
 
 // Process serves one HTTP request. It always answers a message that waits for
 // an answer, so that no input holds a request up.
@@ -72,19 +87,47 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		// there is nothing to do but to let it pass.
 		return stream.Send(passOn(first))
 	}
-	call := s.gate.Open(request(headers))
+	req := request(headers)
+	call, at := s.gate.Open(req), atHeaders
+	if call.NeedsBody && !call.Decision.Refused {
+		at = atBody
+		if req.Body, err = body(stream, askForBody(&call)); err != nil {
+			return nil
+		}
+		req.BodyState = order.BodyComplete
+		call = s.gate.Open(req)
+	}
 	switch {
 	case call.Decision.Refused:
-		return stream.Send(s.refusal[call.Decision.Rule][call.Decision.Verdict])
+		return stream.Send(s.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		if call.Decision.Rule < 0 {
-			return stream.Send(skipUnruled)
-		}
-		return stream.Send(skipRuled)
+		return stream.Send(skip(&call, at))
 	case !call.NeedsLock:
-		return s.observe(stream, &call)
+		return s.observe(stream, &call, at)
 	}
-	return s.bracket(stream, &call)
+	return s.bracket(stream, &call, at)
+}
+
+// body asks, with the given message, for the request's body and returns it whole: one that Envoy cannot
+// buffer it refuses itself, with 413. An error means that the client gave up, or
+// that the answer came without it.
+func body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) ([]byte, error) {
+	if err := stream.Send(ask); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		if b := msg.GetRequestBody(); b != nil {
+			return b.GetBody(), nil
+		}
+		// Envoy's own answer to a request that is over before its body came.
+		if err := stream.Send(passOn(msg)); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

@@ -80,6 +80,7 @@ type silent struct{}
 
 func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
 func (silent) Closed(int, gate.Outcome)                              {}
+func (silent) Refused(int, order.Reason)                             {}
 func (silent) Learned(int, error)                                    {}
 
 // bed is a server on loopback with a client on it.
@@ -97,7 +98,7 @@ func newBed(t *testing.T) *bed {
 		{
 			Rule: order.Rule{
 				Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
-				ID: order.ID{In: order.InPath, Name: "id", Format: format},
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
 			Invalid: gate.Reply{Status: 400},
 			Settle: &gate.Settle{
@@ -105,8 +106,8 @@ func newBed(t *testing.T) *bed {
 			},
 		},
 		{
-			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", ID: order.ID{Format: format}},
-			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}},
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
 	}, silent{}, time.Now)
 	if err != nil {

@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -21,11 +22,12 @@ type backend struct {
 
 	mu       sync.Mutex
 	requests []*http.Request
+	bodies   map[*http.Request]string
 	tries    map[string]int
 }
 
 func newBackend(t testing.TB) *backend {
-	b := &backend{release: make(chan struct{}), tries: make(map[string]int)}
+	b := &backend{release: make(chan struct{}), tries: make(map[string]int), bodies: make(map[*http.Request]string)}
 	b.Server = httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(func() {
 		b.goOn()
@@ -55,6 +57,13 @@ func (b *backend) seen() []*http.Request {
 	return append([]*http.Request(nil), b.requests...)
 }
 
+// body returns what came with a request.
+func (b *backend) body(r *http.Request) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bodies[r]
+}
+
 // arrived counts the requests for a path.
 func (b *backend) arrived(path string) int {
 	n := 0
@@ -67,8 +76,13 @@ func (b *backend) arrived(path string) int {
 }
 
 func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		body = []byte(err.Error())
+	}
 	b.mu.Lock()
 	b.requests = append(b.requests, r)
+	b.bodies[r] = string(body)
 	b.tries[r.URL.Path]++
 	try := b.tries[r.URL.Path]
 	b.mu.Unlock()

@@ -103,7 +103,7 @@ func TestLegacyCreates(t *testing.T) {
 // TestLegacySettlements has many settle one order at the same time.
 func TestLegacySettlements(t *testing.T) {
 	t.Parallel()
-	onEveryLegacy(t, settings{}, func(t *testing.T, s *stack, orders *testbed.Orders) {
+	onEveryLegacy(t, settings{gate: shortLease}, func(t *testing.T, s *stack, orders *testbed.Orders) {
 		var mu sync.Mutex
 		answers := map[string]int{}
 		atOnce(200, func(int) {

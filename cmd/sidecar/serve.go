@@ -58,6 +58,7 @@ type faces struct {
 	log      *slog.Logger
 	authz    *grpc.Server
 	proc     *grpc.Server
+	http     *http.Server
 	admin    *http.Server
 	health   *health.Server
 	draining atomic.Bool
@@ -79,6 +80,16 @@ type server struct {
 // gRPC starts goroutines as usual.
 const authzWorkers = 32
 
+const (
+	// readHeaderTimeout bounds how long a client may take over its headers.
+	readHeaderTimeout = 5 * time.Second
+	// maxSubrequestHeader bounds the headers of a sub-request, in bytes: those that
+	// Traefik and Envoy take by default (1 MiB, 60 KiB), and the target once more.
+	maxSubrequestHeader = 2 << 20
+	// httpDrain bounds the wait for running HTTP requests at the end.
+	httpDrain = time.Second
+)
+
 func newFaces(m *machine) (*faces, error) {
 	checks, err := extauthz.NewServer(m.gate)
 	if err != nil {
@@ -93,10 +104,19 @@ func newFaces(m *machine) (*faces, error) {
 	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.gate, lockmw.Options{Logger: m.log}))
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
+	errorLog := slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)
+	// Without a time limit for idle connections, so that it is the proxy that closes
+	// them: it could otherwise send a sub-request into one that is being closed.
+	f.http = &http.Server{
+		Handler:           checks.HTTPHandler(),
+		ReadHeaderTimeout: readHeaderTimeout,
+		MaxHeaderBytes:    maxSubrequestHeader,
+		ErrorLog:          errorLog,
+	}
 	f.admin = &http.Server{
 		Handler:           admin.NewHandler(m.metrics, func() []admin.Condition { return f.conditions(m) }),
-		ReadHeaderTimeout: 5 * time.Second,
-		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ErrorLog:          errorLog,
 	}
 	return f, nil
 }
@@ -109,6 +129,7 @@ func (f *faces) listen(c config.Listen) error {
 	}{
 		{"authz", c.Authz, f.authz.Serve},
 		{"proc", c.Proc, f.proc.Serve},
+		{"http", c.HTTP, f.http.Serve},
 		{"admin", c.Admin, f.admin.Serve},
 	} {
 		if s.addr == "" {
@@ -152,13 +173,20 @@ func (f *faces) stop(within time.Duration) {
 		f.authz.Stop()
 		f.proc.Stop()
 	})
+	shutdown(f.http)
 	f.authz.GracefulStop()
 	f.proc.GracefulStop()
 	timer.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := f.admin.Shutdown(ctx); err != nil {
-		_ = f.admin.Close()
-	}
+	shutdown(f.admin)
 	_ = f.group.Wait()
+}
+
+// shutdown lets the requests finish that a server is answering, and cuts off what
+// takes longer than a proxy waits for a sub-request.
+func shutdown(s *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), httpDrain)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		_ = s.Close()
+	}
 }

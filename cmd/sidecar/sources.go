@@ -68,11 +68,13 @@ func sourcesOf(c *config.Config, name string, log *slog.Logger) ([]filter.Source
 	var formats []order.Format
 	for _, r := range c.Rules {
 		if r.Lookup != nil && r.Lookup.Filter == name || r.Create != nil && r.Create.Filter == name {
-			id, err := orderID(r.ID)
-			if err != nil {
-				return nil, err
+			for _, id := range r.IDs {
+				f, err := format(id)
+				if err != nil {
+					return nil, err
+				}
+				formats = append(formats, f)
 			}
-			formats = append(formats, id.Format)
 		}
 	}
 	var sources []filter.Source

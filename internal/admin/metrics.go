@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Rule is what the metrics need to know of a rule.
@@ -40,6 +41,7 @@ type ruleMetrics struct {
 	seconds   prometheus.Observer
 	outcomes  [gate.Outcomes]prometheus.Counter // nil when the rule takes no lock
 	learned   [2]prometheus.Counter             // ok, failed
+	refused   [order.Reasons]prometheus.Counter
 }
 
 // Buckets, in seconds. A decision takes microseconds from memory and
@@ -68,6 +70,8 @@ func NewMetrics(version string, rules []Rule) *Metrics {
 		"What became of calls that asked for a lock.", "lock", "outcome")
 	learned := m.counters("ordergate_learned_total",
 		"New orders read from the backend's answers.", "rule", "result")
+	refused := m.counters("ordergate_refused_total",
+		"Requests whose order could not be told, by reason.", "rule", "reason")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from asking for a lock to giving it up.", holdBuckets, "lock")
@@ -89,6 +93,9 @@ func NewMetrics(version string, rules []Rule) *Metrics {
 		rm.learned = [2]prometheus.Counter{
 			lazily(learned, r.Name, "ok"), lazily(learned, r.Name, "failed"),
 		}
+		for reason := range order.Reason(order.Reasons) {
+			rm.refused[reason] = lazily(refused, r.Name, reason.Name())
+		}
 		m.rules = append(m.rules, rm)
 	}
 	return m
@@ -100,6 +107,9 @@ func (m *Metrics) Decided(rule int, a gate.Action, v gate.Verdict, took time.Dur
 	r.decisions[a][v].Inc()
 	r.seconds.Observe(took.Seconds())
 }
+
+// Refused implements gate.Recorder.
+func (m *Metrics) Refused(rule int, why order.Reason) { m.rules[rule].refused[why].Inc() }
 
 // Closed implements gate.Recorder.
 func (m *Metrics) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }

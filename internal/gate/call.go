@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -18,10 +19,11 @@ type Call struct {
 	policy  *Policy
 	bracket bracket
 	lease   Lease
-	id      string
+	ids     []string // sorted; one unless the rule takes a list
 	start   time.Time
 
 	Decision     Decision
+	NeedsBody    bool // ask Open again, with the request's body
 	NeedsLock    bool // call Acquire, report to Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
@@ -52,19 +54,40 @@ func (g *Gate) Open(req order.Request) Call {
 	if c.policy.Create == nil && c.policy.Settle == nil {
 		return c // lookups are Screen's
 	}
-	if g.malformed(c.policy, m, &c.Decision) {
+	c.Decision.Offset = m.Offset
+	if g.refuses(c.policy, m, &c.Decision) {
 		c.decide(c.Decision.Verdict)
-		return c
+		if c.Decision.Refused {
+			return c
+		}
 	}
 	c.NeedsAnswer = true
-	if s := c.policy.Settle; s != nil {
+	if create := c.policy.Create; create != nil {
+		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
+	}
+	switch {
+	case m.Result == order.NeedsBody:
+		c.NeedsBody = true
+	case c.policy.Settle != nil && m.Result != order.Named:
+		c.NeedsAnswer = false // observed, and nothing to lock
+	case c.policy.Settle != nil:
 		c.NeedsLock = true
-		c.id = string([]byte(m.ID))
-		c.Decision.ID = c.id
-	} else {
-		c.learnsHeader, c.learnsJSON = c.policy.Create.Learn.Header, c.policy.Create.Learn.JSON
+		c.ids = copyIDs(m)
+		c.Decision.ID = c.ids[0]
 	}
 	return c
+}
+
+// copyIDs takes the IDs out of the request's memory.
+func copyIDs(m order.Match) []string {
+	if len(m.Batch) == 0 {
+		return []string{strings.Clone(m.ID)}
+	}
+	ids := make([]string, len(m.Batch))
+	for i, id := range m.Batch {
+		ids[i] = strings.Clone(id)
+	}
+	return ids
 }
 
 func (p *Policy) bracketAction() Action {
@@ -78,8 +101,15 @@ func (p *Policy) bracketAction() Action {
 	}
 }
 
-// Key returns the lock key of the call's order.
-func (c *Call) Key() string { return c.policy.Settle.Lock.Key(c.id) }
+// Key returns the lock key of the call's order, or those of its orders, joined by
+// commas.
+func (c *Call) Key() string {
+	keys := make([]string, len(c.ids))
+	for i, id := range c.ids {
+		keys[i] = c.policy.Settle.Lock.Key(id)
+	}
+	return strings.Join(keys, ",")
+}
 
 // Grant is the end of an attempt to get a lock.
 type Grant struct {
@@ -90,7 +120,7 @@ type Grant struct {
 // Acquire asks for the lock and blocks until there is an answer or ctx ends.
 // Always report its result to Granted, or to Close.
 func (c *Call) Acquire(ctx context.Context) Grant {
-	lease, err := c.policy.Settle.Lock.Acquire(ctx, c.id)
+	lease, err := acquireAll(ctx, c.policy.Settle.Lock, c.ids)
 	return Grant{Lease: lease, Err: err}
 }
 
@@ -207,9 +237,10 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	filter := c.policy.Create.Filter
+	format := &c.policy.Create.Format
 	id, ok := "", false
 	if err == nil {
-		if id, ok = c.policy.Rule.ID.Format.Canonical(text); !ok {
+		if id, ok = format.Canonical(text); !ok {
 			err = errors.New("the ID in the answer does not have the rule's format")
 		}
 	}

@@ -83,6 +83,7 @@ type Lookup struct {
 type Create struct {
 	Filter Filter
 	Learn  Learn
+	Format order.Format // of the new ID
 }
 
 // Learn says where in an answer the new ID stands: one of the two.
@@ -111,6 +112,9 @@ type Recorder interface {
 	// Decided reports a verdict on a request of the rule with this index, and
 	// how long it took, waits included.
 	Decided(rule int, action Action, verdict Verdict, took time.Duration)
+	// Refused reports why a request of the rule is invalid or ambiguous, or would be
+	// refused as such but for observe mode.
+	Refused(rule int, why order.Reason)
 	// Closed reports how a bracketed call of the rule with this index ended.
 	Closed(rule int, outcome Outcome)
 	// Learned reports an attempt to learn a new ID.
@@ -145,7 +149,7 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 
 func (p *Policy) check() error {
 	switch {
-	case p.Lookup == nil && p.Create == nil && p.Settle == nil:
+	case !p.Rule.Pass && p.Lookup == nil && p.Create == nil && p.Settle == nil:
 		return errors.New("does nothing")
 	case p.Create != nil && (p.Lookup != nil || p.Settle != nil):
 		return errors.New("create goes with no other action")

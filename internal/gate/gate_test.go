@@ -53,6 +53,7 @@ type ledger struct{ lines []string }
 func (l *ledger) Decided(rule int, a Action, v Verdict, _ time.Duration) {
 	l.lines = append(l.lines, fmt.Sprintf("%d %s %s", rule, a, v))
 }
+func (l *ledger) Refused(int, order.Reason) {}
 func (l *ledger) Closed(rule int, o Outcome) {
 	l.lines = append(l.lines, fmt.Sprintf("%d closed %s", rule, o))
 }
@@ -75,18 +76,18 @@ func newBench(t testing.TB, observe bool) *bench {
 		filter: &knowledge{answers: map[string]Answer{"1": Maybe, "2": Absent}},
 		lock:   &lock{}, ledger: &ledger{},
 	}
-	path := order.ID{In: order.InPath, Name: "id", Format: digits}
+	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	policies := []Policy{
 		{
-			Rule:   order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", ID: path},
+			Rule:   order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
 			Lookup: &Lookup{Filter: b.filter, Absent: Reply{Status: 404}},
 		},
 		{
-			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", ID: order.ID{Format: digits}},
-			Create: &Create{Filter: b.filter, Learn: Learn{JSON: []string{"order", "id"}}},
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+			Create: &Create{Filter: b.filter, Learn: Learn{JSON: []string{"order", "id"}}, Format: digits},
 		},
 		{
-			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", ID: path},
+			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path},
 			Settle: &Settle{Lock: b.lock},
 		},
 	}
@@ -146,6 +147,7 @@ type silent struct{}
 
 func (silent) Decided(int, Action, Verdict, time.Duration) {}
 func (silent) Closed(int, Outcome)                         {}
+func (silent) Refused(int, order.Reason)                   {}
 func (silent) Learned(int, error)                          {}
 
 func settleCall(b *bench) Call {

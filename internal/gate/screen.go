@@ -6,20 +6,21 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Screen judges a request by its headers before it goes to the backend. It
-// blocks only as long as a filter takes to be certain, and does not allocate.
+// Screen judges a request before it goes to the backend. It blocks only as long
+// as a filter takes to be certain, and does not allocate for a request without a
+// body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
+	start := g.now()
 	m := g.table.Match(req)
 	if m.Rule < 0 {
 		return Decision{Rule: -1}
 	}
-	start := g.now()
 	p := &g.policies[m.Rule]
-	d := Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID}
+	d := Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
 	switch {
-	case g.malformed(p, m, &d):
+	case g.refuses(p, m, &d):
 	case p.Lookup != nil:
-		d.Verdict = verdictOf(p.Lookup.Filter.MayContain(ctx, m.ID))
+		d.Verdict = p.Lookup.verdict(ctx, m)
 		d.Refused = d.Verdict == VerdictAbsent && !p.Observe
 	default:
 		return d // nothing to say of it yet, so nothing to count
@@ -28,17 +29,28 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	return d
 }
 
-// malformed fills in the verdict on a request whose ID cannot be used.
-func (g *Gate) malformed(p *Policy, m order.Match, d *Decision) bool {
+// verdict asks the filter. A list of orders is absent if all of them are. An ID
+// that nobody showed us (its body was not passed on) may be any.
+func (l *Lookup) verdict(ctx context.Context, m order.Match) Verdict {
+	if m.Result != order.Named {
+		return VerdictUnknown
+	}
+	answer := l.Filter.MayContain(ctx, m.ID)
+	for i := 1; i < len(m.Batch) && answer == Absent; i++ {
+		answer = l.Filter.MayContain(ctx, m.Batch[i])
+	}
+	return verdictOf(answer)
+}
+
+// refuses fills in the verdict on a request whose order cannot be told.
+func (g *Gate) refuses(p *Policy, m order.Match, d *Decision) bool {
 	switch m.Result {
-	case order.Invalid:
-		d.Verdict = VerdictInvalid
-	case order.Ambiguous:
-		d.Verdict = VerdictAmbiguous
+	case order.Invalid, order.Ambiguous, order.TooLarge:
 	default:
 		return false
 	}
-	d.Refused, d.Reason = !p.Observe, m.Reason
+	d.Verdict, d.Refused, d.Reason = verdictFor(m.Reason), !p.Observe, m.Reason
+	g.record.Refused(m.Rule, m.Reason)
 	return true
 }
 

@@ -1,8 +1,12 @@
 package gate
 
 import (
+	"fmt"
+	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Headers that tell the backend, and the client with an answer of ours, what was
@@ -65,35 +69,76 @@ type Decision struct {
 	Rule    int // index of the policy; -1 when no rule matches
 	Action  Action
 	Verdict Verdict
-	Refused bool   // answer with the policy's reply for the verdict; never set in observe mode
-	ID      string // the canonical ID, if there is one; may share memory with the request
-	Reason  string // why the request is invalid or ambiguous, "" otherwise
+	Reason  order.Reason // why the request is invalid or ambiguous
+	Refused bool         // answer with the policy's reply; never set in observe mode
+	ID      string       // the canonical ID, if there is one; may share memory with the request
+	Offset  int          // of the byte that Reason is about, in its part; -1: no single one
 }
 
-// Reply returns what to answer with a verdict that refuses.
-func (p *Policy) Reply(v Verdict) Reply {
-	switch v {
-	case VerdictAbsent:
-		return p.Lookup.Absent
-	case VerdictBusy:
-		return p.Settle.Busy
-	case VerdictUnavailable:
-		return p.Settle.Unavailable
-	default:
-		return p.Invalid
+// Refusal numbers the answers that a policy can give, so that a face can prepare
+// them: one for each reason, and one for each verdict that has none.
+type Refusal int
+
+// String returns the name of the reason, or of the verdict that has none.
+func (r Refusal) String() string {
+	if int(r) < order.Reasons {
+		return order.Reason(r).Name()
 	}
+	return Verdict(int(r) - order.Reasons).String()
 }
 
-// Refusals lists the verdicts that this policy can refuse a request with.
-func (p *Policy) Refusals() []Verdict {
-	list := []Verdict{VerdictInvalid, VerdictAmbiguous}
-	if p.Lookup != nil {
-		list = append(list, VerdictAbsent)
+// Refusals is the number of refusals, for tables indexed by one.
+const Refusals = order.Reasons + Verdicts
+
+// Refusal returns which answer to give to a request that is refused.
+func (d *Decision) Refusal() Refusal {
+	if d.Reason != order.NoReason {
+		return Refusal(d.Reason)
 	}
-	if p.Settle != nil {
-		list = append(list, VerdictBusy, VerdictUnavailable)
+	return Refusal(order.Reasons + int(d.Verdict))
+}
+
+// Reply returns an answer and its verdict, or false when the policy never gives
+// it.
+func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
+	if int(r) < order.Reasons {
+		return p.invalid(order.Reason(r))
 	}
-	return list
+	switch v := Verdict(int(r) - order.Reasons); {
+	case v == VerdictAbsent && p.Lookup != nil:
+		return p.Lookup.Absent, v, true
+	case v == VerdictBusy && p.Settle != nil:
+		return p.Settle.Busy, v, true
+	case v == VerdictUnavailable && p.Settle != nil:
+		return p.Settle.Unavailable, v, true
+	}
+	return Reply{}, VerdictNone, false
+}
+
+// invalid is the answer to a request whose order cannot be told. Unless the
+// policy has a body of its own, it says which part of the request is to blame.
+func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
+	if why == order.NoReason {
+		return Reply{}, VerdictNone, false
+	}
+	reply := p.Invalid
+	if reply.Body == "" {
+		reply.Body = fmt.Sprintf(`{"error":%q,"part":%q}`, why, why.Part())
+	}
+	if why == order.BodyTooLarge {
+		reply.Status = http.StatusRequestEntityTooLarge
+	}
+	return reply, verdictFor(why), true
+}
+
+// verdictFor tells a request that names no usable order from one that may name
+// several.
+func verdictFor(why order.Reason) Verdict {
+	switch why {
+	case order.MissingID, order.MalformedID, order.BodyTooLarge:
+		return VerdictInvalid
+	}
+	return VerdictAmbiguous
 }
 
 // Header is a response header.

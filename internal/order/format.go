@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Kind names a family of ID formats.
@@ -12,9 +14,11 @@ type Kind int8
 
 // The kinds of ID.
 const (
-	Digits  Kind = iota // ASCII digits without a leading zero (0 itself is one)
-	UUID                // 8-4-4-4-12 hexadecimal digits; canonical in lower case
-	Pattern             // what a regular expression matches as a whole
+	Digits      Kind = iota // ASCII digits without a leading zero (0 itself is one)
+	UUID                    // 8-4-4-4-12 hexadecimal digits; canonical in lower case
+	Pattern                 // what a regular expression matches as a whole
+	Timestamped             // Digits, some of which are a date
+	Snowflake               // Digits, a number whose upper bits count milliseconds
 )
 
 // MaxIDLength bounds every ID, in bytes.
@@ -27,6 +31,12 @@ type Format struct {
 	Kind     Kind
 	Min, Max int            // length in bytes, inclusive; not used with UUID
 	Pattern  *regexp.Regexp // with kind Pattern, see [CompilePattern]
+
+	Layout string // Timestamped: of package time, as many digits as the date in the ID, in UTC
+	At     int    // Timestamped: offset of the date in the ID, bytes
+
+	Epoch time.Time // Snowflake: what is counted from
+	Shift int       // Snowflake: bits below those that count
 }
 
 // CompilePattern compiles an RE2 expression so that it has to match a whole ID.
@@ -46,6 +56,10 @@ func (f *Format) check() error {
 		return fmt.Errorf("ID lengths %d to %d are not within 1 to %d", f.Min, f.Max, MaxIDLength)
 	case f.Kind == Pattern && f.Pattern == nil:
 		return errors.New("no pattern")
+	case f.Kind == Timestamped && (f.Layout == "" || f.At < 0 || f.At+len(f.Layout) > f.Max):
+		return errors.New("the date does not fit into the ID")
+	case f.Kind == Snowflake && (f.Shift < 0 || f.Shift > 62 || f.Epoch.IsZero()):
+		return errors.New("a snowflake without an epoch")
 	}
 	return nil
 }
@@ -60,9 +74,35 @@ func (f *Format) Canonical(text string) (string, bool) {
 	case UUID:
 		return canonicalUUID(text)
 	case Pattern:
-		return text, f.lengthOK(text) && isVisibleASCII(text) && f.Pattern.MatchString(text)
+		return text, f.lengthOK(text) && isSafe(text) && f.Pattern.MatchString(text)
+	case Timestamped, Snowflake:
+		if !f.lengthOK(text) || !isDigits(text) {
+			return "", false
+		}
+		_, ok := f.Time(text)
+		return text, ok
 	}
 	return "", false
+}
+
+// Time returns when an ID, which is canonical, says that its order was made. Only
+// Timestamped and Snowflake have that; an ID whose date does not exist is none.
+func (f *Format) Time(id string) (time.Time, bool) {
+	switch f.Kind {
+	case Timestamped:
+		if len(id) < f.At+len(f.Layout) {
+			return time.Time{}, false
+		}
+		t, err := time.ParseInLocation(f.Layout, id[f.At:f.At+len(f.Layout)], time.UTC)
+		return t, err == nil
+	case Snowflake:
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return time.Time{}, false
+		}
+		return f.Epoch.Add(time.Duration(n>>f.Shift) * time.Millisecond), true
+	}
+	return time.Time{}, false
 }
 
 func (f *Format) lengthOK(text string) bool { return f.Min <= len(text) && len(text) <= f.Max }
@@ -79,15 +119,15 @@ func isDigits(text string) bool {
 	return true
 }
 
-// isVisibleASCII keeps what backends fold, decode or strip (white space,
-// escapes, non-ASCII) out of IDs whatever the user's pattern admits.
-func isVisibleASCII(text string) bool {
+// isSafe keeps what backends fold, decode, split at or strip (white space,
+// escapes, separators, non-ASCII) out of IDs whatever the user's pattern admits.
+func isSafe(text string) bool {
 	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c >= 0x7f || c == '%' || c == ';' {
+		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"`, c) >= 0 {
 			return false
 		}
 	}
-	return true
+	return text != "." && text != ".."
 }
 
 func canonicalUUID(text string) (string, bool) {

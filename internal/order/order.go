@@ -1,10 +1,14 @@
 // Package order says which rule a request falls under and which order it
 // names.
 //
-// Start with [NewTable] and [Table.Match]. The package reads requests as the
-// raw bytes that Envoy passes on: nothing is unescaped, trimmed or cleaned, so
-// that the ID it reports is the ID that stands in the request. What to do about
-// the request is decided elsewhere (internal/gate).
+// Start with [NewTable] and [Table.Match]. Old backends take many requests for
+// the same order, each in its own way: `/orders/%34%32`, `/orders/42;x=1`,
+// `?orderId=42&orderId=43`. The package reads requests as the raw bytes that
+// Envoy passes on and accepts one spelling only. What it cannot be sure of, and
+// what comes near a rule when read as the laxest backend would, is Ambiguous: to
+// be refused, never passed on as "another route". docs/security.md has the list,
+// and how it was measured. What to do about a request is decided elsewhere
+// (internal/gate).
 package order
 
 // Request is what a rule can see of a request. Its strings need to stay valid
@@ -14,13 +18,28 @@ type Request struct {
 	Host   string // :authority, with or without a port
 	Target string // :path as sent, query included, undecoded
 	Header Header // nil means no headers
+
+	Body      []byte
+	BodyState BodyState
 }
 
-// Header looks up request headers.
+// BodyState tells what is known of a request's body.
+type BodyState int8
+
+// The states of a body.
+const (
+	BodyUnseen   BodyState = iota // it was not looked at: a rule that needs it says so
+	BodyComplete                  // Body is all of it, also if that is nothing
+	BodyCut                       // it is larger than what was buffered
+)
+
+// Header iterates over request headers.
 type Header interface {
-	// Get returns the value of a header, whose name is in lower case, and how
-	// many times the header was sent. Values joined by the transport count once.
-	Get(name string) (value string, times int)
+	// Next returns the header at a cursor, its name in lower case, and the cursor
+	// of the one after it. Iteration begins with cursor 0; a negative next means
+	// that there was no header at this cursor. A header that was sent twice comes
+	// twice, unless the transport joined the two.
+	Next(cursor int) (name, value string, next int)
 }
 
 // Result is what a [Table] makes of a request.
@@ -31,14 +50,18 @@ const (
 	Unruled   Result = iota // no rule matches
 	Named                   // a rule matches and the ID is well-formed
 	Anonymous               // a rule matches that does without an ID, and there is none
+	NeedsBody               // a rule matches, and the ID is in the body: ask again with it
 	Invalid                 // a rule matches, and the ID is missing or malformed
-	Ambiguous               // a rule matches, and the request names its order more than once
+	Ambiguous               // backends may read the request in more than one way
+	TooLarge                // a rule matches, and the body is larger than it admits
 )
 
 // Match is the answer of [Table.Match].
 type Match struct {
 	Result Result
-	Rule   int    // index of the rule as given to NewTable; -1 when Unruled
-	ID     string // the canonical ID when Named; may share memory with the request
-	Reason string // why Invalid or Ambiguous: a constant text that quotes nothing of the request
+	Rule   int      // index of the rule as given to NewTable; -1 when Unruled
+	ID     string   // the canonical ID when Named; may share memory with the request
+	Batch  []string // all IDs, sorted, when the rule takes a list and it has several
+	Reason Reason   // why Invalid, Ambiguous or TooLarge
+	Offset int      // of the byte that made it so, in the part that Reason names; -1: no single one
 }

@@ -1,71 +1,153 @@
 package order
 
-import "strings"
-
-// The reasons of refusals.
-const (
-	ReasonMissing   = "the request names no order"
-	ReasonMalformed = "the order ID is malformed"
-	ReasonRepeated  = "the order ID is given more than once"
+import (
+	"slices"
+	"strings"
 )
 
+const (
+	typeForm = "application/x-www-form-urlencoded"
+	typeJSON = "application/json"
+)
+
+// maxSources bounds a rule's places of an ID.
+const maxSources = 8
+
 // read takes the ID out of a request that the rule matches.
-func (r *compiled) read(index int, path, query string, header Header) Match {
-	m := Match{Rule: index}
-	text, times := r.locate(path, query, header)
-	switch {
-	case times > 1:
-		m.Result, m.Reason = Ambiguous, ReasonRepeated
-	case times == 0 && (r.ID.In == Nowhere || r.ID.Optional):
-		m.Result = Anonymous
-	case times == 0:
-		m.Result, m.Reason = Invalid, ReasonMissing
-	default:
-		if id, ok := r.ID.Format.Canonical(text); ok {
-			m.Result, m.ID = Named, id
-		} else {
-			m.Result, m.Reason = Invalid, ReasonMalformed
-		}
+func (r *compiled) read(index int, path, query string, req *Request) Match {
+	m := Match{Rule: index, Offset: -1}
+	if r.Pass {
+		return Match{Rule: -1}
 	}
+	var places [maxSources]found
+	into := places[:len(r.IDs)]
+	if reason := r.readPath(path, into, &m); reason != NoReason {
+		return m.refused(Ambiguous, reason)
+	}
+	s := r.look(req.Header, into)
+	if req.BodyState == BodyComplete && len(req.Body) == 0 {
+		s.hasBody = false
+	}
+	if s.reason != NoReason {
+		return m.refused(Ambiguous, s.reason)
+	}
+	if reason := r.readQuery(query, into, &m); reason != NoReason {
+		return m.refused(Ambiguous, reason)
+	}
+	if done := r.readBody(req, &s, into, &m); done {
+		return m
+	}
+	return r.conclude(into, m)
+}
+
+func (m Match) refused(result Result, reason Reason) Match {
+	m.Result, m.Reason = result, reason
 	return m
 }
 
-// locate returns the text at the ID's place and how many times it stands there.
-func (r *compiled) locate(path, query string, header Header) (text string, times int) {
-	switch r.ID.In {
-	case InPath:
-		return segmentAt(path, r.idSegment), 1
-	case InQuery:
-		return parameter(query, r.ID.Name)
-	case InHeader:
-		if header != nil {
-			return header.Get(r.ID.Name)
+// readPath notes the ID in the path. The rest of the path must be as plain as
+// the template is: a variable segment could otherwise hide another route.
+func (r *compiled) readPath(path string, into []found, m *Match) Reason {
+	for i := range r.IDs {
+		if r.IDs[i].In == InPath {
+			text, offset := segmentAt(path, r.segments[i])
+			into[i] = found{text: text, times: 1, offset: offset}
 		}
-	case Nowhere:
 	}
-	return "", 0
+	offset := 0
+	for segment := range strings.SplitSeq(path[1:], "/") {
+		offset++ // the slash
+		isID := slices.ContainsFunc(into, func(f found) bool { return f.times > 0 && f.offset == offset })
+		if odd := oddIn(segment); odd >= 0 && !isID {
+			m.Offset = offset + odd
+			return PathSpelling
+		}
+		offset += len(segment)
+	}
+	return NoReason
 }
 
-// segmentAt returns the n-th segment of a path that has at least n+1.
-func segmentAt(path string, n int) string {
+// oddIn returns the offset of what is not plain in a segment, or -1.
+func oddIn(segment string) int {
+	if segment == "." || segment == ".." {
+		return 0
+	}
+	for i := range len(segment) {
+		if c := segment[i]; !plain[c] && c != '.' && !isUpper(c) {
+			return i
+		}
+	}
+	return -1
+}
+
+// segmentAt returns the n-th segment of a path that has at least n+1, and its
+// offset.
+func segmentAt(path string, n int) (text string, offset int) {
+	offset = 1
 	for range n {
-		_, path, _ = strings.Cut(path, "/")
+		offset += strings.IndexByte(path[offset:], '/') + 1
 	}
-	text, _, _ := strings.Cut(path, "/")
-	return text
+	text, _, _ = strings.Cut(path[offset:], "/")
+	return text, offset
 }
 
-// parameter returns the raw value of a query parameter and how many times it
-// is given. Names are compared byte for byte; a value keeps its escapes, which
-// no ID format admits.
-func parameter(query, name string) (value string, times int) {
-	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		if key, v, _ := strings.Cut(pair, "="); key == name {
-			value = v
-			times++
-		}
+// readQuery looks for the ID, and for what may be taken for it.
+func (r *compiled) readQuery(query string, into []found, m *Match) Reason {
+	if query == "" {
+		return NoReason
 	}
-	return value, times
+	if i := strings.IndexAny(query, ";#"); i >= 0 { // a separator to some
+		m.Offset = i
+		return ParameterSpelling
+	}
+	return r.search(parameters(query), InQuery, into)
+}
+
+// conclude makes one ID of what was found.
+func (r *compiled) conclude(into []found, m Match) Match {
+	for i := range into {
+		f := &into[i]
+		switch {
+		case f.times > 1:
+			return m.refused(Ambiguous, RepeatedID)
+		case f.times == 0:
+			continue
+		}
+		id, ok := r.IDs[i].Format.Canonical(f.text)
+		switch {
+		case !ok:
+			m.Offset = f.offset
+			m.ID = ""
+			return m.refused(Invalid, MalformedID)
+		case m.ID != "" && m.ID != id:
+			m.ID = ""
+			return m.refused(Ambiguous, DifferentIDs)
+		}
+		m.ID = id
+	}
+	switch {
+	case m.ID != "" || len(m.Batch) > 0:
+		return r.withBatch(m)
+	case len(r.IDs) == 0 || r.Optional:
+		m.Result = Anonymous
+		return m
+	}
+	return m.refused(Invalid, MissingID)
+}
+
+// withBatch settles how a list and a single ID go together: not at all, unless
+// they are the same.
+func (r *compiled) withBatch(m Match) Match {
+	switch {
+	case len(m.Batch) == 0:
+	case m.ID != "" && (len(m.Batch) > 1 || m.Batch[0] != m.ID):
+		m.ID, m.Batch = "", nil
+		return m.refused(Ambiguous, DifferentIDs)
+	case len(m.Batch) == 1:
+		m.ID, m.Batch = m.Batch[0], nil
+	default:
+		m.ID = m.Batch[0]
+	}
+	m.Result = Named
+	return m
 }

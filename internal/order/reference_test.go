@@ -22,7 +22,7 @@ func obvious(rules []Rule, req Request) (rule int, id string) {
 		for j := range want {
 			isVar := strings.HasPrefix(want[j], "{")
 			ok = ok && (isVar && have[j] != "" || want[j] == have[j])
-			if want[j] == "{"+r.ID.Name+"}" {
+			if want[j] == "{id}" {
 				id = have[j]
 			}
 		}
@@ -44,7 +44,7 @@ func TestMatchAgreesWithTheObviousMatcher(t *testing.T) {
 			segments = append(segments, rapid.SliceOfN(template, 0, 2).Draw(t, "rest")...)
 			rules = append(rules, Rule{
 				Methods: []string{method.Draw(t, "method")}, Path: "/" + strings.Join(segments, "/"),
-				ID: ID{In: InPath, Name: "id", Format: digits},
+				IDs: at(InPath, "id"), OtherMethods: true, Backend: Tomcat,
 			})
 		}
 		table, err := NewTable(rules)
@@ -57,6 +57,9 @@ func TestMatchAgreesWithTheObviousMatcher(t *testing.T) {
 		}
 		wantRule, wantID := obvious(rules, req)
 		got := table.Match(req)
+		if wantRule < 0 && got.Result == Ambiguous && strings.Contains(req.Target+"/", "//") {
+			return // an empty segment, which a backend may skip
+		}
 		if got.Rule != wantRule {
 			t.Fatalf("rule %d, want %d", got.Rule, wantRule)
 		}
@@ -79,7 +82,7 @@ func FuzzMatch(f *testing.F) {
 		if m.Result == Named && !isDigits(m.ID) {
 			t.Errorf("ID %q is not digits", m.ID)
 		}
-		if (m.Reason != "") != (m.Result == Invalid || m.Result == Ambiguous) {
+		if refused := m.Result == Invalid || m.Result == Ambiguous; (m.Reason != NoReason) != refused {
 			t.Errorf("result %d with reason %q", m.Result, m.Reason)
 		}
 	})

@@ -9,11 +9,16 @@ import (
 
 // Rule selects requests and says where they name their order.
 type Rule struct {
-	Name    string
-	Methods []string // as on the wire; at least one
-	Path    string   // "/orders/{id}": literal segments and {names}
-	Host    string   // without a port, any letter case; empty matches every host
-	ID      ID
+	Name         string
+	Methods      []string // as on the wire; at least one. GET covers HEAD
+	Path         string   // "/orders/{id}": literal segments and {names}
+	Host         string   // without a port, any letter case; empty matches every host
+	IgnoreCase   bool     // of literal segments: the backend does
+	OtherMethods bool     // requests under other methods pass; otherwise they are Ambiguous
+	Pass         bool     // the rule exempts what it matches: the result is Unruled
+	Backend      Backend
+	IDs          []ID // tried in order; those present have to agree. Empty: only the answer has it
+	Optional     bool // a request without an ID is Anonymous rather than Invalid
 }
 
 // Place is where in a request an order ID stands.
@@ -21,19 +26,37 @@ type Place int8
 
 // The places.
 const (
-	Nowhere Place = iota // only the answer has it
-	InPath
+	InPath Place = iota
 	InQuery
 	InHeader
+	InCookie
+	InForm // application/x-www-form-urlencoded; multipart is refused
+	InJSON
 )
 
 // ID says where an order ID stands and what it looks like.
 type ID struct {
 	In       Place
-	Name     string // of the path segment, the query parameter or the header (lower case)
-	Optional bool   // a request without one is Anonymous rather than Invalid
+	Name     string   // of the path segment, parameter, header (lower case), cookie or form field
+	Members  []string // InJSON: the path of member names
+	JSONType JSONType
+	List     bool // InJSON: an array of IDs, each of them an order
+	MaxList  int  // how many at most
+	MaxBody  int  // InForm, InJSON: bytes
 	Format   Format
 }
+
+// JSONType restricts how an ID is written in JSON.
+type JSONType int8
+
+// The types. 42 and "42" are one order.
+const (
+	AnyType JSONType = iota
+	OnlyString
+	OnlyNumber
+)
+
+func (id *ID) inBody() bool { return id.In == InForm || id.In == InJSON }
 
 // segment is one part of a path template.
 type segment struct {
@@ -67,25 +90,61 @@ func parseTemplate(path string) ([]segment, error) {
 	return segments, nil
 }
 
-// idSegment returns which segment of the template the ID is, or -1 when the ID
-// does not stand in the path.
-func (r *Rule) idSegment(segments []segment) (int, error) {
-	if r.ID.In != InPath {
-		return -1, nil
-	}
-	i := slices.Index(segments, segment{text: r.ID.Name, isVar: true})
-	if i < 0 {
-		return 0, fmt.Errorf("path %q has no segment {%s}", r.Path, r.ID.Name)
-	}
-	return i, nil
+// compiled is a rule with what matching needs ready at hand.
+type compiled struct {
+	Rule
+	segments []int    // by ID: index of its segment in the path, or -1
+	aliases  []string // folded names that a parameter or cookie must not have elsewhere
+	inBody   bool     // some ID stands in the body
+	inParams bool     // some ID stands in the query, a form or a cookie
+	maxBody  int
 }
 
-func (r *Rule) check() error {
+func compile(r Rule) (compiled, []segment, error) {
 	if len(r.Methods) == 0 {
-		return errors.New("no methods")
+		return compiled{}, nil, errors.New("no methods")
 	}
-	if r.ID.In != Nowhere && r.ID.Name == "" {
+	segments, err := parseTemplate(r.Path)
+	if err != nil {
+		return compiled{}, nil, err
+	}
+	c := compiled{Rule: r}
+	for i := range r.IDs {
+		id := &r.IDs[i]
+		if err := id.check(); err != nil {
+			return compiled{}, nil, err
+		}
+		index := -1
+		if id.In == InPath {
+			if index = slices.Index(segments, segment{text: id.Name, isVar: true}); index < 0 {
+				return compiled{}, nil, fmt.Errorf("path %q has no segment {%s}", r.Path, id.Name)
+			}
+		}
+		c.segments = append(c.segments, index)
+		name := id.Name
+		if id.In == InJSON {
+			name = id.Members[len(id.Members)-1]
+		}
+		c.aliases = append(c.aliases, foldName(name))
+		if id.inBody() {
+			c.inBody = true
+			c.maxBody = max(c.maxBody, id.MaxBody)
+		}
+		c.inParams = c.inParams || id.In == InQuery || id.In == InForm || id.In == InCookie
+	}
+	return c, segments, nil
+}
+
+func (id *ID) check() error {
+	switch {
+	case id.In == InJSON && len(id.Members) == 0, id.In != InJSON && id.Name == "":
 		return errors.New("the ID has no name")
+	case id.List && id.In != InJSON:
+		return errors.New("a list of IDs stands in JSON only")
+	case id.List && id.MaxList < 1:
+		return errors.New("a list of no IDs")
+	case id.inBody() && id.MaxBody < 1:
+		return errors.New("an ID in a body of no bytes")
 	}
-	return r.ID.Format.check()
+	return id.Format.check()
 }

@@ -2,23 +2,21 @@ package order
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // Table finds the rule for a request. It is immutable and safe for concurrent
 // use.
 //
-// Rules hang in a tree with one level for each path segment, so the cost of a
+// Rules hang in trees with one level for each path segment, so the cost of a
 // match depends on the length of the path and not on the number of rules.
 type Table struct {
-	rules []compiled
-	root  node
-}
+	rules  []compiled
+	exact  node // literals as written
+	folded node // literals in lower case: of rules that ignore it, and for what comes near
+	lax    readings
 
-type compiled struct {
-	Rule
-	idSegment int // index of the ID's segment in the path, or -1
+	ignoresCase bool // some rule does
 }
 
 // node stands for a path prefix.
@@ -33,106 +31,146 @@ type node struct {
 func NewTable(rules []Rule) (*Table, error) {
 	t := &Table{rules: make([]compiled, 0, len(rules))}
 	for i, r := range rules {
-		if err := t.add(i, r); err != nil {
+		c, segments, err := compile(r)
+		if err != nil {
 			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
+		}
+		t.rules = append(t.rules, c)
+		t.ignoresCase = t.ignoresCase || r.IgnoreCase
+		t.exact.add(segments, i, func(text string) string { return text })
+		t.folded.add(segments, i, lower)
+		if !r.Pass {
+			t.lax = t.lax.union(profiles[r.Backend])
 		}
 	}
 	return t, nil
 }
 
-func (t *Table) add(index int, r Rule) error {
-	if err := r.check(); err != nil {
-		return err
-	}
-	segments, err := parseTemplate(r.Path)
-	if err != nil {
-		return err
-	}
-	idSegment, err := r.idSegment(segments)
-	if err != nil {
-		return err
-	}
-	n := &t.root
+func (n *node) add(segments []segment, rule int, spell func(string) string) {
 	for _, s := range segments {
-		n = n.child(s)
-	}
-	n.rules = append(n.rules, index)
-	t.rules = append(t.rules, compiled{Rule: r, idSegment: idSegment})
-	return nil
-}
-
-func (n *node) child(s segment) *node {
-	if s.isVar {
-		if n.any == nil {
-			n.any = &node{}
+		if s.isVar {
+			if n.any == nil {
+				n.any = &node{}
+			}
+			n = n.any
+			continue
 		}
-		return n.any
+		if n.literal == nil {
+			n.literal = make(map[string]*node)
+		}
+		text := spell(s.text)
+		if n.literal[text] == nil {
+			n.literal[text] = &node{}
+		}
+		n = n.literal[text]
 	}
-	if n.literal == nil {
-		n.literal = make(map[string]*node)
-	}
-	next := n.literal[s.text]
-	if next == nil {
-		next = &node{}
-		n.literal[s.text] = next
-	}
-	return next
+	n.rules = append(n.rules, rule)
 }
 
-// Match finds the request's rule and ID. It does not allocate, but for a UUID
-// in upper case.
+// Match finds the request's rule and ID. A request that is not refused and has no
+// body costs no allocation, but for a UUID in upper case. Time and memory are
+// linear in the size of the request.
 func (t *Table) Match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return Match{Rule: -1}
+		return t.unmatched(&req, path, query)
 	}
-	index := t.find(&t.root, path[1:], &req, len(t.rules))
-	if index == len(t.rules) {
-		return Match{Rule: -1}
+	f := finder{table: t, req: &req, best: len(t.rules), other: len(t.rules)}
+	f.find(&t.exact, path[1:], admitsExact)
+	if f.best == len(t.rules) && t.ignoresCase {
+		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
 	}
-	return t.rules[index].read(index, path[1:], query, req.Header)
+	switch {
+	case f.best < len(t.rules):
+		return t.rules[f.best].read(f.best, path, query, &req)
+	case f.other < len(t.rules):
+		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
+	}
+	return t.unmatched(&req, path, query)
 }
 
-// find returns the lowest index below best of a rule for the rest of a path
-// below n, or best when there is none. A literal and a {name} segment may both
-// lead to rules: both are followed, and file order decides. The depth of the
+// finder looks a path up in a tree.
+type finder struct {
+	table *Table
+	req   *Request
+	best  int // lowest index of a rule that matches
+	other int // lowest index of one that would, but for its method
+}
+
+// admission tells whether a rule may be found in a tree at all.
+type admission func(*compiled) bool
+
+func admitsExact(r *compiled) bool        { return !r.IgnoreCase }
+func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
+
+// find follows the rest of a path below n. A literal and a {name} segment may
+// both lead to rules: both are followed, and file order decides. The depth of the
 // recursion is that of the deepest template, whatever the request.
-func (t *Table) find(n *node, rest string, req *Request, best int) int {
+func (f *finder) find(n *node, rest string, admits admission) {
 	text, tail, more := strings.Cut(rest, "/")
 	for _, next := range [2]*node{n.literal[text], n.any} {
 		switch {
 		case next == nil, next == n.any && text == "":
 		case more:
-			best = t.find(next, tail, req, best)
+			f.find(next, tail, admits)
 		default:
-			best = t.firstOf(next.rules, req, best)
+			f.choose(next.rules, admits)
 		}
 	}
-	return best
 }
 
-func (t *Table) firstOf(rules []int, req *Request, best int) int {
+func (f *finder) choose(rules []int, admits admission) {
 	for _, i := range rules {
-		if i >= best {
-			break
+		r := &f.table.rules[i]
+		if !admits(r) || !r.admitsHost(f.req.Host) {
+			continue
 		}
-		if t.rules[i].admits(req) {
-			return i
+		switch {
+		case r.admitsMethod(f.req.Method):
+			f.best = min(f.best, i)
+		case !r.OtherMethods && !r.Pass:
+			f.other = min(f.other, i)
 		}
 	}
-	return best
 }
 
-func (r *compiled) admits(req *Request) bool {
-	return slices.Contains(r.Methods, req.Method) &&
-		(r.Host == "" || strings.EqualFold(r.Host, hostname(req.Host)))
+// admitsMethod takes HEAD for GET, as backends do.
+func (r *compiled) admitsMethod(method string) bool {
+	for _, m := range r.Methods {
+		if m == method || m == "GET" && method == "HEAD" {
+			return true
+		}
+	}
+	return false
 }
 
-// hostname cuts the port off an authority.
+func (r *compiled) admitsHost(host string) bool {
+	return r.Host == "" || strings.EqualFold(r.Host, hostname(host))
+}
+
+// hostname cuts the port and the root's dot off an authority.
 func hostname(authority string) string {
 	i := strings.LastIndexByte(authority, ':')
-	if i < 0 || strings.IndexByte(authority[i:], ']') >= 0 { // the colons of an IPv6 address
-		return authority
+	if i >= 0 && strings.IndexByte(authority[i:], ']') < 0 { // not the colons of an IPv6 address
+		authority = authority[:i]
 	}
-	return authority[:i]
+	return strings.TrimSuffix(authority, ".")
 }
+
+// lower folds ASCII letters, and allocates only if there are any to fold.
+func lower(text string) string {
+	for i := range len(text) {
+		if isUpper(text[i]) {
+			b := []byte(text)
+			for ; i < len(b); i++ {
+				if isUpper(b[i]) {
+					b[i] += 'a' - 'A'
+				}
+			}
+			return string(b)
+		}
+	}
+	return text
+}
+
+func isUpper(c byte) bool { return 'A' <= c && c <= 'Z' }

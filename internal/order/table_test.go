@@ -4,37 +4,50 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 var digits = Format{Kind: Digits, Min: 1, Max: 19}
 
-// headers is a Header of plain values.
-type headers map[string][]string
+// headers is a Header of plain values: names and values in turn.
+type headers []string
 
-func (h headers) Get(name string) (string, int) {
-	v := h[name]
-	if len(v) == 0 {
-		return "", 0
+func (h headers) Next(cursor int) (string, string, int) {
+	if cursor+1 >= len(h) {
+		return "", "", -1
 	}
-	return v[len(v)-1], len(v)
+	return h[cursor], h[cursor+1], cursor + 2
+}
+
+func at(in Place, name string) []ID {
+	return []ID{{In: in, Name: name, MaxBody: 1000, Format: digits}}
+}
+
+func inJSON(members ...string) []ID {
+	return []ID{{In: InJSON, Members: members, MaxBody: 1000, Format: digits}}
 }
 
 func testTable(t testing.TB) *Table {
 	t.Helper()
-	inPath := ID{In: InPath, Name: "id", Format: digits}
 	table, err := NewTable([]Rule{
-		0: {Name: "lookup", Methods: []string{"GET", "HEAD"}, Path: "/orders/{id}", ID: inPath},
-		1: {Name: "create", Methods: []string{"POST"}, Path: "/orders", ID: ID{Format: digits}},
-		2: {Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", ID: inPath},
-		3: {Name: "query", Methods: []string{"GET"}, Path: "/order.php", ID: ID{In: InQuery, Name: "id", Format: digits}},
-		4: {Name: "header", Methods: []string{"PUT"}, Path: "/settle", ID: ID{In: InHeader, Name: "x-order", Format: digits}},
-		5: {Name: "host", Methods: []string{"GET"}, Path: "/o/{id}", Host: "pay.example", ID: inPath},
-		6: {Name: "any host", Methods: []string{"GET"}, Path: "/o/{id}", ID: inPath},
-		7: {Name: "literal, but later", Methods: []string{"GET"}, Path: "/orders/99", ID: ID{}.withFormat()},
-		8: {Name: "shop", Methods: []string{"GET"}, Path: "/{shop}/orders/{id}", ID: inPath},
-		9: {Name: "optional", Methods: []string{"POST"}, Path: "/import", ID: ID{In: InQuery, Name: "id", Optional: true, Format: digits}},
+		0:  {Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true},
+		1:  {Name: "create", Methods: []string{"POST"}, Path: "/orders", OtherMethods: true},
+		2:  {Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: at(InPath, "id")},
+		3:  {Name: "query", Methods: []string{"GET"}, Path: "/order.php", IDs: at(InQuery, "orderId")},
+		4:  {Name: "header", Methods: []string{"PUT"}, Path: "/settle", IDs: at(InHeader, "x-order-id")},
+		5:  {Name: "host", Methods: []string{"GET"}, Path: "/o/{id}", Host: "pay.example", IDs: at(InPath, "id")},
+		6:  {Name: "any host", Methods: []string{"GET"}, Path: "/o/{id}", IDs: at(InPath, "id")},
+		7:  {Name: "literal, but later", Methods: []string{"GET"}, Path: "/orders/99"},
+		8:  {Name: "shop", Methods: []string{"GET"}, Path: "/{shop}/orders/{id}", IDs: at(InPath, "id")},
+		9:  {Name: "optional", Methods: []string{"POST"}, Path: "/import", IDs: at(InQuery, "id"), Optional: true},
+		10: {Name: "json", Methods: []string{"POST"}, Path: "/json", IDs: inJSON("order", "id")},
+		11: {Name: "form", Methods: []string{"POST"}, Path: "/form", IDs: at(InForm, "orderId")},
+		12: {Name: "cookie", Methods: []string{"POST"}, Path: "/cookie", IDs: at(InCookie, "orderId")},
+		13: {Name: "two", Methods: []string{"POST"}, Path: "/two/{id}", IDs: append(at(InPath, "id"), at(InHeader, "x-order-id")...)},
+		14: {Name: "batch", Methods: []string{"POST"}, Path: "/batch", IDs: []ID{{In: InJSON, Members: []string{"ids"}, List: true, MaxList: 3, MaxBody: 1000, Format: digits}}},
+		15: {Name: "case", Methods: []string{"POST"}, Path: "/Case/{id}/Settle", IgnoreCase: true, IDs: at(InPath, "id")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +55,11 @@ func testTable(t testing.TB) *Table {
 	return table
 }
 
-func (id ID) withFormat() ID { id.Format = digits; return id }
-
 func TestMatch(t *testing.T) {
 	unruled := Match{Rule: -1}
-	named := func(rule int, id string) Match { return Match{Result: Named, Rule: rule, ID: id} }
-	invalid := func(rule int, why string) Match { return Match{Result: Invalid, Rule: rule, Reason: why} }
-	repeated := func(rule int) Match { return Match{Result: Ambiguous, Rule: rule, Reason: ReasonRepeated} }
+	named := func(rule int, id string) Match { return Match{Result: Named, Rule: rule, ID: id, Offset: -1} }
+	invalid := func(rule int, why Reason) Match { return Match{Result: Invalid, Rule: rule, Reason: why} }
+	ambiguous := func(rule int, why Reason) Match { return Match{Result: Ambiguous, Rule: rule, Reason: why} }
 
 	tests := []struct {
 		name, method, target, host string
@@ -56,35 +67,35 @@ func TestMatch(t *testing.T) {
 		want                       Match
 	}{
 		{"path", "GET", "/orders/42", "", nil, named(0, "42")},
-		{"second method", "HEAD", "/orders/42", "", nil, named(0, "42")},
-		{"other method", "DELETE", "/orders/42", "", nil, unruled},
-		{"methods are case-sensitive", "get", "/orders/42", "", nil, unruled},
-		{"query does not count", "GET", "/orders/42?id=43", "", nil, named(0, "42")},
+		{"HEAD beside GET", "HEAD", "/orders/42", "", nil, named(0, "42")},
+		{"other method passes", "DELETE", "/orders/42", "", nil, unruled},
+		{"other method is refused", "GET", "/orders/42/settle", "", nil, ambiguous(2, OtherMethod)},
+		{"methods are case-sensitive", "post", "/orders/42/settle", "", nil, ambiguous(2, OtherMethod)},
+		{"query does not count", "GET", "/orders/42?x=43", "", nil, named(0, "42")},
 		{"deeper template", "POST", "/orders/42/settle", "", nil, named(2, "42")},
 		{"zero", "GET", "/orders/0", "", nil, named(0, "0")},
-		{"leading zero", "GET", "/orders/042", "", nil, invalid(0, ReasonMalformed)},
-		{"path parameter", "POST", "/orders/42;x=1/settle", "", nil, invalid(2, ReasonMalformed)},
-		{"percent-encoded digits", "POST", "/orders/%34%32/settle", "", nil, invalid(2, ReasonMalformed)},
-		{"full-width digits", "GET", "/orders/４２", "", nil, invalid(0, ReasonMalformed)},
-		{"too long", "GET", "/orders/12345678901234567890", "", nil, invalid(0, ReasonMalformed)},
-		{"sign", "GET", "/orders/+42", "", nil, invalid(0, ReasonMalformed)},
-		{"empty segment", "GET", "/orders/", "", nil, unruled},
-		{"double slash", "GET", "//orders/42", "", nil, unruled},
+		{"leading zero", "GET", "/orders/042", "", nil, invalid(0, MalformedID)},
+		{"path parameter", "POST", "/orders/42;x=1/settle", "", nil, invalid(2, MalformedID)},
+		{"percent-encoded digits", "POST", "/orders/%34%32/settle", "", nil, invalid(2, MalformedID)},
+		{"full-width digits", "GET", "/orders/４２", "", nil, invalid(0, MalformedID)},
+		{"too long", "GET", "/orders/12345678901234567890", "", nil, invalid(0, MalformedID)},
+		{"sign", "GET", "/orders/+42", "", nil, invalid(0, MalformedID)},
 		{"longer path", "GET", "/orders/42/lines", "", nil, unruled},
 		{"no ID asked for", "POST", "/orders", "", nil, Match{Result: Anonymous, Rule: 1}},
-		{"query", "GET", "/order.php?a=1&id=42", "", nil, named(3, "42")},
-		{"query without it", "GET", "/order.php?ID=42", "", nil, invalid(3, ReasonMissing)},
-		{"no query", "GET", "/order.php", "", nil, invalid(3, ReasonMissing)},
-		{"empty in query", "GET", "/order.php?id=", "", nil, invalid(3, ReasonMalformed)},
-		{"twice in query", "GET", "/order.php?id=42&id=42", "", nil, repeated(3)},
-		{"escaped in query", "GET", "/order.php?id=4%32", "", nil, invalid(3, ReasonMalformed)},
-		{"header", "PUT", "/settle", "", headers{"x-order": {"42"}}, named(4, "42")},
-		{"header twice", "PUT", "/settle", "", headers{"x-order": {"42", "43"}}, repeated(4)},
-		{"header joined", "PUT", "/settle", "", headers{"x-order": {"42,43"}}, invalid(4, ReasonMalformed)},
-		{"header missing", "PUT", "/settle", "", headers{}, invalid(4, ReasonMissing)},
-		{"no headers", "PUT", "/settle", "", nil, invalid(4, ReasonMissing)},
+		{"query", "GET", "/order.php?a=1&orderId=42", "", nil, named(3, "42")},
+		{"no query", "GET", "/order.php", "", nil, invalid(3, MissingID)},
+		{"empty in query", "GET", "/order.php?orderId=", "", nil, invalid(3, MalformedID)},
+		{"twice in query", "GET", "/order.php?orderId=42&orderId=42", "", nil, ambiguous(3, RepeatedID)},
+		{"escaped in query", "GET", "/order.php?orderId=4%32", "", nil, invalid(3, MalformedID)},
+		{"header", "PUT", "/settle", "", headers{"x-order-id", "42"}, named(4, "42")},
+		{"header twice", "PUT", "/settle", "", headers{"x-order-id", "42", "x-order-id", "43"}, ambiguous(4, RepeatedID)},
+		{"header joined", "PUT", "/settle", "", headers{"x-order-id", "42,43"}, invalid(4, MalformedID)},
+		{"header missing", "PUT", "/settle", "", headers{"x", "y"}, invalid(4, MissingID)},
+		{"header that CGI takes for it", "PUT", "/settle", "", headers{"x-order-id", "42", "x_order_id", "43"}, ambiguous(4, HeaderAlias)},
+		{"header that is dropped", "PUT", "/settle", "", headers{"x-order-id", "42", "connection", "close, X-Order-Id"}, ambiguous(4, HeaderAlias)},
 		{"host", "GET", "/o/1", "pay.example", nil, named(5, "1")},
 		{"host with port, other case", "GET", "/o/1", "Pay.Example:8080", nil, named(5, "1")},
+		{"host with a dot", "GET", "/o/1", "pay.example.", nil, named(5, "1")},
 		{"other host", "GET", "/o/1", "shop.example", nil, named(6, "1")},
 		{"IPv6 host", "GET", "/o/1", "[::1]:80", nil, named(6, "1")},
 		{"file order beats literal", "GET", "/orders/99", "", nil, named(0, "99")},
@@ -92,6 +103,15 @@ func TestMatch(t *testing.T) {
 		{"literal first, name second", "GET", "/orders/orders/7", "", nil, named(8, "7")},
 		{"optional, missing", "POST", "/import", "", nil, Match{Result: Anonymous, Rule: 9}},
 		{"optional, given", "POST", "/import?id=5", "", nil, named(9, "5")},
+		{"cookie", "POST", "/cookie", "", headers{"cookie", "a=b; orderId=42"}, named(12, "42")},
+		{"cookie twice", "POST", "/cookie", "", headers{"cookie", "orderId=42", "cookie", "orderId=43"}, ambiguous(12, RepeatedID)},
+		{"two places agree", "POST", "/two/42", "", headers{"x-order-id", "42"}, named(13, "42")},
+		{"two places differ", "POST", "/two/42", "", headers{"x-order-id", "43"}, ambiguous(13, DifferentIDs)},
+		{"one of two places", "POST", "/two/42", "", nil, named(13, "42")},
+		{"case that does not matter", "POST", "/cASE/42/settle", "", nil, named(15, "42")},
+		{"body needed", "POST", "/json", "", headers{"content-type", "application/json"}, Match{Result: NeedsBody, Rule: 10}},
+		{"body announced as too large", "POST", "/json", "", headers{"content-length", "1001"}, Match{Result: TooLarge, Rule: 10, Reason: BodyTooLarge}},
+		{"no body", "POST", "/json", "", headers{"content-length", "0"}, invalid(10, MissingID)},
 		{"empty target", "GET", "", "", nil, unruled},
 		{"asterisk", "OPTIONS", "*", "", nil, unruled},
 		{"only a query", "GET", "?id=4", "", nil, unruled},
@@ -99,11 +119,9 @@ func TestMatch(t *testing.T) {
 	table := testTable(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			req := Request{Method: tt.method, Host: tt.host, Target: tt.target}
-			if tt.header != nil {
-				req.Header = tt.header
-			}
-			if diff := cmp.Diff(tt.want, table.Match(req)); diff != "" {
+			got := table.Match(Request{Method: tt.method, Host: tt.host, Target: tt.target, Header: tt.header})
+			got.Offset, tt.want.Offset = 0, 0 // tested by itself
+			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error("Match (-want +got):\n" + diff)
 			}
 		})
@@ -111,7 +129,7 @@ func TestMatch(t *testing.T) {
 }
 
 func TestNewTableRefuses(t *testing.T) {
-	ok := Rule{Name: "r", Methods: []string{"GET"}, Path: "/o/{id}", ID: ID{In: InPath, Name: "id", Format: digits}}
+	ok := Rule{Name: "r", Methods: []string{"GET"}, Path: "/o/{id}"}
 	tests := []struct {
 		name   string
 		change func(*Rule)
@@ -123,13 +141,16 @@ func TestNewTableRefuses(t *testing.T) {
 		{"partial segment", func(r *Rule) { r.Path = "/o/x{id}" }, "has to be a whole segment"},
 		{"other name", func(r *Rule) { r.Path = "/o/{nr}" }, "has no segment {id}"},
 		{"no methods", func(r *Rule) { r.Methods = nil }, "no methods"},
-		{"no lengths", func(r *Rule) { r.ID.Format = Format{} }, "ID lengths 0 to 0 are not within 1 to 256"},
-		{"no pattern", func(r *Rule) { r.ID.Format.Kind = Pattern }, "no pattern"},
-		{"unnamed", func(r *Rule) { r.ID = ID{In: InQuery, Format: digits} }, "the ID has no name"},
+		{"no lengths", func(r *Rule) { r.IDs[0].Format = Format{} }, "ID lengths 0 to 0 are not within 1 to 256"},
+		{"no pattern", func(r *Rule) { r.IDs[0].Format.Kind = Pattern }, "no pattern"},
+		{"unnamed", func(r *Rule) { r.IDs = at(InQuery, "") }, "the ID has no name"},
+		{"no members", func(r *Rule) { r.IDs = inJSON() }, "the ID has no name"},
+		{"list in a form", func(r *Rule) { r.IDs = at(InForm, "x"); r.IDs[0].List = true }, "stands in JSON only"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := ok
+			r.IDs = at(InPath, "id")
 			tt.change(&r)
 			_, err := NewTable([]Rule{r})
 			if err == nil || !strings.HasPrefix(err.Error(), `rule "r": `) || !strings.Contains(err.Error(), tt.want) {
@@ -146,6 +167,8 @@ func TestCanonical(t *testing.T) {
 	}
 	named := Format{Kind: Pattern, Min: 1, Max: 20, Pattern: pattern}
 	uuid := Format{Kind: UUID}
+	dated := Format{Kind: Timestamped, Min: 1, Max: 19, Layout: "20060102", At: 1}
+	flake := Format{Kind: Snowflake, Min: 1, Max: 19, Epoch: time.Unix(0, 0), Shift: 22}
 	tests := []struct {
 		format Format
 		in     string
@@ -164,6 +187,12 @@ func TestCanonical(t *testing.T) {
 		{named, "xé", "", false},
 		{uuid, "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-426614174000", true},
 		{uuid, "123E4567-E89B-12d3-A456-426614174000", "123e4567-e89b-12d3-a456-426614174000", true},
+		{dated, "920261121001", "920261121001", true},
+		{dated, "920261321001", "", false},
+		{dated, "92026", "", false},
+		{dated, "9202611x1001", "", false},
+		{flake, "1541815603606036480", "1541815603606036480", true},
+		{flake, "9541815603606036480", "", false},
 		{uuid, "123e4567e89b12d3a456426614174000", "", false},
 		{uuid, "123e4567-e89b-12d3-a456-42661417400g", "", false},
 	}
@@ -175,6 +204,22 @@ func TestCanonical(t *testing.T) {
 		if again, ok2 := tt.format.Canonical(got); ok && (!ok2 || again != got) {
 			t.Errorf("Canonical(%q) = %q is not canonical itself", tt.in, got)
 		}
+	}
+}
+
+func TestTime(t *testing.T) {
+	twitter := time.UnixMilli(1288834974657)
+	flake := Format{Kind: Snowflake, Epoch: twitter, Shift: 22}
+	// The example of Twitter's documentation of its IDs.
+	if got, ok := flake.Time("1541815603606036480"); !ok || got.UTC().Format(time.RFC3339) != "2022-06-28T16:07:40Z" {
+		t.Errorf("snowflake: %v, %t", got.UTC(), ok)
+	}
+	dated := Format{Kind: Timestamped, Layout: "20060102150405", At: 2}
+	if got, ok := dated.Time("9920261121103045777"); !ok || got.Format(time.RFC3339) != "2026-11-21T10:30:45Z" {
+		t.Errorf("timestamped: %v, %t", got, ok)
+	}
+	if _, ok := (&Format{Kind: Digits}).Time("42"); ok {
+		t.Error("plain digits have no time")
 	}
 }
 
@@ -190,7 +235,7 @@ func manyRules(t testing.TB, n int) *Table {
 	for i := range n {
 		rules = append(rules, Rule{
 			Name: fmt.Sprint(i), Methods: []string{"POST"}, Path: fmt.Sprintf("/service%d/{tenant}/orders/{id}/settle", i),
-			ID: ID{In: InPath, Name: "id", Format: digits},
+			IDs: at(InPath, "id"),
 		})
 	}
 	table, err := NewTable(rules)

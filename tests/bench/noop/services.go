@@ -29,10 +29,14 @@ func (a authorization) Check(context.Context, *authv3.CheckRequest) (*authv3.Che
 			}},
 		}, nil
 	}
+	return allowed(), nil
+}
+
+func allowed() *authv3.CheckResponse {
 	return &authv3.CheckResponse{
 		Status:       &status.Status{Code: int32(code.Code_OK)},
 		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{}},
-	}, nil
+	}
 }
 
 // processor answers the headers of a request and those of its answer.

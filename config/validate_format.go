@@ -1,0 +1,112 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+	"time"
+)
+
+const (
+	maxID     = 256 // bytes: an ID becomes part of a Redis key
+	maxDigits = 64  // bytes: longer than any number that a backend counts with
+	maxShift  = 32  // bits: of 63, those above it count the milliseconds of three weeks
+)
+
+// format checks what an ID looks like.
+func (v *validator) format(path string, id ID) {
+	v.choice(path+".format", id.Format, FormatDigits, FormatUUID, FormatTimestamped, FormatSnowflake, FormatPattern)
+	longest := maxID
+	switch id.Format {
+	case FormatDigits, FormatTimestamped, FormatSnowflake:
+		longest = maxDigits
+	case FormatUUID:
+		if id.MinLength != 0 || v.given(path+".min_length") {
+			v.refute(path+".min_length", "is not for format uuid, which has one length: remove it")
+		}
+		if id.MaxLength != 0 || v.given(path+".max_length") {
+			v.refute(path+".max_length", "is not for format uuid, which has one length: remove it")
+		}
+	}
+	if id.Format != FormatUUID {
+		between(v, path+".min_length", id.MinLength, 1, longest)
+		between(v, path+".max_length", id.MaxLength, 1, longest)
+		if id.MinLength > id.MaxLength && id.MaxLength >= 1 && id.MinLength <= longest {
+			v.refute(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
+		}
+	}
+	v.pattern(path, id)
+	v.time(path, id)
+}
+
+func (v *validator) pattern(path string, id ID) {
+	at := path + ".pattern"
+	switch {
+	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern, "an RE2 expression for the whole ID"):
+		_, err := regexp.Compile(id.Pattern)
+		if err == nil {
+			// As it is used: it may be too deep or too large only there.
+			_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
+		}
+		if err != nil {
+			v.refute(at, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		}
+	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.refused[path+".format"]:
+		v.refute(at, "is for format pattern only: set it, or remove this")
+	}
+}
+
+// time checks where an ID holds its date.
+func (v *validator) time(path string, id ID) {
+	at, t := path+".time", id.Time
+	switch {
+	case v.refused[path+".format"]:
+	case id.Format == FormatTimestamped:
+		v.option(at, "epoch", t.Epoch != "", false, "format snowflake")
+		v.option(at, "shift", t.Shift != 0, false, "format snowflake")
+		if !isDateLayout(t.Layout) {
+			v.refute(at+".layout", "%s is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102", quote(t.Layout))
+		} else if most := id.MaxLength - len(t.Layout); t.At < 0 || t.At > most && most >= 0 {
+			v.refute(at+".at", "%d is out of range: 0 to %d are allowed, or the date goes past max_length", t.At, most)
+		} else if most < 0 {
+			v.refute(at+".layout", "%s is longer than max_length %d", quote(t.Layout), id.MaxLength)
+		}
+	case id.Format == FormatSnowflake:
+		v.option(at, "layout", t.Layout != "", false, "format timestamped")
+		v.option(at, "at", t.At != 0, false, "format timestamped")
+		between(v, at+".shift", t.Shift, 0, maxShift)
+		v.epoch(path, t.Epoch)
+	case t != IDTime{} || v.given(at):
+		v.refute(at, "is for formats timestamped and snowflake only: set one of them, or remove this")
+	}
+}
+
+func (v *validator) epoch(path, epoch string) {
+	const what = "the instant that milliseconds are counted from, such as 2010-11-04T01:42:54.657Z"
+	at := path + ".time"
+	switch _, err := time.Parse(time.RFC3339, epoch); {
+	case epoch == "" && !v.given(at):
+		v.lacks(path, []string{"time"}, "time.epoch is missing: give %s", what)
+	case v.required(at, "epoch", epoch, what) && err != nil:
+		v.refute(at+".epoch", "%s is not a time of RFC 3339: give %s", quote(epoch), what)
+	}
+}
+
+// datePart matches the elements of a layout of package time that are digits and
+// always as many. None of them begins with another, so a layout has one reading.
+// The hour of twelve, 03, is left out: it does not tell morning from evening.
+var datePart = regexp.MustCompile(`^(?:2006|002|01|02|04|05|06|15)`)
+
+// isDateLayout reports whether a layout is made of those, has none twice, and
+// says the year and the day.
+func isDateLayout(layout string) bool {
+	parts := make(map[string]bool)
+	for layout != "" {
+		part := datePart.FindString(layout)
+		if part == "" || parts[part] {
+			return false
+		}
+		parts[part] = true
+		layout = layout[len(part):]
+	}
+	return parts["2006"] != parts["06"] && (parts["01"] && parts["02"]) != parts["002"]
+}

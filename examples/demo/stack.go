@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+)
+
+const (
+	// seeded is how many orders each service begins with: 1 to seeded.
+	seeded = 1000
+	// phpWorkers is how many requests PHP answers at the same time. The Java
+	// service has 64 threads.
+	phpWorkers = 16
+	// javaOptions are for the web server inside the JDK. Nagle's algorithm delays
+	// some answers by 40 ms, which would make the service look slow; and of the
+	// connections that an Envoy keeps it closes those over 200 without a word,
+	// which the next request on one sees as a 503.
+	javaOptions = "-Dsun.net.httpserver.nodelay=true -Dsun.net.httpserver.maxIdleConnections=2000"
+)
+
+// side is one of the old services with what stands in front of it. Each has an
+// ordergate and a Redis of its own, as both services number their orders from 1.
+type side struct {
+	name   string // as in the table
+	dir    string // holds the service's data and its list of orders
+	orders *testbed.Orders
+	redis  *testbed.Redis
+	envoy  *testbed.Envoy // the one with ordergate; nil before attach
+	plain  string         // URL of the Envoy without ordergate
+	gated  string         // URL of the Envoy with ordergate
+	admin  string         // URL of ordergate's admin listener
+}
+
+// startServices starts both services, the Redis that ordergate will use, and an
+// Envoy in front of each that does not know of ordergate.
+func startServices(ctx context.Context, bed *testbed.Bed, progress *screen) ([]*side, error) {
+	sides := []*side{{name: "PHP"}, {name: "Java"}}
+	for _, s := range sides {
+		s.dir = filepath.Join(bed.Dir(), strings.ToLower(s.name))
+		err := progress.step(s.name+" order service", func() (_ string, err error) {
+			if s.orders, err = s.startOrders(ctx, bed); err != nil {
+				return "", err
+			}
+			return s.orders.Addr(), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if err := s.startPlain(ctx, bed, progress); err != nil {
+			return nil, err
+		}
+		err = progress.step("Redis for "+s.name, func() (_ string, err error) {
+			if s.redis, err = bed.Redis(ctx); err != nil {
+				return "", err
+			}
+			return s.redis.Addr(), nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sides, nil
+}
+
+func (s *side) startOrders(ctx context.Context, bed *testbed.Bed) (*testbed.Orders, error) {
+	if s.name == "PHP" {
+		return bed.PHP(ctx, s.dir, seeded, phpWorkers)
+	}
+	// The testbed passes our environment on, and has no other way in.
+	const variable = "JDK_JAVA_OPTIONS"
+	if err := os.Setenv(variable, strings.TrimSpace(os.Getenv(variable)+" "+javaOptions)); err != nil {
+		return nil, fmt.Errorf("setting %s: %w", variable, err)
+	}
+	return bed.Java(ctx, s.dir, seeded)
+}
+
+// startPlain starts the Envoy to compare with: that of the example, without the
+// two filters of ordergate.
+func (s *side) startPlain(ctx context.Context, bed *testbed.Bed, progress *screen) error {
+	return progress.step("Envoy for "+s.name, func() (string, error) {
+		// The filters that use these two addresses are removed.
+		config, err := bed.EnvoyExample("127.0.0.1:1", "127.0.0.1:1", s.orders.Addr())
+		if err != nil {
+			return "", err
+		}
+		if config, err = withoutOrdergate(config); err != nil {
+			return "", err
+		}
+		envoy, err := bed.Envoy(ctx, config)
+		if err != nil {
+			return "", err
+		}
+		addr, err := envoy.ListenerAddr(ctx, "orders")
+		s.plain = "http://" + addr
+		return addr, err
+	})
+}
+
+// buildGate compiles ordergate, which takes a while the first time.
+func buildGate(ctx context.Context, bed *testbed.Bed, progress *screen) (binary string, err error) {
+	err = progress.step("building ordergate", func() (_ string, err error) {
+		binary, err = bed.Build(ctx, "./cmd/sidecar", false)
+		return "", err
+	})
+	return binary, err
+}
+
+// attach starts an ordergate that is told of the seeded orders and of those
+// created since, and the Envoy of the example.
+func (s *side) attach(ctx context.Context, bed *testbed.Bed, binary string, created []int64, progress *screen) error {
+	var authz, proc string
+	err := progress.step("ordergate for "+s.name, func() (string, error) {
+		ids, err := s.writeIDs(created)
+		if err != nil {
+			return "", err
+		}
+		config, err := bed.GateExample(s.redis.Addr(), ids)
+		if err != nil {
+			return "", err
+		}
+		gate, err := bed.Gate(ctx, binary, config)
+		if err != nil {
+			return "", err
+		}
+		for name, addr := range map[string]*string{"authz": &authz, "proc": &proc, "admin": &s.admin} {
+			if *addr, err = gate.Addr(ctx, name); err != nil {
+				return "", err
+			}
+		}
+		s.admin = "http://" + s.admin
+		return authz, nil
+	})
+	if err != nil {
+		return err
+	}
+	return progress.step("Envoy with ordergate for "+s.name, func() (string, error) {
+		config, err := bed.EnvoyExample(authz, proc, s.orders.Addr())
+		if err != nil {
+			return "", err
+		}
+		if s.envoy, err = bed.Envoy(ctx, config); err != nil {
+			return "", err
+		}
+		addr, err := s.envoy.ListenerAddr(ctx, "orders")
+		s.gated = "http://" + addr
+		return addr, err
+	})
+}
+
+// writeIDs writes the file that ordergate reads at its start: every order there
+// is, one ID a line.
+func (s *side) writeIDs(created []int64) (path string, err error) {
+	var text strings.Builder
+	for id := range seeded {
+		fmt.Fprintln(&text, id+1)
+	}
+	for _, id := range created {
+		fmt.Fprintln(&text, id)
+	}
+	path = filepath.Join(s.dir, "ids.csv")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		return "", fmt.Errorf("writing the list of orders: %w", err)
+	}
+	return path, nil
+}
+
+// ordergateParts are the names, in examples/envoy/envoy.yaml, of what is there
+// for ordergate: two filters and the clusters that they ask.
+var ordergateParts = []string{
+	"envoy.filters.http.ext_authz", "envoy.filters.http.ext_proc",
+	"ordergate-authz", "ordergate-proc",
+}
+
+// withoutOrdergate returns an Envoy configuration without ordergate's parts. All
+// else stays, so that a comparison of the two shows ordergate alone. It is an
+// error if a part is not there.
+func withoutOrdergate(config string) (string, error) {
+	var tree map[string]any
+	if err := yaml.Unmarshal([]byte(config), &tree); err != nil {
+		return "", fmt.Errorf("reading the Envoy example: %w", err)
+	}
+	removed := make(map[string]bool)
+	pruned := prune(tree, removed)
+	for _, part := range ordergateParts {
+		if !removed[part] {
+			return "", fmt.Errorf("taking ordergate out of the Envoy example: it has no %s: name it as in examples/envoy/envoy.yaml", part)
+		}
+	}
+	text, err := yaml.Marshal(pruned)
+	if err != nil {
+		return "", fmt.Errorf("writing the Envoy example: %w", err)
+	}
+	return string(text), nil
+}
+
+// prune returns a YAML value without the list entries that are named as a part
+// of ordergate and without settings of its filters per route, and notes the names
+// of the entries that it left out.
+func prune(value any, removed map[string]bool) any {
+	switch v := value.(type) {
+	case map[string]any:
+		delete(v, "typed_per_filter_config")
+		for key := range v {
+			v[key] = prune(v[key], removed)
+		}
+	case []any:
+		kept := slices.DeleteFunc(v, func(entry any) bool {
+			m, _ := entry.(map[string]any)
+			name, _ := m["name"].(string)
+			if !slices.Contains(ordergateParts, name) {
+				return false
+			}
+			removed[name] = true
+			return true
+		})
+		for i := range kept {
+			kept[i] = prune(kept[i], removed)
+		}
+		return kept
+	}
+	return value
+}

@@ -1,0 +1,149 @@
+package extauthz
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Where proxies ask. Each path has its own way of saying what the original
+// request is, and no other is believed there.
+const (
+	pathEnvoy       = "/check/envoy"        // the original path and query follow; the method is the original's
+	pathNginx       = "/check/nginx"        // X-Original-URI, X-Original-Method and Host
+	pathForwardAuth = "/check/forward-auth" // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
+	pathAnswer      = "/answer/"            // a rule's name and that of a refusal follow
+)
+
+// headerAnswer tells nginx where the answer for the client is: auth_request takes
+// nothing from us but 2xx, 401 and 403, without a body.
+const headerAnswer = "x-ordergate-answer"
+
+// HTTPHandler returns a handler that answers the sub-requests of Envoy's ext_authz
+// http_service, of nginx's auth_request and of Traefik's forwardAuth, deciding as
+// the checks over gRPC do. A request that goes on is answered 200. One that does
+// not is answered as configured, but at /check/nginx with 403 and the path of that
+// answer. A sub-request that does not name its original exactly once gets 400, and
+// one to any other path 500, which no proxy can take for the answer to an order.
+//
+// The handler reads no body, so a rule that needs one is left undecided here. It
+// is safe for concurrent use. It believes what the sub-request says: only proxies
+// may reach it.
+func (s *Server) HTTPHandler() http.Handler {
+	h := &httpHandler{
+		gate:        s.gate,
+		pass:        newHTTPReply(http.StatusOK, ""),
+		answers:     make(map[string]*httpReply),
+		unnamed:     problem(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each: have the proxy set them"),
+		misdirected: problem(http.StatusInternalServerError, "nothing is decided at this path: send sub-requests to "+pathEnvoy+", "+pathNginx+" or "+pathForwardAuth),
+	}
+	for v := range gate.Verdict(gate.Verdicts) {
+		h.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
+	}
+	h.allowed[gate.VerdictNone] = h.pass
+	for _, p := range s.gate.Policies() {
+		var r refusals
+		for i := range gate.Refusal(gate.Refusals) {
+			reply, v, ok := p.Reply(i)
+			if !ok {
+				continue
+			}
+			verdict := gate.Header{Name: gate.HeaderVerdict, Value: v.String()}
+			path := pathAnswer + url.PathEscape(p.Rule.Name) + "/" + i.String()
+			r.direct[i] = newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
+			r.nginx[i] = newHTTPReply(http.StatusForbidden, "", verdict, gate.Header{Name: headerAnswer, Value: path})
+			h.answers[path] = r.direct[i]
+		}
+		h.refused = append(h.refused, r)
+	}
+	return h
+}
+
+// httpHandler answers sub-requests with answers that were made once.
+type httpHandler struct {
+	gate        *gate.Gate
+	pass        *httpReply // for a request under no rule
+	allowed     [gate.Verdicts]*httpReply
+	refused     []refusals            // by rule
+	answers     map[string]*httpReply // by path
+	unnamed     *httpReply
+	misdirected *httpReply
+}
+
+// refusals are the answers of one rule, nil where it cannot refuse so.
+type refusals struct{ direct, nginx [gate.Refusals]*httpReply }
+
+// ServeHTTP implements http.Handler. It goes by the request target as it came: a
+// ServeMux would clean the original path that is part of it.
+func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if answer, ok := h.answers[r.RequestURI]; ok {
+		answer.write(w)
+		return
+	}
+	switch r.RequestURI {
+	case pathNginx:
+		h.decide(w, r, original{target: "X-Original-Uri", method: "X-Original-Method"})
+	case pathForwardAuth:
+		h.decide(w, r, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
+	default:
+		target, ok := strings.CutPrefix(r.RequestURI, pathEnvoy)
+		// A target without a slash is that of "OPTIONS *"; any other suffix is
+		// part of a wrong prefix.
+		if !ok || target != "*" && !strings.HasPrefix(target, "/") {
+			h.misdirected.write(w)
+			return
+		}
+		h.answer(w, r, order.Request{Method: r.Method, Host: r.Host, Target: target, Header: newFields(r.Header)})
+	}
+}
+
+// original names the headers, as net/http spells them, that say what the original
+// request is. Without a host among them, it is the sub-request's own.
+type original struct{ target, method, host string }
+
+// decide answers a sub-request that names its original by headers.
+func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, by original) {
+	target, named := once(r.Header, by.target)
+	method, hasMethod := once(r.Header, by.method)
+	host, hasHost := r.Host, true
+	if by.host != "" {
+		host, hasHost = once(r.Header, by.host)
+	}
+	if !named || !hasMethod || !hasHost {
+		h.unnamed.write(w)
+		return
+	}
+	// What the proxy added is no part of the original: of a client, it would be an
+	// attempt to have the backend take the request for another one.
+	header := newFields(r.Header, by.target, by.method, by.host)
+	h.answer(w, r, order.Request{Method: method, Host: host, Target: target, Header: header})
+}
+
+// answer decides. The request has an unseen body: that of a sub-request is not the
+// original's for nginx and Traefik, and of a rule that needs it the gate cannot say
+// more than "unknown".
+func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, req order.Request) {
+	d := h.gate.Screen(r.Context(), req)
+	switch {
+	case d.Rule < 0:
+		h.pass.write(w)
+	case !d.Refused:
+		h.allowed[d.Verdict].write(w)
+	case r.RequestURI == pathNginx:
+		h.refused[d.Rule].nginx[d.Refusal()].write(w)
+	default:
+		h.refused[d.Rule].direct[d.Refusal()].write(w)
+	}
+}
+
+// once returns the value of a header that was sent exactly once and not empty.
+func once(header http.Header, name string) (value string, ok bool) {
+	values := header[name]
+	if len(values) != 1 || values[0] == "" {
+		return "", false
+	}
+	return values[0], true
+}

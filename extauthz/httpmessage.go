@@ -1,0 +1,69 @@
+package extauthz
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// httpReply is an answer to a sub-request. It is read-only and shared.
+type httpReply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func newHTTPReply(status int, body string, headers ...gate.Header) *httpReply {
+	r := &httpReply{status: status, header: make(http.Header), body: []byte(body)}
+	for _, h := range headers {
+		r.header.Set(h.Name, h.Value)
+	}
+	r.header.Set("Content-Length", strconv.Itoa(len(body)))
+	return r
+}
+
+// problem is the answer to a sub-request that a misconfigured proxy sent.
+func problem(status int, text string) *httpReply {
+	return newHTTPReply(status, "ordergate: "+text+"\n", gate.Header{Name: "Content-Type", Value: "text/plain"})
+}
+
+func (r *httpReply) write(w http.ResponseWriter) {
+	maps.Copy(w.Header(), r.header)
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // a proxy that has gone away is owed nothing
+}
+
+// fields are the headers of an original request, names in lower case. They
+// implement order.Header.
+type fields []field
+
+type field struct{ name, value string }
+
+// newFields takes over the headers of a sub-request, except for those named (as
+// net/http spells them), which only the proxy put there, and for Content-Length,
+// which is that of the sub-request's own body.
+func newFields(header http.Header, except ...string) fields {
+	f := make(fields, 0, len(header))
+	for name, values := range header {
+		if name == "Content-Length" || slices.Contains(except, name) {
+			continue
+		}
+		name = strings.ToLower(name)
+		for _, v := range values {
+			f = append(f, field{name, v})
+		}
+	}
+	return f
+}
+
+// Next implements order.Header. The cursor is an index.
+func (f fields) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(f) {
+		return "", "", -1
+	}
+	return f[cursor].name, f[cursor].value, cursor + 1
+}

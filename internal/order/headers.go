@@ -1,0 +1,103 @@
+package order
+
+import "strings"
+
+// seen is what a request's headers say that matters to a ruled one.
+type seen struct {
+	reason      Reason // why the request is refused, if it is
+	contentType string
+	types       int // how many Content-Types
+	encoded     bool
+	hasBody     bool // not certainly empty
+	cookie      string
+	cookies     int // Cookie headers after the first, which HTTP/2 may split, are searched as they come
+}
+
+// look goes through the headers once. IDs that stand in headers are noted.
+func (r *compiled) look(header Header, into []found) seen {
+	s := seen{hasBody: true}
+	if header == nil {
+		return s
+	}
+	for cursor := 0; ; {
+		name, value, next := header.Next(cursor)
+		if next < 0 {
+			return s
+		}
+		cursor = next
+		if reason := r.see(name, value, &s, into); reason != NoReason && s.reason == NoReason {
+			s.reason = reason
+		}
+	}
+}
+
+func (r *compiled) see(name, value string, s *seen, into []found) Reason {
+	switch name {
+	case "x-http-method-override", "x-http-method", "x-method-override", "x-original-method":
+		return MethodOverride
+	case "x-original-url", "x-rewrite-url", "x-forwarded-prefix":
+		return URLOverride
+	case "content-type":
+		s.contentType = value
+		s.types++
+	case "content-encoding":
+		s.encoded = s.encoded || !strings.EqualFold(value, "identity")
+	case "content-length":
+		if value == "0" {
+			s.hasBody = false
+		}
+	case "cookie":
+		return r.search(cookies(value), InCookie, into)
+	case "connection":
+		// What it names may be taken off on the way to the backend.
+		return r.dropped(value)
+	}
+	return r.seeID(name, value, into)
+}
+
+// seeID notes a header that is an ID, and refuses one that may be taken for it:
+// CGI makes HTTP_X_ORDER_ID of X-Order-Id and of X_Order_Id.
+func (r *compiled) seeID(name, value string, into []found) Reason {
+	for i := range r.IDs {
+		if r.IDs[i].In != InHeader {
+			continue
+		}
+		if name == r.IDs[i].Name {
+			into[i].text = value
+			into[i].times++
+		} else if len(name) == len(r.IDs[i].Name) && foldName(name) == r.aliases[i] {
+			return HeaderAlias
+		}
+	}
+	return NoReason
+}
+
+func (r *compiled) dropped(tokens string) Reason {
+	for i := range r.IDs {
+		if r.IDs[i].In != InHeader {
+			continue
+		}
+		for token := range strings.SplitSeq(tokens, ",") {
+			if strings.EqualFold(strings.TrimSpace(token), r.IDs[i].Name) {
+				return HeaderAlias
+			}
+		}
+	}
+	return NoReason
+}
+
+// mediaType reports whether the request has exactly one Content-Type and it is
+// the given one, with no parameter but charset=utf-8.
+func (s *seen) mediaType(want string) bool {
+	base, parameter, _ := strings.Cut(s.contentType, ";")
+	if s.types != 1 || !strings.EqualFold(strings.TrimSpace(base), want) {
+		return false
+	}
+	parameter = strings.TrimSpace(parameter)
+	return parameter == "" || strings.EqualFold(parameter, "charset=utf-8") || strings.EqualFold(parameter, `charset="utf-8"`)
+}
+
+// isForm reports whether the body may be read as parameters.
+func (s *seen) isForm() bool {
+	return strings.Contains(lower(s.contentType), "form") // urlencoded, multipart, and whatever else
+}

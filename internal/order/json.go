@@ -1,0 +1,221 @@
+package order
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxDepth is how deep a body may nest. Parsers of backends give up at different
+// depths, all of them deeper.
+const maxDepth = 64
+
+// reader walks through one JSON object.
+type reader struct {
+	rule   *compiled
+	dec    *jsontext.Decoder
+	into   []found
+	m      Match
+	reason Reason
+}
+
+var errRefused = errors.New("refused")
+
+// readJSON looks for the IDs in a body that has to be one object of RFC 8259,
+// with no name twice and nothing after it. All of it is read: what stands behind
+// the ID can change how a backend reads it.
+func (r *compiled) readJSON(body []byte, into []found, m *Match) Reason {
+	if r.scanJSON(body, into) {
+		return NoReason
+	}
+	return r.parseJSON(body, into, m)
+}
+
+// parseJSON is readJSON the thorough way.
+func (r *compiled) parseJSON(body []byte, into []found, m *Match) Reason {
+	if tooDeep(body) {
+		return BadJSON
+	}
+	// The reader works on copies, so that a request without a body need not have
+	// its own on the heap.
+	d := &reader{rule: r, dec: jsontext.NewDecoder(bytes.NewBuffer(body)), into: slices.Clone(into), m: *m}
+	defer func() {
+		copy(into, d.into)
+		*m = d.m
+	}()
+	// The IDs whose next member is looked for at the top: all of those in JSON.
+	var here []int
+	for i := range r.IDs {
+		if r.IDs[i].In == InJSON {
+			here = append(here, i)
+		}
+	}
+	err := d.object(here, 0)
+	if err == nil {
+		if _, end := d.dec.ReadToken(); !errors.Is(end, io.EOF) {
+			err = errNotPlain
+		}
+	}
+	switch {
+	case d.reason != NoReason:
+		return d.reason
+	case err != nil:
+		d.m.Offset = int(d.dec.InputOffset())
+		return BadJSON
+	}
+	return NoReason
+}
+
+var errNotPlain = errors.New("not one plain JSON object")
+
+// tooDeep counts brackets outside strings.
+func tooDeep(body []byte) bool {
+	depth, inString := 0, false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// object reads an object whose members may be step level of the paths of the IDs
+// in here.
+func (d *reader) object(here []int, level int) error {
+	t, err := d.dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	if t.Kind() != '{' {
+		return errNotPlain
+	}
+	for d.dec.PeekKind() != '}' {
+		name, err := d.dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		if err := d.member(name[1:len(name)-1], here, level); err != nil {
+			return err
+		}
+	}
+	_, err = d.dec.ReadToken()
+	return err
+}
+
+// member reads the value of one member, whose name is given raw, without quotes.
+func (d *reader) member(name []byte, here []int, level int) error {
+	folded := foldJSONName(name)
+	var next []int
+	for _, i := range here {
+		id := &d.rule.IDs[i]
+		want := id.Members[level]
+		switch {
+		case string(name) == want:
+			if level+1 < len(id.Members) {
+				next = append(next, i)
+				continue
+			}
+			return d.value(i)
+		case folded == foldName(want):
+			return d.refuse(JSONAlias)
+		}
+	}
+	switch {
+	case len(next) > 0:
+		return d.object(next, level+1)
+	case level == 0 && d.rule.isAlias(folded, InJSON):
+		return d.refuse(JSONAlias)
+	}
+	return d.dec.SkipValue()
+}
+
+func (d *reader) refuse(r Reason) error {
+	d.reason = r
+	d.m.Offset = int(d.dec.InputOffset())
+	return errRefused
+}
+
+// foldJSONName folds a name, whose escapes are undone first.
+func foldJSONName(raw []byte) string {
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		quoted := append(append([]byte{'"'}, raw...), '"')
+		if text, err := jsontext.AppendUnquote(nil, quoted); err == nil {
+			raw = text
+		}
+	}
+	return foldName(string(raw))
+}
+
+// value notes an ID, or a list of them.
+func (d *reader) value(i int) error {
+	id := &d.rule.IDs[i]
+	if id.List {
+		return d.list(id)
+	}
+	text, err := d.scalar(id)
+	if err != nil {
+		return err
+	}
+	d.into[i].text = text
+	d.into[i].times++
+	d.into[i].offset = int(d.dec.InputOffset()) - len(text)
+	return nil
+}
+
+// scalar reads a string without escapes, or a number; whether it is an ID is the
+// format's to say, on the bytes as they stand.
+func (d *reader) scalar(id *ID) (string, error) {
+	value, err := d.dec.ReadValue()
+	if err != nil {
+		return "", err
+	}
+	switch kind := value.Kind(); {
+	case kind == '"' && id.JSONType != OnlyNumber && bytes.IndexByte(value, '\\') < 0:
+		return string(value[1 : len(value)-1]), nil
+	case kind == '0' && id.JSONType != OnlyString:
+		return string(value), nil
+	}
+	return "", d.refuse(MalformedID)
+}
+
+func (d *reader) list(id *ID) error {
+	t, err := d.dec.ReadToken()
+	if err != nil {
+		return err
+	}
+	if t.Kind() != '[' {
+		return d.refuse(MalformedID)
+	}
+	for d.dec.PeekKind() != ']' {
+		text, err := d.scalar(id)
+		if err != nil {
+			return err
+		}
+		canonical, ok := id.Format.Canonical(text)
+		if !ok || len(d.m.Batch) == id.MaxList {
+			return d.refuse(MalformedID)
+		}
+		d.m.Batch = append(d.m.Batch, canonical)
+	}
+	slices.Sort(d.m.Batch)
+	for i := 1; i < len(d.m.Batch); i++ {
+		if d.m.Batch[i] == d.m.Batch[i-1] {
+			return d.refuse(RepeatedInList)
+		}
+	}
+	_, err = d.dec.ReadToken()
+	return err
+}

@@ -1,0 +1,282 @@
+package order
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// unmatched judges a request that no rule matches as it is spelt.
+func (t *Table) unmatched(req *Request, path, query string) Match {
+	if rule := t.near(req, path); rule >= 0 {
+		return Match{Result: Ambiguous, Rule: rule, Reason: PathNear, Offset: firstOdd(path)}
+	}
+	if rule := t.throughFrontController(req, path, query); rule >= 0 {
+		return Match{Result: Ambiguous, Rule: rule, Reason: FrontController, Offset: -1}
+	}
+	return Match{Rule: -1}
+}
+
+// decodeRounds is how often escapes are undone: by a proxy, by the server, by the
+// application. More were not seen.
+const decodeRounds = 3
+
+// near returns the first rule that a path would fall under for some backend, or
+// -1. Every stage of undoing what a backend undoes is looked at, since backends
+// stop at different ones.
+func (t *Table) near(req *Request, path string) int {
+	if firstOdd(path) < 0 {
+		return -1 // there is nothing to read differently
+	}
+	path = withoutOrigin(path)
+	for range decodeRounds + 1 {
+		if rule := t.nearAsIs(req, path); rule >= 0 {
+			return rule
+		}
+		decoded := unescape(path)
+		if decoded == path {
+			break
+		}
+		path = decoded
+	}
+	return -1
+}
+
+// nearAsIs folds a path, whose escapes stand for themselves, in each way, and
+// looks it up.
+func (t *Table) nearAsIs(req *Request, path string) int {
+	if t.lax.backslash {
+		path = strings.ReplaceAll(path, `\`, "/")
+	}
+	candidates := [2]string{path, path}
+	if t.lax.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
+		candidates[1] = cutParams(path)
+	}
+	for _, c := range candidates {
+		c = resolve(c)
+		if t.lax.anyCase {
+			c = foldCase(c)
+		} else {
+			c = foldLiterals(t, c)
+		}
+		if t.lax.indexPHP {
+			c = withoutScript(c)
+		}
+		for _, variant := range [2]string{c, trimTail(c)} {
+			if rule := t.lookFolded(req, variant); rule >= 0 {
+				return rule
+			}
+			if !t.lax.trailing {
+				break
+			}
+		}
+	}
+	return -1
+}
+
+// foldLiterals lowers the case only where the path is not in upper case to a
+// backend that distinguishes it: nowhere. The tree of folded literals is then
+// asked with the path as it is.
+func foldLiterals(t *Table, path string) string {
+	if t.ignoresCase {
+		return foldCase(path)
+	}
+	return path
+}
+
+// lookFolded returns the first rule whose template, in lower case, fits.
+func (t *Table) lookFolded(req *Request, path string) int {
+	if path == "" || path[0] != '/' {
+		return -1
+	}
+	f := finder{table: t, req: req, best: len(t.rules), other: len(t.rules)}
+	f.find(&t.folded, path[1:], func(r *compiled) bool { return !r.Pass })
+	if first := min(f.best, f.other); first < len(t.rules) {
+		return first
+	}
+	return -1
+}
+
+// plain are the bytes that every backend reads alike in a path. A dot is not one
+// of them only where it makes a segment special, and an upper-case letter only
+// where a template differs from it by case.
+var plain = func() (table [256]bool) {
+	for c := range 256 {
+		b := byte(c)
+		table[c] = 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || strings.IndexByte("-_~!$&'()*+,=:@", b) >= 0
+	}
+	return table
+}()
+
+// firstOdd returns the offset of the first byte that some backend may read
+// differently from another, or -1.
+func firstOdd(path string) int {
+	for i := range len(path) {
+		switch c := path[i]; {
+		case plain[c]:
+		case c == '/' && i > 0 && (path[i-1] == '/' || i == len(path)-1):
+			return i
+		case c == '/':
+		default:
+			return i
+		}
+	}
+	return -1
+}
+
+// withoutOrigin cuts the scheme and authority off an absolute-form target.
+func withoutOrigin(path string) string {
+	if _, rest, ok := strings.Cut(path, "://"); ok && !strings.HasPrefix(path, "/") {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			return rest[i:]
+		}
+	}
+	return path
+}
+
+// unescape undoes one round of percent escapes, overlong UTF-8 for ASCII
+// included; what is no escape stays.
+func unescape(text string) string {
+	if strings.IndexByte(text, '%') < 0 {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '%' && i+2 < len(text) && hex(text[i+1]) >= 0 && hex(text[i+2]) >= 0 {
+			c = byte(hex(text[i+1])<<4 | hex(text[i+2]))
+			i += 2
+		}
+		// A two-byte form of an ASCII character begins with C0 or C1.
+		if n := len(out); n > 0 && (out[n-1] == 0xc0 || out[n-1] == 0xc1) && c&0xc0 == 0x80 {
+			out[n-1] = out[n-1]&1<<6 | c&0x3f
+			continue
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
+
+func hex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c-'a') + 10
+	case 'A' <= c && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// cutParams removes ;name=value from each segment.
+func cutParams(path string) string {
+	if strings.IndexByte(path, ';') < 0 {
+		return path
+	}
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		segments[i], _, _ = strings.Cut(s, ";")
+	}
+	return strings.Join(segments, "/")
+}
+
+// resolve removes empty and dot segments and trims control bytes and blanks
+// around the others.
+func resolve(path string) string {
+	var out []string
+	for s := range strings.SplitSeq(path, "/") {
+		s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' || unicode.IsSpace(r) })
+		switch s {
+		case "", ".":
+		case "..":
+			out = out[:max(len(out)-1, 0)]
+		default:
+			out = append(out, s)
+		}
+	}
+	return "/" + strings.Join(out, "/")
+}
+
+// foldCase lowers letters, by Unicode too: ſ is an s in upper case, K (Kelvin) a
+// k in lower.
+func foldCase(text string) string {
+	ascii := true
+	for i := range len(text) {
+		ascii = ascii && text[i] < utf8.RuneSelf
+	}
+	if ascii {
+		return lower(text)
+	}
+	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, text)
+}
+
+// withoutScript drops the PHP script that a path goes through: /index.php/orders.
+func withoutScript(path string) string {
+	if i := strings.Index(path, ".php/"); i >= 0 {
+		return path[i+len(".php"):]
+	}
+	return path
+}
+
+// trimTail cuts what follows the name in the last segment: .json, a dot, garbage.
+func trimTail(path string) string {
+	last := strings.LastIndexByte(path, '/') + 1
+	for i := last; i < len(path); i++ {
+		if c := path[i]; !plain[c] && !isUpper(c) || strings.IndexByte("!$&'()*+,=:@", c) >= 0 {
+			return path[:i]
+		}
+	}
+	return path
+}
+
+// throughFrontController returns the first rule that a request to a PHP front
+// controller may reach by its parameters, or -1.
+func (t *Table) throughFrontController(req *Request, path, query string) int {
+	if !t.lax.indexPHP || query == "" {
+		return -1
+	}
+	if script := foldCase(unescape(path)); script != "/" && !strings.HasSuffix(script, ".php") {
+		return -1
+	}
+	for list := parameters(query); ; {
+		name, value, ok := list.next()
+		if !ok {
+			return -1
+		}
+		if isRoutingName(foldName(name)) {
+			return t.firstPHP(req)
+		}
+		// A parameter that holds a path, or is one: /index.php?/orders/42/settle
+		for _, text := range [2]string{name, value} {
+			if text = unescape(text); text == "" {
+				continue
+			}
+			if rule := t.near(req, "//"+text); rule >= 0 { // the doubled slash makes it odd
+				return rule
+			}
+		}
+	}
+}
+
+// firstPHP returns the first guarding rule, whose profile goes through front
+// controllers and whose host is the request's.
+func (t *Table) firstPHP(req *Request) int {
+	for i := range t.rules {
+		r := &t.rules[i]
+		if !r.Pass && profiles[r.Backend].indexPHP && r.admitsHost(req.Host) {
+			return i
+		}
+	}
+	return -1
+}
+
+// isRoutingName knows the parameters by which front controllers choose what to
+// run.
+func isRoutingName(folded string) bool {
+	switch folded {
+	case "action", "route", "controller", "r", "pathinfo":
+		return true
+	}
+	return false
+}

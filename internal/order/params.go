@@ -1,0 +1,139 @@
+package order
+
+import "strings"
+
+// maxParameters is how many parameters a ruled request may have: Tomcat and PHP
+// stop reading at different counts, both above this.
+const maxParameters = 500
+
+// pairs iterates over the raw names and values of a query, a form or a Cookie
+// header. (An iterator function would allocate.)
+type pairs struct {
+	rest      string
+	separator byte
+}
+
+func parameters(text string) pairs { return pairs{text, '&'} }
+func cookies(text string) pairs    { return pairs{text, ';'} }
+
+// next returns the next pair, or false at the end.
+func (p *pairs) next() (name, value string, ok bool) {
+	if p.rest == "" {
+		return "", "", false
+	}
+	pair := p.rest
+	if i := strings.IndexByte(pair, p.separator); i >= 0 {
+		pair, p.rest = pair[:i], pair[i+1:]
+	} else {
+		p.rest = ""
+	}
+	if p.separator == ';' {
+		pair = strings.Trim(pair, " \t")
+	}
+	name, value, _ = strings.Cut(pair, "=")
+	return name, value, true
+}
+
+// foldName brings a parameter's name into the form in which backends may take it
+// for another: PHP turns dots and blanks into underscores and cuts brackets off,
+// Spring and JSON libraries ignore case, underscores and hyphens.
+func foldName(name string) string {
+	for range decodeRounds {
+		decoded := unescape(strings.ReplaceAll(name, "+", " "))
+		if decoded == name {
+			break
+		}
+		name = decoded
+	}
+	plainName := true
+	for i := range len(name) {
+		plainName = plainName && (plain[name[i]] && name[i] != '_' && name[i] != '-')
+	}
+	if plainName {
+		return name
+	}
+	name = foldCase(name)
+	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '_', '-', '.', ' ', 0:
+			return -1
+		}
+		return r
+	}, name)
+}
+
+// isPlainName reports whether every backend reads the name alike.
+func isPlainName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if !('a' <= c && c <= 'z' || isUpper(c) || '0' <= c && c <= '9' || c == '_' || c == '-') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// found is an ID's text where it was looked for.
+type found struct {
+	text   string
+	times  int
+	offset int // of the text in its part
+}
+
+// search goes through a name space that backends mix (query, form, cookie),
+// notes every ID that stands there, and returns why the request is refused, if it
+// is. Strange names are refused only where they fold to the ID's or to a route:
+// others may be odd as they like, as long as every backend finds the same pairs.
+func (r *compiled) search(list pairs, in Place, into []found) Reason {
+	alias := ParameterAlias
+	if in == InCookie {
+		alias = CookieAlias
+	}
+	for n := 0; ; n++ {
+		name, value, ok := list.next()
+		switch {
+		case !ok:
+			return NoReason
+		case n == maxParameters:
+			return TooManyParameters
+		}
+		folded := foldName(name)
+		// Literally, since folding would turn a harmless "method" into it.
+		if strings.EqualFold(name, "_method") || folded == "method" && !isPlainName(name) {
+			return MethodOverride
+		}
+		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
+			return alias
+		}
+		own := false
+		for i := range r.IDs {
+			if folded != r.aliases[i] {
+				continue
+			}
+			if r.IDs[i].In != in || r.IDs[i].Name != name {
+				continue
+			}
+			own = true
+			into[i].text = value
+			into[i].times++
+		}
+		if !own && r.isAlias(folded, in) {
+			return alias
+		}
+	}
+}
+
+// isAlias reports whether a folded name is that of an ID that stands elsewhere.
+// Backends that keep path, header and parameters apart are not fooled by it.
+func (r *compiled) isAlias(folded string, in Place) bool {
+	for i := range r.IDs {
+		if folded != r.aliases[i] {
+			continue
+		}
+		if r.IDs[i].In == in || r.inParams || profiles[r.Backend].parameters {
+			return true
+		}
+	}
+	return false
+}

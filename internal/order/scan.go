@@ -1,0 +1,289 @@
+package order
+
+import "unicode/utf8"
+
+// scan is the quick way through a JSON body: one pass, no allocation. It decides
+// only what is plainly good, which nearly every body is; at anything else (an
+// escape in a name, a member that may be an alias, an error) it gives up, and
+// readJSON, with a real parser, decides. So what scan accepts readJSON accepts,
+// with the same IDs: a fuzz test holds the two together.
+type scan struct {
+	rule *compiled
+	body []byte
+	pos  int
+
+	names  [maxNames]span // of the objects that are open, outer ones first
+	open   int            // how many of names are in use
+	values [maxSources]span
+	found  [maxSources]bool
+}
+
+type span struct{ from, to int }
+
+// maxNames bounds the members of all objects that are open at once; more are
+// readJSON's. They are compared with one another, which is quick for a few.
+const maxNames = 64
+
+// scanJSON reads a body and notes the IDs, or reports false.
+func (r *compiled) scanJSON(body []byte, into []found) bool {
+	for i := range r.IDs {
+		if r.IDs[i].In == InJSON && r.IDs[i].List {
+			return false
+		}
+	}
+	s := scan{rule: r, body: body}
+	s.blank()
+	if !s.object(0, 0, true) {
+		return false
+	}
+	if s.blank(); s.pos != len(body) || !utf8.Valid(body) {
+		return false
+	}
+	for i := range r.IDs {
+		if s.found[i] {
+			v := s.values[i]
+			into[i] = found{text: string(body[v.from:v.to]), times: into[i].times + 1, offset: v.from}
+		}
+	}
+	return true
+}
+
+func (s *scan) blank() {
+	for s.pos < len(s.body) {
+		switch s.body[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// take consumes a byte if it is next.
+func (s *scan) take(c byte) bool {
+	if s.pos < len(s.body) && s.body[s.pos] == c {
+		s.pos++
+		return true
+	}
+	return false
+}
+
+// object reads an object at a nesting depth. While onPath, its members may be step
+// level of the way to an ID.
+func (s *scan) object(depth, level int, onPath bool) bool {
+	if depth >= maxDepth || !s.take('{') {
+		return false
+	}
+	first := s.open
+	defer func() { s.open = first }()
+	if s.blank(); s.take('}') {
+		return true
+	}
+	for {
+		s.blank()
+		name, ok := s.text(false)
+		if !ok || !s.isNew(first, name) {
+			return false
+		}
+		s.blank()
+		if !s.take(':') {
+			return false
+		}
+		if s.blank(); !s.member(name, depth, level, onPath) {
+			return false
+		}
+		s.blank()
+		if s.take('}') {
+			return true
+		}
+		if !s.take(',') {
+			return false
+		}
+	}
+}
+
+// isNew notes a name unless its object has it already.
+func (s *scan) isNew(first int, name span) bool {
+	if s.open == maxNames {
+		return false
+	}
+	for _, n := range s.names[first:s.open] {
+		if n.to-n.from == name.to-name.from && string(s.body[n.from:n.to]) == string(s.body[name.from:name.to]) {
+			return false
+		}
+	}
+	s.names[s.open] = name
+	s.open++
+	return true
+}
+
+func (s *scan) member(name span, depth, level int, onPath bool) bool {
+	if !onPath {
+		return s.value(depth)
+	}
+	raw := s.body[name.from:name.to]
+	descend := false
+	for i := range s.rule.IDs {
+		id := &s.rule.IDs[i]
+		if id.In != InJSON || level >= len(id.Members) {
+			if level == 0 && !foldsApart(raw, s.rule.aliases[i]) {
+				return false
+			}
+			continue
+		}
+		switch last := level+1 == len(id.Members); {
+		case string(raw) == id.Members[level] && last:
+			return s.id(i)
+		case string(raw) == id.Members[level]:
+			descend = true
+		case !foldsApart(raw, id.Members[level]), level == 0 && !foldsApart(raw, s.rule.aliases[i]):
+			return false
+		}
+	}
+	if descend {
+		// Two IDs below different members of one name space would need their ways
+		// told apart: that is rare, and readJSON's.
+		return len(s.rule.IDs) == 1 && s.object(depth+1, level+1, true)
+	}
+	return s.value(depth)
+}
+
+// foldsApart reports whether a name is certainly no alias of another: their first
+// letters differ when folded. A name that begins with anything but a letter is not
+// judged.
+func foldsApart(raw []byte, other string) bool {
+	if len(raw) == 0 || other == "" {
+		return false
+	}
+	a, b := raw[0]|0x20, other[0]|0x20
+	if a < 'a' || a > 'z' || b < 'a' || b > 'z' {
+		return false
+	}
+	if a != b {
+		return true
+	}
+	return foldName(string(raw)) != foldName(other)
+}
+
+// id notes the value of an ID.
+func (s *scan) id(i int) bool {
+	kind := s.rule.IDs[i].JSONType
+	from := s.pos
+	switch {
+	case s.pos < len(s.body) && s.body[s.pos] == '"' && kind != OnlyNumber:
+		v, ok := s.text(false)
+		s.values[i], s.found[i] = v, ok
+	case kind != OnlyString && s.number():
+		s.values[i], s.found[i] = span{from, s.pos}, true
+	}
+	return s.found[i]
+}
+
+func (s *scan) value(depth int) bool {
+	if s.pos == len(s.body) {
+		return false
+	}
+	switch c := s.body[s.pos]; {
+	case c == '"':
+		_, ok := s.text(true)
+		return ok
+	case c == '{':
+		return s.object(depth+1, 0, false)
+	case c == '[':
+		return s.array(depth + 1)
+	case c == 't':
+		return s.word("true")
+	case c == 'f':
+		return s.word("false")
+	case c == 'n':
+		return s.word("null")
+	}
+	return s.number()
+}
+
+func (s *scan) array(depth int) bool {
+	if depth >= maxDepth {
+		return false
+	}
+	s.pos++
+	if s.blank(); s.take(']') {
+		return true
+	}
+	for {
+		if s.blank(); !s.value(depth) {
+			return false
+		}
+		s.blank()
+		if s.take(']') {
+			return true
+		}
+		if !s.take(',') {
+			return false
+		}
+	}
+}
+
+func (s *scan) word(word string) bool {
+	if len(s.body)-s.pos < len(word) || string(s.body[s.pos:s.pos+len(word)]) != word {
+		return false
+	}
+	s.pos += len(word)
+	return true
+}
+
+// text reads a string and returns what is between its quotes. Of escapes it knows
+// those of one letter.
+func (s *scan) text(escapes bool) (span, bool) {
+	if !s.take('"') {
+		return span{}, false
+	}
+	from := s.pos
+	for s.pos < len(s.body) {
+		switch c := s.body[s.pos]; {
+		case c == '"':
+			s.pos++
+			return span{from, s.pos - 1}, true
+		case c < ' ':
+			return span{}, false
+		case c == '\\':
+			if !escapes || s.pos+1 == len(s.body) {
+				return span{}, false
+			}
+			switch s.body[s.pos+1] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+				s.pos += 2
+			default:
+				return span{}, false
+			}
+		default:
+			s.pos++
+		}
+	}
+	return span{}, false
+}
+
+// number reads a number of RFC 8259, 6.
+func (s *scan) number() bool {
+	s.take('-')
+	if !s.take('0') && !s.digits() {
+		return false
+	}
+	if s.take('.') && !s.digits() {
+		return false
+	}
+	if s.take('e') || s.take('E') {
+		if !s.take('+') {
+			s.take('-')
+		}
+		return s.digits()
+	}
+	return true
+}
+
+func (s *scan) digits() bool {
+	from := s.pos
+	for s.pos < len(s.body) && '0' <= s.body[s.pos] && s.body[s.pos] <= '9' {
+		s.pos++
+	}
+	return s.pos > from
+}

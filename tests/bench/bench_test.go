@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestRun measures everything, as little of it as possible: every answer is
+// right, and the tables are whole.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a dozen servers")
+	}
+	for program, fetch := range map[string]string{"h2load": "bench", "redis-server": "redis"} {
+		if _, err := exec.LookPath(program); err != nil {
+			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-requests", "6400"}, &stdout, &stderr))
+	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 14 {
+		t.Errorf("%d measurements, want 14: %s", got, &stderr)
+	}
+	// Each row compared with itself or another has at least a rate.
+	for _, row := range []string{
+		`no-op +\d+ `,
+		`floor, 32 stream workers +\d+ `,
+		`ordergate, absent, behind the barrier +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ \(`,
+		`ordergate, under no rule +\d+ `,
+		`no-op, refuses +\d+ +[0-9.]+ `,
+		`ordergate, a lock each +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +2\.\d\d +[0-9.]+ \(`,
+	} {
+		if !regexp.MustCompile(`(?m)^` + row).MatchString(stdout.String()) {
+			t.Errorf("no row %q in:\n%s", row, &stdout)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		want settings
+		err  string // "" for none
+	}{
+		{"defaults", nil, settings{rounds: 5, requests: 100_000}, ""},
+		{"all", []string{"-rounds", "2", "-requests", "7000", "-markdown"}, settings{2, 7000, true}, ""},
+		{"no round", []string{"-rounds", "0"}, settings{}, "-rounds 0: use 1 or more"},
+		{"too few requests", []string{"-requests", "6399"}, settings{}, "-requests 6399: use 6400 or more"},
+		{"an argument", []string{"all"}, settings{}, `argument "all": there are only flags, see -help`},
+		{"help", []string{"-help"}, settings{}, flag.ErrHelp.Error()},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseFlags(tt.args, new(bytes.Buffer))
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if text != tt.err {
+				t.Fatalf("error %q, want %q", text, tt.err)
+			}
+			if err == nil && got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestWorkers holds the no-op to what ordergate runs with.
+func TestWorkers(t *testing.T) {
+	files, err := filepath.Glob("../../cmd/sidecar/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constant := regexp.MustCompile(`(?m)authzWorkers\s*=\s*(\d+)$`)
+	var found []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range constant.FindAllStringSubmatch(string(text), -1) {
+			found = append(found, m[1])
+		}
+	}
+	if diff := cmp.Diff([]string{strconv.Itoa(noopWorkers)}, found); diff != "" {
+		t.Errorf("cmd/sidecar's authzWorkers differs from noopWorkers (-here +there):\n%s", diff)
+	}
+}

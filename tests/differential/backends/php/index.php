@@ -1,0 +1,76 @@
+<?php
+// Order service with a front controller, as old ones are written: it looks for
+// the order in every way that such services do, and records each way that finds
+// one, as one JSON line, in $SIGHTINGS. $BACKEND is its name there.
+
+function see(bool $settle, mixed $raw, string $via): void
+{
+    $order = is_array($raw) ? (int) reset($raw) : (int) $raw;
+    if ($order < 1) {
+        return; // no such order
+    }
+    $line = json_encode([
+        'case' => $_SERVER['HTTP_X_CASE'] ?? '', 'backend' => getenv('BACKEND') ?: $_SERVER['BACKEND'],
+        'what' => $settle ? 'settle' : 'lookup', 'order' => (string) $order,
+        'key' => $_SERVER['HTTP_X_ORDERGATE_KEY'] ?? '', 'via' => $via,
+    ], JSON_INVALID_UTF8_SUBSTITUTE);
+    file_put_contents(getenv('SIGHTINGS') ?: $_SERVER['SIGHTINGS'], $line . "\n", FILE_APPEND | LOCK_EX);
+}
+
+// A path, with whatever the web server has or has not undone of it.
+function by_path(string $path, string $via): void
+{
+    $path = rawurldecode(strtok($path, '?') ?: '');
+    if (preg_match('#^(?:/+index\.php)?/+orders/+([^/]+)(/+settle)?/*$#i', $path, $m)) {
+        see(isset($m[2]), $m[1], $via);
+        if (isset($_REQUEST['id'])) {
+            see(isset($m[2]), $_REQUEST['id'], "$via, \$_REQUEST");
+        }
+    }
+    if (preg_match('#^(?:/+index\.php)?/+(query|form|json|header|cookie)/+(settle|order)\b#i', $path, $m)) {
+        by_place(strtolower($m[1]), strtolower($m[2]) === 'settle', $via);
+    }
+}
+
+function by_place(string $place, bool $settle, string $via): void
+{
+    switch ($place) {
+        case 'query':
+            see($settle, $_GET['orderId'] ?? '', "$via, \$_GET");
+            see($settle, $_REQUEST['orderId'] ?? '', "$via, \$_REQUEST");
+            break;
+        case 'form':
+            see($settle, $_POST['orderId'] ?? '', "$via, \$_POST");
+            see($settle, $_REQUEST['orderId'] ?? '', "$via, \$_REQUEST");
+            break;
+        case 'json':
+            $in = json_decode(file_get_contents('php://input'), true);
+            see($settle, is_array($in) ? $in['orderId'] ?? '' : '', "$via, json_decode");
+            if (!is_array($in)) { // it takes forms too, then
+                see($settle, $_REQUEST['orderId'] ?? '', "$via, \$_REQUEST for JSON");
+            }
+            break;
+        case 'header':
+            see($settle, $_SERVER['HTTP_X_ORDER_ID'] ?? '', "$via, \$_SERVER");
+            break;
+        case 'cookie':
+            see($settle, $_COOKIE['orderId'] ?? '', "$via, \$_COOKIE");
+            break;
+    }
+}
+
+by_path($_SERVER['REQUEST_URI'], 'REQUEST_URI');
+by_path($_SERVER['PATH_INFO'] ?? '', 'PATH_INFO');
+foreach (['HTTP_X_ORIGINAL_URL', 'HTTP_X_REWRITE_URL'] as $header) {
+    if (isset($_SERVER[$header])) {
+        by_path($_SERVER[$header], $header);
+    }
+}
+if (in_array(strtok($_SERVER['REQUEST_URI'], '?'), ['/', '/index.php'])) {
+    see(($_REQUEST['action'] ?? '') === 'settle', $_REQUEST['id'] ?? '', 'action');
+    by_path('/' . ltrim((string) ($_REQUEST['route'] ?? ''), '/'), 'route');
+}
+if (isset($_SERVER['REWRITTEN_ID'])) { // by the web server
+    see($_SERVER['REWRITTEN_ACTION'] === 'settle', $_SERVER['REWRITTEN_ID'], 'rewrite');
+}
+echo "done\n";

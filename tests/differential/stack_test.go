@@ -1,0 +1,82 @@
+package differential
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// newStack starts a Redis, an ordergate and an Envoy in front of a backend, and
+// returns where clients go. The filter knows the first n decoys.
+func newStack(t *testing.T, bed *bedtest.Bed, backend string, n int) (addr string) {
+	t.Helper()
+	gate, err := bed.GateExample(bed.Redis().Addr(), idFile(t, n))
+	bedtest.Check(t, err)
+	head, _, found := strings.Cut(gate, "\nrules:\n")
+	if !found {
+		t.Fatal("the example of ordergate's configuration has no rules to replace")
+	}
+	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules())
+
+	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
+	bedtest.Check(t, err)
+	// Lookups whose ID is in the body need it there too. As bytes: Envoy would
+	// change what is no UTF-8.
+	const authz = "failure_mode_allow: true\n"
+	if strings.Count(envoy, authz) != 1 {
+		t.Fatalf("the example of Envoy's configuration does not have %q once", authz)
+	}
+	envoy = strings.Replace(envoy, authz, authz+
+		"              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n", 1)
+	return bed.ListenerAddr(bed.Envoy(envoy), "orders")
+}
+
+// rules is what ordergate is told of the backends: every route, and where it has
+// its ID.
+func rules() string {
+	var b strings.Builder
+	rule := func(s source, settle bool, methods, path, id string) {
+		action := "lookup: {filter: orders}"
+		name := "order"
+		if settle {
+			action, name = "settle: {lock: settlement}", "settle"
+		}
+		// The backends serve any method, so all but the named ones are refused.
+		fmt.Fprintf(&b, "  - name: %s-%s\n    match: {methods: [%s], path: %q, other_methods: refuse}\n    id: {%s, format: digits}\n    %s\n",
+			s, name, methods, path, id, action)
+	}
+	for _, s := range sources {
+		id := map[source]string{
+			inPath: "path: id", inQuery: "query: orderId", inForm: "form: orderId",
+			inJSON: "json: orderId", inHeader: "header: x-order-id", inCookie: "cookie: orderId",
+		}[s]
+		lookup := "GET, HEAD"
+		if s == inForm || s == inJSON {
+			lookup = "POST"
+		}
+		if s == inPath {
+			rule(s, false, lookup, "/orders/{id}", id)
+			rule(s, true, "POST", "/orders/{id}/settle", id)
+			continue
+		}
+		rule(s, false, lookup, "/"+string(s)+"/order", id)
+		rule(s, true, "POST", "/"+string(s)+"/settle", id)
+	}
+	return b.String()
+}
+
+// idFile writes the first n decoys, one a line.
+func idFile(t *testing.T, n int) string {
+	t.Helper()
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintln(&text, i*apart+decoyEnd)
+	}
+	path := filepath.Join(t.TempDir(), "orders.csv")
+	bedtest.Check(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	return path
+}
