@@ -157,7 +157,7 @@ type Match struct {
 	Path         string   `mapstructure:"path"`          // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
 	Case         string   `mapstructure:"case"`          // of the literal segments; default sensitive
 	Host         string   `mapstructure:"host"`          // exact :authority without the port, lower case; default any
-	OtherMethods string   `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others; pass in one with pass
+	OtherMethods string   `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
 }
 
 // ID formats.
@@ -191,7 +191,7 @@ type ID struct {
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
 	Cookie string `mapstructure:"cookie"`
 
-	Optional bool   `mapstructure:"optional"`  // create rules only: a request without any ID is fine; the same in all entries of a rule
+	Optional bool   `mapstructure:"optional"`  // create rules only, the same in all entries: a request without any ID is fine
 	JSONType string `mapstructure:"json_type"` // with json; default any
 	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
 	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
@@ -205,9 +205,11 @@ type ID struct {
 }
 
 // IDTime says where an ID holds the time at which it was made: Layout and At
-// are for the format timestamped, Epoch and Shift for snowflake.
+// are for the format timestamped, Epoch and Shift for snowflake. A layout is one
+// of package time without anything between its parts: a year (2006 or 06), a day
+// (01 and 02, or 002), and as much as there is of 15, 04 and 05.
 type IDTime struct {
-	Layout string `mapstructure:"layout"` // of package time: 2006 or 06, 01 and 02 or 002, with 15, 04, 05; nothing between them; default 20060102150405
+	Layout string `mapstructure:"layout"` // default 20060102150405
 	At     int    `mapstructure:"at"`     // offset of the first digit of the date, in bytes; default 0
 	Epoch  string `mapstructure:"epoch"`  // RFC 3339, what is counted from; no default
 	Shift  int    `mapstructure:"shift"`  // bits below those that count milliseconds, 0 to 32; default 22

@@ -85,10 +85,10 @@ func TestIDs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { expectOfID(t, tt.rule, tt.id, tt.want) })
 	}
 
-	t.Run("many more than too many", func(t *testing.T) {
-		many := "[" + strings.Repeat("{query: a}, ", 50_000) + "{}]"
+	t.Run("more are not looked at", func(t *testing.T) {
+		many := "[" + strings.Repeat("{query: a}, ", 1_000) + "{}]"
 		if got := violations(t, ruleWith("{"+lookupID+many+"}"), nil); len(got) > 10 {
-			t.Errorf("every one of them is looked at: %d violations", len(got))
+			t.Errorf("%d violations", len(got))
 		}
 	})
 }

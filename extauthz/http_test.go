@@ -219,7 +219,7 @@ func TestHTTPUnseenBody(t *testing.T) {
 	policies := slices.Clone(newServer(t).gate.Policies())
 	policies[0].Rule.Path = "/orders"
 	policies[0].Rule.Methods = []string{"POST"}
-	policies[0].Rule.IDs = []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: policies[0].Rule.IDs[0].Format}}
+	policies[0].Rule.IDs = []order.ID{{In: order.InJSON, Members: []string{"id"}, MaxBody: 1 << 10, Format: policies[0].Rule.IDs[0].Format}}
 	addr := serveGate(t, policies)
 	const json = "Content-Type: application/json"
 	for _, request := range []string{

@@ -38,19 +38,15 @@ func (p *pairs) next() (name, value string, ok bool) {
 // for another: PHP turns dots and blanks into underscores and cuts brackets off,
 // Spring and JSON libraries ignore case, underscores and hyphens.
 func foldName(name string) string {
+	if isFolded(name) {
+		return name
+	}
 	for range decodeRounds {
 		decoded := unescape(strings.ReplaceAll(name, "+", " "))
 		if decoded == name {
 			break
 		}
 		name = decoded
-	}
-	plainName := true
-	for i := range len(name) {
-		plainName = plainName && (plain[name[i]] && name[i] != '_' && name[i] != '-')
-	}
-	if plainName {
-		return name
 	}
 	name = foldCase(name)
 	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
@@ -61,6 +57,16 @@ func foldName(name string) string {
 		}
 		return r
 	}, name)
+}
+
+// isFolded reports quickly that folding changes nothing.
+func isFolded(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return true
 }
 
 // isPlainName reports whether every backend reads the name alike.

@@ -54,6 +54,9 @@ func (r *compiled) readPath(path string, into []found, m *Match) Reason {
 			into[i] = found{text: text, times: 1, offset: offset}
 		}
 	}
+	if isPlainPath(path) {
+		return NoReason
+	}
 	offset := 0
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		offset++ // the slash
@@ -65,6 +68,17 @@ func (r *compiled) readPath(path string, into []found, m *Match) Reason {
 		offset += len(segment)
 	}
 	return NoReason
+}
+
+// isPlainPath reports quickly that a path has nothing in it that oddIn would look
+// for.
+func isPlainPath(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; !plain[c] && c != '/' && !isUpper(c) {
+			return false
+		}
+	}
+	return true
 }
 
 // oddIn returns the offset of what is not plain in a segment, or -1.

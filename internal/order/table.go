@@ -107,7 +107,10 @@ func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
 // both lead to rules: both are followed, and file order decides. The depth of the
 // recursion is that of the deepest template, whatever the request.
 func (f *finder) find(n *node, rest string, admits admission) {
-	text, tail, more := strings.Cut(rest, "/")
+	text, tail, more := rest, "", false
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		text, tail, more = rest[:i], rest[i+1:], true
+	}
 	for _, next := range [2]*node{n.literal[text], n.any} {
 		switch {
 		case next == nil, next == n.any && text == "":

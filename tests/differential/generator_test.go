@@ -75,8 +75,7 @@ func plain(end int64) []request {
 				if s == inJSON { // the other spelling of two is a mutation
 					d.body = `{"orderId":` + d.number() + `}`
 				}
-				g.keep(d, nil)
-				g.requests[len(g.requests)-1].name = fmt.Sprintf("plain-%d-%d", end, len(g.requests))
+				g.keep(fmt.Sprintf("plain-%d-%d", end, len(g.requests)), d, nil)
 			}
 		}
 	}
@@ -93,12 +92,11 @@ func (g *generator) add(s source, settle bool, chosen []mutation) {
 	k := int64(len(g.requests)) * apart
 	d := newDraft(g.rand, s, settle, k+orderEnd, k+decoyEnd, pick(g.rand, ways[s]...))
 	if names := apply(d, chosen); len(names) > 0 {
-		g.keep(d, names)
+		g.keep(fmt.Sprint(len(g.requests)), d, names)
 	}
 }
 
-func (g *generator) keep(d *draft, names []string) {
-	name := fmt.Sprint(len(g.requests))
+func (g *generator) keep(name string, d *draft, names []string) {
 	g.requests = append(g.requests, request{
 		name: name, raw: d.bytes(name), method: d.method, source: d.source, settle: d.settle,
 		order: d.order, mutations: names, alone: d.alone || d.broken(),
