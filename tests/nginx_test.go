@@ -198,6 +198,8 @@ func TestNginxWithoutSidecar(t *testing.T) {
 			s := newNginx(t)
 			s.must("GET", "/orders/77", "").want(t, 404, "absent")
 			tt.away(t, s.gate)
+			// Pausing takes the kernel a moment.
+			bedtest.Eventually(t, "ordergate is away", func() bool { return s.must("GET", "/orders/78", "").status == 200 })
 			for range 3 {
 				s.must("GET", "/orders/77", "", "x-ordergate-verdict", "maybe").want(t, 200, "")
 			}

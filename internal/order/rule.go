@@ -109,10 +109,19 @@ func compile(r Rule) (compiled, []segment, error) {
 		return compiled{}, nil, err
 	}
 	c := compiled{Rule: r}
+	if len(r.IDs) > maxSources {
+		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxSources)
+	}
+	lists := 0
 	for i := range r.IDs {
 		id := &r.IDs[i]
 		if err := id.check(); err != nil {
 			return compiled{}, nil, err
+		}
+		if id.List {
+			if lists++; lists > 1 {
+				return compiled{}, nil, errors.New("two lists of IDs")
+			}
 		}
 		index := -1
 		if id.In == InPath {

@@ -22,11 +22,10 @@ type Nginx struct {
 	addr string
 }
 
-// Nginx starts nginx, as one process, with a whole configuration in which the one
-// "listen 127.0.0.1:0;" gets a free port. The configuration leaves out daemon,
-// master_process, pid and the paths of temporary files, which are given here. It
-// returns a [*MissingError] if nginx is not installed. The context bounds the
-// start.
+// Nginx starts nginx with a whole configuration in which the one
+// "listen 127.0.0.1:0;" gets a free port. The configuration leaves out daemon, pid,
+// user and the paths of temporary files, which are given here. It returns a
+// [*MissingError] if nginx is not installed. The context bounds the start.
 func (b *Bed) Nginx(ctx context.Context, config string) (*Nginx, error) {
 	path, err := nginxPath()
 	if err != nil {
@@ -52,9 +51,16 @@ func (b *Bed) Nginx(ctx context.Context, config string) (*Nginx, error) {
 	if err := pick(); err != nil {
 		return nil, fmt.Errorf("starting nginx: %w", err)
 	}
-	p := &Process{path: path, args: []string{
-		"-p", dir, "-c", file, "-e", "stderr", "-g", "daemon off; master_process off; pid " + pidFile + ";",
-	}}
+	// With a master process: without one, a SIGTERM that comes just before nginx
+	// waits for events is seen at the next event only.
+	directives := "daemon off; pid " + pidFile + ";"
+	if os.Geteuid() == 0 {
+		directives += " user root;" // another could not write below a directory of a test's
+	}
+	p := &Process{
+		path: path, forks: true,
+		args: []string{"-p", dir, "-c", file, "-e", "stderr", "-g", directives},
+	}
 	// nginx writes the file once it listens, and the one of a killed run has
 	// another number in it.
 	p.ready = func(ctx context.Context, r *run) error {

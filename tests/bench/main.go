@@ -26,10 +26,10 @@ import (
 )
 
 // Of the requests of a round, what each section makes. A request through Envoy
-// takes about five times as long as one to the sidecar alone, a settlement twice
-// as long again.
+// takes about eight times as long as one to the sidecar alone, a settlement longer
+// still.
 const (
-	lookupShare = 5
+	lookupShare = 8
 	settleShare = 10
 )
 

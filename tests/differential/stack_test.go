@@ -24,14 +24,19 @@ func newStack(t *testing.T, bed *bedtest.Bed, backend string, n int) (addr strin
 
 	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
 	bedtest.Check(t, err)
-	// Lookups whose ID is in the body need it there too. As bytes: Envoy would
-	// change what is no UTF-8.
-	const authz = "failure_mode_allow: true\n"
-	if strings.Count(envoy, authz) != 1 {
-		t.Fatalf("the example of Envoy's configuration does not have %q once", authz)
+	for after, added := range map[string]string{
+		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
+		// change what is no UTF-8.
+		"              failure_mode_allow: true\n": "              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n",
+		// How long a connection stays half open that had no request on it: a second
+		// would be most of the test.
+		"          stat_prefix: orders\n": "          delayed_close_timeout: 0.02s\n",
+	} {
+		if strings.Count(envoy, after) != 1 {
+			t.Fatalf("the example of Envoy's configuration does not have %q once", after)
+		}
+		envoy = strings.Replace(envoy, after, after+added, 1)
 	}
-	envoy = strings.Replace(envoy, authz, authz+
-		"              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n", 1)
 	return bed.ListenerAddr(bed.Envoy(envoy), "orders")
 }
 
