@@ -44,7 +44,9 @@ type settings struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// SIGPIPE, which "| head" leads to, would end us before the servers' files are
+	// removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
@@ -95,8 +97,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			return err
 		}
 		out.table(sec.table(measured))
+		if out.err != nil {
+			return fmt.Errorf("writing the tables: %w", out.err)
+		}
 	}
-	return out.err
+	return nil
 }
 
 func parseFlags(args []string, stderr io.Writer) (s settings, err error) {

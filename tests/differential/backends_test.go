@@ -55,7 +55,7 @@ func runJava(t *testing.T, root, name, jars, file string) string {
 	classes := compile(t, root, name, lib, files)
 	p := start(t, name, nil, nil, java,
 		// The cheap compiler and a small heap: the start is what a test waits for.
-		"-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m", "-Dsightings="+file, "-Dbase="+t.TempDir(),
+		"-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx512m", "-Dsightings="+file, fmt.Sprintf("-Dprefix=%v", *prefixFlag), "-Dbase="+t.TempDir(),
 		"-cp", classes+":"+filepath.Join(lib, "*"), "orders.Main")
 	return p.says(t, `(?m)^listening on (127\.0\.0\.1:\d+)$`)
 }
@@ -97,7 +97,7 @@ func compile(t *testing.T, root, name, lib string, files []string) string {
 func runPHP(t *testing.T, root, file string) string {
 	php := program(t, "php", "php")
 	dir := filepath.Join(root, folder, "php")
-	p := start(t, "php", []string{"BACKEND=php", "SIGHTINGS=" + file, "PHP_CLI_SERVER_WORKERS=4"}, nil, php,
+	p := start(t, "php", []string{"BACKEND=php", "SIGHTINGS=" + file, "PHP_CLI_SERVER_WORKERS=4", "PREFIX=" + prefix()}, nil, php,
 		"-d", "display_errors=stderr", "-S", "127.0.0.1:0", "-t", dir, filepath.Join(dir, "index.php"))
 	return p.says(t, `\(http://(127\.0\.0\.1:\d+)\) started`)
 }
@@ -133,9 +133,17 @@ func runNginx(t *testing.T, root, file string) string {
 	bedtest.Check(t, err)
 	defer handed.Close()
 	addr := listener.Addr().String()
-	replace = strings.NewReplacer("SOCKET", socket, "FOLDER", filepath.Join(root, folder, "php"), "SIGHTINGS_FILE", file, "WORK", dir, "ADDRESS", addr, "USER", currentUser())
+	replace = strings.NewReplacer("SOCKET", socket, "FOLDER", filepath.Join(root, folder, "php"), "SIGHTINGS_FILE", file, "WORK", dir, "ADDRESS", addr, "PREFIXES", prefix(), "USER", currentUser())
 	start(t, "nginx", []string{"NGINX=4;"}, []*os.File{handed}, nginx, "-p", dir, "-e", "stderr", "-c", fill(t, root, replace, dir, "nginx.conf"))
 	return addr
+}
+
+// prefix is the flag as PHP takes it.
+func prefix() string {
+	if *prefixFlag {
+		return "1"
+	}
+	return ""
 }
 
 // fill copies a configuration with its words in capitals replaced.

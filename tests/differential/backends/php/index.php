@@ -3,6 +3,12 @@
 // the order in every way that such services do, and records each way that finds
 // one, as one JSON line, in $SIGHTINGS. $BACKEND is its name there.
 
+// From the environment, or from the web server's configuration.
+function setting(string $name): string
+{
+    return getenv($name) ?: $_SERVER[$name] ?? '';
+}
+
 function see(bool $settle, mixed $raw, string $via): void
 {
     $order = is_array($raw) ? (int) reset($raw) : (int) $raw;
@@ -10,24 +16,26 @@ function see(bool $settle, mixed $raw, string $via): void
         return; // no such order
     }
     $line = json_encode([
-        'case' => $_SERVER['HTTP_X_CASE'] ?? '', 'backend' => getenv('BACKEND') ?: $_SERVER['BACKEND'],
+        'case' => $_SERVER['HTTP_X_CASE'] ?? '', 'backend' => setting('BACKEND'),
         'what' => $settle ? 'settle' : 'lookup', 'order' => (string) $order,
         'key' => $_SERVER['HTTP_X_ORDERGATE_KEY'] ?? '', 'via' => $via,
     ], JSON_INVALID_UTF8_SUBSTITUTE);
-    file_put_contents(getenv('SIGHTINGS') ?: $_SERVER['SIGHTINGS'], $line . "\n", FILE_APPEND | LOCK_EX);
+    file_put_contents(setting('SIGHTINGS'), $line . "\n", FILE_APPEND | LOCK_EX);
 }
 
-// A path, with whatever the web server has or has not undone of it.
-function by_path(string $path, string $via): void
+// A path, with whatever the web server has or has not undone of it. With
+// $PREFIX a route is one whatever follows, as it is to a pattern without an end.
+function by_path(string $path, string $via, string $script = ''): void
 {
     $path = rawurldecode(strtok($path, '?') ?: '');
-    if (preg_match('#^(?:/+index\.php)?/+orders/+([^/]+)(/+settle)?/*$#i', $path, $m)) {
+    $end = setting('PREFIX') ? '' : '/*$';
+    if (preg_match("#^$script/+orders/+([^/]+)(/+settle)?$end#i", $path, $m)) {
         see(isset($m[2]), $m[1], $via);
         if (isset($_REQUEST['id'])) {
             see(isset($m[2]), $_REQUEST['id'], "$via, \$_REQUEST");
         }
     }
-    if (preg_match('#^(?:/+index\.php)?/+(query|form|json|header|cookie)/+(settle|order)\b#i', $path, $m)) {
+    if (preg_match("#^$script/+(query|form|json|header|cookie)/+(settle|order)$end#i", $path, $m)) {
         by_place(strtolower($m[1]), strtolower($m[2]) === 'settle', $via);
     }
 }
@@ -59,7 +67,7 @@ function by_place(string $place, bool $settle, string $via): void
     }
 }
 
-by_path($_SERVER['REQUEST_URI'], 'REQUEST_URI');
+by_path($_SERVER['REQUEST_URI'], 'REQUEST_URI', '(?:/+index\.php)?');
 by_path($_SERVER['PATH_INFO'] ?? '', 'PATH_INFO');
 foreach (['HTTP_X_ORIGINAL_URL', 'HTTP_X_REWRITE_URL'] as $header) {
     if (isset($_SERVER[$header])) {

@@ -56,19 +56,22 @@ public class Main extends HttpServlet {
     @Override
     protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
         String[] path = split(request.getPathInfo());
-        if (is(path, 0, "orders")) {
-            // Once with the container's idea of the path, once with our own.
-            see(request, is(path, 2, "settle"), long_(at(path, 1)), "getPathInfo");
-        }
+        // Once with the container's idea of the path, once with our own.
+        byPath(request, path, "getPathInfo");
         String[] own = split(decoded(request.getRequestURI()).toLowerCase());
-        if (is(own, 0, "orders")) {
-            see(request, is(own, 2, "settle"), long_(at(own, 1)), "getRequestURI");
-        }
-        if (is(path, 1, "settle") || is(path, 1, "order")) {
+        byPath(request, own, "getRequestURI");
+        if (ends(path, 2) && (is(path, 1, "settle") || is(path, 1, "order"))) {
             byParameters(request, path[0], is(path, 1, "settle"));
         }
         response.setContentType("text/plain");
         response.getWriter().println("done");
+    }
+
+    void byPath(HttpServletRequest request, String[] path, String via) {
+        boolean settle = is(path, 2, "settle");
+        if (is(path, 0, "orders") && ends(path, settle ? 3 : 2)) {
+            see(request, settle, long_(at(path, 1)), via);
+        }
     }
 
     void byParameters(HttpServletRequest request, String place, boolean settle) throws IOException {
@@ -118,6 +121,11 @@ public class Main extends HttpServlet {
 
     static String[] split(String path) {
         return path == null ? new String[0] : path.replaceAll("^/+", "").split("/+");
+    }
+
+    /** Whether a route ends after n segments. One with -Dprefix=true ignores what follows. */
+    static boolean ends(String[] path, int n) {
+        return path.length == n || path.length > n && Boolean.getBoolean("prefix");
     }
 
     static String at(String[] path, int i) {
