@@ -69,7 +69,7 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), c, opts, log)
+			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
 	}
 	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after SIGTERM")

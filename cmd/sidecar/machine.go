@@ -176,6 +176,14 @@ func (m *machine) locker(use lockUse) *redislock.Locker {
 	return l
 }
 
+// filterBytes returns how much memory the filters take.
+func (m *machine) filterBytes() (sum uint64) {
+	for _, unit := range m.filters {
+		sum += unit.filter.SizeBytes()
+	}
+	return sum
+}
+
 // start runs the filters in the background.
 func (m *machine) start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))

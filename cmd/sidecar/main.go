@@ -34,7 +34,7 @@ func main() {
 // a line each.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	cmd := newCommand(stdout, stderr, getenv)
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone

@@ -123,3 +123,11 @@ func TestListen(t *testing.T) {
 		t.Errorf("the file now holds %q, %v", text, err)
 	}
 }
+
+func TestGCPercent(t *testing.T) {
+	for filterBytes, want := range map[uint64]int{0: 400, 12 << 20: 400, 28 << 20: 200, 360 << 20: 100, 54 << 30: 100} {
+		if got := gcPercent(filterBytes); got != want {
+			t.Errorf("gcPercent(%d) = %d, want %d", filterBytes, got, want)
+		}
+	}
+}

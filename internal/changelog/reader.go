@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,12 +14,22 @@ import (
 // errStopped is why a log in phase Stopped cannot be waited for.
 var errStopped = fmt.Errorf("%w: it is not read any more", ErrUnavailable)
 
-// round is one read of the log to its tail, shared by all that wait for it. The
-// reader sets err, then closes done.
+// round is one read of the log to its tail, shared by all that wait for it, and by
+// one timer: a timer for each of a flood of waiters would cost more than the read.
 type round struct {
+	once    sync.Once
 	done    chan struct{}
-	err     error
+	err     error // set before done is closed
+	limit   *time.Timer
 	waiters int // guarded by Log.mu
+}
+
+// end tells all that wait, the first time.
+func (r *round) end(err error) {
+	r.once.Do(func() {
+		r.err = err
+		close(r.done)
+	})
 }
 
 // Wait blocks until everything that was appended, and acknowledged, before the
@@ -32,15 +43,11 @@ func (l *Log) Wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	timeout := time.NewTimer(l.opts.Limit)
-	defer timeout.Stop()
 	select {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %s: %w", l.keys[0], context.Cause(ctx))
-	case <-timeout.C:
-		return fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[0], l.opts.Limit)
 	}
 }
 
@@ -57,7 +64,11 @@ func (l *Log) join() (*round, error) {
 		return nil, l.state.Err
 	}
 	if l.next == nil {
-		l.next = &round{done: make(chan struct{})}
+		r, limit := &round{done: make(chan struct{})}, l.opts.Limit
+		r.limit = time.AfterFunc(limit, func() {
+			r.end(fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[0], limit))
+		})
+		l.next = r
 	}
 	l.next.waiters++
 	select {
@@ -107,8 +118,8 @@ func (l *Log) begin() *round {
 
 func (l *Log) finish(r *round, err error) {
 	if r != nil {
-		r.err = err
-		close(r.done)
+		r.limit.Stop()
+		r.end(err)
 	}
 }
 

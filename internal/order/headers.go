@@ -9,8 +9,6 @@ type seen struct {
 	types       int // how many Content-Types
 	encoded     bool
 	hasBody     bool // not certainly empty
-	cookie      string
-	cookies     int // Cookie headers after the first, which HTTP/2 may split, are searched as they come
 }
 
 // look goes through the headers once. IDs that stand in headers are noted.

@@ -22,7 +22,7 @@ const (
 )
 
 // noopWorkers is what cmd/sidecar gives its ext_authz server (authzWorkers).
-const noopWorkers = 32
+const noopWorkers = 128
 
 func orderPath(id int64) string { return fmt.Sprintf("/orders/%d", id) }
 

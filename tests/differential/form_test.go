@@ -140,11 +140,11 @@ func ebcdic(c byte) byte {
 		return 0x91 + c - 'j'
 	case 's' <= c && c <= 'z':
 		return 0xa2 + c - 's'
-	case 'I' == c:
+	case c == 'I':
 		return 0xc9
-	case '=' == c:
+	case c == '=':
 		return 0x7e
-	case '&' == c:
+	case c == '&':
 		return 0x50
 	}
 	return c

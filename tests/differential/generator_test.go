@@ -35,7 +35,7 @@ func present(order int64, n int) bool {
 	return order%apart == decoyEnd && order > 0 && order < int64(n)*apart
 }
 
-// generate makes size requests for a backend: each class of mutation once on
+// generate makes size requests for a backend: each class of mutation twice on
 // each route where it fits, then combinations of two and three. The same seed,
 // backend and size make the same requests.
 func generate(seed uint64, backend string, size int) []request {
@@ -45,8 +45,10 @@ func generate(seed uint64, backend string, size int) []request {
 	all := mutations()
 	for _, s := range sources {
 		for _, settle := range []bool{true, false} {
-			for _, m := range all {
-				g.add(s, settle, []mutation{m})
+			for range 2 { // most have variants
+				for _, m := range all {
+					g.add(s, settle, []mutation{m})
+				}
 			}
 		}
 	}

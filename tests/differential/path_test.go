@@ -99,7 +99,7 @@ func pathMutations() []mutation {
 			d.query = append(d.query, pick(d.rand,
 				"action="+action+"&id="+id, "id="+id+"&action="+action, "route="+d.path, "route="+d.path[1:],
 				"route="+strings.ReplaceAll(d.path, "/", "%2F"), "id="+d.other()+"&action="+action+"&id="+id,
-				"route="+d.path+"&id="+d.other(), "id%5B%5D="+id+"&action="+action, "ID="+d.other()+"&id="+id,
+				"route="+d.path+"&id="+d.other(), "id%5B%5D="+id+"&action="+action, "action="+action+"&ID="+d.other()+"&id="+id,
 			))
 			d.path = pick(d.rand, "/", "/index.php", "/index.php", "/INDEX.PHP", "/index%2Ephp", "//index.php", "/index.php/")
 		}},

@@ -75,7 +75,10 @@ foreach (['HTTP_X_ORIGINAL_URL', 'HTTP_X_REWRITE_URL'] as $header) {
     }
 }
 if (in_array(strtok($_SERVER['REQUEST_URI'], '?'), ['/', '/index.php'])) {
-    see(($_REQUEST['action'] ?? '') === 'settle', $_REQUEST['id'] ?? '', 'action');
+    $action = strtolower((string) ($_REQUEST['action'] ?? ''));
+    if (in_array($action, ['settle', 'show'])) {
+        see($action === 'settle', $_REQUEST['id'] ?? '', 'action');
+    }
     by_path('/' . ltrim((string) ($_REQUEST['route'] ?? ''), '/'), 'route');
 }
 if (isset($_SERVER['REWRITTEN_ID'])) { // by the web server

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// explanation is what explain tells of a request. All of its keys are always
+// there in JSON; null is what a request does not have. Bytes of the request
+// outside visible ASCII are written \xNN.
+type explanation struct {
+	Method   string     `json:"method"`
+	Target   string     `json:"target"`
+	Rule     *string    `json:"rule"`
+	Mode     *string    `json:"mode"`
+	Actions  []string   `json:"actions"`
+	Found    []found    `json:"found"`    // IDs, wherever the rule looks for one
+	RawID    *string    `json:"raw_id"`   // the first of them
+	ID       *string    `json:"id"`       // canonical
+	IDs      []string   `json:"ids"`      // all of them, where a list names several
+	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
+	LockKeys []string   `json:"lock_keys"`
+	Verdict  *string    `json:"verdict"` // null: decided at run time
+	Status   *int       `json:"status"`  // null: the backend's, or decided at run time
+	Reason   *string    `json:"reason"`  // of a refusal
+	Because  string     `json:"because"` // for people
+	Possible []possible `json:"possible"`
+
+	Part     *string     `json:"part"`      // what Reason is about
+	PartText *string     `json:"part_text"` // some of it around the byte, if it is long
+	Offset   *int        `json:"offset"`    // of Byte or Piece in the part
+	Byte     *string     `json:"byte"`      // null: no single one
+	Piece    *string     `json:"piece"`     // what is to blame where it is more than a byte
+	Live     []lockState `json:"live"`      // null without --live
+	column   int         // of Byte or Piece in PartText
+}
+
+// possible is one of the verdicts that a request can get.
+type possible struct {
+	Verdict  string  `json:"verdict"`
+	Status   *int    `json:"status"`             // what the client gets; null: the backend's
+	Enforced *int    `json:"status_if_enforced"` // the same but for observe mode
+	When     *string `json:"when"`               // null: for certain
+}
+
+// found is an ID where it stands in the request.
+type found struct {
+	Place string `json:"place"`
+	Raw   string `json:"raw"` // as sent
+
+	id     *order.ID
+	part   string
+	text   string // of the part
+	offset int    // of Raw in it, before Raw was made visible
+	raw    string
+}
+
+func explainCommand(env *environment) *cobra.Command {
+	var headers []string
+	var data string
+	var asJSON, live bool
+	cmd := &cobra.Command{
+		Use:     "explain 'METHOD TARGET'",
+		Short:   "Tell what would be decided of a request, and why",
+		Example: "  ordergate explain 'POST /orders/42/settle' -H 'content-type: application/json' -d '{}'",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := newQuestion(args, headers)
+			if err != nil {
+				return usageError{fmt.Errorf("explain: %w", err)}
+			}
+			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
+				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
+			}
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			e, err := q.explain(cmd.Context(), c)
+			if err != nil {
+				return usageError{fmt.Errorf("%s: %w", env.file, err)}
+			}
+			if live {
+				e.Live = lockStates(cmd.Context(), c.Redis, e.LockKeys)
+			}
+			if asJSON {
+				return e.printJSON(env.stdout)
+			}
+			return e.print(env.stdout)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "a header as 'name: value', any number of times; host is the authority")
+	cmd.Flags().StringVarP(&data, "data", "d", "", "the body as it is, @FILE, or @- for stdin; it brings no content-type")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, which changes nothing")
+	return cmd
+}
+
+// question is a request with what it is judged by.
+type question struct {
+	order.Request
+	headers headerList
+	rules   []order.Rule
+	table   *order.Table
+}
+
+// headerList implements order.Header.
+type headerList [][2]string
+
+// Next implements order.Header.
+func (l headerList) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(l) {
+		return "", "", -1
+	}
+	return l[cursor][0], l[cursor][1], cursor + 1
+}
+
+// newQuestion reads a request line and headers. The target stays as it is.
+func newQuestion(args, headers []string) (*question, error) {
+	if len(args) != 1 {
+		return nil, fmt.Errorf("want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))
+	}
+	q := &question{}
+	q.Method, q.Target, _ = strings.Cut(args[0], " ")
+	for _, version := range []string{" HTTP/1.0", " HTTP/1.1", " HTTP/2"} {
+		q.Target = strings.TrimSuffix(q.Target, version)
+	}
+	if !isToken(q.Method) || q.Target == "" {
+		return nil, fmt.Errorf("%q is not METHOD TARGET, as in 'POST /orders/42/settle'", args[0])
+	}
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || !isToken(name) {
+			return nil, fmt.Errorf("-H %q is not 'name: value' (for the authority: 'host: ...')", h)
+		}
+		name, value = strings.ToLower(name), strings.Trim(value, " \t") // RFC 9110, 5.5
+		if name == "host" {
+			q.Host = value
+			continue
+		}
+		q.headers = append(q.headers, [2]string{name, value})
+	}
+	q.Header, q.BodyState = q.headers, order.BodyComplete
+	return q, nil
+}
+
+// isToken knows methods and header names (RFC 9110, 5.6.2).
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// maxData is more than max_body of any rule admits, so that what is cut off
+// changes no verdict.
+const maxData = 1<<20 + 1
+
+func readData(stdin io.Reader, data string) ([]byte, error) {
+	path, isFile := strings.CutPrefix(data, "@")
+	switch {
+	case !isFile:
+		return []byte(data), nil
+	case path != "-":
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		stdin = f
+	}
+	return io.ReadAll(io.LimitReader(stdin, maxData))
+}
+
+// untold is a filter that was told of no order, and says so.
+type untold struct{}
+
+func (untold) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
+func (untold) Learn(context.Context, string) error            { return errOnlyExplained }
+func (untold) Missed(string)                                  {}
+
+// keyLocker gives the keys that the server would lock, and no lock.
+type keyLocker struct{ gateLocker }
+
+func (keyLocker) Acquire(context.Context, string) (gate.Lease, error) { return nil, errOnlyExplained }
+
+var errOnlyExplained = errors.New("nothing is done here, only explained")
+
+// unrecorded is a gate.Recorder of nothing.
+type unrecorded struct{}
+
+func (unrecorded) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
+func (unrecorded) Refused(int, order.Reason)                             {}
+func (unrecorded) Closed(int, gate.Outcome)                              {}
+func (unrecorded) Learned(int, error)                                    {}
+
+// policiesToExplain makes the policies of a configuration without what stands
+// behind them.
+func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
+	filters := make(map[string]gate.Filter, len(c.Filters))
+	for name := range c.Filters {
+		filters[name] = untold{}
+	}
+	policies := make([]gate.Policy, len(c.Rules))
+	for i, r := range c.Rules {
+		var lock gate.Locker
+		if s := r.Settle; s != nil {
+			lock = keyLocker{newGateLocker(nil, c.Locks[s.Lock].Key, s.MaxHold, r.Mode == config.ModeObserve)}
+		}
+		var err error
+		if policies[i], err = policy(r, filters, lock); err != nil {
+			return nil, err
+		}
+	}
+	return policies, nil
+}
+
+// explain has the gate decide, as both faces would in turn, and looks for what
+// the decision rests on.
+func (q *question) explain(ctx context.Context, c *config.Config) (*explanation, error) {
+	policies, err := policiesToExplain(c)
+	if err != nil {
+		return nil, err
+	}
+	g, err := gate.New(policies, unrecorded{}, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range policies {
+		q.rules = append(q.rules, p.Rule)
+	}
+	if q.table, err = order.NewTable(q.rules); err != nil {
+		return nil, err
+	}
+	e := &explanation{
+		Method: q.Method, Target: visible(q.Target),
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{},
+	}
+	decision, m := g.Screen(ctx, q.Request), q.table.Match(q.Request)
+	if m.Rule < 0 {
+		return e, q.unruled(e)
+	}
+	p := &policies[m.Rule]
+	e.rule(&c.Rules[m.Rule])
+	e.ids(q.find(&p.Rule), m)
+	if call := g.Open(q.Request); call.NeedsLock {
+		e.LockKey = new(call.Key())
+		for _, id := range e.IDs {
+			e.LockKeys = append(e.LockKeys, p.Settle.Lock.Key(id))
+		}
+	}
+	if decision.Reason == order.NoReason {
+		e.undecided(p)
+		return e, nil
+	}
+	e.certain(answer(p, &decision))
+	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
+	q.blame(e, m)
+	return e, nil
+}
+
+func (e *explanation) certain(a possible) {
+	e.Possible, e.Verdict, e.Status = []possible{a}, &a.Verdict, a.Status
+}
+
+// unruled tells of a request that no rule guards, and whether one exempts it.
+func (q *question) unruled(e *explanation) error {
+	e.certain(possible{Verdict: gate.VerdictNone.String()})
+	e.Because = "no rule matches its method, host and path: the request goes on"
+	if q.Host == "" && slices.ContainsFunc(q.rules, func(r order.Rule) bool { return r.Host != "" }) {
+		e.Because += " (rules with match.host want -H 'host: ...')"
+	}
+	guarding := slices.Clone(q.rules)
+	for i := range guarding {
+		guarding[i].Pass = false
+	}
+	table, err := order.NewTable(guarding)
+	if err != nil {
+		return err
+	}
+	if m := table.Match(q.Request); m.Rule >= 0 && q.rules[m.Rule].Pass && m.Result == order.Anonymous {
+		e.Rule = &q.rules[m.Rule].Name
+		e.Because = "the rule exempts it: the request goes on"
+	}
+	return nil
+}
+
+func (e *explanation) rule(r *config.Rule) {
+	e.Rule, e.Mode = &r.Name, &r.Mode
+	for _, a := range []struct {
+		name string
+		has  bool
+	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}} {
+		if a.has {
+			e.Actions = append(e.Actions, a.name)
+		}
+	}
+}
+
+func (e *explanation) ids(all []found, m order.Match) {
+	e.Found = append(e.Found, all...)
+	if len(all) > 0 {
+		e.RawID = &all[0].Raw
+	}
+	if m.Result == order.Named {
+		e.ID, e.IDs = &m.ID, []string{m.ID}
+		if len(m.Batch) > 0 {
+			e.IDs = m.Batch
+		}
+	}
+}
+
+// whens says what decides between the verdicts of a request.
+var whens = [gate.Verdicts]string{
+	gate.VerdictAbsent:      "if the filter is certain that there is no such order",
+	gate.VerdictMaybe:       "if the order may exist",
+	gate.VerdictUnknown:     "if the filter cannot tell now",
+	gate.VerdictAcquired:    "if the lock is free, or comes free within the wait",
+	gate.VerdictBusy:        "if another holds the lock past the wait",
+	gate.VerdictUnavailable: "if Redis cannot be asked",
+}
+
+// undecided tells of a request that is not refused as it stands: which verdicts
+// the filter and the lock leave it.
+func (e *explanation) undecided(p *gate.Policy) {
+	named := e.ID != nil
+	passes := map[gate.Verdict]bool{
+		gate.VerdictAcquired: p.Settle != nil && named,
+		gate.VerdictMaybe:    p.Lookup != nil && p.Settle == nil && named,
+		gate.VerdictUnknown:  p.Lookup != nil && p.Settle == nil,
+		gate.VerdictNone:     p.Create != nil,
+	}
+	var verdicts []gate.Verdict
+	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
+		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
+		if passes[v] || refused && named {
+			verdicts = append(verdicts, v)
+		}
+	}
+	switch {
+	case p.Create != nil:
+		e.Because = "the request goes on, and the new ID is learned from the answer"
+	case p.Settle == nil:
+		e.Because = "the order ID is well-formed: the filter decides"
+	case p.Lookup == nil:
+		e.Because = "the order ID is well-formed: the lock decides"
+	default:
+		e.Because = "the order ID is well-formed: the filter decides, then the lock"
+	}
+	if len(verdicts) == 1 {
+		e.certain(answer(p, &gate.Decision{Verdict: verdicts[0]}))
+		return
+	}
+	for _, v := range verdicts {
+		a := answer(p, &gate.Decision{Verdict: v})
+		a.When = new(whens[v])
+		e.Possible = append(e.Possible, a)
+	}
+}
+
+// answer is what a client gets with a verdict.
+func answer(p *gate.Policy, d *gate.Decision) possible {
+	a := possible{Verdict: d.Verdict.String()}
+	if reply, _, ok := p.Reply(d.Refusal()); ok {
+		a.Enforced = &reply.Status
+		if !p.Observe {
+			a.Status = a.Enforced
+		}
+	}
+	return a
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// visible writes what is not visible ASCII as \xNN. A blank stays, which a shell
+// shows well enough.
+func visible(text string) string {
+	var b strings.Builder
+	for i := range len(text) {
+		if c := text[i]; ' ' <= c && c < 0x7f {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, `\x%02x`, c)
+		}
+	}
+	return b.String()
+}
+
+func (e *explanation) printJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(e)
+}
+
+// print writes a line for each thing there is to tell, its name first.
+func (e *explanation) print(w io.Writer) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("request", "%s %s", e.Method, e.Target)
+	switch {
+	case e.Rule == nil:
+		line("rule", "none")
+	case e.Mode == nil:
+		line("rule", "%s (pass)", *e.Rule)
+	default:
+		line("rule", "%s (%s, %s)", *e.Rule, strings.Join(e.Actions, " and "), *e.Mode)
+	}
+	for _, f := range e.Found {
+		line("found", "%s in %s", f.Raw, f.Place)
+	}
+	if e.ID != nil {
+		line("order ID", "%s", strings.Join(e.IDs, ", "))
+	}
+	for _, key := range e.LockKeys {
+		line("lock key", "%s", key)
+	}
+	if e.Verdict != nil {
+		line("verdict", "%s", *e.Verdict)
+		line("status", "%s", e.Possible[0])
+	} else {
+		line("verdict", "decided at run time, one of:")
+		for _, p := range e.Possible {
+			line(p.Verdict, "%s, %s", p, *p.When)
+		}
+	}
+	if e.Reason == nil {
+		line("reason", "%s", e.Because)
+	} else {
+		line("reason", "%s: %s", *e.Reason, e.Because)
+	}
+	e.printBlame(line)
+	for _, l := range e.Live {
+		line("lock now", "%s", l)
+	}
+	if e.Live != nil && len(e.Live) == 0 {
+		line("lock now", "nothing to ask: this request takes no lock")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *explanation) printBlame(line func(name, format string, args ...any)) {
+	if e.Part == nil {
+		return
+	}
+	if e.PartText != nil {
+		line(*e.Part, "%s", *e.PartText)
+	}
+	indent := strings.Repeat(" ", e.column)
+	switch {
+	case e.Byte != nil:
+		line("byte", "%s^ %s, offset %d", indent, *e.Byte, *e.Offset)
+	case e.Piece != nil:
+		line("piece", "%s^ %s, offset %d", indent, *e.Piece, *e.Offset)
+	case e.Offset != nil:
+		line("byte", "%s^ the end, offset %d", indent, *e.Offset)
+	default:
+		line("byte", "no single one")
+	}
+}
+
+// String says what the client gets.
+func (p possible) String() string {
+	switch {
+	case p.Status != nil:
+		return strconv.Itoa(*p.Status)
+	case p.Enforced != nil:
+		return fmt.Sprintf("the backend's (%d but for mode: observe)", *p.Enforced)
+	}
+	return "the backend's"
+}

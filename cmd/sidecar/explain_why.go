@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// find looks for IDs where the rule does. It is less strict than the gate, which
+// has the word on whether they are any: this is only to show them.
+func (q *question) find(rule *order.Rule) (all []found) {
+	path, query, _ := strings.Cut(q.Target, "?")
+	for i := range rule.IDs {
+		id := &rule.IDs[i]
+		add := func(place, part, text, raw string, offset int) {
+			all = append(all, found{Place: place, Raw: visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
+		}
+		inPairs := func(place, part, text, separator string) {
+			for offset, pair := range pairs(text, separator) {
+				if name, value, _ := strings.Cut(pair, "="); name == id.Name {
+					add(place, part, text, value, offset+min(len(name)+1, len(pair)))
+				}
+			}
+		}
+		switch id.In {
+		case order.InPath:
+			names, texts := strings.Split(rule.Path, "/"), strings.Split(path, "/")
+			if n := slices.Index(names, "{"+id.Name+"}"); len(names) == len(texts) {
+				add("path segment {"+id.Name+"}", "path", path, texts[n], len(strings.Join(texts[:n], "/"))+1)
+			}
+		case order.InQuery:
+			inPairs("query parameter "+id.Name, "query", query, "&")
+		case order.InForm:
+			inPairs("form field "+id.Name, "body", string(q.Body), "&")
+		case order.InHeader, order.InCookie:
+			for _, h := range q.headers {
+				switch {
+				case id.In == order.InHeader && h[0] == id.Name:
+					add("header "+id.Name, "header", h[1], h[1], 0)
+				case id.In == order.InCookie && h[0] == "cookie":
+					inPairs("cookie "+id.Name, "cookie", h[1], ";")
+				}
+			}
+		case order.InJSON:
+			for offset, raw := range jsonIDs(q.Body, id) {
+				add("JSON member "+strings.Join(id.Members, "."), "body", string(q.Body), raw, offset)
+			}
+		}
+	}
+	return all
+}
+
+// pairs iterates over name=value and its offset.
+func pairs(text, separator string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		offset := 0
+		for pair := range strings.SplitSeq(text, separator) {
+			inner := strings.TrimLeft(pair, " \t")
+			if inner != "" && !yield(offset+len(pair)-len(inner), strings.TrimRight(inner, " \t")) {
+				return
+			}
+			offset += len(pair) + len(separator)
+		}
+	}
+}
+
+// jsonIDs iterates over the value, or the elements of the list, that an ID is
+// read from, without the quotes, and their offsets.
+func jsonIDs(body []byte, id *order.ID) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		d := jsontext.NewDecoder(bytes.NewReader(body))
+		for _, name := range id.Members {
+			if !enterMember(d, name) {
+				return
+			}
+		}
+		if id.List && d.PeekKind() == '[' {
+			_, _ = d.ReadToken()
+		}
+		for d.PeekKind() != ']' {
+			v, err := d.ReadValue()
+			if err != nil {
+				return
+			}
+			offset := int(d.InputOffset()) - len(v)
+			if v.Kind() == '"' {
+				v, offset = v[1:len(v)-1], offset+1
+			}
+			if !yield(offset, string(v)) || !id.List {
+				return
+			}
+		}
+	}
+}
+
+// enterMember reads an object up to the value of a member.
+func enterMember(d *jsontext.Decoder, name string) bool {
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return false
+	}
+	for {
+		t, err := d.ReadToken()
+		if err != nil || t.Kind() != '"' {
+			return false
+		}
+		if t.String() == name {
+			return true
+		}
+		if d.SkipValue() != nil {
+			return false
+		}
+	}
+}
+
+// blame shows what a refusal is about.
+func (q *question) blame(e *explanation, m order.Match) {
+	path, query, _ := strings.Cut(q.Target, "?")
+	part := m.Reason.Part()
+	text := map[string]string{"path": path, "query": query, "body": string(q.Body), "method": q.Method}[part]
+	switch m.Reason {
+	case order.MissingID:
+		e.Because += q.lookedFor(m.Rule)
+	case order.MalformedID:
+		q.blameMalformed(e, m)
+	case order.RepeatedID, order.RepeatedInList:
+		e.blameSecond()
+	case order.DifferentIDs:
+	case order.FormBody, order.ContentType:
+		q.blameHeader(e, "content-type")
+	case order.ContentEncoding:
+		q.blameHeader(e, "content-encoding")
+	default:
+		if m.Offset >= 0 {
+			e.at(part, text, m.Offset, "")
+			return
+		}
+		q.narrow(e, m)
+	}
+	if e.Part == nil {
+		e.at(part, text, -1, "")
+	}
+}
+
+// blameHeader shows a header that says how to read the body, or that it is missing.
+func (q *question) blameHeader(e *explanation, name string) {
+	for _, h := range q.headers {
+		if h[0] == name {
+			e.at("header", h[0]+": "+h[1], 0, h[0]+": "+h[1])
+			return
+		}
+	}
+	e.Because += ": there is no " + name + " header"
+}
+
+func (q *question) lookedFor(rule int) string {
+	var places []string
+	for _, id := range q.rules[rule].IDs {
+		places = append(places, [...]string{"path", "query", "header", "cookie", "form", "JSON"}[id.In]+" "+id.Name+strings.Join(id.Members, "."))
+	}
+	return ": looked for in " + strings.Join(places, ", ")
+}
+
+// blameMalformed finds the ID, and the byte of it, that the format refuses.
+func (q *question) blameMalformed(e *explanation, m order.Match) {
+	for _, f := range e.Found {
+		if _, ok := f.id.Format.Canonical(f.raw); ok {
+			continue
+		}
+		if i := oddByte(f.id.Format, f.raw); i >= 0 {
+			e.at(f.part, f.text, f.offset+i, "")
+		} else {
+			e.at(f.part, f.text, f.offset, f.raw)
+		}
+		return
+	}
+	// Its bytes are right, so it is of the wrong type, or one too many in a list:
+	// the gate stopped behind it.
+	for _, f := range e.Found {
+		if end := f.offset + len(f.raw); f.id.In == order.InJSON && (end == m.Offset || end+1 == m.Offset) {
+			e.at(f.part, f.text, f.offset, f.raw)
+			return
+		}
+	}
+	e.at("body", string(q.Body), m.Offset, "")
+}
+
+// oddByte returns the offset of the first byte that a format admits nowhere, or
+// not where it stands; -1 when the ID as a whole is to blame. It asks the format
+// about one byte at a time, among others that are right.
+func oddByte(f order.Format, text string) int {
+	const nil36 = "00000000-0000-0000-0000-000000000000"
+	before, after, longest := "1", "", f.Max
+	probe := order.Format{Kind: order.Digits, Min: 1, Max: 2}
+	switch f.Kind {
+	case order.UUID:
+		probe, longest = f, len(nil36)
+	case order.Pattern:
+		probe.Kind, probe.Pattern = order.Pattern, anything
+	}
+	for i := range len(text) {
+		if f.Kind == order.UUID && i < longest {
+			before, after = nil36[:i], nil36[i+1:]
+		}
+		if _, ok := probe.Canonical(before + text[i:i+1] + after); !ok || i >= longest {
+			return i
+		}
+	}
+	if f.Kind != order.UUID && f.Kind != order.Pattern && len(text) > 1 && text[0] == '0' {
+		return 0
+	}
+	return -1
+}
+
+var anything = regexp.MustCompile(`(?s)\A.*\z`)
+
+// blameSecond shows the ID that repeats another.
+func (e *explanation) blameSecond() {
+	for i, f := range e.Found {
+		for _, earlier := range e.Found[:i] {
+			a, _ := earlier.id.Format.Canonical(earlier.raw)
+			if b, _ := f.id.Format.Canonical(f.raw); earlier.id == f.id && (!f.id.List || a == b) {
+				e.at(f.part, f.text, f.offset, f.raw)
+				return
+			}
+		}
+	}
+}
+
+// narrow finds the header, parameter or field without which, and without what
+// follows it, the request would not be refused for the same reason. The gate
+// reads them in turn and stops at the first that it refuses.
+func (q *question) narrow(e *explanation, m order.Match) {
+	same := func(r order.Request) bool {
+		got := q.table.Match(r)
+		return got.Rule == m.Rule && got.Reason == m.Reason
+	}
+	// What says how to read the body stays, or it would be to blame for all that is in it.
+	var stay, others headerList
+	for _, h := range q.headers {
+		if strings.HasPrefix(h[0], "content-") {
+			stay = append(stay, h)
+		} else {
+			others = append(others, h)
+		}
+	}
+	r := q.Request
+	if n := sort.Search(len(others), func(n int) bool {
+		r.Header = slices.Concat(stay, others[:n])
+		return same(r)
+	}); n > 0 {
+		h := others[n-1]
+		text := h[0] + ": " + h[1]
+		e.at("header", text, 0, text)
+		return
+	}
+	path, query, _ := strings.Cut(q.Target, "?")
+	r = q.Request
+	if q.narrowPairs(e, "query", query, func(text string) bool { r.Target = path + "?" + text; return same(r) }) {
+		return
+	}
+	if m.Reason.Part() == "body" {
+		return // it is about all of it; what is wrong with a single field has another part
+	}
+	r = q.Request
+	q.narrowPairs(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
+}
+
+func (q *question) narrowPairs(e *explanation, part, text string, refused func(string) bool) bool {
+	ends, starts := []int{0}, []int{0}
+	for offset, pair := range pairs(text, "&") {
+		starts, ends = append(starts, offset), append(ends, offset+len(pair))
+	}
+	n := sort.Search(len(ends)-1, func(n int) bool { return refused(text[:ends[n]]) })
+	if n > 0 {
+		e.at(part, text, starts[n], text[starts[n]:ends[n]])
+	}
+	return n > 0
+}
+
+// Of a long part, so much is shown before and after the byte.
+const shownBefore, shownAfter = 30, 45
+
+// at notes the part of the request that is to blame, and the byte in it, or a
+// piece that begins there. Offset -1 is nothing single.
+func (e *explanation) at(part, text string, offset int, piece string) {
+	e.Part = &part
+	from, to := 0, min(len(text), max(offset, 0)+shownAfter)
+	before, after := "", ""
+	if offset > shownBefore {
+		from, before = min(offset-shownBefore, len(text)), "..."
+	}
+	if to < len(text) {
+		after = "..."
+	}
+	if text != "" {
+		e.PartText = new(before + visible(text[from:to]) + after)
+	}
+	if offset < 0 {
+		return
+	}
+	e.Offset = &offset
+	e.column = len(before + visible(text[from:min(offset, len(text))]))
+	switch {
+	case piece != "":
+		e.Piece = new(visible(piece[:min(len(piece), 2*shownAfter)]))
+	case offset < len(text):
+		c := text[offset]
+		e.Byte = new(fmt.Sprintf("0x%02x", c))
+		if ' ' <= c && c < 0x7f {
+			*e.Byte += fmt.Sprintf(" '%c'", c)
+		}
+	}
+}
