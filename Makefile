@@ -1,7 +1,7 @@
 # Two targets are all a newcomer needs: demo and test. Both fetch what they run
 # against, once, into .cache/, and work offline after that.
 
-.PHONY: demo test lint bench build fuzz clean
+.PHONY: demo test soak lint bench build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -14,9 +14,16 @@ demo: build
 
 # Everything that CI runs.
 test: lint
-	python3 tools/fetch.py all
+	python3 tools/fetch.py all differential bench
+	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
 	echo "make test: all passed"
+
+# What takes longer: the differential test of order IDs in its full size, with
+# every backend.
+soak:
+	python3 tools/fetch.py all differential soak
+	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
 
 lint:
 	unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
@@ -37,6 +44,8 @@ build:
 FUZZTIME ?= 30s
 fuzz:
 	go test -run '^$$' -fuzz FuzzMatch -fuzztime $(FUZZTIME) ./internal/order
+	go test -run '^$$' -fuzz FuzzBody -fuzztime $(FUZZTIME) ./internal/order
+	go test -run '^$$' -fuzz FuzzScan -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./config
 	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./extauthz
 

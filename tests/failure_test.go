@@ -94,7 +94,11 @@ func TestShutdown(t *testing.T) {
 	done := s.inBackground(t.Context(), "/orders/1/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
 	must(t, s.gate.Signal(syscall.SIGTERM))
+	// Until it has heard, calls go on as usual; from then on none does.
 	bedtest.Eventually(t, "no new settlement", func() bool { return s.must("POST", "/orders/2/settle", "").status == 503 })
+	if a := s.must("POST", "/orders/3/settle", ""); a.status != 503 {
+		t.Errorf("a new settlement got %d", a.status)
+	}
 	select {
 	case <-s.gate.Done():
 		t.Fatal("it did not wait for the call that runs")
@@ -106,7 +110,7 @@ func TestShutdown(t *testing.T) {
 	}
 	must(t, s.gate.Wait(t.Context()))
 	s.wantFate("1", released)
-	if n := b.arrived("/orders/2/settle"); n != 0 {
+	if n := b.arrived("/orders/3/settle"); n != 0 {
 		t.Error("an unlocked settlement reached the backend")
 	}
 }

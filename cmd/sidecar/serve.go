@@ -175,10 +175,10 @@ func (f *faces) stop(within time.Duration) {
 		f.authz.Stop()
 		f.proc.Stop()
 	})
-	shutdown(f.http)
 	f.authz.GracefulStop()
 	f.proc.GracefulStop()
 	timer.Stop()
+	shutdown(f.http) // lookups are answered as long as calls drain
 	shutdown(f.admin)
 	_ = f.group.Wait()
 }

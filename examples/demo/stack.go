@@ -19,11 +19,6 @@ const (
 	// phpWorkers is how many requests PHP answers at the same time. The Java
 	// service has 64 threads.
 	phpWorkers = 16
-	// javaOptions are for the web server inside the JDK. Nagle's algorithm delays
-	// some answers by 40 ms, which would make the service look slow; and of the
-	// connections that an Envoy keeps it closes those over 200 without a word,
-	// which the next request on one sees as a 503.
-	javaOptions = "-Dsun.net.httpserver.nodelay=true -Dsun.net.httpserver.maxIdleConnections=2000"
 )
 
 // side is one of the old services with what stands in front of it. Each has an
@@ -73,11 +68,6 @@ func startServices(ctx context.Context, bed *testbed.Bed, progress *screen) ([]*
 func (s *side) startOrders(ctx context.Context, bed *testbed.Bed) (*testbed.Orders, error) {
 	if s.name == "PHP" {
 		return bed.PHP(ctx, s.dir, seeded, phpWorkers)
-	}
-	// The testbed passes our environment on, and has no other way in.
-	const variable = "JDK_JAVA_OPTIONS"
-	if err := os.Setenv(variable, strings.TrimSpace(os.Getenv(variable)+" "+javaOptions)); err != nil {
-		return nil, fmt.Errorf("setting %s: %w", variable, err)
 	}
 	return bed.Java(ctx, s.dir, seeded)
 }

@@ -21,11 +21,12 @@ type readings struct {
 	trailing   bool // ignores what follows the last segment's name: a slash, .json, a space
 	indexPHP   bool // reaches a route through /index.php/..., or /?route=...
 	parameters bool // lets a parameter or cookie of the ID's name override the path
+	anyDepth   bool // looks for a member of JSON by its name, wherever it stands
 }
 
 var profiles = [...]readings{
-	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true},
-	Tomcat: {params: true},
+	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true},
+	Tomcat: {params: true, anyDepth: true},
 	Spring: {params: true, trailing: true, parameters: true},
 	PHP:    {trailing: true, indexPHP: true, parameters: true},
 }
@@ -35,5 +36,6 @@ func (r readings) union(o readings) readings {
 	return readings{
 		params: r.params || o.params, backslash: r.backslash || o.backslash, anyCase: r.anyCase || o.anyCase,
 		trailing: r.trailing || o.trailing, indexPHP: r.indexPHP || o.indexPHP, parameters: r.parameters || o.parameters,
+		anyDepth: r.anyDepth || o.anyDepth,
 	}
 }

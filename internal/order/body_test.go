@@ -16,10 +16,12 @@ func TestJSON(t *testing.T) {
 		why        Reason
 	}{
 		{"number", `{"order":{"id":42}}`, json, "42", NoReason},
-		{"string", `{"x":[{"id":1}],"order":{"a":{},"id":"42"},"y":null}`, json, "42", NoReason},
+		{"string", `{"x":[{"no":1}],"order":{"a":{},"id":"42"},"y":null}`, json, "42", NoReason},
+		{"the name at another depth", `{"x":[{"id":1}],"order":{"id":42}}`, json, "", JSONAlias},
+		{"the name on the way", `{"id":{"x":1},"order":{"id":42}}`, json, "", JSONAlias},
 		{"blanks", " {\n\"order\" : { \"id\" : 42 } }\n", json, "42", NoReason},
 		{"missing", `{"order":{}}`, json, "", MissingID},
-		{"elsewhere", `{"order":{"x":1},"a":{"id":42}}`, json, "", MissingID},
+		{"elsewhere", `{"order":{"x":1},"a":{"id":42}}`, json, "", JSONAlias},
 		{"empty", ``, json, "", MissingID},
 		{"leading zero in a string", `{"order":{"id":"042"}}`, json, "", MalformedID},
 		{"fraction", `{"order":{"id":42.0}}`, json, "", MalformedID},
@@ -98,6 +100,9 @@ func TestForm(t *testing.T) {
 	}{
 		{"plain", "", "a=%20&orderId=42", typeForm, "42", NoReason},
 		{"twice", "", "orderId=42&orderId=42", typeForm, "", RepeatedID},
+		{"cut at NUL", "", "orderId=43&orderId%00x=42", typeForm, "", ParameterAlias},
+		{"NUL before it", "", "orderId=43&%00orderId=42", typeForm, "", ParameterAlias},
+		{"tab behind it", "", "orderId=43&orderId%09=42", typeForm, "", ParameterAlias},
 		{"array", "", "orderId=42&orderId[]=43", typeForm, "", ParameterAlias},
 		{"dot", "", "orderId=42&order.id=43", typeForm, "", ParameterAlias},
 		{"escaped name", "", "order%49d=42", typeForm, "", ParameterAlias},

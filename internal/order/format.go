@@ -70,13 +70,13 @@ func (f *Format) check() error {
 func (f *Format) Canonical(text string) (string, bool) {
 	switch f.Kind {
 	case Digits:
-		return text, f.lengthOK(text) && isDigits(text)
+		return text, f.isNumber(text)
 	case UUID:
 		return canonicalUUID(text)
 	case Pattern:
 		return text, f.lengthOK(text) && isSafe(text) && f.Pattern.MatchString(text)
 	case Timestamped, Snowflake:
-		if !f.lengthOK(text) || !isDigits(text) {
+		if !f.isNumber(text) {
 			return "", false
 		}
 		_, ok := f.Time(text)
@@ -106,6 +106,16 @@ func (f *Format) Time(id string) (time.Time, bool) {
 }
 
 func (f *Format) lengthOK(text string) bool { return f.Min <= len(text) && len(text) <= f.Max }
+
+// largest is the largest number that backends count with, 2^63-1: PHP takes any
+// that is larger for this one.
+const largest = "9223372036854775807"
+
+// isNumber admits digits. A format that admits more of them than 2^63-1 has
+// declares that the backend takes IDs for text.
+func (f *Format) isNumber(text string) bool {
+	return f.lengthOK(text) && isDigits(text) && (f.Max > len(largest) || len(text) < len(largest) || text <= largest)
+}
 
 func isDigits(text string) bool {
 	if text[0] == '0' && len(text) > 1 {

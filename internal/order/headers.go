@@ -50,7 +50,18 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 		// What it names may be taken off on the way to the backend.
 		return r.dropped(value)
 	}
+	if isOurs(name) {
+		return HeaderAlias
+	}
 	return r.seeID(name, value, into)
+}
+
+// isOurs reports whether a header is one of ordergate's in a spelling that only
+// CGI takes for it (X.Ordergate.Key): the plain ones are overwritten.
+func isOurs(name string) bool {
+	const prefix = "x-ordergate-"
+	return len(name) > len(prefix) && name[0] == 'x' && !strings.HasPrefix(name, prefix) &&
+		strings.HasPrefix(foldName(name[:len(prefix)]), "xordergate")
 }
 
 // seeID notes a header that is an ID, and refuses one that may be taken for it:

@@ -136,10 +136,47 @@ func (d *reader) member(name []byte, here []int, level int) error {
 	switch {
 	case len(next) > 0:
 		return d.object(next, level+1)
-	case level == 0 && d.rule.isAlias(folded, InJSON):
+	case level == 0 && d.rule.isAlias(folded, InJSON),
+		profiles[d.rule.Backend].anyDepth && d.isIDName(folded):
 		return d.refuse(JSONAlias)
 	}
-	return d.dec.SkipValue()
+	return d.rest()
+}
+
+// rest reads a value that holds no ID. A backend that goes by the name alone must
+// not find one in it.
+func (d *reader) rest() error {
+	if !profiles[d.rule.Backend].anyDepth {
+		return d.dec.SkipValue()
+	}
+	depth := d.dec.StackDepth()
+	for {
+		t, err := d.dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		if t.Kind() == '"' && d.isName() && d.isIDName(foldName(t.String())) {
+			return d.refuse(JSONAlias)
+		}
+		if d.dec.StackDepth() == depth {
+			return nil
+		}
+	}
+}
+
+// isName reports whether the token read last is a member's name.
+func (d *reader) isName() bool {
+	kind, length := d.dec.StackIndex(d.dec.StackDepth())
+	return kind == '{' && length%2 == 1
+}
+
+func (d *reader) isIDName(folded string) bool {
+	for i := range d.rule.IDs {
+		if d.rule.IDs[i].In == InJSON && folded == d.rule.aliases[i] {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *reader) refuse(r Reason) error {

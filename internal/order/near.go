@@ -48,6 +48,7 @@ func (t *Table) nearAsIs(req *Request, path string) int {
 	if t.lax.backslash {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
+	path = strings.ReplaceAll(path, "+", " ") // as in a query, to many
 	candidates := [2]string{path, path}
 	if t.lax.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
 		candidates[1] = cutParams(path)
@@ -103,7 +104,7 @@ func (t *Table) lookFolded(req *Request, path string) int {
 var plain = func() (table [256]bool) {
 	for c := range 256 {
 		b := byte(c)
-		table[c] = 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || strings.IndexByte("-_~!$&'()*+,=:@", b) >= 0
+		table[c] = 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || strings.IndexByte("-_~!$&'()*,=:@", b) >= 0
 	}
 	return table
 }()
@@ -223,7 +224,7 @@ func withoutScript(path string) string {
 func trimTail(path string) string {
 	last := strings.LastIndexByte(path, '/') + 1
 	for i := last; i < len(path); i++ {
-		if c := path[i]; !plain[c] && !isUpper(c) || strings.IndexByte("!$&'()*+,=:@", c) >= 0 {
+		if c := path[i]; !plain[c] && !isUpper(c) || strings.IndexByte("!$&'()*,=:@", c) >= 0 {
 			return path[:i]
 		}
 	}

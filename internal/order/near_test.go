@@ -37,6 +37,7 @@ func TestNear(t *testing.T) {
 		{"/%6frders/42/settle", s + tc + sp + p},
 		{"/orders/42/settle/", s + tc + sp + p}, // slashes are collapsed
 		{"/orders/42/settle.json", s + sp + p},
+		{"/orders/42/settle+", s + tc + sp + p},
 		{"/orders/42/settle.", s + sp + p},
 		{"/orders/42/settle%20", s + tc + sp + p},
 		{"/orders/42/settle%0a", s + tc + sp + p},
@@ -110,6 +111,9 @@ func TestOverrides(t *testing.T) {
 		{"form body", "/orders/42/settle", headers{"content-type", typeForm}, FormBody},
 		{"multipart body", "/orders/42/settle", headers{"content-type", "multipart/form-data; boundary=x"}, FormBody},
 		{"method header", "/orders/42/settle", headers{"x-http-method-override", "GET"}, MethodOverride},
+		{"our own header, as CGI spells it", "/orders/42/settle", headers{"x.ordergate.key", "order:lock:43"}, HeaderAlias},
+		{"our own header, spelt by PHP", "/orders/42/settle", headers{"x_ordergate_fence", "9"}, HeaderAlias},
+		{"our own header, plain", "/orders/42/settle", headers{"x-ordergate-key", "order:lock:43"}, NoReason},
 		{"URL header", "/orders/42/settle", headers{"x-original-url", "/orders/43/settle"}, URLOverride},
 		{"prefix header", "/orders/42/settle", headers{"x-forwarded-prefix", "/x"}, URLOverride},
 		{"too many parameters", "/orders/42/settle?" + strings.Repeat("a=1&", 501), nil, TooManyParameters},

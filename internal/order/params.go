@@ -41,6 +41,19 @@ func foldName(name string) string {
 	if isFolded(name) {
 		return name
 	}
+	name = foldCase(decodeName(name))
+	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '_', '-', '.', ' ':
+			return -1
+		}
+		return r
+	}, name)
+}
+
+// decodeName undoes the escapes of a name.
+func decodeName(name string) string {
 	for range decodeRounds {
 		decoded := unescape(strings.ReplaceAll(name, "+", " "))
 		if decoded == name {
@@ -48,15 +61,16 @@ func foldName(name string) string {
 		}
 		name = decoded
 	}
-	name = foldCase(name)
-	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
-	return strings.Map(func(r rune) rune {
-		switch r {
-		case '_', '-', '.', ' ', 0:
-			return -1
-		}
-		return r
-	}, name)
+	return name
+}
+
+// hasControl reports whether a name has a control byte in it, escaped or not. Some
+// backends trim them, some cut the name off at a NUL.
+func hasControl(name string) bool {
+	if isFolded(name) {
+		return false
+	}
+	return strings.ContainsFunc(decodeName(name), func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
 // isFolded reports quickly that folding changes nothing.
@@ -103,6 +117,9 @@ func (r *compiled) search(list pairs, in Place, into []found) Reason {
 			return NoReason
 		case n == maxParameters:
 			return TooManyParameters
+		}
+		if hasControl(name) {
+			return alias
 		}
 		folded := foldName(name)
 		// Literally, since folding would turn a harmless "method" into it.

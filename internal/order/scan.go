@@ -119,9 +119,12 @@ func (s *scan) isNew(first int, name span) bool {
 
 func (s *scan) member(name span, depth, level int, onPath bool) bool {
 	if !onPath {
-		return s.value(depth)
+		return s.isNoID(s.body[name.from:name.to]) && s.value(depth)
 	}
 	raw := s.body[name.from:name.to]
+	if !s.isElsewhere(raw, level) {
+		return false
+	}
 	descend := false
 	for i := range s.rule.IDs {
 		id := &s.rule.IDs[i]
@@ -146,6 +149,30 @@ func (s *scan) member(name span, depth, level int, onPath bool) bool {
 		return len(s.rule.IDs) == 1 && s.object(depth+1, level+1, true)
 	}
 	return s.value(depth)
+}
+
+// isNoID reports whether a name is certainly not that of an ID, where it matters.
+func (s *scan) isNoID(raw []byte) bool {
+	if !profiles[s.rule.Backend].anyDepth {
+		return true
+	}
+	for i := range s.rule.IDs {
+		if s.rule.IDs[i].In == InJSON && !foldsApart(raw, s.rule.aliases[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isElsewhere is isNoID for a member on the way to an ID, unless it is the ID.
+func (s *scan) isElsewhere(raw []byte, level int) bool {
+	for i := range s.rule.IDs {
+		id := &s.rule.IDs[i]
+		if id.In == InJSON && level+1 == len(id.Members) && string(raw) == id.Members[level] {
+			return true
+		}
+	}
+	return s.isNoID(raw)
 }
 
 // foldsApart reports whether a name is certainly no alias of another: their first

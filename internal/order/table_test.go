@@ -78,6 +78,8 @@ func TestMatch(t *testing.T) {
 		{"path parameter", "POST", "/orders/42;x=1/settle", "", nil, invalid(2, MalformedID)},
 		{"percent-encoded digits", "POST", "/orders/%34%32/settle", "", nil, invalid(2, MalformedID)},
 		{"full-width digits", "GET", "/orders/４２", "", nil, invalid(0, MalformedID)},
+		{"largest number", "GET", "/orders/9223372036854775807", "", nil, named(0, "9223372036854775807")},
+		{"larger than that", "GET", "/orders/9223372036854775808", "", nil, invalid(0, MalformedID)},
 		{"too long", "GET", "/orders/12345678901234567890", "", nil, invalid(0, MalformedID)},
 		{"sign", "GET", "/orders/+42", "", nil, invalid(0, MalformedID)},
 		{"longer path", "GET", "/orders/42/lines", "", nil, unruled},

@@ -67,8 +67,15 @@ func (b *Bed) Java(ctx context.Context, dataDir string, seed int) (*Orders, erro
 	}
 	args := func(addr string) []string {
 		port := addr[strings.LastIndexByte(addr, ':')+1:]
-		// The cheap compiler and a small heap: the start is what a test waits for.
-		return []string{"-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classes, "OrderService", port}
+		return []string{
+			// The cheap compiler and a small heap: the start is what a test waits for.
+			"-XX:TieredStopAtLevel=1", "-Xmx256m",
+			// The JDK's web server delays some answers by 40 ms otherwise (Nagle), and
+			// of the connections that an Envoy keeps it closes those over 200 without a
+			// word, which the next request on one sees as a 503.
+			"-Dsun.net.httpserver.nodelay=true", "-Dsun.net.httpserver.maxIdleConnections=2000",
+			"-cp", classes, "OrderService", port,
+		}
 	}
 	p := &Process{path: java, env: ordersEnv(dataDir, seed)}
 	return b.orders(ctx, "java", p, dataDir, args, javaStarted)
