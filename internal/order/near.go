@@ -33,6 +33,12 @@ func (t *Table) near(req *Request, path string) int {
 		if rule := t.nearAsIs(req, path); rule >= 0 {
 			return rule
 		}
+		// A ? or # that was escaped ends the path of who parses it once more.
+		if i := strings.IndexAny(path, "?#"); i >= 0 {
+			if rule := t.nearAsIs(req, path[:i]); rule >= 0 {
+				return rule
+			}
+		}
 		decoded := unescape(path)
 		if decoded == path {
 			break

@@ -53,7 +53,9 @@ func TestNear(t *testing.T) {
 		{"/%c0%afx/../orders/42/settle", s + tc + sp + p},
 		{"/orders%c0%af42/settle", s + tc + sp + p},
 		{"http://h/orders/42/settle", s + tc + sp + p},
-		{"/orders/42/settle#x", s + sp + p},
+		{"/orders/42/settle#x", s + tc + sp + p},
+		{"/orders/42/settle%3Fx/y", s + tc + sp + p},
+		{"/orders/42/settle%23x/y", s + tc + sp + p},
 		{"/orders/4%00/settle", s + tc + sp + p},
 		{"/orders/%zz42/settle", s + tc + sp + p},
 	}
