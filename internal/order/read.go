@@ -97,12 +97,18 @@ func oddIn(segment string) int {
 // segmentAt returns the n-th segment of a path that has at least n+1, and its
 // offset.
 func segmentAt(path string, n int) (text string, offset int) {
-	offset = 1
-	for range n {
-		offset += strings.IndexByte(path[offset:], '/') + 1
+	start := 1
+	for i := 1; i < len(path); i++ {
+		if path[i] != '/' {
+			continue
+		}
+		if n == 0 {
+			return path[start:i], start
+		}
+		n--
+		start = i + 1
 	}
-	text, _, _ = strings.Cut(path[offset:], "/")
-	return text, offset
+	return path[start:], start
 }
 
 // readQuery looks for the ID, and for what may be taken for it.

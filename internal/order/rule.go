@@ -98,6 +98,10 @@ type compiled struct {
 	inBody   bool     // some ID stands in the body
 	inParams bool     // some ID stands in the query, a form or a cookie
 	maxBody  int
+
+	// first holds the bytes that the raw name of a JSON member may begin with if it
+	// is on the way to an ID or may be taken for one: all but most letters.
+	first [256]bool
 }
 
 func compile(r Rule) (compiled, []segment, error) {
@@ -139,9 +143,30 @@ func compile(r Rule) (compiled, []segment, error) {
 			c.inBody = true
 			c.maxBody = max(c.maxBody, id.MaxBody)
 		}
+		c.noteFirst(id, c.aliases[i])
 		c.inParams = c.inParams || id.In == InQuery || id.In == InForm || id.In == InCookie
 	}
 	return c, segments, nil
+}
+
+// noteFirst marks the first letters of an ID's names.
+func (c *compiled) noteFirst(id *ID, alias string) {
+	for b := range 256 {
+		if lower := b | 0x20; lower < 'a' || lower > 'z' {
+			c.first[b] = true
+		}
+	}
+	for _, name := range append([]string{alias}, id.Members...) {
+		if name == "" {
+			continue
+		}
+		c.first[name[0]|0x20] = true
+		c.first[name[0]&^0x20] = true
+		if folded := foldName(name); folded != "" {
+			c.first[folded[0]|0x20] = true
+			c.first[folded[0]&^0x20] = true
+		}
+	}
 }
 
 func (id *ID) check() error {

@@ -49,6 +49,13 @@ func (r *compiled) scanJSON(body []byte, into []found) bool {
 }
 
 func (s *scan) blank() {
+	if s.pos < len(s.body) && s.body[s.pos] > ' ' {
+		return
+	}
+	s.moreBlank()
+}
+
+func (s *scan) moreBlank() {
 	for s.pos < len(s.body) {
 		switch s.body[s.pos] {
 		case ' ', '\t', '\n', '\r':
@@ -75,7 +82,6 @@ func (s *scan) object(depth, level int, onPath bool) bool {
 		return false
 	}
 	first := s.open
-	defer func() { s.open = first }()
 	if s.blank(); s.take('}') {
 		return true
 	}
@@ -94,6 +100,7 @@ func (s *scan) object(depth, level int, onPath bool) bool {
 		}
 		s.blank()
 		if s.take('}') {
+			s.open = first // its names are forgotten
 			return true
 		}
 		if !s.take(',') {
@@ -118,10 +125,13 @@ func (s *scan) isNew(first int, name span) bool {
 }
 
 func (s *scan) member(name span, depth, level int, onPath bool) bool {
-	if !onPath {
-		return s.isNoID(s.body[name.from:name.to]) && s.value(depth)
-	}
 	raw := s.body[name.from:name.to]
+	if len(raw) > 0 && !s.rule.first[raw[0]] {
+		return s.value(depth) // of no concern to any ID
+	}
+	if !onPath {
+		return s.isNoID(raw) && s.value(depth)
+	}
 	if !s.isElsewhere(raw, level) {
 		return false
 	}
@@ -264,30 +274,38 @@ func (s *scan) text(escapes bool) (span, bool) {
 	if !s.take('"') {
 		return span{}, false
 	}
-	from := s.pos
-	for s.pos < len(s.body) {
-		switch c := s.body[s.pos]; {
-		case c == '"':
-			s.pos++
-			return span{from, s.pos - 1}, true
-		case c < ' ':
+	from, body := s.pos, s.body
+	for i := from; i < len(body); i++ {
+		if !ends[body[i]] {
+			continue
+		}
+		switch body[i] {
+		case '"':
+			s.pos = i + 1
+			return span{from, i}, true
+		case '\\':
+			if i++; !escapes || i == len(body) || !short[body[i]] {
+				return span{}, false
+			}
+		default: // a control byte
 			return span{}, false
-		case c == '\\':
-			if !escapes || s.pos+1 == len(s.body) {
-				return span{}, false
-			}
-			switch s.body[s.pos+1] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-				s.pos += 2
-			default:
-				return span{}, false
-			}
-		default:
-			s.pos++
 		}
 	}
 	return span{}, false
 }
+
+// ends holds the bytes at which a string is not simply read on, short those that
+// make an escape of one letter.
+var ends, short = func() (ends, short [256]bool) {
+	for c := range ' ' {
+		ends[c] = true
+	}
+	ends['"'], ends['\\'] = true, true
+	for _, c := range []byte(`"\/bfnrt`) {
+		short[c] = true
+	}
+	return ends, short
+}()
 
 // number reads a number of RFC 8259, 6.
 func (s *scan) number() bool {

@@ -22,8 +22,10 @@ type Table struct {
 // node stands for a path prefix.
 type node struct {
 	literal map[string]*node
-	any     *node // a {name} segment
-	rules   []int // rules whose template ends here, in file order
+	last    string // the key in literal that was added last: the only one of most nodes
+	child   *node  // what it stands for
+	any     *node  // a {name} segment
+	rules   []int  // rules whose template ends here, in file order
 }
 
 // NewTable compiles rules. Their order counts: the first whose method, host and
@@ -60,7 +62,8 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 		}
 		text := spell(s.text)
 		if n.literal[text] == nil {
-			n.literal[text] = &node{}
+			n.last, n.child = text, &node{}
+			n.literal[text] = n.child
 		}
 		n = n.literal[text]
 	}
@@ -111,15 +114,32 @@ func (f *finder) find(n *node, rest string, admits admission) {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		text, tail, more = rest[:i], rest[i+1:], true
 	}
-	for _, next := range [2]*node{n.literal[text], n.any} {
-		switch {
-		case next == nil, next == n.any && text == "":
-		case more:
-			f.find(next, tail, admits)
-		default:
-			f.choose(next.rules, admits)
-		}
+	if next := n.next(text); next != nil {
+		f.follow(next, tail, more, admits)
 	}
+	if n.any != nil && text != "" {
+		f.follow(n.any, tail, more, admits)
+	}
+}
+
+func (f *finder) follow(n *node, tail string, more bool, admits admission) {
+	if more {
+		f.find(n, tail, admits)
+	} else if len(n.rules) > 0 {
+		f.choose(n.rules, admits)
+	}
+}
+
+// next returns the node for a literal segment, nil when there is none. It spares
+// most nodes the hash.
+func (n *node) next(text string) *node {
+	if text == n.last {
+		return n.child
+	}
+	if len(n.literal) <= 1 {
+		return nil
+	}
+	return n.literal[text]
 }
 
 func (f *finder) choose(rules []int, admits admission) {

@@ -19,8 +19,8 @@ alive as ordergate, since a smaller heap is collected more often.`
 // Names of rows that others are compared with.
 const (
 	plainNoop  = "no-op"
-	workerNoop = "no-op, 32 stream workers"
-	floor      = "floor, 32 stream workers"
+	workerNoop = "no-op, as many workers"
+	floor      = "floor, as many workers"
 )
 
 // authzSection compares checks.

@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	// Each row compared with itself or another has at least a rate.
 	for _, row := range []string{
 		`no-op +\d+ `,
-		`floor, 32 stream workers +\d+ `,
+		`floor, as many workers +\d+ `,
 		`ordergate, absent, behind the barrier +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ \(`,
 		`ordergate, under no rule +\d+ `,
 		`no-op, refuses +\d+ +[0-9.]+ `,
