@@ -118,7 +118,7 @@ type Grant struct {
 }
 
 // Acquire asks for the lock and blocks until there is an answer or ctx ends.
-// Always report its result to Granted, or to Close.
+// Always report its result to Granted, also when Ended came first.
 func (c *Call) Acquire(ctx context.Context) Grant {
 	lease, err := acquireAll(ctx, c.policy.Settle.Lock, c.ids)
 	return Grant{Lease: lease, Err: err}
