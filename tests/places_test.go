@@ -97,3 +97,23 @@ func TestBatch(t *testing.T) {
 		t.Errorf("%d batches reached the backend, want the first only", n)
 	}
 }
+
+// TestCreateByBody reads the request's body and learns from the answer's: both
+// have to be asked for at once.
+func TestCreateByBody(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
+		return strings.Replace(yaml, "id: {format: digits}\n    create", "id: {json: orderId, optional: true}\n    create", 1)
+	}})
+	create := func(id, body string) answer {
+		return s.must("POST", "/orders?do=create&id="+id, body, "Content-Type", "application/json")
+	}
+	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
+	create("1001", `{"amount":1}`).want(t, 201, "")
+	create("1002", `{"amount":1,"orderId":1002}`).want(t, 201, "")
+	create("1003", `{"orderId":1003,"orderId":1004}`).want(t, 400, "ambiguous")
+	s.must("GET", "/orders/1001", "").want(t, 200, "")
+	s.must("GET", "/orders/1002", "").want(t, 200, "")
+	s.must("GET", "/orders/1003", "").want(t, 404, "absent")
+}
