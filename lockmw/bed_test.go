@@ -1,0 +1,204 @@
+package lockmw
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// locks is a Locker whose grants a test decides, and which writes down what
+// becomes of them. (That the real one keeps its word is tested in redislock.)
+type locks struct {
+	grant chan error // an answer to each Acquire
+
+	mu   sync.Mutex
+	did  []string
+	lost chan struct{}
+}
+
+func newLocks() *locks { return &locks{grant: make(chan error, 10), lost: make(chan struct{})} }
+
+func (l *locks) note(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.did = append(l.did, what)
+}
+
+func (l *locks) noted() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.did, " ")
+}
+
+func (l *locks) Key(id string) string { return "lock:" + id }
+func (l *locks) Acquire(ctx context.Context, id string) (gate.Lease, error) {
+	l.note("ask:" + id)
+	select {
+	case err := <-l.grant:
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
+	case <-ctx.Done():
+		l.note("gave-up")
+		return nil, ctx.Err()
+	}
+}
+func (l *locks) Fence() int64                  { return 7 }
+func (l *locks) Owner() string                 { return "owner" }
+func (l *locks) Lost() <-chan struct{}         { return l.lost }
+func (l *locks) Release(context.Context) error { l.note("release"); return nil }
+func (l *locks) Hold(context.Context) error    { l.note("hold"); return nil }
+
+// book is a Filter that writes down what it learns.
+type book struct{ locks *locks }
+
+func (b book) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
+func (b book) Learn(_ context.Context, id string) error       { b.locks.note("learn:" + id); return nil }
+func (b book) Missed(string)                                  { b.locks.note("missed") }
+
+type silent struct{}
+
+func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
+func (silent) Closed(int, gate.Outcome)                              {}
+func (silent) Refused(int, order.Reason)                             {}
+func (silent) Learned(int, error)                                    {}
+
+// bed is a server on loopback with a client on it.
+type bed struct {
+	t      *testing.T
+	locks  *locks
+	client extproc.ExternalProcessorClient
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	l := newLocks()
+	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
+	g, err := gate.New([]gate.Policy{
+		{
+			Rule: order.Rule{
+				Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
+			},
+			Invalid: gate.Reply{Status: 400},
+			Settle: &gate.Settle{
+				Lock: l, Busy: gate.Reply{Status: 409, RetryAfter: 1500 * time.Millisecond}, Unavailable: gate.Reply{Status: 503},
+			},
+		},
+		{
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+		},
+	}, silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer(grpc.WaitForHandlers(true))
+	extproc.RegisterExternalProcessorServer(server, NewServer(g, Options{}))
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(listener) }()
+	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+		<-served
+	})
+	return &bed{t, l, extproc.NewExternalProcessorClient(conn)}
+}
+
+// stream is one HTTP request as Envoy plays it.
+type stream struct {
+	extproc.ExternalProcessor_ProcessClient
+	t     *testing.T
+	leave context.CancelFunc
+}
+
+func (b *bed) open() stream {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	b.t.Cleanup(cancel)
+	s, err := b.client.Process(ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return stream{s, b.t, cancel}
+}
+
+// say sends a message and returns the answer.
+func (s stream) say(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
+	s.t.Helper()
+	if err := s.Send(msg); err != nil {
+		s.t.Fatal(err)
+	}
+	r, err := s.Recv()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r
+}
+
+// wantEnd checks that the server has nothing more to say.
+func (s stream) wantEnd() {
+	s.t.Helper()
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) {
+		s.t.Errorf("stream ended with %v, want EOF", err)
+	}
+}
+
+func (b *bed) wantNoted(want string) {
+	b.t.Helper()
+	bedtest.Eventually(b.t, want, func() bool { return b.locks.noted() == want })
+}
+
+func headersOf(pairs ...string) *extproc.HttpHeaders {
+	h := &extproc.HttpHeaders{Headers: &corev3.HeaderMap{}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		h.Headers.Headers = append(h.Headers.Headers, &corev3.HeaderValue{Key: pairs[i], RawValue: []byte(pairs[i+1])})
+	}
+	return h
+}
+
+func requestHeaders(pairs ...string) *extproc.ProcessingRequest {
+	return &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_RequestHeaders{RequestHeaders: headersOf(pairs...)}}
+}
+
+func settle() *extproc.ProcessingRequest {
+	return requestHeaders(":method", "POST", ":path", "/orders/42/settle", ":authority", "shop")
+}
+
+// answered is a response's headers with Envoy's word on where it came from.
+func answered(status, details string) *extproc.ProcessingRequest {
+	fields, err := structpb.NewStruct(map[string]any{
+		"response.code_details": details, "upstream.request_attempt_count": 1,
+	})
+	if err != nil {
+		panic(err)
+	}
+	return &extproc.ProcessingRequest{
+		Request:    &extproc.ProcessingRequest_ResponseHeaders{ResponseHeaders: headersOf(":status", status)},
+		Attributes: map[string]*structpb.Struct{attributes: fields},
+	}
+}
