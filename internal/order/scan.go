@@ -32,11 +32,11 @@ func (r *compiled) scanJSON(body []byte, into []found) bool {
 		}
 	}
 	s := scan{rule: r, body: body}
-	s.blank()
+	s.peek()
 	if !s.object(0, 0, true) {
 		return false
 	}
-	if s.blank(); s.pos != len(body) || !utf8.Valid(body) {
+	if s.peek(); s.pos != len(body) || !utf8.Valid(body) {
 		return false
 	}
 	for i := range r.IDs {
@@ -48,25 +48,28 @@ func (r *compiled) scanJSON(body []byte, into []found) bool {
 	return true
 }
 
-func (s *scan) blank() {
-	if s.pos < len(s.body) && s.body[s.pos] > ' ' {
-		return
-	}
-	s.moreBlank()
-}
-
-func (s *scan) moreBlank() {
-	for s.pos < len(s.body) {
-		switch s.body[s.pos] {
-		case ' ', '\t', '\n', '\r':
-			s.pos++
-		default:
-			return
+// peek skips blanks and returns the byte that is next, 0 at the end.
+func (s *scan) peek() byte {
+	if s.pos < len(s.body) {
+		if c := s.body[s.pos]; c > ' ' {
+			return c
 		}
 	}
+	return s.skip()
 }
 
-// take consumes a byte if it is next.
+func (s *scan) skip() byte {
+	for ; s.pos < len(s.body); s.pos++ {
+		switch c := s.body[s.pos]; c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes a byte if it is next, without blanks before it.
 func (s *scan) take(c byte) bool {
 	if s.pos < len(s.body) && s.body[s.pos] == c {
 		s.pos++
@@ -82,28 +85,31 @@ func (s *scan) object(depth, level int, onPath bool) bool {
 		return false
 	}
 	first := s.open
-	if s.blank(); s.take('}') {
+	if s.peek() == '}' {
+		s.pos++
 		return true
 	}
 	for {
-		s.blank()
+		if s.peek() != '"' {
+			return false
+		}
 		name, ok := s.text(false)
-		if !ok || !s.isNew(first, name) {
+		if !ok || !s.isNew(first, name) || s.peek() != ':' {
 			return false
 		}
-		s.blank()
-		if !s.take(':') {
+		s.pos++
+		s.peek()
+		if !s.member(name, depth, level, onPath) {
 			return false
 		}
-		if s.blank(); !s.member(name, depth, level, onPath) {
-			return false
-		}
-		s.blank()
-		if s.take('}') {
+		switch s.peek() {
+		case ',':
+			s.pos++
+		case '}':
+			s.pos++
 			s.open = first // its names are forgotten
 			return true
-		}
-		if !s.take(',') {
+		default:
 			return false
 		}
 	}
@@ -243,18 +249,22 @@ func (s *scan) array(depth int) bool {
 		return false
 	}
 	s.pos++
-	if s.blank(); s.take(']') {
+	if s.peek() == ']' {
+		s.pos++
 		return true
 	}
 	for {
-		if s.blank(); !s.value(depth) {
+		s.peek()
+		if !s.value(depth) {
 			return false
 		}
-		s.blank()
-		if s.take(']') {
+		switch s.peek() {
+		case ',':
+			s.pos++
+		case ']':
+			s.pos++
 			return true
-		}
-		if !s.take(',') {
+		default:
 			return false
 		}
 	}
@@ -326,9 +336,11 @@ func (s *scan) number() bool {
 }
 
 func (s *scan) digits() bool {
-	from := s.pos
-	for s.pos < len(s.body) && '0' <= s.body[s.pos] && s.body[s.pos] <= '9' {
-		s.pos++
+	i, body := s.pos, s.body
+	for i < len(body) && '0' <= body[i] && body[i] <= '9' {
+		i++
 	}
-	return s.pos > from
+	some := i > s.pos
+	s.pos = i
+	return some
 }
