@@ -32,7 +32,9 @@ func (r *compiled) look(header Header, into []found) seen {
 func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 	switch name {
 	case "x-http-method-override", "x-http-method", "x-method-override", "x-original-method":
-		return MethodOverride
+		if !r.admitsMethod(value) { // one of the rule's own leads to the same rule
+			return MethodOverride
+		}
 	case "x-original-url", "x-rewrite-url", "x-forwarded-prefix":
 		return URLOverride
 	case "content-type":

@@ -123,7 +123,8 @@ func (r *compiled) search(list pairs, in Place, into []found) Reason {
 		}
 		folded := foldName(name)
 		// Literally, since folding would turn a harmless "method" into it.
-		if strings.EqualFold(name, "_method") || folded == "method" && !isPlainName(name) {
+		overrides := strings.EqualFold(name, "_method") || folded == "method" && !isPlainName(name)
+		if overrides && !(name == "_method" && r.admitsMethod(value)) {
 			return MethodOverride
 		}
 		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
