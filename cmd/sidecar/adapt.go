@@ -58,12 +58,18 @@ func (g gateLocker) Acquire(ctx context.Context, id string) (gate.Lease, error) 
 	lease, err := g.locker.Acquire(ctx, g.Key(id), redislock.MaxHold(g.maxHold))
 	switch {
 	case err == nil:
-		return lease, nil
+		return gateLease{lease}, nil
 	case errors.Is(err, redislock.ErrBusy):
 		return nil, fmt.Errorf("%w: %w", gate.ErrBusy, err)
 	}
 	return nil, err
 }
+
+// gateLease shows a lease to the gate.
+type gateLease struct{ *redislock.Lease }
+
+// Hold implements gate.Lease.
+func (l gateLease) Hold(ctx context.Context) error { return l.Lease.Hold(ctx, "outcome unknown") }
 
 // lockObserver counts what a Locker reports.
 type lockObserver struct{ *admin.Lock }

@@ -17,7 +17,10 @@ func TestExplainLive(t *testing.T) {
 	store := miniredis.RunT(t)
 	client := redis.NewClient(&redis.Options{Addr: store.Addr()})
 	defer client.Close()
-	locker := redislock.New(client, redislock.Options{})
+	locker, err := redislock.New(client, redislock.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer locker.Close()
 	lease, err := locker.Acquire(t.Context(), "order:lock:42")
 	if err != nil {

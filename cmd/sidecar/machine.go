@@ -146,7 +146,11 @@ func (m *machine) policies() ([]gate.Policy, error) {
 		var lock gate.Locker
 		if s := r.Settle; s != nil {
 			observe := r.Mode == config.ModeObserve
-			lock = newGateLocker(m.locker(lockUse{s.Lock, observe}), m.config.Locks[s.Lock].Key, s.MaxHold, observe)
+			locker, err := m.locker(lockUse{s.Lock, observe})
+			if err != nil {
+				return nil, err
+			}
+			lock = newGateLocker(locker, m.config.Locks[s.Lock].Key, s.MaxHold, observe)
 		}
 		p, err := policy(r, filters, lock)
 		if err != nil {
@@ -158,22 +162,25 @@ func (m *machine) policies() ([]gate.Policy, error) {
 }
 
 // locker returns the Locker for a use, and makes it at the first.
-func (m *machine) locker(use lockUse) *redislock.Locker {
+func (m *machine) locker(use lockUse) (*redislock.Locker, error) {
 	if l, ok := m.lockers[use]; ok {
-		return l
+		return l, nil
 	}
 	c := m.config.Locks[use.lock]
 	name, wait := use.lock, redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo}
 	if use.observe {
 		name, wait = name+observedSuffix, redislock.Wait{Tries: 1}
 	}
-	l := redislock.New(m.redis, redislock.Options{
+	l, err := redislock.New(m.redis, redislock.Options{
 		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, Wait: wait, MaxWaitersPerKey: c.MaxWaitersPerKey,
 		Observer: lockObserver{m.metrics.Lock(name)}, Logger: m.log.With("lock", name),
 	})
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", use.lock, err)
+	}
 	m.metrics.LockGauges(name, l.Held, l.Waiting)
 	m.lockers[use] = l
-	return l
+	return l, nil
 }
 
 // filterBytes returns how much memory the filters take.

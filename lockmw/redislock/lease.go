@@ -11,44 +11,85 @@ import (
 // ErrLost says that the lease had ended before it was given up.
 var ErrLost = errors.New("lease was lost")
 
-// Lease is a lock that is held. Its methods are safe for concurrent use; it
-// renews itself until Release or Hold.
+// Lease is a lock that is held, or several that were taken together. Its methods
+// are safe for concurrent use; it renews itself until Release or Hold.
 type Lease struct {
 	locker  *Locker
-	key     string
 	owner   string
-	fence   int64
 	since   time.Time     // when the lock was asked for
-	lost    chan struct{} // closed when lost
 	maxHold time.Duration // 0: none
+	request string        // what it is for
+	parts   []part        // in the order of their keys
+	single  [1]part       // the memory of parts, mostly
 
 	mu    sync.Mutex
-	until time.Time // when the lease ends unless renewed
-	done  bool      // given up or lost: renewed no more
+	lost  chan struct{} // closed when a part is lost; made when somebody looks
+	gone  bool          // a part is lost
+	done  bool          // given up, or nothing left to renew
+	until time.Time     // when the lease ends unless renewed
+	noted bool          // it is on record in Redis
 }
 
-func newLease(l *Locker, key, owner string, fence int64, asked time.Time) *Lease {
-	return &Lease{
-		locker: l, key: key, owner: owner, fence: fence, since: asked,
-		until: asked.Add(l.opts.Lease), lost: make(chan struct{}),
+// part is one lock of a lease.
+type part struct {
+	key   string
+	owner string
+	fence int64
+	entry string // the key of a re-entry; "" for a lock of its own
+	lost  bool   // guarded by the lease's mu
+}
+
+// newLease makes a lease of granted parts.
+func (l *Locker) newLease(owner string, o AcquireOption, asked time.Time, parts ...part) *Lease {
+	lease := &Lease{
+		locker: l, owner: owner, since: asked, maxHold: o.maxHold, request: o.request,
+		until: asked.Add(l.validity()),
 	}
+	if len(parts) == 1 {
+		lease.single[0] = parts[0]
+		lease.parts = lease.single[:]
+	} else {
+		lease.parts = parts
+	}
+	l.leases.add(lease)
+	return lease
 }
 
-// Key returns the Redis key of the lock.
-func (l *Lease) Key() string { return l.key }
+// Key returns the Redis key of the lock, or the first one in sorted order.
+func (l *Lease) Key() string { return l.parts[0].key }
 
-// Owner returns the unguessable name of this lease.
+// Owner returns the unguessable name of this lease. One that re-entered another
+// has its owner.
 func (l *Lease) Owner() string { return l.owner }
 
 // Fence returns the number of this grant, greater than that of every earlier
-// grant of the key. It is microseconds since 1970 unless the clock of Redis was
-// set back.
-func (l *Lease) Fence() int64 { return l.fence }
+// grant of the key: microseconds since 1970 unless the clock of Redis was set
+// back. Of several keys it is that of the first.
+func (l *Lease) Fence() int64 { return l.parts[0].fence }
+
+// Fences returns the number of each key's grant, in the sorted order of the keys.
+func (l *Lease) Fences() []int64 {
+	fences := make([]int64, len(l.parts))
+	for i := range l.parts {
+		fences[i] = l.parts[i].fence
+	}
+	return fences
+}
 
 // Lost returns a channel that is closed when the lease has ended without
 // Release or Hold: the lock was deleted or taken over, or could not be renewed
-// in time.
-func (l *Lease) Lost() <-chan struct{} { return l.lost }
+// in time. Of several keys, one is enough; the others are still renewed.
+func (l *Lease) Lost() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+		if l.gone {
+			close(l.lost)
+		}
+	}
+	return l.lost
+}
 
 // Release gives the lock up and wakes one who waits for it. It returns an error
 // that wraps [ErrLost] when the lock was no longer ours (that of another is left
@@ -59,31 +100,34 @@ func (l *Lease) Release(ctx context.Context) error {
 	if !l.finish() {
 		return nil
 	}
-	held, err := l.locker.release(ctx, l.key, l.owner)
-	return l.gaveUp("releasing", held, err)
+	return l.gaveUp("releasing", l.locker.releaseLease(ctx, l))
 }
 
-// Hold stops renewing and leaves the lock taken for the Locker's hold time. The
-// errors are those of Release.
-func (l *Lease) Hold(ctx context.Context) error {
+// Hold stops renewing and leaves the lock taken for the Locker's hold time, with
+// the reason on record for [Inspect]. The errors are those of Release.
+func (l *Lease) Hold(ctx context.Context, reason string) error {
 	if !l.finish() {
 		return nil
 	}
-	held, err := extendScript.Run(ctx, l.locker.client, []string{l.key},
-		l.owner, l.locker.opts.Hold.Milliseconds()).Bool()
-	return l.gaveUp("holding", held, err)
+	return l.gaveUp("holding", l.locker.holdLease(ctx, l, reason))
 }
 
-func (l *Lease) gaveUp(doing string, held bool, err error) error {
+func (l *Lease) gaveUp(doing string, err error) error {
 	l.locker.opts.Observer.Released(time.Since(l.since))
-	if err == nil && !held {
-		l.locker.opts.Observer.Lost()
-		err = ErrLost
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		err = fmt.Errorf("%s lock %s: %w", doing, l.key, err)
-		l.locker.log.Warn("lock not given up as planned", "error", err)
+	if errors.Is(err, ErrLost) {
+		l.mu.Lock()
+		known := l.gone
+		l.gone = true
+		l.mu.Unlock()
+		if !known {
+			l.locker.opts.Observer.Lost()
+		}
 	}
+	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
+	l.locker.log.Warn("lock not given up as planned", "error", err)
 	return err
 }
 
@@ -93,25 +137,67 @@ func (l *Lease) finish() bool {
 	first := !l.done
 	l.done = true
 	l.mu.Unlock()
-	l.locker.leases.remove(l)
+	if first {
+		l.locker.leases.remove(l)
+	}
 	return first
 }
 
-// lose marks the lease as lost, unless it was given up meanwhile.
-func (l *Lease) lose(why string) {
-	if !l.finish() {
+// lose marks a part as lost, unless the lease was given up meanwhile. When none is
+// left, the lease is over.
+func (l *Lease) lose(i int, why string) {
+	l.mu.Lock()
+	if l.done || l.parts[i].lost {
+		l.mu.Unlock()
 		return
 	}
-	close(l.lost)
-	l.locker.opts.Observer.Lost()
-	l.locker.opts.Observer.Released(time.Since(l.since))
-	l.locker.log.Warn("lease lost", "key", l.key, "fence", l.fence, "reason", why)
+	l.parts[i].lost = true
+	first := !l.gone
+	l.gone = true
+	if first && l.lost != nil {
+		close(l.lost)
+	}
+	over := true
+	for _, p := range l.parts {
+		over = over && p.lost
+	}
+	l.done = over
+	l.mu.Unlock()
+	if over {
+		l.locker.leases.remove(l)
+		l.locker.opts.Observer.Released(time.Since(l.since))
+	}
+	if first {
+		l.locker.opts.Observer.Lost()
+	}
+	l.locker.log.Warn("lease lost", "key", l.parts[i].key, "fence", l.parts[i].fence, "reason", why)
+}
+
+// loseAll marks every part as lost.
+func (l *Lease) loseAll(why string) {
+	for i := range l.parts {
+		l.lose(i, why)
+	}
+}
+
+// held returns the indexes of the parts that are not lost.
+func (l *Lease) held() []int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := make([]int, 0, len(l.parts))
+	for i := range l.parts {
+		if !l.parts[i].lost {
+			held = append(held, i)
+		}
+	}
+	return held
 }
 
 // renewed records that Redis counts the lease anew from a moment after asked.
-func (l *Lease) renewed(asked time.Time) {
+func (l *Lease) renewed(asked time.Time, noted bool) {
 	l.mu.Lock()
-	l.until = asked.Add(l.locker.opts.Lease)
+	l.until = asked.Add(l.locker.validity())
+	l.noted = l.noted || noted
 	l.mu.Unlock()
 }
 
@@ -120,4 +206,23 @@ func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
+}
+
+// onRecord reports whether an operator can see what the lease is for.
+func (l *Lease) onRecord() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noted
+}
+
+// expired reports whether the lease has been held for its maximum.
+func (l *Lease) expired(now time.Time) bool {
+	return l.maxHold > 0 && now.Sub(l.since) >= l.maxHold
+}
+
+// note returns what to put on record about the lease.
+func (l *Lease) note(reason string) string {
+	return Record{
+		Process: l.locker.opts.Process, Request: l.request, Since: l.since, Reason: reason,
+	}.text()
 }

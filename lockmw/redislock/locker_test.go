@@ -30,8 +30,13 @@ func newLocker(t *testing.T, client redis.UniversalClient, opts Options) *Locker
 	if opts.Wait == (Wait{}) {
 		opts.Wait = once
 	}
-	opts.MaxWaitersPerKey = max(opts.MaxWaitersPerKey, 100)
-	l := New(client, opts)
+	if opts.MaxWaitersPerKey == 0 {
+		opts.MaxWaitersPerKey = 100
+	}
+	l, err := New(client, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(l.Close)
 	return l
 }
@@ -106,8 +111,8 @@ func TestNames(t *testing.T) {
 		"order:lock:1001":   "redisson_lock__channel:{order:lock:1001}",
 		"order:lock:{1001}": "redisson_lock__channel:order:lock:{1001}",
 	} {
-		if got := Channel(key); got != want {
-			t.Errorf("Channel(%q) = %q, want %q", key, got, want)
+		if got := Channel(Exclusive, key); got != want {
+			t.Errorf("Channel(exclusive, %q) = %q, want %q", key, got, want)
 		}
 	}
 }
@@ -123,13 +128,13 @@ func TestForeignHolder(t *testing.T) {
 		granted := make(chan *Lease, 1)
 		go func() { granted <- acquire(t, l, "k") }()
 		bedtest.Eventually(t, "the waiter listens", func() bool {
-			return c.PubSubNumSub(ctx, Channel("k")).Val()[Channel("k")] == 1
+			return c.PubSubNumSub(ctx, Channel(Exclusive, "k")).Val()[Channel(Exclusive, "k")] == 1
 		})
 		c.Del(ctx, "k")
-		c.Publish(ctx, Channel("k"), "0")
+		c.Publish(ctx, Channel(Exclusive, "k"), "0")
 		release(t, <-granted)
 		bedtest.Eventually(t, "the waiter stops listening", func() bool {
-			return c.PubSubNumSub(ctx, Channel("k")).Val()[Channel("k")] == 0
+			return c.PubSubNumSub(ctx, Channel(Exclusive, "k")).Val()[Channel(Exclusive, "k")] == 0
 		})
 	})
 }
@@ -195,8 +200,7 @@ func TestTriesRunOut(t *testing.T) {
 func TestTooManyWait(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		acquire(t, newLocker(t, c, Options{}), "k")
-		l := New(c, Options{Lease: time.Minute, Wait: never, MaxWaitersPerKey: 1})
-		defer l.Close()
+		l := newLocker(t, c, Options{Wait: never, MaxWaitersPerKey: 1})
 		ctx, leave := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		go func() { _, err := l.Acquire(ctx, "k"); left <- err }()

@@ -2,15 +2,13 @@ package redislock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // renewer renews all the leases of a Locker from one goroutine, those that are
-// due in one pipeline. A lease is due when a third of it has passed.
+// due in one pipeline. A lease is due when a third of it has passed, and once,
+// soon after it began, to put it on record for an operator who looks.
 type renewer struct {
 	locker *Locker
 	tick   time.Duration
@@ -20,14 +18,19 @@ type renewer struct {
 	leases map[*Lease]struct{}
 }
 
-// ticksPerLease is how often in a lease the renewer looks. At twelve a renewal
-// comes no later than 1/3 + 1/12 of the lease, which leaves time for a second
-// and third try before the lease ends.
-const ticksPerLease = 12
+const (
+	// ticksPerLease is how often in a lease the renewer looks. At twelve a renewal
+	// comes no later than 1/3 + 1/12 of the lease, which leaves time for a second
+	// and third try before the lease ends.
+	ticksPerLease = 12
+	// noteAge is how old a lease is when it is put on record: most calls end
+	// before, and cost nothing. It is the longest tick as well.
+	noteAge = 250 * time.Millisecond
+)
 
 func (r *renewer) start(l *Locker) {
 	r.locker = l
-	r.tick = max(l.opts.Lease/ticksPerLease, time.Millisecond)
+	r.tick = min(max(l.opts.Lease/ticksPerLease, time.Millisecond), noteAge)
 	r.leases = make(map[*Lease]struct{})
 	r.wg.Go(func() { r.run(l.closed) })
 }
@@ -69,72 +72,73 @@ func (r *renewer) run(ctx context.Context) {
 // renewal may still succeed if nobody took the key, but the lock was not held in
 // between.
 func (r *renewer) due(now time.Time) []*Lease {
+	lease := r.locker.opts.Lease
 	r.mu.Lock()
 	var due, over []*Lease
 	for l := range r.leases {
 		switch left := l.end().Sub(now); {
 		case left <= 0:
 			over = append(over, l)
-		case left <= r.locker.opts.Lease*2/3 && !l.expired(now):
+		case l.expired(now):
+		case left <= lease*2/3, !l.onRecord() && now.Sub(l.since) >= noteAge:
 			due = append(due, l)
 		}
 	}
 	r.mu.Unlock()
 	for _, l := range over { // outside the lock: lose removes
 		if l.expired(now) {
-			l.lose("held longer than the maximum")
+			l.loseAll("held longer than the maximum")
 		} else {
-			l.lose("could not be renewed in time")
+			l.loseAll("could not be renewed in time")
 		}
 	}
 	return due
 }
 
-// expired reports whether the lease has been held for its maximum.
-func (l *Lease) expired(now time.Time) bool {
-	return l.maxHold > 0 && now.Sub(l.since) >= l.maxHold
-}
-
+// renew asks for all of them at once: the questions of one server share a round
+// trip. It waits for a quarter of the lease at most, so that an answer that does
+// not come leaves time for another try.
 func (r *renewer) renew(ctx context.Context, due []*Lease) {
 	if len(due) == 0 {
 		return
 	}
-	// A renewal that hangs must not keep the others, or the next try, from
-	// happening within the lease.
 	ctx, cancel := context.WithTimeout(ctx, r.locker.opts.Lease/4)
 	defer cancel()
-	asked := time.Now()
-	replies, err := r.ask(ctx, due)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") { // flushed, or a replica took over
-		if err = extendScript.Load(ctx, r.locker.client).Err(); err == nil {
-			replies, err = r.ask(ctx, due)
-		}
+	var wg sync.WaitGroup
+	for _, l := range due {
+		wg.Go(func() { r.renewOne(ctx, l) })
 	}
-	if err != nil && ctx.Err() == nil {
-		r.locker.log.Warn("renewing leases", "leases", len(due), "error", err)
-	}
-	for i, reply := range replies {
-		switch held, err := reply.Bool(); {
-		case err == nil && held:
-			due[i].renewed(asked)
-		case err == nil:
-			due[i].lose("deleted or taken over in Redis")
-		}
-	}
+	wg.Wait()
 }
 
-// ask sends one pipeline and returns the first error in it, besides every reply.
-func (r *renewer) ask(ctx context.Context, due []*Lease) ([]*redis.Cmd, error) {
-	replies := make([]*redis.Cmd, len(due))
-	_, err := r.locker.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, l := range due {
-			replies[i] = extendScript.EvalSha(ctx, p, []string{l.key},
-				l.owner, r.locker.opts.Lease.Milliseconds())
-		}
-		return nil
-	})
-	if errors.Is(err, context.Canceled) {
-		err = nil
+// renewOne renews the parts of a lease that are held. All of them have to succeed
+// for its end to move.
+func (r *renewer) renewOne(ctx context.Context, l *Lease) {
+	note := ""
+	if !l.onRecord() {
+		note = l.note("")
 	}
-	return replies, err
+	asked, held := time.Now(), l.held()
+	results := make([]error, len(held))
+	var wg sync.WaitGroup
+	for n, i := range held {
+		p := &l.parts[i]
+		wg.Go(func() {
+			ok, err := r.locker.extend(ctx, p.key, p.owner, r.locker.opts.Lease, note)
+			if err == nil && !ok {
+				l.lose(i, "deleted or taken over in Redis")
+			}
+			results[n] = err
+		})
+	}
+	wg.Wait()
+	for _, err := range results {
+		if err != nil {
+			if r.locker.closed.Err() == nil {
+				r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
+			}
+			return
+		}
+	}
+	l.renewed(asked, true)
 }

@@ -6,85 +6,128 @@ import (
 	"time"
 )
 
-// acquire asks until the lock is granted or the wait is over. An attempt comes
-// when the pause has passed, and besides when a release was published: those
-// cost nothing of the wait's tries.
-func (l *Locker) acquire(ctx context.Context, key string, opts []AcquireOption) (*Lease, error) {
-	owner := l.newOwner()
-	lease, left, err := l.try(ctx, key, owner, opts)
-	if err != nil || lease != nil {
-		return lease, err
-	}
-	w := newPatience(l.opts.Wait, time.Now())
-	if w.over(time.Now()) {
-		return nil, ErrBusy
-	}
-	seat, ok := l.waiters.enter(key)
-	if !ok {
-		return nil, ErrBusy
-	}
-	defer l.waiters.leave(seat)
+const (
+	// slowestPoll is the longest pause of a wait that counts on being woken.
+	slowestPoll = time.Second
+	// fairAlive is how long a waiter of a fair lock counts as alive after it was
+	// heard of: a few polls.
+	fairAlive = 5 * time.Second
+)
 
-	timer := time.NewTimer(w.pause(left, time.Now()))
-	defer timer.Stop()
-	for {
-		polled := false
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-l.closed.Done():
-			return nil, context.Canceled
-		case <-seat.woken:
-		case <-timer.C:
-			polled = true
-			w.tries--
-		}
-		lease, left, err = l.try(ctx, key, owner, opts)
-		if err != nil || lease != nil {
-			return lease, err
-		}
-		now := time.Now()
-		if polled && w.over(now) {
-			return nil, ErrBusy
-		}
-		if polled {
-			timer.Reset(w.pause(left, now))
-		}
-	}
-}
+// waits reports whether a lock that is taken is waited for at all.
+func (o *Options) waits() bool { return o.Wait.UpTo > 0 || o.Wait.Tries > 1 }
 
-// patience is what is left of a wait.
-type patience struct {
-	every    time.Duration
-	tries    int       // attempts still to come, when counted
-	deadline time.Time // zero when counted
-}
-
-func newPatience(w Wait, now time.Time) patience {
+// end returns when a wait that begins now is over. Counted tries vary by a tenth:
+// callers that came together would otherwise ask together for ever after, and
+// find the lock free only at those instants.
+func (w Wait) end(now time.Time) time.Time {
 	if w.UpTo > 0 {
-		return patience{every: slowestPoll, deadline: now.Add(w.UpTo)}
+		return now.Add(w.UpTo)
 	}
-	return patience{every: w.Every, tries: w.Tries - 1}
+	return now.Add(vary(w.Every) * time.Duration(max(0, w.Tries-1)))
 }
 
-func (p *patience) over(now time.Time) bool {
-	if p.deadline.IsZero() {
-		return p.tries <= 0
-	}
-	return !now.Before(p.deadline)
+func vary(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64()))
 }
 
 // pause returns how long to wait for the next attempt, given how long the lock
-// stays taken unless it is released or renewed (negative: not known). Counted
-// pauses vary by a tenth: callers that came together would otherwise ask
-// together for ever after, and find the lock free only at those instants.
-func (p *patience) pause(left time.Duration, now time.Time) time.Duration {
-	if p.deadline.IsZero() {
-		return time.Duration(float64(p.every) * (0.9 + 0.2*rand.Float64()))
+// stays taken unless it is released or renewed.
+func (w Wait) pause(left time.Duration) time.Duration {
+	d := slowestPoll
+	if w.UpTo == 0 {
+		d = vary(w.Every)
 	}
-	d := min(p.every, p.deadline.Sub(now))
 	if left >= 0 {
 		d = min(d, left+time.Millisecond) // its last millisecond may just have begun
 	}
-	return max(d, 0)
+	return d
 }
+
+// vigil is the wait of one caller in its seat.
+type vigil struct {
+	locker *Locker
+	seat   *seat
+	poll   *time.Timer
+	over   *time.Timer
+	head   bool // the poll is ours to do
+	last   bool // the wait is over: there is one more attempt at most
+	asked  bool // that attempt was made
+}
+
+// sit takes a seat and begins the wait. It returns nil when there is no seat.
+// Call rise when it is over.
+func (l *Locker) sit(key string, s *seat, left time.Duration, end time.Time) *vigil {
+	if !l.opts.waits() || !l.room.enter(key, s) {
+		return nil
+	}
+	l.listen(s.line.channel)
+	return &vigil{
+		locker: l, seat: s, head: l.room.first(s),
+		poll: time.NewTimer(l.opts.Wait.pause(left)), over: time.NewTimer(time.Until(end)),
+	}
+}
+
+// rise gives the seat up. It returns the lease that was handed over at the last
+// moment, if any. Next tells whether the next in line should ask at once.
+func (v *vigil) rise(next bool) *Lease {
+	v.poll.Stop()
+	v.over.Stop()
+	lease := v.locker.room.leave(v.seat, next)
+	v.locker.listen(v.seat.line.channel)
+	return lease
+}
+
+// turn blocks until the lock was handed over (a lease), until it is time to ask
+// Redis (neither lease nor error), or until the wait is over.
+func (v *vigil) turn(ctx context.Context) (*Lease, error) {
+	if v.asked {
+		return nil, ErrBusy
+	}
+	polled := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-v.locker.closed.Done():
+			return nil, ErrClosed
+		case <-v.over.C:
+			v.last = true
+		case <-v.poll.C:
+			polled = true
+		case <-v.seat.signal:
+		}
+		t := v.locker.room.look(v.seat, time.Now())
+		switch {
+		case t.grant != nil:
+			return t.grant, nil
+		case t.claimed: // a grant comes within a round trip, or the seat is put back
+			continue
+		case v.last:
+			// Only the head knows nothing newer than its last attempt.
+			if !t.head {
+				return nil, ErrBusy
+			}
+			v.asked = true
+			return nil, nil
+		case t.head && (t.try || polled):
+			v.head = true
+			if polled { // the shard of the channel may have moved
+				v.locker.listen(v.seat.line.channel)
+			}
+			return nil, nil
+		case t.wait > 0: // woken, but it is others' turn
+			v.poll.Reset(t.wait)
+		case t.head && !v.head: // from now on it is ours to poll
+			v.head = true
+			v.poll.Reset(v.locker.opts.Wait.pause(notKnown))
+		}
+		polled = false
+	}
+}
+
+// refused has the next attempt come when the lock may be free.
+func (v *vigil) refused(left time.Duration) { v.poll.Reset(v.locker.opts.Wait.pause(left)) }
+
+// shared reports whether a grant leaves room for another.
+func (k Kind) shared() bool { return k == Read || k == Semaphore }

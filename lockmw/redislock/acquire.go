@@ -1,0 +1,99 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// acquireOne re-enters a lock, or takes it.
+func (l *Locker) acquireOne(ctx context.Context, key string, o AcquireOption, end time.Time) (*Lease, error) {
+	if o.present != "" {
+		p, asked, err := l.reenterOne(ctx, key, o.present)
+		if err != nil {
+			return nil, err
+		}
+		if p.fence > 0 {
+			return l.newLease(p.owner, o, asked, p), nil
+		}
+	}
+	return l.take(ctx, key, l.newOwner(), o, end)
+}
+
+// take takes one lock for a new owner.
+func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, end time.Time) (*Lease, error) {
+	left := time.Duration(notKnown)
+	if !l.room.occupied(key) {
+		a, err := l.try(ctx, key, owner)
+		if err != nil {
+			return nil, err
+		}
+		if a.granted() {
+			return l.newLease(owner, o, a.asked, part{key: key, owner: owner, fence: a.fence}), nil
+		}
+		left = a.left
+	}
+	v := l.sit(key, &seat{owner: owner, opts: o}, left, end)
+	if v == nil {
+		l.quit(ctx, key, owner)
+		return nil, ErrBusy
+	}
+	lease, err := l.await(ctx, v)
+	if err == nil {
+		_ = v.rise(l.opts.Kind.shared())
+		return lease, nil
+	}
+	late := v.rise(false)
+	switch {
+	case late != nil && errors.Is(err, ErrBusy): // handed over as the wait ended
+		return late, nil
+	case late != nil:
+		l.giveUp(ctx, late)
+	default:
+		l.quit(ctx, key, owner)
+	}
+	return nil, err
+}
+
+// await waits until the lock is granted or the wait is over.
+func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
+	s := v.seat
+	for {
+		lease, err := v.turn(ctx)
+		if lease != nil || err != nil {
+			return lease, err
+		}
+		a, err := l.try(ctx, s.line.key, s.owner)
+		if err != nil {
+			return nil, err
+		}
+		if a.granted() {
+			return l.newLease(s.owner, s.opts, a.asked, part{key: s.line.key, owner: s.owner, fence: a.fence}), nil
+		}
+		v.refused(a.left)
+	}
+}
+
+// quit takes a waiter that got no lock out of a fair lock's line, if it may be in
+// it.
+func (l *Locker) quit(ctx context.Context, key, owner string) {
+	if l.opts.Kind != Fair || !l.opts.waits() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	l.cleanup.Go(func() {
+		defer cancel()
+		l.dequeue(ctx, key, owner)
+	})
+}
+
+// reenterOne takes part in the lease of the presented owner. The part has no
+// fence when that owner does not hold the lock.
+func (l *Locker) reenterOne(ctx context.Context, key, present string) (part, time.Time, error) {
+	if present == "" || len(l.nodes) > 1 {
+		return part{}, time.Time{}, nil
+	}
+	entry := after(key, entrySuffix+":"+l.newOwner())
+	a, err := l.reenter(ctx, key, present, entry)
+	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, err
+}

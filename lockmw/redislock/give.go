@@ -1,0 +1,111 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// releaseLease gives up the parts of a finished lease. The error is the first
+// that Redis gave, or ErrLost when a part was no longer held.
+func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
+	if len(lease.parts) > 1 {
+		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, lease, p) })
+	}
+	p := &lease.parts[0]
+	if s := l.room.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
+		return l.handOver(ctx, lease, s)
+	}
+	return l.releasePart(ctx, lease, p)
+}
+
+func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
+	var r released
+	var err error
+	if p.entry != "" {
+		r, err = l.leave(ctx, p.key, p.owner, p.entry)
+	} else {
+		r, err = l.release(ctx, p.key, p.owner)
+	}
+	l.room.let(p.key, r.heard())
+	switch {
+	case err != nil:
+		return err
+	case !r.held():
+		return ErrLost
+	}
+	return nil
+}
+
+// eachPart does something for all parts at once: the questions of one server
+// share a round trip.
+func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
+	errs := make([]error, len(lease.parts))
+	var wg sync.WaitGroup
+	for i := range lease.parts {
+		wg.Go(func() { errs[i] = do(&lease.parts[i]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// holdLease leaves the parts of a finished lease taken for the hold time.
+func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) error {
+	note := lease.note(reason)
+	return l.eachPart(lease, func(p *part) error {
+		held, err := l.extend(ctx, p.key, p.owner, l.opts.Hold, note)
+		if err == nil && !held {
+			err = ErrLost
+		}
+		return err
+	})
+}
+
+// handOver gives the lock to a waiter of this process.
+//
+// The waiter is claimed: it stays until it hears of the outcome, or has left,
+// which its seat then says.
+func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
+	key, asked := lease.parts[0].key, time.Now()
+	q := ask(l.scripts.handover, key).key(FenceKey(key))
+	l.kindKeys(q, key)
+	q.key(after(key, recordSuffix))
+	q.number(l.leaseArg).text(s.owner).number(l.lifeArg).text(lease.owner)
+	q.confirm = true
+	n, err := l.nodes[0].pipe.do(ctx, q)
+	if err != nil {
+		l.room.unclaim(s)
+		if unseen(err) {
+			// Nobody knows which of the two holds it now. Both are given back: a
+			// grant that nobody saw, and a lease that was to be released.
+			l.giveBack(ctx, key, s.owner)
+			l.giveBack(ctx, key, lease.owner)
+		}
+		if errors.Is(err, errNotReplicated) {
+			return nil // the old lease is released in any case
+		}
+		return err
+	}
+	if n <= 0 {
+		l.room.unclaim(s)
+		if n == 0 {
+			return ErrLost
+		}
+		return nil
+	}
+	grant := l.newLease(s.owner, s.opts, asked, part{key: key, owner: s.owner, fence: n})
+	if !l.room.deliver(s, grant) {
+		l.giveUp(ctx, grant)
+	}
+	return nil
+}
+
+// giveUp releases a lease whose caller has gone, to the next who waits.
+func (l *Locker) giveUp(ctx context.Context, lease *Lease) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	l.cleanup.Go(func() {
+		defer cancel()
+		_ = lease.Release(ctx) // it logs
+	})
+}

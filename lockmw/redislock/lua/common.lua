@@ -1,0 +1,47 @@
+-- The beginning of every script.
+--
+-- A script is common.lua, the verbs of one kind of lock (hash.lua, text.lua,
+-- fair.lua, read.lua, write.lua or semaphore.lua) and one deed (acquire.lua,
+-- release.lua, ...). The verbs are:
+--
+--   taken(lock, owner)         nil when the owner may have the lock, else the ms
+--                              until that may change (-1: not known), and the
+--                              text of an error when the key holds no such lock
+--   take(lock, owner, lease)   makes the owner a holder for lease ms; to do it
+--                              twice is to do it once
+--   drop(lock, owner, record)  nil when the owner holds nothing, false when a
+--                              re-entry still holds the lock, true when it is free
+--   renew(lock, owner, ms)     false when the owner holds nothing
+--   announce(lock, publish, channel)  wakes who waits; returns how many heard it
+--
+-- All keys of a script lie in the slot of KEYS[1], the lock.
+
+-- Redis counts milliseconds; so does everything here but the fence.
+local function now_ms()
+  local t = redis.call('time')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+-- next_fence returns the number of a grant, greater than that of every earlier
+-- one of the same lock, and remembers it for life ms.
+--
+-- The clock keeps it growing where the last number was lost (expiry, a failover
+-- to a replica that missed it); the number, where the clock stepped back.
+-- Microseconds since 1970 stay below 2^53, so a double holds them exactly.
+local function next_fence(key, life)
+  local t = redis.call('time')
+  local fence = t[1] * 1000000 + t[2]
+  local last = redis.call('set', key, string.format('%.0f', fence), 'px', life, 'get')
+  if last and (tonumber(last) or 0) >= fence then
+    fence = tonumber(last) + 1
+    redis.call('set', key, string.format('%.0f', fence), 'px', life)
+  end
+  return fence
+end
+
+-- lengthen sets the end of a key to ms from now unless it ends later.
+local function lengthen(key, ms)
+  if redis.call('pttl', key) < tonumber(ms) then
+    redis.call('pexpire', key, ms)
+  end
+end

@@ -1,0 +1,17 @@
+-- Takes a waiter of a fair lock out of the line. One that was told that it is
+-- next, and does not want the lock any more, passes the word on.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  not used
+-- KEYS[3]  the line
+-- KEYS[4]  until when each in it counts as alive
+-- ARGV[1]  owner
+-- ARGV[2]  publish or, on a cluster, spublish
+-- ARGV[3]  the channel of the lock
+-- returns  how many heard that they are next
+redis.call('lrem', KEYS[3], 1, ARGV[1])
+redis.call('zrem', KEYS[4], ARGV[1])
+if redis.call('exists', KEYS[1]) == 1 then
+  return 0
+end
+return announce(KEYS[1], ARGV[2], ARGV[3])

@@ -1,0 +1,77 @@
+-- Redisson's RSemaphore, a string that counts the free permits, with leases
+-- beside it that RSemaphore does not have: the permit of a holder that died
+-- returns. Permits that Java takes have no lease.
+--
+-- KEYS[3]  a sorted set {owner: end of its lease, in ms since 1970}
+-- KEYS[4]  the number of permits that we gave the semaphore; it does not exist
+--          where Java did (trySetPermits)
+-- ARGV[4]  to acquire: the permits that the semaphore should have
+
+-- bury returns the permits of holders that died.
+local function bury(lock)
+  local dead = redis.call('zremrangebyscore', KEYS[3], '-inf', now_ms())
+  if dead > 0 and redis.call('exists', lock) == 1 then
+    redis.call('incrby', lock, dead)
+  end
+end
+
+-- provide makes the semaphore have as many permits as it should.
+local function provide(lock, permits)
+  local given = redis.call('get', KEYS[4])
+  if redis.call('exists', lock) == 0 then
+    redis.call('set', lock, permits - redis.call('zcard', KEYS[3]))
+  elseif not given or tonumber(given) == permits then
+    return
+  else
+    redis.call('incrby', lock, permits - given)
+  end
+  redis.call('set', KEYS[4], permits)
+end
+
+local function taken(lock, owner)
+  bury(lock)
+  provide(lock, tonumber(ARGV[4]))
+  if redis.call('zscore', KEYS[3], owner) or tonumber(redis.call('get', lock)) > 0 then
+    return nil
+  end
+  local earliest = redis.call('zrange', KEYS[3], 0, 0, 'withscores')
+  if not earliest[2] then
+    return -1
+  end
+  return math.max(0, earliest[2] - now_ms())
+end
+
+local function take(lock, owner, lease)
+  local till = string.format('%.0f', now_ms() + lease)
+  if redis.call('zadd', KEYS[3], till, owner) == 1 then
+    redis.call('decr', lock)
+  end
+end
+
+local function drop(lock, owner, record)
+  if redis.call('zrem', KEYS[3], owner) == 0 then
+    return nil
+  end
+  redis.call('hdel', record, owner)
+  if redis.call('exists', lock) == 1 then -- or else it is provided anew
+    redis.call('incr', lock)
+  end
+  return true
+end
+
+local function renew(lock, owner, ms)
+  bury(lock)
+  if not redis.call('zscore', KEYS[3], owner) then
+    return false
+  end
+  redis.call('zadd', KEYS[3], string.format('%.0f', now_ms() + tonumber(ms)), owner)
+  return true
+end
+
+-- Redisson publishes the new number of free permits.
+local function announce(lock, publish, channel)
+  return redis.call(publish, channel, redis.call('get', lock) or '1')
+end
+
+-- A re-entry shares the permit of the lease that it presents.
+local function enter(_, _) end

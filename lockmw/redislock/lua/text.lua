@@ -1,0 +1,39 @@
+-- SET key owner NX PX, as services do it by hand. What the value cannot say, how
+-- often its owner re-entered, stands beside it: KEYS[3].
+
+local function taken(lock, owner)
+  local holder = redis.call('get', lock)
+  if not holder or holder == owner then
+    return nil
+  end
+  return redis.call('pttl', lock)
+end
+
+local function take(lock, owner, lease)
+  redis.call('set', lock, owner, 'px', lease)
+end
+
+local function drop(lock, owner, record)
+  if redis.call('get', lock) ~= owner then
+    return nil
+  end
+  local count = KEYS[3]
+  if (tonumber(redis.call('get', count)) or 0) > 0 then
+    redis.call('decr', count)
+    return false
+  end
+  redis.call('del', lock, record, count)
+  return true
+end
+
+local function renew(lock, owner, ms)
+  return redis.call('get', lock) == owner and redis.call('pexpire', lock, ms) == 1
+end
+
+local function announce(_, publish, channel)
+  return redis.call(publish, channel, '0')
+end
+
+local function enter(_, _)
+  redis.call('incr', KEYS[3])
+end

@@ -1,0 +1,71 @@
+package redislock
+
+import (
+	"crypto/rand"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// The names beside a lock's key. Those that start with "redisson" are
+// Redisson's (verified against 4.7.0), so that both sides mean the same.
+const (
+	fencePrefix     = "redisson_lock_token"
+	lockChannel     = "redisson_lock__channel"
+	rwChannel       = "redisson_rwlock"
+	permitChannel   = "redisson_sc"
+	fairQueue       = "redisson_lock_queue"
+	fairTimeouts    = "redisson_lock_timeout"
+	readTimeouts    = "rwlock_timeout"
+	recordSuffix    = "ordergate_holders" // hash {owner: Record as JSON}
+	entrySuffix     = "ordergate_entry"   // string, one for each re-entry
+	countSuffix     = "ordergate_count"   // string: re-entries of a lock in format String
+	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
+	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore
+)
+
+// FenceKey returns the key that holds the last fence of a lock, in the lock's
+// cluster slot.
+func FenceKey(key string) string { return before(fencePrefix, key) }
+
+// Channel returns the channel that the release of a lock of this kind is
+// published on. A [Fair] lock has one for each waiter: this name, a colon and
+// the waiter's owner.
+func Channel(kind Kind, key string) string {
+	switch kind {
+	case Read, Write:
+		return before(rwChannel, key)
+	case Semaphore:
+		return before(permitChannel, key)
+	}
+	return before(lockChannel, key)
+}
+
+// before and after build a name from another as Redisson does: a name without a
+// brace is put into braces whole, so that both hash to one cluster slot.
+func before(prefix, key string) string {
+	if strings.IndexByte(key, '{') >= 0 {
+		return prefix + ":" + key
+	}
+	return prefix + ":{" + key + "}"
+}
+
+func after(key, suffix string) string {
+	if strings.IndexByte(key, '{') >= 0 {
+		return key + ":" + suffix
+	}
+	return "{" + key + "}:" + suffix
+}
+
+// newOwner names a lease as Redisson names a thread of a client: a UUID and a
+// number. The UUID is random for each lease, since the name is shown to the
+// backend and must not tell another's.
+func (l *Locker) newOwner() string {
+	var text [36 + 1 + 20]byte
+	id := uuid.Must(uuid.NewRandomFromReader(rand.Reader))
+	encoded, _ := id.MarshalText() // never fails
+	n := copy(text[:], encoded)
+	text[n] = ':'
+	return string(strconv.AppendUint(text[:n+1], l.serial.Add(1), 10))
+}

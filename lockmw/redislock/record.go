@@ -1,0 +1,23 @@
+package redislock
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Record is what a holder wrote about itself, a quarter of a second after it got
+// the lock and when it left it held. Holders that are no Locker write none.
+type Record struct {
+	Process string    `json:"process,omitempty"` // as in Options
+	Request string    `json:"request,omitempty"` // as given to Acquire
+	Since   time.Time `json:"since"`             // when the lock was asked for, by the holder's clock
+	Reason  string    `json:"reason,omitempty"`  // why it is held although its call is over
+}
+
+func (r Record) text() string {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return "{}" // a time beyond the year 9999: not of this clock
+	}
+	return string(text)
+}

@@ -1,0 +1,147 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ForeignError says that a key holds something that is no lock of this kind: a
+// value of another type, or a lock of another kind or format. It is never a
+// grant.
+type ForeignError struct {
+	Key   string
+	cause error
+}
+
+func (e *ForeignError) Error() string {
+	return fmt.Sprintf("key %s holds something else than this kind of lock: %v", e.Key, e.cause)
+}
+
+// Unwrap returns what Redis said.
+func (e *ForeignError) Unwrap() error { return e.cause }
+
+// RefusedError says that Redis answers and cannot or will not serve locks: it is
+// too old, or its access control forbids a command.
+type RefusedError struct{ cause error }
+
+func (e *RefusedError) Error() string { return "redis does not serve locks: " + e.cause.Error() }
+
+// Unwrap returns what Redis said.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// minVersion is that of SET with GET (6.2) in lua/common.lua.
+const minMajor, minMinor = 6, 2
+
+// trouble remembers what an operator has to mend, until it works again.
+type trouble struct {
+	refused atomic.Bool // spares the mutex while all is well
+
+	mu      sync.Mutex
+	err     error // a RefusedError
+	foreign error // the last ForeignError
+	at      time.Time
+}
+
+// foreignShown is how long a key that holds something else stays in Trouble: it
+// concerns one order, and nobody tells when it was mended.
+const foreignShown = 5 * time.Minute
+
+// Trouble returns what keeps the locks from being taken although Redis is there:
+// a [RefusedError] until a lock is granted again, else the last [ForeignError]
+// of five minutes. Nil when there is nothing.
+func (l *Locker) Trouble() error {
+	t := &l.trouble
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.err
+	}
+	if t.foreign != nil && time.Since(t.at) < foreignShown {
+		return t.foreign
+	}
+	return nil
+}
+
+func (t *trouble) over() {
+	if !t.refused.Load() {
+		return
+	}
+	t.mu.Lock()
+	t.err = nil
+	t.refused.Store(false)
+	t.mu.Unlock()
+}
+
+// explain gives an error of Redis the type that says what is to be mended.
+func (l *Locker) explain(key string, err error) error {
+	var said redis.Error
+	if !errors.As(err, &said) {
+		return err
+	}
+	t := &l.trouble
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch text := said.Error(); {
+	case strings.Contains(text, "WRONGTYPE"), strings.HasPrefix(text, "FOREIGN"):
+		err = &ForeignError{Key: key, cause: said}
+		t.foreign, t.at = err, time.Now()
+	case strings.HasPrefix(text, "NOPERM"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"),
+		strings.Contains(text, "ACL"), strings.Contains(text, "can't run this command"),
+		strings.Contains(strings.ToLower(text), "unknown command"), strings.Contains(text, "syntax error"),
+		strings.Contains(text, "Unknown Redis command"):
+		err = &RefusedError{cause: said}
+		t.err = err
+		t.refused.Store(true)
+	}
+	return err
+}
+
+// Check takes and releases the lock at a key that nothing else uses, after it has
+// asked for the version of Redis. The error says what an operator has to mend.
+func (l *Locker) Check(ctx context.Context, key string) error {
+	for _, n := range l.nodes {
+		info, err := n.client.Info(ctx, "server").Result()
+		switch {
+		case err == nil && tooOld(info):
+			err = &RefusedError{cause: fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor)}
+			l.trouble.mu.Lock()
+			l.trouble.err = err
+			l.trouble.refused.Store(true)
+			l.trouble.mu.Unlock()
+			return err
+		case err != nil && !redis.HasErrorPrefix(err, "NOPERM"): // INFO is not needed but here
+			return l.explain(key, err)
+		}
+	}
+	owner := l.newOwner()
+	a, err := l.try(ctx, key, owner)
+	if err != nil || !a.granted() {
+		return err
+	}
+	_, err = l.release(ctx, key, owner)
+	return l.explain(key, err)
+}
+
+// tooOld reads the version out of INFO. What it cannot read is not too old.
+func tooOld(info string) bool {
+	_, rest, found := strings.Cut(info, "redis_version:")
+	if !found {
+		return false
+	}
+	version, _, _ := strings.Cut(rest, "\r\n")
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err1 := strconv.Atoi(parts[0])
+	minor, err2 := strconv.Atoi(parts[1])
+	return err1 == nil && err2 == nil && (major < minMajor || major == minMajor && minor < minMinor)
+}

@@ -1,0 +1,183 @@
+package redislock
+
+import (
+	"context"
+	"time"
+)
+
+// answer is what Redis said to an attempt.
+type answer struct {
+	fence int64         // above 0 when granted
+	left  time.Duration // until the lock may become free; negative when not known
+	asked time.Time     // before the question was sent
+}
+
+func (a answer) granted() bool { return a.fence > 0 }
+
+// notKnown is an answer's left when nobody can tell.
+const notKnown = -1
+
+// try asks once for a lock. After an error nothing stays taken: what may have
+// been granted is given back.
+func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
+	if len(l.nodes) > 1 {
+		return l.tryQuorum(ctx, key, owner)
+	}
+	// A lease is counted from before the question was sent: Redis counts from when
+	// it arrived, so ours ends first.
+	asked := time.Now()
+	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner))
+	if err == nil && n > 0 && ctx.Err() != nil { // the grant crossed the caller's leaving
+		err = ctx.Err()
+	}
+	if err != nil {
+		if unseen(err) {
+			l.giveBack(ctx, key, owner)
+		}
+		return answer{}, l.explain(key, err)
+	}
+	l.trouble.over()
+	return answerOf(n, asked), nil
+}
+
+// answerOf reads what lua/acquire.lua returns.
+func answerOf(n int64, asked time.Time) answer {
+	switch {
+	case n > 0:
+		return answer{fence: n, asked: asked}
+	case n > -2:
+		return answer{left: notKnown, asked: asked}
+	}
+	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
+}
+
+func (l *Locker) acquireQuestion(key, owner string) *question {
+	q := ask(l.scripts.acquire, key).key(FenceKey(key))
+	l.kindKeys(q, key)
+	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg)
+	switch l.opts.Kind {
+	case Fair:
+		q.number(l.aliveArg)
+	case Semaphore:
+		q.number(l.opts.Permits)
+	}
+	q.confirm = true
+	return q
+}
+
+// kindKeys adds the keys that only this kind of lock has.
+func (l *Locker) kindKeys(q *question, key string) {
+	switch {
+	case l.opts.Kind == Fair:
+		q.key(before(fairQueue, key)).key(before(fairTimeouts, key))
+	case l.opts.Kind == Semaphore:
+		q.key(after(key, permitsOfSuffix)).key(after(key, permitsSuffix))
+	case l.opts.Format == String:
+		q.key(after(key, countSuffix))
+	}
+}
+
+// field is the name of an owner in Redis.
+func (l *Locker) field(owner string) string {
+	if l.opts.Kind == Write {
+		return owner + ":write" // so does Redisson
+	}
+	return owner
+}
+
+// giveBack releases a lock that may have been granted without anybody hearing
+// of it. It does not wait: the caller has gone, or has its error.
+func (l *Locker) giveBack(ctx context.Context, key, owner string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	l.cleanup.Go(func() {
+		defer cancel()
+		if _, err := l.release(ctx, key, owner); err != nil {
+			l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
+		}
+		if l.opts.Kind == Fair {
+			l.dequeue(ctx, key, owner)
+		}
+	})
+}
+
+// releaseQuestion is that of lua/release.lua.
+func (l *Locker) releaseQuestion(n *node, key, owner string) *question {
+	q := ask(l.scripts.release, key).key(after(key, recordSuffix))
+	l.kindKeys(q, key)
+	return q.text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
+}
+
+// released is what lua/release.lua returns.
+type released int64
+
+func (r released) held() bool { return r > 0 }
+
+// heard returns how many subscriptions got the message, in all processes.
+func (r released) heard() int { return int(max(0, r-2)) }
+
+func (l *Locker) release(ctx context.Context, key, owner string) (released, error) {
+	if len(l.nodes) > 1 {
+		return l.releaseQuorum(ctx, key, owner)
+	}
+	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner))
+	return released(n), err
+}
+
+// extendQuestion is that of lua/extend.lua.
+func (l *Locker) extendQuestion(key, owner string, d time.Duration, note string) *question {
+	q := ask(l.scripts.extend, key).key(after(key, recordSuffix))
+	l.kindKeys(q, key)
+	return q.text(l.field(owner)).number(d.Milliseconds()).text(note)
+}
+
+// extend reports whether the owner holds the lock, which then ends d from now.
+func (l *Locker) extend(ctx context.Context, key, owner string, d time.Duration, note string) (bool, error) {
+	if len(l.nodes) > 1 {
+		return l.extendQuorum(ctx, key, owner, d, note)
+	}
+	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(key, owner, d, note))
+	return n == 1, err
+}
+
+// reenter takes part in the lease of a presented owner. The answer is not granted
+// when that owner does not hold the lock.
+func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer, error) {
+	asked := time.Now()
+	q := ask(l.scripts.reenter, key).key(FenceKey(key))
+	l.kindKeys(q, key)
+	q.key(entry).number(l.leaseArg).text(l.field(owner)).number(l.lifeArg).number(entryLife.Milliseconds())
+	n, err := l.nodes[0].pipe.do(ctx, q)
+	if err == nil && n > 0 && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	if err != nil && unseen(err) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+		l.cleanup.Go(func() {
+			defer cancel()
+			_, _ = l.leave(ctx, key, owner, entry) // the lease it shares has an end of its own
+		})
+	}
+	return answerOf(n, asked), err
+}
+
+// leave ends a re-entry.
+func (l *Locker) leave(ctx context.Context, key, owner, entry string) (released, error) {
+	n := l.nodes[0]
+	q := ask(l.scripts.leave, key).key(after(key, recordSuffix))
+	l.kindKeys(q, key)
+	q.key(entry).text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
+	r, err := n.pipe.do(ctx, q)
+	return released(r), err
+}
+
+// dequeue takes a waiter out of the line of a fair lock.
+func (l *Locker) dequeue(ctx context.Context, key, owner string) {
+	n := l.nodes[0]
+	q := ask(l.scripts.dequeue, key).key(after(key, recordSuffix))
+	l.kindKeys(q, key)
+	q.text(owner).text(n.publish).text(Channel(Fair, key))
+	if _, err := n.pipe.do(ctx, q); err != nil {
+		// It is passed over once it no longer counts as alive.
+		l.log.Warn("leaving the line of a fair lock", "key", key, "error", err)
+	}
+}
