@@ -29,7 +29,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 			return nil, err
 		}
 		if a.granted() {
-			return l.newLease(owner, o, a.asked, part{key: key, owner: owner, fence: a.fence}), nil
+			return l.newLease(a.owner, o, a.asked, part{key: key, owner: a.owner, fence: a.fence}), nil
 		}
 		left = a.left
 	}
@@ -68,7 +68,7 @@ func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
 			return nil, err
 		}
 		if a.granted() {
-			return l.newLease(s.owner, s.opts, a.asked, part{key: s.line.key, owner: s.owner, fence: a.fence}), nil
+			return l.newLease(a.owner, s.opts, a.asked, part{key: s.line.key, owner: a.owner, fence: a.fence}), nil
 		}
 		v.refused(a.left)
 	}

@@ -158,10 +158,8 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 		err = ctx.Err()
 	}
 	if err != nil {
-		if unseen(err) {
-			for _, key := range keys {
-				l.giveBack(ctx, key, owner)
-			}
+		for _, key := range keys {
+			l.giveBack(ctx, key, owner, err)
 		}
 		return nil, "", 0, l.explain(keys[0], err)
 	}

@@ -76,12 +76,10 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	n, err := l.nodes[0].pipe.do(ctx, q)
 	if err != nil {
 		l.room.unclaim(s)
-		if unseen(err) {
-			// Nobody knows which of the two holds it now. Both are given back: a
-			// grant that nobody saw, and a lease that was to be released.
-			l.giveBack(ctx, key, s.owner)
-			l.giveBack(ctx, key, lease.owner)
-		}
+		// Nobody knows which of the two holds it now. Both are given back: a grant
+		// that nobody saw, and a lease that was to be released.
+		l.giveBack(ctx, key, s.owner, err)
+		l.giveBack(ctx, key, lease.owner, err)
 		if errors.Is(err, errNotReplicated) {
 			return nil // the old lease is released in any case
 		}

@@ -160,13 +160,41 @@ func (p *pipe) run(ctx context.Context, q *question) error {
 	if l.withdraw(q) {
 		return unsentError{ctx.Err()}
 	}
-	return ctx.Err()
+	return abandonedError{ctx.Err(), q}
 }
 
 // unsentError is one of a question that did not leave this process.
 type unsentError struct{ error }
 
 func (e unsentError) Unwrap() error { return e.error }
+
+// abandonedError is one of a question whose asker left while it was on its way.
+type abandonedError struct {
+	error
+	q *question
+}
+
+func (e abandonedError) Unwrap() error { return e.error }
+
+// outcome waits for the answer that nobody waited for, until ctx ends. It reports
+// whether the script granted nothing for certain.
+func (e abandonedError) outcome(ctx context.Context) (nothing bool) {
+	select {
+	case <-e.q.done:
+		return e.q.err == nil && e.q.refused()
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refused reports whether the answer is that of a script which did not do what it
+// was asked to.
+func (q *question) refused() bool {
+	if q.list {
+		return q.several.Val()[0] <= 0
+	}
+	return q.integer.Val() <= 0
+}
 
 // unseen reports whether a script may have run although its caller got this
 // error: not when the server refused it, nor when it was never sent.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,26 +50,55 @@ func (l *Locker) majority() int { return len(l.nodes)/2 + 1 }
 // nodeTime bounds how long one server of a quorum is waited for: far less than
 // the lease, or a server that hangs would use it up.
 func (l *Locker) nodeTime() time.Duration {
-	return min(max(l.opts.Lease/20, 20*time.Millisecond), 500*time.Millisecond)
+	return min(max(l.opts.Lease/10, 20*time.Millisecond), 2*time.Second)
 }
 
-// onAll asks every server at once, and returns what each of them answered.
+// errUnanswered is what a server's answer is that was not waited for.
+var errUnanswered = errors.New("not waited for")
+
+// onAll asks every server at once, and returns what each of them answered once
+// most have agreed, with yes (above 0) or with no. The others are left to answer in
+// their own time: a server that hangs slows nobody down.
 func (l *Locker) onAll(ctx context.Context, about func(*node) *question) ([]int64, []error) {
-	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
-	defer cancel()
-	answers, errs := make([]int64, len(l.nodes)), make([]error, len(l.nodes))
-	var wg sync.WaitGroup
-	for i, n := range l.nodes {
-		wg.Go(func() { answers[i], errs[i] = n.pipe.do(ctx, about(n)) })
+	type reply struct {
+		i   int
+		n   int64
+		err error
 	}
-	wg.Wait()
+	replies := make(chan reply, len(l.nodes))
+	for i, n := range l.nodes {
+		l.cleanup.Go(func() {
+			short, cancel := context.WithTimeout(ctx, l.nodeTime())
+			defer cancel()
+			r := reply{i: i}
+			r.n, r.err = n.pipe.do(short, about(n))
+			if errors.Is(r.err, context.DeadlineExceeded) && ctx.Err() == nil {
+				r.err = fmt.Errorf("server %d of %d did not answer in %v", i+1, len(l.nodes), l.nodeTime())
+			}
+			replies <- r
+		})
+	}
+	answers, errs := make([]int64, len(l.nodes)), make([]error, len(l.nodes))
+	for i := range errs {
+		errs[i] = errUnanswered
+	}
+	for yes, no := 0, 0; yes < l.majority() && no < l.majority(); {
+		r := <-replies
+		answers[r.i], errs[r.i] = r.n, r.err
+		if r.err == nil && r.n > 0 {
+			yes++
+		} else {
+			no++
+		}
+	}
 	return answers, errs
 }
 
-// tryQuorum asks once on all servers. When most of them do not grant the lock in
-// time, what was granted is given back everywhere.
-func (l *Locker) tryQuorum(ctx context.Context, key, owner string) (answer, error) {
-	asked := time.Now()
+// tryQuorum asks once on all servers, for an owner of its own: what an earlier
+// attempt left to be given back is not this one's. When most servers do not grant
+// the lock in time, what was granted is given back everywhere.
+func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
+	asked, owner := time.Now(), l.newOwner()
 	answers, errs := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner) })
 	granted, fence, left := 0, int64(0), time.Duration(notKnown)
 	for i, n := range answers {
@@ -86,44 +115,74 @@ func (l *Locker) tryQuorum(ctx context.Context, key, owner string) (answer, erro
 	err := ctx.Err()
 	if err == nil && granted >= l.majority() {
 		err = l.raise(ctx, key, owner, answers, fence)
+		if err == nil && time.Since(asked) < l.validity() {
+			l.trouble.over()
+			return answer{fence: fence, owner: owner, asked: asked}, nil
+		}
 	}
+	l.undo(ctx, key, owner, granted, errs)
 	switch {
-	case err == nil && granted >= l.majority() && time.Since(asked) < l.validity():
-		l.trouble.over()
-		return answer{fence: fence, asked: asked}, nil
-	case granted > 0 || slices.ContainsFunc(errs, func(err error) bool { return err != nil && unseen(err) }):
-		l.giveBack(ctx, key, owner)
-	}
-	if err != nil {
+	case err != nil:
 		return answer{}, err
+	case failures(errs) >= l.majority():
+		return answer{}, l.explain(key, firstOf(errs))
+	case granted > 0:
+		// The votes were split. Who was part of it should not ask again together.
+		left = rand.N(maxSplitPause)
 	}
-	if failed := errors.Join(errs...); failed != nil && len(l.nodes)-count(errs) < l.majority() {
-		return answer{}, l.explain(key, failed)
-	}
-	return answer{left: left, asked: asked}, nil
+	return answer{left: left}, nil
 }
 
-func count(errs []error) (n int) {
+// maxSplitPause is several round trips: one of those whose votes were split is
+// alone then, mostly.
+const maxSplitPause = 20 * time.Millisecond
+
+// undo gives back what an attempt was granted, and then, in its own time, what it
+// may have been granted by servers that did not answer.
+func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs []error) {
+	if granted > 0 {
+		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner)
+	}
 	for _, err := range errs {
-		if err != nil {
+		if err != nil && unseen(err) {
+			l.giveBack(ctx, key, owner, errors.New("a server did not answer"))
+			return
+		}
+	}
+}
+
+// failures counts the servers that could not be asked.
+func failures(errs []error) (n int) {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errUnanswered) {
 			n++
 		}
 	}
 	return n
 }
 
+// firstOf returns the first failure: those of the others are alike, mostly.
+func firstOf(errs []error) error {
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errUnanswered) {
+			return err
+		}
+	}
+	return errors.New("the lock is gone")
+}
+
 // raise writes the fence of a grant to the servers that gave a smaller one. Any
 // later grant has a server in common with the majority that then knows it, and so
 // a greater fence.
 func (l *Locker) raise(ctx context.Context, key, owner string, answers []int64, fence int64) error {
-	if slices.Min(answers) == fence {
+	if slices.Min(answers) == fence { // all servers gave this one
 		return nil
 	}
 	done, errs := l.onAll(ctx, func(*node) *question {
 		return ask(l.scripts.raise, key).key(FenceKey(key)).text(owner).text(fmt.Sprint(fence)).number(l.lifeArg)
 	})
 	if n := sum(done); n < l.majority() {
-		return fmt.Errorf("only %d of %d servers took the fence: %w", n, len(l.nodes), errors.Join(errs...))
+		return fmt.Errorf("only %d of %d servers took the fence: %w", n, len(l.nodes), firstOf(errs))
 	}
 	return nil
 }
@@ -145,11 +204,11 @@ func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released
 			heard = max(heard, n)
 		}
 	}
-	switch failed := count(errs); {
+	switch {
 	case held >= l.majority():
 		return released(heard), nil
-	case held+failed >= l.majority():
-		return 0, errors.Join(errs...)
+	case failures(errs) > 0:
+		return 0, firstOf(errs)
 	}
 	return 0, nil
 }
@@ -160,8 +219,8 @@ func (l *Locker) extendQuorum(ctx context.Context, key, owner string, d time.Dur
 	switch held := sum(answers); {
 	case held >= l.majority():
 		return true, nil
-	case held+count(errs) >= l.majority():
-		return false, errors.Join(errs...)
+	case failures(errs) > 0: // they may have said yes
+		return false, firstOf(errs)
 	}
 	return false, nil
 }

@@ -50,6 +50,7 @@ type seat struct {
 	signal chan struct{} // something below has changed
 	state  seatState
 	try    bool   // woken: ask Redis
+	asking bool   // a question is on its way: two grants for one seat must not cross
 	grant  *Lease // handed over
 }
 
@@ -197,12 +198,13 @@ type turn struct {
 	grant   *Lease
 	claimed bool          // a grant is on its way
 	head    bool          // poll
-	try     bool          // ask now
+	ask     bool          // ask Redis, then say so by refused or leave
 	wait    time.Duration // woken, but it is others' turn for so long
 }
 
-// look returns what the seat's caller has to do now.
-func (r *room) look(s *seat, now time.Time) turn {
+// look returns what the seat's caller has to do now. Due tells that it is to ask
+// even if nothing woke it.
+func (r *room) look(s *seat, now time.Time, due bool) turn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := turn{grant: s.grant, claimed: s.state == claimed}
@@ -212,10 +214,21 @@ func (r *room) look(s *seat, now time.Time) turn {
 	t.head = true
 	if s.try {
 		if t.wait = s.line.notBefore.Sub(now); t.wait <= 0 {
-			s.try, t.try = false, true
+			due = true
 		}
 	}
+	if due {
+		t.ask = true
+		s.try, s.asking = false, true
+	}
 	return t
+}
+
+// refused tells that the seat's question was answered with no.
+func (r *room) refused(s *seat) {
+	r.mu.Lock()
+	s.asking = false
+	r.mu.Unlock()
 }
 
 // claim takes the first in line out of it, to hand it the lock of a part that is
@@ -229,7 +242,7 @@ func (r *room) claim(p *part, able bool) *seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[p.key]
-	if l == nil || len(l.seats) == 0 || l.seats[0].group {
+	if l == nil || len(l.seats) == 0 || l.seats[0].group || l.seats[0].asking {
 		return nil
 	}
 	if l.turns == 0 {

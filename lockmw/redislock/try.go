@@ -2,12 +2,14 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
 // answer is what Redis said to an attempt.
 type answer struct {
 	fence int64         // above 0 when granted
+	owner string        // to whom
 	left  time.Duration // until the lock may become free; negative when not known
 	asked time.Time     // before the question was sent
 }
@@ -21,7 +23,7 @@ const notKnown = -1
 // been granted is given back.
 func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 	if len(l.nodes) > 1 {
-		return l.tryQuorum(ctx, key, owner)
+		return l.tryQuorum(ctx, key)
 	}
 	// A lease is counted from before the question was sent: Redis counts from when
 	// it arrived, so ours ends first.
@@ -31,13 +33,13 @@ func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 		err = ctx.Err()
 	}
 	if err != nil {
-		if unseen(err) {
-			l.giveBack(ctx, key, owner)
-		}
+		l.giveBack(ctx, key, owner, err)
 		return answer{}, l.explain(key, err)
 	}
 	l.trouble.over()
-	return answerOf(n, asked), nil
+	a := answerOf(n, asked)
+	a.owner = owner
+	return a, nil
 }
 
 // answerOf reads what lua/acquire.lua returns.
@@ -85,19 +87,48 @@ func (l *Locker) field(owner string) string {
 	return owner
 }
 
-// giveBack releases a lock that may have been granted without anybody hearing
-// of it. It does not wait: the caller has gone, or has its error.
-func (l *Locker) giveBack(ctx context.Context, key, owner string) {
+// giveBack releases a lock that may have been granted without anybody hearing of
+// it, if the error of asking leaves that open. It does not wait: the caller has
+// gone, or has its error.
+func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
+	if !unseen(why) {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()
-		if _, err := l.release(ctx, key, owner); err != nil {
+		if l.opts.Kind == Fair {
+			defer l.dequeue(ctx, key, owner)
+		}
+		// The answer, if it is still to come, tells whether there is anything to give
+		// back; and the release must not overtake the question on another connection.
+		var abandoned abandonedError
+		if errors.As(why, &abandoned) && abandoned.outcome(ctx) {
+			return
+		}
+		l.releaseLate(ctx, key, owner)
+	})
+}
+
+// lateAfter are pauses after which a release is repeated that found nothing. The
+// question that it is to undo may lie in the buffers of a connection that was
+// given up, and be read after the release.
+var lateAfter = []time.Duration{0, 20 * time.Millisecond, 300 * time.Millisecond}
+
+func (l *Locker) releaseLate(ctx context.Context, key, owner string) {
+	for _, pause := range lateAfter {
+		select {
+		case <-time.After(pause):
+		case <-l.closed.Done(): // no time to wait; once more all the same
+		}
+		r, err := l.release(ctx, key, owner)
+		if err != nil {
 			l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
 		}
-		if l.opts.Kind == Fair {
-			l.dequeue(ctx, key, owner)
+		if err != nil || r.held() {
+			return
 		}
-	})
+	}
 }
 
 // releaseQuestion is that of lua/release.lua.

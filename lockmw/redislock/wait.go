@@ -97,25 +97,20 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 			polled = true
 		case <-v.seat.signal:
 		}
-		t := v.locker.room.look(v.seat, time.Now())
+		t := v.locker.room.look(v.seat, time.Now(), polled || v.last)
 		switch {
 		case t.grant != nil:
 			return t.grant, nil
 		case t.claimed: // a grant comes within a round trip, or the seat is put back
 			continue
-		case v.last:
-			// Only the head knows nothing newer than its last attempt.
-			if !t.head {
-				return nil, ErrBusy
-			}
-			v.asked = true
-			return nil, nil
-		case t.head && (t.try || polled):
-			v.head = true
+		case t.ask:
+			v.head, v.asked = true, v.last
 			if polled { // the shard of the channel may have moved
 				v.locker.listen(v.seat.line.channel)
 			}
 			return nil, nil
+		case v.last:
+			return nil, ErrBusy // the head knows, and nobody else need ask
 		case t.wait > 0: // woken, but it is others' turn
 			v.poll.Reset(t.wait)
 		case t.head && !v.head: // from now on it is ours to poll
@@ -127,7 +122,10 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 }
 
 // refused has the next attempt come when the lock may be free.
-func (v *vigil) refused(left time.Duration) { v.poll.Reset(v.locker.opts.Wait.pause(left)) }
+func (v *vigil) refused(left time.Duration) {
+	v.locker.room.refused(v.seat)
+	v.poll.Reset(v.locker.opts.Wait.pause(left))
+}
 
 // shared reports whether a grant leaves room for another.
 func (k Kind) shared() bool { return k == Read || k == Semaphore }

@@ -1,0 +1,64 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrChanged says that a lock is not held by those any more who were seen to hold
+// it, and perhaps by others.
+var ErrChanged = errors.New("its holders have changed since they were looked at")
+
+// ForceRelease takes a lock away from its holders as [Inspect] saw them, all of
+// them, and wakes who waits for it. It returns how many subscriptions heard of it.
+// When somebody else holds the lock by then, or nobody does, it leaves it alone
+// and returns an error that wraps [ErrChanged]; a [ForeignError] when the key holds
+// something else.
+//
+// The holders of a semaphore have nothing to do with each other: leave the one in
+// seen.Holders whose permit is to return. Permits that Java has cannot be told
+// apart, and stay.
+//
+// The holder may go on with its work: its Locker notices at the next renewal, and
+// only the fence keeps what it does then from doing harm. The fence of the next
+// grant is greater.
+func ForceRelease(ctx context.Context, client redis.UniversalClient, seen State) (heard int, err error) {
+	if heard, err = forceRelease(ctx, client, &seen); err != nil {
+		return 0, fmt.Errorf("releasing lock %s by force: %w", seen.Key, err)
+	}
+	return heard, nil
+}
+
+func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State) (int, error) {
+	switch n := len(seen.Holders); {
+	case seen.Foreign != "":
+		return 0, &ForeignError{Key: seen.Key, cause: errors.New(seen.Foreign)}
+	case n == 0:
+		return 0, errors.New("it has no holder that is known")
+	case seen.Kind == Semaphore && n > 1:
+		return 0, fmt.Errorf("which of %d permits is to return?", n)
+	case seen.Kind != Semaphore && seen.More > 0:
+		return 0, fmt.Errorf("it has more than %d holders", n)
+	}
+	publish := "publish"
+	if _, ok := client.(*redis.ClusterClient); ok {
+		publish = "spublish"
+	}
+	args := []any{shapeOf(seen.Kind, seen.Format), mostListed, publish, Channel(seen.Kind, seen.Key), seen.Fence}
+	for _, h := range seen.Holders {
+		args = append(args, h.Owner)
+		if seen.Kind == Write {
+			args = append(args, h.Owner+writeSuffix) // and by its bare name it may read
+		}
+	}
+	// Seldom needed, so the script is sent as it is.
+	n, err := client.Eval(ctx, operatorScript(seen.Kind, seen.Format, "force"),
+		operatorKeys(seen.Kind, seen.Format, seen.Key), args...).Int()
+	if err == nil && n < 0 {
+		err = ErrChanged
+	}
+	return n, err
+}

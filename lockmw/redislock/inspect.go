@@ -1,0 +1,160 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Inspect reads a lock of one kind and format, whoever took it. It changes
+// nothing. A key that holds something else is no error, but the state's Foreign.
+func Inspect(ctx context.Context, client redis.UniversalClient, kind Kind, format Format, key string) (State, error) {
+	r := newReader(client, kind, format)
+	node := redis.Cmdable(client)
+	if r.cluster != nil {
+		master, err := r.cluster.MasterForKey(ctx, key)
+		if err != nil {
+			return State{}, fmt.Errorf("inspecting lock %s: %w", key, err)
+		}
+		node = master
+	}
+	states, err := r.read(ctx, node, []string{key})
+	if err != nil {
+		return State{}, fmt.Errorf("inspecting lock %s: %w", key, err)
+	}
+	return states[0], nil
+}
+
+// mostListed bounds how many holders of a lock are read, how many waiters, and
+// how many bytes of an owner. Others wait while Redis reads them.
+const mostListed = 1000
+
+// reader reads locks of one kind and format.
+type reader struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // client, if it is one
+	kind    Kind
+	format  Format
+	script  string
+	hash    string
+}
+
+func newReader(client redis.UniversalClient, kind Kind, format Format) *reader {
+	r := &reader{client: client, kind: kind, format: format, script: operatorScript(kind, format, "inspect")}
+	r.hash = redis.NewScript(r.script).Hash()
+	r.cluster, _ = client.(*redis.ClusterClient)
+	return r
+}
+
+// read reads locks, all in one round trip and a second for who waits. Node is
+// where releases of them are published: on a cluster their master.
+func (r *reader) read(ctx context.Context, node redis.Cmdable, keys []string) ([]State, error) {
+	answers, err := r.ask(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	states := make([]State, len(keys))
+	channels := make([]string, len(keys))
+	for i, key := range keys {
+		states[i] = State{Key: key, Kind: r.kind, Format: r.format}
+		if err := states[i].decode(answers[i]); err != nil {
+			return nil, err
+		}
+		channels[i] = Channel(r.kind, key)
+	}
+	if r.kind == Fair { // each waiter has a channel of its own, and they stand in line
+		return states, nil
+	}
+	numSub := node.PubSubNumSub
+	if r.cluster != nil {
+		numSub = node.PubSubShardNumSub
+	}
+	heard, err := numSub(ctx, channels...).Result()
+	var refused redis.Error
+	if err != nil && !errors.As(err, &refused) { // an access control may forbid it
+		return nil, err
+	}
+	for i := range states {
+		states[i].Waiting = -1
+		if err == nil {
+			states[i].Waiting = int(heard[channels[i]])
+		}
+	}
+	return states, nil
+}
+
+// ask runs the script for each key.
+func (r *reader) ask(ctx context.Context, keys []string) ([][]string, error) {
+	shape := shapeOf(r.kind, r.format)
+	commands := make([]*redis.Cmd, len(keys))
+	send := func(name, script string, wanted func(*redis.Cmd) bool) {
+		_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i, key := range keys {
+				if wanted(commands[i]) {
+					args := []any{name, script, 0}
+					named := operatorKeys(r.kind, r.format, key)
+					for _, k := range named {
+						args = append(args, k)
+					}
+					args[2] = len(named)
+					commands[i] = p.Do(ctx, append(args, shape, mostListed)...)
+				}
+			}
+			return nil
+		}) // each command has its error
+	}
+	send("evalsha", r.hash, func(*redis.Cmd) bool { return true })
+	send("eval", r.script, func(c *redis.Cmd) bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") })
+	answers := make([][]string, len(keys))
+	for i, c := range commands {
+		var err error
+		if answers[i], err = c.StringSlice(); err != nil {
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+// shapeOf returns what a lock looks like in Redis, as lua/holders.lua has it.
+func shapeOf(kind Kind, format Format) string {
+	switch {
+	case format == String:
+		return "text"
+	case kind == Read || kind == Write:
+		return "rw"
+	case kind == Fair || kind == Semaphore:
+		return string(kind)
+	}
+	return "hash"
+}
+
+// operatorScript composes a script for operators. A read-write lock may be held
+// from either side: of the verbs, the names of readers' entries come from the one,
+// and from the other the message that wakes readers and writers alike.
+func operatorScript(kind Kind, format Format, deed string) string {
+	files := []string{"common", shapeOf(kind, format), "holders", deed}
+	if files[1] == "rw" {
+		files = []string{"common", "read", "write", "holders", deed}
+	}
+	text := ""
+	for _, name := range files {
+		text += lua(name)
+	}
+	return text
+}
+
+// operatorKeys returns the keys of such a script, as lua/holders.lua has them.
+func operatorKeys(kind Kind, format Format, key string) []string {
+	keys := []string{key, after(key, recordSuffix)}
+	switch {
+	case kind == Fair:
+		keys = append(keys, before(fairQueue, key), before(fairTimeouts, key))
+	case kind == Semaphore:
+		keys = append(keys, after(key, permitsOfSuffix), after(key, permitsSuffix))
+	case format == String:
+		keys = append(keys, after(key, countSuffix))
+	}
+	return append(keys, FenceKey(key))
+}
