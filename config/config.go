@@ -38,19 +38,43 @@ type Listen struct {
 // Redis modes.
 const (
 	RedisSingle   = "single"
+	RedisSentinel = "sentinel" // a master that Sentinels name, and replace
+	RedisCluster  = "cluster"
 	RedisEmbedded = "embedded" // a Redis inside this process: for trying out, one sidecar only, nothing survives it
 )
 
 // Redis says where the locks and the change logs live.
 type Redis struct {
-	Mode         string   `mapstructure:"mode"`          // default single
-	Addresses    []string `mapstructure:"addresses"`     // default [127.0.0.1:6379]; exactly one with mode single, none with embedded
+	Mode string `mapstructure:"mode"` // default single
+	// Addresses are where to ask: the server (mode single, exactly one; default
+	// 127.0.0.1:6379), Sentinels (mode sentinel), or any nodes of the cluster, which
+	// name the others; none with embedded.
+	Addresses    []string `mapstructure:"addresses"`
+	Master       string   `mapstructure:"master"`        // what the Sentinels call the master; with mode sentinel, default mymaster
 	Username     string   `mapstructure:"username"`      // an ACL user; goes with a password
 	PasswordFile string   `mapstructure:"password_file"` // read at start, trailing line break removed
 	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable
 
-	// Password is what PasswordFile or PasswordEnv held. It is never printed.
-	Password string `mapstructure:"-" json:"-"`
+	// The same of the Sentinels, which have users of their own.
+	SentinelUsername     string `mapstructure:"sentinel_username"`
+	SentinelPasswordFile string `mapstructure:"sentinel_password_file"`
+	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env"`
+
+	TLS *TLS `mapstructure:"tls"` // nil: none. With mode sentinel it is for the Sentinels too
+
+	// Password is what PasswordFile or PasswordEnv held, and SentinelPassword
+	// likewise. They are never printed.
+	Password         string `mapstructure:"-" json:"-"`
+	SentinelPassword string `mapstructure:"-" json:"-"`
+}
+
+// TLS says how to speak TLS to Redis. The zero value trusts the system's
+// authorities and shows no certificate. The files are PEM.
+type TLS struct {
+	CA         string `mapstructure:"ca"`          // authorities that sign the servers' certificates, in place of the system's
+	Cert       string `mapstructure:"cert"`        // our certificate, with those that lead from it to an authority; goes with Key
+	Key        string `mapstructure:"key"`         // its private key
+	ServerName string `mapstructure:"server_name"` // in the servers' certificates; default the host of each address
 }
 
 // Filter kinds and freshness.
@@ -81,19 +105,49 @@ type Source struct {
 
 // Lock kinds and formats.
 const (
-	LockExclusive  = "exclusive"
-	FormatRedisson = "redisson"
+	LockExclusive = "exclusive" // one holder
+	LockFair      = "fair"      // one holder, in the order of arrival
+	LockRead      = "read"      // shared with other readers; the other side of a lock of kind write with the same key
+	LockWrite     = "write"     // alone; the other side of one of kind read
+	LockQuorum    = "quorum"    // exclusive, held on most of several servers
+	LockSemaphore = "semaphore" // at most Permits holders
+
+	FormatRedisson = "redisson" // Redisson's
+	FormatString   = "string"   // SET key owner NX PX, for kinds exclusive and quorum
 )
+
+// ObservedSuffix follows the keys of the locks that a rule in mode observe takes,
+// to see how often they would be busy: it keeps them apart from those that anybody
+// relies on.
+const ObservedSuffix = ":observe"
 
 // Lock is one kind of per-order lock.
 type Lock struct {
 	Kind             string        `mapstructure:"kind"`                // default exclusive
 	Format           string        `mapstructure:"format"`              // default redisson
 	Key              string        `mapstructure:"key"`                 // Redis key with {id} in it, once; default "order:lock:{id}"
+	Permits          int           `mapstructure:"permits"`             // of kind semaphore: 1 to 1,000,000, no default
+	Quorum           *Quorum       `mapstructure:"quorum"`              // of kind quorum; otherwise nil
+	Replicas         *Replicas     `mapstructure:"replicas"`            // nil: a grant counts once the master has it
 	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
 	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
+}
+
+// Quorum names the servers of a lock of kind quorum. Those are single servers, and
+// independent of one another and of that of the section redis, from which they have
+// the user, the password and TLS.
+type Quorum struct {
+	Addresses []string `mapstructure:"addresses"` // an odd number of at least 3, each its own server
+}
+
+// Replicas has a grant count only when replicas have confirmed it, which makes it
+// unlikely, not impossible, that a failover forgets it. Not with mode embedded,
+// and not for kind quorum.
+type Replicas struct {
+	Confirm int           `mapstructure:"confirm"` // how many, 1 to 100; default 1
+	Timeout time.Duration `mapstructure:"timeout"` // how long they have for it, 1ms to 500ms; default 100ms
 }
 
 // Wait bounds the wait for a lock that another holds: either Tries attempts
@@ -244,7 +298,17 @@ type Learn struct {
 // Settle brackets the call with a lock.
 type Settle struct {
 	Lock        string        `mapstructure:"lock"`
+	Limit       *Limit        `mapstructure:"limit"`       // nil: none
 	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
 	Unavailable Reply         `mapstructure:"unavailable"` // Redis cannot be asked; default 503, Retry-After 1s
 	MaxHold     time.Duration `mapstructure:"max_hold"`    // renewal stops after it; 1s to 24h, default 10m
+}
+
+// Limit bounds how many calls run at once that have an ID in common which is not
+// the order's: that of a merchant, say.
+type Limit struct {
+	Lock string `mapstructure:"lock"` // of kind semaphore, and not the one that the order has
+	// ID says where that ID is, as one of the rule's own does. Its name must not be
+	// one that a backend may take for the order's.
+	ID ID `mapstructure:"id"`
 }

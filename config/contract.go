@@ -1,15 +1,10 @@
 package config
 
 // announced holds what belongs to the configuration as it is documented, and
-// that this version does not do: keys as "redis.tls", values as
-// "redis.mode=cluster". Whoever writes one of them is told so, rather than that
+// that this version does not do: keys as "filters.*.shards", values as
+// "filters.*.kind=exact". Whoever writes one of them is told so, rather than that
 // it is unknown.
 var announced = map[string]bool{
-	"redis.mode=sentinel": true,
-	"redis.mode=cluster":  true,
-	"redis.master":        true,
-	"redis.tls":           true,
-
 	"filters.*.kind=redis-bloom":          true,
 	"filters.*.kind=redis-bitmap":         true,
 	"filters.*.kind=redisson":             true,
@@ -33,13 +28,6 @@ var announced = map[string]bool{
 	"sources.*.batch":           true,
 	"sources.*.pause":           true,
 	"sources.*.follow":          true,
-
-	"locks.*.kind=fair":      true,
-	"locks.*.kind=read":      true,
-	"locks.*.kind=write":     true,
-	"locks.*.kind=quorum":    true,
-	"locks.*.kind=semaphore": true,
-	"locks.*.format=string":  true,
 
 	"rules[].create.confirm":   true,
 	"rules[].create.duplicate": true,

@@ -57,13 +57,21 @@ func (c *Config) needsRedis() bool {
 			return true
 		}
 	}
-	return len(c.Locks) > 0
+	for _, l := range c.Locks {
+		if l.Kind != LockQuorum { // which has servers of its own
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Redis) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".mode", &r.Mode, RedisSingle)
 	if r.Mode == RedisSingle && r.Addresses == nil && !doc.given(path+".addresses") {
 		r.Addresses = []string{"127.0.0.1:6379"}
+	}
+	if r.Mode == RedisSentinel {
+		fill(doc, path+".master", &r.Master, "mymaster") // Redis's own example
 	}
 }
 
@@ -88,6 +96,10 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".wait.every", &l.Wait.Every, 100*time.Millisecond)
 	}
 	fill(doc, path+".max_waiters_per_key", &l.MaxWaitersPerKey, 100)
+	if r := l.Replicas; r != nil {
+		fill(doc, path+".replicas.confirm", &r.Confirm, 1)
+		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
+	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
 }
 
@@ -121,6 +133,9 @@ func (r *Rule) ensureDefaults(doc *document, path, backend string) {
 			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
 		})
 		fill(doc, path+".settle.max_hold", &s.MaxHold, 10*time.Minute)
+		if s.Limit != nil {
+			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
+		}
 	}
 }
 

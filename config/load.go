@@ -16,7 +16,7 @@ import (
 const maxFileSize = 4 << 20
 
 // Load reads the file at path, and from getenv (os.Getenv, but in tests) the
-// variables that override it and the Redis password. A variable is named after
+// variables that override it and the Redis passwords. A variable is named after
 // the path of a key, ORDERGATE_REDIS_ADDRESSES for redis.addresses; a list is
 // separated by commas; an empty variable counts as none. The backend and the keys
 // of the sections listen and redis can be set this way, and those of every
@@ -73,7 +73,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
-	c.Redis.readPassword(doc, getenv)
+	c.Redis.readFiles(doc, getenv)
 	if err := invalid(doc.violations); err != nil {
 		return nil, err
 	}

@@ -83,7 +83,10 @@ func TestPassword(t *testing.T) {
 }
 
 func TestPasswordIsNotPrinted(t *testing.T) {
-	r := &Redis{Mode: "single", Addresses: []string{"a:1"}, Username: "u", PasswordEnv: "PW", Password: "hunter2"}
+	r := &Redis{
+		Mode: "sentinel", Addresses: []string{"a:1"}, Master: "m", Username: "u", PasswordEnv: "PW", Password: "hunter2",
+		SentinelUsername: "s", SentinelPasswordFile: "pw", SentinelPassword: "hunter2", TLS: &TLS{CA: "ca.pem"},
+	}
 	c := &Config{Redis: r}
 	printed := []string{r.String()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
@@ -104,7 +107,9 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 			t.Errorf("printed as %s", text)
 		}
 	}
-	if got, want := r.String(), "{Mode:single Addresses:[a:1] Username:u PasswordFile: PasswordEnv:PW Password:(hidden)}"; got != want {
+	if got, want := r.String(), "{Mode:sentinel Addresses:[a:1] Master:m Username:u PasswordFile: PasswordEnv:PW "+
+		"SentinelUsername:s SentinelPasswordFile:pw SentinelPasswordEnv: TLS:{CA:ca.pem Cert: Key: ServerName:} "+
+		"Password:(hidden) SentinelPassword:(hidden)}"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

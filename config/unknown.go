@@ -18,6 +18,8 @@ func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]r
 		v.Message = notAvailable
 	case path == "redis.password":
 		v.Message = "a password does not belong in this file: use password_file or password_env"
+	case path == "redis.sentinel_password":
+		v.Message = "a password does not belong in this file: use sentinel_password_file or sentinel_password_env"
 	case near != "":
 		v.Message += fmt.Sprintf(", did you mean %s?", near)
 	default:

@@ -41,7 +41,7 @@ func (c *Config) validate(doc *document) {
 		v.entry(join("locks", name), name)
 		v.lock(join("locks", name), c.Locks[name])
 	}
-	v.lockKeysDiffer(c.Locks)
+	v.lockKeysDiffer(c)
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}

@@ -50,6 +50,7 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	if r.Settle != nil {
 		v.settle(path+".settle", r.Settle)
+		v.limit(path, r)
 	}
 }
 

@@ -83,8 +83,7 @@ func TestValidation(t *testing.T) {
 		{"embedded", with("redis", `{mode: embedded}`), nil},
 		{"embedded with addresses", with("redis", `{mode: embedded, addresses: ["a:1"]}`), []string{`redis.addresses: is not for mode embedded, which runs inside this process: remove it`}},
 		{"embedded with a user", with("redis", `{mode: embedded, username: u}`), []string{`redis.username: is not for mode embedded, which runs inside this process: remove it`}},
-		{"unknown mode", with("redis", `{mode: double}`), []string{`redis.mode: "double" is not one of single, embedded`}},
-		{"cluster", with("redis", `{mode: cluster}`), []string{`redis.mode: "cluster" is not available in this version: choose single, embedded`}},
+		{"unknown mode", with("redis", `{mode: double}`), []string{`redis.mode: "double" is not one of single, sentinel, cluster, embedded`}},
 		{"user without a password", with("redis", `{username: u}`), []string{`redis: username needs a password: give password_file or password_env`}},
 		{"variable's name is none", with("redis", `{password_env: "hunter2!"}`), []string{`redis.password_env: is not the name of an environment variable: names are letters, digits and _`}},
 
@@ -113,8 +112,6 @@ func TestValidation(t *testing.T) {
 			`sources.seed.table: is not available in this version`, `sources.seed.kind: "mysql" is not available in this version: choose csv`,
 		}},
 
-		{"fair lock", with("locks", `{s: {kind: fair}}`), []string{`locks.s.kind: "fair" is not available in this version: choose exclusive`}},
-		{"lock of another format", with("locks", `{s: {format: string}}`), []string{`locks.s.format: "string" is not available in this version: choose redisson`}},
 		{"key without an ID", with("locks", `{s: {key: a}}`), []string{`locks.s.key: "a" has {id} in it 0 times: it has to be there once, as in order:lock:{id}`}},
 		{"key with two IDs", with("locks", `{s: {key: "{id}{id}"}}`), []string{`locks.s.key: "{id}{id}" has {id} in it 2 times: it has to be there once, as in order:lock:{id}`}},
 		{"key with a line break", with("locks", `{s: {key: "a\n{id}"}}`), []string{`locks.s.key: "a\n{id}" has a space or a character in it that cannot be printed: leave it out`}},

@@ -17,31 +17,27 @@ import (
 // reply is an encoded CheckResponse. It is read-only and shared.
 type reply struct{ encoded mem.BufferSlice }
 
-// allowUnruled lets a request pass, without what only we may say of it.
-func allowUnruled() (*reply, error) {
-	return encode(&authv3.CheckResponse{
-		Status: &status.Status{Code: int32(code.Code_OK)},
-		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-			HeadersToRemove: []string{
-				gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
-				// With these a client would name a path that no rule has seen.
-				"x-original-url", "x-rewrite-url",
-			},
-		}},
-	})
-}
-
-// allow lets a request pass with a verdict. Only a rule that looks up has one.
-func allow(v gate.Verdict) (*reply, error) {
-	if v == gate.VerdictNone {
-		return allowUnruled()
+// allow lets a request pass, with the verdict if there is one (only a rule that
+// looks up has one), and without what nobody but us may say of it.
+//
+// The lease of a request that is settled stays: ext_proc, the next in the chain,
+// judges it, and puts the one that it grants in its place. Of any other request
+// nobody else would take it off.
+func allow(v gate.Verdict, settles bool) (*reply, error) {
+	ok := &authv3.OkHttpResponse{HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence}}
+	if !settles {
+		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderLease)
+	}
+	if v != gate.VerdictNone {
+		ok.Headers = []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
+	} else {
+		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderVerdict,
+			// With these a client would name a path that no rule has seen.
+			"x-original-url", "x-rewrite-url")
 	}
 	return encode(&authv3.CheckResponse{
-		Status: &status.Status{Code: int32(code.Code_OK)},
-		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{
-			Headers:         []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())},
-			HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease},
-		}},
+		Status:       &status.Status{Code: int32(code.Code_OK)},
+		HttpResponse: &authv3.CheckResponse_OkResponse{OkResponse: ok},
 	})
 }
 

@@ -25,10 +25,10 @@ const maxMessageSize = 9 << 20
 // Server answers checks. It is safe for concurrent use.
 type Server struct {
 	gate     *gate.Gate
-	pass     *reply                  // for a request under no rule
-	allowed  [gate.Verdicts]*reply   // for one under a rule
-	refusals [][gate.Refusals]*reply // by rule
-	checks   sync.Pool               // of *check
+	pass     *reply                   // for a request under no rule
+	allowed  []*[gate.Verdicts]*reply // by rule
+	refusals [][gate.Refusals]*reply  // by rule
+	checks   sync.Pool                // of *check
 }
 
 // NewServer returns a server that answers what g decides. It fails for a
@@ -37,15 +37,24 @@ func NewServer(g *gate.Gate) (*Server, error) {
 	s := &Server{gate: g}
 	s.checks.New = func() any { return new(check) }
 	var err error
-	if s.pass, err = allowUnruled(); err != nil {
+	if s.pass, err = allow(gate.VerdictNone, false); err != nil {
 		return nil, err
 	}
+	var plain, settled [gate.Verdicts]*reply
 	for v := range gate.Verdict(gate.Verdicts) {
-		if s.allowed[v], err = allow(v); err != nil {
+		if plain[v], err = allow(v, false); err != nil {
+			return nil, err
+		}
+		if settled[v], err = allow(v, true); err != nil {
 			return nil, err
 		}
 	}
 	for _, p := range g.Policies() {
+		if p.Settle != nil && !p.Observe {
+			s.allowed = append(s.allowed, &settled)
+		} else {
+			s.allowed = append(s.allowed, &plain)
+		}
 		var prepared [gate.Refusals]*reply
 		for i := range gate.Refusal(gate.Refusals) {
 			r, verdict, ok := p.Reply(i)
@@ -102,5 +111,5 @@ func (s *Server) answer(ctx context.Context, c *check) *reply {
 	case d.Refused:
 		return s.refusals[d.Rule][d.Refusal()]
 	}
-	return s.allowed[d.Verdict]
+	return s.allowed[d.Rule][d.Verdict]
 }

@@ -46,6 +46,9 @@ func (silent) Closed(int, gate.Outcome)                              {}
 func (silent) Refused(int, order.Reason)                             {}
 func (silent) Learned(int, error)                                    {}
 
+// noLocks is a gate.Locker that a check has no use for.
+type noLocks struct{ gate.Locker }
+
 func newServer(t testing.TB) *Server {
 	t.Helper()
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
@@ -61,6 +64,27 @@ func newServer(t testing.TB) *Server {
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
 			Lookup: lookup, Invalid: invalid,
+		},
+		{
+			Rule: order.Rule{
+				Name: "settle", Methods: []string{"GET"}, Path: "/settle/{id}",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
+			},
+			Settle: &gate.Settle{Lock: noLocks{}}, Invalid: invalid,
+		},
+		{
+			Rule: order.Rule{
+				Name: "watched", Methods: []string{"GET"}, Path: "/watched/{id}",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
+			},
+			Lookup: lookup, Settle: &gate.Settle{Lock: noLocks{}}, Observe: true,
+		},
+		{
+			Rule: order.Rule{
+				Name: "both", Methods: []string{"GET"}, Path: "/both/{id}",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
+			},
+			Lookup: lookup, Settle: &gate.Settle{Lock: noLocks{}}, Invalid: invalid,
 		},
 		{
 			Rule: order.Rule{
@@ -157,6 +181,44 @@ func TestCheck(t *testing.T) {
 				t.Error("the client's x-ordergate headers are let through")
 			}
 		})
+	}
+}
+
+// TestOurHeaders checks what is taken off a request that goes on. A lease stays
+// where ext_proc will judge it, and nowhere else.
+func TestOurHeaders(t *testing.T) {
+	client := authv3.NewAuthorizationClient(dial(t, newServer(t)))
+	for path, want := range map[string]struct {
+		verdict string
+		lease   bool // stays
+	}{
+		"/other":      {},
+		"/orders/42":  {verdict: "maybe"},
+		"/orders/7":   {verdict: "unknown"},
+		"/settle/42":  {lease: true},
+		"/both/42":    {verdict: "maybe", lease: true},
+		"/watched/42": {verdict: "maybe"},
+		"/watched/43": {verdict: "absent"},
+	} {
+		r, err := client.Check(t.Context(), checkRequest(path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok := r.GetOkResponse()
+		wantRemoved := []string{gate.HeaderKey, gate.HeaderFence}
+		if !want.lease {
+			wantRemoved = append(wantRemoved, gate.HeaderLease)
+		}
+		verdict := ""
+		for _, h := range ok.GetHeaders() {
+			verdict = h.GetHeader().GetValue()
+		}
+		if want.verdict == "" {
+			wantRemoved = append(wantRemoved, gate.HeaderVerdict, "x-original-url", "x-rewrite-url")
+		}
+		if diff := cmp.Diff(wantRemoved, ok.GetHeadersToRemove()); diff != "" || verdict != want.verdict {
+			t.Errorf("%s: verdict %q, removed (-want +got):\n%s", path, verdict, diff)
+		}
 	}
 }
 

@@ -46,8 +46,11 @@ func (l *locks) noted() string {
 }
 
 func (l *locks) Key(id string) string { return "lock:" + id }
-func (l *locks) Acquire(ctx context.Context, id string) (gate.Lease, error) {
-	l.note("ask:" + id)
+func (l *locks) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
+	l.note("ask:" + strings.Join(ask.IDs, ","))
+	if ask.Present != "" {
+		l.note("present:" + ask.Present)
+	}
 	select {
 	case err := <-l.grant:
 		if err != nil {
@@ -59,11 +62,11 @@ func (l *locks) Acquire(ctx context.Context, id string) (gate.Lease, error) {
 		return nil, ctx.Err()
 	}
 }
-func (l *locks) Fence() int64                  { return 7 }
-func (l *locks) Owner() string                 { return "owner" }
-func (l *locks) Lost() <-chan struct{}         { return l.lost }
-func (l *locks) Release(context.Context) error { l.note("release"); return nil }
-func (l *locks) Hold(context.Context) error    { l.note("hold"); return nil }
+func (l *locks) Fences() []int64                    { return []int64{7} }
+func (l *locks) Owner() string                      { return "owner" }
+func (l *locks) Lost() <-chan struct{}              { return l.lost }
+func (l *locks) Release(context.Context) error      { l.note("release"); return nil }
+func (l *locks) Hold(context.Context, string) error { l.note("hold"); return nil }
 
 // book is a Filter that writes down what it learns.
 type book struct{ locks *locks }

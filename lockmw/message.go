@@ -88,15 +88,18 @@ func skip(call *gate.Call, at stage) *extproc.ProcessingResponse {
 }
 
 // forward passes a bracketed request on. The lease is nil in observe mode.
+//
+// What the client sent is removed although it is overwritten, since of a header
+// that came twice Envoy overwrites the first only. It removes before it sets.
 func forward(call *gate.Call, lease gate.Lease, at stage) *extproc.ProcessingResponse {
 	mutation := &extproc.HeaderMutation{RemoveHeaders: ours}
 	if lease != nil {
-		mutation = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+		mutation.SetHeaders = []*corev3.HeaderValueOption{
 			set(gate.HeaderKey, call.Key()),
 			set(gate.HeaderFence, gate.FenceText(lease)),
 			set(gate.HeaderLease, lease.Owner()),
 			set(gate.HeaderVerdict, call.Decision.Verdict.String()),
-		}}
+		}
 	}
 	return onRequest(at, mutation, wholeBracket)
 }

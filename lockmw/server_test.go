@@ -2,6 +2,7 @@ package lockmw
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,25 @@ func TestBracket(t *testing.T) {
 	}
 	s.leave()
 	b.wantNoted("ask:42 release")
+}
+
+// TestWithinAnother presents a lease, and a forged fence beside it: neither may
+// reach the backend as it is.
+func TestWithinAnother(t *testing.T) {
+	b := newBed(t)
+	b.locks.grant <- nil
+	s := b.open()
+	r := s.say(requestHeaders(
+		":method", "POST", ":path", "/orders/42/settle", gate.HeaderLease, "outer:1", gate.HeaderFence, "99"))
+	mutation := r.GetRequestHeaders().GetResponse().GetHeaderMutation()
+	for _, name := range []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict} {
+		if !slices.Contains(mutation.GetRemoveHeaders(), name) {
+			t.Errorf("%s is not removed: of one that came twice, the second would stay", name)
+		}
+	}
+	s.say(answered("200", "via_upstream"))
+	s.leave()
+	b.wantNoted("ask:42 present:outer:1 release")
 }
 
 func TestLeaseLostDuringTheCall(t *testing.T) {

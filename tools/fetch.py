@@ -8,9 +8,14 @@ usage: python3 tools/fetch.py [NAME]...
   php     the php command line, for the old PHP order service
   java    a JDK, for the old Java order service
   nginx   nginx, for the tests of the HTTP attachment
+  mariadb, postgres  the databases of the tests
+  promtool  Prometheus's command line, for the tests of the alert rules, into
+          .cache/bin
   bench   h2load, which only the benchmarks need
   differential  the jars of the differential test's Java services, by Maven, into
           .cache/jars
+  redisson  the jars of the Java service that shares its locks with ordergate in
+          the tests, as above
   soak    nginx and php-fpm, which only its long run needs
   all     envoy, redis, php, java and nginx (the default)
 
@@ -34,7 +39,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
-POMS = ROOT / "tests" / "differential" / "backends" / "java"
+TESTS = ROOT / "tests"
 # Pinned, as the jars are: another version may resolve them differently.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -46,6 +51,8 @@ PACKAGES = {
     "nginx": (["nginx"], "nginx"),
     "bench": (["h2load"], "nghttp2-client"),
     "maven": (["mvn"], "maven"),
+    "mariadb": (["mariadbd", "mariadb-install-db", "my_print_defaults"], "mariadb-server"),
+    "postgres": (["postgres", "initdb"], "postgresql"),
 }
 ALL = ["envoy", "redis", "php", "java", "nginx"]
 
@@ -54,11 +61,11 @@ class Missing(Exception):
     """Something is not there and could not be fetched; the text is one line."""
 
 
-def run(args, env=None):
+def run(args, env=None, cwd=None):
     """Runs a command silently. Returns None when it succeeded, else the line
     of its output that tells most: the last one that speaks of an error, or the
     first of Maven's, whose others are advice."""
-    done = subprocess.run(args, env=env, text=True, stdin=subprocess.DEVNULL,
+    done = subprocess.run(args, env=env, cwd=cwd, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode == 0:
         return None
@@ -76,8 +83,9 @@ def apt_install(package):
         raise Missing(f"install it by hand (Debian's package is {package})")
     if os.geteuid() != 0:
         raise Missing(f"run: sudo apt-get install {package}")
-    # RUNLEVEL=1 keeps Debian's invoke-rc.d from starting the service.
-    env = dict(os.environ, RUNLEVEL="1", DEBIAN_FRONTEND="noninteractive")
+    # RUNLEVEL=1 keeps Debian's invoke-rc.d from starting the service, and
+    # SYSTEMD_OFFLINE=1 keeps systemctl from it.
+    env = dict(os.environ, RUNLEVEL="1", SYSTEMD_OFFLINE="1", DEBIAN_FRONTEND="noninteractive")
     install = ["apt-get", "install", "-y", "--no-install-recommends", package]
     if run(install, env) is None:
         return
@@ -88,9 +96,10 @@ def apt_install(package):
 
 
 def which(command):
-    """Finds a command on the PATH, or where Debian keeps servers (nginx): that
-    is not on a plain user's PATH."""
-    return shutil.which(command) or shutil.which(command, path="/usr/sbin")
+    """Finds a command on the PATH, or where Debian keeps servers (nginx,
+    PostgreSQL): that is not on a plain user's PATH."""
+    debian = ["/usr/sbin", *glob.glob("/usr/lib/postgresql/*/bin")]
+    return shutil.which(command) or shutil.which(command, path=os.pathsep.join(debian))
 
 
 def on_path(name):
@@ -180,10 +189,10 @@ def download_envoy(binary):
         shutil.rmtree(work, ignore_errors=True)
 
 
-def jars():
-    """Makes .cache/jars/NAME-HASH for each pom.xml of the differential test; the
-    hash is that of the pom.xml, so a change of it fetches anew."""
-    for pom in sorted(POMS.glob("*/pom.xml")):
+def jars(poms):
+    """Makes .cache/jars/NAME-HASH for each pom.xml, with the name of its folder;
+    the hash is that of the pom.xml, so a change of it fetches anew."""
+    for pom in sorted(TESTS.glob(poms)):
         digest = hashlib.sha256(pom.read_bytes()).hexdigest()
         target = CACHE / "jars" / f"{pom.parent.name}-{digest[:16]}"
         if target.is_dir():
@@ -209,6 +218,42 @@ def jars():
         print(f"fetched the jars of {pom.parent.name}")
 
 
+def promtool():
+    """Makes .cache/bin/promtool, unless it is on the PATH."""
+    # Taken out of its package rather than installed: the package is a server that
+    # would start with the machine, and brings a dozen more for its pages.
+    binary = CACHE / "bin" / "promtool"
+    if which("promtool") or os.access(binary, os.X_OK):
+        return
+    if not shutil.which("apt-get"):
+        raise Missing("promtool is missing: install it by hand (Debian's package is prometheus)")
+    work = CACHE / "fetch.tmp"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        download = ["apt-get", "download", "prometheus"]
+        if run(download, cwd=work) is not None:
+            # A fresh machine has no package lists, or stale ones; only root may
+            # update them, and the second try says what is wrong.
+            run(["apt-get", "update"])
+            error = run(download, cwd=work)
+            if error:
+                raise Missing(f"promtool is missing: apt-get download prometheus: {error}")
+        package = next(work.glob("prometheus_*.deb"))
+        error = run(["dpkg-deb", "--extract", str(package), str(work)])
+        if error:
+            raise Missing(f"promtool is missing: dpkg-deb: {error}")
+        extracted = work / "usr" / "bin" / "promtool"
+        error = run([str(extracted), "--version"])
+        if error:
+            raise Missing(f"promtool was fetched but does not run here: {error}")
+        binary.parent.mkdir(parents=True, exist_ok=True)
+        extracted.rename(binary)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print("fetched promtool")
+
+
 def soak():
     """Makes sure that nginx and php-fpm are there."""
     on_path("nginx")
@@ -223,7 +268,13 @@ def soak():
 
 
 # What takes more than a package.
-FETCHERS = {"envoy": envoy, "differential": jars, "soak": soak}
+FETCHERS = {
+    "envoy": envoy,
+    "differential": lambda: jars("differential/backends/java/*/pom.xml"),
+    "redisson": lambda: jars("redisson/pom.xml"),
+    "promtool": promtool,
+    "soak": soak,
+}
 
 
 def main(args):

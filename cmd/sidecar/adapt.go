@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -38,13 +40,9 @@ type gateLocker struct {
 	maxHold       time.Duration
 }
 
-// observedSuffix keeps the locks that an observing rule takes, to see how often
-// they would be busy, apart from those that anybody relies on.
-const observedSuffix = ":observe"
-
 func newGateLocker(locker *redislock.Locker, template string, maxHold time.Duration, observe bool) gateLocker {
 	if observe {
-		template += observedSuffix
+		template += config.ObservedSuffix
 	}
 	before, after, _ := strings.Cut(template, "{id}")
 	return gateLocker{locker: locker, before: before, after: after, maxHold: maxHold}
@@ -54,22 +52,54 @@ func newGateLocker(locker *redislock.Locker, template string, maxHold time.Durat
 func (g gateLocker) Key(id string) string { return g.before + id + g.after }
 
 // Acquire implements gate.Locker.
-func (g gateLocker) Acquire(ctx context.Context, id string) (gate.Lease, error) {
-	lease, err := g.locker.Acquire(ctx, g.Key(id), redislock.MaxHold(g.maxHold))
-	switch {
-	case err == nil:
-		return gateLease{lease}, nil
-	case errors.Is(err, redislock.ErrBusy):
-		return nil, fmt.Errorf("%w: %w", gate.ErrBusy, err)
+func (g gateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
+	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
+	if len(ask.IDs) == 1 {
+		lease, err := g.locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)
+		if err != nil {
+			return nil, forGate(err)
+		}
+		return lease, nil
 	}
-	return nil, err
+	keys := make([]string, len(ask.IDs))
+	for i, id := range ask.IDs {
+		keys[i] = g.Key(id)
+	}
+	lease, err := g.locker.AcquireAll(ctx, keys, maxHold, present, request)
+	if err != nil {
+		return nil, forGate(err)
+	}
+	return newSeveral(lease, keys), nil
 }
 
-// gateLease shows a lease to the gate.
-type gateLease struct{ *redislock.Lease }
+// forGate translates the error of a Locker.
+func forGate(err error) error {
+	if errors.Is(err, redislock.ErrBusy) {
+		return fmt.Errorf("%w: %w", gate.ErrBusy, err)
+	}
+	return err
+}
 
-// Hold implements gate.Lease.
-func (l gateLease) Hold(ctx context.Context) error { return l.Lease.Hold(ctx, "outcome unknown") }
+// several is a lease of several orders, whose fences are in the order in which
+// they were asked for. A Locker has them in that of the keys, which can differ:
+// 1 comes before 10, and "{10}" before "{1}".
+type several struct {
+	*redislock.Lease
+	fences []int64
+}
+
+func newSeveral(lease *redislock.Lease, keys []string) several {
+	sorted, fences := slices.Sorted(slices.Values(keys)), lease.Fences()
+	s := several{Lease: lease, fences: make([]int64, len(keys))}
+	for i, key := range keys {
+		at, _ := slices.BinarySearch(sorted, key)
+		s.fences[i] = fences[at]
+	}
+	return s
+}
+
+// Fences implements gate.Lease.
+func (s several) Fences() []int64 { return s.fences }
 
 // lockObserver counts what a Locker reports.
 type lockObserver struct{ *admin.Lock }

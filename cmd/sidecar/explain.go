@@ -32,10 +32,11 @@ type explanation struct {
 	IDs      []string   `json:"ids"`      // all of them, where a list names several
 	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
 	LockKeys []string   `json:"lock_keys"`
-	Verdict  *string    `json:"verdict"` // null: decided at run time
-	Status   *int       `json:"status"`  // null: the backend's, or decided at run time
-	Reason   *string    `json:"reason"`  // of a refusal
-	Because  string     `json:"because"` // for people
+	LimitKey *string    `json:"limit_key"` // of the permit besides
+	Verdict  *string    `json:"verdict"`   // null: decided at run time
+	Status   *int       `json:"status"`    // null: the backend's, or decided at run time
+	Reason   *string    `json:"reason"`    // of a refusal
+	Because  string     `json:"because"`   // for people
 	Possible []possible `json:"possible"`
 
 	Part     *string     `json:"part"`      // what Reason is about
@@ -45,6 +46,7 @@ type explanation struct {
 	Piece    *string     `json:"piece"`     // what is to blame where it is more than a byte
 	Live     []lockState `json:"live"`      // null without --live
 	column   int         // of Byte or Piece in PartText
+	settle   *config.Settle
 }
 
 // possible is one of the verdicts that a request can get.
@@ -93,7 +95,7 @@ func explainCommand(env *environment) *cobra.Command {
 				return usageError{fmt.Errorf("%s: %w", env.file, err)}
 			}
 			if live {
-				e.Live = lockStates(cmd.Context(), c.Redis, e.LockKeys)
+				e.Live = lockStates(cmd.Context(), c, e)
 			}
 			if asJSON {
 				return e.printJSON(env.stdout)
@@ -193,7 +195,7 @@ func (untold) Missed(string)                                  {}
 // keyLocker gives the keys that the server would lock, and no lock.
 type keyLocker struct{ gateLocker }
 
-func (keyLocker) Acquire(context.Context, string) (gate.Lease, error) { return nil, errOnlyExplained }
+func (keyLocker) Acquire(context.Context, gate.Ask) (gate.Lease, error) { return nil, errOnlyExplained }
 
 var errOnlyExplained = errors.New("nothing is done here, only explained")
 
@@ -212,14 +214,13 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	for name := range c.Filters {
 		filters[name] = untold{}
 	}
+	locks := func(name string, r config.Rule) (gate.Locker, error) {
+		return keyLocker{newGateLocker(nil, c.Locks[name].Key, r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
-		var lock gate.Locker
-		if s := r.Settle; s != nil {
-			lock = keyLocker{newGateLocker(nil, c.Locks[s.Lock].Key, s.MaxHold, r.Mode == config.ModeObserve)}
-		}
 		var err error
-		if policies[i], err = policy(r, filters, lock); err != nil {
+		if policies[i], err = policy(r, filters, locks); err != nil {
 			return nil, err
 		}
 	}
@@ -253,11 +254,15 @@ func (q *question) explain(ctx context.Context, c *config.Config) (*explanation,
 	}
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
-	e.ids(q.find(&p.Rule), m)
+	e.settle = c.Rules[m.Rule].Settle
+	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())
 		for _, id := range e.IDs {
 			e.LockKeys = append(e.LockKeys, p.Settle.Lock.Key(id))
+		}
+		if key := call.LimitKey(); key != "" {
+			e.LimitKey = new(key)
 		}
 	}
 	if decision.Reason == order.NoReason {
@@ -308,9 +313,9 @@ func (e *explanation) rule(r *config.Rule) {
 	}
 }
 
-func (e *explanation) ids(all []found, m order.Match) {
+func (e *explanation) ids(all []found, limit *order.ID, m order.Match) {
 	e.Found = append(e.Found, all...)
-	if len(all) > 0 {
+	if len(all) > 0 && all[0].id != limit {
 		e.RawID = &all[0].Raw
 	}
 	if m.Result == order.Named {
@@ -329,6 +334,12 @@ var whens = [gate.Verdicts]string{
 	gate.VerdictAcquired:    "if the lock is free, or comes free within the wait",
 	gate.VerdictBusy:        "if another holds the lock past the wait",
 	gate.VerdictUnavailable: "if Redis cannot be asked",
+}
+
+// whensLimited says it where a permit is needed besides.
+var whensLimited = [gate.Verdicts]string{
+	gate.VerdictAcquired: "if the lock and a permit are free, or come free within the wait",
+	gate.VerdictBusy:     "if another holds the lock past the wait, or others all the permits",
 }
 
 // undecided tells of a request that is not refused as it stands: which verdicts
@@ -365,6 +376,9 @@ func (e *explanation) undecided(p *gate.Policy) {
 	for _, v := range verdicts {
 		a := answer(p, &gate.Decision{Verdict: v})
 		a.When = new(whens[v])
+		if p.Settle != nil && p.Settle.Limit != nil && whensLimited[v] != "" {
+			a.When = new(whensLimited[v])
+		}
 		e.Possible = append(e.Possible, a)
 	}
 }

@@ -4,38 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // lockState is what Redis says of a lock now.
 type lockState struct {
 	Key     string   `json:"key"`
-	State   string   `json:"state"`   // free, held, other_type (no lock of ours or Redisson's), unreachable
+	Server  *string  `json:"server"`  // of a quorum; null: there is only one to ask
+	State   string   `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
 	LeftMS  *int64   `json:"left_ms"` // null: not held, or without an end
 	Holders []string `json:"holders"` // the beginnings of their names: whoever knows a whole one holds the lock
+	Free    *int     `json:"free"`    // permits of a semaphore; null: it is none
 	Error   *string  `json:"error"`
+
+	holds string // what the key holds that is no lock of this kind
 }
 
 // shownOwner is how much of an owner's name is told.
 const shownOwner = 8
 
-// lockStates asks Redis about locks, and waits for it a second at most.
-func lockStates(ctx context.Context, c *config.Redis, keys []string) []lockState {
+// lockStates asks Redis about the locks that a request takes, and waits for it a
+// second at most.
+func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	states := []lockState{}
+	if len(e.LockKeys) > 0 {
+		states = append(states, readLocks(ctx, c, e.settle.Lock, e.LockKeys)...)
+	}
+	if e.LimitKey != nil {
+		states = append(states, readLocks(ctx, c, e.settle.Limit.Lock, []string{*e.LimitKey})...)
+	}
+	return states
+}
+
+// readLocks asks about some locks of one name, each of its servers.
+func readLocks(ctx context.Context, c *config.Config, name string, keys []string) (states []lockState) {
+	lock := c.Locks[name]
+	if lock.Kind != config.LockQuorum {
+		return readServer(ctx, c.Redis, lock, nil, keys)
+	}
+	for _, address := range lock.Quorum.Addresses {
+		states = append(states, readServer(ctx, quorumServer(c.Redis, address), lock, &address, keys)...)
+	}
+	return states
+}
+
+func readServer(ctx context.Context, server *config.Redis, lock config.Lock, name *string, keys []string) []lockState {
 	states := make([]lockState, len(keys))
 	for i, key := range keys {
-		states[i] = lockState{Key: key, Holders: []string{}}
+		states[i] = lockState{Key: key, Server: name, Holders: []string{}}
 	}
-	if len(keys) == 0 {
-		return states
-	}
-	if err := readLocks(ctx, c, states); err != nil {
+	if err := fillIn(ctx, server, lock, states); err != nil {
 		for i := range states {
 			states[i].State, states[i].Error = "unreachable", new(err.Error())
 		}
@@ -43,81 +69,76 @@ func lockStates(ctx context.Context, c *config.Redis, keys []string) []lockState
 	return states
 }
 
-func readLocks(ctx context.Context, c *config.Redis, states []lockState) error {
-	if c == nil || c.Mode == config.RedisEmbedded {
+func fillIn(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
+	if server.Mode == config.RedisEmbedded {
 		return errors.New("an embedded Redis is inside the process that serves")
 	}
-	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
-	defer cancel()
-	if err := dialAny(ctx, c.Addresses); err != nil {
-		return err
-	}
-	client, closeClient, err := connect(ctx, c)
+	client, closeClient, err := connect(ctx, server)
 	if err != nil {
 		return err
 	}
 	defer closeClient()
 	for i := range states {
-		if err := states[i].read(ctx, client); err != nil {
+		if err := states[i].read(ctx, client, lock); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dialAny tells whether there is anybody to ask: the client would write about it
-// to stderr, each time that it tries.
-func dialAny(ctx context.Context, addresses []string) (err error) {
-	for _, addr := range addresses {
-		var conn net.Conn
-		if conn, err = (&net.Dialer{Timeout: redisDialTimeout}).DialContext(ctx, "tcp", addr); err == nil {
-			return conn.Close()
-		}
+func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock config.Lock) error {
+	kind := redislock.Kind(lock.Kind)
+	if lock.Kind == config.LockQuorum {
+		kind = redislock.Exclusive
 	}
-	return err
-}
-
-func (s *lockState) read(ctx context.Context, client redis.UniversalClient) error {
-	var left *redis.DurationCmd
-	var owners *redis.MapStringStringCmd
-	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		left, owners = p.PTTL(ctx, s.Key), p.HGetAll(ctx, s.Key)
-		return nil
-	})
-	switch {
-	case redis.HasErrorPrefix(err, "WRONGTYPE"):
-		s.State = "other_type"
-	case err != nil:
+	is, err := redislock.Inspect(ctx, client, kind, redislock.Format(lock.Format), s.Key)
+	if err != nil {
 		return err
-	case len(owners.Val()) == 0:
-		s.State = "free"
-		return nil
-	default:
+	}
+	s.State, s.holds = "free", is.Foreign
+	switch {
+	case is.Foreign != "":
+		s.State = "other_type"
+	case is.Held():
 		s.State = "held"
 	}
-	if d := left.Val(); d >= 0 {
-		s.LeftMS = new(d.Milliseconds())
+	if is.Foreign == "" && kind == redislock.Semaphore {
+		s.Free = new(is.Free)
+		if is.TTL == 0 { // nobody has had a permit yet
+			s.Free = new(lock.Permits)
+		}
 	}
-	for name := range owners.Val() {
-		s.Holders = append(s.Holders, visible(name[:min(len(name), shownOwner)]))
+	if is.TTL > 0 && s.State != "free" {
+		s.LeftMS = new(is.TTL.Milliseconds())
 	}
-	slices.Sort(s.Holders)
+	for _, h := range is.Holders {
+		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), shownOwner)]))
+	}
 	return nil
 }
 
 // String tells it in a line.
 func (s lockState) String() string {
+	where := s.Key
+	if s.Server != nil {
+		where += " on " + *s.Server
+	}
 	left := "without an end"
 	if s.LeftMS != nil {
 		left = fmt.Sprintf("%s left", time.Duration(*s.LeftMS)*time.Millisecond)
 	}
-	switch s.State {
-	case "unreachable":
-		return s.Key + ": store not reachable: " + *s.Error
-	case "held":
-		return fmt.Sprintf("%s: held by %s..., %s", s.Key, strings.Join(s.Holders, "..., "), left)
-	case "other_type":
-		return s.Key + ": held by something that is no Redisson lock, " + left
+	by := strings.Join(s.Holders, "..., ") + "..."
+	switch {
+	case s.State == "unreachable":
+		return where + ": store not reachable: " + *s.Error
+	case s.State == "other_type":
+		return where + ": held by something else, " + s.holds + ", " + left
+	case s.Free != nil && len(s.Holders) > 0:
+		return fmt.Sprintf("%s: held by %s, permits left: %d", where, by, *s.Free)
+	case s.Free != nil:
+		return fmt.Sprintf("%s: %s, permits left: %d", where, s.State, *s.Free)
+	case s.State == "held":
+		return fmt.Sprintf("%s: held by %s, %s", where, by, left)
 	}
-	return s.Key + ": free"
+	return where + ": free"
 }

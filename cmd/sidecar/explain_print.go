@@ -53,6 +53,9 @@ func (e *explanation) print(w io.Writer) error {
 	for _, key := range e.LockKeys {
 		line("lock key", "%s", key)
 	}
+	if e.LimitKey != nil {
+		line("limit key", "%s", *e.LimitKey)
+	}
 	if e.Verdict != nil {
 		line("verdict", "%s", *e.Verdict)
 		line("status", "%s", e.Possible[0])

@@ -25,7 +25,7 @@ import (
 const explained = `
 redis: {%s}
 filters: {orders: {}}
-locks: {settlement: {key: "order:lock:{id}"}}
+locks: {settlement: {key: "order:lock:{id}"}, merchants: {kind: semaphore, permits: 5, key: "merchant:settling:{id}"}}
 rules:
   - name: health
     match: {methods: [GET], path: /orders/health}
@@ -56,6 +56,10 @@ rules:
     match: {methods: [POST], path: "/coded/{id}", host: pay.example}
     id: {path: id, format: pattern, pattern: "[A-Z].*"}
     settle: {lock: settlement, busy: {status: 423}}
+  - name: limited
+    match: {methods: [POST], path: "/limited/{id}"}
+    id: {path: id}
+    settle: {lock: settlement, limit: {lock: merchants, id: {json: merchantId}}}
 `
 
 // nowhere is a Redis that nobody needs.
@@ -148,6 +152,27 @@ found        1 in JSON member order.ids
 order ID     1, 22
 lock key     order:lock:1
 lock key     order:lock:22`},
+
+		{"limit", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":"7"}`}, `
+found        42 in path segment {id}
+found        7 in JSON member merchantId, for the limit
+order ID     42
+lock key     order:lock:42
+limit key    merchant:settling:7
+verdict      decided at run time, one of:
+busy         409, if another holds the lock past the wait, or others all the permits
+unavailable  503, if Redis cannot be asked
+acquired     the backend's, if the lock and a permit are free, or come free within the wait
+reason       the order ID is well-formed: the lock decides`},
+		{"limit, malformed", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":"07"}`}, `
+verdict      invalid
+status       400
+reason       malformed_limit: the ID that the limit is for is malformed
+body         {"merchantId":"07"}
+byte                        ^ 0x30 '0', offset 15`},
+		{"limit, of the order's form", []string{"POST /limited/042", "-H", jsonType, "-d", `{"merchantId":"07"}`}, "path         /limited/042\nbyte                  ^ 0x30 '0', offset 9"},
+		{"limit, missing", []string{"POST /limited/42", "-H", jsonType, "-d", `{}`}, "reason       missing_limit: the request does not say whom its limit is for: looked for in JSON merchantId\n"},
+		{"limit, twice", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":7,"merchant_id":8}`}, "reason       json_alias: a member may be read as the order ID\n"},
 
 		{"path parameter", []string{"POST /orders/42;x=1/settle"}, `
 verdict      invalid
@@ -284,7 +309,7 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "because", "byte", "found", "id", "ids", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
+		"actions", "because", "byte", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
 		"part_text", "piece", "possible", "raw_id", "reason", "rule", "status", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
@@ -354,7 +379,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 	pick := func(t *rapid.T, name string, parts ...string) string { return rapid.SampledFrom(parts).Draw(t, name) }
 	rapid.Check(t, func(t *rapid.T) {
 		id := pick(t, "ID", "42", "042", "4%32", "42;x=1", "\xff", "", "A7", "AAAAAAAA-1111-2222-3333-444444444444")
-		target := pick(t, "before", "/orders/", "/orders/", "/ORDERS/", "//orders/", "/batch", "/watched/", "/coded/", "/x/../orders/", "/index.php") + id +
+		target := pick(t, "before", "/limited/", "/orders/", "/orders/", "/ORDERS/", "//orders/", "/batch", "/watched/", "/coded/", "/x/../orders/", "/index.php") + id +
 			pick(t, "after", "", "/settle", "/settle", "/settle/", "?") +
 			pick(t, "query", "", "?orderId=42", "?a=1&orderId=43&orderId=1", "?ORDERID=1", "?a;b", "?route=orders", "?_method=PUT")
 		args := []string{pick(t, "method", "GET", "POST", "DELETE") + " " + target}
@@ -368,7 +393,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		q.Body = []byte(pick(t, "body", "", "a=1&orderId=42", "orderid=4", `{"order":{"ids":[1,2]}}`, `{"order":{"ids":[1,"1"]}}`,
-			`{"order":{"ids":{}}}`, `{"order":{"ids":[0x1]}}`, `{"ORDER":1}`, strings.Repeat("[", 70), rapid.String().Draw(t, "garbage")))
+			`{"merchantId":7}`, `{"merchantId":"07"}`, `{"merchantId":7,"MerchantId":7}`, `{"order":{"ids":{}}}`, `{"order":{"ids":[0x1]}}`, `{"ORDER":1}`, strings.Repeat("[", 70), rapid.String().Draw(t, "garbage")))
 
 		e, err := q.explain(t.Context(), c)
 		if err != nil {
@@ -388,6 +413,9 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 func compareDecision(t *rapid.T, e *explanation, d *gate.Decision, call *gate.Call, g *gate.Gate) {
 	if call.NeedsLock != (e.LockKey != nil) || call.NeedsLock && call.Key() != *e.LockKey {
 		t.Errorf("lock key %q, explained as %+v", call.Key(), e)
+	}
+	if call.NeedsLock && (call.LimitKey() != "") != (e.LimitKey != nil) || e.LimitKey != nil && call.LimitKey() != *e.LimitKey {
+		t.Errorf("limit key %q, explained as %+v", call.LimitKey(), e)
 	}
 	verdicts := map[string]bool{}
 	for _, p := range e.Possible {

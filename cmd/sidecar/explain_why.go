@@ -14,45 +14,57 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// find looks for IDs where the rule does. It is less strict than the gate, which
-// has the word on whether they are any: this is only to show them.
+// find looks for IDs where the rule does, that of its limit last. It is less strict
+// than the gate, which has the word on whether they are any: this is only to show
+// them.
 func (q *question) find(rule *order.Rule) (all []found) {
-	path, query, _ := strings.Cut(q.Target, "?")
 	for i := range rule.IDs {
-		id := &rule.IDs[i]
-		add := func(place, part, text, raw string, offset int) {
-			all = append(all, found{Place: place, Raw: visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
-		}
-		inPairs := func(place, part, text, separator string) {
-			for offset, pair := range pairs(text, separator) {
-				if name, value, _ := strings.Cut(pair, "="); name == id.Name {
-					add(place, part, text, value, offset+min(len(name)+1, len(pair)))
-				}
+		all = append(all, q.findID(rule, &rule.IDs[i])...)
+	}
+	if rule.Limit == nil {
+		return all
+	}
+	for _, f := range q.findID(rule, rule.Limit) {
+		f.Place += ", for the limit"
+		all = append(all, f)
+	}
+	return all
+}
+
+func (q *question) findID(rule *order.Rule, id *order.ID) (all []found) {
+	path, query, _ := strings.Cut(q.Target, "?")
+	add := func(place, part, text, raw string, offset int) {
+		all = append(all, found{Place: place, Raw: visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
+	}
+	inPairs := func(place, part, text, separator string) {
+		for offset, pair := range pairs(text, separator) {
+			if name, value, _ := strings.Cut(pair, "="); name == id.Name {
+				add(place, part, text, value, offset+min(len(name)+1, len(pair)))
 			}
 		}
-		switch id.In {
-		case order.InPath:
-			names, texts := strings.Split(rule.Path, "/"), strings.Split(path, "/")
-			if n := slices.Index(names, "{"+id.Name+"}"); len(names) == len(texts) {
-				add("path segment {"+id.Name+"}", "path", path, texts[n], len(strings.Join(texts[:n], "/"))+1)
+	}
+	switch id.In {
+	case order.InPath:
+		names, texts := strings.Split(rule.Path, "/"), strings.Split(path, "/")
+		if n := slices.Index(names, "{"+id.Name+"}"); len(names) == len(texts) {
+			add("path segment {"+id.Name+"}", "path", path, texts[n], len(strings.Join(texts[:n], "/"))+1)
+		}
+	case order.InQuery:
+		inPairs("query parameter "+id.Name, "query", query, "&")
+	case order.InForm:
+		inPairs("form field "+id.Name, "body", string(q.Body), "&")
+	case order.InHeader, order.InCookie:
+		for _, h := range q.headers {
+			switch {
+			case id.In == order.InHeader && h[0] == id.Name:
+				add("header "+id.Name, "header", h[1], h[1], 0)
+			case id.In == order.InCookie && h[0] == "cookie":
+				inPairs("cookie "+id.Name, "cookie", h[1], ";")
 			}
-		case order.InQuery:
-			inPairs("query parameter "+id.Name, "query", query, "&")
-		case order.InForm:
-			inPairs("form field "+id.Name, "body", string(q.Body), "&")
-		case order.InHeader, order.InCookie:
-			for _, h := range q.headers {
-				switch {
-				case id.In == order.InHeader && h[0] == id.Name:
-					add("header "+id.Name, "header", h[1], h[1], 0)
-				case id.In == order.InCookie && h[0] == "cookie":
-					inPairs("cookie "+id.Name, "cookie", h[1], ";")
-				}
-			}
-		case order.InJSON:
-			for offset, raw := range jsonIDs(q.Body, id) {
-				add("JSON member "+strings.Join(id.Members, "."), "body", string(q.Body), raw, offset)
-			}
+		}
+	case order.InJSON:
+		for offset, raw := range jsonIDs(q.Body, id) {
+			add("JSON member "+strings.Join(id.Members, "."), "body", string(q.Body), raw, offset)
 		}
 	}
 	return all
@@ -127,10 +139,12 @@ func (q *question) blame(e *explanation, m order.Match) {
 	text := map[string]string{"path": path, "query": query, "body": string(q.Body), "method": q.Method}[part]
 	switch m.Reason {
 	case order.MissingID:
-		e.Because += q.lookedFor(m.Rule)
-	case order.MalformedID:
+		e.Because += lookedFor(q.rules[m.Rule].IDs...)
+	case order.MissingLimit:
+		e.Because += lookedFor(*q.rules[m.Rule].Limit)
+	case order.MalformedID, order.MalformedLimit:
 		q.blameMalformed(e, m)
-	case order.RepeatedID, order.RepeatedInList:
+	case order.RepeatedID, order.RepeatedInList, order.RepeatedLimit:
 		e.blameSecond()
 	case order.DifferentIDs:
 	case order.FormBody, order.ContentType:
@@ -160,17 +174,24 @@ func (q *question) blameHeader(e *explanation, name string) {
 	e.Because += ": there is no " + name + " header"
 }
 
-func (q *question) lookedFor(rule int) string {
+func lookedFor(ids ...order.ID) string {
 	var places []string
-	for _, id := range q.rules[rule].IDs {
+	for _, id := range ids {
 		places = append(places, [...]string{"path", "query", "header", "cookie", "form", "JSON"}[id.In]+" "+id.Name+strings.Join(id.Members, "."))
 	}
 	return ": looked for in " + strings.Join(places, ", ")
 }
 
-// blameMalformed finds the ID, and the byte of it, that the format refuses.
+// blameMalformed finds the ID, of the order or of the limit, and the byte of it,
+// that the format refuses.
 func (q *question) blameMalformed(e *explanation, m order.Match) {
+	var these []found
 	for _, f := range e.Found {
+		if (f.id == q.rules[m.Rule].Limit) == (m.Reason == order.MalformedLimit) {
+			these = append(these, f)
+		}
+	}
+	for _, f := range these {
 		if _, ok := f.id.Format.Canonical(f.raw); ok {
 			continue
 		}
@@ -183,7 +204,7 @@ func (q *question) blameMalformed(e *explanation, m order.Match) {
 	}
 	// Its bytes are right, so it is of the wrong type, or one too many in a list:
 	// the gate stopped behind it.
-	for _, f := range e.Found {
+	for _, f := range these {
 		if end := f.offset + len(f.raw); f.id.In == order.InJSON && (end == m.Offset || end+1 == m.Offset) {
 			e.at(f.part, f.text, f.offset, f.raw)
 			return

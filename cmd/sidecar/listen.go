@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -47,6 +49,9 @@ func (f *faces) conditions(m *machine) []admin.Condition {
 	for name, unit := range m.filters {
 		state, reason := unit.filter.State()
 		list = append(list, admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason})
+	}
+	for _, use := range slices.SortedFunc(maps.Keys(m.lockers), func(a, b lockUse) int { return strings.Compare(a.String(), b.String()) }) {
+		list = append(list, m.lockers[use].condition())
 	}
 	if m.redis != nil {
 		c := admin.Condition{Name: "redis", Ready: true}

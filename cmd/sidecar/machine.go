@@ -14,7 +14,6 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // machine is everything behind the listeners: what a configuration is built
@@ -25,10 +24,11 @@ type machine struct {
 	metrics *admin.Metrics
 	gate    *gate.Gate
 
-	redis      redis.UniversalClient // nil when nothing needs it
-	closeRedis func()
-	filters    map[string]*filterUnit
-	lockers    map[lockUse]*redislock.Locker
+	redis   redis.UniversalClient // nil when nothing needs it
+	closers []func()              // let go of Redis, and of the servers of quorums
+	filters map[string]*filterUnit
+	lockers map[lockUse]*lockUnit
+	process string // names this process to whoever looks at a lock
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -41,30 +41,25 @@ type filterUnit struct {
 	sources []filter.Source
 }
 
-// lockUse names a Locker: an observing rule uses one that does not wait.
-type lockUse struct {
-	lock    string
-	observe bool
-}
-
 // build makes the machine and starts what works in the background. Nothing of it
 // waits for Redis or for a source.
 func build(ctx context.Context, c *config.Config, log *slog.Logger) (*machine, error) {
 	m := &machine{
 		log: log, config: c, metrics: admin.NewMetrics(versionText(), metricRules(c)),
-		closeRedis: func() {}, filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*redislock.Locker),
+		filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*lockUnit), process: processName(),
 	}
 	if c.Redis != nil {
-		var err error
-		if m.redis, m.closeRedis, err = connect(ctx, c.Redis); err != nil {
+		client, closeClient, err := connect(ctx, c.Redis)
+		if err != nil {
 			return nil, err
 		}
+		m.redis, m.closers = client, append(m.closers, closeClient)
 	}
 	if err := m.buildFilters(); err != nil {
-		m.closeRedis()
+		m.close()
 		return nil, err
 	}
-	policies, err := m.policies()
+	policies, err := m.policies(ctx)
 	if err == nil {
 		m.gate, err = gate.New(policies, m.metrics, time.Now)
 	}
@@ -136,51 +131,20 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 	return unit, nil
 }
 
-func (m *machine) policies() ([]gate.Policy, error) {
+func (m *machine) policies(ctx context.Context) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
 		filters[name] = gateFilter{unit.filter}
 	}
 	policies := make([]gate.Policy, 0, len(m.config.Rules))
 	for _, r := range m.config.Rules {
-		var lock gate.Locker
-		if s := r.Settle; s != nil {
-			observe := r.Mode == config.ModeObserve
-			locker, err := m.locker(lockUse{s.Lock, observe})
-			if err != nil {
-				return nil, err
-			}
-			lock = newGateLocker(locker, m.config.Locks[s.Lock].Key, s.MaxHold, observe)
-		}
-		p, err := policy(r, filters, lock)
+		p, err := policy(r, filters, m.gateLockers(ctx))
 		if err != nil {
 			return nil, err
 		}
 		policies = append(policies, p)
 	}
 	return policies, nil
-}
-
-// locker returns the Locker for a use, and makes it at the first.
-func (m *machine) locker(use lockUse) (*redislock.Locker, error) {
-	if l, ok := m.lockers[use]; ok {
-		return l, nil
-	}
-	c := m.config.Locks[use.lock]
-	name, wait := use.lock, redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo}
-	if use.observe {
-		name, wait = name+observedSuffix, redislock.Wait{Tries: 1}
-	}
-	l, err := redislock.New(m.redis, redislock.Options{
-		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, Wait: wait, MaxWaitersPerKey: c.MaxWaitersPerKey,
-		Observer: lockObserver{m.metrics.Lock(name)}, Logger: m.log.With("lock", name),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", use.lock, err)
-	}
-	m.metrics.LockGauges(name, l.Held, l.Waiting)
-	m.lockers[use] = l
-	return l, nil
 }
 
 // filterBytes returns how much memory the filters take.
@@ -191,7 +155,7 @@ func (m *machine) filterBytes() (sum uint64) {
 	return sum
 }
 
-// start runs the filters in the background.
+// start runs the filters in the background, and looks after the locks.
 func (m *machine) start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for name, unit := range m.filters {
@@ -205,6 +169,9 @@ func (m *machine) start(ctx context.Context) {
 			}
 		})
 	}
+	for _, unit := range m.lockers {
+		m.wg.Go(func() { unit.watch(ctx) })
+	}
 }
 
 // close stops what start began and lets go of Redis.
@@ -213,8 +180,10 @@ func (m *machine) close() {
 		m.cancel()
 	}
 	m.wg.Wait()
-	for _, l := range m.lockers {
-		l.Close()
+	for _, unit := range m.lockers {
+		unit.locker.Close()
 	}
-	m.closeRedis()
+	for _, closeClient := range m.closers {
+		closeClient()
+	}
 }

@@ -12,7 +12,7 @@ import (
 
 // policy turns a rule of the file into one of the gate, with the filters and
 // locks that it names.
-func policy(r config.Rule, filters map[string]gate.Filter, lock gate.Locker) (gate.Policy, error) {
+func policy(r config.Rule, filters map[string]gate.Filter, locks locksOf) (gate.Policy, error) {
 	rule, err := orderRule(r)
 	if err != nil {
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
@@ -31,7 +31,15 @@ func policy(r config.Rule, filters map[string]gate.Filter, lock gate.Locker) (ga
 		}
 	}
 	if s := r.Settle; s != nil {
-		p.Settle = &gate.Settle{Lock: lock, Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
+		p.Settle = &gate.Settle{Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
+		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
+			return gate.Policy{}, err
+		}
+		if s.Limit != nil {
+			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
+				return gate.Policy{}, err
+			}
+		}
 	}
 	return p, nil
 }
@@ -64,6 +72,13 @@ func orderRule(r config.Rule) (order.Rule, error) {
 			rule.IDs = append(rule.IDs, id)
 		}
 		rule.Optional = c.Optional
+	}
+	if r.Settle != nil && r.Settle.Limit != nil {
+		id, _, err := orderID(r.Settle.Limit.ID)
+		if err != nil {
+			return rule, fmt.Errorf("limit: %w", err)
+		}
+		rule.Limit = &id
 	}
 	return rule, nil
 }

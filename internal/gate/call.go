@@ -19,7 +19,9 @@ type Call struct {
 	policy  *Policy
 	bracket bracket
 	lease   Lease
-	ids     []string // sorted; one unless the rule takes a list
+	ask     Ask    // for the lock
+	limit   string // the ID that the rule's limit is for
+	doubt   string // why the outcome is unknown
 	start   time.Time
 
 	Decision     Decision
@@ -72,22 +74,11 @@ func (g *Gate) Open(req order.Request) Call {
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
-		c.ids = copyIDs(m)
-		c.Decision.ID = c.ids[0]
+		c.ask = askFor(c.policy, m, req.Header)
+		c.limit = strings.Clone(m.Limit)
+		c.Decision.ID = c.ask.IDs[0]
 	}
 	return c
-}
-
-// copyIDs takes the IDs out of the request's memory.
-func copyIDs(m order.Match) []string {
-	if len(m.Batch) == 0 {
-		return []string{strings.Clone(m.ID)}
-	}
-	ids := make([]string, len(m.Batch))
-	for i, id := range m.Batch {
-		ids[i] = strings.Clone(id)
-	}
-	return ids
 }
 
 func (p *Policy) bracketAction() Action {
@@ -104,11 +95,19 @@ func (p *Policy) bracketAction() Action {
 // Key returns the lock key of the call's order, or those of its orders, joined by
 // commas.
 func (c *Call) Key() string {
-	keys := make([]string, len(c.ids))
-	for i, id := range c.ids {
+	keys := make([]string, len(c.ask.IDs))
+	for i, id := range c.ask.IDs {
 		keys[i] = c.policy.Settle.Lock.Key(id)
 	}
 	return strings.Join(keys, ",")
+}
+
+// LimitKey returns the key of the permit that the call needs besides, or "".
+func (c *Call) LimitKey() string {
+	if c.policy.Settle.Limit == nil {
+		return ""
+	}
+	return c.policy.Settle.Limit.Key(c.limit)
 }
 
 // Grant is the end of an attempt to get a lock.
@@ -120,7 +119,7 @@ type Grant struct {
 // Acquire asks for the lock and blocks until there is an answer or ctx ends.
 // Always report its result to Granted, also when Ended came first.
 func (c *Call) Acquire(ctx context.Context) Grant {
-	lease, err := acquireAll(ctx, c.policy.Settle.Lock, c.ids)
+	lease, err := c.policy.Settle.acquire(ctx, c.ask, c.limit)
 	return Grant{Lease: lease, Err: err}
 }
 
@@ -173,7 +172,11 @@ func (c *Call) Unsent(ctx context.Context) {
 
 // Answered reports the headers of the response.
 func (c *Call) Answered(r *Response) Step {
-	return Step{Cancel: c.bracketEvent(response, r.Outcome()) == cancel}
+	outcome := r.Outcome()
+	if outcome == OutcomeUnknown && c.bracket.state == running {
+		c.doubt = r.doubt()
+	}
+	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
 // Ended reports that the stream is over. Cancel tells that a result of Acquire
@@ -198,11 +201,20 @@ func (c *Call) giveUp(ctx context.Context, e effect) {
 	case release:
 		_ = c.lease.Release(ctx)
 	case hold:
-		_ = c.lease.Hold(ctx)
+		_ = c.lease.Hold(ctx, c.holdReason())
 	default:
 		return
 	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome)
+}
+
+// holdReason tells an operator why a lock is held although nobody is at work that
+// we know of.
+func (c *Call) holdReason() string {
+	if c.doubt == "" {
+		return "outcome unknown: the client or Envoy ended the call before an answer"
+	}
+	return "outcome unknown: " + c.doubt
 }
 
 // Lost returns a channel that is closed when the call's lease was lost, or nil.

@@ -44,23 +44,33 @@ type Filter interface {
 // ErrBusy is returned by a [Locker] when another held the lock past the wait.
 var ErrBusy = errors.New("the lock is held by another")
 
-// Locker takes the lock of an order.
+// Locker takes the locks of orders.
 type Locker interface {
 	// Key is the name of the order's lock.
 	Key(id string) string
-	// Acquire blocks until it has the lock, the wait is over (an error that
-	// wraps ErrBusy), ctx ends, or the lock cannot be asked for (any other
-	// error). A lock granted to an ended ctx is given back by the Locker.
-	Acquire(ctx context.Context, id string) (Lease, error)
+	// Acquire blocks until it has the locks of all the orders, or of none: the wait
+	// is over (an error that wraps ErrBusy), ctx ended, or they cannot be asked for
+	// (any other error). Those granted to an ended ctx are given back by the Locker.
+	Acquire(ctx context.Context, ask Ask) (Lease, error)
 }
 
-// Lease is a held lock. It renews itself until Release or Hold is called.
+// Ask is what a [Locker] is asked for.
+type Ask struct {
+	IDs     []string // of the orders, in sorted order, none twice; mostly one
+	Present string   // the owner of a lease that may be entered once more; "": none
+	Request string   // what it is for, to an operator who looks
+}
+
+// Lease is a held lock, or several. It renews itself until Release or Hold is
+// called.
 type Lease interface {
-	Fence() int64          // grows with every lease of the same key
-	Owner() string         // the unguessable name of this lease
-	Lost() <-chan struct{} // closed when the lease ended against our will
+	Fences() []int64       // one for each order asked for, in that order; grows with every lease of its key
+	Owner() string         // the unguessable name of this lease, or of the one that it entered
+	Lost() <-chan struct{} // closed when the lease, or a part of it, ended against our will
 	Release(ctx context.Context) error
-	Hold(ctx context.Context) error // keep it without renewing, until its hold time ends
+	// Hold keeps it without renewing, until its hold time ends. The reason is for an
+	// operator.
+	Hold(ctx context.Context, reason string) error
 }
 
 // Policy is what to do with the requests of one rule.
@@ -95,6 +105,7 @@ type Learn struct {
 // Settle brackets a call with a lock.
 type Settle struct {
 	Lock        Locker
+	Limit       Locker // of permits, by the ID of the rule's limit; nil: none
 	Busy        Reply
 	Unavailable Reply
 }
@@ -155,6 +166,8 @@ func (p *Policy) check() error {
 		return errors.New("create goes with no other action")
 	case p.Create != nil && (p.Create.Learn.Header == "") == (len(p.Create.Learn.JSON) == 0):
 		return errors.New("create learns from a header or from the body")
+	case (p.Settle != nil && p.Settle.Limit != nil) != (p.Rule.Limit != nil):
+		return errors.New("a limit takes a lock and an ID")
 	}
 	return nil
 }

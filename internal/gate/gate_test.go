@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,23 +30,34 @@ func (k *knowledge) Learn(_ context.Context, id string) error {
 
 // lock is a Locker and its own only Lease.
 type lock struct {
-	err error
-	did []string
+	err  error
+	asks []Ask
+	did  []string
 }
 
 func (l *lock) Key(id string) string { return "order:lock:" + id }
-func (l *lock) Acquire(_ context.Context, id string) (Lease, error) {
-	l.did = append(l.did, "acquire "+id)
+func (l *lock) Acquire(_ context.Context, ask Ask) (Lease, error) {
+	l.asks = append(l.asks, ask)
+	l.did = append(l.did, "acquire "+strings.Join(ask.IDs, " "))
 	if l.err != nil {
 		return nil, l.err
 	}
 	return l, nil
 }
-func (l *lock) Fence() int64                  { return 7 }
+func (l *lock) Fences() []int64 {
+	fences := make([]int64, len(l.asks[len(l.asks)-1].IDs))
+	for i := range fences {
+		fences[i] = int64(7 + i)
+	}
+	return fences
+}
 func (l *lock) Owner() string                 { return "owner" }
 func (l *lock) Lost() <-chan struct{}         { return nil }
 func (l *lock) Release(context.Context) error { l.did = append(l.did, "release"); return nil }
-func (l *lock) Hold(context.Context) error    { l.did = append(l.did, "hold"); return nil }
+func (l *lock) Hold(_ context.Context, reason string) error {
+	l.did = append(l.did, "hold: "+reason)
+	return nil
+}
 
 // ledger is a Recorder that writes down what it is told.
 type ledger struct{ lines []string }
@@ -172,11 +184,12 @@ func TestSettle(t *testing.T) {
 			c.Granted(ctx, c.Acquire(ctx))
 			c.Answered(timeout)
 			c.Ended(ctx)
-		}, []string{"acquire 42", "hold"}, []string{"2 settle acquired", "2 closed unknown"}},
+		}, []string{"acquire 42", "hold: outcome unknown: response_timeout"}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"client gone while it runs", func(ctx context.Context, c *Call) {
 			c.Granted(ctx, c.Acquire(ctx))
 			c.Ended(ctx)
-		}, []string{"acquire 42", "hold"}, []string{"2 settle acquired", "2 closed unknown"}},
+		}, []string{"acquire 42", "hold: outcome unknown: the client or Envoy ended the call before an answer"},
+			[]string{"2 settle acquired", "2 closed unknown"}},
 		{"client gone while it waits", func(ctx context.Context, c *Call) {
 			g := c.Acquire(ctx)
 			c.Ended(ctx)

@@ -1,6 +1,9 @@
 package gate
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Outcome is what became of a call.
 type Outcome int8
@@ -91,6 +94,30 @@ func (r *Response) outcomeByHeaders() Outcome {
 		return OutcomeKnown
 	}
 	return OutcomeUnknown
+}
+
+// maxDoubt bounds what is told of Envoy's details, in bytes: they may quote an
+// error of the transport.
+const maxDoubt = 160
+
+// doubt says why the outcome of an answer is unknown.
+func (r *Response) doubt() string {
+	text, attempts := r.Details, r.Attempts
+	switch {
+	case text == "" && attempts < 0 && r.ServedBy && r.AttemptHeader > 1:
+		text, attempts = "answered", r.AttemptHeader
+	case text == "":
+		text = "Envoy does not tell where the answer is from"
+	case text == detailsViaUpstream && attempts < 1:
+		text += ", after nobody knows how many attempts"
+	}
+	if len(text) > maxDoubt {
+		text = text[:maxDoubt] + "..."
+	}
+	if attempts > 1 {
+		text += " after " + strconv.Itoa(attempts) + " attempts"
+	}
+	return text
 }
 
 // Succeeded reports whether the answer says that the backend did what was

@@ -1,6 +1,9 @@
 package gate
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestOutcome holds the reading against what a running Envoy 1.40 reported.
 func TestOutcome(t *testing.T) {
@@ -37,5 +40,31 @@ func TestOutcome(t *testing.T) {
 				t.Errorf("Outcome() = %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestDoubt has what an operator reads at a lock that is held.
+func TestDoubt(t *testing.T) {
+	long := strings.Repeat("x", 1000)
+	tests := []struct {
+		r    Response
+		want string
+	}{
+		{Response{Details: "response_timeout", Attempts: 1, AttemptHeader: -1}, "response_timeout"},
+		{Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, "via_upstream after 2 attempts"},
+		{Response{Details: "response_timeout", Attempts: 3, AttemptHeader: -1}, "response_timeout after 3 attempts"},
+		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after nobody knows how many attempts"},
+		{Response{Attempts: -1, ServedBy: true, AttemptHeader: 2}, "answered after 2 attempts"},
+		{Response{Attempts: -1, ServedBy: true, AttemptHeader: -1}, "Envoy does not tell where the answer is from"},
+		{Response{Attempts: -1, AttemptHeader: 1}, "Envoy does not tell where the answer is from"},
+		{Response{Details: long, Attempts: 2, AttemptHeader: -1}, long[:maxDoubt] + "... after 2 attempts"},
+	}
+	for _, tt := range tests {
+		if tt.r.Outcome() != OutcomeUnknown {
+			t.Errorf("%+v: the outcome is %s", tt.r, tt.r.Outcome())
+		}
+		if got := tt.r.doubt(); got != tt.want {
+			t.Errorf("%+v: doubt %q, want %q", tt.r, got, tt.want)
+		}
 	}
 }

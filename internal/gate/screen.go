@@ -32,7 +32,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 // verdict asks the filter. A list of orders is absent if all of them are. An ID
 // that nobody showed us (its body was not passed on) may be any.
 func (l *Lookup) verdict(ctx context.Context, m order.Match) Verdict {
-	if m.Result != order.Named {
+	if m.ID == "" {
 		return VerdictUnknown
 	}
 	answer := l.Filter.MayContain(ctx, m.ID)

@@ -14,7 +14,7 @@ import (
 const (
 	HeaderKey     = "x-ordergate-key"   // of the order's lock
 	HeaderFence   = "x-ordergate-fence" // decimal
-	HeaderLease   = "x-ordergate-lease" // the lease's owner
+	HeaderLease   = "x-ordergate-lease" // the lease's owner; see Present
 	HeaderVerdict = "x-ordergate-verdict"
 )
 
@@ -135,7 +135,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.BodyTooLarge:
+	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

@@ -40,7 +40,7 @@ func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done
 		return false
 	}
 	result := Ambiguous
-	if reason == MalformedID {
+	if reason == MalformedID || reason == MalformedLimit {
 		result = Invalid
 	}
 	m.ID, m.Batch = "", nil

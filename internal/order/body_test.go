@@ -180,13 +180,18 @@ func FuzzScan(f *testing.F) {
 	for _, body := range []string{
 		`{"order":{"id":42}}`, `{"id":"42","a":[1,2.5e3,true,null,{"b":"c\\n"}],"c":{}}`, `{"id":42,"Id":43}`, `{"iD":1}`,
 		`{"id":1,"id":2}`, `{"a":{"a":1,"a":2},"id":3}`, `{"id":-0}`, "{\"id\":\"\xff\"}", `{"id":42}x`, `{"\u0069d":1}`,
-		`{"order":{"id":42},"order":1}`, `{"id":1,"i_d":2}`, ` { "id" : 1 } `, `{"x":"\ud800","id":1}`, `{"id":01}`,
+		`{"order":{"id":42},"order":1}`, `{"id":1,"i_d":2}`, `{"id":1,"merchant":"7"}`, ` { "id" : 1 } `, `{"x":"\ud800","id":1}`, `{"id":01}`,
 	} {
 		f.Add([]byte(body))
 	}
 	var rules []*compiled
-	for _, ids := range [][]ID{inJSON("id"), inJSON("order", "id"), append(inJSON("id"), at(InQuery, "nr")...)} {
-		c, _, err := compile(Rule{Methods: []string{"POST"}, Path: "/", IDs: ids})
+	merchant := inJSON("merchant")
+	for _, r := range []Rule{
+		{IDs: inJSON("id")}, {IDs: inJSON("order", "id")}, {IDs: append(inJSON("id"), at(InQuery, "nr")...)},
+		{IDs: inJSON("id"), Limit: &merchant[0]}, {IDs: at(InQuery, "id"), Limit: &merchant[0]},
+	} {
+		r.Methods, r.Path = []string{"POST"}, "/"
+		c, _, err := compile(r)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -202,7 +202,11 @@ func (d *reader) value(i int) error {
 	if id.List {
 		return d.list(id)
 	}
-	text, err := d.scalar(id)
+	malformed := MalformedID
+	if i == d.rule.limit {
+		malformed = MalformedLimit
+	}
+	text, err := d.scalar(id, malformed)
 	if err != nil {
 		return err
 	}
@@ -214,7 +218,7 @@ func (d *reader) value(i int) error {
 
 // scalar reads a string without escapes, or a number; whether it is an ID is the
 // format's to say, on the bytes as they stand.
-func (d *reader) scalar(id *ID) (string, error) {
+func (d *reader) scalar(id *ID, malformed Reason) (string, error) {
 	value, err := d.dec.ReadValue()
 	if err != nil {
 		return "", err
@@ -225,7 +229,7 @@ func (d *reader) scalar(id *ID) (string, error) {
 	case kind == '0' && id.JSONType != OnlyString:
 		return string(value), nil
 	}
-	return "", d.refuse(MalformedID)
+	return "", d.refuse(malformed)
 }
 
 func (d *reader) list(id *ID) error {
@@ -237,7 +241,7 @@ func (d *reader) list(id *ID) error {
 		return d.refuse(MalformedID)
 	}
 	for d.dec.PeekKind() != ']' {
-		text, err := d.scalar(id)
+		text, err := d.scalar(id, MalformedID)
 		if err != nil {
 			return err
 		}

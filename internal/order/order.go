@@ -60,8 +60,9 @@ const (
 type Match struct {
 	Result Result
 	Rule   int      // index of the rule as given to NewTable; -1 when Unruled
-	ID     string   // the canonical ID when Named; may share memory with the request
+	ID     string   // the canonical ID when Named, or when NeedsBody for the limit alone; may share memory with the request
 	Batch  []string // all IDs, sorted, when the rule takes a list and it has several
+	Limit  string   // the canonical ID that the rule's limit is for, when Named and there is one
 	Reason Reason   // why Invalid, Ambiguous or TooLarge
 	Offset int      // of the byte that made it so, in the part that Reason names; -1: no single one
 }

@@ -10,8 +10,12 @@ const (
 	typeJSON = "application/json"
 )
 
-// maxSources bounds a rule's places of an ID.
-const maxSources = 8
+const (
+	// maxSources bounds a rule's places of an ID.
+	maxSources = 8
+	// maxPlaces counts that of the limit's ID too.
+	maxPlaces = maxSources + 1
+)
 
 // read takes the ID out of a request that the rule matches.
 func (r *compiled) read(index int, path, query string, req *Request) Match {
@@ -19,7 +23,7 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if r.Pass {
 		return Match{Rule: -1}
 	}
-	var places [maxSources]found
+	var places [maxPlaces]found
 	into := places[:len(r.IDs)]
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
@@ -35,9 +39,21 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 		return m.refused(Ambiguous, reason)
 	}
 	if done := r.readBody(req, &s, into, &m); done {
+		if m.Result == NeedsBody && !r.ownBody {
+			return r.needsBody(into, m)
+		}
 		return m
 	}
 	return r.conclude(into, m)
+}
+
+// needsBody tells the order of a request whose body is needed for the limit alone.
+func (r *compiled) needsBody(into []found, m Match) Match {
+	known := r.order(into, m)
+	if known.Result == Named {
+		known.Result = NeedsBody
+	}
+	return known
 }
 
 func (m Match) refused(result Result, reason Reason) Match {
@@ -123,11 +139,39 @@ func (r *compiled) readQuery(query string, into []found, m *Match) Reason {
 	return r.search(parameters(query), InQuery, into)
 }
 
-// conclude makes one ID of what was found.
+// conclude makes one ID of what was found, and one for the limit.
 func (r *compiled) conclude(into []found, m Match) Match {
+	m = r.order(into, m)
+	if r.limit < 0 || m.Result != Named {
+		return m
+	}
+	f := &into[r.limit]
+	limit, ok := "", false
+	if f.times == 1 {
+		limit, ok = r.Limit.Format.Canonical(f.text)
+	}
+	if ok {
+		m.Limit = limit
+		return m
+	}
+	m.ID, m.Batch = "", nil
+	switch f.times {
+	case 0:
+		return m.refused(Invalid, MissingLimit)
+	case 1:
+		m.Offset = f.offset
+		return m.refused(Invalid, MalformedLimit)
+	}
+	return m.refused(Ambiguous, RepeatedLimit)
+}
+
+// order makes one ID of what was found.
+func (r *compiled) order(into []found, m Match) Match {
 	for i := range into {
 		f := &into[i]
 		switch {
+		case i == r.limit:
+			continue
 		case f.times > 1:
 			return m.refused(Ambiguous, RepeatedID)
 		case f.times == 0:

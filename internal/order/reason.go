@@ -29,6 +29,9 @@ const (
 	BadJSON
 	JSONAlias
 	BadForm
+	MissingLimit
+	MalformedLimit
+	RepeatedLimit
 	reasons
 )
 
@@ -62,6 +65,9 @@ var about = [Reasons]struct{ name, part, text string }{
 	BadJSON:           {"bad_json", "body", "the body is not one plain JSON object"},
 	JSONAlias:         {"json_alias", "body", "a member may be read as the order ID"},
 	BadForm:           {"bad_form", "body", "the form is not spelt in its plain form"},
+	MissingLimit:      {"missing_limit", "limit", "the request does not say whom its limit is for"},
+	MalformedLimit:    {"malformed_limit", "limit", "the ID that the limit is for is malformed"},
+	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
 }
 
 // String returns the sentence for people.
@@ -70,6 +76,6 @@ func (r Reason) String() string { return about[r].text }
 // Name returns the reason's name for metrics and logs.
 func (r Reason) Name() string { return about[r].name }
 
-// Part returns the part of the request that the reason is about: id, path,
+// Part returns the part of the request that the reason is about: id, limit, path,
 // method, header, query, cookie or body.
 func (r Reason) Part() string { return about[r].part }

@@ -19,6 +19,10 @@ type Rule struct {
 	Backend      Backend
 	IDs          []ID // tried in order; those present have to agree. Empty: only the answer has it
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
+
+	// Limit is an ID of something else than the order, a merchant say, that stands in
+	// the request besides; nil: none. It is read as strictly as the order's.
+	Limit *ID
 }
 
 // Place is where in a request an order ID stands.
@@ -92,10 +96,12 @@ func parseTemplate(path string) ([]segment, error) {
 
 // compiled is a rule with what matching needs ready at hand.
 type compiled struct {
-	Rule
+	Rule              // IDs has the limit's as its last
+	limit    int      // index of the limit's ID in IDs, or -1
 	segments []int    // by ID: index of its segment in the path, or -1
 	aliases  []string // folded names that a parameter or cookie must not have elsewhere
 	inBody   bool     // some ID stands in the body
+	ownBody  bool     // some ID of the order does
 	inParams bool     // some ID stands in the query, a form or a cookie
 	maxBody  int
 
@@ -112,13 +118,20 @@ func compile(r Rule) (compiled, []segment, error) {
 	if err != nil {
 		return compiled{}, nil, err
 	}
-	c := compiled{Rule: r}
+	c := compiled{Rule: r, limit: -1}
 	if len(r.IDs) > maxSources {
 		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxSources)
 	}
+	if r.Limit != nil {
+		if err := r.checkLimit(); err != nil {
+			return compiled{}, nil, err
+		}
+		c.limit = len(r.IDs)
+		c.IDs = append(slices.Clip(r.IDs), *r.Limit)
+	}
 	lists := 0
-	for i := range r.IDs {
-		id := &r.IDs[i]
+	for i := range c.IDs {
+		id := &c.IDs[i]
 		if err := id.check(); err != nil {
 			return compiled{}, nil, err
 		}
@@ -134,19 +147,47 @@ func compile(r Rule) (compiled, []segment, error) {
 			}
 		}
 		c.segments = append(c.segments, index)
-		name := id.Name
-		if id.In == InJSON {
-			name = id.Members[len(id.Members)-1]
-		}
-		c.aliases = append(c.aliases, foldName(name))
+		c.aliases = append(c.aliases, id.alias())
 		if id.inBody() {
 			c.inBody = true
+			c.ownBody = c.ownBody || i != c.limit
 			c.maxBody = max(c.maxBody, id.MaxBody)
 		}
 		c.noteFirst(id, c.aliases[i])
 		c.inParams = c.inParams || id.In == InQuery || id.In == InForm || id.In == InCookie
 	}
 	return c, segments, nil
+}
+
+// checkLimit refuses a limit whose ID some backend may take for the order's: the
+// two need not agree.
+func (r *Rule) checkLimit() error {
+	switch {
+	case r.Limit.List:
+		return errors.New("a limit is for one ID, not for a list")
+	case r.Limit.check() != nil:
+		return fmt.Errorf("limit: %w", r.Limit.check())
+	}
+	for i := range r.IDs {
+		id := &r.IDs[i]
+		if id.check() != nil || id.alias() != r.Limit.alias() {
+			continue
+		}
+		// Members of one name in two places of a body are apart to a backend that
+		// goes by the whole path.
+		if id.In != InJSON || r.Limit.In != InJSON || profiles[r.Backend].anyDepth || slices.Equal(id.Members, r.Limit.Members) {
+			return errors.New("the limit's ID may be taken for the order's: their names are alike")
+		}
+	}
+	return nil
+}
+
+// alias returns the folded name of an ID that is in order.
+func (id *ID) alias() string {
+	if id.In == InJSON {
+		return foldName(id.Members[len(id.Members)-1])
+	}
+	return foldName(id.Name)
 }
 
 // noteFirst marks the first letters of an ID's names.

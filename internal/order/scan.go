@@ -14,8 +14,8 @@ type scan struct {
 
 	names  [maxNames]span // of the objects that are open, outer ones first
 	open   int            // how many of names are in use
-	values [maxSources]span
-	found  [maxSources]bool
+	values [maxPlaces]span
+	found  [maxPlaces]bool
 }
 
 type span struct{ from, to int }

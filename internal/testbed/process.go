@@ -29,12 +29,13 @@ type Process struct {
 	env    []string       // in addition to ours
 	stop   syscall.Signal // asks the program to end in order
 	forks  bool           // the program has children of its own
+	as     *account       // whom it runs as, with "/" as its directory; nil: us
 
 	// ready returns once the program serves; it may give up on ctx and must
 	// when the program has ended, as run.until does.
 	ready func(ctx context.Context, r *run) error
-	// conflict, if set, is called when the program's port was taken, before
-	// another try: it changes the port or lets time pass.
+	// conflict, if set, is called when the program's port was taken, or its memory
+	// by a run before, before another try: it changes the port or lets time pass.
 	conflict func(ctx context.Context)
 
 	mu   sync.Mutex // guards all below
@@ -182,12 +183,19 @@ func (p *Process) start(ctx context.Context) error {
 			return nil
 		}
 		p.Kill()
-		taken := strings.Contains(r.text(), "ddress already in use") // all servers say it so
-		if !taken || p.conflict == nil || ctx.Err() != nil {
+		if !taken(r.text()) || p.conflict == nil || ctx.Err() != nil {
 			return fmt.Errorf("starting %s: %w", p.name, err)
 		}
 		p.conflict(ctx)
 	}
+}
+
+// taken tells from what a server wrote that another has what it wants for
+// itself: its port, or the shared memory that the children of a killed
+// PostgreSQL have for a moment yet.
+func taken(output string) bool {
+	return strings.Contains(output, "ddress already in use") || // all servers say it so
+		strings.Contains(output, ") is still in use")
 }
 
 // spawn starts the program and makes it the current run.
@@ -211,6 +219,7 @@ func (p *Process) spawn() (*run, error) {
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = sysProcAttr()
+	p.as.apply(cmd)
 	var dog *watchdog
 	if p.forks {
 		if dog, err = newWatchdog(); err != nil {

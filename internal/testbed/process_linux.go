@@ -7,3 +7,10 @@ import "syscall"
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
+
+// capDACOverride is CAP_DAC_OVERRIDE of linux/capability.h. CAP_DAC_READ_SEARCH
+// would do, but root in a container has only the former.
+const capDACOverride = 1
+
+// passEverywhere lets a child that is not root enter directories of ours.
+func passEverywhere(attr *syscall.SysProcAttr) { attr.AmbientCaps = []uintptr{capDACOverride} }

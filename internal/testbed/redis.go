@@ -1,11 +1,8 @@
 package testbed
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -14,51 +11,91 @@ import (
 	"time"
 )
 
-// maxRedisPort leaves room for the cluster bus, which is 10000 above.
-const maxRedisPort = 65535 - 10000
+const (
+	// busOffset is how far above its port a cluster node has its bus.
+	busOffset    = 10000
+	maxRedisPort = 65535 - busOffset
+)
 
-// Redis is a running redis-server that keeps nothing on disk.
+// User and Password may do everything on every Redis and Sentinel of a bed,
+// whatever the arguments say of other users: so the bed gets on where a test
+// locks everybody else out.
+const (
+	User     = "testbed"
+	Password = "testbed"
+)
+
+// userRules is what [User] may do.
+var userRules = []string{"on", ">" + Password, "~*", "&*", "+@all"}
+
+// Redis is a running redis-server that keeps nothing on disk, or a Sentinel.
 type Redis struct {
 	*Process
-	addr string
+	addr  string
+	certs *Certificates // nil without TLS
 }
 
 // Redis starts a redis-server on a free port. The arguments, such as
 // "--maxmemory", "1mb" or "--requirepass", "secret", come after ours and win.
-// It returns a [*MissingError] if redis-server is not installed. The context
-// bounds the start.
+// Those of [Certificates.Args] make it serve TLS and nothing else. It returns a
+// [*MissingError] if redis-server is not installed. The context bounds the start.
 func (b *Bed) Redis(ctx context.Context, args ...string) (*Redis, error) {
+	return b.redisServer(ctx, redisRole{kind: "redis"}, args)
+}
+
+// RedisTLS starts a redis-server that serves TLS only, with the bed's
+// certificates, and asks clients for one of them; see [Bed.Redis].
+func (b *Bed) RedisTLS(ctx context.Context, args ...string) (*Redis, error) {
+	certs, err := b.Certificates()
+	if err != nil {
+		return nil, err
+	}
+	return b.Redis(ctx, append(certs.Args(), args...)...)
+}
+
+// Addr returns the server's "host:port". It stays the same over a restart.
+func (r *Redis) Addr() string { return r.addr }
+
+// TLS reports whether the server serves TLS, with the bed's certificates, and
+// nothing else.
+func (r *Redis) TLS() bool { return r.certs != nil }
+
+// redisRole is how one redis-server differs from another.
+type redisRole struct {
+	kind string   // in the names of processes
+	bus  bool     // needs the port of a cluster's bus too
+	args []string // in addition to those of every server
+	// file, if set, returns what is written to a configuration file that is the
+	// server's own to change.
+	file func(dir string, port int) string
+}
+
+// redisServer starts a redis-server in one role.
+func (b *Bed) redisServer(ctx context.Context, role redisRole, args []string) (*Redis, error) {
 	path, err := lookPath("redis-server", "redis")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(b.dir, "redis-")
+	dir, err := os.MkdirTemp(b.dir, role.kind+"-")
 	if err != nil {
-		return nil, fmt.Errorf("starting redis: %w", err)
+		return nil, fmt.Errorf("starting %s: %w", role.kind, err)
 	}
 	r := &Redis{}
-	p := &Process{path: path}
-	pick := func() error {
-		port, err := freePort(maxRedisPort)
-		if err != nil {
-			return err
+	if slices.Contains(args, tlsCertFlag) {
+		if r.certs, err = b.Certificates(); err != nil {
+			return nil, err
 		}
-		r.addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		p.args = append([]string{
-			"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
-			"--save", "", "--appendonly", "no", "--daemonize", "no",
-		}, args...)
-		return nil
+	}
+	p := &Process{path: path}
+	pick := func() (err error) {
+		p.args, r.addr, err = role.commandLine(dir, r.certs != nil, args)
+		return err
 	}
 	if err := pick(); err != nil {
-		return nil, fmt.Errorf("starting redis: %w", err)
-	}
-	password := ""
-	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
-		password = args[i+1]
+		return nil, fmt.Errorf("starting %s: %w", role.kind, err)
 	}
 	p.ready = func(ctx context.Context, run *run) error {
-		return run.until(ctx, func() error { return answersAs(ctx, r.addr, password, run.pid) })
+		return run.until(ctx, func() error { return r.answersAs(ctx, run.pid) })
 	}
 	// Another process may take the port between choosing and binding it.
 	p.conflict = func(ctx context.Context) {
@@ -66,49 +103,102 @@ func (b *Bed) Redis(ctx context.Context, args ...string) (*Redis, error) {
 			waitABit(ctx)
 		}
 	}
-	if err := b.launch(ctx, "redis", p); err != nil {
+	r.Process = p
+	if err := b.launch(ctx, role.kind, p); err != nil {
 		return nil, err
 	}
 	p.conflict = waitABit // clients know the address by now
-	r.Process = p
 	return r, nil
 }
 
-// Addr returns the server's "host:port". It stays the same over a restart.
-func (r *Redis) Addr() string { return r.addr }
-
-// answersAs asks the Redis at addr for its process ID. One that is not pid is
-// somebody else's, who took the port before ours could: ours is about to end.
-func answersAs(ctx context.Context, addr, password string, pid int) error {
-	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+// commandLine chooses a port and returns the arguments and the address.
+func (role redisRole) commandLine(dir string, tls bool, args []string) (line []string, addr string, err error) {
+	port, err := freePort(maxRedisPort)
+	for role.bus && err == nil && !isFree(port+busOffset) {
+		port, err = freePort(maxRedisPort)
+	}
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	ask := "INFO server\r\nQUIT\r\n"
-	if password != "" {
-		ask = fmt.Sprintf("*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n%s", len(password), password, ask)
-	}
-	if _, err := io.WriteString(conn, ask); err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(conn)
-	for lines.Scan() {
-		line := lines.Text()
-		if strings.HasPrefix(line, "-") {
-			return fmt.Errorf("%s answers %s", addr, line)
+	if role.file != nil {
+		file := dir + "/redis.conf"
+		if err := os.WriteFile(file, []byte(role.file(dir, port)), 0o600); err != nil {
+			return nil, "", err
 		}
-		if got, found := strings.CutPrefix(line, "process_id:"); found {
-			if got != strconv.Itoa(pid) {
-				return fmt.Errorf("%s is the Redis of process %s", addr, got)
-			}
+		line = append(line, file)
+	}
+	line = append(line, role.args...)
+	plain, encrypted := port, 0
+	if tls {
+		plain, encrypted = 0, port
+		line = append(line, "--tls-port", strconv.Itoa(encrypted))
+	}
+	line = append(line, "--port", strconv.Itoa(plain), "--bind", "127.0.0.1", "--dir", dir, "--daemonize", "no")
+	if role.file == nil { // a Sentinel has no data, and keeps its users in its file
+		line = append(line, "--save", "", "--appendonly", "no", "--user", User)
+		line = append(line, userRules...)
+	}
+	return append(line, args...), net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+}
+
+// answersAs asks the Redis for its process ID. One that is not pid is somebody
+// else's, who took the port before ours could: ours is about to end.
+func (r *Redis) answersAs(ctx context.Context, pid int) error {
+	got, err := r.info(ctx, "server", "process_id")
+	if err == nil && got != strconv.Itoa(pid) {
+		err = fmt.Errorf("%s is the Redis of process %s", r.addr, got)
+	}
+	return err
+}
+
+// info returns one field of INFO.
+func (r *Redis) info(ctx context.Context, section, field string) (string, error) {
+	text, err := r.askText(ctx, "INFO", section)
+	if err != nil {
+		return "", err
+	}
+	return r.infoField(text, field)
+}
+
+func (r *Redis) infoField(text, field string) (string, error) {
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			return strings.TrimSpace(value), nil
+		}
+	}
+	return "", fmt.Errorf("%s does not tell its %s", r.addr, field)
+}
+
+// running tells whether the process has not ended. A paused one runs.
+func (r *Redis) running() bool {
+	select {
+	case <-r.Done():
+		return false
+	default:
+		return true
+	}
+}
+
+// pollTopology is slower than the poll of a single server: a check of six servers
+// with TLS would keep a small machine from doing what is waited for.
+const pollTopology = 5 * pollEvery
+
+// poll calls check again and again until it returns nil or the context ends, and
+// names the last error then.
+func poll(ctx context.Context, check func() error) error {
+	ticker := time.NewTicker(pollTopology)
+	defer ticker.Stop()
+	for {
+		err := check()
+		if err == nil {
 			return nil
 		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		case <-ticker.C:
+		}
 	}
-	return errors.Join(fmt.Errorf("%s does not tell its process ID", addr), lines.Err())
 }
 
 // freePort asks the kernel for a port of 127.0.0.1 that is free just now, at
@@ -131,6 +221,15 @@ func freePort(limit int) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("choosing a port: none free up to %d", limit)
+}
+
+// isFree tells whether a port of 127.0.0.1 can be bound just now.
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 // waitABit lets whoever holds a port give it back.

@@ -50,6 +50,7 @@ type Bed struct {
 	log       io.Writer
 	processes []*Process
 	names     map[string]int // how many processes have each name
+	certs     *Certificates  // nil until asked for
 	closed    bool
 }
 

@@ -32,8 +32,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// parent is what TestKilledParent kills: a process with servers of its own. It
-// prints their process IDs and waits.
+// parent is what TestKilledParent kills: a process with servers of its own, those
+// that TESTBED_SERVERS names. It prints their process IDs and waits.
 func parent(dir string) int {
 	ctx := context.Background()
 	bed, err := testbed.New(dir, nil)
@@ -41,29 +41,49 @@ func parent(dir string) int {
 		fmt.Println(err)
 		return 1
 	}
-	redis, err := bed.Redis(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return 1
+	var pids []any
+	for _, name := range strings.Fields(os.Getenv("TESTBED_SERVERS")) {
+		server, err := startServer(ctx, bed, name, dir)
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		pids = append(pids, server.PID())
 	}
-	php, err := bed.PHP(ctx, dir, 1, 4)
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	fmt.Println(redis.PID(), php.PID())
+	fmt.Println(pids...)
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed
 	return 0
+}
+
+func startServer(ctx context.Context, bed *testbed.Bed, name, dir string) (interface{ PID() int }, error) {
+	switch name {
+	case "redis":
+		return bed.Redis(ctx)
+	case "php":
+		return bed.PHP(ctx, dir, 1, 4)
+	case "mariadb":
+		return bed.MariaDB(ctx)
+	case "postgres":
+		return bed.Postgres(ctx)
+	}
+	return nil, fmt.Errorf("no server is called %s", name)
 }
 
 func TestKilledParent(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a child that its parent died")
 	}
-	need(t, "redis-server", "redis")
-	need(t, "php", "php")
+	for _, servers := range []string{"redis php", "mariadb", "postgres"} {
+		t.Run(servers, func(t *testing.T) {
+			t.Parallel()
+			killParent(t, servers)
+		})
+	}
+}
+
+func killParent(t *testing.T, servers string) {
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "TESTBED_PARENT="+t.TempDir())
+	cmd.Env = append(os.Environ(), "TESTBED_PARENT="+t.TempDir(), "TESTBED_SERVERS="+servers)
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +99,20 @@ func TestKilledParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // says that it was killed
-	var redis, php int
-	if _, err := fmt.Sscan(line, &redis, &php); err != nil {
+	if program, fetch, missing := strings.Cut(strings.TrimSpace(line), " is missing: run python3 tools/fetch.py "); missing {
+		bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})
+	}
+	pids := strings.Fields(line)
+	if len(pids) != len(strings.Fields(servers)) {
 		t.Fatalf("the parent said %q", line)
 	}
-	eventually(t, func() error { return errors.Join(groupGone(redis), groupGone(php)) })
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("the parent said %q", line)
+		}
+		eventually(t, func() error { return groupGone(pid) })
+	}
 }
 
 // TestThreadEnds starts a server from a thread that ends: the kernel takes the

@@ -5,19 +5,20 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// pipe asks the scripts of many callers in few round trips: while a question is
-// on its way to a server, those that come after it gather, and go together. A
-// caller alone asks at once.
+// pipe asks the scripts of many callers in few round trips: while questions are
+// on their way to a server, those that come after them gather, and go together. A
+// caller alone asks from its own goroutine: on few cores, to wake another costs
+// more than the rest of the round trip.
 //
 // go-redis has an AutoPipeliner for the like, marked experimental. This one is
-// here because a caller's context has to end its wait at once and tell whether
-// the question was sent, and because two questions on their way fill a server
-// better than one.
+// here because a caller that leaves has to know whether its question was sent, and
+// because two batches on their way fill a server better than one.
 type pipe struct {
 	client   redis.UniversalClient
 	cluster  *redis.ClusterClient // client, if it is one
@@ -36,7 +37,8 @@ type lane struct {
 
 	mu      sync.Mutex
 	waiting []*question
-	flights int // goroutines that ask
+	flights int         // batches on their way
+	slow    atomic.Bool // the last answer was long in coming
 }
 
 const (
@@ -45,6 +47,10 @@ const (
 	maxFlights = 2
 	// maxBatch bounds how long the last of a batch waits for the first.
 	maxBatch = 256
+	// slowAfter is how long a server may take before callers no longer ask from
+	// their own goroutines, where the end of their context finds them only when the
+	// answer comes.
+	slowAfter = 20 * time.Millisecond
 )
 
 // errNotReplicated says that too few replicas confirmed a grant in time.
@@ -117,8 +123,9 @@ func (q *question) number(n any) *question {
 
 func (q *question) lock() string { return *q.args[firstKey].(*string) }
 
-// do asks and waits for the answer, or until ctx ends. An error for which
-// unseen is true leaves open whether the script ran.
+// do asks and waits for the answer, or until ctx ends; a caller that asks alone,
+// of a server that was quick so far, until the client's timeouts at the latest.
+// An error for which unseen is true leaves open whether the script ran.
 func (p *pipe) do(ctx context.Context, q *question) (int64, error) {
 	if err := p.run(ctx, q); err != nil {
 		return 0, err
@@ -147,7 +154,15 @@ func (p *pipe) run(ctx context.Context, q *question) error {
 	if err != nil {
 		return unsentError{err}
 	}
-	l.add(q)
+	if l.add(q) {
+		l.exchange(context.Background(), q)
+		l.landed()
+		err := q.err
+		if err != nil {
+			q.forget()
+		}
+		return err
+	}
 	select {
 	case <-q.done:
 		err := q.err
@@ -241,17 +256,31 @@ func (p *pipe) lane(ctx context.Context, key string) (*lane, error) {
 // close waits for the questions on their way.
 func (p *pipe) close() { p.wg.Wait() }
 
-func (l *lane) add(q *question) {
+// add queues a question, or reports that the caller is to ask it alone.
+func (l *lane) add(q *question) (alone bool) {
 	l.mu.Lock()
-	l.waiting = append(l.waiting, q)
-	start := l.flights < maxFlights
-	if start {
+	defer l.mu.Unlock()
+	if l.flights == 0 && !l.slow.Load() {
 		l.flights++
+		return true
 	}
-	l.mu.Unlock()
-	if start {
+	l.waiting = append(l.waiting, q)
+	if l.flights < maxFlights {
+		l.flights++
 		l.pipe.wg.Go(l.fly)
 	}
+	return false
+}
+
+// landed ends a caller's own flight. Those who came meanwhile have the next.
+func (l *lane) landed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		l.pipe.wg.Go(l.fly)
+		return
+	}
+	l.flights--
 }
 
 // withdraw reports whether the question had not been sent, and then never is.
@@ -284,7 +313,7 @@ func (l *lane) fly() {
 		l.mu.Unlock()
 		// The context of no caller: one that leaves must not end the others' batch.
 		// The client's timeouts bound it.
-		l.exchange(context.Background(), batch)
+		l.exchange(context.Background(), batch...)
 		for _, q := range batch {
 			q.done <- struct{}{}
 		}
@@ -292,7 +321,8 @@ func (l *lane) fly() {
 }
 
 // exchange sends the questions and sets their answers.
-func (l *lane) exchange(ctx context.Context, batch []*question) {
+func (l *lane) exchange(ctx context.Context, batch ...*question) {
+	start := time.Now()
 	l.send(ctx, batch)
 	var again []*question // a server that does not know a script: flushed, restarted, or a replica before
 	for _, q := range batch {
@@ -303,6 +333,9 @@ func (l *lane) exchange(ctx context.Context, batch []*question) {
 	}
 	if len(again) > 0 {
 		l.send(ctx, again)
+	}
+	if slow := time.Since(start) > slowAfter; slow || l.slow.Load() {
+		l.slow.Store(slow)
 	}
 }
 

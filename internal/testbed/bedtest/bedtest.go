@@ -54,6 +54,44 @@ func (b *Bed) Redis(args ...string) *testbed.Redis {
 	return start(b, func(ctx context.Context) (*testbed.Redis, error) { return b.Bed.Redis(ctx, args...) })
 }
 
+// RedisTLS starts a redis-server that serves TLS only; see
+// [testbed.Bed.RedisTLS].
+func (b *Bed) RedisTLS(args ...string) *testbed.Redis {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Redis, error) { return b.Bed.RedisTLS(ctx, args...) })
+}
+
+// Certificates returns the bed's certificates; see [testbed.Bed.Certificates].
+func (b *Bed) Certificates() *testbed.Certificates {
+	b.tb.Helper()
+	return start(b, func(context.Context) (*testbed.Certificates, error) { return b.Bed.Certificates() })
+}
+
+// Sentinel starts a master, its replicas and their Sentinels; see
+// [testbed.Bed.Sentinel].
+func (b *Bed) Sentinel(args ...string) *testbed.Sentinel {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Sentinel, error) { return b.Bed.Sentinel(ctx, args...) })
+}
+
+// Cluster starts a Redis Cluster; see [testbed.Bed.Cluster].
+func (b *Bed) Cluster(args ...string) *testbed.Cluster {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Cluster, error) { return b.Bed.Cluster(ctx, args...) })
+}
+
+// MariaDB starts a mariadbd; see [testbed.Bed.MariaDB].
+func (b *Bed) MariaDB(args ...string) *testbed.MariaDB {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.MariaDB, error) { return b.Bed.MariaDB(ctx, args...) })
+}
+
+// Postgres starts a PostgreSQL; see [testbed.Bed.Postgres].
+func (b *Bed) Postgres(args ...string) *testbed.Postgres {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Postgres, error) { return b.Bed.Postgres(ctx, args...) })
+}
+
 // Envoy starts an Envoy; see [testbed.Bed.Envoy].
 func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
 	b.tb.Helper()
@@ -87,6 +125,12 @@ func (b *Bed) Build(pkg string, race bool) string {
 func (b *Bed) Gate(binary, config string, env ...string) *testbed.Gate {
 	b.tb.Helper()
 	return start(b, func(ctx context.Context) (*testbed.Gate, error) { return b.Bed.Gate(ctx, binary, config, env...) })
+}
+
+// Program runs a binary until it listens; see [testbed.Bed.Program].
+func (b *Bed) Program(binary string, args ...string) *testbed.Program {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (*testbed.Program, error) { return b.Bed.Program(ctx, binary, args...) })
 }
 
 // GateAddr returns the address of one of ordergate's listeners; see

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+func locksCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "locks",
+		Short: "Look at the locks in Redis, and release one by force",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return usageError{errors.New("locks: which command? (one of those above)")}
+		},
+	}
+	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print one JSON value")
+	cmd.AddCommand(locksListCommand(env, &asJSON), locksShowCommand(env, &asJSON), locksReleaseCommand(env, &asJSON))
+	return cmd
+}
+
+func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:     "show KEY|ORDER-ID",
+		Short:   "Tell everything about one lock",
+		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42",
+		Args:    oneLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			desk, err := env.openDesk()
+			if err != nil {
+				return err
+			}
+			defer desk.close()
+			reports, err := desk.inspect(cmd.Context(), name, args[0])
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(env.stdout, reports)
+			}
+			return describe(env.stdout, reports)
+		},
+	}
+	cmd.Flags().StringVar(&name, "lock", "", "the lock's name in the configuration: what follows may be an order ID then")
+	return cmd
+}
+
+// oneLock wants the argument that names a lock.
+func oneLock(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 || args[0] == "" {
+		return usageError{fmt.Errorf("%s: want one key, got %d arguments", cmd.CommandPath(), len(args))}
+	}
+	return nil
+}
+
+// desk is where locks are asked for. Close it.
+type desk struct {
+	config *config.Config
+	file   string
+	redis  redis.UniversalClient // of all locks but quorums; made when first needed
+	closes []func()
+}
+
+// lockServer is one of the servers that a lock is kept on.
+type lockServer struct {
+	client  redis.UniversalClient
+	address *string // of a quorum; nil: there is only one
+}
+
+func (e *environment) openDesk() (*desk, error) {
+	c, err := e.load()
+	if err != nil {
+		return nil, err
+	}
+	if len(c.Locks) == 0 {
+		return nil, usageError{fmt.Errorf("locks: %s has none", e.file)}
+	}
+	return &desk{config: c, file: e.file}, nil
+}
+
+func (d *desk) close() {
+	for _, f := range d.closes {
+		f()
+	}
+}
+
+// servers returns those of a lock.
+func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, error) {
+	if lock.Kind == config.LockQuorum {
+		var servers []lockServer
+		for _, address := range lock.Quorum.Addresses {
+			client, closeClient, err := connect(ctx, quorumServer(d.config.Redis, address))
+			if err != nil {
+				return nil, fmt.Errorf("locks: %w", err)
+			}
+			d.closes = append(d.closes, closeClient)
+			servers = append(servers, lockServer{client, &address})
+		}
+		return servers, nil
+	}
+	if d.config.Redis.Mode == config.RedisEmbedded {
+		return nil, usageError{fmt.Errorf("locks: %s has redis.mode %s: its locks are inside the process that serves, and nobody else can look at them",
+			d.file, config.RedisEmbedded)}
+	}
+	if d.redis == nil {
+		client, closeClient, err := connect(ctx, d.config.Redis)
+		if err != nil {
+			return nil, fmt.Errorf("locks: %w", err)
+		}
+		d.redis, d.closes = client, append(d.closes, closeClient)
+	}
+	return []lockServer{{client: d.redis}}, nil
+}
+
+// inspect asks all servers about one lock. One of several may not answer.
+func (d *desk) inspect(ctx context.Context, name, keyOrID string) ([]lockReport, error) {
+	name, key, err := d.find(name, keyOrID)
+	if err != nil {
+		return nil, err
+	}
+	lock := d.config.Locks[name]
+	servers, err := d.servers(ctx, lock)
+	if err != nil {
+		return nil, err
+	}
+	reports, answered := make([]lockReport, len(servers)), 0
+	for i, server := range servers {
+		state, failed := redislock.Inspect(ctx, server.client, kindOf(lock), redislock.Format(lock.Format), key)
+		if failed != nil {
+			err = fmt.Errorf("locks: %w", failed)
+			state = redislock.State{Key: key, Kind: kindOf(lock), Format: redislock.Format(lock.Format)}
+		} else {
+			answered++
+		}
+		reports[i] = newLockReport(name, lock, state, server)
+		if failed != nil {
+			reports[i].State, reports[i].Error = stateUnreachable, new(failed.Error())
+		}
+	}
+	if answered == 0 {
+		return nil, err
+	}
+	return reports, nil
+}
+
+// kindOf returns the kind of a lock on each of its servers.
+func kindOf(lock config.Lock) redislock.Kind {
+	if lock.Kind == config.LockQuorum {
+		return redislock.Exclusive
+	}
+	return redislock.Kind(lock.Kind)
+}
+
+// find returns the name and the key of the lock that is meant: with a name, by an
+// order ID or a key, and without one by a key.
+func (d *desk) find(name, keyOrID string) (lock, key string, err error) {
+	if name == "" {
+		name, err = d.nameOf(keyOrID)
+		return name, keyOrID, err
+	}
+	if err := d.known(name); err != nil {
+		return "", "", err
+	}
+	template := d.config.Locks[name].Key
+	if fits(template, keyOrID) {
+		return name, keyOrID, nil
+	}
+	return name, strings.Replace(template, "{id}", keyOrID, 1), nil
+}
+
+// known refuses a name that no lock has.
+func (d *desk) known(name string) error {
+	if _, ok := d.config.Locks[name]; ok {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(d.config.Locks))
+	return usageError{fmt.Errorf("locks: --lock %q is not in %s, which has %s", name, d.file, strings.Join(names, ", "))}
+}
+
+// nameOf returns the name of the lock whose template a key fits. Of several it is
+// the one with most around the ID: the configuration keeps locks of different kinds
+// from meeting in one key, so what the others take for an ID is none. The sides of a
+// read-write lock share a template, and either will do.
+func (d *desk) nameOf(key string) (string, error) {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
+		if fits(d.config.Locks[name].Key, key) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "", usageError{fmt.Errorf("locks: %q is the key of no lock in %s (for an order ID, add --lock)", visible(key), d.file)}
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		return cmp.Compare(len(d.config.Locks[b].Key), len(d.config.Locks[a].Key))
+	})
+	best := d.config.Locks[names[0]].Key
+	for _, name := range names[1:] {
+		if other := d.config.Locks[name].Key; len(other) == len(best) && other != best {
+			return "", usageError{fmt.Errorf("locks: %q may be a key of %s or %s: say which with --lock", visible(key), names[0], name)}
+		}
+	}
+	return names[0], nil
+}
+
+// fits reports whether a template makes a key of some ID.
+func fits(template, key string) bool {
+	before, after, _ := strings.Cut(template, "{id}")
+	return len(key) > len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// defaultLimit is about what one reads.
+const defaultLimit = 100
+
+func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
+	var name string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the locks that are held, the oldest first",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usageError{errors.New("locks list: --limit is not negative")}
+			}
+			desk, err := env.openDesk()
+			if err != nil {
+				return err
+			}
+			defer desk.close()
+			l := &lockList{desk: desk, limit: limit, Locks: []lockReport{}, unreachable: env.stderr}
+			if err := l.gather(cmd.Context(), name); err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(env.stdout, l)
+			}
+			return l.print(env.stdout)
+		},
+	}
+	cmd.Flags().StringVar(&name, "lock", "", "only the locks of this name in the configuration")
+	cmd.Flags().IntVar(&limit, "limit", defaultLimit, "how many to print at most, 0 for all")
+	return cmd
+}
+
+// lockList is the held locks, of which it keeps the oldest.
+type lockList struct {
+	Locks []lockReport `json:"locks"`
+	Held  int          `json:"held"` // in all
+
+	desk        *desk
+	limit       int // 0: none
+	unreachable io.Writer
+}
+
+// gather asks for the locks of one name, or of all.
+func (l *lockList) gather(ctx context.Context, name string) error {
+	names := []string{name}
+	if name == "" {
+		names = slices.Sorted(maps.Keys(l.desk.config.Locks))
+	} else if err := l.desk.known(name); err != nil {
+		return err
+	}
+	asked := make(map[string]bool) // by template: the sides of a read-write lock share one
+	for _, name := range names {
+		if lock := l.desk.config.Locks[name]; !asked[lock.Key] {
+			asked[lock.Key] = true
+			if err := l.ask(ctx, name, lock); err != nil {
+				return err
+			}
+		}
+	}
+	l.cut(l.limit)
+	return nil
+}
+
+// ask lists the locks of one name. Some servers of a quorum may be away.
+func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error {
+	servers, err := l.desk.servers(ctx, lock)
+	if err != nil {
+		return err
+	}
+	before, after, _ := strings.Cut(lock.Key, "{id}")
+	byKey := make(map[string]*lockReport) // of a quorum
+	var failures []error
+	for _, server := range servers {
+		err := redislock.List(ctx, server.client, kindOf(lock), redislock.Format(lock.Format), before, after, func(s redislock.State) error {
+			if !l.of(s.Key, lock) {
+				return nil
+			}
+			r := newLockReport(name, lock, s, server)
+			if server.address == nil {
+				l.add(r)
+				return nil
+			}
+			byKey[s.Key] = merge(byKey[s.Key], r)
+			return nil
+		})
+		if err != nil {
+			failures = append(failures, fmt.Errorf("locks list: %w", err))
+		}
+	}
+	if len(failures) == len(servers) {
+		return failures[0]
+	}
+	for _, err := range failures {
+		fmt.Fprintln(l.unreachable, err)
+	}
+	for _, r := range byKey {
+		l.add(*r)
+	}
+	return nil
+}
+
+// of reports whether a key is one of a lock, and not one of another lock whose
+// template has more around the ID, or of a rule that only observes: nobody relies
+// on that.
+func (l *lockList) of(key string, lock config.Lock) bool {
+	if strings.HasSuffix(key, config.ObservedSuffix) {
+		return false
+	}
+	name, err := l.desk.nameOf(key)
+	return err != nil || l.desk.config.Locks[name].Key == lock.Key
+}
+
+// merge puts what several servers of a quorum say into one report: that of the
+// holder with most of them.
+func merge(known *lockReport, next lockReport) *lockReport {
+	switch {
+	case known == nil:
+		return &next
+	case len(known.state.Holders) > 0 && len(next.state.Holders) > 0 &&
+		known.state.Holders[0].Owner == next.state.Holders[0].Owner:
+		known.Servers = append(known.Servers, next.Servers...)
+	}
+	return known
+}
+
+func (l *lockList) add(r lockReport) {
+	l.Held++
+	l.Locks = append(l.Locks, r)
+	if l.limit > 0 && len(l.Locks) >= 2*l.limit+1000 { // now and then, so that it takes no time
+		l.cut(l.limit)
+	}
+}
+
+// cut keeps the oldest, in order. Those whose age nobody knows come last.
+func (l *lockList) cut(limit int) {
+	slices.SortFunc(l.Locks, func(a, b lockReport) int {
+		return cmp.Or(cmp.Compare(b.age(), a.age()), cmp.Compare(a.Key, b.Key))
+	})
+	if limit > 0 && len(l.Locks) > limit {
+		l.Locks = l.Locks[:limit]
+	}
+}
+
+// oldest returns the holder that has the lock for longest, as far as is known.
+func (r *lockReport) oldest() *holderReport {
+	var oldest *holderReport
+	for i := range r.Holders {
+		h := &r.Holders[i]
+		if oldest == nil || h.Since != nil && (oldest.Since == nil || h.Since.Before(*oldest.Since)) {
+			oldest = h
+		}
+	}
+	return oldest
+}
+
+// age is how long the lock is held, in ms; -1 when nobody knows.
+func (r *lockReport) age() int64 {
+	if h := r.oldest(); h != nil && h.AgeMS != nil {
+		return *h.AgeMS
+	}
+	return -1
+}
+
+func (l *lockList) print(w io.Writer) error {
+	if l.Held == 0 {
+		_, err := fmt.Fprintln(w, "no lock is held")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KEY\tKIND\tHOLDER\tAGE\tFENCE\tWAITING\tENDS IN\tREQUEST")
+	for _, r := range l.Locks {
+		fmt.Fprintln(table, strings.Join(r.row(), "\t"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if cut := l.Held - len(l.Locks); cut > 0 {
+		_, err := fmt.Fprintf(w, "... and %d more that are younger (--limit)\n", cut)
+		return err
+	}
+	return nil
+}
+
+// maxColumn is how much of a text of somebody else's is in the table.
+const maxColumn = 64
+
+// row returns the cells of a line of the table.
+func (r *lockReport) row() []string {
+	const none = "-"
+	cells := []string{r.Key, r.Kind, none, none, none, none, none, ""}
+	if r.Servers != nil {
+		cells[1] = fmt.Sprintf("%s %d/%d", r.Kind, len(r.Servers), len(r.lock.Quorum.Addresses))
+	}
+	if r.Waiting != nil {
+		cells[5] = fmt.Sprint(*r.Waiting)
+	}
+	left := int64(math.MaxInt64)
+	for _, h := range r.Holders {
+		if h.LeftMS != nil {
+			left = min(left, *h.LeftMS) // a permit that comes free, or a reader that ends
+		}
+	}
+	if left != math.MaxInt64 {
+		cells[6] = duration(left)
+	}
+	h := r.oldest()
+	switch {
+	case r.Holds != nil:
+		cells[2] = *r.Holds
+		return cells
+	case h == nil: // only permits that Java has
+		return cells
+	}
+	cells[2] = h.Owner
+	if more := len(r.Holders) - 1 + r.MoreHolders; more > 0 {
+		cells[2] += fmt.Sprintf(" +%d", more)
+	}
+	switch {
+	case h.AgeMS == nil:
+	case h.Recorded:
+		cells[3] = duration(*h.AgeMS)
+	default: // it left no record: an earlier holder's fence is all there is to go by
+		cells[3] = "<=" + duration(*h.AgeMS)
+	}
+	if h.Fence != nil {
+		cells[4] = fmt.Sprint(*h.Fence)
+	}
+	var words []string
+	for _, text := range []*string{h.Request, h.Reason} {
+		if text != nil {
+			words = append(words, shorten(*text))
+		}
+	}
+	cells[7] = strings.Join(words, ", ")
+	return cells
+}
+
+func shorten(text string) string {
+	if len(text) <= maxColumn {
+		return text
+	}
+	return text[:maxColumn-3] + "..."
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// releaseWarning is what nobody can take back afterwards.
+const releaseWarning = "The backend may still be at work for this order. Once the lock is free the next call\n" +
+	"goes through beside it, and only the fence, where the database checks it, keeps what\n" +
+	"the old one still writes from doing harm.\n"
+
+func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
+	var r lockRelease
+	cmd := &cobra.Command{
+		Use:     "release KEY",
+		Short:   "Release a lock by force, after a look and a question",
+		Example: "  ordergate locks release order:lock:42",
+		Args:    oneLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.stdin, r.stdout, r.stderr, r.asJSON = cmd.InOrStdin(), env.stdout, env.stderr, *asJSON
+			if !r.yes && !isTerminal(r.stdin) {
+				return usageError{errors.New("locks release: nobody to ask here: add --yes to release without a question")}
+			}
+			desk, err := env.openDesk()
+			if err != nil {
+				return err
+			}
+			defer desk.close()
+			return r.run(cmd.Context(), desk, args[0])
+		},
+	}
+	cmd.Flags().StringVar(&r.name, "lock", "", "the lock's name in the configuration, where several could have the key")
+	cmd.Flags().StringVar(&r.owner, "owner", "", "of a semaphore: the holder whose permit is to return, or the beginning of its name")
+	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// lockRelease is one run of locks release.
+type lockRelease struct {
+	name, owner    string
+	yes, asJSON    bool
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// releaseReport is what is printed as JSON.
+type releaseReport struct {
+	Locks []lockReport `json:"locks"` // as they were, on each server
+	Heard int          `json:"heard"` // how many who wait were told
+}
+
+func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
+	reports, err := desk.inspect(ctx, r.name, key)
+	if err != nil {
+		return err
+	}
+	if err := r.choose(reports); err != nil {
+		return fmt.Errorf("locks release: %w", err)
+	}
+	if !r.asJSON || !r.yes {
+		w := r.stdout
+		if r.asJSON {
+			w = r.stderr
+		}
+		if err := describe(w, reports); err != nil {
+			return err
+		}
+		fmt.Fprint(w, "\n", releaseWarning)
+	}
+	if !r.yes {
+		if err := r.ask(ctx); err != nil {
+			return err
+		}
+	}
+	heard, err := r.release(ctx, reports)
+	switch {
+	case err != nil:
+		return fmt.Errorf("locks release: %w", err)
+	case r.asJSON:
+		return printJSON(r.stdout, releaseReport{reports, heard})
+	}
+	_, err = fmt.Fprintf(r.stdout, "released; waiters told: %d\n", heard)
+	return err
+}
+
+// choose looks whether there is something to release, and leaves of a semaphore the
+// holder that is meant.
+func (r *lockRelease) choose(reports []lockReport) error {
+	answered, held := 0, 0
+	for _, report := range reports {
+		if report.State == stateOther {
+			return fmt.Errorf("%s is not a lock of this kind: it holds %s", report.Key, *report.Holds)
+		}
+		if report.State != stateUnreachable {
+			answered++
+		}
+		if report.State == stateHeld {
+			held++
+		}
+	}
+	switch {
+	case 2*answered <= len(reports):
+		return fmt.Errorf("only %d of %d servers answer", answered, len(reports))
+	case held == 0:
+		return fmt.Errorf("%s is not held", reports[0].Key)
+	}
+	if only := &reports[0]; only.state.Kind == redislock.Semaphore {
+		return r.chooseHolder(only)
+	} else if r.owner != "" {
+		return errors.New("--owner is for semaphores: others are released from all who hold them")
+	}
+	return nil
+}
+
+func (r *lockRelease) chooseHolder(report *lockReport) error {
+	var is []int
+	for i, h := range report.state.Holders {
+		if r.owner == "" || strings.HasPrefix(h.Owner, r.owner) || report.Holders[i].Owner == r.owner {
+			is = append(is, i)
+		}
+	}
+	switch n := len(is); {
+	case len(report.state.Holders) == 0:
+		return fmt.Errorf("the permits of %s are held by others than ordergate: they have no names", report.Key)
+	case n == 0:
+		return fmt.Errorf("no holder of %s is called %s", report.Key, visible(r.owner))
+	case n > 1:
+		return fmt.Errorf("%s has %d holders like that: say which with --owner (ordergate locks show names them)", report.Key, n)
+	}
+	i := is[0]
+	report.Holders, report.state.Holders = report.Holders[i:i+1], report.state.Holders[i:i+1]
+	return nil
+}
+
+// isTerminal reports whether there is somebody at the other end.
+func isTerminal(stdin io.Reader) bool {
+	file, ok := stdin.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// ask returns nil on yes.
+func (r *lockRelease) ask(ctx context.Context) error {
+	fmt.Fprint(r.stderr, "Release it? [y/N] ")
+	answer := make(chan string, 1)
+	// Nothing ends a read from a terminal. When Ctrl-C does, so does the process.
+	go func() {
+		line, _ := bufio.NewReader(r.stdin).ReadString('\n')
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(r.stderr)
+		return errors.New("locks release: interrupted; nothing was released")
+	case line := <-answer:
+		switch strings.ToLower(strings.TrimSpace(line)) {
+		case "y", "yes":
+			return nil
+		}
+		return errors.New("locks release: nothing was released")
+	}
+}
+
+// release frees the lock wherever it was seen to be held, and logs who did it.
+func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard int, err error) {
+	var failures []string
+	var released *lockReport
+	for i := range reports {
+		report := &reports[i]
+		if report.State != stateHeld {
+			continue
+		}
+		n, err := redislock.ForceRelease(ctx, report.server.client, report.state)
+		if err != nil {
+			failure := err.Error()
+			if report.server.address != nil {
+				failure += " on " + *report.server.address
+			}
+			failures = append(failures, failure)
+			continue
+		}
+		heard, released = max(heard, n), report
+	}
+	if released != nil {
+		released.log(slog.New(slog.NewTextHandler(r.stderr, nil)), heard)
+	}
+	if len(failures) > 0 {
+		return heard, errors.New(strings.Join(failures, "; "))
+	}
+	return heard, nil
+}
+
+// log leaves a trace of a release by hand.
+func (r *lockReport) log(log *slog.Logger, heard int) {
+	var owners, requests []string
+	for _, h := range r.Holders {
+		owners = append(owners, h.Owner)
+		if h.Request != nil {
+			requests = append(requests, *h.Request)
+		}
+	}
+	attrs := []any{
+		"user", userName(), "lock", r.Lock, "key", r.Key, "kind", r.Kind,
+		"owner", strings.Join(owners, ", "), "fence", r.state.Fence,
+	}
+	if len(requests) > 0 {
+		attrs = append(attrs, "request", strings.Join(requests, ", "))
+	}
+	log.Warn("lock released by hand", append(attrs, "heard", heard)...)
+}
+
+// userName names whoever runs this.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Getuid())
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// lockReport is what is told of a lock. All of its keys are always there in JSON;
+// null is what a lock does not have. Owners are cut short, since whoever knows a
+// whole one can take part in its lease; bytes outside visible ASCII are written
+// \xNN.
+type lockReport struct {
+	Lock        string         `json:"lock"` // its name in the configuration
+	Key         string         `json:"key"`
+	Kind        string         `json:"kind"` // of a read-write lock that is held, the side that holds it
+	Format      string         `json:"format"`
+	Servers     []string       `json:"servers"` // of a quorum, those that this is about; null: there is only one
+	State       string         `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
+	Holders     []holderReport `json:"holders"`
+	MoreHolders int            `json:"more_holders"` // than there are in Holders
+	Fence       *int64         `json:"fence"`        // the last, whoever had it
+	LeftMS      *int64         `json:"left_ms"`      // of the key; null: there is none, or it has no end
+	Waiting     *int           `json:"waiting"`      // processes; of a fair lock callers. null: Redis does not tell
+	Line        []waiterReport `json:"line"`         // of a fair lock; null: it is none
+	Free        *int           `json:"free"`         // permits of a semaphore
+	Permits     *int           `json:"permits"`      // in all; null: Java has set them, and Redis does not tell
+	Others      *int           `json:"others"`       // permits that others than ordergate have, without names and leases; null: not known
+	Holds       *string        `json:"holds"`        // what the key holds that is no lock of this kind
+	Error       *string        `json:"error"`
+
+	lock   config.Lock
+	state  redislock.State
+	server lockServer
+}
+
+type holderReport struct {
+	Owner    string     `json:"owner"`
+	Entered  int        `json:"entered"`
+	Fence    *int64     `json:"fence"`
+	Since    *time.Time `json:"since"`    // the earliest, if not recorded; null: not known
+	AgeMS    *int64     `json:"age_ms"`   // by the clock of Redis; the most, if not recorded
+	LeftMS   *int64     `json:"left_ms"`  // null: without an end
+	Recorded bool       `json:"recorded"` // it said who it is, as ordergate does
+	Process  *string    `json:"process"`
+	Request  *string    `json:"request"`
+	Reason   *string    `json:"reason"` // why it is held although its call is over
+}
+
+type waiterReport struct {
+	Owner  string `json:"owner"`
+	LeftMS int64  `json:"left_ms"` // until it is passed over unless it is heard of again
+}
+
+// The states of a lock.
+const (
+	stateFree        = "free"
+	stateHeld        = "held"
+	stateOther       = "other_type"
+	stateUnreachable = "unreachable"
+)
+
+func newLockReport(name string, lock config.Lock, s redislock.State, server lockServer) lockReport {
+	r := lockReport{
+		Lock: name, Key: visible(s.Key), Kind: string(s.Kind), Format: string(s.Format), State: stateFree,
+		Holders: []holderReport{}, MoreHolders: s.More, Fence: unless(0, s.Fence), LeftMS: milliseconds(s.TTL),
+		Waiting: unless(-1, s.Waiting), lock: lock, state: s, server: server,
+	}
+	if lock.Kind == config.LockQuorum {
+		r.Kind, r.Servers = lock.Kind, []string{*server.address}
+	}
+	switch {
+	case s.Foreign != "":
+		r.State, r.Holds = stateOther, &s.Foreign
+	case s.Held():
+		r.State = stateHeld
+	}
+	for _, h := range s.Holders {
+		r.Holders = append(r.Holders, newHolderReport(h, s.At))
+	}
+	if s.Kind == redislock.Fair {
+		r.Line = []waiterReport{}
+	}
+	for _, w := range s.Line {
+		r.Line = append(r.Line, waiterReport{shortOwner(w.Owner), w.Until.Sub(s.At).Milliseconds()})
+	}
+	if s.Kind == redislock.Semaphore && s.Foreign == "" {
+		r.Free, r.Permits = &s.Free, unless(0, s.Permits)
+		if s.TTL == 0 && s.Permits == 0 { // nobody has had a permit yet
+			r.Free, r.Permits = &lock.Permits, &lock.Permits
+		}
+		if r.Permits != nil {
+			r.Others = new(max(0, *r.Permits-*r.Free-len(s.Holders)-s.More))
+		}
+	}
+	return r
+}
+
+func newHolderReport(h redislock.Holder, now time.Time) holderReport {
+	r := holderReport{
+		Owner: shortOwner(h.Owner), Entered: h.Entered, Fence: unless(0, h.Fence), Recorded: h.Recorded,
+		Process: unless("", visible(h.Process)), Request: unless("", visible(h.Request)), Reason: unless("", visible(h.Reason)),
+	}
+	if h.TTL != redislock.NoEnd {
+		r.LeftMS = new(h.TTL.Milliseconds())
+	}
+	if !h.Since.IsZero() {
+		r.Since = new(h.Since.UTC())
+		r.AgeMS = new(max(0, now.Sub(h.Since)).Milliseconds()) // clocks differ
+	}
+	return r
+}
+
+// unless returns nil for the value that stands for none.
+func unless[T comparable](none, value T) *T {
+	if value == none {
+		return nil
+	}
+	return &value
+}
+
+// milliseconds returns what is left of a key; nil when there is none, or it does
+// not end.
+func milliseconds(left time.Duration) *int64 {
+	if left <= 0 {
+		return nil
+	}
+	return new(left.Milliseconds())
+}
+
+// shortOwner returns enough of an owner's name to tell it from others. The end,
+// behind a colon, tells the threads of one Java service apart.
+func shortOwner(owner string) string {
+	if len(owner) <= shownOwner {
+		return visible(owner)
+	}
+	end := ""
+	if colon := strings.LastIndexByte(owner, ':'); colon >= shownOwner && len(owner)-colon <= shownOwner {
+		end = owner[colon:]
+	}
+	return visible(owner[:shownOwner] + "..." + end)
+}
+
+func printJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// describe writes a line for each thing there is to tell of one lock, on all of
+// its servers.
+func describe(w io.Writer, reports []lockReport) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-13s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	first := reports[0]
+	line("lock", "%s (%s, format %s)", first.Lock, first.lock.Kind, first.Format)
+	line("key", "%s", first.Key)
+	for _, r := range reports {
+		if r.server.address != nil {
+			line("server", "%s", *r.server.address)
+		}
+		r.describe(line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *lockReport) describe(line func(name, format string, args ...any)) {
+	switch r.State {
+	case stateUnreachable:
+		line("state", "not known: %s", *r.Error)
+		return
+	case stateOther:
+		line("state", "not a lock of this kind: the key holds %s", *r.Holds)
+	case stateHeld:
+		side := ""
+		if r.Kind != r.lock.Kind { // of a read-write lock, the other
+			side = " by the other side (" + r.Kind + ")"
+		}
+		line("state", "held%s", side)
+	default:
+		line("state", "free")
+	}
+	if r.Free != nil {
+		of := ""
+		if r.Permits != nil {
+			of = fmt.Sprintf(" of %d", *r.Permits)
+		}
+		line("permits", "%d%s free", *r.Free, of)
+		if r.Others != nil && *r.Others > 0 {
+			line("others", "%d permits are held by others than ordergate, without names and leases", *r.Others)
+		}
+	}
+	for _, h := range r.Holders {
+		h.describe(line)
+	}
+	if r.MoreHolders > 0 {
+		line("holders", "and %d more", r.MoreHolders)
+	}
+	if r.Fence != nil {
+		line("last fence", "%d", *r.Fence)
+	}
+	if r.State == stateOther {
+		return
+	}
+	switch {
+	case r.Waiting == nil:
+		line("waiting", "not known: Redis does not tell")
+	case r.Line != nil:
+		line("waiting", "%d", *r.Waiting)
+	case *r.Waiting == 1:
+		line("waiting", "1 process")
+	default:
+		line("waiting", "%d processes", *r.Waiting)
+	}
+	for i, w := range r.Line {
+		line(fmt.Sprintf("  %d.", i+1), "%s, passed over in %s unless it is heard of again", w.Owner, duration(w.LeftMS))
+	}
+}
+
+func (h *holderReport) describe(line func(name, format string, args ...any)) {
+	line("holder", "%s", h.Owner)
+	switch {
+	case h.Since == nil:
+		line("  since", "not known: it left no record, as a Java service does not")
+	case h.Recorded:
+		line("  since", "%s, %s ago", h.Since.Format(time.RFC3339), duration(*h.AgeMS))
+	default:
+		line("  since", "%s or later, at most %s ago: it left no record (yet), as a Java service does not", h.Since.Format(time.RFC3339), duration(*h.AgeMS))
+	}
+	if h.Request != nil {
+		line("  request", "%s", *h.Request)
+	}
+	if h.Process != nil {
+		line("  process", "%s", *h.Process)
+	}
+	if h.Fence != nil {
+		line("  fence", "%d", *h.Fence)
+	}
+	if h.Entered > 1 {
+		line("  entered", "%d times", h.Entered)
+	}
+	switch {
+	case h.Reason != nil && h.LeftMS != nil:
+		line("  left held", "%s", *h.Reason)
+		line("  ends in", "%s", duration(*h.LeftMS))
+	case h.LeftMS != nil:
+		line("  ends in", "%s unless it is renewed", duration(*h.LeftMS))
+	default:
+		line("  ends", "never, unless it is released")
+	}
+}
+
+// duration tells milliseconds to a tenth of a second, or from a minute on to a
+// second.
+func duration(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d < time.Minute {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}

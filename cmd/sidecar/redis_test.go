@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// connected returns the client that a file with this section redis gets.
+func connected(t *testing.T, section string) redis.UniversalClient {
+	t.Helper()
+	getenv := func(name string) string {
+		return map[string]string{"PW": "ordergate-secret", "SENTINEL_PW": "watcher-secret"}[name]
+	}
+	c, err := config.Parse("ordergate.yaml", []byte("redis: "+section+"\n"), getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, closeClient, err := connect(t.Context(), c.Redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeClient)
+	return client
+}
+
+func list(addrs ...string) string { return "[" + strings.Join(addrs, ", ") + "]" }
+
+// documentedUser returns the words after "user" of a user in docs/redis.md.
+func documentedUser(t *testing.T, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`(?m)^user ` + name + ` .*$`).FindString(string(text))
+	if line == "" {
+		t.Fatalf("docs/redis.md has no user %s", name)
+	}
+	return strings.Fields(strings.Replace(line, ">PASSWORD", ">"+name+"-secret", 1))[1:]
+}
+
+// documentedUserOnly returns arguments that let nobody in but that user.
+func documentedUserOnly(t *testing.T) []string {
+	return append(append([]string{"--user"}, documentedUser(t, "ordergate")...), "--user", "default", "off")
+}
+
+// TestTopologies does on each kind of Redis what ordergate does there, as a user
+// who may do no more than the documentation says.
+func TestTopologies(t *testing.T) {
+	const login = "username: ordergate, password_env: PW"
+	secure := func(bed *bedtest.Bed) (args []string, section string) {
+		c := bed.Certificates()
+		return append(c.Args(), documentedUserOnly(t)...), fmt.Sprintf("%s, tls: {ca: %s, cert: %s, key: %s}", login, c.CA, c.ClientCert, c.ClientKey)
+	}
+	tests := []struct {
+		name  string
+		start func(t *testing.T, bed *bedtest.Bed) (section string, nodes []*testbed.Redis)
+	}{
+		{"single", func(t *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			r := bed.Redis(documentedUserOnly(t)...)
+			return fmt.Sprintf("{addresses: [%s], %s}", r.Addr(), login), []*testbed.Redis{r}
+		}},
+		{"socket", func(t *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			dir, err := os.MkdirTemp("", "redis") // that of the test may be too long for a socket
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			r := bed.Redis("--unixsocket", dir+"/redis.sock")
+			return fmt.Sprintf("{addresses: [unix:%s/redis.sock]}", dir), []*testbed.Redis{r}
+		}},
+		{"single with TLS", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			args, section := secure(bed)
+			r := bed.Redis(args...)
+			return fmt.Sprintf("{addresses: [%s], %s}", r.Addr(), section), []*testbed.Redis{r}
+		}},
+		{"sentinel", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			s := bed.Sentinel()
+			return fmt.Sprintf("{mode: sentinel, addresses: %s}", list(s.Addrs()...)), s.Nodes()
+		}},
+		{"sentinel with TLS", func(t *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			args, section := secure(bed)
+			s := bed.Sentinel(args...)
+			// The Sentinels have users of their own.
+			for _, sentinel := range s.Sentinels() {
+				admin := asTestbed(t, bed, sentinel)
+				for _, user := range [][]string{documentedUser(t, "watcher"), {"default", "off"}} {
+					rule := append([]any{"acl", "setuser"}, anys(user)...)
+					if err := admin.Do(t.Context(), rule...).Err(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			return fmt.Sprintf("{mode: sentinel, addresses: %s, master: %s, sentinel_username: watcher, sentinel_password_env: SENTINEL_PW, %s}",
+				list(s.Addrs()...), s.Master(), section), append(s.Nodes(), s.Sentinels()...)
+		}},
+		{"cluster", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			c := bed.Cluster()
+			return fmt.Sprintf("{mode: cluster, addresses: [%s]}", c.Addrs()[0]), c.Nodes()
+		}},
+		{"cluster with TLS", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
+			args, section := secure(bed)
+			c := bed.Cluster(args...)
+			return fmt.Sprintf("{mode: cluster, addresses: %s, %s}", list(c.Addrs()...), section), c.Nodes()
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			bed := bedtest.New(t)
+			section, nodes := tt.start(t, bed)
+			client := connected(t, section)
+			appendAndWait(t, client)
+			lockAndWake(t, client)
+			for _, node := range nodes {
+				denied, err := asTestbed(t, bed, node).Do(t.Context(), "acl", "log").Slice()
+				if err != nil || len(denied) > 0 {
+					t.Errorf("%s denied %v, %v", node.Name(), denied, err)
+				}
+			}
+		})
+	}
+}
+
+func anys(words []string) []any {
+	list := make([]any, len(words))
+	for i, word := range words {
+		list[i] = word
+	}
+	return list
+}
+
+// asTestbed returns a client that may do everything on one server.
+func asTestbed(t *testing.T, bed *bedtest.Bed, r *testbed.Redis) *redis.Client {
+	t.Helper()
+	opts := &redis.Options{Addr: r.Addr(), Username: testbed.User, Password: testbed.Password}
+	if r.TLS() {
+		var err error
+		if opts.TLSConfig, err = bed.Certificates().ClientConfig(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := redis.NewClient(opts)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// appendAndWait runs every script of the change log.
+func appendAndWait(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	seen := make(chan string, 1)
+	log, err := changelog.New(client, "orders", func(id string) { seen <- id }, changelog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- log.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := log.Append(ctx, "1001"); err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if id := <-seen; id != "1001" {
+		t.Errorf("the log has %q", id)
+	}
+}
+
+// lockAndWake takes a lock that another waits for, with nothing but the message of
+// its release to wake it.
+func lockAndWake(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	locker, err := redislock.New(client, redislock.Options{
+		Wait: redislock.Wait{Tries: 2, Every: time.Hour}, MaxWaitersPerKey: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locker.Close()
+	const key = "order:lock:1001"
+	first, err := locker.Acquire(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type result struct {
+		lease *redislock.Lease
+		err   error
+	}
+	second := make(chan result, 1)
+	go func() {
+		lease, err := locker.Acquire(t.Context(), key)
+		second <- result{lease, err}
+	}()
+	bedtest.Eventually(t, "the second waits", func() bool { return locker.Waiting() == 1 })
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case r := <-second:
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		if r.lease.Fence() <= first.Fence() {
+			t.Errorf("fence %d after %d", r.lease.Fence(), first.Fence())
+		}
+		if err := r.lease.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody woke the second")
+	}
+}
+
+// TestConnectWithoutItsFiles is a file that went away after it was checked.
+func TestConnectWithoutItsFiles(t *testing.T) {
+	_, _, err := connect(t.Context(), &config.Redis{Mode: config.RedisSingle, Addresses: []string{"127.0.0.1:1"}, TLS: &config.TLS{CA: "none.pem"}})
+	if want := "connecting to Redis: reading redis.tls.ca: no such file or directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+)
+
+// maxPEM bounds a file of certificates, in bytes: all of the authorities that a
+// system comes with take a quarter of it.
+const maxPEM = 1 << 20
+
+// String returns the settings, which are no secret: a pointer would be printed as
+// one.
+func (t *TLS) String() string {
+	if t == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%+v", *t)
+}
+
+// Config returns the settings for a client, TLS 1.2 or newer. The authorities are
+// read now; our own certificate is read again for each connection, so that one
+// that was renewed is used without a restart. It blocks on the file system only,
+// and so does every handshake with the result.
+func (t *TLS) Config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CA != "" {
+		var err error
+		if c.RootCAs, err = readAuthorities(t.CA); err != nil {
+			return nil, fmt.Errorf("reading redis.tls.ca: %w", err)
+		}
+	}
+	if t.Cert != "" {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, at, err := readPair(t.Cert, t.Key)
+			if err != nil {
+				return nil, fmt.Errorf("reading redis.tls.%s: %w", at, err)
+			}
+			return pair, nil
+		}
+	}
+	return c, nil
+}
+
+// check reports what is wrong with the files, by the key that names them.
+func (t *TLS) check(report func(key, message string)) {
+	if t.CA != "" {
+		if _, err := readAuthorities(t.CA); err != nil {
+			report("ca", "reading the authorities: "+oneLine(err.Error()))
+		}
+	}
+	if t.Cert != "" && t.Key != "" {
+		what := map[string]string{"cert": "certificate", "key": "private key"}
+		if _, at, err := readPair(t.Cert, t.Key); err != nil {
+			report(at, "reading the "+what[at]+": "+oneLine(err.Error()))
+		}
+	}
+}
+
+// readAuthorities reads certificates, all of which have to be ones: an authority
+// that is left out is missed when its server comes up.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	text, err := readSmallFile(file, maxPEM)
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := parseCertificates(text)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	for _, c := range certificates {
+		pool.AddCert(c)
+	}
+	return pool, nil
+}
+
+// readPair reads a certificate and its key. With an error it returns the setting
+// that is to blame.
+func readPair(certFile, keyFile string) (pair *tls.Certificate, at string, err error) {
+	certificate, err := readSmallFile(certFile, maxPEM)
+	if err != nil {
+		return nil, "cert", err
+	}
+	if _, err := parseCertificates(certificate); err != nil {
+		return nil, "cert", err
+	}
+	key, err := readSmallFile(keyFile, maxPEM)
+	if err != nil {
+		return nil, "key", err
+	}
+	p, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, "key", err
+	}
+	return &p, "", nil
+}
+
+func parseCertificates(text []byte) ([]*x509.Certificate, error) {
+	var certificates []*x509.Certificate
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue // a private key beside its certificate, say
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		certificates = append(certificates, c)
+	}
+	if len(certificates) == 0 {
+		return nil, errors.New("it holds no certificate in PEM")
+	}
+	return certificates, nil
+}

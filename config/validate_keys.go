@@ -1,0 +1,141 @@
+package config
+
+import "strings"
+
+// lockKeysDiffer refuses locks with one key: whoever holds one of them would hold
+// the others. A read and a write lock are meant to meet. Locks of different kinds
+// must not meet at all, whatever the order: Redis would keep the one for the
+// other, or the holder of one would never wake who waits for the other.
+func (v *validator) lockKeysDiffer(c *Config) {
+	uses := v.lockUses(c)
+	names := sortedKeys(c.Locks)
+	for i, name := range names {
+		l, path := c.Locks[name], join("locks", name)
+		if l.Key == "" || v.unusable(path+".key") || v.vague(path, l) {
+			continue
+		}
+		for _, other := range names[:i] {
+			o, otherPath := c.Locks[other], join("locks", other)
+			if v.unusable(otherPath+".key") || v.vague(otherPath, o) {
+				continue
+			}
+			alike := l.Kind == o.Kind && l.Format == o.Format
+			sides := l.Kind == LockRead && o.Kind == LockWrite || l.Kind == LockWrite && o.Kind == LockRead
+			switch {
+			case sides:
+				continue
+			case l.Key == o.Key && alike:
+				v.refute(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(otherPath))
+			case !alike && meet(uses[name], uses[other]):
+				v.refute(path+".key", "%s can make the same key as %s of %s, which is of another kind or format: give each lock a key of its own",
+					quote(l.Key), quote(o.Key), v.shown(otherPath))
+			default:
+				continue
+			}
+			break
+		}
+	}
+}
+
+// lockUse is what keys of a lock can look like.
+type lockUse struct {
+	templates []string
+	letters   alphabet // of the IDs in it
+}
+
+// lockUses looks up what the rules use locks for.
+func (v *validator) lockUses(c *Config) map[string]lockUse {
+	uses := make(map[string]lockUse, len(c.Locks))
+	for name, l := range c.Locks {
+		uses[name] = lockUse{templates: []string{l.Key}}
+	}
+	note := func(name string, observed bool, ids ...ID) {
+		use, ok := uses[name]
+		if !ok {
+			return
+		}
+		if observed && len(use.templates) == 1 {
+			use.templates = append(use.templates, use.templates[0]+ObservedSuffix)
+		}
+		for _, id := range ids {
+			use.letters |= lettersOf(id)
+		}
+		uses[name] = use
+	}
+	for _, r := range c.Rules {
+		if s := r.Settle; s != nil {
+			note(s.Lock, r.Mode == ModeObserve, r.IDs...)
+			if s.Limit != nil {
+				note(s.Limit.Lock, r.Mode == ModeObserve, s.Limit.ID)
+			}
+		}
+	}
+	return uses
+}
+
+// alphabet is a set of letters that IDs are made of.
+type alphabet int8
+
+const (
+	digitsOnly alphabet = 1 << iota
+	hexAndDash
+	anyLetter
+)
+
+func lettersOf(id ID) alphabet {
+	switch id.Format {
+	case FormatUUID:
+		return hexAndDash
+	case FormatPattern:
+		return anyLetter
+	}
+	return digitsOnly
+}
+
+// has reports whether a text can be part of an ID.
+func (a alphabet) has(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		digit := '0' <= c && c <= '9'
+		switch {
+		case a&anyLetter != 0:
+			// Of these, no pattern can admit any (package order).
+			if c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"`, c) >= 0 {
+				return false
+			}
+		case a&hexAndDash != 0 && (digit || 'a' <= c && c <= 'f' || c == '-'):
+		case a&digitsOnly != 0 && digit:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// meet reports whether two locks can have a key in common, each with an ID of its
+// own. It goes by letters, not by lengths: it may say so of locks that cannot.
+func meet(a, b lockUse) bool {
+	for _, s := range a.templates {
+		for _, t := range b.templates {
+			if templatesMeet(s, a.letters, t, b.letters) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func templatesMeet(s string, lettersS alphabet, t string, lettersT alphabet) bool {
+	beforeS, afterS, _ := strings.Cut(s, "{id}")
+	beforeT, afterT, _ := strings.Cut(t, "{id}")
+	// What one template has more in front of the ID, or behind it, has to be part of
+	// the other's ID.
+	inT, startsS := strings.CutPrefix(beforeS, beforeT)
+	inS, startsT := strings.CutPrefix(beforeT, beforeS)
+	if !(startsS && lettersT.has(inT) || startsT && lettersS.has(inS)) {
+		return false
+	}
+	inT, endsS := strings.CutSuffix(afterS, afterT)
+	inS, endsT := strings.CutSuffix(afterT, afterS)
+	return endsS && lettersT.has(inT) || endsT && lettersS.has(inS)
+}

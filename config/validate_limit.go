@@ -1,0 +1,81 @@
+package config
+
+import "strings"
+
+// limit checks the limit of a rule that settles.
+func (v *validator) limit(path string, r Rule) {
+	l, at := r.Settle.Limit, path+".settle.limit"
+	if l == nil {
+		return
+	}
+	if v.required(at, "lock", l.Lock, "the name of a lock of kind "+LockSemaphore) {
+		reference(v, at+".lock", "locks", l.Lock, v.config.Locks)
+		lock, defined := v.config.Locks[l.Lock]
+		switch {
+		case defined && lock.Kind != LockSemaphore && !v.unusable("locks."+l.Lock):
+			v.refute(at+".lock", "%s is of kind %s: a limit takes one of kind %s", quote(l.Lock), lock.Kind, LockSemaphore)
+		case l.Lock == r.Settle.Lock:
+			v.refute(at+".lock", "%s is the lock of the order: a limit takes another", quote(l.Lock))
+		}
+	}
+	at += ".id"
+	if !v.given(at) && v.given(path) {
+		v.lacks(path+".settle.limit", []string{"id"}, "id is missing: say where the ID is that the limit is for")
+		return
+	}
+	places := v.placesOf(at, l.ID)
+	if len(places) == 0 {
+		v.placeMissing(at)
+	}
+	v.place(at, places, r.Match.Path)
+	v.bodyOptions(at, l.ID, false)
+	if l.ID.List {
+		v.refute(at+".list", "is not for a limit: it is for one ID")
+	}
+	if l.ID.Optional {
+		v.refute(at+".optional", "is for create only: a limit needs an ID")
+	}
+	v.format(at, l.ID)
+	v.limitApart(path, places, r)
+}
+
+// limitApart refuses an ID of a limit that some backend may take for the order's,
+// or that cannot stand in one request with it.
+func (v *validator) limitApart(path string, places []idPlace, r Rule) {
+	if len(places) != 1 {
+		return
+	}
+	p := places[0]
+	forms, jsons := 0, 0
+	for i, id := range r.IDs {
+		for _, o := range v.placesOf(v.idPath(path, i, len(r.IDs)), id) {
+			switch o.key {
+			case "form":
+				forms++
+			case "json":
+				jsons++
+			}
+			byPath := p.key == "json" && o.key == "json" && (r.Backend == BackendSpring || r.Backend == BackendPHP)
+			if byPath && !collide(p.name, o.name) || lastName(p) != lastName(o) {
+				continue
+			}
+			v.refute(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
+				quote(p.name), quote(o.name), o.entry)
+			return
+		}
+	}
+	if n := len(r.IDs); p.key == "json" && forms == n && n > 0 || p.key == "form" && jsons == n && n > 0 {
+		v.refute(join(p.entry, p.key), "stands in a body of another type than the order's ID: no request has both")
+	}
+}
+
+// lastName returns the name that a backend may go by, without what it may ignore
+// (as package order has it).
+func lastName(p idPlace) string {
+	name := p.name
+	if p.key == "json" {
+		name = name[strings.LastIndexByte(name, '.')+1:]
+	}
+	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
+	return squash(strings.NewReplacer(".", "", " ", "").Replace(name))
+}

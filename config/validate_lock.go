@@ -1,0 +1,159 @@
+package config
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+const (
+	maxLockKey = 256       // bytes, of a template: a key is sent with every command
+	maxPermits = 1_000_000 // of a semaphore
+	maxConfirm = 100       // replicas
+
+	// maxConfirmTime leaves half of the second that a question to Redis may take.
+	maxConfirmTime = 500 * time.Millisecond
+)
+
+var (
+	lockKinds   = []string{LockExclusive, LockFair, LockRead, LockWrite, LockQuorum, LockSemaphore}
+	lockFormats = []string{FormatRedisson, FormatString}
+)
+
+// vague reports whether a lock's kind or format could not be told, so that what
+// follows from them is not held against the user.
+func (v *validator) vague(path string, l Lock) bool {
+	return v.unusable(path+".kind") || v.unusable(path+".format") ||
+		!slices.Contains(lockKinds, l.Kind) || !slices.Contains(lockFormats, l.Format)
+}
+
+func (v *validator) lock(path string, l Lock) {
+	v.choice(path+".kind", l.Kind, lockKinds...)
+	v.choice(path+".format", l.Format, lockFormats...)
+	if !v.vague(path, l) {
+		v.ofKind(path, l)
+	}
+	v.lockKey(path+".key", l)
+	between(v, path+".lease", l.Lease, time.Second, time.Hour)
+	v.wait(path+".wait", l.Wait)
+	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)
+	if hold := path + ".on_unknown_outcome.hold"; v.given(hold) || l.OnUnknownOutcome.Hold != l.Lease {
+		// By default it is the lease, which has been looked at.
+		between(v, hold, l.OnUnknownOutcome.Hold, time.Second, 24*time.Hour)
+	}
+}
+
+// ofKind checks what goes with one kind of lock and not with another.
+func (v *validator) ofKind(path string, l Lock) {
+	if l.Format == FormatString && l.Kind != LockExclusive && l.Kind != LockQuorum {
+		v.refute(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
+	}
+	v.permits(path, l)
+	v.quorum(path, l)
+	v.replicas(path+".replicas", l)
+}
+
+func (v *validator) lockKey(path string, l Lock) {
+	key := l.Key
+	switch n := strings.Count(key, "{id}"); {
+	case n != 1:
+		v.refute(path, "%s has {id} in it %d times: it has to be there once, as in order:lock:{id}", quote(key), n)
+	case len(key) > maxLockKey:
+		v.refute(path, "is %d bytes long: at most %d are allowed", len(key), maxLockKey)
+	case strings.ContainsFunc(key, func(r rune) bool { return r == ' ' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
+		v.refute(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
+	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(key):
+		v.refute(path, "%s has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: "+
+			"write them around a part, as in order:lock:{{id}}, or leave them out", quote(key))
+	}
+}
+
+// oneSlot reports whether all keys of a lock lie in one slot of a cluster. Their
+// names are made of the lock's, which is put into braces unless it has some. Redis
+// goes by what is between the first { and the next }, if that is anything (Redis
+// Cluster specification, "Hash tags").
+func oneSlot(template string) bool {
+	key := strings.Replace(template, "{id}", "1", 1)
+	_, rest, open := strings.Cut(key, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !open {
+		return !strings.Contains(key, "}")
+	}
+	return closed && tag != ""
+}
+
+func (v *validator) permits(path string, l Lock) {
+	at := path + ".permits"
+	switch {
+	case l.Kind != LockSemaphore:
+		v.option(path, "permits", l.Permits != 0, false, "kind "+LockSemaphore)
+	case l.Permits == 0 && !v.given(at):
+		v.lacks(path, []string{"permits"}, "permits is missing: say how many may hold the lock at once")
+	default:
+		between(v, at, l.Permits, 1, maxPermits)
+	}
+}
+
+func (v *validator) quorum(path string, l Lock) {
+	at := path + ".quorum"
+	switch {
+	case l.Kind != LockQuorum:
+		v.option(path, "quorum", l.Quorum != nil, false, "kind "+LockQuorum)
+		return
+	case l.Quorum == nil:
+		v.lacks(path, []string{"quorum"}, "quorum is missing: give it addresses, an odd number of at least 3")
+		return
+	}
+	list := at + ".addresses"
+	addresses := l.Quorum.Addresses
+	switch n := len(addresses); {
+	case n == 0 && !v.given(list):
+		v.lacks(at, []string{"addresses"}, "addresses is missing: give an odd number of at least 3")
+	case n < 3 || n%2 == 0:
+		v.refute(list, "has %d addresses: an odd number of at least 3 is needed, so that there is a majority", n)
+	}
+	for i, address := range addresses {
+		item := list + "[" + strconv.Itoa(i) + "]"
+		if problem := addressProblem(address, 1); problem != "" {
+			v.refute(item, "%s", problem)
+			continue
+		}
+		for _, other := range addresses[:i] {
+			if overlap(other, address) {
+				v.refute(item, "%s is the server of %s: each vote takes a server of its own", quote(address), quote(other))
+				break
+			}
+		}
+	}
+}
+
+func (v *validator) replicas(path string, l Lock) {
+	r := l.Replicas
+	switch {
+	case r == nil:
+		return
+	case l.Kind == LockQuorum:
+		v.refute(path, "is not for kind %s, which counts on its servers' majority: remove it", l.Kind)
+	case v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded:
+		v.refute(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
+	}
+	between(v, path+".confirm", r.Confirm, 1, maxConfirm)
+	between(v, path+".timeout", r.Timeout, time.Millisecond, maxConfirmTime)
+}
+
+func (v *validator) wait(path string, w Wait) {
+	if w.UpTo == 0 && !v.given(path+".up_to") {
+		between(v, path+".tries", w.Tries, 1, 1000)
+		between(v, path+".every", w.Every, time.Millisecond, time.Minute)
+		return
+	}
+	between(v, path+".up_to", w.UpTo, time.Millisecond, 10*time.Minute)
+	if w.Tries != 0 || v.given(path+".tries") {
+		v.refute(path+".tries", "excludes up_to: give either tries and every, or up_to")
+	}
+	if w.Every != 0 || v.given(path+".every") {
+		v.refute(path+".every", "excludes up_to: give either tries and every, or up_to")
+	}
+}

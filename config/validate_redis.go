@@ -1,0 +1,150 @@
+package config
+
+import (
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// masterName is what Sentinel itself accepts.
+var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+func (v *validator) redis(r *Redis) {
+	const path = "redis"
+	v.choice(path+".mode", r.Mode, RedisSingle, RedisSentinel, RedisCluster, RedisEmbedded)
+	switch r.Mode {
+	case RedisSingle:
+		if len(r.Addresses) != 1 {
+			v.refute(path+".addresses", "there are %d addresses: mode %s takes exactly one", len(r.Addresses), r.Mode)
+		}
+		v.notSentinel(path, r)
+	case RedisSentinel:
+		v.several(path, r, "those of the Sentinels, such as [10.0.0.1:26379]")
+		v.sentinel(path, r)
+	case RedisCluster:
+		v.several(path, r, "that of one node or more, such as [10.0.0.1:6379]")
+		v.notSentinel(path, r)
+	case RedisEmbedded:
+		v.embedded(path, r)
+	}
+	v.redisAddresses(path+".addresses", r)
+	v.secret(path, "password", r.PasswordFile, r.PasswordEnv)
+	v.secret(path, "sentinel_password", r.SentinelPasswordFile, r.SentinelPasswordEnv)
+	if r.Mode != RedisEmbedded {
+		v.login(path, "username", "password", r.Username, r.Password+r.PasswordFile+r.PasswordEnv)
+		v.tls(path+".tls", r)
+	}
+}
+
+// several checks that there is anybody to ask.
+func (v *validator) several(path string, r *Redis, what string) {
+	if len(r.Addresses) > 0 {
+		return
+	}
+	if v.given(path + ".addresses") {
+		v.refute(path+".addresses", "is empty: give %s", what)
+	} else {
+		v.lacks(path, []string{"addresses"}, "addresses is missing: give %s", what)
+	}
+}
+
+func (v *validator) redisAddresses(path string, r *Redis) {
+	seen := make(map[string]bool)
+	for i, address := range r.Addresses {
+		at := path + "[" + strconv.Itoa(i) + "]"
+		problem := addressProblem(address, 1)
+		switch {
+		case problem != "":
+			v.refute(at, "%s", problem)
+		case strings.HasPrefix(address, "unix:") && r.Mode != RedisSingle:
+			v.refute(at, "%s is a socket: mode %s takes host:port", quote(address), r.Mode)
+		case seen[address]:
+			v.refute(at, "%s is given twice: name an address once", quote(address))
+		}
+		seen[address] = true
+	}
+}
+
+func (v *validator) sentinel(path string, r *Redis) {
+	if v.required(path, "master", r.Master, "what the Sentinels call the master") && !masterName.MatchString(r.Master) {
+		v.refute(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
+	}
+	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,
+		r.SentinelPassword+r.SentinelPasswordFile+r.SentinelPasswordEnv)
+}
+
+// notSentinel refuses what only Sentinels have a use for.
+func (v *validator) notSentinel(path string, r *Redis) {
+	for _, key := range sentinelKeys(r) {
+		v.refute(join(path, key), "is for mode %s only: remove it", RedisSentinel)
+	}
+}
+
+// sentinelKeys returns the keys of mode sentinel that are there.
+func sentinelKeys(r *Redis) []string {
+	return present(map[string]bool{
+		"master":                 r.Master != "",
+		"sentinel_username":      r.SentinelUsername != "",
+		"sentinel_password_file": r.SentinelPasswordFile != "",
+		"sentinel_password_env":  r.SentinelPasswordEnv != "",
+	})
+}
+
+// present returns the keys that are true, in order.
+func present(keys map[string]bool) []string {
+	return slices.DeleteFunc(sortedKeys(keys), func(key string) bool { return !keys[key] })
+}
+
+// embedded refuses what a Redis inside this process has no use for: whoever
+// gave it believes that something else is in use.
+func (v *validator) embedded(path string, r *Redis) {
+	keys := present(map[string]bool{
+		"addresses":     len(r.Addresses) > 0 || v.given(path+".addresses"),
+		"username":      r.Username != "",
+		"password_file": r.PasswordFile != "",
+		"password_env":  r.PasswordEnv != "",
+		"tls":           r.TLS != nil,
+	})
+	for _, key := range append(keys, sentinelKeys(r)...) {
+		v.refute(join(path, key), "is not for mode %s, which runs inside this process: remove it", r.Mode)
+	}
+}
+
+// secret checks that there is one place for a secret, and that it is one.
+func (v *validator) secret(path, key, file, env string) {
+	at := path + "." + key + "_env"
+	switch {
+	case file != "" && env != "":
+		v.refute(at, "excludes %s_file: give one of the two", key)
+	case env != "" && !variableName.MatchString(env):
+		v.refute(at, "is not the name of an environment variable: names are letters, digits and _")
+	}
+}
+
+// login checks that a user has a password: the client logs nobody in without.
+func (v *validator) login(path, user, password, name, secret string) {
+	if name != "" && secret == "" {
+		keys := []string{password + "_file", password + "_env"}
+		v.lacks(path, keys, "%s needs a password: give %s or %s", user, keys[0], keys[1])
+	}
+}
+
+func (v *validator) tls(path string, r *Redis) {
+	t := r.TLS
+	if t == nil {
+		return
+	}
+	if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") {
+		v.refute(path, "is not for a socket: remove it, or give host:port in addresses")
+	}
+	if (t.Cert == "") != (t.Key == "") {
+		v.lacks(path, []string{"cert", "key"}, "has one of cert and key: give both, or neither")
+	}
+	if t.ServerName != "" {
+		if _, err := netip.ParseAddr(t.ServerName); err != nil && !hostName.MatchString(t.ServerName) {
+			v.refute(path+".server_name", "%s is neither a host name nor an IP address", quote(t.ServerName))
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package gate
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// headerRequestID is the name that Envoy gives to each request.
+const headerRequestID = "x-request-id"
+
+// maxToken bounds the headers that a lock is asked with, in bytes: two owners, or
+// any sensible request ID. What is longer is ignored.
+const maxToken = 128
+
+// askFor takes what a lock is asked for out of a request, and of its memory.
+func askFor(p *Policy, m order.Match, header order.Header) Ask {
+	ask := Ask{Request: p.Rule.Name}
+	presented, id := tokens(header)
+	if !p.Observe { // nobody is shown a lease of its
+		ask.Present = strings.Clone(presented)
+	}
+	if id != "" {
+		ask.Request += " " + id
+	}
+	if len(m.Batch) == 0 {
+		ask.IDs = []string{strings.Clone(m.ID)}
+		return ask
+	}
+	ask.IDs = make([]string, len(m.Batch))
+	for i, id := range m.Batch {
+		ask.IDs[i] = strings.Clone(id)
+	}
+	return ask
+}
+
+// tokens returns the lease that a request presents, and its ID. One that is sent
+// twice counts as none: nobody knows which of the two the sender meant.
+func tokens(header order.Header) (presented, id string) {
+	if header == nil {
+		return "", ""
+	}
+	leases, ids := 0, 0
+	for cursor := 0; ; {
+		name, value, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		switch name {
+		case HeaderLease:
+			presented = value
+			leases++
+		case headerRequestID:
+			id = value
+			ids++
+		}
+		cursor = next
+	}
+	if leases != 1 || !isToken(presented) {
+		presented = ""
+	}
+	if ids != 1 || !isToken(id) {
+		id = ""
+	}
+	return presented, id
+}
+
+// isToken admits short visible ASCII.
+func isToken(text string) bool {
+	if len(text) > maxToken {
+		return false
+	}
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// FenceText returns the fence of a lease in decimal, or the fences, joined by
+// commas in the order of the keys, when it stands for several orders.
+func FenceText(lease Lease) string {
+	fences := lease.Fences()
+	if len(fences) == 1 {
+		return strconv.FormatInt(fences[0], 10)
+	}
+	var text []byte
+	for i, fence := range fences {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, fence, 10)
+	}
+	return string(text)
+}

@@ -1,0 +1,96 @@
+package gate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// headers is an order.Header of plain values: names and values in turn.
+type headers []string
+
+func (h headers) Next(cursor int) (string, string, int) {
+	if cursor+1 >= len(h) {
+		return "", "", -1
+	}
+	return h[cursor], h[cursor+1], cursor + 2
+}
+
+// TestAsk checks what of a request comes to the lock.
+func TestAsk(t *testing.T) {
+	longest := strings.Repeat("a", maxToken)
+	tests := []struct {
+		name    string
+		header  headers
+		observe bool
+		want    Ask
+	}{
+		{"plain", headers{"accept", "*/*"}, false, Ask{Request: "settle"}},
+		{"named", headers{"x-request-id", "9f-1"}, false, Ask{Request: "settle 9f-1"}},
+		{"within another", headers{"x-ordergate-lease", "u:1", "x-request-id", "9f-1"}, false, Ask{Present: "u:1", Request: "settle 9f-1"}},
+		{"longest", headers{"x-ordergate-lease", longest, "x-request-id", longest}, false, Ask{Present: longest, Request: "settle " + longest}},
+		{"too long", headers{"x-ordergate-lease", longest + "a", "x-request-id", longest + "a"}, false, Ask{Request: "settle"}},
+		{"empty", headers{"x-ordergate-lease", "", "x-request-id", ""}, false, Ask{Request: "settle"}},
+		{"blank in it", headers{"x-ordergate-lease", "u: 1", "x-request-id", "a b"}, false, Ask{Request: "settle"}},
+		{"not ASCII", headers{"x-ordergate-lease", "ü:1", "x-request-id", "\x7f"}, false, Ask{Request: "settle"}},
+		{"twice", headers{"x-ordergate-lease", "u:1", "x-ordergate-lease", "u:1", "x-request-id", "a", "x-request-id", "a"}, false, Ask{Request: "settle"}},
+		{"observed", headers{"x-ordergate-lease", "u:1", "x-request-id", "a"}, true, Ask{Request: "settle a"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.observe)
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header})
+			c.Acquire(t.Context())
+			tt.want.IDs = []string{"42"}
+			if diff := cmp.Diff([]Ask{tt.want}, b.lock.asks); diff != "" {
+				t.Error("asked for (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// TestSeveralOrders checks that all of them are asked for at once, and that their
+// fences come in the order of their keys.
+func TestSeveralOrders(t *testing.T) {
+	locks := &lock{}
+	list := order.ID{In: order.InJSON, Members: []string{"ids"}, List: true, MaxList: 5, MaxBody: 100, Format: digits}
+	g, err := New([]Policy{{
+		Rule:   order.Rule{Name: "batch", Methods: []string{"POST"}, Path: "/batch", IDs: []order.ID{list}},
+		Settle: &Settle{Lock: locks},
+	}}, silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := g.Open(order.Request{
+		Method: "POST", Target: "/batch", Header: headers{"content-type", "application/json"},
+		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
+	})
+	step := c.Granted(t.Context(), c.Acquire(t.Context()))
+	if diff := cmp.Diff([]Ask{{IDs: []string{"1", "20", "3"}, Request: "batch"}}, locks.asks); diff != "" {
+		t.Error("asked for (-want +got):\n" + diff)
+	}
+	if c.Key() != "order:lock:1,order:lock:20,order:lock:3" || FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
+		t.Errorf("key %q, fence %q, owner %q", c.Key(), FenceText(step.Lease), step.Lease.Owner())
+	}
+}
+
+// BenchmarkSettle is the gate's share of a settlement.
+func BenchmarkSettle(b *testing.B) {
+	bench := newBench(b, false)
+	bench.gate.record = silent{}
+	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: headers{"x-request-id", "7d9f4c1e-0000-4000-8000-000000000001"}}
+	known := &Response{Details: "via_upstream", Attempts: 1}
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		bench.lock.asks, bench.lock.did = bench.lock.asks[:0], bench.lock.did[:0]
+		c := bench.gate.Open(req)
+		c.Granted(ctx, c.Acquire(ctx))
+		c.Answered(known)
+		c.Ended(ctx)
+	}
+}

@@ -1,0 +1,156 @@
+package testbed
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// defaultWatchdog is Redisson's own.
+const defaultWatchdog = 30 * time.Second
+
+// RedissonOptions says how a Java service with Redisson reaches its Redis.
+type RedissonOptions struct {
+	Addr    string // of the Redis, or of one node of a cluster, as "host:port"
+	Cluster bool
+	// Watchdog is the lease of a lock that is taken without one; Redisson renews
+	// it at a third of it. 0: 30 s.
+	Watchdog time.Duration
+}
+
+// Redisson is a running Java process with one client of Redisson, the program of
+// tests/redisson/agent. What it does is said through its threads: see
+// [Redisson.Thread]. Its methods are safe for concurrent use.
+//
+// Kill is a service that dies with its locks: nothing of it renews them any
+// more. A restart is another client, with other owners and new threads.
+type Redisson struct {
+	*Process
+	addr string
+}
+
+// Redisson starts the agent. The first start compiles it into .cache. It returns
+// a [*MissingError] if there is no JDK, or if the jars were not fetched. The
+// context bounds the start, the compiler included.
+func (b *Bed) Redisson(ctx context.Context, opts RedissonOptions) (*Redisson, error) {
+	java, err := lookPath("java", "java")
+	if err != nil {
+		return nil, err
+	}
+	classPath, err := b.redissonClasses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mode, watchdog := "single", opts.Watchdog
+	if opts.Cluster {
+		mode = "cluster"
+	}
+	if watchdog == 0 {
+		watchdog = defaultWatchdog
+	}
+	args := func(port string) []string {
+		return []string{
+			// The cheap compiler and a small heap: the start is what a test waits for.
+			"-XX:TieredStopAtLevel=1", "-Xmx256m",
+			"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+			"-cp", classPath, "Agent", port, mode, "redis://" + opts.Addr,
+			strconv.FormatInt(watchdog.Milliseconds(), 10),
+		}
+	}
+	r := &Redisson{}
+	p := &Process{path: java, args: args("0")}
+	p.ready = func(ctx context.Context, run *run) error {
+		return run.until(ctx, func() error {
+			m := javaStarted.FindStringSubmatch(run.text())
+			if m == nil {
+				return errors.New("it has not said that it listens")
+			}
+			if r.addr == "" { // a restart is on the same one, and may be read meanwhile
+				r.addr = m[1]
+			}
+			return nil
+		})
+	}
+	if err := b.launch(ctx, "redisson", p); err != nil {
+		return nil, err
+	}
+	// A restart is on the same port, which may have to be waited for.
+	p.args = args(port(r.addr))
+	p.conflict = waitABit
+	r.Process = p
+	return r, nil
+}
+
+// redissonClasses returns the class path of the agent: its jars, and its classes,
+// which are compiled if need be.
+func (b *Bed) redissonClasses(ctx context.Context) (string, error) {
+	dir := filepath.Join(b.root, "tests", "redisson")
+	pom, err := os.ReadFile(filepath.Join(dir, "pom.xml"))
+	if err != nil {
+		return "", fmt.Errorf("finding the jars of Redisson: %w", err)
+	}
+	// tools/fetch.py gives the folder this name.
+	jars := b.cache("jars", fmt.Sprintf("redisson-%x", sha256.Sum256(pom))[:len("redisson-")+16])
+	if _, err := os.Stat(jars); err != nil {
+		return "", &MissingError{Program: ".cache/jars/" + filepath.Base(jars), Fetch: "redisson"}
+	}
+	sources, err := filepath.Glob(filepath.Join(dir, "agent", "*.java"))
+	if err != nil {
+		return "", fmt.Errorf("compiling the Redisson agent: %w", err)
+	}
+	classes, err := b.compileWithJars(ctx, "redisson", jars, sources)
+	if err != nil {
+		return "", fmt.Errorf("compiling the Redisson agent: %w", err)
+	}
+	return classes + string(filepath.ListSeparator) + filepath.Join(jars, "*"), nil
+}
+
+// compileWithJars returns a directory with the classes of the sources. Its name
+// has the hash of what goes in; it comes into being by a rename, so two compilers
+// at once do no harm.
+func (b *Bed) compileWithJars(ctx context.Context, name, jars string, sources []string) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, filepath.Base(jars)) // its name has a hash as well
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			return "", err
+		}
+		hash.Write(text)
+	}
+	classes := b.cache("java", fmt.Sprintf("%s-%x", name, hash.Sum(nil)[:8]))
+	if _, err := os.Stat(classes); err == nil {
+		return classes, nil
+	}
+	javac, err := lookPath("javac", "java")
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(b.cache("java"), 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(b.cache("java"), "work-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(work) }() // what stays is only clutter
+	args := slices.Concat([]string{"--release", "17", "-proc:none", "-cp", filepath.Join(jars, "*"), "-d", work}, sources)
+	if out, err := exec.CommandContext(ctx, javac, args...).CombinedOutput(); err != nil {
+		first, _, _ := strings.Cut(string(out), "\n")
+		return "", fmt.Errorf("%w: %s", err, first)
+	}
+	// Whoever was first has the name; the classes are the same.
+	if err := os.Rename(work, classes); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return classes, nil
+}

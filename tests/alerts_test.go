@@ -1,0 +1,233 @@
+package tests
+
+import (
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+const alertsDir = "../examples/prometheus"
+
+// alertRule is one alert of ordergate.rules.yaml.
+type alertRule struct {
+	Alert       string
+	Expr        string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// ruleTest is one test of rules_test.yaml.
+type ruleTest struct {
+	InputSeries   []struct{ Series string } `yaml:"input_series"`
+	AlertRuleTest []struct {
+		Alertname string
+		ExpAlerts []yaml.Node `yaml:"exp_alerts"`
+	} `yaml:"alert_rule_test"`
+}
+
+func readAlerts(t *testing.T) (rules []alertRule, tests []ruleTest) {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []alertRule } }
+	readYAMLFile(t, filepath.Join(alertsDir, "ordergate.rules.yaml"), &file)
+	for _, g := range file.Groups {
+		rules = append(rules, g.Rules...)
+	}
+	var testFile struct{ Tests []ruleTest }
+	readYAMLFile(t, filepath.Join(alertsDir, "rules_test.yaml"), &testFile)
+	if len(rules) == 0 || len(testFile.Tests) == 0 {
+		t.Fatalf("read %d rules and %d tests", len(rules), len(testFile.Tests))
+	}
+	return rules, testFile.Tests
+}
+
+func readYAMLFile(t *testing.T, path string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	must(t, yaml.Unmarshal(text, into))
+}
+
+// TestAlertRules has Prometheus's own tool check the rules and run their tests.
+func TestAlertRules(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		promtool, err = filepath.Abs("../.cache/bin/promtool")
+		must(t, err)
+		if _, err := os.Stat(promtool); err != nil {
+			bedtest.Check(t, &testbed.MissingError{Program: "promtool", Fetch: "promtool"})
+		}
+	}
+	for _, args := range []string{
+		"check rules --lint=all --lint-fatal ordergate.rules.yaml",
+		"check config prometheus.yaml",
+		"test rules rules_test.yaml",
+	} {
+		cmd := exec.CommandContext(t.Context(), promtool, strings.Fields(args)...)
+		cmd.Dir = alertsDir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", args, err, out)
+		}
+	}
+}
+
+// TestAlertsAreWhole looks for what belongs to an alert: a test in which it fires
+// and one in which it does not, and a paragraph of docs/alerts.md.
+func TestAlertsAreWhole(t *testing.T) {
+	t.Parallel()
+	rules, tests := readAlerts(t)
+	page, err := os.ReadFile("../docs/alerts.md")
+	must(t, err)
+	fires, silent := make(map[string]bool), make(map[string]bool)
+	for _, test := range tests {
+		for _, at := range test.AlertRuleTest {
+			if len(at.ExpAlerts) > 0 {
+				fires[at.Alertname] = true
+			} else {
+				silent[at.Alertname] = true
+			}
+		}
+	}
+	for _, r := range rules {
+		if !fires[r.Alert] || !silent[r.Alert] {
+			t.Errorf("%s: fires in a test: %v; does not fire in a test: %v", r.Alert, fires[r.Alert], silent[r.Alert])
+		}
+		if !strings.Contains(string(page), "\n## "+r.Alert+"\n\n*"+r.Labels["severity"]+": ") {
+			t.Errorf("docs/alerts.md has no %s with severity %q", r.Alert, r.Labels["severity"])
+		}
+		if want := "/docs/alerts.md#" + strings.ToLower(r.Alert); !strings.HasSuffix(r.Annotations["runbook_url"], want) {
+			t.Errorf("%s: runbook_url is %q, want one that ends with %q", r.Alert, r.Annotations["runbook_url"], want)
+		}
+	}
+	if n := strings.Count(string(page), "\n## "); n != len(rules) {
+		t.Errorf("docs/alerts.md describes %d alerts, there are %d", n, len(rules))
+	}
+}
+
+// TestAlertMetrics compares the rules with what a running ordergate exposes: every
+// selector has to find something, and the series that the rules are tested with
+// have to have the labels of real ones.
+func TestAlertMetrics(t *testing.T) {
+	t.Parallel()
+	rules, tests := readAlerts(t)
+	exposed := exposedSeries(t)
+	for _, r := range rules {
+		selectors := parseSeries(r.Expr)
+		if len(selectors) == 0 {
+			t.Errorf("%s looks at no metric", r.Alert)
+		}
+		for _, s := range selectors {
+			found := s.name == "up" // Prometheus's own
+			for _, e := range exposed {
+				found = found || s.name == e.name && s.matches(t, e)
+			}
+			if !found {
+				t.Errorf("%s: nothing that ordergate exposes matches %s", r.Alert, s.text)
+			}
+		}
+	}
+	for _, test := range tests {
+		for _, input := range test.InputSeries {
+			for _, s := range parseSeries(input.Series) {
+				found := s.name == "up"
+				for _, e := range exposed {
+					found = found || s.name == e.name && slices.Equal(s.labelNames(), e.labelNames())
+				}
+				if !found {
+					t.Errorf("a test of the rules has %s: nothing that ordergate exposes has these labels", s.text)
+				}
+			}
+		}
+	}
+}
+
+// exposedSeries returns what /metrics shows after all has happened that the rules
+// look at: grants, a busy lock, an order that could not be learned, Redis lost.
+func exposedSeries(t *testing.T) []series {
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
+	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
+	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
+	b.goOn()
+	<-done
+	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
+	s.server.Kill()
+	s.must("POST", "/orders/6/settle", "").want(t, 503, "unavailable")
+
+	resp, err := client.Get("http://" + s.GateAddr(s.gate, "admin") + "/metrics")
+	must(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must(t, err)
+	var list []series
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "#") {
+			list = append(list, parseSeries(line)...)
+		}
+	}
+	return list
+}
+
+// series is a metric with its labels, or a selector with its matchers.
+type series struct {
+	text, name string
+	labels     map[string]labelMatcher
+}
+
+// labelMatcher is how a selector compares a label; that of a series is "=".
+type labelMatcher struct{ op, value string }
+
+var (
+	seriesPattern = regexp.MustCompile(`\b(up|ordergate_[a-z_]+)\b(?:\{([^}]*)\})?`)
+	labelPattern  = regexp.MustCompile(`(\w+)(=~|!~|!=|=)"([^"]*)"`)
+)
+
+// parseSeries finds the series or selectors of a text.
+func parseSeries(text string) (list []series) {
+	for _, m := range seriesPattern.FindAllStringSubmatch(text, -1) {
+		s := series{text: m[0], name: m[1], labels: make(map[string]labelMatcher)}
+		for _, l := range labelPattern.FindAllStringSubmatch(m[2], -1) {
+			s.labels[l[1]] = labelMatcher{l[2], l[3]}
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// matches reports whether a selector finds a series.
+func (s series) matches(t *testing.T, other series) bool {
+	t.Helper()
+	for name, m := range s.labels {
+		got, ok := other.labels[name]
+		if !ok { // a label that no series has compares as ""; here it is a mistake
+			return false
+		}
+		pattern, err := regexp.Compile(`^(?:` + m.value + `)$`)
+		must(t, err)
+		same := got.value == m.value
+		if strings.HasSuffix(m.op, "~") {
+			same = pattern.MatchString(got.value)
+		}
+		if same == strings.HasPrefix(m.op, "!") {
+			return false
+		}
+	}
+	return true
+}
+
+// labelNames returns the names in order, without the one that a scrape adds.
+func (s series) labelNames() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.labels)), func(name string) bool { return name == "instance" })
+}
