@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -120,16 +119,6 @@ func (s *stack) readiness() (status int, reasons map[string]string) {
 		reasons[c.Name] = c.Reason
 	}
 	return resp.StatusCode, reasons
-}
-
-// log returns what ordergate has logged.
-func (s *stack) log() string {
-	s.t.Helper()
-	text, err := os.ReadFile(s.gate.Output())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(text)
 }
 
 // wantGone waits until no key fits a pattern.

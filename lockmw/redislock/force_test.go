@@ -244,7 +244,7 @@ func TestForceReleaseMessage(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			play(t, c, "k", "flushall\n"+tt.commands)
 			sub := c.Subscribe(t.Context(), tt.channel)
-			defer sub.Close()
+			defer func() { _ = sub.Close() }()
 			if _, err := sub.Receive(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -11,16 +11,16 @@ import (
 // that Redis gave, or ErrLost when a part was no longer held.
 func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 	if len(lease.parts) > 1 {
-		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, lease, p) })
+		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, p) })
 	}
 	p := &lease.parts[0]
 	if s := l.room.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
 		return l.handOver(ctx, lease, s)
 	}
-	return l.releasePart(ctx, lease, p)
+	return l.releasePart(ctx, p)
 }
 
-func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
+func (l *Locker) releasePart(ctx context.Context, p *part) error {
 	var r released
 	var err error
 	if p.entry != "" {
@@ -52,9 +52,11 @@ func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
 
 // holdLease leaves the parts of a finished lease taken for the hold time.
 func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) error {
-	note := lease.note(reason)
+	note := lease.record()
+	note.Reason, note.Held = reason, true
+	e := extension{to: l.opts.Hold, note: note.text(), hold: true}
 	return l.eachPart(lease, func(p *part) error {
-		held, err := l.extend(ctx, p.key, p.owner, l.opts.Hold, note)
+		held, err := l.extend(ctx, p.key, p.owner, e)
 		if err == nil && !held {
 			err = ErrLost
 		}
@@ -75,10 +77,12 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	q.confirm = true
 	n, err := l.nodes[0].pipe.do(ctx, q)
 	if err != nil {
-		l.room.unclaim(s)
 		// Nobody knows which of the two holds it now. Both are given back: a grant
-		// that nobody saw, and a lease that was to be released.
-		l.giveBack(ctx, key, s.owner, err)
+		// that nobody saw, and a lease that was to be released. The waiter asks again
+		// as somebody else, or what it gets would be given back too.
+		owner := s.owner
+		l.room.unclaim(s, l.newOwner())
+		l.giveBack(ctx, key, owner, err)
 		l.giveBack(ctx, key, lease.owner, err)
 		if errors.Is(err, errNotReplicated) {
 			return nil // the old lease is released in any case
@@ -86,7 +90,7 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		return err
 	}
 	if n <= 0 {
-		l.room.unclaim(s)
+		l.room.unclaim(s, s.owner)
 		if n == 0 {
 			return ErrLost
 		}
@@ -101,9 +105,12 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 
 // giveUp releases a lease whose caller has gone, to the next who waits.
 func (l *Locker) giveUp(ctx context.Context, lease *Lease) {
+	if !lease.finish() { // at once: it is nobody's from now on
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()
-		_ = lease.Release(ctx) // it logs
+		_ = lease.gaveUp("releasing", l.releaseLease(ctx, lease)) // it logs
 	})
 }

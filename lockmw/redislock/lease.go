@@ -28,6 +28,7 @@ type Lease struct {
 	done  bool          // given up, or nothing left to renew
 	until time.Time     // when the lease ends unless renewed
 	noted bool          // it is on record in Redis
+	asked bool          // a renewal is on its way
 }
 
 // part is one lock of a lease.
@@ -152,11 +153,8 @@ func (l *Lease) lose(i int, why string) {
 		return
 	}
 	l.parts[i].lost = true
-	first := !l.gone
+	first, listening := !l.gone, l.lost
 	l.gone = true
-	if first && l.lost != nil {
-		close(l.lost)
-	}
 	over := true
 	for _, p := range l.parts {
 		over = over && p.lost
@@ -169,6 +167,9 @@ func (l *Lease) lose(i int, why string) {
 	}
 	if first {
 		l.locker.opts.Observer.Lost()
+		if listening != nil { // last: who hears of it finds all the rest done
+			close(listening)
+		}
 	}
 	l.locker.log.Warn("lease lost", "key", l.parts[i].key, "fence", l.parts[i].fence, "reason", why)
 }
@@ -193,19 +194,40 @@ func (l *Lease) held() []int {
 	return held
 }
 
-// renewed records that Redis counts the lease anew from a moment after asked.
-func (l *Lease) renewed(asked time.Time, noted bool) {
-	l.mu.Lock()
-	l.until = asked.Add(l.locker.validity())
-	l.noted = l.noted || noted
-	l.mu.Unlock()
-}
+// standing is what a renewer does with a lease.
+type standing int8
 
-// end returns when the lease ends unless renewed.
-func (l *Lease) end() time.Time {
+const (
+	resting standing = iota
+	due              // to be renewed; the asker says so by renewed
+	over             // its end has passed: a renewal may still succeed if nobody took the key, but the lock was not held in between
+)
+
+// stand returns what to do with the lease now.
+func (l *Lease) stand(now time.Time) standing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.until
+	switch left := l.until.Sub(now); {
+	case left <= 0:
+		return over
+	case l.asked || l.expired(now):
+	case left <= l.locker.opts.Lease*2/3, !l.noted && now.Sub(l.since) >= noteAge:
+		l.asked = true
+		return due
+	}
+	return resting
+}
+
+// renewed records how a renewal ended. When it succeeded, Redis counts the lease
+// anew from a moment after asked, and has its note.
+func (l *Lease) renewed(asked time.Time, success bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked = false
+	if success {
+		l.until = asked.Add(l.locker.validity())
+		l.noted = true
+	}
 }
 
 // onRecord reports whether an operator can see what the lease is for.
@@ -220,9 +242,7 @@ func (l *Lease) expired(now time.Time) bool {
 	return l.maxHold > 0 && now.Sub(l.since) >= l.maxHold
 }
 
-// note returns what to put on record about the lease.
-func (l *Lease) note(reason string) string {
-	return Record{
-		Process: l.locker.opts.Process, Request: l.request, Since: l.since, Reason: reason,
-	}.text()
+// record returns what to put on record about the lease.
+func (l *Lease) record() Record {
+	return Record{Process: l.locker.opts.Process, Request: l.request, Since: l.since}
 }

@@ -113,15 +113,15 @@ func TestRenewal(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Lease: time.Second})
 		lease := acquire(t, l, "k")
-		first := lease.end()
-		bedtest.Eventually(t, "three renewals", func() bool { return lease.end().Sub(first) > time.Second })
+		first := endOf(lease)
+		bedtest.Eventually(t, "three renewals", func() bool { return endOf(lease).Sub(first) > time.Second })
 		if !taken(t, c) {
 			t.Error("the lock ended although it is renewed")
 		}
 		// A replica that takes over, or an operator, may forget the scripts.
 		c.ScriptFlush(t.Context())
-		second := lease.end()
-		bedtest.Eventually(t, "renewal after SCRIPT FLUSH", func() bool { return lease.end().After(second) })
+		second := endOf(lease)
+		bedtest.Eventually(t, "renewal after SCRIPT FLUSH", func() bool { return endOf(lease).After(second) })
 		c.ScriptFlush(t.Context())
 		release(t, lease)
 		if taken(t, c) {
@@ -195,4 +195,10 @@ func TestHold(t *testing.T) {
 			t.Errorf("Release after Hold freed the lock (%v)", err)
 		}
 	})
+}
+
+func endOf(l *Lease) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
 }

@@ -62,6 +62,7 @@ type question struct {
 	script  *script
 	list    bool // the answer is a list
 	confirm bool // by the replicas
+	queue   bool // with others, also when there are none: the asker leaves when its context ends
 
 	args []any // of EVALSHA: small numbers, and pointers into texts
 	keys int
@@ -91,7 +92,7 @@ var questions = sync.Pool{New: func() any {
 // forgets it; a question whose asker left before is not used again.
 func ask(script *script, lock string) *question {
 	q := questions.Get().(*question)
-	q.script, q.list, q.confirm, q.err, q.keys = script, false, false, nil, 0
+	q.script, q.list, q.confirm, q.queue, q.err, q.keys = script, false, false, false, nil, 0
 	q.texts = append(q.texts[:0], script.hash)
 	q.args = append(q.args[:0], "evalsha", &q.texts[0], 0)
 	return q.key(lock)
@@ -123,9 +124,11 @@ func (q *question) number(n any) *question {
 
 func (q *question) lock() string { return *q.args[firstKey].(*string) }
 
-// do asks and waits for the answer, or until ctx ends; a caller that asks alone,
-// of a server that was quick so far, until the client's timeouts at the latest.
-// An error for which unseen is true leaves open whether the script ran.
+// do asks and waits for the answer, or until ctx ends. A caller that asks alone, of
+// a server that was quick so far, learns that its context was cancelled when the
+// answer comes, or after the client's timeouts; a deadline counts at once if the
+// client heeds it (redis.Options.ContextTimeoutEnabled). An error for which unseen
+// is true leaves open whether the script ran.
 func (p *pipe) do(ctx context.Context, q *question) (int64, error) {
 	if err := p.run(ctx, q); err != nil {
 		return 0, err
@@ -155,7 +158,7 @@ func (p *pipe) run(ctx context.Context, q *question) error {
 		return unsentError{err}
 	}
 	if l.add(q) {
-		l.exchange(context.Background(), q)
+		l.exchange(ctx, q)
 		l.landed()
 		err := q.err
 		if err != nil {
@@ -260,7 +263,7 @@ func (p *pipe) close() { p.wg.Wait() }
 func (l *lane) add(q *question) (alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.flights == 0 && !l.slow.Load() {
+	if l.flights == 0 && !q.queue && !l.slow.Load() {
 		l.flights++
 		return true
 	}

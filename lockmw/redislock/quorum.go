@@ -71,7 +71,9 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) ([]int6
 			short, cancel := context.WithTimeout(ctx, l.nodeTime())
 			defer cancel()
 			r := reply{i: i}
-			r.n, r.err = n.pipe.do(short, about(n))
+			q := about(n)
+			q.queue = true // to leave as soon as the time is over
+			r.n, r.err = n.pipe.do(short, q)
 			if errors.Is(r.err, context.DeadlineExceeded) && ctx.Err() == nil {
 				r.err = fmt.Errorf("server %d of %d did not answer in %v", i+1, len(l.nodes), l.nodeTime())
 			}
@@ -214,8 +216,8 @@ func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released
 }
 
 // extendQuorum reports whether most servers still have the lock as the owner's.
-func (l *Locker) extendQuorum(ctx context.Context, key, owner string, d time.Duration, note string) (bool, error) {
-	answers, errs := l.onAll(ctx, func(*node) *question { return l.extendQuestion(key, owner, d, note) })
+func (l *Locker) extendQuorum(ctx context.Context, key, owner string, e extension) (bool, error) {
+	answers, errs := l.onAll(ctx, func(*node) *question { return l.extendQuestion(key, owner, e) })
 	switch held := sum(answers); {
 	case held >= l.majority():
 		return true, nil

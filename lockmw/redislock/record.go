@@ -12,7 +12,12 @@ type Record struct {
 	Request string    `json:"request,omitempty"` // as given to Acquire
 	Since   time.Time `json:"since"`             // when the lock was asked for, by the holder's clock
 	Reason  string    `json:"reason,omitempty"`  // why it is held although its call is over
+	Held    bool      `json:"held,omitempty"`    // its call is over: it is renewed no more
 }
+
+// recordHeld is how lua/extend.lua knows a Held record. A text that holds the like
+// has its quotation marks escaped.
+const recordHeld = `"held":true`
 
 func (r Record) text() string {
 	text, err := json.Marshal(r)

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -63,60 +64,48 @@ func (r *renewer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			r.renew(ctx, r.due(time.Now()))
+			r.look(ctx, time.Now())
 		}
 	}
 }
 
-// due returns the leases to renew now. Those whose end has passed are lost: a
-// renewal may still succeed if nobody took the key, but the lock was not held in
-// between.
-func (r *renewer) due(now time.Time) []*Lease {
-	lease := r.locker.opts.Lease
+// look renews the leases that are due, and marks those as lost whose end has
+// passed. It does not wait for the renewals: those that take long must not keep
+// it from seeing the end of another lease.
+func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
-	var due, over []*Lease
+	var renew, lost []*Lease
 	for l := range r.leases {
-		switch left := l.end().Sub(now); {
-		case left <= 0:
-			over = append(over, l)
-		case l.expired(now):
-		case left <= lease*2/3, !l.onRecord() && now.Sub(l.since) >= noteAge:
-			due = append(due, l)
+		switch l.stand(now) {
+		case due:
+			renew = append(renew, l)
+		case over:
+			lost = append(lost, l)
 		}
 	}
 	r.mu.Unlock()
-	for _, l := range over { // outside the lock: lose removes
+	for _, l := range lost { // outside the lock: lose removes
 		if l.expired(now) {
 			l.loseAll("held longer than the maximum")
 		} else {
 			l.loseAll("could not be renewed in time")
 		}
 	}
-	return due
+	// All at once: the questions of one server share a round trip.
+	for _, l := range renew {
+		r.wg.Go(func() { r.renew(ctx, l) })
+	}
 }
 
-// renew asks for all of them at once: the questions of one server share a round
-// trip. It waits for a quarter of the lease at most, so that an answer that does
-// not come leaves time for another try.
-func (r *renewer) renew(ctx context.Context, due []*Lease) {
-	if len(due) == 0 {
-		return
-	}
+// renew renews the parts of a lease that are held. All of them have to succeed for
+// its end to move. It waits for a quarter of the lease at most, so that an answer
+// that does not come leaves time for another try.
+func (r *renewer) renew(ctx context.Context, l *Lease) {
 	ctx, cancel := context.WithTimeout(ctx, r.locker.opts.Lease/4)
 	defer cancel()
-	var wg sync.WaitGroup
-	for _, l := range due {
-		wg.Go(func() { r.renewOne(ctx, l) })
-	}
-	wg.Wait()
-}
-
-// renewOne renews the parts of a lease that are held. All of them have to succeed
-// for its end to move.
-func (r *renewer) renewOne(ctx context.Context, l *Lease) {
 	note := ""
 	if !l.onRecord() {
-		note = l.note("")
+		note = l.record().text()
 	}
 	asked, held := time.Now(), l.held()
 	results := make([]error, len(held))
@@ -124,7 +113,7 @@ func (r *renewer) renewOne(ctx context.Context, l *Lease) {
 	for n, i := range held {
 		p := &l.parts[i]
 		wg.Go(func() {
-			ok, err := r.locker.extend(ctx, p.key, p.owner, r.locker.opts.Lease, note)
+			ok, err := r.locker.extend(ctx, p.key, p.owner, extension{to: r.locker.opts.Lease, note: note})
 			if err == nil && !ok {
 				l.lose(i, "deleted or taken over in Redis")
 			}
@@ -132,13 +121,9 @@ func (r *renewer) renewOne(ctx context.Context, l *Lease) {
 		})
 	}
 	wg.Wait()
-	for _, err := range results {
-		if err != nil {
-			if r.locker.closed.Err() == nil {
-				r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
-			}
-			return
-		}
+	err := errors.Join(results...)
+	if err != nil && r.locker.closed.Err() == nil {
+		r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
 	}
-	l.renewed(asked, true)
+	l.renewed(asked, err == nil)
 }

@@ -289,14 +289,15 @@ func (r *room) deliver(s *seat, lease *Lease) bool {
 	return true
 }
 
-// unclaim puts a claimed seat back at the head of its line, to ask for itself.
-func (r *room) unclaim(s *seat) {
+// unclaim puts a claimed seat back at the head of its line, to ask for itself by
+// the name of owner.
+func (r *room) unclaim(s *seat, owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.state != claimed {
 		return
 	}
-	s.state, s.try = waiting, true
+	s.state, s.try, s.owner = waiting, true, owner
 	l := s.line
 	if len(l.seats) == 0 { // ended meanwhile, and perhaps another began
 		if other := r.lines[l.id]; other != nil {

@@ -106,26 +106,24 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 		if errors.As(why, &abandoned) && abandoned.outcome(ctx) {
 			return
 		}
-		l.releaseLate(ctx, key, owner)
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner); return err })
 	})
 }
 
-// lateAfter are pauses after which a release is repeated that found nothing. The
-// question that it is to undo may lie in the buffers of a connection that was
-// given up, and be read after the release.
+// lateAfter are pauses after which something is undone, and again. What it is to
+// undo may lie in the buffers of a connection that was given up, and be read by
+// Redis after the first attempt; and a client may have asked for it twice.
 var lateAfter = []time.Duration{0, 20 * time.Millisecond, 300 * time.Millisecond}
 
-func (l *Locker) releaseLate(ctx context.Context, key, owner string) {
+// undoLate undoes what may have been done to a lock, or may be done yet.
+func (l *Locker) undoLate(key string, undo func() error) {
 	for _, pause := range lateAfter {
 		select {
 		case <-time.After(pause):
 		case <-l.closed.Done(): // no time to wait; once more all the same
 		}
-		r, err := l.release(ctx, key, owner)
-		if err != nil {
+		if err := undo(); err != nil {
 			l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
-		}
-		if err != nil || r.held() {
 			return
 		}
 	}
@@ -154,19 +152,27 @@ func (l *Locker) release(ctx context.Context, key, owner string) (released, erro
 	return released(n), err
 }
 
-// extendQuestion is that of lua/extend.lua.
-func (l *Locker) extendQuestion(key, owner string, d time.Duration, note string) *question {
-	q := ask(l.scripts.extend, key).key(after(key, recordSuffix))
-	l.kindKeys(q, key)
-	return q.text(l.field(owner)).number(d.Milliseconds()).text(note)
+// extension is what lua/extend.lua is asked for.
+type extension struct {
+	to   time.Duration // from now
+	note string        // what to put on record; "": nothing
+	hold bool          // no renewal
 }
 
-// extend reports whether the owner holds the lock, which then ends d from now.
-func (l *Locker) extend(ctx context.Context, key, owner string, d time.Duration, note string) (bool, error) {
+func (l *Locker) extendQuestion(key, owner string, e extension) *question {
+	q := ask(l.scripts.extend, key).key(after(key, recordSuffix))
+	l.kindKeys(q, key)
+	// Renewals come many at once, and none may wait for longer than its context.
+	q.queue = !e.hold
+	return q.text(l.field(owner)).number(e.to.Milliseconds()).text(e.note).text(recordHeld)
+}
+
+// extend reports whether the owner holds the lock, which then ends as asked for.
+func (l *Locker) extend(ctx context.Context, key, owner string, e extension) (bool, error) {
 	if len(l.nodes) > 1 {
-		return l.extendQuorum(ctx, key, owner, d, note)
+		return l.extendQuorum(ctx, key, owner, e)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(key, owner, d, note))
+	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(key, owner, e))
 	return n == 1, err
 }
 
@@ -185,7 +191,7 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		l.cleanup.Go(func() {
 			defer cancel()
-			_, _ = l.leave(ctx, key, owner, entry) // the lease it shares has an end of its own
+			l.undoLate(key, func() error { _, err := l.leave(ctx, key, owner, entry); return err })
 		})
 	}
 	return answerOf(n, asked), err
