@@ -17,13 +17,15 @@ test: lint
 	python3 tools/fetch.py all differential redisson bench mariadb postgres promtool
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
+	cd tests/faults && go vet ./... && go test -race -timeout 10m -count=1 ./...
 	echo "make test: all passed"
 
 # What takes longer: the differential test of order IDs in its full size, with
-# every backend.
+# every backend, and the faults of the locks (docs/faults.md).
 soak:
 	python3 tools/fetch.py all differential soak
 	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
+	cd tests/faults && SOAK=1 go test -race -v -timeout 60m -count=1 ./...
 
 lint:
 	unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

@@ -154,7 +154,7 @@ type Replicas struct {
 // Every apart, or as many as fit UpTo. Tries of 1 does not wait at all.
 type Wait struct {
 	Tries int           `mapstructure:"tries"` // 1 to 1,000
-	Every time.Duration `mapstructure:"every"` // 1ms to 1m
+	Every time.Duration `mapstructure:"every"` // 1ms to 1m; with kind fair at most 4s
 	UpTo  time.Duration `mapstructure:"up_to"` // 1ms to 10m; excludes the other two
 }
 

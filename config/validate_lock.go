@@ -15,6 +15,10 @@ const (
 
 	// maxConfirmTime leaves half of the second that a question to Redis may take.
 	maxConfirmTime = 500 * time.Millisecond
+
+	// maxFairPause, a tenth longer at times, stays below what a waiter of a fair lock
+	// counts as alive for (5s in package redislock).
+	maxFairPause = 4 * time.Second
 )
 
 var (
@@ -49,6 +53,10 @@ func (v *validator) lock(path string, l Lock) {
 func (v *validator) ofKind(path string, l Lock) {
 	if l.Format == FormatString && l.Kind != LockExclusive && l.Kind != LockQuorum {
 		v.refute(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
+	}
+	if l.Kind == LockFair && l.Wait.Every > maxFairPause {
+		v.refute(path+".wait.every", "%s is too long for kind %s, which passes over waiters that it does not hear of: at most %s",
+			number(l.Wait.Every), LockFair, number(maxFairPause))
 	}
 	v.permits(path, l)
 	v.quorum(path, l)

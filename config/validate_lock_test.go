@@ -27,6 +27,9 @@ func TestLocks(t *testing.T) {
 		{"kind of a wrong type", `{s: {kind: 1, permits: 5, quorum: {}}}`, []string{`locks.s.kind: is a number: it has to be text, in quotes`}},
 		{"a fair string", `{s: {kind: fair, format: string}}`, []string{`locks.s.format: string is for kinds exclusive and quorum: remove it`}},
 
+		{"a fair lock that is asked for often", `{s: {kind: fair, wait: {tries: 3, every: 4s}}}`, nil},
+		{"a fair lock that is asked for seldom", `{s: {kind: fair, wait: {tries: 3, every: 5s}}}`, []string{`locks.s.wait.every: 5s is too long for kind fair, which passes over waiters that it does not hear of: at most 4s`}},
+
 		{"permits of no semaphore", `{s: {permits: 5}}`, []string{`locks.s.permits: is for kind semaphore only: set it, or remove this`}},
 		{"no permits", `{s: {kind: semaphore}}`, []string{`locks.s: permits is missing: say how many may hold the lock at once`}},
 		{"permits of zero", `{s: {kind: semaphore, permits: 0}}`, []string{`locks.s.permits: 0 is out of range: 1 to 1000000 are allowed`}},

@@ -127,7 +127,7 @@ type Filter struct {
 // option is impossible.
 func New(name string, opts Options) (*Filter, error) {
 	opts.EnsureDefaults()
-	bits, err := bloom.New(opts.Capacity, opts.FalsePositiveRate, opts.Key)
+	bits, err := bloom.New(bloom.Params{Capacity: opts.Capacity, FalsePositiveRate: opts.FalsePositiveRate, Key: opts.Key})
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", name, err)
 	}

@@ -25,6 +25,7 @@ func TestDocumentation(t *testing.T) {
 	replace := strings.NewReplacer(
 		"127.0.0.1:10000", strings.TrimPrefix(s.url, "http://"),
 		"127.0.0.1:9194", s.GateAddr(s.gate, "admin"),
+		"127.0.0.1:6379", s.server.Addr(),
 	)
 	bin := t.TempDir() // where "ordergate" and "envoy" are found by name
 	must(t, os.Symlink(s.Build("./cmd/sidecar", true), filepath.Join(bin, "ordergate")))
@@ -63,10 +64,10 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// matches reports whether a line stands in the output.
+// matches reports whether a line stands in the output, indented or not.
 func matches(output, line string) bool {
 	pattern := strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `.*`)
-	return regexp.MustCompile(`(?m)^` + pattern + `$`).MatchString(output)
+	return regexp.MustCompile(`(?m)^ *` + pattern + `$`).MatchString(output)
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)

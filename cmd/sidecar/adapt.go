@@ -38,21 +38,39 @@ type gateLocker struct {
 	locker        *redislock.Locker
 	before, after string // the key, around the ID
 	maxHold       time.Duration
+	patience      time.Duration // with one Acquire
 }
 
-func newGateLocker(locker *redislock.Locker, template string, maxHold time.Duration, observe bool) gateLocker {
+// questionTime is what a question to a Redis that hangs takes, a new connection
+// included.
+const questionTime = redisDialTimeout + (1+redisRetries)*redisTimeout
+
+func newGateLocker(locker *redislock.Locker, c config.Lock, maxHold time.Duration, observe bool) gateLocker {
+	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries)*c.Wait.Every)
 	if observe {
-		template += config.ObservedSuffix
+		template, wait = template+config.ObservedSuffix, 0
 	}
 	before, after, _ := strings.Cut(template, "{id}")
-	return gateLocker{locker: locker, before: before, after: after, maxHold: maxHold}
+	return gateLocker{locker: locker, before: before, after: after, maxHold: maxHold, patience: wait + questionTime}
 }
 
 // Key implements gate.Locker.
 func (g gateLocker) Key(id string) string { return g.before + id + g.after }
 
-// Acquire implements gate.Locker.
+// Acquire implements gate.Locker. It takes no longer than the wait and one question
+// to Redis. Questions go together: behind one that hangs, another would begin when
+// that has ended, and the proxy's patience with us be over before it has.
 func (g gateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
+	short, cancel := context.WithTimeout(ctx, g.patience)
+	defer cancel()
+	lease, err := g.acquire(short, ask)
+	if err != nil && short.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("no answer within %v: %w", g.patience, err)
+	}
+	return lease, err
+}
+
+func (g gateLocker) acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
 	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
 	if len(ask.IDs) == 1 {
 		lease, err := g.locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)

@@ -37,7 +37,7 @@ func (m *machine) gateLockers(ctx context.Context) locksOf {
 		if err != nil {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
-		return newGateLocker(unit.locker, m.config.Locks[name].Key, r.Settle.MaxHold, use.observe), nil
+		return newGateLocker(unit.locker, m.config.Locks[name], r.Settle.MaxHold, use.observe), nil
 	}
 }
 
@@ -65,7 +65,7 @@ func (m *machine) lockUnit(ctx context.Context, use lockUse) (*lockUnit, error) 
 	}
 	m.metrics.LockGauges(use.String(), locker.Held, locker.Waiting)
 	unit := &lockUnit{use: use, locker: locker, log: log}
-	unit.probe = newGateLocker(locker, c.Key, 0, use.observe).Key(noOrder)
+	unit.probe = newGateLocker(locker, c, 0, use.observe).Key(noOrder)
 	m.lockers[use] = unit
 	return unit, nil
 }

@@ -50,7 +50,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return printJSON(env.stdout, reports)
+				return printJSON(env.stdout, lockReports{reports})
 			}
 			return describe(env.stdout, reports)
 		},
@@ -79,6 +79,14 @@ type desk struct {
 type lockServer struct {
 	client  redis.UniversalClient
 	address *string // of a quorum; nil: there is only one
+}
+
+// on names a server among several, for the end of a message.
+func (s lockServer) on() string {
+	if s.address == nil {
+		return ""
+	}
+	return " on " + *s.address
 }
 
 func (e *environment) openDesk() (*desk, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,10 +53,11 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// lockList is the held locks, of which it keeps the oldest.
+// lockList is the held locks, and what holds something else instead, of which it
+// keeps the oldest.
 type lockList struct {
 	Locks []lockReport `json:"locks"`
-	Held  int          `json:"held"` // in all
+	Total int          `json:"total"` // those that were cut off included
 
 	desk        *desk
 	limit       int // 0: none
@@ -90,7 +92,7 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 		return err
 	}
 	before, after, _ := strings.Cut(lock.Key, "{id}")
-	byKey := make(map[string]*lockReport) // of a quorum
+	votes := make(quorumVotes)
 	var failures []error
 	for _, server := range servers {
 		err := redislock.List(ctx, server.client, kindOf(lock), redislock.Format(lock.Format), before, after, func(s redislock.State) error {
@@ -102,11 +104,11 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 				l.add(r)
 				return nil
 			}
-			byKey[s.Key] = merge(byKey[s.Key], r)
+			votes.add(r)
 			return nil
 		})
 		if err != nil {
-			failures = append(failures, fmt.Errorf("locks list: %w", err))
+			failures = append(failures, fmt.Errorf("locks list: %w%s", err, server.on()))
 		}
 	}
 	if len(failures) == len(servers) {
@@ -115,8 +117,8 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 	for _, err := range failures {
 		fmt.Fprintln(l.unreachable, err)
 	}
-	for _, r := range byKey {
-		l.add(*r)
+	for _, reports := range votes {
+		l.add(*winner(reports))
 	}
 	return nil
 }
@@ -132,21 +134,8 @@ func (l *lockList) of(key string, lock config.Lock) bool {
 	return err != nil || l.desk.config.Locks[name].Key == lock.Key
 }
 
-// merge puts what several servers of a quorum say into one report: that of the
-// holder with most of them.
-func merge(known *lockReport, next lockReport) *lockReport {
-	switch {
-	case known == nil:
-		return &next
-	case len(known.state.Holders) > 0 && len(next.state.Holders) > 0 &&
-		known.state.Holders[0].Owner == next.state.Holders[0].Owner:
-		known.Servers = append(known.Servers, next.Servers...)
-	}
-	return known
-}
-
 func (l *lockList) add(r lockReport) {
-	l.Held++
+	l.Total++
 	l.Locks = append(l.Locks, r)
 	if l.limit > 0 && len(l.Locks) >= 2*l.limit+1000 { // now and then, so that it takes no time
 		l.cut(l.limit)
@@ -156,7 +145,7 @@ func (l *lockList) add(r lockReport) {
 // cut keeps the oldest, in order. Those whose age nobody knows come last.
 func (l *lockList) cut(limit int) {
 	slices.SortFunc(l.Locks, func(a, b lockReport) int {
-		return cmp.Or(cmp.Compare(b.age(), a.age()), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.Key, b.Key))
 	})
 	if limit > 0 && len(l.Locks) > limit {
 		l.Locks = l.Locks[:limit]
@@ -175,16 +164,17 @@ func (r *lockReport) oldest() *holderReport {
 	return oldest
 }
 
-// age is how long the lock is held, in ms; -1 when nobody knows.
-func (r *lockReport) age() int64 {
-	if h := r.oldest(); h != nil && h.AgeMS != nil {
-		return *h.AgeMS
+// since is when the lock was taken, or the end of time when nobody knows. Ages
+// would not do: they are of different moments.
+func (r *lockReport) since() time.Time {
+	if h := r.oldest(); h != nil && h.Since != nil {
+		return *h.Since
 	}
-	return -1
+	return time.Unix(1<<40, 0)
 }
 
 func (l *lockList) print(w io.Writer) error {
-	if l.Held == 0 {
+	if l.Total == 0 {
 		_, err := fmt.Fprintln(w, "no lock is held")
 		return err
 	}
@@ -196,8 +186,8 @@ func (l *lockList) print(w io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if cut := l.Held - len(l.Locks); cut > 0 {
-		_, err := fmt.Fprintf(w, "... and %d more that are younger (--limit)\n", cut)
+	if cut := l.Total - len(l.Locks); cut > 0 {
+		_, err := fmt.Fprintf(w, "... and %d more, younger or of an age that nobody knows (--limit)\n", cut)
 		return err
 	}
 	return nil
@@ -209,7 +199,7 @@ const maxColumn = 64
 // row returns the cells of a line of the table.
 func (r *lockReport) row() []string {
 	const none = "-"
-	cells := []string{r.Key, r.Kind, none, none, none, none, none, ""}
+	cells := []string{r.Key, r.Kind, none, none, none, none, none, none}
 	if r.Servers != nil {
 		cells[1] = fmt.Sprintf("%s %d/%d", r.Kind, len(r.Servers), len(r.lock.Quorum.Addresses))
 	}
@@ -222,8 +212,11 @@ func (r *lockReport) row() []string {
 			left = min(left, *h.LeftMS) // a permit that comes free, or a reader that ends
 		}
 	}
-	if left != math.MaxInt64 {
+	switch {
+	case left != math.MaxInt64:
 		cells[6] = duration(left)
+	case len(r.Holders) > 0:
+		cells[6] = "never"
 	}
 	h := r.oldest()
 	switch {
@@ -247,14 +240,24 @@ func (r *lockReport) row() []string {
 	if h.Fence != nil {
 		cells[4] = fmt.Sprint(*h.Fence)
 	}
-	var words []string
-	for _, text := range []*string{h.Request, h.Reason} {
-		if text != nil {
-			words = append(words, shorten(*text))
-		}
-	}
-	cells[7] = strings.Join(words, ", ")
+	cells[7] = cmp.Or(h.work(), none)
 	return cells
+}
+
+// work tells in a few words what a holder is about, as far as it said.
+func (h *holderReport) work() string {
+	var words []string
+	if h.Request != nil {
+		words = append(words, shorten(*h.Request))
+	}
+	if h.LeftHeld {
+		left := "left held"
+		if h.Reason != nil {
+			left += ": " + *h.Reason
+		}
+		words = append(words, shorten(left))
+	}
+	return strings.Join(words, "; ")
 }
 
 func shorten(text string) string {

@@ -93,14 +93,18 @@ func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
 	case r.asJSON:
 		return printJSON(r.stdout, releaseReport{reports, heard})
 	}
-	_, err = fmt.Fprintf(r.stdout, "released; waiters told: %d\n", heard)
+	where := ""
+	if reports[0].server.address != nil {
+		where = fmt.Sprintf(" on %d of %d servers", heldOn(reports), len(reports))
+	}
+	_, err = fmt.Fprintf(r.stdout, "released%s; waiters told: %d\n", where, heard)
 	return err
 }
 
 // choose looks whether there is something to release, and leaves of a semaphore the
 // holder that is meant.
 func (r *lockRelease) choose(reports []lockReport) error {
-	answered, held := 0, 0
+	answered := 0
 	for _, report := range reports {
 		if report.State == stateOther {
 			return fmt.Errorf("%s is not a lock of this kind: it holds %s", report.Key, *report.Holds)
@@ -108,14 +112,11 @@ func (r *lockRelease) choose(reports []lockReport) error {
 		if report.State != stateUnreachable {
 			answered++
 		}
-		if report.State == stateHeld {
-			held++
-		}
 	}
 	switch {
 	case 2*answered <= len(reports):
 		return fmt.Errorf("only %d of %d servers answer", answered, len(reports))
-	case held == 0:
+	case heldOn(reports) == 0:
 		return fmt.Errorf("%s is not held", reports[0].Key)
 	}
 	if only := &reports[0]; only.state.Kind == redislock.Semaphore {
@@ -124,6 +125,16 @@ func (r *lockRelease) choose(reports []lockReport) error {
 		return errors.New("--owner is for semaphores: others are released from all who hold them")
 	}
 	return nil
+}
+
+// heldOn counts the servers on which a lock is held.
+func heldOn(reports []lockReport) (n int) {
+	for _, report := range reports {
+		if report.State == stateHeld {
+			n++
+		}
+	}
+	return n
 }
 
 func (r *lockRelease) chooseHolder(report *lockReport) error {
@@ -139,7 +150,7 @@ func (r *lockRelease) chooseHolder(report *lockReport) error {
 	case n == 0:
 		return fmt.Errorf("no holder of %s is called %s", report.Key, visible(r.owner))
 	case n > 1:
-		return fmt.Errorf("%s has %d holders like that: say which with --owner (ordergate locks show names them)", report.Key, n)
+		return fmt.Errorf("%s has %d such holders: say which with --owner (ordergate locks show names them)", report.Key, n)
 	}
 	i := is[0]
 	report.Holders, report.state.Holders = report.Holders[i:i+1], report.state.Holders[i:i+1]
@@ -185,11 +196,7 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 		}
 		n, err := redislock.ForceRelease(ctx, report.server.client, report.state)
 		if err != nil {
-			failure := err.Error()
-			if report.server.address != nil {
-				failure += " on " + *report.server.address
-			}
-			failures = append(failures, failure)
+			failures = append(failures, err.Error()+report.server.on())
 			continue
 		}
 		heard, released = max(heard, n), report

@@ -11,6 +11,12 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
+// lockReports is what locks show prints as JSON: a lock as each of its servers has
+// it.
+type lockReports struct {
+	Locks []lockReport `json:"locks"`
+}
+
 // lockReport is what is told of a lock. All of its keys are always there in JSON;
 // null is what a lock does not have. Owners are cut short, since whoever knows a
 // whole one can take part in its lease; bytes outside visible ASCII are written
@@ -49,7 +55,8 @@ type holderReport struct {
 	Recorded bool       `json:"recorded"` // it said who it is, as ordergate does
 	Process  *string    `json:"process"`
 	Request  *string    `json:"request"`
-	Reason   *string    `json:"reason"` // why it is held although its call is over
+	LeftHeld bool       `json:"left_held"` // its call is over and nobody knows its outcome: it is renewed no more
+	Reason   *string    `json:"reason"`    // for that
 }
 
 type waiterReport struct {
@@ -104,7 +111,8 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 	r := holderReport{
 		Owner: shortOwner(h.Owner), Entered: h.Entered, Fence: unless(0, h.Fence), Recorded: h.Recorded,
-		Process: unless("", visible(h.Process)), Request: unless("", visible(h.Request)), Reason: unless("", visible(h.Reason)),
+		Process: unless("", visible(h.Process)), Request: unless("", visible(h.Request)),
+		LeftHeld: h.Held, Reason: unless("", visible(h.Reason)),
 	}
 	if h.TTL != redislock.NoEnd {
 		r.LeftMS = new(h.TTL.Milliseconds())
@@ -163,6 +171,9 @@ func describe(w io.Writer, reports []lockReport) error {
 	first := reports[0]
 	line("lock", "%s (%s, format %s)", first.Lock, first.lock.Kind, first.Format)
 	line("key", "%s", first.Key)
+	if first.server.address != nil {
+		line("quorum", "%s", quorumState(reports))
+	}
 	for _, r := range reports {
 		if r.server.address != nil {
 			line("server", "%s", *r.server.address)
@@ -195,6 +206,9 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 			of = fmt.Sprintf(" of %d", *r.Permits)
 		}
 		line("permits", "%d%s free", *r.Free, of)
+		if r.Permits == nil {
+			line("others", "not known: Java has set how many permits there are, and Redis does not tell")
+		}
 		if r.Others != nil && *r.Others > 0 {
 			line("others", "%d permits are held by others than ordergate, without names and leases", *r.Others)
 		}
@@ -248,14 +262,20 @@ func (h *holderReport) describe(line func(name, format string, args ...any)) {
 	if h.Entered > 1 {
 		line("  entered", "%d times", h.Entered)
 	}
+	if h.LeftHeld {
+		text := "its call is over"
+		if h.Reason != nil {
+			text += "; " + *h.Reason
+		}
+		line("  left held", "%s", text)
+	}
 	switch {
-	case h.Reason != nil && h.LeftMS != nil:
-		line("  left held", "%s", *h.Reason)
-		line("  ends in", "%s", duration(*h.LeftMS))
-	case h.LeftMS != nil:
-		line("  ends in", "%s unless it is renewed", duration(*h.LeftMS))
-	default:
+	case h.LeftMS == nil:
 		line("  ends", "never, unless it is released")
+	case h.LeftHeld:
+		line("  ends in", "%s: it is renewed no more", duration(*h.LeftMS))
+	default:
+		line("  ends in", "%s unless it is renewed", duration(*h.LeftMS))
 	}
 }
 

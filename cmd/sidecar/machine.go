@@ -76,7 +76,7 @@ func metricRules(c *config.Config) []admin.Rule {
 	for i, r := range c.Rules {
 		rules[i] = admin.Rule{Name: r.Name, Mode: r.Mode}
 		if r.Settle != nil {
-			rules[i].Lock = r.Settle.Lock
+			rules[i].Lock = lockUse{r.Settle.Lock, r.Mode == config.ModeObserve}.String()
 		}
 	}
 	return rules

@@ -47,6 +47,7 @@ func TestMetrics(t *testing.T) {
 		`ordergate_lock_outcome_total{lock="l",outcome="unknown"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="known"} 0`,
 		`ordergate_lock_acquire_total{lock="l",result="granted"} 1`,
+		`ordergate_lock_acquire_total{lock="l",result="failed"} 0`,
 		`ordergate_lock_wait_seconds_count{lock="l"} 1`,
 		`ordergate_lock_hold_seconds_count{lock="l"} 1`,
 		`ordergate_lock_lost_total{lock="l"} 1`,

@@ -74,7 +74,7 @@ func NewMetrics(version string, rules []Rule) *Metrics {
 		"Requests whose order could not be told, by reason.", "rule", "reason")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
-	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from asking for a lock to giving it up.", holdBuckets, "lock")
+	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
 	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before they were given up.", "lock")
 
 	for _, r := range rules {
@@ -123,10 +123,19 @@ func (m *Metrics) Learned(rule int, err error) {
 	m.rules[rule].learned[0].Inc()
 }
 
+// lockResults are the values of the label result. All of them have a line from the
+// start: Prometheus sees no increase in a counter that begins at 1, and one failure
+// can be enough for an alert.
+var lockResults = []string{"granted", "busy", "canceled", "failed"}
+
 // Lock returns the counters of one lock.
 func (m *Metrics) Lock(name string) *Lock {
+	acquired := m.lockAcquire.MustCurryWith(prometheus.Labels{"lock": name})
+	for _, result := range lockResults {
+		acquired.WithLabelValues(result)
+	}
 	return &Lock{
-		acquired: m.lockAcquire.MustCurryWith(prometheus.Labels{"lock": name}),
+		acquired: acquired,
 		wait:     m.lockWait.WithLabelValues(name),
 		hold:     m.lockHold.WithLabelValues(name),
 		lost:     m.lockLost.WithLabelValues(name),

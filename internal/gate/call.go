@@ -148,16 +148,19 @@ func (c *Call) leaseToShow() Lease {
 }
 
 func (c *Call) denied(err error) Step {
-	if c.bracket.on(denied, OutcomeUnknown) != refuse {
-		return Step{}
+	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
+		return Step{} // nobody is there to be told, whichever is heard of first
 	}
 	verdict := VerdictUnavailable
 	if errors.Is(err, ErrBusy) {
 		verdict = VerdictBusy
 	}
 	c.decide(verdict)
+	if c.policy.Observe {
+		return Step{Forward: true}
+	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded)
-	return Step{Refuse: !c.policy.Observe, Forward: c.policy.Observe}
+	return Step{Refuse: true}
 }
 
 func (c *Call) decide(v Verdict) {

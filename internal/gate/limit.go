@@ -11,6 +11,9 @@ import (
 // permit beside it, where a lease has both. Neither has it in it.
 const ownerSeparator = "+"
 
+// errLostMeanwhile is why a settlement is refused that has its permit by now.
+var errLostMeanwhile = errors.New("the order's lock was lost while the permit was waited for")
+
 // acquire takes the lock, and then the permit of the limit if there is one. When
 // there is no permit, the lock is given back.
 func (s *Settle) acquire(ctx context.Context, ask Ask, limit string) (Lease, error) {
@@ -32,7 +35,14 @@ func (s *Settle) acquire(ctx context.Context, ask Ask, limit string) (Lease, err
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	return &limited{order: lease, permit: second, done: make(chan struct{})}, nil
+	both := &limited{order: lease, permit: second, done: make(chan struct{})}
+	select {
+	case <-lease.Lost(): // while the permit was waited for
+		_ = both.Release(context.WithoutCancel(ctx))
+		return nil, errLostMeanwhile
+	default:
+		return both, nil
+	}
 }
 
 // limited is the lease of an order with a permit beside it. They are lost and

@@ -209,6 +209,19 @@ func TestLimitLost(t *testing.T) {
 	}
 }
 
+// TestLimitLostMeanwhile loses the order's lock while the permit is waited for: the
+// request must not go on with a fence that is stale before it is used.
+func TestLimitLostMeanwhile(t *testing.T) {
+	b := newLimitBench(t)
+	close(b.order.lost)
+	c := b.open()
+	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != VerdictUnavailable {
+		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
+	}
+	slices.Sort(b.diary.lines[2:])
+	b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "merchant release", "order release")
+}
+
 func TestLimitTakesALockAndAnID(t *testing.T) {
 	id := order.ID{In: order.InPath, Name: "id", Format: digits}
 	merchant := order.ID{In: order.InHeader, Name: "x-merchant", Format: digits}

@@ -66,43 +66,78 @@ func (b *Bed) Cluster(ctx context.Context, args ...string) (*Cluster, error) {
 func (c *Cluster) create(ctx context.Context) error {
 	for i, node := range c.nodes {
 		// Different epochs, or the nodes settle by themselves who yields to whom.
-		if _, err := node.ask(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+		if err := node.insist(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
 		if i < shards {
-			slots := []string{"CLUSTER", "ADDSLOTS"}
-			for slot := i * clusterSlots / shards; slot < (i+1)*clusterSlots/shards; slot++ {
-				slots = append(slots, strconv.Itoa(slot))
-			}
-			if _, err := node.ask(ctx, slots...); err != nil {
-				return err
-			}
-		}
-		host, port, err := net.SplitHostPort(node.addr)
-		if err != nil {
-			return err
-		}
-		if i > 0 {
-			if _, err := c.nodes[0].ask(ctx, "CLUSTER", "MEET", host, port); err != nil {
+			first, last := i*clusterSlots/shards, (i+1)*clusterSlots/shards-1
+			if err := node.insist(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
 				return err
 			}
 		}
 	}
+	if err := poll(ctx, func() error { return c.meet(ctx) }); err != nil {
+		return err
+	}
 	for i, node := range c.nodes[shards:] {
-		id, err := c.nodes[i].askText(ctx, "CLUSTER", "MYID")
-		if err != nil {
-			return err
-		}
-		// It has to have heard of its master.
-		err = poll(ctx, func() error {
-			_, err := node.ask(ctx, "CLUSTER", "REPLICATE", id)
+		var id string
+		err := poll(ctx, func() (err error) {
+			id, err = c.nodes[i].askText(ctx, "CLUSTER", "MYID")
 			return err
 		})
 		if err != nil {
 			return err
 		}
+		if err := node.insist(ctx, "CLUSTER", "REPLICATE", id); err != nil {
+			return err
+		}
 	}
 	return c.Settle(ctx)
+}
+
+// insist asks for something until it is so: a busy machine may take longer to
+// answer than ask waits.
+func (r *Redis) insist(ctx context.Context, words ...string) error {
+	return poll(ctx, func() error {
+		_, err := r.ask(ctx, words...)
+		if err != nil && strings.Contains(err.Error(), " already ") { // it was heard
+			return nil
+		}
+		return err
+	})
+}
+
+// meet has the first node meet the others, and is nil once each knows all: what the
+// first knows, it tells them. On a busy machine a meeting may take longer than the
+// second after which a node gives it up, or half of it may: then they meet again.
+func (c *Cluster) meet(ctx context.Context) error {
+	known := make([]map[string]bool, len(c.nodes))
+	for i, node := range c.nodes {
+		var err error
+		if known[i], err = node.acquaintances(ctx); err != nil {
+			return err
+		}
+	}
+	first := c.nodes[0]
+	var strange error
+	for i, node := range c.nodes {
+		if !known[0][node.addr] || !known[i][first.addr] {
+			host, port, err := net.SplitHostPort(node.addr)
+			if err != nil {
+				return err
+			}
+			// While they are about to meet, this does nothing.
+			if _, err := first.ask(ctx, "CLUSTER", "MEET", host, port); err != nil {
+				return err
+			}
+		}
+		for _, other := range c.nodes {
+			if !known[i][other.addr] {
+				strange = fmt.Errorf("%s does not know %s", node.name, other.name)
+			}
+		}
+	}
+	return strange
 }
 
 // Addrs returns the addresses of all nodes.

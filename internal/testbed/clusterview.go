@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -59,6 +60,31 @@ func (r *Redis) view(ctx context.Context) (map[string]clusterNode, error) {
 		nodes[addr] = node
 	}
 	return nodes, nil
+}
+
+// acquaintances returns the addresses of the nodes that the node has met, its own
+// included.
+func (r *Redis) acquaintances(ctx context.Context) (map[string]bool, error) {
+	text, err := r.askText(ctx, "CLUSTER", "NODES")
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]bool)
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 {
+			return nil, fmt.Errorf("%s lists a node as %q", r.name, line)
+		}
+		flags := strings.Split(fields[2], ",")
+		addr, _, _ := strings.Cut(fields[1], "@")
+		if slices.Contains(flags, "myself") {
+			addr = r.addr // it learns that from the first that it meets
+		}
+		if !slices.Contains(flags, "handshake") {
+			known[addr] = true
+		}
+	}
+	return known, nil
 }
 
 // ownerOf returns the address of the master of a key, as one node sees it, once

@@ -38,13 +38,16 @@ var databases = []struct {
 	args         []string // that the setting below shows
 	setting      string   // a query
 	value        string   // its answer with these arguments
+	log          string   // a query on the log of changes that they ask for
+	logged       string   // its answer when there is one
 	denied       string   // what it says to a wrong password
 }{
 	{
 		"mariadb", "mysql",
 		func(b *bedtest.Bed, args ...string) database { return b.MariaDB(args...) },
-		[]string{"--log-bin", "--binlog-format=ROW", "--server-id=7"},
-		"SELECT CONCAT_WS(' ', @@log_bin, @@binlog_format, @@server_id)", "ON ROW 7",
+		[]string{"--log-bin", "--binlog-format=ROW", "--server-id=7", "--gtid-domain-id=3", "--gtid-strict-mode"},
+		"SELECT CONCAT_WS(' ', @@log_bin, @@binlog_format, @@gtid_strict_mode)", "ON ROW ON",
+		"SELECT REGEXP_REPLACE(@@gtid_binlog_pos, '[0-9]+$', 'n')", "3-7-n",
 		"Access denied",
 	},
 	{
@@ -52,6 +55,7 @@ var databases = []struct {
 		func(b *bedtest.Bed, args ...string) database { return b.Postgres(args...) },
 		[]string{"-c", "wal_level=logical"},
 		"SHOW wal_level", "logical",
+		"SELECT slot_name FROM pg_create_logical_replication_slot('changes', 'pgoutput')", "changes",
 		"password authentication failed",
 	},
 }
@@ -85,6 +89,9 @@ func TestDatabases(t *testing.T) {
 			}
 			exec("CREATE TABLE a (n INT)")
 			exec("INSERT INTO a VALUES (42)")
+			if got := ask(t, db, d.log); got != d.logged {
+				t.Errorf("the log of changes: %q, want %q", got, d.logged)
+			}
 
 			// A pause, with a client on the line.
 			if err := server.Pause(); err != nil {
@@ -200,4 +207,26 @@ func ask(t *testing.T, db *sql.DB, query string) (value string) {
 	t.Helper()
 	eventually(t, func() error { return db.QueryRowContext(t.Context(), query).Scan(&value) })
 	return value
+}
+
+// TestMariaDBTemporaryTables starts a MariaDB while another has a temporary table
+// on disk: the one that starts must leave it alone.
+func TestMariaDBTemporaryTables(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	db := open(t, "mysql", bed.MariaDB().DSN())
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	exec := func(query string) {
+		t.Helper()
+		if _, err := conn.ExecContext(t.Context(), query); err != nil {
+			t.Errorf("%s: %v", query, err)
+		}
+	}
+	exec("CREATE TEMPORARY TABLE a (n INT) ENGINE=Aria")
+	bed.MariaDB()
+	exec("DROP TEMPORARY TABLE a")
 }

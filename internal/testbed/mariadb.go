@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -59,7 +61,7 @@ func (b *Bed) MariaDB(ctx context.Context, args ...string) (*MariaDB, error) {
 			"--no-defaults", "--datadir=" + data, "--port=" + strconv.Itoa(port), "--bind-address=127.0.0.1",
 			// Below the data directory: a whole path may be longer than a socket's may.
 			"--socket=mariadb.sock", "--pid-file=mariadb.pid",
-			"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", mariadbSize,
+			"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", mariadbSize, mariadbTemp(dir),
 		}, append(mariadbUser(), args...)...)
 		return nil
 	}
@@ -132,11 +134,16 @@ ALTER USER root@'127.0.0.1' IDENTIFIED BY '`+password+`';
 	}
 	cmd := exec.CommandContext(ctx, path, append([]string{
 		"--no-defaults", "--datadir=" + data, "--extra-file=" + accounts,
-		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", mariadbSize,
+		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
+		mariadbSize, mariadbTemp(dir),
 	}, mariadbUser()...)...)
 	cmd.Dir = dir
 	return oneLine("installing mariadb", cmd)
 }
+
+// mariadbTemp is the argument that gives a mariadbd a place of its own for temporary
+// tables. One that starts deletes all that it finds there, also those of others.
+func mariadbTemp(dir string) string { return "--tmpdir=" + dir }
 
 // mariadbUser is the argument that lets mariadbd run as root. Another user could
 // not work below a directory of a test's.
@@ -147,14 +154,23 @@ func mariadbUser() []string {
 	return nil
 }
 
-// oneLine runs a command and puts the end of what it wrote, when it fails, into an
-// error of one line.
+// complaint is a line that says what is wrong. An installation may go on with
+// advice for longer than an error is.
+var complaint = regexp.MustCompile(`(?i)error|fatal`)
+
+// oneLine runs a command and puts what it complained of, when it fails, into an
+// error of one line: if there is no complaint, the end of what it wrote.
 func oneLine(doing string, cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
 	}
 	lines := strings.FieldsFunc(string(out), func(c rune) bool { return c == '\n' })
+	if complaints := slices.DeleteFunc(slices.Clone(lines), func(line string) bool {
+		return !complaint.MatchString(line)
+	}); len(complaints) > 0 {
+		lines = complaints
+	}
 	return fmt.Errorf("%s: %w: %s", doing, err, strings.Join(lines[max(0, len(lines)-tailLines):], " | "))
 }
 

@@ -24,12 +24,12 @@ func (l *Locker) acquireOne(ctx context.Context, key string, o AcquireOption, en
 func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, end time.Time) (*Lease, error) {
 	left := time.Duration(notKnown)
 	if !l.room.occupied(key) {
-		a, err := l.try(ctx, key, owner)
+		a, err := l.try(ctx, key, owner, 0)
 		if err != nil {
 			return nil, err
 		}
 		if a.granted() {
-			return l.newLease(a.owner, o, a.asked, part{key: key, owner: a.owner, fence: a.fence}), nil
+			return l.newLease(a.owner, o, a.asked, a.part(key)), nil
 		}
 		left = a.left
 	}
@@ -57,19 +57,20 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 
 // await waits until the lock is granted or the wait is over.
 func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
-	s := v.seat
+	s, asked := v.seat, time.Now()
 	for {
 		lease, err := v.turn(ctx)
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		a, err := l.try(ctx, s.line.key, s.owner)
+		a, err := l.try(ctx, s.line.key, s.owner, time.Since(asked))
 		if err != nil {
 			return nil, err
 		}
 		if a.granted() {
-			return l.newLease(a.owner, s.opts, a.asked, part{key: s.line.key, owner: a.owner, fence: a.fence}), nil
+			return l.newLease(a.owner, s.opts, a.asked, a.part(s.line.key)), nil
 		}
+		asked = a.asked
 		v.refused(a.left)
 	}
 }
@@ -95,5 +96,5 @@ func (l *Locker) reenterOne(ctx context.Context, key, present string) (part, tim
 	}
 	entry := after(key, entrySuffix+":"+l.newOwner())
 	a, err := l.reenter(ctx, key, present, entry)
-	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, err
+	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, l.explain(key, err)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -161,7 +162,7 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 		for _, key := range keys {
 			l.giveBack(ctx, key, owner, err)
 		}
-		return nil, "", 0, l.explain(keys[0], err)
+		return nil, "", 0, l.explain(culprit(keys, err), err)
 	}
 	if n[0] < 0 {
 		return nil, keys[-n[0]-1], answerOf(n[1], asked).left, nil
@@ -171,4 +172,16 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 		parts[i] = part{key: key, owner: owner, fence: n[i]}
 	}
 	return l.newLease(owner, o, asked, parts...), "", 0, nil
+}
+
+// culprit returns the key that an error of lua/acquire_all.lua is about: the one that
+// it ends with.
+func culprit(keys []string, err error) string {
+	longest := ""
+	for _, key := range keys {
+		if len(key) > len(longest) && strings.HasSuffix(err.Error(), ": "+key) {
+			longest = key
+		}
+	}
+	return cmp.Or(longest, keys[0])
 }

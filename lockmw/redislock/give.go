@@ -29,6 +29,9 @@ func (l *Locker) releasePart(ctx context.Context, p *part) error {
 		r, err = l.release(ctx, p.key, p.owner)
 	}
 	l.room.let(p.key, r.heard())
+	if p.settled != nil {
+		l.releaseStragglers(ctx, p.key, p.owner, p.settled)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -56,7 +59,7 @@ func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) err
 	note.Reason, note.Held = reason, true
 	e := extension{to: l.opts.Hold, note: note.text(), hold: true}
 	return l.eachPart(lease, func(p *part) error {
-		held, err := l.extend(ctx, p.key, p.owner, e)
+		held, err := l.extend(ctx, p, e)
 		if err == nil && !held {
 			err = ErrLost
 		}

@@ -176,7 +176,7 @@ func testInspectLocker(t *testing.T, c redis.UniversalClient) {
 			t.Fatal(err)
 		}
 		h = inspect(t, c, opts, key).Holders[0]
-		if h.Reason != "outcome unknown" || h.Request != "settle 42" || h.Entered != 1 || h.TTL < 59*time.Minute {
+		if !h.Held || h.Reason != "outcome unknown" || h.Request != "settle 42" || h.Entered != 1 || h.TTL < 59*time.Minute {
 			t.Errorf("left held it is %+v", h)
 		}
 	})
@@ -365,19 +365,14 @@ func testInspectWaiters(t *testing.T, c redis.UniversalClient) {
 // TestInspectManyReaders shows only some of more than anybody would read.
 func TestInspectManyReaders(t *testing.T) {
 	c := single(t, 1)[0]
-	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		p.HSet(t.Context(), "k", "mode", "read")
-		for i := range 5000 {
-			p.HSet(t.Context(), "k", fmt.Sprintf("%s-%d", java, i), 1)
-			p.Set(t.Context(), fmt.Sprintf("{k}:%s-%d:rwlock_timeout:1", java, i), 1, time.Hour)
-		}
-		return nil
+	play(t, c, "k", "hset k mode read")
+	many(t, c, 5000, func(p redis.Pipeliner, i int) {
+		p.HSet(t.Context(), "k", fmt.Sprintf("%s-%d", java, i), 1)
+		p.Set(t.Context(), fmt.Sprintf("{k}:%s-%d:rwlock_timeout:1", java, i), 1, time.Hour)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := inspect(t, c, Options{Kind: Read, Format: Redisson}, "k")
-	if n := len(s.Holders); n < mostListed || n > 2*mostListed || n+s.More != 5000 {
+	// HSCAN takes its COUNT as a hint, and names the mode as well.
+	if n := len(s.Holders); n < mostListed/2 || n > 2*mostListed || n+s.More != 5000 {
 		t.Errorf("%d holders and %d more, want about %d of 5000", n, s.More, mostListed)
 	}
 	if _, err := ForceRelease(t.Context(), c, s); err == nil || c.Exists(t.Context(), "k").Val() == 0 {

@@ -37,7 +37,10 @@ type part struct {
 	owner string
 	fence int64
 	entry string // the key of a re-entry; "" for a lock of its own
-	lost  bool   // guarded by the lease's mu
+
+	settled <-chan struct{} // of a quorum: closed when no server is still to answer
+
+	lost bool // guarded by the lease's mu
 }
 
 // newLease makes a lease of granted parts.

@@ -33,18 +33,27 @@ func list(t *testing.T, c redis.UniversalClient, opts Options, prefix, suffix st
 	return keys
 }
 
+// many sends n commands, not all at once: a busy server would take longer for them
+// than the client waits.
+func many(t *testing.T, c redis.UniversalClient, n int, add func(p redis.Pipeliner, i int)) {
+	t.Helper()
+	for from := 0; from < n; from += 1000 {
+		_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for i := from; i < min(n, from+1000); i++ {
+				add(p, i)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func testList(t *testing.T, c redis.UniversalClient) {
 	ctx := t.Context()
 	// Among so many keys that several steps are needed.
-	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i := range 5000 {
-			p.HSet(ctx, fmt.Sprintf("session:%d", i), "user", i)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	many(t, c, 5000, func(p redis.Pipeliner, i int) { p.HSet(ctx, fmt.Sprintf("session:%d", i), "user", i) })
 	for _, template := range []string{"l:%d", "l:{%d}:x", "{l*[?]}:%d", "%d"} {
 		prefix, suffix, _ := strings.Cut(template, "%d")
 		for _, opts := range lockKinds {
@@ -56,12 +65,12 @@ func testList(t *testing.T, c redis.UniversalClient) {
 					want = append(want, key)
 					lease := acquire(t, l, key)
 					defer func() { release(t, lease) }()
+					// Re-entry and a semaphore's permits leave keys beside the lock.
+					acquire(t, l, key, Reenter(lease.Owner()))
 					if err := lease.Hold(ctx, "so that it is on record"); err != nil {
 						t.Fatal(err)
 					}
 					defer c.Unlink(ctx, key, after(key, permitsOfSuffix), after(key, recordSuffix))
-					// Re-entry and a semaphore's permits leave keys beside the lock.
-					acquire(t, l, key, Reenter(lease.Owner()))
 				}
 				// Locks that ended, and with what they leave behind.
 				for n := 60; n < 63; n++ {
@@ -171,15 +180,7 @@ func TestListKeepsNobodyWaiting(t *testing.T) {
 	c := single(t, 1)[0]
 	ctx := t.Context()
 	for _, key := range []string{"l:huge", "l:shared"} { // neither of them a lock
-		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range 100_000 {
-				p.HSet(ctx, key, fmt.Sprintf("field-%d", i), i)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		many(t, c, 100_000, func(p redis.Pipeliner, i int) { p.HSet(ctx, key, fmt.Sprintf("field-%d", i), i) })
 	}
 	play(t, c, "", "hset l:shared mode read\nsetrange l:blob 10000000 x\nconfig resetstat")
 	for _, opts := range lockKinds {

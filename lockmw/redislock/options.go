@@ -78,8 +78,8 @@ type Result string
 const (
 	Granted  Result = "granted"
 	Busy     Result = "busy"
-	Canceled Result = "canceled" // the caller's context ended
-	Failed   Result = "failed"   // Redis could not be asked, or the key holds no lock
+	Canceled Result = "canceled" // the caller left
+	Failed   Result = "failed"   // Redis could not be asked, not in the caller's time, or the key holds no lock
 )
 
 const (

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,8 +20,8 @@ import (
 // servers', written back to those that were behind before it is given out.
 //
 // The servers' clocks must run at the same speed to within one percent. A server
-// that restarts without what it had must stay away for a lease, so that it has
-// forgotten no lock that is still held.
+// that restarts without what it had must stay away for the longer of a lease and a
+// hold, so that it has forgotten no lock that is still held.
 //
 // The errors are those of [New]. Leases of a quorum are not re-entered.
 func NewQuorum(clients []redis.UniversalClient, opts Options) (*Locker, error) {
@@ -58,29 +59,47 @@ var errUnanswered = errors.New("not waited for")
 
 // onAll asks every server at once, and returns what each of them answered once
 // most have agreed, with yes (above 0) or with no. The others are left to answer in
-// their own time: a server that hangs slows nobody down.
-func (l *Locker) onAll(ctx context.Context, about func(*node) *question) ([]int64, []error) {
+// their own time: a server that hangs slows nobody down. Settled is closed when
+// nothing that was asked is on its way any more, or cleanupTime after it was given
+// up.
+func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
+	answers []int64, errs []error, settled <-chan struct{},
+) {
 	type reply struct {
 		i   int
 		n   int64
 		err error
 	}
-	replies := make(chan reply, len(l.nodes))
+	replies, all := make(chan reply, len(l.nodes)), make(chan struct{})
+	var open atomic.Int32
+	open.Store(int32(len(l.nodes)))
 	for i, n := range l.nodes {
 		l.cleanup.Go(func() {
+			defer func() {
+				if open.Add(-1) == 0 {
+					close(all)
+				}
+			}()
 			short, cancel := context.WithTimeout(ctx, l.nodeTime())
 			defer cancel()
 			r := reply{i: i}
 			q := about(n)
 			q.queue = true // to leave as soon as the time is over
 			r.n, r.err = n.pipe.do(short, q)
+			var abandoned abandonedError
+			left := errors.As(r.err, &abandoned)
 			if errors.Is(r.err, context.DeadlineExceeded) && ctx.Err() == nil {
 				r.err = fmt.Errorf("server %d of %d did not answer in %v", i+1, len(l.nodes), l.nodeTime())
 			}
 			replies <- r
+			if left {
+				long, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+				defer cancel()
+				abandoned.outcome(long)
+			}
 		})
 	}
-	answers, errs := make([]int64, len(l.nodes)), make([]error, len(l.nodes))
+	answers, errs = make([]int64, len(l.nodes)), make([]error, len(l.nodes))
 	for i := range errs {
 		errs[i] = errUnanswered
 	}
@@ -93,7 +112,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) ([]int6
 			no++
 		}
 	}
-	return answers, errs
+	return answers, errs, all
 }
 
 // tryQuorum asks once on all servers, for an owner of its own: what an earlier
@@ -101,7 +120,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) ([]int6
 // the lock in time, what was granted is given back everywhere.
 func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	asked, owner := time.Now(), l.newOwner()
-	answers, errs := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner) })
+	answers, errs, settled := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner, 0) })
 	granted, fence, left := 0, int64(0), time.Duration(notKnown)
 	for i, n := range answers {
 		if errs[i] != nil {
@@ -119,10 +138,10 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 		err = l.raise(ctx, key, owner, answers, fence)
 		if err == nil && time.Since(asked) < l.validity() {
 			l.trouble.over()
-			return answer{fence: fence, owner: owner, asked: asked}, nil
+			return answer{fence: fence, owner: owner, asked: asked, settled: settled}, nil
 		}
 	}
-	l.undo(ctx, key, owner, granted, errs)
+	l.undo(ctx, key, owner, granted, settled)
 	switch {
 	case err != nil:
 		return answer{}, err
@@ -139,18 +158,28 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 // alone then, mostly.
 const maxSplitPause = 20 * time.Millisecond
 
-// undo gives back what an attempt was granted, and then, in its own time, what it
-// may have been granted by servers that did not answer.
-func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs []error) {
+// undo gives back what an attempt was granted, and what it is granted late.
+func (l *Locker) undo(ctx context.Context, key, owner string, granted int, settled <-chan struct{}) {
 	if granted > 0 {
 		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner)
 	}
-	for _, err := range errs {
-		if err != nil && unseen(err) {
-			l.giveBack(ctx, key, owner, errors.New("a server did not answer"))
-			return
-		}
+	l.releaseStragglers(ctx, key, owner, settled)
+}
+
+// releaseStragglers gives back what is granted by servers that had not answered when
+// the lock was released: on its way to them the release may overtake the question.
+func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settled <-chan struct{}) {
+	select {
+	case <-settled:
+		return
+	default:
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTime)
+	l.cleanup.Go(func() {
+		defer cancel()
+		<-settled // soon: within nodeTime and cleanupTime
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner); return err })
+	})
 }
 
 // failures counts the servers that could not be asked.
@@ -180,7 +209,7 @@ func (l *Locker) raise(ctx context.Context, key, owner string, answers []int64, 
 	if slices.Min(answers) == fence { // all servers gave this one
 		return nil
 	}
-	done, errs := l.onAll(ctx, func(*node) *question {
+	done, errs, _ := l.onAll(ctx, func(*node) *question {
 		return ask(l.scripts.raise, key).key(FenceKey(key)).text(owner).text(fmt.Sprint(fence)).number(l.lifeArg)
 	})
 	if n := sum(done); n < l.majority() {
@@ -198,7 +227,7 @@ func sum(answers []int64) (n int) {
 
 // releaseQuorum gives the lock up everywhere, also where it was not granted.
 func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released, error) {
-	answers, errs := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner) })
+	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner) })
 	held, heard := 0, int64(0)
 	for _, n := range answers {
 		if released(n).held() {
@@ -217,7 +246,7 @@ func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released
 
 // extendQuorum reports whether most servers still have the lock as the owner's.
 func (l *Locker) extendQuorum(ctx context.Context, key, owner string, e extension) (bool, error) {
-	answers, errs := l.onAll(ctx, func(*node) *question { return l.extendQuestion(key, owner, e) })
+	answers, errs, _ := l.onAll(ctx, func(*node) *question { return l.extendQuestion(key, owner, e) })
 	switch held := sum(answers); {
 	case held >= l.majority():
 		return true, nil

@@ -34,7 +34,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,7 +70,7 @@ type Locker struct {
 	leases   renewer
 	room     room
 	trouble  trouble
-	cleanup  sync.WaitGroup // what is given back on contexts of its own
+	cleanup  errands // what is given back on contexts of its own
 	closed   context.Context
 	close    context.CancelFunc
 	serial   atomic.Uint64
@@ -129,7 +128,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 func (l *Locker) Close() {
 	l.close()
 	l.leases.stop()
-	l.cleanup.Wait()
+	l.cleanup.close()
 	for _, n := range l.nodes {
 		n.ears.close()
 		n.pipe.close()
@@ -218,7 +217,7 @@ func resultOf(ctx context.Context, err error) Result {
 		return Granted
 	case errors.Is(err, ErrBusy):
 		return Busy
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return Canceled
 	}
 	return Failed

@@ -113,7 +113,7 @@ func (r *renewer) renew(ctx context.Context, l *Lease) {
 	for n, i := range held {
 		p := &l.parts[i]
 		wg.Go(func() {
-			ok, err := r.locker.extend(ctx, p.key, p.owner, extension{to: r.locker.opts.Lease, note: note})
+			ok, err := r.locker.extend(ctx, p, extension{to: r.locker.opts.Lease, note: note})
 			if err == nil && !ok {
 				l.lose(i, "deleted or taken over in Redis")
 			}

@@ -17,7 +17,7 @@ type script struct{ text, hash string }
 // answer.
 type scripts struct {
 	acquire, release, extend *script
-	reenter, leave           *script
+	reenter, stay, leave     *script
 	handover                 *script // kind Exclusive
 	acquireAll               *script // kind Exclusive
 	raise                    *script // kind Exclusive, of a quorum
@@ -43,7 +43,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 	}
 	s := scripts{
 		acquire: compose("acquire"), release: compose("release"), extend: compose("extend"),
-		reenter: compose("reenter"), leave: compose("leave", "release"),
+		reenter: compose("reenter"), stay: compose("stay"), leave: compose("leave", "release"),
 	}
 	switch kind {
 	case Exclusive:

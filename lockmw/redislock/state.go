@@ -18,7 +18,7 @@ type State struct {
 	At     time.Time // by the clock of Redis
 
 	Holders []Holder      // none: the lock is free, or only Java has permits of it
-	More    int           // holders beyond those in Holders, which are 1,000 at most
+	More    int           // holders beyond those in Holders, which are about 1,000 at most
 	Fence   int64         // the last that was granted, to whomever; 0: none for a day
 	TTL     time.Duration // what is left of the key, or NoEnd; 0: there is no key
 
@@ -52,7 +52,10 @@ type Holder struct {
 	Recorded bool // it left a record, as a Locker does after a quarter of a second
 	Process  string
 	Request  string
-	Reason   string // why it is held although its call is over
+	// Held says that its call is over, with an outcome that nobody knows: the lock is
+	// renewed no more, and ends with TTL. Reason tells why.
+	Held   bool
+	Reason string
 }
 
 // Waiter is one in the line of a fair lock.
@@ -215,7 +218,7 @@ func (s *State) hold(owner, entered string, left int64, record string, count int
 	granted := time.UnixMicro(h.Fence)
 	switch {
 	case record != "" && json.Unmarshal([]byte(record), &r) == nil:
-		h.Recorded, h.Since, h.Process, h.Request, h.Reason = true, r.Since, r.Process, r.Request, r.Reason
+		h.Recorded, h.Since, h.Process, h.Request, h.Held, h.Reason = true, r.Since, r.Process, r.Request, r.Held, r.Reason
 	case h.Fence >= firstTimedFence && !granted.After(s.At):
 		h.Since = granted
 	}

@@ -109,6 +109,7 @@ func (l *Locker) explain(key string, err error) error {
 func (l *Locker) Check(ctx context.Context, key string) error {
 	for _, n := range l.nodes {
 		info, err := n.client.Info(ctx, "server").Result()
+		var said redis.Error
 		switch {
 		case err == nil && tooOld(info):
 			err = &RefusedError{cause: fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor)}
@@ -117,16 +118,20 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 			l.trouble.refused.Store(true)
 			l.trouble.mu.Unlock()
 			return err
-		case err != nil && !redis.HasErrorPrefix(err, "NOPERM"): // INFO is not needed but here
-			return l.explain(key, err)
+		case err != nil && !errors.As(err, &said) && len(l.nodes) == 1:
+			return err // it is away. One that refuses INFO may still serve locks
 		}
 	}
 	owner := l.newOwner()
-	a, err := l.try(ctx, key, owner)
-	if err != nil || !a.granted() {
+	a, err := l.try(ctx, key, owner, 0)
+	switch {
+	case err != nil:
 		return err
+	case a.granted():
+		_, err = l.release(ctx, key, a.owner)
+	case l.opts.Kind == Fair:
+		l.dequeue(ctx, key, owner)
 	}
-	_, err = l.release(ctx, key, owner)
 	return l.explain(key, err)
 }
 

@@ -12,23 +12,29 @@ type answer struct {
 	owner string        // to whom
 	left  time.Duration // until the lock may become free; negative when not known
 	asked time.Time     // before the question was sent
+
+	settled <-chan struct{} // of a quorum: see onAll
 }
 
 func (a answer) granted() bool { return a.fence > 0 }
 
+func (a answer) part(key string) part {
+	return part{key: key, owner: a.owner, fence: a.fence, settled: a.settled}
+}
+
 // notKnown is an answer's left when nobody can tell.
 const notKnown = -1
 
-// try asks once for a lock. After an error nothing stays taken: what may have
-// been granted is given back.
-func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
+// try asks once for a lock, the last time so long ago. After an error nothing stays
+// taken: what may have been granted is given back.
+func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration) (answer, error) {
 	if len(l.nodes) > 1 {
 		return l.tryQuorum(ctx, key)
 	}
 	// A lease is counted from before the question was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
-	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner))
+	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner, since))
 	if err == nil && n > 0 && ctx.Err() != nil { // the grant crossed the caller's leaving
 		err = ctx.Err()
 	}
@@ -53,13 +59,13 @@ func answerOf(n int64, asked time.Time) answer {
 	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
 }
 
-func (l *Locker) acquireQuestion(key, owner string) *question {
+func (l *Locker) acquireQuestion(key, owner string, since time.Duration) *question {
 	q := ask(l.scripts.acquire, key).key(FenceKey(key))
 	l.kindKeys(q, key)
 	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg)
 	switch l.opts.Kind {
 	case Fair:
-		q.number(l.aliveArg)
+		q.number(l.aliveArg).number(since.Milliseconds())
 	case Semaphore:
 		q.number(l.opts.Permits)
 	}
@@ -168,11 +174,14 @@ func (l *Locker) extendQuestion(key, owner string, e extension) *question {
 }
 
 // extend reports whether the owner holds the lock, which then ends as asked for.
-func (l *Locker) extend(ctx context.Context, key, owner string, e extension) (bool, error) {
-	if len(l.nodes) > 1 {
-		return l.extendQuorum(ctx, key, owner, e)
+func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error) {
+	switch {
+	case len(l.nodes) > 1:
+		return l.extendQuorum(ctx, p.key, p.owner, e)
+	case p.entry != "":
+		return l.stay(ctx, p, e)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(key, owner, e))
+	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p.key, p.owner, e))
 	return n == 1, err
 }
 
@@ -182,7 +191,8 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 	asked := time.Now()
 	q := ask(l.scripts.reenter, key).key(FenceKey(key))
 	l.kindKeys(q, key)
-	q.key(entry).number(l.leaseArg).text(l.field(owner)).number(l.lifeArg).number(entryLife.Milliseconds())
+	q.key(after(key, recordSuffix)).key(entry)
+	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg).number(entryLife.Milliseconds()).text(recordHeld)
 	n, err := l.nodes[0].pipe.do(ctx, q)
 	if err == nil && n > 0 && ctx.Err() != nil {
 		err = ctx.Err()
@@ -195,6 +205,20 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 		})
 	}
 	return answerOf(n, asked), err
+}
+
+// stay is extend for a re-entry.
+func (l *Locker) stay(ctx context.Context, p *part, e extension) (bool, error) {
+	q := ask(l.scripts.stay, p.key).key(after(p.key, recordSuffix))
+	l.kindKeys(q, p.key)
+	last := ""
+	if e.hold {
+		last = "1"
+	}
+	q.queue = !e.hold
+	q.key(p.entry).text(l.field(p.owner)).number(e.to.Milliseconds()).text(last)
+	n, err := l.nodes[0].pipe.do(ctx, q)
+	return n == 1, err
 }
 
 // leave ends a re-entry.
@@ -212,7 +236,7 @@ func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	n := l.nodes[0]
 	q := ask(l.scripts.dequeue, key).key(after(key, recordSuffix))
 	l.kindKeys(q, key)
-	q.text(owner).text(n.publish).text(Channel(Fair, key))
+	q.text(owner).text(n.publish).text(Channel(Fair, key)).number(l.aliveArg)
 	if _, err := n.pipe.do(ctx, q); err != nil {
 		// It is passed over once it no longer counts as alive.
 		l.log.Warn("leaving the line of a fair lock", "key", key, "error", err)

@@ -39,9 +39,14 @@ var ignoreToxiproxy = goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/
 // connect returns a client whose timeouts are short, as redislock.New asks for.
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
+	return connectWithin(t, addr, time.Second)
+}
+
+func connectWithin(t testing.TB, addr string, timeout time.Duration) *redis.Client {
+	t.Helper()
 	c := redis.NewClient(&redis.Options{
 		Addr: addr, ContextTimeoutEnabled: true,
-		DialTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout,
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c

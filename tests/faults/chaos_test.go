@@ -50,10 +50,10 @@ const (
 // the model, and there has to be one: the workers get on whenever the faults let
 // them.
 func TestChaos(t *testing.T) {
-	long := 12 * time.Second
+	long := 8 * time.Second
 	rounds := 1
 	if soak {
-		long, rounds = 30*time.Second, 8
+		long, rounds = 20*time.Second, 6
 	}
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
@@ -68,10 +68,10 @@ func TestChaos(t *testing.T) {
 // TestChaosSentinel adds failovers. A lock that was granted and not replicated is
 // lost with its master, so that two hold it; the fence has to make up for it.
 func TestChaosSentinel(t *testing.T) {
-	long := 15 * time.Second
+	long := 10 * time.Second
 	rounds := 1
 	if soak {
-		long, rounds = 30*time.Second, 6
+		long, rounds = 20*time.Second, 4
 	}
 	for round := range rounds {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {

@@ -106,7 +106,7 @@ func (r *round) call(i int, locker *redislock.Locker, random *rand.Rand) {
 	defer leave()
 	var lease *redislock.Lease
 	var err error
-	taken := r.taken()
+	before := r.fences()
 	if len(r.keys) > 1 && random.IntN(3) == 0 {
 		lease, err = locker.AcquireAll(ctx, r.keys)
 	} else {
@@ -117,13 +117,13 @@ func (r *round) call(i int, locker *redislock.Locker, random *rand.Rand) {
 	switch {
 	case err == nil:
 		tally.granted.Add(1)
-		if taken {
+		if r.waited(lease, before) {
 			tally.waited.Add(1)
 		}
 	case errors.Is(err, redislock.ErrBusy):
 		tally.busy.Add(1)
 		return
-	case ctx.Err() != nil:
+	case over(ctx):
 		tally.canceled.Add(1)
 		return
 	default:
@@ -139,7 +139,7 @@ func (r *round) call(i int, locker *redislock.Locker, random *rand.Rand) {
 		r.reenter(locker, lease, random)
 	}
 	r.exit(lease)
-	r.giveUp(lease, random)
+	r.giveUp(lease, random, random.IntN(20) == 0)
 }
 
 // granted says how an Acquire ended.
@@ -160,20 +160,21 @@ func work(random *rand.Rand) {
 	}
 }
 
-// reenter takes the lock once more and gives it up.
+// reenter takes the lock once more and releases it. TestHoldOfReentry has those
+// that are held.
 func (r *round) reenter(locker *redislock.Locker, lease *redislock.Lease, random *rand.Rand) {
 	ctx, leave := r.context(random, 5*time.Millisecond)
 	defer leave()
 	inner, err := locker.Acquire(ctx, lease.Key(), redislock.Reenter(lease.Owner()))
 	r.note("re-entry: %s", granted(inner, err))
 	switch {
-	case err != nil && ctx.Err() == nil && !r.cuts:
+	case err != nil && !over(ctx) && !r.cuts:
 		r.errorf("re-entering: %v", err)
 	case err == nil && inner.Fence() != lease.Fence():
 		r.errorf("re-entered lease %d with fence %d", lease.Fence(), inner.Fence())
 	}
 	if err == nil {
-		r.giveUp(inner, random)
+		r.giveUp(inner, random, false)
 	}
 }
 
@@ -187,14 +188,14 @@ func (r *round) context(random *rand.Rand, within time.Duration) (context.Contex
 }
 
 // giveUp releases or holds a lease, on a context that mostly outlasts it.
-func (r *round) giveUp(lease *redislock.Lease, random *rand.Rand) {
+func (r *round) giveUp(lease *redislock.Lease, random *rand.Rand, hold bool) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), mostWait)
 	if random.IntN(4) == 0 {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(random.Int64N(int64(5*time.Millisecond))))
 	}
 	defer cancel()
 	var err error
-	if random.IntN(20) == 0 {
+	if hold {
 		r.lane.tally.heldOn.Add(1)
 		err = lease.Hold(ctx, "a test")
 	} else {
@@ -255,14 +256,30 @@ func (r *round) held(lease *redislock.Lease) []string {
 	return []string{lease.Key()}
 }
 
-// taken reports whether somebody holds one of the locks.
-func (r *round) taken() bool {
-	for _, g := range r.guards {
-		if g.inside.Load() != 0 {
+// fences returns the last fence of each key so far.
+func (r *round) fences() map[string]int64 {
+	last := make(map[string]int64)
+	for key, g := range r.guards {
+		last[key] = g.last.Load()
+	}
+	return last
+}
+
+// waited reports whether others were granted a lock of the lease since then.
+func (r *round) waited(lease *redislock.Lease, since map[string]int64) bool {
+	for _, key := range r.held(lease) {
+		if r.guards[key].last.Load() > since[key] {
 			return true
 		}
 	}
 	return false
+}
+
+// over reports whether a context has ended, or its deadline has passed: go-redis
+// has it on the socket as well, where it may be noticed a moment sooner.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // mustBeFree takes the lock from elsewhere.

@@ -22,6 +22,7 @@ type wire struct {
 
 	mu    sync.Mutex
 	plan  func(packet) fate
+	tally map[string]int // texts that are counted in what clients say
 	conns map[net.Conn]struct{}
 	done  bool
 }
@@ -69,9 +70,45 @@ func (w *wire) set(plan func(packet) fate) {
 	w.mu.Unlock()
 }
 
+// catch makes a plan by which the first script call that has a text in it, and what
+// follows on its connection, arrives only when let is closed.
+func (w *wire) catch(text string) (caught <-chan struct{}, let chan<- struct{}) {
+	reached, till := make(chan struct{}), make(chan struct{})
+	once := true
+	w.set(func(p packet) fate {
+		if !once || !p.script() || !p.says(text) {
+			return fate{}
+		}
+		once = false
+		close(reached)
+		return fate{till: till}
+	})
+	return reached, till
+}
+
+// count returns a function that tells how often clients have said a text since.
+func (w *wire) count(text string) func() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tally == nil {
+		w.tally = make(map[string]int)
+	}
+	w.tally[text] = 0
+	return func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.tally[text]
+	}
+}
+
 func (w *wire) fate(p packet) fate {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for text := range w.tally {
+		if p.ask {
+			w.tally[text] += bytes.Count(p.bytes, []byte(text))
+		}
+	}
 	if w.plan == nil {
 		return fate{}
 	}

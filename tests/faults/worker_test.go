@@ -115,9 +115,11 @@ func (w *worker) kill() {
 		return
 	}
 	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // the guard is there in any case
-	<-w.ended
+	_ = w.wait()                                          // it was killed
 	w.over()
 }
+
+func (w *worker) wait() error { return <-w.ended }
 
 func (w *worker) over() {
 	w.stdin.Close()
@@ -146,7 +148,7 @@ func (w *worker) finish() {
 	case <-time.After(eventually):
 		w.t.Errorf("%s does not end", w.name)
 		_ = w.cmd.Process.Kill()
-		<-w.ended
+		_ = w.wait()
 	}
 	_ = syscall.Kill(-w.cmd.Process.Pid, syscall.SIGKILL) // the guard
 	w.over()

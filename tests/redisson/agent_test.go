@@ -20,8 +20,7 @@ func TestAgent(t *testing.T) {
 		run  func(*testing.T, *stack)
 	}{
 		{"lock", agentLock}, {"fenced", agentFenced}, {"fair", agentFair}, {"read and write", agentReadWrite},
-		{"multi", agentMulti}, {"semaphore", agentSemaphore}, {"bloom", agentBloom},
-		{"wait", agentWait}, {"call", agentCall},
+		{"multi", agentMulti}, {"semaphore", agentSemaphore}, {"wait", agentWait}, {"call", agentCall},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, s) })
 	}
@@ -196,43 +195,6 @@ func (s *stack) listening(t *testing.T, channel string, want int64) {
 	bedtest.Eventually(t, "somebody listens on "+channel, func() bool {
 		return s.redis.PubSubNumSub(t.Context(), channel).Val()[channel] == want
 	})
-}
-
-func agentBloom(t *testing.T, s *stack) {
-	ctx, a := t.Context(), s.thread()
-	filter := a.BloomFilter(t.Name(), testbed.StringCodec)
-	if !value(filter.TryInit(ctx, 1e6, 0.01))(t) || value(filter.TryInit(ctx, 1e6, 0.01))(t) {
-		t.Error("the filter can be made other than once")
-	}
-	s.check(t, "made", nil,
-		"{NAME}:config = [expectedInsertions:1000000 falseProbability:0.01 hashIterations:7 size:9585058], stays")
-	if !value(filter.Add(ctx, "order-1001"))(t) || value(filter.Add(ctx, "order-1001"))(t) {
-		t.Error("an ID is new other than once")
-	}
-	if n := s.redis.BitCount(ctx, t.Name(), nil).Val(); n != 7 {
-		t.Errorf("%d bits are set, want 7", n)
-	}
-	for _, bit := range []int64{7477669, 5534585, 3427196, 1484112, 8961781, 7018697, 7890178} {
-		if s.redis.GetBit(ctx, t.Name(), bit).Val() != 1 {
-			t.Errorf("bit %d is not set", bit)
-		}
-	}
-	if !value(filter.Contains(ctx, "order-1001"))(t) || value(filter.Contains(ctx, "order-1002"))(t) {
-		t.Error("it does not contain what was added and nothing else")
-	}
-	if n := value(filter.Count(ctx))(t); n != 1 {
-		t.Errorf("it counts %d items, want 1", n)
-	}
-	other := a.BloomFilter(t.Name(), testbed.DefaultCodec)
-	if value(other.Contains(ctx, "order-1001"))(t) {
-		t.Error("both codecs set the same bits")
-	}
-	// An argument of any characters arrives as it is.
-	for _, id := range []string{"", " ", "a+b%20c\n", "订单42😀"} {
-		if !value(other.Add(ctx, id))(t) || !value(other.Contains(ctx, id))(t) {
-			t.Errorf("%q was not added", id)
-		}
-	}
 }
 
 // agentWait has threads in Java wait for each other, and compares clocks.

@@ -21,7 +21,8 @@ func TestHolder(t *testing.T) {
 		})
 	}
 	t.Run("fence", func(t *testing.T) { fences(t, s) })
-	t.Run("fence after a long time", func(t *testing.T) { oldFence(t, s) })
+	t.Run("fence of Java's", func(t *testing.T) { fenceOfJava(t, s) })
+	t.Run("fence forgotten", func(t *testing.T) { fenceForgotten(t, s) })
 }
 
 // newLocker returns a Locker for a test's own use.
@@ -145,18 +146,32 @@ func fences(t *testing.T, s *stack) {
 	}
 }
 
-// oldFence lets the end of the number that we leave come, if it has one: the next
-// grant to Java must have a greater number all the same.
-func oldFence(t *testing.T, s *stack) {
+// fenceOfJava has a number that Redisson began: it is to have no end after our
+// grants either, or Redisson would begin again with 1 after it.
+func fenceOfJava(t *testing.T, s *stack) {
 	ctx, l := t.Context(), newLocker(t, s, redislock.Options{})
-	held := value(l.Acquire(ctx, t.Name()))(t)
-	must(t, held.Release(ctx))
-	key := redislock.FenceKey(t.Name())
-	if end := s.redis.PTTL(ctx, key).Val(); end > 0 {
-		t.Logf("the number ends in %v", end)
-		must(t, s.redis.Del(ctx, key).Err())
+	lock := s.thread().FencedLock(t.Name())
+	value(lock.LockAndGetToken(ctx))(t)
+	must(t, lock.Unlock(ctx))
+	must(t, value(l.Acquire(ctx, t.Name()))(t).Release(ctx))
+	if end := s.redis.PTTL(ctx, redislock.FenceKey(t.Name())).Val(); end != -1 {
+		t.Errorf("Redisson's number ends in %v, want no end", end)
 	}
-	if fence := value(s.thread().FencedLock(t.Name()).LockAndGetToken(ctx))(t); fence <= held.Fence() {
-		t.Errorf("Java gets %d after we got %d", fence, held.Fence())
+}
+
+// fenceForgotten has the last number deleted. Redisson begins again with 1 then;
+// ours grow all the same.
+func fenceForgotten(t *testing.T, s *stack) {
+	ctx, l := t.Context(), newLocker(t, s, redislock.Options{})
+	lock := s.thread().FencedLock(t.Name())
+	first := value(l.Acquire(ctx, t.Name()))(t)
+	must(t, first.Release(ctx))
+	must(t, s.redis.Del(ctx, redislock.FenceKey(t.Name())).Err())
+	value(lock.LockAndGetToken(ctx))(t)
+	must(t, lock.Unlock(ctx))
+	second := value(l.Acquire(ctx, t.Name()))(t)
+	if second.Fence() <= first.Fence() {
+		t.Errorf("we get %d after we got %d", second.Fence(), first.Fence())
 	}
+	must(t, second.Release(ctx))
 }

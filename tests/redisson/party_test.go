@@ -133,7 +133,6 @@ func (p *javaParty) ask(ctx context.Context, s sort, name string, lease time.Dur
 
 // goParty has a Locker for each way that it is asked.
 type goParty struct {
-	t     *testing.T
 	stack *stack
 
 	mu      sync.Mutex
@@ -141,8 +140,10 @@ type goParty struct {
 }
 
 func newGoParty(t *testing.T, s *stack) *goParty {
-	p := &goParty{t: t, stack: s, lockers: make(map[redislock.Options]*redislock.Locker)}
+	p := &goParty{stack: s, lockers: make(map[redislock.Options]*redislock.Locker)}
 	t.Cleanup(func() {
+		p.mu.Lock() // of a test that failed, some may still wait
+		defer p.mu.Unlock()
 		for _, l := range p.lockers {
 			l.Close()
 		}

@@ -12,6 +12,7 @@
 --   drop(lock, owner, record)  nil when the owner holds nothing, false when a
 --                              re-entry still holds the lock, true when it is free
 --   renew(lock, owner, ms)     false when the owner holds nothing
+--   left(lock, owner)          the ms until the owner's lease ends
 --   announce(lock, publish, channel)  wakes who waits; returns how many heard it
 --
 -- All keys of a script lie in the slot of KEYS[1], the lock.
@@ -23,7 +24,8 @@ local function now_ms()
 end
 
 -- next_fence returns the number of a grant, greater than that of every earlier
--- one of the same lock, and remembers it for life ms.
+-- one of the same lock, and remembers it for life ms; or for ever, where it has no
+-- end, since Redisson began it: its next number is this one and 1.
 --
 -- The clock keeps it growing where the last number was lost (expiry, a failover
 -- to a replica that missed it); the number, where the clock stepped back.
@@ -31,10 +33,14 @@ end
 local function next_fence(key, life)
   local t = redis.call('time')
   local fence = t[1] * 1000000 + t[2]
+  local theirs = redis.call('pttl', key) == -1
   local last = redis.call('set', key, string.format('%.0f', fence), 'px', life, 'get')
   if last and (tonumber(last) or 0) >= fence then
     fence = tonumber(last) + 1
     redis.call('set', key, string.format('%.0f', fence), 'px', life)
+  end
+  if theirs then
+    redis.call('persist', key)
   end
   return fence
 end

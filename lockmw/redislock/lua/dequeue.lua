@@ -8,7 +8,15 @@
 -- ARGV[1]  owner
 -- ARGV[2]  publish or, on a cluster, spublish
 -- ARGV[3]  the channel of the lock
+-- ARGV[4]  patience, ms
 -- returns  how many heard that they are next
+local behind = false
+for _, waiter in ipairs(redis.call('lrange', KEYS[3], 0, -1)) do
+  if behind then
+    redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
+  end
+  behind = behind or waiter == ARGV[1]
+end
 redis.call('lrem', KEYS[3], 1, ARGV[1])
 redis.call('zrem', KEYS[4], ARGV[1])
 if redis.call('exists', KEYS[1]) == 1 then

@@ -7,6 +7,15 @@
 -- Our waiters say a few seconds ahead that they are alive, and again at each
 -- poll, so one that died is passed over soon. Redisson's say it once, for as long
 -- as they will wait.
+--
+-- These times add up along the line: a waiter of Redisson's counts as alive for as
+-- long as it will wait after the one before it, and whoever leaves the line, with
+-- the lock or without, takes its own share off the times of all that stay. Ours do
+-- the same with patience for a share, or the next of Redisson's to get the lock
+-- would make them dead.
+--
+-- ARGV[4]  to acquire: patience, ms; 0 not to wait
+-- ARGV[5]  to acquire: ms since the owner asked last, 0 when it has not
 
 -- first returns the first waiter that is alive, and until when, and forgets the
 -- dead before it.
@@ -26,6 +35,24 @@ local function first(queue, ends)
   end
 end
 
+-- stand puts the owner at the end of the line, or keeps it in its place. Among
+-- others its time goes on with the clock: how much of it is theirs is not known.
+local function stand(queue, ends, owner, patience)
+  local now = now_ms()
+  local till = now + patience
+  local own = redis.call('zscore', ends, owner)
+  if not own then
+    local last = redis.call('lindex', queue, -1)
+    local theirs = last and redis.call('zscore', ends, last)
+    till = math.max(now, tonumber(theirs or 0)) + patience
+  elseif redis.call('lindex', queue, 0) ~= owner then
+    till = math.max(own + ARGV[5], till)
+  end
+  if redis.call('zadd', ends, string.format('%.0f', till), owner) == 1 then
+    redis.call('rpush', queue, owner)
+  end
+end
+
 local function taken(lock, owner)
   local held = redis.call('exists', lock) == 1
   if held and redis.call('hexists', lock, owner) == 1 then
@@ -40,10 +67,7 @@ local function taken(lock, owner)
     return nil
   end
   if patience > 0 then
-    local at = string.format('%.0f', now_ms() + patience)
-    if redis.call('zadd', KEYS[4], at, owner) == 1 then
-      redis.call('rpush', KEYS[3], owner)
-    end
+    stand(KEYS[3], KEYS[4], owner, patience)
   end
   if held then
     return redis.call('pttl', lock)
@@ -54,6 +78,9 @@ end
 local function take(lock, owner, lease)
   if redis.call('zrem', KEYS[4], owner) == 1 then
     redis.call('lrem', KEYS[3], 1, owner)
+    for _, waiter in ipairs(redis.call('zrange', KEYS[4], 0, -1)) do
+      redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
+    end
   end
   redis.call('hset', lock, owner, 1)
   redis.call('pexpire', lock, lease)
@@ -74,6 +101,10 @@ end
 
 local function renew(lock, owner, ms)
   return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
+end
+
+local function left(lock, _)
+  return redis.call('pttl', lock)
 end
 
 -- Only the first in line is told: each waiter has a channel of its own.

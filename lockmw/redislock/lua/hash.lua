@@ -1,5 +1,7 @@
 -- Redisson's RLock and RFencedLock: a hash {owner: how often it entered}.
 
+local shape = 'hash'
+
 local function taken(lock, owner)
   if redis.call('exists', lock) == 0 or redis.call('hexists', lock, owner) == 1 then
     return nil
@@ -30,6 +32,10 @@ end
 
 local function renew(lock, owner, ms)
   return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
+end
+
+local function left(lock, _)
+  return redis.call('pttl', lock)
 end
 
 local function announce(_, publish, channel)

@@ -44,14 +44,15 @@ local function holders(lock, is, shape, most)
   end
   local left = redis.call('pttl', lock)
   if shape == 'text' and is == 'string' then
-    add(redis.call('getrange', lock, 0, most), 1 + (redis.call('get', KEYS[3]) or 0), left)
+    local owner = redis.call('getrange', lock, 0, most)
+    add(owner, 1 + (redis.call('hget', KEYS[3], owner) or 0), left)
     return 1, list, ''
   end
   if shape == 'text' or is ~= 'hash' then
     return 0, list, ''
   end
   local mode = redis.call('hget', lock, 'mode') or ''
-  local all, isMode = fields(lock, most), shape == 'rw' and mode ~= '' and 'mode'
+  local all, isMode = fields(lock, most + 1), shape == 'rw' and mode ~= '' and 'mode' -- a field too
   local entries = math.max(2, 2 * most / #all)
   for i = 1, #all, 2 do
     local reader = isMode and string.sub(all[i], -6) ~= ':write'

@@ -80,6 +80,10 @@ local function renew(lock, owner, ms)
   return true
 end
 
+local function left(lock, _)
+  return redis.call('pttl', lock)
+end
+
 local function announce(_, publish, channel)
   return redis.call(publish, channel, '0')
 end

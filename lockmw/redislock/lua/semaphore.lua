@@ -68,6 +68,10 @@ local function renew(lock, owner, ms)
   return true
 end
 
+local function left(_, owner)
+  return (redis.call('zscore', KEYS[3], owner) or 0) - now_ms()
+end
+
 -- Redisson publishes the new number of free permits.
 local function announce(lock, publish, channel)
   return redis.call(publish, channel, redis.call('get', lock) or '1')

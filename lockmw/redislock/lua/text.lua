@@ -1,5 +1,8 @@
 -- SET key owner NX PX, as services do it by hand. What the value cannot say, how
--- often its owner re-entered, stands beside it: KEYS[3].
+-- often its owner re-entered, stands beside it, in the hash KEYS[3]: {owner: how
+-- often}. It ends a day after the last re-entry, should nobody leave it.
+
+local shape = 'string'
 
 local function taken(lock, owner)
   local holder = redis.call('get', lock)
@@ -18,8 +21,8 @@ local function drop(lock, owner, record)
     return nil
   end
   local count = KEYS[3]
-  if (tonumber(redis.call('get', count)) or 0) > 0 then
-    redis.call('decr', count)
+  if (tonumber(redis.call('hget', count, owner)) or 0) > 0 then
+    redis.call('hincrby', count, owner, -1)
     return false
   end
   redis.call('del', lock, record, count)
@@ -30,10 +33,15 @@ local function renew(lock, owner, ms)
   return redis.call('get', lock) == owner and redis.call('pexpire', lock, ms) == 1
 end
 
+local function left(lock, _)
+  return redis.call('pttl', lock)
+end
+
 local function announce(_, publish, channel)
   return redis.call(publish, channel, '0')
 end
 
-local function enter(_, _)
-  redis.call('incr', KEYS[3])
+local function enter(_, owner)
+  redis.call('hincrby', KEYS[3], owner, 1)
+  redis.call('pexpire', KEYS[3], ARGV[4])
 end

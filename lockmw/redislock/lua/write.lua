@@ -37,6 +37,10 @@ local function renew(lock, owner, ms)
   return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
 end
 
+local function left(lock, _)
+  return redis.call('pttl', lock)
+end
+
 -- A writer that leaves says 1, on which Redisson wakes all readers.
 local function announce(_, publish, channel)
   return redis.call(publish, channel, '1')

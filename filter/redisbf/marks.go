@@ -1,0 +1,174 @@
+package redisbf
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+)
+
+// marks tell whether a filter is whole, by items in the filter itself: whatever
+// becomes of its bits becomes of them. An item cannot be taken out, so there are
+// generations of them: in generation g the filter is whole if it has the items
+// whole(g) and not over(g). A load has items of its own, by which MarkWhole sees
+// that the filter it began with is still there.
+//
+// A single item may be in a filter by chance, with its rate of false positives.
+// Several are with a power of it.
+type marks struct {
+	set   *Set
+	about string // the filter's parameters
+	n     int    // items that make one mark
+	now   []atomic.Pointer[generation]
+}
+
+// generation is what a question asks for before its IDs.
+type generation struct {
+	number int64
+	items  []string // whole, then over; n each
+}
+
+const (
+	// chance is how likely a mark is there that nobody made, in a filter at its
+	// capacity.
+	chance = 1e-9
+	// minMarks are for a filter that somebody else fills past its capacity, and
+	// maxMarks for one whose rate is next to 1.
+	minMarks, maxMarks = 3, 64
+	// lookAhead is how many generations one script looks at.
+	lookAhead = 8
+)
+
+// errBehind says that more loads began than this process knew of.
+var errBehind = errors.New("other loads began")
+
+func newMarks(s *Set, about string, rate float64) *marks {
+	n := int(math.Ceil(math.Log(chance) / math.Log(rate)))
+	m := &marks{set: s, about: about, n: min(max(n, minMarks), maxMarks), now: make([]atomic.Pointer[generation], s.opts.Shards)}
+	for shard := range m.now {
+		m.now[shard].Store(m.generation(shard, 0))
+	}
+	return m
+}
+
+func (m *marks) generation(shard int, number int64) *generation {
+	items := m.items(nil, shard, fmt.Sprintf("whole %d", number))
+	return &generation{number, m.items(items, shard, fmt.Sprintf("over %d", number))}
+}
+
+// items appends those of one mark.
+func (m *marks) items(to []string, shard int, what string) []string {
+	for i := range m.n {
+		to = append(to, m.set.hash.markItem(fmt.Sprintf("%s: %s %s/%d/%d", what, m.about, m.set.opts.Key, shard, i)))
+	}
+	return to
+}
+
+// of returns the generation that is known.
+func (m *marks) of(shard int) *generation { return m.now[shard].Load() }
+
+// advance notes that all generations before a number are over.
+func (m *marks) advance(shard int, number int64) {
+	for {
+		old := m.now[shard].Load()
+		if old.number >= number || m.now[shard].CompareAndSwap(old, m.generation(shard, number)) {
+			return
+		}
+	}
+}
+
+// judge judges the items of a generation, as they were found. If it is over, the
+// next question is about the next one, and so on to the last: until then the
+// filter is taken for one that is not whole, which it was, for a moment at least.
+func (m *marks) judge(shard int, g *generation, has []bool) standing {
+	switch {
+	case all(has[m.n:]):
+		m.advance(shard, g.number+1)
+		return isOver
+	case all(has[:m.n]):
+		return isWhole
+	}
+	return notWhole
+}
+
+func all(has []bool) bool {
+	for _, h := range has {
+		if !h {
+			return false
+		}
+	}
+	return true
+}
+
+// answers sets those of the IDs whose presence follows the items of a generation.
+func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) (standing, error) {
+	if len(has) != 2*m.n+len(answers) {
+		return notWhole, fmt.Errorf("%d values in an answer of %d", len(has), 2*m.n+len(answers))
+	}
+	state := m.judge(shard, g, has[:2*m.n])
+	for i := range answers {
+		switch {
+		case has[2*m.n+i]:
+			answers[i] = Maybe
+		case state == isWhole:
+			answers[i] = Absent
+		default:
+			answers[i] = Unknown
+		}
+	}
+	return state, nil
+}
+
+// unmarkItems are those of unmark.lua, and read what its answer means.
+func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string, read func(any) error) {
+	first := m.of(shard).number
+	for g := range int64(lookAhead) {
+		items = m.items(items, shard, fmt.Sprintf("over %d", first+g))
+	}
+	items = m.items(items, shard, "load "+load)
+	return items, func(reply any) error {
+		n, _ := reply.(int64)
+		switch {
+		case n > 0:
+			*end = first + n
+			m.advance(shard, *end)
+			return nil
+		case n == replyBehind:
+			m.advance(shard, first+lookAhead)
+			return errBehind
+		}
+		return refusal(n)
+	}
+}
+
+// markItems are those of mark.lua, and read what its answer means.
+func (m *marks) markItems(shard int, load string, end int64) (items []string, read func(any) error) {
+	items = m.items(nil, shard, "load "+load)
+	items = append(items, m.generation(shard, end).items...)
+	return items, func(reply any) error {
+		if n, _ := reply.(int64); n != 1 {
+			return refusal(n)
+		}
+		return nil
+	}
+}
+
+// What the scripts answer besides positive numbers.
+const (
+	replyGone   = 0
+	replyLost   = -1
+	replyFull   = -2
+	replyBehind = -3
+)
+
+func refusal(reply int64) error {
+	switch reply {
+	case replyGone:
+		return ErrGone
+	case replyLost:
+		return ErrLoadLost
+	case replyFull:
+		return ErrFull
+	}
+	return fmt.Errorf("a script answered %d", reply)
+}

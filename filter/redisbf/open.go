@@ -1,0 +1,107 @@
+package redisbf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// found is what is in Redis in the place of a shard.
+type found struct {
+	missing bool
+	problem string // why it is not the shard; begins with the key
+}
+
+// maxRounds bounds how often Open looks again after somebody else made what it was
+// about to make.
+const maxRounds = 5
+
+// open makes the shards that are missing. It makes the first of them alone: of two
+// processes with different options only one gets past it, and the other finds that
+// it differs before it has made anything.
+func (s *Set) open(ctx context.Context) error {
+	for range maxRounds {
+		missing, err := s.inspect(ctx)
+		if err != nil {
+			return err
+		}
+		if len(missing) == 0 {
+			_, err := s.standing(ctx, 0, s.opts.Shards)
+			return err
+		}
+		var made bool
+		if err := s.run(ctx, []*call{s.kind.create(missing[0], &made)}); err != nil {
+			return err
+		}
+		if !made {
+			continue
+		}
+		var others []*call
+		for _, shard := range missing[1:] {
+			others = append(others, s.kind.create(shard, new(bool))) // or it is there now: looked at below
+		}
+		if err := s.run(ctx, others); err != nil {
+			return err
+		}
+	}
+	return errors.New("its keys come and go")
+}
+
+// inspect finds out which shards are missing. One that is another's is an error.
+func (s *Set) inspect(ctx context.Context) (missing []int, err error) {
+	for from := 0; from < s.opts.Shards; from += maxCalls {
+		states, err := s.kind.look(ctx, from, min(from+maxCalls, s.opts.Shards))
+		if err != nil {
+			return nil, err
+		}
+		for i, state := range states {
+			switch {
+			case state.problem != "":
+				return nil, errors.New(state.problem)
+			case state.missing:
+				missing = append(missing, from+i)
+			}
+		}
+	}
+	return missing, nil
+}
+
+// standing returns how shards stand, from one up to another, by the marks of the
+// last load.
+func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
+	states := make([]standing, to-from)
+	var groups []*group
+	for shard := from; shard < to; shard++ {
+		groups = append(groups, &group{shard: shard})
+	}
+	for len(groups) > 0 {
+		var again []*group
+		for some := range slices.Chunk(groups, maxFlight) {
+			s.exchange(ctx, some)
+			for _, g := range some {
+				if g.err != nil {
+					return nil, g.err
+				}
+				states[g.shard-from] = g.state
+				if g.state == isOver {
+					again = append(again, g)
+				}
+			}
+		}
+		groups = again
+	}
+	return states, nil
+}
+
+// creation returns the call of a script that makes a shard and answers 1, or 0 if
+// it is there.
+func (s *Set) creation(script *script, shard int, keys []string, made *bool, args ...any) *call {
+	return &call{script: script, keys: keys, args: args, shard: shard, read: func(reply any) error {
+		*made = reply == int64(1)
+		return nil
+	}}
+}
+
+// lookedAt names the key of an error.
+func lookedAt(key string, err error) error { return fmt.Errorf("looking at %s: %w", key, err) }

@@ -1,0 +1,183 @@
+// Package redisbf keeps sets of order IDs in Redis, in Bloom filters that many
+// processes share: those of RedisBloom, plain bitmaps, or those of Redisson, which
+// Java services may fill as well.
+//
+// Start with [New] and [Set.Open]. A loader says [Set.Unmark], adds all IDs by
+// [Set.Add] and says [Set.MarkWhole]; from then on [Set.Ask] and [Set.Has] answer
+// Absent. Each Absent is proved by the very command that read the bits: it found
+// the marks of a whole set in them. A key that is missing, evicted, replaced or
+// damaged has no marks, so nothing is absent from it.
+//
+// A negative that was read on the primary after a request came is fresh by itself.
+// What Redis acknowledged and then lost (a failover to a replica that lagged
+// behind, a restart from an old dump) leaves the marks in place: whoever cannot
+// exclude that says Unmark when it happens. Which order IDs to add, and when to
+// trust an answer, is left to package filter.
+package redisbf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Kind is how a set is kept in Redis.
+type Kind string
+
+// The kinds.
+const (
+	// Bloom is a filter of RedisBloom, a module or a part of Redis 8; or of
+	// valkey-bloom. It takes no more IDs than its capacity.
+	Bloom Kind = "redis-bloom"
+	// Bitmap is a string of bits, in any Redis since 6.2.
+	Bitmap Kind = "redis-bitmap"
+	// Redisson is an RBloomFilter of strings. Its hash is not keyed: whoever knows
+	// one ID in it can craft others that pass.
+	Redisson Kind = "redisson"
+)
+
+// Answer is what a set says of an ID.
+type Answer int8
+
+// The answers. Unknown is the zero value, so that an answer nobody gave rejects
+// nothing.
+const (
+	Unknown Answer = iota // the set cannot tell now
+	Maybe                 // the ID may be in the set
+	Absent                // the ID was not in the set when it was asked for
+)
+
+// String returns the answer in lower case.
+func (a Answer) String() string {
+	switch a {
+	case Unknown:
+		return "unknown"
+	case Maybe:
+		return "maybe"
+	case Absent:
+		return "absent"
+	}
+	return fmt.Sprintf("answer(%d)", int8(a))
+}
+
+var (
+	// ErrGone says that what is in Redis is not this set any more: its key is
+	// missing, or is another set's. Open makes it anew.
+	ErrGone = errors.New("the set is gone")
+	// ErrFull says that a set of the kind Bloom takes no more IDs.
+	ErrFull = errors.New("the filter is full: make one of a larger capacity")
+	// ErrLoadLost says that the set cannot be declared whole, since it is no longer
+	// the one that the load began with, or since another load began later.
+	ErrLoadLost = errors.New("the set was unmarked, dropped or lost since the load began")
+
+	errReplica = errors.New("the server is a replica")
+	errNotOpen = errors.New("the set was not opened")
+	errNotText = errors.New("the ID is not UTF-8")
+	errClosed  = errors.New("the set is closed")
+)
+
+// Set is a set of IDs in Redis, in one or more shards. All methods are safe for
+// concurrent use, also by any number of processes.
+type Set struct {
+	client  redis.UniversalClient
+	cluster *redis.ClusterClient // client, if it is one
+	opts    Options
+	kind    kind
+	hash    hasher
+	load    load // the one that Unmark began
+	lanes   lanes
+}
+
+// kind is what is different from kind to kind.
+type kind interface {
+	// keys returns the keys of a shard. The first is the one with the bits.
+	keys(shard int) []string
+	// look looks at shards, from one up to another.
+	look(ctx context.Context, from, to int) ([]found, error)
+	// create returns the call that makes a shard which is missing.
+	create(shard int, made *bool) *call
+	// ask queues one question about the IDs in a shard, which Redis answers
+	// atomically, and returns how to read the answers.
+	ask(p redis.Pipeliner, shard int, ids []string) reading
+	// add returns the calls that add the IDs to a shard.
+	add(shard int, ids []string) ([]*call, error)
+	// unmark returns the call by which a shard stops being whole and a load with
+	// this name begins. What it sets end to is given to mark.
+	unmark(shard int, load string, end *int64) (*call, error)
+	// mark returns the call that declares a shard whole.
+	mark(shard int, load string, end int64) (*call, error)
+	// info tells more of a shard that is there.
+	info(ctx context.Context, shard int, to *ShardInfo) error
+	// atomic tells whether a question takes several commands, in a transaction.
+	atomic() bool
+	// most is how many IDs one question or call may have.
+	most() int
+}
+
+// New returns a set. It does not talk to Redis: [Set.Open] does. The error says
+// which option is impossible; too few shards for the capacity are, and it says how
+// many are needed. A client that may read from replicas is refused.
+func New(client redis.UniversalClient, opts Options) (*Set, error) {
+	s := &Set{client: client, opts: opts}
+	s.opts.EnsureDefaults()
+	if err := s.opts.Validate(); err != nil {
+		return nil, fmt.Errorf("filter %s: %w", opts.Key, err)
+	}
+	switch c := client.(type) {
+	case *redis.Client:
+	case *redis.ClusterClient:
+		if o := c.Options(); o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+			return nil, fmt.Errorf("filter %s: the client may read from replicas, which lag behind", opts.Key)
+		}
+		s.cluster = c
+	default:
+		return nil, fmt.Errorf("filter %s: a client of type %T is not supported", opts.Key, client)
+	}
+	s.hash = newHasher(s.opts)
+	switch s.opts.Kind {
+	case Bloom:
+		s.kind = newBloom(s)
+	case Bitmap:
+		s.kind = newBitmap(s)
+	case Redisson:
+		s.kind = newRedisson(s)
+	}
+	s.lanes.set = s
+	return s, nil
+}
+
+// Open makes the shards that are missing, and checks those that are there: the
+// type of the key and all parameters. The error names the key and what is
+// different; then nothing was made. Several processes may open a set at once; of
+// those with different options one succeeds. A shard that was made is not whole.
+//
+// To make a bitmap takes its server a moment, in which it does nothing else: 512
+// MiB are filled with zeros.
+func (s *Set) Open(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return fmt.Errorf("opening filter %s: %w", s.opts.Key, err)
+	}
+	return nil
+}
+
+// Drop deletes the set. What is added to it later is refused with [ErrGone] until
+// it is opened again, but for the kind Redisson, where it makes a new bitmap, which
+// is not whole.
+func (s *Set) Drop(ctx context.Context) error {
+	_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for shard := range s.opts.Shards {
+			p.Unlink(ctx, s.kind.keys(shard)...)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("dropping filter %s: %w", s.opts.Key, err)
+	}
+	return nil
+}
+
+// Close waits for the questions that are on their way; later ones are refused. The
+// client stays open.
+func (s *Set) Close() { s.lanes.close() }

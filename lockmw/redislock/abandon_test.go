@@ -1,0 +1,121 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestWithdrawnQuestion has a caller leave before its question was sent: Redis
+// never hears of it, and there is nothing to give back.
+func TestWithdrawnQuestion(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		j := jammed(t, c)
+		j.ask(t, "before")
+		wantQueued(t, j.locker, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		got := async(ctx, j.locker, "k")
+		wantQueued(t, j.locker, 2)
+		j.ask(t, "after")
+		wantQueued(t, j.locker, 3)
+		leave()
+		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || unseen(r.err) {
+			t.Errorf("who left: %v, unseen %v", r.err, unseen(r.err))
+		}
+		wantQueued(t, j.locker, 2)
+		j.drain(t, maxFlights+2)
+		j.locker.cleanup.Wait()
+		for _, trip := range j.seen() {
+			for _, a := range trip.asked {
+				if a.key == "k" {
+					t.Errorf("Redis was sent %+v", a)
+				}
+			}
+		}
+		if n := c.Exists(t.Context(), "k", FenceKey("k")).Val(); n != 0 {
+			t.Error("the lock was granted")
+		}
+	})
+}
+
+// TestAbandonedQuestion has a caller leave while its question is on its way. It is
+// granted, and given back.
+func TestAbandonedQuestion(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		for _, answered := range []bool{false, true} {
+			t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
+				c := another(t, c)
+				c.FlushAll(t.Context())
+				j := jammed(t, c)
+				ctx, leave := context.WithCancel(t.Context())
+				got := async(ctx, j.locker, "k")
+				wantQueued(t, j.locker, 1)
+				block, opened := j.block, j.open
+				if answered {
+					block = j.blockAnswer
+					j.block(func(trip) bool { return false })
+				}
+				blocked, open := block(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
+				defer open()
+				opened()
+				soon(t, "the question", blocked)
+				leave()
+				if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || !unseen(r.err) {
+					t.Errorf("who left: %v, unseen %v", r.err, unseen(r.err))
+				}
+				if answered != taken(t, c) {
+					t.Errorf("taken: %v, want %v", !answered, answered)
+				}
+				open()
+				for range maxFlights {
+					release(t, soon(t, "a grant", j.results).ok(t))
+				}
+				j.locker.cleanup.Wait()
+				if c.Exists(t.Context(), FenceKey("k")).Val() != 1 {
+					t.Error("it was never granted")
+				}
+				if taken(t, c) || j.locker.Held() != 0 {
+					t.Error("the lock was left behind")
+				}
+			})
+		}
+	})
+}
+
+// TestAbandonedInVain is the same for a lock that another holds, which is left
+// alone, and not asked about again.
+func TestAbandonedInVain(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		held := acquire(t, newLocker(t, another(t, c), Options{}), "k")
+		j := jammed(t, c)
+		ctx, leave := context.WithCancel(t.Context())
+		got := async(ctx, j.locker, "k")
+		wantQueued(t, j.locker, 1)
+		opened := j.open
+		blocked, open := j.block(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
+		defer open()
+		opened()
+		soon(t, "the question", blocked)
+		leave()
+		soon(t, "the end of who left", got)
+		open()
+		for range maxFlights {
+			release(t, soon(t, "a grant", j.results).ok(t))
+		}
+		j.locker.cleanup.Wait()
+		for _, trip := range j.seen() {
+			for _, a := range trip.asked {
+				if a.key == "k" && a.deed != "acquire" {
+					t.Errorf("Redis was sent %+v", a)
+				}
+			}
+		}
+		if !c.HExists(t.Context(), "k", held.Owner()).Val() {
+			t.Error("the other's lock was given back")
+		}
+		release(t, held)
+	})
+}

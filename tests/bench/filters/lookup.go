@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+)
+
+const (
+	// askedIDs is how many different IDs a round asks for, at random: with their
+	// memory read in order, and that of the set not.
+	askedIDs = 1 << 17
+	// rateAsks is for 2,000 false positives, 2.2% of which are chance.
+	rateAsks = 2_000_000
+)
+
+const lookupNote = `CPU time per question, one goroutine, IDs as decimal strings at random. Hits and
+misses are asked in a row, and the CPU begins with the next while the memory answers
+the last; "hit alone" has to wait for the answer before, as a request has. False
+positives are of %s absent IDs, memory beside the candidate's own formula.`
+
+func lookupSection(n int) section {
+	return section{
+		name: "lookup", title: fmt.Sprintf("Lookups, %s IDs", count(n)), note: fmt.Sprintf(lookupNote, count(rateAsks)), n: n,
+		metrics: []metric{hitTime, missTime, hitAlone, allocs, bytesPerID, overFormula, falsePositives},
+		versus:  []metric{hitTime, missTime, hitAlone},
+	}
+}
+
+func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io.Writer) (results, error) {
+	r := newResults(lookupSection(n), sets)
+	asked := min(askedIDs, n)
+	random := func(round, i int) int { return int(scatter(uint64(round)<<32+uint64(i)) % uint64(n)) }
+	constant := make([]sample, len(sets))
+	for i, e := range sets {
+		takes, formula := e.set.bytes(n)
+		constant[i] = sample{bytesPerID: float64(takes) / float64(n)}
+		if formula > 0 {
+			constant[i][overFormula] = 100 * (float64(takes)/float64(formula) - 1)
+		}
+	}
+	passed := make([]int, len(sets))
+	total := min(rateAsks, 20*n)
+	for at := 0; at < total; at += askedIDs {
+		// Numbers beyond all orders': the same number asked for twice counts once.
+		ids := texts(min(askedIDs, total-at), func(i int) uint64 { return 10_000_000_000_000 + uint64(at+i) })
+		for i, e := range sets {
+			if ctx.Err() != nil {
+				return r, context.Cause(ctx)
+			}
+			for _, id := range ids {
+				if e.set.has(id) {
+					passed[i]++
+				}
+			}
+		}
+	}
+	for round := range rounds {
+		hits := texts(asked, func(i int) uint64 { return idOf(random(2*round, i)) })
+		misses := texts(asked, func(i int) uint64 { return absentOf(random(2*round+1, i)) })
+		for turn := range sets {
+			if ctx.Err() != nil {
+				return r, context.Cause(ctx)
+			}
+			i := (turn + round) % len(sets)
+			s, err := ask(sets[i], hits, misses)
+			if err != nil {
+				return r, err
+			}
+			for m, v := range constant[i] {
+				s[m] = v
+			}
+			s[falsePositives] = 100 * float64(passed[i]) / float64(total)
+			r.rounds[i] = append(r.rounds[i], s)
+		}
+		fmt.Fprintf(progress, "%d IDs: lookups: round %d of %d\n", n, round+1, rounds)
+	}
+	return r, nil
+}
+
+// ask has one candidate answer in its turn.
+func ask(e entrant, hits, misses []string) (sample, error) {
+	// A thread of our own, whose CPU time is nobody else's.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	set := e.set
+	found := 0
+	inARow := func(ids []string) func() {
+		return func() {
+			found = 0
+			for _, id := range ids {
+				if set.has(id) {
+					found++
+				}
+			}
+		}
+	}
+	s := sample{}
+	var before, after runtime.MemStats
+	runtime.GC()
+	inARow(hits[:len(hits)/4])() // as warm as it gets
+	runtime.ReadMemStats(&before)
+	for _, part := range []struct {
+		metric metric
+		ids    []string
+		do     func()
+		gone   bool // an ID that is not found is lost
+	}{
+		{hitTime, hits, inARow(hits), true},
+		{missTime, misses, inARow(misses), false},
+		{hitAlone, hits, func() { found = oneByOne(set, hits) }, true},
+	} {
+		took, err := timed(part.do)
+		if err != nil {
+			return nil, err
+		}
+		if part.gone && found != len(part.ids) {
+			return nil, fmt.Errorf("asking %s: %d of %d IDs are gone", e.name, len(part.ids)-found, len(part.ids))
+		}
+		s[part.metric] = float64(took.Nanoseconds()) / float64(len(part.ids))
+	}
+	runtime.ReadMemStats(&after)
+	s[allocs] = float64((after.Mallocs-before.Mallocs)/uint64(len(hits))) / 3 // whole ones: the runtime has some of its own
+	return s, nil
+}
+
+// oneByOne asks for an ID that is chosen by the answer before: the next one, as
+// long as each is found, which the CPU cannot know.
+func oneByOne(set set, ids []string) (found int) {
+	i, last := 0, len(ids)-1
+	for range ids {
+		step := 0
+		if set.has(ids[i]) {
+			step = 1
+		}
+		found += step
+		i = min(i+step, last)
+	}
+	return found
+}
+
+func timed(do func()) (time.Duration, error) {
+	before, err := threadCPU()
+	if err != nil {
+		return 0, err
+	}
+	do()
+	after, err := threadCPU()
+	return after - before, err
+}

@@ -1,0 +1,54 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// TestHoldOfReentry leaves a re-entry to a hold time that is shorter than what is
+// left of the lease around it. That lease is still held and has to go on: it is
+// renewed, and nobody else gets the lock. When it is released in the end, the
+// re-entry keeps the lock: nobody knows whether its work goes on.
+func TestHoldOfReentry(t *testing.T) {
+	const lease = time.Second
+	for _, kind := range []redislock.Kind{redislock.Exclusive, redislock.Fair, redislock.Write, redislock.Semaphore} {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			opts := redislock.Options{Kind: kind, Lease: lease, Hold: lease / 10}
+			if kind == redislock.Semaphore {
+				opts.Permits = 1
+			}
+			direct, _, l := wired(t, opts)
+			outer := mustAcquire(t, l, "k")
+			inner, err := l.Acquire(t.Context(), "k", redislock.Reenter(outer.Owner()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := inner.Hold(t.Context(), "a test"); err != nil {
+				t.Fatal(err)
+			}
+			held := time.Now()
+			bedtest.Eventually(t, "a lease has passed", func() bool {
+				select {
+				case <-outer.Lost():
+					t.Fatalf("the outer lease was lost %v after the inner one was held", time.Since(held))
+				default:
+				}
+				if other, err := l.Acquire(t.Context(), "k"); err == nil {
+					t.Fatalf("lease %d is held beside %d", other.Fence(), outer.Fence())
+				}
+				return time.Since(held) > lease*3/2
+			})
+			if err := outer.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			// A semaphore's re-entry shares the permit of the lease around it.
+			if kind != redislock.Semaphore && !exists(t, direct, "k") {
+				t.Error("the lock is free although the inner lease was held")
+			}
+		})
+	}
+}
