@@ -1,7 +1,7 @@
 # Two targets are all a newcomer needs: demo and test. Both fetch what they run
 # against, once, into .cache/, and work offline after that.
 
-.PHONY: demo test soak lint bench build fuzz clean
+.PHONY: demo test soak lint bench bench-locks build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -17,6 +17,7 @@ test: lint
 	python3 tools/fetch.py all differential redisson bench mariadb postgres promtool
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
+	cd tests/bench/locks && go vet ./... && go test ./...
 	cd tests/faults && go vet ./... && go test -race -timeout 10m -count=1 ./...
 	echo "make test: all passed"
 
@@ -37,6 +38,11 @@ lint:
 bench:
 	python3 tools/fetch.py all bench
 	go run ./tests/bench
+
+# The locks beside other libraries': see docs/benchmarks-locks.md.
+bench-locks:
+	python3 tools/fetch.py all
+	cd tests/bench/locks && go run .
 
 build:
 	go build -trimpath -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \

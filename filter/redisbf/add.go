@@ -9,7 +9,8 @@ import (
 )
 
 // Add adds IDs, and returns once Redis acknowledged all of them. To add an ID again
-// does no harm, so after an error the same may be tried again. The error is
+// does no harm, so after an error the same may be tried again. A loader in a hurry
+// calls it from several goroutines: each waits for the server in turn. The error is
 // [ErrGone] if the set is not there, and [ErrFull] if a shard of the kind Bloom
 // takes no more.
 func (s *Set) Add(ctx context.Context, ids []string) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A bitmap is one string: the bits, then a trailer of 256 bytes, which is lost when
-// they are.
+// A bitmap is one string: the bits (see spots), then a trailer of 256 bytes, which is
+// lost when they are.
 //
 //	8 bytes    the seal: a keyed hash of the key, all parameters, and "loading" or "whole"
 //	8 bytes    the name of the load that began last
@@ -34,7 +34,7 @@ var (
 type bitmap struct {
 	set    *Set
 	bits   uint64 // of one shard, a multiple of 64
-	hashes int
+	words  int    // that an ID has
 	shards []bitmapShard
 }
 
@@ -48,12 +48,12 @@ func newBitmap(s *Set) *bitmap {
 	o := s.opts
 	each := float64(perShard(o.Capacity, o.Shards))
 	b := &bitmap{set: s, shards: make([]bitmapShard, o.Shards)}
-	b.bits = (uint64(math.Ceil(each*bitsPerID(o.FalsePositiveRate))) + 63) / 64 * 64
-	b.hashes = hashesFor(float64(b.bits), each)
+	words, perID := layout(o.FalsePositiveRate)
+	b.words, b.bits = words, uint64(math.Ceil(each*perID/wordBits))*wordBits
 	for i := range b.shards {
 		key := fmt.Sprintf("%s:{%d}", o.Key, i)
-		about := fmt.Sprintf("ordergate bitmap version=1 capacity=%d rate=%g shards=%d shard=%d secret=%s bits=%d hashes=%d",
-			o.Capacity, o.FalsePositiveRate, o.Shards, i, s.hash.fingerprint(), b.bits, b.hashes)
+		about := fmt.Sprintf("ordergate bitmap version=1 capacity=%d rate=%g shards=%d shard=%d secret=%s bits=%d words=%d",
+			o.Capacity, o.FalsePositiveRate, o.Shards, i, s.hash.fingerprint(), b.bits, b.words)
 		b.shards[i] = bitmapShard{
 			key:     []string{key},
 			about:   about + strings.Repeat(" ", aboutBytes-1-len(about)) + "\n",
@@ -66,27 +66,37 @@ func newBitmap(s *Set) *bitmap {
 
 func (b *bitmap) keys(shard int) []string { return b.shards[shard].key }
 func (b *bitmap) atomic() bool            { return false }
-func (b *bitmap) most() int               { return idsFor(b.hashes) }
+func (b *bitmap) most() int               { return idsFor(2 * b.words) }
 
 // idsFor is how many IDs of so many bits one command or script has. Lua hands over
 // at most 8,000 arguments at a time (LUAI_MAXCSTACK), and adding takes 4 a bit.
-func idsFor(hashes int) int { return min(max(1, 1500/hashes), maxQuestion) }
+func idsFor(bits int) int { return min(max(1, 1500/bits), maxQuestion) }
 
 // The words of BITFIELD, each converted to an interface once.
 var (
 	wordGet any = "get"
 	wordBit any = "u1"
+	wordAll any = "i64"
 )
+
+// spots returns those of the IDs, one after the other.
+func (b *bitmap) spots(ids []string) []spot {
+	spots := make([]spot, 0, len(ids)*b.words)
+	for _, id := range ids {
+		spots = b.set.hash.spots(spots, id, b.bits/wordBits, b.words)
+	}
+	return spots
+}
 
 func (b *bitmap) ask(p redis.Pipeliner, shard int, ids []string) reading {
 	sh := &b.shards[shard]
-	at := make([]int64, 0, len(ids)*b.hashes)
-	for _, id := range ids {
-		at = b.set.hash.positions(at, id, b.bits, b.hashes)
+	spots := b.spots(ids)
+	// The seal is read by the same command as the bits. Pointers to positions go
+	// into the arguments without a copy of their own.
+	args := append(make([]any, 0, 5+3*len(spots)), "bitfield_ro", &sh.key[0], wordGet, wordAll, b.bits)
+	for i := range spots {
+		args = append(args, wordGet, wordAll, &spots[i].at)
 	}
-	// The seal is read by the same command as the bits.
-	args := append(make([]any, 0, 5+3*len(at)), "bitfield_ro", &sh.key[0], wordGet, "i64", b.bits)
-	args = appendBits(args, at)
 	cmd := redis.NewIntSliceCmd(context.Background(), args...)
 	_ = p.Process(context.Background(), cmd) // only queued
 	return func(answers []Answer) (standing, error) {
@@ -94,53 +104,34 @@ func (b *bitmap) ask(p redis.Pipeliner, shard int, ids []string) reading {
 		if err != nil {
 			return notWhole, err
 		}
-		if len(values) != 1+len(at) {
-			return notWhole, fmt.Errorf("%d values in an answer of %d", len(values), 1+len(at))
+		if len(values) != 1+len(spots) {
+			return notWhole, fmt.Errorf("%d values in an answer of %d", len(values), 1+len(spots))
 		}
-		seal, values := values[0], values[1:]
-		if seal != sh.whole && seal != sh.loading {
+		state := notWhole
+		switch values[0] {
+		case sh.whole:
+			state = isWhole
+		case sh.loading:
+		default:
 			return notWhole, nil // whatever this is
 		}
+		values = values[1:]
 		for i := range answers {
-			answers[i] = answer(values[i*b.hashes:(i+1)*b.hashes], seal == sh.whole)
-		}
-		if seal != sh.whole {
-			return notWhole, nil
-		}
-		return isWhole, nil
-	}
-}
-
-// appendBits appends the reading of bits. The arguments point to the positions,
-// which allocates nothing.
-func appendBits(args []any, at []int64) []any {
-	for i := range at {
-		args = append(args, wordGet, wordBit, &at[i])
-	}
-	return args
-}
-
-// answer is what the bits of an ID say.
-func answer(bits []int64, whole bool) Answer {
-	for _, bit := range bits {
-		if bit == 0 {
-			if whole {
-				return Absent
+			has := true
+			for j := i * b.words; j < (i+1)*b.words; j++ {
+				has = has && values[j]&spots[j].bits == spots[j].bits
 			}
-			return Unknown
+			answers[i] = judge(has, state)
 		}
+		return state, nil
 	}
-	return Maybe
 }
 
 func (b *bitmap) add(shard int, ids []string) ([]*call, error) {
 	args := b.sealed(shard)
-	at := make([]int64, 0, len(ids)*b.hashes)
-	for _, id := range ids {
-		at = b.set.hash.positions(at, id, b.bits, b.hashes)
-	}
-	for i := range at {
-		args = append(args, &at[i])
+	for _, s := range b.spots(ids) {
+		first, second := s.positions()
+		args = append(args, first, second)
 	}
 	return []*call{b.call(bitmapAdd, shard, args, ErrGone)}, nil
 }

@@ -55,20 +55,6 @@ func (h *hasher) digest(id string) string {
 	return string(d[:])
 }
 
-// positions appends the k bits of an ID in a bitmap of m: a + i*b, scaled, behaves
-// like k independent hashes (Kirsch and Mitzenmacher, "Less Hashing, Same
-// Performance", ESA 2006). The stride is odd: one of zero would put all in a place.
-func (h *hasher) positions(to []int64, id string, m uint64, k int) []int64 {
-	a, b := h.ids.sum(id)
-	b |= 1
-	for range k {
-		p, _ := bits.Mul64(a, m)
-		to = append(to, int64(p))
-		a += b
-	}
-	return to
-}
-
 // mark returns a number that stands for a text, and that nobody knows without the
 // secret. It is never 0, which is what a missing key reads as.
 func (h *hasher) mark(text string) int64 {

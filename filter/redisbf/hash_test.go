@@ -74,8 +74,8 @@ func TestShardsAreIndependent(t *testing.T) {
 		shard := h.shard(id)
 		perShard[shard]++
 		if shard == 7 {
-			for _, p := range h.positions(nil, id, cells, 1) {
-				bits[p]++
+			for _, s := range h.spots(nil, id, cells, 1) {
+				bits[s.at/wordBits]++
 			}
 		}
 	}
@@ -106,10 +106,10 @@ func TestOptions(t *testing.T) {
 			*o = Options{Kind: Bitmap, Key: "a{b}", Shards: -1, FalsePositiveRate: 2, Codec: StringCodec}
 		}, []string{"braces", "-1 shards", "rate 2 is outside", "codec", "secret is missing", "capacity is 0"}},
 		{"no key", func(o *Options) { o.Key = "" }, []string{"the key is missing"}},
-		{"a bitmap that fits", func(o *Options) { o.Capacity = 298_000_000 }, nil},
-		{"too large a bitmap", func(o *Options) { o.Capacity = 299_000_000 }, []string{"at least 2 shards of 2^32 bits", "not 1"}},
-		{"thirty thousand million", func(o *Options) { o.Capacity = 30_000_000_000 }, []string{"at least 101 shards"}},
-		{"in 101 shards", func(o *Options) { o.Capacity, o.Shards = 30_000_000_000, 101 }, nil},
+		{"a bitmap that fits", func(o *Options) { o.Capacity = 296_000_000 }, nil},
+		{"too large a bitmap", func(o *Options) { o.Capacity = 297_000_000 }, []string{"at least 2 shards of 2^32 bits", "not 1"}},
+		{"thirty thousand million", func(o *Options) { o.Capacity = 30_000_000_000 }, []string{"at least 102 shards"}},
+		{"in 102 shards", func(o *Options) { o.Capacity, o.Shards = 30_000_000_000, 102 }, nil},
 		{"in 300 shards", func(o *Options) { o.Capacity, o.Shards = 30_000_000_000, 300 }, nil},
 		{"too many", func(o *Options) { o.Capacity = 1 << 62 }, []string{"more than 16384 shards"}},
 		{"a bloom that fits", func(o *Options) { o.Kind, o.Capacity = Bloom, 1<<30-reserve }, nil},
@@ -133,11 +133,11 @@ func TestOptions(t *testing.T) {
 		})
 	}
 	replicas := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, RouteByLatency: true})
-	defer replicas.Close()
+	t.Cleanup(func() { _ = replicas.Close() })
 	_, err := New(replicas, good)
 	wantError(t, err, nil, "replicas")
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
-	defer ring.Close()
+	t.Cleanup(func() { _ = ring.Close() })
 	_, err = New(ring, good)
 	wantError(t, err, nil, "Ring")
 }

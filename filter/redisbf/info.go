@@ -30,7 +30,8 @@ type Info struct {
 	IDs               uint64  // estimated from the bits; counted by the server in the kind Bloom
 	Bytes             uint64  // that Redis has for it
 	FillRatio         float64 // the share of bits that are set, 0 to 1; half at capacity
-	// EstimatedFalsePositiveRate is the chance that an absent ID passes now.
+	// EstimatedFalsePositiveRate is the chance that an absent ID passes now, if the
+	// bits of an ID are independent of each other. In the kind Redisson they are not.
 	EstimatedFalsePositiveRate float64
 	Shards                     []ShardInfo
 }
@@ -102,14 +103,27 @@ func (s *Set) shardInfo(ctx context.Context, shard int) (ShardInfo, error) {
 }
 
 func (b *bitmap) info(ctx context.Context, shard int, to *ShardInfo) error {
-	to.Bits, to.Hashes = b.bits, b.hashes
-	return b.set.count(ctx, to)
+	to.Bits, to.Hashes = b.bits, 2*b.words
+	if err := b.set.count(ctx, to); err != nil {
+		return err
+	}
+	load := loadOf(min(to.FillRatio, 1-1/float64(b.bits))) // a full one is as if one bit were left
+	to.IDs = uint64(math.Round(load * float64(b.bits/wordBits) / float64(b.words)))
+	to.EstimatedFalsePositiveRate = math.Pow(pairSet(load), float64(b.words))
+	return nil
 }
 
 func (r *redisson) info(ctx context.Context, _ int, to *ShardInfo) error {
 	f := r.filter.Load() // looked at before
 	to.Bits, to.Hashes = f.size, f.hashes
-	return r.set.count(ctx, to)
+	if err := r.set.count(ctx, to); err != nil {
+		return err
+	}
+	to.EstimatedFalsePositiveRate = math.Pow(to.FillRatio, float64(f.hashes))
+	// As RBloomFilter.count does: the number of IDs that leaves so many bits unset.
+	unset := max(1-to.FillRatio, 1/float64(f.size))
+	to.IDs = uint64(math.Round(-float64(f.size) / float64(f.hashes) * math.Log(unset)))
+	return nil
 }
 
 func (b *bloom) info(ctx context.Context, shard int, to *ShardInfo) error {
@@ -139,7 +153,7 @@ const (
 	sampleBytes = 64 << 10
 )
 
-// count counts the bits of a bitmap.
+// count counts the bits of a bitmap, and its memory.
 func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 	bytes := int64(info.Bits+7) / 8
 	var counts []*redis.IntCmd
@@ -174,12 +188,6 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 		set += n
 	}
 	info.FillRatio = min(1, float64(set)/float64(min(uint64(counted)*8, info.Bits)))
-	info.EstimatedFalsePositiveRate = math.Pow(info.FillRatio, float64(info.Hashes))
-	// The number of IDs that leaves so many bits unset: n = -m/k ln(1 - fill)
-	// (Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity
-	// Measures", 2007). A full one has as many as leave one bit.
-	unset := max(1-info.FillRatio, 1/float64(info.Bits))
-	info.IDs = uint64(math.Round(-float64(info.Bits) / float64(info.Hashes) * math.Log(unset)))
 	info.Bytes = uint64(bytes)
 	if n, err := usage.Result(); err == nil {
 		info.Bytes = uint64(n)

@@ -30,11 +30,11 @@ type generation struct {
 
 const (
 	// chance is how likely a mark is there that nobody made, in a filter at its
-	// capacity.
-	chance = 1e-9
-	// minMarks are for a filter that somebody else fills past its capacity, and
-	// maxMarks for one whose rate is next to 1.
-	minMarks, maxMarks = 3, 64
+	// capacity. It is a millionth of what would do, as others may fill a filter of
+	// Redisson past that: at twenty times its rate of 1% the chance is 6e-5.
+	chance = 1e-12
+	// maxMarks are for a filter whose rate is next to 1.
+	maxMarks = 64
 	// lookAhead is how many generations one script looks at.
 	lookAhead = 8
 )
@@ -44,7 +44,7 @@ var errBehind = errors.New("other loads began")
 
 func newMarks(s *Set, about string, rate float64) *marks {
 	n := int(math.Ceil(math.Log(chance) / math.Log(rate)))
-	m := &marks{set: s, about: about, n: min(max(n, minMarks), maxMarks), now: make([]atomic.Pointer[generation], s.opts.Shards)}
+	m := &marks{set: s, about: about, n: min(max(n, 1), maxMarks), now: make([]atomic.Pointer[generation], s.opts.Shards)}
 	for shard := range m.now {
 		m.now[shard].Store(m.generation(shard, 0))
 	}
@@ -107,14 +107,7 @@ func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) 
 	}
 	state := m.judge(shard, g, has[:2*m.n])
 	for i := range answers {
-		switch {
-		case has[2*m.n+i]:
-			answers[i] = Maybe
-		case state == isWhole:
-			answers[i] = Absent
-		default:
-			answers[i] = Unknown
-		}
+		answers[i] = judge(has[2*m.n+i], state)
 	}
 	return state, nil
 }
@@ -124,6 +117,9 @@ func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string,
 	first := m.of(shard).number
 	for g := range int64(lookAhead) {
 		items = m.items(items, shard, fmt.Sprintf("over %d", first+g))
+	}
+	for g := range int64(lookAhead) {
+		items = m.items(items, shard, fmt.Sprintf("whole %d", first+g+1))
 	}
 	items = m.items(items, shard, "load "+load)
 	return items, func(reply any) error {

@@ -17,9 +17,10 @@ type found struct {
 // about to make.
 const maxRounds = 5
 
-// open makes the shards that are missing. It makes the first of them alone: of two
-// processes with different options only one gets past it, and the other finds that
-// it differs before it has made anything.
+// open makes the shards that are missing, one by one: a server may need a third of a
+// second for a large one, and others want to be served in between. Of two processes
+// with different options only one makes the first shard; the other finds that it
+// differs before it has made anything.
 func (s *Set) open(ctx context.Context) error {
 	for range maxRounds {
 		missing, err := s.inspect(ctx)
@@ -30,19 +31,14 @@ func (s *Set) open(ctx context.Context) error {
 			_, err := s.standing(ctx, 0, s.opts.Shards)
 			return err
 		}
-		var made bool
-		if err := s.run(ctx, []*call{s.kind.create(missing[0], &made)}); err != nil {
-			return err
-		}
-		if !made {
-			continue
-		}
-		var others []*call
-		for _, shard := range missing[1:] {
-			others = append(others, s.kind.create(shard, new(bool))) // or it is there now: looked at below
-		}
-		if err := s.run(ctx, others); err != nil {
-			return err
+		for i, shard := range missing {
+			var made bool
+			if err := s.run(ctx, []*call{s.kind.create(shard, &made)}); err != nil {
+				return err
+			}
+			if i == 0 && !made {
+				break // by whom, is looked at above
+			}
 		}
 	}
 	return errors.New("its keys come and go")

@@ -116,6 +116,10 @@ func (o Options) Validate() error {
 func (o Options) fits() error {
 	ids := float64(o.Capacity)
 	bits := ids * bitsPerID(o.FalsePositiveRate)
+	if o.Kind == Bitmap {
+		_, each := layout(o.FalsePositiveRate)
+		bits = ids * each
+	}
 	var needed float64
 	var limit string
 	switch o.Kind {
@@ -126,10 +130,10 @@ func (o Options) fits() error {
 		// The headroom of shardCapacity is below a thousandth at this size.
 		needed, limit = ids/((maxBloomCapacity-reserve)*0.999), "2^30 IDs, RedisBloom's limit"
 	case Bitmap:
-		if bits/float64(o.Shards) <= maxBitmapBits-trailerBits-64 {
+		if bits/float64(o.Shards) <= maxBitmapBits-trailerBits-wordBits {
 			return nil
 		}
-		needed, limit = bits/(maxBitmapBits-trailerBits-64), "2^32 bits, Redis's limit"
+		needed, limit = bits/(maxBitmapBits-trailerBits-wordBits), "2^32 bits, Redis's limit"
 	case Redisson:
 		if bits <= maxRedissonBits {
 			return nil

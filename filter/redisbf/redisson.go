@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -75,8 +76,7 @@ func (r *redisson) ask(p redis.Pipeliner, _ int, ids []string) reading {
 	at := r.positions(make([]int64, 0, (len(g.items)+len(ids))*f.hashes), f, g.items)
 	at = r.positions(at, f, ids)
 	config := p.HMGet(context.Background(), r.config, "size", "hashIterations")
-	cmd := redis.NewIntSliceCmd(context.Background(),
-		appendBits(append(make([]any, 0, 2+3*len(at)), "bitfield_ro", &r.name), at)...)
+	cmd := redis.NewIntSliceCmd(context.Background(), readBits(r.name, at)...)
 	_ = p.Process(context.Background(), cmd) // only queued
 	return func(answers []Answer) (standing, error) {
 		has, err := cmd.Result()
@@ -94,10 +94,20 @@ func (r *redisson) ask(p redis.Pipeliner, _ int, ids []string) reading {
 		}
 		present := make([]bool, len(has)/f.hashes)
 		for i := range present {
-			present[i] = answer(has[i*f.hashes:(i+1)*f.hashes], false) == Maybe
+			present[i] = !slices.Contains(has[i*f.hashes:(i+1)*f.hashes], 0)
 		}
 		return f.marks.answers(0, g, present, answers)
 	}
+}
+
+// readBits is a command that reads bits. Pointers to their positions go into the
+// arguments without a copy of their own.
+func readBits(key string, at []int64) []any {
+	args := append(make([]any, 0, 2+3*len(at)), "bitfield_ro", key)
+	for i := range at {
+		args = append(args, wordGet, wordBit, &at[i])
+	}
+	return args
 }
 
 // is compares a configuration, its size and hashIterations.

@@ -131,6 +131,17 @@ const (
 	isOver // the marks are of a load before: there are later ones to look at
 )
 
+// judge is what the bits of an ID say in a shard that stands like this.
+func judge(has bool, state standing) Answer {
+	switch {
+	case has:
+		return Maybe
+	case state == isWhole:
+		return Absent
+	}
+	return Unknown
+}
+
 // exchange asks for the groups in one pipeline and sets their answers. One with an
 // error is left Unknown.
 func (s *Set) exchange(ctx context.Context, groups []*group) {

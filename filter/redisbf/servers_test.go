@@ -118,6 +118,27 @@ func TestNoModule(t *testing.T) {
 	}
 }
 
+// TestRESP2 speaks the older protocol, whose answers look different.
+func TestRESP2(t *testing.T) {
+	bed := bedtest.New(t)
+	opts := &redis.UniversalOptions{Addrs: []string{bed.Redis(bed.RedisBloomArgs()...).Addr()}, Protocol: 2}
+	srv := server{"single", connect(t, opts)}
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			s := loaded(t, srv, v.fill(), 100)
+			works(t, s, 100)
+			info, err := s.Info(t.Context())
+			must(t, err)
+			if !info.Whole || info.IDs < 95 || info.IDs > 300 { // with the marks
+				t.Errorf("it is %+v", info)
+			}
+			other := v.fill()
+			other.Key, other.FalsePositiveRate = s.opts.Key, 0.01
+			wantError(t, unopened(t, srv, other).Open(t.Context()), nil, s.opts.Key)
+		})
+	}
+}
+
 // TestFull fills a Bloom filter past its capacity.
 func TestFull(t *testing.T) {
 	srv := single(t)

@@ -94,7 +94,9 @@ func differs(t *testing.T, srv server, opts Options) {
 		}
 		must(t, err)
 		err = o.Open(t.Context())
-		name = map[bool]string{true: redissonName[name], false: name}[opts.Kind == Redisson]
+		if opts.Kind == Redisson {
+			name = redissonName[name]
+		}
 		wantError(t, err, nil, key, name)
 		for _, right := range []string{"capacity", "rate", "shards=", "secret"} {
 			if right != name && strings.Contains(err.Error(), right) {
@@ -380,5 +382,22 @@ func informs(t *testing.T, srv server, opts Options) {
 	must(t, err)
 	if info.Whole || info.Shards[0].State != Foreign || info.Shards[0].Problem == "" {
 		t.Errorf("one that is foreign is %+v", info.Shards[0])
+	}
+}
+
+// TestOverfull has a filter of Redisson that is so full that marks are there by
+// chance: unmarked, it is not whole all the same.
+func TestOverfull(t *testing.T) {
+	srv := single(t)
+	opts := Options{Kind: Redisson, Key: "overfull", Capacity: 100, FalsePositiveRate: 0.5}
+	s := loaded(t, srv, opts, 1)
+	must(t, s.Add(t.Context(), ids("more", 400)))
+	n := s.kind.(*redisson).filter.Load().marks.n
+	info, err := s.Info(t.Context())
+	must(t, err)
+	t.Logf("%d items are a mark, of which %.3f are there by chance", n, info.EstimatedFalsePositiveRate)
+	for range 20 {
+		must(t, s.Unmark(t.Context()))
+		neverAbsent(t, s, "unmarked")
 	}
 }

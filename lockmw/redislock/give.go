@@ -23,13 +23,14 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 func (l *Locker) releasePart(ctx context.Context, p *part) error {
 	var r released
 	var err error
+	late := stragglers(p.settled)
 	if p.entry != "" {
 		r, err = l.leave(ctx, p.key, p.owner, p.entry)
 	} else {
 		r, err = l.release(ctx, p.key, p.owner)
 	}
 	l.room.let(p.key, r.heard())
-	if p.settled != nil {
+	if late {
 		l.releaseStragglers(ctx, p.key, p.owner, p.settled)
 	}
 	switch {

@@ -70,9 +70,16 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
 		n   int64
 		err error
 	}
+	answers, errs = make([]int64, len(l.nodes)), make([]error, len(l.nodes))
+	for i := range errs {
+		errs[i] = errUnanswered
+	}
 	replies, all := make(chan reply, len(l.nodes)), make(chan struct{})
 	var open atomic.Int32
 	open.Store(int32(len(l.nodes)))
+	// What is asked goes on when the caller leaves, or a release that most servers
+	// have answered would not reach the rest.
+	long := context.WithoutCancel(ctx)
 	for i, n := range l.nodes {
 		l.cleanup.Go(func() {
 			defer func() {
@@ -80,39 +87,48 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
 					close(all)
 				}
 			}()
-			short, cancel := context.WithTimeout(ctx, l.nodeTime())
-			defer cancel()
 			r := reply{i: i}
-			q := about(n)
-			q.queue = true // to leave as soon as the time is over
-			r.n, r.err = n.pipe.do(short, q)
-			var abandoned abandonedError
-			left := errors.As(r.err, &abandoned)
-			if errors.Is(r.err, context.DeadlineExceeded) && ctx.Err() == nil {
+			var late abandonedError
+			r.n, r.err = l.onOne(long, n, about(n))
+			abandoned := errors.As(r.err, &late)
+			if errors.Is(r.err, context.DeadlineExceeded) {
 				r.err = fmt.Errorf("server %d of %d did not answer in %v", i+1, len(l.nodes), l.nodeTime())
 			}
 			replies <- r
-			if left {
-				long, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+			if abandoned {
+				later, cancel := context.WithTimeout(long, cleanupTime)
 				defer cancel()
-				abandoned.outcome(long)
+				late.outcome(later)
 			}
 		})
 	}
-	answers, errs = make([]int64, len(l.nodes)), make([]error, len(l.nodes))
-	for i := range errs {
-		errs[i] = errUnanswered
-	}
 	for yes, no := 0, 0; yes < l.majority() && no < l.majority(); {
-		r := <-replies
-		answers[r.i], errs[r.i] = r.n, r.err
-		if r.err == nil && r.n > 0 {
-			yes++
-		} else {
-			no++
+		select {
+		case r := <-replies:
+			answers[r.i], errs[r.i] = r.n, r.err
+			if r.err == nil && r.n > 0 {
+				yes++
+			} else {
+				no++
+			}
+		case <-ctx.Done():
+			for i, err := range errs {
+				if errors.Is(err, errUnanswered) {
+					errs[i] = ctx.Err()
+				}
+			}
+			return answers, errs, all
 		}
 	}
 	return answers, errs, all
+}
+
+// onOne asks one server of a quorum, and leaves as soon as its time is over.
+func (l *Locker) onOne(ctx context.Context, n *node, q *question) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
+	defer cancel()
+	q.queue = true
+	return n.pipe.do(ctx, q)
 }
 
 // tryQuorum asks once on all servers, for an owner of its own: what an earlier
@@ -141,7 +157,7 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 			return answer{fence: fence, owner: owner, asked: asked, settled: settled}, nil
 		}
 	}
-	l.undo(ctx, key, owner, granted, settled)
+	l.undo(ctx, key, owner, granted, errs, settled)
 	switch {
 	case err != nil:
 		return answer{}, err
@@ -158,22 +174,32 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 // alone then, mostly.
 const maxSplitPause = 20 * time.Millisecond
 
-// undo gives back what an attempt was granted, and what it is granted late.
-func (l *Locker) undo(ctx context.Context, key, owner string, granted int, settled <-chan struct{}) {
+// undo gives back what an attempt was granted, and what it may be granted late: by
+// servers whose answer was not seen.
+func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs []error, settled <-chan struct{}) {
 	if granted > 0 {
 		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner)
 	}
-	l.releaseStragglers(ctx, key, owner, settled)
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil && unseen(err) }) {
+		l.releaseStragglers(ctx, key, owner, settled)
+	}
+}
+
+// stragglers reports whether a server is still to answer. On its way to it a
+// release may overtake the question, so look before the release is sent: what is
+// settled afterwards may have been granted after it.
+func stragglers(settled <-chan struct{}) bool {
+	select {
+	case <-settled:
+		return false
+	default:
+		return settled != nil
+	}
 }
 
 // releaseStragglers gives back what is granted by servers that had not answered when
-// the lock was released: on its way to them the release may overtake the question.
+// the lock was released.
 func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settled <-chan struct{}) {
-	select {
-	case <-settled:
-		return
-	default:
-	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()

@@ -35,8 +35,12 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	// it arrived, so ours ends first.
 	asked := time.Now()
 	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner, since))
-	if err == nil && n > 0 && ctx.Err() != nil { // the grant crossed the caller's leaving
+	switch {
+	case err != nil || n <= 0:
+	case ctx.Err() != nil: // the grant crossed the caller's leaving
 		err = ctx.Err()
+	case time.Since(asked) >= l.opts.Lease:
+		err = errLate
 	}
 	if err != nil {
 		l.giveBack(ctx, key, owner, err)
@@ -47,6 +51,9 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	a.owner = owner
 	return a, nil
 }
+
+// errLate is that of a grant which nobody could use any more.
+var errLate = errors.New("the answer came after the lease had ended")
 
 // answerOf reads what lua/acquire.lua returns.
 func answerOf(n int64, asked time.Time) answer {

@@ -49,7 +49,7 @@ const (
 	nameUnkeyed      = "bits-and-blooms"
 	nameBlobloom     = "blobloom"
 	nameBlobloomSync = "blobloom Sync"
-	nameBlobloomKey  = "blobloom Sync, keyed"
+	nameBlobloomKey  = "blobloom keyed"
 	nameMap          = "map"
 )
 

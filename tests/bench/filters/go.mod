@@ -11,11 +11,11 @@ require (
 	github.com/greatroar/blobloom v0.8.0
 	github.com/ordergate/ordergate v0.0.0
 	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
 	github.com/RoaringBitmap/roaring/v2 v2.30.0 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/mschoch/smat v0.2.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 )

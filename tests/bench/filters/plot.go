@@ -18,7 +18,7 @@ type panel struct {
 var panels = []panel{
 	{"lookup", hitTime, "hit in ns, less is better"},
 	{"lookup", missTime, "miss in ns, less is better"},
-	{"lookup", hitAlone, "hit alone in ns, less is better"},
+	{"lookup", hitApart, "hit apart in ns, less is better"},
 	{"build", buildCPU, "M IDs/s added a core, more is better"},
 }
 

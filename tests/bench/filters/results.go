@@ -12,7 +12,7 @@ type metric string
 const (
 	hitTime        metric = "hit ns"
 	missTime       metric = "miss ns"
-	hitAlone       metric = "hit alone ns"
+	hitApart       metric = "hit apart ns"
 	allocs         metric = "allocations"
 	bytesPerID     metric = "bytes/ID"
 	overFormula    metric = "over formula"
@@ -33,7 +33,7 @@ func (m metric) text(v float64) string {
 	switch m {
 	case allocs, fileSize:
 		return fmt.Sprintf("%.0f", v)
-	case hitTime, missTime, hitAlone, buildRate, buildCPU:
+	case hitTime, missTime, hitApart, buildRate, buildCPU:
 		return fmt.Sprintf("%.1f", v)
 	case overFormula:
 		return fmt.Sprintf("%.1f%%", v)

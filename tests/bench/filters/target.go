@@ -13,8 +13,9 @@ type target struct {
 }
 
 var targets = []target{
-	{"lookup", hitTime, nameBlobloomSync, true, 1, largeSize},
-	{"lookup", missTime, nameBlobloomSync, true, 1, largeSize},
+	{"lookup", hitApart, nameBlobloomSync, true, 1, largeSize},
+	{"lookup", hitTime, nameBlobloomKey, true, 1, largeSize},
+	{"lookup", missTime, nameBlobloomKey, true, 1, largeSize},
 	{"lookup", hitTime, nameUnkeyed, true, 1.4, largeSize},
 	{"lookup", missTime, nameUnkeyed, true, 1.4, largeSize},
 	{"lookup", allocs, "", false, 0, 0},
