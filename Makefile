@@ -1,7 +1,7 @@
 # Two targets are all a newcomer needs: demo and test. Both fetch what they run
 # against, once, into .cache/, and work offline after that.
 
-.PHONY: demo test soak lint bench bench-locks build fuzz clean
+.PHONY: demo test soak lint bench bench-locks bench-filters build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -18,6 +18,7 @@ test: lint
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
 	cd tests/bench/locks && go vet ./... && go test ./...
+	cd tests/bench/filters && go vet ./... && go test ./...
 	cd tests/faults && go vet ./... && go test -race -timeout 10m -count=1 ./...
 	echo "make test: all passed"
 
@@ -44,6 +45,10 @@ bench-locks:
 	python3 tools/fetch.py all
 	cd tests/bench/locks && go run .
 
+# The filter in memory beside other libraries': see docs/benchmarks-filters.md.
+bench-filters:
+	cd tests/bench/filters && go run .
+
 build:
 	go build -trimpath -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \
 		-o bin/ordergate ./cmd/sidecar
@@ -57,6 +62,9 @@ fuzz:
 	go test -run '^$$' -fuzz FuzzScan -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./config
 	go test -run '^$$' -fuzz FuzzCheck -fuzztime $(FUZZTIME) ./extauthz
+	go test -run '^$$' -fuzz FuzzParse -fuzztime $(FUZZTIME) ./filter/exact
+	go test -run '^$$' -fuzz FuzzMerge -fuzztime $(FUZZTIME) ./filter/exact
+	go test -run '^$$' -fuzz FuzzOpen -fuzztime $(FUZZTIME) ./filter/snapshot
 
 clean:
 	rm -rf bin .cache

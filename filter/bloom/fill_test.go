@@ -43,8 +43,8 @@ func TestSample(t *testing.T) {
 			for range 5 {
 				got := f.Sample()
 				if math.Abs(got.Ratio-exact.Ratio) > 0.003 ||
-					math.Abs(got.FalsePositiveRate/exact.FalsePositiveRate-1) > 0.12 ||
-					math.Abs(got.IDs/exact.IDs-1) > 0.015 {
+					math.Abs(got.FalsePositiveRate/exact.FalsePositiveRate-1) > 0.06 ||
+					math.Abs(got.IDs/exact.IDs-1) > 0.01 {
 					t.Errorf("%d IDs: sampled %+v of %+v", upTo, got, exact)
 				}
 				if got == exact {

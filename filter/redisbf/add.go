@@ -65,17 +65,18 @@ func (s *Set) Unmark(ctx context.Context) error {
 	s.load.name = ""
 	name := rand.Text()[:loadBytes]
 	s.load.ends = make([]int64, s.opts.Shards)
-	for {
-		err := s.runAll(ctx, func(shard int) (*call, error) { return s.kind.unmark(shard, name, &s.load.ends[shard]) })
-		if errors.Is(err, errBehind) {
-			continue // it knows more now
-		}
-		if err != nil {
-			return fmt.Errorf("unmarking filter %s: %w", s.opts.Key, err)
-		}
-		s.load.name = name
-		return nil
+	err := errBehind
+	for try := 0; try < maxGenerations/lookAhead && errors.Is(err, errBehind); try++ { // it knows more each time
+		err = s.runAll(ctx, func(shard int) (*call, error) { return s.kind.unmark(shard, name, &s.load.ends[shard]) })
 	}
+	if errors.Is(err, errBehind) {
+		err = ErrFull
+	}
+	if err != nil {
+		return fmt.Errorf("unmarking filter %s: %w", s.opts.Key, err)
+	}
+	s.load.name = name
+	return nil
 }
 
 // loadBytes is the length of a load's name: 40 random bits, in 8 characters.

@@ -35,6 +35,9 @@ const (
 	chance = 1e-12
 	// maxMarks are for a filter whose rate is next to 1.
 	maxMarks = 64
+	// maxGenerations bounds how many are looked at, one after the other. In a filter
+	// with nearly all bits set every mark is there.
+	maxGenerations = 1024
 	// lookAhead is how many generations one script looks at.
 	lookAhead = 8
 )
@@ -115,7 +118,7 @@ func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) 
 // unmarkItems are those of unmark.lua, and read what its answer means.
 func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string, read func(any) error) {
 	first := m.of(shard).number
-	for g := range int64(lookAhead) {
+	for g := range int64(lookAhead) + 1 {
 		items = m.items(items, shard, fmt.Sprintf("over %d", first+g))
 	}
 	for g := range int64(lookAhead) {

@@ -71,7 +71,10 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 	for shard := from; shard < to; shard++ {
 		groups = append(groups, &group{shard: shard})
 	}
-	for len(groups) > 0 {
+	for range maxGenerations { // or less, if no more are over
+		if len(groups) == 0 {
+			break
+		}
 		var again []*group
 		for some := range slices.Chunk(groups, maxFlight) {
 			s.exchange(ctx, some)

@@ -67,7 +67,8 @@ var (
 	// ErrGone says that what is in Redis is not this set any more: its key is
 	// missing, or is another set's. Open makes it anew.
 	ErrGone = errors.New("the set is gone")
-	// ErrFull says that a set of the kind Bloom takes no more IDs.
+	// ErrFull says that a set of the kind Bloom takes no more IDs, or that nearly all
+	// bits of one of the kind Redisson are set, so that its marks mean nothing.
 	ErrFull = errors.New("the filter is full: make one of a larger capacity")
 	// ErrLoadLost says that the set cannot be declared whole, since it is no longer
 	// the one that the load began with, or since another load began later.

@@ -3,6 +3,8 @@ package redisbf
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -389,15 +391,30 @@ func informs(t *testing.T, srv server, opts Options) {
 // chance: unmarked, it is not whole all the same.
 func TestOverfull(t *testing.T) {
 	srv := single(t)
-	opts := Options{Kind: Redisson, Key: "overfull", Capacity: 100, FalsePositiveRate: 0.5}
-	s := loaded(t, srv, opts, 1)
-	must(t, s.Add(t.Context(), ids("more", 400)))
-	n := s.kind.(*redisson).filter.Load().marks.n
-	info, err := s.Info(t.Context())
+	ctx := t.Context()
+	s := loaded(t, srv, Options{Kind: Redisson, Key: "overfull", Capacity: 2000, FalsePositiveRate: 0.1}, 12_000)
+	info, err := s.Info(ctx)
 	must(t, err)
-	t.Logf("%d items are a mark, of which %.3f are there by chance", n, info.EstimatedFalsePositiveRate)
-	for range 20 {
-		must(t, s.Unmark(t.Context()))
-		neverAbsent(t, s, "unmarked")
+	n := s.kind.(*redisson).filter.Load().marks.n
+	byChance := math.Pow(info.EstimatedFalsePositiveRate, float64(n))
+	t.Logf("a mark is there by a chance of %.2f", byChance)
+	if byChance < 0.1 {
+		t.Error("the filter is not full enough for this test")
 	}
+	first := s.kind.(*redisson).filter.Load().marks.of(0).number
+	for range 10 {
+		must(t, s.Unmark(ctx))
+		answers := make([]Answer, 1000)
+		must(t, s.Has(ctx, ids("nobody", 1000), answers))
+		if slices.Contains(answers, Absent) {
+			t.Fatal("unmarked, an ID is absent")
+		}
+	}
+	if last := s.kind.(*redisson).filter.Load().marks.of(0).number; last <= first+10 {
+		t.Errorf("10 loads ended %d generations: none was marked by chance", last-first)
+	}
+	must(t, srv.client.Set(ctx, "overfull", strings.Repeat("\xff", 1198), 0).Err())
+	neverAbsent(t, s, "full")
+	wantError(t, s.Unmark(ctx), ErrFull)
+	must(t, opened(t, srv, s.opts).Drop(ctx))
 }

@@ -38,7 +38,7 @@ func TestLayout(t *testing.T) {
 			if got := load * float64(size) / float64(words); math.Abs(got/float64(test.n)-1) > 0.01 {
 				t.Errorf("%d IDs are counted as %.0f", test.n, got)
 			}
-			passed, probes := 0, int(min(2000/test.rate, 2e6))
+			passed, probes := 0, int(min(2000/test.rate, 5e5))
 			var spots []spot
 			for i := range probes {
 				in := true

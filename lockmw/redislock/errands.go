@@ -2,28 +2,39 @@ package redislock
 
 import "sync"
 
-// errands are what a Locker does for callers that have gone. Unlike a bare
-// sync.WaitGroup they may begin while Close waits for them.
+// errands are what goes on in the background. Unlike with a bare sync.WaitGroup,
+// some may begin while close waits for the others.
 type errands struct {
 	mu     sync.Mutex // orders Add before Wait
 	wg     sync.WaitGroup
 	closed bool
 }
 
-// Go runs f in the background. After close it returns when f has.
+// Go runs f in the background. After close it returns when f has: whoever closed
+// counts on nothing being left to do.
 func (e *errands) Go(f func()) {
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
+	if e.isClosed() {
 		f()
 		return
 	}
-	e.wg.Add(1)
-	e.mu.Unlock()
-	go func() {
-		defer e.wg.Done()
-		f()
-	}()
+	e.start(f)
+}
+
+// start runs f in the background, in any case.
+func (e *errands) start(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		go f()
+		return
+	}
+	e.wg.Go(f)
+}
+
+func (e *errands) isClosed() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed
 }
 
 // close waits for what has begun.

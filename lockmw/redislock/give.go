@@ -35,10 +35,11 @@ func (l *Locker) releasePart(ctx context.Context, p *part) error {
 	}
 	switch {
 	case err != nil:
-		return err
+		return l.explain(p.key, err)
 	case !r.held():
 		return ErrLost
 	}
+	l.trouble.over() // every command of a lock's life was let through
 	return nil
 }
 

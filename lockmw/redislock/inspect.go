@@ -148,13 +148,10 @@ func operatorScript(kind Kind, format Format, deed string) string {
 // operatorKeys returns the keys of such a script, as lua/holders.lua has them.
 func operatorKeys(kind Kind, format Format, key string) []string {
 	keys := []string{key, after(key, recordSuffix)}
-	switch {
-	case kind == Fair:
-		keys = append(keys, before(fairQueue, key), before(fairTimeouts, key))
-	case kind == Semaphore:
-		keys = append(keys, after(key, permitsOfSuffix), after(key, permitsSuffix))
-	case format == String:
-		keys = append(keys, after(key, countSuffix))
+	for _, k := range keysOfKind(kind, format, key) {
+		if k != "" {
+			keys = append(keys, k)
+		}
 	}
 	return append(keys, FenceKey(key))
 }

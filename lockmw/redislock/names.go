@@ -20,7 +20,8 @@ const (
 	readTimeouts    = "rwlock_timeout"
 	recordSuffix    = "ordergate_holders" // hash {owner: Record as JSON}
 	entrySuffix     = "ordergate_entry"   // string, one for each re-entry
-	countSuffix     = "ordergate_count"   // string: re-entries of a lock in format String
+	countSuffix     = "ordergate_count"   // hash {owner: re-entries} of a lock in format String
+	waitingSuffix   = "ordergate_waiting" // sorted set {owner: alive until, in ms} of our waiters for a fair lock
 	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
 	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore
 )
@@ -40,6 +41,20 @@ func Channel(kind Kind, key string) string {
 		return before(permitChannel, key)
 	}
 	return before(lockChannel, key)
+}
+
+// keysOfKind returns the keys that only this kind of lock has, "" for none, in the
+// order that the scripts have them.
+func keysOfKind(kind Kind, format Format, key string) (keys [3]string) {
+	switch {
+	case kind == Fair:
+		keys = [3]string{before(fairQueue, key), before(fairTimeouts, key), after(key, waitingSuffix)}
+	case kind == Semaphore:
+		keys = [3]string{after(key, permitsOfSuffix), after(key, permitsSuffix)}
+	case format == String:
+		keys = [3]string{after(key, countSuffix)}
+	}
+	return keys
 }
 
 // before and after build a name from another as Redisson does: a name without a

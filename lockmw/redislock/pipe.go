@@ -25,9 +25,9 @@ type pipe struct {
 	replicas int                  // that have to confirm what is asked with confirm
 	patience time.Duration        // how long they have for it
 
-	wg    sync.WaitGroup
-	mu    sync.Mutex
-	lanes map[*redis.Client]*lane // by master of a cluster, nil elsewhere
+	flying errands
+	mu     sync.Mutex
+	lanes  map[*redis.Client]*lane // by master of a cluster, nil elsewhere
 }
 
 // lane holds the questions to one server.
@@ -257,7 +257,7 @@ func (p *pipe) lane(ctx context.Context, key string) (*lane, error) {
 }
 
 // close waits for the questions on their way.
-func (p *pipe) close() { p.wg.Wait() }
+func (p *pipe) close() { p.flying.close() }
 
 // add queues a question, or reports that the caller is to ask it alone.
 func (l *lane) add(q *question) (alone bool) {
@@ -270,7 +270,7 @@ func (l *lane) add(q *question) (alone bool) {
 	l.waiting = append(l.waiting, q)
 	if l.flights < maxFlights {
 		l.flights++
-		l.pipe.wg.Go(l.fly)
+		l.pipe.flying.start(l.fly)
 	}
 	return false
 }
@@ -280,7 +280,7 @@ func (l *lane) landed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.waiting) > 0 {
-		l.pipe.wg.Go(l.fly)
+		l.pipe.flying.start(l.fly)
 		return
 	}
 	l.flights--
@@ -375,6 +375,7 @@ func (l *lane) send(ctx context.Context, batch []*question) {
 		q.err = q.command().Err()
 		switch {
 		case q.err != nil || !confirm || !q.confirm:
+		case q.refused(): // nothing that a replica could forget
 		case acks.Err() != nil:
 			q.err = acks.Err()
 		case acks.Val() < int64(l.pipe.replicas):

@@ -153,7 +153,6 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	if err == nil && granted >= l.majority() {
 		err = l.raise(ctx, key, owner, answers, fence)
 		if err == nil && time.Since(asked) < l.validity() {
-			l.trouble.over()
 			return answer{fence: fence, owner: owner, asked: asked, settled: settled}, nil
 		}
 	}

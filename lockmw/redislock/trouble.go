@@ -55,7 +55,7 @@ type trouble struct {
 const foreignShown = 5 * time.Minute
 
 // Trouble returns what keeps the locks from being taken although Redis is there:
-// a [RefusedError] until a lock is granted again, else the last [ForeignError]
+// a [RefusedError] until a lock was released again, else the last [ForeignError]
 // of five minutes. Nil when there is nothing.
 func (l *Locker) Trouble() error {
 	t := &l.trouble
@@ -94,7 +94,7 @@ func (l *Locker) explain(key string, err error) error {
 		err = &ForeignError{Key: key, cause: said}
 		t.foreign, t.at = err, time.Now()
 	case strings.HasPrefix(text, "NOPERM"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"),
-		strings.Contains(text, "ACL"), strings.Contains(text, "can't run this command"),
+		strings.Contains(text, "ACL"), strings.Contains(text, "The user executing the script"),
 		strings.Contains(strings.ToLower(text), "unknown command"), strings.Contains(text, "syntax error"),
 		strings.Contains(text, "Unknown Redis command"):
 		err = &RefusedError{cause: said}
@@ -128,7 +128,9 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	case a.granted():
-		_, err = l.release(ctx, key, a.owner)
+		if _, err = l.release(ctx, key, a.owner); err == nil {
+			l.trouble.over()
+		}
 	case l.opts.Kind == Fair:
 		l.dequeue(ctx, key, owner)
 	}

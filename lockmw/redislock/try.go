@@ -46,7 +46,6 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 		l.giveBack(ctx, key, owner, err)
 		return answer{}, l.explain(key, err)
 	}
-	l.trouble.over()
 	a := answerOf(n, asked)
 	a.owner = owner
 	return a, nil
@@ -82,13 +81,13 @@ func (l *Locker) acquireQuestion(key, owner string, since time.Duration) *questi
 
 // kindKeys adds the keys that only this kind of lock has.
 func (l *Locker) kindKeys(q *question, key string) {
-	switch {
-	case l.opts.Kind == Fair:
-		q.key(before(fairQueue, key)).key(before(fairTimeouts, key))
-	case l.opts.Kind == Semaphore:
-		q.key(after(key, permitsOfSuffix)).key(after(key, permitsSuffix))
-	case l.opts.Format == String:
-		q.key(after(key, countSuffix))
+	if l.opts.Kind == Exclusive && l.opts.Format == Redisson {
+		return
+	}
+	for _, k := range keysOfKind(l.opts.Kind, l.opts.Format, key) {
+		if k != "" {
+			q.key(k)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@
 -- KEYS[2]  not used
 -- KEYS[3]  the line
 -- KEYS[4]  until when each in it counts as alive
+-- KEYS[5]  the same of our own waiters
 -- ARGV[1]  owner
 -- ARGV[2]  publish or, on a cluster, spublish
 -- ARGV[3]  the channel of the lock
@@ -19,6 +20,7 @@ for _, waiter in ipairs(redis.call('lrange', KEYS[3], 0, -1)) do
 end
 redis.call('lrem', KEYS[3], 1, ARGV[1])
 redis.call('zrem', KEYS[4], ARGV[1])
+redis.call('zrem', KEYS[5], ARGV[1])
 if redis.call('exists', KEYS[1]) == 1 then
   return 0
 end

@@ -3,12 +3,13 @@
 --
 -- KEYS[3]  the list
 -- KEYS[4]  the sorted set
+-- KEYS[5]  another, of our own waiters alone
 --
 -- Our waiters say a few seconds ahead that they are alive, and again at each
--- poll, so one that died is passed over soon. Redisson's say it once, for as long
--- as they will wait.
+-- poll, in KEYS[5], so one that died is passed over soon. Redisson's say it once,
+-- for as long as they will wait.
 --
--- These times add up along the line: a waiter of Redisson's counts as alive for as
+-- The times in KEYS[4] add up along the line: a waiter of Redisson's counts as alive for as
 -- long as it will wait after the one before it, and whoever leaves the line, with
 -- the lock or without, takes its own share off the times of all that stay. Ours do
 -- the same with patience for a share, or the next of Redisson's to get the lock
@@ -16,6 +17,10 @@
 --
 -- ARGV[4]  to acquire: patience, ms; 0 not to wait
 -- ARGV[5]  to acquire: ms since the owner asked last, 0 when it has not
+
+-- waitingLife is how long KEYS[5] outlives the last that said anything: far longer
+-- than a line can take to notice that all in it have died.
+local waitingLife = 3600000
 
 -- first returns the first waiter that is alive, and until when, and forgets the
 -- dead before it.
@@ -27,11 +32,14 @@ local function first(queue, ends)
       return nil
     end
     local till = tonumber(redis.call('zscore', ends, waiter) or 0)
+    local ours = redis.call('zscore', KEYS[5], waiter)
+    till = math.min(till, tonumber(ours or till))
     if till > now then
       return waiter, till - now
     end
     redis.call('lpop', queue)
     redis.call('zrem', ends, waiter)
+    redis.call('zrem', KEYS[5], waiter)
   end
 end
 
@@ -51,6 +59,8 @@ local function stand(queue, ends, owner, patience)
   if redis.call('zadd', ends, string.format('%.0f', till), owner) == 1 then
     redis.call('rpush', queue, owner)
   end
+  redis.call('zadd', KEYS[5], string.format('%.0f', now + patience), owner)
+  redis.call('pexpire', KEYS[5], waitingLife)
 end
 
 local function taken(lock, owner)
@@ -78,6 +88,7 @@ end
 local function take(lock, owner, lease)
   if redis.call('zrem', KEYS[4], owner) == 1 then
     redis.call('lrem', KEYS[3], 1, owner)
+    redis.call('zrem', KEYS[5], owner)
     for _, waiter in ipairs(redis.call('zrange', KEYS[4], 0, -1)) do
       redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
     end

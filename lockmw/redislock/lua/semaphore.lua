@@ -29,6 +29,10 @@ local function provide(lock, permits)
 end
 
 local function taken(lock, owner)
+  local free = redis.call('get', lock)
+  if free and (not tonumber(free) or redis.call('pttl', lock) > 0) then
+    return -1, 'FOREIGN the key holds a text that ends, as a lock in format string'
+  end
   bury(lock)
   provide(lock, tonumber(ARGV[4]))
   if redis.call('zscore', KEYS[3], owner) or tonumber(redis.call('get', lock)) > 0 then

@@ -8,6 +8,7 @@ require (
 	github.com/bits-and-blooms/bloom/v3 v3.7.1
 	github.com/cespare/xxhash/v2 v2.3.0
 	github.com/dchest/siphash v1.2.3
+	github.com/google/go-cmp v0.7.0
 	github.com/greatroar/blobloom v0.8.0
 	github.com/ordergate/ordergate v0.0.0
 	golang.org/x/sync v0.24.0

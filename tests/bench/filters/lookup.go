@@ -64,14 +64,16 @@ func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io
 		}
 	}
 	for round := range rounds {
-		hits := texts(asked, func(i int) uint64 { return idOf(random(2*round, i)) })
-		misses := texts(asked, func(i int) uint64 { return absentOf(random(2*round+1, i)) })
+		hits := texts(asked, func(i int) uint64 { return idOf(random(3*round, i)) })
+		misses := texts(asked, func(i int) uint64 { return absentOf(random(3*round+1, i)) })
+		// Others, or a large set's answers would be in the cache already.
+		warm := texts(asked, func(i int) uint64 { return idOf(random(3*round+2, i)) })
 		for turn := range sets {
 			if ctx.Err() != nil {
 				return r, context.Cause(ctx)
 			}
 			i := (turn + round) % len(sets)
-			s, err := ask(sets[i], hits, misses)
+			s, err := ask(sets[i], warm, hits, misses)
 			if err != nil {
 				return r, err
 			}
@@ -87,7 +89,7 @@ func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io
 }
 
 // ask has one candidate answer in its turn.
-func ask(e entrant, hits, misses []string) (sample, error) {
+func ask(e entrant, warm, hits, misses []string) (sample, error) {
 	// A thread of our own, whose CPU time is nobody else's.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -106,7 +108,7 @@ func ask(e entrant, hits, misses []string) (sample, error) {
 	s := sample{}
 	var before, after runtime.MemStats
 	runtime.GC()
-	inARow(hits[:len(hits)/4])() // as warm as it gets
+	inARow(warm)() // a small set is all in the cache then
 	runtime.ReadMemStats(&before)
 	for _, part := range []struct {
 		metric metric

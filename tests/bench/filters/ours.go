@@ -30,8 +30,14 @@ func (b bloomSet) bytes(int) (takes, formula uint64) {
 	return mappedBytes(b.SizeBytes()), b.Size().Bytes
 }
 
-// mappedBytes rounds up to the pages that a kernel gives.
-func mappedBytes(n uint64) uint64 { return (n + 4095) &^ 4095 }
+// mappedBytes rounds up to the pages that a kernel gives, from where a filter is in
+// pages of its own.
+func mappedBytes(n uint64) uint64 {
+	if n < 2<<20 {
+		return n
+	}
+	return (n + 4095) &^ 4095
+}
 
 func (b bloomSet) write(ctx context.Context, path string) error {
 	return snapshot.Write(ctx, path, snapshot.Header{}, []snapshot.Section{{Bloom: b.Filter}})
