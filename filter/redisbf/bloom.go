@@ -2,7 +2,6 @@ package redisbf
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -173,9 +172,6 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 	for i := range states {
 		key := b.keys(from + i)[0]
 		is, err := types[i].Result()
-		if err == nil && redis.HasErrorPrefix(about[i].Err(), "unknown command") {
-			err = errors.New("the server has no Bloom filters: it is neither Redis 8 nor has RedisBloom or valkey-bloom")
-		}
 		if err != nil {
 			return nil, lookedAt(key, err)
 		}

@@ -22,6 +22,12 @@ const maxRounds = 5
 // with different options only one makes the first shard; the other finds that it
 // differs before it has made anything.
 func (s *Set) open(ctx context.Context) error {
+	// A server that can't answer is told from one that has something else in the
+	// place of the shard: that is looked at below.
+	probe := group{}
+	if s.exchange(ctx, []*group{&probe}); errors.Is(probe.err, errReplica) || errors.Is(probe.err, errTooOld) {
+		return probe.err
+	}
 	for range maxRounds {
 		missing, err := s.inspect(ctx)
 		if err != nil {

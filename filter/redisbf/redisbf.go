@@ -75,6 +75,7 @@ var (
 	ErrLoadLost = errors.New("the set was unmarked, dropped or lost since the load began")
 
 	errReplica = errors.New("the server is a replica")
+	errTooOld  = errors.New("the server is older than Redis 6.2, or has no Bloom filters: neither RedisBloom nor valkey-bloom")
 	errNotOpen = errors.New("the set was not opened")
 	errNotText = errors.New("the ID is not UTF-8")
 	errClosed  = errors.New("the set is closed")

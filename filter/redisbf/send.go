@@ -168,8 +168,11 @@ func (s *Set) exchange(ctx context.Context, groups []*group) {
 	}
 	for i, g := range groups {
 		g.state, g.err = reads[i](g.answers)
-		if g.err == nil {
+		switch {
+		case g.err == nil:
 			g.err = denied
+		case redis.HasErrorPrefix(g.err, "unknown command"):
+			g.err = fmt.Errorf("%w (%w)", errTooOld, g.err)
 		}
 		if g.err != nil {
 			clear(g.answers)

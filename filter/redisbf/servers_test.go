@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -111,10 +112,23 @@ func TestCheckPolicy(t *testing.T) {
 func TestNoModule(t *testing.T) {
 	client := connect(t, &redis.UniversalOptions{Addrs: []string{bedtest.New(t).Redis().Addr()}})
 	s := unopened(t, server{"plain", client}, variant{opts: Options{Kind: Bloom}}.fill())
-	wantError(t, s.Open(t.Context()), nil, "no Bloom filters")
+	wantError(t, s.Open(t.Context()), errTooOld)
+	if n := client.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys were made", n)
+	}
 	neverAbsent(t, s, "without the module")
 	if err := s.Add(t.Context(), []string{"order-1"}); err == nil {
 		t.Error("an ID was added without the module")
+	}
+}
+
+// TestEmbedded asks the Redis that runs inside ordergate, which has no BITFIELD_RO.
+func TestEmbedded(t *testing.T) {
+	client := connect(t, &redis.UniversalOptions{Addrs: []string{miniredis.RunT(t).Addr()}})
+	for _, v := range variants {
+		s := unopened(t, server{"embedded", client}, v.fill())
+		wantError(t, s.Open(t.Context()), errTooOld)
+		neverAbsent(t, s, "embedded")
 	}
 }
 

@@ -49,7 +49,8 @@ var (
 )
 
 const (
-	// fenceLife is how long the last fence outlives its grant. After it the clock
+	// fenceLife is how long the last fence outlives its grant, half of it at the
+	// least. After it the clock
 	// alone keeps fences growing (lua/common.lua), so it need only be longer than
 	// the clock of Redis could ever be set back.
 	fenceLife = 24 * time.Hour

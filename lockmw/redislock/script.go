@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" // as Redis names scripts
 	"embed"
 	"encoding/hex"
+	"regexp"
 )
 
 //go:embed lua/*.lua
@@ -33,11 +34,13 @@ func scriptsOf(kind Kind, format Format) scripts {
 	case kind == Exclusive:
 		verbs = "hash"
 	}
+	library := lua("common") + lua(verbs)
 	compose := func(deeds ...string) *script {
-		text := lua("common") + lua(verbs)
-		for _, deed := range deeds {
-			text += lua(deed)
+		deed := ""
+		for _, name := range deeds {
+			deed += lua(name)
 		}
+		text := needed(library, deed) + deed
 		sum := sha1.Sum([]byte(text))
 		return &script{text: text, hash: hex.EncodeToString(sum[:])}
 	}
@@ -54,6 +57,23 @@ func scriptsOf(kind Kind, format Format) scripts {
 		s.leave = compose("leave", "shared")
 	}
 	return s
+}
+
+// definition is a function or a value at the top level of a file of verbs.
+var definition = regexp.MustCompile(`(?ms)^local (?:function (\w+).*?^end|(\w+) = [^\n]*)\n`)
+
+// needed returns those definitions that a deed uses, and those that they use: Redis
+// makes all that a script defines anew each time it runs.
+func needed(library, deed string) string {
+	all := definition.FindAllStringSubmatch(library, -1)
+	text := ""
+	for i := len(all) - 1; i >= 0; i-- { // what one uses stands before it
+		name := all[i][1] + all[i][2]
+		if regexp.MustCompile(`\b` + name + `\b`).MatchString(text + deed) {
+			text = all[i][0] + text
+		}
+	}
+	return text
 }
 
 // lua returns a file of the directory lua.

@@ -24,23 +24,30 @@ local function now_ms()
 end
 
 -- next_fence returns the number of a grant, greater than that of every earlier
--- one of the same lock, and remembers it for life ms; or for ever, where it has no
--- end, since Redisson began it: its next number is this one and 1.
+-- one of the same lock, and remembers it for life ms, at the least for half of it;
+-- or for ever, where it has no end, since Redisson began it: its next number is
+-- this one and 1.
 --
 -- The clock keeps it growing where the last number was lost (expiry, a failover
 -- to a replica that missed it); the number, where the clock stepped back.
--- Microseconds since 1970 stay below 2^53, so a double holds them exactly.
+-- Microseconds since 1970 stay below 2^53, so a double holds them exactly, and
+-- Redis writes them down as integers.
 local function next_fence(key, life)
   local t = redis.call('time')
   local fence = t[1] * 1000000 + t[2]
-  local theirs = redis.call('pttl', key) == -1
-  local last = redis.call('set', key, string.format('%.0f', fence), 'px', life, 'get')
-  if last and (tonumber(last) or 0) >= fence then
-    fence = tonumber(last) + 1
-    redis.call('set', key, string.format('%.0f', fence), 'px', life)
+  local last = redis.call('set', key, fence, 'keepttl', 'get')
+  if not last then
+    redis.call('pexpire', key, life)
+    return fence
   end
-  if theirs then
-    redis.call('persist', key)
+  last = tonumber(last) or 0
+  if last >= fence then
+    fence = last + 1
+    redis.call('set', key, fence, 'keepttl')
+  end
+  local left = redis.call('pttl', key)
+  if left ~= -1 and left < life / 2 then
+    redis.call('pexpire', key, life)
   end
   return fence
 end

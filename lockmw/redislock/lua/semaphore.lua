@@ -82,4 +82,5 @@ local function announce(lock, publish, channel)
 end
 
 -- A re-entry shares the permit of the lease that it presents.
-local function enter(_, _) end
+local function enter(_, _)
+end
