@@ -14,7 +14,7 @@ demo: build
 
 # Everything that CI runs.
 test: lint
-	python3 tools/fetch.py all differential redisson bench mariadb postgres promtool
+	python3 tools/fetch.py all differential redisson redisbloom bench mariadb postgres promtool
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
 	cd tests/bench/locks && go vet ./... && go test ./...

@@ -14,6 +14,8 @@ type target struct {
 
 var targets = []target{
 	{"lookup", hitApart, nameBlobloomSync, true, 1, largeSize},
+	{"lookup", hitTime, nameBlobloomSync, true, 1, largeSize},
+	{"lookup", missTime, nameBlobloomSync, true, 1, largeSize},
 	{"lookup", hitTime, nameBlobloomKey, true, 1, largeSize},
 	{"lookup", missTime, nameBlobloomKey, true, 1, largeSize},
 	{"lookup", hitTime, nameUnkeyed, true, 1.4, largeSize},
