@@ -43,6 +43,9 @@ func (r results) table() table {
 			row = append(row, ratioText(r.ratios(r.section.versus, nameOurs, name)))
 		}
 		t.rows = append(t.rows, row)
+		if n := r.broken[name]; n > 0 {
+			t.note += fmt.Sprintf("\n%s let two callers in at a time, in rounds that were then measured again: %d.", name, n)
+		}
 	}
 	return t
 }
