@@ -54,7 +54,7 @@ func agentLock(t *testing.T, s *stack) {
 	if value(other.TryLock(ctx, 20*time.Millisecond, lease))(t) {
 		t.Error("two threads have the lock")
 	}
-	if took := b.Last().Took; took < 20*time.Millisecond {
+	if took := b.Last().Took; took < 19*time.Millisecond { // by Java's clock, whose timers may be a little early
 		t.Errorf("tryLock gave up after %v, want 20ms", took)
 	}
 	var exception *testbed.RedissonError
