@@ -13,11 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/exact"
 )
 
 // Answer is what a filter says of an order ID.
@@ -64,8 +66,12 @@ const MaxIDBytes = 256
 // Options are the settings of a [Filter].
 type Options struct {
 	Capacity          uint64   // IDs; default 1,000,000
-	FalsePositiveRate float64  // at capacity; default 0.001
+	FalsePositiveRate float64  // at capacity, of all segments together; default 0.001
 	Key               [16]byte // secret; default a random one, which suits bits that never leave the process
+	Layout            bloom.Layout
+	Exact             bool      // numeric IDs, each of which is remembered: nothing absent ever passes
+	Segments          *Segments // nil: nothing is ever forgotten
+	Growth            *Growth   // nil: it passes more and more absent IDs when it is over its capacity
 
 	// Barrier is waited for before each Absent. Without it a negative counts at
 	// once: right only where nothing but this process creates orders.
@@ -77,6 +83,9 @@ type Options struct {
 	MaxPending    int           // IDs kept for another try at appending them; default 10,000
 	RetryEvery    time.Duration // default 500 ms
 	AppendTimeout time.Duration // of each such try; default 1 s
+	// Now tells the day. The default is the time at which the process began and what
+	// has passed since by a clock that nobody sets.
+	Now func() time.Time
 }
 
 // EnsureDefaults fills in what is unset.
@@ -102,15 +111,19 @@ func (o *Options) EnsureDefaults() {
 	if o.AppendTimeout <= 0 {
 		o.AppendTimeout = time.Second
 	}
+	if o.Now == nil {
+		began := time.Now()
+		o.Now = func() time.Time { return began.Add(time.Since(began)) }
+	}
 }
 
 // Filter is the set of the order IDs that exist. All methods are safe for
 // concurrent use.
 type Filter struct {
-	name string
-	opts Options
-	log  *slog.Logger
-	bits *bloom.Filter
+	name   string
+	opts   Options
+	log    *slog.Logger
+	memory memory
 
 	status  atomic.Pointer[status]
 	behind  atomic.Pointer[error] // why the last barrier failed, nil when it did not
@@ -120,6 +133,12 @@ type Filter struct {
 	mu      sync.Mutex
 	pending []string      // learned, and not acknowledged yet; oldest first
 	retry   chan struct{} // of capacity 1: pending is not empty
+
+	crowded   chan struct{} // of capacity 1: a part is too full
+	expanding sync.Mutex    // held by Expand
+	growing   sync.Mutex    // guards expansion
+	expansion Expansion
+	reread    atomic.Uint64
 }
 
 // New returns an empty filter in the state loading: call [Filter.Load] to make it
@@ -127,17 +146,19 @@ type Filter struct {
 // option is impossible.
 func New(name string, opts Options) (*Filter, error) {
 	opts.EnsureDefaults()
-	bits, err := bloom.New(bloom.Params{Capacity: opts.Capacity, FalsePositiveRate: opts.FalsePositiveRate, Key: opts.Key})
+	f := &Filter{
+		name:      name,
+		opts:      opts,
+		log:       opts.Logger.With("filter", name),
+		retry:     make(chan struct{}, 1),
+		crowded:   make(chan struct{}, 1),
+		expansion: Expansion{Generation: 1},
+	}
+	held, err := f.newHolder()
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", name, err)
 	}
-	f := &Filter{
-		name:  name,
-		opts:  opts,
-		log:   opts.Logger.With("filter", name),
-		bits:  bits,
-		retry: make(chan struct{}, 1),
-	}
+	f.memory.start(held)
 	f.status.Store(&status{state: StateLoading, reason: "its sources have not been read"})
 	return f, nil
 }
@@ -162,8 +183,8 @@ func New(name string, opts Options) (*Filter, error) {
 //     reported while we waited.
 func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 	ready := f.status.Load().state == StateReady
-	if f.bits.MayContain(id) {
-		return Maybe
+	if a := f.memory.look(id); a != Absent {
+		return a
 	}
 	if !ready {
 		return Unknown
@@ -178,8 +199,8 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 	if f.behind.Load() != nil {
 		f.behind.Store(nil)
 	}
-	if f.bits.MayContain(id) {
-		return Maybe
+	if a := f.memory.look(id); a != Absent {
+		return a
 	}
 	if f.status.Load().state != StateReady {
 		return Unknown
@@ -200,32 +221,103 @@ func (f *Filter) noteBarrier(ctx context.Context, err error) {
 	}
 }
 
+// newHolder returns what holds the filter's IDs at the beginning.
+func (f *Filter) newHolder() (holder, error) {
+	o := &f.opts
+	if o.Growth != nil && o.Exact {
+		return nil, errors.New("an exact set has no size that it could outgrow")
+	}
+	if o.Growth != nil {
+		if err := o.Growth.check(); err != nil {
+			return nil, err
+		}
+	}
+	if o.Segments == nil {
+		return newStack(f.name, o.Capacity, f.maker(o.FalsePositiveRate))
+	}
+	if err := o.Segments.check(); err != nil {
+		return nil, err
+	}
+	// Each day has its share of the IDs. Where all days have to be asked, each has
+	// its share of the errors too.
+	keep, rate := uint64(o.Segments.Keep), o.FalsePositiveRate
+	if o.Segments.Day == nil {
+		rate = -math.Expm1(math.Log1p(-rate) / float64(keep+2))
+	}
+	each := func(name string) (*stack, error) {
+		return newStack(name, (o.Capacity+keep-1)/keep, f.maker(rate))
+	}
+	if _, err := each(f.name); err != nil { // what is impossible is found now
+		return nil, err
+	}
+	failed := func(err error) { f.Taint("a new segment could not be made: " + err.Error()) }
+	return newDays(f.name, *o.Segments, dayOf(o.Now()), each, failed), nil
+}
+
+// maker makes the layers of a stack that lets at most about twice the rate pass.
+func (f *Filter) maker(rate float64) maker {
+	return func(layer int, capacity uint64) (bits, error) {
+		if f.opts.Exact {
+			return &exactBits{set: exact.New(), capacity: capacity}, nil
+		}
+		return bloom.New(bloom.Params{
+			Capacity: capacity, FalsePositiveRate: math.Ldexp(rate, -layer), Key: f.opts.Key, Layout: f.opts.Layout,
+		})
+	}
+}
+
 // Add puts an ID into the set, without telling anyone. It never blocks. This is
 // what the follower of the change log calls.
 func (f *Filter) Add(id string) {
-	if !f.bits.Add(id) {
+	in, changed := f.memory.add(id)
+	if !changed {
 		return
 	}
-	if f.bits.Count() > f.opts.Capacity && f.full.CompareAndSwap(false, true) {
+	if f.opts.Growth != nil {
+		f.noteCrowd(in)
+		return
+	}
+	if in.full(1) && f.full.CompareAndSwap(false, true) {
 		// It stays correct: what suffers is how many absent IDs pass.
-		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity and restart",
-			"capacity", f.opts.Capacity)
+		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity or let it expand",
+			"part", in.name, "capacity", in.room())
 	}
 }
 
 // Count returns the number of IDs, less those few that were taken for known.
-func (f *Filter) Count() uint64 { return f.bits.Count() }
+func (f *Filter) Count() uint64 { return f.sum((*stack).ids) }
 
-// Capacity returns the number of IDs that the filter was made for.
-func (f *Filter) Capacity() uint64 { return f.bits.Capacity() }
+// Capacity returns the number of IDs that the filter is made for. Of one with
+// segments, it counts those that there are.
+func (f *Filter) Capacity() uint64 { return f.sum((*stack).room) }
 
 // SizeBytes returns the memory that the bits take.
-func (f *Filter) SizeBytes() uint64 { return f.bits.SizeBytes() }
+func (f *Filter) SizeBytes() uint64 { return f.sum((*stack).sizeBytes) }
 
-// FillRatio returns the share of bits that are set, 0 to 1. It reads all of the
-// filter's memory (16 ms for 360 MB): call it for a metric, not for a request.
-func (f *Filter) FillRatio() float64 { return f.bits.FillRatio() }
+func (f *Filter) sum(of func(*stack) uint64) (n uint64) {
+	for _, s := range f.memory.current().stacks() {
+		n += of(s)
+	}
+	return n
+}
 
-// EstimatedFalsePositiveRate returns the chance that an absent ID passes now. It
-// costs as much as FillRatio.
-func (f *Filter) EstimatedFalsePositiveRate() float64 { return f.bits.EstimatedFalsePositiveRate() }
+// FillRatio returns how full the filter is: the IDs that it holds by those that it
+// is made for, of the fullest part of one with segments.
+func (f *Filter) FillRatio() (most float64) {
+	for _, s := range f.memory.current().stacks() {
+		most = max(most, float64(s.ids())/float64(s.room()))
+	}
+	return most
+}
+
+// EstimatedFalsePositiveRate returns the chance that an ID which was never added
+// passes now, where all segments are asked: of one that has a day, it is smaller.
+// It reads all of the filter's memory (16 ms for 360 MB): call it for a metric, not
+// for a request.
+func (f *Filter) EstimatedFalsePositiveRate() float64 {
+	stopped := 1.0
+	for _, s := range f.memory.current().stacks() {
+		stopped *= 1 - s.rate()
+	}
+	return 1 - stopped
+}

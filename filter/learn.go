@@ -3,6 +3,8 @@ package filter
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -48,6 +50,13 @@ func (f *Filter) keep(id string) {
 	}
 }
 
+// pendingIDs returns what is learned and not acknowledged yet.
+func (f *Filter) pendingIDs() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.pending)
+}
+
 // Pending returns how many IDs wait to be told to the other ordergates.
 func (f *Filter) Pending() int {
 	f.mu.Lock()
@@ -55,10 +64,25 @@ func (f *Filter) Pending() int {
 	return len(f.pending)
 }
 
-// Run tells the other ordergates, in order, of the IDs whose Learn could not, and
-// tries every [Options.RetryEvery] until it succeeds. It returns nil when ctx ends,
-// after one last try within [Options.AppendTimeout].
+// Run does what a filter needs besides answers, until ctx ends: it drops the
+// segments of days that are kept no more, grows a filter that has become too full,
+// and tells the other ordergates, in order, of the IDs whose Learn could not,
+// trying every [Options.RetryEvery] until it succeeds. It returns nil, after one
+// last try of that within [Options.AppendTimeout].
 func (f *Filter) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if f.opts.Growth != nil {
+		wg.Go(func() { f.grow(ctx) })
+	}
+	if f.opts.Segments != nil {
+		wg.Go(func() { f.forget(ctx) })
+	}
+	return f.tell(ctx)
+}
+
+// tell appends what is pending, until ctx ends.
+func (f *Filter) tell(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -50,7 +50,7 @@ func (f *Filter) State() (state, reason string) {
 		return StateUnknown, (*err).Error()
 	}
 	if f.full.Load() {
-		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.bits.Count(), f.opts.Capacity)
+		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())
 	}
 	return s.state, s.reason
 }

@@ -1,0 +1,267 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Growth says when and how a filter grows while it is in use.
+type Growth struct {
+	AtFill float64 // share of the capacity, or of the bits that are set at capacity: above 0, at most 1
+	By     float64 // how many times its capacity it has then: 1.1 to 16
+
+	// Again calls add with every ID that there is: of the sources, and of the change
+	// log up to where it ends at a moment after the call. With it a filter that grows
+	// is built anew; without it, it gets one more layer.
+	Again func(ctx context.Context, add func(id string) error) error
+	// Turn waits until this process may read everything again, so that those of one
+	// deployment do it one after the other; done ends that. Ctx of the work ends when
+	// the turn is lost. Nil: at once.
+	Turn func(ctx context.Context) (work context.Context, done func(), err error)
+	// Grew is told when the capacity has changed. It must not block. May be nil.
+	Grew func(capacity uint64)
+}
+
+// Expansion is what a filter does, or did last, to grow.
+type Expansion struct {
+	Generation int       // 1 at the start, and one more each time
+	Running    bool      // a new generation is being built
+	From, To   uint64    // capacities
+	Read       uint64    // IDs that the new generation was given so far
+	Began      time.Time // zero: it never grew
+	Took       time.Duration
+	Err        string // why the last attempt came to nothing
+}
+
+const (
+	// growthTick is how often a filter is looked at whose IDs need not be counted
+	// right. What is added wakes it earlier.
+	growthTick = 10 * time.Second
+	// growthPause follows an attempt that failed.
+	growthPause = 30 * time.Second
+	mostGrowth  = 16
+	leastGrowth = 1.1
+)
+
+func (g *Growth) check() error {
+	if !(g.AtFill > 0 && g.AtFill <= 1) {
+		return fmt.Errorf("growing at a fill of %g: must be above 0 and at most 1", g.AtFill)
+	}
+	if !(g.By >= leastGrowth && g.By <= mostGrowth) {
+		return fmt.Errorf("growing by %g: must be %g to %d", g.By, leastGrowth, mostGrowth)
+	}
+	return nil
+}
+
+// Expansion returns what the filter does, or did last, to grow.
+func (f *Filter) Expansion() Expansion {
+	f.growing.Lock()
+	defer f.growing.Unlock()
+	e := f.expansion
+	e.Read = f.reread.Load()
+	return e
+}
+
+// grow expands the filter whenever it has become too full, until ctx ends.
+func (f *Filter) grow(ctx context.Context) {
+	tick := time.NewTicker(growthTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.crowded:
+		case <-tick.C:
+		}
+		if !f.tooFull() { // or not any more
+			continue
+		}
+		if err := f.Expand(ctx); err != nil && ctx.Err() == nil {
+			f.log.Error("filter did not grow", "error", err)
+			pause(ctx, growthPause)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// tooFull looks at the bits as well.
+func (f *Filter) tooFull() bool {
+	for _, s := range f.memory.current().stacks() {
+		if s.filled(f.opts.Growth.AtFill) {
+			return true
+		}
+	}
+	return false
+}
+
+// noteCrowd wakes grow if a part has become too full. One whose capacity is used up
+// gets a layer at once: it must not fill on until it takes every ID for known, not
+// even while it is being rebuilt.
+func (f *Filter) noteCrowd(s *stack) {
+	g := f.opts.Growth
+	if !s.full(g.AtFill) {
+		return
+	}
+	if s.full(1) {
+		if err := s.grow(g.By, 1); err != nil && f.full.CompareAndSwap(false, true) {
+			f.log.Error("filter is over its capacity and cannot grow: more absent orders will pass", "error", err)
+		}
+	}
+	select {
+	case f.crowded <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// ErrNoGrowth says that a filter was made without [Growth].
+var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
+
+// Expand makes the filter larger now, whether it is too full or not. Lookups never
+// wait for it and lose nothing. It blocks until the filter has grown, while it is
+// rebuilt as long as it takes to read everything again. After an error the filter
+// is what it was.
+func (f *Filter) Expand(ctx context.Context) error {
+	g := f.opts.Growth
+	if g == nil {
+		return fmt.Errorf("filter %s: %w", f.name, ErrNoGrowth)
+	}
+	f.expanding.Lock() // one at a time
+	defer f.expanding.Unlock()
+	from := f.Capacity()
+	f.note(func(e *Expansion) {
+		*e = Expansion{Generation: e.Generation, Running: true, From: from, To: timesBy(from, g.By), Began: f.opts.Now()}
+	})
+	f.reread.Store(0)
+	var err error
+	// What is being read for the first time can't be read again yet, and a part for
+	// one day alone is cheap to add to.
+	if g.Again == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
+		err = f.addLayers(g)
+	} else {
+		err = f.rebuild(ctx, g)
+	}
+	to := f.Capacity()
+	f.note(func(e *Expansion) {
+		e.Running, e.Took, e.To = false, f.opts.Now().Sub(e.Began), to
+		if err != nil {
+			e.Err = err.Error()
+		} else {
+			e.Generation++
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("filter %s: growing: %w", f.name, err)
+	}
+	f.log.Info("filter has grown", "from", from, "to", to, "ids", f.Count())
+	if g.Grew != nil {
+		g.Grew(to)
+	}
+	return nil
+}
+
+func (f *Filter) note(change func(*Expansion)) {
+	f.growing.Lock()
+	defer f.growing.Unlock()
+	change(&f.expansion)
+}
+
+func timesBy(n uint64, by float64) uint64 { return uint64(math.Ceil(float64(n) * by)) }
+
+// addLayers grows the stacks that are too full, or all if none is.
+func (f *Filter) addLayers(g *Growth) error {
+	all := f.memory.current().stacks()
+	var full []*stack
+	for _, s := range all {
+		if s.filled(g.AtFill) {
+			full = append(full, s)
+		}
+	}
+	if len(full) == 0 {
+		full = all
+	}
+	for _, s := range full {
+		if err := s.grow(g.By, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebuild reads everything again into a larger set and puts it in place of the old.
+//
+//  1. From begin on, whatever is added goes to both sets.
+//  2. Again starts after that, so what it reads and what was added since are all
+//     there is: an ID that was added before begin is in a source or in the log, or
+//     is pending.
+//  3. What is pending, known here and acknowledged by nobody, is added too. It
+//     leaves pending only once it is in the log; so it is looked at before Again.
+//  4. The new set must not have fewer IDs than the old one, but for those that one
+//     of the two took for known.
+func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
+	if g.Turn != nil {
+		work, done, err := g.Turn(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for its turn: %w", err)
+		}
+		defer done()
+		ctx = work
+	}
+	old := f.memory.current()
+	next, err := newStack(f.name, timesBy(f.Capacity(), g.By), f.maker(f.opts.FalsePositiveRate))
+	if err != nil {
+		return err
+	}
+	f.memory.begin(next)
+	if err := f.refill(ctx, g, next); err != nil {
+		f.memory.abandon()
+		return err
+	}
+	if had, has := idsOf(old), next.ids(); float64(has) < float64(had)*(1-2*f.opts.FalsePositiveRate)-8 {
+		f.memory.abandon()
+		return fmt.Errorf("only %d IDs were read again, of %d that are known", has, had)
+	}
+	f.memory.finish(next)
+	return nil
+}
+
+// refill gives the next set everything. Should it be too small as well, since the
+// old one was so full that IDs were no longer counted, it grows by a layer.
+func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
+	add := func(id string) error {
+		if _, changed := next.add(id); changed && next.full(g.AtFill) {
+			return next.grow(g.By, g.AtFill)
+		}
+		return nil
+	}
+	for _, id := range f.pendingIDs() {
+		if err := add(id); err != nil {
+			return err
+		}
+	}
+	err := g.Again(ctx, func(id string) error {
+		f.reread.Add(1)
+		return add(id)
+	})
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+func idsOf(h holder) (n uint64) {
+	for _, s := range h.stacks() {
+		n += s.ids()
+	}
+	return n
+}

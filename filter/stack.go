@@ -1,0 +1,131 @@
+package filter
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+)
+
+// maker makes empty bits for so many IDs. The error budget of a layer is half that
+// of the one before it, so that however many there are, the filter passes less
+// than twice the absent IDs that its first layer does (Almeida, Baquero, Preguiça
+// and Hutchison, "Scalable Bloom Filters", 2007).
+type maker func(layer int, capacity uint64) (bits, error)
+
+// stack is a set that grows without a pause: layers, of which the last takes new
+// IDs and all are asked.
+type stack struct {
+	name   string
+	make   maker
+	layers atomic.Pointer[[]bits] // oldest first; replaced, not changed
+	mu     sync.Mutex             // held by grow
+}
+
+// mostLayers is far more than are needed: the 32nd is a thousand times the first
+// at growth by a quarter.
+const mostLayers = 32
+
+func newStack(name string, capacity uint64, make maker) (*stack, error) {
+	first, err := make(0, capacity)
+	if err != nil {
+		return nil, err
+	}
+	s := &stack{name: name, make: make}
+	s.layers.Store(&[]bits{first})
+	return s, nil
+}
+
+func (s *stack) add(id string) (in *stack, changed bool) {
+	layers := *s.layers.Load()
+	last := len(layers) - 1
+	for _, l := range layers[:last] {
+		if l.MayContain(id) {
+			return s, false
+		}
+	}
+	// Another layer may come at this moment. This one is still asked.
+	return s, layers[last].Add(id)
+}
+
+func (s *stack) look(id string) Answer {
+	layers := *s.layers.Load()
+	for i := len(layers) - 1; i >= 0; i-- { // the newest are asked for most
+		if layers[i].MayContain(id) {
+			return Maybe
+		}
+	}
+	return Absent
+}
+
+// grow adds a layer, so that all together have room for so many times as much,
+// unless the last is filled less than to the share at.
+func (s *stack) grow(by, at float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.full(at) {
+		return nil
+	}
+	layers := *s.layers.Load()
+	if len(layers) >= mostLayers {
+		return fmt.Errorf("it has %d layers already: set its capacity higher", len(layers))
+	}
+	more := max(uint64(math.Ceil(float64(s.room())*(by-1))), 1)
+	next, err := s.make(len(layers), more)
+	if err != nil {
+		return err
+	}
+	grown := append(layers[:len(layers):len(layers)], next)
+	s.layers.Store(&grown)
+	return nil
+}
+
+// ids returns how many IDs it holds, less those few that were taken for known.
+func (s *stack) ids() (n uint64) {
+	for _, l := range *s.layers.Load() {
+		n += l.Count()
+	}
+	return n
+}
+
+// room returns how many IDs it was made for.
+func (s *stack) room() (n uint64) {
+	for _, l := range *s.layers.Load() {
+		n += l.Capacity()
+	}
+	return n
+}
+
+// full reports whether the last layer, which takes what is added, holds at least
+// the share at of what it was made for. It goes by the IDs counted.
+func (s *stack) full(at float64) bool {
+	layers := *s.layers.Load()
+	last := layers[len(layers)-1]
+	return float64(last.Count()) >= at*float64(last.Capacity())
+}
+
+// filled is full by the bits that are set as well: half of them are at capacity.
+// It reads memory, and is right also where IDs were not counted.
+func (s *stack) filled(at float64) bool {
+	layers := *s.layers.Load()
+	return s.full(at) || layers[len(layers)-1].FillRatio() >= at/2
+}
+
+func (s *stack) stacks() []*stack { return []*stack{s} }
+
+// rate returns the chance that an ID which was never added passes: that any layer
+// lets it pass.
+func (s *stack) rate() float64 {
+	stopped := 1.0
+	for _, l := range *s.layers.Load() {
+		stopped *= 1 - l.EstimatedFalsePositiveRate()
+	}
+	return 1 - stopped
+}
+
+func (s *stack) sizeBytes() (n uint64) {
+	for _, l := range *s.layers.Load() {
+		n += l.SizeBytes()
+	}
+	return n
+}
