@@ -88,7 +88,8 @@ type Log struct {
 
 	kick     chan struct{} // of capacity 1: somebody waits
 	running  atomic.Bool
-	position atomic.Uint64 // sequence number of the last entry applied; stored by the reader only
+	position atomic.Uint64          // sequence number of the last entry applied; stored by the reader only
+	epoch    atomic.Pointer[string] // of the log that Run follows, nil before it does
 
 	mu    sync.Mutex
 	next  *round // the read that has not begun, nil when nobody waits for one

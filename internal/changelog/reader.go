@@ -158,6 +158,7 @@ func (r *reader) pages(ctx context.Context) error {
 			return err
 		}
 	}
+	r.log.epoch.Store(&r.epoch)
 	goal, err := r.page(ctx)
 	for err == nil && r.last.seq < goal {
 		_, err = r.page(ctx)
@@ -183,6 +184,21 @@ func (r *reader) open(ctx context.Context) error {
 
 // page reads and applies one page, and returns where the log ended at that time.
 func (r *reader) page(ctx context.Context) (tail uint64, err error) {
+	fresh, tail, err := r.fetch(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range fresh {
+		r.log.apply(e.id)
+		r.last = e
+	}
+	r.applied(tail)
+	return tail, nil
+}
+
+// fetch reads the page that follows the last entry, and returns what is new in it
+// and where the log ended at that time.
+func (r *reader) fetch(ctx context.Context) (fresh []entry, tail uint64, err error) {
 	l := r.log
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
@@ -190,30 +206,57 @@ func (r *reader) page(ctx context.Context) (tail uint64, err error) {
 	count := l.opts.PageSize + 1 // one more for the entry that we have
 	reply, err := l.page.Run(ctx, l.client, l.keys, r.last.seq, count).Slice()
 	if err != nil {
-		return 0, l.readError(err)
+		return nil, 0, l.readError(err)
 	}
 	p, err := parsePage(reply)
 	if err != nil {
-		return 0, l.brokenError("%w", err)
+		return nil, 0, l.brokenError("%w", err)
 	}
-	fresh, err := p.after(r.epoch, r.last, len(p.entries) >= count)
+	fresh, err = p.after(r.epoch, r.last, len(p.entries) >= count)
 	if err != nil {
-		return 0, l.brokenError("%w", err)
+		return nil, 0, l.brokenError("%w", err)
 	}
 	// Ours were acknowledged before this read was sent. A log without them has lost
 	// them, and perhaps others' too.
 	if p.tail < own.seq {
-		return 0, l.brokenError("it lost entry %d, which was acknowledged, and ends at %d", own.seq, p.tail)
+		return nil, 0, l.brokenError("it lost entry %d, which was acknowledged, and ends at %d", own.seq, p.tail)
 	}
 	for _, e := range fresh {
 		if e.seq == own.seq && e.nonce != own.nonce {
-			return 0, l.brokenError("entry %d is not the one that was acknowledged", e.seq)
+			return nil, 0, l.brokenError("entry %d is not the one that was acknowledged", e.seq)
 		}
-		l.apply(e.id)
-		r.last = e
 	}
-	r.applied(p.tail)
-	return p.tail, nil
+	return fresh, p.tail, nil
+}
+
+// Replay reads the whole log once more, beside Run, and calls each with every ID
+// that was appended and acknowledged before the call, in order. It returns each's
+// first error; [ErrBroken] when the log is not what it was for Run; or
+// [ErrUnavailable]. It is for whoever builds a second set of the IDs.
+func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
+	r := &reader{log: l}
+	if err := r.open(ctx); err != nil {
+		return err
+	}
+	if epoch := l.epoch.Load(); epoch != nil && *epoch != r.epoch {
+		return l.brokenError("it was recreated: its identity is %q, was %q", r.epoch, *epoch)
+	}
+	for goal, first := uint64(0), true; first || r.last.seq < goal; first = false {
+		fresh, tail, err := r.fetch(ctx)
+		if err != nil {
+			return err
+		}
+		if first {
+			goal = tail // what comes meanwhile is told to the second set by others
+		}
+		for _, e := range fresh {
+			if err := each(e.id); err != nil {
+				return err
+			}
+			r.last = e
+		}
+	}
+	return nil
 }
 
 // applied publishes how far the reader is.

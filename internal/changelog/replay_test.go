@@ -1,0 +1,55 @@
+package changelog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestReplay(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, Options{PageSize: 7, Limit: 10 * time.Second})
+		var want, got []string
+		for i := range 50 {
+			id := fmt.Sprint(i)
+			if err := a.Append(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+			want = append(want, id)
+		}
+		if err := a.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		position := a.State().Position
+		err := a.Replay(t.Context(), func(id string) error {
+			if len(got) == 20 { // one that comes meanwhile need not be read
+				if err := a.Append(t.Context(), "late"); err != nil {
+					return err
+				}
+			}
+			got = append(got, id)
+			return nil
+		})
+		if err != nil || !slices.Equal(got[:50], want) {
+			t.Errorf("%v, %v", got, err)
+		}
+		if p := a.State().Position; p < position {
+			t.Errorf("the follower went back to %d", p)
+		}
+		stop := errors.New("enough")
+		if err := a.Replay(t.Context(), func(string) error { return stop }); !errors.Is(err, stop) {
+			t.Errorf("%v", err)
+		}
+		// A log that was made anew is not the one that the set was filled from.
+		c := redis.NewClient(s.options())
+		defer func() { _ = c.Close() }()
+		c.FlushAll(t.Context())
+		if err := a.Replay(t.Context(), func(string) error { return nil }); !errors.Is(err, ErrBroken) {
+			t.Errorf("after FLUSHALL: %v", err)
+		}
+	})
+}
