@@ -77,9 +77,22 @@ type TLS struct {
 	ServerName string `mapstructure:"server_name"` // in the servers' certificates; default the host of each address
 }
 
-// Filter kinds and freshness.
+// Filter kinds, layouts, segments, ways to expand, and freshness.
 const (
-	FilterLocal = "local"
+	FilterLocal = "local" // a Bloom filter in memory
+	FilterExact = "exact" // every ID, in memory: numbers only
+
+	LayoutBlocked = "blocked" // the bits of an ID lie in one cache line
+	LayoutClassic = "classic" // they lie anywhere: less memory, slower
+
+	SegmentDay         = "day"
+	SegmentFromID      = "id"      // an ID tells its day
+	SegmentFromArrival = "arrival" // an ID belongs to the day on which it was read or learned
+	OlderUnknown       = "unknown" // an ID whose day is kept no more passes
+	OlderAbsent        = "absent"  // it is refused
+
+	ExpandRebuild = "rebuild" // read everything again into a larger filter
+	ExpandLayers  = "layers"  // add another layer
 
 	FreshnessBarrier = "barrier" // a negative waits for a read of the change log to its tail
 	FreshnessNone    = "none"    // a negative counts at once: only where nothing else creates orders
@@ -92,6 +105,25 @@ type Filter struct {
 	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
 	Freshness         string   `mapstructure:"freshness"`           // default barrier, or none in a file that uses no Redis
+
+	Layout   string    `mapstructure:"layout"`   // of kind local; default blocked
+	Segments *Segments `mapstructure:"segments"` // nil: no order is ever forgotten
+	Expand   *Expand   `mapstructure:"expand"`   // of kind local; nil: it passes more absent IDs beyond its capacity
+}
+
+// Segments has a filter forget old orders.
+type Segments struct {
+	By    string `mapstructure:"by"`    // day, of UTC; default
+	Keep  int    `mapstructure:"keep"`  // days, today included: 1 to 3,660, no default
+	From  string `mapstructure:"from"`  // default id
+	Older string `mapstructure:"older"` // default unknown; with from arrival it has to be absent
+}
+
+// Expand has a filter grow while it is in use.
+type Expand struct {
+	AtFill float64 `mapstructure:"at_fill"` // share of the capacity: 0.1 to 1, default 0.8
+	By     float64 `mapstructure:"by"`      // 1.1 to 16, default 1.5
+	How    string  `mapstructure:"how"`     // default rebuild where there are sources and no segments, else layers
 }
 
 // SourceCSV is a file of IDs, the one kind of source.

@@ -2,19 +2,15 @@ package config
 
 // announced holds what belongs to the configuration as it is documented, and
 // that this version does not do: keys as "filters.*.shards", values as
-// "filters.*.kind=exact". Whoever writes one of them is told so, rather than that
 // it is unknown.
 var announced = map[string]bool{
 	"filters.*.kind=redis-bloom":          true,
 	"filters.*.kind=redis-bitmap":         true,
 	"filters.*.kind=redisson":             true,
 	"filters.*.kind=layered":              true,
-	"filters.*.kind=exact":                true,
 	"filters.*.key_prefix":                true,
-	"filters.*.segments":                  true,
 	"filters.*.shards":                    true,
 	"filters.*.snapshot":                  true,
-	"filters.*.expand":                    true,
 	"filters.*.stale_after":               true,
 	"filters.*.alert_false_positive_rate": true,
 

@@ -84,6 +84,23 @@ func (f *Filter) ensureDefaults(doc *document, path string, withRedis bool) {
 	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
 	fill(doc, path+".false_positive_rate", &f.FalsePositiveRate, 0.001)
 	fill(doc, path+".freshness", &f.Freshness, freshness)
+	if f.Kind == FilterLocal {
+		fill(doc, path+".layout", &f.Layout, LayoutBlocked)
+	}
+	if s := f.Segments; s != nil {
+		fill(doc, path+".segments.by", &s.By, SegmentDay)
+		fill(doc, path+".segments.from", &s.From, SegmentFromID)
+		fill(doc, path+".segments.older", &s.Older, OlderUnknown)
+	}
+	if e := f.Expand; e != nil {
+		how := ExpandLayers
+		if len(f.Sources) > 0 && f.Segments == nil {
+			how = ExpandRebuild
+		}
+		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)
+		fill(doc, path+".expand.by", &e.By, 1.5)
+		fill(doc, path+".expand.how", &e.How, how)
+	}
 }
 
 func (l *Lock) ensureDefaults(doc *document, path string) {

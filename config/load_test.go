@@ -63,9 +63,13 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			"orders": {
 				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
 				Sources: []string{"seed", "archive-2025"}, Freshness: "barrier",
+				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers"},
 			},
-			"returns": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none"},
-			"plain":   {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier"},
+			"returns": {
+				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none",
+				Segments: &Segments{By: "day", Keep: 90, From: "arrival", Older: "absent"},
+			},
+			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", Layout: "blocked"},
 		},
 		Sources: map[string]Source{
 			"seed":         {Kind: "csv", Path: "ids.csv"},

@@ -31,7 +31,7 @@ func (c *Config) validate(doc *document) {
 	}
 	for _, name := range sortedKeys(c.Filters) {
 		v.entry(join("filters", name), name)
-		v.filter(join("filters", name), c.Filters[name])
+		v.filter(join("filters", name), name, c.Filters[name])
 	}
 	for _, name := range sortedKeys(c.Sources) {
 		v.entry(join("sources", name), name)

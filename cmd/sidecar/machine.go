@@ -11,6 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -105,6 +106,7 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 	unit := &filterUnit{}
 	opts := filter.Options{
 		Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
+		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
 		Logger: m.log,
 	}
 	var err error
@@ -121,14 +123,15 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 			opts.Barrier = unit.log
 		}
 	}
-	if unit.filter, err = filter.New(name, opts); err != nil {
-		return nil, err
-	}
-	unit.sources, err = sourcesOf(m.config, name, m.log)
+	formats, err := formatsOf(m.config, name)
 	if err != nil {
 		return nil, err
 	}
-	return unit, nil
+	unit.sources = sourcesOf(m.config, name, formats, m.log)
+	opts.Segments = segments(c.Segments, formats)
+	opts.Growth = m.growth(name, c.Expand, unit)
+	unit.filter, err = filter.New(name, opts)
+	return unit, err
 }
 
 func (m *machine) policies(ctx context.Context) ([]gate.Policy, error) {

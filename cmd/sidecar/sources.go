@@ -63,9 +63,8 @@ func (s *idSource) canonical(id string, yield func(string) error) error {
 	return nil
 }
 
-// sourcesOf returns the sources of a filter.
-func sourcesOf(c *config.Config, name string, log *slog.Logger) ([]filter.Source, error) {
-	var formats []order.Format
+// formatsOf returns the formats of the IDs that a filter is asked for or told of.
+func formatsOf(c *config.Config, name string) (formats []order.Format, err error) {
 	for _, r := range c.Rules {
 		if r.Lookup != nil && r.Lookup.Filter == name || r.Create != nil && r.Create.Filter == name {
 			for _, id := range r.IDs {
@@ -77,9 +76,13 @@ func sourcesOf(c *config.Config, name string, log *slog.Logger) ([]filter.Source
 			}
 		}
 	}
-	var sources []filter.Source
+	return formats, nil
+}
+
+// sourcesOf returns the sources of a filter.
+func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source) {
 	for _, s := range c.Filters[name].Sources {
 		sources = append(sources, &idSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
 	}
-	return sources, nil
+	return sources
 }
