@@ -301,18 +301,21 @@ func (f *Filter) sum(of func(*stack) uint64) (n uint64) {
 	return n
 }
 
-// FillRatio returns how full the filter is: the IDs that it holds by those that it
-// is made for, of the fullest part of one with segments.
+// FillRatio returns the share of bits that are set in the fullest part of the
+// filter, 0 to 1; at its capacity about half are. Of exact sets it is 0. It costs as
+// much as EstimatedFalsePositiveRate.
 func (f *Filter) FillRatio() (most float64) {
 	for _, s := range f.memory.current().stacks() {
-		most = max(most, float64(s.ids())/float64(s.room()))
+		for _, l := range *s.layers.Load() {
+			most = max(most, l.FillRatio())
+		}
 	}
 	return most
 }
 
 // EstimatedFalsePositiveRate returns the chance that an ID which was never added
 // passes now, where all segments are asked: of one that has a day, it is smaller.
-// It reads all of the filter's memory (16 ms for 360 MB): call it for a metric, not
+// It reads all of the filter's memory (35 to 75 ms for 360 MB): call it for a metric, not
 // for a request.
 func (f *Filter) EstimatedFalsePositiveRate() float64 {
 	stopped := 1.0

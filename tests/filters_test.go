@@ -51,8 +51,8 @@ func TestFilterKinds(t *testing.T) {
 			}
 			if tc.grown {
 				bedtest.Eventually(t, "room for more than it was made for", func() bool {
-					ratio, err := strconv.ParseFloat(s.metric(`ordergate_filter_fill_ratio{filter="orders"}`), 64)
-					return err == nil && ratio > 0 && ratio < 1
+					room, err := strconv.ParseFloat(s.metric(`ordergate_filter_capacity{filter="orders"}`), 64)
+					return err == nil && room >= float64(tc.orders)
 				})
 			}
 		})

@@ -91,7 +91,7 @@ func (m *machine) buildFilters() error {
 		}
 		m.filters[name] = unit
 		gauges := admin.Filter{
-			IDs: unit.filter.Count, FillRatio: unit.filter.FillRatio,
+			IDs: unit.filter.Count, Capacity: unit.filter.Capacity, FillRatio: unit.filter.FillRatio,
 			State: func() string { s, _ := unit.filter.State(); return s },
 		}
 		if unit.log != nil {

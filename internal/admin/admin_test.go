@@ -33,7 +33,7 @@ func TestMetrics(t *testing.T) {
 	l.Lost()
 	m.LockGauges("l", func() int { return 3 }, func() int { return 4 })
 	m.FilterGauges("orders", Filter{
-		IDs: func() uint64 { return 5 }, FillRatio: func() float64 { return 0.25 },
+		IDs: func() uint64 { return 5 }, Capacity: func() uint64 { return 20 }, FillRatio: func() float64 { return 0.25 },
 		State: func() string { return "ready" }, LogLag: func() uint64 { return 6 },
 	})
 	_, text := get(t, NewHandler(m, func() []Condition { return nil }), "/metrics")
@@ -54,6 +54,7 @@ func TestMetrics(t *testing.T) {
 		`ordergate_lock_held{lock="l"} 3`,
 		`ordergate_lock_waiters{lock="l"} 4`,
 		`ordergate_filter_ids{filter="orders"} 5`,
+		`ordergate_filter_capacity{filter="orders"} 20`,
 		`ordergate_filter_fill_ratio{filter="orders"} 0.25`,
 		`ordergate_filter_log_lag_entries{filter="orders"} 6`,
 		`ordergate_filter_state{filter="orders",state="ready"} 1`,

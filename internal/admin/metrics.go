@@ -155,6 +155,7 @@ func intGauge(f func() int) func() float64 { return func() float64 { return floa
 // each scrape and may take milliseconds.
 type Filter struct {
 	IDs       func() uint64
+	Capacity  func() uint64
 	FillRatio func() float64
 	State     func() string
 	LogLag    func() uint64 // nil without a change log
@@ -168,6 +169,8 @@ func (m *Metrics) FilterGauges(name string, f Filter) {
 	labels := prometheus.Labels{"filter": name}
 	m.gauge("ordergate_filter_ids", "Distinct IDs added, a lower estimate.", labels,
 		func() float64 { return float64(f.IDs()) })
+	m.gauge("ordergate_filter_capacity", "IDs that the filter is made for by now.", labels,
+		func() float64 { return float64(f.Capacity()) })
 	m.gauge("ordergate_filter_fill_ratio", "Share of the filter's bits that are set.", labels, f.FillRatio)
 	for _, state := range filterStates {
 		m.gauge("ordergate_filter_state", "1 for the state the filter is in.",
