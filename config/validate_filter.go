@@ -56,8 +56,7 @@ func (v *validator) expand(path string, f Filter) {
 	between(v, path+".at_fill", e.AtFill, 0.1, 1)
 	between(v, path+".by", e.By, 1.1, 16)
 	v.choice(path+".how", e.How, ExpandRebuild, ExpandLayers)
-	switch {
-	case e.How == ExpandRebuild && f.Segments != nil:
+	if e.How == ExpandRebuild && f.Segments != nil {
 		v.refute(path+".how", "segments grow by layers, each for itself: remove this, or write %s", ExpandLayers)
 	}
 }

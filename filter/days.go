@@ -51,9 +51,9 @@ func (d day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Form
 // what it takes for kept, and tomorrow, for IDs from clocks that are ahead.
 type days struct {
 	Segments
-	prefix string
-	make   func(name string) (*stack, error)
-	failed func(error) // an ID could not be kept
+	prefix  string
+	segment func(name string) (*stack, error)
+	failed  func(error) // an ID could not be kept
 
 	view atomic.Pointer[dayView]
 	mu   sync.Mutex // held by who replaces the view
@@ -66,8 +66,8 @@ type dayView struct {
 	stray *stack   // IDs without a day, or of days outside; nil when there are none
 }
 
-func newDays(prefix string, s Segments, today day, make func(string) (*stack, error), failed func(error)) *days {
-	d := &days{Segments: s, prefix: prefix, make: make, failed: failed}
+func newDays(prefix string, s Segments, today day, segment func(string) (*stack, error), failed func(error)) *days {
+	d := &days{Segments: s, prefix: prefix, segment: segment, failed: failed}
 	d.view.Store(&dayView{today: today, parts: emptyParts(s.Keep)})
 	return d
 }
@@ -156,14 +156,14 @@ func (d *days) part(id string) (*stack, error) {
 	next := *v
 	if i < 0 {
 		var err error
-		next.stray, err = d.make(d.prefix + ":stray")
+		next.stray, err = d.segment(d.prefix + ":stray")
 		if err != nil {
 			return nil, err
 		}
 		d.view.Store(&next)
 		return next.stray, nil
 	}
-	part, err := d.make(d.prefix + ":" + (v.guard() + day(i)).String())
+	part, err := d.segment(d.prefix + ":" + (v.guard() + day(i)).String())
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package filter
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -17,7 +18,7 @@ type maker func(layer int, capacity uint64) (bits, error)
 // IDs and all are asked.
 type stack struct {
 	name   string
-	make   maker
+	layer  maker
 	layers atomic.Pointer[[]bits] // oldest first; replaced, not changed
 	mu     sync.Mutex             // held by grow
 }
@@ -26,12 +27,12 @@ type stack struct {
 // at growth by a quarter.
 const mostLayers = 32
 
-func newStack(name string, capacity uint64, make maker) (*stack, error) {
-	first, err := make(0, capacity)
+func newStack(name string, capacity uint64, layer maker) (*stack, error) {
+	first, err := layer(0, capacity)
 	if err != nil {
 		return nil, err
 	}
-	s := &stack{name: name, make: make}
+	s := &stack{name: name, layer: layer}
 	s.layers.Store(&[]bits{first})
 	return s, nil
 }
@@ -71,11 +72,11 @@ func (s *stack) grow(by, at float64) error {
 		return fmt.Errorf("it has %d layers already: set its capacity higher", len(layers))
 	}
 	more := max(uint64(math.Ceil(float64(s.room())*(by-1))), 1)
-	next, err := s.make(len(layers), more)
+	next, err := s.layer(len(layers), more)
 	if err != nil {
 		return err
 	}
-	grown := append(layers[:len(layers):len(layers)], next)
+	grown := append(slices.Clone(layers), next)
 	s.layers.Store(&grown)
 	return nil
 }
