@@ -27,8 +27,14 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 		f.Taint(err.Error())
 		return err
 	}
-	if err := f.opts.Appender.Append(ctx, id); err != nil {
+	err := f.opts.Appender.Append(ctx, id)
+	if err != nil {
 		f.keep(id)
+	}
+	// Again: a rebuild may have begun after the first time, and have read the log
+	// before the ID was in it.
+	f.Add(id)
+	if err != nil {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	return nil
