@@ -13,28 +13,26 @@ type errands struct {
 // Go runs f in the background. After close it returns when f has: whoever closed
 // counts on nothing being left to do.
 func (e *errands) Go(f func()) {
-	if e.isClosed() {
+	if !e.track(f) {
 		f()
-		return
 	}
-	e.start(f)
 }
 
 // start runs f in the background, in any case.
 func (e *errands) start(f func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+	if !e.track(f) {
 		go f()
-		return
 	}
-	e.wg.Go(f)
 }
 
-func (e *errands) isClosed() bool {
+// track runs f in the background, unless it is too late for close to wait for it.
+func (e *errands) track(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.closed
+	if !e.closed {
+		e.wg.Go(f)
+	}
+	return !e.closed
 }
 
 // close waits for what has begun.

@@ -83,9 +83,9 @@ func names(prefix string, n int) (keys []string) {
 	return keys
 }
 
-// TestOneTripForMany has what comes while all flights are on their way go together,
+// TestFewTripsForMany has what comes while all flights are on their way go in few trips,
 // in the order in which it came.
-func TestOneTripForMany(t *testing.T) {
+func TestFewTripsForMany(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		j := jammed(t, c)
 		var want []string
@@ -95,22 +95,25 @@ func TestOneTripForMany(t *testing.T) {
 			wantQueued(t, j.locker, len(want))
 		}
 		j.drain(t, maxFlights+len(want))
-		var got []string
+		var got [][]string
 		for _, trip := range j.seen() {
-			if !trip.has("acquire") || trip.asked[0].key == j.keys[0] || trip.asked[0].key == j.keys[1] {
+			if !trip.has("acquire") || slices.Contains(j.keys[:maxFlights], trip.asked[0].key) {
 				continue
 			}
-			if got != nil {
-				t.Errorf("another trip, of %d", len(trip.asked))
-			}
+			var chunk []string
 			for _, a := range trip.asked {
 				if a.deed == "acquire" { // a release may have come in time
-					got = append(got, a.key)
+					chunk = append(chunk, a.key)
 				}
 			}
+			got = append(got, chunk)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("asked for %v, want %v", got, want)
+		if most := (len(want) + minBatch - 1) / minBatch; len(got) > most {
+			t.Errorf("%d trips, want %d at most", len(got), most)
+		}
+		slices.SortFunc(got, func(a, b []string) int { return slices.Index(want, a[0]) - slices.Index(want, b[0]) })
+		if all := slices.Concat(got...); !slices.Equal(all, want) {
+			t.Errorf("asked for %v, want %v", all, want)
 		}
 	})
 }
@@ -275,8 +278,8 @@ func TestScriptForgotten(t *testing.T) {
 				}
 			}
 		}
-		if acquired != maxFlights+len(keys) || again != len(held) {
-			t.Errorf("%d asked to acquire, want %d; %d releases with the text, want %d",
+		if acquired != maxFlights+len(keys) || again < 1 || again > len(held) { // another batch may have brought it
+			t.Errorf("%d asked to acquire, want %d; %d releases with the text, want 1 to %d",
 				acquired, maxFlights+len(keys), again, len(held))
 		}
 		if n := c.Exists(t.Context(), names("held", 10)...).Val(); n != 0 {
