@@ -272,7 +272,11 @@ func (c *chaos) failover(ctx context.Context, s *testbed.Sentinel, r *rand.Rand)
 	switch r.IntN(3) {
 	case 0:
 		c.did("failover")
-		_, err = s.Failover(ctx)
+		if _, err := s.Failover(ctx); err != nil {
+			// The Sentinels put it off: one that they began before is not over for them.
+			c.t.Logf("a failover on demand did not come: %v", err)
+			return
+		}
 	case 1: // for a while there are two masters
 		c.did("failover, master stopped")
 		if err = old.Pause(); err == nil {
