@@ -14,6 +14,10 @@ func (v quorumVotes) add(r lockReport) {
 	key := r.state.Key
 	for i := range v[key] {
 		if known := &v[key][i]; known.owner() == r.owner() {
+			if !known.recorded() && r.recorded() { // a server may have missed what the holder wrote
+				r.Servers, *known = append(known.Servers, r.Servers...), r
+				return
+			}
 			known.Servers = append(known.Servers, r.Servers...)
 			return
 		}
@@ -28,6 +32,9 @@ func (r *lockReport) owner() string {
 	}
 	return r.state.Holders[0].Owner
 }
+
+// recorded reports whether the first holder has said who it is.
+func (r *lockReport) recorded() bool { return len(r.Holders) > 0 && r.Holders[0].Recorded }
 
 // winner returns the report that most servers agree on, nil if there is none.
 func winner(reports []lockReport) *lockReport {

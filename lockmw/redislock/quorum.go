@@ -196,6 +196,21 @@ func stragglers(settled <-chan struct{}) bool {
 	}
 }
 
+// awaitStragglers lets the servers that have not answered yet do so, in as much time
+// as one is given at most. A hold that overtook the grant would miss it there: it
+// is not said again as a renewal is.
+func (l *Locker) awaitStragglers(ctx context.Context, settled <-chan struct{}) {
+	if !stragglers(settled) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
+	defer cancel()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+}
+
 // releaseStragglers gives back what is granted by servers that had not answered when
 // the lock was released.
 func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settled <-chan struct{}) {

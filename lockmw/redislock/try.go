@@ -183,6 +183,9 @@ func (l *Locker) extendQuestion(key, owner string, e extension) *question {
 func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error) {
 	switch {
 	case len(l.nodes) > 1:
+		if e.hold {
+			l.awaitStragglers(ctx, p.settled)
+		}
 		return l.extendQuorum(ctx, p.key, p.owner, e)
 	case p.entry != "":
 		return l.stay(ctx, p, e)

@@ -44,23 +44,7 @@ func TestLateAcquire(t *testing.T) {
 // TestLateAcquireOfAQuorum lets one server of three hear of a lock only after the
 // others have granted it and it was released.
 func TestLateAcquireOfAQuorum(t *testing.T) {
-	bed := bedtest.New(t)
-	var clients []redis.UniversalClient
-	var late *wire
-	var direct *redis.Client
-	for range 3 {
-		addr := bed.Redis().Addr()
-		late, direct = newWire(t, addr), connect(t, addr)
-		clients = append(clients, connect(t, late.addr()))
-	}
-	l := build(t, clients, redislock.Options{Lease: time.Minute})
-	if err := mustAcquire(t, l, "warm").Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	// The last to be asked may still be busy with that.
-	bedtest.Eventually(t, "all know the scripts", func() bool {
-		return exists(t, direct, redislock.FenceKey("warm")) && !exists(t, direct, "warm")
-	})
+	direct, late, l := wiredQuorum(t)
 	released := late.count("publish")
 	caught, let := late.catch("late")
 	lease := mustAcquire(t, l, "late")
@@ -72,6 +56,51 @@ func TestLateAcquireOfAQuorum(t *testing.T) {
 	close(let)
 	bedtest.Eventually(t, "the question arrives", func() bool { return exists(t, direct, redislock.FenceKey("late")) })
 	bedtest.Eventually(t, "the lock is free on the third server", func() bool { return !exists(t, direct, "late") })
+}
+
+// TestHoldOfAQuorumThatIsLate has a lock held for an unknown outcome before one
+// server of three has heard that it was granted: all of them have to hold it on.
+func TestHoldOfAQuorumThatIsLate(t *testing.T) {
+	direct, late, l := wiredQuorum(t)
+	caught, let := late.catch("late")
+	lease := mustAcquire(t, l, "late")
+	<-caught
+	held := make(chan error, 1)
+	go func() { held <- lease.Hold(t.Context(), "nobody knows") }()
+	time.Sleep(50 * time.Millisecond) // for a hold that does not wait to overtake the grant
+	close(let)
+	if err := <-held; err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "the third server knows", func() bool { return endsIn(t, direct, "late") > lateLease })
+}
+
+// lateLease is that of wiredQuorum.
+const lateLease = time.Minute
+
+// wiredQuorum returns a Locker of three servers, of which the third is behind a
+// wire. All of them know the scripts.
+func wiredQuorum(t *testing.T) (third *redis.Client, late *wire, l *redislock.Locker) {
+	t.Helper()
+	bed := bedtest.New(t)
+	var clients []redis.UniversalClient
+	for range 3 {
+		addr := bed.Redis().Addr()
+		late, third = newWire(t, addr), connect(t, addr)
+		clients = append(clients, connect(t, late.addr()))
+	}
+	l = build(t, clients, redislock.Options{Lease: lateLease, Hold: time.Hour})
+	if err := mustAcquire(t, l, "warm").Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := mustAcquire(t, l, "held").Hold(t.Context(), "nothing"); err != nil {
+		t.Fatal(err)
+	}
+	// The last to be asked may still be busy with that.
+	bedtest.Eventually(t, "all know the scripts", func() bool {
+		return exists(t, third, redislock.FenceKey("warm")) && !exists(t, third, "warm") && endsIn(t, third, "held") > lateLease
+	})
+	return third, late, l
 }
 
 // TestLateHandOver lets the messages that hand locks over arrive after the Locker
