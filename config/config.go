@@ -79,8 +79,15 @@ type TLS struct {
 
 // Filter kinds, layouts, segments, ways to expand, and freshness.
 const (
-	FilterLocal = "local" // a Bloom filter in memory
-	FilterExact = "exact" // every ID, in memory: numbers only
+	FilterLocal    = "local"        // a Bloom filter in memory
+	FilterExact    = "exact"        // every ID, in memory: numbers only
+	FilterBloom    = "redis-bloom"  // a filter of RedisBloom, shared by all ordergates
+	FilterBitmap   = "redis-bitmap" // bits in any Redis, shared by all ordergates
+	FilterRedisson = "redisson"     // an RBloomFilter, shared with Java services
+	FilterLayered  = "layered"      // memory before one of the three in Redis
+
+	CodecDefault = "default" // Kryo5, which a Java service has that chose none
+	CodecString  = "string"  // StringCodec
 
 	LayoutBlocked = "blocked" // the bits of an ID lie in one cache line
 	LayoutClassic = "classic" // they lie anywhere: less memory, slower
@@ -106,9 +113,45 @@ type Filter struct {
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
 	Freshness         string   `mapstructure:"freshness"`           // default barrier, or none in a file that uses no Redis
 
-	Layout   string    `mapstructure:"layout"`   // of kind local; default blocked
+	// StaleAfter bounds the age of what is known of the change log: a filter that has
+	// not read it to its end for longer is unknown. 1s to 1h, default 5s.
+	StaleAfter time.Duration `mapstructure:"stale_after"`
+	// AlertFalsePositiveRate is the measured share of absent IDs that pass from which
+	// on the filter complains, and grows if it has Expand; 0 to 0.5, default 0: never.
+	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate"`
+
+	Layout   string    `mapstructure:"layout"`   // of the bits in memory; default blocked
 	Segments *Segments `mapstructure:"segments"` // nil: no order is ever forgotten
-	Expand   *Expand   `mapstructure:"expand"`   // of kind local; nil: it passes more absent IDs beyond its capacity
+	Expand   *Expand   `mapstructure:"expand"`   // not of kinds exact and redisson; nil: it passes more absent IDs beyond its capacity
+	Snapshot *Snapshot `mapstructure:"snapshot"` // of what is in memory; nil: none
+
+	RedisKind string `mapstructure:"redis_kind"` // of kind layered: which of the others is behind it; default redis-bitmap
+	KeyPrefix string `mapstructure:"key_prefix"` // of the keys in Redis, for the kinds there; default "order:bloom:<name>"
+	Shards    int    `mapstructure:"shards"`     // of the kinds in Redis, 1 to 16,384; default 1
+	Codec     string `mapstructure:"codec"`      // of kind redisson; default default
+
+	SecretFile string `mapstructure:"secret_file"` // keys the hashes; read at start, trailing line break removed
+	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable
+	// Secret is what SecretFile or SecretEnv held, "" without either: one is made then.
+	// At least 16 bytes.
+	Secret Secret `mapstructure:"-" json:"-"`
+}
+
+// InRedis returns the kind of filter that is in Redis, "" if none is.
+func (f Filter) InRedis() string {
+	switch f.Kind {
+	case FilterBloom, FilterBitmap, FilterRedisson:
+		return f.Kind
+	case FilterLayered:
+		return f.RedisKind
+	}
+	return ""
+}
+
+// Snapshot has a filter written to a file, which a restart begins with.
+type Snapshot struct {
+	Path  string        `mapstructure:"path"`  // no default; a file beside it has the secret where none is given
+	Every time.Duration `mapstructure:"every"` // 1s to 24h, default 10m
 }
 
 // Segments has a filter forget old orders.

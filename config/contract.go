@@ -1,19 +1,9 @@
 package config
 
 // announced holds what belongs to the configuration as it is documented, and
-// that this version does not do: keys as "filters.*.shards", values as
+// that this version does not do: keys as "sources.*.table", values as
 // it is unknown.
 var announced = map[string]bool{
-	"filters.*.kind=redis-bloom":          true,
-	"filters.*.kind=redis-bitmap":         true,
-	"filters.*.kind=redisson":             true,
-	"filters.*.kind=layered":              true,
-	"filters.*.key_prefix":                true,
-	"filters.*.shards":                    true,
-	"filters.*.snapshot":                  true,
-	"filters.*.stale_after":               true,
-	"filters.*.alert_false_positive_rate": true,
-
 	"sources.*.kind=mysql":      true,
 	"sources.*.kind=postgres":   true,
 	"sources.*.kind=postgresql": true,

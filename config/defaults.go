@@ -32,7 +32,7 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Redis.ensureDefaults(doc, "redis")
 	}
 	for name, f := range c.Filters {
-		f.ensureDefaults(doc, join("filters", name), c.Redis != nil)
+		f.ensureDefaults(doc, join("filters", name), name, c.Redis != nil)
 		c.Filters[name] = f
 	}
 	for name, l := range c.Locks {
@@ -48,7 +48,7 @@ func (c *Config) ensureDefaults(doc *document) {
 // change log to write, or one to read.
 func (c *Config) needsRedis() bool {
 	for _, f := range c.Filters {
-		if f.Freshness == FreshnessBarrier {
+		if f.Freshness == FreshnessBarrier || f.Kind == FilterLayered || f.InRedis() != "" {
 			return true
 		}
 	}
@@ -75,7 +75,7 @@ func (r *Redis) ensureDefaults(doc *document, path string) {
 	}
 }
 
-func (f *Filter) ensureDefaults(doc *document, path string, withRedis bool) {
+func (f *Filter) ensureDefaults(doc *document, path, name string, withRedis bool) {
 	freshness := FreshnessNone
 	if withRedis {
 		freshness = FreshnessBarrier
@@ -84,8 +84,23 @@ func (f *Filter) ensureDefaults(doc *document, path string, withRedis bool) {
 	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
 	fill(doc, path+".false_positive_rate", &f.FalsePositiveRate, 0.001)
 	fill(doc, path+".freshness", &f.Freshness, freshness)
-	if f.Kind == FilterLocal {
+	fill(doc, path+".stale_after", &f.StaleAfter, 5*time.Second)
+	switch f.Kind {
+	case FilterLayered:
+		fill(doc, path+".redis_kind", &f.RedisKind, FilterBitmap)
+		fallthrough
+	case FilterLocal:
 		fill(doc, path+".layout", &f.Layout, LayoutBlocked)
+	}
+	if kind := f.InRedis(); kind != "" {
+		fill(doc, path+".shards", &f.Shards, 1)
+		fill(doc, path+".key_prefix", &f.KeyPrefix, "order:bloom:"+name)
+		if kind == FilterRedisson {
+			fill(doc, path+".codec", &f.Codec, CodecDefault)
+		}
+	}
+	if s := f.Snapshot; s != nil {
+		fill(doc, path+".snapshot.every", &s.Every, 10*time.Minute)
 	}
 	if s := f.Segments; s != nil {
 		fill(doc, path+".segments.by", &s.By, SegmentDay)
@@ -94,7 +109,7 @@ func (f *Filter) ensureDefaults(doc *document, path string, withRedis bool) {
 	}
 	if e := f.Expand; e != nil {
 		how := ExpandLayers
-		if len(f.Sources) > 0 && f.Segments == nil {
+		if f.InRedis() != "" || len(f.Sources) > 0 && f.Segments == nil {
 			how = ExpandRebuild
 		}
 		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)

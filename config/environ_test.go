@@ -67,8 +67,8 @@ func TestVariablesThatAreWrong(t *testing.T) {
 			[]string{`environment: ORDERGATE_REDIS_ADDRESSES: has an empty item: separate the items by single commas`}},
 		{"dangling name", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SOURCES": "seed,sead"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SOURCES[1]: "sead" is not defined under sources, did you mean seed?`}},
-		{"not available", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_KIND": "layered"},
-			[]string{`environment: ORDERGATE_FILTERS_ORDERS_KIND: "layered" is not available in this version: choose local, exact`}},
+		{"not available", with("", ""), env{"ORDERGATE_SOURCES_SEED_KIND": "mysql"},
+			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "mysql" is not available in this version: choose csv`}},
 		{"with what is wrong in the file", with("redis", "{mode: [], addresses: ['b']}"), env{"ORDERGATE_REDIS_MODE": "double"},
 			[]string{
 				`environment: ORDERGATE_REDIS_MODE: "double" is not one of single, sentinel, cluster, embedded`,

@@ -74,6 +74,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	c.ensureDefaults(doc)
 	c.validate(doc)
 	c.Redis.readFiles(doc, getenv)
+	c.readSecrets(doc, getenv)
 	if err := invalid(doc.violations); err != nil {
 		return nil, err
 	}

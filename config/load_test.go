@@ -43,7 +43,7 @@ func violations(t *testing.T, text string, e env) []string {
 }
 
 func TestGoodFileIsReadAsItStands(t *testing.T) {
-	c, err := Load("testdata/good.yaml", env{"REDIS_PASSWORD": "secret"}.get)
+	c, err := Load("testdata/good.yaml", env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes"}.get)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,14 +62,23 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 		Filters: map[string]Filter{
 			"orders": {
 				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
-				Sources: []string{"seed", "archive-2025"}, Freshness: "barrier",
+				Sources: []string{"seed", "archive-2025"}, Freshness: "barrier", StaleAfter: 5 * time.Second,
 				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers"},
 			},
 			"returns": {
-				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none",
+				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none", StaleAfter: 5 * time.Second,
 				Segments: &Segments{By: "day", Keep: 90, From: "arrival", Older: "absent"},
 			},
-			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", Layout: "blocked"},
+			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: 5 * time.Second, Layout: "blocked"},
+			"shared": {
+				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: 5 * time.Second,
+				AlertFalsePositiveRate: 0.005, KeyPrefix: "ids:all", Shards: 300, SecretEnv: "FILTER_SECRET", Secret: "of at least 16 bytes",
+			},
+			"java": {
+				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: time.Minute,
+				Layout: "blocked", Snapshot: &Snapshot{Path: "/var/lib/ordergate/java.snap", Every: time.Minute},
+				RedisKind: "redisson", KeyPrefix: "order-ids", Shards: 1, Codec: "string",
+			},
 		},
 		Sources: map[string]Source{
 			"seed":         {Kind: "csv", Path: "ids.csv"},
@@ -179,7 +188,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 
 func TestAcceptedFilesValidateAgain(t *testing.T) {
 	for _, file := range []string{"testdata/good.yaml", "testdata/design.yaml"} {
-		c, err := Load(file, env{"REDIS_PASSWORD": "secret"}.get)
+		c, err := Load(file, env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes"}.get)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func TestPassword(t *testing.T) {
 		{"in a file from elsewhere", "{password_file: " + write("dos", "a\r\n") + "}", "a", ""},
 		{"in a file with two line breaks", "{password_file: " + write("two", "a\n\n") + "}", "a\n", ""},
 		{"in an empty file", "{password_file: " + write("empty", "\n") + "}", "", "redis.password_file: reading the password: the file is empty"},
-		{"in a large file", "{password_file: " + write("large", strings.Repeat("a", maxPassword+1)) + "}", "", "redis.password_file: reading the password: the file is larger than 65536 bytes"},
+		{"in a large file", "{password_file: " + write("large", strings.Repeat("a", maxSecret+1)) + "}", "", "redis.password_file: reading the password: the file is larger than 65536 bytes"},
 		{"in a directory", "{password_file: " + dir + "}", "", "redis.password_file: reading the password: not a regular file"},
 		{"in no file", "{password_file: " + dir + "/none}", "", "redis.password_file: reading the password: no such file or directory"},
 		{"in both", "{password_file: a, password_env: PW}", "", "redis.password_env: excludes password_file: give one of the two"},

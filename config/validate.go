@@ -33,6 +33,7 @@ func (c *Config) validate(doc *document) {
 		v.entry(join("filters", name), name)
 		v.filter(join("filters", name), name, c.Filters[name])
 	}
+	v.filtersDiffer(c)
 	for _, name := range sortedKeys(c.Sources) {
 		v.entry(join("sources", name), name)
 		v.source(join("sources", name), c.Sources[name])

@@ -1,10 +1,119 @@
 package config
 
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxCapacity is 10^11, a terabit of bits at ten an ID: past what one process holds.
+const maxCapacity = 100_000_000_000
+
+// maxShards is the number of slots of a Redis Cluster.
+const maxShards = 16_384
+
+func (v *validator) filter(path, name string, f Filter) {
+	v.choice(path+".kind", f.Kind, FilterLocal, FilterExact, FilterBloom, FilterBitmap, FilterRedisson, FilterLayered)
+	between(v, path+".capacity", f.Capacity, 1, maxCapacity)
+	between(v, path+".false_positive_rate", f.FalsePositiveRate, 1e-9, 0.5)
+	between(v, path+".stale_after", f.StaleAfter, time.Second, time.Hour)
+	between(v, path+".alert_false_positive_rate", f.AlertFalsePositiveRate, 0, 0.5)
+	v.choice(path+".freshness", f.Freshness, FreshnessBarrier, FreshnessNone)
+	v.secret(path, "secret", f.SecretFile, f.SecretEnv)
+	v.layout(path, f)
+	v.inRedis(path, f)
+	v.snapshot(path+".snapshot", f)
+	v.segments(path+".segments", name, f.Segments)
+	v.expand(path+".expand", f)
+	seen := make(map[string]bool)
+	for i, name := range f.Sources {
+		at := path + ".sources[" + strconv.Itoa(i) + "]"
+		if seen[name] {
+			v.refute(at, "%s is given twice: name a source once", quote(name))
+		} else {
+			reference(v, at, "sources", name, v.config.Sources)
+		}
+		seen[name] = true
+	}
+}
+
+// inRedis checks what is for the kinds in Redis.
+func (v *validator) inRedis(path string, f Filter) {
+	if f.Kind == FilterLayered {
+		v.choice(path+".redis_kind", f.RedisKind, FilterBloom, FilterBitmap, FilterRedisson)
+	} else if f.RedisKind != "" {
+		v.refute(path+".redis_kind", "is for kind %s only: remove it", FilterLayered)
+	}
+	kind := f.InRedis()
+	if kind == "" && f.Shards > 1 {
+		v.refute(path+".shards", "is for kinds in Redis only: remove it")
+	}
+	if kind == FilterRedisson {
+		v.choice(path+".codec", f.Codec, CodecDefault, CodecString)
+	} else if f.Codec != "" {
+		v.refute(path+".codec", "is for kind %s only: remove it", FilterRedisson)
+	}
+	if kind == "" {
+		return
+	}
+	between(v, path+".shards", f.Shards, 1, maxShards)
+	switch {
+	case kind == FilterRedisson && f.Shards > 1:
+		v.refute(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
+	case f.KeyPrefix == "":
+		v.refute(path+".key_prefix", "is empty: give what the keys in Redis begin with")
+	case len(f.KeyPrefix) > maxKeyPrefix:
+		v.refute(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
+	case kind != FilterRedisson && strings.ContainsAny(f.KeyPrefix, "{}"):
+		v.refute(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
+	}
+	if v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded {
+		v.refute(path+".kind", "%s needs a Redis server: mode %s has no such commands", f.Kind, RedisEmbedded)
+	}
+}
+
+// filtersDiffer checks that no two filters have a key in Redis or a file in common.
+func (v *validator) filtersDiffer(c *Config) {
+	prefixes, files := make(map[string]string), make(map[string]string)
+	for _, name := range sortedKeys(c.Filters) {
+		f, path := c.Filters[name], join("filters", name)
+		if other, taken := prefixes[f.KeyPrefix]; taken && f.InRedis() != "" {
+			v.refute(path+".key_prefix", "filter %s has the same: choose another", quote(other))
+		} else if f.InRedis() != "" {
+			prefixes[f.KeyPrefix] = name
+		}
+		if f.Snapshot == nil || f.Snapshot.Path == "" {
+			continue
+		}
+		if other, taken := files[f.Snapshot.Path]; taken {
+			v.refute(path+".snapshot.path", "filter %s has the same: choose another", quote(other))
+		} else {
+			files[f.Snapshot.Path] = name
+		}
+	}
+}
+
+// maxKeyPrefix is in bytes; like that of locks, so that keys stay readable.
+const maxKeyPrefix = 256
+
+func (v *validator) snapshot(path string, f Filter) {
+	s := f.Snapshot
+	if s == nil {
+		return
+	}
+	if f.Kind != FilterLayered && f.InRedis() != "" {
+		v.refute(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
+		return
+	}
+	v.required(path, "path", s.Path, "the path of the file to write")
+	between(v, path+".every", s.Every, time.Second, 24*time.Hour)
+}
+
 func (v *validator) layout(path string, f Filter) {
-	if f.Kind == FilterLocal {
+	if f.Kind == FilterLocal || f.Kind == FilterLayered {
 		v.choice(path+".layout", f.Layout, LayoutBlocked, LayoutClassic)
 	} else if f.Layout != "" {
-		v.refute(path+".layout", "is for kind %s only: remove it", FilterLocal)
+		v.refute(path+".layout", "is for kinds %s and %s only: remove it", FilterLocal, FilterLayered)
 	}
 }
 
@@ -49,9 +158,15 @@ func (v *validator) expand(path string, f Filter) {
 	if e == nil {
 		return
 	}
-	if f.Kind == FilterExact {
+	switch {
+	case f.Kind == FilterExact:
 		v.refute(path, "a filter of kind %s has no size that it could outgrow: remove this", FilterExact)
 		return
+	case f.InRedis() == FilterRedisson:
+		v.refute(path, "Java services would go on with the old filter of kind %s: remove this", FilterRedisson)
+		return
+	case f.InRedis() != "" && e.How == ExpandLayers:
+		v.refute(path+".how", "a filter in Redis is rebuilt, from its sources and the change log: remove this, or write %s", ExpandRebuild)
 	}
 	between(v, path+".at_fill", e.AtFill, 0.1, 1)
 	between(v, path+".by", e.By, 1.1, 16)

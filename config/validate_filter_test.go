@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,7 +21,38 @@ func TestFilterValidation(t *testing.T) {
 		{"another layout", "{layout: flat}", "{path: id}", []string{`filters.orders.layout: "flat" is not one of blocked, classic`}},
 		{"exact", "{kind: exact}", "{path: id}", nil},
 		{"exact with a layout", "{kind: exact, layout: classic}", "{path: id}", []string{
-			"filters.orders.layout: is for kind local only: remove it"}},
+			"filters.orders.layout: is for kinds local and layered only: remove it"}},
+		{"in Redis", "{kind: redis-bitmap, key_prefix: ids, shards: 300, secret_env: FILTER_SECRET}", "{path: id}", nil},
+		{"layered", "{kind: layered, redis_kind: redisson, codec: string, expand: {}}", "{path: id}", []string{
+			"filters.orders.expand: Java services would go on with the old filter of kind redisson: remove this"}},
+		{"layered, of nothing", "{kind: layered, redis_kind: local}", "{path: id}", []string{
+			`filters.orders.redis_kind: "local" is not one of redis-bloom, redis-bitmap, redisson`}},
+		{"redisson with shards", "{kind: redisson, shards: 2}", "{path: id}", []string{
+			"filters.orders.shards: a filter of kind redisson has no shards: remove this"}},
+		{"a codec of another kind", "{kind: redis-bloom, codec: string}", "{path: id}", []string{
+			"filters.orders.codec: is for kind redisson only: remove it"}},
+		{"keys in Redis of what is not there", "{key_prefix: a, shards: 3, redis_kind: redisson}", "{path: id}", []string{
+			"filters.orders.redis_kind: is for kind layered only: remove it",
+			"filters.orders.shards: is for kinds in Redis only: remove it"}},
+		{"a prefix in braces", "{kind: redis-bitmap, key_prefix: '{a}'}", "{path: id}", []string{
+			"filters.orders.key_prefix: has braces, which would put all shards in one slot: remove them"}},
+		{"layers in Redis", "{kind: redis-bitmap, expand: {how: layers}}", "{path: id}", []string{
+			"filters.orders.expand.how: a filter in Redis is rebuilt, from its sources and the change log: remove this, or write rebuild"}},
+		{"a snapshot", "{snapshot: {path: /tmp/orders.snap}}", "{path: id}", nil},
+		{"a snapshot of Redis", "{kind: redis-bitmap, snapshot: {path: a}}", "{path: id}", []string{
+			"filters.orders.snapshot: a filter of kind redis-bitmap is in Redis, which keeps it: remove this"}},
+		{"a snapshot nowhere", "{snapshot: {every: 1ms}}", "{path: id}", []string{
+			"filters.orders.snapshot: path is missing: give the path of the file to write",
+			"filters.orders.snapshot.every: 1ms is out of range: 1s to 24h are allowed"}},
+		{"stale and alerts", "{stale_after: 1ms, alert_false_positive_rate: 0.6}", "{path: id}", []string{
+			"filters.orders.stale_after: 1ms is out of range: 1s to 1h are allowed",
+			"filters.orders.alert_false_positive_rate: 0.6 is out of range: 0 to 0.5 are allowed"}},
+		{"a secret twice", "{secret_file: a, secret_env: B}", "{path: id}", []string{
+			"filters.orders.secret_env: excludes secret_file: give one of the two"}},
+		{"a short secret", "{secret_env: SHORT}", "{path: id}", []string{
+			"filters.orders.secret_env: the secret there is too short: give at least 16 bytes"}},
+		{"a missing secret", "{secret_env: NONE}", "{path: id}", []string{
+			"filters.orders.secret_env: the variable of this name is not set or is empty: put the secret there"}},
 		{"days", "{segments: {keep: 30}}", dated, nil},
 		{"days of IDs without one", "{segments: {keep: 30}}", "{path: id, format: digits}", []string{
 			`filters.orders.segments.from: the IDs of rule "look" have format digits, which has no date: ` +
@@ -50,7 +83,7 @@ func TestFilterValidation(t *testing.T) {
 			file := "filters: {orders: " + tt.filter + "}\n" +
 				`rules: [{name: look, match: {methods: [GET], path: "/orders/{id}"}, id: ` + tt.id + ", lookup: {filter: orders}}]\n"
 			var got []string
-			if _, err := Parse("f.yaml", []byte(file), env{}.get); err != nil {
+			if _, err := Parse("f.yaml", []byte(file), env{"FILTER_SECRET": strings.Repeat("s", 16), "SHORT": "too short"}.get); err != nil {
 				for line := range strings.SplitSeq(err.Error(), "\n") {
 					_, text, _ := strings.Cut(line, ": ") // behind file and line
 					got = append(got, text)
@@ -60,5 +93,41 @@ func TestFilterValidation(t *testing.T) {
 				t.Errorf("unexpected violations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestFiltersDiffer(t *testing.T) {
+	const file = `filters:
+  a: {kind: redis-bitmap, key_prefix: same}
+  b: {kind: redis-bloom, key_prefix: same}
+  c: {snapshot: {path: same}}
+  d: {snapshot: {path: same}}
+`
+	_, err := Parse("f.yaml", []byte(file), env{}.get)
+	want := `f.yaml:3: filters.b.key_prefix: filter "a" has the same: choose another` + "\n" +
+		`f.yaml:5: filters.d.snapshot.path: filter "c" has the same: choose another`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestFilterSecretIsHidden sees a secret in nothing that is printed.
+func TestFilterSecretIsHidden(t *testing.T) {
+	secret := strings.Repeat("hush", 4)
+	c, err := Parse("f.yaml", []byte("filters: {a: {secret_env: S}}\n"), env{"S": secret}.get)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(c.Filters["a"].Secret); got != secret {
+		t.Fatalf("secret %q", got)
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, shown := range []string{string(text), fmt.Sprintf("%v %+v %#v %s %q %x", *c, *c, *c, c.Filters["a"].Secret, c.Filters["a"].Secret, c.Filters["a"].Secret)} {
+		if strings.Contains(shown, "hush") || strings.Contains(shown, "68757368") {
+			t.Errorf("the secret is in %s", shown)
+		}
 	}
 }

@@ -93,7 +93,7 @@ func TestValidation(t *testing.T) {
 		{"longest name, digits first", with("locks", `{1`+strings.Repeat("a", 62)+`: {}}`), nil},
 		{"name that is a number", with("locks", `{1: {}}`), nil},
 
-		{"unknown filter kind", with("filters", `{orders: {kind: remote}}`), []string{`filters.orders.kind: "remote" is not one of local, exact`}},
+		{"unknown filter kind", with("filters", `{orders: {kind: remote}}`), []string{`filters.orders.kind: "remote" is not one of local, exact, redis-bloom, redis-bitmap, redisson, layered`}},
 		{"no capacity", with("filters", `{orders: {capacity: 0}}`), []string{`filters.orders.capacity: 0 is out of range: 1 to 100_000_000_000 are allowed`}},
 		{"capacity past the most", with("filters", `{orders: {capacity: 100_000_000_001}}`), []string{`filters.orders.capacity: 100_000_000_001 is out of range: 1 to 100_000_000_000 are allowed`}},
 		{"largest capacity, highest rate", with("filters", `{orders: {capacity: 100_000_000_000, false_positive_rate: 0.5}}`), nil},

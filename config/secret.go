@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+)
+
+const (
+	// maxSecret bounds a file with a secret, in bytes.
+	maxSecret = 64 << 10
+	// minFilterSecret is the size of the key that is made of one, in bytes.
+	minFilterSecret = 16
+)
+
+// Secret is a text that no verb of package fmt, no log and no JSON shows.
+type Secret string
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "(hidden)"
+}
+
+// Format keeps it out of every verb, %#v and %d too.
+func (s Secret) Format(state fmt.State, _ rune) {
+	_, _ = io.WriteString(state, s.String()) // a fmt.State has nowhere to report an error to
+}
+
+// LogValue keeps it out of logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// readSecrets sets the secrets of the filters from where they say that they are.
+func (c *Config) readSecrets(doc *document, getenv func(string) string) {
+	for _, name := range sortedKeys(c.Filters) {
+		f, path := c.Filters[name], join("filters", name)+".secret"
+		secret := readSecret(doc, getenv, path, "secret", f.SecretFile, f.SecretEnv)
+		if secret != "" && len(secret) < minFilterSecret {
+			key := path + "_file"
+			if f.SecretEnv != "" {
+				key = path + "_env"
+			}
+			doc.report(key, fmt.Sprintf("the secret there is too short: give at least %d bytes", minFilterSecret))
+		}
+		f.Secret = Secret(secret)
+		c.Filters[name] = f
+	}
+}
+
+// readSecret returns what is in a file or a variable. No message repeats what is
+// written there: some will have put the secret itself.
+func readSecret(doc *document, getenv func(string) string, path, what, file, env string) string {
+	switch {
+	case file != "" && env != "":
+	case env != "" && variableName.MatchString(env):
+		secret := getenv(env)
+		if secret == "" {
+			doc.report(path+"_env", "the variable of this name is not set or is empty: put the "+what+" there")
+		}
+		return secret
+	case file != "":
+		secret, err := readSecretFile(file)
+		if err != nil {
+			doc.report(path+"_file", "reading the "+what+": "+oneLine(err.Error()))
+		}
+		return secret
+	}
+	return ""
+}
+
+func readSecretFile(path string) (string, error) {
+	data, err := readSmallFile(path, maxSecret)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if secret == "" {
+		return "", errors.New("the file is empty")
+	}
+	return secret, nil
+}
+
+// readSmallFile reads a file of at most limit bytes. Its errors do not name it.
+func readSmallFile(path string, limit int) ([]byte, error) {
+	// Looked at first: opening a pipe waits for whoever writes to it.
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	defer f.Close() // only read from: nothing to lose
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	if len(data) > limit {
+		return nil, fmt.Errorf("the file is larger than %d bytes", limit)
+	}
+	return data, nil
+}
