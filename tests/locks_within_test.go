@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +70,7 @@ func TestForgedLeaseIsReplaced(t *testing.T) {
 	s.must("POST", "/orders/1/settle", "", forged...).want(t, 200, "")
 	seen := b.seen()[0].Header
 	for _, name := range []string{"X-Ordergate-Lease", "X-Ordergate-Fence", "X-Ordergate-Key"} {
-		if v := seen.Values(name); len(v) != 1 || strings.HasPrefix(v[0], "somebody") || strings.HasPrefix(v[0], "9") {
+		if v := seen.Values(name); len(v) != 1 || slices.Contains(forged, v[0]) {
 			t.Errorf("%s came to the backend as %q", name, v)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // holdings is the record of who held a lock that all want. It is safe for
@@ -54,7 +56,7 @@ func (h *holdings) leave(since time.Time) {
 var errTwoInside = errors.New("two callers held one lock at the same time")
 
 // add puts what is on record into a sample, of a round that took so long.
-func (h *holdings) add(s sample, took time.Duration) error {
+func (h *holdings) add(s benchmark.Sample, took time.Duration) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.broken {
@@ -67,7 +69,7 @@ func (h *holdings) add(s sample, took time.Duration) error {
 		s[hold] = millis(h.held) / float64(h.grants)
 	}
 	slices.Sort(h.gaps)
-	s[gap] = millis(percentile(h.gaps, 50))
+	s[gap] = millis(benchmark.Percentile(h.gaps, 50))
 	return nil
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 func TestHoldings(t *testing.T) {
-	h, got := &holdings{}, sample{}
+	h, got := &holdings{}, benchmark.Sample{}
 	for range 2 {
 		passed := h.enter()
 		h.leave(time.Now().Add(-3 * time.Millisecond))
@@ -44,7 +46,7 @@ func (anyone) unlock(context.Context) error       { return nil }
 type nothing struct{}
 
 func (nothing) start(context.Context) error             { return nil }
-func (nothing) stop(context.Context, int, sample) error { return nil }
+func (nothing) stop(context.Context, int, benchmark.Sample) error { return nil }
 
 // TestNoLock shows that a lock which does not exclude is found out.
 func TestNoLock(t *testing.T) {

@@ -3,10 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/bench/benchmark/benchtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,11 +54,7 @@ func TestRun(t *testing.T) {
 			if err := run(ctx, append(tt.args, "-rounds", "1", "-time", "50ms"), &stdout, &stderr); err != nil {
 				t.Fatalf("%v\n%s", err, &stderr)
 			}
-			for _, row := range tt.rows {
-				if !regexp.MustCompile(`(?m)^` + row).MatchString(stdout.String()) {
-					t.Errorf("no row %q in:\n%s", row, &stdout)
-				}
-			}
+			benchtest.Rows(t, stdout.String(), tt.rows...)
 		})
 	}
 	if text, err := os.ReadFile(plot); err != nil || strings.Count(string(text), ">ordergate<") != 5 {
@@ -67,73 +63,15 @@ func TestRun(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	tests := []struct {
-		name string
-		args []string
-		want settings
-		err  string // "" for none
-	}{
-		{"defaults", nil, settings{rounds: 5, length: 2 * time.Second}, ""},
+	usual := benchmark.Settings{Rounds: 5}
+	benchtest.Flags(t, parseFlags, []benchtest.FlagTest[settings]{
+		{Name: "defaults", Want: settings{Settings: usual, length: 2 * time.Second}},
 		{
-			"all", []string{"-rounds", "2", "-time", "1s", "-only", "a,b", "-scenarios", "c", "-markdown", "-plot", "p", "-cpuprofile", "q", "-memprofile", "r"},
-			settings{2, time.Second, "a,b", "c", true, "p", "q", "r"}, "",
+			Name: "all",
+			Args: []string{"-rounds", "2", "-time", "1s", "-only", "a,b", "-scenarios", "c", "-markdown", "-plot", "p", "-cpuprofile", "q", "-memprofile", "r"},
+			Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, time.Second, "a,b", "c", "p", benchmark.Profiles{CPU: "q", Allocations: "r"}},
 		},
-		{"no round", []string{"-rounds", "0"}, settings{}, "-rounds 0: use 1 or more"},
-		{"too short", []string{"-time", "1ms"}, settings{}, "-time 1ms: use 50ms or more"},
-		{"an argument", []string{"all"}, settings{}, `argument "all": there are only flags, see -help`},
-		{"help", []string{"-help"}, settings{}, flag.ErrHelp.Error()},
-	}
-	for _, tt := range tests {
-		got, err := parseFlags(tt.args, new(bytes.Buffer))
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		if text != tt.err {
-			t.Errorf("%s: error %q, want %q", tt.name, text, tt.err)
-		}
-		if err == nil && got != tt.want {
-			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestPick(t *testing.T) {
-	same := func(s string) string { return s }
-	tests := []struct{ name, list, want, err string }{
-		{"none is all", "", "a b c", ""},
-		{"in their own order", "c,a", "a c", ""},
-		{"unknown", "a,d", "", `-only "d": there are a, b, c`},
-	}
-	for _, tt := range tests {
-		got, err := pick("-only", tt.list, []string{"a", "b", "c"}, same)
-		text := ""
-		if err != nil {
-			text = err.Error()
-		}
-		if strings.Join(got, " ") != tt.want || text != tt.err {
-			t.Errorf("%s: %v, %q; want %q, %q", tt.name, got, text, tt.want, tt.err)
-		}
-	}
-}
-
-func TestProfiles(t *testing.T) {
-	dir := t.TempDir()
-	s := settings{cpuProfile: filepath.Join(dir, "cpu"), memProfile: filepath.Join(dir, "mem")}
-	stop, err := s.profile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{s.cpuProfile, s.memProfile} {
-		if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v, %v", filepath.Base(path), info, err)
-		}
-	}
-	s.cpuProfile = filepath.Join(dir, "nowhere", "cpu")
-	if _, err := s.profile(); err == nil {
-		t.Error("a profile was made where there is no directory")
-	}
+		{Name: "too short", Args: []string{"-time", "1ms"}, Err: "-time 1ms: use 50ms or more"},
+		{Name: "an argument", Args: []string{"all"}, Err: `argument "all": there are only flags, see -help`},
+	})
 }

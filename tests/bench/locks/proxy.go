@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // proxy stands between a candidate and Redis and counts the commands that go
@@ -58,7 +60,7 @@ func (p *proxy) start(context.Context) error {
 	return nil
 }
 
-func (p *proxy) stop(_ context.Context, ops int, s sample) error {
+func (p *proxy) stop(_ context.Context, ops int, s benchmark.Sample) error {
 	s[requests] = float64(p.requests.Load()-p.before) / float64(ops)
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 func TestCounter(t *testing.T) {
@@ -69,7 +71,7 @@ func TestProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := sample{}
+	got := benchmark.Sample{}
 	if err := in.proxy.stop(ctx, 2, got); err != nil || got[requests] != 2 {
 		t.Errorf("%v, %v; want 4 commands, 2 an operation", got, err)
 	}

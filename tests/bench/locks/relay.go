@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const (
@@ -27,13 +29,13 @@ func relay() section {
 	return section{
 		name: "relay", title: "Relay",
 		note:    fmt.Sprintf(relayNote, relayCallers, relayHold, time.Second/relayHold),
-		metrics: []metric{grants, inUse, hold, gap, requests, fewest, most},
+		metrics: []benchmark.Metric{grants, inUse, hold, gap, requests, fewest, most},
 		versus:  grants,
 		round:   relayRound,
 	}
 }
 
-func relayRound(ctx context.Context, t turn) (sample, error) {
+func relayRound(ctx context.Context, t turn) (benchmark.Sample, error) {
 	in, err := t.candidate.open(t.addr, patience{upTo: relayWait})
 	if err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func relayRound(ctx context.Context, t turn) (sample, error) {
 	if err := t.meter.start(ctx); err != nil {
 		return nil, err
 	}
-	h, got := &holdings{}, sample{}
+	h, got := &holdings{}, benchmark.Sample{}
 	if err := runRelay(ctx, all, h, oneKey, t.length); err != nil {
 		return nil, err
 	}

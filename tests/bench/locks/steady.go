@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const (
@@ -29,9 +31,9 @@ requests do not vary.`
 func uncontended() section {
 	return section{
 		name: "uncontended", title: "Uncontended", note: uncontendedNote,
-		metrics: []metric{rate, p50Micros, p99Micros, allocs, memory, requests},
+		metrics: []benchmark.Metric{rate, p50Micros, p99Micros, allocs, memory, requests},
 		versus:  rate,
-		round:   func(ctx context.Context, t turn) (sample, error) { return steady(ctx, t, 1) },
+		round:   func(ctx context.Context, t turn) (benchmark.Sample, error) { return steady(ctx, t, 1) },
 	}
 }
 
@@ -40,15 +42,15 @@ const distinctNote = `%d callers, each with keys of its own. CPU is in µs per o
 func distinct() section {
 	return section{
 		name: "distinct", title: "Distinct keys", note: fmt.Sprintf(distinctNote, distinctCallers),
-		metrics: []metric{rate, p99Millis, clientCPU, redisCPU, allocs, requests},
+		metrics: []benchmark.Metric{rate, p99Millis, clientCPU, redisCPU, allocs, requests},
 		versus:  rate,
-		round:   func(ctx context.Context, t turn) (sample, error) { return steady(ctx, t, distinctCallers) },
+		round:   func(ctx context.Context, t turn) (benchmark.Sample, error) { return steady(ctx, t, distinctCallers) },
 	}
 }
 
 // steady has callers lock and unlock keys of their own for the length of the
 // turn.
-func steady(ctx context.Context, t turn, callers int) (sample, error) {
+func steady(ctx context.Context, t turn, callers int) (benchmark.Sample, error) {
 	in, err := t.candidate.open(t.addr, patience{})
 	if err != nil {
 		return nil, err
@@ -80,7 +82,7 @@ func steady(ctx context.Context, t turn, callers int) (sample, error) {
 	for _, w := range all {
 		ops += len(w.times)
 	}
-	got := sample{rate: float64(ops) / took.Seconds()}
+	got := benchmark.Sample{rate: float64(ops) / took.Seconds()}
 	if err := t.meter.stop(ctx, ops, got); err != nil {
 		return nil, err
 	}
@@ -88,7 +90,7 @@ func steady(ctx context.Context, t turn, callers int) (sample, error) {
 		times = append(times, w.times...)
 	}
 	slices.Sort(times)
-	got[p50Micros], got[p99Micros] = micros(percentile(times, 50)), micros(percentile(times, 99))
+	got[p50Micros], got[p99Micros] = benchmark.Micros(benchmark.Percentile(times, 50)), benchmark.Micros(benchmark.Percentile(times, 99))
 	got[p99Millis] = got[p99Micros] / 1000
 	return got, nil
 }

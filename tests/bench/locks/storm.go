@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const (
@@ -28,8 +30,8 @@ func storm() section {
 	return section{
 		name: "storm", title: "Storm",
 		note:    fmt.Sprintf(stormNote, stormInstances, stormEach, stormHold, stormWait),
-		metrics: []metric{granted, waitP50, waitP99, hold, overIdeal, requests},
-		round: func(ctx context.Context, t turn) (sample, error) {
+		metrics: []benchmark.Metric{granted, waitP50, waitP99, hold, overIdeal, requests},
+		round: func(ctx context.Context, t turn) (benchmark.Sample, error) {
 			return stormRound(ctx, t, patience{upTo: stormWait}, stormWait)
 		},
 	}
@@ -44,15 +46,15 @@ func tries() section {
 	return section{
 		name: "tries", title: "Storm, few tries",
 		note:    fmt.Sprintf(triesNote, stormTries, stormEvery, wait),
-		metrics: []metric{granted, waitP50, waitP99, hold, requests},
-		round: func(ctx context.Context, t turn) (sample, error) {
+		metrics: []benchmark.Metric{granted, waitP50, waitP99, hold, requests},
+		round: func(ctx context.Context, t turn) (benchmark.Sample, error) {
 			return stormRound(ctx, t, patience{tries: stormTries, every: stormEvery}, stormWait)
 		},
 	}
 }
 
 // stormRound lets a storm loose. No caller waits longer than upTo.
-func stormRound(ctx context.Context, t turn, p patience, upTo time.Duration) (sample, error) {
+func stormRound(ctx context.Context, t turn, p patience, upTo time.Duration) (benchmark.Sample, error) {
 	var all []*stormer
 	for range stormInstances {
 		in, err := t.candidate.open(t.addr, p)
@@ -76,7 +78,7 @@ func stormRound(ctx context.Context, t turn, p patience, upTo time.Duration) (sa
 	if err := t.meter.start(ctx); err != nil {
 		return nil, err
 	}
-	h, got := &holdings{}, sample{}
+	h, got := &holdings{}, benchmark.Sample{}
 	start := time.Now()
 	if err := letLoose(ctx, all, h, oneKey, upTo); err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func stormRound(ctx context.Context, t turn, p patience, upTo time.Duration) (sa
 		}
 	}
 	slices.Sort(waits)
-	got[waitP50], got[waitP99] = millis(percentile(waits, 50)), millis(percentile(waits, 99))
+	got[waitP50], got[waitP99] = millis(benchmark.Percentile(waits, 50)), millis(benchmark.Percentile(waits, 99))
 	if err := h.add(got, took); err != nil {
 		return nil, err
 	}

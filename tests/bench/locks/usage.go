@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // meter adds to a sample what something used of, per operation, from start to
 // stop.
 type meter interface {
 	start(context.Context) error
-	stop(ctx context.Context, ops int, s sample) error
+	stop(ctx context.Context, ops int, s benchmark.Sample) error
 }
 
 // usage is the meter of memory and CPU. The client's CPU is all of this
@@ -30,7 +30,7 @@ type usage struct {
 
 // start collects garbage first, so that nobody pays for another's.
 func (u *usage) start(ctx context.Context) (err error) {
-	if u.server, err = redisCPUTime(ctx, u.control); err != nil {
+	if u.server, err = benchmark.RedisCPU(ctx, u.control); err != nil {
 		return err
 	}
 	runtime.GC()
@@ -39,26 +39,25 @@ func (u *usage) start(ctx context.Context) (err error) {
 	return err
 }
 
-func (u *usage) stop(ctx context.Context, ops int, s sample) error {
+func (u *usage) stop(ctx context.Context, ops int, s benchmark.Sample) error {
 	client, err := ownCPUTime()
 	if err != nil {
 		return err
 	}
 	var heap runtime.MemStats
 	runtime.ReadMemStats(&heap)
-	server, err := redisCPUTime(ctx, u.control)
+	server, err := benchmark.RedisCPU(ctx, u.control)
 	if err != nil {
 		return err
 	}
 	per := func(n float64) float64 { return n / float64(ops) }
 	s[allocs] = per(float64(heap.Mallocs - u.heap.Mallocs))
 	s[memory] = per(float64(heap.TotalAlloc - u.heap.TotalAlloc))
-	s[clientCPU] = per(micros(client - u.client))
-	s[redisCPU] = per(micros(server - u.server))
+	s[clientCPU] = per(benchmark.Micros(client - u.client))
+	s[redisCPU] = per(benchmark.Micros(server - u.server))
 	return nil
 }
 
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // ownCPUTime returns the CPU time of this process, user and system.
@@ -68,37 +67,4 @@ func ownCPUTime() (time.Duration, error) {
 		return 0, fmt.Errorf("reading our CPU time: %w", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
-}
-
-// redisCPUTime returns that of Redis.
-func redisCPUTime(ctx context.Context, control *redis.Client) (time.Duration, error) {
-	text, err := control.Info(ctx, "cpu").Result()
-	if err != nil {
-		return 0, fmt.Errorf("reading Redis's CPU time: %w", err)
-	}
-	return parseCPU(text)
-}
-
-// parseCPU adds the lines "used_cpu_sys:1.5" and "used_cpu_user:1.5", seconds.
-func parseCPU(text string) (time.Duration, error) {
-	total := 0.0
-	for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
-		value := infoField(text, field)
-		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading Redis's CPU time: %s is %q", field, value)
-		}
-		total += seconds
-	}
-	return time.Duration(total * float64(time.Second)), nil
-}
-
-// infoField returns a field of INFO's answer, "" if it is not there.
-func infoField(text, field string) string {
-	for line := range strings.Lines(text) {
-		if value, found := strings.CutPrefix(line, field+":"); found {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

@@ -1,25 +1,31 @@
-package main
+package benchmark
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/pprof"
 )
 
-// profile starts the profiles that were asked for. The returned function writes
-// them.
-func (s settings) profile() (stop func() error, err error) {
+// Profiles are the files that profiles are written to, "" for none.
+type Profiles struct {
+	CPU         string
+	Allocations string // every one, so the figures suffer
+}
+
+// Start starts the profiles. The returned function writes them.
+func (p Profiles) Start() (stop func() error, err error) {
 	var cpu *os.File
-	if s.cpuProfile != "" {
-		if cpu, err = os.Create(s.cpuProfile); err != nil {
+	if p.CPU != "" {
+		if cpu, err = os.Create(p.CPU); err != nil {
 			return nil, fmt.Errorf("making a CPU profile: %w", err)
 		}
 		if err := pprof.StartCPUProfile(cpu); err != nil {
-			return nil, fmt.Errorf("making a CPU profile: %w", err)
+			return nil, errors.Join(fmt.Errorf("making a CPU profile: %w", err), cpu.Close())
 		}
 	}
-	if s.memProfile != "" {
+	if p.Allocations != "" {
 		runtime.MemProfileRate = 1 // every allocation, or there is no telling who makes the small ones
 	}
 	return func() error {
@@ -29,10 +35,10 @@ func (s settings) profile() (stop func() error, err error) {
 				return fmt.Errorf("writing the CPU profile: %w", err)
 			}
 		}
-		if s.memProfile == "" {
+		if p.Allocations == "" {
 			return nil
 		}
-		return writeAllocations(s.memProfile)
+		return writeAllocations(p.Allocations)
 	}, nil
 }
 
@@ -41,8 +47,7 @@ func writeAllocations(path string) error {
 	if err != nil {
 		return fmt.Errorf("writing the allocation profile: %w", err)
 	}
-	defer file.Close()
-	if err := pprof.Lookup("allocs").WriteTo(file, 0); err != nil {
+	if err := errors.Join(pprof.Lookup("allocs").WriteTo(file, 0), file.Close()); err != nil {
 		return fmt.Errorf("writing the allocation profile: %w", err)
 	}
 	return nil
