@@ -45,8 +45,9 @@ bench-locks:
 	python3 tools/fetch.py all
 	cd tests/bench/locks && go run .
 
-# The filter in memory beside other libraries': see docs/benchmarks-filters.md.
+# The filters in memory and in Redis beside others': see docs/benchmarks-filters.md.
 bench-filters:
+	python3 tools/fetch.py redis redisbloom
 	cd tests/bench/filters && go run .
 
 build:

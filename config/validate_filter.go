@@ -58,6 +58,8 @@ func (v *validator) inRedis(path string, f Filter) {
 	}
 	between(v, path+".shards", f.Shards, 1, maxShards)
 	switch {
+	case kind == FilterRedisson && f.Segments != nil:
+		v.refute(path+".segments", "Java services have one filter of kind %s: remove this", FilterRedisson)
 	case kind == FilterRedisson && f.Shards > 1:
 		v.refute(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
 	case f.KeyPrefix == "":
@@ -66,6 +68,9 @@ func (v *validator) inRedis(path string, f Filter) {
 		v.refute(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
 	case kind != FilterRedisson && strings.ContainsAny(f.KeyPrefix, "{}"):
 		v.refute(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
+	}
+	if f.Segments != nil && f.Segments.From == SegmentFromArrival && len(f.Sources) > 0 {
+		v.refute(path+".sources", "what is read from a source would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
 	}
 	if v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded {
 		v.refute(path+".kind", "%s needs a Redis server: mode %s has no such commands", f.Kind, RedisEmbedded)

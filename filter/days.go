@@ -38,13 +38,14 @@ func (s *Segments) check() error {
 	return nil
 }
 
-// day counts from 1970.
-type day int32
+// Day is one of UTC, counted from 1970.
+type Day int32
 
-func dayOf(t time.Time) day { return day(t.Unix() / (24 * 60 * 60)) }
+// DayOf returns the day of a time.
+func DayOf(t time.Time) Day { return Day(t.Unix() / (24 * 60 * 60)) }
 
 // String returns the day as yyyymmdd.
-func (d day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Format("20060102") }
+func (d Day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Format("20060102") }
 
 // days is a set with a part for each day. Besides those that are kept there is a
 // guard day before them, so that an ordergate whose clock is behind does not miss
@@ -61,12 +62,12 @@ type days struct {
 
 // dayView is replaced, not changed.
 type dayView struct {
-	today day
+	today Day
 	parts []*stack // of the guard day and those after it; nil where nothing was added
 	stray *stack   // IDs without a day, or of days outside; nil when there are none
 }
 
-func newDays(prefix string, s Segments, today day, segment func(string) (*stack, error), failed func(error)) *days {
+func newDays(prefix string, s Segments, today Day, segment func(string) (*stack, error), failed func(error)) *days {
 	d := &days{Segments: s, prefix: prefix, segment: segment, failed: failed}
 	d.view.Store(&dayView{today: today, parts: emptyParts(s.Keep)})
 	return d
@@ -75,10 +76,10 @@ func newDays(prefix string, s Segments, today day, segment func(string) (*stack,
 func emptyParts(keep int) []*stack { return make([]*stack, keep+2) }
 
 // guard is the oldest day that anything is kept of.
-func (v *dayView) guard() day { return v.today - day(len(v.parts)-2) }
+func (v *dayView) guard() Day { return v.today - Day(len(v.parts)-2) }
 
 // place returns where the part of a day is, or -1 for a day that has none.
-func (v *dayView) place(at day) int {
+func (v *dayView) place(at Day) int {
 	if at < v.guard() || at > v.today+1 {
 		return -1
 	}
@@ -86,7 +87,7 @@ func (v *dayView) place(at day) int {
 }
 
 // find returns the part of a day, nil if there is none.
-func (v *dayView) find(at day) *stack {
+func (v *dayView) find(at Day) *stack {
 	if i := v.place(at); i >= 0 {
 		return v.parts[i]
 	}
@@ -104,7 +105,7 @@ func (d *days) look(id string) Answer {
 		return Absent
 	}
 	made, dated := d.Day(id)
-	at := dayOf(made)
+	at := DayOf(made)
 	if dated {
 		if part := v.find(at); part != nil && part.look(id) == Maybe {
 			return Maybe
@@ -137,7 +138,7 @@ func (d *days) place(v *dayView, id string) int {
 	if !dated {
 		return -1
 	}
-	return v.place(dayOf(made))
+	return v.place(DayOf(made))
 }
 
 // part returns the part that takes an ID, and makes it if need be.
@@ -163,7 +164,7 @@ func (d *days) part(id string) (*stack, error) {
 		d.view.Store(&next)
 		return next.stray, nil
 	}
-	part, err := d.segment(d.prefix + ":" + (v.guard() + day(i)).String())
+	part, err := d.segment(d.prefix + ":" + (v.guard() + Day(i)).String())
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (v *dayView) at(place int) *stack {
 //
 // An ID that is added to a part while that is dropped is lost with it: it was too
 // old to be asked for.
-func (d *days) roll(today day) (dropped []string) {
+func (d *days) roll(today Day) (dropped []string) {
 	if today <= d.view.Load().today {
 		return nil
 	}
@@ -198,7 +199,7 @@ func (d *days) roll(today day) (dropped []string) {
 		if part == nil {
 			continue
 		}
-		if at := next.place(v.guard() + day(i)); at >= 0 {
+		if at := next.place(v.guard() + Day(i)); at >= 0 {
 			next.parts[at] = part
 		} else {
 			dropped = append(dropped, part.name)
@@ -238,7 +239,7 @@ func (f *Filter) forget(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if dropped := held.roll(dayOf(f.opts.Now())); len(dropped) > 0 {
+		if dropped := held.roll(DayOf(f.opts.Now())); len(dropped) > 0 {
 			f.log.Info("orders of old days are forgotten", "segments", dropped)
 		}
 	}

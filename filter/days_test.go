@@ -17,7 +17,7 @@ func (c *calendar) set(t time.Time) { c.seconds.Store(t.Unix()) }
 func (c *calendar) id(by int) string {
 	return c.now().AddDate(0, 0, by).UTC().Format("20060102") + "-7"
 }
-func (c *calendar) day(f *Filter) (d day) { return f.memory.current().(*days).view.Load().today }
+func (c *calendar) day(f *Filter) (d Day) { return f.memory.current().(*days).view.Load().today }
 
 func dateOf(id string) (time.Time, bool) {
 	day, _, _ := strings.Cut(id, "-")
@@ -38,7 +38,7 @@ func withDays(t *testing.T, s Segments) (*Filter, *calendar) {
 // next begins the day after so many.
 func (c *calendar) next(f *Filter, by int) []string {
 	c.set(c.now().AddDate(0, 0, by))
-	return f.memory.current().(*days).roll(dayOf(c.now()))
+	return f.memory.current().(*days).roll(DayOf(c.now()))
 }
 
 func TestDaysByTheID(t *testing.T) {
@@ -75,7 +75,7 @@ func TestDaysByTheID(t *testing.T) {
 				t.Errorf("dropped %v", dropped)
 			}
 			mustBe(t, f, today, older)
-			if dropped := c.next(f, -2); dropped != nil || c.day(f) != dayOf(noon)+4 {
+			if dropped := c.next(f, -2); dropped != nil || c.day(f) != DayOf(noon)+4 {
 				t.Errorf("a clock that was set back dropped %v", dropped)
 			}
 		})

@@ -76,6 +76,10 @@ type Options struct {
 	// Barrier is waited for before each Absent. Without it a negative counts at
 	// once: right only where nothing but this process creates orders.
 	Barrier Barrier
+	// Remote is asked before each Absent that memory alone cannot decide: all, where
+	// there is one. What is in memory only spares questions to it then; Capacity,
+	// Segments and Growth are those of memory, which takes more than that.
+	Remote Remote
 	// Appender is told of each ID learned. Without it an ID is known here only.
 	Appender Appender
 
@@ -124,11 +128,15 @@ type Filter struct {
 	opts   Options
 	log    *slog.Logger
 	memory memory
+	recent *recent // nil without a Remote
 
-	status  atomic.Pointer[status]
-	behind  atomic.Pointer[error] // why the last barrier failed, nil when it did not
-	full    atomic.Bool           // more IDs than Capacity were added
-	loading sync.Mutex            // held by Load
+	status atomic.Pointer[status]
+	behind atomic.Pointer[error] // why the last barrier failed, nil when it did not
+	full   atomic.Bool           // more IDs than Capacity were added
+	// complaint is what a Meter has against the filter, nil without one.
+	complaint atomic.Pointer[string]
+	unsaved   atomic.Pointer[error] // why the last snapshot was not written, nil when it was
+	loading   sync.Mutex            // held by Load
 
 	mu      sync.Mutex
 	pending []string      // learned, and not acknowledged yet; oldest first
@@ -153,6 +161,12 @@ func New(name string, opts Options) (*Filter, error) {
 		retry:     make(chan struct{}, 1),
 		crowded:   make(chan struct{}, 1),
 		expansion: Expansion{Generation: 1},
+	}
+	if opts.Remote != nil {
+		if opts.Appender == nil {
+			return nil, fmt.Errorf("filter %s: a remote set needs the change log", name)
+		}
+		f.recent = newRecent(opts.Key)
 	}
 	held, err := f.newHolder()
 	if err != nil {
@@ -182,6 +196,9 @@ func New(name string, opts Options) (*Filter, error) {
 //  5. The state is read again, for an order whose ID nobody could read, which was
 //     reported while we waited.
 func (f *Filter) MayContain(ctx context.Context, id string) Answer {
+	if f.opts.Remote != nil {
+		return f.askRemote(ctx, id)
+	}
 	ready := f.status.Load().state == StateReady
 	if a := f.memory.look(id); a != Absent {
 		return a
@@ -196,9 +213,7 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 		f.noteBarrier(ctx, err)
 		return Unknown
 	}
-	if f.behind.Load() != nil {
-		f.behind.Store(nil)
-	}
+	f.barrierHeld()
 	if a := f.memory.look(id); a != Absent {
 		return a
 	}
@@ -206,6 +221,12 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 		return Unknown
 	}
 	return Absent
+}
+
+func (f *Filter) barrierHeld() {
+	if f.behind.Load() != nil {
+		f.behind.Store(nil)
+	}
 }
 
 // noteBarrier keeps the reason for State, unless it is the caller who gave up. It
@@ -251,7 +272,7 @@ func (f *Filter) newHolder() (holder, error) {
 		return nil, err
 	}
 	failed := func(err error) { f.Taint("a new segment could not be made: " + err.Error()) }
-	return newDays(f.name, *o.Segments, dayOf(o.Now()), each, failed), nil
+	return newDays(f.name, *o.Segments, DayOf(o.Now()), each, failed), nil
 }
 
 // maker makes the layers of a stack that lets at most about twice the rate pass.
@@ -273,8 +294,12 @@ func (f *Filter) Add(id string) {
 	if !changed {
 		return
 	}
-	if f.opts.Growth != nil {
+	switch {
+	case f.opts.Growth != nil:
 		f.noteCrowd(in)
+		return
+	case f.opts.Remote != nil:
+		f.makeRoom(in)
 		return
 	}
 	if in.full(1) && f.full.CompareAndSwap(false, true) {
@@ -284,14 +309,25 @@ func (f *Filter) Add(id string) {
 	}
 }
 
-// Count returns the number of IDs, less those few that were taken for known.
-func (f *Filter) Count() uint64 { return f.sum((*stack).ids) }
+// Count returns the number of IDs, less those few that were taken for known. Of a
+// filter with a [Remote] this and the following are those of the remote set.
+func (f *Filter) Count() uint64 {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.Size().Count
+	}
+	return f.sum((*stack).ids)
+}
 
 // Capacity returns the number of IDs that the filter is made for. Of one with
 // segments, it counts those that there are.
-func (f *Filter) Capacity() uint64 { return f.sum((*stack).room) }
+func (f *Filter) Capacity() uint64 {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.Size().Capacity
+	}
+	return f.sum((*stack).room)
+}
 
-// SizeBytes returns the memory that the bits take.
+// SizeBytes returns the memory that the bits take in this process.
 func (f *Filter) SizeBytes() uint64 { return f.sum((*stack).sizeBytes) }
 
 func (f *Filter) sum(of func(*stack) uint64) (n uint64) {
@@ -305,6 +341,9 @@ func (f *Filter) sum(of func(*stack) uint64) (n uint64) {
 // filter, 0 to 1; at its capacity about half are. Of exact sets it is 0. It costs as
 // much as EstimatedFalsePositiveRate.
 func (f *Filter) FillRatio() (most float64) {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.Size().FillRatio
+	}
 	for _, s := range f.memory.current().stacks() {
 		for _, l := range *s.layers.Load() {
 			most = max(most, l.FillRatio())
@@ -319,6 +358,9 @@ func (f *Filter) FillRatio() (most float64) {
 // for a request.
 func (f *Filter) EstimatedFalsePositiveRate() float64 {
 	stopped := 1.0
+	if f.opts.Remote != nil {
+		stopped -= f.opts.Remote.Size().FalsePositiveRate
+	}
 	for _, s := range f.memory.current().stacks() {
 		stopped *= 1 - s.rate()
 	}

@@ -124,6 +124,17 @@ func (f *Filter) noteCrowd(s *stack) {
 	}
 }
 
+// makeRoom adds a layer to a part whose capacity is used up, if it is one that only
+// spares questions to a [Remote]: how many it will have nobody knows.
+func (f *Filter) makeRoom(s *stack) {
+	if !s.full(1) {
+		return
+	}
+	if err := s.grow(2, 1); err != nil && f.full.CompareAndSwap(false, true) {
+		f.log.Error("memory is over its capacity and cannot grow: more absent orders will pass", "error", err)
+	}
+}
+
 // ErrNoGrowth says that a filter was made without [Growth].
 var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
 
@@ -132,6 +143,9 @@ var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
 // rebuilt as long as it takes to read everything again. After an error the filter
 // is what it was.
 func (f *Filter) Expand(ctx context.Context) error {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.Expand(ctx)
+	}
 	g := f.opts.Growth
 	if g == nil {
 		return fmt.Errorf("filter %s: %w", f.name, ErrNoGrowth)

@@ -27,25 +27,28 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 		f.Taint(err.Error())
 		return err
 	}
-	err := f.opts.Appender.Append(ctx, id)
+	err := f.tellOthers(ctx, id)
 	if err != nil {
-		f.keep(id)
+		f.keep(id, err)
 	}
 	// Again: a rebuild may have begun after the first time, and have read the log
 	// before the ID was in it.
 	f.Add(id)
-	if err != nil {
+	if f.missed(err) {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	return nil
 }
 
 // keep holds an ID for another try. One that finds no room is lost to the other
-// ordergates for good: no negative can be trusted then.
-func (f *Filter) keep(id string) {
+// ordergates for good: no negative can be trusted then, unless it is in the log.
+func (f *Filter) keep(id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pending) >= f.opts.MaxPending {
+		if !f.missed(err) {
+			return
+		}
 		f.Taint(fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending))
 		return
 	}
@@ -141,7 +144,7 @@ func (f *Filter) appendPending(ctx context.Context) error {
 func (f *Filter) appendOnce(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.AppendTimeout)
 	defer cancel()
-	return f.opts.Appender.Append(ctx, id)
+	return f.tellOthers(ctx, id)
 }
 
 // lastTry is for a process that ends: what it does not tell now nobody will.

@@ -34,7 +34,7 @@ func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 			return fmt.Errorf("filter %s: loading: %w", f.name, err)
 		}
 	}
-	if f.become(&status{state: StateReady}) {
+	if f.become(&status{state: StateReady}) && f.opts.Remote == nil {
 		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
 	}
 	return nil

@@ -39,11 +39,17 @@ func (f *Filter) become(next *status) bool {
 }
 
 // State returns the filter's state and, in one line, the reason for it; a filter
-// that is ready has one only when it is over its capacity. A filter whose last
+// that is ready has one only when it is over its capacity, or when a [Meter] says that
+// it lets too much pass. A filter whose last
 // barrier failed is unknown until one succeeds.
 func (f *Filter) State() (state, reason string) {
 	s := f.status.Load()
-	if s.state != StateReady {
+	switch {
+	case f.opts.Remote != nil && !s.final: // memory is loaded beside it
+		if state, reason := f.opts.Remote.State(); state != StateReady || reason != "" {
+			return state, reason
+		}
+	case s.state != StateReady:
 		return s.state, s.reason
 	}
 	if err := f.behind.Load(); err != nil {
@@ -51,6 +57,12 @@ func (f *Filter) State() (state, reason string) {
 	}
 	if f.full.Load() {
 		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())
+	}
+	if err := f.unsaved.Load(); err != nil && s.state == StateReady {
+		return StateReady, (*err).Error()
+	}
+	if complaint := f.complaint.Load(); complaint != nil {
+		return StateReady, *complaint
 	}
 	return s.state, s.reason
 }

@@ -108,6 +108,20 @@ func newBed(t *testing.T) *bed {
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
+		{
+			Rule: order.Rule{
+				Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
+			},
+			Lookup: &gate.Lookup{Filter: book{l}, Missing: func(id string) { l.note("missing:" + id) }},
+		},
+		{
+			Rule: order.Rule{
+				Name: "by-header", Methods: []string{"GET"}, Path: "/order",
+				IDs: []order.ID{{In: order.InHeader, Name: "x-order-id", Format: format}},
+			},
+			Lookup: &gate.Lookup{Filter: book{l}, Missing: func(id string) { l.note("missing:" + id) }},
+		},
 	}, silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -194,9 +208,14 @@ func settle() *extproc.ProcessingRequest {
 
 // answered is a response's headers with Envoy's word on where it came from.
 func answered(status, details string) *extproc.ProcessingRequest {
-	fields, err := structpb.NewStruct(map[string]any{
+	return answeredWith(status, map[string]any{
 		"response.code_details": details, "upstream.request_attempt_count": 1,
 	})
+}
+
+// answeredWith is a response's headers with these attributes.
+func answeredWith(status string, attrs map[string]any) *extproc.ProcessingRequest {
+	fields, err := structpb.NewStruct(attrs)
 	if err != nil {
 		panic(err)
 	}

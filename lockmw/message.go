@@ -74,6 +74,7 @@ func onRequest(at stage, mutation *extproc.HeaderMutation, mode *procmode.Proces
 var (
 	skipUnruled = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: foreign}, skipRest)
 	skipRuled   = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: butLookup}, skipRest)
+	tellAnswer  = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: butLookup}, onlyHeaders)
 )
 
 // skip passes a request on that needs nothing more.

@@ -83,9 +83,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	headers := first.GetRequestHeaders()
 	if headers == nil {
-		// A failed upgrade begins with response headers. Nothing was bracketed, so
-		// there is nothing to do but to let it pass.
-		return stream.Send(passOn(first))
+		return s.unasked(stream, first)
 	}
 	req := request(headers)
 	call, at := s.gate.Open(req), atHeaders
@@ -102,6 +100,8 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return stream.Send(s.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		return stream.Send(skip(&call, at))
+	case call.Decision.Action == gate.ActionLookup:
+		return s.witness(stream, &call)
 	case !call.NeedsLock:
 		return s.observe(stream, &call, at)
 	}

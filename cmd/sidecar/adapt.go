@@ -15,13 +15,17 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// gateFilter shows a filter to the gate.
-type gateFilter struct{ *filter.Filter }
+// gateFilter shows a filter to the gate, and what it answers to its measures.
+type gateFilter struct {
+	*filter.Filter
+	measures *measures
+}
 
 // MayContain implements gate.Filter.
 func (f gateFilter) MayContain(ctx context.Context, id string) gate.Answer {
 	switch f.Filter.MayContain(ctx, id) {
 	case filter.Absent:
+		f.measures.absent(id)
 		return gate.Absent
 	case filter.Maybe:
 		return gate.Maybe

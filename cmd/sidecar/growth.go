@@ -44,21 +44,28 @@ func (m *machine) growth(name string, c *config.Expand, unit *filterUnit) *filte
 	if c.How == config.ExpandLayers {
 		return g
 	}
-	g.Again = func(ctx context.Context, add func(id string) error) error {
-		for _, source := range unit.sources {
-			if err := source.IDs(ctx, add); err != nil {
-				return err
-			}
-		}
-		if unit.log == nil {
-			return nil
-		}
-		return unit.log.Replay(ctx, add)
-	}
+	g.Again = unit.everything
 	if m.redis != nil {
-		g.Turn = func(ctx context.Context) (context.Context, func(), error) { return m.turn(ctx, name) }
+		g.Turn = func(ctx context.Context) (context.Context, func(), error) {
+			work, _, done, err := m.turn(ctx, name)
+			return work, done, err
+		}
 	}
 	return g
+}
+
+// everything reads the sources and then the change log, up to where it ends at a
+// moment after the call.
+func (u *filterUnit) everything(ctx context.Context, add func(id string) error) error {
+	for _, source := range u.sources {
+		if err := source.IDs(ctx, add); err != nil {
+			return err
+		}
+	}
+	if u.log == nil {
+		return nil
+	}
+	return u.log.Replay(ctx, add)
 }
 
 const (
@@ -71,18 +78,19 @@ const (
 // errTurnLost is why a reading ends whose lease is lost.
 var errTurnLost = errors.New("the lease was lost, another ordergate may be reading the sources")
 
-// turn waits until no other ordergate reads the sources of a filter again.
-func (m *machine) turn(ctx context.Context, filter string) (work context.Context, done func(), err error) {
+// turn waits until no other ordergate reads the sources of a filter again. The fence
+// is greater than that of each turn before.
+func (m *machine) turn(ctx context.Context, filter string) (work context.Context, fence int64, done func(), err error) {
 	locker, err := redislock.New(m.redis, redislock.Options{
 		Lease: turnLease, Wait: redislock.Wait{UpTo: turnWait}, MaxWaitersPerKey: 1, Process: m.process, Logger: m.log,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	lease, err := locker.Acquire(ctx, "ordergate:{"+filter+"}:expand", redislock.Request("expanding filter "+filter))
 	if err != nil {
 		locker.Close()
-		return nil, nil, err
+		return nil, 0, nil, err
 	}
 	work, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
@@ -93,7 +101,7 @@ func (m *machine) turn(ctx context.Context, filter string) (work context.Context
 		case <-stop:
 		}
 	}()
-	return work, func() {
+	return work, lease.Fence(), func() {
 		close(stop)
 		cancel(nil)
 		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/shared"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -37,9 +38,12 @@ type machine struct {
 
 // filterUnit is a filter with what feeds it.
 type filterUnit struct {
-	filter  *filter.Filter
-	log     *changelog.Log // nil without a change log
-	sources []filter.Source
+	filter    *filter.Filter
+	log       *changelog.Log // nil without a change log
+	sources   []filter.Source
+	shared    *shared.Set // nil: it is all in memory
+	measures  *measures
+	snapshots *snapshots // nil: a restart reads the sources
 }
 
 // build makes the machine and starts what works in the background. Nothing of it
@@ -90,6 +94,7 @@ func (m *machine) buildFilters() error {
 			return fmt.Errorf("filter %s: %w", name, err)
 		}
 		m.filters[name] = unit
+		unit.measures = m.measure(name, c, unit)
 		gauges := admin.Filter{
 			IDs: unit.filter.Count, Capacity: unit.filter.Capacity, FillRatio: unit.filter.FillRatio,
 			State: func() string { s, _ := unit.filter.State(); return s },
@@ -129,21 +134,38 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 	}
 	unit.sources = sourcesOf(m.config, name, formats, m.log)
 	opts.Segments = segments(c.Segments, formats)
-	opts.Growth = m.growth(name, c.Expand, unit)
-	unit.filter, err = filter.New(name, opts)
-	return unit, err
+	if c.InRedis() != "" {
+		unit.shared, err = m.shared(name, c, unit, opts.Segments)
+		if err != nil {
+			return nil, err
+		}
+		besideShared(&opts, c, unit.shared)
+	} else {
+		opts.Growth = m.growth(name, c.Expand, unit)
+	}
+	if opts.Key, err = memoryKey(c); err != nil {
+		return nil, err
+	}
+	if unit.filter, err = filter.New(name, opts); err != nil {
+		return nil, err
+	}
+	unit.snapshots = m.newSnapshots(name, c, unit)
+	return unit, nil
 }
 
 func (m *machine) policies(ctx context.Context) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
-		filters[name] = gateFilter{unit.filter}
+		filters[name] = gateFilter{unit.filter, unit.measures}
 	}
 	policies := make([]gate.Policy, 0, len(m.config.Rules))
 	for _, r := range m.config.Rules {
 		p, err := policy(r, filters, m.gateLockers(ctx))
 		if err != nil {
 			return nil, err
+		}
+		if p.Lookup != nil {
+			p.Lookup.Missing = m.filters[r.Lookup.Filter].measures.missing
 		}
 		policies = append(policies, p)
 	}
@@ -162,14 +184,17 @@ func (m *machine) filterBytes() (sum uint64) {
 func (m *machine) start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for name, unit := range m.filters {
-		if unit.log != nil {
-			m.wg.Go(func() { _ = unit.log.Run(ctx) })
-		}
 		m.wg.Go(func() { _ = unit.filter.Run(ctx) })
+		m.wg.Go(func() { unit.measures.run(ctx) })
+		if unit.shared != nil {
+			m.wg.Go(func() { _ = unit.shared.Run(ctx) })
+		}
 		m.wg.Go(func() {
-			if err := unit.filter.Load(ctx, unit.sources...); err != nil && ctx.Err() == nil {
-				m.log.Error("filter not loaded: nothing counts as absent", "filter", name, "error", err)
+			sources := unit.sources
+			if m.config.Filters[name].Kind != config.FilterLayered && unit.shared != nil {
+				sources = nil // they are read into Redis only
 			}
+			unit.feed(ctx, sources, m.log.With("filter", name))
 		})
 	}
 	for _, unit := range m.lockers {
@@ -185,6 +210,11 @@ func (m *machine) close() {
 	m.wg.Wait()
 	for _, unit := range m.lockers {
 		unit.locker.Close()
+	}
+	for _, unit := range m.filters {
+		if unit.shared != nil {
+			unit.shared.Close()
+		}
 	}
 	for _, closeClient := range m.closers {
 		closeClient()

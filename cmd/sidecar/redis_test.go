@@ -125,6 +125,7 @@ func TestTopologies(t *testing.T) {
 			client := connected(t, section)
 			appendAndWait(t, client)
 			lockAndWake(t, client)
+			countProbes(t, client)
 			for _, node := range nodes {
 				denied, err := asTestbed(t, bed, node).Do(t.Context(), "acl", "log").Slice()
 				if err != nil || len(denied) > 0 {

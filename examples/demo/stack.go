@@ -163,9 +163,9 @@ func (s *side) writeIDs(created []int64) (path string, err error) {
 }
 
 // ordergateParts are the names, in examples/envoy/envoy.yaml, of what is there
-// for ordergate: two filters and the clusters that they ask.
+// for ordergate: three filters and the clusters that they ask.
 var ordergateParts = []string{
-	"envoy.filters.http.ext_authz", "envoy.filters.http.ext_proc",
+	"envoy.filters.http.ext_authz", "envoy.filters.http.ext_proc", "ordergate.answers",
 	"ordergate-authz", "ordergate-proc",
 }
 

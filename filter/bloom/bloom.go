@@ -89,10 +89,19 @@ func (f *Filter) MayContain(id string) (perhaps bool) {
 }
 
 // hash returns 128 bits that nobody can foresee without the key.
-func (f *Filter) hash(id string) (a, b uint64) {
+func (f *Filter) hash(id string) (a, b uint64) { return hash(f.key0, f.key1, id) }
+
+// Hash returns the keyed hash of an ID that the filters have: 128 bits that nobody
+// can foresee without the key. It does not allocate.
+func Hash(key [16]byte, id string) (a, b uint64) {
+	key0, key1 := Params{Key: key}.halves()
+	return hash(key0, key1, id)
+}
+
+func hash(key0, key1 uint64, id string) (a, b uint64) {
 	// A conversion to []byte would copy, because the compiler cannot know that the
 	// assembly behind Hash128 only reads. It does only read, and keeps nothing.
-	return siphash.Hash128(f.key0, f.key1, unsafe.Slice(unsafe.StringData(id), len(id)))
+	return siphash.Hash128(key0, key1, unsafe.Slice(unsafe.StringData(id), len(id)))
 }
 
 // Params returns what the filter was made of, with the layout that was chosen.

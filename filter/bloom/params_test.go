@@ -190,6 +190,7 @@ func checkRate(t *testing.T, f *Filter, n uint64, asks int) {
 	formula := f.Size().RateAt(n)
 	// A rate measured has an error of its own, which 10% has no room for where few pass.
 	noise := 3 / math.Sqrt(formula*float64(asks))
+	t.Logf("%d of %d IDs: measured %.6f, by the formula %.6f", n, f.Capacity(), measured, formula)
 	if off := measured/formula - 1; math.Abs(off) > max(0.1, noise) {
 		t.Errorf("%d IDs: measured %g, the formula says %g", n, measured, formula)
 	}

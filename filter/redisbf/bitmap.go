@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -174,7 +175,7 @@ func (b *bitmap) look(ctx context.Context, from, to int) ([]found, error) {
 	types := make([]*redis.StatusCmd, to-from)
 	ends := make([]*redis.StringCmd, to-from)
 	lengths := make([]*redis.IntCmd, to-from)
-	_, _ = b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+	stamp(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range types {
 			key := b.shards[from+i].key[0]
 			types[i] = p.Type(ctx, key)
@@ -182,7 +183,7 @@ func (b *bitmap) look(ctx context.Context, from, to int) ([]found, error) {
 			lengths[i] = p.StrLen(ctx, key)
 		}
 		return nil
-	})
+	}))
 	states := make([]found, to-from)
 	for i := range states {
 		sh, state := &b.shards[from+i], &states[i]
@@ -207,9 +208,21 @@ func (b *bitmap) look(ctx context.Context, from, to int) ([]found, error) {
 		}
 		if differs := sh.differs(end, lengths[i].Val(), b.bits); differs != "" {
 			state.problem = sh.key[0] + " " + differs
+			state.foreign = strings.HasPrefix(differs, "was made with secret=")
 		}
 	}
 	return states, nil
+}
+
+// secretLast returns the words of a trailer with that of the secret behind all
+// others.
+func secretLast(words []string) []string {
+	secret := func(word string) bool { return strings.HasPrefix(word, "secret=") }
+	i := slices.IndexFunc(words, secret)
+	if i < 0 {
+		return words
+	}
+	return append(slices.Delete(slices.Clone(words), i, i+1), words[i])
 }
 
 // differs says what is different in a string with this end, or nothing.
@@ -218,11 +231,11 @@ func (sh *bitmapShard) differs(end string, length int64, bits uint64) string {
 		return "is a string, but not a bitmap of ordergate's"
 	}
 	has := strings.Fields(end[sealBytes+loadBytes:])
-	for i, want := range strings.Fields(sh.about) {
-		if i >= len(has) || has[i] != want {
+	for i, want := range secretLast(strings.Fields(sh.about)) {
+		if i >= len(has) || secretLast(has)[i] != want {
 			other := ""
 			if i < len(has) {
-				other = has[i]
+				other = secretLast(has)[i]
 			}
 			return fmt.Sprintf("was made with %s, not %s", other, want)
 		}

@@ -153,7 +153,7 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 	about := make([]*redis.Cmd, to-from)
 	types := make([]*redis.StatusCmd, to-from)
 	has := make([]*redis.BoolSliceCmd, to-from)
-	_, _ = b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+	stamp(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range about {
 			key := b.keys(from + i)[0]
 			types[i] = p.Type(ctx, key)
@@ -167,7 +167,7 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 			_ = p.Process(ctx, has[i])
 		}
 		return nil
-	})
+	}))
 	states := make([]found, to-from)
 	for i := range states {
 		key := b.keys(from + i)[0]
@@ -190,6 +190,7 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 		}
 		if differs := b.differs(from+i, info, present); differs != "" {
 			states[i].problem = key + " " + differs
+			states[i].foreign = strings.HasPrefix(differs, "was not made with secret=") && !strings.Contains(differs, ",")
 		}
 	}
 	return states, nil

@@ -159,7 +159,7 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 	var counts []*redis.IntCmd
 	var usage *redis.IntCmd
 	counted := int64(0)
-	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+	stamp(s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		usage = p.MemoryUsage(ctx, info.Key)
 		each := func(from, to int64) {
 			counts = append(counts, p.BitCount(ctx, info.Key, &redis.BitCount{Start: from, End: to - 1}))
@@ -178,7 +178,7 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 			each(from, from+sampleBytes)
 		}
 		return nil
-	})
+	}))
 	set := int64(0)
 	for _, c := range counts {
 		n, err := c.Result()
@@ -193,4 +193,18 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 		info.Bytes = uint64(n)
 	}
 	return nil
+}
+
+// Whole reports whether every shard is. It takes a round trip, or a few.
+func (s *Set) Whole(ctx context.Context) (bool, error) {
+	states, err := s.standing(ctx, 0, s.opts.Shards)
+	if err != nil {
+		return false, fmt.Errorf("asking about filter %s: %w", s.opts.Key, err)
+	}
+	for _, state := range states {
+		if state != isWhole {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -11,6 +11,7 @@ import (
 type found struct {
 	missing bool
 	problem string // why it is not the shard; begins with the key
+	foreign bool   // with a problem: all that is different is the secret
 }
 
 // maxRounds bounds how often Open looks again after somebody else made what it was
@@ -59,6 +60,8 @@ func (s *Set) inspect(ctx context.Context) (missing []int, err error) {
 		}
 		for i, state := range states {
 			switch {
+			case state.foreign:
+				return nil, fmt.Errorf("%s: %w", state.problem, ErrOtherSecret)
 			case state.problem != "":
 				return nil, errors.New(state.problem)
 			case state.missing:

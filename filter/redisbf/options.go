@@ -112,6 +112,30 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// LeastShards returns the least number of shards that a set of so many IDs has to
+// have. The error says that no number will do, or what else is impossible.
+func (o Options) LeastShards() (int, error) {
+	o.EnsureDefaults()
+	o.Shards = 1
+	if err := o.Validate(); err == nil || o.Kind == Redisson {
+		return 1, err
+	}
+	needed := int(math.Ceil(o.needed()))
+	// The headroom of a shard grows as shards do, so the estimate may be a few short.
+	for o.Shards = max(1, min(needed, maxShards)); o.Shards < maxShards && o.Validate() != nil; o.Shards++ {
+	}
+	return o.Shards, o.Validate()
+}
+
+// needed estimates how many shards do.
+func (o Options) needed() float64 {
+	if o.Kind == Bloom {
+		return float64(o.Capacity) / (maxBloomCapacity - reserve)
+	}
+	_, each := layout(o.FalsePositiveRate)
+	return float64(o.Capacity) * each / (maxBitmapBits - trailerBits - wordBits)
+}
+
 // fits reports whether the shards are small enough, and how many would do.
 func (o Options) fits() error {
 	ids := float64(o.Capacity)

@@ -74,6 +74,10 @@ var (
 	// the one that the load began with, or since another load began later.
 	ErrLoadLost = errors.New("the set was unmarked, dropped or lost since the load began")
 
+	// ErrOtherSecret says that a set is there which was made with another secret, and
+	// is the same in everything else.
+	ErrOtherSecret = errors.New("the set has another secret")
+
 	errReplica = errors.New("the server is a replica")
 	errTooOld  = errors.New("the server is older than Redis 6.2, or has no Bloom filters: neither RedisBloom nor valkey-bloom")
 	errNotOpen = errors.New("the set was not opened")

@@ -191,12 +191,12 @@ func (r *redisson) look(ctx context.Context, _, _ int) ([]found, error) {
 	var name, config *redis.StatusCmd
 	var values *redis.MapStringStringCmd
 	var length *redis.IntCmd
-	_, _ = r.set.client.TxPipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
+	stamp(r.set.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		name, config = p.Type(ctx, r.name), p.Type(ctx, r.config)
 		values = p.HGetAll(ctx, r.config)
 		length = p.StrLen(ctx, r.name)
 		return nil
-	})
+	}))
 	if err := errors.Join(name.Err(), config.Err()); err != nil {
 		return nil, lookedAt(r.name, err)
 	}

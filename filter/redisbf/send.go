@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -87,8 +88,7 @@ func (s *Set) runSome(ctx context.Context, calls []*call) error {
 }
 
 func (s *Set) send(ctx context.Context, calls []*call, eval string) {
-	// Each command has its own error.
-	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	stamp(s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, c := range calls {
 			args := c.args
 			if c.script != nil {
@@ -107,7 +107,19 @@ func (s *Set) send(ctx context.Context, calls []*call, eval string) {
 			_ = p.Process(ctx, c.cmd) // only queued
 		}
 		return nil
-	})
+	}))
+}
+
+// stamp makes sure that the commands of a pipeline that failed have errors. Those
+// of go-redis have their own, unless its last try fails in a way that it would try
+// again: then they have neither an error nor a value.
+func stamp(cmds []redis.Cmder, err error) {
+	if err == nil || slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return c.Err() != nil }) {
+		return
+	}
+	for _, c := range cmds {
+		c.SetErr(err)
+	}
 }
 
 // group is some IDs of one shard, and their answers.
@@ -161,7 +173,7 @@ func (s *Set) exchange(ctx context.Context, groups []*group) {
 		hello = redis.NewMapStringInterfaceCmd(ctx, "hello")
 		_ = pipe.Process(ctx, hello)
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
+	stamp(pipe.Exec(ctx))
 	var denied error
 	if hello != nil {
 		denied = isPrimary(hello)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -224,54 +222,6 @@ func TestReplica(t *testing.T) {
 			follow(0, 1)
 			neverAbsent(t, s, "a master before")
 		})
-	}
-}
-
-// TestManyShards has 300 of them on a cluster.
-func TestManyShards(t *testing.T) {
-	srv := cluster(t)
-	s := loaded(t, srv, Options{Kind: Bitmap, Key: "many", Capacity: 300_000, Secret: secret, Shards: 300}, 20_000)
-	works(t, s, 20_000)
-	info, err := s.Info(t.Context())
-	must(t, err)
-	if len(info.Shards) != 300 || !info.Whole || info.IDs < 19_500 || info.IDs > 20_500 {
-		t.Errorf("%d shards have %d IDs and are whole %v", len(info.Shards), info.IDs, info.Whole)
-	}
-	// Each of the three masters has its part.
-	var mu sync.Mutex
-	var keys []int64
-	must(t, srv.client.(*redis.ClusterClient).ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		keys = append(keys, node.DBSize(ctx).Val())
-		return nil
-	}))
-	if slices.Min(keys) < 80 || len(keys) != 3 {
-		t.Errorf("the masters have %v shards", keys)
-	}
-	answers := make([]Answer, 1000)
-	var callers []chan error
-	for from := range 10 {
-		done := make(chan error, 1)
-		callers = append(callers, done)
-		go func() {
-			for i := range 100 {
-				var err error
-				if answers[from*100+i], err = s.Ask(t.Context(), fmt.Sprintf("order-%d", from*100+i)); err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for _, done := range callers {
-		must(t, <-done)
-	}
-	for i, a := range answers {
-		if a != Maybe {
-			t.Errorf("order-%d is %v", i, a)
-		}
 	}
 }
 

@@ -218,7 +218,7 @@ func TestLyingHeaders(t *testing.T) {
 		{"an exact set that is none", func(d *description) { d.Exact = true }, "section 0, block 0", 1},
 		{"an exact set of nothing", func(d *description) { d.Exact, d.Bytes = true, 0 }, "length", 1},
 		{"more sections than there is file", func(*description) {}, "section 1", 1000},
-		{"too many sections", func(*description) {}, "header", 4097},
+		{"too many sections", func(*description) {}, "header", maxSections + 1},
 	} {
 		d := good
 		tc.change(&d)

@@ -15,8 +15,8 @@ import (
 // two bytes before them, checksums are CRC-32C.
 //
 //	header   magic, version (4 bytes), the header's length (4 bytes), identity,
-//	         position, time of creation (ns since 1970), number of sections (4
-//	         bytes), the sections' descriptions, checksum of all this
+//	         position, sources, time of creation (ns since 1970), number of
+//	         sections (4 bytes), the sections' descriptions, checksum of all this
 //	body     of each section in turn, in blocks of 1 MiB, the last one shorter;
 //	         behind each block a checksum, see blockSum
 //	trailer  magic, the file's length (8 bytes), the header's checksum again,
@@ -34,7 +34,7 @@ const (
 // Limits of what is written, so that there are some to what is read.
 const (
 	maxText     = 256
-	maxSections = 4096
+	maxSections = 16_384 // of about 90 bytes in the header each
 	maxHeader   = 2 << 20
 )
 
@@ -84,6 +84,7 @@ func encodeHeader(h Header, sections []description) []byte {
 	e.text(string(h.Layout))
 	e = append(e, h.KeyFingerprint[:]...)
 	e.text(string(h.Position))
+	e.text(h.Sources)
 	e.u64(uint64(h.Created.UnixNano()))
 	e.u32(uint32(len(sections)))
 	for _, s := range sections {
@@ -127,6 +128,7 @@ func decodeHeader(data []byte) (h Header, sections []description, err error) {
 	h.Layout = bloom.Layout(d.text())
 	copy(h.KeyFingerprint[:], d.bytes(len(h.KeyFingerprint)))
 	h.Position = []byte(d.text())
+	h.Sources = d.text()
 	h.Created = time.Unix(0, int64(d.u64())).UTC()
 	n := d.u32()
 	if n > maxSections {

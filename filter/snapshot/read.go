@@ -50,31 +50,27 @@ func (s *Snapshot) Read(ctx context.Context, i int, into Section) error {
 	if p.KeyFingerprint() != d.KeyFingerprint || p.Capacity != d.Params.Capacity || into.Bloom.Bits() != d.bits || into.Bloom.Size().Layout != d.Params.Layout {
 		return fmt.Errorf("loading snapshot %s: section %d: into a filter of other parameters", s.path, i)
 	}
-	// A few at a time in flight suit a disk, and no more CPUs than there are.
-	workers, wctx := errgroup.WithContext(ctx)
-	var next atomic.Uint64
-	for range min(max(runtime.GOMAXPROCS(0), 2), 8) {
-		workers.Go(func() error {
-			buf := make([]byte, blockSize+sumSize)
-			for {
-				block := next.Add(1) - 1
-				if block >= blocksOf(d.Bytes) {
-					return nil
-				}
-				data, err := s.block(wctx, i, block, buf)
-				if err != nil {
-					return err
-				}
-				if err := into.Bloom.MergeChunk(data, block*blockSize); err != nil {
-					return fmt.Errorf("loading snapshot %s: section %d: %w", s.path, i, err)
-				}
-			}
-		})
-	}
-	if err := workers.Wait(); err != nil {
+	err := s.eachBlock(ctx, i, func(block uint64, data []byte) error {
+		if err := into.Bloom.MergeChunk(data, block*blockSize); err != nil {
+			return fmt.Errorf("loading snapshot %s: section %d: %w", s.path, i, err)
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	into.Bloom.AddCount(d.Count)
+	return nil
+}
+
+// Verify reads all of the file's blocks, on all CPUs, and forgets them. It needs no
+// key, and says nothing of whose the file is. Errors are those of Read.
+func (s *Snapshot) Verify(ctx context.Context) error {
+	for i := range s.sections {
+		if err := s.eachBlock(ctx, i, func(uint64, []byte) error { return nil }); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -90,6 +86,33 @@ func (s *Snapshot) readExact(ctx context.Context, i int, into *exact.Set) error 
 		return r.err
 	}
 	return s.damaged(fmt.Sprintf("section %d", i), "%v", err)
+}
+
+// eachBlock calls do with each block of a section, in any order and at the same time.
+func (s *Snapshot) eachBlock(ctx context.Context, section int, do func(block uint64, data []byte) error) error {
+	blocks := blocksOf(s.sections[section].Bytes)
+	// A few at a time in flight suit a disk, and no more CPUs than there are.
+	workers, ctx := errgroup.WithContext(ctx)
+	var next atomic.Uint64
+	for range min(uint64(min(max(runtime.GOMAXPROCS(0), 2), 8)), blocks) {
+		workers.Go(func() error {
+			buf := make([]byte, blockSize+sumSize)
+			for {
+				block := next.Add(1) - 1
+				if block >= blocks {
+					return nil
+				}
+				data, err := s.block(ctx, section, block, buf)
+				if err != nil {
+					return err
+				}
+				if err := do(block, data); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return workers.Wait()
 }
 
 // bodyReader reads a section block by block.

@@ -37,7 +37,10 @@ type Header struct {
 	// format, at most 256 bytes. All IDs up to it must have been added before Write
 	// is called.
 	Position []byte
-	Created  time.Time // to the nanosecond, from 1678 to 2262; its zone is not kept
+	// Sources tells what the IDs before that were read from, in the caller's format,
+	// at most 256 bytes.
+	Sources string
+	Created time.Time // to the nanosecond, from 1678 to 2262; its zone is not kept
 }
 
 // Section is a part of a filter: one of Bloom and Exact.

@@ -27,6 +27,7 @@ func testHeader() Header {
 			KeyFingerprint: bloom.Params{Key: testKey}.KeyFingerprint(),
 		},
 		Position: []byte("1700000000000-7 42"),
+		Sources:  "orders.csv of yesterday",
 		Created:  time.Date(2026, 11, 21, 16, 22, 31, 5, time.UTC),
 	}
 }
@@ -208,10 +209,11 @@ func TestWriteRefuses(t *testing.T) {
 		{"name", t.Context(), "a", func(h *Header) { h.Name = long }, nil, "the name has 257 bytes"},
 		{"kind", t.Context(), "a", func(h *Header) { h.Kind = long }, nil, "the kind has 257 bytes"},
 		{"position", t.Context(), "a", func(h *Header) { h.Position = []byte(long) }, nil, "the position has 257 bytes"},
+		{"sources", t.Context(), "a", func(h *Header) { h.Sources = long }, nil, "the sources has 257 bytes"},
 		{"label", t.Context(), "a", nil, []Section{{Label: long, Bloom: filter}}, "section 0: label has 257 bytes"},
 		{"neither", t.Context(), "a", nil, []Section{{}}, "either"},
 		{"both", t.Context(), "a", nil, []Section{{Bloom: filter, Exact: exact.New()}}, "either"},
-		{"too many", t.Context(), "a", nil, make([]Section, 4097), "4097 sections"},
+		{"too many", t.Context(), "a", nil, make([]Section, 16_385), "16385 sections"},
 		{"no directory", t.Context(), "none/a", nil, nil, "no such file"},
 		{"over a directory", t.Context(), ".", nil, nil, "exists"},
 		{"ctx", canceled, "a", nil, []Section{{Bloom: filter}}, "canceled"},

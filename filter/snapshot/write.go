@@ -16,9 +16,10 @@ import (
 // one, whole. The new one is made as path with ".tmp" behind it, with room for both
 // on the disk; what a process that was killed left there is written over.
 //
-// It blocks until the disk has the file. An error is one of the disk, of a limit
-// that the header's documentation gives, of another process that is writing the
-// same file, or ctx's.
+// It blocks until the disk has the file; when ctx ends, until the disk has what was
+// given to it last, 32 MiB at most. An error is one of the disk, of a limit that the
+// header's documentation gives, of another process that is writing the same file, or
+// ctx's.
 func Write(ctx context.Context, path string, h Header, sections []Section) (err error) {
 	w := writer{ctx: ctx, sections: sections}
 	if err := w.describe(h); err != nil {
@@ -77,14 +78,20 @@ type writer struct {
 	section  int    // that is being written
 	block    uint64
 	length   uint64 // of the file so far
+	dirty    int    // blocks since the last sync
 }
+
+// syncBlocks is how many blocks are left to the kernel before the disk has to have
+// them. All at once, a large file would keep a disk, and whoever waits for us to
+// end, busy for longer than ctx can bound.
+const syncBlocks = 32
 
 // describe checks the limits and fills in infos, but for counts and lengths.
 func (w *writer) describe(h Header) error {
 	if len(w.sections) > maxSections {
 		return fmt.Errorf("%d sections, at most %d are possible", len(w.sections), maxSections)
 	}
-	for what, text := range map[string]string{"name": h.Name, "kind": h.Kind, "layout": string(h.Layout), "position": string(h.Position)} {
+	for what, text := range map[string]string{"name": h.Name, "kind": h.Kind, "layout": string(h.Layout), "position": string(h.Position), "sources": h.Sources} {
 		if err := checkText(what, text); err != nil {
 			return err
 		}
@@ -195,6 +202,10 @@ func (w *writer) flush() error {
 	w.length += uint64(n)
 	w.block++
 	w.buf = w.buf[:0]
+	if w.dirty++; err == nil && w.dirty >= syncBlocks {
+		w.dirty = 0
+		err = w.file.Sync()
+	}
 	return err
 }
 

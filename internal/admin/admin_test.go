@@ -36,6 +36,11 @@ func TestMetrics(t *testing.T) {
 		IDs: func() uint64 { return 5 }, Capacity: func() uint64 { return 20 }, FillRatio: func() float64 { return 0.25 },
 		State: func() string { return "ready" }, LogLag: func() uint64 { return 6 },
 	})
+	m.MeasureGauges("orders", Measures{
+		PassedButMissing: func() uint64 { return 7 }, MeasuredRate: func() float64 { return 0.002 },
+		EstimatedRate: func() float64 { return 0.001 }, Alarmed: func() bool { return true },
+		ProbedIDs: func() uint64 { return 8 }, ProbesDropped: func() uint64 { return 9 },
+	})
 	_, text := get(t, NewHandler(m, func() []Condition { return nil }), "/metrics")
 	for _, want := range []string{
 		`ordergate_build_info{version="v1"} 1`,
@@ -57,6 +62,12 @@ func TestMetrics(t *testing.T) {
 		`ordergate_filter_capacity{filter="orders"} 20`,
 		`ordergate_filter_fill_ratio{filter="orders"} 0.25`,
 		`ordergate_filter_log_lag_entries{filter="orders"} 6`,
+		`ordergate_filter_passed_but_missing_total{filter="orders"} 7`,
+		`ordergate_filter_measured_false_positive_rate{filter="orders"} 0.002`,
+		`ordergate_filter_estimated_false_positive_rate{filter="orders"} 0.001`,
+		`ordergate_filter_false_positive_alert{filter="orders"} 1`,
+		`ordergate_filter_probed_ids{filter="orders"} 8`,
+		`ordergate_filter_probed_dropped_total{filter="orders"} 9`,
 		`ordergate_filter_state{filter="orders",state="ready"} 1`,
 		`ordergate_filter_state{filter="orders",state="unknown"} 0`,
 	} {

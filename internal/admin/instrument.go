@@ -24,6 +24,11 @@ func (m *Metrics) gauge(name, help string, labels prometheus.Labels, value func(
 		prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, value))
 }
 
+func (m *Metrics) counter(name, help string, labels prometheus.Labels, value func() uint64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) }))
+}
+
 // lazyCounter appears in the output once it has counted: most combinations of
 // rule, action and verdict never occur.
 type lazyCounter struct {

@@ -94,8 +94,10 @@ type Log struct {
 	mu    sync.Mutex
 	next  *round // the read that has not begun, nil when nobody waits for one
 	state State
-	own   entry  // the newest entry that Append made here and knows of
-	ownIn string // the epoch that own belongs to
+	mark  Mark
+	lost  func(reason error) // nil unless Resume was called
+	own   entry              // the newest entry that Append made here and knows of
+	ownIn string             // the epoch that own belongs to
 }
 
 // New returns the change log of a filter. The name must be non-empty and have no

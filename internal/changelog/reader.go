@@ -78,15 +78,17 @@ func (l *Log) join() (*round, error) {
 	return l.next, nil
 }
 
-// Run follows the log until ctx ends, and then returns nil: first all of it, then
-// whatever is new every [Options.PollEvery] and whenever a Wait asks. A log that
-// is unavailable or broken does not end it; see [Log.State]. A log is run once: it
-// returns an error the second time.
+// Run follows the log until ctx ends, and then returns nil: first all of it, or all
+// behind the mark given to [Log.Resume], then whatever is new every
+// [Options.PollEvery] and whenever a Wait asks. A log that is unavailable or broken
+// does not end it; see [Log.State]. A log is run once: it returns an error the
+// second time.
 func (l *Log) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("following %s: it was run before", l.keys[0])
 	}
 	r := &reader{log: l}
+	r.resume()
 	poll := time.NewTicker(l.opts.PollEvery)
 	defer poll.Stop()
 	for {
@@ -128,6 +130,7 @@ type reader struct {
 	log    *Log
 	epoch  string // "" until the log is open
 	last   entry  // applied most recently
+	from   Mark   // that it begins behind, zero once the log was found to have it
 	broken error
 }
 
@@ -139,6 +142,10 @@ func (r *reader) readToTail(ctx context.Context) error {
 		return r.broken
 	}
 	phase, err := Following, r.pages(ctx)
+	if b, ok := errors.AsType[*breakage](err); ok && r.from != (Mark{}) {
+		r.startOver(fmt.Errorf("%s: %w", b.keys[0], b.cause))
+		err = r.pages(ctx)
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, ErrBroken):
@@ -179,6 +186,9 @@ func (r *reader) open(ctx context.Context) error {
 		return l.brokenError("its identity is gone")
 	}
 	r.epoch = epoch
+	if r.from.Epoch != "" && r.from.Epoch != epoch {
+		return l.brokenError("it was recreated, or belongs to another deployment: its identity is %q, was %q", epoch, r.from.Epoch)
+	}
 	return nil
 }
 
@@ -188,6 +198,7 @@ func (r *reader) page(ctx context.Context) (tail uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	r.from = Mark{}
 	for _, e := range fresh {
 		r.log.apply(e.id)
 		r.last = e
@@ -266,6 +277,7 @@ func (r *reader) applied(tail uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Tail = tail
+	l.mark = Mark{Epoch: r.epoch, Seq: r.last.seq, Nonce: r.last.nonce}
 }
 
 // asking counts a page, and returns the newest entry of our own that must be in a

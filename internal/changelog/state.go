@@ -1,9 +1,6 @@
 package changelog
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Phase is what the reader of a [Log] is at.
 type Phase string
@@ -66,12 +63,4 @@ func (l *Log) settle(phase Phase, err error) {
 	case Following:
 		log.Info("following the change log")
 	}
-}
-
-// brokenError says what is wrong and what heals it. The order of the advice
-// counts: a creation after the keys are gone is in the new log, one before that is
-// in the sources.
-func (l *Log) brokenError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %w; delete %s and %s, then bring the filter's sources up to date, then restart every ordergate",
-		ErrBroken, l.keys[0], fmt.Errorf(format, args...), l.keys[0], l.keys[1])
 }

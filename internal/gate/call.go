@@ -22,6 +22,7 @@ type Call struct {
 	ask     Ask    // for the lock
 	limit   string // the ID that the rule's limit is for
 	doubt   string // why the outcome is unknown
+	sought  string // the ID of a lookup whose answer is of interest
 	start   time.Time
 
 	Decision     Decision
@@ -54,7 +55,9 @@ func (g *Gate) Open(req order.Request) Call {
 	c.policy = &g.policies[m.Rule]
 	c.Decision.Action = c.policy.bracketAction()
 	if c.policy.Create == nil && c.policy.Settle == nil {
-		return c // lookups are Screen's
+		c.sought = strings.Clone(c.policy.Lookup.sought(m, req.Method))
+		c.NeedsAnswer = c.sought != ""
+		return c // the verdict is Screen's
 	}
 	c.Decision.Offset = m.Offset
 	if g.refuses(c.policy, m, &c.Decision) {
@@ -175,6 +178,10 @@ func (c *Call) Unsent(ctx context.Context) {
 
 // Answered reports the headers of the response.
 func (c *Call) Answered(r *Response) Step {
+	if c.sought != "" {
+		c.policy.Lookup.answered(c.sought, r)
+		return Step{}
+	}
 	outcome := r.Outcome()
 	if outcome == OutcomeUnknown && c.bracket.state == running {
 		c.doubt = r.doubt()

@@ -87,6 +87,10 @@ type Policy struct {
 type Lookup struct {
 	Filter Filter
 	Absent Reply
+	// Missing is told of each order that a lookup was passed on for and that the
+	// backend does not have. It must be quick, and safe for concurrent use; the ID is
+	// valid only during the call. Nil: nobody wants to know.
+	Missing func(id string)
 }
 
 // Create learns the ID of a new order from the backend's answer.

@@ -123,6 +123,10 @@ func (r *Response) doubt() string {
 // Succeeded reports whether the answer says that the backend did what was
 // asked, however many attempts it took.
 func (r *Response) Succeeded() bool {
-	backend := r.Details == detailsViaUpstream || r.Details == "" && r.ServedBy
-	return backend && r.Status >= 200 && r.Status < 300
+	return r.byBackend() && r.Status >= 200 && r.Status < 300
+}
+
+// byBackend reports whether the answer is the backend's own.
+func (r *Response) byBackend() bool {
+	return r.Details == detailsViaUpstream || r.Details == "" && r.ServedBy
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -59,29 +58,7 @@ func TestFairOrder(t *testing.T) {
 		opts := Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}}
 		lockers := []*Locker{newLocker(t, c, opts), newLocker(t, c, opts), newLocker(t, another(t, c), opts)}
 		held := acquire(t, lockers[0], "k")
-		var order, want []int
-		var wg sync.WaitGroup
-		for i := range 30 {
-			want = append(want, i)
-			l := lockers[i%len(lockers)]
-			wg.Go(func() {
-				lease, err := l.Acquire(t.Context(), "k")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order = append(order, i) // the lock guards it
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			})
-			wantLine(t, c, i+1)
-		}
-		release(t, held)
-		wg.Wait()
-		if diff := gocmp.Diff(want, order); diff != "" {
-			t.Errorf("served (-want +got):\n%s", diff)
-		}
+		checkOrder(t, lockers, held, 30, func(n int) { wantLine(t, c, n) })
 		wantNoLine(t, c)
 	})
 }

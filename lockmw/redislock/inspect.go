@@ -37,13 +37,11 @@ type reader struct {
 	cluster *redis.ClusterClient // client, if it is one
 	kind    Kind
 	format  Format
-	script  string
-	hash    string
+	script  *script
 }
 
 func newReader(client redis.UniversalClient, kind Kind, format Format) *reader {
 	r := &reader{client: client, kind: kind, format: format, script: operatorScript(kind, format, "inspect")}
-	r.hash = redis.NewScript(r.script).Hash()
 	r.cluster, _ = client.(*redis.ClusterClient)
 	return r
 }
@@ -105,8 +103,8 @@ func (r *reader) ask(ctx context.Context, keys []string) ([][]string, error) {
 			return nil
 		}) // each command has its error
 	}
-	send("evalsha", r.hash, func(*redis.Cmd) bool { return true })
-	send("eval", r.script, func(c *redis.Cmd) bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") })
+	send("evalsha", r.script.hash, func(*redis.Cmd) bool { return true })
+	send("eval", r.script.text, func(c *redis.Cmd) bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") })
 	answers := make([][]string, len(keys))
 	for i, c := range commands {
 		var err error
@@ -131,18 +129,13 @@ func shapeOf(kind Kind, format Format) string {
 }
 
 // operatorScript composes a script for operators. A read-write lock may be held
-// from either side: of the verbs, the names of readers' entries come from the one,
-// and from the other the message that wakes readers and writers alike.
-func operatorScript(kind Kind, format Format, deed string) string {
-	files := []string{"common", shapeOf(kind, format), "holders", deed}
-	if files[1] == "rw" {
-		files = []string{"common", "read", "write", "holders", deed}
+// from either side: the message that wakes readers and writers alike is the one of
+// its writers.
+func operatorScript(kind Kind, format Format, deed string) *script {
+	if kind == Read {
+		kind = Write
 	}
-	text := ""
-	for _, name := range files {
-		text += lua(name)
-	}
-	return text
+	return compose(append(libraryOf(kind, format), "entries", "holders"), deed)
 }
 
 // operatorKeys returns the keys of such a script, as lua/holders.lua has them.

@@ -242,37 +242,6 @@ func TestWrongType(t *testing.T) {
 	})
 }
 
-// TestFence checks that it grows when its key was lost, and when the clock of
-// Redis seems to have been set back.
-func TestFence(t *testing.T) {
-	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
-		l := newLocker(t, c, Options{})
-		last := int64(0)
-		turn := func(why string) {
-			t.Helper()
-			lease := acquire(t, l, "k")
-			if lease.Fence() <= last {
-				t.Errorf("%s: fence %d after %d", why, lease.Fence(), last)
-			}
-			last = lease.Fence()
-			release(t, lease)
-		}
-		turn("first")
-		turn("again")
-		c.Del(t.Context(), FenceKey("k"))
-		turn("number lost")
-		last += 1e12 // eleven days ahead
-		c.Set(t.Context(), FenceKey("k"), last, 0)
-		turn("clock set back")
-		if last%10 == 0 {
-			turn("rounded?")
-		}
-		c.Set(t.Context(), FenceKey("k"), "garbage", 0)
-		last = 0
-		turn("not a number")
-	})
-}
-
 // TestUncontendedRoundTrips holds the cost of a bracket: two commands.
 func TestUncontendedRoundTrips(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {

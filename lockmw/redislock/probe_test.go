@@ -55,14 +55,8 @@ func (t trip) has(deed string) bool {
 // newProbe returns one that knows the scripts of a kind in a format.
 func newProbe(kind Kind, format Format) *probe {
 	p := &probe{deeds: make(map[string]string), answered: make(map[string]int)}
-	s := scriptsOf(kind, format)
-	for deed, script := range map[string]*script{
-		"acquire": s.acquire, "release": s.release, "extend": s.extend, "reenter": s.reenter, "leave": s.leave,
-		"handover": s.handover, "acquire_all": s.acquireAll, "dequeue": s.dequeue,
-	} {
-		if script != nil {
-			p.deeds[script.hash], p.deeds[script.text] = deed, deed
-		}
+	for deed, script := range scriptsOf(kind, format).byDeed() {
+		p.deeds[script.hash], p.deeds[script.text] = deed, deed
 	}
 	return p
 }

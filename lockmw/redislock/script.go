@@ -4,7 +4,9 @@ import (
 	"crypto/sha1" // as Redis names scripts
 	"embed"
 	"encoding/hex"
-	"regexp"
+	"slices"
+	"strings"
+	"unicode"
 )
 
 //go:embed lua/*.lua
@@ -25,62 +27,96 @@ type scripts struct {
 	dequeue                  *script // kind Fair
 }
 
-// scriptsOf composes the scripts: see lua/common.lua.
+// scriptsOf composes the scripts of a kind of lock in a format.
 func scriptsOf(kind Kind, format Format) scripts {
-	verbs := string(kind)
-	switch {
-	case format == String:
-		verbs = "text"
-	case kind == Exclusive:
-		verbs = "hash"
-	}
-	library := lua("common") + lua(verbs)
-	compose := func(deeds ...string) *script {
-		deed := ""
-		for _, name := range deeds {
-			deed += lua(name)
-		}
-		text := needed(library, deed) + deed
-		sum := sha1.Sum([]byte(text))
-		return &script{text: text, hash: hex.EncodeToString(sum[:])}
-	}
+	library := libraryOf(kind, format)
+	of := func(deeds ...string) *script { return compose(library, deeds...) }
 	s := scripts{
-		acquire: compose("acquire"), release: compose("release"), extend: compose("extend"),
-		reenter: compose("reenter"), stay: compose("stay"), leave: compose("leave", "release"),
+		acquire: of("acquire"), release: of("release"), extend: of("extend"),
+		reenter: of("reenter"), stay: of("stay"), leave: of("leave", "release"),
 	}
 	switch kind {
 	case Exclusive:
-		s.handover, s.acquireAll, s.raise = compose("handover"), compose("acquire_all"), compose("raise")
+		s.handover, s.acquireAll, s.raise = of("handover"), of("acquire_all"), of("raise")
 	case Fair:
-		s.dequeue = compose("dequeue")
+		s.dequeue = of("dequeue")
 	case Semaphore:
-		s.leave = compose("leave", "shared")
+		s.leave = of("leave", "shared")
 	}
 	return s
 }
 
-// definition is a function or a value at the top level of a file of verbs.
-var definition = regexp.MustCompile(`(?ms)^local (?:function (\w+).*?^end|(\w+) = [^\n]*)\n`)
+// libraryOf returns the files of a lock's verbs: see lua/common.lua.
+func libraryOf(kind Kind, format Format) []string {
+	switch {
+	case format == String:
+		return []string{"common", "text"}
+	case kind == Exclusive:
+		return []string{"common", "owners", "hash"}
+	case kind == Fair, kind == Write:
+		return []string{"common", "owners", string(kind)}
+	case kind == Read:
+		return []string{"common", "entries", "read"}
+	}
+	return []string{"common", string(kind)}
+}
+
+// compose makes one script of deeds and of what they use of a library.
+func compose(library []string, deeds ...string) *script {
+	deed := lua(deeds...)
+	text := needed(lua(library...), deed) + deed
+	sum := sha1.Sum([]byte(text))
+	return &script{text: text, hash: hex.EncodeToString(sum[:])}
+}
 
 // needed returns those definitions that a deed uses, and those that they use: Redis
-// makes all that a script defines anew each time it runs.
+// makes all that a script defines anew each time it runs. Of several of one name
+// that is the last above what uses it, as Lua has it.
 func needed(library, deed string) string {
-	all := definition.FindAllStringSubmatch(library, -1)
+	used := make(map[string]bool)
+	use := func(text string) {
+		for _, word := range words(text) {
+			used[word] = true
+		}
+	}
+	use(deed)
 	text := ""
-	for i := len(all) - 1; i >= 0; i-- { // what one uses stands before it
-		name := all[i][1] + all[i][2]
-		if regexp.MustCompile(`\b` + name + `\b`).MatchString(text + deed) {
-			text = all[i][0] + text
+	definitions := strings.Split("\n"+strings.TrimSuffix(library, "\n"), "\nlocal ")[1:]
+	for _, definition := range slices.Backward(definitions) { // what one uses stands above it
+		name := words(definition)[0]
+		if name == "function" {
+			name = words(definition)[1]
+		}
+		if used[name] {
+			text = "local " + definition + "\n" + text
+			use(definition)
+			delete(used, name) // nothing above means this one
 		}
 	}
 	return text
 }
 
-// lua returns a file of the directory lua.
-func lua(name string) string {
-	text, err := luaFiles.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // it is compiled in
+// words returns the names in a text of Lua, and what looks like one.
+func words(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+}
+
+// lua returns files of the directory lua, one behind the other, without comments.
+func lua(names ...string) string {
+	var code strings.Builder
+	for _, name := range names {
+		text, err := luaFiles.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			panic(err) // it is compiled in
+		}
+		for line := range strings.Lines(string(text)) {
+			line, _, _ = strings.Cut(line, "--")
+			if line = strings.TrimRight(line, " \n"); line != "" {
+				code.WriteString(line + "\n")
+			}
+		}
 	}
-	return string(text)
+	return code.String()
 }

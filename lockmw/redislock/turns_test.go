@@ -151,6 +151,35 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	})
 }
 
+// checkOrder has callers come one by one while the lock "k" is held, and checks that
+// they are served as they came. Arrived returns when so many of them wait.
+func checkOrder(t *testing.T, lockers []*Locker, held *Lease, callers int, arrived func(int)) {
+	t.Helper()
+	var order, want []int
+	var wg sync.WaitGroup
+	for i := range callers {
+		want = append(want, i)
+		l := lockers[i%len(lockers)]
+		wg.Go(func() {
+			lease, err := l.Acquire(t.Context(), "k")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i) // the lock guards it
+			if err := lease.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		arrived(i + 1)
+	}
+	release(t, held)
+	wg.Wait()
+	if diff := gocmp.Diff(want, order); diff != "" {
+		t.Errorf("served (-want +got):\n%s", diff)
+	}
+}
+
 // TestFirstComeFirstServed is the order within one process.
 func TestFirstComeFirstServed(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
@@ -160,29 +189,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 				opts.Wait = Wait{UpTo: time.Minute}
 				l := newLocker(t, c, opts)
 				held := acquire(t, l, "k")
-				const callers = 40
-				var order, want []int
-				var wg sync.WaitGroup
-				for i := range callers {
-					want = append(want, i)
-					wg.Go(func() {
-						lease, err := l.Acquire(t.Context(), "k")
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						order = append(order, i) // the lock guards it
-						if err := lease.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
-					})
-					wantWaiting(t, l, i+1)
-				}
-				release(t, held)
-				wg.Wait()
-				if diff := gocmp.Diff(want, order); diff != "" {
-					t.Errorf("served (-want +got):\n%s", diff)
-				}
+				checkOrder(t, []*Locker{l}, held, 40, func(n int) { wantWaiting(t, l, n) })
 			})
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // authzLoad is what Envoy with two busy workers looks like to the sidecar.
@@ -27,7 +29,7 @@ const (
 func authzSection(s *servers) (*section, error) {
 	sec := &section{
 		title: "The gRPC port alone", note: authzNote, share: 1,
-		metrics: []metric{rate, sidecarCPU, redisCPU},
+		metrics: []benchmark.Metric{rate, sidecarCPU, redisCPU},
 		ratios: []ratio{
 			{rate, 0, "requests/s : no-op"},
 			{sidecarCPU, 0, "CPU : no-op"},
@@ -62,7 +64,7 @@ func authzSection(s *servers) (*section, error) {
 }
 
 // authzRound makes the function that measures one contender.
-func authzRound(s *servers, on *sidecar, path string, w want) (func(context.Context, int, int) (sample, error), error) {
+func authzRound(s *servers, on *sidecar, path string, w want) (func(context.Context, int, int) (benchmark.Sample, error), error) {
 	req := checkRequest("GET", path)
 	body, err := frame(req)
 	if err != nil {
@@ -76,14 +78,14 @@ func authzRound(s *servers, on *sidecar, path string, w want) (func(context.Cont
 		url: "http://" + on.authz + checkMethod, body: file, args: authzLoad,
 		headers: []string{"content-type: application/grpc", "te: trailers"},
 	}
-	return func(ctx context.Context, _, requests int) (sample, error) {
+	return func(ctx context.Context, _, requests int) (benchmark.Sample, error) {
 		size, err := ask(ctx, on.authz, req, w)
 		if err != nil {
 			return nil, err
 		}
 		job := job
 		job.requests = requests
-		got := sample{}
+		got := benchmark.Sample{}
 		err = metered(ctx, got, requests, on.meters(), func() error {
 			l, err := job.run(ctx)
 			got[rate] = l.rate

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/bench/benchmark/benchtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,49 +42,23 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d measurements, want 14: %s", got, &stderr)
 	}
 	// Each row compared with itself or another has at least a rate.
-	for _, row := range []string{
+	benchtest.Rows(t, stdout.String(),
 		`no-op +\d+ `,
 		`floor, as many workers +\d+ `,
 		`ordergate, absent, behind the barrier +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ \(`,
 		`ordergate, under no rule +\d+ `,
 		`no-op, refuses +\d+ +[0-9.]+ `,
 		`ordergate, a lock each +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +2\.\d\d +[0-9.]+ \(`,
-	} {
-		if !regexp.MustCompile(`(?m)^` + row).MatchString(stdout.String()) {
-			t.Errorf("no row %q in:\n%s", row, &stdout)
-		}
-	}
+	)
 }
 
 func TestFlags(t *testing.T) {
-	tests := []struct {
-		name string
-		args []string
-		want settings
-		err  string // "" for none
-	}{
-		{"defaults", nil, settings{rounds: 5, requests: 100_000}, ""},
-		{"all", []string{"-rounds", "2", "-requests", "7000", "-markdown"}, settings{2, 7000, true}, ""},
-		{"no round", []string{"-rounds", "0"}, settings{}, "-rounds 0: use 1 or more"},
-		{"too few requests", []string{"-requests", "6399"}, settings{}, "-requests 6399: use 6400 or more"},
-		{"an argument", []string{"all"}, settings{}, `argument "all": there are only flags, see -help`},
-		{"help", []string{"-help"}, settings{}, flag.ErrHelp.Error()},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got, err := parseFlags(tt.args, new(bytes.Buffer))
-			text := ""
-			if err != nil {
-				text = err.Error()
-			}
-			if text != tt.err {
-				t.Fatalf("error %q, want %q", text, tt.err)
-			}
-			if err == nil && got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
-			}
-		})
-	}
+	benchtest.Flags(t, parseFlags, []benchtest.FlagTest[settings]{
+		{Name: "defaults", Want: settings{benchmark.Settings{Rounds: 5}, 100_000}},
+		{Name: "all", Args: []string{"-rounds", "2", "-requests", "7000", "-markdown"}, Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, 7000}},
+		{Name: "too few requests", Args: []string{"-requests", "6399"}, Err: "-requests 6399: use 6400 or more"},
+		{Name: "an argument", Args: []string{"all"}, Err: `argument "all": there are only flags, see -help`},
+	})
 }
 
 // TestWorkers holds the no-op to what ordergate runs with.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,28 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
-func TestMedian(t *testing.T) {
-	tests := []struct {
-		name   string
-		values []float64
-		want   float64
-	}{
-		{"one", []float64{3}, 3},
-		{"odd, out of order", []float64{9, 1, 5}, 5},
-		{"even", []float64{4, 1, 2, 100}, 3},
-	}
-	for _, tt := range tests {
-		if got := median(tt.values); got != tt.want {
-			t.Errorf("%s: median(%v) = %v, want %v", tt.name, tt.values, got, tt.want)
-		}
-	}
-}
-
 // fixed is a contender that shows the same in each round, after noting its turn.
-func fixed(turns *[]string, name string, s sample, bases ...string) contender {
-	return contender{name, bases, func(_ context.Context, number, requests int) (sample, error) {
+func fixed(turns *[]string, name string, s benchmark.Sample, bases ...string) contender {
+	return contender{name, bases, func(_ context.Context, number, requests int) (benchmark.Sample, error) {
 		*turns = append(*turns, name)
 		if number == 0 && requests != 10 || number > 0 && requests != 100 {
 			return nil, errors.New("wrong number of requests")
@@ -42,17 +26,18 @@ func fixed(turns *[]string, name string, s sample, bases ...string) contender {
 func TestMeasureTakesTurns(t *testing.T) {
 	var turns []string
 	s := section{title: "t", share: 2, contenders: []contender{
-		fixed(&turns, "a", sample{rate: 1}), fixed(&turns, "b", sample{rate: 2}), fixed(&turns, "c", sample{rate: 3}),
+		fixed(&turns, "a", benchmark.Sample{rate: 1}), fixed(&turns, "b", benchmark.Sample{rate: 2}), fixed(&turns, "c", benchmark.Sample{rate: 3}),
 	}}
-	got, err := s.measure(t.Context(), settings{rounds: 3, requests: 200}, io.Discard)
+	got, err := s.measure(t.Context(), settings{benchmark.Settings{Rounds: 3}, 200}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("a b c b c a c a b a b c", strings.Join(turns, " ")); diff != "" {
 		t.Errorf("turns (-want +got):\n%s", diff)
 	}
-	one := func(v float64) []sample { return []sample{{rate: v}, {rate: v}, {rate: v}} }
-	if diff := cmp.Diff([][]sample{one(1), one(2), one(3)}, got); diff != "" {
+	one := func(v float64) []benchmark.Sample { return []benchmark.Sample{{rate: v}, {rate: v}, {rate: v}} }
+	want := benchmark.Results{Names: []string{"a", "b", "c"}, Rounds: [][]benchmark.Sample{one(1), one(2), one(3)}}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("samples (-want +got):\n%s", diff)
 	}
 }
@@ -61,87 +46,46 @@ func TestMeasureNamesWhoFailed(t *testing.T) {
 	cause := errors.New("no answer")
 	for _, failing := range []int{0, 1} {
 		s := section{title: "Checks", share: 1, contenders: []contender{
-			{"ours", nil, func(_ context.Context, number, _ int) (sample, error) {
+			{"ours", nil, func(_ context.Context, number, _ int) (benchmark.Sample, error) {
 				if number == failing {
 					return nil, cause
 				}
-				return sample{}, nil
+				return benchmark.Sample{}, nil
 			}},
 		}}
-		_, err := s.measure(t.Context(), settings{rounds: 1, requests: 100}, io.Discard)
+		_, err := s.measure(t.Context(), settings{benchmark.Settings{Rounds: 1}, 100}, io.Discard)
 		if !errors.Is(err, cause) || !strings.Contains(err.Error(), `"ours" of "Checks"`) {
 			t.Errorf("round %d failed: error %v", failing, err)
 		}
 	}
 }
 
-const wantText = `CHECKS
-What it is.
-
-       requests/s  p50 ms  sidecar CPU       CPU : no-op
-no-op        1000    1.50         17.5
-ours         2000                 30.0  1.50 (1.20-4.00)
-idle          500    9.00          0.0  0.00 (0.00-0.00)
-
-`
-
-const wantMarkdown = `### Checks
-
-What it is.
-
-|  | requests/s | p50 ms | sidecar CPU | CPU : no-op |
-|---|---:|---:|---:|---:|
-| no-op | 1000 | 1.50 | 17.5 |  |
-| ours | 2000 |  | 30.0 | 1.50 (1.20-4.00) |
-| idle | 500 | 9.00 | 0.0 | 0.00 (0.00-0.00) |
-
-`
-
+// TestTable has a row that is compared with two, and one that is compared with none.
 func TestTable(t *testing.T) {
 	s := section{
 		title: "Checks", note: "What it is.",
-		metrics:    []metric{rate, p50, sidecarCPU},
-		ratios:     []ratio{{sidecarCPU, 0, "CPU : no-op"}},
-		contenders: []contender{{name: "no-op"}, {name: "ours", bases: []string{"no-op"}}, {name: "idle", bases: []string{"no-op"}}},
+		metrics: []benchmark.Metric{rate, sidecarCPU},
+		ratios:  []ratio{{sidecarCPU, 0, "CPU : no-op"}, {rate, 1, "requests/s : floor"}},
+		contenders: []contender{
+			{name: "no-op"}, {name: "floor", bases: []string{"no-op"}}, {name: "ours", bases: []string{"no-op", "floor"}},
+		},
 	}
-	// Each round's ratio is within that round: 30/20, 60/15 and 24/20. The last
-	// round of the no-op was too short to be charged anything.
-	measured := [][]sample{
-		{{rate: 1000, p50: 1.5, sidecarCPU: 20}, {rate: 900, p50: 1, sidecarCPU: 15}, {rate: 1200, p50: 2, sidecarCPU: 20}, {rate: 1000, p50: 1.5}},
+	// The last round of the no-op was too short to be charged anything.
+	measured := benchmark.Results{Names: []string{"no-op", "floor", "ours"}, Rounds: [][]benchmark.Sample{
+		{{rate: 1000, sidecarCPU: 20}, {rate: 900, sidecarCPU: 15}, {rate: 1200, sidecarCPU: 20}, {rate: 1000, sidecarCPU: 0}},
+		{{rate: 4000, sidecarCPU: 10}, {rate: 4000, sidecarCPU: 15}, {rate: 4000, sidecarCPU: 10}, {rate: 4000, sidecarCPU: 9}},
 		{{rate: 2000, sidecarCPU: 30}, {rate: 1000, sidecarCPU: 60}, {rate: 2100, sidecarCPU: 24}, {rate: 2000, sidecarCPU: 30}},
-		{{rate: 500, p50: 9}, {rate: 500, p50: 9}, {rate: 500, p50: 9}, {rate: 500, p50: 9}},
+	}}
+	want := benchmark.Table{
+		Title: "Checks", Note: "What it is.",
+		Header: []string{"", "requests/s", "sidecar CPU", "CPU : no-op", "requests/s : floor"},
+		Rows: [][]string{
+			{"no-op", "1000", "17.5", "", ""},
+			{"floor", "4000", "10.0", "0.50 (0.50-1.00)", ""},
+			{"ours", "2000", "30.0", "1.50 (1.20-4.00)", "0.50 (0.25-0.53)"},
+		},
 	}
-	measured[0][3][sidecarCPU] = 0
-	for i := range measured[2] {
-		measured[2][i][sidecarCPU] = 0
-	}
-	for _, tt := range []struct {
-		name, want string
-		markdown   bool
-	}{{"text", wantText, false}, {"Markdown", wantMarkdown, true}} {
-		var out bytes.Buffer
-		r := report{w: &out, markdown: tt.markdown}
-		r.table(s.table(measured))
-		if diff := cmp.Diff(tt.want, out.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
-// full is a writer that takes nothing.
-type full struct{ writes int }
-
-func (f *full) Write([]byte) (int, error) {
-	f.writes++
-	return 0, io.ErrShortWrite
-}
-
-func TestReportKeepsItsError(t *testing.T) {
-	w := &full{}
-	r := report{w: w}
-	r.intro(settings{rounds: 1})
-	r.table(table{title: "t", header: []string{"", "x"}})
-	if !errors.Is(r.err, io.ErrShortWrite) || w.writes != 1 {
-		t.Errorf("error %v after %d writes, want that of the first", r.err, w.writes)
+	if diff := cmp.Diff(want, s.table(measured)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

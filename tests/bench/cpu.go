@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // tick is the unit of times in /proc/PID/stat: the kernel keeps USER_HZ at 100
@@ -57,8 +59,8 @@ func cpuMeter(pid int) meter {
 }
 
 // metered adds to a sample what the meters moved by during do, per request.
-func metered(ctx context.Context, s sample, requests int, meters map[metric]meter, do func() error) error {
-	before := make(map[metric]float64, len(meters))
+func metered(ctx context.Context, s benchmark.Sample, requests int, meters map[benchmark.Metric]meter, do func() error) error {
+	before := make(map[benchmark.Metric]float64, len(meters))
 	for m, read := range meters {
 		n, err := read(ctx)
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const verdictHeader = "x-ordergate-verdict"
@@ -39,7 +41,7 @@ compared with a refusal, so that neither reaches the backend.`
 func lookupSection(s *servers) (*section, error) {
 	sec := &section{
 		title: "Lookups through Envoy", note: lookupNote, share: lookupShare,
-		metrics: []metric{rate, p50, p99, envoyCPU, sidecarCPU, redisCPU},
+		metrics: []benchmark.Metric{rate, p50, p99, envoyCPU, sidecarCPU, redisCPU},
 		ratios: []ratio{
 			{rate, 0, "requests/s : no-op"},
 			{p50, 0, "p50 : no-op"},
@@ -70,7 +72,7 @@ func lookupSection(s *servers) (*section, error) {
 			return nil, err
 		}
 		path := orderPath(c.first)
-		round := func(ctx context.Context, _, requests int) (sample, error) {
+		round := func(ctx context.Context, _, requests int) (benchmark.Sample, error) {
 			if err := fetch(ctx, http.MethodGet, c.on.url+path, c.want); err != nil {
 				return nil, err
 			}
@@ -82,9 +84,9 @@ func lookupSection(s *servers) (*section, error) {
 }
 
 // throughEnvoy measures one round of a job; every answer must have the status.
-func throughEnvoy(ctx context.Context, on *sidecar, job load, requests, status int) (sample, error) {
+func throughEnvoy(ctx context.Context, on *sidecar, job load, requests, status int) (benchmark.Sample, error) {
 	job.requests = requests
-	got := sample{}
+	got := benchmark.Sample{}
 	err := metered(ctx, got, requests, on.meters(), func() error {
 		l, err := job.run(ctx)
 		if err != nil {

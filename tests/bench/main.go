@@ -12,17 +12,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
-	"syscall"
+	"runtime"
 	"time"
 
 	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // Of the requests of a round, what each section makes. A request through Envoy
@@ -38,25 +37,14 @@ const startLimit = 5 * time.Minute
 
 // settings are the command's flags.
 type settings struct {
-	rounds   int
+	benchmark.Settings
 	requests int
-	markdown bool
 }
 
-func main() {
-	// SIGPIPE, which "| head" leads to, would end us before the servers' files are
-	// removed.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(benchmark.Main("bench", run)) }
 
 // run measures, and writes the tables to stdout and its progress to stderr.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	s, err := parseFlags(args, stderr)
 	if err != nil {
 		return err
@@ -64,29 +52,31 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if _, err := exec.LookPath("h2load"); err != nil {
 		return &testbed.MissingError{Program: "h2load", Fetch: "bench"}
 	}
-	dir, err := os.MkdirTemp("", "ordergate-bench-")
-	if err != nil {
-		return fmt.Errorf("making a directory for the servers: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	bed, err := testbed.New(dir, nil)
-	if err != nil {
-		return err
-	}
-	// One that fell over in the middle has spoiled its figures.
-	defer func() { err = errors.Join(err, bed.Close()) }()
+	return benchmark.OnBed(func(bed *testbed.Bed) error {
+		fmt.Fprintln(stderr, "starting the servers")
+		starting, cancel := context.WithTimeout(ctx, startLimit)
+		defer cancel()
+		all, err := start(starting, bed)
+		if err != nil {
+			return err
+		}
+		defer all.close()
+		return measureAll(ctx, all, s, stdout, stderr)
+	})
+}
 
-	fmt.Fprintln(stderr, "starting the servers")
-	starting, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	all, err := start(starting, bed)
-	if err != nil {
-		return err
-	}
-	defer all.close()
+const introText = `Medians of %d rounds; in a round everything of a table is measured in turns. CPU is
+in µs per request, user and system time of the process. A ratio is taken within
+each round, the brackets have the lowest and the highest. Only ratios mean
+anything: client, servers and backend share %d CPUs (%s/%s, load average %s
+at the start).
 
-	out := &report{w: stdout, markdown: s.markdown}
-	out.intro(s)
+`
+
+// measureAll measures every section, and writes its table when it is done.
+func measureAll(ctx context.Context, all *servers, s settings, stdout, stderr io.Writer) error {
+	out := benchmark.NewReport(stdout, s.Markdown, "###")
+	out.Printf(introText, s.Rounds, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, benchmark.LoadAverage())
 	for _, prepare := range []func(*servers) (*section, error){authzSection, lookupSection, settleSection} {
 		sec, err := prepare(all)
 		if err != nil {
@@ -96,9 +86,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 		if err != nil {
 			return err
 		}
-		out.table(sec.table(measured))
-		if out.err != nil {
-			return fmt.Errorf("writing the tables: %w", out.err)
+		out.Table(sec.table(measured))
+		if err := out.Err(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -107,20 +97,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.IntVar(&s.rounds, "rounds", 5, "how often each contender is measured, in turns with the others")
+	s.Register(flags)
 	flags.IntVar(&s.requests, "requests", 100_000, fmt.Sprintf(
 		"requests a round to the gRPC port alone; through Envoy it is a %dth, and a %dth for settlements",
 		lookupShare, settleShare))
-	flags.BoolVar(&s.markdown, "markdown", false, "write Markdown")
-	if err := flags.Parse(args); err != nil {
+	if err := s.Parse(flags, args); err != nil {
 		return s, err
 	}
-	switch {
-	case flags.NArg() > 0:
-		return s, fmt.Errorf("argument %q: there are only flags, see -help", flags.Arg(0))
-	case s.rounds < 1:
-		return s, fmt.Errorf("-rounds %d: use 1 or more", s.rounds)
-	case s.requests < minRequests:
+	if s.requests < minRequests {
 		return s, fmt.Errorf("-requests %d: use %d or more", s.requests, minRequests)
 	}
 	return s, nil

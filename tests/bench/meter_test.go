@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const stat = `812 (a) b (c) S 1 812 812 0 -1 4194560 97 0 0 0 123 45 9 9 20 0 1 0 548320 5492736 725`
@@ -56,8 +58,8 @@ func TestCPUTime(t *testing.T) {
 
 func TestMetered(t *testing.T) {
 	count, broken := 100.0, error(nil)
-	meters := map[metric]meter{scripts: func(context.Context) (float64, error) { return count, broken }}
-	got := sample{}
+	meters := map[benchmark.Metric]meter{scripts: func(context.Context) (float64, error) { return count, broken }}
+	got := benchmark.Sample{}
 	work := func() error { count += 30; return nil }
 	if err := metered(t.Context(), got, 15, meters, work); err != nil || got[scripts] != 2 {
 		t.Errorf("%v, %v; want 2 a request", got, err)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // settleLoad is one client with 64 requests under way: several would each begin
@@ -23,7 +25,7 @@ one round trip; the follower of the change log adds ten a second.`
 func settleSection(s *servers) (*section, error) {
 	sec := &section{
 		title: "Settlements through Envoy", note: settleNote, share: settleShare,
-		metrics: []metric{rate, p50, p99, envoyCPU, sidecarCPU, redisCPU, scripts},
+		metrics: []benchmark.Metric{rate, p50, p99, envoyCPU, sidecarCPU, redisCPU, scripts},
 		ratios: []ratio{
 			{rate, 0, "requests/s : no-op"},
 			{p50, 0, "p50 : no-op"},
@@ -45,7 +47,7 @@ func settleSection(s *servers) (*section, error) {
 		{"ordergate, a lock each", []string{noLock}, s.barrier},
 	} {
 		next := int64(1) // each order is settled once in all rounds
-		round := func(ctx context.Context, _, requests int) (sample, error) {
+		round := func(ctx context.Context, _, requests int) (benchmark.Sample, error) {
 			// Settled once more beforehand: a lock that was not given up would show.
 			for range 2 {
 				url := c.on.url + orderPath(next) + "/settle"

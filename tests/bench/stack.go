@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // The orders 1 to existing exist; the IDs from firstAbsent on do not.
@@ -201,8 +202,8 @@ func (s *sidecar) startEnvoy(ctx context.Context, bed *testbed.Bed, backend stri
 }
 
 // meters returns what can be read of the sidecar and what is around it.
-func (s *sidecar) meters() map[metric]meter {
-	m := map[metric]meter{sidecarCPU: cpuMeter(s.process.PID())}
+func (s *sidecar) meters() map[benchmark.Metric]meter {
+	m := map[benchmark.Metric]meter{sidecarCPU: cpuMeter(s.process.PID())}
 	if s.envoy != nil {
 		m[envoyCPU] = cpuMeter(s.envoy.PID())
 	}

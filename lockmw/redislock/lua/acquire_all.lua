@@ -10,7 +10,7 @@
 local n = #KEYS / 2
 for i = 1, n do
   local is = redis.call('type', KEYS[i]).ok
-  if is ~= 'none' and is ~= shape then
+  if is ~= 'none' and is ~= key_type then
     return redis.error_reply('FOREIGN the key holds a ' .. is .. ': ' .. KEYS[i])
   end
   local left, foreign = taken(KEYS[i], ARGV[2])

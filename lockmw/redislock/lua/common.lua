@@ -1,8 +1,16 @@
 -- The beginning of every script.
 --
--- A script is common.lua, the verbs of one kind of lock (hash.lua, text.lua,
--- fair.lua, read.lua, write.lua or semaphore.lua) and one deed (acquire.lua,
--- release.lua, ...). The verbs are:
+-- A script is a library and one deed (acquire.lua, release.lua, ...). A library is
+-- common.lua, what several kinds of lock share (owners.lua, entries.lua), and the
+-- verbs of one kind (hash.lua, text.lua, fair.lua, read.lua, write.lua or
+-- semaphore.lua); for operators also holders.lua. A later definition replaces an
+-- earlier one of the same name.
+--
+-- Redis gets only the definitions that a deed uses, and no comments. So that
+-- script.go can tell, a library is nothing but definitions, each of which, and no
+-- other line, begins with "local" unindented; and no text has two hyphens in a row.
+--
+-- The verbs are:
 --
 --   taken(lock, owner)         nil when the owner may have the lock, else the ms
 --                              until that may change (-1: not known), and the
@@ -12,8 +20,12 @@
 --   drop(lock, owner, record)  nil when the owner holds nothing, false when a
 --                              re-entry still holds the lock, true when it is free
 --   renew(lock, owner, ms)     false when the owner holds nothing
---   left(lock, owner)          the ms until the owner's lease ends
+--   enter(lock, owner)         lets a holder in once more
+--   ends_in(lock, owner)       the ms until the owner's lease ends
 --   announce(lock, publish, channel)  wakes who waits; returns how many heard it
+--
+-- key_type is the type of a lock's key, for kinds of which several are taken at
+-- once.
 --
 -- All keys of a script lie in the slot of KEYS[1], the lock.
 
@@ -57,4 +69,12 @@ local function lengthen(key, ms)
   if redis.call('pttl', key) < tonumber(ms) then
     redis.call('pexpire', key, ms)
   end
+end
+
+local function ends_in(lock, _)
+  return redis.call('pttl', lock)
+end
+
+local function announce(_, publish, channel)
+  return redis.call(publish, channel, '0')
 end

@@ -1,4 +1,4 @@
--- Redisson's RFairLock: the hash of hash.lua, a list of the owners that wait, and
+-- Redisson's RFairLock: the hash of owners.lua, a list of the owners that wait, and
 -- a sorted set of until when each of them counts as alive, in ms since 1970.
 --
 -- KEYS[3]  the list
@@ -97,27 +97,6 @@ local function take(lock, owner, lease)
   redis.call('pexpire', lock, lease)
 end
 
-local function drop(lock, owner, record)
-  local entered = redis.call('hget', lock, owner)
-  if not entered then
-    return nil
-  end
-  if tonumber(entered) > 1 then
-    redis.call('hincrby', lock, owner, -1)
-    return false
-  end
-  redis.call('del', lock, record)
-  return true
-end
-
-local function renew(lock, owner, ms)
-  return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
-end
-
-local function left(lock, _)
-  return redis.call('pttl', lock)
-end
-
 -- Only the first in line is told: each waiter has a channel of its own.
 local function announce(_, publish, channel)
   local waiter = first(KEYS[3], KEYS[4])
@@ -125,8 +104,4 @@ local function announce(_, publish, channel)
     return 0
   end
   return redis.call(publish, channel .. ':' .. waiter, '0')
-end
-
-local function enter(lock, owner)
-  redis.call('hincrby', lock, owner, 1)
 end

@@ -1,16 +1,7 @@
 -- The readers' side of Redisson's RReadWriteLock: a hash {mode: read, owner: how
 -- often it entered, ...}, and beside it one string for each entry, whose end is
--- that of the reader's lease: "<lock>:<owner>:rwlock_timeout:<n>". The hash lasts
--- as long as the longest of them.
-
--- timeouts returns the name of an owner's entries, less the number. It lies in
--- the lock's slot.
-local function timeouts(lock, owner)
-  if string.find(lock, '{', 1, true) then
-    return lock .. ':' .. owner .. ':rwlock_timeout'
-  end
-  return '{' .. lock .. '}:' .. owner .. ':rwlock_timeout'
-end
+-- that of the reader's lease: see entries.lua. The hash lasts as long as the longest
+-- of them.
 
 local function taken(lock, owner)
   if redis.call('exists', lock) == 0 then
@@ -78,14 +69,6 @@ local function renew(lock, owner, ms)
   local left = remaining(lock)
   redis.call('pexpire', lock, left)
   return true
-end
-
-local function left(lock, _)
-  return redis.call('pttl', lock)
-end
-
-local function announce(_, publish, channel)
-  return redis.call(publish, channel, '0')
 end
 
 local function enter(lock, owner)

@@ -17,7 +17,7 @@ local recorded = redis.call('hget', KEYS[#KEYS - 1], ARGV[2])
 if recorded and string.find(recorded, ARGV[5], 1, true) then
   return 0 -- it is renewed no more, by nobody
 end
-if not renew(KEYS[1], ARGV[2], math.max(tonumber(ARGV[1]), left(KEYS[1], ARGV[2]))) then
+if not renew(KEYS[1], ARGV[2], math.max(tonumber(ARGV[1]), ends_in(KEYS[1], ARGV[2]))) then
   return 0
 end
 if redis.call('set', KEYS[#KEYS], 1, 'nx', 'px', ARGV[4]) then

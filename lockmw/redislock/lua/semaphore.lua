@@ -72,7 +72,7 @@ local function renew(lock, owner, ms)
   return true
 end
 
-local function left(_, owner)
+local function ends_in(_, owner)
   return (redis.call('zscore', KEYS[3], owner) or 0) - now_ms()
 end
 

@@ -13,7 +13,7 @@
 if redis.call('exists', KEYS[#KEYS]) == 0 then
   return 0 -- a renewal that comes late
 end
-if not renew(KEYS[1], ARGV[1], math.max(tonumber(ARGV[2]), left(KEYS[1], ARGV[1]))) then
+if not renew(KEYS[1], ARGV[1], math.max(tonumber(ARGV[2]), ends_in(KEYS[1], ARGV[1]))) then
   return 0
 end
 if ARGV[3] == '1' then

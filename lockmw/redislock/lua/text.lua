@@ -2,7 +2,7 @@
 -- often its owner re-entered, stands beside it, in the hash KEYS[3]: {owner: how
 -- often}. It ends a day after the last re-entry, should nobody leave it.
 
-local shape = 'string'
+local key_type = 'string'
 
 local function taken(lock, owner)
   local holder = redis.call('get', lock)
@@ -31,14 +31,6 @@ end
 
 local function renew(lock, owner, ms)
   return redis.call('get', lock) == owner and redis.call('pexpire', lock, ms) == 1
-end
-
-local function left(lock, _)
-  return redis.call('pttl', lock)
-end
-
-local function announce(_, publish, channel)
-  return redis.call(publish, channel, '0')
 end
 
 local function enter(_, owner)

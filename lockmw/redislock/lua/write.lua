@@ -1,5 +1,5 @@
--- The writer's side of Redisson's RReadWriteLock: a hash {mode: write,
--- owner:write : how often it entered}. The owner comes with its ":write".
+-- The writer's side of Redisson's RReadWriteLock: the hash of owners.lua, with a
+-- field more, {mode: write}. The owner comes with its ":write".
 
 local function taken(lock, owner)
   if redis.call('exists', lock) == 0 then
@@ -20,32 +20,7 @@ local function take(lock, owner, lease)
   redis.call('pexpire', lock, lease)
 end
 
-local function drop(lock, owner, record)
-  local entered = redis.call('hget', lock, owner)
-  if not entered then
-    return nil
-  end
-  if tonumber(entered) > 1 then
-    redis.call('hincrby', lock, owner, -1)
-    return false
-  end
-  redis.call('del', lock, record)
-  return true
-end
-
-local function renew(lock, owner, ms)
-  return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
-end
-
-local function left(lock, _)
-  return redis.call('pttl', lock)
-end
-
 -- A writer that leaves says 1, on which Redisson wakes all readers.
 local function announce(_, publish, channel)
   return redis.call(publish, channel, '1')
-end
-
-local function enter(lock, owner)
-  redis.call('hincrby', lock, owner, 1)
 end

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 // chunkIDs is how many IDs a candidate gets at a time.
@@ -22,14 +23,14 @@ is not in it.`
 func buildSection(n int) section {
 	return section{
 		name: "build", title: fmt.Sprintf("Building, %s IDs", count(n)), note: buildNote, n: n,
-		metrics: []metric{buildRate, buildCPU}, versus: []metric{buildRate, buildCPU},
+		metrics: []benchmark.Metric{buildRate, buildCPU}, versus: []benchmark.Metric{buildRate, buildCPU},
 	}
 }
 
 // build fills the sets. A round is a part of the pieces, so that rounds cost no
 // time of their own.
 func build(ctx context.Context, n int, sets []entrant, rounds int, progress io.Writer) (results, error) {
-	r := newResults(buildSection(n), sets)
+	r := newResults(buildSection(n), names(sets))
 	chunk := min(chunkIDs, max(n/rounds, 1))
 	for round := range rounds {
 		wall := make([]time.Duration, len(sets))
@@ -37,11 +38,10 @@ func build(ctx context.Context, n int, sets []entrant, rounds int, progress io.W
 		from, to := n*round/rounds, n*(round+1)/rounds
 		for at := from; at < to; at += chunk {
 			ids := texts(min(chunk, to-at), func(i int) uint64 { return idOf(at + i) })
-			for turn := range sets {
+			for _, i := range benchmark.Turns(at/chunk, len(sets)) {
 				if ctx.Err() != nil {
 					return r, context.Cause(ctx)
 				}
-				i := (turn + at/chunk) % len(sets)
 				w, c, err := addTimed(sets[i], ids)
 				if err != nil {
 					return r, fmt.Errorf("building %s: %w", sets[i].name, err)
@@ -52,11 +52,11 @@ func build(ctx context.Context, n int, sets []entrant, rounds int, progress io.W
 		}
 		for i := range sets {
 			millions := float64(to-from) / 1e6
-			s := sample{buildRate: millions / wall[i].Seconds()}
+			s := benchmark.Sample{buildRate: millions / wall[i].Seconds()}
 			if cpu[i] > 0 { // it has steps, and there is little to measure in a test
 				s[buildCPU] = millions / cpu[i].Seconds()
 			}
-			r.rounds[i] = append(r.rounds[i], s)
+			r.Rounds[i] = append(r.Rounds[i], s)
 		}
 		fmt.Fprintf(progress, "%d IDs: build: part %d of %d\n", n, round+1, rounds)
 	}
@@ -81,25 +81,4 @@ func addTimed(e entrant, ids []string) (wall, cpu time.Duration, err error) {
 	wall = time.Since(start)
 	after, err2 := processCPU()
 	return wall, after - before, errors.Join(err, err2)
-}
-
-// newResults returns a section without a round.
-func newResults(s section, sets []entrant) results {
-	r := results{section: s, rounds: make([][]sample, len(sets))}
-	for _, e := range sets {
-		r.names = append(r.names, e.name)
-	}
-	return r
-}
-
-// keep leaves out those who showed nothing.
-func (r results) keep() results {
-	kept := results{section: r.section}
-	for i, name := range r.names {
-		if len(r.rounds[i]) > 0 {
-			kept.names = append(kept.names, name)
-			kept.rounds = append(kept.rounds, slices.Clone(r.rounds[i]))
-		}
-	}
-	return kept
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/ordergate/ordergate/filter/bloom"
@@ -16,7 +17,7 @@ type candidate struct {
 	// they may not: that is what one may do with it.
 	safe bool
 	most int // IDs, 0 for no limit
-	open func(n int) (set, error)
+	open func(n int, falsePositiveRate float64) (set, error)
 }
 
 // set is what is known.
@@ -42,6 +43,15 @@ type entrant struct {
 	set set
 }
 
+// names returns those of the entrants.
+func names(sets []entrant) []string {
+	var all []string
+	for _, e := range sets {
+		all = append(all, e.name)
+	}
+	return all
+}
+
 const (
 	nameBlocked      = "ordergate"
 	nameClassic      = "ordergate classic"
@@ -58,13 +68,30 @@ func candidates() []candidate {
 	return []candidate{
 		{nameBlocked, true, 0, openBloom(bloom.Blocked)},
 		{nameClassic, true, 0, openBloom(bloom.Classic)},
-		{nameExact, true, 0, func(int) (set, error) { return exactSet{exact.New()}, nil }},
+		{nameExact, true, 0, func(int, float64) (set, error) { return exactSet{exact.New()}, nil }},
 		{nameUnkeyed, false, 0, openUnkeyed},
 		{nameBlobloom, false, 0, openBlobloom},
 		{nameBlobloomSync, true, 0, openBlobloomSync},
 		{nameBlobloomKey, true, 0, openBlobloomKeyed},
 		{nameMap, false, 20_000_000, openMap},
 	}
+}
+
+// pick returns those whose names were chosen.
+func pick(all []candidate, chosen []string) []candidate {
+	return slices.DeleteFunc(all, func(c candidate) bool { return !slices.Contains(chosen, c.name) })
+}
+
+// allNames returns those of all that can be compared, in memory and in Redis.
+func allNames() []string {
+	var all []string
+	for _, c := range candidates() {
+		all = append(all, c.name)
+	}
+	for _, c := range storedCandidates() {
+		all = append(all, c.name)
+	}
+	return all
 }
 
 // mapSet is what one writes without a library.
@@ -75,7 +102,7 @@ type mapSet struct {
 
 // openMap fills a map for its memory's sake first: what the heap grows by while
 // others are being built is not one candidate's.
-func openMap(n int) (set, error) {
+func openMap(n int, _ float64) (set, error) {
 	empty := heapInUse()
 	trial := &mapSet{ids: map[string]struct{}{}}
 	for at := 0; at < n; at += chunkIDs {

@@ -7,7 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const filesNote = `Written to a file and on the disk, and read into a new set with the file in the
@@ -16,44 +19,44 @@ kernel's cache. Ours has checksums, and reads with all CPUs. Seconds on the cloc
 func filesSection(n int) section {
 	return section{
 		name: "files", title: fmt.Sprintf("Snapshots, %s IDs", count(n)), note: filesNote, n: n,
-		metrics: []metric{fileSize, writeTime, readTime}, versus: []metric{readTime},
+		metrics: []benchmark.Metric{fileSize, writeTime, readTime}, versus: []benchmark.Metric{readTime},
 	}
 }
 
 func files(ctx context.Context, n int, sets []entrant, rounds int, progress io.Writer) (r results, err error) {
-	r = newResults(filesSection(n), sets)
+	// Those that cannot be written have no row.
+	sets = slices.DeleteFunc(slices.Clone(sets), func(e entrant) bool {
+		_, is := e.set.(filed)
+		return !is
+	})
+	r = newResults(filesSection(n), names(sets))
 	dir, err := os.MkdirTemp("", "ordergate-bench-filters-")
 	if err != nil {
 		return r, fmt.Errorf("making a directory for snapshots: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for round := range rounds {
-		for turn := range sets {
-			i := (turn + round) % len(sets)
-			e, ok := sets[i].set.(filed)
-			if !ok {
-				continue
-			}
+		for _, i := range benchmark.Turns(round, len(sets)) {
 			if ctx.Err() != nil {
 				return r, context.Cause(ctx)
 			}
-			s, err := throughFile(ctx, e, filepath.Join(dir, "snapshot"))
+			s, err := throughFile(ctx, sets[i].set.(filed), filepath.Join(dir, "snapshot"))
 			if err != nil {
 				return r, fmt.Errorf("a snapshot of %s: %w", sets[i].name, err)
 			}
-			r.rounds[i] = append(r.rounds[i], s)
+			r.Rounds[i] = append(r.Rounds[i], s)
 		}
 		fmt.Fprintf(progress, "%d IDs: snapshots: round %d of %d\n", n, round+1, rounds)
 	}
-	return r.keep(), nil
+	return r, nil
 }
 
-func throughFile(ctx context.Context, e filed, path string) (sample, error) {
+func throughFile(ctx context.Context, e filed, path string) (benchmark.Sample, error) {
 	start := time.Now()
 	if err := e.write(ctx, path); err != nil {
 		return nil, err
 	}
-	s := sample{writeTime: time.Since(start).Seconds()}
+	s := benchmark.Sample{writeTime: time.Since(start).Seconds()}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err

@@ -17,10 +17,13 @@ import (
 )
 
 // unkeyedSet is bits-and-blooms as it is: not for two goroutines at once.
-type unkeyedSet struct{ *unkeyed.BloomFilter }
+type unkeyedSet struct {
+	*unkeyed.BloomFilter
+	rate float64
+}
 
-func openUnkeyed(n int) (set, error) {
-	return unkeyedSet{unkeyed.NewWithEstimates(uint(n), falsePositiveRate)}, nil
+func openUnkeyed(n int, rate float64) (set, error) {
+	return unkeyedSet{unkeyed.NewWithEstimates(uint(n), rate), rate}, nil
 }
 
 func (u unkeyedSet) add(ids []string) error {
@@ -33,7 +36,7 @@ func (u unkeyedSet) add(ids []string) error {
 func (u unkeyedSet) has(id string) bool { return u.TestString(id) }
 
 func (u unkeyedSet) bytes(n int) (takes, formula uint64) {
-	m, _ := unkeyed.EstimateParameters(uint(n), falsePositiveRate)
+	m, _ := unkeyed.EstimateParameters(uint(n), u.rate)
 	return uint64(len(u.BitSet().Words())) * 8, uint64(m) / 8
 }
 
@@ -45,7 +48,7 @@ func (u unkeyedSet) write(_ context.Context, path string) error {
 }
 
 func (u unkeyedSet) read(_ context.Context, path string) (set, error) {
-	got := unkeyedSet{&unkeyed.BloomFilter{}}
+	got := unkeyedSet{&unkeyed.BloomFilter{}, u.rate}
 	return got, fromFile(path, func(r io.Reader) error {
 		_, err := got.ReadFrom(r)
 		return err
@@ -57,36 +60,33 @@ type blobloomSet struct {
 	hash  func(string) uint64
 	plain *blobloom.Filter // this one
 	sync  *blobloom.SyncFilter
-	bits  uint64
+	// wanted is what it needs by its formula, and has rounded up to blocks of 512.
+	wanted uint64
 }
 
-func blobloomConfig(n int) blobloom.Config {
-	return blobloom.Config{Capacity: uint64(n), FPRate: falsePositiveRate}
+func openBlobloom(n int, rate float64) (set, error) {
+	config := blobloom.Config{Capacity: uint64(n), FPRate: rate}
+	bits, _ := blobloom.Optimize(config)
+	return &blobloomSet{hash: xxhash.Sum64String, plain: blobloom.NewOptimized(config), wanted: bits}, nil
 }
 
-func openBlobloom(n int) (set, error) {
-	f := blobloom.NewOptimized(blobloomConfig(n))
-	return &blobloomSet{hash: xxhash.Sum64String, plain: f, bits: f.NumBits()}, nil
+func openBlobloomSync(n int, rate float64) (set, error) {
+	return newBlobloomSync(n, rate, xxhash.Sum64String), nil
 }
 
-func openBlobloomSync(n int) (set, error) {
-	return &blobloomSet{hash: xxhash.Sum64String, sync: blobloom.NewSyncOptimized(blobloomConfig(n)), bits: blobloomBits(n)}, nil
+func newBlobloomSync(n int, rate float64, hash func(string) uint64) set {
+	config := blobloom.Config{Capacity: uint64(n), FPRate: rate}
+	bits, _ := blobloom.Optimize(config)
+	return &blobloomSet{hash: hash, sync: blobloom.NewSyncOptimized(config), wanted: bits}
 }
 
 // openBlobloomKeyed cannot be poisoned by crafted IDs either.
-func openBlobloomKeyed(n int) (set, error) {
+func openBlobloomKeyed(n int, rate float64) (set, error) {
 	key0, key1 := binary.LittleEndian.Uint64(benchKey[:8]), binary.LittleEndian.Uint64(benchKey[8:])
 	hash := func(id string) uint64 {
 		return siphash.Hash(key0, key1, unsafe.Slice(unsafe.StringData(id), len(id)))
 	}
-	return &blobloomSet{hash: hash, sync: blobloom.NewSyncOptimized(blobloomConfig(n)), bits: blobloomBits(n)}, nil
-}
-
-// blobloomBits returns the bits of a SyncFilter, which does not say them: whole
-// blocks of 512.
-func blobloomBits(n int) uint64 {
-	bits, _ := blobloom.Optimize(blobloomConfig(n))
-	return (bits + 511) &^ 511
+	return newBlobloomSync(n, rate, hash), nil
 }
 
 func (b *blobloomSet) add(ids []string) error {
@@ -109,9 +109,8 @@ func (b *blobloomSet) has(id string) bool {
 	return b.sync.Has(b.hash(id))
 }
 
-func (b *blobloomSet) bytes(n int) (takes, formula uint64) {
-	bits, _ := blobloom.Optimize(blobloomConfig(n))
-	return b.bits / 8, bits / 8
+func (b *blobloomSet) bytes(int) (takes, formula uint64) {
+	return ((b.wanted + 511) &^ 511) / 8, b.wanted / 8
 }
 
 func (b *blobloomSet) write(_ context.Context, path string) error {
@@ -126,7 +125,7 @@ func (b *blobloomSet) write(_ context.Context, path string) error {
 }
 
 func (b *blobloomSet) read(_ context.Context, path string) (set, error) {
-	got := &blobloomSet{hash: b.hash, bits: b.bits}
+	got := &blobloomSet{hash: b.hash, wanted: b.wanted}
 	return got, fromFile(path, func(r io.Reader) error {
 		loader, err := blobloom.NewLoader(r)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"time"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
 const (
@@ -30,19 +32,19 @@ absent IDs, memory beside the candidate's own formula.`
 func lookupSection(n int) section {
 	return section{
 		name: "lookup", title: fmt.Sprintf("Lookups, %s IDs", count(n)), note: fmt.Sprintf(lookupNote, count(rateAsks)), n: n,
-		metrics: []metric{hitTime, missTime, hitApart, allocs, bytesPerID, overFormula, falsePositives},
-		versus:  []metric{hitTime, missTime, hitApart},
+		metrics: []benchmark.Metric{hitTime, missTime, hitApart, allocs, bytesPerID, overFormula, falsePositives},
+		versus:  []benchmark.Metric{hitTime, missTime, hitApart},
 	}
 }
 
 func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io.Writer) (results, error) {
-	r := newResults(lookupSection(n), sets)
+	r := newResults(lookupSection(n), names(sets))
 	asked := min(askedIDs, n)
 	random := func(round, i int) int { return int(scatter(uint64(round)<<32+uint64(i)) % uint64(n)) }
-	constant := make([]sample, len(sets))
+	constant := make([]benchmark.Sample, len(sets))
 	for i, e := range sets {
 		takes, formula := e.set.bytes(n)
-		constant[i] = sample{bytesPerID: float64(takes) / float64(n)}
+		constant[i] = benchmark.Sample{bytesPerID: float64(takes) / float64(n)}
 		if formula > 0 {
 			constant[i][overFormula] = 100 * (float64(takes)/float64(formula) - 1)
 		}
@@ -68,11 +70,10 @@ func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io
 		misses := texts(asked, func(i int) uint64 { return absentOf(random(3*round+1, i)) })
 		// Others, or a large set's answers would be in the cache already.
 		warm := texts(asked, func(i int) uint64 { return idOf(random(3*round+2, i)) })
-		for turn := range sets {
+		for _, i := range benchmark.Turns(round, len(sets)) {
 			if ctx.Err() != nil {
 				return r, context.Cause(ctx)
 			}
-			i := (turn + round) % len(sets)
 			s, err := ask(sets[i], warm, hits, misses)
 			if err != nil {
 				return r, err
@@ -81,7 +82,7 @@ func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io
 				s[m] = v
 			}
 			s[falsePositives] = 100 * float64(passed[i]) / float64(total)
-			r.rounds[i] = append(r.rounds[i], s)
+			r.Rounds[i] = append(r.Rounds[i], s)
 		}
 		fmt.Fprintf(progress, "%d IDs: lookups: round %d of %d\n", n, round+1, rounds)
 	}
@@ -89,7 +90,7 @@ func lookups(ctx context.Context, n int, sets []entrant, rounds int, progress io
 }
 
 // ask has one candidate answer in its turn.
-func ask(e entrant, warm, hits, misses []string) (sample, error) {
+func ask(e entrant, warm, hits, misses []string) (benchmark.Sample, error) {
 	// A thread of our own, whose CPU time is nobody else's.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -105,13 +106,13 @@ func ask(e entrant, warm, hits, misses []string) (sample, error) {
 			}
 		}
 	}
-	s := sample{}
+	s := benchmark.Sample{}
 	var before, after runtime.MemStats
 	runtime.GC()
 	inARow(warm)() // a small set is all in the cache then
 	runtime.ReadMemStats(&before)
 	for _, part := range []struct {
-		metric metric
+		metric benchmark.Metric
 		ids    []string
 		do     func()
 		gone   bool // an ID that is not found is lost

@@ -12,9 +12,9 @@ var benchKey = [16]byte{7, 6, 5, 4, 3, 2, 1}
 
 type bloomSet struct{ *bloom.Filter }
 
-func openBloom(layout bloom.Layout) func(int) (set, error) {
-	return func(n int) (set, error) {
-		f, err := bloom.New(bloom.Params{Capacity: uint64(n), FalsePositiveRate: falsePositiveRate, Key: benchKey, Layout: layout})
+func openBloom(layout bloom.Layout) func(int, float64) (set, error) {
+	return func(n int, rate float64) (set, error) {
+		f, err := bloom.New(bloom.Params{Capacity: uint64(n), FalsePositiveRate: rate, Key: benchKey, Layout: layout})
 		return bloomSet{f}, err
 	}
 }

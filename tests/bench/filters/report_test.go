@@ -1,91 +1,45 @@
 package main
 
 import (
-	"bytes"
-	"errors"
-	"flag"
 	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/bench/benchmark/benchtest"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file of testdata.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", name, diff)
-	}
-}
-
-// invented are results of three candidates in three rounds. One of them has no
-// formula, and was not in all sections.
+// invented are results of three rounds. One of the candidates has no formula, and
+// was not in all sections.
 func invented() []results {
 	names := []string{nameBlocked, nameBlobloomSync, nameMap}
 	return []results{
-		{section: lookupSection(largeSize), names: names, rounds: [][]sample{
+		{section: lookupSection(largeSize), Results: benchmark.Results{Names: names, Rounds: [][]benchmark.Sample{
 			{
 				{hitTime: 100, missTime: 90, hitApart: 80, allocs: 0, bytesPerID: 1.943, overFormula: 0.04, falsePositives: 0.0998},
 				{hitTime: 120, missTime: 91}, {hitTime: 110, missTime: 92},
 			},
 			{{hitTime: 150, missTime: 90, hitApart: 79, bytesPerID: 2.125}, {hitTime: 180, missTime: 45}, {hitTime: 99, missTime: 92}},
 			{{hitTime: 400}, {hitTime: 420}, {hitTime: 600}},
-		}},
-		{section: buildSection(largeSize), names: names[:2], rounds: [][]sample{
+		}}},
+		{section: buildSection(largeSize), Results: benchmark.Results{Names: names[:2], Rounds: [][]benchmark.Sample{
 			{{buildRate: 9, buildCPU: 5}, {buildRate: 8, buildCPU: 5}, {buildRate: 10, buildCPU: 5}},
 			{{buildRate: 3, buildCPU: 3}, {buildRate: 4, buildCPU: 3}, {buildRate: 10, buildCPU: 3}},
-		}},
+		}}},
+		{section: storedSection(largeSize), Results: benchmark.Results{Names: []string{nameEach, nameBitmap}, Rounds: [][]benchmark.Sample{
+			{{hitRate: 50_000, missRate: 40_000, bytesPerID: 1.8}, {hitRate: 40_000, missRate: 50_000}, {hitRate: 30_000, missRate: 50_000}},
+			{{hitRate: 150_000, missRate: 80_000, clientCPU: 5.04}, {hitRate: 150_000, missRate: 50_000}, {hitRate: 150_000, missRate: 50_000}},
+		}}},
 	}
 }
 
 func TestTables(t *testing.T) {
-	for name, markdown := range map[string]bool{"report.txt": false, "report.md": true} {
-		var out bytes.Buffer
-		r := report{w: &out, markdown: markdown}
+	benchtest.Tables(t, func(w io.Writer, markdown bool) {
+		r := benchmark.NewReport(w, markdown, "##")
 		for _, one := range invented() {
-			r.table(one.table())
+			r.Table(one.table())
 		}
-		r.table(targetTable(invented()))
-		golden(t, name, out.String())
-	}
+		r.Table(targetTable(invented()))
+	})
 }
 
-func TestPlot(t *testing.T) {
-	golden(t, "plot.svg", plot(invented()))
-	path := filepath.Join(t.TempDir(), "nowhere", "plot.svg")
-	if err := writePlot(path, invented()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v, want os.ErrNotExist", err)
-	}
-}
-
-// full is a writer that takes nothing.
-type full struct{ writes int }
-
-func (f *full) Write([]byte) (int, error) {
-	f.writes++
-	return 0, io.ErrShortWrite
-}
-
-func TestReportKeepsItsError(t *testing.T) {
-	w := &full{}
-	r := report{w: w}
-	r.intro(settings{rounds: 1})
-	r.table(invented()[0].table())
-	if !errors.Is(r.err, io.ErrShortWrite) || w.writes != 1 {
-		t.Errorf("error %v after %d writes, want that of the first", r.err, w.writes)
-	}
-}
+func TestPlot(t *testing.T) { benchtest.Golden(t, "plot.svg", plot(invented()).SVG()) }

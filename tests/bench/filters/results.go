@@ -4,47 +4,35 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ordergate/ordergate/tests/bench/benchmark"
 )
 
-// metric is a column of a table.
-type metric string
-
-const (
-	hitTime        metric = "hit ns"
-	missTime       metric = "miss ns"
-	hitApart       metric = "hit apart ns"
-	allocs         metric = "allocations"
-	bytesPerID     metric = "bytes/ID"
-	overFormula    metric = "over formula"
-	falsePositives metric = "false positives"
-	buildRate      metric = "M IDs/s"
-	buildCPU       metric = "M IDs/s a core"
-	fileSize       metric = "MB"
-	writeTime      metric = "write s"
-	readTime       metric = "read s"
+// The columns of the tables.
+var (
+	hitTime        = benchmark.Metric{Name: "hit ns", Format: "%.1f"}
+	missTime       = benchmark.Metric{Name: "miss ns", Format: "%.1f"}
+	hitApart       = benchmark.Metric{Name: "hit apart ns", Format: "%.1f"}
+	allocs         = benchmark.Metric{Name: "allocations", Format: "%.0f"}
+	bytesPerID     = benchmark.Metric{Name: "bytes/ID", Format: "%.2f"}
+	overFormula    = benchmark.Metric{Name: "over formula", Format: "%.1f%%"}
+	falsePositives = benchmark.Metric{Name: "false positives", Format: "%.3f%%"}
+	buildRate      = benchmark.Metric{Name: "M IDs/s", Format: "%.1f"}
+	buildCPU       = benchmark.Metric{Name: "M IDs/s a core", Format: "%.1f"}
+	fileSize       = benchmark.Metric{Name: "MB", Format: "%.0f"}
+	writeTime      = benchmark.Metric{Name: "write s", Format: "%.2f"}
+	readTime       = benchmark.Metric{Name: "read s", Format: "%.2f"}
+	hitRate        = benchmark.Metric{Name: "hits/s", Format: "%.0f"}
+	missRate       = benchmark.Metric{Name: "misses/s", Format: "%.0f"}
+	clientCPU      = benchmark.Metric{Name: "client CPU µs", Format: "%.1f"} // per question
+	redisCPU       = benchmark.Metric{Name: "Redis CPU µs", Format: "%.1f"}  // per question
 )
 
 // moreIsBetter decides which way round a ratio is: all that are above 1 are in
 // our favour.
-func (m metric) moreIsBetter() bool { return m == buildRate || m == buildCPU }
-
-// text returns a figure with the digits that mean something.
-func (m metric) text(v float64) string {
-	switch m {
-	case allocs, fileSize:
-		return fmt.Sprintf("%.0f", v)
-	case hitTime, missTime, hitApart, buildRate, buildCPU:
-		return fmt.Sprintf("%.1f", v)
-	case overFormula:
-		return fmt.Sprintf("%.1f%%", v)
-	case falsePositives:
-		return fmt.Sprintf("%.3f%%", v)
-	}
-	return fmt.Sprintf("%.2f", v)
+func moreIsBetter(m benchmark.Metric) bool {
+	return slices.Contains([]benchmark.Metric{buildRate, buildCPU, hitRate, missRate}, m)
 }
-
-// sample is what one candidate showed in one round.
-type sample map[metric]float64
 
 // section is one thing measured at one number of IDs, and a table to be.
 type section struct {
@@ -52,57 +40,70 @@ type section struct {
 	title   string
 	note    string
 	n       int
-	metrics []metric
-	versus  []metric // whose ratios to ours the table has
+	metrics []benchmark.Metric
+	versus  []benchmark.Metric // whose ratios the table has
+	// yardstick is the row that all are compared with. "" compares ours, the blocked
+	// layout, with all.
+	yardstick string
 }
 
-// results is what a section's candidates showed, by candidate and round.
+// results is what a section's candidates showed.
 type results struct {
+	benchmark.Results
 	section section
-	names   []string
-	rounds  [][]sample
 }
 
-// values returns a metric in each round of a candidate, nil if there is none.
-func (r results) values(name string, m metric) []float64 {
-	i := slices.Index(r.names, name)
-	if i < 0 {
-		return nil
+// newResults returns a section without a round.
+func newResults(s section, names []string) results {
+	return results{benchmark.Results{Names: names, Rounds: make([][]benchmark.Sample, len(names))}, s}
+}
+
+// better returns in each round how many times better one candidate is than another.
+func (r results) better(m benchmark.Metric, one, than string) []float64 {
+	if moreIsBetter(m) {
+		return r.Ratios(m, one, than)
 	}
-	var values []float64
-	for _, s := range r.rounds[i] {
-		if v, ok := s[m]; ok {
-			values = append(values, v)
+	return r.Ratios(m, than, one)
+}
+
+// table makes the table of what was measured: medians, and how many times better
+// ours is.
+func (r results) table() benchmark.Table {
+	t := benchmark.NewTable(r.section.title, r.section.note, r.section.metrics)
+	var versus []benchmark.Metric
+	if slices.Contains(r.Names, r.base()) {
+		versus = r.section.versus
+	}
+	for _, m := range versus {
+		switch {
+		case r.section.yardstick != "":
+			t.Header = append(t.Header, fmt.Sprintf("%s, it : %s", m.Name, r.base()))
+		case moreIsBetter(m):
+			t.Header = append(t.Header, fmt.Sprintf("%s, %s : it", m.Name, r.base()))
+		default:
+			t.Header = append(t.Header, fmt.Sprintf("%s, it : %s", strings.TrimSuffix(m.Name, " ns"), r.base()))
 		}
 	}
-	return values
-}
-
-// ratios returns in each round how many times better ours is than another, nil if
-// one of them is not there. The two were measured within seconds.
-func (r results) ratios(m metric, ours, other string) []float64 {
-	over, under := r.values(other, m), r.values(ours, m)
-	if m.moreIsBetter() {
-		over, under = under, over
-	}
-	var ratios []float64
-	for i := range min(len(over), len(under)) {
-		if under[i] > 0 {
-			ratios = append(ratios, over[i]/under[i])
+	for _, name := range r.Names {
+		row := r.Row(name, r.section.metrics)
+		for _, m := range versus {
+			one, than := r.base(), name
+			if r.section.yardstick != "" {
+				one, than = than, one
+			}
+			row = append(row, benchmark.RatioText(r.better(m, one, than)))
 		}
+		t.Rows = append(t.Rows, row)
 	}
-	return ratios
+	return t
 }
 
-// median returns the middle of the values, which must not be empty, or the mean
-// of the two in the middle.
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	middle := len(sorted) / 2
-	if len(sorted)%2 == 1 {
-		return sorted[middle]
+// base is the row that ratios are about.
+func (r results) base() string {
+	if r.section.yardstick != "" {
+		return r.section.yardstick
 	}
-	return (sorted[middle-1] + sorted[middle]) / 2
+	return nameBlocked
 }
 
 // count writes a number with commas.

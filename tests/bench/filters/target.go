@@ -1,67 +1,55 @@
 package main
 
-import "fmt"
+import "github.com/ordergate/ordergate/tests/bench/benchmark"
 
-// target is what we want to reach: a figure of ours, or a ratio to a peer.
+// target is what one of ours is to reach: a figure, or how many times better it is
+// than a peer.
 type target struct {
 	section string
-	metric  metric
+	of      string
+	metric  benchmark.Metric
 	peer    string // "" for the figure itself
-	atLeast bool   // else at most
-	limit   float64
+	target  benchmark.Target
 	from    int // IDs; below it nothing is asked for
 }
 
 var targets = []target{
-	{"lookup", hitApart, nameBlobloomSync, true, 1, largeSize},
-	{"lookup", hitTime, nameBlobloomSync, true, 1, largeSize},
-	{"lookup", missTime, nameBlobloomSync, true, 1, largeSize},
-	{"lookup", hitTime, nameBlobloomKey, true, 1, largeSize},
-	{"lookup", missTime, nameBlobloomKey, true, 1, largeSize},
-	{"lookup", hitTime, nameUnkeyed, true, 1.4, largeSize},
-	{"lookup", missTime, nameUnkeyed, true, 1.4, largeSize},
-	{"lookup", allocs, "", false, 0, 0},
-	{"lookup", overFormula, "", false, 2, 0},
-	{"build", buildRate, "", true, 3, 0},
-	{"files", readTime, "", false, 1, largeSize},
+	{"lookup", nameBlocked, hitApart, nameBlobloomSync, benchmark.AtLeast(1), largeSize},
+	{"lookup", nameBlocked, hitTime, nameBlobloomSync, benchmark.AtLeast(1), largeSize},
+	{"lookup", nameBlocked, missTime, nameBlobloomSync, benchmark.AtLeast(1), largeSize},
+	{"lookup", nameBlocked, hitTime, nameBlobloomKey, benchmark.AtLeast(1), largeSize},
+	{"lookup", nameBlocked, missTime, nameBlobloomKey, benchmark.AtLeast(1), largeSize},
+	{"lookup", nameBlocked, hitTime, nameUnkeyed, benchmark.AtLeast(1.4), largeSize},
+	{"lookup", nameBlocked, missTime, nameUnkeyed, benchmark.AtLeast(1.4), largeSize},
+	{"lookup", nameBlocked, allocs, "", benchmark.AtMost(0), 0},
+	{"lookup", nameBlocked, overFormula, "", benchmark.AtMost(2), 0},
+	{"build", nameBlocked, buildRate, "", benchmark.AtLeast(3), 0},
+	{"files", nameBlocked, readTime, "", benchmark.AtMost(1), largeSize},
+	{"redis", nameBloom, hitRate, nameEach, benchmark.AtLeast(3), 0},
+	{"redis", nameBloom, missRate, nameEach, benchmark.AtLeast(3), 0},
+	{"redis", nameBitmap, hitRate, nameEach, benchmark.AtLeast(3), 0},
+	{"redis", nameBitmap, missRate, nameEach, benchmark.AtLeast(3), 0},
+	{"redis", nameRedisson, hitRate, nameEach, benchmark.AtLeast(3), 0},
+	{"redis", nameRedisson, missRate, nameEach, benchmark.AtLeast(3), 0},
 }
 
 // targetTable says how far we are. Those that were not measured have no row.
-func targetTable(all []results) table {
-	t := table{
-		title: "Targets", note: "What ordergate's blocked layout is to reach, and whether it did in this run.",
-		header: []string{"", "", "target", "here", "reached"},
-	}
+func targetTable(all []results) benchmark.Table {
+	t := benchmark.NewTargets("ordergate")
 	for _, r := range all {
 		for _, want := range targets {
 			if want.section != r.section.name || r.section.n < want.from {
 				continue
 			}
-			what, values := string(want.metric), r.values(nameBlocked, want.metric)
-			if want.peer != "" {
-				what, values = want.peer+"'s "+what+" : ours", r.ratios(want.metric, nameBlocked, want.peer)
+			what, values := want.metric.Name, r.Values(want.of, want.metric)
+			switch {
+			case r.section.yardstick != "":
+				what, values = want.of+"'s "+what+" : "+want.peer, r.better(want.metric, want.of, want.peer)
+			case want.peer != "":
+				what, values = want.peer+"'s "+what+" : ours", r.better(want.metric, want.of, want.peer)
 			}
-			if len(values) == 0 {
-				continue
-			}
-			here, reached, bound := median(values), "no", "at most"
-			if want.atLeast {
-				bound = "at least"
-			}
-			if want.reached(here) {
-				reached = "yes"
-			}
-			t.rows = append(t.rows, []string{
-				r.section.title, what, fmt.Sprintf("%s %.4g", bound, want.limit), fmt.Sprintf("%.2f", here), reached,
-			})
+			t.Add(r.section.title, what, want.target, values)
 		}
 	}
-	return t
-}
-
-func (t target) reached(v float64) bool {
-	if t.atLeast {
-		return v >= t.limit
-	}
-	return v <= t.limit
+	return t.Table
 }

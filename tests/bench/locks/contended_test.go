@@ -45,7 +45,7 @@ func (anyone) unlock(context.Context) error       { return nil }
 // nothing is a meter that measures nothing.
 type nothing struct{}
 
-func (nothing) start(context.Context) error             { return nil }
+func (nothing) start(context.Context) error                       { return nil }
 func (nothing) stop(context.Context, int, benchmark.Sample) error { return nil }
 
 // TestNoLock shows that a lock which does not exclude is found out.

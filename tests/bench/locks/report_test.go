@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"io"
 	"testing"
 
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
@@ -27,15 +27,13 @@ func invented() []results {
 }
 
 func TestTables(t *testing.T) {
-	for name, markdown := range map[string]bool{"report.txt": false, "report.md": true} {
-		var out bytes.Buffer
-		r := benchmark.NewReport(&out, markdown, "##")
+	benchtest.Tables(t, func(w io.Writer, markdown bool) {
+		r := benchmark.NewReport(w, markdown, "##")
 		for _, one := range invented() {
 			r.Table(one.table())
 		}
 		r.Table(targetTable(invented()))
-		benchtest.Golden(t, name, out.String())
-	}
+	})
 }
 
 func TestPlot(t *testing.T) { benchtest.Golden(t, "plot.svg", plot(invented()).SVG()) }

@@ -114,7 +114,7 @@ func (s section) measure(ctx context.Context, a *arena, who []candidate, set set
 	r.Rounds = make([][]benchmark.Sample, len(who))
 	counted := make([]float64, len(who))
 	for i, c := range who {
-		r.Names = append(r.names, c.name)
+		r.Names = append(r.Names, c.name)
 		got, err := a.take(ctx, s, turn{c, a.proxy.addr(), min(set.length, time.Second), a.proxy})
 		if err != nil {
 			return r, err

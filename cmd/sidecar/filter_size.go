@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+// Limits of what is sized: those of the configuration.
+const (
+	mostIDs   = 100_000_000_000
+	leastRate = 1e-9
+	mostRate  = 0.5
+	// mostShards is the number of slots of a Redis Cluster.
+	mostShards = 16_384
+	// mostCopies bounds --processes and --replicas.
+	mostCopies = 1_000_000
+)
+
+func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
+	var flags sizeFlags
+	cmd := &cobra.Command{
+		Use:   "size",
+		Short: "Tell what a filter of each kind takes, and recommend one; asks no Redis",
+		Example: "  ordergate filter size --ids 200_000_000 --rate 0.001\n" +
+			"  ordergate filter size --filter orders --sample ids.csv",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q, err := flags.question(cmd.Context(), env, cmd.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			s := q.answer()
+			if s.Recommended == nil {
+				return usageError{fmt.Errorf("filter size: no kind fits: %s", q.trouble(s))}
+			}
+			if *asJSON {
+				return printJSON(env.stdout, s)
+			}
+			return s.print(env.stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.filter, "filter", "", "take what is not given from this filter of the configuration; default the only one, if --ids is missing")
+	f.StringVar(&flags.ids, "ids", "", "how many IDs, as 200_000_000 or 2e8")
+	f.StringVar(&flags.rate, "rate", "", "share of absent IDs that may pass (default 0.001)")
+	f.IntVar(&flags.shards, "shards", 0, "shards of a filter in Redis; default as few as will do")
+	f.StringVar(&flags.sample, "sample", "", "a file of IDs drawn at random, or all, one a line; - for standard input: tells whether an exact filter will do")
+	f.StringVar(&flags.limit, "memory-limit", "1GB", "how much memory a filter may take in each process")
+	f.IntVar(&flags.processes, "processes", 1, "how many ordergates there are")
+	f.IntVar(&flags.replicas, "replicas", 0, "how many replicas each Redis master has")
+	f.Float64Var(&flags.price, "price-per-gb-month", 0, "what a gigabyte of memory costs a month: adds a column")
+	return cmd
+}
+
+// sizeFlags are the flags as they were written.
+type sizeFlags struct {
+	filter, ids, rate, sample, limit string
+
+	shards, processes, replicas int
+	price                       float64
+}
+
+// sizeQuestion is what is to be sized.
+type sizeQuestion struct {
+	ids       uint64
+	rate      float64
+	shards    int  // 0: as few as will do
+	barrier   bool // a negative waits for a read of the change log
+	segments  bool // the filter of the configuration has some, which are left out
+	sample    *sampleReport
+	limit     uint64 // of memory in a process
+	processes int
+	replicas  int
+	price     *float64 // of a gigabyte a month
+}
+
+// question checks the flags and takes what they leave open from the configuration.
+func (f *sizeFlags) question(ctx context.Context, env *environment, given func(string) bool) (*sizeQuestion, error) {
+	wrong := func(format string, args ...any) (*sizeQuestion, error) {
+		return nil, usageError{fmt.Errorf("filter size: "+format, args...)}
+	}
+	q := &sizeQuestion{rate: 0.001, barrier: true, processes: f.processes, replicas: f.replicas}
+	if !given("ids") || given("filter") || given("config") {
+		if err := f.configured(q, env); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if given("ids") {
+		if q.ids, err = parseCount(f.ids); err != nil || q.ids < 1 || q.ids > mostIDs {
+			return wrong("--ids %q is not a whole number such as 200_000_000 or 2e8, from 1 to 1e11", f.ids)
+		}
+	}
+	if given("rate") {
+		// Written so that NaN is refused as well.
+		if q.rate, err = parseNumber(f.rate); err != nil || !(q.rate >= leastRate && q.rate <= mostRate) {
+			return wrong("--rate %q is not a share such as 0.001, from 1e-9 to 0.5", f.rate)
+		}
+	}
+	if given("shards") {
+		if q.shards = f.shards; q.shards < 1 || q.shards > mostShards {
+			return wrong("--shards %d: want 1 to %d", f.shards, mostShards)
+		}
+	}
+	if q.limit, err = parseBytes(f.limit); err != nil || q.limit == 0 {
+		return wrong("--memory-limit %q is not a size such as 512MB, 1GB or 1.5GiB", f.limit)
+	}
+	if f.processes < 1 || f.processes > mostCopies {
+		return wrong("--processes %d: want 1 to %d", f.processes, mostCopies)
+	}
+	if f.replicas < 0 || f.replicas > mostCopies {
+		return wrong("--replicas %d: want 0 to %d", f.replicas, mostCopies)
+	}
+	if given("price-per-gb-month") {
+		if !(f.price >= 0 && f.price <= 1e9) {
+			return wrong("--price-per-gb-month %g: want 0 or more", f.price)
+		}
+		q.price = &f.price
+	}
+	if given("sample") {
+		if q.sample, err = readSample(ctx, f.sample, q.ids, q.rate); err != nil {
+			return wrong("--sample %w", err)
+		}
+	}
+	return q, nil
+}
+
+// configured takes the numbers of a filter in the configuration.
+func (f *sizeFlags) configured(q *sizeQuestion, env *environment) error {
+	c, err := env.load()
+	var wrong usageError
+	if errors.As(err, &wrong) && errors.Is(wrong.error, fs.ErrNotExist) && f.filter == "" {
+		return usageError{fmt.Errorf("filter size: how many IDs? (--ids, or a configuration): %w", err)}
+	}
+	if err != nil {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(c.Filters))
+	name := f.filter
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+	filter, known := c.Filters[name]
+	switch {
+	case known:
+	case len(names) == 0:
+		return usageError{fmt.Errorf("filter size: %s has no filter: give --ids", env.file)}
+	case name == "":
+		return usageError{fmt.Errorf("filter size: %s has several filters, say which with --filter: %s", env.file, strings.Join(names, ", "))}
+	default:
+		return usageError{fmt.Errorf("filter size: --filter %q is not in %s, which has %s", name, env.file, strings.Join(names, ", "))}
+	}
+	q.ids, q.rate = filter.Capacity, filter.FalsePositiveRate
+	q.barrier = filter.Freshness == config.FreshnessBarrier
+	q.segments = filter.Segments != nil
+	if filter.Shards > 1 { // 1 is what is there when nobody thought of it
+		q.shards = filter.Shards
+	}
+	return nil
+}
+
+// trouble is why no kind fits.
+func (q *sizeQuestion) trouble(s *sizing) string {
+	var reasons []string
+	for _, k := range s.Kinds {
+		switch {
+		case k.Problem != nil:
+			reasons = append(reasons, k.Kind+": "+*k.Problem)
+		case k.ProcessBytes > q.limit:
+			reasons = append(reasons, fmt.Sprintf("%s: %s in a process are past --memory-limit", k.name(), sizeText(k.ProcessBytes)))
+		}
+	}
+	return strings.Join(reasons, "; ")
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+// sizing is what filter size prints as JSON.
+type sizing struct {
+	IDs               uint64        `json:"ids"`
+	FalsePositiveRate float64       `json:"false_positive_rate"` // that was asked for
+	Processes         int           `json:"processes"`
+	Replicas          int           `json:"replicas"`
+	MemoryLimit       uint64        `json:"memory_limit_bytes"`
+	Sample            *sampleReport `json:"sample"` // null: none was given
+	Kinds             []kindSize    `json:"kinds"`
+	Recommended       *recommended  `json:"recommended"`
+
+	segments bool
+}
+
+// kindSize is what a filter of a kind takes. Where there is a problem, the numbers
+// are 0.
+type kindSize struct {
+	Kind         string     `json:"kind"`
+	Layout       *string    `json:"layout"`  // of kind local
+	Problem      *string    `json:"problem"` // why there cannot be one, or what is missing to tell
+	ProcessBytes uint64     `json:"process_bytes"`
+	RedisBytes   uint64     `json:"redis_bytes"` // of all shards, without replicas
+	BytesPerID   float64    `json:"bytes_per_id"`
+	Hashes       *int       `json:"hashes"` // bits that an ID sets; null: of kind exact
+	Shards       *int       `json:"shards"` // null: of kinds in memory
+	RoundTrips   roundTrips `json:"round_trips"`
+	// FalsePositiveRate is what comes out. The hashes of Redisson depend on each other,
+	// by which as many as FalsePositiveRateMost may pass; elsewhere the two are equal.
+	FalsePositiveRate     float64  `json:"false_positive_rate"`
+	FalsePositiveRateMost float64  `json:"false_positive_rate_most"`
+	TotalBytes            uint64   `json:"total_bytes"`     // of all processes, masters and replicas
+	PricePerMonth         *float64 `json:"price_per_month"` // null: without --price-per-gb-month
+}
+
+// roundTrips are those to Redis that a lookup waits for.
+type roundTrips struct {
+	Least int `json:"least"`
+	Most  int `json:"most"`
+}
+
+// redissonExcess is by how much more IDs pass Redisson's filters than the formula
+// says, at the least and the most: see [redisbf.Redisson].
+var redissonExcess = [2]float64{1.1, 2.1}
+
+// answer sizes every kind.
+func (q *sizeQuestion) answer() *sizing {
+	s := &sizing{
+		IDs: q.ids, FalsePositiveRate: q.rate, Processes: q.processes, Replicas: q.replicas,
+		MemoryLimit: q.limit, Sample: q.sample, segments: q.segments,
+		Kinds: []kindSize{
+			q.local(bloom.Blocked, q.rate), q.local(bloom.Classic, q.rate), q.exact(),
+			q.redis(redisbf.Bloom), q.redis(redisbf.Bitmap), q.redis(redisbf.Redisson), q.layered(),
+		},
+	}
+	for i := range s.Kinds {
+		q.sumUp(&s.Kinds[i])
+	}
+	s.Recommended = q.recommend(s.Kinds)
+	return s
+}
+
+// inMemory are the round trips of kinds that answer by themselves: an ID that is
+// there waits for nothing, and one that is not for a read of the change log that all
+// share who wait for it.
+func (q *sizeQuestion) inMemory() roundTrips {
+	if q.barrier {
+		return roundTrips{0, 1}
+	}
+	return roundTrips{}
+}
+
+func (q *sizeQuestion) local(layout bloom.Layout, rate float64) kindSize {
+	k := kindSize{Kind: config.FilterLocal, Layout: new(string(layout)), RoundTrips: q.inMemory()}
+	size, err := bloom.Params{Capacity: q.ids, FalsePositiveRate: rate, Layout: layout}.Size()
+	if err != nil {
+		k.Problem = new(err.Error())
+		return k
+	}
+	k.ProcessBytes, k.Hashes = size.Bytes, &size.Hashes
+	k.passes(size.RateAt(q.ids), 1)
+	return k
+}
+
+func (q *sizeQuestion) exact() kindSize {
+	k := kindSize{Kind: config.FilterExact, RoundTrips: q.inMemory()}
+	switch {
+	case q.sample == nil:
+		k.Problem = new("for numbers that lie close together: --sample tells whether they do")
+	case q.sample.NotNumeric > 0:
+		k.Problem = new(fmt.Sprintf("%s of %s IDs in the sample are no numbers below 2^64 without leading zeros",
+			grouped(uint64(q.sample.NotNumeric)), grouped(uint64(q.sample.IDs))))
+	default:
+		k.ProcessBytes = uint64(q.sample.advice.Exact * float64(q.ids))
+	}
+	return k
+}
+
+func (q *sizeQuestion) redis(kind redisbf.Kind) kindSize {
+	k := kindSize{Kind: string(kind), RoundTrips: roundTrips{1, 1}}
+	o := redisbf.Options{
+		Kind: kind, Key: "size", Capacity: q.ids, FalsePositiveRate: q.rate, Shards: q.shards,
+		Secret: [16]byte{1}, // any will do
+	}
+	o.EnsureDefaults()
+	var err error
+	switch {
+	case kind == redisbf.Redisson:
+		o.Shards = 1
+		err = o.Validate()
+	case q.shards > 0:
+		err = o.Validate()
+	default:
+		o.Shards, err = o.LeastShards()
+	}
+	if err != nil {
+		k.Problem = new(err.Error())
+		return k
+	}
+	size := sizeInRedis(o)
+	k.RedisBytes, k.Hashes, k.Shards = size.bytes, &size.hashes, &o.Shards
+	k.passes(size.rate, 1)
+	if kind == redisbf.Redisson {
+		k.passes(size.rate*redissonExcess[0], redissonExcess[1]/redissonExcess[0])
+	}
+	return k
+}
+
+// layered is a local filter before a bitmap in Redis, which is asked for what the
+// local one has not: what passes either passes. So the local one has a lower rate.
+func (q *sizeQuestion) layered() kindSize {
+	k, first := q.redis(redisbf.Bitmap), q.local(bloom.Blocked, q.rate*memoryShare)
+	k.Kind = config.FilterLayered
+	if first.Problem != nil {
+		k.Problem = first.Problem
+	}
+	if k.Problem != nil {
+		return k
+	}
+	k.ProcessBytes, k.RoundTrips.Least = first.ProcessBytes, 0
+	k.passes(1-(1-first.FalsePositiveRate)*(1-k.FalsePositiveRate), 1)
+	return k
+}
+
+// passes sets the rate, and how many times that may be.
+func (k *kindSize) passes(rate, times float64) {
+	k.FalsePositiveRate, k.FalsePositiveRateMost = rate, rate*times
+}
+
+// sumUp computes what follows from the rest.
+func (q *sizeQuestion) sumUp(k *kindSize) {
+	if k.Problem != nil {
+		*k = kindSize{Kind: k.Kind, Layout: k.Layout, Problem: k.Problem}
+		return
+	}
+	k.BytesPerID = float64(k.ProcessBytes+k.RedisBytes) / float64(q.ids)
+	k.TotalBytes = k.ProcessBytes*uint64(q.processes) + k.RedisBytes*uint64(1+q.replicas)
+	if q.price != nil {
+		k.PricePerMonth = new(float64(k.TotalBytes) / 1e9 * *q.price)
+	}
+}
+
+// name tells the two kinds local apart.
+func (k *kindSize) name() string {
+	if k.Layout != nil {
+		return k.Kind + ", " + *k.Layout
+	}
+	return k.Kind
+}

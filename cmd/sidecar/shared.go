@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/filter/shared"
+)
+
+// shared returns the set in Redis of a filter. Who fills it reads the sources and
+// the change log; one of Redisson's without sources is filled by others.
+func (m *machine) shared(name string, c config.Filter, unit *filterUnit, days *filter.Segments) (*shared.Set, error) {
+	opts := shared.Options{Name: name, Bits: bitsOf(c), Segments: days, Fill: unit.everything, Logger: m.log}
+	opts.Turn = func(ctx context.Context) (context.Context, int64, func(), error) { return m.turn(ctx, name) }
+	if c.InRedis() == config.FilterRedisson && len(c.Sources) == 0 {
+		opts.Fill, opts.Turn = nil, nil
+	}
+	if c.Expand != nil {
+		opts.AtFill, opts.By = c.Expand.AtFill, c.Expand.By
+	}
+	return shared.New(m.redis, opts)
+}
+
+// bitsOf returns what the bits in Redis are made of. The size of a filter of
+// Redisson that others fill is theirs.
+func bitsOf(c config.Filter) redisbf.Options {
+	bits := redisbf.Options{
+		Kind: redisbf.Kind(c.InRedis()), Key: c.KeyPrefix, Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
+		Shards: c.Shards, Codec: redisbf.Codec(c.Codec),
+	}
+	if c.Secret != "" {
+		bits.Secret = filterKey(c.Secret)
+	}
+	if bits.Kind == redisbf.Redisson && len(c.Sources) == 0 {
+		bits.Capacity, bits.FalsePositiveRate = 0, 0
+	}
+	return bits
+}
+
+const (
+	// followed is how many IDs there is room for at first in the memory of a filter in
+	// Redis, which holds those of the change log.
+	followed = 1 << 16
+	// memoryShare is the part of the false positive rate that memory may add to that of
+	// the set in Redis.
+	memoryShare = 1.0 / 8
+)
+
+// besideShared fits what is in memory to a set in Redis.
+func besideShared(opts *filter.Options, c config.Filter, set *shared.Set) {
+	opts.Remote = set
+	opts.FalsePositiveRate *= memoryShare
+	if c.Kind != config.FilterLayered {
+		opts.Capacity, opts.Segments = followed, nil
+	}
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/snapshot"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
+)
+
+const (
+	// lastSnapshot bounds the writing at the end of the process. Whoever stops it does
+	// not wait for ever, and without it a restart only has more of the log to read.
+	lastSnapshot = 10 * time.Second
+	// refusedSuffix is behind the path of a file that was of no use, and is kept.
+	refusedSuffix = ".refused"
+)
+
+// snapshots is the file that a restart of one filter begins with. A nil *snapshots
+// does nothing.
+type snapshots struct {
+	path    string
+	every   time.Duration
+	filter  *filter.Filter
+	changes *changelog.Log // nil without a change log
+	stamp   func(time.Time) string
+	log     *slog.Logger
+	again   chan struct{} // of capacity 1: the sources have to be read again
+	failed  atomic.Uint64
+
+	turn    chan struct{} // of capacity 1: whoever puts something in may use what follows
+	claim   *snapshot.Claim
+	refused bool   // the file that is there is not ours, or damaged
+	sources string // their stamp before they were read
+	written content
+
+	shown atomic.Pointer[shownSnapshot]
+}
+
+// content tells whether a snapshot would be another one than the last.
+type content struct {
+	position []byte
+	sources  string
+	ids      uint64
+	memory   uint64
+}
+
+func (c content) equal(other content) bool {
+	return bytes.Equal(c.position, other.position) && c.sources == other.sources && c.ids == other.ids && c.memory == other.memory
+}
+
+// shownSnapshot is what the metrics tell.
+type shownSnapshot struct {
+	at    time.Time
+	bytes uint64
+}
+
+// errBusy says that the file is being written or read.
+var errBusy = errors.New("another snapshot is being written, or the filter is being read from it")
+
+func (m *machine) newSnapshots(name string, c config.Filter, unit *filterUnit) *snapshots {
+	if c.Snapshot == nil {
+		return nil
+	}
+	s := &snapshots{
+		path: c.Snapshot.Path, every: c.Snapshot.Every, filter: unit.filter, changes: unit.log,
+		stamp: func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) },
+		log:   m.log.With("filter", name, "file", c.Snapshot.Path),
+		again: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+	}
+	s.show(time.Now(), 0)
+	m.metrics.SnapshotGauges(name, admin.Snapshot{
+		Age:    func() time.Duration { return time.Since(s.shown.Load().at) },
+		Bytes:  func() uint64 { return s.shown.Load().bytes },
+		Errors: s.failed.Load,
+	})
+	return s
+}
+
+func (s *snapshots) show(at time.Time, bytes uint64) { s.shown.Store(&shownSnapshot{at, bytes}) }
+
+// restore makes the filter ready from the file, and has the change log begin where
+// that ends. False: the sources have to be read. It is called before the log runs.
+func (s *snapshots) restore(ctx context.Context) bool {
+	if s == nil {
+		return false
+	}
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if err := s.takeClaim(); err != nil {
+		s.fail(err)
+		s.log.Error("no snapshot can be written for now", "error", err)
+	}
+	sources := s.stamp(time.Now())
+	info, err := s.filter.ReadSnapshot(ctx, s.path, sources)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, fs.ErrNotExist):
+		s.log.Info("there is no snapshot yet, the sources are read")
+		return false
+	case errors.Is(err, filter.ErrSourcesChanged):
+		s.log.Info("the snapshot is not used, the sources are read again", "reason", err)
+		return false
+	default:
+		s.refused = true
+		s.log.Warn("the snapshot is refused, the sources are read; it will be kept as "+s.path+refusedSuffix, "reason", err)
+		return false
+	}
+	s.sources = sources
+	s.written = content{info.Position, sources, info.IDs, s.filter.SizeBytes()}
+	s.show(info.Created, info.Bytes)
+	if s.changes != nil {
+		var at changelog.Mark
+		if err := json.Unmarshal(info.Position, &at); err != nil {
+			at = changelog.Mark{} // the beginning is always right
+		}
+		s.changes.Resume(at, s.logLost)
+	}
+	return true
+}
+
+// logLost is told that the log has changed behind our back: orders that only it had
+// may be missing.
+func (s *snapshots) logLost(reason error) {
+	s.log.Error("the change log is not the one that the snapshot ends in: the sources are read again, and have to have the orders that were in it", "reason", reason)
+	s.filter.Invalidate("reading its sources again, since the change log is not the one that its snapshot ends in")
+	select {
+	case s.again <- struct{}{}:
+	default: // told already
+	}
+}
+
+// loads is told before the sources are read.
+func (s *snapshots) loads() {
+	if s == nil {
+		return
+	}
+	s.turn <- struct{}{}
+	s.sources = s.stamp(time.Now())
+	<-s.turn
+}
+
+// feed makes a filter ready, from its snapshot if that will do and from the sources
+// otherwise, has it follow the change log, and writes snapshots, until ctx ends.
+func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slog.Logger) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	restored := u.snapshots.restore(ctx)
+	if u.log != nil {
+		following.Go(func() { _ = u.log.Run(ctx) })
+	}
+	load := func() {
+		u.snapshots.loads()
+		if err := u.filter.Load(ctx, sources...); err != nil && ctx.Err() == nil {
+			log.Error("filter not loaded: nothing counts as absent", "error", err)
+		}
+	}
+	if !restored {
+		load()
+	}
+	u.snapshots.keep(ctx, !restored, load)
+}
+
+// keep writes the file until ctx ends, and then a last time. Fresh: what the filter
+// has is not from the file.
+func (s *snapshots) keep(ctx context.Context, fresh bool, load func()) {
+	if s == nil {
+		return
+	}
+	defer s.release()
+	if fresh {
+		if s.changes != nil {
+			// Without a position the log would be read from its beginning, which is right
+			// all the same.
+			_ = s.changes.Wait(ctx)
+		}
+		s.try(ctx) // what took long to read is not to be read again
+	}
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshot)
+			defer cancel()
+			s.try(ctx)
+			return
+		case <-s.again:
+			load()
+		case <-tick.C:
+		}
+		s.try(ctx)
+	}
+}
+
+// try writes the file if it would be another one.
+func (s *snapshots) try(ctx context.Context) {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if !s.filter.Loaded() {
+		return // the state says so
+	}
+	if stat, err := os.Stat(s.path); err == nil && uint64(stat.Size()) == s.shown.Load().bytes && s.content().equal(s.written) {
+		s.show(time.Now(), s.shown.Load().bytes)
+		return
+	}
+	info, err := s.write(ctx)
+	switch {
+	case err == nil:
+		s.log.Debug("snapshot written", "ids", info.IDs, "bytes", info.Bytes, "took", info.Took)
+	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		s.log.Error("no snapshot was written, the old one stays", "error", err)
+	}
+}
+
+// now writes the file, unless it is being written.
+func (s *snapshots) now(ctx context.Context) (filter.SnapshotInfo, error) {
+	select {
+	case s.turn <- struct{}{}:
+	default:
+		return filter.SnapshotInfo{}, errBusy
+	}
+	defer func() { <-s.turn }()
+	return s.write(ctx)
+}
+
+// write is called by whoever has the turn.
+func (s *snapshots) write(ctx context.Context) (filter.SnapshotInfo, error) {
+	content := s.content() // its position has to be older than the bits
+	if !s.filter.Loaded() {
+		_, reason := s.filter.State()
+		return filter.SnapshotInfo{}, fmt.Errorf("%w: %s", filter.ErrNotReady, reason)
+	}
+	if err := s.prepare(); err != nil {
+		s.fail(err)
+		return filter.SnapshotInfo{}, err
+	}
+	info, err := s.filter.WriteSnapshot(ctx, s.path, content.position, content.sources)
+	if err != nil {
+		s.fail(err)
+		return info, err
+	}
+	s.filter.NoteUnsaved(nil)
+	s.written = content
+	s.show(time.Now(), info.Bytes)
+	return info, nil
+}
+
+// fail counts an attempt that came to nothing, and shows why.
+func (s *snapshots) fail(err error) {
+	s.failed.Add(1)
+	s.filter.NoteUnsaved(err)
+}
+
+// prepare sees that nothing of value is written over.
+func (s *snapshots) prepare() error {
+	if s.claim == nil {
+		if err := s.takeClaim(); err != nil {
+			return err
+		}
+		// Whose was it?
+		file, err := s.filter.OpenSnapshot(s.path)
+		if err == nil {
+			file.Close()
+		}
+		s.refused = err != nil && !errors.Is(err, fs.ErrNotExist)
+	}
+	if !s.refused {
+		return nil
+	}
+	if err := ignore(os.Rename(s.path, s.path+refusedSuffix), fs.ErrNotExist); err != nil {
+		return fmt.Errorf("keeping a snapshot that was refused: %w", err)
+	}
+	s.refused = false
+	return nil
+}
+
+func (s *snapshots) takeClaim() (err error) {
+	s.claim, err = snapshot.NewClaim(s.path)
+	return err
+}
+
+func (s *snapshots) release() {
+	s.turn <- struct{}{}
+	defer func() { <-s.turn }()
+	if s.claim != nil {
+		s.claim.Release()
+		s.claim = nil
+	}
+}
+
+// content returns what a snapshot of now would have.
+func (s *snapshots) content() content {
+	c := content{sources: s.sources}
+	if s.changes != nil {
+		if at := s.changes.Mark(); at != (changelog.Mark{}) {
+			c.position, _ = json.Marshal(at) // strings and a number
+		}
+	}
+	c.ids, c.memory = s.filter.CountInMemory(), s.filter.SizeBytes()
+	return c
+}

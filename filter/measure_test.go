@@ -1,0 +1,256 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// metered is a filter with a meter that runs, and what is logged of the two.
+type metered struct {
+	*Filter
+	meter *Meter
+	log   *lines
+}
+
+// lines is a log that a test can read while others write.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
+// newMetered returns one that is ready with n IDs, "0" and so on.
+func newMetered(t *testing.T, n int, opts Options, m MeterOptions) *metered {
+	t.Helper()
+	log := &lines{}
+	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
+	f := mustLoad(t, mustNew(t, opts), numbers(n))
+	f.opts.Now = time.Now // which a bubble winds
+	meter := NewMeter(f, m)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = meter.Run(ctx) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return &metered{f, meter, log}
+}
+
+// probe asks for absent IDs as a gate does that sees what the backend answers, and
+// returns how many passed.
+func (m *metered) probe(t *testing.T, prefix string, n int) (passed int) {
+	t.Helper()
+	for i := range n {
+		id := fmt.Sprint(prefix, "-", i)
+		switch m.MayContain(t.Context(), id) {
+		case Absent:
+			m.meter.Absent(id)
+		case Maybe:
+			passed++
+			m.meter.Missing(id)
+		case Unknown:
+			m.meter.Missing(id)
+		}
+		if i%1000 == 999 {
+			synctest.Wait() // until they have been looked at again
+		}
+	}
+	synctest.Wait()
+	return passed
+}
+
+// after lets so much time pass.
+func after(d time.Duration) {
+	time.Sleep(d) // the time of a bubble
+	synctest.Wait()
+}
+
+// TestMeterMeasures compares what is measured with the formula of the bits.
+func TestMeterMeasures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 1000, Options{Capacity: 1000, FalsePositiveRate: 0.05}, MeterOptions{})
+		if !math.IsNaN(m.meter.Rate()) {
+			t.Error("a rate of nothing")
+		}
+		passed := m.probe(t, "a", 20_000)
+		m.probe(t, "a", 20_000) // once more: each counts once
+		after(meterTick)
+		if got, want := m.meter.Rate(), float64(passed)/20_000; math.Abs(got-want) > 0.03*want {
+			t.Errorf("measured %g, %d of 20,000 passed", got, passed)
+		}
+		if got, want := m.meter.Rate(), m.meter.EstimatedRate(); math.Abs(got-want) > 0.15*want {
+			t.Errorf("measured %g, estimated %g", got, want)
+		}
+		if got := m.meter.PassedButMissing(); got != uint64(2*passed) {
+			t.Errorf("%d passed, want %d", got, 2*passed)
+		}
+		// An hour later nobody knows.
+		after(measured + eachStep)
+		if !math.IsNaN(m.meter.Rate()) {
+			t.Errorf("measured %g of what was long ago", m.meter.Rate())
+		}
+	})
+}
+
+// TestMeterInEveryState has lookups pass that no bits let pass, since the filter is
+// loading or its barrier fails: they must not look like false positives.
+func TestMeterInEveryState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 1000, Options{
+			Capacity: 1000, FalsePositiveRate: 0.05,
+			Barrier: barrierFunc(func(context.Context) error { return errors.New("away") }),
+		}, MeterOptions{Alert: 0.2})
+		passed := m.probe(t, "a", 2000)
+		after(meterTick)
+		if got, want := m.meter.Rate(), float64(passed)/2000; passed == 0 || math.Abs(got-want) > 0.1*want {
+			t.Errorf("measured %g, bits let %d of 2000 pass", got, passed)
+		}
+		if m.meter.PassedButMissing() != uint64(passed) || m.meter.Alarmed() {
+			t.Errorf("%d passed, want %d; alarm %v", m.meter.PassedButMissing(), passed, m.meter.Alarmed())
+		}
+	})
+}
+
+// TestMeterWithoutAnswers is a proxy that does not tell what the backend answers: a
+// rate of 0 would be a lie.
+func TestMeterWithoutAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 1000, Options{Capacity: 100, FalsePositiveRate: 0.05}, MeterOptions{Alert: 0.01})
+		for i := range 5000 {
+			m.meter.Absent(fmt.Sprint(i))
+		}
+		after(meterTick)
+		if !math.IsNaN(m.meter.Rate()) || m.meter.Alarmed() {
+			t.Errorf("measured %g", m.meter.Rate())
+		}
+	})
+}
+
+// TestMeterExpands has a filter that lets too much pass grow, once.
+func TestMeterExpands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 1000, Options{
+			Capacity: 1000, FalsePositiveRate: 0.05, Growth: &Growth{AtFill: 1, By: 4, Again: again(1000)},
+		}, MeterOptions{Alert: 0.01, Grow: true})
+		m.probe(t, "a", 5000)
+		after(2 * meterTick)
+		if m.Capacity() != 4000 || m.Expansion().Generation != 2 {
+			t.Fatalf("capacity %d, generation %d", m.Capacity(), m.Expansion().Generation)
+		}
+		if state, reason := m.State(); state != StateReady || !strings.Contains(reason, "of the absent IDs pass, alert_false_positive_rate is 1%") || !m.meter.Alarmed() {
+			t.Errorf("state %s, %q", state, reason)
+		}
+		m.probe(t, "b", 5000)
+		after(2 * meterTick)
+		if rate := m.meter.Rate(); !(rate < 0.005) {
+			t.Errorf("measured %g after that", rate)
+		}
+		if _, reason := m.State(); reason != "" || m.meter.Alarmed() {
+			t.Errorf("it is well, and still says %q", reason)
+		}
+		for what, n := range map[string]int{"more absent orders pass": 1, "filter is expanded": 1, "as rarely as they should": 1, "level=ERROR": 0} {
+			if got := m.log.count(what); got != n {
+				t.Errorf("%d lines say %q, want %d", got, what, n)
+			}
+		}
+	})
+}
+
+// TestMeterDoesNotExpand has orders asked for that the backend has deleted: growing
+// would not help, however long that goes on.
+func TestMeterDoesNotExpand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 5000, Options{
+			Capacity: 10_000, FalsePositiveRate: 0.001, Growth: &Growth{AtFill: 1, By: 4, Again: again(5000)},
+		}, MeterOptions{Alert: 0.01, Grow: true})
+		for hour := range 4 {
+			for i := range 500 {
+				m.meter.Missing(fmt.Sprint(i))
+			}
+			m.probe(t, fmt.Sprint(hour), 1000)
+			after(measured / 2)
+		}
+		if m.Capacity() != 10_000 || !m.meter.Alarmed() {
+			t.Errorf("capacity %d, alarm %v", m.Capacity(), m.meter.Alarmed())
+		}
+		for what, n := range map[string]int{"more absent orders pass": 1, "filter is not expanded": 1} {
+			if got := m.log.count(what); got != n {
+				t.Errorf("%d lines say %q, want %d", got, what, n)
+			}
+		}
+	})
+}
+
+// TestMeterLeavesAlone has a filter that does what it was made for.
+func TestMeterLeavesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMetered(t, 990, Options{
+			Capacity: 1000, FalsePositiveRate: 0.001, Growth: &Growth{AtFill: 1, By: 4, Again: again(1000)},
+		}, MeterOptions{Alert: 0.005, Grow: true})
+		m.probe(t, "a", 50_000)
+		after(time.Minute)
+		if _, reason := m.State(); reason != "" || m.meter.Alarmed() || m.Capacity() != 1000 || m.log.count("level=WARN") != 0 {
+			t.Errorf("%q, alarm %v, capacity %d", reason, m.meter.Alarmed(), m.Capacity())
+		}
+		if rate := m.meter.Rate(); !(rate > 0.0003 && rate < 0.002) {
+			t.Errorf("measured %g", rate)
+		}
+	})
+}
+
+// TestWindowForgets moves through the parts of a window.
+func TestWindowForgets(t *testing.T) {
+	var w window
+	w.restart(noon)
+	w.stop(1)
+	w.pass(2)
+	for step := range perWindow - 1 {
+		w.advance(noon.Add(time.Duration(step+1) * eachStep))
+		w.stop(1) // it counts once
+		w.stop(uint64(step) + 10)
+		if stopped, passed := w.count(); stopped != uint64(step)+2 || passed != 1 {
+			t.Errorf("step %d: %d and %d", step, stopped, passed)
+		}
+	}
+	w.advance(noon.Add(perWindow * eachStep))
+	if stopped, passed := w.count(); stopped != perWindow || passed != 0 {
+		t.Errorf("after an hour: %d and %d", stopped, passed)
+	}
+	w.advance(noon.Add(10 * measured))
+	if stopped, passed := w.count(); stopped != 0 || passed != 0 {
+		t.Errorf("after ten: %d and %d", stopped, passed)
+	}
+}
+
+func BenchmarkMeterAbsent(b *testing.B) {
+	f, err := New("orders", Options{Capacity: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := NewMeter(f, MeterOptions{})
+	ids := make([]string, 1<<16)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%019d", i)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		m.Absent(ids[i&(1<<16-1)])
+	}
+}

@@ -1,0 +1,164 @@
+package filter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/snapshot"
+)
+
+// A section of a snapshot is a layer of a part, and has "<part>/<layer>" as its
+// label: layers count from 0, parts are days, written yyyymmdd, or one of these.
+const (
+	partAll   = "all"   // of a filter without segments
+	partStray = "stray" // IDs without a day, or of days outside
+)
+
+const dayLayout = "20060102"
+
+// sectionsOf returns what is to be written, and how many IDs it has. What is made
+// later, a day or a layer, has later IDs only.
+func sectionsOf(h holder) (sections []snapshot.Section, ids uint64) {
+	add := func(part string, s *stack) {
+		for i, l := range *s.layers.Load() {
+			section := snapshot.Section{Label: part + "/" + strconv.Itoa(i)}
+			switch l := l.(type) {
+			case *bloom.Filter:
+				section.Bloom = l
+			case *exactBits:
+				section.Exact = l.set
+			}
+			sections = append(sections, section)
+			ids += l.Count()
+		}
+	}
+	switch h := h.(type) {
+	case *stack:
+		add(partAll, h)
+	case *days:
+		v := h.view.Load()
+		for i, s := range v.parts {
+			if s != nil {
+				add((v.guard() + Day(i)).String(), s)
+			}
+		}
+		if v.stray != nil {
+			add(partStray, v.stray)
+		}
+	}
+	return sections, ids
+}
+
+// filePart is a section of a file and where it belongs.
+type filePart struct {
+	section int
+	into    snapshot.Section
+}
+
+// arrange makes the parts and layers of a file in an empty set that nobody else has
+// yet. They are made as this filter makes them, and what is not so in the file is an
+// error, but for its size, where the filter may have grown. Days that are kept no
+// more are not among the parts.
+func arrange(file *snapshot.Snapshot, path string, empty holder, grows bool) (parts []filePart, err error) {
+	mismatch := func(i int, field, has, want string) error {
+		return &snapshot.MismatchError{Path: path, Field: fmt.Sprintf("section %d: %s", i, field), Has: has, Want: want}
+	}
+	layers, made := make(map[*stack][]bits), []*stack{}
+	for i, info := range file.Sections() {
+		part, layer, _ := strings.Cut(info.Label, "/")
+		s, err := partOf(empty, part)
+		if err != nil {
+			return nil, mismatch(i, "label", strconv.Quote(info.Label), err.Error())
+		}
+		if s == nil {
+			continue
+		}
+		if layers[s] == nil {
+			made = append(made, s)
+		}
+		if number := strconv.Itoa(len(layers[s])); layer != number {
+			return nil, mismatch(i, "layer", strconv.Quote(layer), number)
+		}
+		first := (*s.layers.Load())[0]
+		capacity := info.Params.Capacity
+		if info.Exact {
+			capacity = first.Capacity()
+		}
+		l, err := s.layer(len(layers[s]), capacity)
+		if err != nil {
+			return nil, err
+		}
+		into := snapshot.Section{Label: info.Label}
+		switch l := l.(type) {
+		case *bloom.Filter:
+			into.Bloom = l
+			if has, want := info.Params.FalsePositiveRate, l.Params().FalsePositiveRate; !info.Exact && has != want {
+				return nil, mismatch(i, "false positive rate", fmt.Sprint(has), fmt.Sprint(want))
+			}
+		case *exactBits:
+			into.Exact = l.set
+		}
+		if (into.Exact != nil) != info.Exact {
+			return nil, mismatch(i, "an exact set", fmt.Sprint(info.Exact), fmt.Sprint(!info.Exact))
+		}
+		layers[s] = append(layers[s], l)
+		parts = append(parts, filePart{i, into})
+	}
+	if s, ok := empty.(*stack); ok && layers[s] == nil {
+		return nil, &snapshot.MismatchError{Path: path, Field: "number of sections", Has: "0", Want: "1 at least"}
+	}
+	for _, s := range made {
+		want, all := s.room(), layers[s]
+		s.layers.Store(&all)
+		if has := s.room(); has < want || has > want && !grows {
+			return nil, &snapshot.MismatchError{Path: path, Field: "capacity of " + s.name, Has: fmt.Sprint(has), Want: fmt.Sprint(want)}
+		}
+	}
+	return parts, nil
+}
+
+// partOf returns the part of that name, which it makes if need be; nil for a day
+// that is kept no more. The error says what would have been right.
+func partOf(h holder, part string) (*stack, error) {
+	d, ok := h.(*days)
+	if !ok {
+		if part != partAll {
+			return nil, fmt.Errorf("%q", partAll)
+		}
+		return h.(*stack), nil
+	}
+	v := *d.view.Load()
+	at := -1
+	if part != partStray {
+		t, err := time.Parse(dayLayout, part)
+		if err != nil {
+			return nil, fmt.Errorf("a day or %q", partStray)
+		}
+		day := DayOf(t)
+		if day < v.guard() {
+			return nil, nil
+		}
+		if at = v.place(day); at < 0 {
+			return nil, fmt.Errorf("no day after %s, tomorrow by the clock", v.today+1)
+		}
+	}
+	if s := v.at(at); s != nil {
+		return s, nil
+	}
+	s, err := d.segment(d.prefix + ":" + part)
+	if err != nil {
+		return nil, err
+	}
+	if at < 0 {
+		v.stray = s
+	} else {
+		v.parts = slices.Clone(v.parts)
+		v.parts[at] = s
+	}
+	d.view.Store(&v)
+	return s, nil
+}

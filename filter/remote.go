@@ -1,0 +1,137 @@
+package filter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ordergate/ordergate/filter/bloom"
+)
+
+// Remote is a set of IDs that others have as well, and keep whole. Its methods are
+// safe for concurrent use.
+type Remote interface {
+	// Ask answers Absent only if that was true of the set after the call. An error
+	// comes with Unknown.
+	Ask(ctx context.Context, id string) (Answer, error)
+	// Add returns nil once the set has the ID. It is called after the Appender's
+	// Append, so a set that is not there needs no more than to be filled from that.
+	Add(ctx context.Context, id string) error
+	// State returns one of the states of a filter, and the reason for it.
+	State() (state, reason string)
+	// Expand makes the set larger, and blocks until it is.
+	Expand(ctx context.Context) error
+	// Size returns what is known of the set.
+	Size() RemoteSize
+}
+
+// RemoteSize tells of a [Remote].
+type RemoteSize struct {
+	Count, Capacity, Bytes uint64
+	FillRatio              float64 // share of bits that are set, 0 to 1
+	FalsePositiveRate      float64 // the chance that an absent ID passes now
+}
+
+// askRemote is MayContain of a filter with a [Remote]: what is in memory (the
+// change log, the IDs that were found lately, and of a layered filter the sources)
+// spares the question to it, and is never why an ID is absent.
+//
+//  1. The remote set is asked after the call, so it knows an ID that was added to
+//     it before.
+//  2. The barrier is for an ID that it has not: one that was appended while the set
+//     could not be written, or that a failover took from it. It begins after the
+//     call too, and after it the ID is in memory.
+func (f *Filter) askRemote(ctx context.Context, id string) Answer {
+	if f.memory.look(id) == Maybe || f.recent.has(id) {
+		return Maybe
+	}
+	if f.status.Load().final {
+		return Unknown
+	}
+	a, err := f.opts.Remote.Ask(ctx, id)
+	switch {
+	case err != nil:
+		f.noteBarrier(ctx, err)
+		return Unknown
+	case a == Maybe:
+		f.recent.add(id)
+		return Maybe
+	case a != Absent:
+		return Unknown
+	}
+	if f.opts.Barrier != nil {
+		if err := f.opts.Barrier.Wait(ctx); err != nil {
+			f.noteBarrier(ctx, err)
+			return Unknown
+		}
+		if f.memory.look(id) == Maybe {
+			return Maybe
+		}
+	}
+	f.barrierHeld()
+	if f.status.Load().final {
+		return Unknown
+	}
+	return Absent
+}
+
+// tellOthers makes an ID known to others: to the log first, from which whatever has missed
+// it is mended.
+func (f *Filter) tellOthers(ctx context.Context, id string) error {
+	if err := f.opts.Appender.Append(ctx, id); err != nil {
+		return err
+	}
+	if f.opts.Remote == nil {
+		return nil
+	}
+	if err := f.opts.Remote.Add(ctx, id); err != nil {
+		return fmt.Errorf("%w: %w", errNotShared, err)
+	}
+	return nil
+}
+
+// errNotShared says that an ID is in the change log, but not in the remote set. With
+// a barrier nobody misses it.
+var errNotShared = errors.New("not in the shared set yet")
+
+// missed reports whether other ordergates may answer Absent for an ID that could
+// not be told to them.
+func (f *Filter) missed(err error) bool {
+	return err != nil && (f.opts.Barrier == nil || !errors.Is(err, errNotShared))
+}
+
+// recent remembers IDs that the remote set was asked for and has, so that an order
+// which many ask for costs one question. It forgets one for another: a table with a
+// place for each hash. Its methods are safe for concurrent use, and never wait.
+//
+// A place holds 64 bits of a keyed hash, so an ID is taken for another by a chance
+// of 5e-20; it passes then, no more.
+type recent struct {
+	key    [16]byte
+	places []atomic.Uint64
+}
+
+// recentPlaces take 1 MiB.
+const recentPlaces = 1 << 17
+
+func newRecent(key [16]byte) *recent {
+	return &recent{key: key, places: make([]atomic.Uint64, recentPlaces)}
+}
+
+func (r *recent) has(id string) bool {
+	place, text := r.hash(id)
+	return r.places[place].Load() == text
+}
+
+func (r *recent) add(id string) {
+	place, text := r.hash(id)
+	r.places[place].Store(text)
+}
+
+// hash returns a place, and what is there when the ID is; never 0, as an empty one
+// holds.
+func (r *recent) hash(id string) (place, text uint64) {
+	a, b := bloom.Hash(r.key, id)
+	return a % recentPlaces, b | 1
+}

@@ -1,0 +1,257 @@
+// Package shared is a filter in Redis that all ordergates of a deployment use. One
+// of them at a time fills it, and makes it larger; any other takes over from one
+// that dies.
+//
+// Start with [New], and keep [Set.Run] running. The bits are those of
+// filter/redisbf, which proves each negative by the command that reads the bits.
+// This package adds what lasts longer than a command: that a set which is not whole
+// is filled again, that it grows into another one without a pause, and that days
+// are forgotten. docs/filters.md tells how.
+package shared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+// Everything calls add with every ID that there is: those of the sources, and those
+// of the change log up to where it ends at a moment after the call. Add is not safe
+// for concurrent use.
+type Everything func(ctx context.Context, add func(id string) error) error
+
+// Turn waits until this process may do what one of a deployment does at a time.
+// Fence is greater than that of every earlier turn; work ends when the turn is lost;
+// done gives it back.
+type Turn func(ctx context.Context) (work context.Context, fence int64, done func(), err error)
+
+// Options are the settings of a [Set]. Those of one deployment have to be the same.
+type Options struct {
+	Name string // of the filter; what is known of it in Redis is at "ordergate:{<Name>}:state"
+	// Bits are those of the first generation; of those that follow capacity, shards and
+	// key differ. Without a secret, one is kept in Redis, at "ordergate:{<Name>}:secret".
+	Bits     redisbf.Options
+	Segments *filter.Segments // nil: nothing is ever forgotten
+	// Fill is how the set is filled where it is not whole. Nil: others do that, and
+	// it counts for nothing until somebody says [Set.Trust].
+	Fill Everything
+	Turn Turn // required with Fill
+
+	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
+	By     float64 // how many times its capacity it has then
+
+	// ViewAge is how old what a process knows of the state may be when it adds an ID.
+	// Twice as long does a change of the state wait for the others, whose clocks may
+	// run at half the speed at the least. Default 2 s.
+	ViewAge time.Duration
+	Grace   time.Duration // how long the old generation is kept beyond that; default 10 s
+	// InfoEvery is how often Redis is asked how full the set is; default 30 s.
+	InfoEvery time.Duration
+	Logger    *slog.Logger // default: none
+	// Now tells the day; default time.Now.
+	Now func() time.Time
+}
+
+// EnsureDefaults fills in what is unset.
+func (o *Options) EnsureDefaults() {
+	if o.ViewAge <= 0 {
+		o.ViewAge = 2 * time.Second
+	}
+	if o.Grace <= 0 {
+		o.Grace = 10 * time.Second
+	}
+	if o.InfoEvery <= 0 {
+		o.InfoEvery = 30 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+}
+
+// Set is a set of IDs that is shared. All methods are safe for concurrent use.
+type Set struct {
+	client redis.UniversalClient
+	opts   Options
+	log    *slog.Logger
+	key    string   // of the state
+	secret [16]byte // zero until it is known; guarded by looking
+
+	looking sync.Mutex // held by look
+	view    atomic.Pointer[view]
+	sets    map[string]target // those of the view, by key; guarded by looking
+
+	health  atomic.Pointer[health]
+	info    atomic.Pointer[Info]
+	working sync.Mutex // held by who fills or grows
+	kick    chan struct{}
+	read    atomic.Uint64 // IDs, by the work under way
+	filling atomic.Bool
+	warned  bool // of eviction; used by Run only
+}
+
+// health is what the last look at the set found.
+type health struct {
+	whole bool
+	err   error
+}
+
+// errAsked is what is known before the first answer.
+var errAsked = errors.New("Redis has not been asked yet")
+
+// New returns a shared set. It does not talk to Redis. The error says which option
+// is impossible.
+func New(client redis.UniversalClient, opts Options) (*Set, error) {
+	opts.EnsureDefaults()
+	s := &Set{
+		client: client, opts: opts, log: opts.Logger.With("filter", opts.Name),
+		key:  "ordergate:{" + opts.Name + "}:state",
+		sets: make(map[string]target), kick: make(chan struct{}, 1),
+	}
+	switch {
+	case opts.Name == "" || strings.ContainsAny(opts.Name, "{}"):
+		return nil, fmt.Errorf("shared filter %q: a filter's name must be non-empty and have no braces", opts.Name)
+	case opts.Fill != nil && opts.Turn == nil:
+		return nil, fmt.Errorf("shared filter %s: filling takes turns", opts.Name)
+	case opts.AtFill < 0 || opts.AtFill > 1 || opts.AtFill > 0 && opts.By <= 1:
+		return nil, fmt.Errorf("shared filter %s: growing at %g by %g", opts.Name, opts.AtFill, opts.By)
+	case opts.AtFill > 0 && (opts.Fill == nil || opts.Bits.Kind == redisbf.Redisson):
+		return nil, fmt.Errorf("shared filter %s: nobody but those who fill it can make it larger", opts.Name)
+	}
+	s.secret[0] = 1 // any will do, to find what is impossible now
+	if _, err := s.target(s.first().current()); err != nil {
+		return nil, fmt.Errorf("shared filter %s: %w", opts.Name, err)
+	}
+	s.secret = [16]byte{}
+	s.health.Store(&health{err: errAsked})
+	s.info.Store(&Info{})
+	return s, nil
+}
+
+// Ask answers whether an ID may be in the set. Absent was read in Redis after the
+// call. An error comes with Unknown.
+//
+// A generation that this process does not know of yet takes nothing away: until it
+// is dropped, the old one is told of every ID, and one that was dropped answers
+// Unknown.
+func (s *Set) Ask(ctx context.Context, id string) (filter.Answer, error) {
+	v := s.view.Load()
+	if v == nil {
+		return filter.Unknown, errAsked
+	}
+	return v.current.ask(ctx, id)
+}
+
+// Add adds an ID, which is in the change log already, to all generations there are.
+// It returns nil once Redis has acknowledged it, or if a generation is not there: it
+// will be filled from the log.
+//
+// Whoever begins a new generation reads the log after twice ViewAge. An ID that is
+// not told to it here is in the log by then: the state that did not have it was read
+// within ViewAge before Add returned, and the log was appended to before.
+func (s *Set) Add(ctx context.Context, id string) error {
+	ids, done := []string{id}, make(map[target]bool)
+	for {
+		v, err := s.fresh(ctx)
+		if err != nil {
+			return err
+		}
+		more := false
+		for _, t := range v.all() {
+			if done[t] {
+				continue
+			}
+			more, done[t] = true, true
+			err := t.add(ctx, ids)
+			switch {
+			case err == nil || errors.Is(err, redisbf.ErrGone):
+			case errors.Is(err, redisbf.ErrFull) && t != v.current:
+				// It is not asked yet, or not any more, and must not be without the ID.
+				if err := t.unmark(ctx); err != nil {
+					return err
+				}
+			case errors.Is(err, redisbf.ErrFull):
+				s.overflow(ctx, t)
+				return err
+			default:
+				return err
+			}
+		}
+		if !more {
+			return nil
+		}
+	}
+}
+
+// overflow makes sure that nothing is absent from a set which takes no more.
+func (s *Set) overflow(ctx context.Context, t target) {
+	if h := s.health.Load(); h.err != nil && errors.Is(h.err, redisbf.ErrFull) {
+		return // done
+	}
+	if err := t.unmark(ctx); err != nil {
+		s.log.Error("a full filter could not be unmarked", "error", err)
+		return
+	}
+	s.health.Store(&health{err: redisbf.ErrFull})
+	s.log.Error("filter is full: nothing counts as absent until it has grown")
+	s.wake()
+}
+
+func (s *Set) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default: // it knows
+	}
+}
+
+// State returns the state of the set, in the words of package filter, and the
+// reason for it in one line.
+func (s *Set) State() (state, reason string) {
+	h := s.health.Load()
+	switch {
+	case s.filling.Load():
+		return filter.StateLoading, fmt.Sprintf("filling it: %d IDs so far", s.read.Load())
+	case errors.Is(h.err, errAsked):
+		return filter.StateLoading, h.err.Error()
+	case h.err != nil:
+		return filter.StateUnknown, h.err.Error()
+	case !h.whole && s.opts.Fill == nil:
+		return filter.StateUnknown, "nobody has said that it is whole: ordergate filter trust " + s.opts.Name
+	case !h.whole:
+		return filter.StateLoading, "it is not whole, and is going to be filled"
+	}
+	if v := s.view.Load(); v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 {
+		return filter.StateReady, fmt.Sprintf("it was made for %d IDs, not for %d: let it expand, or give it another key_prefix",
+			v.Capacity, s.opts.Bits.Capacity)
+	}
+	return filter.StateReady, ""
+}
+
+// Size implements filter.Remote. It is as of at most InfoEvery ago.
+func (s *Set) Size() filter.RemoteSize {
+	i := s.info.Load()
+	return filter.RemoteSize{
+		Count: i.IDs, Capacity: i.Capacity, Bytes: i.Bytes, FillRatio: i.FillRatio, FalsePositiveRate: i.EstimatedFalsePositiveRate,
+	}
+}
+
+// Close lets go of what [Set.Ask] uses. The client stays open.
+func (s *Set) Close() {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	for _, t := range s.sets {
+		t.close()
+	}
+}

@@ -1,0 +1,267 @@
+package shared
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+// generation is one set of bits.
+type generation struct {
+	Number   int    // 1 is the first
+	Capacity uint64 // IDs
+	Shards   int
+}
+
+// state is what all ordergates have to know of a filter. In Redis it is a hash,
+// whose fields are in fields below; a field that is missing is zero.
+type state struct {
+	Generation int // that is asked; 0: the state is not there
+	Capacity   uint64
+	Shards     int
+
+	Next         int // that is being filled, 0 if none is
+	NextCapacity uint64
+	NextShards   int
+	Read         uint64 // IDs that it was given so far
+	BeganMS      int64  // by the clock of who fills it, ms since 1970
+
+	Old       int // that is to be dropped, 0 if none is
+	OldShards int
+
+	Made  int   // the last day that has a segment, in days since 1970
+	Fence int64 // of the turn that wrote this
+}
+
+// fields pairs the names of the hash with where their values go.
+func (s *state) fields() map[string]any {
+	return map[string]any{
+		"generation": &s.Generation, "capacity": &s.Capacity, "shards": &s.Shards,
+		"next": &s.Next, "next_capacity": &s.NextCapacity, "next_shards": &s.NextShards,
+		"read": &s.Read, "began_ms": &s.BeganMS,
+		"old": &s.Old, "old_shards": &s.OldShards,
+		"made": &s.Made, "fence": &s.Fence,
+	}
+}
+
+// parse reads a state. What is no number is taken for damage.
+func parse(hash map[string]string) (s state, err error) {
+	for name, at := range s.fields() {
+		text, there := hash[name]
+		if !there {
+			continue
+		}
+		switch at := at.(type) {
+		case *int:
+			*at, err = strconv.Atoi(text)
+		case *int64:
+			*at, err = strconv.ParseInt(text, 10, 64)
+		case *uint64:
+			*at, err = strconv.ParseUint(text, 10, 64)
+		}
+		if err != nil || text[0] == '-' && name != "made" {
+			return state{}, fmt.Errorf("field %s is %q", name, text)
+		}
+	}
+	return s, nil
+}
+
+func (s *state) current() generation { return generation{s.Generation, s.Capacity, s.Shards} }
+func (s *state) next() generation    { return generation{s.Next, s.NextCapacity, s.NextShards} }
+func (s *state) old() generation     { return generation{s.Old, s.Capacity, s.OldShards} }
+
+// first is the state before anybody wrote one.
+func (s *Set) first() *state {
+	shards := s.opts.Bits.Shards
+	if shards == 0 {
+		shards = 1
+	}
+	return &state{Generation: 1, Capacity: s.opts.Bits.Capacity, Shards: shards}
+}
+
+// view is the state as it was at a moment, with the sets that it speaks of. It is
+// replaced, not changed.
+type view struct {
+	state
+	at                  time.Time // before it was asked for
+	current, next, last target    // the latter two are nil if there is none
+}
+
+// all returns the sets that are told of new IDs: the one that is asked, first.
+func (v *view) all() []target {
+	all := []target{v.current}
+	for _, t := range []target{v.next, v.last} {
+		if t != nil {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// fresh returns a view that is no older than ViewAge.
+func (s *Set) fresh(ctx context.Context) (*view, error) {
+	if v := s.view.Load(); v != nil && time.Since(v.at) < s.opts.ViewAge {
+		return v, nil
+	}
+	return s.look(ctx)
+}
+
+// look reads the state in Redis. Those who wait for somebody else's look take what
+// that found, if it began late enough.
+func (s *Set) look(ctx context.Context) (*view, error) {
+	called := time.Now()
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	known := s.view.Load()
+	if known != nil && known.at.After(called) {
+		return known, nil
+	}
+	at := time.Now()
+	hash, err := s.client.HGetAll(ctx, s.key).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.key, err)
+	}
+	if err := s.findSecret(ctx); err != nil {
+		return nil, err
+	}
+	now, err := parse(hash)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", s.key, err)
+	}
+	if known != nil && now.Generation < known.Generation && known.Generation > 1 {
+		// A failover has lost it, or somebody has deleted it. Generations only grow.
+		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: known.Fence, Made: known.Made}
+		if err := s.write(ctx, &now); err != nil {
+			return nil, err
+		}
+	}
+	if now.Generation == 0 {
+		first := s.first()
+		now.Generation, now.Capacity, now.Shards = first.Generation, first.Capacity, first.Shards
+	}
+	v := &view{state: now, at: at}
+	used := make(map[string]target)
+	for _, g := range []struct {
+		generation
+		to *target
+	}{{now.current(), &v.current}, {now.next(), &v.next}, {now.old(), &v.last}} {
+		if g.Number == 0 {
+			continue
+		}
+		t, err := s.target(g.generation)
+		if err != nil {
+			return nil, err
+		}
+		*g.to, used[t.name()] = t, t
+	}
+	for name, t := range s.sets {
+		if used[name] == nil {
+			go t.close() // it waits for the questions that are on their way
+		}
+	}
+	s.sets = used
+	s.view.Store(v)
+	return v, nil
+}
+
+// target returns the set of a generation: the one that is there, or a new one.
+// Looking is held, unless nobody else can know s yet.
+func (s *Set) target(g generation) (target, error) {
+	bits := s.opts.Bits
+	if g.Number > 1 {
+		bits.Key += ":g" + strconv.Itoa(g.Number)
+	}
+	bits.Capacity, bits.Shards, bits.Secret = g.Capacity, g.Shards, s.secret
+	if t := s.sets[bits.Key]; t != nil {
+		return t, nil
+	}
+	if s.opts.Segments != nil {
+		return newDays(s, bits)
+	}
+	one, err := redisbf.New(s.client, bits)
+	if err != nil {
+		return nil, err
+	}
+	return &single{set: one, key: bits.Key, opens: bits.Kind == redisbf.Redisson}, nil
+}
+
+// findSecret takes the secret in Redis, or puts one there: that which is known, if
+// there was one. Bits that were made with another are of no use: none of their marks
+// are there.
+func (s *Set) findSecret(ctx context.Context) error {
+	if s.opts.Bits.Secret != ([16]byte{}) {
+		s.secret = s.opts.Bits.Secret
+		return nil
+	}
+	key := "ordergate:{" + s.opts.Name + "}:secret"
+	text, err := s.client.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		mine := s.secret
+		if mine == ([16]byte{}) {
+			rand.Read(mine[:]) // never fails, by its documentation
+		}
+		if err := s.client.SetNX(ctx, key, hex.EncodeToString(mine[:]), 0).Err(); err != nil {
+			return fmt.Errorf("writing %s: %w", key, err)
+		}
+		text, err = s.client.Get(ctx, key).Result()
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", key, err)
+	}
+	secret, err := hex.DecodeString(text)
+	if err != nil || len(secret) != len(s.secret) {
+		return fmt.Errorf("reading %s: it is no secret of %d bytes in hex", key, len(s.secret))
+	}
+	if found := [16]byte(secret); found != s.secret {
+		s.secret = found
+		for _, t := range s.sets {
+			go t.close() // it waits for the questions that are on their way
+		}
+		clear(s.sets)
+	}
+	return nil
+}
+
+//go:embed write.lua
+var writeSource string
+
+var writeScript = redis.NewScript(writeSource)
+
+// errOvertaken says that another turn has begun since.
+var errOvertaken = errors.New("another ordergate has taken over")
+
+// write replaces the state, if no later turn has written it.
+func (s *Set) write(ctx context.Context, now *state) error {
+	args := []any{now.Fence, now.Generation}
+	for name, at := range now.fields() {
+		text := ""
+		switch at := at.(type) {
+		case *int:
+			text = strconv.Itoa(*at)
+		case *int64:
+			text = strconv.FormatInt(*at, 10)
+		case *uint64:
+			text = strconv.FormatUint(*at, 10)
+		}
+		if text != "0" {
+			args = append(args, name, text)
+		}
+	}
+	done, err := writeScript.Run(ctx, s.client, []string{s.key}, args...).Int()
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", s.key, err)
+	}
+	if done == 0 {
+		return fmt.Errorf("writing %s: %w", s.key, errOvertaken)
+	}
+	return nil
+}

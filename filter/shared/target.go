@@ -1,0 +1,123 @@
+package shared
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+// target is the bits of one generation. Its methods are safe for concurrent use.
+type target interface {
+	name() string
+	// ask answers Absent only if that was read in Redis after the call.
+	ask(ctx context.Context, id string) (filter.Answer, error)
+	// add returns nil once Redis has acknowledged all. ErrGone is for IDs whose place
+	// is not there; the others were added.
+	add(ctx context.Context, ids []string) error
+	// lacking returns what of it is not whole; of redisbf's errors, what is not this
+	// filter's.
+	lacking(ctx context.Context) ([]*redisbf.Set, error)
+	// sets returns all that it is made of now.
+	sets() ([]*redisbf.Set, error)
+	// unmark has nothing be absent.
+	unmark(ctx context.Context) error
+	drop(ctx context.Context) error
+	info(ctx context.Context) (Info, error)
+	close()
+}
+
+// Info tells of a shared set, as redisbf.Info does.
+type Info struct {
+	Generation int
+	Capacity   uint64
+	IDs        uint64
+	Bytes      uint64
+	FillRatio  float64 // of the fullest segment
+	// EstimatedFalsePositiveRate is the chance that an absent ID passes now, where all
+	// segments are asked: of one that has a day, it is smaller.
+	EstimatedFalsePositiveRate float64
+	Parts                      []redisbf.Info
+}
+
+// single is one set.
+type single struct {
+	set *redisbf.Set
+	key string
+	// opens says that its parameters are read from Redis, until it is whole: Java
+	// services may make it, and make it anew.
+	opens bool
+	whole atomic.Bool
+}
+
+func (t *single) name() string { return t.key }
+
+func (t *single) ask(ctx context.Context, id string) (filter.Answer, error) {
+	a, err := t.set.Ask(ctx, id)
+	return answer(a), err
+}
+
+func answer(a redisbf.Answer) filter.Answer {
+	switch a {
+	case redisbf.Absent:
+		return filter.Absent
+	case redisbf.Maybe:
+		return filter.Maybe
+	}
+	return filter.Unknown
+}
+
+func (t *single) add(ctx context.Context, ids []string) error { return t.set.Add(ctx, ids) }
+
+func (t *single) sets() ([]*redisbf.Set, error) { return []*redisbf.Set{t.set}, nil }
+
+func (t *single) lacking(ctx context.Context) ([]*redisbf.Set, error) {
+	if t.opens && !t.whole.Load() {
+		if err := t.set.Open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	lacking, err := unwhole(ctx, []*redisbf.Set{t.set})
+	t.whole.Store(err == nil && len(lacking) == 0)
+	return lacking, err
+}
+
+// unwhole returns those sets that are not whole.
+func unwhole(ctx context.Context, sets []*redisbf.Set) (lacking []*redisbf.Set, err error) {
+	for _, set := range sets {
+		whole, err := set.Whole(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !whole {
+			lacking = append(lacking, set)
+		}
+	}
+	return lacking, nil
+}
+
+func (t *single) unmark(ctx context.Context) error { return t.set.Unmark(ctx) }
+func (t *single) drop(ctx context.Context) error   { return t.set.Drop(ctx) }
+func (t *single) close()                           { t.set.Close() }
+
+func (t *single) info(ctx context.Context) (Info, error) { return infoOf(ctx, []*redisbf.Set{t.set}) }
+
+func infoOf(ctx context.Context, sets []*redisbf.Set) (all Info, err error) {
+	stopped := 1.0
+	for _, set := range sets {
+		info, err := set.Info(ctx)
+		if err != nil {
+			return Info{}, fmt.Errorf("looking at the filter in Redis: %w", err)
+		}
+		all.Capacity += info.Capacity
+		all.IDs += info.IDs
+		all.Bytes += info.Bytes
+		all.FillRatio = max(all.FillRatio, info.FillRatio)
+		stopped *= 1 - info.EstimatedFalsePositiveRate
+		all.Parts = append(all.Parts, info)
+	}
+	all.EstimatedFalsePositiveRate = 1 - stopped
+	return all, nil
+}

@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// newWitness is a gate with a lookup by path, and one by a list in the query, that
+// write down what was missing.
+func newWitness(t testing.TB) (*Gate, *[]string) {
+	t.Helper()
+	var missing []string
+	note := func(id string) { missing = append(missing, id) }
+	filter := &knowledge{}
+	settle := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
+	g, err := New([]Policy{
+		{
+			Rule: order.Rule{
+				Name: "lookup", Methods: []string{"GET", "HEAD", "POST"}, Path: "/orders/{id}",
+				IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
+			},
+			Lookup: &Lookup{Filter: filter, Absent: Reply{Status: 404}, Missing: note},
+		},
+		{
+			Rule: order.Rule{
+				Name: "optional", Methods: []string{"GET"}, Path: "/orders", Optional: true,
+				IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
+			},
+			Lookup: &Lookup{Filter: filter, Missing: note},
+		},
+		{
+			Rule:   order.Rule{Name: "unmeasured", Methods: []string{"GET"}, Path: "/refunds/{id}", IDs: settle},
+			Lookup: &Lookup{Filter: filter},
+		},
+		{
+			Rule:   order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: settle},
+			Settle: &Settle{Lock: &lock{}},
+		},
+	}, &ledger{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g, &missing
+}
+
+// TestMissing has every way in which an answer could say that there is no such
+// order, seen with the request and seen alone.
+func TestMissing(t *testing.T) {
+	backend := func(status int) *Response { return &Response{Status: status, Details: "via_upstream", Attempts: 1} }
+	for _, tc := range []struct {
+		name, method, target string
+		answer               *Response
+		missing              string
+	}{
+		{"404", "GET", "/orders/42", backend(404), "42"},
+		{"410", "GET", "/orders/42", backend(410), "42"},
+		{"HEAD", "HEAD", "/orders/42?x=1", backend(404), "42"},
+		{"query", "GET", "/orders?id=7", backend(404), "7"},
+		{"after a retry", "GET", "/orders/42", &Response{Status: 404, Details: "via_upstream", Attempts: 2}, "42"},
+		{"without attributes", "GET", "/orders/42", &Response{Status: 404, Attempts: -1, ServedBy: true}, "42"},
+		{"there it is", "GET", "/orders/42", backend(200), ""},
+		{"403", "GET", "/orders/42", backend(403), ""},
+		{"500", "GET", "/orders/42", backend(500), ""},
+		{"our own answer", "GET", "/orders/42", &Response{Status: 404, Details: "ext_authz_denied"}, ""},
+		{"Envoy's", "GET", "/orders/42", &Response{Status: 404, Details: "route_not_found"}, ""},
+		{"nobody knows whose", "GET", "/orders/42", &Response{Status: 404, Attempts: -1}, ""},
+		{"POST", "POST", "/orders/42", backend(404), ""},
+		{"no ID", "GET", "/orders", backend(404), ""},
+		{"malformed", "GET", "/orders/042", backend(404), ""},
+		{"another route", "GET", "/", backend(404), ""},
+		{"nobody wants to know", "GET", "/refunds/42", backend(404), ""},
+		{"a settlement", "GET", "/orders/42/settle", backend(404), ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var want []string
+			if tc.missing != "" {
+				want = []string{tc.missing}
+			}
+			req := order.Request{Method: tc.method, Target: tc.target}
+
+			g, missing := newWitness(t)
+			call := g.Open(req)
+			if call.Decision.Action == ActionLookup && call.NeedsAnswer {
+				if step := call.Answered(tc.answer); step != (Step{}) {
+					t.Errorf("step %+v", step)
+				}
+			} else if tc.missing != "" {
+				t.Error("the answer is not asked for")
+			}
+			if diff := cmp.Diff(want, *missing); diff != "" {
+				t.Error("with the request (-want +got):\n" + diff)
+			}
+
+			g, missing = newWitness(t)
+			g.Answered(req, tc.answer)
+			if diff := cmp.Diff(want, *missing); diff != "" {
+				t.Error("alone (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// TestMissingCopiesTheID reuses the memory of a request before its answer comes.
+func TestMissingCopiesTheID(t *testing.T) {
+	g, missing := newWitness(t)
+	target := []byte("/orders/42")
+	call := g.Open(order.Request{Method: "GET", Target: unsafe.String(&target[0], len(target))})
+	copy(target, "/orders/99")
+	call.Answered(&Response{Status: 404, Details: "via_upstream", Attempts: 1})
+	if diff := cmp.Diff([]string{"42"}, *missing); diff != "" {
+		t.Error("(-want +got):\n" + diff)
+	}
+}
+
+// BenchmarkScreen is the gate's share of a lookup.
+func BenchmarkScreen(b *testing.B) {
+	g := newBench(b, false).gate
+	g.record = silent{}
+	ctx := b.Context()
+	req := order.Request{Method: "GET", Target: "/orders/2"}
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Screen(ctx, req)
+	}
+}
+
+// BenchmarkAnswered is what an answer costs that a face sees alone: one that is not
+// of interest, and one that is.
+func BenchmarkAnswered(b *testing.B) {
+	for name, status := range map[string]int{"200": 200, "404": 404} {
+		b.Run(name, func(b *testing.B) {
+			g, _ := newWitness(b)
+			g.policies[0].Lookup.Missing = func(string) {}
+			req := order.Request{Method: "GET", Target: "/orders/42"}
+			r := &Response{Status: status, Details: "via_upstream", Attempts: 1}
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Answered(req, r)
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package probes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// expires is what the days of a week take, and one more.
+	expires = 8 * 24 * time.Hour
+	// perCommand bounds what Redis does without a pause: 1000 take it half a
+	// millisecond.
+	perCommand = 1000
+)
+
+// tell gives Redis what is noted. What it could not be given is kept for the next
+// time, as far as the queue has room.
+func (c *Counter) tell(ctx context.Context) {
+	if c.client == nil || !c.flush(ctx) {
+		return
+	}
+	c.leaving, c.leavingOf = c.queue.take(), c.day.Load().name
+	c.flush(ctx)
+}
+
+// flush sends what is leaving, and reports whether it has left.
+func (c *Counter) flush(ctx context.Context) bool {
+	if len(c.leaving.ends) > 0 {
+		if err := c.add(ctx, c.key(c.leavingOf), c.leaving.ids()); err != nil {
+			if !c.away && ctx.Err() == nil { // one line for an outage, however long
+				c.opts.Logger.Warn("the distinct absent IDs that are asked for are not counted in Redis for now", "filter", c.filter, "error", err)
+			}
+			c.away = true
+			return false
+		}
+	}
+	if c.leaving.bytes != nil {
+		c.queue.give(c.leaving)
+	}
+	c.leaving, c.away = batch{}, false
+	return true
+}
+
+func (c *Counter) add(ctx context.Context, key string, ids []any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Limit)
+	defer cancel()
+	pipe := c.client.Pipeline()
+	for some := range slices.Chunk(ids, perCommand) {
+		pipe.PFAdd(ctx, key, some...)
+	}
+	pipe.Expire(ctx, key, expires)
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("adding to %s: %w", key, err)
+	}
+	return nil
+}
+
+// ask asks Redis how many IDs all ordergates have seen. Without an answer the last
+// one stays.
+func (c *Counter) ask(ctx context.Context) {
+	if c.client == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Limit)
+	defer cancel()
+	d := c.day.Load()
+	if n, err := c.client.PFCount(ctx, c.key(d.name)).Result(); err == nil {
+		d.there.Store(uint64(n))
+	}
+}

@@ -1,0 +1,83 @@
+package lockmw
+
+import (
+	"strings"
+
+	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// witness serves a lookup: it passes the request on and looks at the headers of the
+// answer. Of an Envoy that is not to send them it hears nothing more.
+func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) error {
+	if err := stream.Send(tellAnswer); err != nil {
+		return nil
+	}
+	for {
+		msg, err := stream.Recv()
+		if err != nil {
+			return nil
+		}
+		headers := msg.GetResponseHeaders()
+		if headers != nil {
+			call.Answered(response(headers, msg))
+		}
+		if err := stream.Send(passOn(msg)); err != nil || headers != nil {
+			return nil
+		}
+	}
+}
+
+// unasked serves a stream that does not begin with a request: that of a filter which
+// shows answers only, or of an upgrade that failed. Nothing was bracketed, so there
+// is nothing to do but to let it pass. Where Envoy only tells, and waits for no reply,
+// none is sent: the stream ends when this returns, rather than seconds later.
+func (s *Server) unasked(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
+	if headers := first.GetResponseHeaders(); headers != nil {
+		if req, ok := requestOf(first); ok {
+			s.gate.Answered(req, response(headers, first))
+		}
+	}
+	if first.GetObservabilityMode() {
+		return nil
+	}
+	return stream.Send(passOn(first))
+}
+
+// requestOf returns the request that a message is about, from its attributes; false
+// if Envoy was not told to send them.
+func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
+	fields := msg.GetAttributes()[attributes].GetFields()
+	req.Method = fields["request.method"].GetStringValue()
+	req.Host = fields["request.host"].GetStringValue()
+	req.Target = fields["request.path"].GetStringValue() // query included
+	req.Header = headerAttributes(fields)
+	return req, req.Method != "" && req.Target != ""
+}
+
+// headerAttributes returns the request headers that are among the attributes, as
+// request.headers['x-order-id'].
+func headerAttributes(fields map[string]*structpb.Value) (found pairs) {
+	for name, value := range fields {
+		name, isHeader := strings.CutPrefix(name, "request.headers[")
+		if !isHeader || len(name) < len(`''`)+len("]") {
+			continue
+		}
+		found = append(found, [2]string{strings.Trim(strings.TrimSuffix(name, "]"), `'"`), value.GetStringValue()})
+	}
+	return found
+}
+
+// pairs are headers, names in lower case. They implement order.Header.
+type pairs [][2]string
+
+// Next implements order.Header. The cursor is an index.
+func (p pairs) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(p) {
+		return "", "", -1
+	}
+	return p[cursor][0], p[cursor][1], cursor + 1
+}
