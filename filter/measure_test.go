@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,4 +254,47 @@ func BenchmarkMeterAbsent(b *testing.B) {
 	for i := 0; b.Loop(); i++ {
 		m.Absent(ids[i&(1<<16-1)])
 	}
+}
+
+// farther is a Remote that takes orders that begin with "9" for known, and cannot be
+// asked for those that begin with "?".
+type farther struct{ asked atomic.Int64 }
+
+func (r *farther) Ask(_ context.Context, id string) (Answer, error) {
+	r.asked.Add(1)
+	switch id[0] {
+	case '9':
+		return Maybe, nil
+	case '?':
+		return Unknown, errors.New("away")
+	}
+	return Absent, nil
+}
+func (r *farther) Add(context.Context, string) error { return nil }
+func (r *farther) State() (state, reason string)     { return StateReady, "" }
+func (r *farther) Expand(context.Context) error      { return nil }
+func (r *farther) Size() RemoteSize                  { return RemoteSize{Capacity: 1000} }
+
+// TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for
+// what they were found to have lately. What they cannot tell counts for nothing.
+func TestMeterOfRemote(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		remote := &farther{}
+		m := newMetered(t, 0, Options{Remote: remote, Appender: &sharedLog{}}, MeterOptions{})
+		for i := range 200 {
+			m.meter.Missing(fmt.Sprint("1-", i))
+			m.meter.Missing(fmt.Sprint("?-", i))
+			if id := fmt.Sprint("9-", i); i%4 == 0 && m.MayContain(t.Context(), id) == Maybe {
+				m.meter.Missing(id)
+			}
+		}
+		after(meterTick)
+		if got := m.meter.Rate(); math.Abs(got-0.2) > 0.01 || m.meter.PassedButMissing() != 50 {
+			t.Errorf("measured %g, %d passed; want 0.2 and 50", got, m.meter.PassedButMissing())
+		}
+		// Of the 50 that it has one may have taken the place of another.
+		if n := remote.asked.Load(); n < 450 || n > 455 {
+			t.Errorf("asked %d times", n)
+		}
+	})
 }

@@ -581,11 +581,11 @@ func TestSnapshotSecret(t *testing.T) {
 	}
 	text, err := os.ReadFile(secret)
 	must(t, err)
-	for name, break_ := range map[string]func() error{
+	for name, spoil := range map[string]func() error{
 		"chmod 600":             func() error { return os.Chmod(secret, 0o640) },
 		"32 hexadecimal digits": func() error { return os.WriteFile(secret, text[:30], 0o600) },
 	} {
-		must(t, break_())
+		must(t, spoil())
 		gate, err := k.GateUnready(t.Context(), k.binary, k.yaml(""))
 		must(t, err)
 		if err := gate.Wait(t.Context()); err == nil || !strings.Contains(err.Error(), "exit status 1") {

@@ -116,6 +116,9 @@ func versionText() string {
 // that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
 	c, err := config.Load(e.file, e.getenv)
+	if err == nil {
+		err = bitsFit(c)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -10,7 +10,7 @@ func filterCommand(env *environment) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "filter",
-		Short: "Choose the size of a filter of order IDs",
+		Short: "Look at a filter of order IDs, change it, and choose its size",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_ = cmd.Help()
@@ -19,6 +19,11 @@ func filterCommand(env *environment) *cobra.Command {
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print one JSON value")
 	for _, command := range []func(env *environment, asJSON *bool) *cobra.Command{
+		filterInfoCommand,
+		filterContainsCommand,
+		filterAddCommand,
+		filterExpandCommand,
+		filterTrustCommand,
 		filterSizeCommand,
 		filterSnapshotCommand,
 	} {

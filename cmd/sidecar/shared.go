@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
@@ -37,6 +40,22 @@ func bitsOf(c config.Filter) redisbf.Options {
 		bits.Capacity, bits.FalsePositiveRate = 0, 0
 	}
 	return bits
+}
+
+// bitsFit reports a filter in Redis whose shards would be too large.
+func bitsFit(c *config.Config) error {
+	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
+		if c.Filters[name].InRedis() == "" {
+			continue
+		}
+		bits := bitsOf(c.Filters[name])
+		bits.Secret = [16]byte{1} // another may be found in Redis
+		bits.EnsureDefaults()
+		if err := bits.Validate(); err != nil {
+			return fmt.Errorf("filters.%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 const (

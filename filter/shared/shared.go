@@ -221,7 +221,7 @@ func (s *Set) wake() {
 func (s *Set) State() (state, reason string) {
 	h := s.health.Load()
 	switch {
-	case s.filling.Load():
+	case s.filling.Load() && !h.whole:
 		return filter.StateLoading, fmt.Sprintf("filling it: %d IDs so far", s.read.Load())
 	case errors.Is(h.err, errAsked):
 		return filter.StateLoading, h.err.Error()

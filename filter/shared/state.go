@@ -265,3 +265,26 @@ func (s *Set) write(ctx context.Context, now *state) error {
 	}
 	return nil
 }
+
+// Progress tells what is done to a set, by whichever ordergate.
+type Progress struct {
+	Generation int    // that is asked; 0: not known yet
+	Next       int    // that is being filled, 0 if none is
+	From, To   uint64 // capacities, while there is a next one
+	Read       uint64 // IDs that the next one was given so far
+	Began      time.Time
+	Old        int // that is to be dropped, 0 if none is
+}
+
+// Progress returns what is known of that, as of at most ViewAge ago.
+func (s *Set) Progress() (p Progress) {
+	v := s.view.Load()
+	if v == nil {
+		return p
+	}
+	p = Progress{Generation: v.Generation, Next: v.Next, Read: v.Read, Old: v.Old}
+	if v.Next != 0 {
+		p.From, p.To, p.Began = v.Capacity, v.NextCapacity, time.UnixMilli(v.BeganMS)
+	}
+	return p
+}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
@@ -314,7 +315,7 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) (pou
 // new generation has taken the place of the old, and that is dropped.
 func (s *Set) Expand(ctx context.Context) error {
 	if s.opts.AtFill == 0 {
-		return fmt.Errorf("filter %s: its configuration lets it not grow", s.opts.Name)
+		return fmt.Errorf("filter %s: %w", s.opts.Name, filter.ErrNoGrowth)
 	}
 	s.working.Lock()
 	defer s.working.Unlock()

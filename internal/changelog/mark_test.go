@@ -199,7 +199,9 @@ func TestResumeOutlastsAnOutage(t *testing.T) {
 	go func() { done <- r.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			t.Error("Run:", err)
+		}
 	})
 	eventually(t, "Redis is found to be away", func() bool { return r.State().Phase == Unavailable })
 	if r.Mark() != mark {

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+// mostReply bounds what is read of an answer: a filter with ten years of segments
+// takes 1.5 MB.
+const mostReply = 8 << 20
+
+// askRunning asks the ordergate that serves a configuration, at its admin address,
+// about one of its filters. It takes as long as that does, so only the connection has
+// a time limit. Body is sent as JSON unless it is nil.
+func (e *environment) askRunning(ctx context.Context, c *config.Config, method, filter, path string, body, into any) error {
+	switch _, ok := c.Filters[filter]; {
+	case !ok:
+		return usageError{fmt.Errorf("%s has no filter %q", e.file, filter)}
+	case c.Listen.Admin == "":
+		return usageError{fmt.Errorf("%s has no listen.admin, where ordergate could be asked", e.file)}
+	}
+	admin := c.Listen.Admin
+	network, address := "tcp", admin
+	if path, ok := strings.CutPrefix(admin, "unix:"); ok {
+		network, address = "unix", path
+	}
+	transport := &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: redisTimeout}).DialContext(ctx, network, address)
+		},
+	}
+	var sent io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, "http://ordergate/filters/"+filter+path, sent)
+	if err != nil {
+		return err
+	}
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
+	}
+	defer response.Body.Close() // only read from: nothing to lose
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostReply))
+	if err != nil {
+		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		var refused refusal
+		if json.Unmarshal(text, &refused) == nil && refused.Error != "" {
+			return errors.New(refused.Error)
+		}
+		return fmt.Errorf("asking what listens at %s: it answered %s", admin, response.Status)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", admin, err)
+	}
+	return nil
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:     "info [NAME]...",
+		Short:   "Tell about the filters of the ordergate that runs",
+		Example: "  ordergate filter info orders",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			if len(names) == 0 {
+				names = slices.Sorted(maps.Keys(c.Filters))
+			}
+			reports := []filterReport{}
+			for _, name := range names {
+				var r filterReport
+				if err := env.askRunning(cmd.Context(), c, http.MethodGet, name, "", nil, &r); err != nil {
+					return fmt.Errorf("filter info: %w", err)
+				}
+				reports = append(reports, r)
+			}
+			if *asJSON {
+				return printJSON(env.stdout, map[string]any{"filters": reports})
+			}
+			for i, r := range reports {
+				if i > 0 {
+					fmt.Fprintln(env.stdout)
+				}
+				if err := r.print(env.stdout); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (r *filterReport) print(w io.Writer) error {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-14s%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("filter", "%s (%s)", r.Filter, r.Kind)
+	state := r.State
+	if r.Reason != "" {
+		state += ": " + r.Reason
+	}
+	line("state", "%s", state)
+	line("ids", "%d of %d", r.IDs, r.Capacity)
+	line("fill", "%.1f%% of the bits", 100*r.FillRatio)
+	line("passes", "%s of the absent IDs, estimated", percent(r.Rate))
+	if r.Measured != nil {
+		line("", "%s, measured", percent(*r.Measured))
+	}
+	line("memory", "%s", sizeText(r.MemoryBytes))
+	if r.RedisBytes != nil {
+		line("in redis", "%s", sizeText(*r.RedisBytes))
+	}
+	if r.Log != nil {
+		line("change log", "%s, at %d of %d", r.Log.Phase, r.Log.Position, r.Log.Tail)
+	}
+	if r.Pending > 0 {
+		line("pending", "%d IDs that the other ordergates do not know of yet", r.Pending)
+	}
+	line("generation", "%s", r.Expansion.text())
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	if len(r.Segments)+len(r.Redis) > 1 {
+		fmt.Fprintln(table, "\nPART\tIDS\tCAPACITY\tFILL\tPASSES\tBYTES")
+		for _, s := range r.Segments {
+			fmt.Fprintf(table, "%s\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Name, s.IDs, s.Capacity, 100*s.FillRatio, percent(s.FalsePositiveRate), sizeText(s.Bytes))
+		}
+		for _, s := range r.Redis {
+			fmt.Fprintf(table, "%s in Redis\t%d\t%d\t%.1f%%\t%s\t%s\n", s.Key, s.IDs, s.Capacity, 100*s.FillRatio, percent(s.Rate), sizeText(s.Bytes))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *expansionReport) text() string {
+	text := fmt.Sprint(e.Generation)
+	switch {
+	case e.Running:
+		text += fmt.Sprintf(", growing from %d to %d: %d IDs read", e.From, e.To, e.Read)
+		if e.Began != nil {
+			text += fmt.Sprintf(" in %v", time.Since(*e.Began).Round(time.Second))
+		}
+	case e.Error != nil:
+		text += ", did not grow: " + *e.Error
+	case e.TookMS != nil:
+		text += fmt.Sprintf(", grown from %d to %d in %v", e.From, e.To, time.Duration(*e.TookMS)*time.Millisecond)
+	}
+	return text
+}
+
+func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:     "contains NAME ORDER-ID",
+		Short:   "Ask the ordergate that runs whether an order may exist",
+		Example: "  ordergate filter contains orders 42",
+		Args:    filterArguments(2, "a filter and an order ID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			var r containsReport
+			err = env.askRunning(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
+			if err != nil {
+				return fmt.Errorf("filter contains: %w", err)
+			}
+			if *asJSON {
+				return printJSON(env.stdout, r)
+			}
+			_, err = fmt.Fprintln(env.stdout, strings.TrimSuffix(r.Answer+": "+r.Reason, ": "))
+			return err
+		},
+	}
+}
+
+// filterArguments wants at least so many.
+func filterArguments(least int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || least < 2 && len(args) > least || slices.Contains(args, "") {
+			return usageError{fmt.Errorf("%s: want %s, got %d arguments", cmd.CommandPath(), what, len(args))}
+		}
+		return nil
+	}
+}
+
+func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   "add NAME ORDER-ID...|-",
+		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
+		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
+			"the change log as those of new orders do, and are taken as they are: in the spelling that the\n" +
+			"rules ask for.",
+		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
+		Args:    filterArguments(2, "a filter and an order ID, or -"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			total := addedReport{Filter: args[0]}
+			add := func(ids []string) error {
+				var r addedReport
+				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", idsRequest{ids}, &r)
+				if err != nil && total.Added > 0 {
+					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
+				}
+				total.Added += r.Added
+				return err
+			}
+			if args[1] == "-" {
+				err = eachBatch(cmd.Context(), cmd.InOrStdin(), add)
+			} else {
+				err = add(args[1:])
+			}
+			if err != nil {
+				return fmt.Errorf("filter add: %w", err)
+			}
+			if *asJSON {
+				return printJSON(env.stdout, total)
+			}
+			_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
+			return err
+		},
+	}
+}
+
+// addBatch is how many IDs go in one request: each is told to Redis by itself.
+const addBatch = 1_000
+
+// eachBatch reads IDs, one a line. Empty lines are nothing.
+func eachBatch(ctx context.Context, from io.Reader, do func([]string) error) error {
+	lines := bufio.NewScanner(from)
+	var ids []string
+	for n := 1; lines.Scan(); n++ {
+		id := strings.TrimSpace(lines.Text())
+		if id == "" {
+			continue
+		}
+		if len(id) > filter.MaxIDBytes {
+			return fmt.Errorf("line %d has %d bytes: must be 1 to %d", n, len(id), filter.MaxIDBytes)
+		}
+		if ids = append(ids, id); len(ids) == addBatch {
+			if err := cmp.Or(ctx.Err(), do(ids)); err != nil {
+				return err
+			}
+			ids = ids[:0]
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("reading standard input: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return do(ids)
+}
+
+func filterExpandCommand(env *environment, asJSON *bool) *cobra.Command {
+	return filterDeed(env, asJSON, "expand", "Make a filter larger now, and wait for it",
+		"grown: %d IDs of %d\n")
+}
+
+func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
+	cmd := filterDeed(env, asJSON, "trust", "Declare that a filter in Redis which others fill has every order",
+		"trusted: %d IDs of %d\n")
+	cmd.Long = cmd.Short + ".\nFrom then on orders count as absent. If one is missing in it, its customer gets a 404."
+	yes := cmd.Flags().Bool("yes", false, "yes, every order is in it")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*yes {
+			return usageError{errors.New("filter trust: say --yes if every order is in it: one that is not counts as absent")}
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
+
+// filterDeed is a command that has something done to a filter.
+func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra.Command {
+	return &cobra.Command{
+		Use:     name + " NAME",
+		Short:   short,
+		Example: "  ordergate filter " + name + " orders",
+		Args:    filterArguments(1, "one filter"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			var r filterReport
+			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
+				return fmt.Errorf("filter %s: %w", name, err)
+			}
+			if *asJSON {
+				return printJSON(env.stdout, r)
+			}
+			_, err = fmt.Fprintf(env.stdout, done, r.IDs, r.Capacity)
+			return err
+		},
+	}
+}

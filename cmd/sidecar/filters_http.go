@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+// filterReport is what filter info tells of a filter. All of its keys are always
+// there in JSON; null is what a filter does not have.
+type filterReport struct {
+	Filter      string   `json:"filter"`
+	Kind        string   `json:"kind"`
+	State       string   `json:"state"` // loading, ready, unknown
+	Reason      string   `json:"reason"`
+	IDs         uint64   `json:"ids"`
+	Capacity    uint64   `json:"capacity"`
+	FillRatio   float64  `json:"fill_ratio"`
+	Rate        float64  `json:"estimated_false_positive_rate"` // of all segments together
+	Measured    *float64 `json:"measured_false_positive_rate"`  // null: too little was asked for
+	MemoryBytes uint64   `json:"memory_bytes"`                  // of this ordergate
+	RedisBytes  *uint64  `json:"redis_bytes"`
+	Pending     int      `json:"pending"` // learned, and not known to the other ordergates yet
+
+	Log       *logReport      `json:"log"`
+	Expansion expansionReport `json:"expansion"`
+	Segments  []segmentReport `json:"segments"` // of what is in memory
+	Redis     []setReport     `json:"redis"`    // the sets in Redis; null: there are none
+}
+
+type logReport struct {
+	Phase    string `json:"phase"`
+	Position uint64 `json:"position"`
+	Tail     uint64 `json:"tail"`
+}
+
+type expansionReport struct {
+	Generation int        `json:"generation"`
+	Running    bool       `json:"running"`
+	From       uint64     `json:"from"`
+	To         uint64     `json:"to"`
+	Read       uint64     `json:"read"` // IDs, so far
+	Began      *time.Time `json:"began"`
+	TookMS     *int64     `json:"took_ms"` // null: it runs, or never did here
+	Error      *string    `json:"error"`
+}
+
+type segmentReport struct {
+	Name      string  `json:"name"`
+	IDs       uint64  `json:"ids"`
+	Capacity  uint64  `json:"capacity"`
+	Bytes     uint64  `json:"bytes"`
+	Layers    int     `json:"layers"`
+	FillRatio float64 `json:"fill_ratio"`
+
+	FalsePositiveRate float64 `json:"estimated_false_positive_rate"`
+}
+
+type setReport struct {
+	Key       string  `json:"key"`
+	IDs       uint64  `json:"ids"`
+	Capacity  uint64  `json:"capacity"`
+	Bytes     uint64  `json:"bytes"`
+	Shards    int     `json:"shards"`
+	Whole     bool    `json:"whole"`
+	FillRatio float64 `json:"fill_ratio"`
+	Rate      float64 `json:"estimated_false_positive_rate"`
+}
+
+func (m *machine) filterReport(name string) filterReport {
+	unit := m.filters[name]
+	i := unit.filter.Info()
+	r := filterReport{
+		Filter: name, Kind: m.config.Filters[name].Kind, State: i.State, Reason: i.Reason,
+		IDs: i.IDs, Capacity: i.Capacity, FillRatio: i.FillRatio, Rate: i.FalsePositiveRate,
+		MemoryBytes: i.MemoryBytes, Pending: i.Pending, Expansion: expansionOf(i.Expansion), Segments: []segmentReport{},
+	}
+	if rate := unit.measures.meter.Rate(); !math.IsNaN(rate) {
+		r.Measured = &rate
+	}
+	if unit.log != nil {
+		s := unit.log.State()
+		r.Log = &logReport{fmt.Sprint(s.Phase), s.Position, s.Tail}
+	}
+	for _, s := range i.Segments {
+		r.Segments = append(r.Segments, segmentReport(s))
+	}
+	if unit.shared == nil {
+		return r
+	}
+	r.RedisBytes = &i.RemoteBytes
+	for _, p := range unit.shared.Info().Parts {
+		r.Redis = append(r.Redis, setReport{p.Key, p.IDs, p.Capacity, p.Bytes, len(p.Shards), p.Whole, p.FillRatio, p.EstimatedFalsePositiveRate})
+	}
+	p := unit.shared.Progress()
+	r.Expansion = expansionReport{Generation: p.Generation, Running: p.Next != 0, From: p.From, To: p.To, Read: p.Read}
+	if p.Next != 0 {
+		r.Expansion.Began = &p.Began
+	}
+	return r
+}
+
+func expansionOf(e filter.Expansion) expansionReport {
+	r := expansionReport{Generation: e.Generation, Running: e.Running, From: e.From, To: e.To, Read: e.Read}
+	if !e.Began.IsZero() {
+		r.Began = &e.Began
+		if !e.Running {
+			r.TookMS = new(e.Took.Milliseconds())
+		}
+	}
+	if e.Err != "" {
+		r.Error = &e.Err
+	}
+	return r
+}
+
+// containsReport is the answer to whether an ID is there.
+type containsReport struct {
+	Filter string `json:"filter"`
+	ID     string `json:"id"`
+	Answer string `json:"answer"` // absent, maybe, unknown
+	Reason string `json:"reason"` // of unknown
+}
+
+// idsRequest are IDs to add.
+type idsRequest struct {
+	IDs []string `json:"ids"`
+}
+
+type addedReport struct {
+	Filter string `json:"filter"`
+	Added  int    `json:"added"` // the first so many of those that were given
+}
+
+const (
+	// mostAdded bounds the IDs of one request, and mostAddedBytes its body.
+	mostAdded      = 10_000
+	mostAddedBytes = mostAdded * (filter.MaxIDBytes + 16)
+)
+
+// withFilters adds what `ordergate filter` asks the process for to a handler. A
+// browser that another site has sent is turned away.
+func (m *machine) withFilters(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
+		mux.Handle(pattern, http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			m.answer(w, r, answer)
+		})))
+	}
+	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return m.filterReport(name), nil })
+	handle("GET /filters/{name}/contains", m.serveContains)
+	handle("POST /filters/{name}/ids", m.serveAdd)
+	handle("POST /filters/{name}/expand", m.serveExpand)
+	handle("POST /filters/{name}/trust", m.serveTrust)
+	mux.Handle("/", next)
+	return mux
+}
+
+// statusError is an error with the status of the answer to it.
+type statusError struct {
+	error
+	status int
+}
+
+func (m *machine) answer(w http.ResponseWriter, r *http.Request, answer func(*http.Request, string) (any, error)) {
+	status, name := http.StatusOK, r.PathValue("name")
+	var body any
+	err := error(statusError{fmt.Errorf("there is no filter %q", name), http.StatusNotFound})
+	if m.filters[name] != nil {
+		body, err = answer(r, name)
+	}
+	if err != nil {
+		status, body = http.StatusInternalServerError, refusal{err.Error()}
+		var with statusError
+		if errors.As(err, &with) {
+			status = with.status
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = printJSON(w, body) // whoever asked may be gone
+}
+
+func (m *machine) serveContains(r *http.Request, name string) (any, error) {
+	id := r.URL.Query().Get("id")
+	f := m.filters[name].filter
+	report := containsReport{Filter: name, ID: id, Answer: f.MayContain(r.Context(), id).String()}
+	if report.Answer == filter.Unknown.String() {
+		_, report.Reason = f.State()
+	}
+	return report, nil
+}
+
+func (m *machine) serveAdd(r *http.Request, name string) (any, error) {
+	var ids idsRequest
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostAddedBytes)).Decode(&ids); err != nil {
+		return nil, statusError{fmt.Errorf("reading the IDs: %w", err), http.StatusBadRequest}
+	}
+	if len(ids.IDs) > mostAdded {
+		return nil, statusError{fmt.Errorf("%d IDs at once: at most %d are taken", len(ids.IDs), mostAdded), http.StatusBadRequest}
+	}
+	for i, id := range ids.IDs { // Learn would take one of these for an order that it cannot tell of
+		if len(id) == 0 || len(id) > filter.MaxIDBytes {
+			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
+		}
+	}
+	for i, id := range ids.IDs {
+		if err := m.filters[name].filter.Learn(r.Context(), id); err != nil {
+			return nil, fmt.Errorf("after %d of %d IDs: %w", i, len(ids.IDs), err)
+		}
+	}
+	return addedReport{name, len(ids.IDs)}, nil
+}
+
+// serveExpand goes on when whoever asked has gone: to begin is what was asked for.
+func (m *machine) serveExpand(r *http.Request, name string) (any, error) {
+	if err := m.filters[name].filter.Expand(context.WithoutCancel(r.Context())); err != nil {
+		if errors.Is(err, filter.ErrNoGrowth) {
+			err = statusError{err, http.StatusConflict}
+		}
+		return nil, err
+	}
+	return m.filterReport(name), nil
+}
+
+func (m *machine) serveTrust(r *http.Request, name string) (any, error) {
+	set := m.filters[name].shared
+	if set == nil {
+		return nil, statusError{errors.New("only a filter in Redis is filled by others"), http.StatusConflict}
+	}
+	if err := set.Trust(r.Context()); err != nil {
+		return nil, err
+	}
+	m.log.Warn("an operator declared the filter in Redis whole", "filter", name)
+	return m.filterReport(name), nil
+}
