@@ -76,6 +76,12 @@ type Options struct {
 	// Barrier is waited for before each Absent. Without it a negative counts at
 	// once: right only where nothing but this process creates orders.
 	Barrier Barrier
+	// LastRead returns when everything that others have appended was known here last;
+	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
+	// not block. What a barrier brings is never too old, so with one this only shows in
+	// the state. Nil: what is known is new enough.
+	LastRead   func() time.Time
+	StaleAfter time.Duration
 	// Remote is asked before each Absent that memory alone cannot decide: all, where
 	// there is one. What is in memory only spares questions to it then; Capacity,
 	// Segments and Growth are those of memory, which takes more than that.
@@ -207,6 +213,9 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 		return Unknown
 	}
 	if f.opts.Barrier == nil {
+		if f.stale() {
+			return Unknown
+		}
 		return Absent
 	}
 	if err := f.opts.Barrier.Wait(ctx); err != nil {
@@ -221,6 +230,11 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 		return Unknown
 	}
 	return Absent
+}
+
+// stale reports whether what is known is too old to call anything absent.
+func (f *Filter) stale() bool {
+	return f.opts.LastRead != nil && time.Since(f.opts.LastRead()) > f.opts.StaleAfter
 }
 
 func (f *Filter) barrierHeld() {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -271,6 +272,34 @@ func TestNoAllocations(t *testing.T) {
 		var got Answer
 		if n := testing.AllocsPerRun(100, func() { got = f.MayContain(ctx, tc.id) }); n != 0 || got != tc.want {
 			t.Errorf("%s: %v with %g allocations, want %v with none", tc.name, got, n, tc.want)
+		}
+	}
+}
+
+// TestStale has what is known of the change log grow old.
+func TestStale(t *testing.T) {
+	var read atomic.Pointer[time.Time]
+	read.Store(&time.Time{})
+	f := mustLoad(t, mustNew(t, Options{LastRead: func() time.Time { return *read.Load() }, StaleAfter: time.Minute}))
+	f.Add("1001")
+	for _, tc := range []struct {
+		at            time.Time
+		want          Answer
+		state, reason string
+	}{
+		{time.Time{}, Unknown, StateUnknown, "the change log was not read to its end yet"},
+		{time.Now(), Absent, StateReady, ""},
+		{time.Now().Add(-2 * time.Minute), Unknown, StateUnknown, "stale: the change log was read to its end 2m0s ago"},
+	} {
+		read.Store(&tc.at)
+		if got := f.MayContain(t.Context(), "7"); got != tc.want {
+			t.Errorf("read at %v: %v, want %v", tc.at, got, tc.want)
+		}
+		if got := f.MayContain(t.Context(), "1001"); got != Maybe {
+			t.Errorf("read at %v: one that exists is %v", tc.at, got)
+		}
+		if state, reason := f.State(); state != tc.state || reason != tc.reason {
+			t.Errorf("read at %v: %s, %q", tc.at, state, reason)
 		}
 	}
 }

@@ -222,7 +222,7 @@ func TestWindowForgets(t *testing.T) {
 	w.restart(noon)
 	w.stop(1)
 	w.pass(2)
-	for step := range perWindow - 1 {
+	for step := range steps - 1 {
 		w.advance(noon.Add(time.Duration(step+1) * eachStep))
 		w.stop(1) // it counts once
 		w.stop(uint64(step) + 10)
@@ -230,8 +230,8 @@ func TestWindowForgets(t *testing.T) {
 			t.Errorf("step %d: %d and %d", step, stopped, passed)
 		}
 	}
-	w.advance(noon.Add(perWindow * eachStep))
-	if stopped, passed := w.count(); stopped != perWindow || passed != 0 {
+	w.advance(noon.Add(steps * eachStep))
+	if stopped, passed := w.count(); stopped != steps || passed != 0 {
 		t.Errorf("after an hour: %d and %d", stopped, passed)
 	}
 	w.advance(noon.Add(10 * measured))

@@ -60,7 +60,11 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	case a != Absent:
 		return Unknown
 	}
-	if f.opts.Barrier != nil {
+	if f.opts.Barrier == nil {
+		if f.stale() {
+			return Unknown
+		}
+	} else {
 		if err := f.opts.Barrier.Wait(ctx); err != nil {
 			f.noteBarrier(ctx, err)
 			return Unknown

@@ -1,6 +1,9 @@
 package filter
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // The states of a filter.
 const (
@@ -39,9 +42,8 @@ func (f *Filter) become(next *status) bool {
 }
 
 // State returns the filter's state and, in one line, the reason for it; a filter
-// that is ready has one only when it is over its capacity, or when a [Meter] says that
-// it lets too much pass. A filter whose last
-// barrier failed is unknown until one succeeds.
+// that is ready has one only when something is to be done about it. A filter whose
+// last barrier failed is unknown until one succeeds.
 func (f *Filter) State() (state, reason string) {
 	s := f.status.Load()
 	switch {
@@ -55,14 +57,21 @@ func (f *Filter) State() (state, reason string) {
 	if err := f.behind.Load(); err != nil {
 		return StateUnknown, (*err).Error()
 	}
+	if f.stale() {
+		at := f.opts.LastRead()
+		if at.IsZero() {
+			return StateUnknown, "the change log was not read to its end yet"
+		}
+		return StateUnknown, fmt.Sprintf("stale: the change log was read to its end %v ago", time.Since(at).Round(time.Second))
+	}
 	if f.full.Load() {
 		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())
 	}
-	if err := f.unsaved.Load(); err != nil && s.state == StateReady {
+	if err := f.unsaved.Load(); err != nil {
 		return StateReady, (*err).Error()
 	}
 	if complaint := f.complaint.Load(); complaint != nil {
 		return StateReady, *complaint
 	}
-	return s.state, s.reason
+	return StateReady, ""
 }

@@ -13,16 +13,15 @@ const (
 	// release has changed.
 	measured = time.Hour
 	// steps is in how many steps old lookups are forgotten.
-	steps     = 6
-	eachStep  = measured / steps
-	perWindow = steps // the step under way included
+	steps    = 6
+	eachStep = measured / steps
 )
 
 // window knows how many different absent IDs were asked for lately, and how many of
 // them passed. It takes 200 KiB. Its methods are safe for concurrent use, but for
 // advance, restart and count, which one goroutine calls.
 type window struct {
-	parts [perWindow]struct{ stopped, passed hll.Sketch }
+	parts [steps]struct{ stopped, passed hll.Sketch }
 	at    atomic.Int32 // the part that takes what comes
 	next  time.Time    // when the next part does
 
@@ -50,7 +49,7 @@ func (w *window) advance(now time.Time) {
 		w.restart(now)
 	}
 	for !now.Before(w.next) {
-		next := (w.at.Load() + 1) % perWindow
+		next := (w.at.Load() + 1) % steps
 		w.parts[next].stopped.Reset()
 		w.parts[next].passed.Reset()
 		w.at.Store(next)

@@ -1,5 +1,6 @@
-// Package lockmw brackets calls with a lock, and learns new orders from their
-// answers, as an external processor (ext_proc) of Envoy.
+// Package lockmw brackets calls with a lock, learns new orders from their answers,
+// and hears which orders the backend does not have, as an external processor
+// (ext_proc) of Envoy.
 //
 // Start with [NewServer] and register it on a gRPC server of its own: a stream
 // lasts as long as its call, so it must not compete with short ones for

@@ -123,7 +123,7 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 		if err != nil {
 			return nil, err
 		}
-		opts.Appender = unit.log
+		opts.Appender, opts.LastRead, opts.StaleAfter = unit.log, unit.log.LastRead, c.StaleAfter
 		if c.Freshness == config.FreshnessBarrier {
 			opts.Barrier = unit.log
 		}

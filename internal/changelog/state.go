@@ -37,6 +37,13 @@ func (l *Log) State() State {
 	return s
 }
 
+// LastRead returns when the tail was last reached; zero if never.
+func (l *Log) LastRead() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.LastRead
+}
+
 // Position returns the sequence number of the last entry applied, 0 before the
 // first.
 func (l *Log) Position() uint64 { return l.position.Load() }

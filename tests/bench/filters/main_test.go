@@ -57,14 +57,14 @@ func TestRunStored(t *testing.T) {
 	if err := run(ctx, args, &stdout, &stderr); err != nil {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}
-	const figures, ratio = `\d+ +\d+ +[0-9.]+ +[0-9.]+ +\d\.\d\d +-?[0-9.]+% +\d\.\d{3}%`, ` +[0-9.]+ \([0-9.]+-[0-9.]+\)`
+	const figures, ratio = `\d+ +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d\.\d\d +-?[0-9.]+% +\d\.\d{3}%`, ` +[0-9.]+ \([0-9.]+-[0-9.]+\)`
 	benchtest.Rows(t, stdout.String(),
 		`ASKING REDIS, 3,000 IDS$`,
 		`ASKING REDIS, 20,000 IDS$`,
-		`one BF.EXISTS each +`+figures+` +1\.00 \(1\.00-1\.00\) +1\.00 \(1\.00-1\.00\)$`,
-		`ordergate redis-bloom +`+figures+ratio+ratio+`$`,
-		`ordergate redis-bitmap +`+figures+ratio+ratio+`$`,
-		`ordergate redisson +`+figures+ratio+ratio+`$`,
+		`one BF.EXISTS each +`+figures+` +1\.00 \(1\.00-1\.00\) +1\.00 \(1\.00-1\.00\) +1\.00 \(1\.00-1\.00\)$`,
+		`ordergate redis-bloom +`+figures+ratio+ratio+ratio+`$`,
+		`ordergate redis-bitmap +`+figures+ratio+ratio+ratio+`$`,
+		`ordergate redisson +`+figures+ratio+ratio+ratio+`$`,
 		`Asking Redis, 20,000 IDs +ordergate redisson's misses/s : one BF.EXISTS each +at least 3 +[0-9.]+ +(yes|no)$`,
 	)
 }

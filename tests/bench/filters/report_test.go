@@ -26,8 +26,8 @@ func invented() []results {
 			{{buildRate: 3, buildCPU: 3}, {buildRate: 4, buildCPU: 3}, {buildRate: 10, buildCPU: 3}},
 		}}},
 		{section: storedSection(largeSize), Results: benchmark.Results{Names: []string{nameEach, nameBitmap}, Rounds: [][]benchmark.Sample{
-			{{hitRate: 50_000, missRate: 40_000, bytesPerID: 1.8}, {hitRate: 40_000, missRate: 50_000}, {hitRate: 30_000, missRate: 50_000}},
-			{{hitRate: 150_000, missRate: 80_000, clientCPU: 5.04}, {hitRate: 150_000, missRate: 50_000}, {hitRate: 150_000, missRate: 50_000}},
+			{{hitRate: 50_000, missRate: 40_000, bothCPU: 20, bytesPerID: 1.8}, {hitRate: 40_000, missRate: 50_000}, {hitRate: 30_000, missRate: 50_000}},
+			{{hitRate: 150_000, missRate: 80_000, clientCPU: 5.04, bothCPU: 8}, {hitRate: 150_000, missRate: 50_000}, {hitRate: 150_000, missRate: 50_000}},
 		}}},
 	}
 }
