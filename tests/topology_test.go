@@ -28,8 +28,8 @@ type replicated struct {
 	await func(ctx context.Context, key string, old *testbed.Redis) (*testbed.Redis, error)
 }
 
-func onSentinel(bed *bedtest.Bed) *replicated {
-	s := bed.Sentinel()
+func onSentinel(bed *bedtest.Bed, args ...string) *replicated {
+	s := bed.Sentinel(args...)
 	return &replicated{
 		section: fmt.Sprintf("mode: sentinel\n  addresses: [%s]", strings.Join(s.Addrs(), ", ")),
 		nodes:   s.Nodes(),
@@ -39,8 +39,8 @@ func onSentinel(bed *bedtest.Bed) *replicated {
 	}
 }
 
-func onCluster(bed *bedtest.Bed) *replicated {
-	c := bed.Cluster()
+func onCluster(bed *bedtest.Bed, args ...string) *replicated {
+	c := bed.Cluster(args...)
 	return &replicated{
 		section: fmt.Sprintf("mode: cluster\n  addresses: [%s]", strings.Join(c.Addrs(), ", ")),
 		nodes:   c.Nodes(),
@@ -142,7 +142,7 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		redis func(*bedtest.Bed) *replicated
+		redis func(bed *bedtest.Bed, args ...string) *replicated
 		away  func(*testing.T, *testbed.Redis)
 	}{
 		{"sentinel killed", onSentinel, func(_ *testing.T, r *testbed.Redis) { r.Kill() }},

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -136,28 +135,7 @@ func TestDatabasePortTaken(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
 			server := d.start(bedtest.New(t))
-			if err := server.Stop(); err != nil {
-				t.Fatal(err)
-			}
-			l, err := net.Listen("tcp", server.Addr())
-			if err != nil {
-				t.Fatal(err)
-			}
-			restarted := make(chan error)
-			go func() { restarted <- server.Restart(t.Context()) }()
-			eventually(t, func() error {
-				text, err := os.ReadFile(server.Output())
-				if err == nil && !strings.Contains(string(text), "ddress already in use") {
-					err = errors.New("it has not met the taken port")
-				}
-				return err
-			})
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-restarted; err != nil {
-				t.Fatal(err)
-			}
+			restartOnATakenPort(t, server)
 			ask(t, open(t, d.driver, server.DSN()), "SELECT 1")
 		})
 	}

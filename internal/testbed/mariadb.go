@@ -71,16 +71,9 @@ func (b *Bed) MariaDB(ctx context.Context, args ...string) (*MariaDB, error) {
 	p.ready = func(ctx context.Context, r *run) error {
 		return r.until(ctx, func() error { return m.serves(ctx, data) })
 	}
-	// Another process may take the port between choosing and binding it.
-	p.conflict = func(ctx context.Context) {
-		if err := pick(); err != nil {
-			waitABit(ctx)
-		}
-	}
-	if err := b.launch(ctx, "mariadb", p); err != nil {
+	if err := b.launchOnFreePort(ctx, "mariadb", p, pick); err != nil {
 		return nil, err
 	}
-	p.conflict = waitABit // clients know the address by now
 	m.Process = p
 	return m, nil
 }

@@ -72,16 +72,9 @@ func (b *Bed) Nginx(ctx context.Context, config string) (*Nginx, error) {
 			return err
 		})
 	}
-	// Another process may take the port between choosing and binding it.
-	p.conflict = func(ctx context.Context) {
-		if err := pick(); err != nil {
-			waitABit(ctx)
-		}
-	}
-	if err := b.launch(ctx, "nginx", p); err != nil {
+	if err := b.launchOnFreePort(ctx, "nginx", p, pick); err != nil {
 		return nil, err
 	}
-	p.conflict = waitABit // clients know the address by now
 	n.Process = p
 	return n, nil
 }

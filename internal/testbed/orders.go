@@ -125,16 +125,7 @@ func (b *Bed) orders(ctx context.Context, kind string, p *Process, dataDir strin
 	p.args = args("127.0.0.1:0")
 	// No request is made: it would be in the access log.
 	p.ready = func(ctx context.Context, r *run) error {
-		return r.until(ctx, func() error {
-			m := started.FindStringSubmatch(r.text())
-			if m == nil {
-				return errors.New("it has not said that it listens")
-			}
-			if o.addr == "" { // a restart is on the same one, and may be read meanwhile
-				o.addr = m[1]
-			}
-			return nil
-		})
+		return r.says(ctx, started, &o.addr)
 	}
 	if err := b.launch(ctx, kind, p); err != nil {
 		return nil, err

@@ -71,16 +71,9 @@ func (b *Bed) Postgres(ctx context.Context, args ...string) (*Postgres, error) {
 	p.ready = func(ctx context.Context, r *run) error {
 		return r.until(ctx, func() error { return pg.serves(ctx, data) })
 	}
-	// Another process may take the port between choosing and binding it.
-	p.conflict = func(ctx context.Context) {
-		if err := pick(); err != nil {
-			waitABit(ctx)
-		}
-	}
-	if err := b.launch(ctx, "postgres", p); err != nil {
+	if err := b.launchOnFreePort(ctx, "postgres", p, pick); err != nil {
 		return nil, err
 	}
-	p.conflict = waitABit // clients know the address by now
 	pg.Process = p
 	return pg, nil
 }

@@ -152,6 +152,21 @@ func (p *Process) Restart(ctx context.Context) error {
 	return p.start(ctx)
 }
 
+// launchOnFreePort is launch for a server whose port pick chooses: another process
+// may take that before the server binds it.
+func (b *Bed) launchOnFreePort(ctx context.Context, kind string, p *Process, pick func() error) error {
+	p.conflict = func(ctx context.Context) {
+		if err := pick(); err != nil {
+			waitABit(ctx)
+		}
+	}
+	if err := b.launch(ctx, kind, p); err != nil {
+		return err
+	}
+	p.conflict = waitABit // clients know the address by now
+	return nil
+}
+
 // launch adds the process to the bed and starts it. The context bounds the
 // start only, which takes a minute at most.
 func (b *Bed) launch(ctx context.Context, kind string, p *Process) error {

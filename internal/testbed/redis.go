@@ -97,17 +97,10 @@ func (b *Bed) redisServer(ctx context.Context, role redisRole, args []string) (*
 	p.ready = func(ctx context.Context, run *run) error {
 		return run.until(ctx, func() error { return r.answersAs(ctx, run.pid) })
 	}
-	// Another process may take the port between choosing and binding it.
-	p.conflict = func(ctx context.Context) {
-		if err := pick(); err != nil {
-			waitABit(ctx)
-		}
-	}
 	r.Process = p
-	if err := b.launch(ctx, role.kind, p); err != nil {
+	if err := b.launchOnFreePort(ctx, role.kind, p, pick); err != nil {
 		return nil, err
 	}
-	p.conflict = waitABit // clients know the address by now
 	return r, nil
 }
 

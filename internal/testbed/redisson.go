@@ -69,16 +69,7 @@ func (b *Bed) Redisson(ctx context.Context, opts RedissonOptions) (*Redisson, er
 	r := &Redisson{}
 	p := &Process{path: java, args: args("0")}
 	p.ready = func(ctx context.Context, run *run) error {
-		return run.until(ctx, func() error {
-			m := javaStarted.FindStringSubmatch(run.text())
-			if m == nil {
-				return errors.New("it has not said that it listens")
-			}
-			if r.addr == "" { // a restart is on the same one, and may be read meanwhile
-				r.addr = m[1]
-			}
-			return nil
-		})
+		return run.says(ctx, javaStarted, &r.addr)
 	}
 	if err := b.launch(ctx, "redisson", p); err != nil {
 		return nil, err

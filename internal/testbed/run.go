@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,21 @@ type run struct {
 	done  chan struct{} // closed when it has ended
 	err   error         // how; readable after done
 	asked bool          // somebody wanted it to end; guarded by p.mu
+}
+
+// says waits until the process has written where it listens, the pattern's group,
+// and notes it. A restart is on the same address, which may be read meanwhile.
+func (r *run) says(ctx context.Context, where *regexp.Regexp, addr *string) error {
+	return r.until(ctx, func() error {
+		m := where.FindStringSubmatch(r.text())
+		if m == nil {
+			return errors.New("it has not said that it listens")
+		}
+		if *addr == "" {
+			*addr = m[1]
+		}
+		return nil
+	})
 }
 
 // until calls check every few milliseconds until it returns nil. It gives up,
