@@ -111,26 +111,22 @@ func (q *sizeQuestion) redis(kind redisbf.Kind) kindSize {
 		Kind: kind, Key: "size", Capacity: q.ids, FalsePositiveRate: q.rate, Shards: q.shards,
 		Secret: [16]byte{1}, // any will do
 	}
-	o.EnsureDefaults()
 	var err error
-	switch {
-	case kind == redisbf.Redisson:
-		o.Shards = 1
-		err = o.Validate()
-	case q.shards > 0:
-		err = o.Validate()
-	default:
+	if kind == redisbf.Redisson || q.shards == 0 {
 		o.Shards, err = o.LeastShards()
+	}
+	var size redisbf.Size
+	if err == nil {
+		size, err = o.Size()
 	}
 	if err != nil {
 		k.Problem = new(err.Error())
 		return k
 	}
-	size := sizeInRedis(o)
-	k.RedisBytes, k.Hashes, k.Shards = size.bytes, &size.hashes, &o.Shards
-	k.passes(size.rate, 1)
+	k.RedisBytes, k.Hashes, k.Shards = size.Bytes, &size.Hashes, &o.Shards
+	k.passes(size.Rate, 1)
 	if kind == redisbf.Redisson {
-		k.passes(size.rate*redissonExcess[0], redissonExcess[1]/redissonExcess[0])
+		k.passes(size.Rate*redissonExcess[0], redissonExcess[1]/redissonExcess[0])
 	}
 	return k
 }

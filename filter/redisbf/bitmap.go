@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -47,10 +46,8 @@ type bitmapShard struct {
 
 func newBitmap(s *Set) *bitmap {
 	o := s.opts
-	each := float64(perShard(o.Capacity, o.Shards))
 	b := &bitmap{set: s, shards: make([]bitmapShard, o.Shards)}
-	words, perID := layout(o.FalsePositiveRate)
-	b.words, b.bits = words, uint64(math.Ceil(each*perID/wordBits))*wordBits
+	b.words, b.bits = bitmapLayout(o)
 	for i := range b.shards {
 		key := fmt.Sprintf("%s:{%d}", o.Key, i)
 		about := fmt.Sprintf("ordergate bitmap version=1 capacity=%d rate=%g shards=%d shard=%d secret=%s bits=%d words=%d",
