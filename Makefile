@@ -25,8 +25,9 @@ test: lint
 # What takes longer: the differential test of order IDs in its full size, with
 # every backend, and the faults of the locks (docs/faults.md).
 soak:
-	python3 tools/fetch.py all differential soak
+	python3 tools/fetch.py all differential redisbloom soak
 	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
+	SOAK=1 go test -v -timeout 60m -count=1 ./filter/...
 	cd tests/faults && SOAK=1 go test -race -v -timeout 60m -count=1 ./...
 
 lint:

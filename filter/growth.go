@@ -184,6 +184,22 @@ func (f *Filter) Expand(ctx context.Context) error {
 	return nil
 }
 
+// Reserve makes room for so many IDs at once, where others have grown so far. It is
+// for a filter without segments to which nothing was added, and must return before
+// anything is; otherwise, and where there is room, it does nothing. The error is that
+// of [New].
+func (f *Filter) Reserve(capacity uint64) error {
+	if f.opts.Segments != nil || capacity <= f.Capacity() || f.CountInMemory() > 0 {
+		return nil
+	}
+	larger, err := newStack(f.name, capacity, f.maker(f.opts.FalsePositiveRate))
+	if err != nil {
+		return fmt.Errorf("filter %s: %w", f.name, err)
+	}
+	f.memory.start(larger)
+	return nil
+}
+
 func (f *Filter) note(change func(*Expansion)) {
 	f.growing.Lock()
 	defer f.growing.Unlock()

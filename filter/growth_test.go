@@ -266,3 +266,16 @@ func TestGrowthRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestReserve(t *testing.T) {
+	f := mustNew(t, Options{Capacity: 1000})
+	for _, tc := range []struct{ ask, want uint64 }{{500, 1000}, {3000, 3000}, {2000, 3000}} {
+		if err := f.Reserve(tc.ask); err != nil || f.Capacity() != tc.want {
+			t.Errorf("reserving %d: room for %d, want %d (%v)", tc.ask, f.Capacity(), tc.want, err)
+		}
+	}
+	f.Add("1001")
+	if err := f.Reserve(9000); err != nil || f.Capacity() != 3000 || f.MayContain(t.Context(), "1001") != Maybe {
+		t.Errorf("a filter in use has room for %d (%v)", f.Capacity(), err)
+	}
+}

@@ -108,7 +108,11 @@ func kindsYAML(t testing.TB, redis string, kinds []filterKind) string {
 func kindsStack(t *testing.T, bed *bedtest.Bed, b *backend, redis *replicated, kinds []filterKind) *stack {
 	t.Helper()
 	s := &stack{Bed: bed, t: t, server: redis.nodes[0]}
-	s.start(settings{backend: b.addr(), gate: func(string) string { return kindsYAML(t, redis.section, kinds) }})
+	s.start(settings{
+		backend: b.addr(),
+		gate:    func(string) string { return kindsYAML(t, redis.section, kinds) },
+		envoy:   edit(t, "                timeout: 0.5s", "                timeout: 20s"), // a slow machine is no reason to let one pass
+	})
 	return s
 }
 
@@ -175,14 +179,48 @@ func (s side) create(n int) {
 	}
 }
 
-// refuses waits until made-up orders are refused.
+// refuses waits until all of some made-up orders are refused, but for one that the
+// bits may let pass.
 func (s side) refuses() {
 	s.t.Helper()
-	n := 50_000
-	bedtest.Eventually(s.t, s.name+" refuses what does not exist", func() bool {
-		n++
-		return s.get(n).status == http.StatusNotFound
+	inTheEnd(s.t, s.name+" refuses what does not exist", func() bool {
+		passed := 0
+		for n := 50_000; n < 50_012 && passed < 2; n++ {
+			if s.get(n).status != http.StatusNotFound {
+				passed++
+			}
+		}
+		return passed < 2
 	})
+}
+
+// passes reports whether a made-up order passes because of the bits: then it does so
+// each time, while Redis may be slow once.
+func (s side) passes(n int) bool {
+	s.t.Helper()
+	for range 3 {
+		if a := s.get(n); a.status != http.StatusOK {
+			a.want(s.t, http.StatusNotFound, "absent")
+			return false
+		}
+	}
+	return true
+}
+
+// inTheEnd is bedtest.Eventually for what may need a second try, which ordergate makes
+// after half a minute.
+func inTheEnd(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("never happened: %s", what)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("the test ended before: %s", what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // test looks for orders that exist and for some that do not, while others are made.
@@ -202,11 +240,8 @@ func (k filterKind) test(t *testing.T, gates []*stack) {
 	for i, s := range sides {
 		s.refuses()
 		for n := range 60 {
-			a := s.get(60_000 + 1_000*i + n)
-			if a.status == http.StatusOK {
+			if s.passes(60_000 + 1_000*i + n) {
 				passed++
-			} else {
-				a.want(t, http.StatusNotFound, "absent")
 			}
 		}
 	}
@@ -240,6 +275,7 @@ func (k filterKind) crowd(t *testing.T, sides []side) {
 				s := sides[rand.IntN(len(sides))]
 				if a := s.get(n); a.status != http.StatusOK {
 					t.Errorf("order %s exists, and got %d %s", k.id(n), a.status, a.body)
+					return
 				}
 			}
 		})

@@ -43,7 +43,8 @@ type filterUnit struct {
 	sources   []filter.Source
 	shared    *shared.Set // nil: it is all in memory
 	measures  *measures
-	snapshots *snapshots // nil: a restart reads the sources
+	snapshots *snapshots   // nil: a restart reads the sources
+	growth    *growthState // nil: it does not grow, or alone
 }
 
 // build makes the machine and starts what works in the background. Nothing of it
@@ -150,6 +151,9 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 		return nil, err
 	}
 	unit.snapshots = m.newSnapshots(name, c, unit)
+	if opts.Growth != nil && opts.Growth.Turn != nil {
+		unit.growth = newGrowthState(m, name, unit.filter)
+	}
 	return unit, nil
 }
 
@@ -186,6 +190,7 @@ func (m *machine) start(ctx context.Context) {
 	for name, unit := range m.filters {
 		m.wg.Go(func() { _ = unit.filter.Run(ctx) })
 		m.wg.Go(func() { unit.measures.run(ctx) })
+		m.wg.Go(func() { unit.growth.run(ctx) })
 		if unit.shared != nil {
 			m.wg.Go(func() { _ = unit.shared.Run(ctx) })
 		}

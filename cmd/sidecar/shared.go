@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,12 +11,16 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 // shared returns the set in Redis of a filter. Who fills it reads the sources and
 // the change log; one of Redisson's without sources is filled by others.
 func (m *machine) shared(name string, c config.Filter, unit *filterUnit, days *filter.Segments) (*shared.Set, error) {
 	opts := shared.Options{Name: name, Bits: bitsOf(c), Segments: days, Fill: unit.everything, Logger: m.log}
+	if c.Freshness == config.FreshnessNone && len(c.Sources) > 0 {
+		opts.Fill = unit.sourcesAtLeast
+	}
 	opts.Turn = func(ctx context.Context) (context.Context, int64, func(), error) { return m.turn(ctx, name) }
 	if c.InRedis() == config.FilterRedisson && len(c.Sources) == 0 {
 		opts.Fill, opts.Turn = nil, nil
@@ -24,6 +29,15 @@ func (m *machine) shared(name string, c config.Filter, unit *filterUnit, days *f
 		opts.AtFill, opts.By = c.Expand.AtFill, c.Expand.By
 	}
 	return shared.New(m.redis, opts)
+}
+
+// sourcesAtLeast is everything, for a filter whose sources have every order there is:
+// it does without a log that was lost.
+func (u *filterUnit) sourcesAtLeast(ctx context.Context, add func(id string) error) error {
+	if err := u.everything(ctx, add); !errors.Is(err, changelog.ErrBroken) {
+		return err
+	}
+	return nil
 }
 
 // bitsOf returns what the bits in Redis are made of. The size of a filter of

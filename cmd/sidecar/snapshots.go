@@ -159,6 +159,7 @@ func (s *snapshots) loads() {
 func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slog.Logger) {
 	var following sync.WaitGroup
 	defer following.Wait()
+	u.growth.reserve(ctx)
 	restored := u.snapshots.restore(ctx)
 	if u.log != nil {
 		following.Go(func() { _ = u.log.Run(ctx) })

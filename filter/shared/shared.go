@@ -99,7 +99,8 @@ type Set struct {
 	kick    chan struct{}
 	read    atomic.Uint64 // IDs, by the work under way
 	filling atomic.Bool
-	warned  bool // of eviction; used by Run only
+	failure atomic.Pointer[error] // of the last work, nil when it came to an end
+	warned  bool                  // of eviction; used by Run only
 }
 
 // health is what the last look at the set found.
@@ -109,7 +110,7 @@ type health struct {
 }
 
 // errAsked is what is known before the first answer.
-var errAsked = errors.New("Redis has not been asked yet")
+var errAsked = errors.New("the set in Redis has not been looked at yet")
 
 // New returns a shared set. It does not talk to Redis. The error says which option
 // is impossible.
@@ -230,6 +231,9 @@ func (s *Set) State() (state, reason string) {
 	case !h.whole && s.opts.Fill == nil:
 		return filter.StateUnknown, "nobody has said that it is whole: ordergate filter trust " + s.opts.Name
 	case !h.whole:
+		if failure := s.failure.Load(); failure != nil {
+			return filter.StateUnknown, "it is not whole, and could not be filled: " + (*failure).Error()
+		}
 		return filter.StateLoading, "it is not whole, and is going to be filled"
 	}
 	if v := s.view.Load(); v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 {

@@ -47,13 +47,15 @@ func (s *Set) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if working {
-				<-done
+				_ = <-done // because of ctx
 			}
 			return nil
 		case err := <-done:
 			working, seen = false, glances{}
+			s.failure.Store(nil)
 			if err != nil && ctx.Err() == nil {
 				failed = time.Now()
+				s.failure.Store(&err)
 				s.log.Error("the filter in Redis needs work that failed", "error", err)
 			}
 		case <-s.kick:
@@ -203,7 +205,7 @@ func (s *Set) fill(ctx context.Context) error {
 		}
 		if !turned {
 			s.log.Info("filling the filter in Redis")
-			if _, err := s.pour(ctx, v.current, nil); err != nil {
+			if err := s.pour(ctx, v.current, nil); err != nil {
 				return err
 			}
 		}
@@ -247,9 +249,8 @@ func (s *Set) made(ctx context.Context, t target, now *state) error {
 	return s.write(ctx, now)
 }
 
-// pour adds everything to a set, and returns how many IDs that were. Progress is
-// called now and then.
-func (s *Set) pour(ctx context.Context, into target, progress func() error) (poured uint64, err error) {
+// pour adds everything to a set. Progress, which may be nil, is called now and then.
+func (s *Set) pour(ctx context.Context, into target, progress func() error) error {
 	s.read.Store(0)
 	s.filling.Store(true)
 	defer s.filling.Store(false)
@@ -286,9 +287,9 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) (pou
 		}
 		return nil
 	}
-	err = s.opts.Fill(ctx, func(id string) error {
+	err := s.opts.Fill(ctx, func(id string) error {
 		next = append(next, id)
-		poured = s.read.Add(1)
+		s.read.Add(1)
 		if len(next) == batch {
 			return flush()
 		}
@@ -303,12 +304,12 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) (pou
 		failed = errors.Join(failed, <-results)
 	}
 	if failed != nil { // the cause of what else went wrong
-		return poured, failed
+		return failed
 	}
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	return poured, err
+	return err
 }
 
 // Expand makes the set larger, also where it is not too full. It blocks until the
@@ -420,7 +421,7 @@ func (s *Set) begin(ctx context.Context, now *state) (target, error) {
 
 // replace fills the next generation and puts it in the place of the current one.
 func (s *Set) replace(ctx context.Context, current, next target, now *state) error {
-	_, err := s.pour(ctx, next, func() error {
+	err := s.pour(ctx, next, func() error {
 		now.Read = s.read.Load()
 		return s.write(ctx, now)
 	})
