@@ -135,9 +135,7 @@ lines:
 
 func (k *keeper) mustSay(parts ...string) {
 	k.t.Helper()
-	if !k.said(parts...) {
-		k.t.Errorf("ordergate did not say %q: %s", parts, k.gate.Tail())
-	}
+	bedtest.Eventually(k.t, fmt.Sprintf("ordergate says %q", parts), func() bool { return k.said(parts...) })
 }
 
 const fromSnapshot = `msg="filter is ready, from its snapshot"`
@@ -393,10 +391,8 @@ func TestSnapshotOfALostLog(t *testing.T) {
 			must(t, k.gate.Stop())
 			must(t, tc.do())
 			k.start("")
-			bedtest.Eventually(t, "the loss is noticed", func() bool {
-				return k.said("level=ERROR", "the sources are read again", k.file, tc.reason)
-			})
-			bedtest.Eventually(t, "the filter is ready again", func() bool { return k.said(`msg="filter is ready"`, "ids=1001") })
+			k.mustSay("level=ERROR", "the sources are read again", k.file, tc.reason)
+			k.mustSay(`msg="filter is ready"`, "ids=1001")
 			bedtest.Eventually(t, "a verdict", func() bool { return k.ask("4000000") == tc.verdict })
 			k.want("maybe", "1", "1000", "3000001")
 			must(t, k.gate.Stop())
@@ -436,6 +432,7 @@ func TestSnapshotKinds(t *testing.T) {
 		{"exact", "kind: exact; capacity: 5000", 5000},
 		{"layers", "expand: {how: layers}; capacity: 500", 1000},
 		{"rebuilt", "expand: {at_fill: 0.8, by: 3}; capacity: 500", 1000},
+		{"layered", "kind: layered; capacity: 5000", 5000},
 		{"days", "segments: {by: day, keep: 30, from: arrival, older: absent}; capacity: 50_000", 1000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

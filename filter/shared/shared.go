@@ -251,6 +251,9 @@ func (s *Set) Size() filter.RemoteSize {
 	}
 }
 
+// Info tells of the set, as of at most InfoEvery ago, and of what is done to it.
+func (s *Set) Info() Info { return *s.info.Load() }
+
 // Close lets go of what [Set.Ask] uses. The client stays open.
 func (s *Set) Close() {
 	s.looking.Lock()

@@ -1,0 +1,210 @@
+package shared
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+// Expand makes the set larger, also where it is not too full. It blocks until the
+// new generation has taken the place of the old, and that is dropped.
+func (s *Set) Expand(ctx context.Context) error {
+	if s.opts.AtFill == 0 {
+		return fmt.Errorf("filter %s: %w", s.opts.Name, filter.ErrNoGrowth)
+	}
+	s.working.Lock()
+	defer s.working.Unlock()
+	before, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	return s.expand(ctx, func(v *view) bool { return v.Generation == before.Generation })
+}
+
+// grow ends an expansion, or begins one if there is a need.
+func (s *Set) grow(ctx context.Context) error {
+	before := s.view.Load().Generation
+	return s.expand(ctx, func(v *view) bool {
+		// Another may have done it while this one waited.
+		return v.Generation == before && (v.Capacity < s.opts.Bits.Capacity || s.tooFull())
+	})
+}
+
+// expand makes a new generation, in steps each of which may be the last of this
+// process. The next in turn goes on from the state.
+//
+//  1. The state names the next generation. After twice ViewAge everybody adds to
+//     both, or looks before it says that it has added.
+//  2. What there is in the sources and the log goes to the next generation.
+//  3. It is declared whole: which is refused if another load of it has begun since.
+//  4. The state names it as the current one, and the other as old, in one step.
+//  5. After twice ViewAge, and a grace, nobody asks the old one any more, and it is
+//     dropped. To a process that slept through that it is missing: Unknown.
+//  6. The state forgets the old one.
+func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
+	return s.inTurn(ctx, func(ctx context.Context, v *view, fence int64) error {
+		now := v.state
+		now.Fence = fence
+		if now.Old != 0 {
+			return s.retire(ctx, now)
+		}
+		if now.Next == 0 {
+			if !wanted(v) {
+				return nil
+			}
+			next, err := s.following(v)
+			if err != nil {
+				return err
+			}
+			now.Next, now.NextCapacity, now.NextShards = next.Number, next.Capacity, next.Shards
+			now.BeganMS = s.opts.Now().UnixMilli()
+		}
+		now.Read = 0
+		s.log.Info("filter grows", "from", now.Capacity, "to", now.NextCapacity, "generation", now.Next)
+		next, err := s.begin(ctx, &now)
+		if err != nil {
+			return err
+		}
+		if err := s.replace(ctx, v.current, next, &now); err != nil {
+			return err
+		}
+		s.log.Info("filter has grown", "to", now.Capacity, "generation", now.Generation, "ids", s.read.Load())
+		return s.retire(ctx, now)
+	})
+}
+
+// following returns the generation after that of a view.
+func (s *Set) following(v *view) (generation, error) {
+	g := v.state.current()
+	g.Number++
+	g.Capacity = max(uint64(math.Ceil(float64(g.Capacity)*s.opts.By)), s.opts.Bits.Capacity)
+	bits := s.opts.Bits
+	bits.Capacity, bits.Secret = g.Capacity, [16]byte{1} // any will do, for the arithmetic
+	if s.opts.Segments == nil {
+		var err error
+		g.Shards, err = bits.LeastShards()
+		if err != nil {
+			return g, err
+		}
+		g.Shards = max(g.Shards, v.Shards)
+	}
+	return g, nil
+}
+
+// begin has everybody add to the next generation as well.
+func (s *Set) begin(ctx context.Context, now *state) (target, error) {
+	if err := s.write(ctx, now); err != nil {
+		return nil, err
+	}
+	v, err := s.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v.next == nil {
+		return nil, errOvertaken
+	}
+	sets, err := v.next.sets()
+	if err == nil {
+		err = s.open(ctx, sets)
+	}
+	if err == nil {
+		err = wait(ctx, 2*s.opts.ViewAge)
+	}
+	return v.next, err
+}
+
+// replace fills the next generation and puts it in the place of the current one.
+func (s *Set) replace(ctx context.Context, current, next target, now *state) error {
+	err := s.pour(ctx, next, func() error {
+		now.Read = s.read.Load()
+		return s.write(ctx, now)
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.compare(ctx, current, next); err != nil {
+		return err
+	}
+	sets, err := next.sets()
+	if err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if err := set.MarkWhole(ctx); err != nil {
+			return err
+		}
+	}
+	now.Old, now.OldShards = now.Generation, now.Shards
+	now.Generation, now.Capacity, now.Shards = now.Next, now.NextCapacity, now.NextShards
+	now.Next, now.NextCapacity, now.NextShards = 0, 0, 0
+	if err := s.write(ctx, now); err != nil {
+		return err
+	}
+	if err := s.made(ctx, next, now); err != nil {
+		return err
+	}
+	_, err = s.look(ctx)
+	s.wake()
+	return err
+}
+
+// sameWithin is how far two estimates of one number of IDs may be apart: both are
+// right within a thousandth, and what is near its capacity takes some for known.
+const sameWithin = 0.02
+
+// compare refuses a generation that has fewer IDs than the one before it. That of
+// a set far beyond its capacity is not known well, and errs upwards at the most.
+func (s *Set) compare(ctx context.Context, current, next target) error {
+	had, err := current.info(ctx)
+	if err != nil {
+		return err
+	}
+	has, err := next.info(ctx)
+	if err != nil {
+		return err
+	}
+	if float64(has.IDs) < float64(had.IDs)*(1-sameWithin)-8 && had.IDs <= 2*had.Capacity {
+		return fmt.Errorf("only %d IDs were read again, of %d that are known", has.IDs, had.IDs)
+	}
+	return nil
+}
+
+// retire drops the old generation once nobody asks it any more.
+func (s *Set) retire(ctx context.Context, now state) error {
+	if err := s.write(ctx, &now); err != nil { // those before are out
+		return err
+	}
+	if err := wait(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {
+		return err
+	}
+	v, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	if v.last != nil {
+		if err := v.last.drop(ctx); err != nil {
+			return err
+		}
+	}
+	now.Old, now.OldShards = 0, 0
+	now.Read, now.BeganMS = 0, 0
+	if err := s.write(ctx, &now); err != nil {
+		return err
+	}
+	_, err = s.look(ctx)
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,181 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+const (
+	// batch is how many IDs go to Redis at once, and lanes how many batches do.
+	batch = 2_000
+	lanes = 4
+)
+
+// inTurn does what one ordergate does at a time, with what is known anew.
+func (s *Set) inTurn(ctx context.Context, do func(ctx context.Context, v *view, fence int64) error) error {
+	work, fence, done, err := s.opts.Turn(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for its turn: %w", err)
+	}
+	defer done()
+	v, err := s.look(work)
+	if err == nil {
+		err = do(work, v, fence)
+	}
+	if cause := context.Cause(work); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// fill fills the parts that are not whole.
+func (s *Set) fill(ctx context.Context) error {
+	return s.inTurn(ctx, func(ctx context.Context, v *view, fence int64) error {
+		lacking, err := v.current.lacking(ctx)
+		if err != nil || len(lacking) == 0 {
+			return err // another has filled it
+		}
+		now := v.state
+		now.Fence = fence
+		if err := s.write(ctx, &now); err != nil { // those before are out
+			return err
+		}
+		turned := s.turned(v, lacking)
+		if err := s.open(ctx, lacking); err != nil {
+			return err
+		}
+		if !turned {
+			s.log.Info("filling the filter in Redis")
+			if err := s.pour(ctx, v.current, nil); err != nil {
+				return err
+			}
+		}
+		for _, set := range lacking {
+			if err := set.MarkWhole(ctx); err != nil {
+				return err
+			}
+		}
+		return s.made(ctx, v.current, &now)
+	})
+}
+
+// open makes the sets that are missing, and begins a load of each.
+func (s *Set) open(ctx context.Context, sets []*redisbf.Set) error {
+	for _, set := range sets {
+		err := set.Open(ctx)
+		if errors.Is(err, redisbf.ErrOtherSecret) && s.opts.Bits.Secret == [16]byte{} {
+			// The secret that was kept in Redis was lost: nobody can use those bits.
+			err = errors.Join(set.Drop(ctx), set.Open(ctx))
+		}
+		if err == nil {
+			err = set.Unmark(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// made notes the last day that has a segment, and drops those of old days.
+func (s *Set) made(ctx context.Context, t target, now *state) error {
+	d, ok := t.(*days)
+	if !ok {
+		return nil
+	}
+	if err := d.forget(ctx); err != nil {
+		s.log.Warn("segments of old days stay in Redis", "error", err)
+	}
+	now.Made = int(d.today() + 1)
+	return s.write(ctx, now)
+}
+
+// pour adds everything to a set. Progress, which may be nil, is called now and then.
+func (s *Set) pour(ctx context.Context, into target, progress func() error) error {
+	s.read.Store(0)
+	s.filling.Store(true)
+	defer s.filling.Store(false)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	batches, results := make(chan []string), make(chan error, lanes)
+	for range lanes {
+		go func() {
+			var failed error
+			for ids := range batches {
+				if failed == nil {
+					if failed = into.add(ctx, ids); failed != nil {
+						cancel(failed)
+					}
+				}
+			}
+			results <- failed
+		}()
+	}
+	next, told := make([]string, 0, batch), time.Now()
+	flush := func() error {
+		if len(next) == 0 {
+			return nil
+		}
+		select {
+		case batches <- next:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		next = make([]string, 0, batch)
+		if progress != nil && time.Since(told) > time.Second {
+			told = time.Now()
+			return progress()
+		}
+		return nil
+	}
+	err := s.opts.Fill(ctx, func(id string) error {
+		next = append(next, id)
+		s.read.Add(1)
+		if len(next) == batch {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	close(batches)
+	var failed error
+	for range lanes {
+		failed = errors.Join(failed, <-results)
+	}
+	if failed != nil { // the cause of what else went wrong
+		return failed
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// Trust declares that the set has every ID there is: for one that others fill. Whoever
+// says so answers for it.
+func (s *Set) Trust(ctx context.Context) error {
+	v, err := s.look(ctx)
+	if err != nil {
+		return err
+	}
+	sets, err := v.current.sets()
+	if err == nil {
+		err = s.open(ctx, sets)
+	}
+	for _, set := range sets {
+		if err != nil {
+			return err
+		}
+		err = set.MarkWhole(ctx)
+	}
+	if err == nil {
+		s.wake()
+	}
+	return err
+}

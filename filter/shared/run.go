@@ -1,0 +1,162 @@
+package shared
+
+import (
+	"context"
+	"time"
+
+	"github.com/ordergate/ordergate/filter/redisbf"
+)
+
+// looks is how many times in ViewAge the state is read.
+const looks = 2
+
+// retryPause follows work that came to nothing.
+const retryPause = 30 * time.Second
+
+// Run keeps what is known of the set up to date until ctx ends, and fills the set,
+// ends what another ordergate left undone, and makes it larger, whenever that is to
+// be done. It returns nil.
+func (s *Set) Run(ctx context.Context) error {
+	tick := time.NewTicker(s.opts.ViewAge / looks)
+	defer tick.Stop()
+	var seen glances
+	var failed time.Time
+	// What is known is kept up to date while work is done, or waited for: another may
+	// do it, and drop what this process would go on asking.
+	working, done := false, make(chan error, 1)
+	for {
+		if s.examine(ctx, &seen) && !working && s.opts.Fill != nil && time.Since(failed) > s.opts.retry() {
+			if task := s.task(); task != nil {
+				working = true
+				go func() {
+					s.working.Lock()
+					defer s.working.Unlock()
+					done <- task(ctx)
+				}()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			if working {
+				_ = <-done // because of ctx
+			}
+			return nil
+		case err := <-done:
+			working, seen = false, glances{}
+			s.failure.Store(nil)
+			if err != nil && ctx.Err() == nil {
+				failed = time.Now()
+				s.failure.Store(&err)
+				s.log.Error("the filter in Redis needs work that failed", "error", err)
+			}
+		case <-s.kick:
+			failed, seen = time.Time{}, glances{}
+		case <-tick.C:
+		}
+	}
+}
+
+// retry is short where everything is, in tests.
+func (o *Options) retry() time.Duration { return min(retryPause, 15*o.ViewAge) }
+
+// glances are when something was looked at last.
+type glances struct{ marks, info time.Time }
+
+// perShard bounds how often the marks are looked at: it takes a command for each
+// shard. Whether a set is whole is seen with each answer; this is for what is done
+// about it.
+const perShard = 10 * time.Millisecond
+
+// examine finds out how the set is, and, after InfoEvery, how full.
+func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
+	v, err := s.look(ctx)
+	if err != nil {
+		s.ailing(err)
+		return false
+	}
+	if time.Since(seen.marks) < time.Duration(v.Shards)*perShard {
+		return true
+	}
+	lacking, err := v.current.lacking(ctx)
+	if err != nil {
+		s.ailing(err)
+		return false
+	}
+	seen.marks = time.Now()
+	s.warnOfEviction(ctx, v)
+	was := s.health.Load()
+	s.health.Store(&health{whole: len(lacking) == 0})
+	if was.whole && len(lacking) > 0 && !s.turned(v, lacking) {
+		s.log.Warn("the filter in Redis is not whole any more: nothing counts as absent until it has been filled again")
+	}
+	if s.info.Load().Generation == v.Generation && time.Since(seen.info) < s.opts.InfoEvery {
+		return true
+	}
+	info, err := v.current.info(ctx)
+	if err != nil {
+		s.ailing(err)
+		return false
+	}
+	info.Generation = v.Generation
+	s.info.Store(&info)
+	seen.info = time.Now()
+	return true
+}
+
+// warnOfEviction tells once if Redis may evict the set.
+func (s *Set) warnOfEviction(ctx context.Context, v *view) {
+	sets, err := v.current.sets()
+	if s.warned || err != nil {
+		return
+	}
+	warning, err := sets[0].CheckPolicy(ctx)
+	if err != nil {
+		return // next time
+	}
+	s.warned = true
+	if warning != "" {
+		s.log.Warn(warning)
+	}
+}
+
+func (s *Set) ailing(err error) {
+	if h := s.health.Load(); h.err == nil && h.whole {
+		s.log.Warn("the filter in Redis cannot be asked", "error", err)
+	}
+	s.health.Store(&health{err: err})
+}
+
+// task returns what is to be done, or nil.
+func (s *Set) task() func(context.Context) error {
+	v := s.view.Load()
+	switch {
+	case !s.health.Load().whole && !s.tooFull():
+		return s.fill
+	case v.Next != 0 || v.Old != 0:
+		return s.grow
+	case s.tooFull() || s.opts.AtFill > 0 && v.Capacity < s.opts.Bits.Capacity:
+		return s.grow
+	}
+	return nil
+}
+
+// tooFull goes by the last info.
+func (s *Set) tooFull() bool {
+	info, at := s.info.Load(), s.opts.AtFill
+	if at == 0 || info.Capacity == 0 {
+		return false
+	}
+	for _, part := range info.Parts {
+		// Half of the bits are set at capacity.
+		if float64(part.IDs) >= at*float64(part.Capacity) || part.FillRatio >= at/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// turned is for sets with segments: tomorrow's is still to be made.
+func (s *Set) turned(v *view, lacking []*redisbf.Set) bool {
+	d, ok := v.current.(*days)
+	return ok && d.turned(lacking, v.Made)
+}
