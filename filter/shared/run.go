@@ -38,7 +38,7 @@ func (s *Set) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if working {
-				_ = <-done // because of ctx
+				s.log.Debug("work on the filter in Redis is given up", "error", <-done)
 			}
 			return nil
 		case err := <-done:
