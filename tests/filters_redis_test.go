@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 type filterKind struct {
 	name     string
 	settings string // separated by semicolons
+	capacity int    // 0: many more than there are orders
 	dated    bool   // its IDs tell their day
 	arrival  bool   // it reads nothing: orders are known by their creation only
 }
@@ -80,7 +82,8 @@ func kindsYAML(t testing.TB, redis string, kinds []filterKind) string {
 	t.Helper()
 	var filters, sources, rules strings.Builder
 	for _, k := range kinds {
-		fmt.Fprintf(&filters, "  %s:\n    capacity: 3000\n    %s\n", k.name, strings.ReplaceAll(k.settings, "; ", "\n    "))
+		capacity := cmp.Or(k.capacity, 3000)
+		fmt.Fprintf(&filters, "  %s:\n    capacity: %d\n    %s\n", k.name, capacity, strings.ReplaceAll(k.settings, "; ", "\n    "))
 		if !k.arrival {
 			fmt.Fprintf(&filters, "    sources: [%s]\n", k.name)
 			fmt.Fprintf(&sources, "  %s: {kind: csv, path: %s}\n", k.name, k.source(t))
@@ -250,12 +253,13 @@ func (k filterKind) test(t *testing.T, gates []*stack) {
 	if passed > 5 || k.name == "exact" && passed > 0 {
 		t.Errorf("%d of %d orders passed that do not exist", passed, 60*len(sides))
 	}
-	k.crowd(t, sides)
+	k.crowd(t, sides, 70_000)
 }
 
-// crowd has eight create orders, each of which is looked for on another side as soon
-// as its creation was answered, and eight look for those that there are.
-func (k filterKind) crowd(t *testing.T, sides []side) {
+// crowd has eight create orders, from a number on, each of which is looked for on
+// another side as soon as its creation was answered, and eight look for those that
+// there are. It returns the number after the last.
+func (k filterKind) crowd(t *testing.T, sides []side, from int) (next int) {
 	const writers, each = 8, 5
 	var mu sync.Mutex
 	known := []int{1, 6, 11}
@@ -283,7 +287,7 @@ func (k filterKind) crowd(t *testing.T, sides []side) {
 	for w := range writers {
 		creators.Go(func() {
 			for i := range each {
-				n := 70_000 + w*each + i
+				n := from + w*each + i
 				sides[w%len(sides)].create(n)
 				if a := sides[(w+1)%len(sides)].get(n); a.status != http.StatusOK {
 					t.Errorf("order %s was created, and got %d %s elsewhere", k.id(n), a.status, a.body)
@@ -297,4 +301,5 @@ func (k filterKind) crowd(t *testing.T, sides []side) {
 	creators.Wait()
 	close(done)
 	readers.Wait()
+	return from + writers*each
 }

@@ -218,9 +218,21 @@ func (m *machine) serveAdd(r *http.Request, name string) (any, error) {
 	return addedReport{name, len(ids.IDs)}, nil
 }
 
-// serveExpand goes on when whoever asked has gone: to begin is what was asked for.
+// serveExpand goes on when whoever asked has gone: to begin is what was asked for. It
+// ends with the machine, as another ordergate can end what was begun.
 func (m *machine) serveExpand(r *http.Request, name string) (any, error) {
-	if err := m.filters[name].filter.Expand(context.WithoutCancel(r.Context())); err != nil {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	expanded := make(chan error, 1)
+	m.wg.Go(func() { expanded <- m.filters[name].filter.Expand(ctx) }) // close waits for it
+	var err error
+	select {
+	case err = <-expanded:
+	case <-m.ending:
+		cancel()
+		err = <-expanded
+	}
+	if err != nil {
 		if errors.Is(err, filter.ErrNoGrowth) {
 			err = statusError{err, http.StatusConflict}
 		}

@@ -34,6 +34,7 @@ type machine struct {
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
+	ending chan struct{} // closed by close
 }
 
 // filterUnit is a filter with what feeds it.
@@ -53,6 +54,7 @@ func build(ctx context.Context, c *config.Config, log *slog.Logger) (*machine, e
 	m := &machine{
 		log: log, config: c, metrics: admin.NewMetrics(versionText(), metricRules(c)),
 		filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*lockUnit), process: processName(),
+		ending: make(chan struct{}),
 	}
 	if c.Redis != nil {
 		client, closeClient, err := connect(ctx, c.Redis)
@@ -211,6 +213,7 @@ func (m *machine) start(ctx context.Context) {
 func (m *machine) close() {
 	if m.cancel != nil {
 		m.cancel()
+		close(m.ending)
 	}
 	m.wg.Wait()
 	for _, unit := range m.lockers {

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/filter/shared"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -126,6 +131,7 @@ func TestTopologies(t *testing.T) {
 			appendAndWait(t, client)
 			lockAndWake(t, client)
 			countProbes(t, client)
+			shareFilters(t, client)
 			for _, node := range nodes {
 				denied, err := asTestbed(t, bed, node).Do(t.Context(), "acl", "log").Slice()
 				if err != nil || len(denied) > 0 {
@@ -157,6 +163,45 @@ func asTestbed(t *testing.T, bed *bedtest.Bed, r *testbed.Redis) *redis.Client {
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// shareFilters fills sets of order IDs, asks for some, and makes one larger.
+func shareFilters(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	for _, kind := range []redisbf.Kind{redisbf.Bitmap, redisbf.Redisson} {
+		opts := shared.Options{
+			Name: string(kind), Bits: redisbf.Options{Kind: kind, Key: "order:bloom:" + string(kind), Capacity: 1000},
+			ViewAge: 50 * time.Millisecond, Grace: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Fill: func(_ context.Context, add func(string) error) error { return errors.Join(add("1"), add("2")) },
+			Turn: func(ctx context.Context) (context.Context, int64, func(), error) { return ctx, 1, func() {}, nil },
+		}
+		if kind == redisbf.Bitmap {
+			opts.Bits.Shards, opts.AtFill, opts.By = 3, 0.9, 2
+		}
+		set, err := shared.New(client, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- set.Run(ctx) }()
+		stop := func() { cancel(); <-done; set.Close() }
+		bedtest.Eventually(t, "the set is whole", func() bool { s, _ := set.State(); return s == filter.StateReady })
+		if kind == redisbf.Bitmap {
+			err = set.Expand(t.Context())
+		}
+		err = errors.Join(err, set.Add(t.Context(), "3"))
+		for id, want := range map[string]filter.Answer{"2": filter.Maybe, "3": filter.Maybe, "nobody": filter.Absent} {
+			got, askErr := set.Ask(t.Context(), id)
+			if err = errors.Join(err, askErr); got != want {
+				t.Errorf("%s: %s is %v, want %v", kind, id, got, want)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		stop()
+	}
 }
 
 // appendAndWait runs every script of the change log.

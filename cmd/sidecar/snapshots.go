@@ -159,8 +159,10 @@ func (s *snapshots) loads() {
 func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slog.Logger) {
 	var following sync.WaitGroup
 	defer following.Wait()
-	u.growth.reserve(ctx)
 	restored := u.snapshots.restore(ctx)
+	if !restored {
+		u.growth.reserve(ctx)
+	}
 	if u.log != nil {
 		following.Go(func() { _ = u.log.Run(ctx) })
 	}
@@ -278,7 +280,7 @@ func (s *snapshots) prepare() error {
 		if err == nil {
 			file.Close()
 		}
-		s.refused = err != nil && !errors.Is(err, fs.ErrNotExist)
+		s.refused = s.refused || err != nil && !errors.Is(err, fs.ErrNotExist)
 	}
 	if !s.refused {
 		return nil

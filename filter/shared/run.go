@@ -2,6 +2,7 @@ package shared
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
@@ -10,8 +11,13 @@ import (
 // looks is how many times in ViewAge the state is read.
 const looks = 2
 
-// retryPause follows work that came to nothing.
-const retryPause = 30 * time.Second
+const (
+	// retryPause is the longest that follows work which came to nothing.
+	retryPause = 30 * time.Second
+	// retryShare is how many times as long as the work a pause is: sources are not read
+	// in vain for more than a tenth of the time.
+	retryShare = 10
+)
 
 // Run keeps what is known of the set up to date until ctx ends, and fills the set,
 // ends what another ordergate left undone, and makes it larger, whenever that is to
@@ -20,14 +26,14 @@ func (s *Set) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.opts.ViewAge / looks)
 	defer tick.Stop()
 	var seen glances
-	var failed time.Time
+	var began, next time.Time // of the last work, and the earliest time for more
 	// What is known is kept up to date while work is done, or waited for: another may
 	// do it, and drop what this process would go on asking.
 	working, done := false, make(chan error, 1)
 	for {
-		if s.examine(ctx, &seen) && !working && s.opts.Fill != nil && time.Since(failed) > s.opts.retry() {
+		if s.examine(ctx, &seen) && !working && s.opts.Fill != nil && !time.Now().Before(next) {
 			if task := s.task(); task != nil {
-				working = true
+				working, began = true, time.Now()
 				go func() {
 					s.working.Lock()
 					defer s.working.Unlock()
@@ -43,21 +49,36 @@ func (s *Set) Run(ctx context.Context) error {
 			return nil
 		case err := <-done:
 			working, seen = false, glances{}
-			s.failure.Store(nil)
-			if err != nil && ctx.Err() == nil {
-				failed = time.Now()
-				s.failure.Store(&err)
-				s.log.Error("the filter in Redis needs work that failed", "error", err)
+			if ctx.Err() == nil {
+				s.outcome(err)
+			}
+			if err != nil {
+				next = time.Now().Add(s.opts.pause(time.Since(began)))
 			}
 		case <-s.kick:
-			failed, seen = time.Time{}, glances{}
+			next, seen = time.Time{}, glances{}
 		case <-tick.C:
 		}
 	}
 }
 
-// retry is short where everything is, in tests.
-func (o *Options) retry() time.Duration { return min(retryPause, 15*o.ViewAge) }
+// outcome keeps what became of the last work, for State. What fails in the same way
+// again and again is one line.
+func (s *Set) outcome(err error) {
+	if err == nil {
+		s.failure.Store(nil)
+		return
+	}
+	if before := s.failure.Swap(&err); before == nil || (*before).Error() != err.Error() {
+		s.log.Error("the filter in Redis needs work that failed", "error", err)
+	}
+}
+
+// pause returns how long nothing is tried after work that took so long and failed. It
+// is short where everything is, in tests.
+func (o *Options) pause(took time.Duration) time.Duration {
+	return min(o.ViewAge+retryShare*took, 15*o.ViewAge, retryPause)
+}
 
 // glances are when something was looked at last.
 type glances struct{ marks, info time.Time }
@@ -71,7 +92,7 @@ const perShard = 10 * time.Millisecond
 func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	v, err := s.look(ctx)
 	if err != nil {
-		s.ailing(err)
+		s.ailing(ctx, err)
 		return false
 	}
 	if time.Since(seen.marks) < time.Duration(v.Shards)*perShard {
@@ -79,7 +100,7 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	}
 	lacking, err := v.current.lacking(ctx)
 	if err != nil {
-		s.ailing(err)
+		s.ailing(ctx, err)
 		return false
 	}
 	seen.marks = time.Now()
@@ -94,7 +115,7 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	}
 	info, err := v.current.info(ctx)
 	if err != nil {
-		s.ailing(err)
+		s.ailing(ctx, err)
 		return false
 	}
 	info.Generation = v.Generation
@@ -119,8 +140,11 @@ func (s *Set) warnOfEviction(ctx context.Context, v *view) {
 	}
 }
 
-func (s *Set) ailing(err error) {
-	if h := s.health.Load(); h.err == nil && h.whole {
+func (s *Set) ailing(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // it is the end
+	}
+	if h := s.health.Load(); h.err == nil || errors.Is(h.err, errAsked) { // once for an outage, however long
 		s.log.Warn("the filter in Redis cannot be asked", "error", err)
 	}
 	s.health.Store(&health{err: err})

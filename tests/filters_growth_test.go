@@ -1,0 +1,337 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// growing are filters that are made larger by a command, but for the last, which is
+// nearly full at the beginning.
+var growing = []filterKind{
+	{name: "local", settings: "kind: local; expand: {by: 2}"},
+	{name: "layers", settings: "kind: local; expand: {by: 2, how: layers}"},
+	{name: "bloom", settings: "kind: redis-bloom; expand: {by: 2}"},
+	{name: "bitmap", settings: "kind: redis-bitmap; shards: 3; expand: {by: 2}"},
+	{name: "layered", settings: "kind: layered; expand: {by: 2}"},
+	{name: "full", settings: "kind: redis-bitmap; expand: {at_fill: 0.8, by: 2}", capacity: 140},
+}
+
+// TestFiltersGrow makes filters larger while orders are created and looked for.
+func TestFiltersGrow(t *testing.T) {
+	t.Parallel()
+	b, bed := newBackend(t), bedtest.New(t)
+	servers := onSingle(bed, bed.RedisBloomArgs()...)
+	client := redis.NewClient(&redis.Options{Addr: servers.nodes[0].Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	gates := []*stack{kindsStack(t, bed, b, servers, growing), kindsStack(t, bed, b, servers, growing)}
+	binary, file := bed.Build("./cmd/sidecar", true), commandFile(t, gates[0])
+	t.Run("all", func(t *testing.T) {
+		for _, k := range growing {
+			t.Run(k.name, func(t *testing.T) {
+				t.Parallel()
+				k.grow(t, gates, client, func() (string, error) {
+					out, err := exec.CommandContext(t.Context(), binary, "filter", "expand", k.name, "--config", file).CombinedOutput()
+					return string(out), err
+				})
+			})
+		}
+	})
+}
+
+// commandFile returns a configuration for commands that ask an ordergate.
+func commandFile(t testing.TB, s *stack) string {
+	t.Helper()
+	text, err := os.ReadFile(s.gate.ConfigFile())
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "ordergate.yaml")
+	config := strings.Replace(string(text), "admin: 127.0.0.1:0", "admin: "+s.GateAddr(s.gate, "admin"), 1)
+	must(t, os.WriteFile(path, []byte(config), 0o600))
+	return path
+}
+
+func (k filterKind) grow(t *testing.T, gates []*stack, client *redis.Client, expand func() (string, error)) {
+	sides := k.sides(t, gates)
+	capacity := sides[0].info(k.name).Capacity
+	grown := make(chan struct{})
+	go func() {
+		defer close(grown)
+		if k.capacity != 0 {
+			capacity = uint64(k.capacity)
+			return // it does so by itself
+		}
+		out, err := expand()
+		if err != nil || !strings.HasPrefix(out, "grown: ") {
+			t.Errorf("the command said %q, %v", out, err)
+		}
+	}()
+	next := 70_000
+	inTheEnd(t, "it has grown", func() bool {
+		if next < 72_000 { // as many as the old size has room for
+			next = k.crowd(t, sides, next)
+		}
+		select {
+		case <-grown:
+		default:
+			return false
+		}
+		i := sides[0].info(k.name)
+		return i.Expansion.Generation == 2 && !i.Expansion.Running && i.Capacity >= 2*capacity-uint64(i.Expansion.Generation)
+	})
+	for n := 1; n <= existing; n += 5 {
+		for _, s := range sides {
+			s.get(n).want(t, http.StatusOK, "")
+		}
+	}
+	for n := 70_000; n < next; n += 3 {
+		if a := sides[n%2].get(n); a.status != http.StatusOK {
+			t.Errorf("order %s was created, and got %d %s", k.id(n), a.status, a.body)
+		}
+	}
+	for _, s := range sides {
+		s.refuses()
+	}
+	if k.name == "local" || k.name == "layers" {
+		return
+	}
+	inTheEnd(t, "the old bits are gone", func() bool {
+		keys, err := client.Keys(t.Context(), "order:bloom:"+k.name+":*").Result()
+		must(t, err)
+		for _, key := range keys {
+			if !strings.HasPrefix(key, "order:bloom:"+k.name+":g2:") {
+				return false
+			}
+		}
+		return len(keys) > 0
+	})
+	if i := sides[1].info(k.name); i.Expansion.Generation != 2 || len(i.Redis) == 0 || !strings.HasPrefix(i.Redis[0].Key, "order:bloom:"+k.name+":g2") {
+		t.Errorf("the other one has %+v", i)
+	}
+}
+
+// heirs are two ordergates with a large filter, one of which is killed.
+type heirs struct {
+	*bedtest.Bed
+	t     *testing.T
+	redis *redis.Client
+	gates [2]*stack
+	added int
+}
+
+// large is how many orders the filter of heirs has, so that reading them takes long
+// enough to be killed meanwhile.
+const large = 300_000
+
+func newHeirs(t *testing.T, filter string) *heirs {
+	t.Helper()
+	bed := bedtest.New(t)
+	server := bed.Redis()
+	h := &heirs{Bed: bed, t: t, redis: redis.NewClient(&redis.Options{Addr: server.Addr()})}
+	t.Cleanup(func() { _ = h.redis.Close() })
+	config := fmt.Sprintf(`
+listen: {authz: "", proc: "", http: 127.0.0.1:0, admin: 127.0.0.1:0}
+redis: {addresses: [%s]}
+filters:
+  orders: {capacity: 600_000, sources: [seed], expand: {by: 2}, %s}
+sources:
+  seed: {kind: csv, path: %s}
+rules:
+  - name: lookup
+    match: {methods: [GET], path: "/orders/{id}"}
+    id: {path: id}
+    lookup: {filter: orders}
+`, server.Addr(), filter, idFile(t, large))
+	binary := bed.Build("./cmd/sidecar", true)
+	for i := range h.gates {
+		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, config)}
+	}
+	return h
+}
+
+// ask returns the verdict on an order.
+func (h *heirs) ask(gate, n int) string {
+	h.t.Helper()
+	s := h.gates[gate]
+	resp, err := client.Get("http://" + s.GateAddr(s.gate, "http") + "/check/envoy/orders/" + strconv.Itoa(n))
+	must(h.t, err)
+	defer resp.Body.Close()
+	return resp.Header.Get("x-ordergate-verdict")
+}
+
+// post has something done to the filter.
+func (h *heirs) post(gate int, path, body string) error {
+	s := h.gates[gate]
+	resp, err := client.Post("http://"+s.GateAddr(s.gate, "admin")+"/filters/orders/"+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+	}
+	return err
+}
+
+// firstAdded is the first of the orders that are added.
+const firstAdded = 10_000_000
+
+// works adds an order at one and looks for some at others.
+func (h *heirs) works(at int, others ...int) {
+	h.t.Helper()
+	must(h.t, h.post(at, "ids", fmt.Sprintf(`{"ids": ["%d"]}`, firstAdded+h.added)))
+	h.added++
+	for _, gate := range others {
+		for i := range 8 {
+			if v := h.ask(gate, 1+(i*7919+h.added*104729)%large); v == "absent" {
+				h.t.Errorf("an order of the source is %s", v)
+			}
+		}
+		for i := max(0, h.added-3); i < h.added; i++ {
+			if v := h.ask(gate, firstAdded+i); v == "absent" {
+				h.t.Errorf("an order that was added is %s", v)
+			}
+		}
+	}
+}
+
+// all looks for all that was added and much of the rest.
+func (h *heirs) all(gate int) {
+	h.t.Helper()
+	for i := range h.added {
+		if v := h.ask(gate, firstAdded+i); v != "maybe" {
+			h.t.Fatalf("order %d of those that were added is %s", i, v)
+		}
+	}
+	for n := 1; n <= large; n += 1009 {
+		if v := h.ask(gate, n); v != "maybe" {
+			h.t.Fatalf("order %d is %s", n, v)
+		}
+	}
+	refused := 0
+	for n := range 20 {
+		if h.ask(gate, 20_000_000+n) == "absent" {
+			refused++
+		}
+	}
+	if refused < 18 {
+		h.t.Errorf("only %d of 20 were refused", refused)
+	}
+}
+
+// state returns what Redis has of the filter.
+func (h *heirs) state() map[string]string {
+	h.t.Helper()
+	state, err := h.redis.HGetAll(h.t.Context(), "ordergate:{orders}:state").Result()
+	must(h.t, err)
+	return state
+}
+
+// TestGrowthTakenOver kills the ordergate that makes a filter larger, in each state of
+// that. Another one ends the work, and no order is lost.
+func TestGrowthTakenOver(t *testing.T) {
+	t.Parallel()
+	for name, reached := range map[string]func(state map[string]string) bool{
+		"begun":   func(s map[string]string) bool { return s["next"] == "2" && s["read"] == "" },
+		"reading": func(s map[string]string) bool { return s["next"] == "2" && s["read"] != "" },
+		"retired": func(s map[string]string) bool { return s["old"] == "1" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHeirs(t, "kind: redis-bitmap, shards: 3")
+			h.works(0, 0, 1)
+			answered := h.expandInBackground(0)
+			inTheEnd(t, "the state is reached", func() bool { return reached(h.state()) })
+			h.gates[0].gate.Kill()
+			if at := h.state(); !reached(at) {
+				t.Fatalf("it was killed too late, at %v", at)
+			}
+			if err := <-answered; err == nil {
+				t.Error("it had done its work before")
+			}
+			inTheEnd(t, "another one has ended it", func() bool {
+				h.works(1, 1)
+				s := h.state()
+				return s["generation"] == "2" && s["next"] == "" && s["old"] == ""
+			})
+			keys, err := h.redis.Keys(t.Context(), "order:bloom:orders:*").Result()
+			must(t, err)
+			for _, key := range keys {
+				if !strings.HasPrefix(key, "order:bloom:orders:g2:{") {
+					t.Errorf("%s is left", key)
+				}
+			}
+			if len(keys) != 3 {
+				t.Errorf("the keys are %v", keys)
+			}
+			must(t, h.gates[0].gate.Restart(t.Context()))
+			h.works(0, 0, 1)
+			h.all(0)
+			h.all(1)
+			for _, g := range h.gates {
+				if i := g.info("orders"); i.Expansion.Generation != 2 || i.Capacity != 1_200_000 || i.State != "ready" {
+					t.Errorf("it has %+v", i)
+				}
+			}
+		})
+	}
+}
+
+// expandInBackground has an ordergate make the filter larger.
+func (h *heirs) expandInBackground(gate int) <-chan error {
+	answered := make(chan error, 1)
+	go func() { answered <- h.post(gate, "expand", "") }()
+	return answered
+}
+
+// TestGrowthStopped stops the ordergate that makes a filter larger in order: it does
+// not wait for that, and another one ends the work.
+func TestGrowthStopped(t *testing.T) {
+	t.Parallel()
+	h := newHeirs(t, "kind: redis-bitmap")
+	answered := h.expandInBackground(0)
+	inTheEnd(t, "it waits until nobody asks the old bits", func() bool { return h.state()["old"] == "1" })
+	must(t, h.gates[0].gate.Stop())
+	<-answered
+	inTheEnd(t, "another one has ended it", func() bool {
+		h.works(1, 1)
+		return h.state()["old"] == ""
+	})
+	h.all(1)
+}
+
+// TestRebuildTakenOver kills the ordergate that rebuilds a filter in its memory, while
+// another one waits to do the same.
+func TestRebuildTakenOver(t *testing.T) {
+	t.Parallel()
+	h := newHeirs(t, "kind: local")
+	h.works(0, 0, 1)
+	first := h.expandInBackground(0)
+	inTheEnd(t, "it has begun", func() bool {
+		return h.redis.Exists(t.Context(), "ordergate:{orders}:expand").Val() == 1
+	})
+	h.gates[0].gate.Kill()
+	if err := <-first; err == nil {
+		t.Error("it had done its work before")
+	}
+	h.works(1, 1)
+	must(t, h.post(1, "expand", ""))
+	must(t, h.gates[0].gate.Restart(t.Context()))
+	h.works(0, 0, 1)
+	h.all(0)
+	h.all(1)
+	if i := h.gates[1].info("orders"); i.Expansion.Generation != 2 || i.Capacity != 1_200_000 {
+		t.Errorf("it has %+v", i)
+	}
+}
