@@ -161,6 +161,9 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 // says so answers for it.
 func (s *Set) Trust(ctx context.Context) error {
 	v, err := s.look(ctx)
+	if err == nil {
+		_, err = v.current.lacking(ctx) // it may have been made anew since
+	}
 	if err != nil {
 		return err
 	}

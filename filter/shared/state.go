@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
 // generation is one set of bits.
@@ -185,11 +183,7 @@ func (s *Set) target(g generation) (target, error) {
 	if s.opts.Segments != nil {
 		return newDays(s, bits)
 	}
-	one, err := redisbf.New(s.client, bits)
-	if err != nil {
-		return nil, err
-	}
-	return &single{set: one, key: bits.Key, opens: bits.Kind == redisbf.Redisson}, nil
+	return newSingle(s.client, bits)
 }
 
 //go:embed write.lua

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
 )
@@ -44,18 +46,32 @@ type Info struct {
 
 // single is one set.
 type single struct {
-	set *redisbf.Set
+	set atomic.Pointer[redisbf.Set]
 	key string
-	// opens says that its parameters are read from Redis, until it is whole: Java
-	// services may make it, and make it anew.
-	opens bool
+	// anew, if there is one, makes the set again, with the parameters that are in Redis
+	// then. They are looked at until it is whole: Java services may make it, and make it
+	// anew with others.
+	anew  func() (*redisbf.Set, error)
 	whole atomic.Bool
+}
+
+func newSingle(client redis.UniversalClient, bits redisbf.Options) (*single, error) {
+	t := &single{key: bits.Key}
+	set, err := redisbf.New(client, bits)
+	if err != nil {
+		return nil, err
+	}
+	t.set.Store(set)
+	if bits.Kind == redisbf.Redisson {
+		t.anew = func() (*redisbf.Set, error) { return redisbf.New(client, bits) }
+	}
+	return t, nil
 }
 
 func (t *single) name() string { return t.key }
 
 func (t *single) ask(ctx context.Context, id string) (filter.Answer, error) {
-	a, err := t.set.Ask(ctx, id)
+	a, err := t.set.Load().Ask(ctx, id)
 	return answer(a), err
 }
 
@@ -69,19 +85,47 @@ func answer(a redisbf.Answer) filter.Answer {
 	return filter.Unknown
 }
 
-func (t *single) add(ctx context.Context, ids []string) error { return t.set.Add(ctx, ids) }
+func (t *single) add(ctx context.Context, ids []string) error { return t.set.Load().Add(ctx, ids) }
 
-func (t *single) sets() ([]*redisbf.Set, error) { return []*redisbf.Set{t.set}, nil }
+func (t *single) sets() ([]*redisbf.Set, error) { return []*redisbf.Set{t.set.Load()}, nil }
 
 func (t *single) lacking(ctx context.Context) ([]*redisbf.Set, error) {
-	if t.opens && !t.whole.Load() {
-		if err := t.set.Open(ctx); err != nil {
-			return nil, err
+	for {
+		was := t.whole.Load()
+		if t.anew != nil && !was {
+			if err := t.reopen(ctx); err != nil {
+				return nil, err
+			}
+		}
+		lacking, err := unwhole(ctx, []*redisbf.Set{t.set.Load()})
+		whole := err == nil && len(lacking) == 0
+		t.whole.Store(whole)
+		if t.anew == nil || whole || !was {
+			return lacking, err
 		}
 	}
-	lacking, err := unwhole(ctx, []*redisbf.Set{t.set})
-	t.whole.Store(err == nil && len(lacking) == 0)
-	return lacking, err
+}
+
+// reopen puts another set in the place of one whose parameters have changed.
+func (t *single) reopen(ctx context.Context) error {
+	was := t.set.Load()
+	if was.Open(ctx) == nil {
+		return nil
+	}
+	now, err := t.anew()
+	if err != nil {
+		return err
+	}
+	if err := now.Open(ctx); err != nil {
+		now.Close()
+		return err
+	}
+	if !t.set.CompareAndSwap(was, now) {
+		now.Close() // another was faster
+		return nil
+	}
+	go was.Close() // it waits for the questions that are on their way
+	return nil
 }
 
 // unwhole returns those sets that are not whole.
@@ -98,11 +142,13 @@ func unwhole(ctx context.Context, sets []*redisbf.Set) (lacking []*redisbf.Set, 
 	return lacking, nil
 }
 
-func (t *single) unmark(ctx context.Context) error { return t.set.Unmark(ctx) }
-func (t *single) drop(ctx context.Context) error   { return t.set.Drop(ctx) }
-func (t *single) close()                           { t.set.Close() }
+func (t *single) unmark(ctx context.Context) error { return t.set.Load().Unmark(ctx) }
+func (t *single) drop(ctx context.Context) error   { return t.set.Load().Drop(ctx) }
+func (t *single) close()                           { t.set.Load().Close() }
 
-func (t *single) info(ctx context.Context) (Info, error) { return infoOf(ctx, []*redisbf.Set{t.set}) }
+func (t *single) info(ctx context.Context) (Info, error) {
+	return infoOf(ctx, []*redisbf.Set{t.set.Load()})
+}
 
 func infoOf(ctx context.Context, sets []*redisbf.Set) (all Info, err error) {
 	stopped := 1.0
