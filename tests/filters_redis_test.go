@@ -256,11 +256,16 @@ func (k filterKind) test(t *testing.T, gates []*stack) {
 	k.crowd(t, sides, 70_000)
 }
 
+// crowded is how many orders a crowd creates.
+const (
+	writers, each = 8, 5
+	crowded       = writers * each
+)
+
 // crowd has eight create orders, from a number on, each of which is looked for on
 // another side as soon as its creation was answered, and eight look for those that
-// there are. It returns the number after the last.
-func (k filterKind) crowd(t *testing.T, sides []side, from int) (next int) {
-	const writers, each = 8, 5
+// there are.
+func (k filterKind) crowd(t *testing.T, sides []side, from int) {
 	var mu sync.Mutex
 	known := []int{1, 6, 11}
 	done := make(chan struct{})
@@ -301,5 +306,4 @@ func (k filterKind) crowd(t *testing.T, sides []side, from int) (next int) {
 	creators.Wait()
 	close(done)
 	readers.Wait()
-	return from + writers*each
 }

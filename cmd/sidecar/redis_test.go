@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,9 +184,8 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- set.Run(ctx) }()
-		stop := func() { cancel(); <-done; set.Close() }
+		var running sync.WaitGroup
+		running.Go(func() { _ = set.Run(ctx) })
 		bedtest.Eventually(t, "the set is whole", func() bool { s, _ := set.State(); return s == filter.StateReady })
 		if kind == redisbf.Bitmap {
 			err = set.Expand(t.Context())
@@ -200,7 +200,9 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 		if err != nil {
 			t.Error(err)
 		}
-		stop()
+		cancel()
+		running.Wait()
+		set.Close()
 	}
 }
 
