@@ -207,16 +207,29 @@ func TestMasterKilled(t *testing.T) {
 	})
 }
 
-// heard waits until a master has a subscription to a channel.
+// heard waits until what a master publishes on a channel is listened to: on it, or,
+// but for a cluster, on one of its replicas, which are told of all messages. The
+// client may have connected anew before it knew that its server is a replica now.
 func (e *ensemble) heard(t *testing.T, master *testbed.Redis, channel string) {
 	t.Helper()
 	client := e.direct(t, master)
-	ask := client.PubSubNumSub
 	if _, ok := e.client.(*redis.ClusterClient); ok {
-		ask = client.PubSubShardNumSub
+		bedtest.Eventually(t, "the new master is listened to", func() bool {
+			return client.PubSubShardNumSub(t.Context(), channel).Val()[channel] == 1
+		})
+		return
 	}
-	bedtest.Eventually(t, "the new master is listened to", func() bool {
-		return ask(t.Context(), channel).Val()[channel] == 1
+	direct := make(map[*testbed.Redis]redis.UniversalClient)
+	for _, node := range e.nodes {
+		direct[node] = e.direct(t, node)
+	}
+	bedtest.Eventually(t, "the new master or a replica is listened to", func() bool {
+		for _, node := range append(followers(t, client, e.nodes), master) {
+			if direct[node].PubSubNumSub(t.Context(), channel).Val()[channel] == 1 {
+				return true
+			}
+		}
+		return false
 	})
 }
 

@@ -3,7 +3,9 @@ package redislock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,7 +98,7 @@ func (p *pipe) run(ctx context.Context, q *question) error {
 	if l.add(q) {
 		l.exchange(ctx, q)
 		l.landed()
-		err := q.err
+		err := overdue(ctx, q.err)
 		if err != nil {
 			q.forget()
 		}
@@ -115,6 +117,16 @@ func (p *pipe) run(ctx context.Context, q *question) error {
 		return unsentError{ctx.Err()}
 	}
 	return abandonedError{ctx.Err(), q}
+}
+
+// overdue makes the timeout of a connection whose time the deadline of a context has
+// bounded that of the context, which may not have noticed yet.
+func overdue(ctx context.Context, err error) error {
+	deadline, limited := ctx.Deadline()
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !limited || time.Now().Before(deadline) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 }
 
 // unsentError is one of a question that did not leave this process.

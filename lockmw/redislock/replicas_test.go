@@ -102,14 +102,21 @@ func replicasOf(t *testing.T, master *testbed.Redis, nodes []*testbed.Redis) (re
 	t.Helper()
 	client := connect(t, clientOptions(master.Addr()))
 	bedtest.Eventually(t, master.Name()+" has a replica", func() bool {
-		info := client.Info(t.Context(), "replication").Val()
-		for _, node := range nodes {
-			if _, port, _ := net.SplitHostPort(node.Addr()); strings.Contains(info, ",port="+port+",state=online") {
-				replicas = append(replicas, node)
-			}
-		}
+		replicas = followers(t, client, nodes)
 		return len(replicas) > 0
 	})
+	return replicas
+}
+
+// followers returns those of the nodes that are replicas of a master now.
+func followers(t *testing.T, master redis.UniversalClient, nodes []*testbed.Redis) (replicas []*testbed.Redis) {
+	t.Helper()
+	info := master.Info(t.Context(), "replication").Val()
+	for _, node := range nodes {
+		if _, port, _ := net.SplitHostPort(node.Addr()); strings.Contains(info, ",port="+port+",state=online") {
+			replicas = append(replicas, node)
+		}
+	}
 	return replicas
 }
 
