@@ -176,7 +176,11 @@ func (v *validator) expand(path string, f Filter) {
 	between(v, path+".at_fill", e.AtFill, 0.1, 1)
 	between(v, path+".by", e.By, 1.1, 16)
 	v.choice(path+".how", e.How, ExpandRebuild, ExpandLayers)
-	if e.How == ExpandRebuild && f.Segments != nil {
+	switch {
+	case f.Segments == nil || e.How != ExpandRebuild:
+	case f.InRedis() != "" && f.Segments.From == SegmentFromArrival:
+		v.refute(path, "what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
+	case f.InRedis() == "":
 		v.refute(path+".how", "segments grow by layers, each for itself: remove this, or write %s", ExpandLayers)
 	}
 }

@@ -38,6 +38,9 @@ func TestFilterValidation(t *testing.T) {
 			"filters.orders.key_prefix: has braces, which would put all shards in one slot: remove them"}},
 		{"layers in Redis", "{kind: redis-bitmap, expand: {how: layers}}", "{path: id}", []string{
 			"filters.orders.expand.how: a filter in Redis is rebuilt, from its sources and the change log: remove this, or write rebuild"}},
+		{"growing days in Redis", "{kind: redis-bitmap, segments: {keep: 3}, expand: {}}", dated, nil},
+		{"growing days of arrival in Redis", "{kind: redis-bitmap, segments: {keep: 3, from: arrival, older: absent}, expand: {}}", "{path: id}", []string{
+			"filters.orders.expand: what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)"}},
 		{"a snapshot", "{snapshot: {path: /tmp/orders.snap}}", "{path: id}", nil},
 		{"a snapshot of Redis", "{kind: redis-bitmap, snapshot: {path: a}}", "{path: id}", []string{
 			"filters.orders.snapshot: a filter of kind redis-bitmap is in Redis, which keeps it: remove this"}},

@@ -146,7 +146,7 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 // filterArguments wants at least so many.
 func filterArguments(least int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || least < 2 && len(args) > least || slices.Contains(args, "") {
+		if len(args) < least || slices.Contains(args, "") {
 			return usageError{fmt.Errorf("%s: want %s, got %d arguments", cmd.CommandPath(), what, len(args))}
 		}
 		return nil
@@ -251,7 +251,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 		Use:     name + " NAME",
 		Short:   short,
 		Example: "  ordergate filter " + name + " orders",
-		Args:    filterArguments(1, "one filter"),
+		Args:    oneOf("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.load()
 			if err != nil {

@@ -158,6 +158,7 @@ func (m *machine) withFilters(next http.Handler) http.Handler {
 	handle("POST /filters/{name}/ids", m.serveAdd)
 	handle("POST /filters/{name}/expand", m.serveExpand)
 	handle("POST /filters/{name}/trust", m.serveTrust)
+	handle("POST /filters/{name}/snapshot", m.serveSnapshot)
 	mux.Handle("/", next)
 	return mux
 }

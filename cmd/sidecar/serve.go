@@ -116,7 +116,7 @@ func newFaces(m *machine) (*faces, error) {
 		ErrorLog:          errorLog,
 	}
 	f.admin = &http.Server{
-		Handler:           m.withFilters(m.withSnapshots(admin.NewHandler(m.metrics, func() []admin.Condition { return f.conditions(m) }))),
+		Handler:           m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return f.conditions(m) })),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ErrorLog:          errorLog,
 	}

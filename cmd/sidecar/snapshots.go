@@ -24,6 +24,8 @@ const (
 	// lastSnapshot bounds the writing at the end of the process. Whoever stops it does
 	// not wait for ever, and without it a restart only has more of the log to read.
 	lastSnapshot = 10 * time.Second
+	// snapshotPatience is how long who asks for one waits for another to be written.
+	snapshotPatience = 10 * time.Second
 	// refusedSuffix is behind the path of a file that was of no use, and is kept.
 	refusedSuffix = ".refused"
 )
@@ -230,11 +232,14 @@ func (s *snapshots) try(ctx context.Context) {
 	}
 }
 
-// now writes the file, unless it is being written.
+// now writes the file, after whoever is at it: the one who asks may want what has come
+// since.
 func (s *snapshots) now(ctx context.Context) (filter.SnapshotInfo, error) {
+	wait, cancel := context.WithTimeout(ctx, snapshotPatience)
+	defer cancel()
 	select {
 	case s.turn <- struct{}{}:
-	default:
+	case <-wait.Done():
 		return filter.SnapshotInfo{}, errBusy
 	}
 	defer func() { <-s.turn }()

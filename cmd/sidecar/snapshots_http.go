@@ -26,41 +26,22 @@ type refusal struct {
 	Error string `json:"error"`
 }
 
-// withSnapshots adds POST /filters/<name>/snapshot, which writes one now, to a
-// handler. A browser that another site has sent is turned away.
-func (m *machine) withSnapshots(next http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("POST /filters/{name}/snapshot", http.NewCrossOriginProtection().Handler(http.HandlerFunc(m.serveSnapshot)))
-	mux.Handle("/", next)
-	return mux
-}
-
-func (m *machine) serveSnapshot(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
-	status, answer := http.StatusOK, any(nil)
-	refuse := func(with int, why string) { status, answer = with, refusal{why} }
+// serveSnapshot writes one now.
+func (m *machine) serveSnapshot(r *http.Request, name string) (any, error) {
 	unit := m.filters[name]
-	switch {
-	case unit == nil:
-		refuse(http.StatusNotFound, "there is no such filter")
-	case unit.snapshots == nil:
-		refuse(http.StatusNotFound, "filters."+name+" has no snapshot")
-	default:
-		info, err := unit.snapshots.now(r.Context())
-		switch {
-		case errors.Is(err, errBusy):
-			refuse(http.StatusConflict, err.Error())
-		case errors.Is(err, filter.ErrNotReady):
-			refuse(http.StatusServiceUnavailable, err.Error())
-		case err != nil:
-			refuse(http.StatusInternalServerError, err.Error())
-		default:
-			answer = snapshotReport{name, info.Path, info.Bytes, info.IDs, entryOf(info.Position), info.Created.UTC(), info.Took.Milliseconds()}
-		}
+	if unit.snapshots == nil {
+		return nil, statusError{errors.New("filters." + name + " has no snapshot"), http.StatusNotFound}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = printJSON(w, answer) // whoever asked may be gone
+	info, err := unit.snapshots.now(r.Context())
+	switch {
+	case errors.Is(err, errBusy):
+		return nil, statusError{err, http.StatusConflict}
+	case errors.Is(err, filter.ErrNotReady):
+		return nil, statusError{err, http.StatusServiceUnavailable}
+	case err != nil:
+		return nil, err
+	}
+	return snapshotReport{name, info.Path, info.Bytes, info.IDs, entryOf(info.Position), info.Created.UTC(), info.Took.Milliseconds()}, nil
 }
 
 // entryOf returns the sequence number in a position, nil for none.

@@ -65,9 +65,26 @@ func (s *Set) Unmark(ctx context.Context) error {
 	s.load.name = ""
 	name := rand.Text()[:loadBytes]
 	s.load.ends = make([]int64, s.opts.Shards)
-	err := errBehind
+	err, done := errBehind, make([]bool, s.opts.Shards)
 	for try := 0; try < maxGenerations/lookAhead && errors.Is(err, errBehind); try++ { // it knows more each time
-		err = s.runAll(ctx, func(shard int) (*call, error) { return s.kind.unmark(shard, name, &s.load.ends[shard]) })
+		var calls []*call
+		for shard := range done {
+			if done[shard] {
+				continue
+			}
+			c, failed := s.kind.unmark(shard, name, &s.load.ends[shard])
+			if failed != nil {
+				return fmt.Errorf("unmarking filter %s: %w", s.opts.Key, failed)
+			}
+			read := c.read
+			c.read = func(reply any) error {
+				err := read(reply)
+				done[shard] = err == nil
+				return err
+			}
+			calls = append(calls, c)
+		}
+		err = s.run(ctx, calls)
 	}
 	if errors.Is(err, errBehind) {
 		err = ErrFull

@@ -63,6 +63,7 @@ func newBitmap(s *Set) *bitmap {
 }
 
 func (b *bitmap) keys(shard int) []string { return b.shards[shard].key }
+func (b *bitmap) rewind(int) bool         { return false }
 func (b *bitmap) atomic() bool            { return false }
 func (b *bitmap) most() int               { return idsFor(2 * b.words) }
 

@@ -97,6 +97,8 @@ func (b *bloom) unmark(shard int, load string, end *int64) (*call, error) {
 	return b.markCall(bloomUnmark, shard, items, read), nil
 }
 
+func (b *bloom) rewind(shard int) bool { return b.marks.rewind(shard) }
+
 func (b *bloom) mark(shard int, load string, end int64) (*call, error) {
 	items, read := b.marks.markItems(shard, load, end)
 	return b.markCall(bloomMark, shard, items, read), nil

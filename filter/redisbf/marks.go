@@ -103,6 +103,12 @@ func all(has []bool) bool {
 	return true
 }
 
+// rewind goes back to the first generation, and reports whether it was at a later one:
+// a filter that was deleted and made again has none of those.
+func (m *marks) rewind(shard int) bool {
+	return m.now[shard].Swap(m.generation(shard, 0)).number > 0
+}
+
 // answers sets those of the IDs whose presence follows the items of a generation.
 func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) (standing, error) {
 	if len(has) != 2*m.n+len(answers) {
@@ -115,9 +121,11 @@ func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) 
 	return state, nil
 }
 
-// unmarkItems are those of unmark.lua, and read what its answer means.
+// unmarkItems are those of unmark.lua, and read what its answer means. Generations are
+// ended from the one that end has on, at first 0: in every filter those that are over
+// come before all others, so whoever ends the last one ends it for all.
 func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string, read func(any) error) {
-	first := m.of(shard).number
+	first := *end
 	for g := range int64(lookAhead) + 1 {
 		items = m.items(items, shard, fmt.Sprintf("over %d", first+g))
 	}
@@ -130,10 +138,10 @@ func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string,
 		switch {
 		case n > 0:
 			*end = first + n
-			m.advance(shard, *end)
+			m.now[shard].Store(m.generation(shard, *end))
 			return nil
 		case n == replyBehind:
-			m.advance(shard, first+lookAhead)
+			*end = first + lookAhead
 			return errBehind
 		}
 		return refusal(n)

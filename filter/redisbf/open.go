@@ -80,6 +80,7 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 	for shard := from; shard < to; shard++ {
 		groups = append(groups, &group{shard: shard})
 	}
+	rewound := make(map[int]bool)
 	for range maxGenerations { // or less, if no more are over
 		if len(groups) == 0 {
 			break
@@ -92,7 +93,11 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 					return nil, g.err
 				}
 				states[g.shard-from] = g.state
-				if g.state == isOver {
+				switch {
+				case g.state == isOver:
+					again = append(again, g)
+				case g.state == notWhole && !rewound[g.shard] && s.kind.rewind(g.shard):
+					rewound[g.shard] = true
 					again = append(again, g)
 				}
 			}

@@ -113,6 +113,9 @@ type kind interface {
 	// unmark returns the call by which a shard stops being whole and a load with
 	// this name begins. What it sets end to is given to mark.
 	unmark(shard int, load string, end *int64) (*call, error)
+	// rewind forgets how many loads of a shard there were, and reports whether there
+	// is anything to forget.
+	rewind(shard int) bool
 	// mark returns the call that declares a shard whole.
 	mark(shard int, load string, end int64) (*call, error)
 	// info tells more of a shard that is there.

@@ -52,6 +52,11 @@ func newRedisson(s *Set) *redisson {
 func (r *redisson) keys(int) []string { return []string{r.name, r.config} }
 func (r *redisson) atomic() bool      { return true }
 
+func (r *redisson) rewind(shard int) bool {
+	f := r.filter.Load()
+	return f != nil && f.marks.rewind(shard)
+}
+
 func (r *redisson) most() int {
 	if f := r.filter.Load(); f != nil {
 		return idsFor(f.hashes)

@@ -21,7 +21,7 @@ func TestEverySet(t *testing.T) {
 		}{
 			{"loads", loads}, {"is opened by several", openedBySeveral}, {"tells what differs", differs},
 			{"unmarks", unmarks}, {"loses a load", losesLoad}, {"has no false negatives", noFalseNegatives},
-			{"is whole never but when it is", faults}, {"is dropped", drops}, {"tells of itself", informs},
+			{"is made again", madeAgain}, {"is whole never but when it is", faults}, {"is dropped", drops}, {"tells of itself", informs},
 		} {
 			b := b
 			mine := opts
@@ -146,6 +146,40 @@ func unmarks(t *testing.T, srv server, opts Options) {
 	works(t, other, 100)
 	must(t, opened(t, srv, opts).Unmark(ctx))
 	neverAbsent(t, s, "unmarked by a third")
+}
+
+// madeAgain deletes a set that was loaded several times and has one of those who know
+// that load another: whoever comes later, or knew more, or less, finds it whole, and
+// nobody does once it is unmarked.
+func madeAgain(t *testing.T, srv server, opts Options) {
+	ctx := t.Context()
+	less, maker, more := loaded(t, srv, opts, 100), opened(t, srv, opts), opened(t, srv, opts)
+	for range 3 {
+		fillUp(t, maker, 100)
+	}
+	if whole, err := less.Whole(ctx); err != nil || !whole {
+		t.Fatalf("it is not whole: %v", err)
+	}
+	for range 3 {
+		fillUp(t, more, 100)
+	}
+	must(t, maker.Drop(ctx))
+	must(t, maker.Open(ctx))
+	fillUp(t, maker, 100)
+	everybody := []*Set{less, maker, more, opened(t, srv, opts)}
+	for i, s := range everybody {
+		if whole, err := s.Whole(ctx); err != nil || !whole {
+			t.Errorf("set %d is not whole: %v", i, err)
+		}
+		works(t, s, 100)
+	}
+	must(t, opened(t, srv, opts).Unmark(ctx))
+	for i, s := range everybody {
+		neverAbsent(t, s, fmt.Sprintf("set %d, which is not whole", i))
+		if whole, err := s.Whole(ctx); err != nil || whole {
+			t.Errorf("set %d is whole still: %v", i, err)
+		}
+	}
 }
 
 func losesLoad(t *testing.T, srv server, opts Options) {
