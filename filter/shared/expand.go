@@ -21,7 +21,14 @@ func (s *Set) Expand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.expand(ctx, func(v *view) bool { return v.Generation == before.Generation })
+	// What another left undone, the dropping of an older generation, comes first.
+	for range 2 {
+		err := s.expand(ctx, func(v *view) bool { return v.Generation == before.Generation })
+		if err != nil || s.view.Load().Generation != before.Generation {
+			return err
+		}
+	}
+	return nil
 }
 
 // grow ends an expansion, or begins one if there is a need.

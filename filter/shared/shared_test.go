@@ -591,6 +591,21 @@ func TestForgottenState(t *testing.T) {
 	d.neverAbsent(t, a, b)
 }
 
+// TestExpandAfterAnother grows a set of which somebody left an older generation.
+func TestExpandAfterAnother(t *testing.T) {
+	d := newDeployment(t, alone(t), Options{AtFill: 0.9, By: 2})
+	a := d.idle(d.server.connect(t))
+	_, err := a.look(t.Context())
+	must(t, err)
+	must(t, a.fill(t.Context()))
+	must(t, a.client.HSet(t.Context(), a.key, "old", 7, "old_shards", 1).Err())
+	must(t, a.Expand(t.Context()))
+	if v := a.view.Load(); v.Generation != 2 || v.Old != 0 || v.Capacity != 20_000 {
+		t.Errorf("%+v", v.state)
+	}
+	a.works(t)
+}
+
 // TestTrust has others fill a set.
 func TestTrust(t *testing.T) {
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Kind: redisbf.Redisson}})
