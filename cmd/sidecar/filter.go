@@ -24,10 +24,30 @@ func filterCommand(env *environment) *cobra.Command {
 		filterAddCommand,
 		filterExpandCommand,
 		filterTrustCommand,
-		filterSizeCommand,
 		filterSnapshotCommand,
 	} {
-		cmd.AddCommand(command(env, &asJSON))
+		cmd.AddCommand(named(command(env, &asJSON)))
+	}
+	cmd.AddCommand(filterSizeCommand(env, &asJSON))
+	return cmd
+}
+
+// named lets --filter give the name that is otherwise the first argument.
+func named(cmd *cobra.Command) *cobra.Command {
+	var name string
+	cmd.Flags().StringVar(&name, "filter", "", "the filter, in place of NAME")
+	run, check := cmd.RunE, cmd.Args
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if name != "" {
+			args = append([]string{name}, args...)
+		}
+		if check != nil {
+			if err := check(cmd, args); err != nil {
+				return err
+			}
+		}
+		return run(cmd, args)
 	}
 	return cmd
 }

@@ -112,6 +112,8 @@ generation    1
 		{"info of all", "", "", []string{"info"}, exitDone,
 			`(?s)filter        days .*\n\nfilter        java .*\n\nfilter        near .*\n\nfilter        orders .*`, ""},
 		{"contains what is there", "", "", []string{"contains", "orders", "7"}, exitDone, "maybe\n", ""},
+		{"contains, by the flag", "", "", []string{"contains", "--filter", "orders", "7"}, exitDone, "maybe\n", ""},
+		{"contains without an ID, by the flag", "", "", []string{"contains", "--filter", "orders"}, exitUsage, "", "want a filter and an order ID, got 1 arguments\n"},
 		{"contains what is not", "", "", []string{"contains", "orders", "A/ B&c=d"}, exitDone, "absent\n", ""},
 		{"contains nobody knows what", "", "", []string{"contains", "java", "7"}, exitDone, "unknown: .*order:bloom:java.*\n", ""},
 		{"add", "", "", []string{"add", "orders", "5001", "A/ B&c=d"}, exitDone, "added 2\n", ""},
