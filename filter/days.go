@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,16 @@ func (s *Segments) check() error {
 		return errors.New("an old ID is unknown or absent")
 	}
 	return nil
+}
+
+// Each returns what one day has of a capacity, and of a false positive rate: where all
+// days have to be asked, each has its share of the errors too.
+func (s *Segments) Each(capacity uint64, rate float64) (uint64, float64) {
+	keep := uint64(s.Keep)
+	if s.Day == nil {
+		rate = -math.Expm1(math.Log1p(-rate) / float64(keep+2))
+	}
+	return (capacity + keep - 1) / keep, rate
 }
 
 // Day is one of UTC, counted from 1970.

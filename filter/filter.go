@@ -273,15 +273,8 @@ func (f *Filter) newHolder() (holder, error) {
 	if err := o.Segments.check(); err != nil {
 		return nil, err
 	}
-	// Each day has its share of the IDs. Where all days have to be asked, each has
-	// its share of the errors too.
-	keep, rate := uint64(o.Segments.Keep), o.FalsePositiveRate
-	if o.Segments.Day == nil {
-		rate = -math.Expm1(math.Log1p(-rate) / float64(keep+2))
-	}
-	each := func(name string) (*stack, error) {
-		return newStack(name, (o.Capacity+keep-1)/keep, f.maker(rate))
-	}
+	capacity, rate := o.Segments.Each(o.Capacity, o.FalsePositiveRate)
+	each := func(name string) (*stack, error) { return newStack(name, capacity, f.maker(rate)) }
 	if _, err := each(f.name); err != nil { // what is impossible is found now
 		return nil, err
 	}

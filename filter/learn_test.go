@@ -27,6 +27,13 @@ func (l *sharedLog) Append(_ context.Context, id string) error {
 	return nil
 }
 
+// since returns the entries behind the first n.
+func (l *sharedLog) since(n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ids[n:len(l.ids):len(l.ids)]
+}
+
 // follower applies a log to a filter.
 type follower struct {
 	log *sharedLog

@@ -166,12 +166,18 @@ func TestMeterExpands(t *testing.T) {
 		if _, reason := m.State(); reason != "" || m.meter.Alarmed() {
 			t.Errorf("it is well, and still says %q", reason)
 		}
-		for what, n := range map[string]int{"more absent orders pass": 1, "filter is expanded": 1, "as rarely as they should": 1, "level=ERROR": 0} {
-			if got := m.log.count(what); got != n {
-				t.Errorf("%d lines say %q, want %d", got, what, n)
-			}
-		}
+		m.says(t, map[string]int{"more absent orders pass": 1, "filter is expanded": 1, "as rarely as they should": 1, "level=ERROR": 0})
 	})
+}
+
+// says checks how many lines of the log have a text.
+func (m *metered) says(t *testing.T, want map[string]int) {
+	t.Helper()
+	for what, n := range want {
+		if got := m.log.count(what); got != n {
+			t.Errorf("%d lines say %q, want %d", got, what, n)
+		}
+	}
 }
 
 // TestMeterDoesNotExpand has orders asked for that the backend has deleted: growing
@@ -191,11 +197,7 @@ func TestMeterDoesNotExpand(t *testing.T) {
 		if m.Capacity() != 10_000 || !m.meter.Alarmed() {
 			t.Errorf("capacity %d, alarm %v", m.Capacity(), m.meter.Alarmed())
 		}
-		for what, n := range map[string]int{"more absent orders pass": 1, "filter is not expanded": 1} {
-			if got := m.log.count(what); got != n {
-				t.Errorf("%d lines say %q, want %d", got, what, n)
-			}
-		}
+		m.says(t, map[string]int{"more absent orders pass": 1, "filter is not expanded": 1})
 	})
 }
 

@@ -231,32 +231,13 @@ func TestSnapshotFails(t *testing.T) {
 	}
 }
 
-// logged is a change log whose positions are numbers of entries.
-type logged struct {
-	mu  sync.Mutex
-	ids []string
-}
-
-func (l *logged) Append(_ context.Context, id string) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ids = append(l.ids, id)
-	return nil
-}
-
-func (l *logged) since(n int) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ids[n:len(l.ids):len(l.ids)]
-}
-
 // learnAndSave has eight writers learn orders while a filter is written to a file and
 // grows, as begin has it do, and loses none of what the log does not have behind the
 // position in the file.
 func learnAndSave(t *testing.T, opts Options, begin func(f *Filter)) {
 	t.Helper()
 	const writers, each = 8, 4000
-	log := &logged{}
+	log := &sharedLog{}
 	opts.Key, opts.Appender = testSecret, log
 	f := mustLoad(t, mustNew(t, opts), numbers(100))
 	var wg sync.WaitGroup
@@ -331,7 +312,7 @@ func TestSnapshotWhileRebuilt(t *testing.T) {
 				return err
 			}
 		}
-		for _, id := range f.opts.Appender.(*logged).since(0) {
+		for _, id := range f.opts.Appender.(*sharedLog).since(0) {
 			if err := add(id); err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/shared"
 )
 
 // growthState is what a deployment knows of the growth of a filter in memory, so
@@ -36,7 +37,7 @@ const (
 )
 
 func newGrowthState(m *machine, name string, f *filter.Filter) *growthState {
-	return &growthState{m.redis, "ordergate:{" + name + "}:state", m.process, f, m.log.With("filter", name)}
+	return &growthState{m.redis, shared.StateKey(name), m.process, f, m.log.With("filter", name)}
 }
 
 // reserve makes the filter as large as the others are. It is called before anything

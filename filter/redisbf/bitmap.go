@@ -228,12 +228,12 @@ func (sh *bitmapShard) differs(end string, length int64, bits uint64) string {
 	if len(end) != trailerBytes || !strings.HasPrefix(end[sealBytes+loadBytes:], "ordergate bitmap ") {
 		return "is a string, but not a bitmap of ordergate's"
 	}
-	has := strings.Fields(end[sealBytes+loadBytes:])
+	has := secretLast(strings.Fields(end[sealBytes+loadBytes:]))
 	for i, want := range secretLast(strings.Fields(sh.about)) {
-		if i >= len(has) || secretLast(has)[i] != want {
+		if i >= len(has) || has[i] != want {
 			other := ""
 			if i < len(has) {
-				other = secretLast(has)[i]
+				other = has[i]
 			}
 			return fmt.Sprintf("was made with %s, not %s", other, want)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -28,11 +27,7 @@ type days struct {
 }
 
 func newDays(of *Set, bits redisbf.Options) (*days, error) {
-	keep := uint64(of.opts.Segments.Keep)
-	bits.Capacity = (bits.Capacity + keep - 1) / keep
-	if of.opts.Segments.Day == nil { // all are asked, and share the errors
-		bits.FalsePositiveRate = -math.Expm1(math.Log1p(-bits.FalsePositiveRate) / float64(keep+2))
-	}
+	bits.Capacity, bits.FalsePositiveRate = of.opts.Segments.Each(bits.Capacity, bits.FalsePositiveRate)
 	d := &days{of: of, client: of.client, bits: bits, days: make(map[filter.Day]*redisbf.Set)}
 	var err error
 	d.stray, err = d.make("stray")

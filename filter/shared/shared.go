@@ -118,7 +118,7 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	opts.EnsureDefaults()
 	s := &Set{
 		client: client, opts: opts, log: opts.Logger.With("filter", opts.Name),
-		key:  "ordergate:{" + opts.Name + "}:state",
+		key:  StateKey(opts.Name),
 		sets: make(map[string]target), kick: make(chan struct{}, 1),
 	}
 	switch {
@@ -140,6 +140,9 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	s.info.Store(&Info{})
 	return s, nil
 }
+
+// StateKey returns the key of what is known of a filter in Redis.
+func StateKey(name string) string { return "ordergate:{" + name + "}:state" }
 
 // Ask answers whether an ID may be in the set. Absent was read in Redis after the
 // call. An error comes with Unknown.
