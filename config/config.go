@@ -33,6 +33,12 @@ type Listen struct {
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
 	HTTP  string `mapstructure:"http"`  // HTTP sub-requests of nginx, Traefik and Envoy; default empty
 	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
+
+	// The token that services show who add IDs on the admin address (POST /v1/...), which
+	// nobody may without one.
+	TokenFile string `mapstructure:"token_file"`
+	TokenEnv  string `mapstructure:"token_env"`
+	Token     Secret `mapstructure:"-" json:"-"` // what one of them held, at least 16 bytes; "" without either
 }
 
 // Redis modes.
@@ -59,6 +65,12 @@ type Redis struct {
 	SentinelUsername     string `mapstructure:"sentinel_username"`
 	SentinelPasswordFile string `mapstructure:"sentinel_password_file"`
 	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env"`
+
+	// Member is the name of the place that this ordergate runs at: the same after a
+	// restart, and another one for every other ordergate. At most 200 bytes, without #.
+	// Left empty by default: whoever uses it takes the host's name and the address of
+	// listen.proc, or authz.
+	Member string `mapstructure:"member"`
 
 	TLS *TLS `mapstructure:"tls"` // nil: none. With mode sentinel it is for the Sentinels too
 
@@ -102,6 +114,7 @@ const (
 	ExpandLayers  = "layers"  // add another layer
 
 	FreshnessBarrier = "barrier" // a negative waits for a read of the change log to its tail
+	FreshnessBounded = "bounded" // it counts at once if the last such read began lately
 	FreshnessNone    = "none"    // a negative counts at once: only where nothing else creates orders
 )
 
@@ -111,7 +124,18 @@ type Filter struct {
 	Capacity          uint64   `mapstructure:"capacity"`            // IDs, 1 to 10^11; default 1,000,000
 	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
-	Freshness         string   `mapstructure:"freshness"`           // default barrier, or none in a file that uses no Redis
+	// Freshness is what a negative waits for; default barrier, or none in a file that uses
+	// no Redis.
+	Freshness Freshness `mapstructure:"freshness"`
+	ChangeLog ChangeLog `mapstructure:"change_log"`
+
+	// ShareLoad has one ordergate read the sources and the others take its snapshot
+	// through Redis, when several start at once. Not for kinds in Redis; default true
+	// where there are tables among the sources, in a file that uses Redis. It is never
+	// nil once defaults are filled in.
+	ShareLoad *bool `mapstructure:"share_load"`
+	// Reconcile compares the tables with the filter in the background; nil: never.
+	Reconcile *Reconcile `mapstructure:"reconcile"`
 
 	// StaleAfter bounds the age of what is known of the change log: a filter that has
 	// not read it to its end for longer is unknown. 1s to 1h, default 5s.
@@ -135,6 +159,36 @@ type Filter struct {
 	// Secret is what SecretFile or SecretEnv held, "" without either: one is made then.
 	// At least 16 bytes.
 	Secret Secret `mapstructure:"-" json:"-"`
+}
+
+// Freshness is what a negative of a filter waits for. In a file it is a word, or
+// {bounded: 200ms}.
+type Freshness struct {
+	Mode    string        `mapstructure:"mode"`    // barrier, bounded or none
+	Bounded time.Duration `mapstructure:"bounded"` // of mode bounded: how old the last read may be, 10ms to 1m
+}
+
+// ChangeLog says how the list of new IDs in Redis is kept. All ordergates of a
+// deployment need the same.
+type ChangeLog struct {
+	// Keep is how many entries there are at least, 10,000 to 10^9, or 0: all. It takes a
+	// table among the sources, which has what is trimmed, and is then 1,000,000 by
+	// default, but not with segments from arrival: what is read again loses its day.
+	Keep int `mapstructure:"keep"`
+	// Lease is how long the others trust one that they do not hear of, and so how long
+	// the answer to a create waits at most that could not be logged; 200ms to 10s,
+	// default 800ms.
+	Lease time.Duration `mapstructure:"lease"`
+	// Expel is after how long one that is not heard of is taken for gone, 10s to 24h;
+	// default 5m.
+	Expel time.Duration `mapstructure:"expel"`
+}
+
+// Reconcile compares the tables among a filter's sources with the filter.
+type Reconcile struct {
+	Every  time.Duration `mapstructure:"every"`  // how often all rows are looked at, 1m to 720h; default 24h
+	Sample int           `mapstructure:"sample"` // newest rows looked at each minute, 0 to 100,000; default 1000
+	Rate   int           `mapstructure:"rate"`   // rows a second of the whole pass, 1 to 10^6; default 2000
 }
 
 // InRedis returns the kind of filter that is in Redis, "" if none is.
@@ -169,14 +223,51 @@ type Expand struct {
 	How    string  `mapstructure:"how"`     // default rebuild where there are sources and no segments, else layers
 }
 
-// SourceCSV is a file of IDs, the one kind of source.
-const SourceCSV = "csv"
+// Kinds of sources, and how they are followed.
+const (
+	SourceCSV      = "csv"      // a file of IDs
+	SourceMySQL    = "mysql"    // a table of MySQL or MariaDB
+	SourcePostgres = "postgres" // a table of PostgreSQL
+
+	FollowNone    = "none"    // orders are created through ordergate only
+	FollowPoll    = "poll"    // the table's new rows are read every now and then
+	FollowBinlog  = "binlog"  // of kind mysql: as a replica
+	FollowLogical = "logical" // of kind postgres: by logical replication
+
+	OnBadFail = "fail" // a row without a usable ID ends the reading
+	OnBadSkip = "skip" // it is counted, and named
+)
 
 // Source is a place that order IDs are read from.
 type Source struct {
-	Kind string `mapstructure:"kind"` // csv; no default
+	Kind string `mapstructure:"kind"` // no default; "mariadb" and "postgresql" are other names of the two
 	Path string `mapstructure:"path"` // csv: one ID a line
+
+	// What follows is for tables. The data source name has a password in it, so it is
+	// given by the environment or a file.
+	DSNEnv       string        `mapstructure:"dsn_env"`
+	DSNFile      string        `mapstructure:"dsn_file"`
+	Table        string        `mapstructure:"table"`         // or schema.table
+	IDColumn     string        `mapstructure:"id_column"`     // no default
+	CursorColumn string        `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
+	Batch        int           `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 5,000
+	Pause        time.Duration `mapstructure:"pause"`         // after each batch, up to 1m; default 0
+	MaxRate      int           `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit
+	OnBad        string        `mapstructure:"on_bad"`        // default fail
+	Overlap      time.Duration `mapstructure:"overlap"`       // the longest that a transaction takes which creates an order, 1s to 24h; default 1m
+	Follow       string        `mapstructure:"follow"`        // default none
+	Every        time.Duration `mapstructure:"every"`         // of follow poll: 100ms to 1h, default 1s
+	Grace        time.Duration `mapstructure:"grace"`         // an ID that tells a younger time is never absent; 0 to 24h, default 0; all IDs have to tell one, to the second
+	ServerID     uint32        `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: by chance
+	Slot         string        `mapstructure:"slot"`          // of follow logical; default "ordergate_<source>"
+	Publication  string        `mapstructure:"publication"`   // of follow logical; default "ordergate_<source>"
+
+	// DSN is what the file or the variable held.
+	DSN Secret `mapstructure:"-" json:"-"`
 }
+
+// Live reports whether the source has each order as soon as it exists.
+func (s Source) Live() bool { return s.Kind == SourceMySQL || s.Kind == SourcePostgres }
 
 // Lock kinds and formats.
 const (

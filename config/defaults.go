@@ -2,6 +2,8 @@ package config
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -25,6 +27,10 @@ func (c *Config) ensureDefaults(doc *document) {
 	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
 	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
 	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
+	for name, s := range c.Sources {
+		s.ensureDefaults(doc, join("sources", name), name)
+		c.Sources[name] = s
+	}
 	if c.Redis == nil && c.needsRedis() {
 		c.Redis = &Redis{}
 	}
@@ -32,7 +38,7 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Redis.ensureDefaults(doc, "redis")
 	}
 	for name, f := range c.Filters {
-		f.ensureDefaults(doc, join("filters", name), name, c.Redis != nil)
+		f.ensureDefaults(doc, join("filters", name), name, filterSettings{withRedis: c.Redis != nil, withTable: c.hasTable(f)})
 		c.Filters[name] = f
 	}
 	for name, l := range c.Locks {
@@ -45,11 +51,16 @@ func (c *Config) ensureDefaults(doc *document) {
 }
 
 // needsRedis reports whether something in c cannot do without Redis: a lock, a
-// change log to write, or one to read.
+// change log to write, or one to read, or what ordergates agree on there.
 func (c *Config) needsRedis() bool {
 	for _, f := range c.Filters {
-		if f.Freshness == FreshnessBarrier || f.Kind == FilterLayered || f.InRedis() != "" {
+		if f.needsRedis() {
 			return true
+		}
+	}
+	for _, s := range c.Sources {
+		if s.Follow != "" && s.Follow != FollowNone {
+			return true // what a follower finds is for all
 		}
 	}
 	for _, r := range c.Rules {
@@ -65,6 +76,16 @@ func (c *Config) needsRedis() bool {
 	return false
 }
 
+func (f Filter) needsRedis() bool {
+	reads := f.Freshness.Mode == FreshnessBarrier || f.Freshness.Mode == FreshnessBounded
+	return reads || f.Kind == FilterLayered || f.InRedis() != "" || f.Reconcile != nil || f.ShareLoad != nil && *f.ShareLoad
+}
+
+// hasTable reports whether there is a table among the sources of a filter.
+func (c *Config) hasTable(f Filter) bool {
+	return slices.ContainsFunc(f.Sources, func(name string) bool { return c.Sources[name].Live() })
+}
+
 func (r *Redis) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".mode", &r.Mode, RedisSingle)
 	if r.Mode == RedisSingle && r.Addresses == nil && !doc.given(path+".addresses") {
@@ -75,10 +96,13 @@ func (r *Redis) ensureDefaults(doc *document, path string) {
 	}
 }
 
-func (f *Filter) ensureDefaults(doc *document, path, name string, withRedis bool) {
-	freshness := FreshnessNone
-	if withRedis {
-		freshness = FreshnessBarrier
+// filterSettings are what defaults of a filter depend on elsewhere in the file.
+type filterSettings struct{ withRedis, withTable bool }
+
+func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSettings) {
+	freshness := Freshness{Mode: FreshnessNone}
+	if file.withRedis {
+		freshness.Mode = FreshnessBarrier
 	}
 	fill(doc, path+".kind", &f.Kind, FilterLocal)
 	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
@@ -115,6 +139,51 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, withRedis bool
 		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)
 		fill(doc, path+".expand.by", &e.By, 1.5)
 		fill(doc, path+".expand.how", &e.How, how)
+	}
+	f.ensureDefaultsOfLog(doc, path, file)
+}
+
+// ensureDefaultsOfLog has what ordergates do together. It comes after the defaults of
+// segments.
+func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSettings) {
+	keep := 0
+	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; file.withTable && !byArrival {
+		keep = 1_000_000
+	}
+	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
+	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, 800*time.Millisecond)
+	fill(doc, path+".change_log.expel", &f.ChangeLog.Expel, 5*time.Minute)
+	share := file.withRedis && file.withTable && f.InRedis() == ""
+	fill(doc, path+".share_load", &f.ShareLoad, &share)
+	if r := f.Reconcile; r != nil {
+		fill(doc, path+".reconcile.every", &r.Every, 24*time.Hour)
+		fill(doc, path+".reconcile.sample", &r.Sample, 1000)
+		fill(doc, path+".reconcile.rate", &r.Rate, 2000)
+	}
+}
+
+func (s *Source) ensureDefaults(doc *document, path, name string) {
+	switch s.Kind {
+	case "mariadb":
+		s.Kind = SourceMySQL
+	case "postgresql":
+		s.Kind = SourcePostgres
+	}
+	if !s.Live() {
+		return
+	}
+	fill(doc, path+".cursor_column", &s.CursorColumn, s.IDColumn)
+	fill(doc, path+".batch", &s.Batch, 5000)
+	fill(doc, path+".on_bad", &s.OnBad, OnBadFail)
+	fill(doc, path+".overlap", &s.Overlap, time.Minute)
+	fill(doc, path+".follow", &s.Follow, FollowNone)
+	switch s.Follow {
+	case FollowPoll:
+		fill(doc, path+".every", &s.Every, time.Second)
+	case FollowLogical:
+		object := "ordergate_" + strings.ReplaceAll(name, "-", "_")
+		fill(doc, path+".slot", &s.Slot, object)
+		fill(doc, path+".publication", &s.Publication, object)
 	}
 }
 

@@ -60,7 +60,7 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct {
+	if t.Kind() != reflect.Struct || t == freshnessType {
 		paths[path] = t
 		return
 	}
@@ -78,10 +78,12 @@ func variableOf(path string) string {
 // fromText reads a variable as a value of a field's type: text as it is, lists
 // separated by commas, the rest as YAML would read it.
 func fromText(text string, t reflect.Type) (value any, problem string) {
-	switch t.Kind() {
-	case reflect.String:
+	switch {
+	case t == freshnessType:
+		return freshnessOf(text)
+	case t.Kind() == reflect.String:
 		return text, ""
-	case reflect.Slice:
+	case t.Kind() == reflect.Slice:
 		items := strings.Split(text, ",")
 		for i, item := range items {
 			items[i] = strings.TrimSpace(item)

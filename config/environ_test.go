@@ -11,8 +11,8 @@ import (
 func TestVariablesOverrideTheFile(t *testing.T) {
 	const file = `
 listen: {authz: 127.0.0.1:1111, proc: ""}
-filters: {orders: {capacity: 5}, plain-2: {}}
-sources: {seed: {kind: csv, path: a.csv}}
+filters: {orders: {capacity: 5, freshness: {bounded: 1s}}, plain-2: {share_load: false}}
+sources: {seed: {kind: csv, path: a.csv}, db: {kind: mysql, dsn_env: A_DSN, table: t, id_column: id}}
 locks: {settlement: {wait: {tries: 2, every: 1s}}}
 `
 	c := mustParse(t, file, env{
@@ -23,7 +23,21 @@ locks: {settlement: {wait: {tries: 2, every: 1s}}}
 		"ORDERGATE_REDIS_ADDRESSES":                          " redis:1 ",
 		"ORDERGATE_FILTERS_ORDERS_CAPACITY":                  "200_000_000",
 		"ORDERGATE_FILTERS_ORDERS_SOURCES":                   "seed",
+		"ORDERGATE_FILTERS_ORDERS_FRESHNESS":                 " barrier ",
 		"ORDERGATE_FILTERS_PLAIN_2_FALSE_POSITIVE_RATE":      "0.25",
+		"ORDERGATE_FILTERS_PLAIN_2_FRESHNESS":                "bounded: 200ms",
+		"ORDERGATE_FILTERS_PLAIN_2_SHARE_LOAD":               "true",
+		"ORDERGATE_FILTERS_PLAIN_2_SOURCES":                  "db",
+		"ORDERGATE_FILTERS_PLAIN_2_RECONCILE_EVERY":          "2h",
+		"ORDERGATE_FILTERS_PLAIN_2_CHANGE_LOG_KEEP":          "0",
+		"ORDERGATE_LISTEN_TOKEN_ENV":                         "TOKEN",
+		"ORDERGATE_REDIS_MEMBER":                             "here",
+		"ORDERGATE_SOURCES_DB_KIND":                          "mariadb",
+		"ORDERGATE_SOURCES_DB_DSN_ENV":                       "B_DSN",
+		"ORDERGATE_SOURCES_DB_FOLLOW":                        "binlog",
+		"ORDERGATE_SOURCES_DB_SERVER_ID":                     "7",
+		"B_DSN":                                              "u:p@tcp(b)/d",
+		"TOKEN":                                              "sixteen bytes ...",
 		"ORDERGATE_SOURCES_SEED_PATH":                        "/b, c.csv",
 		"ORDERGATE_LOCKS_SETTLEMENT_WAIT_EVERY":              "10ms",
 		"ORDERGATE_LOCKS_SETTLEMENT_MAX_WAITERS_PER_KEY":     "0",
@@ -33,12 +47,16 @@ locks: {settlement: {wait: {tries: 2, every: 1s}}}
 	})
 	want := mustParse(t, `
 backend: tomcat
-listen: {authz: 127.0.0.1:2222, proc: "", admin: unix:/run/a.sock}
-redis: {mode: single, addresses: [redis:1]}
-filters: {orders: {capacity: 200_000_000, sources: [seed]}, plain-2: {false_positive_rate: 0.25}}
-sources: {seed: {kind: csv, path: "/b, c.csv"}}
+listen: {authz: 127.0.0.1:2222, proc: "", admin: unix:/run/a.sock, token_env: TOKEN}
+redis: {mode: single, addresses: [redis:1], member: here}
+filters:
+  orders: {capacity: 200_000_000, sources: [seed], freshness: barrier}
+  plain-2: {false_positive_rate: 0.25, freshness: {bounded: 200ms}, share_load: true, sources: [db], reconcile: {every: 2h}, change_log: {keep: 0}}
+sources:
+  seed: {kind: csv, path: "/b, c.csv"}
+  db: {kind: mysql, dsn_env: B_DSN, table: t, id_column: id, follow: binlog, server_id: 7}
 locks: {settlement: {wait: {tries: 2, every: 10ms}, max_waiters_per_key: 0, on_unknown_outcome: {hold: 1m}}}
-`, nil)
+`, env{"B_DSN": "u:p@tcp(b)/d", "TOKEN": "sixteen bytes ..."})
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("not as if the file said so (-want +got):\n%s", diff)
 	}
@@ -67,8 +85,18 @@ func TestVariablesThatAreWrong(t *testing.T) {
 			[]string{`environment: ORDERGATE_REDIS_ADDRESSES: has an empty item: separate the items by single commas`}},
 		{"dangling name", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SOURCES": "seed,sead"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SOURCES[1]: "sead" is not defined under sources, did you mean seed?`}},
-		{"not available", with("", ""), env{"ORDERGATE_SOURCES_SEED_KIND": "mysql"},
-			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "mysql" is not available in this version: choose csv`}},
+		{"unknown kind", with("", ""), env{"ORDERGATE_SOURCES_SEED_KIND": "oracle"},
+			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "oracle" is not one of csv, mysql, postgres`}},
+		{"unknown freshness", with("filters", "{orders: {freshness: {bounded: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "stale"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: "stale" is not one of barrier, {bounded: 200ms}, none`}},
+		{"freshness without a unit", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 200"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: bounded: "200" has no unit: write it as a duration such as 30s or 100ms`}},
+		{"freshness out of range", with("filters", "{orders: {freshness: {bounded: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 2m"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS.bounded: 2m is out of range: 10ms to 1m are allowed`}},
+		{"neither true nor false", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SHARE_LOAD": "yes"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SHARE_LOAD: "yes" is not true or false`}},
+		{"past 32 bits", with("", ""), env{"ORDERGATE_SOURCES_SEED_SERVER_ID": "4294967296"},
+			[]string{`environment: ORDERGATE_SOURCES_SEED_SERVER_ID: "4294967296" is not a whole number such as 1_000_000`}},
 		{"with what is wrong in the file", with("redis", "{mode: [], addresses: ['b']}"), env{"ORDERGATE_REDIS_MODE": "double"},
 			[]string{
 				`environment: ORDERGATE_REDIS_MODE: "double" is not one of single, sentinel, cluster, embedded`,

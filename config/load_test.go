@@ -43,7 +43,8 @@ func violations(t *testing.T, text string, e env) []string {
 }
 
 func TestGoodFileIsReadAsItStands(t *testing.T) {
-	c, err := Load("testdata/good.yaml", env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes"}.get)
+	c, err := Load("testdata/good.yaml", env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes", "ADMIN_TOKEN": "also 16 or more bytes",
+		"ORDERS_DSN": "gate:pw@tcp(db:3306)/shop", "PARTS_DSN": "postgres://gate:pw@db/shop"}.get)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,30 +53,44 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 	with := func(id ID, change func(*ID)) ID { change(&id); return id }
 	plain := Reply{Status: 404}
 	invalid := Reply{Status: 400}
+	barrier, no, yes := Freshness{Mode: "barrier"}, false, true
+	usualLog := ChangeLog{Lease: 800 * time.Millisecond, Expel: 5 * time.Minute}
 	want := &Config{
 		Backend: "spring",
-		Listen:  Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294"},
+		Listen:  Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294", TokenEnv: "ADMIN_TOKEN", Token: "also 16 or more bytes"},
 		Redis: &Redis{
 			Mode: "single", Addresses: []string{"redis.internal:6380"}, Username: "ordergate",
-			PasswordEnv: "REDIS_PASSWORD", Password: "secret",
+			PasswordEnv: "REDIS_PASSWORD", Password: "secret", Member: "shop-3",
 		},
 		Filters: map[string]Filter{
 			"orders": {
 				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
-				Sources: []string{"seed", "archive-2025"}, Freshness: "barrier", StaleAfter: 5 * time.Second,
+				Sources: []string{"seed", "archive-2025"}, Freshness: barrier, StaleAfter: 5 * time.Second,
+				ChangeLog: usualLog, ShareLoad: &no,
 				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers"},
 			},
 			"returns": {
-				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "none", StaleAfter: 5 * time.Second,
+				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: Freshness{Mode: "none"}, StaleAfter: 5 * time.Second,
+				ChangeLog: usualLog, ShareLoad: &no,
 				Segments: &Segments{By: "day", Keep: 90, From: "arrival", Older: "absent"},
 			},
-			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: 5 * time.Second, Layout: "blocked"},
+			"plain": {Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: barrier, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second, Layout: "blocked"},
+			"live": {
+				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"orders-db", "parts-db"}, StaleAfter: 5 * time.Second,
+				Freshness: Freshness{Mode: "bounded", Bounded: 200 * time.Millisecond},
+				ChangeLog: ChangeLog{Keep: 50_000, Lease: time.Second, Expel: 10 * time.Minute}, ShareLoad: &no,
+				Reconcile: &Reconcile{Every: 12 * time.Hour, Sample: 0, Rate: 500}, Layout: "blocked",
+			},
+			"polled": {
+				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"returns-db"}, StaleAfter: 5 * time.Second, Layout: "blocked",
+				Freshness: barrier, ChangeLog: ChangeLog{Keep: 1_000_000, Lease: 800 * time.Millisecond, Expel: 5 * time.Minute}, ShareLoad: &yes,
+			},
 			"shared": {
-				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: 5 * time.Second,
+				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: barrier, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second,
 				AlertFalsePositiveRate: 0.005, KeyPrefix: "ids:all", Shards: 300, SecretEnv: "FILTER_SECRET", Secret: "of at least 16 bytes",
 			},
 			"java": {
-				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: "barrier", StaleAfter: time.Minute,
+				Kind: "layered", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: barrier, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: time.Minute,
 				Layout: "blocked", Snapshot: &Snapshot{Path: "/var/lib/ordergate/java.snap", Every: time.Minute},
 				RedisKind: "redisson", KeyPrefix: "order-ids", Shards: 1, Codec: "string",
 			},
@@ -83,6 +98,19 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 		Sources: map[string]Source{
 			"seed":         {Kind: "csv", Path: "ids.csv"},
 			"archive-2025": {Kind: "csv", Path: "/var/lib/ordergate/archive.csv"},
+			"orders-db": {
+				Kind: "mysql", DSNEnv: "ORDERS_DSN", DSN: "gate:pw@tcp(db:3306)/shop", Table: "shop.orders", IDColumn: "order_id", CursorColumn: "id",
+				Batch: 1000, Pause: 10 * time.Millisecond, MaxRate: 50_000, OnBad: "skip", Overlap: 5 * time.Minute,
+				Follow: "binlog", ServerID: 4_294_967_295,
+			},
+			"parts-db": {
+				Kind: "postgres", DSNEnv: "PARTS_DSN", DSN: "postgres://gate:pw@db/shop", Table: "parts", IDColumn: "Order ID", CursorColumn: "Order ID",
+				Batch: 5000, OnBad: "fail", Overlap: time.Minute, Follow: "logical", Slot: "ordergate_parts_db", Publication: "parts",
+			},
+			"returns-db": {
+				Kind: "postgres", DSNEnv: "PARTS_DSN", DSN: "postgres://gate:pw@db/shop", Table: "returns", IDColumn: "id", CursorColumn: "id",
+				Batch: 5000, OnBad: "fail", Overlap: time.Minute, Follow: "poll", Every: 250 * time.Millisecond, Grace: 3 * time.Second,
+			},
 		},
 		Locks: map[string]Lock{
 			"settlement": {
@@ -188,7 +216,8 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 
 func TestAcceptedFilesValidateAgain(t *testing.T) {
 	for _, file := range []string{"testdata/good.yaml", "testdata/design.yaml"} {
-		c, err := Load(file, env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes"}.get)
+		c, err := Load(file, env{"REDIS_PASSWORD": "secret", "FILTER_SECRET": "of at least 16 bytes", "ADMIN_TOKEN": "also 16 or more bytes",
+			"ORDERS_DSN": "gate:pw@tcp(db:3306)/shop", "PARTS_DSN": "postgres://gate:pw@db/shop"}.get)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 // TestRedisIsThereWhenNeeded has, for each reason to need Redis, a file that
 // has no other, and what its filter waits for then.
 func TestRedisIsThereWhenNeeded(t *testing.T) {
+	const aTable = "sources: {s: {kind: mysql, dsn_env: DSN, table: t, id_column: id}}"
 	usual := &Redis{Mode: "single", Addresses: []string{"127.0.0.1:6379"}}
 	for _, tt := range []struct {
 		name, file, freshness string
@@ -23,20 +24,26 @@ func TestRedisIsThereWhenNeeded(t *testing.T) {
 	}{
 		{"not needed", "filters: {f: {}}", "none", nil},
 		{"not wanted", "filters: {f: {freshness: none}}", "none", nil},
+		{"a table", "filters: {f: {sources: [s]}}\n" + aTable, "none", nil},
 		{"asked for", "redis: {}\nfilters: {f: {}}", "barrier", usual},
 		{"a barrier", "filters: {f: {freshness: barrier}}", "barrier", usual},
 		{"a barrier elsewhere", "filters: {f: {}, g: {freshness: barrier}}", "barrier", usual},
+		{"a bound", "filters: {f: {freshness: {bounded: 1s}}}", "bounded", usual},
+		{"a table that is followed", "filters: {f: {sources: [s]}}\n" + strings.Replace(aTable, "id}", "id, follow: poll}", 1), "barrier", usual},
+		{"a reconciliation", "filters: {f: {sources: [s], reconcile: {}}}\n" + aTable, "barrier", usual},
+		{"a load that is shared", "filters: {f: {sources: [s], share_load: true}}\n" + aTable, "barrier", usual},
+		{"a load that is not", "filters: {f: {sources: [s], share_load: false}}\n" + aTable, "none", nil},
 		{"a lock", "filters: {f: {}}\nlocks: {l: {}}", "barrier", usual},
 		{"a create", "filters: {f: {}}\nrules: [{" + match + ", create: {filter: f, learn: {response_json: id}}}]", "barrier", usual},
 		{"a create without freshness", "filters: {f: {freshness: none}}\nrules: [{" + match + ", create: {filter: f, learn: {response_json: id}}}]", "none", usual},
 		{"embedded", "redis: {mode: embedded}\nfilters: {f: {}}", "barrier", &Redis{Mode: "embedded"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := mustParse(t, tt.file, nil)
+			c := mustParse(t, tt.file, env{"DSN": "u:p@tcp(a:1)/d"})
 			if diff := cmp.Diff(tt.want, c.Redis); diff != "" {
 				t.Errorf("unexpected Redis (-want +got):\n%s", diff)
 			}
-			if got := c.Filters["f"].Freshness; got != tt.freshness {
+			if got := c.Filters["f"].Freshness.Mode; got != tt.freshness {
 				t.Errorf("freshness is %s, want %s", got, tt.freshness)
 			}
 		})
@@ -108,7 +115,7 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		}
 	}
 	if got, want := r.String(), "{Mode:sentinel Addresses:[a:1] Master:m Username:u PasswordFile: PasswordEnv:PW "+
-		"SentinelUsername:s SentinelPasswordFile:pw SentinelPasswordEnv: TLS:{CA:ca.pem Cert: Key: ServerName:} "+
+		"SentinelUsername:s SentinelPasswordFile:pw SentinelPasswordEnv: Member: TLS:{CA:ca.pem Cert: Key: ServerName:} "+
 		"Password:(hidden) SentinelPassword:(hidden)}"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

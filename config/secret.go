@@ -12,8 +12,9 @@ import (
 const (
 	// maxSecret bounds a file with a secret, in bytes.
 	maxSecret = 64 << 10
-	// minFilterSecret is the size of the key that is made of one, in bytes.
-	minFilterSecret = 16
+	// minSecret is the size of the key of a filter, in bytes, and more than anybody
+	// guesses of a token.
+	minSecret = 16
 )
 
 // Secret is a text that no verb of package fmt, no log and no JSON shows.
@@ -34,21 +35,35 @@ func (s Secret) Format(state fmt.State, _ rune) {
 // LogValue keeps it out of logs.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// readSecrets sets the secrets of the filters from where they say that they are.
+// readSecrets sets the token, and the secrets of the filters and sources, from where
+// it says that they are.
 func (c *Config) readSecrets(doc *document, getenv func(string) string) {
+	c.Listen.Token = readLongSecret(doc, getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
 	for _, name := range sortedKeys(c.Filters) {
 		f, path := c.Filters[name], join("filters", name)+".secret"
-		secret := readSecret(doc, getenv, path, "secret", f.SecretFile, f.SecretEnv)
-		if secret != "" && len(secret) < minFilterSecret {
-			key := path + "_file"
-			if f.SecretEnv != "" {
-				key = path + "_env"
-			}
-			doc.report(key, fmt.Sprintf("the secret there is too short: give at least %d bytes", minFilterSecret))
-		}
-		f.Secret = Secret(secret)
+		f.Secret = readLongSecret(doc, getenv, path, "secret", f.SecretFile, f.SecretEnv)
 		c.Filters[name] = f
 	}
+	for _, name := range sortedKeys(c.Sources) {
+		s, path := c.Sources[name], join("sources", name)+".dsn"
+		if s.Live() { // others have been told to remove it
+			s.DSN = Secret(readSecret(doc, getenv, path, "data source name", s.DSNFile, s.DSNEnv))
+			c.Sources[name] = s
+		}
+	}
+}
+
+// readLongSecret is readSecret for what must not be guessed.
+func readLongSecret(doc *document, getenv func(string) string, path, what, file, env string) Secret {
+	secret := readSecret(doc, getenv, path, what, file, env)
+	if secret != "" && len(secret) < minSecret {
+		key := path + "_file"
+		if env != "" {
+			key = path + "_env"
+		}
+		doc.report(key, fmt.Sprintf("the %s there is too short: give at least %d bytes", what, minSecret))
+	}
+	return Secret(secret)
 }
 
 // readSecret returns what is in a file or a variable. No message repeats what is

@@ -210,6 +210,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	switch kind := t.Kind(); {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
 		problem = "has no value: give it one or remove the key"
+	case t == freshnessType:
+		return r.freshness(n, path, shown)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.structure(n, t, path, shown), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:

@@ -20,6 +20,10 @@ func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]r
 		v.Message = "a password does not belong in this file: use password_file or password_env"
 	case path == "redis.sentinel_password":
 		v.Message = "a password does not belong in this file: use sentinel_password_file or sentinel_password_env"
+	case path == "listen.token":
+		v.Message = "a token does not belong in this file: use token_file or token_env"
+	case schemaPath(path) == "sources.*.dsn":
+		v.Message = "a data source name has a password and does not belong in this file: use dsn_file or dsn_env"
 	case near != "":
 		v.Message += fmt.Sprintf(", did you mean %s?", near)
 	default:

@@ -27,7 +27,8 @@ func (c *Config) validate(doc *document) {
 	if c.Redis != nil {
 		v.redis(c.Redis)
 	} else if c.needsRedis() {
-		v.refute("redis", "is missing: locks, create and freshness %s need it", FreshnessBarrier)
+		v.refute("redis", "is missing: locks, create, freshness %s and %s, follow, reconcile and share_load need it",
+			FreshnessBarrier, FreshnessBounded)
 	}
 	for _, name := range sortedKeys(c.Filters) {
 		v.entry(join("filters", name), name)
@@ -36,8 +37,9 @@ func (c *Config) validate(doc *document) {
 	v.filtersDiffer(c)
 	for _, name := range sortedKeys(c.Sources) {
 		v.entry(join("sources", name), name)
-		v.source(join("sources", name), c.Sources[name])
+		v.source(join("sources", name), name, c.Sources[name])
 	}
+	v.followersDiffer(c)
 	for _, name := range sortedKeys(c.Locks) {
 		v.entry(join("locks", name), name)
 		v.lock(join("locks", name), c.Locks[name])
@@ -120,8 +122,6 @@ func (v *validator) entry(path, name string) {
 func (v *validator) choice(path, value string, choices ...string) {
 	switch {
 	case slices.Contains(choices, value):
-	case announced[schemaPath(path)+"="+value]:
-		v.refute(path, "%s %s: choose %s", quote(value), notAvailable, strings.Join(choices, ", "))
 	case len(choices) == 1:
 		v.refute(path, "%s is not %s", quote(value), choices[0])
 	default:

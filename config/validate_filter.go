@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +19,16 @@ func (v *validator) filter(path, name string, f Filter) {
 	between(v, path+".false_positive_rate", f.FalsePositiveRate, 1e-9, 0.5)
 	between(v, path+".stale_after", f.StaleAfter, time.Second, time.Hour)
 	between(v, path+".alert_false_positive_rate", f.AlertFalsePositiveRate, 0, 0.5)
-	v.choice(path+".freshness", f.Freshness, FreshnessBarrier, FreshnessNone)
+	v.freshness(path+".freshness", f.Freshness)
 	v.secret(path, "secret", f.SecretFile, f.SecretEnv)
 	v.layout(path, f)
 	v.inRedis(path, f)
 	v.snapshot(path+".snapshot", f)
 	v.segments(path+".segments", name, f.Segments)
 	v.expand(path+".expand", f)
+	v.changeLog(path+".change_log", f)
+	v.reconcile(path+".reconcile", f)
+	v.shareLoad(path+".share_load", f)
 	seen := make(map[string]bool)
 	for i, name := range f.Sources {
 		at := path + ".sources[" + strconv.Itoa(i) + "]"
@@ -138,21 +142,34 @@ func (v *validator) segments(path, name string, s *Segments) {
 		v.refute(path+".older", "an order that was forgotten cannot be told from one that never was: "+
 			"accept that by older: absent, or have the ID tell its day (from: id)")
 	case s.From == SegmentFromID:
-		v.dated(path+".from", name)
+		v.dated(path+".from", name, "write from: "+SegmentFromArrival)
 	}
 }
 
-// dated checks that all IDs of a filter tell their day.
-func (v *validator) dated(path, filter string) {
-	for _, r := range v.config.Rules {
-		if (r.Lookup == nil || r.Lookup.Filter != filter) && (r.Create == nil || r.Create.Filter != filter) {
-			continue
+// dated checks that all IDs of a filter tell their day, and reports whether they do.
+func (v *validator) dated(path, filter, instead string) bool {
+	for rule, id := range v.idsOf(filter) {
+		if id.Format != FormatTimestamped && id.Format != FormatSnowflake {
+			v.refute(path, "the IDs of rule %s have format %s, which has no date: give them format %s or %s, or %s",
+				quote(rule), id.Format, FormatTimestamped, FormatSnowflake, instead)
+			return false
 		}
-		for _, id := range r.IDs {
-			if id.Format != FormatTimestamped && id.Format != FormatSnowflake {
-				v.refute(path, "the IDs of rule %s have format %s, which has no date: give them format %s or %s, or write from: %s",
-					quote(r.Name), id.Format, FormatTimestamped, FormatSnowflake, SegmentFromArrival)
-				return
+	}
+	return true
+}
+
+// idsOf yields the IDs that a filter is asked for or told of, with the names of their
+// rules.
+func (v *validator) idsOf(filter string) iter.Seq2[string, ID] {
+	return func(yield func(string, ID) bool) {
+		for _, r := range v.config.Rules {
+			if (r.Lookup == nil || r.Lookup.Filter != filter) && (r.Create == nil || r.Create.Filter != filter) {
+				continue
+			}
+			for _, id := range r.IDs {
+				if !yield(r.Name, id) {
+					return
+				}
 			}
 		}
 	}

@@ -96,17 +96,24 @@ func (v *validator) epoch(path, epoch string) {
 // The hour of twelve, 03, is left out: it does not tell morning from evening.
 var datePart = regexp.MustCompile(`^(?:2006|002|01|02|04|05|06|15)`)
 
-// isDateLayout reports whether a layout is made of those, has none twice, and
-// says the year and the day.
-func isDateLayout(layout string) bool {
+// dateParts returns those that a layout is made of, nil if there is anything else in
+// it or one twice.
+func dateParts(layout string) map[string]bool {
 	parts := make(map[string]bool)
 	for layout != "" {
 		part := datePart.FindString(layout)
 		if part == "" || parts[part] {
-			return false
+			return nil
 		}
 		parts[part] = true
 		layout = layout[len(part):]
 	}
+	return parts
+}
+
+// isDateLayout reports whether a layout is made of those, and says the year and the
+// day.
+func isDateLayout(layout string) bool {
+	parts := dateParts(layout)
 	return parts["2006"] != parts["06"] && (parts["01"] && parts["02"]) != parts["002"]
 }

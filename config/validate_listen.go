@@ -34,6 +34,7 @@ func (v *validator) listen(c *Config) {
 			}
 		}
 	}
+	v.secret("listen", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
 	v.served(c)
 }
 

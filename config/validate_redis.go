@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // masterName is what Sentinel itself accepts.
@@ -30,6 +32,7 @@ func (v *validator) redis(r *Redis) {
 		v.embedded(path, r)
 	}
 	v.redisAddresses(path+".addresses", r)
+	v.member(path+".member", r.Member)
 	v.secret(path, "password", r.PasswordFile, r.PasswordEnv)
 	v.secret(path, "sentinel_password", r.SentinelPasswordFile, r.SentinelPasswordEnv)
 	if r.Mode != RedisEmbedded {
@@ -79,6 +82,23 @@ func (v *validator) sentinel(path string, r *Redis) {
 func (v *validator) notSentinel(path string, r *Redis) {
 	for _, key := range sentinelKeys(r) {
 		v.refute(join(path, key), "is for mode %s only: remove it", RedisSentinel)
+	}
+}
+
+// maxMember is in bytes: with what tells one start of a process from the next, a member
+// stays short enough to read.
+const maxMember = 200
+
+func (v *validator) member(path, name string) {
+	switch {
+	case name == "" && v.given(path):
+		v.refute(path, "is empty: give the name of the place that this ordergate runs at, or remove it")
+	case len(name) > maxMember:
+		v.refute(path, "is %d bytes long: at most %d are allowed", len(name), maxMember)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		v.refute(path, "%s has a character in it that cannot be printed: leave it out", quote(name))
+	case strings.Contains(name, "#"):
+		v.refute(path, "%s has # in it, which ends the name: leave it out", quote(name))
 	}
 }
 

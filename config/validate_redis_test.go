@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,6 +45,14 @@ func TestTopologies(t *testing.T) {
 			`redis.sentinel_password_env: is not for mode embedded, which runs inside this process: remove it`,
 		}},
 		{"a mode that is announced nowhere", `{mode: sentinels, master: m}`, []string{`redis.mode: "sentinels" is not one of single, sentinel, cluster, embedded`}},
+
+		{"member", `{member: "shop 3, süd"}`, nil},
+		{"member of an embedded one", `{mode: embedded, member: a}`, nil},
+		{"no member", `{member: ""}`, []string{`redis.member: is empty: give the name of the place that this ordergate runs at, or remove it`}},
+		{"member with an end", `{member: "a#1"}`, []string{`redis.member: "a#1" has # in it, which ends the name: leave it out`}},
+		{"member with a line break", `{member: "a\n"}`, []string{`redis.member: "a\n" has a character in it that cannot be printed: leave it out`}},
+		{"the longest member", `{member: ` + strings.Repeat("a", 200) + `}`, nil},
+		{"a longer member", `{member: ` + strings.Repeat("a", 201) + `}`, []string{`redis.member: is 201 bytes long: at most 200 are allowed`}},
 
 		{"TLS", `{tls: {}}`, nil},
 		{"TLS by address", `{tls: {server_name: "10.0.0.1"}}`, nil},

@@ -100,17 +100,15 @@ func TestValidation(t *testing.T) {
 		{"smallest capacity, lowest rate", with("filters", `{orders: {capacity: 1, false_positive_rate: 1e-9}}`), nil},
 		{"rate of zero", with("filters", `{orders: {false_positive_rate: 0}}`), []string{`filters.orders.false_positive_rate: 0 is out of range: 1e-09 to 0.5 are allowed`}},
 		{"rate that is no number", with("filters", `{orders: {false_positive_rate: .nan}}`), []string{`filters.orders.false_positive_rate: NaN is out of range: 1e-09 to 0.5 are allowed`}},
-		{"unknown freshness", with("filters", `{orders: {freshness: stale}}`), []string{`filters.orders.freshness: "stale" is not one of barrier, none`}},
+		{"unknown freshness", with("filters", `{orders: {freshness: stale}}`), []string{`filters.orders.freshness: "stale" is not one of barrier, {bounded: 200ms}, none`}},
 		{"dangling source", with("filters", `{orders: {sources: [sed]}}`), []string{`filters.orders.sources[0]: "sed" is not defined under sources, did you mean seed?`}},
 		{"dangling source, none near", with("filters", `{orders: {sources: [archive]}}`), []string{`filters.orders.sources[0]: "archive" is not defined under sources, which has seed`}},
 		{"source twice", with("filters", `{orders: {sources: [seed, seed]}}`), []string{`filters.orders.sources[1]: "seed" is given twice: name a source once`}},
 		{"unused and wrong", with("filters", `{orders: {}, other: {kind: local, sources: [x]}}`), []string{`filters.other.sources[0]: "x" is not defined under sources, which has seed`}},
 
-		{"source without a kind", with("sources", `{seed: {path: a}}`), []string{`sources.seed: kind is missing: give the kind of source, csv`}},
+		{"source without a kind", with("sources", `{seed: {path: a}}`), []string{`sources.seed: kind is missing: give the kind of source: csv, mysql or postgres`}},
 		{"source without a path", with("sources", `{seed: {kind: csv, path: ""}}`), []string{`sources.seed.path: is empty: give the path of a file with one ID a line`}},
-		{"source of another version", with("sources", `{seed: {kind: mysql, table: orders}}`), []string{
-			`sources.seed.table: is not available in this version`, `sources.seed.kind: "mysql" is not available in this version: choose csv`,
-		}},
+		{"source of an unknown kind", with("sources", `{seed: {kind: oracle, table: orders}}`), []string{`sources.seed.kind: "oracle" is not one of csv, mysql, postgres`}},
 
 		{"key without an ID", with("locks", `{s: {key: a}}`), []string{`locks.s.key: "a" has {id} in it 0 times: it has to be there once, as in order:lock:{id}`}},
 		{"key with two IDs", with("locks", `{s: {key: "{id}{id}"}}`), []string{`locks.s.key: "{id}{id}" has {id} in it 2 times: it has to be there once, as in order:lock:{id}`}},
@@ -284,7 +282,7 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 	c.Redis = nil
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create and freshness barrier need it") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, freshness barrier and bounded, follow, reconcile and share_load need it") {
 		t.Errorf("a lock without Redis: %v", err)
 	}
 }

@@ -36,8 +36,8 @@ func (k known) MayContain(_ context.Context, id string) gate.Answer {
 	}
 	return gate.Absent
 }
-func (known) Learn(context.Context, string) error { return nil }
-func (known) Missed(string)                       {}
+func (known) Learn(context.Context, string) error  { return nil }
+func (known) Missed(context.Context, string) error { return nil }
 
 type silent struct{}
 

@@ -53,11 +53,17 @@ type Barrier interface {
 	Wait(ctx context.Context) error
 }
 
-// Appender tells every ordergate of a new ID.
+// Appender tells every ordergate of new IDs.
 type Appender interface {
 	// Append returns nil once every [Barrier] that is waited for from now on
-	// includes the ID. Appending an ID twice does no harm.
-	Append(ctx context.Context, id string) error
+	// includes the IDs. Appending an ID twice does no harm.
+	Append(ctx context.Context, ids ...string) error
+	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
+	// now on: there is an order whose ID nobody knows.
+	Missed(ctx context.Context, reason string) error
+	// Withdraw returns nil once no barrier can succeed anywhere, but here, until all is
+	// appended whose Append or Missed failed.
+	Withdraw(ctx context.Context) error
 }
 
 // MaxIDBytes is the length of the longest ID that can be learned.
@@ -89,7 +95,12 @@ type Options struct {
 	// Appender is told of each ID learned. Without it an ID is known here only.
 	Appender Appender
 
+	// Young reports whether an ID tells that its order may have been created so lately
+	// that a source has not told of it yet: it is never absent. Nil: none is.
+	Young func(id string) bool
+
 	Logger        *slog.Logger  // default: none
+	LearnTimeout  time.Duration // until Learn gives up appending; default 600 ms
 	MaxPending    int           // IDs kept for another try at appending them; default 10,000
 	RetryEvery    time.Duration // default 500 ms
 	AppendTimeout time.Duration // of each such try; default 1 s
@@ -111,6 +122,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.LearnTimeout <= 0 {
+		o.LearnTimeout = 600 * time.Millisecond
 	}
 	if o.MaxPending <= 0 {
 		o.MaxPending = 10_000
@@ -136,17 +150,20 @@ type Filter struct {
 	memory memory
 	recent *recent // nil without a Remote
 
-	status atomic.Pointer[status]
-	behind atomic.Pointer[error] // why the last barrier failed, nil when it did not
-	full   atomic.Bool           // more IDs than Capacity were added
+	status  atomic.Pointer[status]
+	doubts  atomic.Pointer[doubts] // nil: there are none
+	doubted chan struct{}          // of capacity 1
+	behind  atomic.Pointer[error]  // why the last barrier failed, nil when it did not
+	full    atomic.Bool            // more IDs than Capacity were added
 	// complaint is what a Meter has against the filter, nil without one.
 	complaint atomic.Pointer[string]
 	unsaved   atomic.Pointer[error] // why the last snapshot was not written, nil when it was
 	loading   sync.Mutex            // held by Load
 
-	mu      sync.Mutex
-	pending []string      // learned, and not acknowledged yet; oldest first
-	retry   chan struct{} // of capacity 1: pending is not empty
+	mu         sync.Mutex
+	pending    []learned // not acknowledged yet; oldest first
+	doubtsSeen uint64
+	retry      chan struct{} // of capacity 1: pending is not empty
 
 	crowded   chan struct{} // of capacity 1: a part is too full
 	expanding sync.Mutex    // held by Expand
@@ -166,6 +183,7 @@ func New(name string, opts Options) (*Filter, error) {
 		log:       opts.Logger.With("filter", name),
 		retry:     make(chan struct{}, 1),
 		crowded:   make(chan struct{}, 1),
+		doubted:   make(chan struct{}, 1),
 		expansion: Expansion{Generation: 1},
 	}
 	if opts.Remote != nil {
@@ -195,38 +213,47 @@ func New(name string, opts Options) (*Filter, error) {
 //     ends in between would make an early look count as one at the whole set.
 //  2. The look spares the known IDs the wait. It proves nothing else: the ID may
 //     have been appended elsewhere and not have arrived.
-//  3. The barrier starts after the call, so the ID was appended before it started.
-//     When it returns nil the ID has been added here.
-//  4. The second look sees every bit that was set before it began: bits are set
+//  3. The barrier starts after the call, so the ID was appended before it started, or
+//     nobody who may know of it was cut off. When it returns nil the ID has been added
+//     here, or there is a doubt.
+//  4. Again the state before the bits: who clears a doubt has added first what it was
+//     about.
+//  5. The second look sees every bit that was set before it began: bits are set
 //     and read atomically, and never cleared.
-//  5. The state is read again, for an order whose ID nobody could read, which was
-//     reported while we waited.
 func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 	if f.opts.Remote != nil {
 		return f.askRemote(ctx, id)
 	}
-	ready := f.status.Load().state == StateReady
+	certain := f.certain()
 	if a := f.memory.look(id); a != Absent {
 		return a
 	}
-	if !ready {
+	if !certain {
 		return Unknown
 	}
 	if f.opts.Barrier == nil {
 		if f.stale() {
 			return Unknown
 		}
-		return Absent
+		return f.absent(id)
 	}
 	if err := f.opts.Barrier.Wait(ctx); err != nil {
 		f.noteBarrier(ctx, err)
 		return Unknown
 	}
 	f.barrierHeld()
+	if !f.certain() {
+		return Unknown
+	}
 	if a := f.memory.look(id); a != Absent {
 		return a
 	}
-	if f.status.Load().state != StateReady {
+	return f.absent(id)
+}
+
+// absent is the answer for an ID that is not there.
+func (f *Filter) absent(id string) Answer {
+	if f.opts.Young != nil && f.opts.Young(id) {
 		return Unknown
 	}
 	return Absent

@@ -2,57 +2,134 @@ package filter
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 )
+
+// learned is what the other ordergates do not know of yet.
+type learned struct {
+	id     string
+	missed string // instead of the ID: why nobody knows it
+}
+
+// ErrExposed says that another ordergate may answer Absent for an order that was
+// created here.
+var ErrExposed = errors.New("another ordergate may answer absent for the new order")
 
 // Learn makes a new order known. It blocks until the Appender has acknowledged the
 // ID, and then returns nil: from now on no filter that follows the same change log
 // answers Absent for it. The answer to a create must not reach the client earlier.
 //
-// After an error the ID is known here, and kept for [Filter.Run] to try again, but
-// other ordergates may still answer Absent. An ID that is empty or longer than
-// [MaxIDBytes] cannot be told to anyone and taints the filter.
+// After an error the ID is known here, and kept for [Filter.Run] to try again; the
+// others answer Unknown until then, for whatever they do not have, unless the error
+// is [ErrExposed]. An ID that is empty or longer than [MaxIDBytes] is one that nobody
+// knows, see [Filter.Missed].
 func (f *Filter) Learn(ctx context.Context, id string) error {
+	if len(id) == 0 || len(id) > MaxIDBytes {
+		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
+		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason))
+	}
 	// Here first: whatever becomes of the rest, this process knows. An ID that turns
 	// out not to be acknowledged only makes one more Maybe.
 	f.Add(id)
 	if f.opts.Appender == nil {
 		return nil
 	}
-	if len(id) == 0 || len(id) > MaxIDBytes {
-		err := fmt.Errorf("filter %s: learning an ID of %d bytes: must be 1 to %d", f.name, len(id), MaxIDBytes)
-		f.Taint(err.Error())
-		return err
-	}
-	err := f.tellOthers(ctx, id)
-	if err != nil {
-		f.keep(id, err)
-	}
+	err := f.tell(ctx, learned{id: id})
 	// Again: a rebuild may have begun after the first time, and have read the log
 	// before the ID was in it.
 	f.Add(id)
-	if f.missed(err) {
+	return err
+}
+
+// Missed says that an order was created whose ID could not be learned, for the given
+// reason. It blocks, and returns, as Learn does: from then on nothing is absent
+// anywhere until the sources have been read again.
+func (f *Filter) Missed(ctx context.Context, reason string) error {
+	if f.opts.Appender == nil {
+		f.Doubt(Doubt{Reason: reason, Cure: Operator})
+		return fmt.Errorf("filter %s: %s", f.name, reason)
+	}
+	f.log.Error("an order was created whose ID is not known, nothing is absent until the sources were read again", "reason", reason)
+	// Here first, as above. The log brings it once more.
+	f.Doubt(Doubt{Reason: reason, Cure: Operator})
+	return f.tell(ctx, learned{missed: reason})
+}
+
+// LearnAll makes several orders known, for somebody who can try again and tells nobody
+// of them before. It blocks until the Appender has acknowledged them. After an error
+// some may be known.
+func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
+	add := func() {
+		for _, id := range ids {
+			f.Add(id)
+		}
+	}
+	add()
+	if f.opts.Appender == nil {
+		return nil
+	}
+	if err := f.opts.Appender.Append(ctx, ids...); err != nil {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
+	}
+	add() // again, as in Learn
+	if f.opts.Remote == nil {
+		return nil
+	}
+	for _, id := range ids {
+		if err := f.opts.Remote.Add(ctx, id); err != nil && f.opts.Barrier == nil {
+			return fmt.Errorf("filter %s: learning: %w", f.name, err)
+		}
 	}
 	return nil
 }
 
-// keep holds an ID for another try. One that finds no room is lost to the other
-// ordergates for good: no negative can be trusted then, unless it is in the log.
-func (f *Filter) keep(id string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.pending) >= f.opts.MaxPending {
-		if !f.missed(err) {
-			return
-		}
-		f.Taint(fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending))
+// tell makes something known to the others, or sees that they know that they do not
+// know.
+func (f *Filter) tell(ctx context.Context, what learned) error {
+	err := f.within(ctx, f.opts.LearnTimeout, what)
+	if err == nil {
+		return nil
+	}
+	f.keep(what, err)
+	if !f.missed(err) {
+		return nil
+	}
+	if f.opts.Barrier == nil {
+		return fmt.Errorf("filter %s: learning: %w: %w", f.name, ErrExposed, err)
+	}
+	if withdrawn := f.opts.Appender.Withdraw(ctx); withdrawn != nil {
+		return fmt.Errorf("filter %s: learning: %w: %w; %w", f.name, ErrExposed, err, withdrawn)
+	}
+	return fmt.Errorf("filter %s: learning: %w", f.name, err)
+}
+
+// within tells others, for so long at most.
+func (f *Filter) within(ctx context.Context, limit time.Duration, what learned) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if what.id == "" {
+		return f.opts.Appender.Missed(ctx, what.missed)
+	}
+	return f.tellOthers(ctx, what.id)
+}
+
+// keep holds something for another try. What finds no room is lost to the others: there
+// is a doubt then instead, which needs less.
+func (f *Filter) keep(what learned, err error) {
+	if !f.missed(err) && f.Pending() >= f.opts.MaxPending {
 		return
 	}
-	f.pending = append(f.pending, id)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch n := len(f.pending); {
+	case n < f.opts.MaxPending || what.id == "" && f.pending[n-1].id != "":
+		f.pending = append(f.pending, what)
+	case f.pending[n-1].id != "":
+		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
+	}
 	select {
 	case f.retry <- struct{}{}:
 	default: // Run knows already
@@ -60,10 +137,15 @@ func (f *Filter) keep(id string, err error) {
 }
 
 // pendingIDs returns what is learned and not acknowledged yet.
-func (f *Filter) pendingIDs() []string {
+func (f *Filter) pendingIDs() (ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.pending)
+	for _, what := range f.pending {
+		if what.id != "" {
+			ids = append(ids, what.id)
+		}
+	}
+	return ids
 }
 
 // Pending returns how many IDs wait to be told to the other ordergates.
@@ -87,11 +169,11 @@ func (f *Filter) Run(ctx context.Context) error {
 	if f.opts.Segments != nil {
 		wg.Go(func() { f.forget(ctx) })
 	}
-	return f.tell(ctx)
+	return f.retell(ctx)
 }
 
-// tell appends what is pending, until ctx ends.
-func (f *Filter) tell(ctx context.Context) error {
+// retell appends what is pending, until ctx ends.
+func (f *Filter) retell(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,9 +211,9 @@ func (f *Filter) appendPending(ctx context.Context) error {
 			f.mu.Unlock()
 			return nil
 		}
-		id := f.pending[0]
+		what := f.pending[0]
 		f.mu.Unlock()
-		if err := f.appendOnce(ctx, id); err != nil {
+		if err := f.within(ctx, f.opts.AppendTimeout, what); err != nil {
 			return err
 		}
 		// Only Run takes from the front, so that is still the same ID.
@@ -139,12 +221,6 @@ func (f *Filter) appendPending(ctx context.Context) error {
 		f.pending = f.pending[1:]
 		f.mu.Unlock()
 	}
-}
-
-func (f *Filter) appendOnce(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, f.opts.AppendTimeout)
-	defer cancel()
-	return f.tellOthers(ctx, id)
 }
 
 // lastTry is for a process that ends: what it does not tell now nobody will.

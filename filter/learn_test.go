@@ -20,12 +20,15 @@ type sharedLog struct {
 	ids []string
 }
 
-func (l *sharedLog) Append(_ context.Context, id string) error {
+func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ids = append(l.ids, id)
+	l.ids = append(l.ids, ids...)
 	return nil
 }
+
+func (l *sharedLog) Missed(context.Context, string) error { return nil }
+func (l *sharedLog) Withdraw(context.Context) error       { return nil }
 
 // since returns the entries behind the first n.
 func (l *sharedLog) since(n int) []string {
@@ -128,17 +131,39 @@ type flaky struct {
 	down  bool
 	tries int
 	ids   []string
+	// missed are the doubts that were told of; withdrawn counts calls of Withdraw, which
+	// returns what cannot says.
+	missed    []string
+	withdrawn int
+	cannot    error
 }
 
-func (a *flaky) Append(_ context.Context, id string) error {
+func (a *flaky) Append(_ context.Context, ids ...string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tries++
 	if a.down {
 		return errAway
 	}
-	a.ids = append(a.ids, id)
+	a.ids = append(a.ids, ids...)
 	return nil
+}
+
+func (a *flaky) Missed(_ context.Context, reason string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.down {
+		return errAway
+	}
+	a.missed = append(a.missed, reason)
+	return nil
+}
+
+func (a *flaky) Withdraw(context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.withdrawn++
+	return a.cannot
 }
 
 func (a *flaky) set(down bool) {
@@ -198,24 +223,68 @@ func TestUnacknowledgedIsTriedAgain(t *testing.T) {
 	})
 }
 
+// TestTooManyUnacknowledged has one doubt take the place of what there is no room for.
 func TestTooManyUnacknowledged(t *testing.T) {
-	a := &flaky{down: true}
-	f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2}))
-	for _, id := range []string{"1", "2"} {
-		mustFailToLearn(t, f, id)
-	}
-	if got := f.MayContain(t.Context(), "new"); got != Absent {
-		t.Errorf("%v with room left, want absent", got)
-	}
-	mustFailToLearn(t, f, "3")
-	if got := f.MayContain(t.Context(), "new"); got != Unknown {
-		t.Errorf("%v, want unknown", got)
-	}
-	if _, reason := f.State(); !strings.Contains(reason, "more than 2 new orders") {
-		t.Errorf("reason %q", reason)
-	}
-	if f.Pending() != 2 || f.MayContain(t.Context(), "3") != Maybe {
-		t.Error("the queue grew, or the ID is unknown here")
+	synctest.Test(t, func(t *testing.T) {
+		a := &flaky{down: true}
+		f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2, RetryEvery: time.Second}))
+		for _, id := range []string{"1", "2", "3", "4"} {
+			mustFailToLearn(t, f, id)
+			if f.MayContain(t.Context(), id) != Maybe {
+				t.Errorf("ID %s is not known here", id)
+			}
+		}
+		if f.Pending() != 3 {
+			t.Errorf("%d pending, want two IDs and a doubt", f.Pending())
+		}
+		a.set(false)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		synctest.Wait()
+		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2"}) || len(a.missed) != 1 || !strings.Contains(a.missed[0], "more than 2 new orders") {
+			t.Errorf("IDs %v, doubts %q", ids, a.missed)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLearnWithdraws: an answer may be passed on once nobody relies on the log any
+// more, and not before; and the error says if that could not be had.
+func TestLearnWithdraws(t *testing.T) {
+	barrier := barrierFunc(func(context.Context) error { return nil })
+	for _, tc := range []struct {
+		name    string
+		opts    Options
+		cannot  error
+		exposed bool
+		calls   int
+	}{
+		{"withdrawn", Options{Barrier: barrier}, nil, false, 1},
+		{"cannot withdraw", Options{Barrier: barrier}, errors.New("never a member"), true, 1},
+		{"nobody waits for anything", Options{}, nil, true, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &flaky{down: true, cannot: tc.cannot}
+			tc.opts.Appender = a
+			f := mustLoad(t, mustNew(t, tc.opts))
+			for _, learn := range []func() error{
+				func() error { return f.Learn(t.Context(), "1") },
+				func() error { return f.Missed(t.Context(), "no ID in the answer") },
+			} {
+				a.withdrawn = 0
+				if err := learn(); !errors.Is(err, errAway) || errors.Is(err, ErrExposed) != tc.exposed || a.withdrawn != tc.calls {
+					t.Errorf("%v after %d calls of Withdraw", err, a.withdrawn)
+				}
+			}
+			a.set(false)
+			if err := f.Learn(t.Context(), "2"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

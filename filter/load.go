@@ -19,10 +19,12 @@ type Source interface {
 //
 // It may run at any time beside everything else. What is created while it reads is
 // not its concern: that reaches the filter by Learn and by the change log, which
-// is followed from its beginning. A filter that was ready is loading meanwhile.
+// is followed from its beginning. A filter that was ready is loading meanwhile. Doubts
+// from before the call are cleared.
 func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 	f.loading.Lock()
 	defer f.loading.Unlock()
+	soFar := f.doubtsSoFar()
 	f.become(&status{state: StateLoading, reason: "reading its sources"})
 	for _, source := range sources {
 		err := source.IDs(ctx, func(id string) error {
@@ -34,6 +36,7 @@ func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 			return fmt.Errorf("filter %s: loading: %w", f.name, err)
 		}
 	}
+	f.clearDoubts(soFar)
 	if f.become(&status{state: StateReady}) && f.opts.Remote == nil {
 		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
 	}

@@ -46,7 +46,7 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	if f.memory.look(id) == Maybe || f.recent.has(id) {
 		return Maybe
 	}
-	if f.status.Load().final {
+	if !f.certain() {
 		return Unknown
 	}
 	a, err := f.opts.Remote.Ask(ctx, id)
@@ -64,20 +64,21 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 		if f.stale() {
 			return Unknown
 		}
-	} else {
-		if err := f.opts.Barrier.Wait(ctx); err != nil {
-			f.noteBarrier(ctx, err)
-			return Unknown
-		}
-		if f.memory.look(id) == Maybe {
-			return Maybe
-		}
+		f.barrierHeld()
+		return f.absent(id)
 	}
-	f.barrierHeld()
-	if f.status.Load().final {
+	if err := f.opts.Barrier.Wait(ctx); err != nil {
+		f.noteBarrier(ctx, err)
 		return Unknown
 	}
-	return Absent
+	f.barrierHeld()
+	if !f.certain() { // before the look, as in MayContain
+		return Unknown
+	}
+	if f.memory.look(id) == Maybe {
+		return Maybe
+	}
+	return f.absent(id)
 }
 
 // tellOthers makes an ID known to others: to the log first, from which whatever has missed

@@ -39,11 +39,25 @@ var (
 // during the call may or may not be in the file. Sources tells the state that the
 // sources were in before they were read from any other; "" if that cannot be told.
 func (f *Filter) WriteSnapshot(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
-	// After the position was taken: an ID up to there that could not be kept has
-	// tainted the filter by now.
-	if s := f.status.Load(); s.state != StateReady {
-		return SnapshotInfo{}, fmt.Errorf("filter %s: writing a snapshot: %w: %s", f.name, ErrNotReady, s.reason)
+	// After the position was taken: what was doubted up to there is doubted by now, or
+	// has been cleared.
+	if !f.Loaded() {
+		_, reason := f.State()
+		return SnapshotInfo{}, fmt.Errorf("filter %s: writing a snapshot: %w: %s", f.name, ErrNotReady, reason)
 	}
+	return f.writeSnapshot(ctx, path, position, sources)
+}
+
+// partly stands before what tells the state of the sources of which a part was read.
+const partly = "a part of "
+
+// WritePart is WriteSnapshot in the midst of a load: position says as well how far that
+// is. Only ReadPart takes the file.
+func (f *Filter) WritePart(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
+	return f.writeSnapshot(ctx, path, position, partly+sources)
+}
+
+func (f *Filter) writeSnapshot(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
 	began := f.opts.Now()
 	// What is being rebuilt is left out: everything is added to both until it takes
 	// the place of this one.
@@ -70,7 +84,9 @@ func (f *Filter) NoteUnsaved(why error) {
 
 // Loaded reports whether the filter has all that it was to be loaded with, so that a
 // snapshot of it can be written.
-func (f *Filter) Loaded() bool { return f.status.Load().state == StateReady }
+func (f *Filter) Loaded() bool {
+	return f.status.Load().state == StateReady && f.doubts.Load() == nil
+}
 
 // CountInMemory returns the number of IDs that a snapshot of now would have.
 func (f *Filter) CountInMemory() uint64 { return f.sum((*stack).ids) }
@@ -108,6 +124,16 @@ func (f *Filter) ReadSnapshot(ctx context.Context, path, sources string) (Snapsh
 	return info, nil
 }
 
+// ReadPart is ReadSnapshot of what WritePart wrote. The filter is not ready after it,
+// but has what the file has.
+func (f *Filter) ReadPart(ctx context.Context, path, sources string) (SnapshotInfo, error) {
+	info, err := f.readSnapshot(ctx, path, partly+sources)
+	if err != nil {
+		return info, fmt.Errorf("filter %s: %w", f.name, err)
+	}
+	return info, nil
+}
+
 func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info SnapshotInfo, err error) {
 	f.loading.Lock()
 	defer f.loading.Unlock()
@@ -121,7 +147,7 @@ func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info S
 	}
 	defer file.Close()
 	header := file.Header()
-	if sources == "" || header.Sources != sources {
+	if sources == "" || sources == partly || header.Sources != sources {
 		return info, fmt.Errorf("snapshot %s: %w", path, ErrSourcesChanged)
 	}
 	next, err := f.newHolder()
@@ -163,13 +189,6 @@ func (f *Filter) replaceBy(ctx context.Context, next holder, file *snapshot.Snap
 	}
 	f.memory.finish(next)
 	return nil
-}
-
-// Invalidate makes every negative Unknown until the next Load has ended, for a
-// filter that was read from a snapshot which turns out to lack something. When it
-// returns this holds for every MayContain that has not.
-func (f *Filter) Invalidate(reason string) {
-	f.become(&status{state: StateLoading, reason: reason})
 }
 
 // identity says whose a snapshot is.

@@ -173,10 +173,14 @@ func TestSnapshotOnlyOfAWholeFilter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	failing := sourceFunc(func(context.Context, func(string) error) error { return errors.New("no such file") })
 	for name, f := range map[string]*Filter{
-		"loading":     mustNew(t, Options{}),
-		"failed":      func() *Filter { f := mustNew(t, Options{}); _ = f.Load(t.Context(), failing); return f }(),
-		"tainted":     func() *Filter { f := mustLoad(t, mustNew(t, Options{})); f.Taint("an order is lost"); return f }(),
-		"invalidated": func() *Filter { f := mustLoad(t, mustNew(t, Options{})); f.Invalidate("the log is lost"); return f }(),
+		"loading": mustNew(t, Options{}),
+		"failed":  func() *Filter { f := mustNew(t, Options{}); _ = f.Load(t.Context(), failing); return f }(),
+		"tainted": func() *Filter { f := mustLoad(t, mustNew(t, Options{})); f.Taint("an order is lost"); return f }(),
+		"doubted": func() *Filter {
+			f := mustLoad(t, mustNew(t, Options{}))
+			f.Doubt(Doubt{Reason: "the log is lost"})
+			return f
+		}(),
 	} {
 		if _, err := f.WriteSnapshot(t.Context(), path, nil, "s"); !errors.Is(err, ErrNotReady) {
 			t.Errorf("%s: %v", name, err)
@@ -197,19 +201,6 @@ func TestSnapshotOnlyOfAWholeFilter(t *testing.T) {
 	mustBe(t, mustLoad(t, added), "mine", Maybe)
 }
 
-func TestInvalidate(t *testing.T) {
-	f := mustLoad(t, mustNew(t, Options{}), these("1"))
-	f.Invalidate("the change log is lost")
-	mustBe(t, f, "1", Maybe)
-	mustBe(t, f, "2", Unknown)
-	if state, reason := f.State(); state != StateLoading || reason != "the change log is lost" {
-		t.Errorf("%s, %s", state, reason)
-	}
-	mustBe(t, mustLoad(t, f, these("2")), "3", Absent)
-	mustBe(t, f, "2", Maybe)
-}
-
-// TestSnapshotFails leaves the old file, and what NoteUnsaved says shows in the state.
 func TestSnapshotFails(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{Key: testSecret}), numbers(10))
 	path := save(t, f)

@@ -19,12 +19,19 @@ type status struct {
 	final  bool // no load mends this
 }
 
-// Taint makes every negative Unknown until the process ends: an order exists that
-// no filter here will ever hear of, so absence proves nothing any more. The first
-// reason stays. It reaches this process only.
+// Taint makes every negative Unknown until the process ends: for what no source
+// mends. The first reason stays. It reaches this process only.
 func (f *Filter) Taint(reason string) {
 	if f.become(&status{state: StateUnknown, reason: reason, final: true}) {
 		f.log.Error("filter can be certain of nothing until a restart", "reason", reason)
+	}
+}
+
+// NoteProgress has State show how far a load is.
+func (f *Filter) NoteProgress(text string) {
+	now := f.status.Load()
+	if now.state == StateLoading {
+		f.status.CompareAndSwap(now, &status{state: StateLoading, reason: text})
 	}
 }
 
@@ -53,6 +60,9 @@ func (f *Filter) State() (state, reason string) {
 		}
 	case s.state != StateReady:
 		return s.state, s.reason
+	}
+	if d := f.doubts.Load(); d != nil {
+		return StateUnknown, d.reason
 	}
 	if err := f.behind.Load(); err != nil {
 		return StateUnknown, (*err).Error()

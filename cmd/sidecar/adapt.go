@@ -11,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -34,8 +35,31 @@ func (f gateFilter) MayContain(ctx context.Context, id string) gate.Answer {
 	}
 }
 
-// Missed implements gate.Filter.
-func (f gateFilter) Missed(reason string) { f.Taint(reason) }
+// appender shows a change log to its filter.
+type appender struct{ *changelog.Log }
+
+// Missed implements filter.Appender.
+func (a appender) Missed(ctx context.Context, reason string) error {
+	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason})
+}
+
+// bounded is a barrier that trusts what was true a short time ago.
+type bounded struct {
+	log *changelog.Log
+	age time.Duration
+}
+
+// Wait implements filter.Barrier.
+func (b bounded) Wait(ctx context.Context) error { return b.log.Within(ctx, b.age) }
+
+// cures tells what clears a doubt where no source tells of each order at once.
+var cures = map[changelog.Kind]filter.Cure{
+	changelog.Term:  filter.Settling,
+	changelog.Crash: filter.Settling,
+	changelog.Start: filter.Reading,
+	changelog.Lost:  filter.Operator,
+	changelog.Gap:   filter.Operator,
+}
 
 // gateLocker shows the locks of one rule to the gate.
 type gateLocker struct {

@@ -18,6 +18,9 @@ import (
 // takes 1.5 MB.
 const mostReply = 8 << 20
 
+// errNotRunning says that nobody listens at the admin address.
+var errNotRunning = errors.New("asking the ordergate that runs: there is none")
+
 // askRunning asks the ordergate that serves a configuration, at its admin address,
 // about one of its filters. It takes as long as that does, so only the connection has
 // a time limit. Body is sent as JSON unless it is nil.
@@ -53,6 +56,10 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
+		var dial *net.OpError
+		if errors.As(err, &dial) && dial.Op == "dial" {
+			return fmt.Errorf("%w: %w", errNotRunning, err)
+		}
 		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
 	}
 	defer response.Body.Close() // only read from: nothing to lose

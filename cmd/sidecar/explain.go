@@ -190,7 +190,7 @@ type untold struct{}
 
 func (untold) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
 func (untold) Learn(context.Context, string) error            { return errOnlyExplained }
-func (untold) Missed(string)                                  {}
+func (untold) Missed(context.Context, string) error           { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
 type keyLocker struct{ gateLocker }

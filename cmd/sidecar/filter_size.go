@@ -160,7 +160,7 @@ func (f *sizeFlags) configured(q *sizeQuestion, env *environment) error {
 		return usageError{fmt.Errorf("filter size: --filter %q is not in %s, which has %s", name, env.file, strings.Join(names, ", "))}
 	}
 	q.ids, q.rate = filter.Capacity, filter.FalsePositiveRate
-	q.barrier = filter.Freshness == config.FreshnessBarrier
+	q.barrier = filter.Freshness.Mode == config.FreshnessBarrier
 	q.segments = filter.Segments != nil
 	if filter.Shards > 1 { // 1 is what is there when nobody thought of it
 		q.shards = filter.Shards

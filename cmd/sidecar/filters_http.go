@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 // filterReport is what filter info tells of a filter. All of its keys are always
@@ -35,9 +35,23 @@ type filterReport struct {
 }
 
 type logReport struct {
-	Phase    string `json:"phase"`
-	Position uint64 `json:"position"`
-	Tail     uint64 `json:"tail"`
+	Phase    string     `json:"phase"` // loading, following, away, unavailable, broken, stopped
+	Position uint64     `json:"position"`
+	Tail     uint64     `json:"tail"`
+	Lag      uint64     `json:"lag"`       // entries, at the last read
+	LastRead *time.Time `json:"last_read"` // when the tail was reached last; null: never
+	Barrier  float64    `json:"last_barrier_ms"`
+	Doubts   doubtCount `json:"doubts"`   // told of since the start
+	Members  []string   `json:"members"`  // who may append, as of a second ago
+	Repaired uint64     `json:"repaired"` // IDs that the log had lost and got again from here
+	Reason   *string    `json:"reason"`   // why it is not followed; null: it is
+}
+
+type doubtCount struct {
+	Term  uint64 `json:"term"`  // Redis was restarted or failed over
+	Crash uint64 `json:"crash"` // an ordergate ended without taking its leave
+	Lost  uint64 `json:"lost"`  // an ID could not be read, or kept
+	Gap   uint64 `json:"gap"`   // entries were missing
 }
 
 type expansionReport struct {
@@ -85,8 +99,7 @@ func (m *machine) filterReport(name string) filterReport {
 		r.Measured = &rate
 	}
 	if unit.log != nil {
-		s := unit.log.State()
-		r.Log = &logReport{fmt.Sprint(s.Phase), s.Position, s.Tail}
+		r.Log = logReportOf(unit.log)
 	}
 	for _, s := range i.Segments {
 		r.Segments = append(r.Segments, segmentReport(s))
@@ -102,6 +115,22 @@ func (m *machine) filterReport(name string) filterReport {
 	r.Expansion = expansionReport{Generation: p.Generation, Running: p.Next != 0, From: p.From, To: p.To, Read: p.Read}
 	if p.Next != 0 {
 		r.Expansion.Began = &p.Began
+	}
+	return r
+}
+
+func logReportOf(log *changelog.Log) *logReport {
+	s := log.State()
+	r := &logReport{
+		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
+		Barrier: float64(s.LastWait.Microseconds()) / 1e3, Members: log.Members(), Repaired: s.Repaired,
+		Doubts: doubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap]},
+	}
+	if !s.LastRead.IsZero() {
+		r.LastRead = &s.LastRead
+	}
+	if s.Err != nil {
+		r.Reason = new(s.Err.Error())
 	}
 	return r
 }
@@ -128,22 +157,6 @@ type containsReport struct {
 	Reason string `json:"reason"` // of unknown
 }
 
-// idsRequest are IDs to add.
-type idsRequest struct {
-	IDs []string `json:"ids"`
-}
-
-type addedReport struct {
-	Filter string `json:"filter"`
-	Added  int    `json:"added"` // the first so many of those that were given
-}
-
-const (
-	// mostAdded bounds the IDs of one request, and mostAddedBytes its body.
-	mostAdded      = 10_000
-	mostAddedBytes = mostAdded * (filter.MaxIDBytes + 16)
-)
-
 // withFilters adds what `ordergate filter` asks the process for to a handler. A
 // browser that another site has sent is turned away.
 func (m *machine) withFilters(next http.Handler) http.Handler {
@@ -156,6 +169,8 @@ func (m *machine) withFilters(next http.Handler) http.Handler {
 	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return m.filterReport(name), nil })
 	handle("GET /filters/{name}/contains", m.serveContains)
 	handle("POST /filters/{name}/ids", m.serveAdd)
+	handle("POST /filters/{name}/load", m.serveLoad)
+	handle("POST /v1/filters/{name}/ids", m.serveAnnounce)
 	handle("POST /filters/{name}/expand", m.serveExpand)
 	handle("POST /filters/{name}/trust", m.serveTrust)
 	handle("POST /filters/{name}/snapshot", m.serveSnapshot)
@@ -196,27 +211,6 @@ func (m *machine) serveContains(r *http.Request, name string) (any, error) {
 		_, report.Reason = f.State()
 	}
 	return report, nil
-}
-
-func (m *machine) serveAdd(r *http.Request, name string) (any, error) {
-	var ids idsRequest
-	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, mostAddedBytes)).Decode(&ids); err != nil {
-		return nil, statusError{fmt.Errorf("reading the IDs: %w", err), http.StatusBadRequest}
-	}
-	if len(ids.IDs) > mostAdded {
-		return nil, statusError{fmt.Errorf("%d IDs at once: at most %d are taken", len(ids.IDs), mostAdded), http.StatusBadRequest}
-	}
-	for i, id := range ids.IDs { // Learn would take one of these for an order that it cannot tell of
-		if len(id) == 0 || len(id) > filter.MaxIDBytes {
-			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
-		}
-	}
-	for i, id := range ids.IDs {
-		if err := m.filters[name].filter.Learn(r.Context(), id); err != nil {
-			return nil, fmt.Errorf("after %d of %d IDs: %w", i, len(ids.IDs), err)
-		}
-	}
-	return addedReport{name, len(ids.IDs)}, nil
 }
 
 // serveExpand goes on when whoever asked has gone: to begin is what was asked for. It

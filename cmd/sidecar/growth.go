@@ -81,13 +81,18 @@ var errTurnLost = errors.New("the lease was lost, another ordergate may be readi
 // turn waits until no other ordergate reads the sources of a filter again. The fence
 // is greater than that of each turn before.
 func (m *machine) turn(ctx context.Context, filter string) (work context.Context, fence int64, done func(), err error) {
+	return m.takeTurn(ctx, filter, "expand")
+}
+
+// takeTurn is turn for work of any kind.
+func (m *machine) takeTurn(ctx context.Context, filter, kind string) (work context.Context, fence int64, done func(), err error) {
 	locker, err := redislock.New(m.redis, redislock.Options{
 		Lease: turnLease, Wait: redislock.Wait{UpTo: turnWait}, MaxWaitersPerKey: 1, Process: m.process, Logger: m.log,
 	})
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	lease, err := locker.Acquire(ctx, "ordergate:{"+filter+"}:expand", redislock.Request("expanding filter "+filter))
+	lease, err := locker.Acquire(ctx, "ordergate:{"+filter+"}:"+kind, redislock.Request(kind+" of filter "+filter))
 	if err != nil {
 		locker.Close()
 		return nil, 0, nil, err
@@ -105,7 +110,7 @@ func (m *machine) turn(ctx context.Context, filter string) (work context.Context
 		close(stop)
 		cancel(nil)
 		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
-			m.log.Warn("giving up the turn to read the sources", "filter", filter, "error", err)
+			m.log.Warn("giving up a turn", "filter", filter, "turn", kind, "error", err)
 		}
 		locker.Close()
 	}, nil

@@ -31,6 +31,7 @@ type machine struct {
 	filters map[string]*filterUnit
 	lockers map[lockUse]*lockUnit
 	process string // names this process to whoever looks at a lock
+	place   string // names where it runs to the other ordergates
 
 	wg     sync.WaitGroup
 	cancel context.CancelFunc
@@ -46,24 +47,43 @@ type filterUnit struct {
 	measures  *measures
 	snapshots *snapshots   // nil: a restart reads the sources
 	growth    *growthState // nil: it does not grow, or alone
+	followers []*follower  // of its tables
+	reconcile *reconciler  // nil: the tables are not compared with it
+	fleet     *fleet       // nil: it is loaded by each for itself
 }
 
-// build makes the machine and starts what works in the background. Nothing of it
-// waits for Redis or for a source.
+// add puts an ID into the filter.
+func (u *filterUnit) add(id string) error {
+	u.filter.Add(id)
+	return nil
+}
+
+// build makes the machine and starts what works in the background.
 func build(ctx context.Context, c *config.Config, log *slog.Logger) (*machine, error) {
+	m, err := assemble(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	m.start(ctx)
+	return m, nil
+}
+
+// assemble makes the machine. Nothing of it waits for Redis or for a source.
+func assemble(ctx context.Context, c *config.Config, log *slog.Logger) (*machine, error) {
 	m := &machine{
 		log: log, config: c, metrics: admin.NewMetrics(versionText(), metricRules(c)),
 		filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*lockUnit), process: processName(),
 		ending: make(chan struct{}),
 	}
 	if c.Redis != nil {
+		m.place = placeOf(c)
 		client, closeClient, err := connect(ctx, c.Redis)
 		if err != nil {
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
 	}
-	if err := m.buildFilters(); err != nil {
+	if err := m.buildFilters(ctx); err != nil {
 		m.close()
 		return nil, err
 	}
@@ -75,7 +95,6 @@ func build(ctx context.Context, c *config.Config, log *slog.Logger) (*machine, e
 		m.close()
 		return nil, err
 	}
-	m.start(ctx)
 	return m, nil
 }
 
@@ -90,9 +109,9 @@ func metricRules(c *config.Config) []admin.Rule {
 	return rules
 }
 
-func (m *machine) buildFilters() error {
+func (m *machine) buildFilters(ctx context.Context) error {
 	for name, c := range m.config.Filters {
-		unit, err := m.buildFilter(name, c)
+		unit, err := m.buildFilter(ctx, name, c)
 		if err != nil {
 			return fmt.Errorf("filter %s: %w", name, err)
 		}
@@ -103,39 +122,51 @@ func (m *machine) buildFilters() error {
 			State: func() string { s, _ := unit.filter.State(); return s },
 		}
 		if unit.log != nil {
-			gauges.LogLag = func() uint64 { s := unit.log.State(); return s.Tail - min(s.Tail, s.Position) }
+			gauges.Log = func() admin.Log { return logMetrics(unit) }
+		}
+		if r := unit.reconcile; r != nil {
+			gauges.Reconciled = func() (checked, missing uint64) { return r.checked.Load(), r.missing.Load() }
 		}
 		m.metrics.FilterGauges(name, gauges)
 	}
 	return nil
 }
 
-func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error) {
+func (m *machine) buildFilter(ctx context.Context, name string, c config.Filter) (*filterUnit, error) {
 	unit := &filterUnit{}
 	opts := filter.Options{
 		Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
 		Logger: m.log,
 	}
-	var err error
-	if m.redis != nil {
-		// The log is followed even where a negative does not wait for it: what it
-		// brings is never wrong.
-		apply := func(id string) { unit.filter.Add(id) }
-		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{Logger: m.log})
-		if err != nil {
-			return nil, err
-		}
-		opts.Appender, opts.LastRead, opts.StaleAfter = unit.log, unit.log.LastRead, c.StaleAfter
-		if c.Freshness == config.FreshnessBarrier {
-			opts.Barrier = unit.log
-		}
-	}
 	formats, err := formatsOf(m.config, name)
 	if err != nil {
 		return nil, err
 	}
-	unit.sources = sourcesOf(m.config, name, formats, m.log)
+	if m.redis != nil {
+		// The log is followed even where a negative does not wait for it: what it
+		// brings is never wrong.
+		apply := func(id string) { _ = spell(formats, id, unit.add) } // add never fails
+		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
+		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
+			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
+			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
+		switch c.Freshness.Mode {
+		case config.FreshnessBarrier:
+			opts.Barrier = unit.log
+		case config.FreshnessBounded:
+			opts.Barrier = bounded{unit.log, c.Freshness.Bounded}
+		}
+	}
+	opts.Young = young(m.config, name, formats, time.Now)
+	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
+		return nil, err
+	}
 	opts.Segments = segments(c.Segments, formats)
 	if c.InRedis() != "" {
 		unit.shared, err = m.shared(name, c, unit, opts.Segments)
@@ -146,13 +177,18 @@ func (m *machine) buildFilter(name string, c config.Filter) (*filterUnit, error)
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
 	}
-	if opts.Key, err = memoryKey(c); err != nil {
+	if opts.Key, err = memoryKey(c, m.commonKey(ctx, name, c)); err != nil {
 		return nil, err
 	}
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err
 	}
 	unit.snapshots = m.newSnapshots(name, c, unit)
+	unit.fleet = m.newFleet(name, unit, stampOf(unit.sources, rulesOf(m.config, name), time.Now()))
+	unit.followers = m.followers(name, unit, formats)
+	if unit.reconcile, err = m.newReconciler(name, unit); err != nil {
+		return nil, err
+	}
 	if opts.Growth != nil && opts.Growth.Turn != nil {
 		unit.growth = newGrowthState(m, name, unit.filter)
 	}
@@ -193,6 +229,10 @@ func (m *machine) start(ctx context.Context) {
 		m.wg.Go(func() { _ = unit.filter.Run(ctx) })
 		m.wg.Go(func() { unit.measures.run(ctx) })
 		m.wg.Go(func() { unit.growth.run(ctx) })
+		m.wg.Go(func() { unit.reconcile.run(ctx) })
+		for _, f := range unit.followers {
+			m.wg.Go(func() { f.run(ctx) })
+		}
 		if unit.shared != nil {
 			m.wg.Go(func() { _ = unit.shared.Run(ctx) })
 		}

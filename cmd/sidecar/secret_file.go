@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -11,26 +12,43 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/shared"
 )
 
 // memoryKey returns the key of what a filter has in memory, zero if any will do. It
 // has to be the same after a restart where there is a snapshot: without a secret in
-// the configuration one is made, once, and kept in a file beside the snapshot.
-func memoryKey(c config.Filter) (key [16]byte, err error) {
+// the configuration one is made, once, and kept in a file beside the snapshot. The
+// common one, if it is not zero, is what is made.
+func memoryKey(c config.Filter, common [16]byte) (key [16]byte, err error) {
 	switch {
 	case c.Secret != "":
 		return filterKey(c.Secret), nil
 	case c.Snapshot == nil || c.Kind == config.FilterExact:
-		return key, nil
+		return common, nil
 	}
-	return keptKey(c.Snapshot.Path + ".secret")
+	return keptKey(c.Snapshot.Path+".secret", common)
+}
+
+// commonKey returns a key that all ordergates have which may take each other's
+// snapshots; zero where they need none, or Redis does not tell.
+func (m *machine) commonKey(ctx context.Context, name string, c config.Filter) [16]byte {
+	if c.ShareLoad == nil || !*c.ShareLoad || c.Secret != "" {
+		return [16]byte{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	key, err := shared.Secret(ctx, m.redis, name, [16]byte{})
+	if err != nil {
+		m.log.Warn("snapshots of other ordergates cannot be used", "filter", name, "error", err)
+	}
+	return key
 }
 
 // keptKey reads a key from a file, which it makes if there is none.
-func keptKey(path string) ([16]byte, error) {
+func keptKey(path string, common [16]byte) ([16]byte, error) {
 	key, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = makeKey(path); err == nil {
+		if err = makeKey(path, common); err == nil {
 			key, err = readKey(path) // which may be another process's
 		}
 	}
@@ -66,14 +84,15 @@ func readKey(path string) (key [16]byte, err error) {
 
 // makeKey makes the file, whole or not at all, and leaves one alone that another
 // process has made at the same time.
-func makeKey(path string) (err error) {
+func makeKey(path string, key [16]byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // of mode 0600
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ignore(os.Remove(file.Name()), fs.ErrNotExist)) }()
-	var key [16]byte
-	rand.Read(key[:]) // never fails, by its documentation
+	if key == ([16]byte{}) {
+		rand.Read(key[:]) // never fails, by its documentation
+	}
 	_, err = fmt.Fprintln(file, hex.EncodeToString(key[:]))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err

@@ -28,7 +28,7 @@ type serveOptions struct {
 
 // serve runs the sidecar until ctx ends, then lets running calls finish.
 func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.Logger, getenv func(string) string) error {
-	m, err := build(ctx, c, log)
+	m, err := assemble(ctx, c, log)
 	if err != nil {
 		return err
 	}
@@ -38,9 +38,11 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	if err != nil {
 		return err
 	}
+	// First: whoever has the addresses is the one at this place, for the change log too.
 	if err := f.listen(c.Listen); err != nil {
 		return err
 	}
+	m.start(ctx)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
 

@@ -18,7 +18,7 @@ import (
 // the change log; one of Redisson's without sources is filled by others.
 func (m *machine) shared(name string, c config.Filter, unit *filterUnit, days *filter.Segments) (*shared.Set, error) {
 	opts := shared.Options{Name: name, Bits: bitsOf(c), Segments: days, Fill: unit.everything, Logger: m.log}
-	if c.Freshness == config.FreshnessNone && len(c.Sources) > 0 {
+	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = unit.sourcesAtLeast
 	}
 	opts.Turn = func(ctx context.Context) (context.Context, int64, func(), error) { return m.turn(ctx, name) }

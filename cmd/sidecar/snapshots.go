@@ -3,13 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,14 +31,13 @@ const (
 // snapshots is the file that a restart of one filter begins with. A nil *snapshots
 // does nothing.
 type snapshots struct {
-	path    string
-	every   time.Duration
-	filter  *filter.Filter
-	changes *changelog.Log // nil without a change log
-	stamp   func(time.Time) string
-	log     *slog.Logger
-	again   chan struct{} // of capacity 1: the sources have to be read again
-	failed  atomic.Uint64
+	path   string
+	every  time.Duration
+	filter *filter.Filter
+	unit   *filterUnit
+	stamp  func(time.Time) string
+	log    *slog.Logger
+	failed atomic.Uint64
 
 	turn    chan struct{} // of capacity 1: whoever puts something in may use what follows
 	claim   *snapshot.Claim
@@ -77,10 +74,10 @@ func (m *machine) newSnapshots(name string, c config.Filter, unit *filterUnit) *
 		return nil
 	}
 	s := &snapshots{
-		path: c.Snapshot.Path, every: c.Snapshot.Every, filter: unit.filter, changes: unit.log,
+		path: c.Snapshot.Path, every: c.Snapshot.Every, filter: unit.filter, unit: unit,
 		stamp: func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) },
 		log:   m.log.With("filter", name, "file", c.Snapshot.Path),
-		again: make(chan struct{}, 1), turn: make(chan struct{}, 1),
+		turn:  make(chan struct{}, 1),
 	}
 	s.show(time.Now(), 0)
 	m.metrics.SnapshotGauges(name, admin.Snapshot{
@@ -113,37 +110,29 @@ func (s *snapshots) restore(ctx context.Context) bool {
 		return false
 	case errors.Is(err, fs.ErrNotExist):
 		s.log.Info("there is no snapshot yet, the sources are read")
+		s.restorePart(ctx, sources)
 		return false
 	case errors.Is(err, filter.ErrSourcesChanged):
 		s.log.Info("the snapshot is not used, the sources are read again", "reason", err)
+		s.restorePart(ctx, sources)
 		return false
 	default:
 		s.refused = true
 		s.log.Warn("the snapshot is refused, the sources are read; it will be kept as "+s.path+refusedSuffix, "reason", err)
+		s.restorePart(ctx, sources)
 		return false
 	}
 	s.sources = sources
 	s.written = content{info.Position, sources, info.IDs, s.filter.SizeBytes()}
 	s.show(info.Created, info.Bytes)
-	if s.changes != nil {
-		var at changelog.Mark
-		if err := json.Unmarshal(info.Position, &at); err != nil {
+	if s.unit.log != nil {
+		at, err := s.unit.resume(info.Position)
+		if err != nil {
 			at = changelog.Mark{} // the beginning is always right
 		}
-		s.changes.Resume(at, s.logLost)
+		s.unit.log.Resume(at)
 	}
 	return true
-}
-
-// logLost is told that the log has changed behind our back: orders that only it had
-// may be missing.
-func (s *snapshots) logLost(reason error) {
-	s.log.Error("the change log is not the one that the snapshot ends in: the sources are read again, and have to have the orders that were in it", "reason", reason)
-	s.filter.Invalidate("reading its sources again, since the change log is not the one that its snapshot ends in")
-	select {
-	case s.again <- struct{}{}:
-	default: // told already
-	}
 }
 
 // loads is told before the sources are read.
@@ -156,42 +145,18 @@ func (s *snapshots) loads() {
 	<-s.turn
 }
 
-// feed makes a filter ready, from its snapshot if that will do and from the sources
-// otherwise, has it follow the change log, and writes snapshots, until ctx ends.
-func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slog.Logger) {
-	var following sync.WaitGroup
-	defer following.Wait()
-	restored := u.snapshots.restore(ctx)
-	if !restored {
-		u.growth.reserve(ctx)
-	}
-	if u.log != nil {
-		following.Go(func() { _ = u.log.Run(ctx) })
-	}
-	load := func() {
-		u.snapshots.loads()
-		if err := u.filter.Load(ctx, sources...); err != nil && ctx.Err() == nil {
-			log.Error("filter not loaded: nothing counts as absent", "error", err)
-		}
-	}
-	if !restored {
-		load()
-	}
-	u.snapshots.keep(ctx, !restored, load)
-}
-
 // keep writes the file until ctx ends, and then a last time. Fresh: what the filter
 // has is not from the file.
-func (s *snapshots) keep(ctx context.Context, fresh bool, load func()) {
+func (s *snapshots) keep(ctx context.Context, fresh bool) {
 	if s == nil {
 		return
 	}
 	defer s.release()
 	if fresh {
-		if s.changes != nil {
+		if s.unit.log != nil {
 			// Without a position the log would be read from its beginning, which is right
 			// all the same.
-			_ = s.changes.Wait(ctx)
+			_ = s.unit.log.Wait(ctx)
 		}
 		s.try(ctx) // what took long to read is not to be read again
 	}
@@ -204,8 +169,6 @@ func (s *snapshots) keep(ctx context.Context, fresh bool, load func()) {
 			defer cancel()
 			s.try(ctx)
 			return
-		case <-s.again:
-			load()
 		case <-tick.C:
 		}
 		s.try(ctx)
@@ -262,6 +225,7 @@ func (s *snapshots) write(ctx context.Context) (filter.SnapshotInfo, error) {
 		s.fail(err)
 		return info, err
 	}
+	s.dropPart()
 	s.filter.NoteUnsaved(nil)
 	s.written = content
 	s.show(time.Now(), info.Bytes)
@@ -314,11 +278,7 @@ func (s *snapshots) release() {
 // content returns what a snapshot of now would have.
 func (s *snapshots) content() content {
 	c := content{sources: s.sources}
-	if s.changes != nil {
-		if at := s.changes.Mark(); at != (changelog.Mark{}) {
-			c.position, _ = json.Marshal(at) // strings and a number
-		}
-	}
+	c.position = s.unit.at()
 	c.ids, c.memory = s.filter.CountInMemory(), s.filter.SizeBytes()
 	return c
 }

@@ -42,11 +42,11 @@ func TestMemoryKey(t *testing.T) {
 		{"configured", config.Filter{Kind: config.FilterLocal, Secret: "a secret of at least 16 bytes", Snapshot: snap}, false, false},
 		{"made", config.Filter{Kind: config.FilterLocal, Snapshot: snap}, false, true},
 	} {
-		key, err := memoryKey(tc.c)
+		key, err := memoryKey(tc.c, [16]byte{})
 		if err != nil || (key == zero) != tc.zero {
 			t.Errorf("%s: key %x, %v", tc.name, key, err)
 		}
-		again, err := memoryKey(tc.c)
+		again, err := memoryKey(tc.c, [16]byte{})
 		if err != nil || again != key {
 			t.Errorf("%s: another key the next time, %v", tc.name, err)
 		}
@@ -64,7 +64,7 @@ func TestKeptKeyIsMadeOnce(t *testing.T) {
 	for i := range keys {
 		wg.Go(func() {
 			var err error
-			if keys[i], err = keptKey(path); err != nil {
+			if keys[i], err = keptKey(path, [16]byte{}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -108,7 +108,7 @@ func TestKeptKeyRefuses(t *testing.T) {
 		if err := os.Chmod(path, tc.mode); err != nil {
 			t.Fatal(err)
 		}
-		key, err := keptKey(path)
+		key, err := keptKey(path, [16]byte{})
 		if tc.want == "" {
 			if err != nil || hex.EncodeToString(key[:]) != good {
 				t.Errorf("%s: %x, %v", tc.name, key, err)
@@ -120,7 +120,7 @@ func TestKeptKeyRefuses(t *testing.T) {
 		}
 	}
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none", "a")} {
-		if _, err := keptKey(path); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := keptKey(path, [16]byte{}); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	digits, uuid := config.ID{Path: "id", Format: config.FormatDigits, MaxLength: 19}, config.ID{Path: "id", Format: config.FormatUUID}
-	file := []filter.Source{&idSource{path: path}}
+	file := []filter.Source{&csvSource{path: path}}
 	write("1\n", time.Hour)
 	first := stampOf(file, []config.ID{digits}, now)
 	if first == "" || first != stampOf(file, []config.ID{digits}, now.Add(time.Hour)) {
@@ -181,7 +181,7 @@ func TestStamp(t *testing.T) {
 		}
 	}
 	for _, path := range []string{path + "none", t.TempDir()} {
-		if s := stampOf([]filter.Source{&idSource{path: path}}, nil, now); s != "" {
+		if s := stampOf([]filter.Source{&csvSource{path: path}}, nil, now); s != "" {
 			t.Errorf("%s: %q", path, s)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// idSource feeds a filter from a file, in the spelling that lookups use: a UUID
+// csvSource feeds a filter from a file, in the spelling that lookups use: a UUID
 // in upper case is stored as the lower-case one that the rules ask for.
-type idSource struct {
+type csvSource struct {
 	name    string
 	path    string
 	formats []order.Format // of the rules that use the filter; empty: any ID as it is
@@ -23,21 +23,11 @@ type idSource struct {
 
 // IDs implements filter.Source. A line that holds something but no ID is an
 // error: the order that it stands for would count as absent.
-func (s *idSource) IDs(ctx context.Context, yield func(id string) error) error {
+func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error {
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
-	opts := source.Options{Progress: progress.Report, Logger: s.log}
-	if len(s.formats) > 0 {
-		opts.Valid = func(id string) bool {
-			for i := range s.formats {
-				if _, ok := s.formats[i].Canonical(id); ok {
-					return true
-				}
-			}
-			return false
-		}
-	}
-	report, err := source.CSV(s.path, opts).Read(ctx, func(id string) error { return s.canonical(id, yield) })
+	opts := source.Options{Progress: progress.Report, Logger: s.log, Valid: valid(s.formats)}
+	report, err := source.CSV(s.path, opts).Read(ctx, func(id string) error { return spell(s.formats, id, yield) })
 	switch {
 	case err != nil:
 		return fmt.Errorf("source %s: %w", s.name, err)
@@ -48,19 +38,37 @@ func (s *idSource) IDs(ctx context.Context, yield func(id string) error) error {
 	return nil
 }
 
-// canonical yields the ID in each spelling that some rule would ask for.
-func (s *idSource) canonical(id string, yield func(string) error) error {
-	if len(s.formats) == 0 {
-		return yield(id)
+// valid returns what tells IDs that some rule would ask for; nil: all are.
+func valid(formats []order.Format) func(id string) bool {
+	if len(formats) == 0 {
+		return nil
 	}
-	for i := range s.formats {
-		if c, ok := s.formats[i].Canonical(id); ok {
+	return func(id string) bool {
+		for i := range formats {
+			if _, ok := formats[i].Canonical(id); ok {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// spell yields the ID in each spelling that some rule would ask for, or as it is if
+// none would.
+func spell(formats []order.Format, id string, yield func(string) error) error {
+	asked := false
+	for i := range formats {
+		if c, ok := formats[i].Canonical(id); ok {
+			asked = true
 			if err := yield(c); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	if asked {
+		return nil
+	}
+	return yield(id)
 }
 
 // formatsOf returns the formats of the IDs that a filter is asked for or told of.
@@ -80,9 +88,17 @@ func formatsOf(c *config.Config, name string) (formats []order.Format, err error
 }
 
 // sourcesOf returns the sources of a filter.
-func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source) {
+func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source, err error) {
 	for _, s := range c.Filters[name].Sources {
-		sources = append(sources, &idSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
+		if !c.Sources[s].Live() {
+			sources = append(sources, &csvSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
+			continue
+		}
+		table, err := newTableSource(s, c.Sources[s], formats, log)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, table)
 	}
-	return sources
+	return sources, nil
 }

@@ -22,13 +22,16 @@ type stamped interface {
 const settled = 2 * time.Second
 
 // stamp implements stamped.
-func (s *idSource) stamp(now time.Time) (string, bool) {
+func (s *csvSource) stamp(now time.Time) (string, bool) {
 	info, err := os.Stat(s.path)
 	if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < settled {
 		return "", false
 	}
 	return fmt.Sprintf("%q %d %d", s.path, info.Size(), info.ModTime().UnixNano()), true
 }
+
+// stamp implements stamped. What is in the table is told by its mark.
+func (s *tableSource) stamp(time.Time) (string, bool) { return s.identity, true }
 
 // stampOf tells the state of all sources of a filter from any other, together with
 // the rules that say how their IDs are read; "" if it cannot be told.

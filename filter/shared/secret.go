@@ -18,26 +18,11 @@ func (s *Set) findSecret(ctx context.Context) error {
 		s.secret = s.opts.Bits.Secret
 		return nil
 	}
-	key := "ordergate:{" + s.opts.Name + "}:secret"
-	text, err := s.client.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) {
-		mine := s.secret
-		if mine == ([16]byte{}) {
-			rand.Read(mine[:]) // never fails, by its documentation
-		}
-		if err := s.client.SetNX(ctx, key, hex.EncodeToString(mine[:]), 0).Err(); err != nil {
-			return fmt.Errorf("writing %s: %w", key, err)
-		}
-		text, err = s.client.Get(ctx, key).Result()
-	}
+	found, err := Secret(ctx, s.client, s.opts.Name, s.secret)
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", key, err)
+		return err
 	}
-	secret, err := hex.DecodeString(text)
-	if err != nil || len(secret) != len(s.secret) {
-		return fmt.Errorf("reading %s: it is no secret of %d bytes in hex", key, len(s.secret))
-	}
-	if found := [16]byte(secret); found != s.secret {
+	if found != s.secret {
 		s.secret = found
 		for _, t := range s.sets {
 			go t.close() // it waits for the questions that are on their way
@@ -45,4 +30,28 @@ func (s *Set) findSecret(ctx context.Context) error {
 		clear(s.sets)
 	}
 	return nil
+}
+
+// Secret returns the secret of a filter's hashes that is kept in Redis, where it is put
+// if there is none: the one given, or a new one. It blocks for up to three round trips.
+func Secret(ctx context.Context, client redis.UniversalClient, filter string, mine [16]byte) (secret [16]byte, err error) {
+	key := "ordergate:{" + filter + "}:secret"
+	text, err := client.Get(ctx, key).Result()
+	if errors.Is(err, redis.Nil) {
+		if mine == ([16]byte{}) {
+			rand.Read(mine[:]) // never fails, by its documentation
+		}
+		if err := client.SetNX(ctx, key, hex.EncodeToString(mine[:]), 0).Err(); err != nil {
+			return secret, fmt.Errorf("writing %s: %w", key, err)
+		}
+		text, err = client.Get(ctx, key).Result()
+	}
+	if err != nil {
+		return secret, fmt.Errorf("reading %s: %w", key, err)
+	}
+	data, err := hex.DecodeString(text)
+	if err != nil || len(data) != len(secret) {
+		return secret, fmt.Errorf("reading %s: it is no secret of %d bytes in hex", key, len(secret))
+	}
+	return [16]byte(data), nil
 }

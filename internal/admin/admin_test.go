@@ -34,7 +34,7 @@ func TestMetrics(t *testing.T) {
 	m.LockGauges("l", func() int { return 3 }, func() int { return 4 })
 	m.FilterGauges("orders", Filter{
 		IDs: func() uint64 { return 5 }, Capacity: func() uint64 { return 20 }, FillRatio: func() float64 { return 0.25 },
-		State: func() string { return "ready" }, LogLag: func() uint64 { return 6 },
+		State: func() string { return "ready" }, Log: func() Log { return Log{Lag: 6, Doubts: map[string]uint64{"term": 1}} },
 	})
 	m.MeasureGauges("orders", Measures{
 		PassedButMissing: func() uint64 { return 7 }, MeasuredRate: func() float64 { return 0.002 },

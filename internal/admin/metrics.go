@@ -158,7 +158,10 @@ type Filter struct {
 	Capacity  func() uint64
 	FillRatio func() float64
 	State     func() string
-	LogLag    func() uint64 // nil without a change log
+	Log       func() Log // nil without a change log
+	// Reconciled returns how many rows of tables were compared with the filter, and how
+	// many of them were missing in it; nil where none are.
+	Reconciled func() (checked, missing uint64)
 }
 
 // filterStates are the values of the label state: one of them is 1.
@@ -181,8 +184,13 @@ func (m *Metrics) FilterGauges(name string, f Filter) {
 				return 0
 			})
 	}
-	if f.LogLag != nil {
-		m.gauge("ordergate_filter_log_lag_entries", "Entries of the change log not yet in the filter, at its last read.",
-			labels, func() float64 { return float64(f.LogLag()) })
+	if f.Log != nil {
+		m.logGauges(labels, f.Log)
+	}
+	if f.Reconciled != nil {
+		m.counter("ordergate_filter_reconcile_checked_total", "Rows of tables that were compared with the filter.", labels,
+			func() uint64 { checked, _ := f.Reconciled(); return checked })
+		m.counter("ordergate_filter_reconcile_missing_total", "Orders of tables that were missing in the filter, and were added.", labels,
+			func() uint64 { _, missing := f.Reconciled(); return missing })
 	}
 }

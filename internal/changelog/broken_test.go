@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -15,14 +16,15 @@ const (
 	metaKey = "ordergate:{orders}:meta"
 )
 
-// damage is something that happens to a log of five entries, all of which were
+// mishap is something that happens to a log of five entries, all of which were
 // read.
-type damage struct {
+type mishap struct {
 	name string
 	do   func(ctx context.Context, c *redis.Client, a *instance) error
-	want string // in the reader's error
-	// fresh is the error of a reader that starts afterwards: "" when the log as it
-	// is now cannot be told from a healthy one.
+	kind Kind
+	want string // in the reason of the reader's doubt
+	// fresh is that of a reader that starts afterwards: "" when the log as it is now
+	// cannot be told from a healthy one.
 	fresh string
 }
 
@@ -30,78 +32,83 @@ func xadd(ctx context.Context, c *redis.Client, seq int, values ...string) error
 	return c.XAdd(ctx, &redis.XAddArgs{Stream: logKey, ID: fmt.Sprintf("%d-0", seq), Values: values}).Err()
 }
 
-var damages = []damage{
+var mishaps = []mishap{
 	{"log deleted", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.Del(ctx, logKey).Err()
-	}, "entry 5 is gone", "ends at entry 0, but counts 5"},
+	}, Gap, "entry 5 is gone", "ends at entry 0, but counts 5"},
 	{"log deleted, then appended to", func(ctx context.Context, c *redis.Client, a *instance) error {
 		return errors.Join(c.Del(ctx, logKey).Err(), a.Append(ctx, "new"))
-	}, "entry 5 is gone", "entry 1 is missing"},
+	}, Gap, "entry 5 is gone", "entry 1 is missing"},
 	{"identity deleted", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.Del(ctx, metaKey).Err()
-	}, "identity is gone", "identity is gone"},
+	}, Gap, "it was recreated", "identity was gone"},
 	{"identity deleted, then appended to", func(ctx context.Context, c *redis.Client, a *instance) error {
 		return errors.Join(c.Del(ctx, metaKey).Err(), a.Append(ctx, "new"))
-	}, "identity is gone", "identity is gone"},
+	}, Gap, "it was recreated", "identity was gone"},
 	{"identity replaced", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.HSet(ctx, metaKey, "epoch", "another").Err()
-	}, "belongs to another deployment", ""},
+	}, Gap, "belongs to another deployment", ""},
 	{"everything flushed", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.FlushAll(ctx).Err()
-	}, "identity is gone", ""},
+	}, Gap, "it was recreated", ""},
 	{"everything flushed, then grown past us", func(ctx context.Context, c *redis.Client, a *instance) error {
 		err := c.FlushAll(ctx).Err()
 		for i := range 7 {
 			err = errors.Join(err, a.Append(ctx, fmt.Sprint("new", i)))
 		}
 		return err
-	}, "recreated", ""},
+	}, Gap, "recreated", ""},
 	{"hole", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return errors.Join(xadd(ctx, c, 7, "id", "new", "n", "x"), c.HSet(ctx, metaKey, "seq", 7).Err())
-	}, "entry 6 is missing", "entry 6 is missing"},
+	}, Gap, "entry 6 is missing", "entry 6 is missing"},
 	{"hole made by a deletion", func(ctx context.Context, c *redis.Client, a *instance) error {
 		return errors.Join(a.Append(ctx, "6"), a.Append(ctx, "7"), c.XDel(ctx, logKey, "6-0").Err())
-	}, "entry 6 is missing", "entry 6 is missing"},
+	}, Gap, "entry 6 is missing", "entry 6 is missing"},
 	{"newest entry deleted", func(ctx context.Context, c *redis.Client, a *instance) error {
 		return errors.Join(a.Append(ctx, "6"), c.XDel(ctx, logKey, "6-0").Err())
-	}, "ends at entry 5, but counts 6", "ends at entry 5, but counts 6"},
+	}, Gap, "ends at entry 5, but counts 6", "ends at entry 5, but counts 6"},
 	{"trimmed", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.XTrimMaxLen(ctx, logKey, 0).Err()
-	}, "entry 5 is gone", "ends at entry 0, but counts 5"},
-	{"set back", func(ctx context.Context, c *redis.Client, _ *instance) error {
-		return errors.Join(c.XDel(ctx, logKey, "4-0", "5-0").Err(), c.HSet(ctx, metaKey, "seq", 3).Err())
-	}, "went back from entry 5 to 3", ""},
+	}, Gap, "entry 5 is gone", "ends at entry 0, but counts 5"},
+	{"trimmed behind us", func(ctx context.Context, c *redis.Client, a *instance) error {
+		return errors.Join(a.Append(ctx, "6"), a.Append(ctx, "7"), c.XTrimMaxLen(ctx, logKey, 1).Err())
+	}, Gap, "entry 5 is gone", "entry 1 is missing"},
+	{"set back", func(ctx context.Context, c *redis.Client, _ *instance) error { return setBack(ctx, c, 3) },
+		Term, "went back from entry 5 to 3", ""},
+	{"newest entries and the counter deleted", func(ctx context.Context, c *redis.Client, a *instance) error {
+		return errors.Join(c.XDel(ctx, logKey, "4-0", "5-0").Err(), c.Del(ctx, metaKey).Err(), a.Append(ctx, "new"))
+	}, Gap, "it was recreated", "identity was gone"},
 	{"counter lost", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.HDel(ctx, metaKey, "seq").Err()
-	}, "counter is \"\"", "counter is \"\""},
+	}, Gap, "it was recreated", "identity was gone"},
 	{"foreign entry", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.XAdd(ctx, &redis.XAddArgs{Stream: logKey, Values: []string{"id", "x", "n", "y"}}).Err()
-	}, "entry 6 is missing", "entry 6 is missing"},
+	}, Gap, "entry 6 is missing", "entry 6 is missing"},
+	{"foreign entry in one of our places", func(ctx context.Context, c *redis.Client, _ *instance) error {
+		return c.XAdd(ctx, &redis.XAddArgs{Stream: logKey, ID: "5-7", Values: []string{"id", "x", "n", "y"}}).Err()
+	}, Gap, "was not written by ordergate", "was not written by ordergate"},
 	{"entry with other fields", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return errors.Join(xadd(ctx, c, 6, "order", "new"), c.HSet(ctx, metaKey, "seq", 6).Err())
-	}, "entry 6-0 is malformed", "entry 6-0 is malformed"},
+	}, Gap, "entry 6-0 is malformed", "entry 6-0 is malformed"},
 	{"entry without an ID", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return errors.Join(xadd(ctx, c, 6, "id", "", "n", "x"), c.HSet(ctx, metaKey, "seq", 6).Err())
-	}, "ID of 0 bytes", "ID of 0 bytes"},
-	{"log is another type", func(ctx context.Context, c *redis.Client, _ *instance) error {
-		return c.Set(ctx, logKey, "x", 0).Err()
-	}, "hold something else", "hold something else"},
-	{"identity is another type", func(ctx context.Context, c *redis.Client, _ *instance) error {
-		return errors.Join(c.Del(ctx, metaKey).Err(), c.Set(ctx, metaKey, "x", 0).Err())
-	}, "hold something else", "hold something else"},
+	}, Gap, "ID of 0 bytes", "ID of 0 bytes"},
 	// A replica that missed the newest entries was promoted, and takes others.
 	{"failover, then grown past us", func(ctx context.Context, c *redis.Client, a *instance) error {
 		if err := setBack(ctx, c, 4); err != nil {
 			return err
 		}
 		return errors.Join(a.Append(ctx, "other5"), a.Append(ctx, "other6"))
-	}, "entry 5 is not the one read before", ""},
+	}, Term, "entry 5 is not the one read before", ""},
 	{"failover, then grown to where we are", func(ctx context.Context, c *redis.Client, a *instance) error {
 		if err := setBack(ctx, c, 4); err != nil {
 			return err
 		}
 		return a.Append(ctx, "other5")
-	}, "entry 5 is not the one read before", ""},
+	}, Term, "entry 5 is not the one read before", ""},
+	{"another term", func(ctx context.Context, c *redis.Client, _ *instance) error {
+		return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
+	}, Term, "restarted or failed over", "restarted or failed over"},
 }
 
 // setBack makes the log what it was after its first n entries, as a replica would
@@ -122,37 +129,55 @@ func setBack(ctx context.Context, c *redis.Client, n int) error {
 	return c.HSet(ctx, metaKey, "seq", n).Err()
 }
 
-func TestDamageIsNoticed(t *testing.T) {
+// skipTerm skips what cannot be seen on a server that does not tell its history.
+func (m mishap) skipTerm(t *testing.T, c *redis.Client) {
+	if m.name == "another term" && c.Info(t.Context(), "replication").Err() != nil {
+		t.Skip("the server does not tell")
+	}
+}
+
+// TestDamageIsNoticedAndMended has whatever the log lost in it again by itself, and
+// a doubt before anybody can rely on it.
+func TestDamageIsNoticedAndMended(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
-		for _, d := range damages {
+		for _, d := range mishaps {
 			t.Run(d.name, func(t *testing.T) {
 				ctx := t.Context()
 				a := newInstance(t, s, idle)
+				d.skipTerm(t, a.client)
 				if err := a.client.FlushAll(ctx).Err(); err != nil {
 					t.Fatal(err)
 				}
 				b := runInstance(t, s, idle)
 				a.mustAppend(t, "1", "2", "3", "4", "5")
 				b.mustWait(t)
+				if got := b.doubted(); len(got) != 0 {
+					t.Fatalf("doubts about a good log: %v", got)
+				}
 				if err := d.do(ctx, a.client, a); err != nil {
 					t.Fatal(err)
 				}
-				err := b.Wait(ctx)
-				if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), d.want) {
-					t.Fatalf("Wait = %v, want ErrBroken with %q", err, d.want)
+				b.mustWait(t)
+				got := b.doubted()
+				if len(got) == 0 || got[0].Kind != d.kind || !strings.Contains(got[0].Reason, d.want) || strings.Contains(got[0].Reason, "\n") {
+					t.Fatalf("doubts %v, want one of kind %s with %q", got, d.kind, d.want)
 				}
-				if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), logKey) {
-					t.Errorf("error %q is more than a line, or does not name the log", err)
+				b.mustWait(t)
+				if again := b.doubted(); len(again) > len(got) {
+					t.Errorf("doubts without end: %v", again)
 				}
-				if st := b.State(); st.Phase != Broken || !errors.Is(st.Err, ErrBroken) {
-					t.Errorf("state %+v", st)
+				// Everybody else has the orders, too.
+				c := runInstance(t, s, idle)
+				c.mustWait(t)
+				for _, id := range []string{"1", "2", "3", "4", "5"} {
+					if !c.has(id) {
+						t.Errorf("the log does not have %s again", id)
+					}
 				}
-				// A log that looks healthy again is not believed.
-				if err := a.client.FlushAll(ctx).Err(); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.Wait(ctx); !errors.Is(err, ErrBroken) {
-					t.Errorf("later Wait = %v, want ErrBroken", err)
+				a.mustAppend(t, "later")
+				b.mustWait(t)
+				if !b.has("later") || len(b.doubted()) > len(got) {
+					t.Errorf("after it was mended: %v, doubts %v", b.has("later"), b.doubted())
 				}
 			})
 		}
@@ -161,10 +186,11 @@ func TestDamageIsNoticed(t *testing.T) {
 
 func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
-		for _, d := range damages {
+		for _, d := range mishaps {
 			t.Run(d.name, func(t *testing.T) {
 				ctx := t.Context()
 				a := newInstance(t, s, idle)
+				d.skipTerm(t, a.client)
 				if err := a.client.FlushAll(ctx).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -172,12 +198,49 @@ func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
 				if err := d.do(ctx, a.client, a); err != nil {
 					t.Fatal(err)
 				}
-				err := runInstance(t, s, idle).Wait(ctx)
-				if d.fresh == "" && err != nil {
-					t.Errorf("Wait = %v, want nil", err)
+				b := runInstance(t, s, idle)
+				b.mustWait(t)
+				got := b.doubted()
+				if d.fresh == "" && len(got) > 0 || d.fresh != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), d.fresh)) {
+					t.Errorf("doubts %v, want %q", got, d.fresh)
 				}
-				if d.fresh != "" && (!errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), d.fresh)) {
-					t.Errorf("Wait = %v, want ErrBroken with %q", err, d.fresh)
+				b.mustWait(t)
+				if again := b.doubted(); len(again) > len(got) {
+					t.Errorf("doubts without end: %v", again)
+				}
+			})
+		}
+	})
+}
+
+// A key of another type cannot be read or written. It is left to whoever put it there.
+func TestKeysThatHoldSomethingElse(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		for _, key := range []string{logKey, metaKey} {
+			t.Run(key, func(t *testing.T) {
+				ctx := t.Context()
+				a := newInstance(t, s, idle)
+				if err := a.client.FlushAll(ctx).Err(); err != nil {
+					t.Fatal(err)
+				}
+				opts := idle
+				opts.PollEvery = time.Millisecond
+				b := runInstance(t, s, opts)
+				a.mustAppend(t, "1")
+				b.mustWait(t)
+				if err := errors.Join(a.client.Del(ctx, key).Err(), a.client.Set(ctx, key, "x", 0).Err()); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it is noticed", func() bool { return b.State().Phase == Broken })
+				if err := b.Wait(ctx); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "hold something else") || strings.Contains(err.Error(), "\n") {
+					t.Errorf("Wait = %v", err)
+				}
+				if err := a.client.Del(ctx, key).Err(); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it is followed again", func() bool { return b.Wait(ctx) == nil })
+				if len(b.doubted()) == 0 {
+					t.Error("there is no doubt about a log that was gone")
 				}
 			})
 		}
@@ -212,15 +275,19 @@ func TestLossOfAnAcknowledgedEntryIsNoticedByItsWriter(t *testing.T) {
 				if tc.grown {
 					other.mustAppend(t, "other4", "other5")
 				}
-				if err := b.Wait(ctx); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("Wait = %v, want ErrBroken with %q", err, tc.want)
+				b.mustWait(t)
+				if got := b.doubted(); len(got) == 0 || !strings.Contains(got[0].Reason, tc.want) {
+					t.Errorf("doubts %v, want %q", got, tc.want)
+				}
+				if b.mustWait(t); !b.has("4") || b.State().Repaired == 0 {
+					t.Errorf("the entry is not in the log again: %+v", b.State())
 				}
 			})
 		}
 	})
 }
 
-// A Redis that comes back empty has forgotten IDs.
+// A Redis that comes back empty has forgotten IDs, and gets them again.
 func TestRedisComesBackEmpty(t *testing.T) {
 	s := startRealServer(t)
 	a := newInstance(t, s, idle)
@@ -231,5 +298,32 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	b.mustWait(t)
 	s.stop(t)
 	s.startIn(t, t.TempDir())
-	eventually(t, "the loss is noticed", func() bool { return errors.Is(b.Wait(t.Context()), ErrBroken) })
+	eventually(t, "the log is read again", func() bool { return b.Wait(t.Context()) == nil })
+	if got := b.doubted(); len(got) == 0 || got[0].Kind != Gap {
+		t.Errorf("doubts %v", got)
+	}
+	c := runInstance(t, s, idle)
+	if c.mustWait(t); !c.has("1") {
+		t.Error("what the instance knew is not in the log again")
+	}
+}
+
+// A restart may have lost the last second: everybody is told, also who knew of nothing
+// that was lost.
+func TestRestartIsADoubt(t *testing.T) {
+	s := startRealServer(t)
+	opts := idle
+	opts.PollEvery = time.Millisecond
+	a, b := newInstance(t, s, idle), runInstance(t, s, opts)
+	a.mustAppend(t, "1")
+	b.mustWait(t)
+	for restarts := range 2 {
+		s.stop(t)
+		s.start(t)
+		eventually(t, "the log is read again", func() bool { return b.Wait(t.Context()) == nil })
+		got := b.doubted()
+		if len(got) != restarts+1 || got[restarts].Kind != Term {
+			t.Errorf("after %d restarts there are the doubts %v", restarts+1, got)
+		}
+	}
 }

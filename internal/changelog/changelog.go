@@ -3,9 +3,15 @@
 //
 // Start with [New], and keep [Log.Run] running. [Log.Append] returns once an ID
 // is in the log; [Log.Wait] returns nil once everything that was in the log when
-// it was called has been applied here. Together they let a filter say of an ID
-// that it does not exist (docs/freshness.md). What a log that can't be trusted
-// means for an answer is decided by the caller.
+// it was called has been applied here. An ID whose Append failed may be told of
+// after [Log.Withdraw]: from then on nobody's Wait succeeds until it is appended.
+// Together they let a filter say of an ID that it does not exist; docs/freshness.md
+// has the argument, and docs/freshness.pml the model of it that is checked.
+//
+// A log can lose entries: by a failover, a crash, an operator. It says so by a
+// [Doubt], in which others take part where it is an entry of the log, and goes on.
+// Only a source that has the orders themselves can clear a doubt, so that is the
+// caller's affair.
 package changelog
 
 import (
@@ -31,33 +37,75 @@ const MaxIDBytes = 256
 var (
 	// ErrUnavailable says that Redis could not be asked in time. It passes.
 	ErrUnavailable = errors.New("change log unavailable")
-	// ErrBroken says that entries of the log may have been missed. It stays until
-	// the process ends: nothing that the log says afterwards brings them back.
+	// ErrAway says that somebody who creates orders was not heard of for longer than its
+	// lease, and may have told clients of orders that are not in the log. It passes.
+	ErrAway = errors.New("an ordergate is cut off from the change log")
+	// ErrBroken says that the log's keys hold something else. It stays until they do not.
 	ErrBroken = errors.New("change log broken")
 	// ErrBadID says that an ID is empty or longer than [MaxIDBytes].
 	ErrBadID = errors.New("an ID must have 1 to 256 bytes")
 )
 
-//go:embed append.lua
-var appendSource string
+var (
+	//go:embed enter.lua
+	enterSource string
+	//go:embed append.lua
+	appendSource string
+	//go:embed join.lua
+	joinSource string
+	//go:embed page.lua
+	pageSource string
+)
 
-//go:embed open.lua
-var openSource string
+// Kind is why there is a doubt.
+type Kind string
 
-//go:embed page.lua
-var pageSource string
+// The kinds of doubt.
+const (
+	Term  Kind = "term"  // Redis restarted or failed over, and may have lost its newest entries
+	Crash Kind = "crash" // a member ended, or was away for too long, without taking its leave
+	Lost  Kind = "lost"  // an order was created whose ID nobody could read, or keep
+	Gap   Kind = "gap"   // entries are missing, or the log is another one
+	Start Kind = "start" // whatever came of the log before it was read here for the first time
+)
+
+// Doubt says that there may be orders which the log does not have and should: all of
+// them were created before it is told of.
+type Doubt struct {
+	Kind   Kind
+	Reason string // one line
+}
 
 // Options are the settings of a [Log]. The zero value is usable.
 type Options struct {
+	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
+	// order. It must not block. No Wait returns nil between the finding and its return.
+	Doubt func(Doubt)
+	// Member is the place that this process appends from, the same after a restart and
+	// another one for every other process; "": it only reads, or never has an ID whose
+	// append could fail. It must not have '#' in it.
+	Member string
+	// Require are members that there must be for a Wait to succeed, see [Log.Member].
+	Require []string
+	// Keep is how many entries the log keeps at least; 0: all of them. It is for a
+	// filter whose live source has whatever is trimmed, and must be the same everywhere.
+	Keep int
+
 	Logger    *slog.Logger     // default: none
 	PollEvery time.Duration    // how often the log is read when nobody waits; default 100 ms
 	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
 	PageSize  int              // entries a read; default 1000
+	Lease     time.Duration    // of a member; default 800 ms
+	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
+	MaxReads  int              // reads a second, on average; default 4000
 	Now       func() time.Time // default time.Now; dates State.LastRead
 }
 
 // EnsureDefaults fills in what is unset.
 func (o *Options) EnsureDefaults() {
+	if o.Doubt == nil {
+		o.Doubt = func(Doubt) {}
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -70,6 +118,15 @@ func (o *Options) EnsureDefaults() {
 	if o.PageSize <= 0 {
 		o.PageSize = 1000
 	}
+	if o.Lease <= 0 {
+		o.Lease = 800 * time.Millisecond
+	}
+	if o.Expel <= 0 {
+		o.Expel = 5 * time.Minute
+	}
+	if o.MaxReads <= 0 {
+		o.MaxReads = 4000
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -79,30 +136,39 @@ func (o *Options) EnsureDefaults() {
 type Log struct {
 	client redis.UniversalClient
 	filter string
-	keys   []string // the log, its identity
+	keys   []string // the log, what is known of it, its members, the inbox
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
-	open   *redis.Script
+	join   *redis.Script
 	page   *redis.Script
 
 	kick     chan struct{} // of capacity 1: somebody waits
 	running  atomic.Bool
-	position atomic.Uint64          // sequence number of the last entry applied; stored by the reader only
-	epoch    atomic.Pointer[string] // of the log that Run follows, nil before it does
+	position atomic.Uint64             // sequence number of the last entry applied; stored by the reader only
+	epoch    atomic.Pointer[string]    // of the log that Run follows, nil before it does
+	fresh    atomic.Pointer[time.Time] // when the last good read began, nil after a bad one
+	member   *Member                   // nil: none
+	reached  chan struct{}             // closed once the tail was reached
 
-	mu    sync.Mutex
-	next  *round // the read that has not begun, nil when nobody waits for one
-	state State
-	mark  Mark
-	lost  func(reason error) // nil unless Resume was called
-	own   entry              // the newest entry that Append made here and knows of
-	ownIn string             // the epoch that own belongs to
+	mu     sync.Mutex
+	next   *round // the read that has not begun, nil when nobody waits for one
+	state  State
+	mark   Mark
+	own    ownEntry // the newest entry that Append made here and knows of
+	recent recent
+	known  []string // members, as of a second ago
+}
+
+// ownEntry is an entry, and the log and the era in which it was acknowledged.
+type ownEntry struct {
+	entry
+	epoch, era string
 }
 
 // New returns the change log of a filter. The name must be non-empty and have no
-// braces, which would change the cluster slot of its keys, "ordergate:{name}:log"
-// and "ordergate:{name}:meta".
+// braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
+// ":meta", ":members" and ":inbox".
 //
 // The client must ask a master, never a replica, and should have
 // ContextTimeoutEnabled set, which go-redis leaves off: without it a read of a
@@ -112,41 +178,93 @@ type Log struct {
 // Apply is called with every ID in the log, in order, by one goroutine, IDs
 // appended here included. An ID may come twice.
 //
-// The log is never trimmed, since a process that starts reads all of it. A
-// 20-byte ID takes 47 bytes of memory in Redis 7.0, a 36-byte one 65 (measured on
+// A 20-byte ID takes 47 bytes of memory in Redis 7.0, a 36-byte one 65 (measured on
 // 200,000 of each): 470 MB for ten million of the former. The server must not
 // evict keys (maxmemory-policy noeviction).
 func New(client redis.UniversalClient, filter string, apply func(id string), opts Options) (*Log, error) {
 	if filter == "" || strings.ContainsAny(filter, "{}") {
 		return nil, fmt.Errorf("change log of filter %q: a filter's name must be non-empty and have no braces", filter)
 	}
+	if strings.Contains(opts.Member, placeEnd) {
+		return nil, fmt.Errorf("change log of filter %s: the member %q has %q in it", filter, opts.Member, placeEnd)
+	}
 	opts.EnsureDefaults()
-	return &Log{
-		client: client,
-		filter: filter,
-		keys:   []string{"ordergate:{" + filter + "}:log", "ordergate:{" + filter + "}:meta"},
-		apply:  apply,
-		opts:   opts,
-		append: redis.NewScript(appendSource),
-		open:   redis.NewScript(openSource),
-		page:   redis.NewScript(pageSource),
-		kick:   make(chan struct{}, 1),
-		state:  State{Phase: Loading},
-	}, nil
+	script := func(source string) *redis.Script { return redis.NewScript(withoutComments(enterSource + source)) }
+	prefix := "ordergate:{" + filter + "}:"
+	l := &Log{
+		client:  client,
+		filter:  filter,
+		keys:    []string{prefix + "log", prefix + "meta", prefix + "members", prefix + "inbox"},
+		apply:   apply,
+		opts:    opts,
+		append:  script(appendSource),
+		join:    script(joinSource),
+		page:    script(pageSource),
+		kick:    make(chan struct{}, 1),
+		state:   State{Phase: Loading},
+		reached: make(chan struct{}),
+	}
+	if opts.Member != "" {
+		l.member = l.process(opts.Member)
+	}
+	return l, nil
 }
 
-// Append adds an ID to the log. It blocks for one round trip to Redis and returns
-// nil once Redis has acknowledged: from then on every Wait that starts anywhere
-// includes the ID. It returns [ErrBadID], or [ErrUnavailable] with the cause; the
-// ID may be in the log even so, and appending it again does no harm. It does not
-// need Run, and goes on when the log is broken: others may still be able to read.
-func (l *Log) Append(ctx context.Context, id string) error {
-	if len(id) == 0 || len(id) > MaxIDBytes {
-		return fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
+// withoutComments halves what goes to Redis.
+func withoutComments(source string) string {
+	var out strings.Builder
+	for line := range strings.Lines(source) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
+			out.WriteString(line)
+		}
 	}
-	e := entry{id: id, nonce: newNonce()}
-	reply, err := l.append.Run(ctx, l.client, l.keys, e.id, e.nonce).StringSlice()
-	if err == nil && len(reply) != 2 {
+	return out.String()
+}
+
+// Append adds IDs to the log, in one step. It blocks for one round trip to Redis and
+// returns nil once Redis has acknowledged: from then on every Wait that starts
+// anywhere includes them. It returns [ErrBadID], or [ErrUnavailable] with the cause;
+// the IDs may be in the log even so, and appending them again does no harm. They are
+// owed then, see [Log.Withdraw]. It does not need Run.
+func (l *Log) Append(ctx context.Context, ids ...string) error {
+	args := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		if len(id) == 0 || len(id) > MaxIDBytes {
+			return fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
+		}
+		args = append(args, "id", id)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	l.member.owe(ids...)
+	if err := l.put(ctx, args, ids); err != nil {
+		return err
+	}
+	l.member.paid(ids...)
+	return nil
+}
+
+// Doubt appends a doubt, which everybody takes part in who follows the log: what it
+// is about was created before the call. It returns as Append does, and like an ID it
+// is owed after an error.
+func (l *Log) Doubt(ctx context.Context, d Doubt) error {
+	text := string(d.Kind) + ": " + d.Reason
+	covered := l.member.oweDoubt(text)
+	if err := l.put(ctx, []any{"doubt", text}, nil); err != nil {
+		return err
+	}
+	l.member.paidDoubt(covered)
+	return nil
+}
+
+// put runs the script that appends. The IDs are kept for a while: a log that loses
+// them gets them again.
+func (l *Log) put(ctx context.Context, entries []any, ids []string) error {
+	e := entry{nonce: newNonce()}
+	args := append([]any{e.nonce, l.opts.Keep}, entries...)
+	reply, err := l.append.Run(ctx, l.client, l.keys, args...).StringSlice()
+	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
 	if err == nil {
@@ -155,10 +273,19 @@ func (l *Log) Append(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
 	}
+	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if reply[1] != l.ownIn || e.seq > l.own.seq {
-		l.own, l.ownIn = e, reply[1]
+	// Before the era is looked at: what the reader finds out about a log, it finds out
+	// of this entry too, or this is not taken for acknowledged.
+	if epoch != l.own.epoch || e.seq > l.own.seq {
+		l.own = ownEntry{e, epoch, era}
+	}
+	for _, id := range ids {
+		l.recent.add(id)
+	}
+	l.mu.Unlock()
+	if err := l.member.acknowledged(ctx, era); err != nil {
+		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
 	}
 	return nil
 }

@@ -1,112 +1,213 @@
 package changelog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
-// entry is one line of the log.
+// entry is one line of the log: an ID, or a doubt.
 type entry struct {
 	seq   uint64 // dense, from 1
-	id    string
+	sub   uint64 // 0 but for entries of others
+	id    string // "" for a doubt
+	doubt Doubt
 	nonce string
+	bad   string // what is wrong with it, "" if nothing is
 }
 
 // page is one atomic read of the log.
 type page struct {
 	epoch   string // the log's identity
 	tail    uint64 // sequence number of the log's last entry
+	server  int64  // the server's time, ms
+	era     string
+	away    string // a member whose lease is over
+	member  bool   // whether the reader is a member
+	inbox   int64  // IDs left in the inbox
 	entries []entry
 }
 
-// parsePage reads the reply of page.lua. An error says what is malformed.
-func parsePage(reply []any) (page, error) {
-	if len(reply) != 3 {
-		return page{}, fmt.Errorf("a page of %d parts", len(reply))
+// drained is how many IDs a page takes from the inbox.
+const drained = 1000
+
+// ask runs the script that reads a page from an entry on, and renews a member's lease
+// as of a moment; nil: none. Its error is one of the package's, or ctx's.
+func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, count int) (page, error) {
+	name, renewal, lease := "", moment{}, time.Duration(0)
+	if m != nil {
+		name, renewal, lease = m.name, m.renewal(asOf), m.lease
 	}
-	epoch, ok1 := reply[0].(string)
-	tail, ok2 := reply[1].(string)
-	rows, ok3 := reply[2].([]any)
-	if !ok1 || !ok2 || !ok3 {
-		return page{}, errors.New("a page of other types")
+	args := append(make([]any, 0, 10+len(l.opts.Require)), newNonce(), l.opts.Keep, from, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained)
+	for _, r := range l.opts.Require {
+		args = append(args, r)
 	}
-	p := page{epoch: epoch, entries: make([]entry, 0, len(rows))}
-	if epoch == "" {
-		return p, errors.New("its identity is gone")
+	reply, err := l.page.Run(ctx, l.client, l.keys, args...).Slice()
+	if err != nil {
+		return page{}, l.readError(err)
 	}
-	var err error
-	if p.tail, err = strconv.ParseUint(tail, 10, 64); err != nil {
-		return p, fmt.Errorf("its counter is %q, not a number", tail)
+	p, err := parsePage(reply)
+	if err != nil {
+		return page{}, l.brokenError(err)
 	}
-	for _, row := range rows {
-		e, err := parseEntry(row)
-		if err != nil {
-			return p, err
-		}
-		p.entries = append(p.entries, e)
+	if m != nil && !m.answered(p, time.Now()) {
+		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errReplaced)
 	}
 	return p, nil
 }
 
+// parsePage reads the reply of page.lua. An error says what is malformed; what is
+// wrong with an entry stays with that.
+func parsePage(reply []any) (page, error) {
+	var p page
+	var tail, server string
+	var mine int64
+	var rows []any
+	ok := len(reply) == 8
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows} {
+		ok = ok && assign(into, reply[i])
+	}
+	if !ok {
+		return page{}, errors.New("a page of other parts")
+	}
+	p.member = mine == 1
+	var err error
+	if p.tail, err = strconv.ParseUint(tail, 10, 64); err != nil {
+		return p, fmt.Errorf("its counter is %q, not a number", tail)
+	}
+	if p.server, err = strconv.ParseInt(server, 10, 64); err != nil {
+		return p, fmt.Errorf("the time is %q, not a number", server)
+	}
+	p.entries = make([]entry, len(rows))
+	for i, row := range rows {
+		p.entries[i] = parseEntry(row)
+	}
+	return p, nil
+}
+
+// assign stores a value if it is of the type that is pointed to.
+func assign(into, value any) (ok bool) {
+	switch into := into.(type) {
+	case *string:
+		*into, ok = value.(string)
+	case *int64:
+		*into, ok = value.(int64)
+	case *[]any:
+		*into, ok = value.([]any)
+	}
+	return ok
+}
+
 // parseEntry reads one entry of a stream: its ID, and its fields in order.
-func parseEntry(row any) (entry, error) {
+func parseEntry(row any) (e entry) {
 	parts, ok := row.([]any)
 	if !ok || len(parts) != 2 {
-		return entry{}, errors.New("an entry that is no entry")
+		return entry{bad: "an entry that is no entry"}
 	}
 	name, _ := parts[0].(string)
 	number, rest, _ := strings.Cut(name, "-")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || rest != "0" {
-		return entry{}, fmt.Errorf("entry %q was not written by ordergate", name)
+	var errs [2]error
+	e.seq, errs[0] = strconv.ParseUint(number, 10, 64)
+	e.sub, errs[1] = strconv.ParseUint(rest, 10, 64)
+	if errs != [2]error{} || e.sub != 0 {
+		e.bad = fmt.Sprintf("entry %q was not written by ordergate", name)
+		return e
 	}
 	fields, _ := parts[1].([]any)
-	if len(fields) != 4 || fields[0] != "id" || fields[2] != "n" {
-		return entry{}, fmt.Errorf("entry %s is malformed", name)
+	if len(fields) != 4 || fields[2] != "n" {
+		e.bad = fmt.Sprintf("entry %s is malformed", name)
+		return e
 	}
-	id, _ := fields[1].(string)
-	nonce, _ := fields[3].(string)
-	if len(id) == 0 || len(id) > MaxIDBytes {
-		return entry{}, fmt.Errorf("entry %s has an ID of %d bytes", name, len(id))
+	value, _ := fields[1].(string)
+	e.nonce, _ = fields[3].(string)
+	switch {
+	case fields[0] == "doubt":
+		kind, reason, _ := strings.Cut(value, ": ")
+		e.doubt = Doubt{Kind(kind), reason}
+	case fields[0] != "id":
+		e.bad = fmt.Sprintf("entry %s is malformed", name)
+	case len(value) == 0 || len(value) > MaxIDBytes:
+		e.bad = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
+	default:
+		e.id = value
 	}
-	return entry{seq: seq, id: id, nonce: nonce}, nil
+	return e
 }
 
 // after returns the entries of p that follow last, the entry applied most
-// recently (of sequence number 0 if none was). It is an error, which says what is
-// wrong, unless p proves that nothing was missed: the log is the one we know, the
-// entry that we applied last stands where it stood, no number is left out, and the
-// page ends at the log's tail or is full.
-func (p page) after(epoch string, last entry, full bool) ([]entry, error) {
+// recently (of sequence number 0 if none was, without a nonce if it is not known). It
+// is an error, which says what is wrong, unless p proves that nothing was missed: the
+// log is the one we know, the entry that we applied last stands where it stood, no
+// number is left out, and the page ends at the log's tail or is full.
+func (p page) after(epoch string, last entry, full bool) ([]entry, *damage) {
 	if p.epoch != epoch {
-		return nil, fmt.Errorf("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.epoch, epoch)
+		return nil, gap("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.epoch, epoch)
 	}
 	if p.tail < last.seq {
-		return nil, fmt.Errorf("it went back from entry %d to %d", last.seq, p.tail)
+		return nil, back("it went back from entry %d to %d", last.seq, p.tail)
 	}
 	fresh := p.entries
-	if last.seq > 0 {
+	if last.nonce != "" {
 		if len(fresh) == 0 || fresh[0].seq != last.seq {
-			return nil, fmt.Errorf("entry %d is gone", last.seq)
+			return nil, gap("entry %d is gone", last.seq)
 		}
 		// A log that lost its newest entries in a failover and grew again has the
 		// same numbers on other entries.
 		if fresh[0].nonce != last.nonce {
-			return nil, fmt.Errorf("entry %d is not the one read before", last.seq)
+			return nil, back("entry %d is not the one read before", last.seq)
 		}
-		fresh = fresh[1:]
 	}
+	fresh = behind(fresh, last)
 	end := last.seq
 	for _, e := range fresh {
+		if e.bad != "" {
+			return nil, gap("%s", e.bad)
+		}
 		if e.seq != end+1 {
-			return nil, fmt.Errorf("entry %d is missing, the next is %d", end+1, e.seq)
+			return nil, gap("entry %d is missing, the next is %d", end+1, e.seq)
 		}
 		end = e.seq
 	}
 	if end > p.tail || !full && end < p.tail {
-		return nil, fmt.Errorf("it ends at entry %d, but counts %d", end, p.tail)
+		return nil, gap("it ends at entry %d, but counts %d", end, p.tail)
 	}
 	return fresh, nil
+}
+
+// behind returns the entries that follow the last.
+func behind(entries []entry, last entry) []entry {
+	for len(entries) > 0 && (entries[0].seq < last.seq || entries[0].seq == last.seq && entries[0].sub <= last.sub) {
+		entries = entries[1:]
+	}
+	return entries
+}
+
+// damage is why a log may lack entries that it had.
+type damage struct {
+	kind   Kind
+	reason string
+}
+
+// gap is damage that somebody did to the log.
+func gap(format string, args ...any) *damage { return &damage{Gap, fmt.Sprintf(format, args...)} }
+
+// back is damage that a failover does: whoever has the entries appends them again.
+func back(format string, args ...any) *damage { return &damage{Term, fmt.Sprintf(format, args...)} }
+
+// readError tells a log that is no log from a Redis that does not answer.
+func (l *Log) readError(err error) error {
+	if _, ok := errors.AsType[redis.Error](err); ok && strings.Contains(err.Error(), "WRONGTYPE") {
+		return l.brokenError(fmt.Errorf("its keys hold something else: %w", err))
+	}
+	return fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], err)
+}
+
+func (l *Log) brokenError(cause error) error {
+	return fmt.Errorf("%w: %s: %w; delete %s", ErrBroken, l.keys[0], cause, strings.Join(l.keys, ", "))
 }

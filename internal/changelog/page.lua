@@ -1,20 +1,69 @@
--- Reads a page of a filter's change log: identity, tail and entries in one atomic
--- step, so that nothing can be deleted between a look at the one and the other.
+-- Reads a page of a filter's change log: identity, members, tail and entries in one
+-- atomic step, so that nothing can change between a look at the one and the other.
+-- It renews the reader's lease and takes in what was pushed to the inbox, too.
 --
--- KEYS[1]  the log, a stream whose entry IDs are "<sequence number>-0"
--- KEYS[2]  the log's identity, a hash: epoch, seq
--- ARGV[1]  sequence number of the entry to begin with, 0 for the beginning
--- ARGV[2]  how many entries at most
--- Returns  {epoch or '', sequence number of the tail or '', entries}
--- Slot     both keys share the hash tag {<filter>}
+-- ARGV[3]   sequence number of the entry to begin with, 0 for the beginning
+-- ARGV[4]   how many entries at most
+-- ARGV[5]   the reader as a member, '' if it is none
+-- ARGV[6]   the server's time in a reply that the reader had earlier, 0 for no renewal
+-- ARGV[7]   the era in that reply
+-- ARGV[8]   how long a lease is, in ms
+-- ARGV[9]   after how long a lapsed member is taken for gone, in ms
+-- ARGV[10]  how many IDs to take from the inbox at most
+-- ARGV[11], ...  members that there must be
+-- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
+--           that may have IDs which are not here or '', whether the reader is a member,
+--           how many IDs are left in the inbox, entries}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
--- where min-replicas-to-write is set. The identity never expires: nothing changes,
--- and there is nothing to send to replicas.
-redis.call('PERSIST', KEYS[2])
-return {
-  redis.call('HGET', KEYS[2], 'epoch') or '',
-  redis.call('HGET', KEYS[2], 'seq') or '',
-  redis.call('XRANGE', KEYS[1], ARGV[1] .. '-0', '+', 'COUNT', ARGV[2]),
-}
+-- where min-replicas-to-write is set. The hash never expires: nothing changes, and
+-- there is nothing to send to replicas.
+redis.call('PERSIST', meta)
+
+local me, base = ARGV[5], tonumber(ARGV[6])
+local mine = me ~= '' and redis.call('ZSCORE', members, me) and 1 or 0
+-- From the time in an earlier reply, not from that of this call: a renewal that was
+-- long on its way grants nothing.
+if mine == 1 and base > 0 and ARGV[7] == era and base <= now then
+  redis.call('ZADD', members, decimal(base + tonumber(ARGV[8])), me)
+  redis.call('HSET', meta, 'now', decimal(now))
+end
+
+local waiting = redis.call('LLEN', inbox)
+for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
+  local id = redis.call('LPOP', inbox)
+  if #id > 0 and #id <= 256 then
+    put('id', id)
+  else
+    put('doubt', 'lost: an ID of ' .. #id .. ' bytes was pushed to the inbox')
+  end
+  waiting = waiting - 1
+end
+
+local away = ''
+local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 4)
+for i = 1, #over, 2 do
+  if over[i] == me then -- what only the reader knows it knows
+  elseif tonumber(over[i + 1]) == 0 then
+    redis.call('ZADD', members, decimal(now - 1), over[i])
+    away = over[i]
+  elseif tonumber(over[i + 1]) < now - tonumber(ARGV[9]) then
+    redis.call('ZREM', members, over[i])
+    put('doubt', 'crash: ' .. over[i] .. ' was not heard of for too long')
+  else
+    away = over[i]
+  end
+end
+for i = 11, #ARGV do
+  if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
+end
+
+local entries = redis.call('XRANGE', log, ARGV[3] .. '-0', '+', 'COUNT', ARGV[4])
+local last = entries[#entries] and tonumber(string.match(entries[#entries][1], '^%d+')) or 0
+if last > seq then -- somebody else has written to the log
+  seq = last
+  redis.call('HSET', meta, 'seq', decimal(seq))
+end
+
+return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries}

@@ -7,26 +7,21 @@ import (
 	"pgregory.net/rapid"
 )
 
+func reply(epoch, tail any, entries any) []any {
+	return []any{epoch, tail, "1700000000000", "1", "", int64(0), int64(0), entries}
+}
+
 func TestParsePageRefuses(t *testing.T) {
-	row := func(name any, fields ...any) []any { return []any{name, fields} }
-	good := row("1-0", "id", "x", "n", "y")
 	for _, tc := range []struct {
 		name  string
 		reply []any
 		want  string
 	}{
-		{"nothing", nil, "0 parts"},
-		{"epoch of another type", []any{1, "0", []any{}}, "other types"},
-		{"entries of another type", []any{"e", "0", "x"}, "other types"},
-		{"no identity", []any{"", "0", []any{}}, "identity is gone"},
-		{"counter not a number", []any{"e", "-1", []any{}}, "not a number"},
-		{"row of another type", []any{"e", "1", []any{"x"}}, "no entry"},
-		{"row without fields", []any{"e", "1", []any{[]any{"1-0", nil}}}, "malformed"},
-		{"name of another type", []any{"e", "1", []any{row(7, "id", "x", "n", "y")}}, "not written by ordergate"},
-		{"second of a millisecond", []any{"e", "1", []any{row("1-1", "id", "x", "n", "y")}}, "not written by ordergate"},
-		{"other fields", []any{"e", "1", []any{row("1-0", "n", "x", "id", "y")}}, "malformed"},
-		{"long ID", []any{"e", "1", []any{row("1-0", "id", strings.Repeat("x", 257), "n", "y")}}, "257 bytes"},
-		{"second row bad", []any{"e", "1", []any{good, row("2-0", "id", "", "n", "y")}}, "0 bytes"},
+		{"nothing", nil, "other parts"},
+		{"epoch of another type", reply(1, "0", []any{}), "other parts"},
+		{"entries of another type", reply("e", "0", "x"), "other parts"},
+		{"counter not a number", reply("e", "-1", []any{}), "not a number"},
+		{"time not a number", []any{"e", "1", "now", "1", "", int64(0), int64(0), []any{}}, "not a number"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := parsePage(tc.reply)
@@ -35,8 +30,33 @@ func TestParsePageRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parsePage([]any{"e", "1", []any{good}}); err != nil {
-		t.Errorf("a good page: %v", err)
+}
+
+func TestParseEntry(t *testing.T) {
+	row := func(name any, fields ...any) []any { return []any{name, fields} }
+	for _, tc := range []struct {
+		name string
+		row  any
+		bad  string
+	}{
+		{"good", row("1-0", "id", "x", "n", "y"), ""},
+		{"row of another type", "x", "no entry"},
+		{"row without fields", []any{"1-0", nil}, "malformed"},
+		{"name of another type", row(7, "id", "x", "n", "y"), "not written by ordergate"},
+		{"second of a millisecond", row("1-1", "id", "x", "n", "y"), "not written by ordergate"},
+		{"other fields", row("1-0", "n", "x", "id", "y"), "malformed"},
+		{"long ID", row("1-0", "id", strings.Repeat("x", 257), "n", "y"), "257 bytes"},
+		{"no ID", row("2-0", "id", "", "n", "y"), "0 bytes"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := parseEntry(tc.row)
+			if tc.bad == "" && e != (entry{seq: 1, id: "x", nonce: "y"}) || tc.bad != "" && !strings.Contains(e.bad, tc.bad) {
+				t.Errorf("parseEntry = %+v, want %q", e, tc.bad)
+			}
+		})
+	}
+	if e := parseEntry(row("3-0", "doubt", "term: a: b", "n", "y")); e.doubt != (Doubt{Term, "a: b"}) || e.bad != "" || e.id != "" {
+		t.Errorf("a doubt: %+v", e)
 	}
 }
 
@@ -59,8 +79,8 @@ func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
 				p.entries = append(p.entries, e)
 			}
 		}
-		fresh, err := p.after("e", last, len(p.entries) >= count)
-		if err != nil {
+		fresh, bad := p.after("e", last, len(p.entries) >= count)
+		if bad != nil {
 			return
 		}
 		want := n - read

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // errStopped is why a log in phase Stopped cannot be waited for.
@@ -33,13 +30,14 @@ func (r *round) end(err error) {
 }
 
 // Wait blocks until everything that was appended, and acknowledged, before the
-// call has been applied here, and then returns nil. This takes one read of the
+// call has been applied here, and then returns nil; nobody was away then, so nobody
+// had told a client of an order that is not there. This takes one read of the
 // log that starts after the call, plus the rest of the one under way; all callers
 // that wait at one moment share it. It returns [ErrBroken]; or [ErrUnavailable]
 // when Redis cannot be asked within [Options.Limit], and at once while the last
-// read failed; or ctx's error. Without Run it never succeeds.
+// read failed; or [ErrAway]; or ctx's error. Without Run it never succeeds.
 func (l *Log) Wait(ctx context.Context) error {
-	r, err := l.join()
+	r, err := l.enroll()
 	if err != nil {
 		return err
 	}
@@ -51,14 +49,23 @@ func (l *Log) Wait(ctx context.Context) error {
 	}
 }
 
-// join enters the caller for the next read. This is what makes Wait a barrier: a
+// Within is Wait, but for returning nil at once if a read that began within the given
+// time before the call came to what Wait returns nil for.
+func (l *Log) Within(ctx context.Context, age time.Duration) error {
+	if began := l.fresh.Load(); began != nil && time.Since(*began) <= age {
+		return nil
+	}
+	return l.Wait(ctx)
+}
+
+// enroll enters the caller for the next read. This is what makes Wait a barrier: a
 // round is taken off l.next before its read is sent, under the same mutex, so
 // whoever finds it there is early enough for all of it.
-func (l *Log) join() (*round, error) {
+func (l *Log) enroll() (*round, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state.Phase {
-	case Unavailable, Broken, Stopped:
+	case Unavailable, Broken, Stopped, Away:
 		// The reader tries again by itself. Waiting for it here would hold up every
 		// lookup for the whole limit, for as long as Redis is away.
 		return nil, l.state.Err
@@ -81,26 +88,45 @@ func (l *Log) join() (*round, error) {
 // Run follows the log until ctx ends, and then returns nil: first all of it, or all
 // behind the mark given to [Log.Resume], then whatever is new every
 // [Options.PollEvery] and whenever a Wait asks. A log that is unavailable or broken
-// does not end it; see [Log.State]. A log is run once: it returns an error the
-// second time.
+// does not end it; see [Log.State]. A member joins when it begins, and leaves when it
+// ends if it owes nothing. A log is run once: it returns an error the second time.
 func (l *Log) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("following %s: it was run before", l.keys[0])
 	}
-	r := &reader{log: l}
+	r := &reader{log: l, pace: newPace(l.opts.MaxReads)}
 	r.resume()
+	defer l.acquaint(ctx)()
 	poll := time.NewTicker(l.opts.PollEvery)
 	defer poll.Stop()
 	for {
-		l.finish(l.begin(), r.readToTail(ctx))
+		asked := l.begin()
+		began := time.Now()
+		err := r.readToTail(ctx)
+		l.finish(asked, began, err)
 		select {
 		case <-ctx.Done():
-			l.settle(Stopped, errStopped)
-			l.finish(l.begin(), errStopped)
+			l.settle(Stopped, errStopped, began)
+			l.finish(l.begin(), began, errStopped)
+			l.leave(ctx)
 			return nil
 		case <-l.kick:
+			r.pace.wait(ctx)
 		case <-poll.C:
 		}
+	}
+}
+
+// leave is the end of a member.
+func (l *Log) leave(ctx context.Context) {
+	if l.member == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Limit)
+	defer cancel()
+	if err := l.member.Leave(ctx); err != nil {
+		l.opts.Logger.Warn("leaving the change log failed: nothing counts as absent until this ordergate is back, or is taken for gone",
+			"filter", l.filter, "error", err)
 	}
 }
 
@@ -118,153 +144,195 @@ func (l *Log) begin() *round {
 	return r
 }
 
-func (l *Log) finish(r *round, err error) {
-	if r != nil {
-		r.limit.Stop()
-		r.end(err)
+func (l *Log) finish(r *round, began time.Time, err error) {
+	if r == nil {
+		return
 	}
+	r.limit.Stop()
+	r.end(err)
+	l.mu.Lock()
+	l.state.LastWait = time.Since(began)
+	l.mu.Unlock()
 }
 
 // reader is what the one goroutine in Run knows.
 type reader struct {
-	log    *Log
-	epoch  string // "" until the log is open
-	last   entry  // applied most recently
-	from   Mark   // that it begins behind, zero once the log was found to have it
-	broken error
+	log   *Log
+	pace  *pace
+	epoch string   // "" until the log is open
+	last  entry    // applied most recently
+	own   ownEntry // that the last page was looked through for
+	// starts counts how often it began anew, with a log that was not what it had been.
+	starts int64
+	// lenient reads a log that is known to be damaged, or was never read: what is
+	// missing in it has been told of, or is told of at the end.
+	lenient bool
+	first   bool                // nothing was read yet, and there was no mark
+	lost    *damage             // found while lenient
+	found   *damage             // why it started over, nil once that has been told of again
+	recall  bool                // members may have been forgotten
+	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
 
 // readToTail applies everything up to where the log ended when the first of its
 // pages was read. What is appended meanwhile is for the next time: under a steady
 // stream of creations this one would never end.
 func (r *reader) readToTail(ctx context.Context) error {
-	if r.broken != nil {
-		return r.broken
-	}
-	phase, err := Following, r.pages(ctx)
-	if b, ok := errors.AsType[*breakage](err); ok && r.from != (Mark{}) {
-		r.startOver(fmt.Errorf("%s: %w", b.keys[0], b.cause))
-		err = r.pages(ctx)
-	}
+	began := time.Now()
+	away, err := r.pages(ctx)
+	phase := Following
 	switch {
+	case err == nil && away != "":
+		phase, err = Away, fmt.Errorf("%w: %s", ErrAway, away)
 	case err == nil:
 	case errors.Is(err, ErrBroken):
-		phase, r.broken = Broken, err
+		phase = Broken
 	case ctx.Err() != nil:
 		return errStopped // Run ends for its own reason, not for Redis's
 	default:
 		phase = Unavailable
 	}
-	r.log.settle(phase, err)
+	r.log.settle(phase, err, began)
 	return err
 }
 
-func (r *reader) pages(ctx context.Context) error {
-	if r.epoch == "" {
-		if err := r.open(ctx); err != nil {
-			return err
+// pages reads to the tail, and returns a member that was away when its first page was
+// read.
+func (r *reader) pages(ctx context.Context) (string, error) {
+	if m := r.log.member; m != nil {
+		short, cancel := context.WithTimeout(ctx, r.log.opts.Limit)
+		err := m.enter(short)
+		cancel()
+		if err != nil {
+			return "", r.log.readError(err)
 		}
 	}
-	r.log.epoch.Store(&r.epoch)
-	goal, err := r.page(ctx)
-	for err == nil && r.last.seq < goal {
-		_, err = r.page(ctx)
+	var away string
+	var goal uint64 // the tail, and then that behind what was in the inbox
+	var inbox, starts int64 = 0, -1
+	for inbox > 0 || starts != r.starts || r.last.seq < goal {
+		p, err := r.page(ctx)
+		if err != nil {
+			return "", err
+		}
+		if starts != r.starts { // the first page, of this log
+			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
+			continue
+		}
+		if inbox > 0 { // first in, first out: whoever else takes some only helps
+			inbox, goal = inbox-drained, p.tail
+			if p.inbox == 0 {
+				inbox = 0
+			}
+		}
 	}
-	return err
+	if err := r.healed(ctx); err != nil {
+		return "", err
+	}
+	r.vouch()
+	return away, nil
 }
 
-// open learns which log this is. From here on another one is not accepted.
-func (r *reader) open(ctx context.Context) error {
+// vouch lets the lease be renewed as of the last page: what was acknowledged here is
+// in the log that it came from. That is not sure of what was acknowledged meanwhile by
+// another server, which may have been replaced by this one.
+func (r *reader) vouch() {
 	l := r.log
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
-	defer cancel()
-	epoch, err := l.open.Run(ctx, l.client, l.keys, newNonce()).Text()
-	if err != nil {
-		return l.readError(err)
+	if l.member == nil {
+		return
 	}
-	if epoch == "" {
-		return l.brokenError("its identity is gone")
+	l.mu.Lock()
+	own := l.own
+	l.mu.Unlock()
+	if era := l.member.lastEra(); own == r.own || own.era == era || own.nonce == "" {
+		l.member.vouch()
 	}
-	r.epoch = epoch
-	if r.from.Epoch != "" && r.from.Epoch != epoch {
-		return l.brokenError("it was recreated, or belongs to another deployment: its identity is %q, was %q", epoch, r.from.Epoch)
-	}
-	return nil
 }
 
-// page reads and applies one page, and returns where the log ended at that time.
-func (r *reader) page(ctx context.Context) (tail uint64, err error) {
-	fresh, tail, err := r.fetch(ctx)
+// page reads and applies one page.
+func (r *reader) page(ctx context.Context) (page, error) {
+	p, fresh, err := r.fetch(ctx, r.log.member)
 	if err != nil {
-		return 0, err
+		return p, err
 	}
-	r.from = Mark{}
 	for _, e := range fresh {
-		r.log.apply(e.id)
-		r.last = e
+		r.apply(e)
 	}
-	r.applied(tail)
-	return tail, nil
+	r.applied(p.tail)
+	return p, nil
 }
 
-// fetch reads the page that follows the last entry, and returns what is new in it
-// and where the log ended at that time.
-func (r *reader) fetch(ctx context.Context) (fresh []entry, tail uint64, err error) {
+func (r *reader) apply(e entry) {
+	switch {
+	case e.bad != "":
+	case e.id == "":
+		r.log.doubt(e.doubt)
+		r.recall = r.recall || e.doubt.Kind == Term
+	default:
+		r.log.apply(e.id)
+		r.log.remember(e.id)
+		if r.has != nil {
+			r.has[e.id] = struct{}{}
+		}
+	}
+	r.last = e
+}
+
+// fetch reads the page that follows the last entry, and returns what is new in it.
+// After damage that is the first page of the log that there is.
+func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, err error) {
 	l := r.log
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	own := l.asking(r.epoch)
-	count := l.opts.PageSize + 1 // one more for the entry that we have
-	reply, err := l.page.Run(ctx, l.client, l.keys, r.last.seq, count).Slice()
-	if err != nil {
-		return nil, 0, l.readError(err)
+	for {
+		r.own = l.asking()
+		own := r.own.entry
+		if r.own.epoch != r.epoch {
+			own = entry{} // it is looked for when the log is found to be another one
+		}
+		count := l.opts.PageSize + 1 // one more for the entry that we have
+		p, err = l.ask(ctx, m, time.Now(), r.last.seq, count)
+		if err != nil {
+			return p, nil, err
+		}
+		r.log.tail(p.tail)
+		if r.epoch == "" {
+			r.epoch, r.lenient = p.epoch, true
+		}
+		full := len(p.entries) >= count
+		fresh, bad := p.after(r.epoch, r.last, full)
+		if bad == nil {
+			bad = lostOwn(p.tail, fresh, own)
+		}
+		switch {
+		case bad == nil:
+			return p, fresh, nil
+		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
+			r.lost = bad
+			return p, r.skip(p, full), nil
+		}
+		r.startOver(bad)
 	}
-	p, err := parsePage(reply)
-	if err != nil {
-		return nil, 0, l.brokenError("%w", err)
+}
+
+// skip returns what is new in a page of a damaged log. What it lacks is passed over.
+func (r *reader) skip(p page, full bool) []entry {
+	fresh := behind(p.entries, r.last)
+	if !full && (len(fresh) == 0 || fresh[len(fresh)-1].seq < p.tail) {
+		fresh = append(fresh, entry{seq: p.tail, bad: "missing"})
 	}
-	fresh, err = p.after(r.epoch, r.last, len(p.entries) >= count)
-	if err != nil {
-		return nil, 0, l.brokenError("%w", err)
-	}
-	// Ours were acknowledged before this read was sent. A log without them has lost
-	// them, and perhaps others' too.
-	if p.tail < own.seq {
-		return nil, 0, l.brokenError("it lost entry %d, which was acknowledged, and ends at %d", own.seq, p.tail)
+	return fresh
+}
+
+// lostOwn looks for the newest entry that was appended here and acknowledged before
+// the page was asked for. A log without it has lost it, and perhaps others' too.
+func lostOwn(tail uint64, fresh []entry, own entry) *damage {
+	if tail < own.seq {
+		return back("it lost entry %d, which was acknowledged, and ends at %d", own.seq, tail)
 	}
 	for _, e := range fresh {
 		if e.seq == own.seq && e.nonce != own.nonce {
-			return nil, 0, l.brokenError("entry %d is not the one that was acknowledged", e.seq)
-		}
-	}
-	return fresh, p.tail, nil
-}
-
-// Replay reads the whole log once more, beside Run, and calls each with every ID
-// that was appended and acknowledged before the call, in order. It returns each's
-// first error; [ErrBroken] when the log is not what it was for Run; or
-// [ErrUnavailable]. It is for whoever builds a second set of the IDs.
-func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
-	r := &reader{log: l}
-	if err := r.open(ctx); err != nil {
-		return err
-	}
-	if epoch := l.epoch.Load(); epoch != nil && *epoch != r.epoch {
-		return l.brokenError("it was recreated: its identity is %q, was %q", r.epoch, *epoch)
-	}
-	for goal, first := uint64(0), true; first || r.last.seq < goal; first = false {
-		fresh, tail, err := r.fetch(ctx)
-		if err != nil {
-			return err
-		}
-		if first {
-			goal = tail // what comes meanwhile is told to the second set by others
-		}
-		for _, e := range fresh {
-			if err := each(e.id); err != nil {
-				return err
-			}
-			r.last = e
+			return back("entry %d is not the one that was acknowledged", e.seq)
 		}
 	}
 	return nil
@@ -274,28 +342,32 @@ func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
 func (r *reader) applied(tail uint64) {
 	l := r.log
 	l.position.Store(r.last.seq)
+	l.epoch.Store(&r.epoch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Tail = tail
-	l.mark = Mark{Epoch: r.epoch, Seq: r.last.seq, Nonce: r.last.nonce}
+	if !r.lenient {
+		l.mark = Mark{Epoch: r.epoch, Seq: r.last.seq, Nonce: r.last.nonce}
+	}
 }
 
-// asking counts a page, and returns the newest entry of our own that must be in a
-// log of the given epoch which is read from now on.
-func (l *Log) asking(epoch string) entry {
+// asking counts a page, and returns the newest entry of our own, which must be in its
+// log from now on.
+func (l *Log) asking() ownEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Reads++
-	if l.ownIn != epoch {
-		return entry{}
-	}
 	return l.own
 }
 
-// readError tells a log that is no log from a Redis that does not answer.
-func (l *Log) readError(err error) error {
-	if _, ok := errors.AsType[redis.Error](err); ok && strings.Contains(err.Error(), "WRONGTYPE") {
-		return l.brokenError("its keys hold something else: %w", err)
-	}
-	return fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], err)
+func (l *Log) tail(n uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Tail = n
+}
+
+func (l *Log) remember(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.recent.add(id)
 }

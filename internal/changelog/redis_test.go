@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -147,8 +148,16 @@ type instance struct {
 	client *redis.Client
 	stop   func() // ends Run and waits for it
 
-	mu  sync.Mutex
-	ids map[string]int
+	mu     sync.Mutex
+	ids    map[string]int
+	doubts []Doubt
+}
+
+// doubted returns the doubts that the instance was told of.
+func (i *instance) doubted() []Doubt {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.doubts)
 }
 
 func (i *instance) has(id string) bool {
@@ -169,6 +178,14 @@ var idle = Options{PollEvery: time.Hour, Limit: 10 * time.Second}
 func newInstance(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	i := &instance{client: connect(t, s), ids: map[string]int{}}
+	opts.Doubt = func(d Doubt) {
+		if d.Kind == Start {
+			return // each has one
+		}
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.doubts = append(i.doubts, d)
+	}
 	log, err := New(i.client, "orders", func(id string) {
 		i.mu.Lock()
 		defer i.mu.Unlock()

@@ -9,20 +9,25 @@ type Phase string
 const (
 	Loading     Phase = "loading"     // reading what was there at the start
 	Following   Phase = "following"   // the last read reached the tail
+	Away        Phase = "away"        // it did, but a member may have IDs that are not there
 	Unavailable Phase = "unavailable" // the last read failed, the next may not
-	Broken      Phase = "broken"      // entries may have been missed; until the process ends
+	Broken      Phase = "broken"      // the log's keys hold something else
 	Stopped     Phase = "stopped"     // Run has returned
 )
 
 // State is a log as its reader sees it, for metrics and health.
 type State struct {
 	Phase    Phase
-	Err      error     // why, in Unavailable, Broken and Stopped
-	Position uint64    // sequence number of the last entry applied
-	Tail     uint64    // sequence number of the log's last entry when it was last read; less Position is the lag
-	Reads    uint64    // pages asked for so far
-	Waiting  int       // callers of Wait whose read has not begun
-	LastRead time.Time // when the tail was last reached; zero if never
+	Err      error           // why, in Away, Unavailable, Broken and Stopped
+	Position uint64          // sequence number of the last entry applied
+	Tail     uint64          // sequence number of the log's last entry when it was last read; less Position is the lag
+	Reads    uint64          // pages asked for so far
+	Waiting  int             // callers of Wait whose read has not begun
+	LastRead time.Time       // when the tail was last reached; zero if never
+	LastWait time.Duration   // how long the last read took that somebody waited for
+	Doubts   map[Kind]uint64 // told of so far
+	Owed     int             // appended here, and not acknowledged
+	Repaired uint64          // IDs appended again since the log had lost them
 }
 
 // State returns the state of the log as of now.
@@ -34,6 +39,11 @@ func (l *Log) State() State {
 	if l.next != nil {
 		s.Waiting = l.next.waiters
 	}
+	s.Doubts = make(map[Kind]uint64, len(l.state.Doubts))
+	for kind, n := range l.state.Doubts {
+		s.Doubts[kind] = n
+	}
+	s.Owed = l.member.count()
 	return s
 }
 
@@ -44,29 +54,43 @@ func (l *Log) LastRead() time.Time {
 	return l.state.LastRead
 }
 
+// Reached returns a channel that is closed once the tail has been reached: from then on
+// the log is one that is known, and what a source is read for after that is not missed.
+func (l *Log) Reached() <-chan struct{} { return l.reached }
+
 // Position returns the sequence number of the last entry applied, 0 before the
 // first.
 func (l *Log) Position() uint64 { return l.position.Load() }
 
 // settle records how a read to the tail ended, and says so in the log when that
 // changes something: a Redis that is away for an hour is worth one line.
-func (l *Log) settle(phase Phase, err error) {
+func (l *Log) settle(phase Phase, err error, began time.Time) {
 	l.mu.Lock()
 	before := l.state.Phase
 	l.state.Phase, l.state.Err = phase, err
-	if phase == Following {
+	if phase == Following || phase == Away {
+		if l.state.LastRead.IsZero() {
+			close(l.reached)
+		}
 		l.state.LastRead = l.opts.Now()
 	}
 	l.mu.Unlock()
+	if phase == Following {
+		l.fresh.Store(&began)
+	} else {
+		l.fresh.Store(nil)
+	}
 	if phase == before {
 		return
 	}
 	log := l.opts.Logger.With("filter", l.filter, "position", l.position.Load())
 	switch phase {
 	case Broken:
-		log.Error("change log is broken, nothing counts as absent any more", "error", err)
+		log.Error("change log is broken, nothing counts as absent", "error", err)
 	case Unavailable:
 		log.Warn("change log is unavailable, nothing counts as absent until it can be read", "error", err)
+	case Away:
+		log.Warn("nothing counts as absent for now", "error", err)
 	case Following:
 		log.Info("following the change log")
 	}

@@ -269,9 +269,9 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	if ok {
 		err = filter.Learn(ctx, id)
 	} else {
-		// An order exists that no filter will ever hear of: from here on, absence
+		// An order exists that no filter will hear of from us: from here on, absence
 		// proves nothing.
-		filter.Missed(err.Error())
+		err = errors.Join(err, filter.Missed(ctx, err.Error()))
 	}
 	c.gate.record.Learned(c.Decision.Rule, err)
 	if err != nil {

@@ -34,11 +34,11 @@ type Filter interface {
 	// until ctx ends, which is Unknown.
 	MayContain(ctx context.Context, id string) Answer
 	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
-	// for the ID. After an error it is known at least here.
+	// for the ID, with or without an error, unless that says otherwise.
 	Learn(ctx context.Context, id string) error
-	// Missed tells the filter that an order was created whose ID could not be
-	// learned, for the given reason: from now on nothing is certainly absent.
-	Missed(reason string)
+	// Missed tells that an order was created whose ID could not be learned, for the
+	// given reason. It returns as Learn does: nothing is certainly absent any more.
+	Missed(ctx context.Context, reason string) error
 }
 
 // ErrBusy is returned by a [Locker] when another held the lock past the wait.

@@ -22,7 +22,10 @@ type knowledge struct {
 }
 
 func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.answers[id] }
-func (k *knowledge) Missed(reason string)                           { k.missed = append(k.missed, reason) }
+func (k *knowledge) Missed(_ context.Context, reason string) error {
+	k.missed = append(k.missed, reason)
+	return nil
+}
 func (k *knowledge) Learn(_ context.Context, id string) error {
 	k.learned = append(k.learned, id)
 	return k.err

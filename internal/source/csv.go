@@ -1,9 +1,3 @@
-// Package source reads the IDs of existing orders from where they are kept.
-//
-// Start with [CSV], a file of one ID a line. A source streams: its memory does not
-// grow with the number of IDs. [Progress] shows how far a long read is. What the
-// IDs are for, and what it means that some could not be read, is the caller's
-// affair.
 package source
 
 import (
@@ -15,20 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"unicode/utf8"
+	"strconv"
 )
 
 const (
-	// MaxIDBytes is the length of the longest ID.
-	MaxIDBytes = 256
-
 	// bufferBytes is also how much of a line is looked at for its first column.
 	bufferBytes = 64 << 10
 	// stepLines is how often the context is looked at and progress reported: every
 	// few milliseconds.
 	stepLines = 10_000
-	// namedLines is how many of the lines that were skipped are named.
-	namedLines = 5
 )
 
 // Options are the settings of a [File]. The zero value is usable.
@@ -38,41 +27,40 @@ type Options struct {
 	Valid func(id string) bool
 	// Progress is told how many bytes were read of how many (0 if that is unknown,
 	// as for a pipe), often, by the goroutine that reads, and once at the end.
-	Progress func(done, total int64)
+	Progress func(Step)
+	Stdin    io.Reader    // what the path "-" means; default: os.Stdin
 	Logger   *slog.Logger // default: none
 }
 
-// Report says what a read came to.
-type Report struct {
-	IDs     int64     // given to the caller
-	Skipped int64     // lines that hold something, but no ID
-	First   []BadLine // the first few of those
-}
-
-// BadLine is a line that was skipped.
-type BadLine struct {
-	Line   int64 // from 1
-	Reason string
-}
-
-// String returns "line 7: not UTF-8".
-func (b BadLine) String() string { return fmt.Sprintf("line %d: %s", b.Line, b.Reason) }
-
-// File is a text file of IDs, see [CSV]. It may be read by several goroutines.
+// File is a text file of IDs, see [CSV]. It may be read by several goroutines,
+// unless it is the standard input.
 type File struct {
 	path string
 	opts Options
+	used bool // the standard input was read
 }
 
 // CSV returns the file of IDs at path: UTF-8, one a line, or the first of several
 // columns that commas separate. Blank lines, a header (id or order_id), a byte order
 // mark, either kind of line end, blanks around an ID and double quotes around it are
-// tolerated; quotes that span lines are not. It opens nothing yet.
+// tolerated; quotes that span lines are not. The path "-" is the standard input,
+// which can be read once. It opens nothing yet.
 func CSV(path string, opts Options) *File {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.Stdin == nil {
+		opts.Stdin = os.Stdin
+	}
 	return &File{path: path, opts: opts}
+}
+
+// name returns how errors and the log call the file.
+func (f *File) name() string {
+	if f.path == stdinPath {
+		return "the standard input"
+	}
+	return f.path
 }
 
 // IDs calls yield with every ID in the file. It blocks until the file is read, yield
@@ -92,16 +80,16 @@ func (f *File) Read(ctx context.Context, yield func(id string) error) (Report, e
 		err = fmt.Errorf("none of %d lines has an order ID (%s); is it a text file in UTF-8 with one ID a line?", r.Skipped, r.First[0])
 	}
 	if r.Skipped > 0 {
-		f.opts.Logger.Warn("lines without a usable order ID were skipped", "file", f.path, "skipped", r.Skipped, "first", fmt.Sprint(r.First))
+		f.opts.Logger.Warn("lines without a usable order ID were skipped", "file", f.name(), "skipped", r.Skipped, "first", fmt.Sprint(r.First))
 	}
 	if err != nil {
-		return r, fmt.Errorf("reading order IDs from %s: %w", f.path, err)
+		return r, fmt.Errorf("reading order IDs from %s: %w", f.name(), err)
 	}
 	return r, nil
 }
 
 func (f *File) read(ctx context.Context, yield func(id string) error) (Report, error) {
-	file, total, err := open(f.path)
+	file, total, err := f.open(ctx)
 	if err != nil {
 		return Report{}, err
 	}
@@ -113,6 +101,9 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if ctx.Err() != nil && err != nil {
+			return r, interrupted(ctx, in.number)
+		}
 		if err != nil {
 			return r, err
 		}
@@ -121,18 +112,29 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 		}
 		if in.number%stepLines == 0 {
 			if ctx.Err() != nil {
-				return r, fmt.Errorf("interrupted at line %d: %w", in.number, context.Cause(ctx))
+				return r, interrupted(ctx, in.number)
 			}
-			f.progress(in.bytes, total)
+			f.progress(r, in.bytes, total)
 		}
 	}
-	f.progress(in.bytes, total)
+	f.progress(r, in.bytes, total)
 	return r, ctx.Err()
 }
 
+func interrupted(ctx context.Context, line int64) error {
+	return fmt.Errorf("interrupted at line %d: %w", line, context.Cause(ctx))
+}
+
 // open returns a file that can be read, and its size, 0 if it has none.
-func open(path string) (*os.File, int64, error) {
-	file, err := os.Open(path)
+func (f *File) open(ctx context.Context) (io.ReadCloser, int64, error) {
+	if f.path == stdinPath {
+		if f.used {
+			return nil, 0, errors.New("it was read before, and cannot be read again")
+		}
+		f.used = true
+		return interruptible(ctx, f.opts.Stdin), 0, nil
+	}
+	file, err := os.Open(f.path)
 	if err != nil {
 		return nil, 0, cause(err)
 	}
@@ -158,9 +160,9 @@ func cause(err error) error {
 	return err
 }
 
-func (f *File) progress(done, total int64) {
+func (f *File) progress(r Report, done, total int64) {
 	if f.opts.Progress != nil {
-		f.opts.Progress(done, total)
+		f.opts.Progress(Step{IDs: r.IDs, Done: done, Total: total})
 	}
 }
 
@@ -171,7 +173,11 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 	if reason == "" && (len(field) == 0 && len(line) == 0 || r.IDs+r.Skipped == 0 && isHeader(field)) {
 		return nil
 	}
-	if reason == "" {
+	switch {
+	case reason != "":
+	case len(field) == 0:
+		reason = "the first column is empty"
+	default:
 		reason = malformed(field)
 	}
 	if reason == "" {
@@ -180,12 +186,9 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 			r.IDs++
 			return yield(id)
 		}
-		reason = fmt.Sprintf("%q does not have the form of an order ID", truncate(field))
+		reason = strange(field)
 	}
-	r.Skipped++
-	if len(r.First) < namedLines {
-		r.First = append(r.First, BadLine{Line: number, Reason: reason})
-	}
+	r.bad(func() string { return "line " + strconv.FormatInt(number, 10) }, reason)
 	return nil
 }
 
@@ -207,25 +210,4 @@ func firstColumn(line []byte) (field []byte, reason string) {
 
 func isHeader(field []byte) bool {
 	return bytes.EqualFold(field, []byte("id")) || bytes.EqualFold(field, []byte("order_id"))
-}
-
-// malformed returns why a column cannot be an order's ID, "" if it can.
-func malformed(field []byte) string {
-	switch {
-	case len(field) == 0:
-		return "the first column is empty"
-	case len(field) > MaxIDBytes:
-		return fmt.Sprintf("an ID of more than %d bytes", MaxIDBytes)
-	case bytes.ContainsFunc(field, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "control characters"
-	case !utf8.Valid(field):
-		return "not UTF-8"
-	}
-	return ""
-}
-
-// truncate keeps a line of the log readable.
-func truncate(field []byte) []byte {
-	const enough = 40
-	return field[:min(len(field), enough)]
 }

@@ -31,7 +31,7 @@ func TestCSV(t *testing.T) {
 		name    string
 		content string
 		ids     []string
-		bad     []BadLine
+		bad     []Bad
 	}{
 		{"empty", "", nil, nil},
 		{"one a line", "1\n2\n3\n", []string{"1", "2", "3"}, nil},
@@ -45,41 +45,41 @@ func TestCSV(t *testing.T) {
 		{"header only", "id\n", nil, nil},
 		{"header's word further down", "1\nid\n", []string{"1", "id"}, nil},
 		{"blank lines", "\n1\n\n\r\n2\n\n", []string{"1", "2"}, nil},
-		{"blanks around", "  1 \n\t2\t,x\n   \n", []string{"1", "2"}, []BadLine{{3, "the first column is empty"}}},
+		{"blanks around", "  1 \n\t2\t,x\n   \n", []string{"1", "2"}, []Bad{{"line 3", "the first column is empty"}}},
 		{"columns", "1,a,b\n2,,\n", []string{"1", "2"}, nil},
 		{"quotes", "\"a,b\",x\n\"c\" , y\n\"d\"\n", []string{"a,b", "c", "d"}, nil},
-		{"quotes not closed", "\"a\n\"b\"c,d\n1\n", []string{"1"}, []BadLine{{1, "quotes are not closed"}, {2, "quotes are not closed"}}},
-		{"empty column", ",a\n\"\",b\n1\n", []string{"1"}, []BadLine{{1, "the first column is empty"}, {2, "the first column is empty"}}},
-		{"length", long + "\n" + long + "9\n", []string{long}, []BadLine{{2, "an ID of more than 256 bytes"}}},
-		{"control characters", "a\x00b\n1\na\tb\na\x7f\n", []string{"1"}, []BadLine{{1, "control characters"}, {3, "control characters"}, {4, "control characters"}}},
-		{"not UTF-8", "1\n\xff\xfe\nä\n", []string{"1", "ä"}, []BadLine{{2, "not UTF-8"}}},
-		{"refused by the caller", "1\nno-way\n", []string{"1"}, []BadLine{{2, `"no-way" does not have the form of an order ID`}}},
+		{"quotes not closed", "\"a\n\"b\"c,d\n1\n", []string{"1"}, []Bad{{"line 1", "quotes are not closed"}, {"line 2", "quotes are not closed"}}},
+		{"empty column", ",a\n\"\",b\n1\n", []string{"1"}, []Bad{{"line 1", "the first column is empty"}, {"line 2", "the first column is empty"}}},
+		{"length", long + "\n" + long + "9\n", []string{long}, []Bad{{"line 2", "an ID of more than 256 bytes"}}},
+		{"control characters", "a\x00b\n1\na\tb\na\x7f\n", []string{"1"}, []Bad{{"line 1", "control characters"}, {"line 3", "control characters"}, {"line 4", "control characters"}}},
+		{"not UTF-8", "1\n\xff\xfe\nä\n", []string{"1", "ä"}, []Bad{{"line 2", "not UTF-8"}}},
+		{"refused by the caller", "1\nno-way\n", []string{"1"}, []Bad{{"line 2", `"no-way" does not have the form of an order ID`}}},
 		{"first column of an endless line", "1," + strings.Repeat("x", 5*bufferBytes) + "\n2\n", []string{"1", "2"}, nil},
-		{"endless column", strings.Repeat("x", 3*bufferBytes) + "\n2\n", []string{"2"}, []BadLine{{1, "an ID of more than 256 bytes"}}},
+		{"endless column", strings.Repeat("x", 3*bufferBytes) + "\n2\n", []string{"2"}, []Bad{{"line 1", "an ID of more than 256 bytes"}}},
 		{"endless last line", "1\n2," + strings.Repeat("x", 3*bufferBytes), []string{"1", "2"}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var ids []string
-			var done, total int64
+			var got []string
+			var ids, done, total int64
 			report, err := CSV(writeFile(t, tc.content), Options{
 				Valid:    func(id string) bool { return id != "no-way" },
-				Progress: func(d, n int64) { done, total = d, n },
+				Progress: func(s Step) { ids, done, total = s.IDs, s.Done, s.Total },
 			}).Read(t.Context(), func(id string) error {
-				ids = append(ids, id)
+				got = append(got, id)
 				return nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.ids, ids); diff != "" {
+			if diff := cmp.Diff(tc.ids, got); diff != "" {
 				t.Error("IDs, -want +got:", diff)
 			}
 			want := Report{IDs: int64(len(tc.ids)), Skipped: int64(len(tc.bad)), First: tc.bad}
 			if diff := cmp.Diff(want, report); diff != "" {
 				t.Error("report, -want +got:", diff)
 			}
-			if size := int64(len(tc.content)); done != size || total != size {
-				t.Errorf("progress ended at %d of %d, want %d", done, total, size)
+			if size := int64(len(tc.content)); ids != want.IDs || done != size || total != size {
+				t.Errorf("progress ended at %d IDs, %d of %d, want %d of %d", ids, done, total, want.IDs, size)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestCSVNamesOnlyTheFirstBadLines(t *testing.T) {
 	var out strings.Builder
 	file := CSV(writeFile(t, "1\n"+strings.Repeat("\x01\n", 20)), Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	report, err := file.Read(t.Context(), func(string) error { return nil })
-	if err != nil || report.Skipped != 20 || len(report.First) != namedLines || report.First[0].Line != 2 {
+	if err != nil || report.Skipped != 20 || len(report.First) != namedBad || report.First[0].Where != "line 2" {
 		t.Errorf("report %+v, %v", report, err)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "skipped=20") || !strings.Contains(out.String(), "line 2: control characters") {

@@ -14,21 +14,24 @@ func TestProgressInTheLog(t *testing.T) {
 	now := time.Unix(0, 0)
 	p := newProgress(nil, slog.New(slog.NewTextHandler(&out, nil)), "ids.csv", func() time.Time { return now })
 	for _, tc := range []struct {
-		name        string
-		after       time.Duration
-		done, total int64
-		want        string // "": no line
+		name  string
+		after time.Duration
+		step  Step
+		want  string // "": no line
 	}{
-		{"at the start", 0, 0, 200, ""},
-		{"too early", logEvery - 1, 10, 200, ""},
-		{"in time", 1, 50, 200, "from=ids.csv bytes=50 percent=25"},
-		{"too early again", time.Second, 60, 200, ""},
-		{"size unknown", logEvery, 70, 0, "from=ids.csv bytes=70\n"},
+		{"at the start", 0, Step{Total: 200}, ""},
+		{"too early", logEvery - 1, Step{IDs: 5, Done: 10, Total: 200}, ""},
+		{"in time", 1, Step{IDs: 25, Done: 50, Total: 200}, "from=ids.csv ids=25 per_second=5 percent=25 left=15s\n"},
+		{"too early again", time.Second, Step{IDs: 30, Done: 60, Total: 200}, ""},
+		{"the rate is that of late", 4 * time.Second, Step{IDs: 100, Done: 100, Total: 200}, "ids=100 per_second=15 percent=50 left=10s\n"},
+		{"size unknown", logEvery, Step{IDs: 100, Done: 70}, "from=ids.csv ids=100 per_second=0\n"},
+		{"size estimated", logEvery, Step{IDs: 100, Done: 100, Total: 200, Rough: true}, "percent=50 left=20s about=200\n"},
+		{"more than estimated", logEvery, Step{IDs: 300, Done: 300, Total: 200, Rough: true}, "ids=300 per_second=40 about=200\n"},
 	} {
 		out.Reset()
 		now = now.Add(tc.after)
-		p.Report(tc.done, tc.total)
-		if got := out.String(); !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") {
+		p.Report(tc.step)
+		if got := out.String(); !strings.HasSuffix(got, tc.want) || (tc.want == "") != (got == "") {
 			t.Errorf("%s: logged %q, want %q", tc.name, got, tc.want)
 		}
 	}
@@ -36,19 +39,38 @@ func TestProgressInTheLog(t *testing.T) {
 }
 
 func TestProgressOnATerminal(t *testing.T) {
-	for _, total := range []int64{200, 0} {
+	for _, tc := range []struct {
+		name  string
+		steps []Step
+		want  []string // in what is drawn, in this order
+	}{
+		{"known", []Step{{IDs: 5, Done: 50, Total: 200}}, []string{"ids.csv: 5 IDs, 5/s, 3s left", "25%"}},
+		{"unknown", []Step{{IDs: 5, Done: 50}}, []string{"ids.csv: 5 IDs, 5/s"}},
+		{"estimated", []Step{{IDs: 50, Done: 50, Total: 200, Rough: true}, {IDs: 450, Done: 450, Total: 200, Rough: true}},
+			[]string{"50 IDs of about 200, 50/s, 3s left", "25%", "450 IDs of about 200, 400/s", "99%"}},
+	} {
 		var log, out strings.Builder
-		p := newProgress(&out, slog.New(slog.NewTextHandler(&log, nil)), "ids.csv", time.Now)
-		p.Report(50, total)
-		if total > 0 && !strings.Contains(out.String(), "25%") || !strings.Contains(out.String(), "ids.csv") {
-			t.Errorf("drawn %q", out.String())
+		now := time.Unix(0, 0)
+		p := newProgress(&out, slog.New(slog.NewTextHandler(&log, nil)), "ids.csv", func() time.Time { return now })
+		for _, s := range tc.steps {
+			now = now.Add(time.Second)
+			p.Report(s)
+			p.Report(s) // too soon to be drawn
+		}
+		rest := out.String()
+		for _, want := range tc.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: drawn %q, %q is missing", tc.name, out.String(), want)
+			}
+			rest = after
 		}
 		p.Close()
 		if !strings.HasSuffix(out.String(), "\r") {
-			t.Errorf("the bar is left behind: %q", out.String())
+			t.Errorf("%s: the bar is left behind: %q", tc.name, out.String())
 		}
 		if log.Len() > 0 {
-			t.Errorf("logged %q beside the bar", log.String())
+			t.Errorf("%s: logged %q beside the bar", tc.name, log.String())
 		}
 	}
 }
@@ -60,7 +82,7 @@ func TestProgressChoosesTheLogWithoutATerminal(t *testing.T) {
 	}
 	defer file.Close()
 	p := NewProgress(file, slog.New(slog.DiscardHandler), "ids.csv")
-	p.Report(1, 2)
+	p.Report(Step{IDs: 1, Done: 1, Total: 2})
 	p.Close()
 	if info, err := file.Stat(); err != nil || info.Size() != 0 {
 		t.Errorf("%v, %v: a bar was drawn into a file", info, err)

@@ -1,0 +1,60 @@
+package config
+
+import "time"
+
+// Entries of a change log that is trimmed: at least as many as are added while an
+// ordergate is away for a moment, and at most what fills a large server.
+const (
+	minKept = 10_000
+	maxKept = 1_000_000_000
+)
+
+func (v *validator) changeLog(path string, f Filter) {
+	l, keep := f.ChangeLog, path+".keep"
+	switch {
+	case l.Keep == 0:
+	case l.Keep < minKept || l.Keep > maxKept:
+		v.refute(keep, "%d is out of range: %s to %s are allowed, or 0, which keeps all", l.Keep, number(uint64(minKept)), number(uint64(maxKept)))
+	default:
+		v.needsTable(keep, f, "what is trimmed would be known to nobody, without a table among the sources: remove this")
+	}
+	between(v, path+".lease", l.Lease, 200*time.Millisecond, 10*time.Second)
+	between(v, path+".expel", l.Expel, 10*time.Second, 24*time.Hour)
+}
+
+// Bounds of what a reconciliation asks of a database.
+const (
+	maxSample        = 100_000   // rows a minute
+	maxReconcileRate = 1_000_000 // rows a second
+)
+
+func (v *validator) reconcile(path string, f Filter) {
+	r := f.Reconcile
+	if r == nil {
+		return
+	}
+	v.needsTable(path, f, "there is no table among the sources to compare the filter with: add one, or remove this")
+	between(v, path+".every", r.Every, time.Minute, 720*time.Hour)
+	between(v, path+".sample", r.Sample, 0, maxSample)
+	between(v, path+".rate", r.Rate, 1, maxReconcileRate)
+}
+
+func (v *validator) shareLoad(path string, f Filter) {
+	if kind := f.InRedis(); kind != "" && f.ShareLoad != nil && *f.ShareLoad {
+		v.refute(path, "is for kinds in memory only, and what is in Redis is shared already: remove it")
+	}
+}
+
+// needsTable refuses what a filter cannot have without a table among its sources,
+// unless one that is not understood may be meant as that.
+func (v *validator) needsTable(path string, f Filter, message string) {
+	if v.config.hasTable(f) {
+		return
+	}
+	for _, name := range f.Sources {
+		if s, defined := v.config.Sources[name]; !defined || s.Kind != SourceCSV {
+			return // reported there
+		}
+	}
+	v.refute(path, "%s", message)
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of how a table is read.
+const (
+	minBatch = 10 // rows: fewer are one query an order
+	maxBatch = 100_000
+	maxRate  = 10_000_000 // rows a second, more than any server gives
+)
+
+func (v *validator) source(path, name string, s Source) {
+	if !v.required(path, "kind", s.Kind, "the kind of source: csv, mysql or postgres") {
+		return
+	}
+	v.choice(path+".kind", s.Kind, SourceCSV, SourceMySQL, SourcePostgres)
+	switch {
+	case s.Live():
+		v.table(path, name, s)
+	case s.Kind == SourceCSV:
+		v.required(path, "path", s.Path, "the path of a file with one ID a line")
+		keys := tableKeys(s)
+		for _, key := range sortedKeys(keys) {
+			if at := join(path, key); keys[key] || v.given(at) {
+				v.refute(at, "is for kinds %s and %s only: remove it", SourceMySQL, SourcePostgres)
+			}
+		}
+	}
+}
+
+// tableKeys returns the keys that are for tables, and whether they are set.
+func tableKeys(s Source) map[string]bool {
+	return map[string]bool{
+		"dsn_env": s.DSNEnv != "", "dsn_file": s.DSNFile != "",
+		"table": s.Table != "", "id_column": s.IDColumn != "", "cursor_column": s.CursorColumn != "",
+		"batch": s.Batch != 0, "pause": s.Pause != 0, "max_rate": s.MaxRate != 0,
+		"on_bad": s.OnBad != "", "overlap": s.Overlap != 0,
+		"follow": s.Follow != "", "every": s.Every != 0, "grace": s.Grace != 0,
+		"server_id": s.ServerID != 0, "slot": s.Slot != "", "publication": s.Publication != "",
+	}
+}
+
+func (v *validator) table(path, name string, s Source) {
+	if s.Path != "" || v.given(path+".path") {
+		v.refute(path+".path", "is for kind %s only: remove it", SourceCSV)
+	}
+	v.secret(path, "dsn", s.DSNFile, s.DSNEnv)
+	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
+		v.lacks(path, []string{"dsn_file", "dsn_env"}, "says not where the database is: give one of dsn_file, dsn_env")
+	}
+	if v.required(path, "table", s.Table, "the name of the table, or schema.table") {
+		for part := range strings.SplitSeq(s.Table, ".") {
+			if !isIdentifier(s.Kind, part) || strings.Count(s.Table, ".") > 1 {
+				v.refute(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))
+				break
+			}
+		}
+	}
+	if v.required(path, "id_column", s.IDColumn, "the name of the column with the order IDs") {
+		v.column(path+".id_column", s.Kind, s.IDColumn)
+	}
+	if s.CursorColumn != s.IDColumn || v.given(path+".cursor_column") {
+		v.column(path+".cursor_column", s.Kind, s.CursorColumn)
+	}
+	between(v, path+".batch", s.Batch, minBatch, maxBatch)
+	between(v, path+".pause", s.Pause, 0, time.Minute)
+	between(v, path+".max_rate", s.MaxRate, 0, maxRate)
+	between(v, path+".overlap", s.Overlap, time.Second, 24*time.Hour)
+	v.choice(path+".on_bad", s.OnBad, OnBadFail, OnBadSkip)
+	v.follow(path, s)
+	v.grace(path+".grace", name, s.Grace)
+}
+
+func (v *validator) column(path, kind, name string) {
+	if !isIdentifier(kind, name) {
+		v.refute(path, "%s is not the name of a column: %s", quote(name), identifierForm(kind))
+	}
+}
+
+// isIdentifier reports whether a name can be one of a table, a column or such: MySQL
+// counts characters, PostgreSQL bytes, of which it drops the rest.
+func isIdentifier(kind, name string) bool {
+	length := utf8.RuneCountInString(name)
+	most := 64
+	if kind == SourcePostgres {
+		length, most = len(name), 63
+	}
+	printed := func(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
+	return length >= 1 && length <= most && strings.IndexFunc(name, func(r rune) bool { return !printed(r) }) < 0
+}
+
+func identifierForm(kind string) string {
+	if kind == SourcePostgres {
+		return "names are 1 to 63 bytes that can be printed"
+	}
+	return "names are 1 to 64 characters that can be printed"
+}
+
+// slotName is what PostgreSQL accepts.
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// follow checks how the table is followed, and the keys of one way of it.
+func (v *validator) follow(path string, s Source) {
+	ways := []string{FollowNone, FollowPoll, FollowBinlog, FollowLogical}
+	mine, other, otherKind := FollowBinlog, FollowLogical, SourcePostgres
+	if s.Kind == SourcePostgres {
+		mine, other, otherKind = FollowLogical, FollowBinlog, SourceMySQL
+	}
+	if s.Follow == other {
+		v.refute(path+".follow", "%s is for kind %s only: choose %s", other, otherKind, strings.Join([]string{FollowNone, FollowPoll, mine}, ", "))
+	} else {
+		v.choice(path+".follow", s.Follow, slices.DeleteFunc(ways, func(way string) bool { return way == other })...)
+	}
+	by := func(way string) bool { return s.Follow == way || v.refused[path+".follow"] }
+	v.option(path, "every", s.Every != 0, by(FollowPoll), "follow "+FollowPoll)
+	v.option(path, "server_id", s.ServerID != 0, by(FollowBinlog), "follow "+FollowBinlog)
+	v.option(path, "slot", s.Slot != "", by(FollowLogical), "follow "+FollowLogical)
+	v.option(path, "publication", s.Publication != "", by(FollowLogical), "follow "+FollowLogical)
+	switch s.Follow {
+	case FollowPoll:
+		between(v, path+".every", s.Every, 100*time.Millisecond, time.Hour)
+	case FollowBinlog:
+		if s.ServerID == 0 && v.given(path+".server_id") {
+			between(v, path+".server_id", uint64(s.ServerID), 1, math.MaxUint32)
+		}
+	case FollowLogical:
+		if !slotName.MatchString(s.Slot) {
+			v.refute(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
+		}
+		if !isIdentifier(s.Kind, s.Publication) {
+			v.refute(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
+		}
+	}
+}
+
+// grace checks that the IDs that it goes by tell when they were made.
+func (v *validator) grace(path, source string, grace time.Duration) {
+	between(v, path, grace, 0, 24*time.Hour)
+	if grace == 0 {
+		return
+	}
+	const instead = "remove this"
+	for _, name := range sortedKeys(v.config.Filters) {
+		if !slices.Contains(v.config.Filters[name].Sources, source) {
+			continue
+		}
+		if !v.dated(path, name, instead) {
+			return
+		}
+		for rule, id := range v.idsOf(name) {
+			// Of a date without its time one cannot tell what is younger.
+			parts := dateParts(id.Time.Layout)
+			toTheSecond := parts["15"] && parts["04"] && parts["05"]
+			if id.Format == FormatTimestamped && isDateLayout(id.Time.Layout) && !toTheSecond {
+				v.refute(path, "the IDs of rule %s have a date without a time: give them a layout to the second, such as 20060102150405, or %s", quote(rule), instead)
+				return
+			}
+		}
+	}
+}
+
+// followersDiffer checks that no two sources follow one server under one name: it
+// serves one of them.
+func (v *validator) followersDiffer(c *Config) {
+	type follower struct {
+		dsn, key string
+		name     any
+	}
+	owners := make(map[follower]string)
+	for _, name := range sortedKeys(c.Sources) {
+		s, path := c.Sources[name], join("sources", name)
+		f := follower{dsn: s.DSNFile + "\x00" + s.DSNEnv + "\x00" + string(s.DSN)}
+		switch {
+		case s.DSNFile == "" && s.DSNEnv == "" && s.DSN == "":
+			continue // where the server is has been asked for
+		case s.Follow == FollowBinlog && s.ServerID != 0:
+			f.key, f.name = "server_id", s.ServerID
+		case s.Follow == FollowLogical && s.Slot != "":
+			f.key, f.name = "slot", s.Slot
+		default:
+			continue
+		}
+		if other, taken := owners[f]; taken {
+			v.refute(join(path, f.key), "source %s has the same, at the same server: choose another", quote(other))
+			continue
+		}
+		owners[f] = name
+	}
+}

@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"maps"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Log is what the metrics show of a change log.
+type Log struct {
+	Lag      uint64            // entries
+	Reads    uint64            // so far
+	Barrier  time.Duration     // that the last read took which lookups waited for
+	Owed     int               // IDs that clients may know of and the log does not have
+	Members  int               // ordergates, and followers of tables
+	Repaired uint64            // IDs that the log had lost and got again from here
+	Doubts   map[string]uint64 // so far, by kind; always the same kinds
+}
+
+func (m *Metrics) logGauges(labels prometheus.Labels, log func() Log) {
+	m.gauge("ordergate_filter_log_lag_entries", "Entries of the change log not yet in the filter, at its last read.", labels,
+		func() float64 { return float64(log().Lag) })
+	m.gauge("ordergate_filter_log_owed", "New orders that are not in the change log yet.", labels,
+		func() float64 { return float64(log().Owed) })
+	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those who follow its tables.", labels,
+		func() float64 { return float64(log().Members) })
+	m.gauge("ordergate_filter_barrier_seconds", "Duration of the last read of the change log that lookups waited for.", labels,
+		func() float64 { return log().Barrier.Seconds() })
+	m.counter("ordergate_filter_log_reads_total", "Reads of the change log.", labels,
+		func() uint64 { return log().Reads })
+	m.counter("ordergate_filter_log_repaired_total", "IDs that the change log had lost and got again from here.", labels,
+		func() uint64 { return log().Repaired })
+	for kind := range log().Doubts {
+		with := maps.Clone(labels)
+		with["kind"] = kind
+		m.counter("ordergate_filter_doubts_total", "Times that orders could be missing in the change log.", with,
+			func() uint64 { return log().Doubts[kind] })
+	}
+}

@@ -1,0 +1,93 @@
+-- What every script on a filter's change log begins with: it looks whether the log
+-- is the one it was, and says so in the log itself if it is not.
+--
+-- KEYS[1]  the log, a stream whose entry IDs are "<sequence number>-0"
+-- KEYS[2]  what is known of the log, a hash: epoch (its identity), seq (number of its
+--          last entry), term (of the server's history), now (the latest time
+--          seen), era (named anew whenever all leases end)
+-- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
+--          milliseconds of the server's clock
+-- KEYS[4]  the inbox, a list of IDs that anybody may push to
+-- ARGV[1]  a nonce, unique to this call
+-- ARGV[2]  how many entries the log keeps at least, 0 for all
+-- Slot     all keys share the hash tag {<filter>}
+local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local nonce, keep = ARGV[1], tonumber(ARGV[2])
+local epoch, seq, era
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
+
+-- tostring turns 1e14 and more into an exponent.
+local function decimal(n) return string.format('%.0f', n) end
+
+-- Returns the number of the entry at the log's end, 0 if it has none.
+local function tail()
+  local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  return last and tonumber(string.match(last[1], '^%d+')) or 0
+end
+
+local function add(number, field, value)
+  if keep > 0 then
+    return redis.pcall('XADD', log, 'MAXLEN', '~', keep, number .. '-0', field, value, 'n', nonce)
+  end
+  return redis.pcall('XADD', log, number .. '-0', field, value, 'n', nonce)
+end
+
+-- Appends an entry. A log that was damaged is not made whole here: it keeps its
+-- gap, so that every reader finds it, and takes the entry nevertheless. An ID
+-- refused is an ID lost.
+local function put(field, value)
+  seq = math.max(seq, tail()) + 1
+  local done = add(decimal(seq), field, value)
+  if type(done) == 'table' and done.err and string.find(done.err, 'equal or smaller', 1, true) then
+    -- Its last entries were deleted, whose numbers it does not give again.
+    local info = redis.call('XINFO', 'STREAM', log)
+    for i = 1, #info, 2 do
+      if info[i] == 'last-generated-id' then seq = tonumber(string.match(info[i + 1], '^%d+')) + 1 end
+    end
+    done = add(decimal(seq), field, value)
+  end
+  if type(done) == 'table' and done.err then error(done.err, 0) end
+  redis.call('HSET', meta, 'seq', decimal(seq))
+end
+
+-- Ends all leases, and makes renewals void that are still on their way.
+local function lapse()
+  for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
+    redis.call('ZADD', members, decimal(now - 1), m)
+  end
+  era = nonce -- not a counter, which a failover would set back
+  redis.call('HSET', meta, 'era', era)
+end
+
+do
+  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era')
+  epoch, seq, era = known[1], tonumber(known[2] or ''), known[5]
+  if not epoch or not seq then
+    epoch, seq = nonce, tail()
+    redis.call('HSET', meta, 'epoch', epoch, 'seq', decimal(seq))
+    lapse()
+    if seq > 0 then put('doubt', 'gap: its identity was gone') end
+  end
+  -- The history's name is another one after each start of a server and each failover,
+  -- and either may have lost what was acknowledged. A server that does not tell it
+  -- leaves that to who reads.
+  local info = redis.pcall('INFO', 'replication')
+  local term = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
+  if term and known[3] ~= term then
+    redis.call('HSET', meta, 'term', term)
+    if known[3] then
+      lapse()
+      put('doubt', 'term: Redis was restarted or failed over')
+    end
+  end
+  -- A clock that was set back would make leases longer. One that was set forward would
+  -- make members seem to be gone for good.
+  local latest = tonumber(known[4] or '') or now
+  if now < latest or now > latest + 60000 then
+    lapse()
+    redis.call('HSET', meta, 'now', decimal(now))
+  end
+  if not era then lapse() end
+end

@@ -1,0 +1,15 @@
+-- Makes somebody a member, whose lease begins with the first renewal. One that was at
+-- the same place before, and did not leave, may have had IDs that nobody else has.
+--
+-- ARGV[3]  the place
+-- ARGV[4]  the member, "<place>#<which of those that were there>"
+-- Returns  {server's time in ms, era}
+local place = ARGV[3] .. '#'
+for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
+  if m ~= ARGV[4] and string.sub(m, 1, #place) == place then
+    redis.call('ZREM', members, m)
+    put('doubt', 'crash: ' .. ARGV[3] .. ' ended without taking its leave')
+  end
+end
+redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[4])
+return {decimal(now), era}

@@ -1,0 +1,370 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// placeEnd stands between a member's place and what tells it from those before.
+	placeEnd = "#"
+	// patience is how long an append may take until its lease is renewed no more: it may
+	// fail, and then the end of the lease is waited for.
+	patience = 200 * time.Millisecond
+	// margin is added to a lease by who waits for its end: for clocks that run at
+	// different speeds, and for one that is set back by less than anybody notices.
+	margin = 60 * time.Millisecond
+	// mostOwed bounds what is remembered of the IDs owed.
+	mostOwed = 20_000
+	// renewals is how many times in a lease it is renewed.
+	renewals = 5
+)
+
+// errNoMember says that others cannot know of this process yet.
+var errNoMember = errors.New("this ordergate was never a member of the change log")
+
+// errReplaced says that a server answered as if nothing had happened since.
+var errReplaced = errors.New("a server answered that another one has replaced")
+
+// Member is somebody whose orders may be known to clients before they are in the
+// log. It holds a lease; while that is over, nobody's Wait succeeds. A nil *Member
+// owes nothing. All methods are safe for concurrent use.
+//
+// The lease is a time of the server's clock. The member never learns exactly when it
+// ends, but when it is certainly over: a renewal grants [Options.Lease] from the time
+// B that a reply of the server named, and was sent after that reply came. So at the
+// moment of its coming, plus the lease, by the member's own clock, it is over, however
+// long the renewal was on its way.
+type Member struct {
+	log   *Log
+	place string
+	name  string // the place, and which of those that were there
+	lease time.Duration
+
+	mu     sync.Mutex
+	joined bool
+	last   moment   // of the last reply
+	reply  moment   // of the last reply as of which all is well
+	base   moment   // that the last renewal was sent with
+	eras   []string // that were seen, the latest last
+
+	owed     map[string]time.Time // since when; IDs, and doubts with a blank before
+	queue    []debt               // the oldest first; some are paid
+	overdrew time.Time            // when it came to owe more than it remembers; zero: it does not
+	silent   bool                 // somebody waits for the end of the lease
+}
+
+// moment is a time of the server's clock.
+type moment struct {
+	server int64 // ms
+	era    string
+	at     time.Time // when the reply that has it came
+}
+
+type debt struct {
+	what  string
+	since time.Time
+}
+
+// Member returns somebody else who appends here: a follower of a database, whose
+// lease lasts while everything that is in the database is in the log. Whoever follows
+// it has the same place, since each says what is true. It joins with its first
+// [Member.Renew].
+func (l *Log) Member(place string, lease time.Duration) *Member {
+	return &Member{log: l, place: place, name: place, lease: lease, owed: make(map[string]time.Time)}
+}
+
+// process returns this process as a member, which is another one after a restart.
+func (l *Log) process(place string) *Member {
+	m := l.Member(place, l.opts.Lease)
+	m.name += placeEnd + newNonce()
+	return m
+}
+
+// Name returns what the log knows the member by.
+func (m *Member) Name() string {
+	if m == nil {
+		return ""
+	}
+	return m.name
+}
+
+// enter joins, if need be. It blocks for one round trip to Redis.
+func (m *Member) enter(ctx context.Context) error {
+	m.mu.Lock()
+	joined := m.joined
+	m.mu.Unlock()
+	if joined {
+		return nil
+	}
+	l := m.log
+	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name).StringSlice()
+	if err != nil || len(reply) != 2 {
+		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
+	}
+	server, err := strconv.ParseInt(reply[0], 10, 64)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.joined = true
+	if !m.see(reply[1]) {
+		return errReplaced
+	}
+	m.last = moment{server, reply[1], time.Now()}
+	return nil
+}
+
+// Renew has the lease begin anew, at the last answer of Redis that came before a
+// moment as of which nothing is owed: so it takes two calls until there is one. It
+// blocks for one or two round trips. The error is [ErrUnavailable] or [ErrBroken].
+func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, m.log.opts.Limit)
+	defer cancel()
+	if err := m.enter(ctx); err != nil {
+		return m.log.readError(err)
+	}
+	_, err := m.log.ask(ctx, m, asOf, math.MaxUint64, 1)
+	if err == nil {
+		m.vouch() // it has nothing of its own: it is as of a moment after
+	}
+	return err
+}
+
+// Leave ends the membership of one that owes nothing. It blocks for one round trip.
+func (m *Member) Leave(ctx context.Context) error {
+	m.mu.Lock()
+	leaves := m.joined && !m.owing()
+	m.joined = m.joined && !leaves
+	m.mu.Unlock()
+	if !leaves {
+		return nil
+	}
+	return m.log.client.ZRem(ctx, m.log.keys[2], m.name).Err()
+}
+
+// renewal returns the moment that a renewal which is sent now has to name; zero: none
+// is to be sent. Nothing was owed as of the moment that is given.
+func (m *Member) renewal(asOf time.Time) moment {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if !m.joined || m.silent || m.late(now) || m.reply.at.After(asOf) || m.reply.era == "" || !m.see(m.reply.era) || m.reply.at.Sub(m.base.at) < m.lease/renewals {
+		return moment{}
+	}
+	m.base = m.reply
+	return m.base
+}
+
+// answered notes a reply that came at a time. False: it is from a server that another
+// one has replaced, and proves nothing.
+func (m *Member) answered(p page, at time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.see(p.era) {
+		return false
+	}
+	if !p.member {
+		m.joined = false // removed, or everything is gone
+	}
+	m.last = moment{p.server, p.era, at}
+	return true
+}
+
+// vouch says that all is well as of the last reply.
+func (m *Member) vouch() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reply = m.last
+}
+
+func (m *Member) lastEra() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last.era
+}
+
+// mostEras is how many are remembered: one that comes back later than that is taken
+// for new.
+const mostEras = 64
+
+// see reports whether an era is the latest. One that was not seen before is; one from
+// before the latest comes from a server that was replaced.
+func (m *Member) see(era string) bool {
+	switch at := slices.Index(m.eras, era); {
+	case at >= 0:
+		return at == len(m.eras)-1
+	case len(m.eras) == mostEras:
+		m.eras = slices.Delete(m.eras, 0, 1)
+	}
+	m.eras = append(m.eras, era)
+	return true
+}
+
+// acknowledged returns nil once an append that was acknowledged in an era counts. In
+// a former era it does not. In a new one it does when the lease is certainly over that
+// somebody may still see who asks the former server.
+func (m *Member) acknowledged(ctx context.Context, era string) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	latest, base := m.see(era), m.base
+	m.mu.Unlock()
+	if !latest {
+		return errReplaced
+	}
+	if base.era == era || base.at.IsZero() {
+		return nil
+	}
+	return until(ctx, base.at.Add(m.lease+margin))
+}
+
+// until waits for a moment.
+func until(ctx context.Context, at time.Time) error {
+	left := time.Until(at)
+	if left <= 0 {
+		return nil
+	}
+	wait := time.NewTimer(left)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// late reports whether something has been owed for too long to be certain of it.
+func (m *Member) late(now time.Time) bool {
+	for len(m.queue) > 0 {
+		first := m.queue[0]
+		if since, ok := m.owed[first.what]; ok && since.Equal(first.since) {
+			return !m.overdrew.IsZero() || now.Sub(first.since) > patience
+		}
+		m.queue = m.queue[1:]
+	}
+	return !m.overdrew.IsZero()
+}
+
+func (m *Member) owing() bool { return !m.overdrew.IsZero() || len(m.owed) > 0 }
+
+// owe notes what is about to be appended.
+func (m *Member) owe(what ...string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	for _, w := range what {
+		if _, ok := m.owed[w]; ok {
+			continue
+		}
+		if len(m.owed) >= mostOwed {
+			m.overdrew = now
+			return
+		}
+		m.owed[w] = now
+		m.queue = append(m.queue, debt{w, now})
+	}
+}
+
+// paid notes what was acknowledged.
+func (m *Member) paid(what ...string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range what {
+		delete(m.owed, w)
+	}
+	m.settled()
+}
+
+// settled lets the lease be renewed again if nothing is owed.
+func (m *Member) settled() {
+	if !m.owing() {
+		m.silent, m.queue = false, nil
+	}
+}
+
+// doubtMark makes a doubt unlike any ID, which has no line break in it.
+const doubtMark = "\n"
+
+// oweDoubt notes a doubt that is about to be appended, and returns when: it covers all
+// that was owed by then.
+func (m *Member) oweDoubt(text string) time.Time {
+	m.owe(doubtMark + text)
+	return time.Now()
+}
+
+// paidDoubt notes a doubt that was acknowledged: what had been owed by then is among
+// the orders that it is about.
+func (m *Member) paidDoubt(covers time.Time) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for what, since := range m.owed {
+		if !since.After(covers) {
+			delete(m.owed, what)
+		}
+	}
+	if !m.overdrew.After(covers) {
+		m.overdrew = time.Time{}
+	}
+	m.settled()
+}
+
+// withdraw waits until the lease is certainly over, and keeps it from being renewed
+// until everything owed is paid.
+func (m *Member) withdraw(ctx context.Context) error {
+	m.mu.Lock()
+	if !m.owing() { // it has been paid meanwhile
+		m.mu.Unlock()
+		return nil
+	}
+	m.silent = true
+	over := m.base.at.Add(m.lease + margin)
+	never := m.base.at.IsZero() && !m.joined
+	m.mu.Unlock()
+	if never {
+		return errNoMember
+	}
+	return until(ctx, over)
+}
+
+// Withdraw returns nil once nobody's [Log.Wait] can succeed that has not begun yet,
+// until everything is appended whose Append failed here: so a client may be told of
+// such an order. It blocks for at most [Options.Lease] and a little. The error is
+// ctx's, or says that this process never was a member.
+func (l *Log) Withdraw(ctx context.Context) error {
+	if l.member == nil {
+		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], errNoMember)
+	}
+	if err := l.member.withdraw(ctx); err != nil {
+		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], err)
+	}
+	return nil
+}
+
+// count returns how much is owed.
+func (m *Member) count() int {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.owed)
+}

@@ -1,0 +1,34 @@
+package changelog
+
+// remembered is how many IDs are kept for a log that loses them: those of a minute at
+// 150 new orders a second, or of what a replica that takes over lags behind.
+const remembered = 10_000
+
+// recent holds the IDs that were applied or appended last, in a ring. The zero value
+// is empty.
+type recent struct {
+	ids  []string
+	next int
+}
+
+func (r *recent) add(id string) {
+	if len(r.ids) < remembered {
+		r.ids = append(r.ids, id)
+		return
+	}
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % remembered
+}
+
+// lacking returns the IDs that a log does not have, the oldest first, each once.
+func (r *recent) lacking(has func(id string) bool) (ids []string) {
+	seen := make(map[string]bool, len(r.ids))
+	for i := range r.ids {
+		id := r.ids[(r.next+i)%len(r.ids)]
+		if !seen[id] && !has(id) {
+			ids = append(ids, id)
+		}
+		seen[id] = true
+	}
+	return ids
+}

@@ -1,0 +1,190 @@
+package binlog
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// asker asks the server what its log of changes does not tell. It has one connection
+// at most, and is safe for concurrent use.
+type asker struct {
+	db *sql.DB
+}
+
+func newAsker(config *mysql.Config) (*asker, error) {
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, errors.New("the data source name has options that contradict each other")
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(1)
+	return &asker{db}, nil
+}
+
+func (a *asker) close() { _ = a.db.Close() } // it was only read from
+
+// server is what follows from how a server is set up.
+type server struct {
+	flavor    string // of package mysql
+	name      string // no other server has it, as far as one can tell
+	set       gtids  // what it had logged when it was asked
+	encrypted bool   // the connection
+}
+
+// end is where a server's log ended when it was asked.
+type end struct {
+	server   string
+	readOnly bool
+	file     string
+	pos      uint64
+}
+
+// server asks how the server is set up. The errors of what does not suit us are
+// permanent.
+func (a *asker) server(ctx context.Context) (s server, err error) {
+	vars, err := a.variables(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
+		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos')")
+	if err != nil {
+		return s, err
+	}
+	if vars["log_bin"] != "ON" {
+		return s, follow.Permanent(errors.New("the server writes no binary log; start it with log_bin"))
+	}
+	if format := vars["binlog_format"]; format != "ROW" {
+		return s, follow.Permanent(fmt.Errorf("the server's binlog_format is %s, which does not tell the rows; set it to ROW", format))
+	}
+	status, err := a.variables(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+	if err != nil {
+		return s, err
+	}
+	s = server{flavor: gomysql.MySQLFlavor, encrypted: status["Ssl_cipher"] != ""}
+	executed, named := vars["gtid_executed"], vars["gtid_mode"] == "ON"
+	if strings.Contains(vars["version"], "MariaDB") {
+		s.flavor = gomysql.MariaDBFlavor
+		executed, named = vars["gtid_binlog_pos"], true
+	}
+	if named {
+		if s.set, err = parseGTIDs(s.flavor, executed); err != nil {
+			return s, err
+		}
+	}
+	return s, explain(a.db.QueryRowContext(ctx, "SELECT "+nameOf(s.flavor)).Scan(&s.name))
+}
+
+// nameOf returns the SQL expression for what tells a server from others. MariaDB has
+// no name for it; a server there that is taken for another is no harm, since its
+// transactions have names.
+func nameOf(flavor string) string {
+	if flavor == gomysql.MariaDBFlavor {
+		return "CONCAT(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
+	}
+	return "@@global.server_uuid"
+}
+
+// end asks where the log ends. All that any client was told was committed is before
+// that: the log is written before.
+func (a *asker) end(ctx context.Context, flavor string) (e end, err error) {
+	// The same connection for both, or a proxy may lead to different servers.
+	conn, err := a.db.Conn(ctx)
+	if err != nil {
+		return e, explain(err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back
+	err = conn.QueryRowContext(ctx, "SELECT "+nameOf(flavor)+", @@global.read_only NOT IN ('0', 'OFF')").Scan(&e.server, &e.readOnly)
+	if err != nil {
+		return e, explain(err)
+	}
+	status, err := showEnd(ctx, conn)
+	if err != nil {
+		return e, explain(err)
+	}
+	if e.pos, err = strconv.ParseUint(status["Position"], 10, 64); err != nil || status["File"] == "" {
+		return e, errors.New("the server says nothing of its binary log")
+	}
+	e.file = status["File"]
+	return e, nil
+}
+
+// logged tells whether the changes of a database are written to the log.
+func (a *asker) logged(ctx context.Context, schema string) error {
+	conn, err := a.db.Conn(ctx)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { _ = conn.Close() }() // gives it back
+	status, err := showEnd(ctx, conn)
+	if err != nil {
+		return explain(err)
+	}
+	has := func(list string) bool { return slices.Contains(strings.Split(list, ","), schema) }
+	if do := status["Binlog_Do_DB"]; do != "" && !has(do) || has(status["Binlog_Ignore_DB"]) {
+		return follow.Permanent(fmt.Errorf("the server leaves database %s out of its binary log (binlog-do-db or binlog-ignore-db)", schema))
+	}
+	return nil
+}
+
+// showEnd returns the one row of SHOW MASTER STATUS by its columns. MySQL 8.4 has
+// only its new name, MySQL 8.0 only the old one.
+func showEnd(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+	row, err := queryRow(ctx, conn, "SHOW MASTER STATUS")
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == gomysql.ER_PARSE_ERROR {
+		return queryRow(ctx, conn, "SHOW BINARY LOG STATUS")
+	}
+	return row, err
+}
+
+// queryRow returns the first row of an answer by its columns.
+func queryRow(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
+	rows, err := conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err has told
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	row := make(map[string]string, len(names))
+	if rows.Next() {
+		values := make([]sql.NullString, len(names))
+		to := make([]any, len(names))
+		for i := range values {
+			to[i] = &values[i]
+		}
+		if err := rows.Scan(to...); err != nil {
+			return nil, err
+		}
+		for i, name := range names {
+			row[name] = values[i].String
+		}
+	}
+	return row, rows.Err()
+}
+
+// variables returns what a SHOW VARIABLES or SHOW STATUS answers.
+func (a *asker) variables(ctx context.Context, query string) (map[string]string, error) {
+	rows, err := a.db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { _ = rows.Close() }() // Err has told
+	vars := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		vars[name] = value
+	}
+	return vars, explain(rows.Err())
+}

@@ -1,0 +1,163 @@
+package binlog
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// column is where the IDs are in a row, and what they are, as the server had it when
+// it was asked.
+type column struct {
+	name     string // as the table has it
+	index    int    // from 0
+	columns  int    // of the table
+	bits     int    // of an integer
+	unsigned bool
+	width    int  // of a number with leading zeros, else 0
+	ascii    bool // text of which only ASCII can be read
+}
+
+// integers are the types of integers, and their bits.
+var integers = map[string]int{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+
+// others are the other types that can be read, and whether they are text.
+var others = map[string]bool{"decimal": false, "char": true, "varchar": true}
+
+// column asks for the column of IDs. Errors of what does not suit us are permanent.
+// The table is returned as the log names it, which may differ in case.
+func (a *asker) column(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
+	rows, err := a.db.QueryContext(ctx, `SELECT TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME,
+		DATA_TYPE, COLUMN_TYPE, NUMERIC_SCALE, CHARACTER_SET_NAME
+		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table.schema, table.name)
+	if err != nil {
+		return c, found, explain(err)
+	}
+	defer func() { _ = rows.Close() }() // Err has told
+	var kind, full, charset string
+	for rows.Next() {
+		var name, dataType, columnType string
+		var position int
+		var scale sql.NullInt64
+		var set sql.NullString
+		if err := rows.Scan(&found.schema, &found.name, &position, &name, &dataType, &columnType, &scale, &set); err != nil {
+			return c, found, err
+		}
+		c.columns++
+		if !strings.EqualFold(name, id) {
+			continue
+		}
+		c.name, c.index = name, position-1
+		kind, full, charset = strings.ToLower(dataType), strings.ToLower(columnType), set.String
+		if scale.Int64 != 0 {
+			kind = full
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return c, found, explain(err)
+	}
+	if c.columns == 0 {
+		return c, found, follow.Permanent(fmt.Errorf("there is no table %s, or the user may not see it: GRANT SELECT", table))
+	}
+	if c.name == "" {
+		return c, found, follow.Permanent(fmt.Errorf("table %s has no column %s, or the user may not see it: GRANT SELECT", table, id))
+	}
+	if err := c.settle(kind, full, charset); err != nil {
+		return c, found, follow.Permanent(fmt.Errorf("column %s: %w", c.name, err))
+	}
+	return c, found, nil
+}
+
+// settle fills in what follows from the type.
+func (c *column) settle(kind, full, charset string) error {
+	text, ok := others[kind]
+	c.bits = integers[kind]
+	if c.bits == 0 && (!ok || strings.HasSuffix(full, "zerofill")) {
+		return fmt.Errorf("IDs of type %s cannot be read from the binary log; integers, decimal without fraction, char and varchar can", full)
+	}
+	c.unsigned = strings.Contains(full, "unsigned")
+	switch {
+	case !text || strings.HasPrefix(charset, "utf8"):
+	case slices.Contains([]string{"ascii", "latin1", "latin2", "latin5", "latin7"}, charset):
+		c.ascii = true
+	default:
+		return fmt.Errorf("text in character set %s cannot be read from the binary log; utf8mb4, ascii and latin1 can", charset)
+	}
+	return nil
+}
+
+// find returns which value of a row is the ID. If the log names the columns
+// (binlog_row_metadata=FULL), that is certain; if not, the table must be as it was
+// when c was asked for, which the caller has to know: here only their number is
+// compared.
+func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
+	if len(t.ColumnName) > 0 {
+		for i, name := range t.ColumnName {
+			if strings.EqualFold(string(name), c.name) {
+				return i, nil
+			}
+		}
+		return 0, fmt.Errorf("%w: rows were written without column %s", follow.ErrUnsure, c.name)
+	}
+	if t.ColumnCount != uint64(c.columns) {
+		return 0, fmt.Errorf("%w: rows were written with %d columns, but the table has %d; to set binlog_row_metadata=FULL helps",
+			follow.ErrUnsure, t.ColumnCount, c.columns)
+	}
+	return c.index, nil
+}
+
+// id returns the text of a value, as SELECT would show it but for leading zeros, or
+// the reason why there is none. signed tells that the log did not say which numbers have no sign.
+func (c *column) id(value any, signed bool) (id, bad string) {
+	switch v := value.(type) {
+	case nil:
+		return "", "the ID is NULL"
+	case string:
+		if c.ascii && strings.ContainsFunc(v, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			return "", "the ID is neither ASCII nor UTF-8"
+		}
+		id = strings.Clone(v) // else it would keep the whole event
+	case int8, int16, int32, int64, uint8, uint16, uint32, uint64:
+		id = c.number(v, signed)
+	default:
+		return "", fmt.Sprintf("the ID is neither a number nor text (%T)", value)
+	}
+	return id, follow.Check(id)
+}
+
+// number returns the decimal digits. signed tells that a number without a sign comes
+// as the one with a sign that has the same bits.
+func (c *column) number(value any, signed bool) string {
+	var n int64
+	switch v := value.(type) {
+	case uint8:
+		n = int64(v)
+	case uint16:
+		n = int64(v)
+	case uint32:
+		n = int64(v)
+	case uint64:
+		return strconv.FormatUint(v, 10)
+	case int8:
+		n = int64(v)
+	case int16:
+		n = int64(v)
+	case int32: // also of 24 bits
+		n = int64(v)
+	case int64:
+		n = v
+	}
+	if signed && c.unsigned {
+		unused := 64 - c.bits
+		return strconv.FormatUint(uint64(n)<<unused>>unused, 10)
+	}
+	return strconv.FormatInt(n, 10)
+}

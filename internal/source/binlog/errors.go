@@ -1,0 +1,87 @@
+package binlog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// explain says what to do about a server's refusal, and that another try would meet
+// it again. Other errors it returns as they are.
+func explain(err error) error {
+	code, message := codeOf(err)
+	switch code {
+	case gomysql.ER_SPECIFIC_ACCESS_DENIED_ERROR:
+		err = needs(message)
+	case gomysql.ER_DBACCESS_DENIED_ERROR, gomysql.ER_TABLEACCESS_DENIED_ERROR, gomysql.ER_COLUMNACCESS_DENIED_ERROR:
+		err = fmt.Errorf("%s; the user needs: GRANT SELECT on the table", message)
+	case gomysql.ER_ACCESS_DENIED_ERROR, gomysql.ER_ACCESS_DENIED_NO_PASSWORD_ERROR, gomysql.ER_HOST_NOT_PRIVILEGED,
+		gomysql.ER_NOT_SUPPORTED_AUTH_MODE, gomysql.ER_MUST_CHANGE_PASSWORD, gomysql.ER_BAD_DB_ERROR:
+		err = errors.New(message)
+	default:
+		return err
+	}
+	return follow.Permanent(err)
+}
+
+// explainStream is explain for what ends the reading of the log.
+func explainStream(err error) error {
+	code, message := codeOf(err)
+	switch {
+	// The server uses this one code for whatever keeps it from sending its log.
+	case code == gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG && sameServerID(message):
+		return errors.New("another replica of the server has the same server_id")
+	case slices.Contains([]uint16{gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG, erGTIDNotFound, erGTIDHole, erGTIDNotFound2}, code):
+		return follow.Permanent(fmt.Errorf("%w: %s", follow.ErrGone, message))
+	case code == gomysql.ER_ACCESS_DENIED_ERROR:
+		// Not for the password: it was good for the other connection.
+		return follow.Permanent(needs(message))
+	case code != 0:
+		return explain(err)
+	}
+	if e, ok := errors.AsType[*replication.EventError](err); ok {
+		// Its own words may quote the row.
+		return follow.Permanent(fmt.Errorf("%w: a %s that ends at %d", follow.ErrUnsure, e.Header.EventType, e.Header.LogPos))
+	}
+	if text := follow.OneLine(err); strings.HasPrefix(text, "panic ") {
+		return follow.Permanent(fmt.Errorf("%w: a change has a form that is not known", follow.ErrUnsure))
+	}
+	return err
+}
+
+// needs is the error of a user who may not read the log, or ask where it ends.
+func needs(message string) error {
+	return fmt.Errorf("%s; the user needs: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.*", message)
+}
+
+// MariaDB's errors of a place by GTID that its log does not have (mariadb.com,
+// "MariaDB Error Code Reference"); MySQL has only the one code above.
+const (
+	erGTIDNotFound  = 1945 // ER_GTID_POSITION_NOT_FOUND_IN_BINLOG
+	erGTIDHole      = 1951 // ER_GTID_START_FROM_BINLOG_HOLE
+	erGTIDNotFound2 = 1955 // ER_GTID_POSITION_NOT_FOUND_IN_BINLOG2
+)
+
+// sameServerID tells from the server's words, in which versions differ ("A slave with
+// the same server_uuid/server_id as this slave has connected to the master").
+func sameServerID(message string) bool {
+	return strings.Contains(message, "same server_uuid") || strings.Contains(message, "same server_id")
+}
+
+// codeOf returns what a server said, 0 if it was not the server who did.
+func codeOf(err error) (code uint16, message string) {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number, e.Message
+	}
+	if e, ok := errors.AsType[*gomysql.MyError](err); ok {
+		return e.Code, e.Message
+	}
+	return 0, ""
+}

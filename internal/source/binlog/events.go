@@ -1,0 +1,222 @@
+package binlog
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/go-mysql-org/go-mysql/replication"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// group is what the log has of the transaction under way, or of the statement that
+// is one by itself.
+type group struct {
+	name any  // the event with its GTID
+	rows bool // rows may follow: it has begun, and ends with a commit
+}
+
+func (g group) open() bool { return g.name != nil || g.rows }
+
+// apply deals with one event.
+func (r *run) apply(ctx context.Context, e *replication.BinlogEvent) error {
+	h := e.Header
+	switch event := e.Event.(type) {
+	case *replication.RotateEvent:
+		if file := string(event.NextLogName); file != r.at.File {
+			r.at.File, r.at.Pos, r.at.Born = file, event.Position, 0
+		}
+	case *replication.FormatDescriptionEvent:
+		if err := r.born(h.Timestamp); err != nil {
+			return err
+		}
+		r.pass(h)
+		if r.batch.Last() == "" {
+			return r.batch.Advance(ctx) // the first place
+		}
+	case *replication.MariadbGTIDEvent:
+		r.begin(h, event)
+		r.group.rows = !event.IsStandalone()
+	case *replication.GTIDEvent, *replication.GtidTaggedLogEvent:
+		r.begin(h, event)
+	case *replication.QueryEvent:
+		return r.query(ctx, h, event)
+	case *replication.RowsEvent:
+		return r.rows(ctx, h, event)
+	case *replication.XIDEvent:
+		r.commit(h)
+	case *replication.HeartbeatEvent:
+		// The server has sent all up to here, or has kept to itself what is not for us.
+		if !r.group.open() && event.Filename == r.at.File {
+			r.moveTo(max(uint64(h.LogPos), event.Offset))
+		}
+	case *replication.TransactionPayloadEvent:
+		for _, inner := range event.Events {
+			if err := r.apply(ctx, inner); err != nil {
+				return err
+			}
+		}
+	default:
+		return r.other(h)
+	}
+	return nil
+}
+
+// other deals with events that have neither rows nor names.
+func (r *run) other(h *replication.EventHeader) error {
+	switch h.EventType {
+	case replication.XA_PREPARE_LOG_EVENT:
+		// Whether it is ever committed is not known yet. An ID too many is no harm.
+		r.commit(h)
+	case replication.INCIDENT_EVENT:
+		return r.unsure(h, "the server says that its log lacks something (incident)")
+	default:
+		r.pass(h)
+	}
+	return nil
+}
+
+// born compares when the file was begun with what it was before.
+func (r *run) born(at uint32) error {
+	if r.at.Born != 0 && r.at.Born != at {
+		return follow.Permanent(fmt.Errorf("%w: %s is another file of that name (RESET MASTER?)", follow.ErrGone, r.at.File))
+	}
+	r.at.Born = at
+	return nil
+}
+
+// pass moves the place behind an event that is in no transaction.
+func (r *run) pass(h *replication.EventHeader) {
+	if !r.group.open() && h.Flags&replication.LOG_EVENT_ARTIFICIAL_F == 0 {
+		r.moveTo(uint64(h.LogPos))
+	}
+}
+
+// moveTo moves the place within its file. An event may come without a position: 0;
+// and what ends behind 4 GiB, which only the last transaction of a file can, comes
+// with the lower half of it. The next event, or file, makes good for both.
+func (r *run) moveTo(pos uint64) { r.at.Pos = max(r.at.Pos, pos) }
+
+func (r *run) begin(h *replication.EventHeader, name any) {
+	if h.LogPos > h.EventSize {
+		r.moveTo(uint64(h.LogPos - h.EventSize))
+	}
+	r.group = group{name: name}
+}
+
+func (r *run) commit(h *replication.EventHeader) {
+	if r.group.name != nil {
+		r.at.Set.add(r.group.name)
+	}
+	r.group = group{}
+	r.moveTo(uint64(h.LogPos))
+	r.batch.Commit()
+}
+
+// query deals with a statement.
+func (r *run) query(ctx context.Context, h *replication.EventHeader, event *replication.QueryEvent) error {
+	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
+	case begins:
+		r.group.rows = true
+		return nil
+	case within:
+		return nil
+	case ends:
+		r.commit(h)
+		return nil
+	case hides:
+		return r.unsure(h, "a statement brought rows into the table, or may have, and the log has the statement only")
+	case alters:
+		if err := r.altered(ctx, h); err != nil {
+			return err
+		}
+	}
+	if !r.group.rows {
+		r.commit(h)
+	}
+	return nil
+}
+
+// altered deals with a change of the table's columns, at the event.
+//
+// The columns can only be asked for as they are now. If rows were read with columns
+// that were asked for later than this change was made, they may be the wrong ones.
+func (r *run) altered(ctx context.Context, h *replication.EventHeader) error {
+	if r.guessed && r.before(max(r.at.Pos, uint64(h.LogPos)), r.asOf) {
+		return r.unsure(h, "the table was altered while its changes were not followed; to set binlog_row_metadata=FULL helps")
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	// A table that was dropped is missed when it gets rows.
+	r.columnErr = r.askColumn(ctx)
+	return nil
+}
+
+// before tells whether a position in the present file is not certainly behind an end.
+func (r *run) before(pos uint64, e end) bool {
+	order, ok := compare(r.at.File, pos, e.file, e.pos)
+	return !ok || order <= 0
+}
+
+// unsure is the error of an event that cannot be read for certain.
+func (r *run) unsure(h *replication.EventHeader, why string) error {
+	return follow.Permanent(fmt.Errorf("%w: before %s:%d: %s", follow.ErrUnsure, r.at.File, h.LogPos, why))
+}
+
+// rows deals with the rows of one event.
+func (r *run) rows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
+	if !r.table.is(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
+		return nil
+	}
+	if r.columnErr != nil {
+		return r.columnErr
+	}
+	if len(event.Table.ColumnName) == 0 && r.before(r.at.Pos, r.asOf) {
+		r.guessed = true
+	}
+	index, err := r.column.find(event.Table)
+	if err != nil {
+		return follow.Permanent(err)
+	}
+	inserts := event.Type() == replication.EnumRowsEventTypeInsert
+	for i, row := range event.Rows {
+		if !inserts && i%2 == 0 {
+			continue // what the row was before
+		}
+		if index >= len(row) {
+			return r.unsure(h, "a row with too few columns")
+		}
+		missing := slices.Contains(event.SkippedColumns[i], index)
+		switch {
+		case missing && inserts:
+			r.opts.Bad(r.where("the ID is not in the log; set binlog_row_image=FULL"))
+			continue
+		case missing, !inserts && same(event.Rows[i-1][index], row[index]):
+			continue // an update left it as it was
+		}
+		id, bad := r.column.id(row[index], len(event.Table.SignednessBitmap) == 0)
+		if bad != "" {
+			r.opts.Bad(r.where(bad))
+			continue
+		}
+		if err := r.batch.Add(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// same compares two IDs. One that was left out of the log is nil, as NULL is: then it
+// has changed, for all we know.
+func same(before, after any) bool {
+	if _, ok := after.([]byte); ok {
+		return false
+	}
+	return before != nil && before == after
+}
+
+// where says of which row something is.
+func (r *run) where(what string) string {
+	return fmt.Sprintf("table %s, in the transaction after %s:%d: %s", r.table, r.at.File, r.at.Pos, what)
+}

@@ -1,0 +1,183 @@
+package binlog
+
+import (
+	"net"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// here is the place where the follower of a server without further changes is.
+func (b *bed) here() string {
+	b.t.Helper()
+	f := start(b.t, b.options(), "")
+	f.fresh()
+	return f.stop()
+}
+
+func TestGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose func(b *bed)
+		want string
+	}{
+		"purged": {func(b *bed) {
+			b.exec("INSERT INTO orders (id) VALUES ('missed')")
+			b.exec("FLUSH BINARY LOGS")
+			b.exec("FLUSH BINARY LOGS")
+			// The server spares what the stopped follower reads, as far as it knows.
+			bedtest.Eventually(b.t, "the log is purged", func() bool {
+				b.exec("PURGE BINARY LOGS TO 'mariadb-bin.000003'")
+				var first string
+				if err := b.db.QueryRowContext(b.t.Context(), "SHOW BINARY LOGS").Scan(&first, new(int)); err != nil {
+					b.t.Fatal(err)
+				}
+				return first == "mariadb-bin.000003"
+			})
+		}, "Could not find first log file"},
+		"reset": {func(b *bed) { b.exec("RESET MASTER") }, "RESET MASTER?"},
+		"reset, grown past us": {func(b *bed) {
+			// Files are told apart by the second in which they were begun.
+			bedtest.Eventually(b.t, "a second passes", func() bool {
+				b.exec("RESET MASTER")
+				b.exec("INSERT INTO orders (id, note) VALUES ('missed', REPEAT('x', 10000))")
+				var same bool
+				if err := b.db.QueryRowContext(b.t.Context(), "SELECT NOW() < ? + INTERVAL 2 SECOND", b.since).Scan(&same); err != nil {
+					b.t.Fatal(err)
+				}
+				return !same
+			})
+		}, "another file of that name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := startServer(t)
+			if err := b.db.QueryRowContext(t.Context(), "SELECT NOW()").Scan(&b.since); err != nil {
+				t.Fatal(err)
+			}
+			place := b.here()
+			test.lose(b)
+			f := start(t, b.options(), place)
+			f.wantError(b, follow.ErrGone, test.want)
+			if len(f.told()) > 0 || len(f.caught) > 0 {
+				t.Errorf("it told %q, and was caught up %d times", f.told(), len(f.caught))
+			}
+			// To begin anew is all that it takes.
+			f = start(t, b.options(), "")
+			f.fresh()
+			b.exec("INSERT INTO orders (id) VALUES ('a')")
+			f.want("a")
+		})
+	}
+}
+
+// TestResetWhileFollowed has the log begun anew below a follower.
+func TestResetWhileFollowed(t *testing.T) {
+	b := startServer(t)
+	b.exec("INSERT INTO orders (id) VALUES ('a'), ('b')")
+	f := start(t, b.options(), "")
+	f.fresh()
+	b.exec("RESET MASTER")
+	f.wantError(b, follow.ErrGone, "")
+}
+
+func TestPlacesThatAreNone(t *testing.T) {
+	b := startServer(t)
+	for _, place := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
+		f := start(t, b.options(), place)
+		f.wantError(b, follow.ErrGone, "is no place in a binary log")
+	}
+	f := start(t, b.options(), `{"server":"another","file":"mariadb-bin.000001","pos":4}`)
+	f.wantError(b, follow.ErrGone, "transactions have no names")
+	f = start(t, b.options(), `{"server":"another","gtid":"mariadb:0-99-1000"}`)
+	f.wantError(b, follow.ErrGone, "")
+	f = start(t, b.options(), `{"server":"another","gtid":"mysql:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}`)
+	f.wantError(b, follow.ErrGone, "")
+}
+
+// TestAnotherServer goes on with a server that was a replica of the first.
+func TestAnotherServer(t *testing.T) {
+	b := startServer(t)
+	replica := startReplica(t, b)
+	b.exec("INSERT INTO orders (id) VALUES ('a')")
+	place := b.here()
+	b.exec("INSERT INTO orders (id) VALUES ('b'), ('c')")
+	replica.has("c")
+	b.Kill()
+	replica.exec("STOP SLAVE")
+	replica.exec("INSERT INTO orders (id) VALUES ('d')")
+
+	f := start(t, replica.options(), place)
+	f.want("b", "c", "d")
+	replica.exec("FLUSH BINARY LOGS")
+	replica.exec("INSERT INTO orders (id) VALUES ('e')")
+	f.want("b", "c", "d", "e")
+	// From now on it is a place on this server.
+	p, err := parsePlace(f.stop())
+	if err != nil || p.Pos == 0 || p.File != "mariadb-bin.000002" {
+		t.Errorf("place %+v, %v", p, err)
+	}
+	replica.exec("INSERT INTO orders (id) VALUES ('f')")
+	start(t, replica.options(), f.last()).want("f")
+}
+
+// TestDiverged goes on with a server that has not what the follower saw.
+func TestDiverged(t *testing.T) {
+	b := startServer(t)
+	replica := startReplica(t, b)
+	replica.exec("STOP SLAVE")
+	b.exec("INSERT INTO orders (id) VALUES ('lost')")
+	place := b.here()
+	for range 3 {
+		replica.exec("INSERT INTO orders (id) VALUES ('x')")
+	}
+	start(t, replica.options(), place).wantError(replica, follow.ErrGone, "")
+}
+
+// TestReadOnly follows a server that is not written to: what it tells is good, but
+// nobody knows what it lacks.
+func TestReadOnly(t *testing.T) {
+	b := startServer(t)
+	replica := startReplica(t, b)
+	replica.exec("SET GLOBAL read_only = 1")
+	f := start(t, replica.options(), "")
+	bedtest.Eventually(t, "the first place", func() bool { return f.last() != "" })
+	b.exec("INSERT INTO orders (id) VALUES ('a')")
+	bedtest.Eventually(t, "the row", func() bool { return len(f.told()) == 1 })
+	f.mu.Lock()
+	caught := len(f.caught)
+	f.mu.Unlock()
+	if caught != 0 {
+		t.Errorf("it was caught up %d times", caught)
+	}
+	replica.exec("STOP SLAVE")
+	replica.exec("SET GLOBAL read_only = 0")
+	f.want("a")
+}
+
+// startReplica starts a server that has what b has, and goes on to.
+func startReplica(t *testing.T, b *bed) *bed {
+	t.Helper()
+	r := startServer(t, "--server-id=8", "--log-slave-updates")
+	r.exec("DROP TABLE orders")
+	r.exec("RESET MASTER")
+	_, port, err := net.SplitHostPort(b.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.exec("CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = " + port + ", MASTER_USER = 'root', MASTER_PASSWORD = '" + b.Config().Passwd +
+		"', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
+	r.exec("START SLAVE")
+	b.exec("INSERT INTO orders (id) VALUES ('joined')")
+	r.has("joined")
+	return r
+}
+
+func (b *bed) has(id string) {
+	b.t.Helper()
+	bedtest.Eventually(b.t, "the replica has "+id, func() bool {
+		var n int
+		err := b.db.QueryRowContext(b.t.Context(), "SELECT COUNT(*) FROM orders WHERE id = ?", id).Scan(&n)
+		return err == nil && n > 0
+	})
+}

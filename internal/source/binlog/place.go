@@ -1,0 +1,131 @@
+package binlog
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+	"github.com/google/uuid"
+)
+
+// place is a point between two transactions of a server's binary log.
+//
+// On the server where it was found it is File and Pos. These are meaningless on any
+// other, and so they are after RESET MASTER, which begins again with the same names:
+// therefore Server, and Born, by which a file is known from another of its name. On
+// another server the place is Set, the transactions before it.
+type place struct {
+	Server string `json:"server"`
+	File   string `json:"file,omitempty"`
+	Pos    uint64 `json:"pos,omitempty"`
+	Born   uint32 `json:"born,omitempty"` // when File was begun, in Unix seconds; 0: not known
+	Set    gtids  `json:"gtid,omitzero"`  // empty if the server does not name transactions
+}
+
+// String returns the place as text for the caller to keep.
+func (p place) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "" // a struct of text and numbers
+	}
+	return string(text)
+}
+
+func parsePlace(text string) (p place, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return p, fmt.Errorf("%.100q is no place in a binary log", text)
+	}
+	if p.Server == "" || p.File == "" && p.Set.IsZero() {
+		return p, fmt.Errorf("%.100q is no place in a binary log", text)
+	}
+	return p, nil
+}
+
+// compare orders the ends of one server's log. It is false for files whose names
+// differ in more than their number: the log was configured anew.
+func compare(file string, pos uint64, otherFile string, otherPos uint64) (order int, ok bool) {
+	base, number := cutNumber(file)
+	otherBase, otherNumber := cutNumber(otherFile)
+	if base != otherBase || number == "" || otherNumber == "" {
+		return 0, false
+	}
+	return cmp.Or(
+		cmp.Compare(len(number), len(otherNumber)),
+		cmp.Compare(number, otherNumber),
+		cmp.Compare(pos, otherPos),
+	), true
+}
+
+// cutNumber cuts "mysqld-bin.000042" into its name and "42".
+func cutNumber(file string) (base, number string) {
+	dot := strings.LastIndexByte(file, '.')
+	if dot < 0 {
+		return file, ""
+	}
+	if number = strings.TrimLeft(file[dot+1:], "0"); number == "" {
+		number = "0"
+	}
+	return file[:dot], number
+}
+
+// gtids are the transactions that a server has logged: in MariaDB the last one of
+// each domain ("0-1-42"), in MySQL sets of intervals for each server. The zero value
+// is of a server that does not name its transactions.
+type gtids struct {
+	flavor string
+	set    mysql.GTIDSet
+}
+
+// parseGTIDs takes a server's own words.
+func parseGTIDs(flavor, text string) (gtids, error) {
+	set, err := mysql.ParseGTIDSet(flavor, strings.Join(strings.Fields(text), ""))
+	if err != nil {
+		return gtids{}, fmt.Errorf("reading the GTIDs %.100q: %w", text, err)
+	}
+	return gtids{flavor, set}, nil
+}
+
+// IsZero tells whether transactions have no names.
+func (g gtids) IsZero() bool { return g.set == nil }
+
+// MarshalText implements encoding.TextMarshaler.
+func (g gtids) MarshalText() ([]byte, error) {
+	if g.set == nil {
+		return nil, nil
+	}
+	return []byte(g.flavor + ":" + g.set.String()), nil
+}
+
+// add adds the transaction that an event names.
+func (g gtids) add(event any) {
+	switch set := g.set.(type) {
+	case *mysql.MariadbGTIDSet:
+		if e, ok := event.(*replication.MariadbGTIDEvent); ok {
+			set.Sets[e.GTID.DomainID] = e.GTID.Clone()
+		}
+	case *mysql.MysqlGTIDSet:
+		e, ok := event.(*replication.GTIDEvent)
+		if tagged, is := event.(*replication.GtidTaggedLogEvent); is {
+			e, ok = &tagged.GTIDEvent, true
+		}
+		if !ok || e.GNO == 0 {
+			return // it is anonymous
+		}
+		if id, err := uuid.FromBytes(e.SID); err == nil {
+			set.AddGTIDWithTag(id, e.Tag, e.GNO)
+		}
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (g *gtids) UnmarshalText(text []byte) (err error) {
+	flavor, set, _ := strings.Cut(string(text), ":")
+	if flavor != mysql.MariaDBFlavor && flavor != mysql.MySQLFlavor {
+		return fmt.Errorf("GTIDs %.100q", text)
+	}
+	*g, err = parseGTIDs(flavor, set)
+	return err
+}

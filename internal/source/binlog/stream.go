@@ -1,0 +1,181 @@
+package binlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-mysql-org/go-mysql/client"
+	gomysql "github.com/go-mysql-org/go-mysql/mysql"
+	"github.com/go-mysql-org/go-mysql/replication"
+)
+
+// buffered is how many events may wait to be looked at: enough to keep the connection
+// busy, few enough to bound the memory. A server splits rows into events of 8 KiB
+// (binlog_row_event_max_size), unless a row is longer.
+const buffered = 64
+
+// stream is a connection on which the server sends its log. It makes no second one by
+// itself: what is to be read again is known only further up.
+type stream struct {
+	events chan *replication.BinlogEvent
+	failed chan error // one, when there will be no more events
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	syncer *replication.BinlogSyncer
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	conn   net.Conn
+	closed bool
+}
+
+// openStream has the server send its log from a place on. The caller closes it.
+func (f *Follower) openStream(ctx context.Context, s server, at place, table tableName) (*stream, error) {
+	st := &stream{
+		events: make(chan *replication.BinlogEvent, buffered),
+		failed: make(chan error, 1),
+	}
+	st.ctx, st.cancel = context.WithCancel(ctx)
+	st.syncer = replication.NewBinlogSyncer(replication.BinlogSyncerConfig{
+		ServerID:  f.serverID(),
+		Flavor:    s.flavor,
+		Host:      f.config.Addr,
+		User:      f.config.User,
+		Password:  f.config.Passwd,
+		Localhost: "ordergate", // as SHOW REPLICA HOSTS has it
+		TLSConfig: f.tls(s.encrypted),
+		Logger:    slog.New(slog.DiscardHandler), // it says at info what we say at debug
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			return st.dial(f)
+		},
+		Option:                  func(c *client.Conn) error { return sameServer(c, s) },
+		HeartbeatPeriod:         heartbeat,
+		ReadTimeout:             silence,
+		DisableRetrySync:        true,
+		DiscardGTIDSet:          true,
+		RowsEventDecodeFunc:     table.decode,
+		SynchronousEventHandler: st,
+	})
+	// A server that hangs must not hold up the end of the context.
+	stop := context.AfterFunc(ctx, st.hangUp)
+	streamer, err := st.start(at, s.name)
+	if err == nil && !stop() {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		st.close()
+		return nil, explainStream(err)
+	}
+	st.wg.Go(func() {
+		_, err := streamer.GetEvent(st.ctx)
+		st.failed <- err
+	})
+	return st, nil
+}
+
+func (s *stream) start(at place, server string) (*replication.BinlogStreamer, error) {
+	if at.Server == server && at.File != "" {
+		return s.syncer.StartSync(gomysql.Position{Name: at.File, Pos: uint32(at.Pos)})
+	}
+	return s.syncer.StartSyncGTID(at.Set.set.Clone())
+}
+
+// sameServer makes sure that both connections lead to one server: there may be
+// several behind a name.
+func sameServer(c *client.Conn, s server) error {
+	result, err := c.Execute("SELECT " + nameOf(s.flavor))
+	if err != nil {
+		return err
+	}
+	defer result.Close()
+	name, err := result.GetString(0, 0)
+	if err != nil {
+		return err
+	}
+	if name != s.name {
+		return fmt.Errorf("server %s answers, after %s did", name, s.name)
+	}
+	return nil
+}
+
+// HandleEvent implements replication.EventHandler.
+func (s *stream) HandleEvent(e *replication.BinlogEvent) error {
+	select {
+	case s.events <- e:
+		return nil
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
+	}
+}
+
+// dial connects, unless the stream is closed: the library would connect once more, to
+// have the server end the connection that we end.
+func (s *stream) dial(f *Follower) (net.Conn, error) {
+	conn, err := f.dial(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	s.conn = conn
+	return patient{conn}, nil
+}
+
+// patient is a connection that takes a deadline also when it is closed. If it did not,
+// the library's Close would not wait for its own reader.
+type patient struct{ net.Conn }
+
+func (p patient) SetReadDeadline(t time.Time) error {
+	_ = p.Conn.SetReadDeadline(t)
+	return nil
+}
+
+// hangUp ends the connection at once.
+func (s *stream) hangUp() {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
+
+func (s *stream) close() {
+	s.hangUp()
+	s.syncer.Close()
+	s.wg.Wait()
+}
+
+// noTable is the number of the table in an event that only ends a statement.
+const noTable = 0xffffff
+
+// decode reads the rows of this table, and leaves those of others alone: they are
+// most of the log, and may have types that the library cannot read.
+func (t tableName) decode(e *replication.RowsEvent, data []byte) error {
+	pos, err := e.DecodeHeader(data)
+	if err != nil {
+		if e.TableID == noTable {
+			return nil
+		}
+		return err
+	}
+	if !t.is(e.Table) || e.Type() == replication.EnumRowsEventTypeDelete {
+		return nil
+	}
+	return e.DecodeData(pos, data)
+}
+
+// is tells whether a table is this one.
+func (t tableName) is(e *replication.TableMapEvent) bool {
+	return e != nil && string(e.Table) == t.name && string(e.Schema) == t.schema
+}

@@ -1,0 +1,125 @@
+package binlog
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// types are columns of IDs, and values of theirs, in the words of SQL.
+var types = []struct {
+	column string
+	values []string
+}{
+	{"TINYINT", []string{"-128", "0", "127"}},
+	{"TINYINT UNSIGNED", []string{"0", "127", "128", "255"}},
+	{"SMALLINT", []string{"-32768", "32767"}},
+	{"SMALLINT UNSIGNED", []string{"32768", "65535"}},
+	{"MEDIUMINT", []string{"-8388608", "8388607"}},
+	{"MEDIUMINT UNSIGNED", []string{"8388608", "16777215"}},
+	{"INT", []string{"-2147483648", "2147483647"}},
+	{"INT UNSIGNED", []string{"2147483648", "4294967295"}},
+	{"BIGINT", []string{"-9223372036854775808", "-1", "9223372036854775807"}},
+	{"BIGINT UNSIGNED", []string{"0", "1", "9223372036854775807", "9223372036854775808", "18446744073709551615"}},
+	{"INT(8) ZEROFILL", []string{"42", "4294967295"}},
+	{"BIGINT(20) UNSIGNED ZEROFILL", []string{"1001", "18446744073709551615"}},
+	{"DECIMAL(20,0)", []string{"0", "-7", "12345678901234567890", "1000000000", "99999999999999999999"}},
+	{"DECIMAL(9,0) UNSIGNED", []string{"1", "999999999"}},
+	{"CHAR(20) CHARACTER SET utf8mb4", []string{"'a'", "'a b'", "'trailing '", "'ordnung-ä'"}},
+	{"CHAR(255)", []string{"'x'", "REPEAT('y', 255)"}},
+	{"VARCHAR(40) CHARACTER SET utf8mb4", []string{"'trailing '", "'Ωμέγα'", "'0042'", "'a''b'"}},
+	{"VARCHAR(300)", []string{"'a'", "REPEAT('z', 256)"}},
+	{"VARCHAR(40) CHARACTER SET utf8mb3", []string{"'é'"}},
+	{"VARCHAR(40) CHARACTER SET latin1", []string{"'plain'"}},
+	{"VARCHAR(40) CHARACTER SET ascii", []string{"'plain'"}},
+}
+
+// TestTypes compares what is told with what a SELECT of the column answers as text.
+func TestTypes(t *testing.T) {
+	for _, args := range [][]string{
+		nil,
+		{"--binlog-row-metadata=MINIMAL"},
+		{"--binlog-row-metadata=FULL"},
+		{"--binlog-row-image=MINIMAL", "--binlog-checksum=NONE"},
+		{"--log-bin-compress", "--log-bin-compress-min-len=10", "--binlog-checksum=CRC32"},
+	} {
+		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
+			b := startServer(t, args...)
+			for i, typ := range types {
+				b.exec(fmt.Sprintf("CREATE TABLE t%d (a INT, id %s, z VARCHAR(10) DEFAULT 'z')", i, typ.column))
+			}
+			var runs []*follower
+			for i := range types {
+				opts := b.options()
+				opts.Table = fmt.Sprintf("orders.t%d", i)
+				runs = append(runs, start(t, opts, ""))
+				runs[i].fresh()
+			}
+			for i, typ := range types {
+				b.exec(fmt.Sprintf("INSERT INTO t%d (id) VALUES (%s)", i, strings.Join(typ.values, "), (")))
+				b.exec(fmt.Sprintf("UPDATE t%d SET z = REPEAT('y', 10)", i))
+			}
+			for i, typ := range types {
+				var want []string
+				rows, err := b.db.QueryContext(t.Context(), fmt.Sprintf("SELECT id FROM t%d", i))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rows.Next() {
+					var id string
+					if err := rows.Scan(&id); err != nil {
+						t.Fatal(err)
+					}
+					want = append(want, id)
+				}
+				if err := rows.Err(); err != nil || len(want) != len(typ.values) {
+					t.Fatalf("%d rows, %v", len(want), err)
+				}
+				runs[i].fresh()
+				if diff := cmp.Diff(want, runs[i].told()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", typ.column, diff)
+				}
+				runs[i].stop()
+				if len(runs[i].bad) > 0 {
+					t.Errorf("%s: %q", typ.column, runs[i].bad)
+				}
+			}
+		})
+	}
+}
+
+func TestBadIDs(t *testing.T) {
+	b := startServer(t)
+	b.exec("CREATE TABLE t (id VARCHAR(400))")
+	b.exec("CREATE TABLE l (id VARCHAR(40) CHARACTER SET latin1)")
+	opts := b.options()
+	opts.Table = "t"
+	f := start(t, opts, "")
+	f.fresh()
+	b.exec("INSERT INTO t VALUES (NULL), (''), ('good'), (REPEAT('x', 257)), ('a\\nb'), ('tail')")
+	b.exec("UPDATE t SET id = 'mended' WHERE id = ''")
+	f.want("good", "tail", "mended")
+	f.stop()
+	want := []string{"NULL", "empty", "more than 256", "control"}
+	if len(f.bad) != len(want) {
+		t.Fatalf("bad: %q", f.bad)
+	}
+	for i := range want {
+		if !strings.Contains(f.bad[i], want[i]) || !strings.Contains(f.bad[i], "orders.t") {
+			t.Errorf("bad: %q, want %q", f.bad[i], want[i])
+		}
+	}
+
+	opts.Table = "l"
+	f = start(t, opts, "")
+	f.fresh()
+	b.exec("INSERT INTO l VALUES ('ä'), ('a')")
+	f.want("a")
+	f.stop()
+	if len(f.bad) != 1 || !strings.Contains(f.bad[0], "neither ASCII nor UTF-8") {
+		t.Errorf("bad: %q", f.bad)
+	}
+}

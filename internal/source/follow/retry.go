@@ -1,0 +1,68 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// steady is how long a connection must have lasted for the next to be made without
+	// delay.
+	steady = 10 * time.Second
+)
+
+// permanent is an error that another try would meet again.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// Permanent marks an error that another try would meet again.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanent{err}
+}
+
+// Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns an
+// error that is [Permanent] or ctx ends, and returns that error or the cause. A session
+// lasts as long as its connection does.
+func Retry(ctx context.Context, logger *slog.Logger, session func(context.Context) error) error {
+	pause := firstPause
+	for {
+		began := time.Now()
+		err := session(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if p, ok := errors.AsType[permanent](err); ok {
+			return p.error
+		}
+		if time.Since(began) > steady {
+			pause = firstPause
+		}
+		// So that those who lost the same server do not return as one.
+		wait := pause/2 + rand.N(pause/2+1)
+		logger.Warn("the database's changes are not followed", "error", OneLine(err), "again_in", wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// OneLine returns an error's text without line ends: some drivers' have several.
+func OneLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

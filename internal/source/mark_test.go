@@ -1,0 +1,356 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// place returns the position behind row n of the model, 0 for the beginning.
+func place(n int) Position {
+	if n == 0 {
+		return Position{}
+	}
+	return Position{Of: "orders", Cursor: strconv.Itoa(n)}
+}
+
+// number is the reverse of place.
+func number(p Position) int {
+	n, _ := strconv.Atoi(p.Cursor) // "": 0
+	return n
+}
+
+// span returns the one of two rows of the model.
+func span(from, to int) Span { return Span{place(from), place(to)} }
+
+// modelOverlap is in units of time, which are seconds. It is short, so that many
+// passes take longer.
+const modelOverlap = 5
+
+// model is a table, those who write it, and one who reads it by marks. Rows are
+// numbered as their transactions choose the numbers, and appear as these commit.
+type model struct {
+	draw   func(what string, from, to int) int
+	now    int
+	next   int         // the next number
+	open   map[int]int // rows to appear: when
+	rows   map[int]bool
+	got    map[int]bool // what the reader has
+	mark   Mark
+	kept   []byte       // the mark on disk
+	onDisk map[int]bool // what it had when it wrote that
+	read   int          // rows, repeated ones included
+}
+
+func newModel(draw func(string, int, int) int) *model {
+	return &model{draw: draw, next: 1, open: map[int]int{}, rows: map[int]bool{}, got: map[int]bool{}, onDisk: map[int]bool{}, kept: []byte("{}")}
+}
+
+func (m *model) time() time.Time { return time.Unix(int64(m.now), 0) }
+
+// others lets time pass in which the others write: longest is that of a transaction.
+func (m *model) others(ticks, longest int) {
+	for range m.draw("time", 0, ticks) {
+		m.now++
+		for range m.draw("rows", 0, 4) {
+			if m.draw("rolled back", 0, 9) > 0 {
+				m.open[m.next] = m.now + min(longest, m.draw("life", 0, 3*longest/2))
+			}
+			m.next++
+		}
+		for n, at := range m.open {
+			if at <= m.now {
+				delete(m.open, n)
+				m.rows[n] = true
+			}
+		}
+		if m.draw("delete", 0, 9) == 0 && len(m.rows) > 0 {
+			delete(m.rows, m.draw("which", 1, m.next-1))
+		}
+	}
+}
+
+// sorted returns the rows of a span. It may have no end.
+func (m *model) sorted(s Span) (rows []int) {
+	to := m.next - 1
+	if !s.To.zero() {
+		to = min(to, number(s.To))
+	}
+	for n := number(s.From) + 1; n <= to; n++ {
+		if m.rows[n] {
+			rows = append(rows, n)
+		}
+	}
+	return rows
+}
+
+// keep writes the mark and what was got to disk.
+func (m *model) keep(mark Mark) error {
+	text, err := json.Marshal(mark)
+	m.kept, m.onDisk = text, maps.Clone(m.got)
+	return err
+}
+
+// restart loses what was not kept.
+func (m *model) restart() error {
+	m.mark, m.got = Mark{}, maps.Clone(m.onDisk)
+	return json.Unmarshal(m.kept, &m.mark)
+}
+
+// tail is what [scan.tail] does. It may be interrupted.
+func (m *model) tail(longest int) (done bool, err error) {
+	before := maps.Clone(m.rows) // committed before it began
+	p := m.mark.begin(m.time(), modelOverlap*time.Second)
+	m.others(1, longest)
+	all := m.sorted(Span{})
+	if len(all) == 0 || all[len(all)-1] < number(m.mark.reached()) {
+		p = Mark{}.begin(m.time(), modelOverlap*time.Second)
+	}
+	if len(all) == 0 {
+		m.mark = Mark{}
+		return true, nil
+	}
+	m.others(1, longest)
+	for i, s := range p.saw(m.time(), place(all[len(all)-1])) {
+		batch := m.draw("batch", 1, 4)
+		for more := true; more; {
+			m.others(1, longest)
+			began := m.time()
+			rows := m.sorted(s)
+			more = len(rows) > batch
+			rows = rows[:min(len(rows), batch)]
+			if len(rows) == 0 {
+				break
+			}
+			for _, n := range rows {
+				m.got[n] = true
+				m.read++
+			}
+			to := place(rows[len(rows)-1])
+			p.read(i, Span{s.From, to}, began)
+			s.From, m.mark = to, p.mark
+			switch m.draw("then", 0, 79) {
+			case 77:
+				err = m.keep(m.mark)
+			case 78:
+				return false, m.restart()
+			case 79: // the connection was lost
+				return false, nil
+			}
+			if err != nil {
+				return false, err
+			}
+		}
+		p.finished(i)
+		m.mark = p.mark
+	}
+	for n := range before {
+		if m.rows[n] && !m.got[n] {
+			return true, fmt.Errorf("at %d: row %d was there before the pass began and was not read; mark %+v", m.now, n, m.mark)
+		}
+	}
+	return true, nil
+}
+
+// play has the reader catch up again and again.
+func (m *model) play(passes, longest int) error {
+	m.others(6*modelOverlap, longest) // or no pass would be a long one
+	for range passes {
+		if _, err := m.tail(longest); err != nil {
+			return err
+		}
+		if m.draw("keep", 0, 2) == 0 {
+			if err := m.keep(m.mark); err != nil {
+				return err
+			}
+		}
+		m.others(3*modelOverlap, longest)
+	}
+	return nil
+}
+
+// TestMarkLeavesOutNoRow plays it all: rows that commit out of order, deletions,
+// losses of the connection and of the process.
+func TestMarkLeavesOutNoRow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(func(what string, from, to int) int { return rapid.IntRange(from, to).Draw(t, what) })
+		if err := m.play(rapid.IntRange(1, 20).Draw(t, "passes"), modelOverlap); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestMarkModel shows that the model would find a row that is left out, by
+// transactions that live longer than they may, and that a mark spares reading.
+func TestMarkModel(t *testing.T) {
+	const games = 1500
+	missed, read, all := 0, 0, 0
+	for i := range games {
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		draw := func(_ string, from, to int) int { return from + random.IntN(to-from+1) }
+		m := newModel(draw)
+		if err := m.play(20, modelOverlap); err != nil {
+			t.Fatalf("game %d: %v", i, err)
+		}
+		read, all = read+m.read, all+20*len(m.rows)/2
+		if newModel(draw).play(20, 4*modelOverlap) != nil {
+			missed++
+		}
+	}
+	if missed < games/10 {
+		t.Errorf("%d of %d games with long transactions missed a row", missed, games)
+	}
+	if read > all*9/10 {
+		t.Errorf("%d rows read, where about %d would be without marks", read, all)
+	}
+}
+
+// step is what happens to a mark in TestMark.
+type step func(t *testing.T, m *Mark, p **pass)
+
+// TestMark follows a mark through passes.
+func TestMark(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	begin := func(s int) step {
+		return func(_ *testing.T, m *Mark, p **pass) { *p = m.begin(at(s), 16*time.Second) }
+	}
+	saw := func(s, last int, want ...Span) step {
+		return func(t *testing.T, _ *Mark, p **pass) {
+			t.Helper()
+			if diff := cmp.Diff(want, (*p).saw(at(s), place(last))); diff != "" {
+				t.Errorf("spans, -want +got:\n%s", diff)
+			}
+		}
+	}
+	read := func(i, from, to, s int) step {
+		return func(_ *testing.T, m *Mark, p **pass) {
+			(*p).read(i, span(from, to), at(s))
+			*m = (*p).mark
+		}
+	}
+	finished := func(i int) step {
+		return func(_ *testing.T, m *Mark, p **pass) {
+			(*p).finished(i)
+			*m = (*p).mark
+		}
+	}
+	want := func(text string) step {
+		return func(t *testing.T, m *Mark, _ **pass) {
+			t.Helper()
+			got := fmt.Sprint(number(m.Floor))
+			if m.Skip != nil {
+				got += fmt.Sprintf(" skip %d-%d", number(m.Skip.From), number(m.Skip.To))
+			}
+			if got != text {
+				t.Errorf("the mark is %s, want %s", got, text)
+			}
+		}
+	}
+	restart := func(t *testing.T, m *Mark, _ **pass) {
+		text, err := json.Marshal(*m)
+		*m = Mark{}
+		if err == nil {
+			err = json.Unmarshal(text, m)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+	}{
+		{"short reads", []step{
+			begin(0), saw(1, 100, span(0, 100)), read(0, 0, 100, 1), finished(0), want("0"),
+			begin(16), saw(16, 110, span(0, 110)), read(0, 0, 110, 16), finished(0), want("0"), // 15 s after row 100 was seen
+			begin(17), saw(17, 120, span(0, 120)), read(0, 0, 120, 17), want("0"), finished(0), want("100"),
+			begin(40), saw(40, 130, span(100, 130)), read(0, 100, 130, 40), finished(0), want("110"), // 120 came too soon after it
+			begin(99), saw(99, 130, span(110, 130)), read(0, 110, 130, 99), finished(0), want("130"),
+			begin(120), saw(120, 130, span(130, 130)), finished(0), want("130"),
+		}},
+		{"a pass that fails moves nothing", []step{
+			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0),
+			begin(50), saw(50, 200, span(0, 200)), read(0, 0, 90, 50), want("0"),
+			begin(51), saw(51, 200, span(0, 200)), read(0, 0, 200, 51), finished(0), want("100"),
+		}},
+		{"times are not kept", []step{
+			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0), restart,
+			begin(50), saw(50, 100, span(0, 100)), read(0, 0, 100, 50), finished(0), want("0"),
+		}},
+		{"a long read", []step{
+			begin(0), saw(0, 100, span(0, 100)),
+			read(0, 0, 20, 0), read(0, 20, 40, 8), want("0"), read(0, 40, 60, 15), want("0"),
+			read(0, 60, 80, 16), want("0 skip 60-80"), read(0, 80, 100, 24), finished(0), want("0 skip 60-100"),
+			restart, // of which the times are no part
+			begin(5), saw(5, 150, span(0, 60), span(100, 150)),
+			read(0, 0, 50, 6), want("50 skip 60-100"), read(0, 50, 60, 7), finished(0), want("100"),
+			read(1, 100, 150, 8), finished(1), want("100"),
+		}},
+		{"a long read that was interrupted", []step{
+			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 20, 0), read(0, 20, 40, 16), want("0 skip 20-40"), restart,
+			begin(0), saw(0, 100, span(0, 20), span(40, 100)), read(0, 0, 20, 1), finished(0), want("40"),
+			read(1, 40, 70, 2), want("40"), read(1, 70, 90, 16), want("40 skip 70-90"),
+		}},
+		{"what comes late in a long span in front", []step{
+			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 50, 0), read(0, 50, 100, 16), finished(0), want("0 skip 50-100"),
+			begin(50), saw(50, 200, span(0, 50), span(100, 200)), read(0, 0, 50, 50), finished(0),
+			read(1, 100, 150, 70), want("150"), read(1, 150, 180, 71), finished(1), want("200"), // the rows up to 200 are gone
+		}},
+		{"a long read at last", []step{
+			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0),
+			begin(50), saw(50, 200, span(0, 200)), read(0, 0, 100, 50), read(0, 100, 150, 66), finished(0), want("100 skip 100-200"),
+			begin(51), saw(67, 210, span(100, 100), span(200, 210)), finished(0), want("200"), read(1, 200, 210, 67), finished(1),
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var m Mark
+			var p *pass
+			for _, do := range tc.steps {
+				do(t, &m, &p)
+			}
+		})
+	}
+}
+
+// TestMarkIsAValue has two passes begin with one mark.
+func TestMarkIsAValue(t *testing.T) {
+	var m Mark
+	p := m.begin(time.Unix(0, 0), time.Second)
+	p.saw(time.Unix(0, 0), place(1))
+	p.finished(0)
+	m = p.mark
+	a, b := m.begin(time.Unix(9, 0), time.Second), m.begin(time.Unix(9, 0), time.Second)
+	a.saw(time.Unix(9, 0), place(2))
+	b.saw(time.Unix(9, 0), place(3))
+	if a.mark.high[1].row != place(2) || len(m.high) != 1 {
+		t.Errorf("%+v and %+v of %+v", a.mark, b.mark, m)
+	}
+}
+
+// TestMarkStaysSmall catches up as often as can be.
+func TestMarkStaysSmall(t *testing.T) {
+	var m Mark
+	for i := range 100_000 {
+		now := time.Unix(0, 0).Add(time.Duration(i) * time.Millisecond)
+		p := m.begin(now, time.Second)
+		p.saw(now, place(i+1))
+		p.finished(0)
+		if m = p.mark; len(m.high) > sightingsIn+1 {
+			t.Fatalf("%d sightings", len(m.high))
+		}
+	}
+	if behind := 100_000 - number(m.Floor); behind > 1000+1000/sightingsIn+2 {
+		t.Errorf("the floor is %d ms behind", behind)
+	}
+	text, err := json.Marshal(m)
+	if err != nil || string(text) != `{"floor":{"of":"orders","cursor":"`+m.Floor.Cursor+`"}}` {
+		t.Errorf("%s, %v", text, err)
+	}
+}

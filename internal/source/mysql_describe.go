@@ -1,0 +1,256 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mysqlTable finds out about a table.
+type mysqlTable struct {
+	conn          *mysqlConn
+	opts          TableOptions
+	schema, table string
+	columns       map[string]mysqlColumn // by name in lower case, which is how they are compared
+}
+
+// mysqlColumn is what information_schema says of a column.
+type mysqlColumn struct {
+	name, dataType, columnType string
+	nullable                   bool
+	digits                     string // (precision,scale) of a decimal
+	fraction                   int    // digits of a second
+}
+
+func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
+	l := &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
+	// This finds what the catalogue would not say: a missing right, or column.
+	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), quoteMySQL(m.opts.CursorColumn), l.table)
+	if err := m.conn.query(ctx, ask(MySQL, probe), func([][]byte) {}); err != nil {
+		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, err)
+	}
+	if err := m.readColumns(ctx); err != nil {
+		return nil, fmt.Errorf("asking for its columns: %w", err)
+	}
+	id, err := m.id()
+	if err != nil {
+		return nil, err
+	}
+	cursor, err := m.cursor(m.opts.CursorColumn)
+	if err != nil {
+		return nil, err
+	}
+	l.id, l.cursor = id, cursor
+	x, err := m.indexes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for its indexes: %w", err)
+	}
+	view, err := m.status(ctx, l, &x)
+	if err != nil {
+		return nil, fmt.Errorf("asking for its size: %w", err)
+	}
+	m.order(l, x, view)
+	l.settle(m.opts.Ascending)
+	return l, m.server(ctx, l)
+}
+
+// order chooses tie and index.
+func (m *mysqlTable) order(l *layout, x indexes, view bool) {
+	var primary *column
+	if key := x.primaryKey(); key != "" {
+		if c, err := m.cursor(key); err == nil {
+			primary = &c
+		}
+	}
+	l.ordered = l.table
+	chosen := l.order(x, primary, bytewiseMySQL)
+	if view {
+		l.warn("it is a view: whether its cursor column %s has an index, and is unique, cannot be seen", l.cursor.name)
+		return
+	}
+	if chosen != nil {
+		// Left to itself the optimizer may take a large LIMIT for a reason to sort.
+		l.ordered += " FORCE INDEX (" + quoteMySQL(chosen.name) + ")"
+	}
+	l.advise(x, chosen)
+}
+
+func (m *mysqlTable) readColumns(ctx context.Context) error {
+	m.columns = map[string]mysqlColumn{}
+	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION
+		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
+	return m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
+		one := mysqlColumn{
+			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
+			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]),
+		}
+		one.fraction, _ = strconv.Atoi(string(c[6])) // NULL: 0
+		m.columns[strings.ToLower(one.name)] = one
+	})
+}
+
+// id returns the column of the IDs, of which any text is good.
+func (m *mysqlTable) id() (column, error) {
+	c, err := m.cursor(m.opts.IDColumn)
+	if err == nil {
+		// As a cursor a column may be given in other words.
+		c.out = quoteMySQL(c.name)
+		return c, nil
+	}
+	d, ok := m.columns[strings.ToLower(m.opts.IDColumn)]
+	switch d.dataType {
+	case "float", "double":
+		return column{}, fmt.Errorf("ID column %s is of type %s, which has no exact text", m.opts.IDColumn, d.columnType)
+	}
+	if !ok {
+		return column{}, err
+	}
+	quoted := quoteMySQL(d.name)
+	return column{name: d.name, typ: d.columnType, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}, nil
+}
+
+// cursor returns a column to read in the order of: one whose values can be passed
+// back as they were read, and compare as they are ordered. (An ENUM is ordered by
+// number and compared by name.)
+func (m *mysqlTable) cursor(name string) (column, error) {
+	d, ok := m.columns[strings.ToLower(name)]
+	if !ok {
+		return column{}, fmt.Errorf("the catalogue does not show column %s: is there a right to read it?", name)
+	}
+	quoted := quoteMySQL(d.name)
+	c := column{name: d.name, typ: d.columnType, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
+	switch d.dataType {
+	case "tinyint", "smallint", "mediumint", "int", "bigint":
+		c.number, c.exact, c.ascending = true, true, true
+	case "decimal":
+		c.in = "CAST(%s AS DECIMAL" + d.digits + ")"
+		c.exact, c.ascending = true, true
+	case "datetime", "timestamp":
+		c.exact, c.ascending = true, true
+		c.resolution = fractionOf(d.fraction)
+	case "date":
+		c.exact, c.ascending = true, true
+		c.resolution = dateResolution
+	case "char", "varchar":
+	case "uuid":
+		c.exact = true
+	case "binary", "varbinary":
+		c.out, c.in = "HEX("+quoted+")", "UNHEX(%s)"
+		c.exact = true
+	default:
+		return column{}, fmt.Errorf("cursor column %s is of type %s, which has no order to read by: use a number, a time or a short text", name, d.columnType)
+	}
+	return c, nil
+}
+
+// dateResolution is that of dates, of which the next one may have begun elsewhere.
+const dateResolution = 48 * time.Hour
+
+// fractionOf returns the unit of times with so many digits behind the point.
+func fractionOf(digits int) time.Duration {
+	unit := time.Second
+	for range digits {
+		unit /= 10
+	}
+	return unit
+}
+
+// bytewiseMySQL returns a column ordered by its bytes: to its collation "a" and "A"
+// may be the same.
+func bytewiseMySQL(c column) column {
+	c.sql = "CAST(" + quoteMySQL(c.name) + " AS BINARY)"
+	c.out, c.in, c.exact = "HEX("+c.sql+")", "UNHEX(%s)", true
+	return c
+}
+
+func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
+	names, err := m.columnNames(ctx, "SHOW INDEX FROM "+quoteMySQL(m.schema)+"."+quoteMySQL(m.table))
+	if err != nil {
+		return x, err
+	}
+	broken := "" // the index of which the rest cannot be used
+	for _, row := range names {
+		name := row["key_name"]
+		fit := row["index_type"] == "BTREE" && row["sub_part"] == "" && row["collation"] == "A" && row["column_name"] != "" &&
+			row["visible"] != "NO" && row["ignored"] != "YES"
+		n := len(x.all)
+		switch {
+		case name == broken:
+		case fit && (n == 0 || x.all[n-1].name != name):
+			x.all = append(x.all, index{name: name, columns: []string{row["column_name"]}, unique: row["non_unique"] == "0", primary: name == "PRIMARY"})
+		case fit:
+			x.all[n-1].columns = append(x.all[n-1].columns, row["column_name"])
+		default:
+			broken = name
+			if n > 0 && x.all[n-1].name == name { // not all of its columns are known
+				x.all[n-1].unique, x.all[n-1].primary = false, false
+			}
+		}
+	}
+	return x, nil
+}
+
+// columnNames returns rows by the names of their columns, in lower case: those of
+// SHOW INDEX differ between MariaDB and the versions of MySQL.
+func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[string]string, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
+	defer cancel()
+	rows, err := m.conn.conn.QueryContext(ctx, text)
+	if err != nil {
+		return nil, tellMySQL(ctx, err)
+	}
+	defer func() { _ = rows.Close() }() // Err has said it
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, tellMySQL(ctx, err)
+	}
+	for rows.Next() {
+		values := make([][]byte, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, tellMySQL(ctx, err)
+		}
+		row := map[string]string{}
+		for i, name := range names {
+			row[strings.ToLower(name)] = string(values[i])
+		}
+		all = append(all, row)
+	}
+	return all, tellMySQL(ctx, rows.Err())
+}
+
+// status reads the estimated number of rows and what kind of table it is.
+func (m *mysqlTable) status(ctx context.Context, l *layout, x *indexes) (view bool, err error) {
+	const text = "SELECT TABLE_ROWS, ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?"
+	err = m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
+		l.estimate, _ = strconv.ParseInt(string(c[0]), 10, 64) // NULL: unknown
+		x.appended = strings.EqualFold(string(c[1]), "InnoDB")
+		view = strings.Contains(strings.ToUpper(string(c[2])), "VIEW")
+	})
+	return view, err
+}
+
+// server looks for what makes a server unfit to be read from.
+func (m *mysqlTable) server(ctx context.Context, l *layout) error {
+	const text = "SELECT @@global.read_only, @@auto_increment_increment"
+	err := m.conn.query(ctx, ask(MySQL, text), func(c [][]byte) {
+		if string(c[0]) != "0" {
+			l.warn("the server is read-only: if it is a replica, it may lack orders that its primary has")
+		}
+		if string(c[1]) != "1" && l.cursor.number {
+			l.warn("auto_increment_increment is %s: if several servers take writes, rows do not come in the order of %s", c[1], l.cursor.name)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("asking for its settings: %w", err)
+	}
+	return nil
+}
+
+// quoteMySQL quotes an identifier.
+func quoteMySQL(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }

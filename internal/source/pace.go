@@ -1,0 +1,43 @@
+package source
+
+import (
+	"context"
+	"time"
+)
+
+// pace keeps a read from asking too much of a server.
+type pace struct {
+	pause time.Duration
+	rate  int // rows a second, 0 for any
+	rows  int
+	begun time.Time
+}
+
+func newPace(pause time.Duration, rate int) pace { return pace{pause: pause, rate: rate} }
+
+// took counts rows.
+func (p *pace) took(rows int) { p.rows += rows }
+
+// wait blocks until the next batch is due, or ctx ends.
+func (p *pace) wait(ctx context.Context) error {
+	if p.begun.IsZero() {
+		p.begun = time.Now()
+		return nil
+	}
+	d := p.pause
+	if p.rate > 0 {
+		due := p.begun.Add(time.Duration(float64(p.rows) / float64(p.rate) * float64(time.Second)))
+		d = max(d, time.Until(due))
+	}
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,153 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// newPostgres returns how a table in PostgreSQL is opened.
+func newPostgres(opts TableOptions) (opener, error) {
+	config, err := parsePostgres(opts.DSN)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (conn, *layout, error) {
+		c, err := connectPostgres(ctx, config)
+		if err != nil {
+			return nil, nil, err
+		}
+		l, err := (&postgresTable{conn: c, opts: opts}).describe(ctx)
+		if err != nil {
+			c.close()
+			return nil, nil, err
+		}
+		return c, l, nil
+	}, nil
+}
+
+func parsePostgres(dsn string) (*pgconn.Config, error) {
+	config, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		// The parser's own words may hold a part of the DSN.
+		return nil, errors.New("the DSN is none, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=... user=... password=... dbname=...")
+	}
+	config.ConnectTimeout = min(config.ConnectTimeout, connectLimit)
+	for name, value := range map[string]string{
+		"client_encoding": "UTF8", "DateStyle": "ISO", "TimeZone": "UTC", "IntervalStyle": "postgres", "bytea_output": "hex",
+		"default_transaction_read_only": "on", "statement_timeout": strconv.FormatInt(statementLimit.Milliseconds(), 10),
+		// Where there is an index that has the order, it is to be used: a sort is only
+		// cheaper by estimates that take a large LIMIT for most of the table.
+		"enable_sort": "off",
+		"jit":         "off", // what it takes to compile a SELECT of some rows is never won back
+	} {
+		config.RuntimeParams[name] = value
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = applicationName
+	}
+	return config, nil
+}
+
+// postgresConn is a connection to PostgreSQL.
+type postgresConn struct {
+	conn *pgconn.PgConn
+	kept map[string]string // names of prepared statements by their text
+}
+
+func connectPostgres(ctx context.Context, config *pgconn.Config) (*postgresConn, error) {
+	c, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, tellPostgres(ctx, err)
+	}
+	return &postgresConn{conn: c, kept: map[string]string{}}, nil
+}
+
+// closeLimit bounds a good-bye.
+const closeLimit = time.Second
+
+func (c *postgresConn) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+	defer cancel()
+	_ = c.conn.Close(ctx) // it has answered, or it has gone
+	// After a statement that was interrupted the server is told, in the background.
+	select {
+	case <-c.conn.CleanupDone():
+	case <-ctx.Done():
+	}
+}
+
+func (c *postgresConn) query(ctx context.Context, s *statement, row func([][]byte)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
+	defer cancel()
+	args := make([][]byte, len(s.args))
+	for i, a := range s.args {
+		args[i] = []byte(a.text)
+	}
+	var rows *pgconn.ResultReader
+	if s.kept {
+		name, err := c.prepare(ctx, s.text)
+		if err != nil {
+			return tellPostgres(ctx, err)
+		}
+		rows = c.conn.ExecPrepared(ctx, name, args, nil, nil)
+	} else {
+		rows = c.conn.ExecParams(ctx, s.text, args, nil, nil, nil)
+	}
+	for rows.NextRow() {
+		row(rows.Values())
+	}
+	_, err := rows.Close()
+	return tellPostgres(ctx, err)
+}
+
+// prepare returns the name of a prepared statement. Its parameters are of the types
+// of the columns that they are compared with.
+func (c *postgresConn) prepare(ctx context.Context, text string) (name string, err error) {
+	name, ok := c.kept[text]
+	if !ok {
+		name = "ordergate_" + strconv.Itoa(len(c.kept))
+		if _, err := c.conn.Prepare(ctx, name, text, nil); err != nil {
+			return "", err
+		}
+		c.kept[text] = name
+	}
+	return name, nil
+}
+
+// Codes of the server's errors.
+const (
+	pgInvalidAuthorization = "28"
+	pgTooManyConnections   = "53300"
+	pgCanceled             = "57014" // by a limit: we cancel on a connection of its own
+	pgNoOrder              = "42883"
+)
+
+// tellPostgres returns an error as we say it, nil for nil.
+func tellPostgres(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case !ok:
+		if _, connecting := errors.AsType[*pgconn.ConnectError](err); !connecting {
+			return fmt.Errorf("the connection was lost: %w", oneLine(err))
+		}
+	case strings.HasPrefix(e.Code, pgInvalidAuthorization):
+		return fmt.Errorf("the server refuses the user or the password: %w", oneLine(err))
+	case e.Code == pgTooManyConnections:
+		return fmt.Errorf("the server has no connection to spare: %w", oneLine(err))
+	case e.Code == pgCanceled:
+		return fmt.Errorf("a SELECT took longer than %v, is there no index on the cursor column? %w", statementLimit, oneLine(err))
+	}
+	return oneLine(err)
+}

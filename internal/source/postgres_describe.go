@@ -1,0 +1,221 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// postgresTable finds out about a table.
+type postgresTable struct {
+	conn    *postgresConn
+	opts    TableOptions
+	oid     string
+	kind    string // relkind
+	columns map[string]postgresColumn
+}
+
+// postgresColumn is what the catalogue says of a column.
+type postgresColumn struct {
+	name     string
+	number   string // in the table
+	typ      string // as SQL writes it
+	base     string // the type's name, that below a domain
+	category string // of the type
+	nullable bool
+	fraction int  // digits of a second
+	bytewise bool // its collation takes no two texts for the same
+}
+
+func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
+	l := &layout{kind: Postgres, table: pgx.Identifier(strings.Split(p.opts.Table, ".")).Sanitize()}
+	l.ordered = l.table
+	// This finds what the catalogue would not say: a missing right.
+	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
+	if err := p.conn.query(ctx, ask(Postgres, probe), func([][]byte) {}); err != nil {
+		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, err)
+	}
+	if err := p.status(ctx, l); err != nil {
+		return nil, fmt.Errorf("asking for its size: %w", err)
+	}
+	if err := p.readColumns(ctx); err != nil {
+		return nil, fmt.Errorf("asking for its columns: %w", err)
+	}
+	id, err := p.column(p.opts.IDColumn)
+	if err != nil {
+		return nil, fmt.Errorf("ID column %w", err)
+	}
+	cursor, err := p.column(p.opts.CursorColumn)
+	if err != nil {
+		return nil, fmt.Errorf("cursor column %w", err)
+	}
+	l.id, l.cursor = id, cursor
+	x, err := p.indexes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for its indexes: %w", err)
+	}
+	p.order(l, x)
+	if err := p.sequence(ctx, l); err != nil {
+		return nil, fmt.Errorf("asking for its sequence: %w", err)
+	}
+	l.settle(p.opts.Ascending)
+	return l, p.comparable(ctx, l)
+}
+
+// order chooses the tie.
+func (p *postgresTable) order(l *layout, x indexes) {
+	var primary *column
+	if key := x.primaryKey(); key != "" {
+		if c, err := p.column(key); err == nil {
+			primary = &c
+		}
+	}
+	chosen := l.order(x, primary, bytewisePostgres)
+	if p.kind == "v" {
+		l.warn("it is a view: whether its cursor column %s has an index, and is unique, cannot be seen", l.cursor.name)
+		return
+	}
+	l.advise(x, chosen)
+}
+
+// comparable has the server look at the statement that it will be asked.
+func (p *postgresTable) comparable(ctx context.Context, l *layout) error {
+	_, err := p.conn.prepare(ctx, l.page(Span{From: Position{Of: l.of}}, 1).text)
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == pgNoOrder {
+		return fmt.Errorf("cursor column %s is of type %s, which has no order to read by: use a number, a time or a short text", l.cursor.name, l.cursor.typ)
+	}
+	if err != nil {
+		return fmt.Errorf("ordering by %s: %w", l.cursor.name, tellPostgres(ctx, err))
+	}
+	return nil
+}
+
+// status reads the estimated number of rows and what kind of table and server it is.
+func (p *postgresTable) status(ctx context.Context, l *layout) error {
+	const text = "SELECT oid, relkind, reltuples::bigint, pg_is_in_recovery() FROM pg_catalog.pg_class WHERE oid = to_regclass($1)"
+	err := p.conn.query(ctx, ask(Postgres, text, l.table), func(c [][]byte) {
+		p.oid, p.kind = string(c[0]), string(c[1])
+		l.estimate, _ = strconv.ParseInt(string(c[2]), 10, 64)
+		l.estimate = max(l.estimate, 0) // -1: never counted
+		if string(c[3]) == "t" {
+			l.warn("the server is a standby: it may lack orders that its primary has")
+		}
+	})
+	if err == nil && p.oid == "" {
+		err = errors.New("the catalogue does not show it")
+	}
+	return err
+}
+
+func (p *postgresTable) readColumns(ctx context.Context) error {
+	p.columns = map[string]postgresColumn{}
+	const text = `SELECT a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory, a.attnotnull,
+			a.atttypmod, coalesce(c.collisdeterministic, true)
+		FROM pg_catalog.pg_attribute a
+		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+		JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+		LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
+		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped`
+	return p.conn.query(ctx, ask(Postgres, text, p.oid), func(c [][]byte) {
+		one := postgresColumn{
+			name: string(c[0]), number: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),
+			nullable: string(c[5]) != "t", bytewise: string(c[7]) == "t",
+		}
+		one.fraction = microseconds
+		if mod, err := strconv.Atoi(string(c[6])); err == nil && mod >= 0 {
+			one.fraction = min(mod, microseconds)
+		}
+		p.columns[one.name] = one
+	})
+}
+
+// microseconds are the digits of a second that PostgreSQL keeps.
+const microseconds = 6
+
+// column returns a column as it is asked for. Values come and go as text, which is
+// exact but for floating-point numbers.
+func (p *postgresTable) column(name string) (column, error) {
+	d, ok := p.columns[name]
+	if !ok {
+		return column{}, fmt.Errorf("%s: the catalogue does not show it", name)
+	}
+	quoted := quotePostgres(name)
+	c := column{name: name, typ: d.typ, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
+	switch d.base {
+	case "float4", "float8", "money":
+		return column{}, fmt.Errorf("%s is of type %s, which has no exact text", name, d.typ)
+	case "int2", "int4", "int8", "numeric":
+		c.ascending = true
+	case "timestamp", "timestamptz":
+		c.ascending = true
+		c.resolution = fractionOf(d.fraction)
+	case "date":
+		c.ascending = true
+		c.resolution = dateResolution
+	case "text", "varchar", "bpchar", "uuid":
+		c.exact = d.bytewise
+	default:
+		c.exact = false // as of citext
+	}
+	return c, nil
+}
+
+// bytewisePostgres returns a column ordered by its bytes: to its collation or type
+// "a" and "A" may be the same.
+func bytewisePostgres(c column) column {
+	c.sql = "(" + quotePostgres(c.name) + `::text COLLATE "C")`
+	c.exact = true
+	return c
+}
+
+// indexes returns those that are ordered as the columns are by themselves.
+func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
+	const text = `SELECT r.relname, i.indisunique AND i.indimmediate, i.indisprimary, a.attname,
+			i.indoption[k.n - 1] = 0 AND o.opcdefault AND i.indcollation[k.n - 1] = a.attcollation
+		FROM pg_catalog.pg_index i
+		JOIN pg_catalog.pg_class r ON r.oid = i.indexrelid
+		JOIN pg_catalog.pg_am m ON m.oid = r.relam
+		CROSS JOIN LATERAL generate_series(1, i.indnkeyatts::int) k(n)
+		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n - 1]
+		LEFT JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n - 1]
+		WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
+		ORDER BY r.relname, k.n`
+	var broken []string // of which the rest cannot be used
+	err = p.conn.query(ctx, ask(Postgres, text, p.oid), func(c [][]byte) {
+		name, n := string(c[0]), len(x.all)
+		switch {
+		case slices.Contains(broken, name):
+		case c[3] == nil || string(c[4]) != "t":
+			broken = append(broken, name)
+			if n > 0 && x.all[n-1].name == name { // not all of its columns are known
+				x.all[n-1].unique, x.all[n-1].primary = false, false
+			}
+		case n > 0 && x.all[n-1].name == name:
+			x.all[n-1].columns = append(x.all[n-1].columns, string(c[3]))
+		default:
+			x.all = append(x.all, index{name: name, columns: []string{string(c[3])}, unique: string(c[1]) == "t", primary: string(c[2]) == "t"})
+		}
+	})
+	return x, err
+}
+
+// sequence looks for a sequence of which each session takes several numbers at a
+// time: it may use the low ones hours later.
+func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
+	if p.kind != "r" && p.kind != "p" {
+		return nil
+	}
+	const text = "SELECT seqcache FROM pg_catalog.pg_sequence WHERE seqrelid = pg_get_serial_sequence($1, $2)::regclass AND seqcache > 1"
+	return p.conn.query(ctx, ask(Postgres, text, l.table, l.cursor.name), func(c [][]byte) {
+		l.warn("the sequence of %s has CACHE %s: each session uses up its own numbers, so rows do not come in the order of %s; use CACHE 1", l.cursor.name, c[0], l.cursor.name)
+	})
+}
+
+// quotePostgres quotes an identifier.
+func quotePostgres(name string) string { return pgx.Identifier{name}.Sanitize() }

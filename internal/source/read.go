@@ -1,0 +1,270 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+var (
+	// ErrPosition says that a place that was kept is not one of this table and these
+	// columns: what is in front of it must be read.
+	ErrPosition = errors.New("the place that was kept belongs to another table or to other columns")
+	// ErrBadRows says that rows have no ID that an order can have, see [FailOnBad].
+	ErrBadRows = errors.New("rows have no usable order ID")
+)
+
+// maxNulls is where counting rows without a place ends.
+const maxNulls = 10_000
+
+// Read calls yield with the ID of every row behind a place, in order, up to the end
+// that the table has when it is reached. It blocks until then, until an error, or
+// until ctx ends. After each batch, whose IDs have all been given to yield, each
+// (which may be nil) gets the place reached: a read that was interrupted goes on from
+// there. Rows that were committed late, behind its back, it does not have: see
+// [Table.Tail].
+//
+// An ID may share its memory with others: one that is kept for long is to be cloned.
+// Rows with a NULL in the column that orders are behind no place; they are bad ones.
+// Errors name the table and where it was.
+func (t *Table) Read(ctx context.Context, from Position, yield func(id string) error, each func(Position) error) (Report, error) {
+	var r Report
+	err := t.connected(ctx, func(c conn, l *layout) error {
+		s := t.scan(c, l, &r, yield)
+		if from.zero() {
+			s.total = l.estimate
+		}
+		if err := s.nulls(ctx, from); err != nil {
+			return err
+		}
+		return s.read(ctx, Span{From: from}, func(b *batch) error {
+			if each == nil {
+				return nil
+			}
+			return each(b.span.To)
+		})
+	})
+	if r.Skipped > 0 && err == nil {
+		t.opts.Logger.Warn("rows without a usable order ID were skipped", "source", t.name, "skipped", r.Skipped, "first", fmt.Sprint(r.First))
+	}
+	if err != nil {
+		return r, fmt.Errorf("reading order IDs from %s: %w", t.name, err)
+	}
+	return r, nil
+}
+
+// scan is a read of one table by one connection.
+type scan struct {
+	opts   TableOptions
+	conn   conn
+	layout *layout
+	report *Report
+	yield  func(id string) error
+	pace   pace
+	rows   int64
+	total  int64 // estimated, 0 if unknown
+}
+
+func (t *Table) scan(c conn, l *layout, r *Report, yield func(string) error) *scan {
+	return &scan{opts: t.opts, conn: c, layout: l, report: r, yield: yield, pace: newPace(t.opts.Pause, t.opts.MaxRate)}
+}
+
+// nulls takes account of the rows that are in no batch, since a NULL has no place.
+func (s *scan) nulls(ctx context.Context, behind Position) error {
+	if err := s.layout.owns(behind); err != nil {
+		return err
+	}
+	for _, c := range []*column{&s.layout.cursor, s.layout.tie} {
+		if c == nil || !c.nullable {
+			continue
+		}
+		err := s.conn.query(ctx, s.layout.nulls(c, behind, maxNulls), func(columns [][]byte) {
+			s.report.bad(func() string {
+				if columns[1] == nil {
+					return fmt.Sprintf("the row with %s = %q", s.layout.id.name, truncate(columns[0]))
+				}
+				return s.where(string(truncate(columns[1])))
+			}, c.name+" is NULL")
+		})
+		if err != nil {
+			return fmt.Errorf("looking for rows without %s: %w", c.name, err)
+		}
+	}
+	return s.judge()
+}
+
+// owns reports whether a place is one of this layout.
+func (l *layout) owns(at Position) error {
+	if !at.zero() && at.Of != l.of {
+		return fmt.Errorf("%w: it is of %s, this is %s", ErrPosition, at.Of, l.of)
+	}
+	return nil
+}
+
+// judge ends a read that must not have bad rows.
+func (s *scan) judge() error {
+	if s.report.Skipped == 0 || s.opts.OnBad == SkipBad {
+		return nil
+	}
+	first := make([]string, len(s.report.First))
+	for i, b := range s.report.First {
+		first[i] = b.String()
+	}
+	return fmt.Errorf("%d %w: %s", s.report.Skipped, ErrBadRows, strings.Join(first, "; "))
+}
+
+// read reads a span. Done is called after each batch.
+func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) error {
+	if err := errors.Join(s.layout.owns(span.From), s.layout.owns(span.To)); err != nil {
+		return oneLine(err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	f := s.fetch(ctx, span)
+	at := span.From
+	var err error
+	for b := range f.batches {
+		if err = s.give(ctx, b); err == nil && b.rows() > 0 {
+			err = done(b)
+		}
+		if err != nil {
+			break
+		}
+		at = b.span.To
+		f.free <- b // there is always room
+	}
+	cancel(nil)
+	for range f.batches { // until it has ended
+	}
+	if err == nil {
+		err = f.err
+	}
+	if err != nil && !at.zero() {
+		return fmt.Errorf("behind %s: %w", s.where(at.Cursor), err)
+	}
+	return err
+}
+
+// checkRows is how many rows are given between two looks at the context.
+const checkRows = 256
+
+// give gives the IDs of a batch to yield.
+func (s *scan) give(ctx context.Context, b *batch) error {
+	text := string(b.text) // one allocation, of which all IDs are parts
+	for i := range b.rows() {
+		if i%checkRows == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		start, endID, endCursor := b.row(i)
+		reason := ""
+		if b.null(i) {
+			reason = s.layout.id.name + " is NULL"
+		} else {
+			reason = malformed(b.text[start:endID])
+		}
+		id := text[start:endID]
+		if reason == "" && s.opts.Valid != nil && !s.opts.Valid(id) {
+			reason = strange(b.text[start:endID])
+		}
+		if reason != "" {
+			s.report.bad(func() string { return s.where(text[endID:endCursor]) }, reason)
+			continue
+		}
+		s.report.IDs++
+		if err := s.yield(id); err != nil {
+			return err
+		}
+	}
+	s.rows += int64(b.rows())
+	if s.opts.Progress != nil {
+		s.opts.Progress(Step{IDs: s.report.IDs, Done: s.rows, Total: s.total, Rough: s.total > 0})
+	}
+	return s.judge()
+}
+
+// where names a row by its cursor.
+func (s *scan) where(cursor string) string { return s.layout.cursor.name + " = " + cursor }
+
+// fetching is a goroutine that asks for batches ahead of what is given.
+type fetching struct {
+	batches chan *batch // closed when it has ended
+	free    chan *batch
+	err     error // after the end
+}
+
+// ahead is how many batches there are: one is filled while the other is given.
+const ahead = 2
+
+// fetch begins to ask for the batches of a span. It ends with the span, an error,
+// which includes that of ctx, or when batches is not read any more and ctx has ended.
+func (s *scan) fetch(ctx context.Context, span Span) *fetching {
+	f := &fetching{batches: make(chan *batch), free: make(chan *batch, ahead)}
+	for range ahead {
+		f.free <- &batch{}
+	}
+	go func() {
+		defer close(f.batches)
+		f.err = s.fetchAll(ctx, span, f)
+	}()
+	return f
+}
+
+func (s *scan) fetchAll(ctx context.Context, span Span, f *fetching) error {
+	for more := true; more; {
+		var b *batch
+		select {
+		case b = <-f.free:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := s.pace.wait(ctx); err != nil {
+			return err
+		}
+		if err := s.fetchOne(ctx, span, b); err != nil {
+			return err
+		}
+		s.pace.took(b.rows())
+		more, span.From = b.full, b.span.To
+		select {
+		case f.batches <- b:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// fetchOne fills a batch with the first rows of a span.
+func (s *scan) fetchOne(ctx context.Context, span Span, b *batch) error {
+	_, at := s.layout.selected()
+	b.reset(span.From)
+	b.began = time.Now()
+	err := s.conn.query(ctx, s.layout.page(span, s.opts.Batch), func(columns [][]byte) {
+		b.add(columns[at[0]], columns[at[1]], columns[at[2]])
+	})
+	if err != nil {
+		return err
+	}
+	b.full = b.rows() == s.opts.Batch
+	if b.rows() == 0 {
+		return nil
+	}
+	_, from, to := b.row(b.rows() - 1)
+	b.span.To, err = s.layout.position(b.text[from:to], b.tie)
+	return err
+}
+
+// position returns the place behind a row.
+func (l *layout) position(cursor, tie []byte) (Position, error) {
+	at := Position{Of: l.of, Cursor: string(cursor)}
+	if l.tie != nil {
+		at.Tie = string(tie)
+	}
+	if !utf8.Valid(cursor) || !utf8.Valid(tie) {
+		// JSON could not keep it.
+		return at, fmt.Errorf("the row with %s = %q is not in UTF-8: use another cursor column", l.cursor.name, truncate(cursor))
+	}
+	return at, nil
+}

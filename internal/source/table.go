@@ -1,0 +1,181 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Kind is a kind of database.
+type Kind string
+
+// The kinds.
+const (
+	MySQL    Kind = "mysql" // and MariaDB
+	Postgres Kind = "postgres"
+)
+
+// OnBad says what becomes of rows without an ID that an order can have.
+type OnBad string
+
+// What may become of them.
+const (
+	FailOnBad OnBad = "fail" // the read fails: the orders that they stand for would count as absent
+	SkipBad   OnBad = "skip" // they are counted and passed over
+)
+
+const (
+	defaultBatch   = 10_000 // at 1000, a server that is near stands idle for a third of the time
+	maxBatch       = 100_000
+	defaultOverlap = time.Minute
+)
+
+// TableOptions are the settings of a [Table].
+type TableOptions struct {
+	Kind         Kind
+	DSN          string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs. It is never told
+	Table        string // or schema.table
+	IDColumn     string
+	CursorColumn string // in the order of which it is read; may be IDColumn
+
+	Batch   int           // rows of one SELECT, at most 100,000; default 10,000
+	Pause   time.Duration // between two SELECTs
+	MaxRate int           // rows a second; 0: as fast as it goes
+
+	// Overlap is longer than any transaction takes from the moment that it chose a
+	// row's cursor to its commit, and includes what the clocks of those who choose
+	// times are apart; default a minute. See [Mark].
+	Overlap time.Duration
+	// Ascending says that new rows come at the end of the order though the cursor is
+	// a text or a UUID (as ULIDs and UUIDs of version 7 do). Of numbers and times it
+	// is taken for granted.
+	Ascending bool
+
+	OnBad OnBad // default FailOnBad
+	// Valid refuses IDs beyond those that no order can have; nil refuses none. It
+	// is called by the goroutine that reads.
+	Valid    func(id string) bool
+	Progress func(Step)   // told after each batch, by the goroutine that reads
+	Logger   *slog.Logger // default: none
+}
+
+// ensureDefaults fills in what was left open.
+func (o *TableOptions) ensureDefaults() {
+	o.Batch = cmp.Or(o.Batch, defaultBatch)
+	o.Overlap = cmp.Or(o.Overlap, defaultOverlap)
+	o.OnBad = cmp.Or(o.OnBad, FailOnBad)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.MaxRate > 0 {
+		o.Batch = min(o.Batch, o.MaxRate) // or it would come in gusts
+	}
+}
+
+// validate reports all that is wrong, in one line.
+func (o *TableOptions) validate() error {
+	var errs []string
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Sprintf(format, args...))
+		}
+	}
+	check(o.Kind == MySQL || o.Kind == Postgres, "kind %q: use %s or %s", o.Kind, MySQL, Postgres)
+	check(o.DSN != "", "no DSN")
+	parts := strings.Split(o.Table, ".")
+	check(len(parts) <= 2 && identifier(parts[0]) && identifier(parts[len(parts)-1]), "table %q: use a name, or schema.table", o.Table)
+	check(identifier(o.IDColumn), "ID column %q: use a column's name", o.IDColumn)
+	check(identifier(o.CursorColumn), "cursor column %q: use a column's name", o.CursorColumn)
+	check(o.Batch >= 1 && o.Batch <= maxBatch, "batch %d: use 1 to %d", o.Batch, maxBatch)
+	check(o.Pause >= 0, "pause %v: use 0 or more", o.Pause)
+	check(o.MaxRate >= 0, "maximal rate %d: use 0 or more", o.MaxRate)
+	check(o.Overlap > 0, "overlap %v: use more than 0", o.Overlap)
+	check(o.OnBad == FailOnBad || o.OnBad == SkipBad, "on bad rows %q: use %s or %s", o.OnBad, FailOnBad, SkipBad)
+	if errs != nil {
+		return errors.New(strings.Join(errs, "; "))
+	}
+	return nil
+}
+
+// identifier reports whether a name can be quoted.
+func identifier(name string) bool { return name != "" && !strings.ContainsRune(name, 0) }
+
+// Table is a table of orders, or a view of one, in a database. It may be used by
+// several goroutines. It keeps no connection: each read makes one, and one only.
+type Table struct {
+	opts TableOptions
+	open opener
+	name string // for errors and the log
+
+	mu     sync.Mutex
+	warned map[string]bool
+}
+
+// NewTable returns a table that can be read. It connects to nothing yet: what is
+// wrong with the database is told by the first read, or by [Table.Check].
+func NewTable(opts TableOptions) (*Table, error) {
+	opts.ensureDefaults()
+	t := &Table{opts: opts, name: fmt.Sprintf("%s table %s", opts.Kind, opts.Table), warned: map[string]bool{}}
+	err := opts.validate()
+	if err == nil {
+		if opts.Kind == MySQL {
+			t.open, err = newMySQL(opts)
+		} else {
+			t.open, err = newPostgres(opts)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	return t, nil
+}
+
+// Check connects and reports whether the table can be read: the error says why not,
+// the warnings what will be slow or is not safe.
+func (t *Table) Check(ctx context.Context) (warnings []string, err error) {
+	err = t.connected(ctx, func(_ conn, l *layout) error {
+		warnings = l.warnings
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("checking %s: %w", t.name, err)
+	}
+	return warnings, nil
+}
+
+// opener connects to a database and finds out about the table.
+type opener func(ctx context.Context) (conn, *layout, error)
+
+// conn is a connection. Its errors are one line and hold no secret.
+type conn interface {
+	// query calls row with the columns of each row, nil where one is NULL. They are
+	// valid during the call. When ctx ends it returns the cause, at once.
+	query(ctx context.Context, s *statement, row func(columns [][]byte)) error
+	close()
+}
+
+// connected calls do with a connection.
+func (t *Table) connected(ctx context.Context, do func(conn, *layout) error) error {
+	c, l, err := t.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	t.warn(l.warnings)
+	return do(c, l)
+}
+
+// warn logs what was not logged before.
+func (t *Table) warn(warnings []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range warnings {
+		if !t.warned[w] {
+			t.warned[w] = true
+			t.opts.Logger.Warn("a source is not as it should be", "source", t.name, "reason", w)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Tail calls yield with the ID of every row that was committed before the call and
+// that the mark does not leave out: for the zero mark all of them. It returns the
+// mark for the next call. It blocks until then, until an error, or until ctx ends;
+// beside an error it returns how far it came, which is good to go on from.
+//
+// After each batch, whose IDs have all been given to yield, each (which may be nil)
+// gets the mark of then: kept as JSON, with what yield has got, it is good to go on
+// from in another process. In the first [TableOptions] Overlap of a long read it does
+// not move yet.
+//
+// What [Table.Read] says of IDs, bad rows and errors holds here, but that bad rows
+// are not told in the log: the caller may come back every second.
+func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error, each func(Mark) error) (Mark, Report, error) {
+	began := time.Now()
+	var r Report
+	err := t.connected(ctx, func(c conn, l *layout) error {
+		s := t.scan(c, l, &r, yield)
+		if mark.Zero() {
+			s.total = l.estimate
+		}
+		if !l.ascending {
+			return s.all(ctx)
+		}
+		return s.tail(ctx, began, &mark, each)
+	})
+	if err != nil {
+		return mark, r, fmt.Errorf("catching up with %s: %w", t.name, err)
+	}
+	return mark, r, nil
+}
+
+// all reads the table from the beginning: rows may have come anywhere.
+func (s *scan) all(ctx context.Context) error {
+	if err := s.nulls(ctx, Position{}); err != nil {
+		return err
+	}
+	return s.read(ctx, Span{}, func(*batch) error { return nil })
+}
+
+// tail reads what a mark leaves to read, and moves the mark.
+func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(Mark) error) error {
+	if err := s.nulls(ctx, mark.Floor); err != nil {
+		return err
+	}
+	last, found, err := s.last(ctx)
+	if err != nil {
+		return err
+	}
+	if fallen, err := s.fallen(ctx, *mark); err != nil {
+		return err
+	} else if fallen {
+		s.opts.Logger.Warn("a table ends in front of a place up to which it was read before: all of it is read again",
+			"table", s.opts.Table, "place", s.where(mark.reached().Cursor))
+		*mark = Mark{}
+	}
+	if !found {
+		return nil
+	}
+	p := mark.begin(began, s.opts.Overlap+s.layout.resolution)
+	for i, span := range p.saw(time.Now(), last) {
+		err := s.read(ctx, span, func(b *batch) error {
+			p.read(i, b.span, b.began)
+			*mark = p.mark
+			if each == nil {
+				return nil
+			}
+			return each(p.mark)
+		})
+		if err != nil {
+			return err
+		}
+		p.finished(i)
+		*mark = p.mark
+	}
+	return nil
+}
+
+// last returns the last row's place, if there is a row.
+func (s *scan) last(ctx context.Context) (at Position, found bool, err error) {
+	_, columns := s.layout.selected()
+	var bad error
+	err = s.conn.query(ctx, s.layout.last(), func(row [][]byte) {
+		found = true
+		at, bad = s.layout.position(row[columns[1]], row[columns[2]])
+	})
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return at, false, fmt.Errorf("looking for the last row: %w", err)
+	}
+	return at, found, nil
+}
+
+// fallen reports whether the table ends in front of what was read: its last rows
+// were deleted, or it is an older copy, in which new rows come there again.
+func (s *scan) fallen(ctx context.Context, mark Mark) (bool, error) {
+	at := mark.reached()
+	if at.zero() {
+		return false, nil
+	}
+	if err := s.layout.owns(at); err != nil {
+		return false, err
+	}
+	there := false
+	err := s.conn.query(ctx, s.layout.reaches(at), func([][]byte) { there = true })
+	if err != nil {
+		return false, fmt.Errorf("looking for the place that was kept: %w", err)
+	}
+	return !there, nil
+}
