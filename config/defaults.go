@@ -173,7 +173,7 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 		return
 	}
 	fill(doc, path+".cursor_column", &s.CursorColumn, s.IDColumn)
-	fill(doc, path+".batch", &s.Batch, 5000)
+	fill(doc, path+".batch", &s.Batch, 10_000)
 	fill(doc, path+".on_bad", &s.OnBad, OnBadFail)
 	fill(doc, path+".overlap", &s.Overlap, time.Minute)
 	fill(doc, path+".follow", &s.Follow, FollowNone)

@@ -95,6 +95,8 @@ func TestVariablesThatAreWrong(t *testing.T) {
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS.bounded: 2m is out of range: 10ms to 1m are allowed`}},
 		{"neither true nor false", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SHARE_LOAD": "yes"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SHARE_LOAD: "yes" is not true or false`}},
+		{"not UTF-8", with("", ""), env{"ORDERGATE_REDIS_MEMBER": "a\xff"},
+			[]string{`environment: ORDERGATE_REDIS_MEMBER: "a\xff" has a character in it that cannot be printed: leave it out`}},
 		{"past 32 bits", with("", ""), env{"ORDERGATE_SOURCES_SEED_SERVER_ID": "4294967296"},
 			[]string{`environment: ORDERGATE_SOURCES_SEED_SERVER_ID: "4294967296" is not a whole number such as 1_000_000`}},
 		{"with what is wrong in the file", with("redis", "{mode: [], addresses: ['b']}"), env{"ORDERGATE_REDIS_MODE": "double"},

@@ -105,11 +105,11 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			"parts-db": {
 				Kind: "postgres", DSNEnv: "PARTS_DSN", DSN: "postgres://gate:pw@db/shop", Table: "parts", IDColumn: "Order ID", CursorColumn: "Order ID",
-				Batch: 5000, OnBad: "fail", Overlap: time.Minute, Follow: "logical", Slot: "ordergate_parts_db", Publication: "parts",
+				Batch: 10_000, OnBad: "fail", Overlap: time.Minute, Follow: "logical", Slot: "ordergate_parts_db", Publication: "parts",
 			},
 			"returns-db": {
 				Kind: "postgres", DSNEnv: "PARTS_DSN", DSN: "postgres://gate:pw@db/shop", Table: "returns", IDColumn: "id", CursorColumn: "id",
-				Batch: 5000, OnBad: "fail", Overlap: time.Minute, Follow: "poll", Every: 250 * time.Millisecond, Grace: 3 * time.Second,
+				Batch: 10_000, OnBad: "fail", Overlap: time.Minute, Follow: "poll", Every: 250 * time.Millisecond, Grace: 3 * time.Second,
 			},
 		},
 		Locks: map[string]Lock{

@@ -4,6 +4,7 @@ import (
 	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -42,7 +43,7 @@ func tableKeys(s Source) map[string]bool {
 		"dsn_env": s.DSNEnv != "", "dsn_file": s.DSNFile != "",
 		"table": s.Table != "", "id_column": s.IDColumn != "", "cursor_column": s.CursorColumn != "",
 		"batch": s.Batch != 0, "pause": s.Pause != 0, "max_rate": s.MaxRate != 0,
-		"on_bad": s.OnBad != "", "overlap": s.Overlap != 0,
+		"on_bad": s.OnBad != "", "overlap": s.Overlap != 0, "ascending": s.Ascending,
 		"follow": s.Follow != "", "every": s.Every != 0, "grace": s.Grace != 0,
 		"server_id": s.ServerID != 0, "slot": s.Slot != "", "publication": s.Publication != "",
 	}
@@ -167,31 +168,49 @@ func (v *validator) grace(path, source string, grace time.Duration) {
 	}
 }
 
-// followersDiffer checks that no two sources follow one server under one name: it
-// serves one of them.
-func (v *validator) followersDiffer(c *Config) {
-	type follower struct {
-		dsn, key string
-		name     any
+// followedAs returns the key by which a server knows who follows a source, and what it
+// says; "" where there is none.
+func followedAs(s Source) (key, name string) {
+	switch {
+	case s.Follow == FollowBinlog && s.ServerID != 0:
+		return "server_id", number(uint64(s.ServerID))
+	case s.Follow == FollowLogical && s.Slot != "":
+		return "slot", s.Slot
 	}
+	return "", ""
+}
+
+// followersDiffer checks that nobody follows a server under a name that another has:
+// it serves one of them. Each filter follows its sources by itself.
+func (v *validator) followersDiffer(c *Config) {
+	type follower struct{ dsn, key, name string }
 	owners := make(map[follower]string)
 	for _, name := range sortedKeys(c.Sources) {
 		s, path := c.Sources[name], join("sources", name)
-		f := follower{dsn: s.DSNFile + "\x00" + s.DSNEnv + "\x00" + string(s.DSN)}
-		switch {
-		case s.DSNFile == "" && s.DSNEnv == "" && s.DSN == "":
+		key, as := followedAs(s)
+		if key == "" || s.DSNFile == "" && s.DSNEnv == "" && s.DSN == "" {
 			continue // where the server is has been asked for
-		case s.Follow == FollowBinlog && s.ServerID != 0:
-			f.key, f.name = "server_id", s.ServerID
-		case s.Follow == FollowLogical && s.Slot != "":
-			f.key, f.name = "slot", s.Slot
-		default:
-			continue
 		}
+		f := follower{s.DSNFile + "\x00" + s.DSNEnv + "\x00" + string(s.DSN), key, as}
 		if other, taken := owners[f]; taken {
-			v.refute(join(path, f.key), "source %s has the same, at the same server: choose another", quote(other))
+			v.refute(join(path, key), "source %s has the same, at the same server: choose another", quote(other))
 			continue
 		}
 		owners[f] = name
+	}
+	users := make(map[string]string) // source to filter
+	for _, name := range sortedKeys(c.Filters) {
+		for i, s := range c.Filters[name].Sources {
+			key, _ := followedAs(c.Sources[s])
+			other, taken := users[s]
+			switch {
+			case key == "":
+			case taken && other != name:
+				v.refute(join("filters", name)+".sources["+strconv.Itoa(i)+"]",
+					"%s is followed for filter %s, and its %s is for one: define another source of the same table", quote(s), quote(other), key)
+			default:
+				users[s] = name
+			}
+		}
 	}
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -177,6 +178,24 @@ func TestFollowersDiffer(t *testing.T) {
 	})
 }
 
+// TestFollowedForOneFilter has sources that are used twice.
+func TestFollowedForOneFilter(t *testing.T) {
+	const file = `filters:
+  a: {sources: [slot, chance, id, polled]}
+  b: {sources: [chance, polled, slot]}
+  c: {sources: [id]}
+sources:
+  slot: {kind: postgres, dsn_env: A, table: t, id_column: id, follow: logical}
+  chance: {kind: mysql, dsn_env: A, table: t, id_column: id, follow: binlog}
+  id: {kind: mysql, dsn_env: A, table: t, id_column: id, follow: binlog, server_id: 7}
+  polled: {kind: mysql, dsn_env: A, table: t, id_column: id, follow: poll}
+`
+	compareViolations(t, file, env{"A": "a"}, []string{
+		`f.yaml:3: filters.b.sources[2]: "slot" is followed for filter "a", and its slot is for one: define another source of the same table`,
+		`f.yaml:4: filters.c.sources[0]: "id" is followed for filter "a", and its server_id is for one: define another source of the same table`,
+	})
+}
+
 func TestGrace(t *testing.T) {
 	for _, tt := range []struct {
 		name, id string // of the rule that looks up
@@ -214,7 +233,7 @@ sources:
 	table := func(kind, follow string, change func(*Source)) Source {
 		s := Source{
 			Kind: kind, DSNEnv: "D", DSN: "somewhere", Table: "t", IDColumn: "a", CursorColumn: "a",
-			Batch: 5000, OnBad: "fail", Overlap: time.Minute, Follow: follow,
+			Batch: 10_000, OnBad: "fail", Overlap: time.Minute, Follow: follow,
 		}
 		change(&s)
 		return s
@@ -296,11 +315,20 @@ func TestSecretsOfTables(t *testing.T) {
 func TestTableMadeInGo(t *testing.T) {
 	c := &Config{Sources: map[string]Source{
 		"a": {Kind: "mariadb", DSN: "somewhere", Table: "t", IDColumn: "id"},
-		"b": {Kind: "postgresql", Table: "t", IDColumn: "id"},
+		"b": {Kind: "postgresql", Path: "ids.csv", Table: "t", IDColumn: "id"},
+		"c": {Kind: "postgres", DSN: "here", Table: "t", IDColumn: "id", Follow: "logical", Slot: "s"},
+		"d": {Kind: "postgres", DSN: "there", Table: "t", IDColumn: "id", Follow: "logical", Slot: "s"},
 	}}
 	c.EnsureDefaults()
-	err := c.Validate()
-	if want := "sources.b: says not where the database is: give one of dsn_file, dsn_env"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	want := []Violation{
+		{Path: "sources.b.path", Message: "is for kind csv only: remove it"},
+		{Path: "sources.b", Message: "says not where the database is: give one of dsn_file, dsn_env"},
+	}
+	var wrong *InvalidError
+	if err := c.Validate(); !errors.As(err, &wrong) {
+		t.Fatalf("got error %v, want an InvalidError", err)
+	}
+	if diff := cmp.Diff(want, wrong.Violations); diff != "" {
+		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 }

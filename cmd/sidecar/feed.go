@@ -20,6 +20,8 @@ const (
 	// settleTime is what others need to say what they know, after Redis has lost
 	// something: they look every 100 ms, and may have to connect first.
 	settleTime = 10 * time.Second
+	// lookEvery is how often files are looked at that have to change.
+	lookEvery = 2 * time.Second
 	// againSoon and againLate bound the pause after a reading that failed.
 	againSoon = time.Second
 	againLate = 30 * time.Second
@@ -115,12 +117,40 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 			continue
 		}
 		if cure == filter.Operator && len(u.live()) == 0 {
-			log.Error("nothing counts as absent until the sources are up to date, and ordergate load or a restart says so", "reason", reason)
-			continue
+			log.Error("nothing counts as absent until the sources have every order: change them, or run ordergate load", "reason", reason)
+			if !u.changed(ctx) {
+				continue
+			}
+			cure = filter.Reading
 		}
 		u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
 			return u.clear(ctx, cure, load)
 		})
+	}
+}
+
+// changed waits until the sources are others than they are now: whoever changed them
+// knows what is in them. False: ctx ended, or somebody has cleared the doubt.
+func (u *filterUnit) changed(ctx context.Context) bool {
+	before := u.stamp(time.Now())
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		if _, _, ok := u.filter.Doubts(); !ok {
+			return false
+		}
+		switch now := u.stamp(time.Now()); {
+		case now == "":
+		case before == "":
+			before = now // it changed just before
+		case now != before:
+			return true
+		}
 	}
 }
 

@@ -46,8 +46,8 @@ type sharedSnapshot struct {
 	Stamp  string `redis:"stamp"`
 }
 
-func (m *machine) newFleet(name string, unit *filterUnit, stamp string) *fleet {
-	c := m.config.Filters[name]
+func (m *machine) newFleet(name string, unit *filterUnit) *fleet {
+	c, stamp := m.config.Filters[name], unit.stamp(time.Now())
 	if c.ShareLoad == nil || !*c.ShareLoad || stamp == "" || len(unit.live()) != len(unit.sources) {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/logical"
 )
 
 const (
@@ -174,6 +175,12 @@ func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Tim
 			return err
 		}
 		return b.Follow(ctx, from, emit, tell)
+	case config.FollowLogical:
+		l, err := logical.New(logical.Options{Options: opts, Slot: f.config.Slot, Publication: f.config.Publication})
+		if err != nil {
+			return err
+		}
+		return l.Follow(ctx, from, emit, tell)
 	}
 	return f.poll(ctx, from, emit, tell)
 }

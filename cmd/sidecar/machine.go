@@ -43,7 +43,8 @@ type filterUnit struct {
 	filter    *filter.Filter
 	log       *changelog.Log // nil without a change log
 	sources   []filter.Source
-	shared    *shared.Set // nil: it is all in memory
+	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
+	shared    *shared.Set                // nil: it is all in memory
 	measures  *measures
 	snapshots *snapshots   // nil: a restart reads the sources
 	growth    *growthState // nil: it does not grow, or alone
@@ -167,6 +168,7 @@ func (m *machine) buildFilter(ctx context.Context, name string, c config.Filter)
 	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
 		return nil, err
 	}
+	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
 	opts.Segments = segments(c.Segments, formats)
 	if c.InRedis() != "" {
 		unit.shared, err = m.shared(name, c, unit, opts.Segments)
@@ -184,7 +186,7 @@ func (m *machine) buildFilter(ctx context.Context, name string, c config.Filter)
 		return nil, err
 	}
 	unit.snapshots = m.newSnapshots(name, c, unit)
-	unit.fleet = m.newFleet(name, unit, stampOf(unit.sources, rulesOf(m.config, name), time.Now()))
+	unit.fleet = m.newFleet(name, unit)
 	unit.followers = m.followers(name, unit, formats)
 	if unit.reconcile, err = m.newReconciler(name, unit); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -19,10 +20,7 @@ func placeOf(c *config.Config) string {
 	if c.Redis.Member != "" {
 		return c.Redis.Member
 	}
-	addr := c.Listen.Proc
-	if addr == "" {
-		addr = c.Listen.Authz
-	}
+	addr := cmp.Or(c.Listen.Proc, c.Listen.Authz, c.Listen.HTTP, c.Listen.Admin)
 	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
 		addr = fmt.Sprintf("process %d", os.Getpid()) // every process could have that
 	}

@@ -75,7 +75,7 @@ func (m *machine) newSnapshots(name string, c config.Filter, unit *filterUnit) *
 	}
 	s := &snapshots{
 		path: c.Snapshot.Path, every: c.Snapshot.Every, filter: unit.filter, unit: unit,
-		stamp: func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) },
+		stamp: unit.stamp,
 		log:   m.log.With("filter", name, "file", c.Snapshot.Path),
 		turn:  make(chan struct{}, 1),
 	}

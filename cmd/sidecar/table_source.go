@@ -37,7 +37,7 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 	var err error
 	s.table, err = source.NewTable(source.TableOptions{
 		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, CursorColumn: c.CursorColumn,
-		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, OnBad: source.OnBad(c.OnBad),
+		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
 		Valid: valid(formats), Logger: log,
 		Progress: func(step source.Step) {
 			if s.steps != nil {

@@ -34,6 +34,7 @@ const (
 // Limits of what is written, so that there are some to what is read.
 const (
 	maxText     = 256
+	maxPosition = 16 << 10
 	maxSections = 16_384 // of about 90 bytes in the header each
 	maxHeader   = 2 << 20
 )

@@ -34,7 +34,7 @@ type Identity struct {
 type Header struct {
 	Identity
 	// Position is where in the change log a reader has to go on, in the caller's
-	// format, at most 256 bytes. All IDs up to it must have been added before Write
+	// format, at most 16 KiB. All IDs up to it must have been added before Write
 	// is called.
 	Position []byte
 	// Sources tells what the IDs before that were read from, in the caller's format,

@@ -208,7 +208,7 @@ func TestWriteRefuses(t *testing.T) {
 	}{
 		{"name", t.Context(), "a", func(h *Header) { h.Name = long }, nil, "the name has 257 bytes"},
 		{"kind", t.Context(), "a", func(h *Header) { h.Kind = long }, nil, "the kind has 257 bytes"},
-		{"position", t.Context(), "a", func(h *Header) { h.Position = []byte(long) }, nil, "the position has 257 bytes"},
+		{"position", t.Context(), "a", func(h *Header) { h.Position = make([]byte, 16<<10+1) }, nil, "the position has 16385 bytes"},
 		{"sources", t.Context(), "a", func(h *Header) { h.Sources = long }, nil, "the sources has 257 bytes"},
 		{"label", t.Context(), "a", nil, []Section{{Label: long, Bloom: filter}}, "section 0: label has 257 bytes"},
 		{"neither", t.Context(), "a", nil, []Section{{}}, "either"},

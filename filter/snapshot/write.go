@@ -91,13 +91,16 @@ func (w *writer) describe(h Header) error {
 	if len(w.sections) > maxSections {
 		return fmt.Errorf("%d sections, at most %d are possible", len(w.sections), maxSections)
 	}
-	for what, text := range map[string]string{"name": h.Name, "kind": h.Kind, "layout": string(h.Layout), "position": string(h.Position), "sources": h.Sources} {
-		if err := checkText(what, text); err != nil {
+	for what, text := range map[string]string{"name": h.Name, "kind": h.Kind, "layout": string(h.Layout), "sources": h.Sources} {
+		if err := checkText(what, text, maxText); err != nil {
 			return err
 		}
 	}
+	if err := checkText("position", string(h.Position), maxPosition); err != nil {
+		return err
+	}
 	for i, s := range w.sections {
-		if err := checkText(fmt.Sprintf("section %d: label", i), s.Label); err != nil {
+		if err := checkText(fmt.Sprintf("section %d: label", i), s.Label, maxText); err != nil {
 			return err
 		}
 		info := description{SectionInfo: SectionInfo{Label: s.Label}}
@@ -117,9 +120,9 @@ func (w *writer) describe(h Header) error {
 	return nil
 }
 
-func checkText(what, text string) error {
-	if len(text) > maxText {
-		return fmt.Errorf("the %s has %d bytes, at most %d are possible", what, len(text), maxText)
+func checkText(what, text string, most int) error {
+	if len(text) > most {
+		return fmt.Errorf("the %s has %d bytes, at most %d are possible", what, len(text), most)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ for i = 1, #over, 2 do
     away = over[i]
   elseif tonumber(over[i + 1]) < now - tonumber(ARGV[9]) then
     redis.call('ZREM', members, over[i])
-    put('doubt', 'crash: ' .. over[i] .. ' was not heard of for too long')
+    put('doubt', 'crash: the ordergate at ' .. over[i] .. ' was not heard of for too long')
   else
     away = over[i]
   end

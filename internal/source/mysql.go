@@ -91,47 +91,49 @@ func parseMySQL(dsn string) (*mysql.Config, error) {
 
 // mysqlConn is a connection to MySQL or MariaDB.
 type mysqlConn struct {
-	db      *sql.DB
-	conn    *sql.Conn
-	mariadb bool
+	db   *sql.DB
+	conn *sql.Conn
 }
 
 // session makes the connection independent of what the server or the DSN has set.
 // Times are those of UTC: in a zone with summer time an hour comes twice.
 const session = "SET SESSION time_zone = '+00:00', sql_mode = '', autocommit = 1, "
 
-func connectMySQL(ctx context.Context, config *mysql.Config) (c *mysqlConn, err error) {
+func connectMySQL(ctx context.Context, config *mysql.Config) (*mysqlConn, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, errors.New("the DSN has settings that do not fit each other")
 	}
+	c := &mysqlConn{db: sql.OpenDB(connector)}
+	c.db.SetMaxOpenConns(1)
+	if err := c.begin(ctx); err != nil {
+		c.close()
+		return nil, fmt.Errorf("connecting to %s: %w", config.Addr, err)
+	}
+	return c, nil
+}
+
+// begin makes the one connection and sets it up.
+func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
-	c = &mysqlConn{db: sql.OpenDB(connector)}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
-	c.db.SetMaxOpenConns(1)
 	if c.conn, err = c.db.Conn(ctx); err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", config.Addr, tellMySQL(ctx, err))
+		return tellMySQL(ctx, err)
 	}
 	var version string
 	if err := c.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return nil, fmt.Errorf("connecting to %s: %w", config.Addr, tellMySQL(ctx, err))
+		return tellMySQL(ctx, err)
 	}
-	c.mariadb = strings.Contains(version, "MariaDB")
 	limit := fmt.Sprintf("max_execution_time = %d", statementLimit.Milliseconds())
-	if c.mariadb {
+	if strings.Contains(version, "MariaDB") {
 		limit = fmt.Sprintf("max_statement_time = %d", int(statementLimit.Seconds()))
 	}
 	for _, set := range []string{session + limit, "SET SESSION TRANSACTION READ ONLY"} {
 		if _, err := c.conn.ExecContext(ctx, set); err != nil {
-			return nil, fmt.Errorf("connecting to %s: %w", config.Addr, tellMySQL(ctx, err))
+			return tellMySQL(ctx, err)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func (c *mysqlConn) close() {

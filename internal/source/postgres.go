@@ -35,7 +35,7 @@ func parsePostgres(dsn string) (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		// The parser's own words may hold a part of the DSN.
-		return nil, errors.New("the DSN is none, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=... user=... password=... dbname=...")
+		return nil, errors.New("the DSN is none, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=HOST user=USER password=PASSWORD dbname=NAME")
 	}
 	config.ConnectTimeout = min(config.ConnectTimeout, connectLimit)
 	for name, value := range map[string]string{
@@ -126,6 +126,7 @@ const (
 	pgTooManyConnections   = "53300"
 	pgCanceled             = "57014" // by a limit: we cancel on a connection of its own
 	pgNoOrder              = "42883"
+	pgShutDown             = "57P"
 )
 
 // tellPostgres returns an error as we say it, nil for nil.
@@ -142,6 +143,8 @@ func tellPostgres(ctx context.Context, err error) error {
 		if _, connecting := errors.AsType[*pgconn.ConnectError](err); !connecting {
 			return fmt.Errorf("the connection was lost: %w", oneLine(err))
 		}
+	case strings.HasPrefix(e.Code, pgShutDown):
+		return fmt.Errorf("the connection was lost: %w", oneLine(err))
 	case strings.HasPrefix(e.Code, pgInvalidAuthorization):
 		return fmt.Errorf("the server refuses the user or the password: %w", oneLine(err))
 	case e.Code == pgTooManyConnections:

@@ -14,26 +14,26 @@ func TestAltered(t *testing.T) {
 			t.Parallel()
 			b := startServer(t, "--binlog-row-metadata="+metadata)
 			f := start(t, b.options(), "")
-			f.fresh()
+			f.Fresh()
 			b.exec("INSERT INTO orders (id, note) VALUES ('a', 'no ID')")
 			b.exec("ALTER TABLE orders ADD COLUMN first VARCHAR(40) DEFAULT 'no ID' FIRST")
 			b.exec("INSERT INTO orders (id) VALUES ('b')")
-			f.fresh()
+			f.Fresh()
 			b.exec("ALTER TABLE orders MODIFY COLUMN note VARCHAR(40) FIRST, MODIFY COLUMN id VARCHAR(40) AFTER n")
 			b.exec("INSERT INTO orders (id, note) VALUES ('c', 'no ID')")
-			f.fresh()
+			f.Fresh()
 			b.exec("ALTER TABLE orders MODIFY COLUMN id VARCHAR(40) FIRST")
 			b.exec("INSERT INTO orders (id, note) VALUES ('d', 'no ID')")
-			f.fresh()
+			f.Fresh()
 			b.exec("ALTER TABLE orders DROP COLUMN note, RENAME COLUMN first TO last")
 			b.exec("INSERT INTO orders (id) VALUES ('e')")
-			f.fresh()
+			f.Fresh()
 			b.exec("DROP TABLE orders")
-			f.fresh()
+			f.Fresh()
 			b.exec("CREATE TABLE orders (x INT, id BIGINT UNSIGNED)")
 			b.exec("INSERT INTO orders VALUES (1, 18446744073709551615)")
 			b.exec("INSERT INTO orders VALUES (1, 42)")
-			f.want("a", "b", "c", "d", "e", "18446744073709551615", "42")
+			f.Want("a", "b", "c", "d", "e", "18446744073709551615", "42")
 		})
 	}
 }
@@ -65,10 +65,10 @@ func TestAlteredUnseen(t *testing.T) {
 			}
 			f := start(t, b.options(), place)
 			if test.want == nil {
-				f.wantError(b, follow.ErrUnsure, "binlog_row_metadata=FULL")
+				f.WantError(follow.ErrUnsure, "binlog_row_metadata=FULL", b.Config().Passwd)
 				return
 			}
-			f.want(test.want...)
+			f.Want(test.want...)
 		})
 	}
 }
@@ -91,11 +91,11 @@ func TestHidden(t *testing.T) {
 			b := startServer(t)
 			b.db.SetMaxOpenConns(1) // one session
 			f := start(t, b.options(), "")
-			f.fresh()
+			f.Fresh()
 			for _, change := range changes {
 				b.exec(change)
 			}
-			f.wantError(b, follow.ErrUnsure, "a statement brought rows into the table")
+			f.WantError(follow.ErrUnsure, "a statement brought rows into the table", b.Config().Passwd)
 		})
 	}
 }
@@ -105,7 +105,7 @@ func TestOthersStatements(t *testing.T) {
 	b := startServer(t)
 	b.db.SetMaxOpenConns(1) // one session
 	f := start(t, b.options(), "")
-	f.fresh()
+	f.Fresh()
 	b.exec("CREATE TABLE checksums (id VARCHAR(40), n BIGINT)")
 	b.exec("CREATE TABLE more (id VARCHAR(40))")
 	b.exec("RENAME TABLE more TO less")
@@ -135,5 +135,5 @@ func TestOthersStatements(t *testing.T) {
 	b.exec("CREATE TABLE m (id VARCHAR(40)) ENGINE=MyISAM")
 	b.exec("INSERT INTO m VALUES ('d')")
 	b.exec("INSERT INTO orders (id) SELECT id FROM m")
-	f.want("a", "b", "c", "d")
+	f.Want("a", "b", "c", "d")
 }

@@ -14,6 +14,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -23,7 +25,7 @@ import (
 
 // Options are the settings of a [Follower].
 type Options struct {
-	// DSN is in the format of github.com/go-sql-driver/mysql.
+	// DSN is in the format of github.com/go-sql-driver/mysql, or a URL mysql://...
 	follow.Options
 
 	// ServerID is the name by which the server knows this follower among its replicas,
@@ -46,10 +48,9 @@ func New(opts Options) (*Follower, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("following a binary log: %w", err)
 	}
-	// The driver's own error may quote parts of the name, which has the password.
-	config, err := mysql.ParseDSN(opts.DSN)
+	config, err := parseDSN(opts.DSN)
 	if err != nil {
-		return nil, errors.New("following a binary log: the data source name is not of the form user:password@tcp(host:port)/database?options")
+		return nil, fmt.Errorf("following a binary log: %w", err)
 	}
 	schema, name, err := follow.SplitTable(opts.Table)
 	if err != nil {
@@ -67,6 +68,29 @@ func New(opts Options) (*Follower, error) {
 	config.ReadTimeout, config.WriteTimeout = patience, patience
 	config.Logger = &mysql.NopLogger{} // its errors are returned, too
 	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil
+}
+
+// parseDSN takes a data source name in the driver's form, or as a URL. The errors of
+// the parsers may quote it, and it has the password.
+func parseDSN(dsn string) (*mysql.Config, error) {
+	bad := errors.New("the data source name is not of the form user:password@tcp(host:port)/database, or mysql://user:password@host:port/database")
+	u := &url.URL{}
+	if strings.HasPrefix(dsn, "mysql://") {
+		var err error
+		if u, err = url.Parse(dsn); err != nil || u.Host == "" {
+			return nil, bad
+		}
+		dsn = "tcp(" + u.Host + ")/" + strings.TrimPrefix(u.EscapedPath(), "/") + "?" + u.RawQuery
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, bad
+	}
+	if u.User != nil {
+		config.User = u.User.Username()
+		config.Passwd, _ = u.User.Password()
+	}
+	return config, nil
 }
 
 const (

@@ -1,20 +1,16 @@
 package binlog
 
 import (
-	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
@@ -45,9 +41,9 @@ type bed struct {
 	since string // some moment, by its clock
 }
 
-func (b *bed) exec(query string, args ...any) {
+func (b *bed) exec(query string) {
 	b.t.Helper()
-	if _, err := b.db.ExecContext(b.t.Context(), query, args...); err != nil {
+	if _, err := b.db.ExecContext(b.t.Context(), query); err != nil {
 		b.t.Fatalf("%.200s: %v", query, err)
 	}
 }
@@ -60,137 +56,30 @@ func (b *bed) options() Options {
 	}}
 }
 
-// follower is a run of Follow, and what it told.
-type follower struct {
-	t      *testing.T
-	cancel context.CancelFunc
-	done   chan struct{}
-	err    error // once done
-
-	mu     sync.Mutex
-	ids    []string
-	chunks []int
-	at     []string
-	caught []time.Time
-	bad    []string
-}
-
 // start follows from a place.
-func start(t *testing.T, opts Options, from string) *follower {
+func start(t *testing.T, opts Options, from string) *followtest.Run {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	r := &follower{t: t, cancel: cancel, done: make(chan struct{})}
-	opts.Bad = func(reason string) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.bad = append(r.bad, reason)
-	}
 	f, err := New(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(r.done)
-		r.err = f.Follow(ctx, from, r.emit, func(at time.Time) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.caught = append(r.caught, at)
-		})
-	}()
-	t.Cleanup(func() { r.stop() })
-	return r
+	return followtest.Start(t, f, from)
 }
 
-func (r *follower) emit(_ context.Context, ids []string, at string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ids = append(r.ids, ids...)
-	r.chunks = append(r.chunks, len(ids))
-	r.at = append(r.at, at)
-	return nil
-}
-
-// stop ends the run and returns the place that it told last.
-func (r *follower) stop() string {
-	r.cancel()
-	<-r.done
-	return r.last()
-}
-
-func (r *follower) last() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.at) == 0 {
-		return ""
-	}
-	return r.at[len(r.at)-1]
-}
-
-func (r *follower) told() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]string{}, r.ids...)
-}
-
-// fresh waits until all that was committed before now was told.
-func (r *follower) fresh() {
-	r.t.Helper()
-	now := time.Now()
-	bedtest.Eventually(r.t, "all that was committed was told", func() bool {
-		select {
-		case <-r.done:
-			r.t.Fatalf("it ended: %v", r.err)
-		default:
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return len(r.caught) > 0 && r.caught[len(r.caught)-1].After(now)
-	})
-}
-
-// want waits until all was told, and compares.
-func (r *follower) want(ids ...string) {
-	r.t.Helper()
-	r.fresh()
-	if diff := cmp.Diff(append([]string{}, ids...), r.told()); diff != "" {
-		r.t.Errorf("told (-want +got):\n%s", diff)
-	}
-}
-
-// ended waits for the end of a run and returns its error.
-func (r *follower) ended() error {
-	r.t.Helper()
-	bedtest.Eventually(r.t, "it ends", func() bool {
-		select {
-		case <-r.done:
-			return true
-		default:
-			return false
-		}
-	})
-	return r.err
-}
-
-// wantError waits for an error of one line with a text in it, and none of a password.
-func (r *follower) wantError(b *bed, is error, text string) {
-	r.t.Helper()
-	err := r.ended()
-	switch {
-	case err == nil || !strings.Contains(err.Error(), text):
-		r.t.Errorf("error %v, want %q in it", err, text)
-	case is != nil && !errors.Is(err, is):
-		r.t.Errorf("error %v, want one that is %v", err, is)
-	case strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), b.Config().Passwd):
-		r.t.Errorf("error %q has several lines or the password", err)
-	}
+// collect has the reasons of bad rows collected. They may be looked at when the run
+// has ended.
+func collect(opts *Options) *[]string {
+	var bad []string
+	opts.Bad = func(reason string) { bad = append(bad, reason) }
+	return &bad
 }
 
 func TestInserts(t *testing.T) {
 	b := startServer(t)
 	b.exec("INSERT INTO orders (id) VALUES ('before')")
 	f := start(t, b.options(), "")
-	f.fresh()
-	if f.last() == "" {
+	f.Fresh()
+	if f.Last() == "" {
 		t.Fatal("no place")
 	}
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
@@ -215,37 +104,37 @@ func TestInserts(t *testing.T) {
 	b.exec("DELETE FROM orders WHERE id = 'b'")
 	b.exec("TRUNCATE orders")
 	b.exec("REPLACE INTO orders (n, id) VALUES (1, 'e')")
-	f.want("a", "b", "c", "bb", "cc", "d", "e")
+	f.Want("a", "b", "c", "bb", "cc", "d", "e")
 
 	// Another run from the place has nothing to tell; one from the first, all.
-	again := start(t, b.options(), f.stop())
-	again.want()
-	start(t, b.options(), f.at[0]).want("a", "b", "c", "bb", "cc", "d", "e")
+	again := start(t, b.options(), f.Stop())
+	again.Want()
+	start(t, b.options(), f.Chunks()[0].At).Want("a", "b", "c", "bb", "cc", "d", "e")
 }
 
 func TestManyRows(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.fresh()
+	f.Fresh()
 	const n = 100_000
-	first := f.last()
+	first := f.Last()
 	b.exec("INSERT INTO orders (id) SELECT seq FROM seq_1_to_100000")
-	f.fresh()
-	ids := f.told()
+	f.Fresh()
+	ids := f.IDs()
 	if len(ids) != n || ids[0] != "1" || ids[n-1] != fmt.Sprint(n) {
 		t.Errorf("%d IDs", len(ids))
 	}
-	f.stop()
-	for i, size := range f.chunks {
-		if size > follow.MaxChunk {
-			t.Errorf("a chunk of %d", size)
+	f.Stop()
+	for i, chunk := range f.Chunks() {
+		if chunk.IDs > follow.MaxChunk {
+			t.Errorf("a chunk of %d", chunk.IDs)
 		}
 		// Only the end of the transaction moves the place.
-		if size > 0 && i < 99 && f.at[i] != first {
-			t.Errorf("chunk %d is told with place %s, want %s", i, f.at[i], first)
+		if i < 99 && chunk.At != first {
+			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.At, first)
 		}
 	}
-	if f.last() == first {
+	if f.Last() == first {
 		t.Error("the place did not move")
 	}
 }

@@ -22,7 +22,6 @@ type column struct {
 	columns  int    // of the table
 	bits     int    // of an integer
 	unsigned bool
-	width    int  // of a number with leading zeros, else 0
 	ascii    bool // text of which only ASCII can be read
 }
 

@@ -9,15 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
-
-// caughtSince tells whether it was caught up with a moment after this one.
-func (r *follower) caughtSince(since time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.caught) > 0 && r.caught[len(r.caught)-1].After(since)
-}
 
 // TestIdle has nothing happen.
 func TestIdle(t *testing.T) {
@@ -25,17 +19,16 @@ func TestIdle(t *testing.T) {
 	opts := b.options()
 	opts.Every = 0 // the default
 	f := start(t, opts, "")
-	f.fresh()
+	f.Fresh()
 	began := time.Now()
-	bedtest.Eventually(t, "three seconds pass", func() bool { return f.caughtSince(began.Add(3 * time.Second)) })
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for i := 1; i < len(f.caught); i++ {
-		if gap := f.caught[i].Sub(f.caught[i-1]); f.caught[i].After(began) && gap > time.Second {
+	bedtest.Eventually(t, "three seconds pass", func() bool { return f.CaughtSince(began.Add(3 * time.Second)) })
+	caught := f.Caught()
+	for i := 1; i < len(caught); i++ {
+		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
 			t.Errorf("no word for %v", gap)
 		}
 	}
-	if places := len(f.at); places != 1 {
+	if places := len(f.Chunks()); places != 1 {
 		t.Errorf("%d places, want the first only", places)
 	}
 }
@@ -45,34 +38,36 @@ func TestIdle(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.fresh()
+	f.Fresh()
 	if err := b.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	paused := time.Now()
-	<-time.After(1500 * time.Millisecond) // for it to be wrong in
-	if f.caughtSince(paused) {
-		t.Error("it was caught up with a server that was paused")
-	}
+	bedtest.Eventually(t, "time for it to be wrong in", func() bool {
+		if f.CaughtSince(paused) {
+			t.Fatal("it was caught up with a server that was paused")
+		}
+		return time.Since(paused) > 1500*time.Millisecond
+	})
 	if err := b.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	f.want("a")
+	f.Want("a")
 
 	// The end of the context is not held up by such a server.
 	if err := b.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	f.stop()
+	f.Stop()
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("it took %v to end", took)
 	}
-	f = start(t, b.options(), f.last())
+	f = start(t, b.options(), f.Last())
 	bedtest.Eventually(t, "it connects", func() bool { return time.Since(began) > 300*time.Millisecond })
 	began = time.Now()
-	f.stop()
+	f.Stop()
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("it took %v to end while it connected", took)
 	}
@@ -89,44 +84,16 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	type write struct {
-		id string
-		at time.Time // when it was acknowledged
-	}
-	var mu sync.Mutex
-	var writes []write
-	told := map[string]bool{}
-	checked, words := 0, 0
-
+	truth := followtest.NewTruth(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
-	ready := make(chan struct{})
 	wg.Go(func() {
-		var once sync.Once
-		err := f.Follow(ctx, "", func(_ context.Context, ids []string, _ string) error {
-			once.Do(func() { close(ready) })
-			for _, id := range ids {
-				told[id] = true
-			}
-			return nil
-		}, func(at time.Time) {
-			mu.Lock()
-			defer mu.Unlock()
-			words++
-			for _, w := range writes {
-				if w.at.Before(at) && !told[w.id] {
-					t.Errorf("%s was committed %v before, and not told", w.id, at.Sub(w.at))
-					cancel()
-				}
-			}
-			checked = len(writes)
-		})
-		if !errors.Is(err, context.Canceled) {
+		if err := f.Follow(ctx, "", truth.Emit, truth.CaughtUp); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
-	<-ready
+	bedtest.Eventually(t, "it follows", func() bool { return truth.Words() > 0 })
 	until := time.Now().Add(2 * time.Second)
 	var writers sync.WaitGroup
 	for w := range 4 {
@@ -134,23 +101,22 @@ func TestCaughtUpIsTrue(t *testing.T) {
 			for n := 0; time.Now().Before(until); n++ {
 				id := fmt.Sprintf("%d-%d", w, n)
 				if _, err := b.db.ExecContext(ctx, "INSERT INTO orders (id, note) VALUES (?, ?)", id, strings.Repeat("x", n%2000)); err == nil {
-					mu.Lock()
-					writes = append(writes, write{id, time.Now()})
-					mu.Unlock()
+					truth.Wrote(id)
 				}
 			}
 		})
 	}
-	bedtest.Eventually(t, "there are words", func() bool { mu.Lock(); defer mu.Unlock(); return words > 5 && len(writes) > 100 })
+	bedtest.Eventually(t, "there are rows", func() bool { all, _ := truth.Writes(); return all > 100 })
 	b.Kill()
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	writers.Wait()
-	bedtest.Eventually(t, "all is told", func() bool { mu.Lock(); defer mu.Unlock(); return checked == len(writes) })
+	bedtest.Eventually(t, "all is told", func() bool { all, sure := truth.Writes(); return all == sure })
 	cancel()
 	wg.Wait()
-	t.Logf("%d rows, %d words", len(writes), words)
+	all, _ := truth.Writes()
+	t.Logf("%d rows, %d words", all, truth.Words())
 }
 
 // TestEmitFails ends with the error of the one who was told.
@@ -174,13 +140,13 @@ func TestAdvance(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE other (id INT)")
 	f := start(t, b.options(), "")
-	f.fresh()
-	first := f.last()
+	f.Fresh()
+	first := f.Last()
 	b.exec("INSERT INTO other VALUES (1)")
 	b.exec("FLUSH BINARY LOGS")
 	bedtest.Eventually(t, "the place is in the new file", func() bool {
-		p, err := parsePlace(f.last())
-		return f.last() != first && err == nil && p.File == "mariadb-bin.000002" && p.Born != 0
+		p, err := parsePlace(f.Last())
+		return f.Last() != first && err == nil && p.File == "mariadb-bin.000002" && p.Born != 0
 	})
-	f.want()
+	f.Want()
 }

@@ -12,8 +12,8 @@ import (
 func (b *bed) here() string {
 	b.t.Helper()
 	f := start(b.t, b.options(), "")
-	f.fresh()
-	return f.stop()
+	f.Fresh()
+	return f.Stop()
 }
 
 func TestGone(t *testing.T) {
@@ -58,15 +58,15 @@ func TestGone(t *testing.T) {
 			place := b.here()
 			test.lose(b)
 			f := start(t, b.options(), place)
-			f.wantError(b, follow.ErrGone, test.want)
-			if len(f.told()) > 0 || len(f.caught) > 0 {
-				t.Errorf("it told %q, and was caught up %d times", f.told(), len(f.caught))
+			f.WantError(follow.ErrGone, test.want, b.Config().Passwd)
+			if len(f.IDs()) > 0 || len(f.Caught()) > 0 {
+				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.Caught()))
 			}
 			// To begin anew is all that it takes.
 			f = start(t, b.options(), "")
-			f.fresh()
+			f.Fresh()
 			b.exec("INSERT INTO orders (id) VALUES ('a')")
-			f.want("a")
+			f.Want("a")
 		})
 	}
 }
@@ -76,23 +76,23 @@ func TestResetWhileFollowed(t *testing.T) {
 	b := startServer(t)
 	b.exec("INSERT INTO orders (id) VALUES ('a'), ('b')")
 	f := start(t, b.options(), "")
-	f.fresh()
+	f.Fresh()
 	b.exec("RESET MASTER")
-	f.wantError(b, follow.ErrGone, "")
+	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 }
 
 func TestPlacesThatAreNone(t *testing.T) {
 	b := startServer(t)
 	for _, place := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
 		f := start(t, b.options(), place)
-		f.wantError(b, follow.ErrGone, "is no place in a binary log")
+		f.WantError(follow.ErrGone, "is no place in a binary log", b.Config().Passwd)
 	}
 	f := start(t, b.options(), `{"server":"another","file":"mariadb-bin.000001","pos":4}`)
-	f.wantError(b, follow.ErrGone, "transactions have no names")
+	f.WantError(follow.ErrGone, "transactions have no names", b.Config().Passwd)
 	f = start(t, b.options(), `{"server":"another","gtid":"mariadb:0-99-1000"}`)
-	f.wantError(b, follow.ErrGone, "")
+	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 	f = start(t, b.options(), `{"server":"another","gtid":"mysql:3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"}`)
-	f.wantError(b, follow.ErrGone, "")
+	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 }
 
 // TestAnotherServer goes on with a server that was a replica of the first.
@@ -108,17 +108,17 @@ func TestAnotherServer(t *testing.T) {
 	replica.exec("INSERT INTO orders (id) VALUES ('d')")
 
 	f := start(t, replica.options(), place)
-	f.want("b", "c", "d")
+	f.Want("b", "c", "d")
 	replica.exec("FLUSH BINARY LOGS")
 	replica.exec("INSERT INTO orders (id) VALUES ('e')")
-	f.want("b", "c", "d", "e")
+	f.Want("b", "c", "d", "e")
 	// From now on it is a place on this server.
-	p, err := parsePlace(f.stop())
+	p, err := parsePlace(f.Stop())
 	if err != nil || p.Pos == 0 || p.File != "mariadb-bin.000002" {
 		t.Errorf("place %+v, %v", p, err)
 	}
 	replica.exec("INSERT INTO orders (id) VALUES ('f')")
-	start(t, replica.options(), f.last()).want("f")
+	start(t, replica.options(), f.Last()).Want("f")
 }
 
 // TestDiverged goes on with a server that has not what the follower saw.
@@ -131,7 +131,7 @@ func TestDiverged(t *testing.T) {
 	for range 3 {
 		replica.exec("INSERT INTO orders (id) VALUES ('x')")
 	}
-	start(t, replica.options(), place).wantError(replica, follow.ErrGone, "")
+	start(t, replica.options(), place).WantError(follow.ErrGone, "", replica.Config().Passwd)
 }
 
 // TestReadOnly follows a server that is not written to: what it tells is good, but
@@ -141,18 +141,15 @@ func TestReadOnly(t *testing.T) {
 	replica := startReplica(t, b)
 	replica.exec("SET GLOBAL read_only = 1")
 	f := start(t, replica.options(), "")
-	bedtest.Eventually(t, "the first place", func() bool { return f.last() != "" })
+	bedtest.Eventually(t, "the first place", func() bool { return f.Last() != "" })
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	bedtest.Eventually(t, "the row", func() bool { return len(f.told()) == 1 })
-	f.mu.Lock()
-	caught := len(f.caught)
-	f.mu.Unlock()
-	if caught != 0 {
+	bedtest.Eventually(t, "the row", func() bool { return len(f.IDs()) == 1 })
+	if caught := len(f.Caught()); caught != 0 {
 		t.Errorf("it was caught up %d times", caught)
 	}
 	replica.exec("STOP SLAVE")
 	replica.exec("SET GLOBAL read_only = 0")
-	f.want("a")
+	f.Want("a")
 }
 
 // startReplica starts a server that has what b has, and goes on to.

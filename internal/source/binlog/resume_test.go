@@ -5,51 +5,24 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
-
-// kept is a caller that keeps the last place, and all IDs that came before it.
-type kept struct {
-	mu  sync.Mutex
-	at  string
-	ids map[string]bool
-	all int
-}
-
-func (k *kept) emit(ctx context.Context, ids []string, at string) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if ctx.Err() != nil {
-		return ctx.Err() // it is too late to be kept
-	}
-	for _, id := range ids {
-		k.ids[id] = true
-	}
-	k.at, k.all = at, k.all+len(ids)
-	return nil
-}
 
 // TestKilledAtAnyMoment stops the follower again and again while rows come.
 func TestKilledAtAnyMoment(t *testing.T) {
 	b := startServer(t, "--max-binlog-size=65536") // some forty files
-	k := &kept{ids: map[string]bool{}}
 	f, err := New(b.options())
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, stop := context.WithCancel(t.Context())
-	_ = f.Follow(first, "", func(ctx context.Context, ids []string, at string) error {
-		defer stop()
-		return k.emit(ctx, ids, at)
-	}, func(time.Time) {})
-	if k.at == "" {
-		t.Fatal("no first place")
+	var kept followtest.Kept
+	if err := kept.Begin(t.Context(), f); err != nil {
+		t.Fatal(err)
 	}
-
 	var want []string
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -67,22 +40,16 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	kills := 0
 	for ; kills < 25; kills++ {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(100*time.Millisecond))
-		_ = f.Follow(ctx, k.at, k.emit, func(time.Time) {})
+		_ = f.Follow(ctx, kept.At, kept.Emit, func(time.Time) {})
 		cancel()
 	}
 	cancel()
 	<-written
-	// The rest.
-	ctx, cancel = context.WithCancel(t.Context())
-	defer cancel()
-	since := time.Now()
-	err = f.Follow(ctx, k.at, k.emit, func(at time.Time) {
-		if at.After(since) {
-			cancel()
-		}
-	})
-	t.Logf("%d kills, %d IDs told for %d rows: %v", kills, k.all, len(want), err)
-	missed := slices.DeleteFunc(want, func(id string) bool { return k.ids[id] })
+	if err := kept.CatchUp(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Told, len(want))
+	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
 	if len(missed) > 0 {
 		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
 	}
@@ -121,20 +88,20 @@ func (b *bed) writeSome(i int) (ids []string) {
 func TestServerRestarts(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.fresh()
+	f.Fresh()
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	f.fresh()
+	f.Fresh()
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.insert("b")
-	f.want("a", "b")
+	f.Want("a", "b")
 	b.Kill()
 	if err := b.MariaDB.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	b.insert("c")
-	f.want("a", "b", "c")
+	f.Want("a", "b", "c")
 }
 
 // insert inserts an ID once the server is there again.

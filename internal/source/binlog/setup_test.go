@@ -73,12 +73,9 @@ func TestRefused(t *testing.T) {
 			test.change(&opts, config)
 			opts.DSN = config.FormatDSN()
 			f := start(t, opts, "")
-			f.wantError(b, nil, test.want)
-			if f.last() != "" {
-				t.Errorf("it told place %s", f.last())
-			}
-			if strings.Contains(f.err.Error(), "geheim") {
-				t.Errorf("the error tells the password: %v", f.err)
+			f.WantError(nil, test.want, b.Config().Passwd, "geheim")
+			if f.Last() != "" {
+				t.Errorf("it told place %s", f.Last())
 			}
 		})
 	}
@@ -95,9 +92,9 @@ func TestEnoughRights(t *testing.T) {
 	opts.Table = "orders.orders"
 	opts.ServerID = 4711
 	f := start(t, opts, "")
-	f.fresh()
+	f.Fresh()
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	f.want("a")
+	f.Want("a")
 	var id string
 	if err := b.db.QueryRowContext(t.Context(), "SHOW SLAVE HOSTS").Scan(&id, new(string), new(string), new(string)); err != nil || id != "4711" {
 		t.Errorf("the server knows us as %s, %v", id, err)
@@ -116,7 +113,7 @@ func TestServersThatDoNotSuit(t *testing.T) {
 			server := bedtest.New(t).MariaDB(args...)
 			b := &bed{t: t, MariaDB: server}
 			f := start(t, b.options(), "")
-			f.wantError(b, nil, want)
+			f.WantError(nil, want, b.Config().Passwd)
 		})
 	}
 }
@@ -127,14 +124,31 @@ func TestNew(t *testing.T) {
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
+	for dsn, want := range map[string][3]string{
+		"u:p@tcp(db)/shop?timeout=9s":                 {"u", "p", "db:3306"},
+		"mysql://u%40x:p%2F%3F@db:3307/shop?tls=true": {"u@x", "p/?", "db:3307"},
+		"mysql://u@db/shop":                           {"u", "", "db:3306"},
+	} {
+		opts := good
+		opts.DSN = dsn
+		f, err := New(opts)
+		if err != nil {
+			t.Errorf("%s: %v", dsn, err)
+			continue
+		}
+		if got := [3]string{f.config.User, f.config.Passwd, f.config.Addr}; got != want || f.table.schema != "shop" {
+			t.Errorf("%s: %q, %s", dsn, got, f.table)
+		}
+	}
 	for want, change := range map[string]func(*Options){
-		"no data source name": func(o *Options) { o.DSN = "" },
-		"no table":            func(o *Options) { o.Table = "" },
-		"no column":           func(o *Options) { o.IDColumn = "" },
-		"negative":            func(o *Options) { o.Every = -1 },
-		"not of the form":     func(o *Options) { o.DSN = "u:geheim@db:3306/shop" },
-		"in which database":   func(o *Options) { o.DSN = "u:geheim@tcp(db:3306)/" },
-		"schema.table":        func(o *Options) { o.Table = "a.b.c" },
+		"no data source name":                func(o *Options) { o.DSN = "" },
+		"no table":                           func(o *Options) { o.Table = "" },
+		"no column":                          func(o *Options) { o.IDColumn = "" },
+		"negative":                           func(o *Options) { o.Every = -1 },
+		"not of the form":                    func(o *Options) { o.DSN = "u:geheim@db:3306/shop" },
+		"not of the form user:password@tcp(": func(o *Options) { o.DSN = "mysql://u:geheim@db:x/shop" },
+		"in which database":                  func(o *Options) { o.DSN = "u:geheim@tcp(db:3306)/" },
+		"schema.table":                       func(o *Options) { o.Table = "a.b.c" },
 	} {
 		opts := good
 		change(&opts)
@@ -184,12 +198,12 @@ func TestTLS(t *testing.T) {
 			opts.DSN = config.FormatDSN()
 			f := start(t, opts, "")
 			if test.refused != "" {
-				f.wantError(test.b, nil, test.refused)
+				f.WantError(nil, test.refused, test.b.Config().Passwd)
 				return
 			}
-			f.fresh()
+			f.Fresh()
 			test.b.exec(fmt.Sprintf("INSERT INTO orders (id) VALUES ('%s')", test.name))
-			f.want(test.name)
+			f.Want(test.name)
 		})
 	}
 }

@@ -17,32 +17,36 @@ const (
 	hides                  // rows that the table got and the log does not show
 )
 
-// What a statement may begin with, and the identifiers of SQL, quoted or not.
+// The parts of statements that are looked for.
 const (
-	space = `(?:\s|/\*.*?\*/|--\s.*?\n|#.*?\n)*`
+	// A comment that begins with ! is none to the server.
+	space = `(?:\s|/\*(?:[^!M]|M[^!]).*?\*/|--\s.*?\n|#.*?\n)*`
 	ident = "(`(?:[^`]|``)+`|" + `"(?:[^"]|"")+"|[\w$\x{80}-\x{10ffff}]+)`
+	name  = ident + space + `(?:\.` + space + ident + `)?`
 )
 
 var (
-	comments = regexp.MustCompile(`(?s)^` + space)
-	// The statements that the server writes into its log in place of rows, if some
-	// session has set another binlog_format. The groups are the table, or its schema
-	// and the table. A name that looks like neither is taken for ours.
+	head  = regexp.MustCompile(`(?is)^` + space + `(?:/\*M?!\d*` + space + `)?`)
+	words = regexp.MustCompile(`^[A-Za-z]+`)
+	// What the server writes into its log in place of rows, if some session has set
+	// another binlog_format.
 	insert = regexp.MustCompile(`(?is)^(?:INSERT|REPLACE)\b` + space +
-		`(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|INTO)\b` + space + `)*` + ident + space + `(?:\.` + space + ident + `)?`)
-	definition = regexp.MustCompile(`(?is)^(?:ALTER|CREATE|RENAME|DROP)\b[^(]*?\bTABLES?\b`)
+		`(?:(?:LOW_PRIORITY|DELAYED|HIGH_PRIORITY|IGNORE|INTO)\b` + space + `)*` + name)
+	tables = regexp.MustCompile(`(?is)\bTABLES?\b`)
+	// A definition of one table, as nearly all are written.
+	define = regexp.MustCompile(`(?is)^(?:ALTER|CREATE)(?:\s+(?:ONLINE|IGNORE|OR|REPLACE|TEMPORARY))*\s+TABLE\s+` +
+		`(?:IF\s+(?:NOT\s+)?EXISTS\s+)?` + name)
 	// A table that comes in another's place brings its rows along: by RENAME, and as a
 	// partition or a file.
 	movement = regexp.MustCompile(`(?is)\b(?:EXCHANGE\s+PARTITION|CONVERT\s+TABLE|IMPORT\s+(?:PARTITION|TABLESPACE)|RENAME)\b`)
 	renaming = regexp.MustCompile(`(?is)^RENAME\s+(?:COLUMN|INDEX|KEY)\b`)
-	words    = regexp.MustCompile(`^[A-Za-z]+`)
 )
 
 // meaningOf reads a statement that was logged while schema was the default. It errs
 // on the safe side: it need not be right about what a person may write, only never
 // take what hides rows for nothing.
 func (t tableName) meaningOf(statement, schema string) meaning {
-	statement = statement[len(comments.FindString(statement)):]
+	statement = statement[len(head.FindString(statement)):]
 	word := words.FindString(statement)
 	rest := strings.ToUpper(strings.TrimSpace(statement[len(word):min(len(statement), len(word)+20)]))
 	word = strings.ToUpper(word)
@@ -79,14 +83,14 @@ func (t tableName) meaningOf(statement, schema string) meaning {
 	case "UPDATE", "LOAD", "WITH", "CALL":
 		return hides
 	case "ALTER", "CREATE", "RENAME", "DROP":
-		return defining(statement)
+		return t.definition(statement, schema)
 	}
 	return nothing
 }
 
-// defining is meaningOf for statements that define things.
-func defining(statement string) meaning {
-	if !definition.MatchString(statement) {
+// definition is meaningOf for statements that define things.
+func (t tableName) definition(statement, schema string) meaning {
+	if !tables.MatchString(statement) {
 		return nothing
 	}
 	for _, at := range movement.FindAllStringIndex(statement, -1) {
@@ -94,17 +98,22 @@ func defining(statement string) meaning {
 			return hides
 		}
 	}
+	if one := define.FindStringSubmatch(statement); one != nil && !t.target(one, schema) {
+		return nothing
+	}
 	return alters
 }
 
 // mentionedIn tells whether a statement has the table's name in it, and could mean
 // this table.
 func (t tableName) mentionedIn(statement, schema string) bool {
+	if strings.ContainsAny(t.schema+t.name, "`\"") { // doubled in quotes of their own
+		statement = strings.NewReplacer("``", "`", `""`, `"`).Replace(statement)
+	}
 	return hasName(statement, t.name) && (strings.EqualFold(schema, t.schema) || hasName(statement, t.schema))
 }
 
-// target tells whether what a statement inserts into, by the groups of insert, is the
-// table.
+// target tells whether the name that a pattern has found is the table's.
 func (t tableName) target(groups []string, schema string) bool {
 	table := groups[1]
 	if groups[2] != "" {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 )
 
 // types are columns of IDs, and values of theirs, in the words of SQL.
@@ -51,12 +53,14 @@ func TestTypes(t *testing.T) {
 			for i, typ := range types {
 				b.exec(fmt.Sprintf("CREATE TABLE t%d (a INT, id %s, z VARCHAR(10) DEFAULT 'z')", i, typ.column))
 			}
-			var runs []*follower
+			var runs []*followtest.Run
+			var bad []*[]string
 			for i := range types {
 				opts := b.options()
 				opts.Table = fmt.Sprintf("orders.t%d", i)
+				bad = append(bad, collect(&opts))
 				runs = append(runs, start(t, opts, ""))
-				runs[i].fresh()
+				runs[i].Fresh()
 			}
 			for i, typ := range types {
 				b.exec(fmt.Sprintf("INSERT INTO t%d (id) VALUES (%s)", i, strings.Join(typ.values, "), (")))
@@ -78,13 +82,13 @@ func TestTypes(t *testing.T) {
 				if err := rows.Err(); err != nil || len(want) != len(typ.values) {
 					t.Fatalf("%d rows, %v", len(want), err)
 				}
-				runs[i].fresh()
-				if diff := cmp.Diff(want, runs[i].told()); diff != "" {
+				runs[i].Fresh()
+				if diff := cmp.Diff(want, runs[i].IDs()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", typ.column, diff)
 				}
-				runs[i].stop()
-				if len(runs[i].bad) > 0 {
-					t.Errorf("%s: %q", typ.column, runs[i].bad)
+				runs[i].Stop()
+				if len(*bad[i]) > 0 {
+					t.Errorf("%s: %q", typ.column, *bad[i])
 				}
 			}
 		})
@@ -97,29 +101,31 @@ func TestBadIDs(t *testing.T) {
 	b.exec("CREATE TABLE l (id VARCHAR(40) CHARACTER SET latin1)")
 	opts := b.options()
 	opts.Table = "t"
+	bad := collect(&opts)
 	f := start(t, opts, "")
-	f.fresh()
+	f.Fresh()
 	b.exec("INSERT INTO t VALUES (NULL), (''), ('good'), (REPEAT('x', 257)), ('a\\nb'), ('tail')")
 	b.exec("UPDATE t SET id = 'mended' WHERE id = ''")
-	f.want("good", "tail", "mended")
-	f.stop()
+	f.Want("good", "tail", "mended")
+	f.Stop()
 	want := []string{"NULL", "empty", "more than 256", "control"}
-	if len(f.bad) != len(want) {
-		t.Fatalf("bad: %q", f.bad)
+	if len(*bad) != len(want) {
+		t.Fatalf("bad: %q", *bad)
 	}
 	for i := range want {
-		if !strings.Contains(f.bad[i], want[i]) || !strings.Contains(f.bad[i], "orders.t") {
-			t.Errorf("bad: %q, want %q", f.bad[i], want[i])
+		if !strings.Contains((*bad)[i], want[i]) || !strings.Contains((*bad)[i], "orders.t") {
+			t.Errorf("bad: %q, want %q", (*bad)[i], want[i])
 		}
 	}
 
 	opts.Table = "l"
+	bad = collect(&opts)
 	f = start(t, opts, "")
-	f.fresh()
+	f.Fresh()
 	b.exec("INSERT INTO l VALUES ('ä'), ('a')")
-	f.want("a")
-	f.stop()
-	if len(f.bad) != 1 || !strings.Contains(f.bad[0], "neither ASCII nor UTF-8") {
-		t.Errorf("bad: %q", f.bad)
+	f.Want("a")
+	f.Stop()
+	if len(*bad) != 1 || !strings.Contains((*bad)[0], "neither ASCII nor UTF-8") {
+		t.Errorf("bad: %q", *bad)
 	}
 }

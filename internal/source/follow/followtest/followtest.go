@@ -1,0 +1,300 @@
+// Package followtest runs the followers of databases in tests, and keeps what they
+// tell. Start with [Start].
+package followtest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// Follower is what the followers have in common.
+type Follower interface {
+	Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error
+}
+
+// patience is longer than anything takes on a busy machine.
+const patience = 60 * time.Second
+
+// Run is one call of Follow, and what was told in it. It is safe for concurrent use.
+type Run struct {
+	tb     testing.TB
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done
+
+	mu     sync.Mutex
+	ids    []string
+	chunks []Chunk
+	caught []time.Time
+}
+
+// Chunk is one call of Emit.
+type Chunk struct {
+	IDs int
+	At  string
+}
+
+// Start follows from a place until the test ends.
+func Start(tb testing.TB, f Follower, from string) *Run {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(tb.Context())
+	r := &Run{tb: tb, cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		r.err = f.Follow(ctx, from, r.emit, func(at time.Time) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.caught = append(r.caught, at)
+		})
+	}()
+	tb.Cleanup(func() { r.Stop() })
+	return r
+}
+
+func (r *Run) emit(_ context.Context, ids []string, at string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ids = append(r.ids, ids...)
+	r.chunks = append(r.chunks, Chunk{len(ids), at})
+	return nil
+}
+
+// Stop ends the run and returns the place that it told last.
+func (r *Run) Stop() string {
+	r.cancel()
+	<-r.done
+	return r.Last()
+}
+
+// Last returns the place that was told last, "" if there was none.
+func (r *Run) Last() string {
+	chunks := r.Chunks()
+	if len(chunks) == 0 {
+		return ""
+	}
+	return chunks[len(chunks)-1].At
+}
+
+// Chunks returns all that was told.
+func (r *Run) Chunks() []Chunk {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.chunks)
+}
+
+// IDs returns the IDs that were told, in their order.
+func (r *Run) IDs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string{}, r.ids...)
+}
+
+// Caught returns the moments for which all was told.
+func (r *Run) Caught() []time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.caught)
+}
+
+// CaughtSince tells whether all was told that was committed before some moment after
+// this one.
+func (r *Run) CaughtSince(since time.Time) bool {
+	caught := r.Caught()
+	return len(caught) > 0 && caught[len(caught)-1].After(since)
+}
+
+// Fresh waits until all that was committed before now was told.
+func (r *Run) Fresh() {
+	r.tb.Helper()
+	now := time.Now()
+	r.eventually("all that was committed was told", func() bool {
+		select {
+		case <-r.done:
+			r.tb.Fatalf("it ended: %v", r.err)
+		default:
+		}
+		return r.CaughtSince(now)
+	})
+}
+
+// Want waits until all was told, and compares.
+func (r *Run) Want(ids ...string) {
+	r.tb.Helper()
+	r.Fresh()
+	if diff := cmp.Diff(append([]string{}, ids...), r.IDs()); diff != "" {
+		r.tb.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// WantError waits for the end of the run: with an error that is one, unless that is
+// nil, has a text in it but none of the secrets, and is one line.
+func (r *Run) WantError(is error, text string, secrets ...string) {
+	r.tb.Helper()
+	r.eventually("it ends", func() bool {
+		select {
+		case <-r.done:
+			return true
+		default:
+			return false
+		}
+	})
+	err := r.err
+	switch {
+	case err == nil || !strings.Contains(err.Error(), text):
+		r.tb.Errorf("error %v, want %q in it", err, text)
+	case is != nil && !errors.Is(err, is):
+		r.tb.Errorf("error %v, want one that is %v", err, is)
+	case is == nil && (errors.Is(err, follow.ErrGone) || errors.Is(err, follow.ErrUnsure)):
+		r.tb.Errorf("error %v, want one that a caller can do nothing about", err)
+	case strings.Contains(err.Error(), "\n"):
+		r.tb.Errorf("error %q has several lines", err)
+	}
+	for _, secret := range secrets {
+		if err != nil && strings.Contains(err.Error(), secret) {
+			r.tb.Errorf("error %q has a secret in it", err)
+		}
+	}
+}
+
+func (r *Run) eventually(what string, ok func() bool) {
+	r.tb.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			r.tb.Fatalf("never happened: %s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+// Kept is a caller that keeps what it is told, over several runs. It is for one run
+// at a time.
+type Kept struct {
+	At   string // the last place
+	IDs  map[string]bool
+	Told int // IDs, those that were told again included
+}
+
+// Emit implements follow.Emit.
+func (k *Kept) Emit(ctx context.Context, ids []string, at string) error {
+	if ctx.Err() != nil {
+		return ctx.Err() // it is too late to be kept
+	}
+	if k.IDs == nil {
+		k.IDs = map[string]bool{}
+	}
+	for _, id := range ids {
+		k.IDs[id] = true
+	}
+	k.At, k.Told = at, k.Told+len(ids)
+	return nil
+}
+
+// Begin runs a follower until it has told its first place.
+func (k *Kept) Begin(ctx context.Context, f Follower) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := f.Follow(ctx, "", func(ctx context.Context, ids []string, at string) error {
+		defer cancel()
+		return k.Emit(ctx, ids, at)
+	}, func(time.Time) {})
+	if k.At != "" {
+		return nil
+	}
+	return err
+}
+
+// CatchUp runs a follower until all that was committed by now was told.
+func (k *Kept) CatchUp(ctx context.Context, f Follower) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	since, caught := time.Now(), false
+	err := f.Follow(ctx, k.At, k.Emit, func(at time.Time) {
+		if at.After(since) {
+			caught = true
+			cancel()
+		}
+	})
+	if caught {
+		return nil
+	}
+	return err
+}
+
+// Truth checks each word of a follower that all was told. Writers say what they wrote
+// when it was acknowledged.
+type Truth struct {
+	tb testing.TB
+
+	mu     sync.Mutex
+	writes []write
+	told   map[string]bool
+	words  int
+	sure   int // of the writes were covered by a word
+}
+
+type write struct {
+	id string
+	at time.Time
+}
+
+// NewTruth returns one for a run that begins.
+func NewTruth(tb testing.TB) *Truth { return &Truth{tb: tb, told: map[string]bool{}} }
+
+// Wrote says that a row was committed just now.
+func (c *Truth) Wrote(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, write{id, time.Now()})
+}
+
+// Emit implements follow.Emit.
+func (c *Truth) Emit(_ context.Context, ids []string, _ string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		c.told[id] = true
+	}
+	return nil
+}
+
+// CaughtUp implements follow.CaughtUp.
+func (c *Truth) CaughtUp(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.words++
+	c.sure = 0
+	for _, w := range c.writes {
+		if !w.at.Before(at) {
+			continue
+		}
+		c.sure++
+		if !c.told[w.id] {
+			c.tb.Errorf("%s was committed %v before the moment, and not told", w.id, at.Sub(w.at))
+		}
+	}
+}
+
+// Words returns how often the follower said that all was told.
+func (c *Truth) Words() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.words
+}
+
+// Writes returns how many rows there are, and how many of them were covered by the
+// last word.
+func (c *Truth) Writes() (all, sure int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.writes), c.sure
+}

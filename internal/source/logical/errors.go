@@ -1,0 +1,67 @@
+package logical
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// The conditions that are told apart (PostgreSQL, appendix A).
+const (
+	objectInUse             = "55006"
+	notInPrerequisiteState  = "55000"
+	undefinedObject         = "42704"
+	undefinedFile           = "58P01"
+	insufficientPrivilege   = "42501"
+	configurationLimit      = "53400"
+	invalidCatalogName      = "3D000"
+	invalidAuthorizationAll = "28" // a class
+)
+
+// refusal returns what the server said, nil if it was not the server who did.
+func refusal(err error) *pgconn.PgError {
+	e, _ := errors.AsType[*pgconn.PgError](err)
+	return e
+}
+
+// explain says what the server said, and marks what another try would meet again.
+// Other errors it returns as they are.
+func explain(err error) error {
+	e := refusal(err)
+	switch {
+	case err == nil:
+		return nil
+	case e == nil:
+		return err
+	case strings.HasPrefix(e.Code, invalidAuthorizationAll), e.Code == invalidCatalogName, e.Code == insufficientPrivilege:
+		return follow.Permanent(errors.New(e.Message))
+	}
+	return errors.New(e.Message)
+}
+
+// explainStream is explain for what ends the reading of the changes.
+func (f *Follower) explainStream(err error) error {
+	e := refusal(err)
+	if e == nil {
+		return err
+	}
+	switch e.Code {
+	case objectInUse:
+		return fmt.Errorf("%s; waiting for it", e.Message)
+	// The slot is not there, or the server has dropped what it kept for it; or the
+	// publication was not there yet when a change was made.
+	case undefinedObject, notInPrerequisiteState, undefinedFile:
+		return follow.Permanent(fmt.Errorf("%w: %s", follow.ErrGone, e.Message))
+	case insufficientPrivilege:
+		return f.needsReplication(e)
+	}
+	return explain(err)
+}
+
+func (f *Follower) needsReplication(e *pgconn.PgError) error {
+	return follow.Permanent(fmt.Errorf("%s; run: ALTER ROLE %q REPLICATION", e.Message, f.config.User))
+}

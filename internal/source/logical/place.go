@@ -1,0 +1,69 @@
+package logical
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// place is a point between two transactions in the order of their commits.
+type place struct {
+	System  string `json:"system"`  // the database cluster, to which positions belong
+	LSN     lsn    `json:"lsn"`     // the end of a commit, or of what the server had read when there was none
+	Watched string `json:"watched"` // see setup.watched
+}
+
+// String returns the place as text for the caller to keep.
+func (p place) String() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return "" // a struct of texts
+	}
+	return string(text)
+}
+
+func parsePlace(text string) (p place, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil || p.System == "" || p.LSN == 0 || p.Watched == "" {
+		return p, fmt.Errorf("%.100q is no place of logical replication", text)
+	}
+	return p, nil
+}
+
+// lsn is a position in the write-ahead log.
+type lsn pglogrepl.LSN
+
+func (l lsn) String() string { return pglogrepl.LSN(l).String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l lsn) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *lsn) UnmarshalText(text []byte) error {
+	at, err := pglogrepl.ParseLSN(string(text))
+	*l = lsn(at)
+	return err
+}
+
+// The sizes of what begins a page of the log, and a file of it: MAXALIGNed
+// XLogPageHeaderData and XLogLongPageHeaderData (access/xlog_internal.h).
+const (
+	pageHeader = 24
+	fileHeader = 40
+)
+
+// pages are the sizes of the log's pages and files.
+type pages struct{ page, file uint64 }
+
+// end returns the end of the last record before the place where the next would be
+// inserted. When the last one filled a page the server gives the place behind the
+// header of the next page: no record ends there, so that nothing would reach it.
+func (p pages) end(insert lsn) lsn {
+	switch at := uint64(insert); {
+	case at%p.file == fileHeader:
+		return insert - fileHeader
+	case at%p.page == pageHeader && at%p.file > p.page:
+		return insert - pageHeader
+	}
+	return insert
+}

@@ -1,0 +1,243 @@
+package logical
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/follow/followtest"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// TestKilledAtAnyMoment stops the follower again and again while rows come.
+func TestKilledAtAnyMoment(t *testing.T) {
+	b := startServer(t)
+	f, err := New(b.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept followtest.Kept
+	if err := kept.Begin(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	conn := b.connect()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for i := 0; ctx.Err() == nil; i++ {
+			want = append(want, b.writeSome(conn, i)...)
+			select {
+			case <-time.After(time.Millisecond): // or the log grows faster than it is read
+			case <-ctx.Done():
+			}
+		}
+	}()
+	const kills = 25
+	for range kills {
+		ctx, cancel := context.WithTimeout(t.Context(), rand.N(300*time.Millisecond))
+		_ = f.Follow(ctx, kept.At, kept.Emit, func(time.Time) {})
+		cancel()
+	}
+	cancel()
+	<-written
+	if err := kept.CatchUp(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Told, len(want))
+	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
+	if len(missed) > 0 {
+		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
+	}
+}
+
+// writeSome writes a transaction of a few rows, now and then of many, and returns
+// their IDs.
+func (b *bed) writeSome(conn *pgx.Conn, i int) (ids []string) {
+	n := 1 + rand.IntN(12)
+	if i%50 == 49 {
+		n = 2500
+	}
+	for k := range n {
+		ids = append(ids, fmt.Sprintf("%d-%d", i, k+1))
+	}
+	ctx := context.WithoutCancel(b.t.Context())
+	_, err := conn.Exec(ctx, "INSERT INTO orders (id, note) SELECT $1 || '-' || k, repeat('x', 100) FROM generate_series(1, $2) k", fmt.Sprint(i), n)
+	if err != nil {
+		b.t.Error(err)
+		return nil
+	}
+	return ids
+}
+
+// TestServerRestarts stops and kills the server below a follower.
+func TestServerRestarts(t *testing.T) {
+	b := startServer(t)
+	f := start(t, b.options(), "")
+	f.Fresh()
+	b.insert("a")
+	f.Fresh()
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.insert("b")
+	f.Want("a", "b")
+	b.Kill()
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.insert("c")
+	f.Fresh()
+	// The server may have forgotten what was confirmed last, but not what was committed.
+	for _, id := range []string{"a", "b", "c"} {
+		if !slices.Contains(f.IDs(), id) {
+			t.Errorf("%s was not told: %q", id, f.IDs())
+		}
+	}
+}
+
+// TestTakeover has two followers want the slot.
+func TestTakeover(t *testing.T) {
+	b := startServer(t)
+	first := start(t, b.options(), "")
+	first.Fresh()
+	b.insert("a")
+	first.Fresh()
+	second := start(t, b.options(), first.Last())
+	b.insert("b")
+	first.Want("a", "b")
+	if len(second.Caught()) > 0 {
+		t.Error("two have the slot")
+	}
+	first.Stop()
+	second.Want()
+	b.insert("c")
+	second.Want("c")
+}
+
+func TestGone(t *testing.T) {
+	for name, test := range map[string]struct {
+		settings string
+		lose     func(b *bed)
+		is       error
+		want     string
+	}{
+		"slot dropped": {"", func(b *bed) {
+			b.exec("SELECT pg_drop_replication_slot('ordergate')")
+		}, follow.ErrGone, "there is no replication slot ordergate"},
+		"slot dropped and made again": {"", func(b *bed) {
+			b.insert("missed")
+			b.exec("SELECT pg_drop_replication_slot('ordergate')", "SELECT pg_create_logical_replication_slot('ordergate', 'pgoutput')")
+		}, follow.ErrGone, "has moved on"},
+		"slot used by another": {"", func(b *bed) {
+			b.insert("missed")
+			b.exec("SELECT pg_replication_slot_advance('ordergate', pg_current_wal_flush_lsn())")
+		}, follow.ErrGone, "has moved on"},
+		"too much kept": {"max_slot_wal_keep_size=1MB", func(b *bed) {
+			bedtest.Eventually(b.t, "the slot is lost", func() bool {
+				b.exec("INSERT INTO orders (id, note) SELECT gen_random_uuid(), repeat('x', 1000) FROM generate_series(1, 5000)", "SELECT pg_switch_wal()", "CHECKPOINT")
+				return b.ask("SELECT wal_status FROM pg_replication_slots") == "lost"
+			})
+		}, follow.ErrGone, "has lost it"},
+		"publication made again": {"", func(b *bed) {
+			b.exec("DROP PUBLICATION orders_changes")
+			b.insert("missed")
+			b.exec("CREATE PUBLICATION orders_changes FOR TABLE orders WITH (publish = 'insert')")
+		}, follow.ErrUnsure, "not all of the table's changes"},
+		"table out and in": {"", func(b *bed) {
+			b.exec("CREATE TABLE x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE x")
+			b.insert("missed")
+			b.exec("ALTER PUBLICATION orders_changes SET TABLE orders")
+		}, follow.ErrUnsure, "not all of the table's changes"},
+		"table replaced": {"", func(b *bed) {
+			b.exec("DROP TABLE orders", "CREATE TABLE orders (id VARCHAR(40) PRIMARY KEY)")
+			b.insert("missed")
+			b.exec("ALTER PUBLICATION orders_changes ADD TABLE orders")
+		}, follow.ErrUnsure, "another of that name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startServer(t, strings.Fields(test.settings)...)
+			f := start(t, b.options(), "")
+			f.Fresh()
+			place := f.Stop()
+			b.free()
+			test.lose(b)
+			f = start(t, b.options(), place)
+			f.WantError(test.is, test.want, b.password())
+			if len(f.IDs()) > 0 || len(f.Caught()) > 0 {
+				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.Caught()))
+			}
+			// To begin anew is all that it takes.
+			f = start(t, b.options(), "")
+			f.Fresh()
+			b.insert("a")
+			f.Want("a")
+		})
+	}
+}
+
+// free waits until nobody uses the slot.
+func (b *bed) free() {
+	b.t.Helper()
+	bedtest.Eventually(b.t, "the slot is free", func() bool {
+		return b.ask("SELECT count(*)::text FROM pg_replication_slots WHERE active") == "0"
+	})
+}
+
+// TestLostWhileFollowed takes away what the follower needs.
+func TestLostWhileFollowed(t *testing.T) {
+	for name, test := range map[string]struct {
+		lose []string
+		is   error
+		want string
+	}{
+		"table dropped":       {[]string{"DROP TABLE orders"}, follow.ErrUnsure, ""},
+		"table replaced":      {[]string{"BEGIN", "DROP TABLE orders", "CREATE TABLE orders (id TEXT)", "COMMIT"}, follow.ErrUnsure, ""},
+		"table renamed":       {[]string{"ALTER TABLE orders RENAME TO x", "CREATE TABLE orders (id TEXT)"}, follow.ErrUnsure, ""},
+		"table taken out":     {[]string{"CREATE TABLE x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE x"}, follow.ErrUnsure, "publication"},
+		"publication dropped": {[]string{"DROP PUBLICATION orders_changes"}, follow.ErrUnsure, "publication"},
+		"inserts taken out":   {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
+		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "without column id"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := startServer(t)
+			f := start(t, b.options(), "")
+			f.Fresh()
+			b.exec(test.lose...)
+			f.WantError(test.is, test.want, b.password())
+		})
+	}
+}
+
+// TestAltered changes the table's columns while it is followed, and while it is not.
+func TestAltered(t *testing.T) {
+	b := startServer(t)
+	f := start(t, b.options(), "")
+	f.Fresh()
+	b.insert("a")
+	b.exec("ALTER TABLE orders DROP COLUMN n, ADD COLUMN x INT")
+	b.insert("b")
+	f.Want("a", "b")
+	place := f.Stop()
+	b.insert("c")
+	b.exec("ALTER TABLE orders RENAME COLUMN note TO id2", "ALTER TABLE orders DROP COLUMN x")
+	b.insert("d")
+	start(t, b.options(), place).Want("c", "d")
+}
+
+func TestPlacesThatAreNone(t *testing.T) {
+	b := startServer(t)
+	for _, place := range []string{"x", "{}", `{"system":"1"}`, `{"system":"1","lsn":"0/0","watched":"1.2.3"}`, `{"system":"1","lsn":"x","watched":"1.2.3"}`} {
+		start(t, b.options(), place).WantError(follow.ErrGone, "is no place of logical replication")
+	}
+	start(t, b.options(), `{"system":"1","lsn":"0/1","watched":"1.2.3"}`).WantError(follow.ErrGone, "it is of database cluster 1")
+}

@@ -1,0 +1,109 @@
+package logical
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// slot is a row of pg_replication_slots. What the server's version has no column for
+// is left out.
+type slot struct {
+	Plugin    string `json:"plugin"`
+	Type      string `json:"slot_type"`
+	Database  string `json:"database"`
+	Active    bool   `json:"active"`
+	PID       int    `json:"active_pid"`
+	Confirmed lsn    `json:"confirmed_flush_lsn"`
+	Status    string `json:"wal_status"`
+	Invalid   string `json:"invalidation_reason"`
+	Conflict  bool   `json:"conflicting"`
+}
+
+// lost tells whether the server has dropped what the slot needs.
+func (s slot) lost() bool { return s.Status == "lost" || s.Invalid != "" || s.Conflict }
+
+// beginSlot makes the slot keep what is committed from now on, and returns where that
+// begins. A slot that has lost its place is made anew.
+func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
+	s, ok, err := f.readSlot(ctx, conn)
+	if err != nil {
+		return 0, err
+	}
+	if ok && s.lost() {
+		f.log.Warn("dropping the replication slot, which has lost its place", "slot", f.opts.Slot)
+		if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
+			return 0, f.explainSlot("dropping", err)
+		}
+		ok = false
+	}
+	var at string
+	if !ok {
+		// It waits until the transactions that are under way have ended.
+		f.log.Info("creating the replication slot", "slot", f.opts.Slot)
+		err := conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", f.opts.Slot).Scan(&at)
+		if err != nil {
+			return 0, f.explainSlot("creating", err)
+		}
+	} else {
+		err := conn.QueryRow(ctx, `SELECT end_lsn::text FROM pg_replication_slot_advance($1, greatest(pg_current_wal_flush_lsn(), $2::text::pg_lsn))`,
+			f.opts.Slot, s.Confirmed.String()).Scan(&at)
+		if err != nil {
+			return 0, f.explainSlot("advancing", err)
+		}
+	}
+	var begin lsn
+	err = begin.UnmarshalText([]byte(at))
+	return begin, err
+}
+
+// checkSlot makes sure that the slot still has what is behind a place.
+func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) error {
+	s, ok, err := f.readSlot(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return follow.Permanent(fmt.Errorf("%w: there is no replication slot %s", follow.ErrGone, f.opts.Slot))
+	case s.lost():
+		return follow.Permanent(fmt.Errorf("%w: replication slot %s has lost it (max_slot_wal_keep_size?)", follow.ErrGone, f.opts.Slot))
+	case s.Confirmed > at:
+		return follow.Permanent(fmt.Errorf("%w: it is %s, but replication slot %s has moved on to %s", follow.ErrGone, at, f.opts.Slot, s.Confirmed))
+	}
+	return nil
+}
+
+// readSlot returns the slot, if there is one that is ours to use, now.
+func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok bool, err error) {
+	var database string
+	err = conn.QueryRow(ctx, "SELECT to_jsonb(s), current_database() FROM pg_replication_slots s WHERE slot_name = $1", f.opts.Slot).Scan(&s, &database)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return s, false, nil
+	case err != nil:
+		return s, false, explain(err)
+	case s.Plugin != "pgoutput" || s.Type != "logical" || s.Database != database:
+		return s, false, follow.Permanent(fmt.Errorf("replication slot %s is not ours: it is %s, of plugin %q and database %q; choose another name",
+			f.opts.Slot, s.Type, s.Plugin, s.Database))
+	case s.Active && !s.lost():
+		return s, false, fmt.Errorf("replication slot %s is in use by process %d; waiting for it", f.opts.Slot, s.PID)
+	}
+	return s, true, nil
+}
+
+// explainSlot says what to do about a refusal.
+func (f *Follower) explainSlot(doing string, err error) error {
+	e := refusal(err)
+	switch {
+	case e == nil:
+	case e.Code == insufficientPrivilege:
+		return f.needsReplication(e)
+	case e.Code == configurationLimit, e.Code == notInPrerequisiteState:
+		return follow.Permanent(fmt.Errorf("%s replication slot %s: %s", doing, f.opts.Slot, e.Message))
+	}
+	return fmt.Errorf("%s replication slot %s: %w", doing, f.opts.Slot, explain(err))
+}

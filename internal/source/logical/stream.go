@@ -1,0 +1,185 @@
+package logical
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/ordergate/ordergate/internal/source/follow"
+)
+
+// buffered is how many messages may wait to be looked at. Each is a row at most.
+const buffered = 256
+
+// stream is a connection on which the server sends changes. Messages come in one
+// goroutine, answers are sent by another.
+type stream struct {
+	messages chan message
+	failed   chan error // one, when there will be no more messages
+
+	oid  uint32 // of the table whose rows are wanted
+	conn net.Conn
+	wg   sync.WaitGroup
+	done chan struct{}
+	stop func() bool
+}
+
+// message is one of two.
+type message struct {
+	alive  *pglogrepl.PrimaryKeepaliveMessage
+	change pglogrepl.Message
+}
+
+// openStream has the server send what is behind a place. The caller closes it.
+func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, error) {
+	limited, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	conn, err := pgconn.ConnectConfig(limited, f.replication())
+	if err != nil {
+		return nil, f.explainStream(err)
+	}
+	err = sameServer(limited, conn, s)
+	if err == nil {
+		err = pglogrepl.StartReplication(limited, conn, f.opts.Slot, pglogrepl.LSN(at), pglogrepl.StartReplicationOptions{
+			// Version 1 sends a transaction when it was committed, as a whole.
+			PluginArgs: []string{"proto_version '1'", `publication_names '"` + f.opts.Publication + `"'`},
+		})
+	}
+	var hijacked *pgconn.HijackedConn
+	if err == nil {
+		hijacked, err = conn.Hijack()
+	}
+	if err != nil {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing) // it is useless
+		return nil, f.explainStream(err)
+	}
+	st := &stream{
+		messages: make(chan message, buffered), failed: make(chan error, 1), done: make(chan struct{}),
+		oid: s.oid, conn: hijacked.Conn,
+	}
+	st.stop = context.AfterFunc(ctx, st.hangUp)
+	st.wg.Go(func() { st.failed <- f.explainStream(st.receive(hijacked.Frontend)) })
+	return st, nil
+}
+
+// sameServer makes sure that both connections lead to one server: there may be
+// several behind a name.
+func sameServer(ctx context.Context, conn *pgconn.PgConn, s *setup) error {
+	results, err := conn.Exec(ctx, "SELECT "+serverName).ReadAll()
+	if err != nil {
+		return err
+	}
+	if len(results) != 1 || len(results[0].Rows) != 1 || string(results[0].Rows[0][0]) != s.server {
+		return errors.New("another server answers than did before")
+	}
+	return nil
+}
+
+// receive passes messages on until the connection ends.
+func (s *stream) receive(from *pgproto3.Frontend) (err error) {
+	defer func() {
+		if recover() != nil { // the decoder trusts lengths
+			err = follow.Permanent(fmt.Errorf("%w: a message has a form that is not known", follow.ErrUnsure))
+		}
+	}()
+	for {
+		msg, err := from.Receive()
+		if err != nil {
+			return fmt.Errorf("reading changes: %w", err)
+		}
+		switch msg := msg.(type) {
+		case *pgproto3.CopyData:
+			m, ok, err := s.parse(msg.Data)
+			if err != nil {
+				return follow.Permanent(fmt.Errorf("%w: %w", follow.ErrUnsure, err))
+			}
+			if !ok {
+				continue
+			}
+			select {
+			case s.messages <- m:
+			case <-s.done:
+				return net.ErrClosed
+			}
+		case *pgproto3.ErrorResponse:
+			return pgconn.ErrorResponseToPgError(msg)
+		case *pgproto3.CopyDone:
+			return errors.New("the server has ended the changes")
+		}
+	}
+}
+
+// parse returns a message, unless it is one that nobody wants. The data is only lent.
+func (s *stream) parse(data []byte) (m message, ok bool, err error) {
+	switch data[0] {
+	case pglogrepl.PrimaryKeepaliveMessageByteID:
+		alive, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
+		return message{alive: &alive}, true, err
+	case pglogrepl.XLogDataByteID:
+		log, err := pglogrepl.ParseXLogData(data[1:])
+		if err != nil {
+			return m, false, err
+		}
+		switch kind := pglogrepl.MessageType(log.WALData[0]); kind {
+		case pglogrepl.MessageTypeBegin, pglogrepl.MessageTypeCommit:
+		case pglogrepl.MessageTypeRelation, pglogrepl.MessageTypeInsert, pglogrepl.MessageTypeUpdate:
+			// The publication may have other tables.
+			if binary.BigEndian.Uint32(log.WALData[1:]) != s.oid {
+				return m, false, nil
+			}
+		default:
+			return m, false, nil
+		}
+		change, err := pglogrepl.Parse(slices.Clone(log.WALData))
+		return message{change: change}, true, err
+	}
+	return m, false, nil
+}
+
+// confirm tells the server how far it need not keep anything, and may ask it how far
+// it has read.
+func (s *stream) confirm(at lsn, ask bool) error {
+	data := make([]byte, 0, 34)
+	data = append(data, pglogrepl.StandbyStatusUpdateByteID)
+	for range 3 { // written, flushed, applied
+		data = binary.BigEndian.AppendUint64(data, uint64(at))
+	}
+	data = binary.BigEndian.AppendUint64(data, uint64(time.Since(epoch).Microseconds()))
+	reply := byte(0)
+	if ask {
+		reply = 1
+	}
+	encoded, err := (&pgproto3.CopyData{Data: append(data, reply)}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if err := s.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, err = s.conn.Write(encoded)
+	return err
+}
+
+// epoch is what the protocol counts time from.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// hangUp ends the connection at once.
+func (s *stream) hangUp() { s.conn.Close() }
+
+func (s *stream) close() {
+	s.stop()
+	close(s.done)
+	s.hangUp()
+	s.wg.Wait()
+}
