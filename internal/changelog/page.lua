@@ -42,9 +42,14 @@ for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
 end
 
 local away = ''
+local place = string.match(me, '^(.*#)')
 local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 4)
 for i = 1, #over, 2 do
   if over[i] == me then -- what only the reader knows it knows
+  elseif place and string.sub(over[i], 1, #place) == place then
+    -- One that was here before, and that somebody else has called back: it was told of
+    -- when the reader joined.
+    redis.call('ZREM', members, over[i])
   elseif tonumber(over[i + 1]) == 0 then
     redis.call('ZADD', members, decimal(now - 1), over[i])
     away = over[i]
