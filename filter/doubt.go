@@ -3,6 +3,7 @@ package filter
 import (
 	"context"
 	"fmt"
+	"strings"
 )
 
 // Doubt says that there may be orders which the filter should have and has not; all
@@ -107,22 +108,41 @@ func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add
 }
 
 // Reload reads sources while the filter goes on as it is, and clears all doubts from
-// before the call. It returns read's first error.
+// before the call. What read adds is added here, and to the remote set. It returns
+// read's first error.
 func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	soFar := f.doubtsSoFar()
+	batch := make([]string, 0, remoteBatch)
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := f.opts.Remote.Add(ctx, batch...)
+		batch = batch[:0]
+		return err
+	}
 	err := read(ctx, func(id string) error {
 		f.Add(id)
 		if f.opts.Remote == nil {
 			return nil
 		}
-		return f.opts.Remote.Add(ctx, id)
+		if batch = append(batch, strings.Clone(id)); len(batch) < remoteBatch {
+			return nil
+		}
+		return flush()
 	})
+	if err == nil {
+		err = flush()
+	}
 	if err != nil {
-		return fmt.Errorf("filter %s: reloading: %w", f.name, err)
+		return fmt.Errorf("filter %s: reading again: %w", f.name, err)
 	}
 	f.clearDoubts(soFar)
 	return nil
 }
+
+// remoteBatch is how many IDs are added to a remote set at once.
+const remoteBatch = 500
 
 // certain reports whether what the filter does not have does not exist, as far as it
 // was told.

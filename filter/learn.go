@@ -78,10 +78,8 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	if f.opts.Remote == nil {
 		return nil
 	}
-	for _, id := range ids {
-		if err := f.opts.Remote.Add(ctx, id); err != nil && f.opts.Barrier == nil {
-			return fmt.Errorf("filter %s: learning: %w", f.name, err)
-		}
+	if err := f.opts.Remote.Add(ctx, ids...); err != nil && f.opts.Barrier == nil {
+		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	return nil
 }

@@ -272,7 +272,7 @@ func (r *farther) Ask(_ context.Context, id string) (Answer, error) {
 	}
 	return Absent, nil
 }
-func (r *farther) Add(context.Context, string) error { return nil }
+func (r *farther) Add(context.Context, ...string) error { return nil }
 func (r *farther) State() (state, reason string)     { return StateReady, "" }
 func (r *farther) Expand(context.Context) error      { return nil }
 func (r *farther) Size() RemoteSize                  { return RemoteSize{Capacity: 1000} }

@@ -15,9 +15,9 @@ type Remote interface {
 	// Ask answers Absent only if that was true of the set after the call. An error
 	// comes with Unknown.
 	Ask(ctx context.Context, id string) (Answer, error)
-	// Add returns nil once the set has the ID. It is called after the Appender's
+	// Add returns nil once the set has the IDs. It is called after the Appender's
 	// Append, so a set that is not there needs no more than to be filled from that.
-	Add(ctx context.Context, id string) error
+	Add(ctx context.Context, ids ...string) error
 	// State returns one of the states of a filter, and the reason for it.
 	State() (state, reason string)
 	// Expand makes the set larger, and blocks until it is.

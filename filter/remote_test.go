@@ -33,13 +33,16 @@ func (r *remoteSet) Ask(_ context.Context, id string) (Answer, error) {
 	return Absent, nil
 }
 
-func (r *remoteSet) Add(_ context.Context, id string) error {
+func (r *remoteSet) Add(_ context.Context, ids ...string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err == nil {
+	if r.err != nil {
+		return r.err
+	}
+	for _, id := range ids {
 		r.ids[id] = true
 	}
-	return r.err
+	return nil
 }
 
 func (r *remoteSet) set(err error, whole bool) {

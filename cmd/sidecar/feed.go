@@ -159,7 +159,10 @@ func (u *filterUnit) changed(ctx context.Context) bool {
 func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
 	switch {
 	case len(u.live()) > 0:
-		return u.filter.CatchUp(ctx, u.catchUp)
+		if err := u.filter.CatchUp(ctx, u.catchUp); err != nil || u.places == nil {
+			return err
+		}
+		return u.places.write(ctx, u.live())
 	case cure == filter.Settling:
 		return u.filter.Settle(ctx, func(ctx context.Context) error {
 			select {
@@ -183,9 +186,15 @@ func (u *filterUnit) live() (tables []*tableSource) {
 	return tables
 }
 
-// catchUp reads what the live sources have that may be new.
+// catchUp reads what the live sources have that may be new. Where the set in Redis has
+// them, so has Redis the places up to which it does.
 func (u *filterUnit) catchUp(ctx context.Context, add func(id string) error) error {
 	for _, t := range u.live() {
+		if u.places != nil {
+			if err := u.places.read(ctx, t); err != nil {
+				return err
+			}
+		}
 		if err := t.tail(ctx, add); err != nil {
 			return err
 		}

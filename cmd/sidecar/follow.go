@@ -202,12 +202,7 @@ func (f *follower) append(ctx context.Context, ids []string) error {
 	if f.set == nil {
 		return nil
 	}
-	for _, id := range spelt {
-		if err := f.set.Add(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.set.Add(ctx, spelt...)
 }
 
 func (f *follower) keep(ctx context.Context, at string) error {

@@ -65,7 +65,10 @@ func (u *filterUnit) everything(ctx context.Context, add func(id string) error) 
 	if u.log == nil {
 		return nil
 	}
-	return u.log.Replay(ctx, add)
+	if err := u.log.Replay(ctx, add); err != nil || u.places == nil {
+		return err
+	}
+	return u.places.write(ctx, u.live())
 }
 
 const (

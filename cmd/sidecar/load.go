@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -168,12 +169,7 @@ func (u *filterUnit) announce(ctx context.Context, ids []string) error {
 	if err := u.log.Append(ctx, ids...); err != nil || u.shared == nil {
 		return err
 	}
-	for _, id := range ids {
-		if err := u.shared.Add(ctx, id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return u.shared.Add(ctx, ids...)
 }
 
 // loadSnapshot loads a filter in this process, and writes its snapshot.
@@ -220,7 +216,8 @@ func (m *machine) serveLoad(r *http.Request, name string) (any, error) {
 	unit, began, from := m.filters[name], time.Now(), r.URL.Query().Get("source")
 	var read int64
 	err := unit.filter.Reload(r.Context(), func(ctx context.Context, add func(id string) error) error {
-		counted := func(id string) error { read++; return add(id) }
+		into, flush := unit.readInto(ctx, m.config.Filters[name], add)
+		counted := func(id string) error { read++; return into(id) }
 		for i, s := range unit.sources {
 			if from != "" && m.config.Filters[name].Sources[i] != from {
 				continue
@@ -229,7 +226,7 @@ func (m *machine) serveLoad(r *http.Request, name string) (any, error) {
 				return err
 			}
 		}
-		return nil
+		return flush()
 	})
 	if err != nil {
 		return nil, err
@@ -237,4 +234,27 @@ func (m *machine) serveLoad(r *http.Request, name string) (any, error) {
 	report := &loadReport{Filter: name, IDs: read, TookMS: time.Since(began).Milliseconds()}
 	report.State, report.Reason = unit.filter.State()
 	return report, nil
+}
+
+// readInto returns what adds IDs of sources: to memory and, by add, to the set in Redis,
+// or to that alone, where memory is for what comes by the change log.
+func (u *filterUnit) readInto(ctx context.Context, c config.Filter, add func(string) error) (into func(string) error, flush func() error) {
+	if u.shared == nil || c.Kind == config.FilterLayered {
+		return add, func() error { return nil }
+	}
+	batch := make([]string, 0, addedAtOnce)
+	flush = func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := u.shared.Add(ctx, batch...)
+		batch = batch[:0]
+		return err
+	}
+	return func(id string) error {
+		if batch = append(batch, strings.Clone(id)); len(batch) < addedAtOnce {
+			return nil
+		}
+		return flush()
+	}, flush
 }

@@ -51,6 +51,7 @@ type filterUnit struct {
 	followers []*follower  // of its tables
 	reconcile *reconciler  // nil: the tables are not compared with it
 	fleet     *fleet       // nil: it is loaded by each for itself
+	places    *places      // of what the set in Redis has; nil: memory has the tables
 }
 
 // add puts an ID into the filter.
@@ -176,6 +177,9 @@ func (m *machine) buildFilter(ctx context.Context, name string, c config.Filter)
 			return nil, err
 		}
 		besideShared(&opts, c, unit.shared)
+		if c.Kind != config.FilterLayered {
+			unit.places = &places{m.redis, "ordergate:{" + name + "}:places"}
+		}
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
 	}

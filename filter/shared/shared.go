@@ -158,15 +158,15 @@ func (s *Set) Ask(ctx context.Context, id string) (filter.Answer, error) {
 	return v.current.ask(ctx, id)
 }
 
-// Add adds an ID, which is in the change log already, to all generations there are.
-// It returns nil once Redis has acknowledged it, or if a generation is not there: it
+// Add adds IDs, which are in the change log already, to all generations there are.
+// It returns nil once Redis has acknowledged them, or if a generation is not there: it
 // will be filled from the log.
 //
 // Whoever begins a new generation reads the log after twice ViewAge. An ID that is
 // not told to it here is in the log by then: the state that did not have it was read
 // within ViewAge before Add returned, and the log was appended to before.
-func (s *Set) Add(ctx context.Context, id string) error {
-	ids, done := []string{id}, make(map[target]bool)
+func (s *Set) Add(ctx context.Context, ids ...string) error {
+	done := make(map[target]bool)
 	for {
 		v, err := s.fresh(ctx)
 		if err != nil {
