@@ -273,9 +273,9 @@ func (r *farther) Ask(_ context.Context, id string) (Answer, error) {
 	return Absent, nil
 }
 func (r *farther) Add(context.Context, ...string) error { return nil }
-func (r *farther) State() (state, reason string)     { return StateReady, "" }
-func (r *farther) Expand(context.Context) error      { return nil }
-func (r *farther) Size() RemoteSize                  { return RemoteSize{Capacity: 1000} }
+func (r *farther) State() (state, reason string)        { return StateReady, "" }
+func (r *farther) Expand(context.Context) error         { return nil }
+func (r *farther) Size() RemoteSize                     { return RemoteSize{Capacity: 1000} }
 
 // TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for
 // what they were found to have lately. What they cannot tell counts for nothing.

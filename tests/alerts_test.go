@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -166,12 +167,20 @@ func exposedSeries(t *testing.T) []series {
 	s.server.Kill()
 	s.must("POST", "/orders/6/settle", "").want(t, 503, "unavailable")
 
-	resp, err := client.Get("http://" + s.GateAddr(s.gate, "admin") + "/metrics")
+	table := mariaTable(t, s.Bed, 10)
+	other := table.gate(s.Bed, s.Redis().Addr(), tableSettings{
+		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
+	})
+	list := exposedBy(t, "http://"+s.GateAddr(s.gate, "admin"))
+	return append(list, exposedBy(t, other.admin)...)
+}
+
+func exposedBy(t *testing.T, admin string) (list []series) {
+	resp, err := client.Get(admin + "/metrics")
 	must(t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	must(t, err)
-	var list []series
 	for line := range strings.Lines(string(text)) {
 		if !strings.HasPrefix(line, "#") {
 			list = append(list, parseSeries(line)...)

@@ -79,7 +79,7 @@ func (r *filterReport) print(w io.Writer) error {
 		line("in redis", "%s", sizeText(*r.RedisBytes))
 	}
 	if r.Log != nil {
-		line("change log", "%s, at %d of %d", r.Log.Phase, r.Log.Position, r.Log.Tail)
+		line("change log", "%s", r.Log.text(time.Now()))
 	}
 	if r.Pending > 0 {
 		line("pending", "%d IDs that the other ordergates do not know of yet", r.Pending)
@@ -268,4 +268,24 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 			return err
 		},
 	}
+}
+
+// text tells where the log is, and what was wrong with it.
+func (r *logReport) text(now time.Time) string {
+	text := fmt.Sprintf("%s, at %d of %d", r.Phase, r.Position, r.Tail)
+	if r.LastRead != nil {
+		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))
+	}
+	if r.Barrier > 0 {
+		text += fmt.Sprintf(", last barrier %.1f ms", r.Barrier)
+	}
+	for _, d := range []struct {
+		kind  string
+		count uint64
+	}{{"term", r.Doubts.Term}, {"crash", r.Doubts.Crash}, {"lost", r.Doubts.Lost}, {"gap", r.Doubts.Gap}} {
+		if d.count > 0 {
+			text += fmt.Sprintf(", %s %d", d.kind, d.count)
+		}
+	}
+	return text
 }

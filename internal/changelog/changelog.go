@@ -53,6 +53,10 @@ var (
 	appendSource string
 	//go:embed join.lua
 	joinSource string
+	//go:embed leave.lua
+	leaveSource string
+	//go:embed recall.lua
+	recallSource string
 	//go:embed page.lua
 	pageSource string
 )
@@ -141,6 +145,8 @@ type Log struct {
 	opts   Options
 	append *redis.Script
 	join   *redis.Script
+	leave  *redis.Script
+	recall *redis.Script
 	page   *redis.Script
 
 	kick     chan struct{} // of capacity 1: somebody waits
@@ -157,7 +163,7 @@ type Log struct {
 	mark   Mark
 	own    ownEntry // the newest entry that Append made here and knows of
 	recent recent
-	known  []string // members, as of a second ago
+	known  []string // members, as of the last renewal, before whatever was lost since
 }
 
 // ownEntry is an entry, and the log and the era in which it was acknowledged.
@@ -199,6 +205,8 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		opts:    opts,
 		append:  script(appendSource),
 		join:    script(joinSource),
+		leave:   script(leaveSource),
+		recall:  script(recallSource),
 		page:    script(pageSource),
 		kick:    make(chan struct{}, 1),
 		state:   State{Phase: Loading},

@@ -4,7 +4,7 @@
 -- KEYS[1]  the log, a stream whose entry IDs are "<sequence number>-0"
 -- KEYS[2]  what is known of the log, a hash: epoch (its identity), seq (number of its
 --          last entry), term (of the server's history), now (the latest time
---          seen), era (named anew whenever all leases end)
+--          seen), era (named anew whenever all leases end), members (how many there are)
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
 -- KEYS[4]  the inbox, a list of IDs that anybody may push to
@@ -52,6 +52,9 @@ local function put(field, value)
   redis.call('HSET', meta, 'seq', decimal(seq))
 end
 
+-- Notes how many members there are, after each change: so their loss shows.
+local function count() redis.call('HSET', meta, 'members', redis.call('ZCARD', members)) end
+
 -- Ends all leases, and makes renewals void that are still on their way.
 local function lapse()
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
@@ -62,13 +65,17 @@ local function lapse()
 end
 
 do
-  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era')
+  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era', 'members')
   epoch, seq, era = known[1], tonumber(known[2] or ''), known[5]
-  if not epoch or not seq then
-    epoch, seq = nonce, tail()
+  -- Without its members a log is none that anybody may rely on: one of them may be cut
+  -- off. As another log it is noticed by all who knew them.
+  local gone = redis.call('ZCARD', members) ~= (tonumber(known[6] or '') or 0)
+  if not epoch or not seq or gone then
+    epoch, seq = nonce, math.max(seq or 0, tail())
     redis.call('HSET', meta, 'epoch', epoch, 'seq', decimal(seq))
+    count()
     lapse()
-    if seq > 0 then put('doubt', 'gap: its identity was gone') end
+    if seq > 0 then put('doubt', 'gap: its identity was gone, or its members') end
   end
   -- The history's name is another one after each start of a server and each failover,
   -- and either may have lost what was acknowledged. A server that does not tell it

@@ -12,4 +12,5 @@ for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
   end
 end
 redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[4])
+count()
 return {decimal(now), era}

@@ -147,7 +147,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	if !leaves {
 		return nil
 	}
-	return m.log.client.ZRem(ctx, m.log.keys[2], m.name).Err()
+	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name).Err()
 }
 
 // renewal returns the moment that a renewal which is sent now has to name; zero: none

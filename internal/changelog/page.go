@@ -31,6 +31,7 @@ type page struct {
 	member  bool   // whether the reader is a member
 	inbox   int64  // IDs left in the inbox
 	entries []entry
+	members []string // all; none unless the reader's lease was renewed
 }
 
 // drained is how many IDs a page takes from the inbox.
@@ -68,9 +69,9 @@ func parsePage(reply []any) (page, error) {
 	var p page
 	var tail, server string
 	var mine int64
-	var rows []any
-	ok := len(reply) == 8
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows} {
+	var rows, members []any
+	ok := len(reply) == 9
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
@@ -83,6 +84,10 @@ func parsePage(reply []any) (page, error) {
 	}
 	if p.server, err = strconv.ParseInt(server, 10, 64); err != nil {
 		return p, fmt.Errorf("the time is %q, not a number", server)
+	}
+	for _, name := range members {
+		text, _ := name.(string)
+		p.members = append(p.members, text)
 	}
 	p.entries = make([]entry, len(rows))
 	for i, row := range rows {

@@ -13,7 +13,8 @@
 -- ARGV[11], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
---           how many IDs are left in the inbox, entries}
+--           how many IDs are left in the inbox, entries, all members if the reader
+--           renewed its lease}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
@@ -50,11 +51,10 @@ for i = 1, #over, 2 do
     -- One that was here before, and that somebody else has called back: it was told of
     -- when the reader joined.
     redis.call('ZREM', members, over[i])
-  elseif tonumber(over[i + 1]) == 0 then
-    redis.call('ZADD', members, decimal(now - 1), over[i])
-    away = over[i]
+    count()
   elseif tonumber(over[i + 1]) < now - tonumber(ARGV[9]) then
     redis.call('ZREM', members, over[i])
+    count()
     put('doubt', 'crash: the ordergate at ' .. over[i] .. ' was not heard of for too long')
   else
     away = over[i]
@@ -71,4 +71,5 @@ if last > seq then -- somebody else has written to the log
   redis.call('HSET', meta, 'seq', decimal(seq))
 end
 
-return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries}
+return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries,
+  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}}

@@ -96,7 +96,6 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 	r := &reader{log: l, pace: newPace(l.opts.MaxReads)}
 	r.resume()
-	defer l.acquaint(ctx)()
 	poll := time.NewTicker(l.opts.PollEvery)
 	defer poll.Stop()
 	for {
@@ -108,7 +107,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			l.settle(Stopped, errStopped, began)
 			l.finish(l.begin(), began, errStopped)
-			l.leave(ctx)
+			l.farewell(ctx)
 			return nil
 		case <-l.kick:
 			r.pace.wait(ctx)
@@ -117,8 +116,8 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// leave is the end of a member.
-func (l *Log) leave(ctx context.Context) {
+// farewell is the end of a member.
+func (l *Log) farewell(ctx context.Context) {
 	if l.member == nil {
 		return
 	}
@@ -170,6 +169,7 @@ type reader struct {
 	first   bool                // nothing was read yet, and there was no mark
 	lost    *damage             // found while lenient
 	found   *damage             // why it started over, nil once that has been told of again
+	members []string            // as the last page has them, if it has
 	recall  bool                // members may have been forgotten
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
@@ -200,11 +200,8 @@ func (r *reader) readToTail(ctx context.Context) error {
 // read.
 func (r *reader) pages(ctx context.Context) (string, error) {
 	if m := r.log.member; m != nil {
-		short, cancel := context.WithTimeout(ctx, r.log.opts.Limit)
-		err := m.enter(short)
-		cancel()
-		if err != nil {
-			return "", r.log.readError(err)
+		if err := r.joined(ctx, m); err != nil {
+			return "", err
 		}
 	}
 	var away string
@@ -215,6 +212,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		r.members = p.members
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
 			continue
@@ -226,11 +224,30 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 			}
 		}
 	}
+	recalled := r.recall
 	if err := r.healed(ctx); err != nil {
 		return "", err
 	}
+	if !recalled { // or those would not be among them that were called back
+		r.log.know(r.members)
+	}
+	if m := r.log.member; m != nil { // it may have been forgotten as well
+		if err := r.joined(ctx, m); err != nil {
+			return "", err
+		}
+	}
 	r.vouch()
 	return away, nil
+}
+
+// joined makes a member of this process, if it is none.
+func (r *reader) joined(ctx context.Context, m *Member) error {
+	ctx, cancel := context.WithTimeout(ctx, r.log.opts.Limit)
+	defer cancel()
+	if err := m.enter(ctx); err != nil {
+		return r.log.readError(err)
+	}
+	return nil
 }
 
 // vouch lets the lease be renewed as of the last page: what was acknowledged here is

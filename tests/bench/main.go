@@ -77,7 +77,7 @@ at the start).
 func measureAll(ctx context.Context, all *servers, s settings, stdout, stderr io.Writer) error {
 	out := benchmark.NewReport(stdout, s.Markdown, "###")
 	out.Printf(introText, s.Rounds, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, benchmark.LoadAverage())
-	for _, prepare := range []func(*servers) (*section, error){authzSection, lookupSection, settleSection} {
+	for _, prepare := range []func(*servers) (*section, error){authzSection, floodSection, lookupSection, settleSection} {
 		sec, err := prepare(all)
 		if err != nil {
 			return err

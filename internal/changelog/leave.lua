@@ -1,0 +1,6 @@
+-- Ends a membership.
+--
+-- ARGV[3]  the member
+redis.call('ZREM', members, ARGV[3])
+count()
+return 1
