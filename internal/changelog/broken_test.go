@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -325,5 +326,61 @@ func TestRestartIsADoubt(t *testing.T) {
 		if len(got) != restarts+1 || got[restarts].Kind != Term {
 			t.Errorf("after %d restarts there are the doubts %v", restarts+1, got)
 		}
+	}
+}
+
+// A log that is longer than what is remembered is read again without forgetting what it
+// lacks; and where more is lacking than is remembered, everybody is told.
+func TestLongLogThatWentBack(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		lost int
+		told bool
+	}{{"less than is remembered", 100, false}, {"more", remembered + 100, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := startRealServer(t)
+			opts := idle
+			opts.PageSize = 5000
+			b := runInstance(t, s, opts)
+			const n = 2*remembered + 500
+			ids := make([]string, n)
+			for i := range ids {
+				ids[i] = fmt.Sprint(i)
+			}
+			for at := 0; at < n; at += 500 {
+				if err := b.Append(t.Context(), ids[at:at+500]...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.mustWait(t)
+			keep := n - tc.lost
+			pipe := b.client.Pipeline()
+			for seq := keep + 1; seq <= n; seq++ {
+				pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", seq))
+			}
+			// As a replica would have it, whose last ID is its last entry's.
+			pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", keep))
+			pipe.HSet(t.Context(), metaKey, "seq", keep)
+			if _, err := pipe.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.mustWait(t)
+			b.mustWait(t) // the doubt that was appended
+			c := runInstance(t, s, opts)
+			c.mustWait(t)
+			missing := 0
+			for _, id := range ids {
+				if !c.has(id) {
+					missing++
+				}
+			}
+			if want := max(0, tc.lost-remembered); missing != want {
+				t.Errorf("%d of %d are not in the log again, want %d", missing, tc.lost, want)
+			}
+			told := slices.ContainsFunc(c.doubted(), func(d Doubt) bool { return d.Kind == Lost })
+			if told != tc.told {
+				t.Errorf("doubts %v", c.doubted())
+			}
+		})
 	}
 }

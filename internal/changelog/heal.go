@@ -93,8 +93,13 @@ const batch = 500
 // Each ordergate does so; that an ID comes twice does no harm.
 func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 	l.mu.Lock()
-	ids := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
+	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
 	l.mu.Unlock()
+	if more {
+		if err := l.short(ctx, Doubt{Lost, fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
+			return err
+		}
+	}
 	given := len(ids)
 	for len(ids) > 0 {
 		n := min(len(ids), batch)
@@ -110,6 +115,13 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", given)
 	}
 	return nil
+}
+
+// short appends a doubt within the limit of a read.
+func (l *Log) short(ctx context.Context, d Doubt) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	return l.Doubt(ctx, d)
 }
 
 func (l *Log) again(ctx context.Context, ids []string) error {

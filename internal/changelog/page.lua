@@ -44,7 +44,7 @@ end
 
 local away = ''
 local place = string.match(me, '^(.*#)')
-local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 4)
+local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 64)
 for i = 1, #over, 2 do
   if over[i] == me then -- what only the reader knows it knows
   elseif place and string.sub(over[i], 1, #place) == place then

@@ -287,9 +287,10 @@ func (r *reader) apply(e entry) {
 		r.recall = r.recall || e.doubt.Kind == Term
 	default:
 		r.log.apply(e.id)
-		r.log.remember(e.id)
 		if r.has != nil {
-			r.has[e.id] = struct{}{}
+			r.has[e.id] = struct{}{} // and what it lacks must not be forgotten for it
+		} else {
+			r.log.remember(e.id)
 		}
 	}
 	r.last = e

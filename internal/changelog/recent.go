@@ -20,15 +20,18 @@ func (r *recent) add(id string) {
 	r.next = (r.next + 1) % remembered
 }
 
-// lacking returns the IDs that a log does not have, the oldest first, each once.
-func (r *recent) lacking(has func(id string) bool) (ids []string) {
+// lacking returns the IDs that a log does not have, the oldest first, each once. There
+// may be more if it was not for the newest only that the log was to be asked: when the
+// oldest that is remembered is lacking, and older ones were forgotten.
+func (r *recent) lacking(has func(id string) bool) (ids []string, more bool) {
 	seen := make(map[string]bool, len(r.ids))
 	for i := range r.ids {
 		id := r.ids[(r.next+i)%len(r.ids)]
 		if !seen[id] && !has(id) {
 			ids = append(ids, id)
+			more = more || i == 0 && len(r.ids) == remembered
 		}
 		seen[id] = true
 	}
-	return ids
+	return ids, more
 }
