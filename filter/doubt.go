@@ -70,16 +70,12 @@ func (f *Filter) doubtsSoFar() uint64 {
 
 // clearDoubts clears all doubts if there is none since the number was taken. Whoever
 // clears has added first what the doubts were about: who sees no doubt sees the IDs.
-func (f *Filter) clearDoubts(soFar uint64) bool {
+func (f *Filter) clearDoubts(soFar uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.doubtsSeen != soFar {
-		return false
-	}
-	if f.doubts.Swap(nil) != nil {
+	if f.doubtsSeen == soFar && f.doubts.Swap(nil) != nil {
 		f.log.Info("there is no doubt any more, orders count as absent again")
 	}
-	return true
 }
 
 // Settle clears the doubts that there are if time clears them: that which passes in

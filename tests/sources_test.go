@@ -95,7 +95,7 @@ func (o *orderTable) config(redis string, s tableSettings) string {
 
 func (o *orderTable) gate(bed *bedtest.Bed, redis string, s tableSettings) *tableGate {
 	o.t.Helper()
-	binary, config, env := bed.Build("./cmd/sidecar", true), o.config(redis, s), append(s.env, "ORDERS_DSN="+o.dsn)
+	binary, config, env := bed.Build("./cmd/sidecar", true), o.config(redis, s), append([]string{"ORDERS_DSN=" + o.dsn}, s.env...)
 	g := &tableGate{t: o.t}
 	if s.unready {
 		gate, err := bed.GateUnready(o.t.Context(), binary, config, env...)
