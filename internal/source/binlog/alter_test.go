@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
@@ -9,10 +10,11 @@ import (
 // TestAltered changes the table while it is followed. The log names no columns, or
 // does.
 func TestAltered(t *testing.T) {
+	server := startServer(t)
 	for _, metadata := range []string{"NO_LOG", "MINIMAL", "FULL"} {
 		t.Run(metadata, func(t *testing.T) {
-			t.Parallel()
-			b := startServer(t, "--binlog-row-metadata="+metadata)
+			b := server.with("with_" + metadata)
+			b.exec("SET GLOBAL binlog_row_metadata = " + metadata)
 			f := start(t, b.options(), "")
 			f.Fresh()
 			b.exec("INSERT INTO orders (id, note) VALUES ('a', 'no ID')")
@@ -41,6 +43,7 @@ func TestAltered(t *testing.T) {
 // TestAlteredUnseen changes the table while nobody follows. What the columns were is
 // known only if the log says so.
 func TestAlteredUnseen(t *testing.T) {
+	server := startServer(t)
 	const swap = "ALTER TABLE orders MODIFY COLUMN extra VARCHAR(40) AFTER n"
 	for _, test := range []struct {
 		name, metadata string
@@ -56,8 +59,8 @@ func TestAlteredUnseen(t *testing.T) {
 		{"another table", "NO_LOG", []string{"INSERT INTO orders (id) VALUES ('b')", "CREATE TABLE orders_old LIKE orders", "ALTER TABLE orders_old ADD COLUMN x INT"}, []string{"b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			b := startServer(t, "--binlog-row-metadata="+test.metadata)
+			b := server.with(strings.Map(underscore, test.name))
+			b.exec("SET GLOBAL binlog_row_metadata = " + test.metadata)
 			b.exec("ALTER TABLE orders ADD COLUMN extra VARCHAR(40)")
 			place := b.here()
 			for _, change := range test.changes {
@@ -73,23 +76,32 @@ func TestAlteredUnseen(t *testing.T) {
 	}
 }
 
+// underscore makes text a name.
+func underscore(r rune) rune {
+	if r < 'a' || r > 'z' {
+		return '_'
+	}
+	return r
+}
+
 // TestHidden brings rows into the table in ways that the log does not show.
 func TestHidden(t *testing.T) {
+	server := startServer(t)
+	server.db.SetMaxOpenConns(1) // one session
 	for name, changes := range map[string][]string{
 		"statement":       {"SET SESSION binlog_format = STATEMENT", "INSERT INTO orders (id) VALUES ('a')"},
 		"statement, load": {"SET SESSION binlog_format = STATEMENT", "UPDATE orders SET id = CONCAT(id, '-') WHERE n > 0"},
-		"renamed":         {"CREATE TABLE o (n INT, id VARCHAR(40), note TEXT)", "RENAME TABLE orders TO x, o TO orders"},
-		"altered":         {"ALTER TABLE orders RENAME TO o"},
+		"renamed":         {"CREATE TABLE orders_2 (n INT, id VARCHAR(40), note TEXT)", "RENAME TABLE orders TO orders_1, orders_2 TO orders"},
+		"altered":         {"ALTER TABLE orders RENAME TO orders_1"},
 		"exchanged": {
-			"CREATE TABLE p (n INT PRIMARY KEY, id VARCHAR(40), note TEXT)", "INSERT INTO p VALUES (1, 'unseen', '')",
+			"CREATE TABLE orders_p (n INT PRIMARY KEY, id VARCHAR(40), note TEXT)", "INSERT INTO orders_p VALUES (1, 'unseen', '')",
 			"CREATE OR REPLACE TABLE orders (n INT PRIMARY KEY, id VARCHAR(40), note TEXT) PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100))",
-			"ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE p",
+			"ALTER TABLE orders EXCHANGE PARTITION p0 WITH TABLE orders_p",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := startServer(t)
-			b.db.SetMaxOpenConns(1) // one session
+			b := server.with(strings.Map(underscore, name))
+			b.exec("SET SESSION binlog_format = ROW")
 			f := start(t, b.options(), "")
 			f.Fresh()
 			for _, change := range changes {

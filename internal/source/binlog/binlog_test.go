@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,20 +30,29 @@ func startServer(t *testing.T, args ...string) *bed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	b := &bed{t: t, MariaDB: server, db: db}
-	b.exec("CREATE TABLE orders (n BIGINT AUTO_INCREMENT PRIMARY KEY, id VARCHAR(40), note TEXT)")
-	return b
+	return (&bed{t: t, MariaDB: server, db: db}).with("orders")
 }
 
 type bed struct {
 	t *testing.T
 	*testbed.MariaDB
 	db    *sql.DB
+	table string // what the statements of tests call orders
 	since string // some moment, by its clock
+}
+
+// with returns the bed with a table of orders of that name, for another test.
+func (b *bed) with(table string) *bed {
+	b.t.Helper()
+	other := *b
+	other.table = table
+	other.exec("CREATE TABLE orders (n BIGINT AUTO_INCREMENT PRIMARY KEY, id VARCHAR(40), note TEXT)")
+	return &other
 }
 
 func (b *bed) exec(query string) {
 	b.t.Helper()
+	query = strings.ReplaceAll(query, "orders", b.table)
 	if _, err := b.db.ExecContext(b.t.Context(), query); err != nil {
 		b.t.Fatalf("%.200s: %v", query, err)
 	}
@@ -51,7 +61,7 @@ func (b *bed) exec(query string) {
 // options are those of a follower of the table orders.
 func (b *bed) options() Options {
 	return Options{Options: follow.Options{
-		DSN: b.DSN(), Table: "orders", IDColumn: "id", Every: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
+		DSN: b.DSN(), Table: b.table, IDColumn: "id", Every: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}}
 }

@@ -20,6 +20,7 @@ type column struct {
 	name     string // as the table has it
 	index    int    // from 0
 	columns  int    // of the table
+	partly   bool   // there may be more that the user does not see
 	bits     int    // of an integer
 	unsigned bool
 	ascii    bool // text of which only ASCII can be read
@@ -50,7 +51,7 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 		if err := rows.Scan(&found.schema, &found.name, &position, &name, &dataType, &columnType, &scale, &set); err != nil {
 			return c, found, err
 		}
-		c.columns++
+		c.columns = position
 		if !strings.EqualFold(name, id) {
 			continue
 		}
@@ -61,6 +62,10 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 		}
 	}
 	if err := rows.Err(); err != nil {
+		return c, found, explain(err)
+	}
+	if err := a.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.COLUMN_PRIVILEGES
+		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&c.partly); err != nil {
 		return c, found, explain(err)
 	}
 	if c.columns == 0 {
@@ -106,7 +111,7 @@ func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
 		}
 		return 0, fmt.Errorf("%w: rows were written without column %s", follow.ErrUnsure, c.name)
 	}
-	if t.ColumnCount != uint64(c.columns) {
+	if n := uint64(c.columns); t.ColumnCount < n || t.ColumnCount > n && !c.partly {
 		return 0, fmt.Errorf("%w: rows were written with %d columns, but the table has %d; to set binlog_row_metadata=FULL helps",
 			follow.ErrUnsure, t.ColumnCount, c.columns)
 	}

@@ -92,6 +92,9 @@ func (r *run) rewind(begin end) (err error) {
 	r.batch.Drop()
 	last := r.batch.Last()
 	if last == "" {
+		if begin.pos > math.MaxUint32 {
+			return fmt.Errorf("%s is longer than the protocol can tell; waiting for the next file", begin.file)
+		}
 		r.at = place{Server: r.server.name, File: begin.file, Pos: begin.pos, Set: r.server.set}
 		return nil
 	}

@@ -86,7 +86,7 @@ func TestEnoughRights(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE USER gate@'127.0.0.1' IDENTIFIED BY 'geheim'")
 	b.exec("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO gate@'127.0.0.1'")
-	b.exec("GRANT SELECT ON orders.orders TO gate@'127.0.0.1'")
+	b.exec("GRANT SELECT (id) ON orders.orders TO gate@'127.0.0.1'")
 	opts := b.options()
 	opts.DSN = "gate:geheim@tcp(" + b.Addr() + ")/"
 	opts.Table = "orders.orders"

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
@@ -40,35 +41,44 @@ var types = []struct {
 
 // TestTypes compares what is told with what a SELECT of the column answers as text.
 func TestTypes(t *testing.T) {
-	for _, args := range [][]string{
+	server := startServer(t)
+	for n, settings := range [][]string{
 		nil,
-		{"--binlog-row-metadata=MINIMAL"},
-		{"--binlog-row-metadata=FULL"},
-		{"--binlog-row-image=MINIMAL", "--binlog-checksum=NONE"},
-		{"--log-bin-compress", "--log-bin-compress-min-len=10", "--binlog-checksum=CRC32"},
+		{"binlog_row_metadata = MINIMAL"},
+		{"binlog_row_metadata = FULL"},
+		{"binlog_row_image = MINIMAL", "binlog_checksum = NONE"},
+		{"log_bin_compress = ON", "log_bin_compress_min_len = 10", "binlog_checksum = CRC32"},
 	} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			t.Parallel()
-			b := startServer(t, args...)
+		t.Run(strings.Join(settings, ", "), func(t *testing.T) {
+			b := *server
+			for _, s := range settings {
+				b.exec("SET GLOBAL " + s)
+			}
+			var err error
+			if b.db, err = sql.Open("mysql", b.DSN()); err != nil { // with these settings
+				t.Fatal(err)
+			}
+			defer func() { _ = b.db.Close() }()
+			name := func(i int) string { return fmt.Sprintf("t%d_%d", n, i) }
 			for i, typ := range types {
-				b.exec(fmt.Sprintf("CREATE TABLE t%d (a INT, id %s, z VARCHAR(10) DEFAULT 'z')", i, typ.column))
+				b.exec(fmt.Sprintf("CREATE TABLE %s (a INT, id %s, z VARCHAR(10) DEFAULT 'z')", name(i), typ.column))
 			}
 			var runs []*followtest.Run
 			var bad []*[]string
 			for i := range types {
 				opts := b.options()
-				opts.Table = fmt.Sprintf("orders.t%d", i)
+				opts.Table = "orders." + name(i)
 				bad = append(bad, collect(&opts))
 				runs = append(runs, start(t, opts, ""))
 				runs[i].Fresh()
 			}
 			for i, typ := range types {
-				b.exec(fmt.Sprintf("INSERT INTO t%d (id) VALUES (%s)", i, strings.Join(typ.values, "), (")))
-				b.exec(fmt.Sprintf("UPDATE t%d SET z = REPEAT('y', 10)", i))
+				b.exec(fmt.Sprintf("INSERT INTO %s (id) VALUES (%s)", name(i), strings.Join(typ.values, "), (")))
+				b.exec(fmt.Sprintf("UPDATE %s SET z = REPEAT('y', 10)", name(i)))
 			}
 			for i, typ := range types {
 				var want []string
-				rows, err := b.db.QueryContext(t.Context(), fmt.Sprintf("SELECT id FROM t%d", i))
+				rows, err := b.db.QueryContext(t.Context(), "SELECT id FROM "+name(i))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -21,7 +21,9 @@ import (
 // follows then begins anew, with no place, and reads the table after the first
 // place was handed out.
 var (
-	// ErrGone is what Follow returns when the log no longer has the place.
+	// ErrGone is what Follow returns when the log no longer has the place. If several
+	// followers share what they keep, another may just have followed further: whoever
+	// finds a later place there goes on from that.
 	ErrGone = errors.New("the place in the database's log of changes is gone")
 	// ErrUnsure is what Follow returns when the log has changes that it cannot read
 	// for certain.

@@ -12,6 +12,8 @@ import (
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
+	// busyPause is for what another holds, who may let go of it at any moment.
+	busyPause = 500 * time.Millisecond
 	// steady is how long a connection must have lasted for the next to be made without
 	// delay.
 	steady = 10 * time.Second
@@ -30,6 +32,9 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
+// ErrBusy is the error of a session that needs what another follower has.
+var ErrBusy = errors.New("waiting for it")
+
 // Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns an
 // error that is [Permanent] or ctx ends, and returns that error or the cause. A session
 // lasts as long as its connection does.
@@ -41,11 +46,14 @@ func Retry(ctx context.Context, logger *slog.Logger, session func(context.Contex
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if p, ok := errors.AsType[permanent](err); ok {
-			return p.error
+		if _, ok := errors.AsType[permanent](err); ok {
+			return err
 		}
 		if time.Since(began) > steady {
 			pause = firstPause
+		}
+		if errors.Is(err, ErrBusy) {
+			pause = min(pause, busyPause)
 		}
 		// So that those who lost the same server do not return as one.
 		wait := pause/2 + rand.N(pause/2+1)

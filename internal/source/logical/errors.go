@@ -51,7 +51,7 @@ func (f *Follower) explainStream(err error) error {
 	}
 	switch e.Code {
 	case objectInUse:
-		return fmt.Errorf("%s; waiting for it", e.Message)
+		return fmt.Errorf("%s; %w", e.Message, follow.ErrBusy)
 	// The slot is not there, or the server has dropped what it kept for it; or the
 	// publication was not there yet when a change was made.
 	case undefinedObject, notInPrerequisiteState, undefinedFile:

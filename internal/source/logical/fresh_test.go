@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,13 +103,17 @@ func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
 	f.Fresh()
-	signal := func(do func() error) {
+	var pids []int
+	signal := func(s syscall.Signal) {
 		t.Helper()
-		if err := do(); err != nil {
-			t.Fatal(err)
+		// Each process of the server is in a group of its own.
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, s) // it may have ended meanwhile
 		}
 	}
-	signal(b.Pause)
+	pids = b.processes()
+	t.Cleanup(func() { signal(syscall.SIGCONT) })
+	signal(syscall.SIGSTOP)
 	paused := time.Now()
 	bedtest.Eventually(t, "time for it to be wrong in", func() bool {
 		if f.CaughtSince(paused) {
@@ -114,12 +121,13 @@ func TestPausedServer(t *testing.T) {
 		}
 		return time.Since(paused) > 1500*time.Millisecond
 	})
-	signal(b.Resume)
+	signal(syscall.SIGCONT)
 	b.insert("a")
 	f.Want("a")
 
 	// The end of the context is not held up by such a server.
-	signal(b.Pause)
+	pids = b.processes()
+	signal(syscall.SIGSTOP)
 	began := time.Now()
 	f.Stop()
 	if took := time.Since(began); took > 2*time.Second {
@@ -132,7 +140,25 @@ func TestPausedServer(t *testing.T) {
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v to end while it connected", took)
 	}
-	signal(b.Resume)
+	signal(syscall.SIGCONT)
+}
+
+// processes returns the server's processes.
+func (b *bed) processes() []int {
+	b.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", b.PID()))
+	if err != nil {
+		b.t.Skip("the server's processes are found on Linux only: ", err)
+	}
+	pids := []int{b.PID()}
+	for _, word := range strings.Fields(string(text)) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	return pids
 }
 
 // TestCaughtUpIsTrue writes from several clients, of which some do not wait for the

@@ -70,7 +70,7 @@ func newFollower(opts Options) (*Follower, error) {
 	// The parser's own error may quote the DSN, which has the password.
 	config, err := pgx.ParseConfig(opts.DSN)
 	if err != nil {
-		return nil, errors.New("the data source name is neither a URL postgres://user:password@host:port/database nor a list like host=... user=...")
+		return nil, errors.New("the data source name is neither a URL postgres://user:password@host:port/database nor a list of settings such as host=db")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = patience

@@ -3,6 +3,7 @@ package logical
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -108,64 +109,79 @@ func TestServerRestarts(t *testing.T) {
 // TestTakeover has two followers want the slot.
 func TestTakeover(t *testing.T) {
 	b := startServer(t)
-	first := start(t, b.options(), "")
+	opts := b.options()
+	opts.Advance = time.Hour // or the first may move on without a row
+	first := start(t, opts, "")
 	first.Fresh()
 	b.insert("a")
 	first.Fresh()
-	second := start(t, b.options(), first.Last())
-	b.insert("b")
-	first.Want("a", "b")
+	var log followtest.Log
+	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	second := start(t, opts, first.Last())
+	bedtest.Eventually(t, "the second waits", func() bool { return strings.Contains(log.String(), "in use") })
+	first.Fresh()
 	if len(second.Caught()) > 0 {
 		t.Error("two have the slot")
 	}
 	first.Stop()
 	second.Want()
-	b.insert("c")
-	second.Want("c")
+	b.insert("b")
+	second.Want("b")
+
+	// A third that knows only an old place finds that the slot has moved on.
+	bedtest.Eventually(t, "the second confirms", func() bool {
+		p, err := parsePlace(second.Last())
+		return err == nil && b.ask("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == p.LSN.String()
+	})
+	third := start(t, opts, first.Last())
+	second.Stop()
+	third.WantError(follow.ErrGone, "has moved on")
+	start(t, opts, second.Last()).Want()
 }
 
 func TestGone(t *testing.T) {
+	server := startServer(t)
 	for name, test := range map[string]struct {
-		settings string
-		lose     func(b *bed)
-		is       error
-		want     string
+		lose func(b *bed)
+		is   error
+		want string
 	}{
-		"slot dropped": {"", func(b *bed) {
-			b.exec("SELECT pg_drop_replication_slot('ordergate')")
-		}, follow.ErrGone, "there is no replication slot ordergate"},
-		"slot dropped and made again": {"", func(b *bed) {
+		"slot dropped": {func(b *bed) {
+			b.exec("SELECT pg_drop_replication_slot('orders_slot')")
+		}, follow.ErrGone, "there is no replication slot"},
+		"slot dropped and made again": {func(b *bed) {
 			b.insert("missed")
-			b.exec("SELECT pg_drop_replication_slot('ordergate')", "SELECT pg_create_logical_replication_slot('ordergate', 'pgoutput')")
+			b.exec("SELECT pg_drop_replication_slot('orders_slot')", "SELECT pg_create_logical_replication_slot('orders_slot', 'pgoutput')")
 		}, follow.ErrGone, "has moved on"},
-		"slot used by another": {"", func(b *bed) {
+		"slot used by another": {func(b *bed) {
 			b.insert("missed")
-			b.exec("SELECT pg_replication_slot_advance('ordergate', pg_current_wal_flush_lsn())")
+			b.exec("SELECT pg_replication_slot_advance('orders_slot', pg_current_wal_flush_lsn())")
 		}, follow.ErrGone, "has moved on"},
-		"too much kept": {"max_slot_wal_keep_size=1MB", func(b *bed) {
+		"too much kept": {func(b *bed) {
+			b.exec("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
 			bedtest.Eventually(b.t, "the slot is lost", func() bool {
 				b.exec("INSERT INTO orders (id, note) SELECT gen_random_uuid(), repeat('x', 1000) FROM generate_series(1, 5000)", "SELECT pg_switch_wal()", "CHECKPOINT")
-				return b.ask("SELECT wal_status FROM pg_replication_slots") == "lost"
+				return b.ask("SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == "lost"
 			})
 		}, follow.ErrGone, "has lost it"},
-		"publication made again": {"", func(b *bed) {
+		"publication made again": {func(b *bed) {
 			b.exec("DROP PUBLICATION orders_changes")
 			b.insert("missed")
 			b.exec("CREATE PUBLICATION orders_changes FOR TABLE orders WITH (publish = 'insert')")
 		}, follow.ErrUnsure, "not all of the table's changes"},
-		"table out and in": {"", func(b *bed) {
-			b.exec("CREATE TABLE x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE x")
+		"table out and in": {func(b *bed) {
+			b.exec("CREATE TABLE orders_x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE orders_x")
 			b.insert("missed")
 			b.exec("ALTER PUBLICATION orders_changes SET TABLE orders")
 		}, follow.ErrUnsure, "not all of the table's changes"},
-		"table replaced": {"", func(b *bed) {
+		"table replaced": {func(b *bed) {
 			b.exec("DROP TABLE orders", "CREATE TABLE orders (id VARCHAR(40) PRIMARY KEY)")
 			b.insert("missed")
 			b.exec("ALTER PUBLICATION orders_changes ADD TABLE orders")
 		}, follow.ErrUnsure, "another of that name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startServer(t, strings.Fields(test.settings)...)
+			b := server.with(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
 			f.Fresh()
 			place := f.Stop()
@@ -181,20 +197,31 @@ func TestGone(t *testing.T) {
 			f.Fresh()
 			b.insert("a")
 			f.Want("a")
+			f.Stop()
+			b.exec("ALTER SYSTEM RESET max_slot_wal_keep_size", "SELECT pg_reload_conf()")
 		})
 	}
+}
+
+// underscore makes text a name.
+func underscore(r rune) rune {
+	if r < 'a' || r > 'z' {
+		return '_'
+	}
+	return r
 }
 
 // free waits until nobody uses the slot.
 func (b *bed) free() {
 	b.t.Helper()
 	bedtest.Eventually(b.t, "the slot is free", func() bool {
-		return b.ask("SELECT count(*)::text FROM pg_replication_slots WHERE active") == "0"
+		return b.ask("SELECT count(*)::text FROM pg_replication_slots WHERE active AND slot_name = 'orders_slot'") == "0"
 	})
 }
 
 // TestLostWhileFollowed takes away what the follower needs.
 func TestLostWhileFollowed(t *testing.T) {
+	server := startServer(t, "max_replication_slots=20")
 	for name, test := range map[string]struct {
 		lose []string
 		is   error
@@ -202,14 +229,14 @@ func TestLostWhileFollowed(t *testing.T) {
 	}{
 		"table dropped":       {[]string{"DROP TABLE orders"}, follow.ErrUnsure, ""},
 		"table replaced":      {[]string{"BEGIN", "DROP TABLE orders", "CREATE TABLE orders (id TEXT)", "COMMIT"}, follow.ErrUnsure, ""},
-		"table renamed":       {[]string{"ALTER TABLE orders RENAME TO x", "CREATE TABLE orders (id TEXT)"}, follow.ErrUnsure, ""},
-		"table taken out":     {[]string{"CREATE TABLE x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE x"}, follow.ErrUnsure, "publication"},
+		"table renamed":       {[]string{"ALTER TABLE orders RENAME TO orders_x", "CREATE TABLE orders (id TEXT)"}, follow.ErrUnsure, ""},
+		"table taken out":     {[]string{"CREATE TABLE orders_x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE orders_x"}, follow.ErrUnsure, "publication"},
 		"publication dropped": {[]string{"DROP PUBLICATION orders_changes"}, follow.ErrUnsure, "publication"},
 		"inserts taken out":   {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
 		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "without column id"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := startServer(t)
+			b := server.with(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
 			f.Fresh()
 			b.exec(test.lose...)

@@ -90,7 +90,7 @@ func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok boo
 		return s, false, follow.Permanent(fmt.Errorf("replication slot %s is not ours: it is %s, of plugin %q and database %q; choose another name",
 			f.opts.Slot, s.Type, s.Plugin, s.Database))
 	case s.Active && !s.lost():
-		return s, false, fmt.Errorf("replication slot %s is in use by process %d; waiting for it", f.opts.Slot, s.PID)
+		return s, false, fmt.Errorf("replication slot %s is in use by process %d; %w", f.opts.Slot, s.PID, follow.ErrBusy)
 	}
 	return s, true, nil
 }

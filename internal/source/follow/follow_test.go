@@ -1,0 +1,284 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestBatchIsWhole plays transactions and crashes against a batch. Whatever was told
+// before the kept place, and again after it, is all that was committed.
+func TestBatchIsWhole(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(990, 1010), rapid.IntRange(1999, 2001)), 1, 5).Draw(t, "transactions")
+		// How many calls of emit there are until it fails: the crash.
+		crash := rapid.IntRange(0, 12).Draw(t, "crash")
+		kept, told := 0, map[string]bool{}
+		ctx := t.Context()
+		play := func(from, crash int) error {
+			at, calls := from, 0
+			b := NewBatch(func(_ context.Context, ids []string, place string) error {
+				if calls++; calls > crash {
+					return errors.New("crashed")
+				}
+				if len(ids) > MaxChunk {
+					t.Fatalf("%d IDs in one call", len(ids))
+				}
+				for _, id := range ids {
+					told[id] = true
+				}
+				if _, err := fmt.Sscan(place, &kept); err != nil {
+					t.Fatal(err)
+				}
+				return nil
+			}, func() string { return fmt.Sprint(at) }, fmt.Sprint(from))
+			for n := from; n < len(sizes); n++ {
+				for i := range sizes[n] {
+					if err := b.Add(ctx, fmt.Sprintf("%d-%d", n, i)); err != nil {
+						return err
+					}
+				}
+				at = n + 1
+				b.Commit()
+				if err := b.Settle(ctx, rapid.Bool().Draw(t, "more")); err != nil {
+					return err
+				}
+			}
+			if err := b.Advance(ctx); err != nil {
+				return err
+			}
+			if !b.Settled() || b.Last() != fmt.Sprint(len(sizes)) {
+				t.Fatalf("at the end: %v, place %s", b.Settled(), b.Last())
+			}
+			return nil
+		}
+		if play(0, crash) != nil {
+			for n := range kept {
+				for i := range sizes[n] {
+					if !told[fmt.Sprintf("%d-%d", n, i)] {
+						t.Fatalf("place %d was kept, but %d-%d was not told", kept, n, i)
+					}
+				}
+			}
+			if err := play(kept, 1000); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n, size := range sizes {
+			for i := range size {
+				if !told[fmt.Sprintf("%d-%d", n, i)] {
+					t.Fatalf("%d-%d was never told", n, i)
+				}
+			}
+		}
+	})
+}
+
+func TestBatchHoldsBackAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		at := 0
+		b := NewBatch(func(_ context.Context, ids []string, place string) error {
+			told = append(told, strings.Join(ids, "+")+"@"+place)
+			return nil
+		}, func() string { return fmt.Sprint(at) }, "")
+		step := func(id string, more bool) {
+			t.Helper()
+			if id != "" {
+				if err := b.Add(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+				at++
+				b.Commit()
+			}
+			if err := b.Settle(t.Context(), more); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step("a", false) // at once
+		step("b", true)
+		step("c", true)
+		step("d", false) // with those before it
+		step("e", true)
+		time.Sleep(together) // of the bubble's clock
+		step("", true)       // the wait has an end
+		step("f", true)
+		b.Drop()
+		step("", false)
+		if diff := cmp.Diff([]string{"a@1", "b+c+d@4", "e@5"}, told); diff != "" {
+			t.Errorf("told (-want +got):\n%s", diff)
+		}
+		at = 9
+		if err := b.Advance(t.Context()); err != nil || told[3] != "@9" {
+			t.Errorf("a place without IDs: %q, %v", told, err)
+		}
+		if err := b.Advance(t.Context()); err != nil || len(told) != 4 {
+			t.Errorf("the same place again: %q, %v", told, err)
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	for id, want := range map[string]string{
+		"1": "", "a b": "", "Ωμέγα": "", strings.Repeat("x", 256): "",
+		"": "empty", strings.Repeat("x", 257): "256 bytes", "a\x00": "control", "a\n": "control", "a\x7f": "control", "a\xff": "UTF-8",
+	} {
+		if got := Check(id); got == "" != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", id, got, want)
+		}
+	}
+}
+
+func TestSplitTable(t *testing.T) {
+	for table, want := range map[string][2]string{"orders": {"", "orders"}, "shop.orders": {"shop", "orders"}, "my table": {"", "my table"}} {
+		schema, name, err := SplitTable(table)
+		if got := [2]string{schema, name}; got != want || err != nil {
+			t.Errorf("%s: %q, %v", table, got, err)
+		}
+	}
+	for _, table := range []string{"", ".", "a.", ".b", "a.b.c", "a\n"} {
+		if _, _, err := SplitTable(table); err == nil {
+			t.Errorf("%q is a table", table)
+		}
+	}
+}
+
+func TestMarks(t *testing.T) {
+	now := time.Now()
+	var m Marks[int]
+	if _, ok := m.First(); ok {
+		t.Error("there is a first of none")
+	}
+	reached := func(at, want int, ok bool) {
+		t.Helper()
+		asked, got := m.Reached(func(end int) bool { return end <= at })
+		if got != ok || ok && !asked.Equal(now.Add(time.Duration(want))) {
+			t.Errorf("at %d: %v %v, want that of %d", at, asked.Sub(now), got, want)
+		}
+	}
+	for i := 1; i <= 3; i++ {
+		m.Add(Mark[int]{now.Add(time.Duration(i)), 10 * i})
+	}
+	reached(9, 0, false)
+	reached(10, 1, true)
+	reached(10, 0, false)
+	reached(35, 3, true)
+	for i := range 2 * maxMarks {
+		m.Add(Mark[int]{now.Add(time.Duration(i)), i})
+	}
+	// One that lags forever by less than it remembers gets there all the same.
+	reached(2*maxMarks, maxMarks-1, true)
+}
+
+func TestAsk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		calls := 0
+		to, failed := make(chan Mark[int]), make(chan error, 9)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			Ask(ctx, time.Second, 3*time.Second, func(ctx context.Context) (int, error) {
+				switch calls++; calls {
+				case 2:
+					return 0, errors.New("no")
+				case 3:
+					<-ctx.Done() // longer than it may take
+					return 0, ctx.Err()
+				}
+				time.Sleep(100 * time.Millisecond) // of the bubble's clock
+				return calls, nil
+			}, to, func(err error) { failed <- err })
+		}()
+		want := func(end int, asked time.Duration) {
+			t.Helper()
+			if m := <-to; m.End != end || m.Asked.Sub(began) != asked {
+				t.Errorf("told %d asked at %v, want %d at %v", m.End, m.Asked.Sub(began), end, asked)
+			}
+		}
+		want(1, 0) // asked before the answer, at once
+		want(4, 5*time.Second)
+		if len(failed) != 2 {
+			t.Errorf("%d failures", len(failed))
+		}
+		time.Sleep(1900 * time.Millisecond) // an answer that nobody takes
+		want(6, 7*time.Second)
+		cancel()
+		<-done
+		if len(failed) != 2 {
+			t.Errorf("the end of the context is told as a failure")
+		}
+	})
+}
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		began := time.Now()
+		var at []time.Duration
+		fatal := errors.New("fatal")
+		err := Retry(t.Context(), logger, func(context.Context) error {
+			at = append(at, time.Since(began))
+			switch n := len(at); {
+			case n == 11:
+				time.Sleep(steady + 1) // of the bubble's clock
+			case n > 13:
+				return fmt.Errorf("and %w", Permanent(fatal))
+			case n > 11:
+				return fmt.Errorf("in use: %w", ErrBusy)
+			}
+			return errors.New("two\nlines")
+		})
+		if !errors.Is(err, fatal) || err.Error() != "and fatal" {
+			t.Errorf("error %v", err)
+		}
+		if strings.Contains(log.String(), `\n`) || strings.Count(log.String(), "\n") != 13 {
+			t.Errorf("log: %s", &log)
+		}
+		gap := func(i int) time.Duration { return at[i] - at[i-1] }
+		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > steady+1+firstPause || gap(13) > busyPause {
+			t.Errorf("tried at %v", at)
+		}
+
+		stopped := errors.New("stopped")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err = Retry(ctx, logger, func(context.Context) error {
+			time.AfterFunc(time.Millisecond, func() { cancel(stopped) })
+			return errors.New("again")
+		})
+		if !errors.Is(err, stopped) {
+			t.Errorf("error %v, want the context's", err)
+		}
+		if Permanent(nil) != nil || OneLine(nil) != "" {
+			t.Error("no error is one")
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	o := Options{DSN: "d", Table: "t", IDColumn: "c"}
+	var bad []string
+	o.Bad = func(reason string) { bad = append(bad, reason) }
+	o.EnsureDefaults()
+	o.Bad("x")
+	if o.Every != 200*time.Millisecond || o.Advance != 10*time.Second || o.Logger == nil || !slices.Equal(bad, []string{"x"}) {
+		t.Errorf("%+v, %q", o, bad)
+	}
+	if err := o.Validate(); err != nil {
+		t.Error(err)
+	}
+}
