@@ -14,7 +14,7 @@ demo: build
 
 # Everything that CI runs.
 test: lint
-	python3 tools/fetch.py all differential redisson redisbloom bench mariadb postgres promtool
+	python3 tools/fetch.py all differential redisson redisbloom bench mariadb postgres promtool spin gcc
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
 	cd tests/bench/locks && go vet ./... && go test ./...
@@ -25,10 +25,10 @@ test: lint
 # What takes longer: the differential test of order IDs in its full size, with
 # every backend, and the faults of the locks (docs/faults.md).
 soak:
-	python3 tools/fetch.py all differential redisbloom soak
+	python3 tools/fetch.py all differential redisbloom mariadb postgres soak
 	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
 	SOAK=1 go test -v -timeout 60m -count=1 ./filter/...
-	cd tests/faults && SOAK=1 go test -race -v -timeout 60m -count=1 ./...
+	cd tests/faults && SOAK=1 go test -race -v -timeout 12h -count=1 ./...
 
 lint:
 	unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

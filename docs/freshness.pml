@@ -4,99 +4,110 @@
  * A creates orders, B is asked for them, Redis keeps the change log. spin tries every
  * order of their steps, every delay and loss of a message, and the faults that are
  * switched on. It looks for one thing: that B answers Absent for an order although its
- * client had been told of it before B was asked. tests/model_test.go runs every
- * configuration, and every mutation (M_...): each leaves out one rule of the protocol,
- * and has to be found out.
+ * client had been told of it before B was asked. tests/model_test.go runs the
+ * configurations, and the mutations (M_...): each of those leaves out one rule of the
+ * protocol, and has to be found out.
  *
- *	spin -a -DFLUSH -DIDS=2 freshness.pml
- *	gcc -O2 -DSAFETY -DCOLLAPSE -o pan pan.c
- *	./pan -m1000000
+ *	spin -a -DFLUSH freshness.pml
+ *	gcc -O2 -DSAFETY -DNOREDUCE -DCOLLAPSE -o pan pan.c
+ *	./pan -m100000
  *
  * Configurations, which may be combined:
  *
  *	FAILOVER  a replica that lags takes over, once; the old master is dead
- *	SPLIT     as FAILOVER, but the old master goes on, and either may be asked
+ *	SPLIT     a replica takes over, once; the old master goes on and is still asked
  *	FLUSH     all data of Redis is lost, once
  *	DELETE    one of its keys is lost, once
- *	CLOCK     its clock is set back by up to D ticks, once
+ *	CLOCK     its clock is set back by 1 or 2 ticks, once
  *	CRASH     A dies, or takes its leave, and starts again under its name, once
- *	REMOVE    a member that lapsed R ticks ago is taken for gone
+ *	REMOVE    a member whose lease was over for R ticks is taken for gone
  *	RESTART   B starts again, from a snapshot or from nothing, once
- *	IDS       how many orders are created, 1 or 2
- *	P         how many entries there are in a page
+ *	PAGED     a page has one entry, and there are orders that nobody asks for
+ *	IDS=2     two orders are created, not one
  *
  * Time is in ticks. A lease of L is over when more than L ticks have passed, that is
  * after T = L + 1. What several ordergates do that create, or that are asked, is left
  * out: each of them answers only for itself.
  */
 
-#ifndef IDS
-#define IDS 1
-#endif
-#ifndef P
-#define P 9
-#endif
 #ifndef T
 #define T 2	/* ticks after which a lease is over */
 #endif
-#ifndef R
-#define R 2	/* ticks after which a member that lapsed is taken for gone */
-#endif
-#ifndef N
+#define R 2	/* ticks after which a member is taken for gone */
 #define N 6	/* entries that a log has room for */
+#ifdef PAGED
+#define P 1	/* entries in a page */
+#else
+#define P N
 #endif
 #ifdef CLOCK
-#define D 2	/* ticks that the clock is set back by, at most */
-#define G 1	/* ticks between two pages of B for which it is sure of the clock */
-#define MARGIN G
+#define BACK (back -> 0 : 2)	/* ticks that the clock may still be set back by */
+#define G 1	/* ticks between two pages of B, at most, for it to be sure of the clock */
 #else
-#define D 0
-#define MARGIN 0
+#define BACK 0
+#define G 0
 #endif
 #if defined(FAILOVER) || defined(SPLIT)
 #define SERVERS 2
+#define EACH_SERVER(f) f(0); f(1)
+#define CASES_SERVER(f, i) f(i, 0) f(i, 1)
 #else
 #define SERVERS 1
+#define EACH_SERVER(f) f(0)
+#define CASES_SERVER(f, i) f(i, 0)
 #endif
-#define NEVER (T + D)	/* the age of a base that grants nothing any more */
+#if defined(IDS) && IDS > 1
+#define EACH(f) f(0); f(1)
+#define CASES(f) f(0) f(1)
+#define ALL(f) (f(0) && f(1))
+#define ANY(f) (f(0) || f(1))
+#else
+#define IDS 1
+#define EACH(f) f(0)
+#define CASES(f) f(0)
+#define ALL(f) f(0)
+#define ANY(f) f(0)
+#endif
+
+/*** What there is ***/
 
 /* An entry of the log is an order, counted from 1, or a doubt. Its nonce is the server
  * that wrote it, which tells it from others with its number. 0 was deleted. */
+#define OTHER 2	/* PAGED: an order that nobody asks for */
 #define DOUBT 3
 #define ENTRY(s, what) (4*(s) + (what))
-#define WHAT(e) ((e) & 3)
+#define WHAT(entry) ((entry) & 3)
 
 typedef Redis {
 	bool alive;
-	byte epoch;	/* of the log; 0: it has none */
+	byte epoch;	/* of the log, 0: it has none */
 	byte era;
-	bool termed;	/* meta.term is the name of the server's history */
+	bool termed;	/* meta.term is the name of this server's history */
 	byte log[N];
-	byte seq;	/* of its last entry */
+	byte seq;	/* number of its last entry */
 	bool member;	/* A is one, ... */
 	byte which;	/* ... in this incarnation */
 	short left;	/* ticks until its lease is over */
-	byte gone;	/* ticks since it is over */
-	bool knowsB;	/* B is a member too */
-	short ahead	/* of the clock, to meta.now */
+	byte gone;	/* ticks since it is over; for REMOVE */
+	bool robbed;	/* it has not as many members as meta.members says */
+	short ahead	/* of meta.now, the clock; for CLOCK */
 }
 Redis redis[SERVERS];
 byte epochs, eras;	/* how many there were: none is given twice */
 #define HISTORY(s) (1 + 4*redis[s].epoch + s)
 #define SERVER(history) (((history)-1) & 3)
 
-/* 0: nobody has heard of the order. 1: the backend has committed it, and answered. It
- * is being appended. 2: that took too long, or is done, and the answer waits. 3: the
- * client was told. 4: A ended before. */
-byte order[IDS];
+/* The backend has committed an order when it is APPENDED. It is WAITING when that took
+ * too long or is done: the answer has still to be passed on. */
 #define NEW 0
 #define APPENDED 1
 #define WAITING 2
-#define TOLD 3
-#define DEAD 4
+#define TOLD 3	/* its client knows of it */
+#define DEAD 4	/* A ended before */
+byte order[IDS];
 
-/* What A sent to Redis. It may be on its way for ever. What Redis answers is lost or
- * comes at once: an answer that comes late only makes A wait longer. */
+/* What A sent to Redis may be on its way for ever. What Redis answers is lost or comes
+ * at once, since an answer that comes late only makes A wait longer. */
 bool append[2*IDS];	/* by 2*order + server */
 #define PAGE 0
 #define JOIN 1
@@ -107,44 +118,58 @@ typedef Request {
 	byte to;
 	byte which;	/* incarnation of A */
 	byte era;	/* of the base */
-	short base;	/* age of the base, by the server's clock */
+	short base;	/* the age that it has by the server's clock */
 	byte sent	/* ticks ago; for REMOVE */
 }
-Request asked, stray;	/* by A, and by its last incarnation */
+Request asked, stray;	/* of A, and of the incarnation before it */
 
 /* What A knows. */
 byte aAt;		/* the server that it asks */
 byte aWhich;
-bool aJoined, aEver;	/* it is a member; this incarnation was one before */
+bool aJoined, aEver;	/* it is a member; it has been one */
 byte aHistory, aEra;	/* of the last reply, which is the base of the next renewal */
-short aBase;		/* its age, by the server's clock */
-byte aGrants;		/* ticks until a lease that is counted from it is certainly over */
+short aBase;		/* the age of that base, by the server's clock */
+byte aGrants;		/* ticks until a lease from that base is certainly over */
 byte aLease[SERVERS];	/* ticks until the lease there is certainly over */
-byte aFence;		/* ticks until A may be taken for gone */
+byte aFence;		/* ticks until it may be taken for gone; for REMOVE */
 bool owes[IDS];
 byte ackIn[IDS];	/* the history that has the order, 0: none for certain */
 
 /* What B knows. */
 byte bAt, bServer;	/* the server that it asks; that of the last page */
-bool has[IDS];		/* the filter */
+bool has[IDS];		/* its filter */
 byte bEpoch, bPos, bLast;
 bool bFresh;		/* it begins with whatever log there is */
 bool doubted;
-bool reading, stale;	/* the source is read; since before the last doubt */
+bool reading, stale;	/* the source is being read; that began before the last doubt */
 bool found[IDS];
-bool bKnows, bMisses;	/* A as a member */
-byte chain, since;	/* ticks: without a gap in its pages; since the last */
-byte lookup;		/* 0 none, 1 missed, 2 more pages are needed, 3 barrier done, 4 and the first of two last steps, 5 and the second */
-byte wanted, goal;
-bool sure;
-#ifdef M_PAGE_BEFORE
-bool lastSure;
-#endif
+byte bKnows;		/* the incarnation of A that is a member, counted from 1 */
+byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
 
-/* B's snapshot, and which faults there were. */
+/* A lookup of B. */
+#define NONE 0
+#define ASKED 1
+#define PAGING 2	/* the barrier needs more pages */
+#define TRUSTED 3	/* the barrier is done */
+#define HALF 4		/* and the first of the last two steps */
+#define ABSENT 5	/* and the second */
+byte lookup, wanted, goal;
+bool sure;
+bool lastSure;		/* for M_PAGE_BEFORE */
+
+/* B's snapshot, and the faults that there were. */
 bool kept, kHas[IDS], kDoubted, kFresh;
 byte kEpoch, kPos, kLast;
+byte others;
 bool frozen, promoted, lost, back, again, restarted;
+
+/* From where on nothing can go wrong: B has all orders that there will be. */
+#define FOUND(i) (has[i] || order[i] == DEAD)
+#ifdef RESTART
+#define OVER (restarted && lookup == NONE && ALL(FOUND))
+#else
+#define OVER (lookup == NONE && ALL(FOUND))
+#endif
 
 /*** Redis ***/
 
@@ -153,7 +178,7 @@ inline put(s, what) {
 	redis[s].seq++
 }
 
-/* Appends an order, unless the log has it: twice is as good as once. */
+/* Appends an order, unless the log has it: once is as good as twice. */
 inline putOrder(s, i, n) {
 	n = 0;
 	do
@@ -165,6 +190,13 @@ inline putOrder(s, i, n) {
 	:: else
 	fi;
 	n = 0
+}
+
+inline setMember(s, incarnation) {
+	redis[s].member = true;
+	redis[s].which = incarnation;
+	redis[s].left = 0;
+	redis[s].gone = 0
 }
 
 inline lapse(s) {
@@ -179,14 +211,20 @@ inline lapse(s) {
 #else
 #define OVERDUE(s) false
 #endif
-/* Is there room for what a script may append? The model ends where there is none. */
-#define ROOM(s) (redis[s].seq + 2 < N)
-#define ROOM_TO_READ(s) (redis[s].seq + 2 <= N || (redis[s].epoch != 0 && redis[s].termed && !OVERDUE(s)))
+/* Is there room for what a script may append? The model goes no further where there is
+ * not: only REMOVE gets there. */
+#define ROOM(s) (redis[s].alive && redis[s].seq + 2 < N)
+#define ROOM_TO_READ(s) (redis[s].alive && (redis[s].seq + 2 <= N || (redis[s].epoch != 0 && !redis[s].robbed && redis[s].termed && !OVERDUE(s))))
 
 /* What every script begins with. */
 inline enter(s) {
 	if
+#ifdef M_ALONE
 	:: redis[s].epoch == 0 ->
+#else
+	:: redis[s].epoch == 0 || redis[s].robbed ->
+#endif
+		redis[s].robbed = false;
 		epochs++;
 		redis[s].epoch = epochs;
 		lapse(s);
@@ -230,6 +268,7 @@ inline enter(s) {
 #else
 #define LEASE(m) (T - m.base)
 #endif
+#define NEVER (T + BACK)	/* the age of a base that grants nothing any more */
 
 inline serve(m, s) {
 	enter(s);
@@ -237,86 +276,75 @@ inline serve(m, s) {
 	:: m.what == PAGE && redis[s].member && redis[s].which == m.which && m.base >= 0 && m.base < NEVER && IN_ERA(m, s) ->
 		redis[s].left = LEASE(m);
 		redis[s].gone = 0
-	:: m.what == JOIN && (!redis[s].member || redis[s].which != m.which) ->
+	:: m.what == JOIN && !(redis[s].member && redis[s].which == m.which) ->
 #ifndef M_NO_CRASH
 		if
 		:: redis[s].member -> put(s, DOUBT)
 		:: else
 		fi;
 #endif
-		redis[s].member = true;
-		redis[s].which = m.which;
-		redis[s].left = 0;
-		redis[s].gone = 0
+		setMember(s, m.which)
 	:: m.what == LEAVE && redis[s].which == m.which ->
 		redis[s].member = false
 	:: else
 	fi
 }
 
-/* From here on nothing can go wrong: B has all orders that there will be. */
-#if defined(RESTART)
-#define SETTLED restarted
-#else
-#define SETTLED true
-#endif
-#define KNOWN(i) (has[i] || order[i] == DEAD)
-#if IDS > 1
-#define OVER (SETTLED && KNOWN(0) && KNOWN(1))
-#else
-#define OVER (SETTLED && KNOWN(0))
-#endif
-
-inline clearRequest(m) {
-	m.on = false; m.what = 0; m.to = 0; m.which = 0; m.era = 0; m.base = 0; m.sent = 0
-}
-
 /*** A ***/
 
+#define OWES(i) owes[i]
+#ifdef M_RENEW_ONE
+#define OWING ALL(OWES)
+#else
+#define OWING ANY(OWES)
+#endif
 #define PENDING(i) (order[i] == APPENDED || order[i] == WAITING)
-#if IDS > 1
-#define OWING (owes[0] || owes[1])
-#define IDLE (!OWING && !PENDING(0) && !PENDING(1))
+
+/* What is taken for granted, and A cannot know: B will see it among the members, or did
+ * so and Redis forgot it. */
+#if defined(M_UNSEEN) || defined(M_NOT_JOINED) || defined(REMOVE)
+#define SEEN true
+#elif SERVERS > 1
+#define SEEN (bKnows == aWhich+1 || (SEEN_AT(0) && SEEN_AT(1)))
 #else
-#define OWING owes[0]
-#define IDLE (!OWING && !PENDING(0))
+#define SEEN (bKnows == aWhich+1 || SEEN_AT(0))
 #endif
-#if SERVERS > 1
-#define NO_LEASE (aLease[0] == 0 && aLease[1] == 0)
-#define NO_LEASE_BUT_IN(h) (aLease[1-SERVER(h)] == 0)
-#else
-#define NO_LEASE (aLease[0] == 0)
-#define NO_LEASE_BUT_IN(h) true
-#endif
+#define SEEN_AT(s) (!redis[s].alive || (redis[s].member && redis[s].which == aWhich))
 
 #ifdef M_NOT_JOINED
 #define MAY_CREATE true
 #else
 #define MAY_CREATE aEver
 #endif
+
+/* An acknowledgement counts if it comes from the history that the last reply came from,
+ * and once the lease is over that A had elsewhere. */
 #ifdef M_ANY_ACK
-#define COUNTS(h) true
+#define COUNTS(history) true
 #else
-#define COUNTS(h) ((h) == aHistory)
+#define COUNTS(history) ((history) == aHistory)
 #endif
-/* The log has it, and nobody can trust another one. */
-#ifdef M_TWO_LEASES
+#if !defined(SPLIT)
 #define LOGGED(i) (ackIn[i] != 0)
+#elif defined(M_TWO_LEASES)
+#define LOGGED(i) (ackIn[i] != 0 && SEEN)
 #else
-#define LOGGED(i) (ackIn[i] != 0 && NO_LEASE_BUT_IN(ackIn[i]))
+#define LOGGED(i) (ackIn[i] != 0 && SEEN && aLease[(ackIn[i] != 0 -> 1-SERVER(ackIn[i]) : 0)] == 0)
 #endif
-/* Nobody can trust any log, until A has appended what it owes. */
+
+/* Else it has to wait until all of its leases are over. */
+#define NO_LEASE(s) aLease[s] == 0
+#if SERVERS > 1
+#define NO_LEASES (NO_LEASE(0) && NO_LEASE(1))
+#else
+#define NO_LEASES NO_LEASE(0)
+#endif
 #ifdef M_NO_WAIT
-#define WITHDRAWN true
+#define WITHDRAWN SEEN
 #elif defined(REMOVE) && !defined(M_NO_FENCE)
-#define WITHDRAWN (NO_LEASE && aFence > 0)
+#define WITHDRAWN (SEEN && NO_LEASES && aFence > 0)
 #else
-#define WITHDRAWN NO_LEASE
-#endif
-#ifdef M_RENEW_OWING
-#define MAY_RENEW (aJoined && aBase < NEVER)
-#else
-#define MAY_RENEW (aJoined && aBase < NEVER && !OWING)
+#define WITHDRAWN (SEEN && NO_LEASES)
 #endif
 
 #define CREATE(i) \
@@ -325,15 +353,9 @@ inline clearRequest(m) {
 	:: d_step { owes[i] && !append[2*i+aAt] -> append[2*i+aAt] = true } \
 	:: d_step { order[i] == WAITING && (LOGGED(i) || WITHDRAWN) -> order[i] = TOLD }
 
-inline runAppend(i, s) {
-	append[2*i+s] = false;
-	enter(s);
-	putOrder(s, i, n)
-}
-
-inline acknowledged(i, s) {
+inline acknowledge(i, s) {
 	if
-	:: COUNTS(HISTORY(s)) ->
+	:: COUNTS(HISTORY(s)) && (PENDING(i) || owes[i]) ->
 		ackIn[i] = HISTORY(s);
 		owes[i] = false;
 		order[i] = (order[i] == APPENDED -> WAITING : order[i])
@@ -342,33 +364,31 @@ inline acknowledged(i, s) {
 }
 
 #define APPEND(i, s) \
-	:: d_step { append[2*i+s] && redis[s].alive && ROOM(s) -> runAppend(i, s) } \
-	:: d_step { append[2*i+s] && redis[s].alive && ROOM(s) -> runAppend(i, s); acknowledged(i, s) }
+	:: d_step { append[2*i+s] && ROOM(s) -> append[2*i+s] = false; enter(s); putOrder(s, i, n) } \
+	:: d_step { append[2*i+s] && ROOM(s) -> append[2*i+s] = false; enter(s); putOrder(s, i, n); acknowledge(i, s) }
+#define APPENDS(i) CASES_SERVER(APPEND, i)
 
-/* Another history than the one that has the order may not have it. */
+/* Another history than the one that has the order may not have it. A remembers so many
+ * orders, and no more: but for SPLIT, where only this helps, it remembers none here. */
 inline perhapsLost(i) {
+#if defined(SPLIT) && !defined(M_NOT_AGAIN)
 	if
-	:: ackIn[i] != 0 && ackIn[i] != aHistory ->
-#ifndef M_NOT_AGAIN
-		ackIn[i] = 0;
-		owes[i] = true
-#endif
+	:: ackIn[i] != 0 && ackIn[i] != aHistory -> ackIn[i] = 0; owes[i] = true
 	:: else
-	fi
+	fi;
+#endif
+	skip
 }
 
-/* The reply of a server to a request that was sent some ticks ago. */
+/* The reply of a server, to what was sent some ticks ago. */
 inline replied(s, ago) {
 	aHistory = HISTORY(s);
 	aEra = redis[s].era;
 	aBase = 0;
-	aGrants = T + MARGIN;
+	aGrants = T + G;
 	aJoined = redis[s].member && redis[s].which == aWhich;
 	aEver = aEver || aJoined;
-	perhapsLost(0);
-#if IDS > 1
-	perhapsLost(1);
-#endif
+	EACH(perhapsLost);
 #ifdef REMOVE
 	if
 	:: aJoined && redis[s].left > 0 && ago < R && R - ago > aFence -> aFence = R - ago
@@ -378,31 +398,23 @@ inline replied(s, ago) {
 	skip
 }
 
-#define REQUEST_COMES(m) (m.on && redis[m.to].alive && ROOM(m.to))
+inline clearRequest(m) {
+	m.on = false; m.what = 0; m.to = 0; m.which = 0; m.era = 0; m.base = 0; m.sent = 0
+}
+
+#ifdef M_RENEW_OWING
+#define MAY_RENEW (aJoined && aBase < NEVER)
+#else
+#define MAY_RENEW (aJoined && aBase < NEVER && !OWING)
+#endif
 
 active proctype A() provided (!OVER) {
 	byte n;
 end:	do
-	CREATE(0)
-#if IDS > 1
-	CREATE(1)
-#endif
-	APPEND(0, 0)
-#if IDS > 1
-	APPEND(1, 0)
-#endif
-#if SERVERS > 1
-	APPEND(0, 1)
-#if IDS > 1
-	APPEND(1, 1)
-#endif
-	:: d_step { promoted && aAt == 0 -> aAt = 1 }
-#ifdef SPLIT
-	:: d_step { promoted && aAt == 1 -> aAt = 0 }
-#endif
-#endif
-	/* It asks to be a member, or to have its lease renewed. If it asked before, that
-	 * is lost. */
+	CASES(CREATE)
+	CASES(APPENDS)
+	/* It asks to become a member, or to have its lease renewed. What it asked before
+	 * is lost then. */
 	:: d_step { !aJoined || MAY_RENEW ->
 		clearRequest(asked);
 		asked.on = true;
@@ -417,56 +429,57 @@ end:	do
 		:: else
 		fi
 	   }
-	:: d_step { REQUEST_COMES(asked) -> serve(asked, asked.to); clearRequest(asked) }
-	:: d_step { REQUEST_COMES(asked) -> serve(asked, asked.to); replied(asked.to, asked.sent); clearRequest(asked) }
+	:: d_step { asked.on && ROOM(asked.to) -> serve(asked, asked.to); clearRequest(asked) }
+	:: d_step { asked.on && ROOM(asked.to) -> serve(asked, asked.to); replied(asked.to, asked.sent); clearRequest(asked) }
+	:: d_step { stray.on && ROOM(stray.to) -> serve(stray, stray.to); clearRequest(stray) }
 	/* It reads, and renews nothing. */
-	:: d_step { redis[aAt].alive && ROOM(aAt) -> enter(aAt); replied(aAt, 0) }
-#ifdef CRASH
-	:: d_step { REQUEST_COMES(stray) -> serve(stray, stray.to); clearRequest(stray) }
+	:: d_step { ROOM(aAt) -> enter(aAt); replied(aAt, 0) }
+#if SERVERS > 1
+	:: d_step { promoted && aAt == 0 -> aAt = 1 }
 #endif
 	od
 }
 
 /*** B ***/
 
-inline forgetLookup() { lookup = 0; wanted = 0; goal = 0; sure = false }
+inline doubt() { doubted = true; stale = true }
 
-/* B has no log any more: it reads all that there is of the one that there is. */
+inline forgetLookup() { lookup = NONE; wanted = 0; goal = 0; sure = false }
+
+/* The log is not what it was: B reads all that there is of the one that there is. */
 inline startOver() {
-	doubted = true;
-	stale = true;
+	doubt();
 	bFresh = true;
 	bEpoch = 0; bPos = 0; bLast = 0
 }
 
-/* Is A a member that Redis has forgotten? */
-inline miss(s) {
+/* Has Redis forgotten its members? Then B makes A one again, with a lease that is over,
+ * if it knew it. */
+inline meet(s) {
 	if
-	:: redis[s].member -> bKnows = true; bMisses = false
+	:: !redis[s].member && bKnows > 0 && (bFresh || s != bServer) ->
 #ifndef M_FORGETFUL
-	:: !redis[s].member && bKnows && (bFresh || !redis[s].knowsB || s != bServer) -> bMisses = true
+		setMember(s, bKnows-1);
 #endif
-	:: else -> bKnows = bMisses
+		skip
+	:: else -> bKnows = (redis[s].member -> redis[s].which+1 : 0)
 	fi;
-	bServer = s;
-	redis[s].knowsB = true
+	bServer = s
 }
 
-#if defined(CLOCK) && !defined(M_UNSTEADY)
-#define STEADY (chain >= T + MARGIN)
-#else
-#define STEADY true
-#endif
+#define BROKEN(s) (redis[s].epoch != bEpoch || bPos > redis[s].seq || (bPos > 0 && redis[s].log[(bPos > 0 -> bPos-1 : 0)] != bLast))
 #ifdef M_IGNORE_LAPSED
 #define LAPSED(s) false
 #else
 #define LAPSED(s) (redis[s].member && redis[s].left <= 0)
 #endif
-#define SURE(s) (!LAPSED(s) && !bMisses && STEADY)
+#if defined(CLOCK) && !defined(M_UNSTEADY)
+#define SURE(s) (!LAPSED(s) && chain >= T + G)
+#else
+#define SURE(s) !LAPSED(s)
+#endif
 
-/* Is the log not the one that was read so far? */
-#define BROKEN(s) (redis[s].epoch != bEpoch || bPos > redis[s].seq || (bPos > 0 && redis[s].log[(bPos > 0 -> bPos-1 : 0)] != bLast))
-
+/* Leaves n above 0 if an entry is missing. */
 inline readEntries(s, n) {
 	do
 	:: bPos < redis[s].seq && n < P ->
@@ -475,7 +488,10 @@ inline readEntries(s, n) {
 		if
 		:: bLast == 0 && !bFresh -> startOver(); break
 		:: bLast == 0 && bFresh
-		:: WHAT(bLast) == DOUBT -> doubted = true; stale = true
+		:: WHAT(bLast) == DOUBT -> doubt()
+#ifdef PAGED
+		:: WHAT(bLast) == OTHER
+#endif
 		:: else -> has[WHAT(bLast)-1] = true
 		fi;
 		bPos++
@@ -483,22 +499,18 @@ inline readEntries(s, n) {
 	od
 }
 
-/* One page: it is sent, answered and applied. While it is on its way nothing happens
- * here that could not happen before or after. */
+/* A page is sent, answered and applied. Nothing happens in between that could not
+ * happen before or after. */
 inline readPage(s, n) {
 	enter(s);
 #ifdef CLOCK
-	if
-	:: since > G -> chain = 0
-	:: else
-	fi;
 	since = 0;
 #endif
 	n = 0;
 	if
 	:: !bFresh && BROKEN(s) -> startOver(); n = 1
 	:: else ->
-		miss(s);
+		meet(s);
 		if
 		:: bFresh ->
 			bEpoch = redis[s].epoch;
@@ -508,9 +520,9 @@ inline readPage(s, n) {
 		:: else
 		fi;
 		if
-		:: lookup == 1 -> goal = redis[s].seq; sure = SURE(s)
+		:: lookup == ASKED -> goal = redis[s].seq; sure = SURE(s)
 #ifdef M_LAST_PAGE
-		:: lookup == 2 -> sure = SURE(s)
+		:: lookup == PAGING -> sure = SURE(s)
 #endif
 		:: else
 		fi;
@@ -520,11 +532,10 @@ inline readPage(s, n) {
 	lastSure = (n == 0) && SURE(s);
 #endif
 	if
-	:: n > 0 && (lookup == 1 || lookup == 2) -> forgetLookup()
-	:: n == 0 && (lookup == 1 || lookup == 2) ->
+	:: lookup == ASKED || lookup == PAGING ->
 		if
-		:: bPos < goal -> lookup = 2
-		:: bPos >= goal && sure -> lookup = 3; goal = 0; sure = false
+		:: n == 0 && bPos < goal -> lookup = PAGING
+		:: n == 0 && bPos >= goal && sure -> lookup = TRUSTED; goal = 0; sure = false
 		:: else -> forgetLookup()
 		fi
 	:: else
@@ -547,55 +558,44 @@ inline readState() {
 	fi
 }
 
-inline ask(i) {
-	order[i] == TOLD && lookup == 0 && !has[i]
+/* B is asked for an order that its client was told of, and sends a page for that. */
 #ifdef M_STATE_EARLY
-	&& !doubted
-#endif
-	-> wanted = i;
-#ifdef M_PAGE_BEFORE
-	lookup = (lastSure -> 3 : 1)
+#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE && !doubted)
 #else
-	lookup = 1
+#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE)
 #endif
-}
+#ifdef M_PAGE_BEFORE
+#define ASK(i) \
+	:: d_step { CALLED_FOR(i) && lastSure -> wanted = i; lookup = TRUSTED }
+#else
+#define ASK(i) \
+	:: d_step { CALLED_FOR(i) && ROOM_TO_READ(bAt) -> wanted = i; lookup = ASKED; readPage(bAt, n) }
+#endif
+
+inline beginReading(i) { found[i] = (order[i] != NEW) }
+inline endReading(i) { has[i] = has[i] || found[i]; found[i] = false }
+inline dropReading(i) { found[i] = false }
 
 active proctype B() provided (!OVER) {
 	byte n;
 end:	do
-	/* B is asked for an order that its client was told of: it must not be absent. */
-	:: d_step { ask(0) }
-#if IDS > 1
-	:: d_step { ask(1) }
-#endif
-	:: d_step { redis[bAt].alive && ROOM_TO_READ(bAt) -> readPage(bAt, n) }
-	/* The last two steps, and Absent. */
+	CASES(ASK)
+	:: d_step { ROOM_TO_READ(bAt) -> readPage(bAt, n) }
+	/* The last two steps of a lookup. */
 #if defined(M_LOOK_FIRST)
-	:: d_step { lookup == 3 -> look() }
-	:: d_step { lookup == 4 -> readState() }
+	:: d_step { lookup == TRUSTED -> look() }
+	:: d_step { lookup == HALF -> readState() }
 #elif defined(M_STATE_EARLY)
-	:: d_step { lookup == 3 -> look(); lookup = (lookup == 4 -> 5 : lookup) }
+	:: d_step { lookup == TRUSTED -> look(); lookup = (lookup == HALF -> ABSENT : lookup) }
 #else
-	:: d_step { lookup == 3 -> readState() }
-	:: d_step { lookup == 4 -> look() }
+	:: d_step { lookup == TRUSTED -> readState() }
+	:: d_step { lookup == HALF -> look() }
 #endif
-	:: lookup == 5 -> assert(false)
-	/* The source, which has what was committed when its reading began. */
-	:: d_step { !reading && doubted ->
-		reading = true;
-		stale = false;
-		found[0] = order[0] != NEW;
-#if IDS > 1
-		found[1] = order[1] != NEW
-#endif
-	   }
+	:: lookup == ABSENT -> assert(false)
+	/* The source is read, which has what was committed when that began. */
+	:: d_step { doubted && !reading -> reading = true; stale = false; EACH(beginReading) }
 	:: d_step { reading ->
-		has[0] = has[0] || found[0];
-		found[0] = false;
-#if IDS > 1
-		has[1] = has[1] || found[1];
-		found[1] = false;
-#endif
+		EACH(endReading);
 		if
 #ifdef M_OLD_READ
 		:: !bFresh -> doubted = false
@@ -609,29 +609,11 @@ end:	do
 	   }
 #if SERVERS > 1
 	:: d_step { promoted && bAt == 0 -> bAt = 1 }
-#ifdef SPLIT
-	:: d_step { promoted && bAt == 1 -> bAt = 0 }
-#endif
 #endif
 	od
 }
 
 /*** Time and faults ***/
-
-inline older(age) {
-	if
-	:: age < NEVER -> age++
-	:: else
-	fi
-}
-
-/* A renewal that grants nothing any more may as well be lost. */
-inline forgetOld(m) {
-	if
-	:: m.on && m.what == PAGE && m.base >= NEVER -> clearRequest(m)
-	:: else
-	fi
-}
 
 inline down(ticks) {
 	if
@@ -647,6 +629,22 @@ inline up(ticks, most) {
 	fi
 }
 
+inline older(age) {
+	if
+	:: age < NEVER -> age++
+	:: else -> age = NEVER
+	fi
+}
+
+/* A renewal that grants nothing any more may as well be lost. */
+inline outdate(m) {
+	older(m.base);
+	if
+	:: m.on && m.what == PAGE && m.base == NEVER -> clearRequest(m)
+	:: else
+	fi
+}
+
 inline tick(s) {
 #ifdef REMOVE
 	if
@@ -655,11 +653,11 @@ inline tick(s) {
 	fi;
 #endif
 	if
-	:: redis[s].left > -D -> redis[s].left--
+	:: redis[s].left > -BACK -> redis[s].left--
 	:: else
 	fi;
 #ifdef CLOCK
-	up(redis[s].ahead, D);
+	up(redis[s].ahead, BACK);
 #endif
 	down(aLease[s])
 }
@@ -671,10 +669,14 @@ inline younger(age, ticks) {
 	fi
 }
 
+/* What only matters if the clock is set back later is as good as 0 then. */
 inline setBack(ticks) {
+	younger(asked.base, ticks); younger(aBase, ticks);
 	redis[0].ahead = redis[0].ahead - ticks;
+	redis[0].ahead = (redis[0].ahead > 0 -> 0 : redis[0].ahead);
 	redis[0].left = redis[0].left + ticks;
-	younger(asked.base, ticks); younger(stray.base, ticks); younger(aBase, ticks)
+	redis[0].left = (redis[0].left < 0 -> 0 : redis[0].left);
+	back = true
 }
 
 inline copyToReplica() {
@@ -689,46 +691,34 @@ inline copyToReplica() {
 	redis[1].member = redis[0].member;
 	redis[1].which = redis[0].which;
 	redis[1].left = redis[0].left;
-	redis[1].gone = redis[0].gone;
-	redis[1].knowsB = redis[0].knowsB
+	redis[1].gone = redis[0].gone
 }
 
-inline loseLog() {
+inline loseLog(n) {
 	n = redis[0].seq;
 	do
 	:: n > 0 -> n--; redis[0].log[n] = 0
 	:: else -> break
 	od;
-	n = 0
+	lost = true
 }
 
 inline loseMeta() {
-	redis[0].epoch = 0; redis[0].era = 0; redis[0].ahead = D;
+	redis[0].epoch = 0; redis[0].era = 0; redis[0].ahead = BACK; redis[0].robbed = false;
 	do
 	:: redis[0].seq > 0 && redis[0].log[redis[0].seq-1] == 0 -> redis[0].seq--
 	:: else -> break
 	od;
-	skip
+	lost = true
 }
 
 inline loseMembers() {
-	redis[0].member = false; redis[0].knowsB = false; redis[0].left = 0; redis[0].gone = 0;
-	redis[0].which = 9
+	redis[0].robbed = (redis[0].robbed || redis[0].member);
+	redis[0].member = false; redis[0].which = 0; redis[0].left = 0; redis[0].gone = 0;
+	lost = true
 }
 
-/* A member that Redis forgets is known to somebody else. */
-#ifdef M_UNSEEN
-#define SEEN true
-#define MAY_PROMOTE true
-#elif defined(SPLIT)
-#define SEEN (bKnows || !aEver)
-#define MAY_PROMOTE redis[0].member
-#else
-#define SEEN (bKnows || !aEver)
-#define MAY_PROMOTE (SEEN || redis[1].member)
-#endif
-
-inline endA(i) {
+inline endOrder(i) {
 	if
 	:: PENDING(i) -> order[i] = DEAD
 	:: else
@@ -737,17 +727,14 @@ inline endA(i) {
 	owes[i] = false
 }
 
-#ifdef M_LEAVE_OWING
-#define MAY_LEAVE true
-#else
-#define MAY_LEAVE IDLE
-#endif
+inline endLease(s) { aLease[s] = 0 }
 
-/* What is on its way to Redis stays there; a LEAVE, if there is one, too. */
+/* What A sent last is still on its way: a leave, if it takes it. */
 inline startAgain(leaves) {
 	again = true;
+	clearRequest(stray);
 	if
-	:: leaves -> clearRequest(stray); stray.on = true; stray.what = LEAVE; stray.to = aAt; stray.which = aWhich
+	:: leaves -> stray.on = true; stray.what = LEAVE; stray.to = aAt; stray.which = aWhich
 	:: else ->
 		stray.on = asked.on; stray.what = asked.what; stray.to = asked.to; stray.which = asked.which;
 		stray.era = asked.era; stray.base = asked.base
@@ -755,112 +742,95 @@ inline startAgain(leaves) {
 	clearRequest(asked);
 	aWhich++;
 	aJoined = false; aEver = false; aHistory = 0; aEra = 0; aBase = 0; aGrants = 0; aFence = 0;
-	aLease[0] = 0;
-#if SERVERS > 1
-	aLease[1] = 0;
-#endif
-	endA(0);
-#if IDS > 1
-	endA(1);
-#endif
+	EACH_SERVER(endLease);
+	EACH(endOrder)
 }
 
-inline restartB() {
-	forgetLookup();
-	reading = false; stale = false;
-	found[0] = false;
-#if IDS > 1
-	found[1] = false;
+#ifdef M_LEAVE_OWING
+#define MAY_LEAVE aJoined
+#else
+#define MAY_LEAVE (aJoined && !OWING && !ANY(PENDING))
 #endif
-	bKnows = false; bMisses = false;
+
+inline restart() {
+	restarted = true;
+	forgetLookup();
+	reading = false;
+	EACH(dropReading);
+	bKnows = 0;
 	chain = 0; since = 0
 }
+
+inline keep(i) { kHas[i] = has[i] }
+inline takeBack(i) { has[i] = kHas[i] }
+inline forget(i) { has[i] = false }
 
 active proctype World() provided (!OVER) {
 	byte n;
 	d_step {
-		epochs = 1; eras = 1;
 		redis[0].alive = true; redis[0].epoch = 1; redis[0].era = 1; redis[0].termed = true;
-		redis[0].which = 9;
-		bFresh = true; doubted = true; stale = true
+		epochs = 1; eras = 1;
+		startOver()
 	}
 end:	do
 	:: d_step {
-		tick(0);
-#if SERVERS > 1
-		tick(1);
-#endif
-		older(asked.base); older(stray.base); older(aBase);
-		forgetOld(asked); forgetOld(stray);
+		EACH_SERVER(tick);
+		outdate(asked);
+		outdate(stray);
+		older(aBase);
 		down(aGrants);
 #ifdef REMOVE
-		up(asked.sent, R); down(aFence);
+		up(asked.sent, R);
+		down(aFence);
 #endif
 #ifdef CLOCK
-		up(chain, T + MARGIN); up(since, G + 1);
+		up(chain, T + G);
+		up(since, G + 1);
+		chain = (since > G -> 0 : chain);
 #endif
 	   }
 #ifdef CLOCK
-	:: d_step { !back -> back = true; setBack(1) }
-	:: d_step { !back -> back = true; setBack(2) }
+	:: d_step { !back -> setBack(1) }
+	:: d_step { !back -> setBack(2) }
 #endif
-#if SERVERS > 1
-#ifdef SPLIT
-	:: d_step { !promoted && MAY_PROMOTE -> promoted = true; copyToReplica(); redis[1].alive = true }
-#else
-	/* Nothing later than this reaches the replica. */
+#ifdef FAILOVER
+	/* What comes later does not reach the replica. */
 	:: d_step { !frozen -> frozen = true; copyToReplica() }
-	:: d_step { frozen && !promoted && MAY_PROMOTE ->
-		promoted = true;
-		redis[1].alive = true;
-		redis[0].alive = false
-	   }
+	:: d_step { frozen && !promoted -> promoted = true; redis[0].alive = false; redis[1].alive = true }
 #endif
+#ifdef SPLIT
+	:: d_step { !promoted -> promoted = true; copyToReplica(); redis[1].alive = true }
 #endif
 #ifdef FLUSH
-	:: d_step { !lost && SEEN -> lost = true; loseLog(); loseMeta(); loseMembers() }
+	:: d_step { !lost -> loseLog(n); loseMembers(); loseMeta() }
 #endif
 #ifdef DELETE
-	:: d_step { !lost -> lost = true; loseLog() }
-	:: d_step { !lost -> lost = true; loseMeta() }
-	:: d_step { !lost && SEEN -> lost = true; loseMembers() }
+	:: d_step { !lost -> loseLog(n) }
+	:: d_step { !lost -> loseMeta() }
+	:: d_step { !lost -> loseMembers() }
 #endif
 #ifdef CRASH
 	:: d_step { !again -> startAgain(false) }
-	:: d_step { !again && aJoined && MAY_LEAVE -> startAgain(true) }
+	:: d_step { !again && MAY_LEAVE -> startAgain(true) }
+#endif
+#ifdef PAGED
+	:: d_step { others < 2 && ROOM(0) -> others++; put(0, OTHER) }
 #endif
 #ifdef RESTART
 	:: d_step { !kept ->
 		kept = true;
-		kEpoch = bEpoch; kPos = bPos; kLast = bLast; kFresh = bFresh; kDoubted = doubted;
-#ifdef M_SNAPSHOT
-		kDoubted = false;
+		kEpoch = bEpoch; kPos = bPos; kLast = bLast; kFresh = bFresh;
+#ifndef M_SNAPSHOT
+		kDoubted = doubted;
 #endif
-		kHas[0] = has[0];
-#if IDS > 1
-		kHas[1] = has[1]
-#endif
+		EACH(keep)
 	   }
-	:: d_step { !restarted ->	/* from nothing */
-		restarted = true;
-		restartB();
-		startOver();
-		has[0] = false;
-#if IDS > 1
-		has[1] = false;
-#endif
-		skip
+	:: d_step { kept && !restarted ->
+		restart();
+		bEpoch = kEpoch; bPos = kPos; bLast = kLast; bFresh = kFresh; doubted = kDoubted; stale = false;
+		EACH(takeBack)
 	   }
-	:: d_step { !restarted && kept ->	/* from its snapshot */
-		restarted = true;
-		restartB();
-		bEpoch = kEpoch; bPos = kPos; bLast = kLast; bFresh = kFresh; doubted = kDoubted;
-		has[0] = kHas[0];
-#if IDS > 1
-		has[1] = kHas[1];
-#endif
-		skip
-	   }
+	:: d_step { !restarted -> restart(); startOver(); EACH(forget) }
 #endif
 	od
 }

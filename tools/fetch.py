@@ -9,6 +9,7 @@ usage: python3 tools/fetch.py [NAME]...
   java    a JDK, for the old Java order service
   nginx   nginx, for the tests of the HTTP attachment
   mariadb, postgres  the databases of the tests
+  spin, gcc  the model checker of docs/freshness.pml, and what compiles its searches
   promtool  Prometheus's command line, for the tests of the alert rules, into
           .cache/bin
   redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
@@ -56,6 +57,8 @@ PACKAGES = {
     "maven": (["mvn"], "maven"),
     "mariadb": (["mariadbd", "mariadb-install-db", "my_print_defaults"], "mariadb-server"),
     "postgres": (["postgres", "initdb"], "postgresql"),
+    "spin": (["spin"], "spin"),
+    "gcc": (["gcc"], "gcc"),
 }
 ALL = ["envoy", "redis", "php", "java", "nginx"]
 

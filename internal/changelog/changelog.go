@@ -271,6 +271,7 @@ func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 func (l *Log) put(ctx context.Context, entries []any, ids []string) error {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)
+	sent := time.Now()
 	reply, err := l.append.Run(ctx, l.client, l.keys, args...).StringSlice()
 	if err == nil && len(reply) != 3 {
 		err = fmt.Errorf("unexpected reply %q", reply)
@@ -285,14 +286,16 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) error {
 	l.mu.Lock()
 	// Before the era is looked at: what the reader finds out about a log, it finds out
 	// of this entry too, or this is not taken for acknowledged.
-	if epoch != l.own.epoch || e.seq > l.own.seq {
+	// One of a former era stays until a page was looked through for it: the failover
+	// may have lost it, and there would be nothing behind this one to show that.
+	if epoch != l.own.epoch || era == l.own.era && e.seq > l.own.seq {
 		l.own = ownEntry{e, epoch, era}
 	}
 	for _, id := range ids {
 		l.recent.add(id)
 	}
 	l.mu.Unlock()
-	if err := l.member.acknowledged(ctx, era); err != nil {
+	if err := l.member.acknowledged(ctx, era, sent); err != nil {
 		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
 	}
 	return nil

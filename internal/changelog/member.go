@@ -26,8 +26,8 @@ const (
 	renewals = 5
 )
 
-// errNoMember says that others cannot know of this process yet.
-var errNoMember = errors.New("this ordergate was never a member of the change log")
+// errNoMember says that others do not look for this process, yet or any more.
+var errNoMember = errors.New("this ordergate is no member of the change log")
 
 // errReplaced says that a server answered as if nothing had happened since.
 var errReplaced = errors.New("a server answered that another one has replaced")
@@ -49,10 +49,12 @@ type Member struct {
 
 	mu     sync.Mutex
 	joined bool
-	last   moment   // of the last reply
-	reply  moment   // of the last reply as of which all is well
-	base   moment   // that the last renewal was sent with
-	eras   []string // that were seen, the latest last
+	left   bool      // it was joined, and took its leave
+	last   moment    // of the last reply
+	reply  moment    // of the last reply as of which all is well
+	base   moment    // that the last renewal was sent with
+	eras   []string  // that were seen, the latest last
+	since  time.Time // when the latest was seen first
 
 	owed     map[string]time.Time // since when; IDs, and doubts with a blank before
 	queue    []debt               // the oldest first; some are paid
@@ -103,7 +105,7 @@ func (m *Member) enter(ctx context.Context) error {
 	if joined {
 		return nil
 	}
-	l := m.log
+	l, sent := m.log, time.Now()
 	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name).StringSlice()
 	if err != nil || len(reply) != 2 {
 		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
@@ -114,8 +116,9 @@ func (m *Member) enter(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.joined = true
-	if !m.see(reply[1]) {
+	m.joined, m.left = true, false
+	m.base.era = "" // whatever was granted is gone
+	if !m.see(reply[1], sent) {
 		return errReplaced
 	}
 	m.last = moment{server, reply[1], time.Now()}
@@ -142,7 +145,7 @@ func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
 func (m *Member) Leave(ctx context.Context) error {
 	m.mu.Lock()
 	leaves := m.joined && !m.owing()
-	m.joined = m.joined && !leaves
+	m.joined, m.left = m.joined && !leaves, m.left || leaves
 	m.mu.Unlock()
 	if !leaves {
 		return nil
@@ -156,19 +159,23 @@ func (m *Member) renewal(asOf time.Time) moment {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	if !m.joined || m.silent || m.late(now) || m.reply.at.After(asOf) || m.reply.era == "" || !m.see(m.reply.era) || m.reply.at.Sub(m.base.at) < m.lease/renewals {
+	if !m.joined || m.silent || m.late(now) || m.reply.at.After(asOf) || m.reply.era == "" || !m.see(m.reply.era, m.reply.at) {
+		return moment{}
+	}
+	if m.reply.era == m.base.era && m.reply.at.Sub(m.base.at) < m.lease/renewals {
 		return moment{}
 	}
 	m.base = m.reply
 	return m.base
 }
 
-// answered notes a reply that came at a time. False: it is from a server that another
-// one has replaced, and proves nothing.
-func (m *Member) answered(p page, at time.Time) bool {
+// answered notes a reply to what was sent at a time. False: it is from a server that
+// another one has replaced, and proves nothing.
+func (m *Member) answered(p page, sent time.Time) bool {
+	at := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.see(p.era) {
+	if !m.see(p.era, sent) {
 		return false
 	}
 	if !p.member {
@@ -195,28 +202,33 @@ func (m *Member) lastEra() string {
 // for new.
 const mostEras = 64
 
-// see reports whether an era is the latest. One that was not seen before is; one from
-// before the latest comes from a server that was replaced.
-func (m *Member) see(era string) bool {
+// see reports whether an era is the latest, which a reply to what was sent at a time has.
+// One that was not seen before is, unless the latest was seen after that: then it may
+// have come and gone in between. One from before the latest comes from a server that was
+// replaced.
+func (m *Member) see(era string, sent time.Time) bool {
 	switch at := slices.Index(m.eras, era); {
 	case at >= 0:
 		return at == len(m.eras)-1
+	case sent.Before(m.since):
+		return false
 	case len(m.eras) == mostEras:
 		m.eras = slices.Delete(m.eras, 0, 1)
 	}
-	m.eras = append(m.eras, era)
+	m.eras, m.since = append(m.eras, era), time.Now()
 	return true
 }
 
-// acknowledged returns nil once an append that was acknowledged in an era counts. In
+// acknowledged returns nil once an append counts that was sent at a time, and
+// acknowledged in an era. In
 // a former era it does not. In a new one it does when the lease is certainly over that
 // somebody may still see who asks the former server.
-func (m *Member) acknowledged(ctx context.Context, era string) error {
+func (m *Member) acknowledged(ctx context.Context, era string, sent time.Time) error {
 	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
-	latest, base := m.see(era), m.base
+	latest, base := m.see(era, sent), m.base
 	m.mu.Unlock()
 	if !latest {
 		return errReplaced
@@ -337,9 +349,9 @@ func (m *Member) withdraw(ctx context.Context) error {
 	}
 	m.silent = true
 	over := m.base.at.Add(m.lease + margin)
-	never := m.base.at.IsZero() && !m.joined
+	unknown := m.left || m.base.at.IsZero() && !m.joined
 	m.mu.Unlock()
-	if never {
+	if unknown {
 		return errNoMember
 	}
 	return until(ctx, over)
@@ -348,7 +360,7 @@ func (m *Member) withdraw(ctx context.Context) error {
 // Withdraw returns nil once nobody's [Log.Wait] can succeed that has not begun yet,
 // until everything is appended whose Append failed here: so a client may be told of
 // such an order. It blocks for at most [Options.Lease] and a little. The error is
-// ctx's, or says that this process never was a member.
+// ctx's, or says that this process is no member: it was none yet, or took its leave.
 func (l *Log) Withdraw(ctx context.Context) error {
 	if l.member == nil {
 		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], errNoMember)

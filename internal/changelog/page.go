@@ -49,6 +49,7 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
+	sent := time.Now()
 	reply, err := l.page.Run(ctx, l.client, l.keys, args...).Slice()
 	if err != nil {
 		return page{}, l.readError(err)
@@ -57,7 +58,7 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 	if err != nil {
 		return page{}, l.brokenError(err)
 	}
-	if m != nil && !m.answered(p, time.Now()) {
+	if m != nil && !m.answered(p, sent) {
 		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errReplaced)
 	}
 	return p, nil

@@ -43,7 +43,7 @@ for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
 end
 
 local away = ''
-local place = string.match(me, '^(.*#)')
+local place = mine == 1 and string.match(me, '^(.*#)')
 local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 64)
 for i = 1, #over, 2 do
   if over[i] == me then -- what only the reader knows it knows

@@ -159,6 +159,7 @@ type reader struct {
 	log   *Log
 	pace  *pace
 	epoch string   // "" until the log is open
+	era   string   // of the last page
 	last  entry    // applied most recently
 	own   ownEntry // that the last page was looked through for
 	// starts counts how often it began anew, with a log that was not what it had been.
@@ -212,7 +213,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		r.members = p.members
+		r.members, r.era = p.members, p.era
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
 			continue
@@ -255,13 +256,16 @@ func (r *reader) joined(ctx context.Context, m *Member) error {
 // another server, which may have been replaced by this one.
 func (r *reader) vouch() {
 	l := r.log
+	l.mu.Lock()
+	own := l.own
+	if own == r.own && own.epoch == r.epoch && own.seq <= r.last.seq {
+		l.own.era, r.own.era = r.era, r.era // it was looked for, and is there
+	}
+	l.mu.Unlock()
 	if l.member == nil {
 		return
 	}
-	l.mu.Lock()
-	own := l.own
-	l.mu.Unlock()
-	if era := l.member.lastEra(); own == r.own || own.era == era || own.nonce == "" {
+	if era := l.member.lastEra(); own.entry == r.own.entry || own.era == era || own.nonce == "" {
 		l.member.vouch()
 	}
 }

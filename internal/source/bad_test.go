@@ -330,6 +330,19 @@ func testManners(t *testing.T, s *server) {
 	}
 	bedtest.Eventually(t, "no connection is left", func() bool { return connections() == "0" })
 
+	// Without a right to the primary key.
+	s.exec(t,
+		"CREATE TABLE timed (id {key}, order_id INT NOT NULL, made {time} NOT NULL)",
+		"CREATE INDEX timed_made ON timed (made)",
+		"INSERT INTO timed SELECT n, n, '2026-01-01' FROM {1..50}",
+	)
+	s.user(t, "timer", "GRANT SELECT (made, order_id) ON {schema}timed TO {user}")
+	opts.DSN, opts.Table, opts.CursorColumn = s.as(t, "timer", "timer"), "timed", "made"
+	var got []string
+	if _, err := newTable(t, opts).Read(t.Context(), Position{}, collect(&got), nil); err != nil || len(got) != 50 {
+		t.Errorf("%d IDs, %v", len(got), err)
+	}
+
 	c, _, err := newTable(t, s.options("manners")).open(t.Context())
 	if err != nil {
 		t.Fatal(err)

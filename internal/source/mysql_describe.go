@@ -77,6 +77,7 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 	l.advise(x, chosen)
 }
 
+// readColumns finds the columns that may be read: no others are shown.
 func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
 	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION

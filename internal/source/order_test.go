@@ -247,7 +247,7 @@ func testOrder(t *testing.T, s *server) {
 				opts.Table = schema + "." + tc.view
 			}
 			opts.IDColumn, opts.CursorColumn = tc.columns[0], tc.columns[1]
-			for _, batch := range []int{1, 7, defaultBatch} {
+			for _, batch := range []int{1, 7, DefaultBatch} {
 				opts.Batch = batch
 				readInOrder(t, newTable(t, opts), want, batch == 7)
 			}

@@ -113,6 +113,7 @@ func (p *postgresTable) status(ctx context.Context, l *layout) error {
 	return err
 }
 
+// readColumns finds the columns that may be read.
 func (p *postgresTable) readColumns(ctx context.Context) error {
 	p.columns = map[string]postgresColumn{}
 	const text = `SELECT a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory, a.attnotnull,
@@ -121,7 +122,7 @@ func (p *postgresTable) readColumns(ctx context.Context) error {
 		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 		JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 		LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
-		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped`
+		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')`
 	return p.conn.query(ctx, ask(Postgres, text, p.oid), func(c [][]byte) {
 		one := postgresColumn{
 			name: string(c[0]), number: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),

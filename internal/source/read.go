@@ -121,30 +121,34 @@ func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) err
 	if err := errors.Join(s.layout.owns(span.From), s.layout.owns(span.To)); err != nil {
 		return oneLine(err)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := context.WithCancel(ctx)
 	f := s.fetch(ctx, span)
+	defer func() { // also when yield panics: the connection is in use until then
+		cancel()
+		for range f.batches {
+		}
+	}()
 	at := span.From
-	var err error
 	for b := range f.batches {
-		if err = s.give(ctx, b); err == nil && b.rows() > 0 {
+		err := s.give(ctx, b)
+		if err == nil && b.rows() > 0 {
 			err = done(b)
 		}
 		if err != nil {
-			break
+			return s.behind(at, err)
 		}
 		at = b.span.To
 		f.free <- b // there is always room
 	}
-	cancel(nil)
-	for range f.batches { // until it has ended
+	return s.behind(at, f.err)
+}
+
+// behind says in an error where the read was.
+func (s *scan) behind(at Position, err error) error {
+	if err == nil || at.zero() {
+		return err
 	}
-	if err == nil {
-		err = f.err
-	}
-	if err != nil && !at.zero() {
-		return fmt.Errorf("behind %s: %w", s.where(at.Cursor), err)
-	}
-	return err
+	return fmt.Errorf("behind %s: %w", s.where(at.Cursor), err)
 }
 
 // checkRows is how many rows are given between two looks at the context.

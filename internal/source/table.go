@@ -29,8 +29,11 @@ const (
 	SkipBad   OnBad = "skip" // they are counted and passed over
 )
 
+// DefaultBatch is how many rows are asked for at a time: with a tenth of that, a
+// server that is near stands idle between batches for a third of the time.
+const DefaultBatch = 10_000
+
 const (
-	defaultBatch   = 10_000 // at 1000, a server that is near stands idle for a third of the time
 	maxBatch       = 100_000
 	defaultOverlap = time.Minute
 )
@@ -43,7 +46,7 @@ type TableOptions struct {
 	IDColumn     string
 	CursorColumn string // in the order of which it is read; may be IDColumn
 
-	Batch   int           // rows of one SELECT, at most 100,000; default 10,000
+	Batch   int           // rows of one SELECT, at most 100,000; default [DefaultBatch]
 	Pause   time.Duration // between two SELECTs
 	MaxRate int           // rows a second; 0: as fast as it goes
 
@@ -66,7 +69,7 @@ type TableOptions struct {
 
 // ensureDefaults fills in what was left open.
 func (o *TableOptions) ensureDefaults() {
-	o.Batch = cmp.Or(o.Batch, defaultBatch)
+	o.Batch = cmp.Or(o.Batch, DefaultBatch)
 	o.Overlap = cmp.Or(o.Overlap, defaultOverlap)
 	o.OnBad = cmp.Or(o.OnBad, FailOnBad)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

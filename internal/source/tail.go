@@ -16,6 +16,9 @@ import (
 // from in another process. In the first [TableOptions] Overlap of a long read it does
 // not move yet.
 //
+// A mark that does not hold any more is dropped, which the log says: one of other
+// columns, or one behind the end of the table.
+//
 // What [Table.Read] says of IDs, bad rows and errors holds here, but that bad rows
 // are not told in the log: the caller may come back every second.
 func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error, each func(Mark) error) (Mark, Report, error) {
@@ -47,6 +50,9 @@ func (s *scan) all(ctx context.Context) error {
 
 // tail reads what a mark leaves to read, and moves the mark.
 func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(Mark) error) error {
+	if s.layout.owns(mark.reached()) != nil || s.layout.owns(mark.Floor) != nil {
+		s.startOver(mark, "it was kept of another table, or of other columns")
+	}
 	if err := s.nulls(ctx, mark.Floor); err != nil {
 		return err
 	}
@@ -57,9 +63,7 @@ func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(
 	if fallen, err := s.fallen(ctx, *mark); err != nil {
 		return err
 	} else if fallen {
-		s.opts.Logger.Warn("a table ends in front of a place up to which it was read before: all of it is read again",
-			"table", s.opts.Table, "place", s.where(mark.reached().Cursor))
-		*mark = Mark{}
+		s.startOver(mark, "the table ends in front of it")
 	}
 	if !found {
 		return nil
@@ -81,6 +85,13 @@ func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(
 		*mark = p.mark
 	}
 	return nil
+}
+
+// startOver drops a mark that does not hold.
+func (s *scan) startOver(mark *Mark, reason string) {
+	s.opts.Logger.Warn("the place up to which a table was read does not hold: all of it is read again",
+		"table", s.opts.Table, "place", s.where(mark.reached().Cursor), "reason", reason)
+	*mark = Mark{}
 }
 
 // last returns the last row's place, if there is a row.
@@ -106,9 +117,6 @@ func (s *scan) fallen(ctx context.Context, mark Mark) (bool, error) {
 	at := mark.reached()
 	if at.zero() {
 		return false, nil
-	}
-	if err := s.layout.owns(at); err != nil {
-		return false, err
 	}
 	there := false
 	err := s.conn.query(ctx, s.layout.reaches(at), func([][]byte) { there = true })

@@ -1,0 +1,231 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const inboxKey = "ordergate:{orders}:inbox"
+
+// failover makes Redis look as after one that lost nothing.
+func failover(ctx context.Context, c *redis.Client) error {
+	return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
+}
+
+// clockBack makes Redis look as if its clock had been set back.
+func clockBack(ctx context.Context, c *redis.Client) error {
+	return c.HSet(ctx, metaKey, "now", time.Now().Add(10*time.Second).UnixMilli()).Err()
+}
+
+// TestMemberIsMissedWhateverIsLost cuts one off, which may pass on the answers to creates
+// as soon as its lease is over, and takes something from Redis.
+func TestMemberIsMissedWhateverIsLost(t *testing.T) {
+	deletes := func(keys ...string) func(context.Context, *redis.Client) error {
+		return func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, keys...).Err() }
+	}
+	onEveryRedis(t, func(t *testing.T, s server) {
+		for _, tc := range []struct {
+			name string
+			do   func(ctx context.Context, c *redis.Client) error
+			kept bool // leases go on
+		}{
+			{"all", func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }, false},
+			{"identity", deletes(metaKey), false},
+			{"members", deletes(membersKey), false},
+			{"identity and members", deletes(metaKey, membersKey), false},
+			{"log and members", deletes(logKey, membersKey), false},
+			{"log", deletes(logKey), true},
+			{"inbox", deletes(inboxKey), true},
+			{"history", failover, false},
+			{"time", clockBack, false},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				ctx := t.Context()
+				b := newInstance(t, s, brisk("b")) // it sees who is there when it renews
+				if tc.name == "history" && b.client.Info(ctx, "replication").Err() != nil {
+					t.Skip("the server does not tell")
+				}
+				if err := b.client.FlushAll(ctx).Err(); err != nil {
+					t.Fatal(err)
+				}
+				b.start(t)
+				a, w := wiredInstance(t, s, patient("a"))
+				eventually(t, "nobody is away", func() bool { return b.Wait(t.Context()) == nil })
+				a.mustAppend(t, "1")
+				eventually(t, "they know each other", func() bool { return slices.Contains(b.Members(), a.member.Name()) })
+				b.mustWait(t)
+				before := len(b.doubted())
+				w.set(cut)
+				if err := errors.Join(tc.do(ctx, b.client), b.client.RPush(ctx, inboxKey, "pushed").Err()); err != nil {
+					t.Fatal(err)
+				}
+				if tc.kept {
+					b.mustWait(t)
+					return
+				}
+				// It may be sure once, if there is a doubt which has the sources read.
+				for range 50 {
+					if err := b.Wait(ctx); err == nil && len(b.doubted()) == before {
+						t.Fatal("nobody is missed")
+					}
+				}
+				finds(t, b, a.member.Name())
+				w.set(nil)
+				sure(t, a, b)
+				if !b.has("pushed") || !b.has("1") {
+					t.Error("an ID is missing")
+				}
+				settled := len(a.doubted()) + len(b.doubted())
+				sure(t, a, b)
+				if now := len(a.doubted()) + len(b.doubted()); now != settled {
+					t.Errorf("doubts without end: %v, %v", a.doubted(), b.doubted())
+				}
+			})
+		}
+	})
+}
+
+// TestAcknowledgedInANewEra appends to a new master, while somebody else may be asking
+// the old one, where the lease goes on.
+func TestAcknowledgedInANewEra(t *testing.T) {
+	s := startRealServer(t)
+	opts := brisk("a")
+	opts.Lease = 400 * time.Millisecond
+	a, w := wiredInstance(t, s, opts)
+	sure(t, a)
+	a.mustAppend(t, "0")
+	eventually(t, "it has a lease", func() bool {
+		a.member.mu.Lock()
+		defer a.member.mu.Unlock()
+		return !a.member.base.at.IsZero() && time.Since(a.member.base.at) < opts.Lease/2
+	})
+	w.set(only(a.page, cut))
+	if err := failover(t.Context(), w.other); err != nil {
+		t.Fatal(err)
+	}
+	a.member.mu.Lock()
+	over := a.member.base.at.Add(opts.Lease + margin)
+	a.member.mu.Unlock()
+	a.mustAppend(t, "1")
+	if early := time.Until(over); early > 0 {
+		t.Errorf("acknowledged %v before the lease is over that the old master knows", early)
+	}
+	w.set(nil)
+	sure(t, a)
+}
+
+// TestAnswerOfAFormerEra has a master answer that was replaced.
+func TestAnswerOfAFormerEra(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		ctx := t.Context()
+		a, w := wiredInstance(t, s, brisk("a"))
+		sure(t, a)
+		a.mustAppend(t, "0")
+		h := hold(t)
+		w.set(only(a.append, h.reply))
+		appended := make(chan error, 1)
+		go func() { appended <- a.Append(ctx, "1") }()
+		<-h.entered
+		old := make(chan any, 1)
+		w.set(only(a.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if err == nil {
+				select {
+				case old <- cmd.(*redis.Cmd).Val():
+				default:
+				}
+			}
+			return err
+		}))
+		page := <-old
+		w.set(nil)
+		era := a.member.lastEra()
+		if err := clockBack(ctx, w.other); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the new era is known", func() bool { return a.member.lastEra() != era })
+		h.release()
+		if err := <-appended; !errors.Is(err, ErrUnavailable) || !errors.Is(err, errReplaced) {
+			t.Errorf("Append = %v, want one that is not acknowledged", err)
+		}
+		if n := a.State().Owed; n != 1 {
+			t.Errorf("%d are owed", n)
+		}
+		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+			cmd.(*redis.Cmd).SetVal(page)
+			return nil
+		}))
+		eventually(t, "the page is refused", func() bool { return errors.Is(a.Wait(ctx), errReplaced) })
+		if st := a.State(); st.Phase != Unavailable {
+			t.Errorf("state %+v", st)
+		}
+		w.set(nil)
+		a.mustAppend(t, "1")
+		sure(t, a)
+	})
+}
+
+// A reply that is late may be of an era which nobody has heard of and which is over.
+func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		ctx := t.Context()
+		a, w := wiredInstance(t, s, brisk("a"))
+		sure(t, a)
+		a.mustAppend(t, "0")
+		h := hold(t)
+		era := a.member.lastEra()
+		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if runs(cmd, a.append) {
+				return h.reply(ctx, cmd, next)
+			}
+			return errCut
+		})
+		if err := clockBack(ctx, w.other); err != nil {
+			t.Fatal(err)
+		}
+		appended := make(chan error, 1)
+		go func() { appended <- a.Append(ctx, "1") }()
+		<-h.entered // in a second era
+		if err := clockBack(ctx, w.other); err != nil {
+			t.Fatal(err)
+		}
+		w.set(nil)
+		eventually(t, "the third era is known", func() bool { return a.member.lastEra() != era })
+		h.release()
+		if err := <-appended; !errors.Is(err, errReplaced) {
+			t.Errorf("Append = %v, want one that is not acknowledged", err)
+		}
+		a.mustAppend(t, "1")
+		sure(t, a)
+	})
+}
+
+// A failover loses an order that was acknowledged here, and not read; another one is
+// acknowledged after it, before anything is read.
+func TestLossBehindANewerEntry(t *testing.T) {
+	s := startRealServer(t)
+	ctx := t.Context()
+	b, other := runInstance(t, s, idle), newInstance(t, s, idle)
+	other.mustAppend(t, "1", "2")
+	b.mustWait(t)
+	b.mustAppend(t, "lost")
+	if err := errors.Join(setBack(ctx, other.client, 2), failover(ctx, other.client)); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, "newer", "newest")
+	b.mustWait(t)
+	b.mustWait(t)
+	c := runInstance(t, s, idle)
+	c.mustWait(t)
+	for _, id := range []string{"1", "2", "lost", "newer", "newest"} {
+		if !c.has(id) {
+			t.Errorf("the log does not have %s", id)
+		}
+	}
+}

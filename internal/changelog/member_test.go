@@ -1,0 +1,278 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const membersKey = "ordergate:{orders}:members"
+
+func TestLeaseIsRenewed(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, b := runInstance(t, s, brisk("a")), runInstance(t, s, brisk("b"))
+		sure(t, a, b)
+		first := members(t, b.client)
+		if len(first) != 2 || first[a.member.Name()] == 0 || first[b.member.Name()] == 0 {
+			t.Fatalf("members %v", first)
+		}
+		for name, end := range first {
+			eventually(t, "the lease of "+name+" goes on", func() bool {
+				return members(t, b.client)[name] > end+float64(3*brisk("").Lease.Milliseconds())
+			})
+		}
+		sure(t, a, b)
+		if d := append(a.doubted(), b.doubted()...); len(d) > 0 {
+			t.Errorf("doubts %v", d)
+		}
+	})
+}
+
+// TestMemberThatVanishes has it back in the end: nothing of it was lost.
+func TestMemberThatVanishes(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, brisk("a"))
+		b := runInstance(t, s, brisk("b"))
+		sure(t, a, b)
+		for range 2 {
+			w.set(cut)
+			began := time.Now()
+			finds(t, b, a.member.Name())
+			// Its lease, and some time for whoever else is busy here.
+			if took := time.Since(began); took > brisk("").Lease+10*time.Second {
+				t.Errorf("that took %v", took)
+			}
+			for range 20 {
+				if err := b.Wait(t.Context()); !errors.Is(err, ErrAway) {
+					t.Fatalf("Wait = %v while a member is away", err)
+				}
+			}
+			if st := b.State(); st.Phase != Away || !errors.Is(st.Err, ErrAway) || b.Within(t.Context(), time.Hour) == nil {
+				t.Errorf("state %+v", st)
+			}
+			w.set(nil)
+			sure(t, a, b)
+		}
+		if d := append(a.doubted(), b.doubted()...); len(d) > 0 {
+			t.Errorf("doubts %v", d)
+		}
+	})
+}
+
+func TestMemberTakesItsLeave(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, b := runInstance(t, s, patient("a")), runInstance(t, s, patient("b"))
+		sure(t, a, b)
+		stopped := make(chan struct{})
+		go func() {
+			defer close(stopped)
+			a.stop()
+		}()
+		for after := 0; after < 20; {
+			b.mustWait(t) // all the time
+			select {
+			case <-stopped:
+				after++
+			default:
+			}
+		}
+		if m := members(t, b.client); len(m) != 1 || m[b.member.Name()] == 0 {
+			t.Errorf("members %v", m)
+		}
+		if d := b.doubted(); len(d) > 0 {
+			t.Errorf("doubts %v", d)
+		}
+		// Nobody looks for it any more, so it has nothing to withdraw.
+		w := wired(t, s, a)
+		w.set(cut)
+		if err := a.Append(t.Context(), "late"); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("Append = %v", err)
+		}
+		if err := a.Withdraw(t.Context()); !errors.Is(err, errNoMember) {
+			t.Errorf("Withdraw of one that has left = %v", err)
+		}
+	})
+}
+
+// TestSuccessor takes the place of one that ended without taking its leave, or that
+// could not since it owed something.
+func TestSuccessor(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		for _, tc := range []struct {
+			name string
+			end  func(t *testing.T, a *instance, w *wire)
+		}{
+			{"of one that crashed", func(_ *testing.T, a *instance, w *wire) {
+				w.set(cut)
+				a.stop()
+			}},
+			{"of one that owed", func(t *testing.T, a *instance, w *wire) {
+				w.set(only(a.append, cut))
+				if err := a.Append(t.Context(), "owed"); !errors.Is(err, ErrUnavailable) {
+					t.Errorf("Append = %v", err)
+				}
+				a.stop()
+			}},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				b := runInstance(t, s, patient("b"))
+				if err := b.client.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				a, w := wiredInstance(t, s, patient("a"))
+				sure(t, a, b)
+				before := len(b.doubted())
+				tc.end(t, a, w)
+				if _, ok := members(t, b.client)[a.member.Name()]; !ok {
+					t.Fatal("it has left")
+				}
+				next := runInstance(t, s, patient("a"))
+				eventually(t, "the crash is told of", func() bool { return len(b.doubted()) > before })
+				sure(t, next, b)
+				got := b.kinds()[before:]
+				if !slices.Equal(got, []Kind{Crash}) || !strings.Contains(b.doubted()[before].Reason, "at a ended") {
+					t.Errorf("doubts %v, want one of a crash at a", b.doubted()[before:])
+				}
+				m := members(t, b.client)
+				if _, old := m[a.member.Name()]; old || m[next.member.Name()] == 0 {
+					t.Errorf("members %v", m)
+				}
+			})
+		}
+	})
+}
+
+// A page that the predecessor had sent arrives when its successor has joined, and not
+// renewed yet.
+func TestPageOfAPredecessor(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, patient("a"))
+		sure(t, a)
+		sent := make(chan func() error, 1)
+		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+			select {
+			case sent <- func() error { return w.again(cmd) }:
+			default:
+			}
+			return errCut
+		}))
+		late := <-sent
+		w.set(cut)
+		a.stop()
+		next := newInstance(t, s, patient("a"))
+		if err := next.member.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := late(); err != nil {
+			t.Fatal(err)
+		}
+		m := members(t, next.client)
+		if _, ok := m[next.member.Name()]; !ok || len(m) != 1 {
+			t.Errorf("members %v, want %s only", m, next.member.Name())
+		}
+	})
+}
+
+// lapsedLongAgo has a member be away for longer than an instance bears.
+func lapsedLongAgo(t *testing.T, i *instance, name string) {
+	t.Helper()
+	since := time.Now().Add(-i.opts.Expel - time.Minute)
+	if err := i.client.ZAdd(t.Context(), membersKey, redis.Z{Member: name, Score: float64(since.UnixMilli())}).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMemberIsExpelled(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, patient("a"))
+		b := runInstance(t, s, patient("b"))
+		sure(t, a, b)
+		w.set(cut)
+		lapsedLongAgo(t, b, a.member.Name())
+		b.mustWait(t)
+		got := b.doubted()
+		if len(got) != 1 || got[0].Kind != Crash || !strings.Contains(got[0].Reason, a.member.Name()) {
+			t.Errorf("doubts %v", got)
+		}
+		if m := members(t, b.client); len(m) != 1 || m[b.member.Name()] == 0 {
+			t.Errorf("members %v", m)
+		}
+		w.set(nil) // it was only away
+		eventually(t, "it is back", func() bool { return len(members(t, b.client)) == 2 })
+		sure(t, a, b)
+		if got := b.doubted(); len(got) != 1 {
+			t.Errorf("doubts %v", got)
+		}
+	})
+}
+
+// A member that is required is missed before it ever came, while it is away, and when it
+// was taken for gone.
+func TestRequiredMember(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		ctx := t.Context()
+		opts := patient("b")
+		opts.Require = []string{"source:db"}
+		b := runInstance(t, s, opts)
+		finds(t, b, "source:db")
+		m := b.Member("source:db", brisk("").Lease)
+		eventually(t, "it has come", func() bool {
+			if err := m.Renew(ctx, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			return b.Wait(ctx) == nil
+		})
+		finds(t, b, "source:db")
+		lapsedLongAgo(t, b, "source:db")
+		eventually(t, "it is taken for gone", func() bool { return len(b.doubted()) == 1 })
+		finds(t, b, "source:db")
+		if got := b.doubted(); len(got) != 1 || got[0].Kind != Crash || len(members(t, b.client)) != 1 {
+			t.Errorf("doubts %v, members %v", got, members(t, b.client))
+		}
+		eventually(t, "it is back", func() bool {
+			if err := m.Renew(ctx, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			return b.Wait(ctx) == nil
+		})
+		if err := m.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		finds(t, b, "source:db")
+	})
+}
+
+// TestRenewalIsAsOf renews the lease of who was sure of all at a moment in the past.
+func TestRenewalIsAsOf(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		b := newInstance(t, s, idle)
+		const lease = time.Hour
+		m := b.Member("source:db", lease)
+		renew := func(asOf time.Time) (left time.Duration) {
+			t.Helper()
+			if err := m.Renew(t.Context(), asOf); err != nil {
+				t.Fatal(err)
+			}
+			return time.Duration(members(t, b.client)["source:db"]-float64(m.last.server)) * time.Millisecond
+		}
+		start := time.Now()
+		if left := renew(start); left > 0 {
+			t.Errorf("a lease of %v before anything was heard of Redis", left)
+		}
+		if left := renew(start); left > 0 {
+			t.Errorf("a lease of %v as of before", left)
+		}
+		heard := m.last
+		if left := renew(time.Now()); left <= lease-time.Minute || left > lease {
+			t.Errorf("a lease of %v, want %v less what it took", left, lease)
+		}
+		if end := int64(members(t, b.client)["source:db"]); end != heard.server+lease.Milliseconds() {
+			t.Errorf("it ends %d ms after the reply, want %v", end-heard.server, lease)
+		}
+	})
+}

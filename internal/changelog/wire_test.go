@@ -1,0 +1,203 @@
+package changelog
+
+import (
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// wire is what lies between an instance and Redis. It passes commands on until it is
+// told to do something else with them.
+type wire struct {
+	log   *Log
+	other *redis.Client // past the wire
+
+	mu   sync.Mutex
+	fate fate
+}
+
+// fate is what becomes of a command. It may call next, which sends it and waits for the
+// reply.
+type fate func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+// wired puts a wire between an instance, which must not run yet, and Redis.
+func wired(t *testing.T, s server, i *instance) *wire {
+	t.Helper()
+	w := &wire{log: i.Log, other: connect(t, s)}
+	i.client.AddHook(w)
+	return w
+}
+
+func (w *wire) set(f fate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fate = f
+}
+
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		w.mu.Lock()
+		f := w.fate
+		w.mu.Unlock()
+		if f == nil {
+			return next(ctx, cmd)
+		}
+		return f(ctx, cmd, next)
+	}
+}
+
+var errCut = errors.New("the wire is cut")
+
+// cut has nothing arrive.
+func cut(context.Context, redis.Cmder, redis.ProcessHook) error { return errCut }
+
+// only has a fate befall the runs of one script.
+func only(script *redis.Script, f fate) fate {
+	return func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if runs(cmd, script) {
+			return f(ctx, cmd, next)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func runs(cmd redis.Cmder, script *redis.Script) bool {
+	switch cmd.Name() {
+	case "evalsha":
+		return cmd.Args()[1] == script.Hash()
+	case "eval": // which follows when the server does not know the script
+		source, _ := cmd.Args()[1].(string)
+		return fmt.Sprintf("%x", sha1.Sum([]byte(source))) == script.Hash()
+	}
+	return false
+}
+
+// again sends a command past the wire, as it is.
+func (w *wire) again(cmd redis.Cmder) error {
+	return w.other.Do(context.Background(), cmd.Args()...).Err()
+}
+
+// held is a fate that holds replies back until release is called.
+type held struct {
+	entered chan struct{} // tells of each that is held
+	open    chan struct{}
+	release func()
+}
+
+func hold(t *testing.T) *held {
+	h := &held{entered: make(chan struct{}, 1000), open: make(chan struct{})}
+	h.release = sync.OnceFunc(func() { close(h.open) })
+	t.Cleanup(h.release)
+	return h
+}
+
+func (h *held) reply(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	err := next(ctx, cmd)
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return err
+	}
+	h.entered <- struct{}{}
+	<-h.open
+	return err
+}
+
+// brisk is a member with a short lease, which it renews about every 30 ms.
+func brisk(place string) Options {
+	return Options{Member: place, PollEvery: 10 * time.Millisecond, Limit: 5 * time.Second, Lease: 150 * time.Millisecond}
+}
+
+// patient is a member whose lease outlasts any test.
+func patient(place string) Options {
+	o := brisk(place)
+	o.Lease = time.Hour
+	return o
+}
+
+// start runs an instance that was made by newInstance.
+func (i *instance) start(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- i.Run(ctx) }()
+	i.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error("Run:", err)
+		}
+	})
+	t.Cleanup(i.stop)
+}
+
+// wiredInstance runs an instance behind a wire.
+func wiredInstance(t *testing.T, s server, opts Options) (*instance, *wire) {
+	t.Helper()
+	i := newInstance(t, s, opts)
+	w := wired(t, s, i)
+	i.start(t)
+	return i, w
+}
+
+// sure waits until each of some instances can be sure.
+func sure(t *testing.T, all ...*instance) {
+	t.Helper()
+	for _, i := range all {
+		eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
+	}
+}
+
+// finds waits until an instance finds that somebody is away.
+func finds(t *testing.T, i *instance, away string) {
+	t.Helper()
+	eventually(t, away+" is found to be away", func() bool {
+		err := i.Wait(t.Context())
+		return errors.Is(err, ErrAway) && err.Error() == ErrAway.Error()+": "+away
+	})
+}
+
+// members returns who is one, by the end of its lease.
+func members(t *testing.T, c *redis.Client) map[string]float64 {
+	t.Helper()
+	all, err := c.ZRangeWithScores(t.Context(), membersKey, 0, -1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := make(map[string]float64, len(all))
+	for _, z := range all {
+		ends[z.Member.(string)] = z.Score
+	}
+	return ends
+}
+
+// kinds returns of which kinds the doubts are that an instance was told of.
+func (i *instance) kinds() (all []Kind) {
+	for _, d := range i.doubted() {
+		all = append(all, d.Kind)
+	}
+	return all
+}
+
+// hasKind reports whether an instance was told of a doubt of a kind.
+func (i *instance) hasKind(k Kind) bool { return slices.Contains(i.kinds(), k) }
+
+// database is one of the databases of a server, whose keys are its own.
+type database struct {
+	server
+	n int
+}
+
+func (d database) options() *redis.Options {
+	o := d.server.options()
+	o.DB = d.n
+	return o
+}

@@ -1,0 +1,282 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// mutant is an ordergate with a fault, which a test has to find.
+type mutant struct {
+	name string
+	// rash passes the answer to a create on without waiting for the end of the lease.
+	rash bool
+	// late has a renewal count from when it is applied, not from an earlier reply.
+	late bool
+}
+
+func (m mutant) change(t *testing.T, l *Log) {
+	t.Helper()
+	if !m.late {
+		return
+	}
+	const grant = "base + tonumber(ARGV[8])"
+	if strings.Count(pageSource, grant) != 1 {
+		t.Fatalf("page.lua does not have %q once", grant)
+	}
+	l.page = redis.NewScript(withoutComments(enterSource + strings.Replace(pageSource, grant, "now + tonumber(ARGV[8])", 1)))
+}
+
+// TestRenewalThatIsLate holds a renewal back until its lease is over.
+func TestRenewalThatIsLate(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		for _, m := range []mutant{{name: "none"}, {name: "counted from when it comes", late: true}} {
+			t.Run(m.name, func(t *testing.T) {
+				b := runInstance(t, s, patient("b"))
+				if err := b.client.FlushAll(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				a := newInstance(t, s, brisk("a"))
+				m.change(t, a.Log)
+				w := wired(t, s, a)
+				a.start(t)
+				sure(t, a, b)
+				sent := make(chan redis.Cmder, 1)
+				w.set(func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+					const firstArg, base = 7, 6
+					if runs(cmd, a.page) && cmd.Args()[firstArg+base-1] != int64(0) { // it renews
+						select {
+						case sent <- cmd:
+						default:
+						}
+					}
+					return errCut
+				})
+				late := <-sent
+				if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+					t.Fatalf("Append = %v", err)
+				}
+				if err := a.Withdraw(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.again(late); err != nil {
+					t.Fatal(err)
+				}
+				// Not b.Wait, which may be told of what an earlier read found.
+				p, err := b.ask(t.Context(), nil, time.Time{}, 0, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if granted := p.away == ""; granted != m.late {
+					t.Errorf("the late renewal granted a lease: %v", granted)
+				}
+				w.set(nil)
+				a.mustAppend(t, "1001")
+				sure(t, a, b)
+				if !b.has("1001") {
+					t.Error("the ID is missing")
+				}
+			})
+		}
+	})
+}
+
+// storm is a wire on which, now and then, commands are slow, lost, answered in vain, or
+// come long after their sender has given up.
+type storm struct {
+	w    *wire
+	mu   sync.Mutex
+	rand *rand.Rand
+	late sync.WaitGroup
+}
+
+func (s *storm) draw(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rand.IntN(n)
+}
+
+func (s *storm) some(most int) time.Duration { return time.Duration(s.draw(most)) * time.Millisecond }
+
+func pause(ctx context.Context, d time.Duration) error {
+	return until(ctx, time.Now().Add(d))
+}
+
+func (s *storm) befall(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	if !strings.HasPrefix(cmd.Name(), "eval") {
+		return next(ctx, cmd)
+	}
+	switch s.draw(10) {
+	case 0: // slow on its way
+		if err := pause(ctx, s.some(120)); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	case 1: // and on its way back
+		if err := next(ctx, cmd); err != nil {
+			return err
+		}
+		return pause(ctx, s.some(120))
+	case 2:
+		return errCut
+	case 3: // it arrived, but who knows
+		if err := next(ctx, cmd); err != nil {
+			return err
+		}
+		return errCut
+	case 4, 5, 6:
+		wait, patient := s.some(400), s.draw(2) == 0
+		s.late.Go(func() {
+			_ = pause(context.Background(), wait)
+			_ = s.w.again(cmd)
+		})
+		if patient {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return errCut
+	}
+	return next(ctx, cmd)
+}
+
+// duel is an ordergate that creates orders, and one that is asked for each as soon as
+// the client of the create has its answer.
+type duel struct {
+	a, b  *instance
+	storm *storm
+
+	told, withdrawn, found, denied atomic.Int64
+	mu                             sync.Mutex
+	owed                           []string
+}
+
+func newDuel(t *testing.T, s server, m mutant, seed uint64) *duel {
+	t.Helper()
+	d := &duel{a: newInstance(t, s, brisk("a"))}
+	d.a.opts.Limit = 300 * time.Millisecond
+	m.change(t, d.a.Log)
+	d.storm = &storm{w: wired(t, s, d.a), rand: rand.New(rand.NewPCG(seed, 1))}
+	t.Cleanup(d.storm.late.Wait)
+	d.a.start(t)
+	opts := patient("b")
+	opts.PollEvery = 5 * time.Millisecond
+	d.b = runInstance(t, s, opts)
+	sure(t, d.a, d.b)
+	return d
+}
+
+// create creates an order, and reports whether b denied it.
+func (d *duel) create(t *testing.T, m mutant, id string) bool {
+	limit, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond+d.storm.some(100))
+	err := d.a.Append(limit, id)
+	cancel()
+	if err != nil {
+		d.mu.Lock()
+		d.owed = append(d.owed, id)
+		d.mu.Unlock()
+		if !m.rash {
+			if err := d.a.Withdraw(t.Context()); err != nil {
+				t.Error("Withdraw:", err)
+				return false
+			}
+		}
+		d.withdrawn.Add(1)
+	}
+	d.told.Add(1)
+	for range 3 { // the first may be told what an earlier read found
+		doubts := len(d.b.doubted())
+		if err := d.b.Wait(t.Context()); err == nil && len(d.b.doubted()) == doubts {
+			if !d.b.has(id) {
+				d.denied.Add(1)
+				return true
+			}
+			d.found.Add(1)
+			return false
+		}
+		_ = pause(t.Context(), d.storm.some(30))
+	}
+	return false
+}
+
+// pay appends what is owed.
+func (d *duel) pay(t *testing.T) {
+	d.mu.Lock()
+	owed := d.owed
+	d.owed = nil
+	d.mu.Unlock()
+	for _, id := range owed {
+		eventually(t, id+" is appended", func() bool { return d.a.Append(t.Context(), id) == nil })
+	}
+}
+
+// fight has orders created in storms, until one is denied or there were enough.
+func (d *duel) fight(t *testing.T, m mutant, rounds int) {
+	const clients, each = 4, 3
+	for round := range rounds {
+		if d.denied.Load() > 0 {
+			return
+		}
+		d.storm.w.set(d.storm.befall)
+		var wg sync.WaitGroup
+		for client := range clients {
+			wg.Go(func() {
+				for n := range each {
+					if d.create(t, m, fmt.Sprintf("%d-%d-%d", round, client, n)) {
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		d.storm.w.set(nil)
+		d.pay(t)
+		sure(t, d.a, d.b) // it calms down after every storm
+	}
+	if n, want := d.b.count(), rounds*clients*each; d.denied.Load() == 0 && n != want {
+		t.Errorf("%d IDs are known in the end, want %d", n, want)
+	}
+}
+
+// TestNothingThatWasToldIsDenied tries many schedules. A client is told of an order once
+// its Append or its Withdraw returned nil: from then on nobody may be sure without it.
+func TestNothingThatWasToldIsDenied(t *testing.T) {
+	s := startRealServer(t)
+	const duels = 5
+	for i, m := range []mutant{
+		{name: "as it is"},
+		{name: "without waiting for the end of the lease", rash: true},
+		{name: "with leases from when a renewal comes", late: true},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			var told, withdrawn, found, denied int64
+			all := make([]*duel, duels)
+			for n := range all {
+				in := database{s, i*duels + n}
+				all[n] = newDuel(t, in, m, uint64(i*duels+n))
+			}
+			var wg sync.WaitGroup
+			for _, d := range all {
+				wg.Go(func() { d.fight(t, m, 8) })
+			}
+			wg.Wait()
+			for _, d := range all {
+				told, withdrawn, found, denied = told+d.told.Load(), withdrawn+d.withdrawn.Load(), found+d.found.Load(), denied+d.denied.Load()
+			}
+			t.Logf("%d told of, %d of them withdrawn, %d found, %d denied", told, withdrawn, found, denied)
+			if wrong := m.rash || m.late; wrong != (denied > 0) {
+				t.Errorf("%d of %d were denied", denied, told)
+			}
+			if withdrawn == 0 || found == 0 {
+				t.Error("the storms did nothing, or everything")
+			}
+		})
+	}
+}

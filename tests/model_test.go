@@ -1,0 +1,145 @@
+package tests
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// modelLimit bounds the search of one configuration. The largest takes some 15 s of
+// a machine that has nothing else to do.
+const modelLimit = 5 * time.Minute
+
+// TestModel has spin look for an order that is answered Absent although its client was
+// told of it, in every configuration of docs/freshness.pml. It tries all that can
+// happen there: no state is left out, and none is taken for another.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	needModelChecker(t)
+	for _, config := range []string{
+		"",
+		"IDS=2",
+		"PAGED",
+		"FAILOVER T=1",
+		"SPLIT T=1",
+		"FLUSH",
+		"FLUSH RESTART T=1",
+		"DELETE",
+		"CLOCK",
+		"CRASH",
+		"REMOVE",
+	} {
+		t.Run(strings.ReplaceAll("plain "+config, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			if out, found := searchModel(t, config); found {
+				t.Errorf("an order that its client was told of can be Absent:\n%s", out)
+			}
+		})
+	}
+}
+
+// TestModelFindsMutations leaves out one rule of the protocol at a time: the search has
+// to find what goes wrong then, or it proves nothing.
+func TestModelFindsMutations(t *testing.T) {
+	t.Parallel()
+	needModelChecker(t)
+	for _, mutation := range []struct{ without, config string }{
+		{"a lease is counted from the base, not from its renewal", "M_LEASE_FROM_NOW"},
+		{"an answer waits for the end of the lease", "M_NO_WAIT"},
+		{"nothing is renewed while something is owed", "M_RENEW_OWING"},
+		{"nothing is renewed until all is paid", "M_RENEW_ONE IDS=2"},
+		{"nobody counts as sure while a member lapsed", "M_IGNORE_LAPSED"},
+		{"a barrier is a page sent after the lookup came", "M_PAGE_BEFORE"},
+		{"who creates has joined", "M_NOT_JOINED"},
+		{"a barrier's members are those of its first page", "M_LAST_PAGE PAGED"},
+		{"a failover is a doubt", "M_NO_TERM FAILOVER T=1"},
+		{"the state is read before the second look", "M_LOOK_FIRST FAILOVER T=1"},
+		{"the state is read after the barrier", "M_STATE_EARLY FAILOVER T=1"},
+		{"a doubt is cleared by what was read since", "M_OLD_READ FAILOVER T=1"},
+		{"a failover ends all leases", "M_NO_LAPSE SPLIT T=1"},
+		{"an acknowledgement of a former master does not count", "M_ANY_ACK SPLIT T=1"},
+		{"an acknowledgement waits for the lease at the former master", "M_TWO_LEASES SPLIT T=1"},
+		{"what a former master has is appended again", "M_NOT_AGAIN SPLIT T=1"},
+		{"the source is read after the first page", "M_READ_FIRST FLUSH"},
+		{"members that were lost are called back", "M_FORGETFUL FLUSH"},
+		{"a log that lost its members is another one", "M_ALONE DELETE"},
+		{"a clock that was set back ends all leases", "M_NO_ERA CLOCK"},
+		{"who does not read is not sure of the clock", "M_UNSTEADY CLOCK"},
+		{"a member that vanished is a doubt", "M_NO_CRASH CRASH"},
+		{"who owes does not leave", "M_LEAVE_OWING CRASH"},
+		{"who may be taken for gone tells nobody", "M_NO_FENCE REMOVE"},
+		{"a snapshot keeps the doubt", "M_SNAPSHOT FLUSH RESTART T=1"},
+		// No rule, but what is taken for granted.
+		{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
+	} {
+		t.Run(strings.ReplaceAll(mutation.config, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			if out, found := searchModel(t, mutation.config); !found {
+				t.Errorf("nothing goes wrong without the rule that %s:\n%s", mutation.without, out)
+			}
+		})
+	}
+}
+
+func needModelChecker(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"spin", "gcc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: program})
+		}
+	}
+}
+
+var (
+	// Of pan's report. Without all of the first two it has not seen every state.
+	panErrors = regexp.MustCompile(`errors: (\d+)`)
+	panWhole  = regexp.MustCompile(`Full statespace search for:`)
+	panCut    = regexp.MustCompile(`(?i)max search depth too small|search not completed|out of memory|memory limit|truncated`)
+	panAbsent = regexp.MustCompile(`pan:\d+: assertion violated`)
+)
+
+// searchModel searches the model with some macros, which blanks separate, and reports
+// whether it found the assertion violated. It fails the test when the search ended
+// in any other way than with that, or with every state seen.
+func searchModel(t *testing.T, config string) (out string, found bool) {
+	t.Helper()
+	model, err := filepath.Abs("../docs/freshness.pml")
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), modelLimit)
+	defer cancel()
+	dir := t.TempDir()
+	run := func(name string, args ...string) string {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	args := []string{"-a"}
+	for macro := range strings.FieldsSeq(config) {
+		args = append(args, "-D"+macro)
+	}
+	run("spin", append(args, model)...)
+	// MEMLIM is in megabytes; pan says so when it is reached.
+	run("gcc", "-O2", "-w", "-DSAFETY", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=1000", "-o", "pan", "pan.c")
+	out = run(filepath.Join(dir, "pan"), "-m100000")
+	errors := panErrors.FindStringSubmatch(out)
+	if errors != nil && errors[1] == "1" && panAbsent.MatchString(out) {
+		return out, true
+	}
+	if errors == nil || errors[1] != "0" || !panWhole.MatchString(out) || panCut.MatchString(out) {
+		t.Fatalf("the search with %q was not whole:\n%s", config, out)
+	}
+	return out, false
+}
