@@ -19,7 +19,12 @@ import (
 const mostReply = 8 << 20
 
 // errNotRunning says that nobody listens at the admin address.
-var errNotRunning = errors.New("asking the ordergate that runs: there is none")
+var errNotRunning = errors.New("there is no ordergate")
+
+// notRunning is an error that Is errNotRunning.
+type notRunning struct{ error }
+
+func (n notRunning) Is(target error) bool { return target == errNotRunning }
 
 // askRunning asks the ordergate that serves a configuration, at its admin address,
 // about one of its filters. It takes as long as that does, so only the connection has
@@ -58,7 +63,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 	if err != nil {
 		var dial *net.OpError
 		if errors.As(err, &dial) && dial.Op == "dial" {
-			return fmt.Errorf("%w: %w", errNotRunning, err)
+			err = notRunning{err}
 		}
 		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
 	}
