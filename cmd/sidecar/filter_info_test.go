@@ -88,7 +88,7 @@ fill          \d\.\d% of the bits
 passes        .*% of the absent IDs, estimated
 memory        .* kB
 in redis      2\.\d kB
-change log    following, at 0 of 0
+change log    following, at 0 of 0, read [0-9.]+m?s ago(, last barrier [0-9.]+ ms)?
 generation    1
 
 PART +IDS +CAPACITY +FILL +PASSES +BYTES
@@ -101,7 +101,7 @@ ids           (99|100) of 1000
 fill          \d\.\d% of the bits
 passes        .*% of the absent IDs, estimated
 memory        2\.\d kB
-change log    following, at 0 of 0
+change log    following, at 0 of 0, read [0-9.]+m?s ago(, last barrier [0-9.]+ ms)?
 generation    1
 `, ""},
 		{"add to one by days", "", "", []string{"add", "days", "1"}, exitDone, "added 1\n", ""},
@@ -208,7 +208,7 @@ func testFilterJSON(t *testing.T, file string) {
 		keys("a filter", f, info...)
 		of := f.(map[string]any)
 		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_ms")
-		keys("its log", of["log"], "phase", "position", "tail")
+		keys("its log", of["log"], "doubts", "lag", "last_barrier_ms", "last_read", "members", "phase", "position", "reason", "repaired", "tail")
 		for _, s := range of["segments"].([]any) {
 			keys("a segment", s, "bytes", "capacity", "estimated_false_positive_rate", "fill_ratio", "ids", "layers", "name")
 		}

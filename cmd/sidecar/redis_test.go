@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,7 @@ func TestTopologies(t *testing.T) {
 			section, nodes := tt.start(t, bed)
 			client := connected(t, section)
 			appendAndWait(t, client)
+			keepPlaces(t, client)
 			lockAndWake(t, client)
 			countProbes(t, client)
 			shareFilters(t, client)
@@ -206,11 +208,17 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// appendAndWait runs every script of the change log.
+// appendAndWait runs every script of the change log, as a member that sees another one
+// come and go, and all members lost.
 func appendAndWait(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	seen := make(chan string, 1)
-	log, err := changelog.New(client, "orders", func(id string) { seen <- id }, changelog.Options{})
+	var seen sync.Map
+	const table, inbox, members = "source:db", "ordergate:{orders}:inbox", "ordergate:{orders}:members"
+	doubts := make(chan changelog.Doubt, 100)
+	log, err := changelog.New(client, "orders", func(id string) { seen.Store(id, true) }, changelog.Options{
+		Member: "here", Require: []string{table}, Keep: 10_000, Limit: 10 * time.Second,
+		Doubt: func(d changelog.Doubt) { doubts <- d },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,14 +231,69 @@ func appendAndWait(t *testing.T, client redis.UniversalClient) {
 			t.Error(err)
 		}
 	}()
-	if err := log.Append(ctx, "1001"); err != nil {
+	follower := log.Member(table, time.Minute)
+	sure := func() {
+		t.Helper()
+		bedtest.Eventually(t, "nobody is away", func() bool {
+			return follower.Renew(ctx, time.Now()) == nil && log.Wait(ctx) == nil
+		})
+	}
+	sure()
+	err = errors.Join(log.Append(ctx, "1001"), log.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: "a test"}),
+		client.RPush(ctx, inbox, "1002").Err())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := log.Wait(ctx); err != nil {
+	bedtest.Eventually(t, "it knows the other one", func() bool { return slices.Contains(log.Members(), table) })
+	sure()
+	if err := client.Del(ctx, members).Err(); err != nil { // they are called back
 		t.Fatal(err)
 	}
-	if id := <-seen; id != "1001" {
-		t.Errorf("the log has %q", id)
+	sure()
+	for _, id := range []string{"1001", "1002"} {
+		if _, ok := seen.Load(id); !ok {
+			t.Errorf("the log does not have %s", id)
+		}
+	}
+	kinds := make(map[changelog.Kind]bool)
+	for len(doubts) > 0 {
+		kinds[(<-doubts).Kind] = true
+	}
+	if !kinds[changelog.Lost] || !kinds[changelog.Gap] {
+		t.Errorf("doubts of the kinds %v", kinds)
+	}
+	if err := follower.Leave(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// keepPlaces keeps what whoever follows a table, and whoever loads a filter for others,
+// keeps in Redis.
+func keepPlaces(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	ctx := t.Context()
+	place := &follower{name: "db", client: client, place: "ordergate:{orders}:follow"}
+	err := place.keep(ctx, "mysql-bin.000001:4")
+	if at, getErr := client.HGet(ctx, place.place, place.name).Result(); at != "mysql-bin.000001:4" {
+		t.Errorf("the place is %q, %v", at, getErr)
+	}
+	err = errors.Join(err, client.HDel(ctx, place.place, place.name).Err())
+
+	path := filepath.Join(t.TempDir(), "snapshot")
+	err = errors.Join(err, os.WriteFile(path, []byte("bits"), 0o600))
+	f := &fleet{client: client, prefix: "ordergate:fleet:orders", stamp: "today"}
+	chunks, uploaded := f.upload(ctx, path, "token")
+	pipe := client.TxPipeline()
+	pipe.HSet(ctx, f.prefix, "token", "token", "chunks", chunks, "stamp", f.stamp)
+	pipe.Expire(ctx, f.prefix, time.Minute)
+	_, kept := pipe.Exec(ctx)
+	if err := errors.Join(err, uploaded, kept); err != nil {
+		t.Fatal(err)
+	}
+	shared, ok := f.found(ctx)
+	chunk, err := client.Get(ctx, f.chunk(shared.Token, 0)).Result()
+	if !ok || shared.Chunks != 1 || chunk != "bits" {
+		t.Errorf("there is %+v of %q, %v", shared, chunk, err)
 	}
 }
 

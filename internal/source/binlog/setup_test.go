@@ -111,7 +111,7 @@ func TestServersThatDoNotSuit(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			server := bedtest.New(t).MariaDB(args...)
-			b := &bed{t: t, MariaDB: server}
+			b := &bed{t: t, MariaDB: server, table: "orders"}
 			f := start(t, b.options(), "")
 			f.WantError(nil, want, b.Config().Passwd)
 		})
