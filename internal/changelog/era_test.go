@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const inboxKey = "ordergate:{orders}:inbox"
-
 // failover makes Redis look as after one that lost nothing.
 func failover(ctx context.Context, c *redis.Client) error {
 	return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
@@ -56,10 +54,9 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 				}
 				b.start(t)
 				a, w := wiredInstance(t, s, patient("a"))
-				eventually(t, "nobody is away", func() bool { return b.Wait(t.Context()) == nil })
 				a.mustAppend(t, "1")
 				eventually(t, "they know each other", func() bool { return slices.Contains(b.Members(), a.member.Name()) })
-				b.mustWait(t)
+				sure(t, a, b)
 				before := len(b.doubted())
 				w.set(cut)
 				if err := errors.Join(tc.do(ctx, b.client), b.client.RPush(ctx, inboxKey, "pushed").Err()); err != nil {

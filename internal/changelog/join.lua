@@ -7,8 +7,8 @@
 local place = ARGV[3] .. '#'
 for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
   if m ~= ARGV[4] and string.sub(m, 1, #place) == place then
-    redis.call('ZREM', members, m)
     put('doubt', 'crash: the ordergate at ' .. ARGV[3] .. ' ended without taking its leave')
+    redis.call('ZREM', members, m)
   end
 end
 redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[4])

@@ -33,12 +33,13 @@ end
 
 local waiting = redis.call('LLEN', inbox)
 for _ = 1, math.min(waiting, tonumber(ARGV[10])) do
-  local id = redis.call('LPOP', inbox)
+  local id = redis.call('LINDEX', inbox, 0)
   if #id > 0 and #id <= 256 then
     put('id', id)
   else
     put('doubt', 'lost: an ID of ' .. #id .. ' bytes was pushed to the inbox')
   end
+  redis.call('LPOP', inbox) -- not before: a script that fails half-way undoes nothing
   waiting = waiting - 1
 end
 
@@ -53,9 +54,9 @@ for i = 1, #over, 2 do
     redis.call('ZREM', members, over[i])
     count()
   elseif tonumber(over[i + 1]) < now - tonumber(ARGV[9]) then
+    put('doubt', 'crash: the ordergate at ' .. over[i] .. ' was not heard of for too long')
     redis.call('ZREM', members, over[i])
     count()
-    put('doubt', 'crash: the ordergate at ' .. over[i] .. ' was not heard of for too long')
   else
     away = over[i]
   end

@@ -50,15 +50,19 @@ func TestRenewalThatIsLate(t *testing.T) {
 				a.start(t)
 				sure(t, a, b)
 				sent := make(chan redis.Cmder, 1)
-				w.set(func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+				w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 					const firstArg, base = 7, 6
 					if runs(cmd, a.page) && cmd.Args()[firstArg+base-1] != int64(0) { // it renews
 						select {
 						case sent <- cmd:
 						default:
 						}
+						return errCut
 					}
-					return errCut
+					if runs(cmd, a.append) {
+						return errCut
+					}
+					return next(ctx, cmd)
 				})
 				late := <-sent
 				if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {

@@ -1,0 +1,158 @@
+package changelog
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const inboxKey = "ordergate:{orders}:inbox"
+
+func push(t *testing.T, i *instance, ids ...string) {
+	t.Helper()
+	values := make([]any, len(ids))
+	for n, id := range ids {
+		values[n] = id
+	}
+	if err := i.client.RPush(t.Context(), inboxKey, values...).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// numbers returns n IDs that begin in the same way.
+func numbers(prefix string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprint(prefix, i)
+	}
+	return ids
+}
+
+// Whatever Redis acknowledged to who pushed is there after the next Wait, however much it is.
+func TestPushedIsThereAfterWait(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		b := runInstance(t, s, idle)
+		b.mustWait(t)
+		for _, n := range []int{1, drained - 1, drained, drained + 1, 5 * drained} {
+			if _, slow := s.(*miniServer); slow && n > drained+1 {
+				continue
+			}
+			ids := numbers(fmt.Sprint(n, "-"), n)
+			push(t, b, ids...)
+			b.mustWait(t)
+			for _, id := range ids {
+				if !b.has(id) {
+					t.Fatalf("%s of %d is missing", id, n)
+				}
+			}
+		}
+		if left := b.client.LLen(t.Context(), inboxKey).Val(); left != 0 || len(b.doubted()) > 0 {
+			t.Errorf("%d are left, doubts %v", left, b.doubted())
+		}
+	})
+}
+
+// Two take from the inbox at once, and many push: each finds all that was pushed before.
+func TestManyPush(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		all := []*instance{runInstance(t, s, idle), runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})}
+		var wg sync.WaitGroup
+		for who := range 8 {
+			wg.Go(func() {
+				for round := range 10 {
+					ids := numbers(fmt.Sprintf("%d-%d-", who, round), 10)
+					push(t, all[0], ids...)
+					i := all[(who+round)%2]
+					if err := i.Wait(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					for _, id := range ids {
+						if !i.has(id) {
+							t.Errorf("%s is missing", id)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestPushedByMistake(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		b := runInstance(t, s, idle)
+		b.mustWait(t)
+		long := strings.Repeat("x", MaxIDBytes)
+		push(t, b, "1", "", "2", long+"x", long)
+		b.mustWait(t)
+		got := b.doubted()
+		if len(got) != 2 || got[0].Kind != Lost || got[1].Kind != Lost ||
+			!strings.Contains(got[0].Reason, "ID of 0 bytes") || !strings.Contains(got[1].Reason, "ID of 257 bytes") {
+			t.Errorf("doubts %v", got)
+		}
+		if b.count() != 3 || !b.has("1") || !b.has("2") || !b.has(long) {
+			t.Errorf("%d IDs", b.count())
+		}
+		if b.mustWait(t); len(b.doubted()) != 2 {
+			t.Errorf("doubts %v", b.doubted())
+		}
+	})
+}
+
+func TestInboxThatIsNone(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		ctx := t.Context()
+		opts := idle
+		opts.PollEvery = time.Millisecond
+		b := runInstance(t, s, opts)
+		b.mustWait(t)
+		if err := b.client.Set(ctx, inboxKey, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is noticed", func() bool { return b.State().Phase == Broken })
+		if err := b.Wait(ctx); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "hold something else") {
+			t.Errorf("Wait = %v", err)
+		}
+		b.mustAppend(t, "1") // others do not lose it
+		if err := b.client.Del(ctx, inboxKey).Err(); err != nil {
+			t.Fatal(err)
+		}
+		sure(t, b)
+		if !b.has("1") || len(b.doubted()) > 0 {
+			t.Errorf("doubts %v", b.doubted())
+		}
+	})
+}
+
+// What cannot be put into the log stays in the inbox.
+func TestInboxOfALogThatIsNone(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		ctx := t.Context()
+		opts := idle
+		opts.PollEvery = time.Millisecond
+		b := runInstance(t, s, opts)
+		b.mustWait(t)
+		if err := b.client.Set(ctx, logKey, "x", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		push(t, b, "1", "2", "3")
+		eventually(t, "it is noticed", func() bool { return b.State().Phase == Broken })
+		if err := b.Wait(ctx); !errors.Is(err, ErrBroken) {
+			t.Errorf("Wait = %v", err)
+		}
+		if err := b.client.Del(ctx, logKey).Err(); err != nil {
+			t.Fatal(err)
+		}
+		sure(t, b)
+		for _, id := range []string{"1", "2", "3"} {
+			if !b.has(id) {
+				t.Errorf("%s was pushed, and is gone", id)
+			}
+		}
+	})
+}

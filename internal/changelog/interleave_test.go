@@ -1,0 +1,500 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The tests of this file run every interleaving of a few steps of two ordergates that
+// create and one that is asked, with the real scripts on a real server, and look for an
+// order that is Absent although its client was told of it. docs/freshness.pml does the
+// same with a model, which is small enough to have all faults.
+
+// site is one ordergate, whose reader and whose appends are taken step by step.
+type site struct {
+	log    *Log
+	reader *reader
+	order  string
+
+	appending chan error    // what becomes of the append that was sent
+	goOn      chan fate     // what is to become of the command
+	reached   chan struct{} // it is before, and then behind, the server
+	sent      redis.Cmder
+	giveUp    func() // ends the append's context
+	done      bool   // the append ended
+	owes      bool   // it failed
+}
+
+// play is one run of a schedule, on keys of its own.
+type play struct {
+	t       *testing.T
+	bed     *stage
+	filter  string
+	a1, a2  *site
+	b       *site
+	frozen  map[string]string // keys of the replica, as it has them
+	created []string          // committed in the source
+	told    []string          // known to their clients
+
+	has            map[string]bool // by B
+	doubted        bool
+	reading, stale bool // the source
+	found          []string
+	absent         []string // told, and answered Absent
+}
+
+// stage is what all plays share.
+type stage struct {
+	clients   map[string]*redis.Client // by the place of who uses it
+	plain     *redis.Client
+	mutate    func(*Log) // of the scripts; nil: none
+	lookFirst bool       // the look comes before the state is read
+	oldReads  bool       // a doubt is cleared by what was read before it, too
+	tellsAll  bool       // an answer does not wait for the end of the lease
+	plays     int
+}
+
+func newStage(t *testing.T) *stage {
+	s := startRealServer(t)
+	st := &stage{clients: make(map[string]*redis.Client), plain: connect(t, s)}
+	for _, place := range []string{"a1", "a2", "b"} {
+		st.clients[place] = connect(t, s)
+		st.clients[place].AddHook(stops{})
+	}
+	return st
+}
+
+// stops has those appends stop on their way that a site began by send.
+type stops struct{}
+
+type (
+	siteKey struct{} // of a context: the *site whose append it is
+	readKey struct{} // of a context: the reading that it is of
+	reading struct {
+		append  *redis.Script
+		replied func() // is called when it was run
+	}
+)
+
+func (stops) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (stops) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (stops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		s, ok := ctx.Value(siteKey{}).(*site)
+		if !ok {
+			err := next(ctx, cmd)
+			if r, ok := ctx.Value(readKey{}).(reading); ok && runs(cmd, r.append) {
+				r.replied()
+			}
+			return err
+		}
+		s.sent = cmd
+		s.reached <- struct{}{}
+		return (<-s.goOn)(ctx, cmd, next)
+	}
+}
+
+// longLease is one that no play outlasts: only pass ends it.
+const longLease = time.Hour
+
+func (p *play) newSite(place string) *site {
+	s := &site{order: "order-" + place, appending: make(chan error, 1), goOn: make(chan fate), reached: make(chan struct{})}
+	opts := Options{Member: place, Lease: longLease, Expel: 100 * longLease, Limit: 20 * time.Second}
+	apply := func(string) {}
+	if place == "b" {
+		apply = func(id string) { p.has[id] = true }
+		opts.Doubt = func(Doubt) { p.doubted, p.stale = true, true }
+	}
+	log, err := New(p.bed.clients[place], p.filter, apply, opts)
+	p.must(err)
+	if p.bed.mutate != nil {
+		p.bed.mutate(log)
+	}
+	s.log = log
+	s.reader = &reader{log: log, pace: newPace(4000)}
+	s.reader.resume()
+	return s
+}
+
+// newPlay sets the scene: all are members with a lease, B has read the source.
+func newPlay(t *testing.T, bed *stage) *play {
+	bed.plays++
+	p := &play{t: t, bed: bed, filter: fmt.Sprintf("%s-%d", strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), bed.plays), has: make(map[string]bool)}
+	p.b = p.newSite("b")
+	p.a1 = p.newSite("a1")
+	p.a2 = p.newSite("a2")
+	for range 2 {
+		for _, s := range []*site{p.b, p.a1, p.a2} {
+			p.must(unsure(s.read(p)))
+		}
+	}
+	p.must(p.a1.log.Append(t.Context(), "first")) // so that the scripts are known
+	p.must(p.a2.log.Append(t.Context(), "second"))
+	p.beginReading()
+	p.endReading()
+	p.must(p.b.read(p))
+	if p.doubted || !p.has["first"] {
+		t.Fatalf("B is not ready: doubted %v, has %v", p.doubted, p.has)
+	}
+	return p
+}
+
+func (p *play) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// strike ends what hangs, and deletes the keys.
+func (p *play) strike() {
+	for _, s := range []*site{p.a1, p.a2} {
+		s.stop()
+	}
+	p.must(p.bed.plain.Del(context.Background(), p.a1.log.keys...).Err())
+}
+
+// read takes the reader to the tail. It does not wait there for the end of a lease,
+// which is an hour away, but fails.
+func (s *site) read(p *play) error {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
+	if s == p.b { // nobody waits for the end of its lease, since it creates nothing
+		m := s.log.member
+		m.mu.Lock()
+		m.base.at = m.base.at.Add(-2 * longLease)
+		m.mu.Unlock()
+	}
+	return s.reader.readToTail(context.WithValue(ctx, readKey{}, reading{s.log.append, cancel}))
+}
+
+func (p *play) beginReading() {
+	p.reading, p.stale = true, false
+	p.found = slices.Clone(p.created)
+}
+
+func (p *play) endReading() {
+	for _, id := range p.found {
+		p.has[id] = true
+	}
+	if !p.stale || p.bed.oldReads {
+		p.doubted = false
+	}
+	p.reading = false
+}
+
+// lookup asks B for every order that a client was told of.
+func (p *play) lookup() {
+	told := slices.Clone(p.told)
+	if p.b.read(p) != nil {
+		return // Unknown
+	}
+	missing := func(id string) bool { return !p.has[id] }
+	if p.bed.lookFirst {
+		lacks := slices.ContainsFunc(told, missing)
+		if p.doubted { // the source is read between the two steps
+			p.beginReading()
+			p.endReading()
+		}
+		if lacks && !p.doubted {
+			p.absent = told
+		}
+		return
+	}
+	if !p.doubted && slices.ContainsFunc(told, missing) {
+		p.absent = told
+	}
+}
+
+// send has a site create its order and begin the append, which stops before the server.
+func (s *site) send(p *play) {
+	p.created = append(p.created, s.order)
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), siteKey{}, s))
+	s.giveUp, s.done = cancel, false
+	go func() { s.appending <- s.log.Append(ctx, s.order) }()
+	<-s.reached
+}
+
+// stop ends an append that was begun.
+func (s *site) stop() {
+	if s.giveUp == nil {
+		return
+	}
+	if !s.done {
+		s.done = true
+		s.goOn <- cut
+		<-s.appending
+	}
+	s.giveUp()
+}
+
+// serve has the server run what was sent, and stops before the reply arrives.
+func (s *site) serve(p *play) {
+	s.goOn <- func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		s.reached <- struct{}{}
+		return (<-s.goOn)(ctx, cmd, func(context.Context, redis.Cmder) error { return err })
+	}
+	<-s.reached
+}
+
+// end has the reply arrive, or not. Then nothing is waited for any more: the end of a
+// lease would be an hour away.
+func (s *site) end(p *play, f fate) {
+	s.goOn <- func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		defer s.giveUp()
+		return f(ctx, cmd, next)
+	}
+	s.done = true
+	if err := <-s.appending; err != nil {
+		s.owes = true
+		return
+	}
+	p.told = append(p.told, s.order)
+}
+
+func arrive(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	return next(ctx, cmd)
+}
+
+// late has the server run what was given up.
+func (s *site) late(p *play) { p.must(p.bed.plain.Do(p.t.Context(), s.sent.Args()...).Err()) }
+
+// withdraw passes the answer on if the lease is certainly over.
+func (s *site) withdraw(p *play) {
+	ctx, cancel := context.WithCancel(p.t.Context())
+	cancel()
+	if s.log.Withdraw(ctx) == nil || p.bed.tellsAll {
+		p.told = append(p.told, s.order)
+	}
+}
+
+// pass lets the time pass in which a lease ends, for Redis and for everybody.
+func (p *play) pass() {
+	const step = longLease + 2*margin
+	ctx, keys := p.t.Context(), p.a1.log.keys
+	names, err := p.bed.plain.ZRange(ctx, keys[2], 0, -1).Result()
+	p.must(err)
+	for _, name := range names {
+		p.must(p.bed.plain.ZIncrBy(ctx, keys[2], -float64(step.Milliseconds()), name).Err())
+	}
+	if p.bed.plain.HExists(ctx, keys[1], "now").Val() {
+		p.must(p.bed.plain.HIncrBy(ctx, keys[1], "now", -step.Milliseconds()).Err())
+	}
+	for _, s := range []*site{p.a1, p.a2, p.b} {
+		m := s.log.member
+		m.mu.Lock()
+		for _, at := range []*moment{&m.last, &m.reply, &m.base} {
+			if !at.at.IsZero() {
+				at.at, at.server = at.at.Add(-step), at.server-step.Milliseconds()
+			}
+		}
+		m.mu.Unlock()
+	}
+	for range 2 { // A2 is there all the time
+		p.must(unsure(p.a2.read(p)))
+	}
+}
+
+// freeze is the last moment that the replica has of its master.
+func (p *play) freeze() {
+	p.frozen = make(map[string]string)
+	for _, key := range p.a1.log.keys {
+		dump, err := p.bed.plain.Dump(p.t.Context(), key).Result()
+		if err == nil {
+			p.frozen[key] = dump
+		} else if !errors.Is(err, redis.Nil) {
+			p.must(err)
+		}
+	}
+}
+
+// failover makes the replica the master: what came after freeze is gone.
+func (p *play) failover() {
+	ctx := p.t.Context()
+	p.must(p.bed.plain.Del(ctx, p.a1.log.keys...).Err())
+	for key, dump := range p.frozen {
+		p.must(p.bed.plain.Restore(ctx, key, 0, dump).Err())
+	}
+	p.must(p.bed.plain.HSet(ctx, p.a1.log.keys[1], "term", strings.Repeat("0", 40)).Err())
+}
+
+// lose deletes keys, by their number in Log.keys.
+func lose(keys ...int) func(*play) {
+	return func(p *play) {
+		for _, k := range keys {
+			p.must(p.bed.plain.Del(p.t.Context(), p.a1.log.keys[k]).Err())
+		}
+	}
+}
+
+// clockIsBack is the server's clock, some seconds back: all that it told was later.
+func clockIsBack(p *play) {
+	p.must(p.bed.plain.HSet(p.t.Context(), p.a1.log.keys[1], "now", time.Now().Add(10*time.Second).UnixMilli()).Err())
+}
+
+// restart ends A1 and starts it again at its place.
+func restart(p *play) {
+	p.a1.stop()
+	p.a1 = p.newSite("a1")
+	p.a1.done = true // it has begun none
+	p.must(unsure(p.a1.read(p)))
+}
+
+// unsure passes over what a reader says when it is not sure of the log.
+func unsure(err error) error {
+	if errors.Is(err, ErrAway) || errors.Is(err, ErrUnavailable) || errors.Is(err, errStopped) {
+		return nil
+	}
+	return err
+}
+
+// step is something that happens once it can.
+type step struct {
+	name string
+	can  func(*play) bool // nil: always
+	do   func(*play)
+}
+
+// The parts of a scenario. Each goes from its first step to its last.
+var (
+	inFlight1 = func(p *play) bool { return !p.a1.done }
+	owing1    = func(p *play) bool { return p.a1.owes }
+
+	creates = []step{
+		{"send", nil, func(p *play) { p.a1.send(p) }},
+		{"serve", inFlight1, func(p *play) { p.a1.serve(p) }},
+		{"reply", inFlight1, func(p *play) { p.a1.end(p, arrive) }},
+		{"withdraw", owing1, func(p *play) { p.a1.withdraw(p) }},
+	}
+	isCutOff = []step{
+		{"send", nil, func(p *play) { p.a1.send(p) }},
+		{"give up", inFlight1, func(p *play) { p.a1.end(p, cut) }},
+		{"withdraw", owing1, func(p *play) { p.a1.withdraw(p) }},
+	}
+	comesLate = []step{{"serve late", func(p *play) bool { return p.a1.owes }, func(p *play) { p.a1.late(p) }}}
+	others    = []step{{"another create", nil, func(p *play) { p.a2.send(p); p.a2.serve(p); p.a2.end(p, arrive) }}}
+	reads     = []step{
+		{"A1 reads", nil, func(p *play) { p.must(unsure(p.a1.read(p))) }},
+		{"A1 reads", nil, func(p *play) { p.must(unsure(p.a1.read(p))) }},
+	}
+	lookups = []step{{"lookup", nil, (*play).lookup}, {"lookup", nil, (*play).lookup}}
+	source  = []step{
+		{"source", func(p *play) bool { return p.doubted }, (*play).beginReading},
+		{"source read", func(p *play) bool { return p.reading }, (*play).endReading},
+	}
+	leaseEnds     = []step{{"lease ends", nil, (*play).pass}}
+	fails         = []step{{"replica lags", nil, (*play).freeze}, {"failover", nil, (*play).failover}}
+	crashes       = []step{{"A1 starts again", nil, restart}}
+	losesAll      = []step{{"all lost", nil, lose(0, 1, 2, 3)}}
+	clockGoesBack = []step{{"clock back", nil, clockIsBack}}
+)
+
+type scenario struct {
+	name  string
+	parts [][]step
+}
+
+func scenarios() []scenario {
+	all := []scenario{
+		{"create", [][]step{creates, others, lookups[:1], reads[:1]}},
+		{"cut off", [][]step{isCutOff, leaseEnds, comesLate, lookups[:1], reads[:1]}},
+		{"cut off, crash", [][]step{isCutOff, leaseEnds, crashes, lookups[:1], source}},
+		{"cut off, all lost", [][]step{isCutOff, leaseEnds, losesAll, lookups[:1], source}},
+		{"cut off, clock back", [][]step{isCutOff, leaseEnds, clockGoesBack, lookups[:1], reads[:1]}},
+		{"failover", [][]step{creates, fails, lookups[:1], source, reads[:1]}},
+		{"failover, others", [][]step{creates, fails, others, lookups[:1], source}},
+		{"cut off, failover", [][]step{isCutOff, fails, leaseEnds, lookups[:1], source}},
+	}
+	for i, key := range []string{"log", "meta", "members"} {
+		gone := []step{{key + " lost", nil, lose(i)}}
+		all = append(all,
+			scenario{key + " lost", [][]step{creates, gone, lookups, source}},
+			scenario{"cut off, " + key + " lost", [][]step{isCutOff, leaseEnds, gone, lookups[:1], source}})
+	}
+	return all
+}
+
+// search plays every schedule of a scenario, until an order is Absent. It returns how
+// many it played, and that schedule.
+func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
+	t.Helper()
+	var path []int // which of those that can go on does, from the first step on
+	for {
+		p := newPlay(t, st)
+		plays++
+		at := make([]int, len(sc.parts))
+		var widths []int
+		var names []string
+		for p.absent == nil {
+			var can []int
+			for i, part := range sc.parts {
+				if at[i] < len(part) && (part[at[i]].can == nil || part[at[i]].can(p)) {
+					can = append(can, i)
+				}
+			}
+			if len(can) == 0 {
+				break
+			}
+			depth := len(widths)
+			if depth == len(path) {
+				path = append(path, 0)
+			}
+			if path[depth] >= len(can) {
+				t.Fatalf("%s: %v did not go as before", sc.name, names)
+			}
+			widths = append(widths, len(can))
+			next := sc.parts[can[path[depth]]]
+			s := next[at[can[path[depth]]]]
+			names = append(names, s.name)
+			at[can[path[depth]]]++
+			s.do(p)
+		}
+		for range 2 { // at last B is asked for all of them
+			if p.absent == nil {
+				p.lookup()
+			}
+			if p.doubted && p.absent == nil {
+				p.beginReading()
+				p.endReading()
+			}
+		}
+		p.strike()
+		if p.absent != nil {
+			return plays, fmt.Sprintf("%s; of %v", strings.Join(names, ", "), p.absent)
+		}
+		path = path[:len(widths)]
+		for len(path) > 0 && path[len(path)-1]+1 == widths[len(path)-1] {
+			path = path[:len(path)-1]
+		}
+		if len(path) == 0 {
+			return plays, ""
+		}
+		path[len(path)-1]++
+	}
+}
+
+func TestInterleavings(t *testing.T) {
+	st := newStage(t)
+	total := 0
+	for _, sc := range scenarios() {
+		plays, absent := st.search(t, sc)
+		if absent != "" {
+			t.Errorf("%s: Absent after %s", sc.name, absent)
+		}
+		t.Logf("%s: %d schedules", sc.name, plays)
+		total += plays
+	}
+	if total < 1000 {
+		t.Errorf("%d schedules in all: do the steps still happen?", total)
+	}
+}

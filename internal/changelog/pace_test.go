@@ -1,0 +1,42 @@
+package changelog
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestReadsAreBounded has many lookups wait all the time. Only the most that there may be
+// is looked at: how many there are is a matter of the machine.
+func TestReadsAreBounded(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		const most = 100
+		opts := idle
+		opts.MaxReads = most
+		b := runInstance(t, s, opts)
+		b.mustWait(t)
+		before, began := b.State().Reads, time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					if err := b.Wait(ctx); err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		reads, took := b.State().Reads-before, time.Since(began)
+		if limit := most*1.1*took.Seconds() + burst + 1; float64(reads) > limit {
+			t.Errorf("%d reads in %v, want %.0f at most", reads, took, limit)
+		}
+		if reads < 2 {
+			t.Errorf("%d reads", reads)
+		}
+	})
+}
