@@ -177,7 +177,7 @@ type ChangeLog struct {
 	Keep int `mapstructure:"keep"`
 	// Lease is how long the others trust one that they do not hear of, and so how long
 	// the answer to a create waits at most that could not be logged; 200ms to 10s,
-	// default 800ms.
+	// default 2s.
 	Lease time.Duration `mapstructure:"lease"`
 	// Expel is after how long one that is not heard of is taken for gone, 10s to 24h;
 	// default 5m.

@@ -151,7 +151,7 @@ func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSett
 		keep = 1_000_000
 	}
 	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
-	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, 800*time.Millisecond)
+	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, 2*time.Second)
 	fill(doc, path+".change_log.expel", &f.ChangeLog.Expel, 5*time.Minute)
 	share := file.withRedis && file.withTable && f.InRedis() == ""
 	fill(doc, path+".share_load", &f.ShareLoad, &share)

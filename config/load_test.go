@@ -54,7 +54,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 	plain := Reply{Status: 404}
 	invalid := Reply{Status: 400}
 	barrier, no, yes := Freshness{Mode: "barrier"}, false, true
-	usualLog := ChangeLog{Lease: 800 * time.Millisecond, Expel: 5 * time.Minute}
+	usualLog := ChangeLog{Lease: 2 * time.Second, Expel: 5 * time.Minute}
 	want := &Config{
 		Backend: "spring",
 		Listen:  Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294", TokenEnv: "ADMIN_TOKEN", Token: "also 16 or more bytes"},
@@ -83,7 +83,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			"polled": {
 				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"returns-db"}, StaleAfter: 5 * time.Second, Layout: "blocked",
-				Freshness: barrier, ChangeLog: ChangeLog{Keep: 1_000_000, Lease: 800 * time.Millisecond, Expel: 5 * time.Minute}, ShareLoad: &yes,
+				Freshness: barrier, ChangeLog: ChangeLog{Keep: 1_000_000, Lease: 2 * time.Second, Expel: 5 * time.Minute}, ShareLoad: &yes,
 			},
 			"shared": {
 				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: barrier, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second,

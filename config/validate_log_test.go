@@ -108,7 +108,7 @@ filters:
 		"arrival": {0, true}, "layered": {1_000_000, false}, "bitmap": {1_000_000, false}, "all": {0, false}, "some": {1_000_000, true},
 	} {
 		f := c.Filters[name]
-		if log := (ChangeLog{Keep: want.keep, Lease: 800 * time.Millisecond, Expel: 5 * time.Minute}); f.ChangeLog != log {
+		if log := (ChangeLog{Keep: want.keep, Lease: 2 * time.Second, Expel: 5 * time.Minute}); f.ChangeLog != log {
 			t.Errorf("%s has the log %+v, want %+v", name, f.ChangeLog, log)
 		}
 		if f.ShareLoad == nil || *f.ShareLoad != want.share {

@@ -24,7 +24,7 @@ const headerLost = "x-ordergate-lease-lost"
 
 // Options bounds what a [Server] does on behalf of a call.
 type Options struct {
-	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 2s
+	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
 	Logger         *slog.Logger  // nil: none
 }
@@ -42,7 +42,7 @@ type Server struct {
 // NewServer returns a server that does what g decides.
 func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.LearnTimeout == 0 {
-		opts.LearnTimeout = 2 * time.Second
+		opts.LearnTimeout = 3 * time.Second
 	}
 	if opts.CleanupTimeout == 0 {
 		opts.CleanupTimeout = 2 * time.Second

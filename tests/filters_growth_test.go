@@ -153,7 +153,7 @@ func newHeirs(t *testing.T, filter string) *heirs {
 	t.Cleanup(func() { _ = h.redis.Close() })
 	config := fmt.Sprintf(`
 listen: {authz: "", proc: "", http: 127.0.0.1:0, admin: 127.0.0.1:0}
-redis: {addresses: [%s]}
+redis: {addresses: [%s], member: MEMBER}
 filters:
   orders: {capacity: 600_000, sources: [seed], expand: {by: 2}, %s}
 sources:
@@ -166,7 +166,7 @@ rules:
 `, server.Addr(), filter, idFile(t, large))
 	binary := bed.Build("./cmd/sidecar", true)
 	for i := range h.gates {
-		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, config)}
+		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, strings.Replace(config, "MEMBER", fmt.Sprint("heir-", i), 1))}
 	}
 	return h
 }
@@ -198,6 +198,14 @@ func (h *heirs) post(gate int, path, body string) error {
 
 // firstAdded is the first of the orders that are added.
 const firstAdded = 10_000_000
+
+// sure waits until the doubt is settled that one was killed.
+func (h *heirs) sure() {
+	h.t.Helper()
+	inTheEnd(h.t, "orders are absent again", func() bool {
+		return h.gates[0].info("orders").State == "ready" && h.gates[1].info("orders").State == "ready"
+	})
+}
 
 // works adds an order at one and looks for some at others.
 func (h *heirs) works(at int, others ...int) {
@@ -289,6 +297,7 @@ func TestGrowthTakenOver(t *testing.T) {
 			}
 			must(t, h.gates[0].gate.Restart(t.Context()))
 			h.works(0, 0, 1)
+			h.sure()
 			h.all(0)
 			h.all(1)
 			for _, g := range h.gates {
@@ -343,6 +352,7 @@ func TestRebuildTakenOver(t *testing.T) {
 	must(t, h.post(1, "expand", ""))
 	must(t, h.gates[0].gate.Restart(t.Context()))
 	h.works(0, 0, 1)
+	h.sure()
 	h.all(0)
 	h.all(1)
 	if i := h.gates[1].info("orders"); i.Expansion.Generation != 2 || i.Capacity != 1_200_000 {

@@ -84,10 +84,11 @@ func TestReadYourWritesAcrossSidecars(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	here := settings{backend: b.addr(), orders: 10, gate: edit(t, "  addresses: [", "  member: here\n  addresses: [")}
+	s := newStack(t, here)
 	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
 	s.gate.Kill()
-	again := s.second(settings{backend: b.addr(), orders: 10})
+	again := s.second(here)
 	again.must("GET", "/orders/1001", "").want(t, 200, "")
 	again.must("GET", "/orders/1002", "").want(t, 404, "absent")
 }

@@ -99,7 +99,7 @@ type Options struct {
 	PollEvery time.Duration    // how often the log is read when nobody waits; default 100 ms
 	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
 	PageSize  int              // entries a read; default 1000
-	Lease     time.Duration    // of a member; default 800 ms
+	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
 	MaxReads  int              // reads a second, on average; default 4000
 	Now       func() time.Time // default time.Now; dates State.LastRead
@@ -123,7 +123,7 @@ func (o *Options) EnsureDefaults() {
 		o.PageSize = 1000
 	}
 	if o.Lease <= 0 {
-		o.Lease = 800 * time.Millisecond
+		o.Lease = 2 * time.Second
 	}
 	if o.Expel <= 0 {
 		o.Expel = 5 * time.Minute

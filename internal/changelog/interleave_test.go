@@ -47,6 +47,7 @@ type play struct {
 	doubted        bool
 	reading, stale bool // the source
 	found          []string
+	cut            bool     // A1 reads nothing
 	absent         []string // told, and answered Absent
 }
 
@@ -59,6 +60,7 @@ type stage struct {
 	oldReads  bool       // a doubt is cleared by what was read before it, too
 	tellsAll  bool       // an answer does not wait for the end of the lease
 	plays     int
+	sure      int // lookups that the log would have let answer Absent
 }
 
 func newStage(t *testing.T) *stage {
@@ -198,6 +200,7 @@ func (p *play) lookup() {
 	if p.b.read(p) != nil {
 		return // Unknown
 	}
+	p.bed.sure++
 	missing := func(id string) bool { return !p.has[id] }
 	if p.bed.lookFirst {
 		lacks := slices.ContainsFunc(told, missing)
@@ -232,13 +235,13 @@ func (s *site) stop() {
 	if !s.done {
 		s.done = true
 		s.goOn <- cut
-		<-s.appending
+		s.owes = <-s.appending != nil
 	}
 	s.giveUp()
 }
 
 // serve has the server run what was sent, and stops before the reply arrives.
-func (s *site) serve(p *play) {
+func (s *site) serve() {
 	s.goOn <- func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
 		s.reached <- struct{}{}
@@ -328,6 +331,23 @@ func (p *play) failover() {
 	p.must(p.bed.plain.HSet(ctx, p.a1.log.keys[1], "term", strings.Repeat("0", 40)).Err())
 }
 
+// finish has everything settle that can, and B asked for all orders.
+func (p *play) finish() {
+	p.pass()
+	for range 3 {
+		p.must(unsure(p.a2.read(p)))
+		if !p.cut {
+			p.must(unsure(p.a1.read(p)))
+		}
+	}
+	for range 2 {
+		if p.lookup(); p.doubted {
+			p.beginReading()
+			p.endReading()
+		}
+	}
+}
+
 // lose deletes keys, by their number in Log.keys.
 func lose(keys ...int) func(*play) {
 	return func(p *play) {
@@ -347,6 +367,7 @@ func restart(p *play) {
 	p.a1.stop()
 	p.a1 = p.newSite("a1")
 	p.a1.done = true // it has begun none
+	p.cut = false
 	p.must(unsure(p.a1.read(p)))
 }
 
@@ -372,7 +393,7 @@ var (
 
 	creates = []step{
 		{"send", nil, func(p *play) { p.a1.send(p) }},
-		{"serve", inFlight1, func(p *play) { p.a1.serve(p) }},
+		{"serve", inFlight1, func(p *play) { p.a1.serve() }},
 		{"reply", inFlight1, func(p *play) { p.a1.end(p, arrive) }},
 		{"withdraw", owing1, func(p *play) { p.a1.withdraw(p) }},
 	}
@@ -381,9 +402,11 @@ var (
 		{"give up", inFlight1, func(p *play) { p.a1.end(p, cut) }},
 		{"withdraw", owing1, func(p *play) { p.a1.withdraw(p) }},
 	}
-	comesLate = []step{{"serve late", func(p *play) bool { return p.a1.owes }, func(p *play) { p.a1.late(p) }}}
-	others    = []step{{"another create", nil, func(p *play) { p.a2.send(p); p.a2.serve(p); p.a2.end(p, arrive) }}}
-	reads     = []step{
+	comesLate   = []step{{"serve late", func(p *play) bool { return p.a1.owes }, func(p *play) { p.a1.late(p) }}}
+	others      = []step{{"another create", nil, func(p *play) { p.a2.send(p); p.a2.serve(); p.a2.end(p, arrive) }}}
+	leaves      = []step{{"leave", func(p *play) bool { return slices.Contains(p.told, p.a1.order) && !p.a1.owes }, func(p *play) { p.must(p.a1.log.member.Leave(p.t.Context())) }}}
+	readAtStart = []step{{"source read", func(p *play) bool { return p.reading }, (*play).endReading}}
+	reads       = []step{
 		{"A1 reads", nil, func(p *play) { p.must(unsure(p.a1.read(p))) }},
 		{"A1 reads", nil, func(p *play) { p.must(unsure(p.a1.read(p))) }},
 	}
@@ -402,24 +425,26 @@ var (
 type scenario struct {
 	name  string
 	parts [][]step
+	cut   bool // A1 reads nothing
 }
 
 func scenarios() []scenario {
 	all := []scenario{
-		{"create", [][]step{creates, others, lookups[:1], reads[:1]}},
-		{"cut off", [][]step{isCutOff, leaseEnds, comesLate, lookups[:1], reads[:1]}},
-		{"cut off, crash", [][]step{isCutOff, leaseEnds, crashes, lookups[:1], source}},
-		{"cut off, all lost", [][]step{isCutOff, leaseEnds, losesAll, lookups[:1], source}},
-		{"cut off, clock back", [][]step{isCutOff, leaseEnds, clockGoesBack, lookups[:1], reads[:1]}},
-		{"failover", [][]step{creates, fails, lookups[:1], source, reads[:1]}},
-		{"failover, others", [][]step{creates, fails, others, lookups[:1], source}},
-		{"cut off, failover", [][]step{isCutOff, fails, leaseEnds, lookups[:1], source}},
+		{"create", [][]step{creates, others, lookups[:1], reads[:1]}, false},
+		{"cut off", [][]step{isCutOff, leaseEnds, comesLate, lookups[:1]}, true},
+		{"cut off, crash", [][]step{isCutOff, leaseEnds, crashes, lookups[:1], source}, true},
+		{"crash while the source is read", [][]step{isCutOff, leaseEnds, crashes, lookups[:1], readAtStart}, true},
+		{"cut off, all lost", [][]step{isCutOff, leaseEnds, losesAll, lookups[:1], source}, true},
+		{"cut off, clock back", [][]step{isCutOff, leaseEnds, clockGoesBack, lookups[:1]}, true},
+		{"cut off, failover", [][]step{isCutOff, fails, leaseEnds, lookups[:1]}, true},
+		{"failover", [][]step{creates, fails, lookups[:1], reads[:1]}, false},
+		{"failover, leave", [][]step{slices.Concat(creates[:3], leaves), fails, lookups[:1]}, true},
 	}
 	for i, key := range []string{"log", "meta", "members"} {
 		gone := []step{{key + " lost", nil, lose(i)}}
 		all = append(all,
-			scenario{key + " lost", [][]step{creates, gone, lookups, source}},
-			scenario{"cut off, " + key + " lost", [][]step{isCutOff, leaseEnds, gone, lookups[:1], source}})
+			scenario{key + " lost", [][]step{creates, gone, lookups[:1], source}, false},
+			scenario{"cut off, " + key + " lost", [][]step{isCutOff, leaseEnds, gone, lookups[:1], source}, true})
 	}
 	return all
 }
@@ -431,6 +456,10 @@ func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 	var path []int // which of those that can go on does, from the first step on
 	for {
 		p := newPlay(t, st)
+		p.cut = sc.cut
+		if slices.ContainsFunc(sc.parts, func(part []step) bool { return &part[0] == &readAtStart[0] }) {
+			p.beginReading()
+		}
 		plays++
 		at := make([]int, len(sc.parts))
 		var widths []int
@@ -459,14 +488,8 @@ func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 			at[can[path[depth]]]++
 			s.do(p)
 		}
-		for range 2 { // at last B is asked for all of them
-			if p.absent == nil {
-				p.lookup()
-			}
-			if p.doubted && p.absent == nil {
-				p.beginReading()
-				p.endReading()
-			}
+		if p.absent == nil {
+			p.finish()
 		}
 		p.strike()
 		if p.absent != nil {
@@ -487,14 +510,63 @@ func TestInterleavings(t *testing.T) {
 	st := newStage(t)
 	total := 0
 	for _, sc := range scenarios() {
+		st.sure = 0
 		plays, absent := st.search(t, sc)
 		if absent != "" {
 			t.Errorf("%s: Absent after %s", sc.name, absent)
 		}
-		t.Logf("%s: %d schedules", sc.name, plays)
+		if st.sure == 0 {
+			t.Errorf("%s: nothing could be Absent", sc.name)
+		}
+		t.Logf("%s: %d schedules, %d lookups that could be answered", sc.name, plays, st.sure)
 		total += plays
 	}
 	if total < 1000 {
 		t.Errorf("%d schedules in all: do the steps still happen?", total)
+	}
+}
+
+// TestInterleavingsFindMutations leaves out one rule at a time.
+func TestInterleavingsFindMutations(t *testing.T) {
+	all := make(map[string]scenario)
+	for _, sc := range scenarios() {
+		all[sc.name] = sc
+	}
+	script := func(old, replacement string) func(*stage) {
+		return func(st *stage) {
+			if !strings.Contains(enterSource+joinSource+recallSource+pageSource, old) {
+				t.Fatalf("no script has %q", old)
+			}
+			source := func(name string) *redis.Script {
+				return redis.NewScript(withoutComments(strings.Replace(enterSource+name, old, replacement, 1)))
+			}
+			st.mutate = func(l *Log) {
+				l.append, l.join, l.leave = source(appendSource), source(joinSource), source(leaveSource)
+				l.recall, l.page = source(recallSource), source(pageSource)
+			}
+		}
+	}
+	for _, m := range []struct {
+		without, in string
+		mutate      func(*stage)
+	}{
+		{"an answer waits for the end of the lease", "cut off", func(st *stage) { st.tellsAll = true }},
+		{"nobody is sure while a member is away", "cut off", script("away = over[i]", "away = ''")},
+		{"a member that vanished is a doubt", "cut off, crash", script("put('doubt', 'crash: ", "string.len('")},
+		{"a failover is a doubt", "failover, leave", script("put('doubt', 'term: ", "string.len('")},
+		{"a log that lost its members is another one", "cut off, members lost", script("local gone = ", "local gone = false and ")},
+		{"members that were lost are called back", "cut off, all lost", script("redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[i])", "")},
+		{"the state is read before the second look", "cut off, crash", func(st *stage) { st.lookFirst = true }},
+		{"a doubt is cleared by what was read since", "crash while the source is read", func(st *stage) { st.oldReads = true }},
+	} {
+		t.Run(m.without, func(t *testing.T) {
+			st := newStage(t)
+			m.mutate(st)
+			plays, absent := st.search(t, all[m.in])
+			if absent == "" {
+				t.Fatalf("nothing goes wrong in %d schedules", plays)
+			}
+			t.Logf("after %d schedules: %s", plays, absent)
+		})
 	}
 }

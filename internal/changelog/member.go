@@ -255,6 +255,16 @@ func until(ctx context.Context, at time.Time) error {
 	}
 }
 
+// begins reports whether a lease can be had for the first time.
+func (m *Member) begins() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joined && m.base.at.IsZero() && m.reply.era != "" && !m.owing()
+}
+
 // late reports whether something has been owed for too long to be certain of it.
 func (m *Member) late(now time.Time) bool {
 	for len(m.queue) > 0 {

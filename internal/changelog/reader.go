@@ -65,9 +65,10 @@ func (l *Log) enroll() (*round, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state.Phase {
-	case Unavailable, Broken, Stopped, Away:
+	case Unavailable, Broken, Stopped:
 		// The reader tries again by itself. Waiting for it here would hold up every
-		// lookup for the whole limit, for as long as Redis is away.
+		// lookup for the whole limit, for as long as Redis is away. A member that is away
+		// holds up nobody, and may be back by now.
 		return nil, l.state.Err
 	}
 	if l.next == nil {
@@ -103,6 +104,12 @@ func (l *Log) Run(ctx context.Context) error {
 		began := time.Now()
 		err := r.readToTail(ctx)
 		l.finish(asked, began, err)
+		if l.member.begins() { // the sooner others need not wait for it
+			select {
+			case l.kick <- struct{}{}:
+			default:
+			}
+		}
 		select {
 		case <-ctx.Done():
 			l.settle(Stopped, errStopped, began)

@@ -38,8 +38,8 @@ func TestRun(t *testing.T) {
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-requests", "6400"}, &stdout, &stderr))
-	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 14 {
-		t.Errorf("%d measurements, want 14: %s", got, &stderr)
+	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 18 {
+		t.Errorf("%d measurements, want 18: %s", got, &stderr)
 	}
 	// Each row compared with itself or another has at least a rate.
 	benchtest.Rows(t, stdout.String(),
