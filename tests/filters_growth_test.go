@@ -226,22 +226,30 @@ func (h *heirs) works(at int, others ...int) {
 	}
 }
 
+// verdict is ask, once there is no doubt: that one was killed is told of a moment after
+// it is back, and settled by time.
+func (h *heirs) verdict(gate, n int) (v string) {
+	h.t.Helper()
+	inTheEnd(h.t, "a verdict", func() bool { v = h.ask(gate, n); return v != "unknown" })
+	return v
+}
+
 // all looks for all that was added and much of the rest.
 func (h *heirs) all(gate int) {
 	h.t.Helper()
 	for i := range h.added {
-		if v := h.ask(gate, firstAdded+i); v != "maybe" {
+		if v := h.verdict(gate, firstAdded+i); v != "maybe" {
 			h.t.Fatalf("order %d of those that were added is %s", i, v)
 		}
 	}
 	for n := 1; n <= large; n += 1009 {
-		if v := h.ask(gate, n); v != "maybe" {
+		if v := h.verdict(gate, n); v != "maybe" {
 			h.t.Fatalf("order %d is %s", n, v)
 		}
 	}
 	refused := 0
 	for n := range 20 {
-		if h.ask(gate, 20_000_000+n) == "absent" {
+		if h.verdict(gate, 20_000_000+n) == "absent" {
 			refused++
 		}
 	}
