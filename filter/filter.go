@@ -58,6 +58,8 @@ type Appender interface {
 	// Append returns nil once every [Barrier] that is waited for from now on
 	// includes the IDs. Appending an ID twice does no harm.
 	Append(ctx context.Context, ids ...string) error
+	// Record is Append for whoever tells nobody of the IDs before it returns nil.
+	Record(ctx context.Context, ids ...string) error
 	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
 	// now on: there is an order whose ID nobody knows.
 	Missed(ctx context.Context, reason string) error

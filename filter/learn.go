@@ -71,7 +71,7 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	if f.opts.Appender == nil {
 		return nil
 	}
-	if err := f.opts.Appender.Append(ctx, ids...); err != nil {
+	if err := f.opts.Appender.Record(ctx, ids...); err != nil {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	add() // again, as in Learn

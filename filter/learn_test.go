@@ -27,6 +27,8 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 	return nil
 }
 
+func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
+
 func (l *sharedLog) Missed(context.Context, string) error { return nil }
 func (l *sharedLog) Withdraw(context.Context) error       { return nil }
 
@@ -148,6 +150,8 @@ func (a *flaky) Append(_ context.Context, ids ...string) error {
 	a.ids = append(a.ids, ids...)
 	return nil
 }
+
+func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Append(ctx, ids...) }
 
 func (a *flaky) Missed(_ context.Context, reason string) error {
 	a.mu.Lock()

@@ -43,6 +43,7 @@ type logReport struct {
 	Barrier  float64    `json:"last_barrier_ms"`
 	Doubts   doubtCount `json:"doubts"`   // told of since the start
 	Members  []string   `json:"members"`  // who may append, as of a second ago
+	Owed     int        `json:"owed"`     // IDs that clients may know of and the log does not have
 	Repaired uint64     `json:"repaired"` // IDs that the log had lost and got again from here
 	Reason   *string    `json:"reason"`   // why it is not followed; null: it is
 }
@@ -123,7 +124,7 @@ func logReportOf(log *changelog.Log) *logReport {
 	s := log.State()
 	r := &logReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
-		Barrier: float64(s.LastWait.Microseconds()) / 1e3, Members: log.Members(), Repaired: s.Repaired,
+		Barrier: float64(s.LastWait.Microseconds()) / 1e3, Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
 		Doubts: doubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap]},
 	}
 	if !s.LastRead.IsZero() {

@@ -129,7 +129,7 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time) {
 
 // follow goes on from the place that is kept. Where that is gone, or there never was
 // one, what was committed before the new place is somebody else's to read: there is a
-// doubt, once the new place is kept.
+// doubt, before the new place is kept.
 func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
 	for {
 		from, err := f.client.HGet(ctx, f.place, f.name).Result()
@@ -153,11 +153,16 @@ func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Tim
 		if err := f.append(ctx, ids); err != nil {
 			return err
 		}
-		if err := f.keep(ctx, at); err != nil || began {
+		if !began { // before the place is kept: whoever finds that goes on without a word
+			if err := f.doubt(ctx, changelog.Gap, "is followed from now on"); err != nil {
+				return err
+			}
+		}
+		if err := f.keep(ctx, at); err != nil {
 			return err
 		}
 		began = true
-		return f.changes.Doubt(ctx, changelog.Doubt{Kind: changelog.Gap, Reason: "the table of source " + f.name + " is followed from now on"})
+		return nil
 	}
 	tell := func(at time.Time) {
 		if began {
@@ -196,7 +201,7 @@ func (f *follower) append(ctx context.Context, ids []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()
-	if err := f.changes.Append(ctx, spelt...); err != nil {
+	if err := f.changes.Record(ctx, spelt...); err != nil {
 		return err
 	}
 	if f.set == nil {
@@ -214,15 +219,28 @@ func (f *follower) keep(ctx context.Context, at string) error {
 	return nil
 }
 
-// bad deals with a row without a usable ID.
+// bad deals with a row without a usable ID. It returns when the others know, or ctx has
+// ended: then whoever follows next finds the row again.
 func (f *follower) bad(ctx context.Context, reason string) {
 	if f.config.OnBad == config.OnBadSkip {
 		return
 	}
-	doubt := changelog.Doubt{Kind: changelog.Lost, Reason: "source " + f.name + ": " + reason}
-	if err := f.changes.Doubt(ctx, doubt); err != nil && ctx.Err() == nil {
-		f.log.Error("the others were not told of a row without an ID", "error", err)
+	for said := false; f.doubt(ctx, changelog.Lost, reason) != nil && ctx.Err() == nil; said = true {
+		if !said {
+			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followAgain):
+		}
 	}
+}
+
+// doubt tells everybody of one about the table.
+func (f *follower) doubt(ctx context.Context, kind changelog.Kind, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + ": " + reason})
 }
 
 // poll reads what may be new in the table again and again.

@@ -166,7 +166,7 @@ func (u *filterUnit) announce(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := u.log.Append(ctx, ids...); err != nil || u.shared == nil {
+	if err := u.log.Record(ctx, ids...); err != nil || u.shared == nil {
 		return err
 	}
 	return u.shared.Add(ctx, ids...)

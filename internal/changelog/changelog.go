@@ -80,6 +80,9 @@ type Doubt struct {
 	Reason string // one line
 }
 
+// text is what the log has of it.
+func (d Doubt) text() string { return string(d.Kind) + ": " + d.Reason }
+
 // Options are the settings of a [Log]. The zero value is usable.
 type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
@@ -235,15 +238,9 @@ func withoutComments(source string) string {
 // the IDs may be in the log even so, and appending them again does no harm. They are
 // owed then, see [Log.Withdraw]. It does not need Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
-	args := make([]any, 0, 2*len(ids))
-	for _, id := range ids {
-		if len(id) == 0 || len(id) > MaxIDBytes {
-			return fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
-		}
-		args = append(args, "id", id)
-	}
-	if len(ids) == 0 {
-		return nil
+	args, err := l.entries(ids)
+	if err != nil || len(ids) == 0 {
+		return err
 	}
 	l.member.owe(ids...)
 	if err := l.put(ctx, args, ids); err != nil {
@@ -253,17 +250,43 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 	return nil
 }
 
+// Record is Append for somebody who tells nobody of the IDs before it returns nil:
+// after an error nothing is owed, and whether they are tried again is the caller's affair.
+func (l *Log) Record(ctx context.Context, ids ...string) error {
+	args, err := l.entries(ids)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	return l.put(ctx, args, ids)
+}
+
+// entries returns IDs as the script takes them.
+func (l *Log) entries(ids []string) ([]any, error) {
+	args := make([]any, 0, 2*len(ids))
+	for _, id := range ids {
+		if len(id) == 0 || len(id) > MaxIDBytes {
+			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
+		}
+		args = append(args, "id", id)
+	}
+	return args, nil
+}
+
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
 // is about was created before the call. It returns as Append does, and like an ID it
 // is owed after an error.
 func (l *Log) Doubt(ctx context.Context, d Doubt) error {
-	text := string(d.Kind) + ": " + d.Reason
-	covered := l.member.oweDoubt(text)
-	if err := l.put(ctx, []any{"doubt", text}, nil); err != nil {
+	covered := l.member.oweDoubt(d.text())
+	if err := l.RecordDoubt(ctx, d); err != nil {
 		return err
 	}
 	l.member.paidDoubt(covered)
 	return nil
+}
+
+// RecordDoubt is to Doubt what Record is to Append.
+func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
+	return l.put(ctx, []any{"doubt", d.text()}, nil)
 }
 
 // put runs the script that appends. The IDs are kept for a while: a log that loses

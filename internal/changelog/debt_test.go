@@ -181,3 +181,45 @@ func TestOverdrawn(t *testing.T) {
 		}
 	})
 }
+
+// What nobody was told of is not owed: it may never be tried again here, by who gave up
+// following a table, say, or found the log whole the next time.
+func TestNothingIsOwedForARecord(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, brisk("a"))
+		b := runInstance(t, s, patient("b"))
+		sure(t, a, b)
+		w.set(only(a.append, cut))
+		forgotten := make(map[string]struct{})
+		a.mu.Lock()
+		for i := range remembered {
+			a.recent.add(fmt.Sprint("old ", i))
+		}
+		a.mu.Unlock()
+		for name, err := range map[string]error{
+			"Record":      a.Record(t.Context(), "1"),
+			"RecordDoubt": a.RecordDoubt(t.Context(), Doubt{Lost, "one"}),
+			"giveBack":    a.giveBack(t.Context(), forgotten),
+		} {
+			if !errors.Is(err, ErrUnavailable) {
+				t.Errorf("%s = %v", name, err)
+			}
+		}
+		w.set(nil)
+		time.Sleep(2 * patience)
+		sure(t, a, b)
+		if n := a.State().Owed; n != 0 || b.has("1") || len(b.doubted()) > 0 {
+			t.Errorf("%d are owed, doubts %v", n, b.doubted())
+		}
+		if err := errors.Join(a.Record(t.Context(), "1"), a.RecordDoubt(t.Context(), Doubt{Lost, "two"})); err != nil {
+			t.Fatal(err)
+		}
+		sure(t, b)
+		if d := b.doubted(); !b.has("1") || len(d) != 1 || d[0].Reason != "two" {
+			t.Errorf("it has the ID: %v, doubts %v", b.has("1"), d)
+		}
+		if err := a.Record(t.Context(), ""); !errors.Is(err, ErrBadID) {
+			t.Errorf("Record of nothing = %v", err)
+		}
+	})
+}

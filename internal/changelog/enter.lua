@@ -8,7 +8,7 @@
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
 -- KEYS[4]  the inbox, a list of IDs that anybody may push to
--- ARGV[1]  a nonce, unique to this call
+-- ARGV[1]  a nonce, unique to this call; a client that had no answer may repeat the call
 -- ARGV[2]  how many entries the log keeps at least, 0 for all
 -- Slot     all keys share the hash tag {<filter>}
 local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -20,6 +20,10 @@ local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
 
 -- tostring turns 1e14 and more into an exponent.
 local function decimal(n) return string.format('%.0f', n) end
+
+-- Names what begins with this run of the script: a call that is repeated must not name
+-- another thing the same.
+local unique = nonce .. '.' .. clock[1] .. '.' .. clock[2]
 
 -- Returns the number of the entry at the log's end, 0 if it has none.
 local function tail()
@@ -60,7 +64,7 @@ local function lapse()
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
     redis.call('ZADD', members, decimal(now - 1), m)
   end
-  era = nonce -- not a counter, which a failover would set back
+  era = unique -- not a counter, which a failover would set back
   redis.call('HSET', meta, 'era', era)
 end
 
@@ -71,7 +75,7 @@ do
   -- off. As another log it is noticed by all who knew them.
   local gone = redis.call('ZCARD', members) ~= (tonumber(known[6] or '') or 0)
   if not epoch or not seq or gone then
-    epoch, seq = nonce, math.max(seq or 0, tail())
+    epoch, seq = unique, math.max(seq or 0, tail())
     redis.call('HSET', meta, 'epoch', epoch, 'seq', decimal(seq))
     count()
     lapse()

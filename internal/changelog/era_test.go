@@ -226,3 +226,38 @@ func TestLossBehindANewerEntry(t *testing.T) {
 		}
 	}
 }
+
+// TestRepeatedCall runs a script twice with the same arguments, as a client does that had
+// no answer: what begins each time must not have the same name, or a renewal from before
+// would count.
+func TestRepeatedCall(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := newInstance(t, s, brisk("a"))
+		named := make(map[string]bool)
+		for range 3 {
+			if err := a.client.Del(t.Context(), metaKey).Err(); err != nil {
+				t.Fatal(err)
+			}
+			reply, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
+			if err != nil || len(reply) != 3 {
+				t.Fatalf("%q, %v", reply, err)
+			}
+			if err := clockBack(t.Context(), a.client); err != nil {
+				t.Fatal(err)
+			}
+			later, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
+			if err != nil || len(later) != 3 {
+				t.Fatalf("%q, %v", later, err)
+			}
+			if later[1] != reply[1] {
+				t.Errorf("the log was %q, is %q: nothing happened to it", reply[1], later[1])
+			}
+			for _, name := range []string{"log " + reply[1], "era " + reply[2], "era " + later[2]} {
+				if named[name] {
+					t.Errorf("%s comes twice", name)
+				}
+				named[name] = true
+			}
+		}
+	})
+}

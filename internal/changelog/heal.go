@@ -121,15 +121,15 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 func (l *Log) short(ctx context.Context, d Doubt) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	return l.Doubt(ctx, d)
+	return l.RecordDoubt(ctx, d) // nothing is owed: the reader goes on only after it
 }
 
 func (l *Log) again(ctx context.Context, ids []string) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	args := make([]any, 0, 2*len(ids))
-	for _, id := range ids {
-		args = append(args, "id", id)
+	args, err := l.entries(ids)
+	if err != nil {
+		return err
 	}
 	return l.put(ctx, args, nil)
 }
