@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // mostReply bounds what is read of an answer: a filter with ten years of segments
@@ -44,7 +45,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: redisTimeout}).DialContext(ctx, network, address)
+			return (&net.Dialer{Timeout: engine.RedisTimeout}).DialContext(ctx, network, address)
 		},
 	}
 	var sent io.Reader
@@ -73,7 +74,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		var refused refusal
+		var refused engine.Refusal
 		if json.Unmarshal(text, &refused) == nil && refused.Error != "" {
 			return errors.New(refused.Error)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -115,10 +116,7 @@ func versionText() string {
 // load reads the configuration. Whatever is wrong with it is wrong usage, a file
 // that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
-	c, err := config.Load(e.file, e.getenv)
-	if err == nil {
-		err = bitsFit(c)
-	}
+	c, err := engine.LoadConfig(e.file, e.getenv)
 	if err != nil {
 		return nil, usageError{err}
 	}

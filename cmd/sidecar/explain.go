@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -35,7 +36,7 @@ type explanation struct {
 	LimitKey *string    `json:"limit_key"` // of the permit besides
 	Verdict  *string    `json:"verdict"`   // null: decided at run time
 	Status   *int       `json:"status"`    // null: the backend's, or decided at run time
-	Reason   *string    `json:"reason"`    // of a refusal
+	Reason   *string    `json:"reason"`    // of a engine.Refusal
 	Because  string     `json:"because"`   // for people
 	Possible []possible `json:"possible"`
 
@@ -193,7 +194,7 @@ func (untold) Learn(context.Context, string) error            { return errOnlyEx
 func (untold) Missed(context.Context, string) error           { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
-type keyLocker struct{ gateLocker }
+type keyLocker struct{ engine.GateLocker }
 
 func (keyLocker) Acquire(context.Context, gate.Ask) (gate.Lease, error) { return nil, errOnlyExplained }
 
@@ -215,12 +216,12 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = untold{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{newGateLocker(nil, c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		return keyLocker{engine.NewGateLocker(nil, c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
 		var err error
-		if policies[i], err = policy(r, filters, locks); err != nil {
+		if policies[i], err = engine.Policy(r, filters, locks); err != nil {
 			return nil, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -370,11 +371,11 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+	m, err := engine.New(t.Context(), c, "test", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer m.close()
+	defer m.Close()
 
 	pick := func(t *rapid.T, name string, parts ...string) string { return rapid.SampledFrom(parts).Draw(t, name) }
 	rapid.Check(t, func(t *rapid.T) {
@@ -399,8 +400,8 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, call := m.gate.Screen(t.Context(), q.Request), m.gate.Open(q.Request)
-		compareDecision(t, e, &d, &call, m.gate)
+		d, call := m.Gate().Screen(t.Context(), q.Request), m.Gate().Open(q.Request)
+		compareDecision(t, e, &d, &call, m.Gate())
 		if err := e.print(io.Discard); err != nil {
 			t.Error(err)
 		}

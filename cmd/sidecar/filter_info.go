@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/engine"
 )
 
 func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -33,22 +34,22 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 			if len(names) == 0 {
 				names = slices.Sorted(maps.Keys(c.Filters))
 			}
-			reports := []filterReport{}
+			reports := []engine.FilterReport{}
 			for _, name := range names {
-				var r filterReport
+				var r engine.FilterReport
 				if err := env.askRunning(cmd.Context(), c, http.MethodGet, name, "", nil, &r); err != nil {
 					return fmt.Errorf("filter info: %w", err)
 				}
 				reports = append(reports, r)
 			}
 			if *asJSON {
-				return printJSON(env.stdout, map[string]any{"filters": reports})
+				return engine.WriteJSON(env.stdout, map[string]any{"filters": reports})
 			}
 			for i, r := range reports {
 				if i > 0 {
 					fmt.Fprintln(env.stdout)
 				}
-				if err := r.print(env.stdout); err != nil {
+				if err := printFilter(env.stdout, &r); err != nil {
 					return err
 				}
 			}
@@ -57,7 +58,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 }
 
-func (r *filterReport) print(w io.Writer) error {
+func printFilter(w io.Writer, r *engine.FilterReport) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-14s%s\n", name, fmt.Sprintf(format, args...))
@@ -79,12 +80,12 @@ func (r *filterReport) print(w io.Writer) error {
 		line("in redis", "%s", sizeText(*r.RedisBytes))
 	}
 	if r.Log != nil {
-		line("change log", "%s", r.Log.text(time.Now()))
+		line("change log", "%s", logText(r.Log, time.Now()))
 	}
 	if r.Pending > 0 {
 		line("pending", "%d IDs that the other ordergates do not know of yet", r.Pending)
 	}
-	line("generation", "%s", r.Expansion.text())
+	line("generation", "%s", expansionText(&r.Expansion))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	if len(r.Segments)+len(r.Redis) > 1 {
 		fmt.Fprintln(table, "\nPART\tIDS\tCAPACITY\tFILL\tPASSES\tBYTES")
@@ -102,7 +103,7 @@ func (r *filterReport) print(w io.Writer) error {
 	return err
 }
 
-func (e *expansionReport) text() string {
+func expansionText(e *engine.ExpansionReport) string {
 	text := fmt.Sprint(e.Generation)
 	switch {
 	case e.Running:
@@ -129,13 +130,13 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var r containsReport
+			var r engine.ContainsReport
 			err = env.askRunning(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
 			if err != nil {
 				return fmt.Errorf("filter contains: %w", err)
 			}
 			if *asJSON {
-				return printJSON(env.stdout, r)
+				return engine.WriteJSON(env.stdout, r)
 			}
 			_, err = fmt.Fprintln(env.stdout, strings.TrimSuffix(r.Answer+": "+r.Reason, ": "))
 			return err
@@ -167,10 +168,10 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			total := addedReport{Filter: args[0]}
+			total := engine.AddedReport{Filter: args[0]}
 			add := func(ids []string) error {
-				var r addedReport
-				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", idsRequest{ids}, &r)
+				var r engine.AddedReport
+				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids}, &r)
 				if err != nil && total.Added > 0 {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
@@ -186,7 +187,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter add: %w", err)
 			}
 			if *asJSON {
-				return printJSON(env.stdout, total)
+				return engine.WriteJSON(env.stdout, total)
 			}
 			_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
 			return err
@@ -257,12 +258,12 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 			if err != nil {
 				return err
 			}
-			var r filterReport
+			var r engine.FilterReport
 			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
 				return fmt.Errorf("filter %s: %w", name, err)
 			}
 			if *asJSON {
-				return printJSON(env.stdout, r)
+				return engine.WriteJSON(env.stdout, r)
 			}
 			_, err = fmt.Fprintf(env.stdout, done, r.IDs, r.Capacity)
 			return err
@@ -271,7 +272,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 }
 
 // text tells where the log is, and what was wrong with it.
-func (r *logReport) text(now time.Time) string {
+func logText(r *engine.LogReport, now time.Time) string {
 	text := fmt.Sprintf("%s, at %d of %d", r.Phase, r.Position, r.Tail)
 	if r.LastRead != nil {
 		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))

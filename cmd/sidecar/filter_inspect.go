@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // snapshotFile is what there is to tell of a file. It has no secret.
@@ -52,7 +53,7 @@ func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter snapshot inspect: %w", err)
 			}
 			if *asJSON {
-				return printJSON(env.stdout, f)
+				return engine.WriteJSON(env.stdout, f)
 			}
 			return f.print(env.stdout)
 		},

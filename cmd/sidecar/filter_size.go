@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // Limits of what is sized: those of the configuration.
@@ -43,7 +44,7 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 				return usageError{fmt.Errorf("filter size: no kind fits: %s", q.trouble(s))}
 			}
 			if *asJSON {
-				return printJSON(env.stdout, s)
+				return engine.WriteJSON(env.stdout, s)
 			}
 			return s.print(env.stdout)
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -50,7 +51,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return printJSON(env.stdout, lockReports{reports})
+				return engine.WriteJSON(env.stdout, lockReports{reports})
 			}
 			return describe(env.stdout, reports)
 		},
@@ -111,7 +112,7 @@ func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, err
 	if lock.Kind == config.LockQuorum {
 		var servers []lockServer
 		for _, address := range lock.Quorum.Addresses {
-			client, closeClient, err := connect(ctx, quorumServer(d.config.Redis, address))
+			client, closeClient, err := engine.Connect(ctx, engine.QuorumServer(d.config.Redis, address))
 			if err != nil {
 				return nil, fmt.Errorf("locks: %w", err)
 			}
@@ -125,7 +126,7 @@ func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, err
 			d.file, config.RedisEmbedded)}
 	}
 	if d.redis == nil {
-		client, closeClient, err := connect(ctx, d.config.Redis)
+		client, closeClient, err := engine.Connect(ctx, d.config.Redis)
 		if err != nil {
 			return nil, fmt.Errorf("locks: %w", err)
 		}

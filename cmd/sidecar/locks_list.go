@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -43,7 +44,7 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return printJSON(env.stdout, l)
+				return engine.WriteJSON(env.stdout, l)
 			}
 			return l.print(env.stdout)
 		},

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -91,7 +92,7 @@ func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
 	case err != nil:
 		return fmt.Errorf("locks release: %w", err)
 	case r.asJSON:
-		return printJSON(r.stdout, releaseReport{reports, heard})
+		return engine.WriteJSON(r.stdout, releaseReport{reports, heard})
 	}
 	where := ""
 	if reports[0].server.address != nil {

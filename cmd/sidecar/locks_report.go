@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -152,13 +151,6 @@ func shortOwner(owner string) string {
 		end = owner[colon:]
 	}
 	return visible(owner[:shownOwner] + "..." + end)
-}
-
-func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
 }
 
 // describe writes a line for each thing there is to tell of one lock, on all of

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -124,7 +126,11 @@ func (p party) wait(opts redislock.Options, key string) <-chan *redislock.Lease 
 func (p party) play(commands string) {
 	p.t.Helper()
 	for line := range strings.Lines(commands) {
-		if err := p.client.Do(p.t.Context(), anys(strings.Fields(line))...).Err(); err != nil {
+		var words []any
+		for word := range strings.FieldsSeq(line) {
+			words = append(words, word)
+		}
+		if err := p.client.Do(p.t.Context(), words...).Err(); err != nil {
 			p.t.Fatalf("%s: %v", line, err)
 		}
 	}
@@ -392,7 +398,7 @@ func TestLocksAsDocumentedUser(t *testing.T) {
 	if looks == nil {
 		t.Fatal("docs/locks-cli.md has no user who may only look")
 	}
-	args := append(documentedUserOnly(t), "--user", "looker", "on", ">looker-secret", "~order:lock:*", "~{order:lock:*", "~redisson_*")
+	args := append(bedtest.DocumentedUserOnly(t), "--user", "looker", "on", ">looker-secret", "~order:lock:*", "~{order:lock:*", "~redisson_*")
 	server := bedtest.New(t).Redis(append(args, strings.Fields(string(looks[1]))...)...)
 	section := fmt.Sprintf("{addresses: [%s], username: ordergate, password_env: PW}", server.Addr())
 	file := writeConfig(t, "redis: "+section+"\nlocks: {settlement: {}}\n")
@@ -418,4 +424,22 @@ func TestLocksAsDocumentedUser(t *testing.T) {
 			}
 		})
 	}
+}
+
+func list(addrs ...string) string { return "[" + strings.Join(addrs, ", ") + "]" }
+
+// connected returns the client that a file with this section redis gets.
+func connected(t *testing.T, section string) redis.UniversalClient {
+	t.Helper()
+	getenv := func(name string) string { return map[string]string{"PW": "ordergate-secret"}[name] }
+	c, err := config.Parse("ordergate.yaml", []byte("redis: "+section+"\n"), getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, closeClient, err := engine.Connect(t.Context(), c.Redis)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeClient)
+	return client
 }

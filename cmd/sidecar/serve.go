@@ -18,7 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/extauthz"
-	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -28,13 +28,13 @@ type serveOptions struct {
 
 // serve runs the sidecar until ctx ends, then lets running calls finish.
 func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.Logger, getenv func(string) string) error {
-	m, err := assemble(ctx, c, log)
+	m, err := engine.New(ctx, c, versionText(), log)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	tuneGC(m.filterBytes(), getenv)
-	f, err := newFaces(m)
+	defer m.Close()
+	m.TuneGC(getenv)
+	f, err := newFaces(m, log)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	if err := f.listen(c.Listen); err != nil {
 		return err
 	}
-	m.start(ctx)
+	m.Start(ctx)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
 
@@ -94,21 +94,21 @@ const (
 	httpDrain = time.Second
 )
 
-func newFaces(m *machine) (*faces, error) {
-	checks, err := extauthz.NewServer(m.gate)
+func newFaces(m *engine.Engine, log *slog.Logger) (*faces, error) {
+	checks, err := extauthz.NewServer(m.Gate())
 	if err != nil {
 		return nil, err
 	}
 	f := &faces{
-		log:    m.log,
+		log:    log,
 		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true)),
 		proc:   grpc.NewServer(grpc.WaitForHandlers(true)),
 		health: health.NewServer(),
 	}
-	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.gate, lockmw.Options{Logger: m.log}))
+	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.Gate(), lockmw.Options{Logger: log}))
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
-	errorLog := slog.NewLogLogger(m.log.Handler(), slog.LevelDebug)
+	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	// Without a time limit for idle connections, so that it is the proxy that closes
 	// them: it could otherwise send a sub-request into one that is being closed.
 	f.http = &http.Server{
@@ -118,7 +118,7 @@ func newFaces(m *machine) (*faces, error) {
 		ErrorLog:          errorLog,
 	}
 	f.admin = &http.Server{
-		Handler:           m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return f.conditions(m) })),
+		Handler:           m.AdminHandler(f.draining.Load),
 		ReadHeaderTimeout: readHeaderTimeout,
 		ErrorLog:          errorLog,
 	}
@@ -139,7 +139,7 @@ func (f *faces) listen(c config.Listen) error {
 		if s.addr == "" {
 			continue
 		}
-		l, err := listen(s.addr)
+		l, err := engine.Listen(s.addr)
 		if err != nil {
 			for _, open := range f.servers {
 				_ = open.listener.Close()

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// gateFilter shows a filter to the gate, and what it answers to its measures.
+type gateFilter struct {
+	*filter.Filter
+	measures *measures
+}
+
+// MayContain implements gate.Filter.
+func (f gateFilter) MayContain(ctx context.Context, id string) gate.Answer {
+	switch f.Filter.MayContain(ctx, id) {
+	case filter.Absent:
+		f.measures.absent(id)
+		return gate.Absent
+	case filter.Maybe:
+		return gate.Maybe
+	default:
+		return gate.Unknown
+	}
+}
+
+// appender shows a change log to its filter.
+type appender struct{ *changelog.Log }
+
+// Missed implements filter.Appender.
+func (a appender) Missed(ctx context.Context, reason string) error {
+	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason})
+}
+
+// bounded is a barrier that trusts what was true a short time ago.
+type bounded struct {
+	log *changelog.Log
+	age time.Duration
+}
+
+// Wait implements filter.Barrier.
+func (b bounded) Wait(ctx context.Context) error { return b.log.Within(ctx, b.age) }
+
+// cures tells what clears a doubt where no source tells of each order at once.
+var cures = map[changelog.Kind]filter.Cure{
+	changelog.Term:  filter.Settling,
+	changelog.Crash: filter.Settling,
+	changelog.Start: filter.Reading,
+	changelog.Lost:  filter.Operator,
+	changelog.Gap:   filter.Operator,
+}
+
+// GateLocker shows the locks of one rule to the gate.
+type GateLocker struct {
+	locker        *redislock.Locker
+	before, after string // the key, around the ID
+	maxHold       time.Duration
+	patience      time.Duration // with one Acquire
+}
+
+// questionTime is what a question to a Redis that hangs takes, a new connection
+// included.
+const questionTime = redisDialTimeout + (1+redisRetries)*RedisTimeout
+
+// NewGateLocker shows a locker, which may be nil for a look at keys, to the gate.
+func NewGateLocker(locker *redislock.Locker, c config.Lock, maxHold time.Duration, observe bool) GateLocker {
+	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries)*c.Wait.Every)
+	if observe {
+		template, wait = template+config.ObservedSuffix, 0
+	}
+	before, after, _ := strings.Cut(template, "{id}")
+	return GateLocker{locker: locker, before: before, after: after, maxHold: maxHold, patience: wait + questionTime}
+}
+
+// Key implements gate.Locker.
+func (g GateLocker) Key(id string) string { return g.before + id + g.after }
+
+// Acquire implements gate.Locker. It takes no longer than the wait and one question
+// to Redis. Questions go together: behind one that hangs, another would begin when
+// that has ended, and the proxy's patience with us be over before it has.
+func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
+	short, cancel := context.WithTimeout(ctx, g.patience)
+	defer cancel()
+	lease, err := g.acquire(short, ask)
+	if err != nil && short.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("no answer within %v: %w", g.patience, err)
+	}
+	return lease, err
+}
+
+func (g GateLocker) acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
+	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
+	if len(ask.IDs) == 1 {
+		lease, err := g.locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)
+		if err != nil {
+			return nil, forGate(err)
+		}
+		return lease, nil
+	}
+	keys := make([]string, len(ask.IDs))
+	for i, id := range ask.IDs {
+		keys[i] = g.Key(id)
+	}
+	lease, err := g.locker.AcquireAll(ctx, keys, maxHold, present, request)
+	if err != nil {
+		return nil, forGate(err)
+	}
+	return newSeveral(lease, keys), nil
+}
+
+// forGate translates the error of a Locker.
+func forGate(err error) error {
+	if errors.Is(err, redislock.ErrBusy) {
+		return fmt.Errorf("%w: %w", gate.ErrBusy, err)
+	}
+	return err
+}
+
+// several is a lease of several orders, whose fences are in the order in which
+// they were asked for. A Locker has them in that of the keys, which can differ:
+// 1 comes before 10, and "{10}" before "{1}".
+type several struct {
+	*redislock.Lease
+	fences []int64
+}
+
+func newSeveral(lease *redislock.Lease, keys []string) several {
+	sorted, fences := slices.Sorted(slices.Values(keys)), lease.Fences()
+	s := several{Lease: lease, fences: make([]int64, len(keys))}
+	for i, key := range keys {
+		at, _ := slices.BinarySearch(sorted, key)
+		s.fences[i] = fences[at]
+	}
+	return s
+}
+
+// Fences implements gate.Lease.
+func (s several) Fences() []int64 { return s.fences }
+
+// lockObserver counts what a Locker reports.
+type lockObserver struct{ *admin.Lock }
+
+// Acquired implements redislock.Observer.
+func (o lockObserver) Acquired(r redislock.Result, waited time.Duration) {
+	o.Lock.Acquired(string(r), waited)
+}

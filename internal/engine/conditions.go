@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/admin"
+)
+
+// conditions tells what readiness depends on. Redis is told of but not waited
+// for: without it lookups still go on, and settlements are refused by name.
+func (m *Engine) conditions(draining bool) []admin.Condition {
+	list := []admin.Condition{{Name: "serving", Ready: !draining}}
+	if draining {
+		list[0].Reason = "stopping"
+	}
+	for name, unit := range m.filters {
+		state, reason := unit.filter.State()
+		list = append(list, admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason})
+	}
+	for _, use := range slices.SortedFunc(maps.Keys(m.lockers), func(a, b lockUse) int { return strings.Compare(a.String(), b.String()) }) {
+		list = append(list, m.lockers[use].condition())
+	}
+	if m.redis != nil {
+		c := admin.Condition{Name: "redis", Ready: true}
+		ctx, cancel := context.WithTimeout(context.Background(), RedisTimeout)
+		defer cancel()
+		if err := m.redis.Ping(ctx).Err(); err != nil {
+			c.Reason = "not reachable, settlements are refused: " + err.Error()
+		}
+		list = append(list, c)
+	}
+	return list
+}

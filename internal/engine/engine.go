@@ -1,0 +1,284 @@
+// Package engine is an ordergate without its faces: what a configuration is built
+// into, and what works in the background.
+//
+// Start with [New], then [Engine.Start]. [Engine.Gate] decides, for whatever shows it
+// requests; [Engine.AdminHandler] is for operators.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// Engine is everything behind what shows it requests. Close it after that has stopped.
+type Engine struct {
+	log     *slog.Logger
+	config  *config.Config
+	metrics *admin.Metrics
+	gate    *gate.Gate
+
+	redis   redis.UniversalClient // nil when nothing needs it
+	closers []func()              // let go of Redis, and of the servers of quorums
+	filters map[string]*filterUnit
+	lockers map[lockUse]*lockUnit
+	process string // names this process to whoever looks at a lock
+	place   string // names where it runs to the other ordergates
+
+	wg     sync.WaitGroup
+	cancel context.CancelFunc
+	ending chan struct{} // closed by close
+}
+
+// filterUnit is a filter with what feeds it.
+type filterUnit struct {
+	filter    *filter.Filter
+	log       *changelog.Log // nil without a change log
+	sources   []filter.Source
+	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
+	shared    *shared.Set                // nil: it is all in memory
+	measures  *measures
+	snapshots *snapshots   // nil: a restart reads the sources
+	growth    *growthState // nil: it does not grow, or alone
+	followers []*follower  // of its tables
+	reconcile *reconciler  // nil: the tables are not compared with it
+	fleet     *fleet       // nil: it is loaded by each for itself
+	places    *places      // of what the set in Redis has; nil: memory has the tables
+}
+
+// add puts an ID into the filter.
+func (u *filterUnit) add(id string) error {
+	u.filter.Add(id)
+	return nil
+}
+
+// New makes an engine of a valid configuration. It waits neither for Redis nor for a
+// source. The version is what it says of itself in its metrics. The error names what
+// of the configuration cannot be used here.
+func New(ctx context.Context, c *config.Config, version string, log *slog.Logger) (*Engine, error) {
+	m := &Engine{
+		log: log, config: c, metrics: admin.NewMetrics(version, metricRules(c)),
+		filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*lockUnit), process: processName(),
+		ending: make(chan struct{}),
+	}
+	if c.Redis != nil {
+		m.place = placeOf(c)
+		client, closeClient, err := Connect(ctx, c.Redis)
+		if err != nil {
+			return nil, err
+		}
+		m.redis, m.closers = client, append(m.closers, closeClient)
+	}
+	if err := m.buildFilters(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
+	policies, err := m.policies(ctx)
+	if err == nil {
+		m.gate, err = gate.New(policies, m.metrics, time.Now)
+	}
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func metricRules(c *config.Config) []admin.Rule {
+	rules := make([]admin.Rule, len(c.Rules))
+	for i, r := range c.Rules {
+		rules[i] = admin.Rule{Name: r.Name, Mode: r.Mode}
+		if r.Settle != nil {
+			rules[i].Lock = lockUse{r.Settle.Lock, r.Mode == config.ModeObserve}.String()
+		}
+	}
+	return rules
+}
+
+func (m *Engine) buildFilters(ctx context.Context) error {
+	for name, c := range m.config.Filters {
+		unit, err := m.buildFilter(ctx, name, c)
+		if err != nil {
+			return fmt.Errorf("filter %s: %w", name, err)
+		}
+		m.filters[name] = unit
+		unit.measures = m.measure(name, c, unit)
+		gauges := admin.Filter{
+			IDs: unit.filter.Count, Capacity: unit.filter.Capacity, FillRatio: unit.filter.FillRatio,
+			State: func() string { s, _ := unit.filter.State(); return s },
+		}
+		if unit.log != nil {
+			gauges.Log = func() admin.Log { return logMetrics(unit) }
+		}
+		if r := unit.reconcile; r != nil {
+			gauges.Reconciled = func() (checked, missing uint64) { return r.checked.Load(), r.missing.Load() }
+		}
+		m.metrics.FilterGauges(name, gauges)
+	}
+	return nil
+}
+
+func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) (*filterUnit, error) {
+	unit := &filterUnit{}
+	opts := filter.Options{
+		Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
+		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
+		Logger: m.log,
+	}
+	formats, err := FormatsOf(m.config, name)
+	if err != nil {
+		return nil, err
+	}
+	if m.redis != nil {
+		// The log is followed even where a negative does not wait for it: what it
+		// brings is never wrong.
+		apply := func(id string) { _ = Spell(formats, id, unit.add) } // add never fails
+		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
+		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
+			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
+			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
+		switch c.Freshness.Mode {
+		case config.FreshnessBarrier:
+			opts.Barrier = unit.log
+		case config.FreshnessBounded:
+			opts.Barrier = bounded{unit.log, c.Freshness.Bounded}
+		}
+	}
+	opts.Young = young(m.config, name, formats, time.Now)
+	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
+		return nil, err
+	}
+	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
+	opts.Segments = segments(c.Segments, formats)
+	if c.InRedis() != "" {
+		unit.shared, err = m.shared(name, c, unit, opts.Segments)
+		if err != nil {
+			return nil, err
+		}
+		besideShared(&opts, c, unit.shared)
+		if c.Kind != config.FilterLayered {
+			unit.places = &places{m.redis, "ordergate:{" + name + "}:places"}
+		}
+	} else {
+		opts.Growth = m.growth(name, c.Expand, unit)
+	}
+	if opts.Key, err = memoryKey(c, m.commonKey(ctx, name, c)); err != nil {
+		return nil, err
+	}
+	if unit.filter, err = filter.New(name, opts); err != nil {
+		return nil, err
+	}
+	unit.snapshots = m.newSnapshots(name, c, unit)
+	unit.fleet = m.newFleet(name, unit)
+	unit.followers = m.followers(name, unit, formats)
+	if unit.reconcile, err = m.newReconciler(name, unit); err != nil {
+		return nil, err
+	}
+	if opts.Growth != nil && opts.Growth.Turn != nil {
+		unit.growth = newGrowthState(m, name, unit.filter)
+	}
+	return unit, nil
+}
+
+func (m *Engine) policies(ctx context.Context) ([]gate.Policy, error) {
+	filters := make(map[string]gate.Filter, len(m.filters))
+	for name, unit := range m.filters {
+		filters[name] = gateFilter{unit.filter, unit.measures}
+	}
+	policies := make([]gate.Policy, 0, len(m.config.Rules))
+	for _, r := range m.config.Rules {
+		p, err := Policy(r, filters, m.gateLockers(ctx))
+		if err != nil {
+			return nil, err
+		}
+		if p.Lookup != nil {
+			p.Lookup.Missing = m.filters[r.Lookup.Filter].measures.missing
+		}
+		policies = append(policies, p)
+	}
+	return policies, nil
+}
+
+// Gate returns what decides. It is immutable and safe for concurrent use.
+func (m *Engine) Gate() *gate.Gate { return m.gate }
+
+// AdminHandler answers operators: metrics, health, what filters and loads are asked for.
+// Draining tells that the process is about to end, which is not ready any more. It is
+// safe for concurrent use.
+func (m *Engine) AdminHandler(draining func() bool) http.Handler {
+	return m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return m.conditions(draining()) }))
+}
+
+// filterBytes returns how much memory the filters take.
+func (m *Engine) filterBytes() (sum uint64) {
+	for _, unit := range m.filters {
+		sum += unit.filter.SizeBytes()
+	}
+	return sum
+}
+
+// Start runs the filters in the background, and looks after the locks, until Close.
+func (m *Engine) Start(ctx context.Context) {
+	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	for name, unit := range m.filters {
+		m.wg.Go(func() { _ = unit.filter.Run(ctx) })
+		m.wg.Go(func() { unit.measures.run(ctx) })
+		m.wg.Go(func() { unit.growth.run(ctx) })
+		m.wg.Go(func() { unit.reconcile.run(ctx) })
+		for _, f := range unit.followers {
+			m.wg.Go(func() { f.run(ctx) })
+		}
+		if unit.shared != nil {
+			m.wg.Go(func() { _ = unit.shared.Run(ctx) })
+		}
+		m.wg.Go(func() {
+			sources := unit.sources
+			if m.config.Filters[name].Kind != config.FilterLayered && unit.shared != nil {
+				sources = nil // they are read into Redis only
+			}
+			unit.feed(ctx, sources, m.log.With("filter", name))
+		})
+	}
+	for _, unit := range m.lockers {
+		m.wg.Go(func() { unit.watch(ctx) })
+	}
+}
+
+// Close stops what Start began, and lets go of Redis. Leases that are held are renewed
+// no more, and end by themselves.
+func (m *Engine) Close() {
+	if m.cancel != nil {
+		m.cancel()
+		close(m.ending)
+	}
+	m.wg.Wait()
+	for _, unit := range m.lockers {
+		unit.locker.Close()
+	}
+	for _, unit := range m.filters {
+		if unit.shared != nil {
+			unit.shared.Close()
+		}
+	}
+	for _, closeClient := range m.closers {
+		closeClient()
+	}
+}

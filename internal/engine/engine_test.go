@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// build makes an engine and starts it.
+func build(ctx context.Context, c *config.Config, log *slog.Logger) (*Engine, error) {
+	m, err := New(ctx, c, "test", log)
+	if err == nil {
+		m.Start(ctx)
+	}
+	return m, err
+}
+
+func writeConfig(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "ordergate.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s.sock")
+	first, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix:" + path); err == nil {
+		t.Error("took over a socket that is in use")
+	}
+	// A process that was killed leaves its file behind.
+	first.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
+	_ = first.Close()
+	second, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatalf("stale socket: %v", err)
+	}
+	_ = second.Close()
+
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix:" + file); err == nil {
+		t.Error("replaced a file that is no socket")
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
+		t.Errorf("the file now holds %q, %v", text, err)
+	}
+}
+
+func TestGCPercent(t *testing.T) {
+	for filterBytes, want := range map[uint64]int{0: 400, 12 << 20: 400, 28 << 20: 200, 360 << 20: 100, 54 << 30: 100} {
+		if got := gcPercent(filterBytes); got != want {
+			t.Errorf("gcPercent(%d) = %d, want %d", filterBytes, got, want)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/changelog"
+)
+
+const (
+	// acquaintTime is how long the sources are not read because the change log cannot be
+	// reached: what is read before that has to be read again.
+	acquaintTime = 5 * time.Second
+	// settleTime is what others need to say what they know, after Redis has lost
+	// something: they look every 100 ms, and may have to connect first.
+	settleTime = 10 * time.Second
+	// lookEvery is how often files are looked at that have to change.
+	lookEvery = 2 * time.Second
+	// againSoon and againLate bound the pause after a reading that failed.
+	againSoon = time.Second
+	againLate = 30 * time.Second
+)
+
+// feed makes a filter ready, from its snapshot if that will do and from the sources
+// otherwise, has it follow the change log, clears doubts, and writes snapshots, until
+// ctx ends.
+func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slog.Logger) {
+	var background sync.WaitGroup
+	defer background.Wait()
+	restored := u.snapshots.restore(ctx)
+	if !restored {
+		u.growth.reserve(ctx)
+	}
+	if u.log != nil {
+		background.Go(func() { _ = u.log.Run(ctx) })
+	}
+	load := func(ctx context.Context) error {
+		u.snapshots.loads()
+		defer u.snapshots.keepParts(ctx)()
+		return u.filter.Load(ctx, u.unread(sources)...)
+	}
+	if !restored {
+		u.acquaint(ctx)
+		u.persist(ctx, log, "filter not loaded: nothing counts as absent", func(ctx context.Context) error {
+			return u.fleet.load(ctx, load)
+		})
+	}
+	background.Go(func() { u.mend(ctx, load, log) })
+	u.snapshots.keep(ctx, !restored)
+}
+
+// unread returns sources of what of the tables is not in the filter yet.
+func (u *filterUnit) unread(sources []filter.Source) []filter.Source {
+	list := slices.Clone(sources)
+	for i, s := range list {
+		if t, ok := s.(*tableSource); ok {
+			list[i] = unreadRows{t, u.filter.NoteProgress}
+		}
+	}
+	return list
+}
+
+// acquaint waits until the change log has been read once, so that whatever comes of it
+// after that is noticed, and a source that is read then has all that came before.
+func (u *filterUnit) acquaint(ctx context.Context) {
+	if u.log == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, acquaintTime)
+	defer cancel()
+	select {
+	case <-u.log.Reached():
+	case <-ctx.Done():
+	}
+}
+
+// persist tries until it succeeds, ctx ends, or somebody has loaded the filter. What
+// fails in the same way again and again is one line.
+func (u *filterUnit) persist(ctx context.Context, log *slog.Logger, failed string, do func(ctx context.Context) error) {
+	said := ""
+	for pause := againSoon; ; pause = min(2*pause, againLate) {
+		err := do(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if err.Error() != said {
+			said = err.Error()
+			log.Error(failed, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if u.filter.Loaded() {
+			return
+		}
+	}
+}
+
+// mend clears doubts until ctx ends.
+func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error, log *slog.Logger) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-u.filter.Doubted():
+		}
+		cure, reason, ok := u.filter.Doubts()
+		if !ok {
+			continue
+		}
+		if cure == filter.Operator && len(u.live()) == 0 {
+			log.Error("nothing counts as absent until the sources have every order: change them, or run ordergate load", "reason", reason)
+			if !u.changed(ctx) {
+				continue
+			}
+			cure = filter.Reading
+		}
+		u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
+			return u.clear(ctx, cure, load)
+		})
+	}
+}
+
+// changed waits until the sources are others than they are now: whoever changed them
+// knows what is in them. False: ctx ended, or somebody has cleared the doubt.
+func (u *filterUnit) changed(ctx context.Context) bool {
+	before := u.stamp(time.Now())
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+		if _, _, ok := u.filter.Doubts(); !ok {
+			return false
+		}
+		switch now := u.stamp(time.Now()); {
+		case now == "":
+		case before == "":
+			before = now // it changed just before
+		case now != before:
+			return true
+		}
+	}
+}
+
+// clear does once what clears a doubt. One that came meanwhile is told by another
+// message of Doubted.
+func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
+	switch {
+	case len(u.live()) > 0:
+		if err := u.filter.CatchUp(ctx, u.catchUp); err != nil || u.places == nil {
+			return err
+		}
+		return u.places.write(ctx, u.live())
+	case cure == filter.Settling:
+		return u.filter.Settle(ctx, func(ctx context.Context) error {
+			select {
+			case <-time.After(settleTime):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+	return load(ctx)
+}
+
+// live returns the sources that have each order as soon as it exists.
+func (u *filterUnit) live() (tables []*tableSource) {
+	for _, s := range u.sources {
+		if t, ok := s.(*tableSource); ok {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+// catchUp reads what the live sources have that may be new. Where the set in Redis has
+// them, so has Redis the places up to which it does.
+func (u *filterUnit) catchUp(ctx context.Context, add func(id string) error) error {
+	for _, t := range u.live() {
+		if u.places != nil {
+			if err := u.places.read(ctx, t); err != nil {
+				return err
+			}
+		}
+		if err := t.tail(ctx, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position is where a snapshot ends: in the change log, and in the tables.
+type position struct {
+	changelog.Mark
+	Tables map[string]json.RawMessage `json:"tables,omitempty"`
+}
+
+// at returns the position that everything has been added up to.
+func (u *filterUnit) at() []byte {
+	if u.log == nil {
+		return nil
+	}
+	p := position{Mark: u.log.Mark(), Tables: map[string]json.RawMessage{}}
+	for _, t := range u.live() {
+		p.Tables[t.name] = t.place()
+	}
+	if p.Mark == (changelog.Mark{}) && len(p.Tables) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(p) // texts and a number
+	return text
+}
+
+// resume goes on from a position.
+func (u *filterUnit) resume(text []byte) (at changelog.Mark, err error) {
+	var p position
+	if err := json.Unmarshal(text, &p); err != nil {
+		return at, err
+	}
+	for _, t := range u.live() {
+		err = errors.Join(err, t.from(p.Tables[t.name]))
+	}
+	return p.Mark, err
+}

@@ -1,0 +1,315 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/source/binlog"
+	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/logical"
+)
+
+const (
+	// followAgain is the pause after a follower has ended with an error.
+	followAgain = 5 * time.Second
+	// keepPlace bounds the writing of a place to Redis.
+	keepPlace = 2 * time.Second
+)
+
+// follower appends the rows that others write into a table to the change log. One
+// ordergate of a deployment does so at a time, from the place that is kept in Redis.
+//
+// Its lease in the change log says that everything that was committed is in the log:
+// when nobody renews it, nothing is absent.
+type follower struct {
+	name    string // of the source
+	config  config.Source
+	formats []order.Format
+	client  redis.UniversalClient
+	changes *changelog.Log
+	set     *shared.Set // nil: none
+	member  *changelog.Member
+	place   string // key of a hash, whose field is the source's name
+	turn    func(ctx context.Context) (work context.Context, done func(), err error)
+	log     *slog.Logger
+}
+
+// followers returns those of a filter.
+func (m *Engine) followers(name string, unit *filterUnit, formats []order.Format) (all []*follower) {
+	for _, s := range m.config.Filters[name].Sources {
+		c := m.config.Sources[s]
+		if c.Follow == "" || c.Follow == config.FollowNone {
+			continue
+		}
+		lease := max(m.config.Filters[name].StaleAfter, 3*c.Every)
+		all = append(all, &follower{
+			name: s, config: c, formats: formats, client: m.redis, changes: unit.log, set: unit.shared,
+			member: unit.log.Member(followedPrefix+s, lease),
+			place:  "ordergate:{" + name + "}:follow",
+			turn: func(ctx context.Context) (context.Context, func(), error) {
+				work, _, done, err := m.takeTurn(ctx, name, "follow:"+s)
+				return work, done, err
+			},
+			log: m.log.With("filter", name, "source", s, "follow", c.Follow),
+		})
+	}
+	return all
+}
+
+// run follows until ctx ends, whenever it is this process's turn.
+func (f *follower) run(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		err := f.inTurn(ctx)
+		if err != nil && ctx.Err() == nil && err.Error() != said {
+			said = err.Error()
+			f.log.Error("a table is not followed: nothing counts as absent", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followAgain):
+		}
+	}
+}
+
+func (f *follower) inTurn(ctx context.Context) error {
+	work, done, err := f.turn(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for its turn: %w", err)
+	}
+	defer done()
+	f.log.Info("following a table for all ordergates")
+	work, cancel := context.WithCancel(work)
+	defer cancel()
+	// Of capacity 1, and the latest: a Redis that hangs must not hold up who follows.
+	caughtUp := make(chan time.Time, 1)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		f.renew(work, caughtUp)
+	}()
+	defer func() { cancel(); <-renewed }()
+	err = f.follow(work, func(at time.Time) {
+		select {
+		case <-caughtUp:
+		default:
+		}
+		caughtUp <- at
+	})
+	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
+		return cause
+	}
+	return err
+}
+
+func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at := <-caughtUp:
+			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
+				f.log.Debug("the change log was not told that a table is followed", "error", err)
+			}
+		}
+	}
+}
+
+// follow goes on from the place that is kept. Where that is gone, or there never was
+// one, what was committed before the new place is somebody else's to read: there is a
+// doubt, before the new place is kept.
+func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
+	for {
+		from, err := f.client.HGet(ctx, f.place, f.name).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("reading the place: %w", err)
+		}
+		err = f.from(ctx, from, caughtUp)
+		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
+			return err
+		}
+		f.log.Error("a table has to be read again", "error", err)
+		if err := f.client.HDel(ctx, f.place, f.name).Err(); err != nil {
+			return fmt.Errorf("giving up the place: %w", err)
+		}
+	}
+}
+
+func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Time)) error {
+	began := from != ""
+	emit := func(ctx context.Context, ids []string, at string) error {
+		if err := f.append(ctx, ids); err != nil {
+			return err
+		}
+		if !began { // before the place is kept: whoever finds that goes on without a word
+			if err := f.doubt(ctx, changelog.Gap, "is followed from now on"); err != nil {
+				return err
+			}
+		}
+		if err := f.keep(ctx, at); err != nil {
+			return err
+		}
+		began = true
+		return nil
+	}
+	tell := func(at time.Time) {
+		if began {
+			caughtUp(at)
+		}
+	}
+	opts := follow.Options{
+		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, Logger: f.log,
+		Bad: func(reason string) { f.bad(ctx, reason) },
+	}
+	switch f.config.Follow {
+	case config.FollowBinlog:
+		b, err := binlog.New(binlog.Options{Options: opts, ServerID: f.config.ServerID})
+		if err != nil {
+			return err
+		}
+		return b.Follow(ctx, from, emit, tell)
+	case config.FollowLogical:
+		l, err := logical.New(logical.Options{Options: opts, Slot: f.config.Slot, Publication: f.config.Publication})
+		if err != nil {
+			return err
+		}
+		return l.Follow(ctx, from, emit, tell)
+	}
+	return f.poll(ctx, from, emit, tell)
+}
+
+// append tells everybody of new rows.
+func (f *follower) append(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	spelt := make([]string, 0, len(ids))
+	for _, id := range ids {
+		_ = Spell(f.formats, id, func(id string) error { spelt = append(spelt, id); return nil })
+	}
+	ctx, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	if err := f.changes.Record(ctx, spelt...); err != nil {
+		return err
+	}
+	if f.set == nil {
+		return nil
+	}
+	return f.set.Add(ctx, spelt...)
+}
+
+func (f *follower) keep(ctx context.Context, at string) error {
+	ctx, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	if err := f.client.HSet(ctx, f.place, f.name, at).Err(); err != nil {
+		return fmt.Errorf("keeping the place: %w", err)
+	}
+	return nil
+}
+
+// bad deals with a row without a usable ID. It returns when the others know, or ctx has
+// ended: then whoever follows next finds the row again.
+func (f *follower) bad(ctx context.Context, reason string) {
+	if f.config.OnBad == config.OnBadSkip {
+		return
+	}
+	for said := false; f.doubt(ctx, changelog.Lost, reason) != nil && ctx.Err() == nil; said = true {
+		if !said {
+			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followAgain):
+		}
+	}
+}
+
+// doubt tells everybody of one about the table.
+func (f *follower) doubt(ctx context.Context, kind changelog.Kind, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + ": " + reason})
+}
+
+// poll reads what may be new in the table again and again.
+func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
+	table, err := newTableSource(f.name, f.config, f.formats, f.log)
+	if err != nil {
+		return err
+	}
+	if err := table.from(json.RawMessage(from)); err != nil {
+		return follow.ErrGone
+	}
+	tick := time.NewTicker(f.config.Every)
+	defer tick.Stop()
+	told := newTold(f.config.Overlap)
+	for {
+		began := time.Now()
+		var ids []string
+		flush := func() error {
+			err := emit(ctx, ids, string(table.place()))
+			ids = ids[:0]
+			return err
+		}
+		err := table.tail(ctx, func(id string) error {
+			if !told.first(id, began) {
+				return nil
+			}
+			ids = append(ids, strings.Clone(id))
+			if len(ids) < follow.MaxChunk {
+				return nil
+			}
+			return flush()
+		})
+		if errors.Is(err, source.ErrPosition) {
+			return fmt.Errorf("%w: %w", follow.ErrGone, err)
+		}
+		if err == nil {
+			err = flush()
+		}
+		if err != nil {
+			return err
+		}
+		caughtUp(began)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// told remembers IDs for at least a while: a table's last rows are read again and
+// again, and need not be told of each time.
+type told struct {
+	keep     time.Duration
+	now, old map[string]struct{}
+	since    time.Time // of now
+}
+
+func newTold(overlap time.Duration) *told {
+	return &told{keep: 2 * overlap, now: map[string]struct{}{}}
+}
+
+// first reports whether an ID is not remembered, and remembers it.
+func (t *told) first(id string, at time.Time) bool {
+	if at.Sub(t.since) > t.keep {
+		t.now, t.old, t.since = map[string]struct{}{}, t.now, at
+	}
+	_, young := t.now[id]
+	_, old := t.old[id]
+	t.now[strings.Clone(id)] = struct{}{}
+	return !young && !old
+}

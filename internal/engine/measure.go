@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/probes"
+)
+
+// measures is what a filter is measured by.
+type measures struct {
+	meter  *filter.Meter
+	probes *probes.Counter
+}
+
+// measure makes a filter's measures and shows them.
+func (m *Engine) measure(name string, c config.Filter, unit *filterUnit) *measures {
+	var client redis.UniversalClient
+	// The embedded Redis counts by a hash of its own, and nobody else asks it.
+	if m.redis != nil && m.config.Redis.Mode != config.RedisEmbedded {
+		client = m.redis
+	}
+	s := &measures{
+		meter: filter.NewMeter(unit.filter, filter.MeterOptions{
+			Alert: c.AlertFalsePositiveRate,
+			Grow:  c.Expand != nil && c.Expand.How == config.ExpandRebuild,
+		}),
+		probes: probes.New(client, name, probes.Options{Logger: m.log}),
+	}
+	m.metrics.MeasureGauges(name, admin.Measures{
+		PassedButMissing: s.meter.PassedButMissing, MeasuredRate: s.meter.Rate, EstimatedRate: s.meter.EstimatedRate,
+		Alarmed: s.meter.Alarmed, ProbedIDs: s.probes.Today, ProbesDropped: s.probes.Dropped,
+	})
+	return s
+}
+
+// absent notes that an ID was answered Absent.
+func (s *measures) absent(id string) {
+	s.meter.Absent(id)
+	s.probes.Note(id)
+}
+
+// missing notes that the backend has no order of this ID.
+func (s *measures) missing(id string) {
+	s.meter.Missing(id)
+	s.probes.Note(id)
+}
+
+// run does what measuring needs in the background, until ctx ends.
+func (s *measures) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = s.meter.Run(ctx) })
+	_ = s.probes.Run(ctx)
+}

@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/probes"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// countProbes has Redis count absent IDs, and tell how many there were.
+func countProbes(t *testing.T, client redis.UniversalClient) {
+	t.Helper()
+	opts := probes.Options{Every: time.Millisecond, Count: time.Millisecond}
+	seen, knows := probes.New(client, "orders", opts), probes.New(client, "orders", opts)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() { done <- seen.Run(ctx) }()
+	go func() { done <- knows.Run(ctx) }()
+	seen.Note("1001")
+	seen.Note("1002")
+	bedtest.Eventually(t, "the other counter knows", func() bool { return knows.Today() == 2 })
+	cancel()
+	for range cap(done) {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// newMeasured is a gate's filter with its measures, which nobody runs.
+func newMeasured(tb testing.TB) gateFilter {
+	tb.Helper()
+	f, err := filter.New("orders", filter.Options{Capacity: 1000})
+	if err == nil {
+		err = f.Load(tb.Context())
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // asked by nobody
+	tb.Cleanup(func() { _ = client.Close() })
+	return gateFilter{f, &measures{
+		meter:  filter.NewMeter(f, filter.MeterOptions{}),
+		probes: probes.New(client, "orders", probes.Options{}),
+	}}
+}
+
+// TestMeasuringDoesNotAllocate is on the way of each refused lookup.
+func TestMeasuringDoesNotAllocate(t *testing.T) {
+	f, ctx := newMeasured(t), t.Context()
+	ids := make([]string, 1000)
+	for i := range ids {
+		ids[i] = fmt.Sprint(i)
+	}
+	i := 0
+	if n := testing.AllocsPerRun(len(ids)-1, func() {
+		if f.MayContain(ctx, ids[i]) != gate.Absent {
+			t.Error("not absent")
+		}
+		i++
+	}); n != 0 {
+		t.Errorf("%g allocations", n)
+	}
+	if n := f.measures.probes.Today(); n < 980 || n > 1020 {
+		t.Errorf("counted %d", n)
+	}
+}
+
+// BenchmarkAbsent is what an absent ID costs the filter, without a barrier, and with
+// its measures.
+func BenchmarkAbsent(b *testing.B) {
+	ids := make([]string, 1<<16)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%019d", i)
+	}
+	ctx := b.Context()
+	b.Run("bare", func(b *testing.B) {
+		f := newMeasured(b)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			f.Filter.MayContain(ctx, ids[i&(1<<16-1)])
+		}
+	})
+	b.Run("measured", func(b *testing.B) {
+		f := newMeasured(b)
+		b.ReportAllocs()
+		for i := 0; b.Loop(); i++ {
+			f.MayContain(ctx, ids[i&(1<<16-1)])
+		}
+	})
+}

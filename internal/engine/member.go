@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// placeOf names where this process runs, for the change log: after a restart another
+// process is at the same place, and only then. In a pod, a host is the pod.
+func placeOf(c *config.Config) string {
+	if c.Redis.Member != "" {
+		return c.Redis.Member
+	}
+	addr := cmp.Or(c.Listen.Proc, c.Listen.Authz, c.Listen.HTTP, c.Listen.Admin)
+	if _, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		addr = fmt.Sprintf("process %d", os.Getpid()) // every process could have that
+	}
+	return strings.ReplaceAll(processName()+" "+addr, "#", "_")
+}
+
+// followedPrefix stands before the name of a source that is followed, among the members
+// of a change log.
+const followedPrefix = "source:"
+
+// followedMembers returns the members that the change log of a filter must have: those who
+// follow its tables.
+func followedMembers(c *config.Config, name string) (members []string) {
+	for _, s := range c.Filters[name].Sources {
+		if f := c.Sources[s].Follow; f != "" && f != config.FollowNone {
+			members = append(members, followedPrefix+s)
+		}
+	}
+	return members
+}
+
+// young returns what tells IDs of orders that may be too new for a table to have told
+// of; nil where there are none.
+func young(c *config.Config, name string, formats []order.Format, now func() time.Time) func(id string) bool {
+	var grace time.Duration
+	for _, s := range c.Filters[name].Sources {
+		grace = max(grace, c.Sources[s].Grace)
+	}
+	if grace == 0 {
+		return nil
+	}
+	return func(id string) bool {
+		for i := range formats {
+			if at, ok := formats[i].Time(id); ok && now().Sub(at) < grace {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// logMetrics shows a change log to the metrics.
+func logMetrics(u *filterUnit) admin.Log {
+	s := u.log.State()
+	m := admin.Log{
+		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, Barrier: s.LastWait, Owed: s.Owed,
+		Members: len(u.log.Members()), Repaired: s.Repaired, Doubts: make(map[string]uint64),
+	}
+	for _, kind := range []changelog.Kind{changelog.Term, changelog.Crash, changelog.Lost, changelog.Gap} {
+		m.Doubts[string(kind)] = s.Doubts[kind]
+	}
+	return m
+}
