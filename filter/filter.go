@@ -84,6 +84,8 @@ type Options struct {
 	// Barrier is waited for before each Absent. Without it a negative counts at
 	// once: right only where nothing but this process creates orders.
 	Barrier Barrier
+	// Held reports whether the barrier's Wait would return nil at once. Nil: never.
+	Held func() bool
 	// LastRead returns when everything that others have appended was known here last;
 	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
 	// not block. What a barrier brings is never too old, so with one this only shows in
@@ -223,26 +225,44 @@ func New(name string, opts Options) (*Filter, error) {
 //  5. The second look sees every bit that was set before it began: bits are set
 //     and read atomically, and never cleared.
 func (f *Filter) MayContain(ctx context.Context, id string) Answer {
-	if f.opts.Remote != nil {
-		return f.askRemote(ctx, id)
-	}
-	certain := f.certain()
-	if a := f.memory.look(id); a != Absent {
+	if a, ok := f.Glance(id); ok {
 		return a
 	}
-	if !certain {
-		return Unknown
-	}
-	if f.opts.Barrier == nil {
-		if f.stale() {
-			return Unknown
-		}
-		return f.absent(id)
+	if f.opts.Remote != nil {
+		return f.askRemote(ctx, id)
 	}
 	if err := f.opts.Barrier.Wait(ctx); err != nil {
 		f.noteBarrier(ctx, err)
 		return Unknown
 	}
+	return f.secondLook(id)
+}
+
+// Glance is MayContain as far as that needs to wait for nothing: false means that it
+// does. It never blocks.
+func (f *Filter) Glance(id string) (a Answer, ok bool) {
+	if f.opts.Remote != nil {
+		return f.glanceRemote(id)
+	}
+	certain := f.certain()
+	if a := f.memory.look(id); a != Absent {
+		return a, true
+	}
+	switch {
+	case !certain:
+		return Unknown, true
+	case f.opts.Barrier == nil && f.stale():
+		return Unknown, true
+	case f.opts.Barrier == nil:
+		return f.absent(id), true
+	case f.opts.Held != nil && f.opts.Held():
+		return f.secondLook(id), true
+	}
+	return Unknown, false
+}
+
+// secondLook is what follows a barrier that held.
+func (f *Filter) secondLook(id string) Answer {
 	f.barrierHeld()
 	if !f.certain() {
 		return Unknown

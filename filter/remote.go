@@ -33,7 +33,15 @@ type RemoteSize struct {
 	FalsePositiveRate      float64 // the chance that an absent ID passes now
 }
 
-// askRemote is MayContain of a filter with a [Remote]: what is in memory (the
+// glanceRemote is Glance of a filter with a [Remote].
+func (f *Filter) glanceRemote(id string) (a Answer, ok bool) {
+	if f.memory.look(id) == Maybe || f.recent.has(id) {
+		return Maybe, true
+	}
+	return Unknown, !f.certain()
+}
+
+// askRemote is the rest of MayContain of a filter with a [Remote]: what is in memory (the
 // change log, the IDs that were found lately, and of a layered filter the sources)
 // spares the question to it, and is never why an ID is absent.
 //
@@ -43,12 +51,6 @@ type RemoteSize struct {
 //     could not be written, or that a failover took from it. It begins after the
 //     call too, and after it the ID is in memory.
 func (f *Filter) askRemote(ctx context.Context, id string) Answer {
-	if f.memory.look(id) == Maybe || f.recent.has(id) {
-		return Maybe
-	}
-	if !f.certain() {
-		return Unknown
-	}
 	a, err := f.opts.Remote.Ask(ctx, id)
 	switch {
 	case err != nil:

@@ -190,6 +190,7 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 type untold struct{}
 
 func (untold) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
+func (untold) Glance(string) (gate.Answer, bool)              { return gate.Unknown, true }
 func (untold) Learn(context.Context, string) error            { return errOnlyExplained }
 func (untold) Missed(context.Context, string) error           { return errOnlyExplained }
 

@@ -52,10 +52,16 @@ func (l *Log) Wait(ctx context.Context) error {
 // Within is Wait, but for returning nil at once if a read that began within the given
 // time before the call came to what Wait returns nil for.
 func (l *Log) Within(ctx context.Context, age time.Duration) error {
-	if began := l.fresh.Load(); began != nil && time.Since(*began) <= age {
+	if l.Fresh(age) {
 		return nil
 	}
 	return l.Wait(ctx)
+}
+
+// Fresh reports whether Within would return nil at once.
+func (l *Log) Fresh(age time.Duration) bool {
+	began := l.fresh.Load()
+	return began != nil && time.Since(*began) <= age
 }
 
 // enroll enters the caller for the next read. This is what makes Wait a barrier: a

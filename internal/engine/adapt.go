@@ -24,7 +24,20 @@ type gateFilter struct {
 
 // MayContain implements gate.Filter.
 func (f gateFilter) MayContain(ctx context.Context, id string) gate.Answer {
-	switch f.Filter.MayContain(ctx, id) {
+	return f.answer(id, f.Filter.MayContain(ctx, id))
+}
+
+// Glance implements gate.Filter.
+func (f gateFilter) Glance(id string) (gate.Answer, bool) {
+	a, ok := f.Filter.Glance(id)
+	if !ok {
+		return gate.Unknown, false
+	}
+	return f.answer(id, a), true
+}
+
+func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
+	switch a {
 	case filter.Absent:
 		f.measures.absent(id)
 		return gate.Absent
@@ -51,6 +64,8 @@ type bounded struct {
 
 // Wait implements filter.Barrier.
 func (b bounded) Wait(ctx context.Context) error { return b.log.Within(ctx, b.age) }
+
+func (b bounded) held() bool { return b.log.Fresh(b.age) }
 
 // cures tells what clears a doubt where no source tells of each order at once.
 var cures = map[changelog.Kind]filter.Cure{

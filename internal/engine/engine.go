@@ -159,7 +159,8 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		case config.FreshnessBarrier:
 			opts.Barrier = unit.log
 		case config.FreshnessBounded:
-			opts.Barrier = bounded{unit.log, c.Freshness.Bounded}
+			trusting := bounded{unit.log, c.Freshness.Bounded}
+			opts.Barrier, opts.Held = trusting, trusting.held
 		}
 	}
 	opts.Young = young(m.config, name, formats, time.Now)

@@ -24,14 +24,7 @@ func askFor(p *Policy, m order.Match, header order.Header) Ask {
 	if id != "" {
 		ask.Request += " " + id
 	}
-	if len(m.Batch) == 0 {
-		ask.IDs = []string{strings.Clone(m.ID)}
-		return ask
-	}
-	ask.IDs = make([]string, len(m.Batch))
-	for i, id := range m.Batch {
-		ask.IDs[i] = strings.Clone(id)
-	}
+	ask.IDs = cloned(m)
 	return ask
 }
 

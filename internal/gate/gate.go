@@ -33,6 +33,8 @@ type Filter interface {
 	// MayContain may wait until the filter is fresh enough to be certain, or
 	// until ctx ends, which is Unknown.
 	MayContain(ctx context.Context, id string) Answer
+	// Glance is MayContain as far as that needs no waiting; false: it does.
+	Glance(id string) (a Answer, ok bool)
 	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
 	// for the ID, with or without an error, unless that says otherwise.
 	Learn(ctx context.Context, id string) error

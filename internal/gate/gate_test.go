@@ -16,12 +16,16 @@ import (
 // knowledge is a Filter of plain values.
 type knowledge struct {
 	answers map[string]Answer
+	slow    bool // it has to wait before it says Absent
 	learned []string
 	missed  []string
 	err     error
 }
 
 func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.answers[id] }
+func (k *knowledge) Glance(id string) (Answer, bool) {
+	return k.answers[id], k.answers[id] != Absent || !k.slow
+}
 func (k *knowledge) Missed(_ context.Context, reason string) error {
 	k.missed = append(k.missed, reason)
 	return nil
@@ -143,6 +147,70 @@ func TestScreen(t *testing.T) {
 				t.Error("counted (-want +got):\n" + diff)
 			}
 		})
+	}
+}
+
+// TestGlance is a face that must not block: it is told the same, or to wait for it.
+func TestGlance(t *testing.T) {
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/x", "/elsewhere"} {
+		for _, observe := range []bool{false, true} {
+			for _, slow := range []bool{false, true} {
+				b, other := newBench(t, observe), newBench(t, observe)
+				b.filter.slow = slow
+				req := order.Request{Method: "GET", Target: target}
+				glimpse := b.gate.Glance(req)
+				if waits := slow && target == "/orders/2"; (glimpse.Waits != nil) != waits || glimpse.NeedsBody {
+					t.Fatalf("%s: %+v", target, glimpse)
+				}
+				d := glimpse.Decision
+				if glimpse.Waits != nil {
+					if len(b.ledger.lines) > 0 {
+						t.Errorf("counted before it is judged: %v", b.ledger.lines)
+					}
+					d = glimpse.Waits.Wait(t.Context())
+				}
+				if want := other.gate.Screen(t.Context(), req); d != want {
+					t.Errorf("%s: %+v, want %+v", target, d, want)
+				}
+				if diff := cmp.Diff(other.ledger.lines, b.ledger.lines); diff != "" {
+					t.Error("counted (-want +got):\n" + diff)
+				}
+			}
+		}
+	}
+}
+
+// TestGlanceOfABody asks for what the ID stands in, whatever the rule is for.
+func TestGlanceOfABody(t *testing.T) {
+	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
+	b := newBench(t, false)
+	g, err := New([]Policy{
+		{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &Lookup{Filter: b.filter}},
+		{Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/settle", IDs: inBody}, Settle: &Settle{Lock: b.lock}},
+	}, b.ledger, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	json := order.Request{Method: "POST", Header: headers{"content-type", "application/json"}}
+	for _, tt := range []struct {
+		target, body string
+		verdict      Verdict
+	}{
+		{"/find", `{"id": 2}`, VerdictAbsent},
+		{"/find", `{"id": 1}`, VerdictMaybe},
+		{"/find", `{`, VerdictAmbiguous},
+		{"/settle", `{"id": 2}`, VerdictNone},
+		{"/settle", `{"id": "x"}`, VerdictInvalid},
+	} {
+		req := json
+		req.Target = tt.target
+		if glimpse := g.Glance(req); !glimpse.NeedsBody || glimpse.Waits != nil {
+			t.Errorf("%s: %+v", tt.target, glimpse)
+		}
+		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
+		if glimpse := g.Glance(req); glimpse.NeedsBody || glimpse.Decision.Verdict != tt.verdict {
+			t.Errorf("%s %s: %+v", tt.target, tt.body, glimpse)
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package gate
 
 import (
 	"context"
+	"strings"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
 )
@@ -12,21 +14,107 @@ import (
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.table.Match(req)
-	if m.Rule < 0 {
-		return Decision{Rule: -1}
+	d, p := g.first(m)
+	if p == nil {
+		return d
 	}
-	p := &g.policies[m.Rule]
-	d := Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
-	switch {
-	case g.refuses(p, m, &d):
-	case p.Lookup != nil:
-		d.Verdict = p.Lookup.verdict(ctx, m)
-		d.Refused = d.Verdict == VerdictAbsent && !p.Observe
-	default:
-		return d // nothing to say of it yet, so nothing to count
+	if p.Lookup != nil && d.Verdict == VerdictNone {
+		p.judge(&d, p.Lookup.verdict(ctx, m))
 	}
 	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
 	return d
+}
+
+// Glimpse is a judgement as far as it goes without waiting.
+type Glimpse struct {
+	Decision  Decision
+	NeedsBody bool     // ask Glance again, with the request's body
+	Waits     *Waiting // it takes time; nil: it is judged
+}
+
+// Waiting is a judgement that takes time. It has no part of the request's memory.
+type Waiting struct {
+	gate   *Gate
+	policy *Policy
+	d      Decision
+	ids    []string
+	start  time.Time
+}
+
+// Glance is Screen for a face that must not block.
+func (g *Gate) Glance(req order.Request) Glimpse {
+	start := g.now()
+	m := g.table.Match(req)
+	d, p := g.first(m)
+	switch {
+	case d.Verdict != VerdictNone:
+	case m.Rule >= 0 && m.Result == order.NeedsBody:
+		return Glimpse{Decision: d, NeedsBody: true}
+	case p == nil:
+		return Glimpse{Decision: d}
+	default:
+		v, ok := p.Lookup.glance(m)
+		if !ok {
+			return Glimpse{Decision: d, Waits: &Waiting{g, p, d, cloned(m), start}}
+		}
+		p.judge(&d, v)
+	}
+	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
+	return Glimpse{Decision: d}
+}
+
+// Wait ends the judgement. It blocks as Screen does, and is called once.
+func (w *Waiting) Wait(ctx context.Context) Decision {
+	answer := Absent
+	for i := 0; i < len(w.ids) && answer == Absent; i++ {
+		answer = w.policy.Lookup.Filter.MayContain(ctx, w.ids[i])
+	}
+	w.d.ID = w.ids[0]
+	w.policy.judge(&w.d, verdictOf(answer))
+	w.gate.record.Decided(w.d.Rule, w.d.Action, w.d.Verdict, w.gate.now().Sub(w.start))
+	return w.d
+}
+
+// cloned returns the IDs that a request names, in memory of their own.
+func cloned(m order.Match) []string {
+	if len(m.Batch) == 0 {
+		return []string{strings.Clone(m.ID)}
+	}
+	ids := make([]string, len(m.Batch))
+	for i, id := range m.Batch {
+		ids[i] = strings.Clone(id)
+	}
+	return ids
+}
+
+// first begins a judgement. The policy is nil if there is nothing to say of the request
+// yet; a verdict says that it is judged already.
+func (g *Gate) first(m order.Match) (d Decision, p *Policy) {
+	if m.Rule < 0 {
+		return Decision{Rule: -1}, nil
+	}
+	p = &g.policies[m.Rule]
+	d = Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
+	if !g.refuses(p, m, &d) && p.Lookup == nil {
+		return d, nil
+	}
+	return d, p
+}
+
+func (p *Policy) judge(d *Decision, v Verdict) {
+	d.Verdict, d.Refused = v, v == VerdictAbsent && !p.Observe
+}
+
+// glance is verdict without waiting.
+func (l *Lookup) glance(m order.Match) (Verdict, bool) {
+	if m.ID == "" {
+		return VerdictUnknown, true
+	}
+	answer, ok := l.Filter.Glance(m.ID)
+	for i := 1; i < len(m.Batch) && ok && answer == Absent; i++ {
+		answer, ok = l.Filter.Glance(m.Batch[i])
+	}
+	return verdictOf(answer), ok
 }
 
 // verdict asks the filter. A list of orders is absent if all of them are. An ID
