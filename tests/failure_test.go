@@ -70,6 +70,7 @@ func must(t testing.TB, err error) {
 
 // TestSidecarKilled is Envoy's failure mode of each filter.
 func TestSidecarKilled(t *testing.T) {
+	needsSidecar(t, "the module ends with Envoy")
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
@@ -88,6 +89,7 @@ func TestSidecarKilled(t *testing.T) {
 
 // TestShutdown lets a running call finish, and takes no new ones.
 func TestShutdown(t *testing.T) {
+	needsSidecar(t, "the calls of the module end when Envoy does")
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease})

@@ -123,7 +123,11 @@ func TestHeldForAReason(t *testing.T) {
 	s.must("POST", "/orders/3/settle?do=reset", "").want(t, 503, "")
 	want("3", "outcome unknown: upstream_reset_before_response_started{connection_termination}")
 	s.hang(b, "POST", "/orders/4/settle", "").leave()
-	want("4", "outcome unknown: the client or Envoy ended the call before an answer")
+	left := "the client or Envoy ended the call before an answer"
+	if *attachment == asModule { // Envoy tells which
+		left = "downstream_remote_disconnect"
+	}
+	want("4", "outcome unknown: "+left)
 }
 
 // TestLegacyHeldForAReason does the same behind services that are only slow.

@@ -14,14 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
-
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/redis/go-redis/v9"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stack is everything from the client's side to the backend's.
 type stack struct {
@@ -66,6 +62,10 @@ func (s *stack) start(change settings) {
 	config := check(s.t)(s.GateExample(s.server.Addr(), idFile(s.t, change.orders)))
 	if change.gate != nil {
 		config = change.gate(config)
+	}
+	if *attachment == asModule {
+		s.startModule(config, change)
+		return
 	}
 	if change.unready {
 		gate, err := s.GateUnready(s.t.Context(), s.Build("./cmd/sidecar", true), config)

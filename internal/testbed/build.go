@@ -16,20 +16,20 @@ import (
 // run the same command: they wait for each other, and the binary is replaced
 // in one step.
 func (b *Bed) Build(ctx context.Context, pkg string, race bool) (string, error) {
-	binary, err := b.build(ctx, pkg, race)
+	name, flags := strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-"), []string(nil)
+	if race {
+		name, flags = name+"-race", []string{"-race"}
+	}
+	binary, err := b.build(ctx, pkg, name, flags)
 	if err != nil {
 		return "", fmt.Errorf("building %s: %w", pkg, err)
 	}
 	return binary, nil
 }
 
-func (b *Bed) build(ctx context.Context, pkg string, race bool) (string, error) {
-	name := strings.ReplaceAll(strings.TrimPrefix(pkg, "./"), "/", "-")
-	args := []string{"build"}
-	if race {
-		name += "-race"
-		args = append(args, "-race")
-	}
+// build compiles a package into a file of that name.
+func (b *Bed) build(ctx context.Context, pkg, name string, flags []string) (string, error) {
+	args := append([]string{"build"}, flags...)
 	// Go leaves a binary alone that is up to date, but only where it put it,
 	// and it puts a new one there in more than one step. So it has a place of
 	// its own, and a link to that is what gets run.

@@ -34,6 +34,10 @@ type Envoy struct {
 // returns a [*MissingError] if Envoy was not fetched. The context bounds the
 // start.
 func (b *Bed) Envoy(ctx context.Context, config string, args ...string) (*Envoy, error) {
+	return b.envoy(ctx, config, nil, args)
+}
+
+func (b *Bed) envoy(ctx context.Context, config string, env, args []string) (*Envoy, error) {
 	path, err := b.envoyPath()
 	if err != nil {
 		return nil, err
@@ -47,7 +51,7 @@ func (b *Bed) Envoy(ctx context.Context, config string, args ...string) (*Envoy,
 		args = append([]string{"--concurrency", "1"}, args...)
 	}
 	e := &Envoy{}
-	p := &Process{path: path, args: append([]string{
+	p := &Process{path: path, env: env, args: append([]string{
 		"-c", file, "--config-yaml", anyAdmin, "--admin-address-path", adminFile,
 		"--disable-hot-restart",
 	}, args...)}

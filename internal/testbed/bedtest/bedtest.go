@@ -98,6 +98,23 @@ func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
 	return start(b, func(ctx context.Context) (*testbed.Envoy, error) { return b.Bed.Envoy(ctx, config, args...) })
 }
 
+// Module compiles ordergate's Envoy module; see [testbed.Bed.Module].
+func (b *Bed) Module(race bool) string {
+	b.tb.Helper()
+	return start(b, func(ctx context.Context) (string, error) { return b.Bed.Module(ctx, race) })
+}
+
+// EnvoyWithModule starts an Envoy with ordergate inside; see
+// [testbed.Bed.EnvoyWithModule].
+func (b *Bed) EnvoyWithModule(library, gate string, envoy func(config string) (string, error), args ...string) (*testbed.Envoy, *testbed.Gate) {
+	b.tb.Helper()
+	var g *testbed.Gate
+	return start(b, func(ctx context.Context) (e *testbed.Envoy, err error) {
+		e, g, err = b.Bed.EnvoyWithModule(ctx, library, gate, envoy, args...)
+		return e, err
+	}), g
+}
+
 // PHP starts the PHP order service on a fresh data directory; see
 // [testbed.Bed.PHP].
 func (b *Bed) PHP(seed, workers int) *testbed.Orders {

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/engine"
+)
+
+const (
+	// cleanupTime is how long the calls of streams that are over may take to give up
+	// their locks, when Envoy ends or its configuration is another one.
+	cleanupTime = 5 * time.Second
+	// readHeaderTimeout bounds how long an operator's request may take over its headers.
+	readHeaderTimeout = 5 * time.Second
+	// adminAgain is how long after another try an address is asked for that somebody has.
+	adminAgain = time.Second
+)
+
+// runtimes are the engines of a process, one for each file: Envoy asks for a filter in
+// each listener, and again with each new configuration. The zero value is empty. It is
+// safe for concurrent use.
+type runtimes struct {
+	mu  sync.Mutex
+	all map[string]*runtime // by path
+}
+
+// runtime is an engine and what operators ask.
+type runtime struct {
+	path   string
+	users  int // guarded by runtimes.mu
+	engine *engine.Engine
+	log    *slog.Logger
+	admin  *http.Server
+	ending context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// get returns the engine of a file, and starts it if need be. What the file says is
+// looked at then only.
+func (all *runtimes) get(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	r := all.all[path]
+	if r == nil {
+		if r, err = start(path, getenv, log); err != nil {
+			return nil, err
+		}
+		if all.all == nil {
+			all.all = make(map[string]*runtime)
+		}
+		all.all[path] = r
+	}
+	r.users++
+	return r, nil
+}
+
+// release ends the engine when its last user has gone. It blocks until it has ended.
+func (all *runtimes) release(r *runtime) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if r.users--; r.users > 0 {
+		return
+	}
+	delete(all.all, r.path)
+	r.stop()
+}
+
+func start(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
+	c, err := engine.LoadConfig(path, getenv)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &runtime{path: path, log: log, ending: cancel}
+	// First: whoever has the address is the one at this place, for the change log too.
+	listener, err := r.listen(c)
+	if err == nil {
+		r.engine, err = engine.New(ctx, c, version, log)
+	}
+	if err != nil {
+		cancel()
+		if listener != nil {
+			_ = listener.Close()
+		}
+		return nil, err
+	}
+	r.engine.TuneGC(getenv)
+	r.engine.Start(ctx)
+	r.admin = &http.Server{
+		Handler:           r.engine.AdminHandler(func() bool { return ctx.Err() != nil }),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	if c.Listen.Admin != "" {
+		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen.Admin, listener) })
+	}
+	log.Info("serving inside Envoy", "version", version, "rules", len(c.Rules), "config", path)
+	return r, nil
+}
+
+// listen opens the address for operators. Envoy has two processes for a while when it is
+// restarted hot: then the other one has it, and the place in the change log; this one
+// takes a place of its own, and the address as soon as it is free.
+func (r *runtime) listen(c *config.Config) (net.Listener, error) {
+	if c.Listen.Admin == "" {
+		return nil, nil
+	}
+	l, err := engine.Listen(c.Listen.Admin)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		if err != nil {
+			err = fmt.Errorf("listen.admin: %w", err)
+		}
+		return l, err
+	}
+	r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Listen.Admin)
+	if c.Redis != nil && c.Redis.Member == "" {
+		host, _ := os.Hostname() // "" will do beside the process
+		c.Redis.Member = host + " " + strconv.Itoa(os.Getpid())
+	}
+	return nil, nil
+}
+
+func (r *runtime) serveAdmin(ctx context.Context, addr string, l net.Listener) {
+	for l == nil {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(adminAgain):
+		}
+		var err error
+		if l, err = engine.Listen(addr); err != nil {
+			l = nil
+		}
+	}
+	r.log.Info("listening", "name", "admin", "addr", l.Addr().String())
+	if err := r.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		r.log.Error("operators are not answered any more", "error", err)
+	}
+}
+
+// stop ends everything, and blocks until it has.
+func (r *runtime) stop() {
+	r.ending()
+	_ = r.admin.Close()
+	r.wg.Wait()
+	r.engine.Close()
+	r.log.Info("stopped", "config", r.path)
+}

@@ -1,0 +1,124 @@
+package envoymodule
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// headerLost goes to the client when the lease ended before the call did.
+const headerLost = "x-ordergate-lease-lost"
+
+// headers are those of a message in Envoy's memory: names in lower case, repeated ones
+// repeated. They are valid as long as the worker has not gone on with the stream.
+type headers [][2]shared.UnsafeEnvoyBuffer
+
+// Next implements order.Header. The cursor is an index.
+func (h headers) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(h) {
+		return "", "", -1
+	}
+	return h[cursor][0].ToUnsafeString(), h[cursor][1].ToUnsafeString(), cursor + 1
+}
+
+// request shows a request to the gate, in Envoy's memory. A body is that so far.
+func (h headers) request(body []byte, state order.BodyState) order.Request {
+	req := order.Request{Header: h, Body: body, BodyState: state}
+	left := 3
+	for i := range h {
+		if name := h[i][0].ToUnsafeString(); name == "" || name[0] != ':' {
+			continue
+		} else if into := pseudo(&req, name); into != nil {
+			*into = h[i][1].ToUnsafeString()
+			if left--; left == 0 {
+				break
+			}
+		}
+	}
+	return req
+}
+
+func pseudo(req *order.Request, name string) *string {
+	switch name {
+	case ":method":
+		return &req.Method
+	case ":authority":
+		return &req.Host
+	case ":path":
+		return &req.Target
+	}
+	return nil
+}
+
+// removable are headers that are taken off a request. Nobody but ordergate may say what
+// those of its own say, the first four; the next two would let a client name a path that
+// no rule has seen; and without the last an answer can be read.
+var removable = [...]string{
+	gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
+	"x-original-url", "x-rewrite-url",
+	"accept-encoding",
+}
+
+// How many of removable are taken off.
+const (
+	ours    = 4
+	foreign = 6
+)
+
+// strip takes the first so many of removable off a request, and the last one if the
+// answer has to be plain. Which are there is seen here: to ask Envoy for each would cost
+// more than all the rest. All are found before any is removed, which frees its memory.
+func (h headers) strip(from shared.HeaderMap, first int, plain bool) {
+	var found [len(removable)]bool
+	for i := range h {
+		if name := h[i][0].ToUnsafeString(); name != "" && (name[0] == 'x' || name[0] == 'a') {
+			if at := slices.Index(removable[:], name); at >= 0 {
+				found[at] = true
+			}
+		}
+	}
+	for i, there := range found {
+		if there && (i < first || plain && i == len(removable)-1) {
+			from.Remove(removable[i])
+		}
+	}
+}
+
+// lastOf returns the last value of a header, "" when there is none.
+func (h headers) lastOf(name string) (value string) {
+	for i := range h {
+		if h[i][0].ToUnsafeString() == name {
+			value = h[i][1].ToString()
+		}
+	}
+	return value
+}
+
+// response translates what Envoy tells of an answer, or of the end of a stream.
+func (s *stream) response(h shared.HeaderMap) *gate.Response {
+	r := &gate.Response{Attempts: 0, AttemptHeader: -1}
+	if h != nil {
+		r.Status = status(h)
+		r.ServedBy = h.GetOne("x-envoy-upstream-service-time").Len > 0
+	}
+	if details, ok := s.envoy.GetAttributeString(shared.AttributeIDResponseCodeDetails); ok {
+		r.Details = details.ToString()
+	}
+	// Not there means that there was no attempt.
+	if n, ok := s.envoy.GetAttributeNumber(shared.AttributeIDUpstreamRequestAttemptCount); ok {
+		r.Attempts = int(n)
+	}
+	return r
+}
+
+func status(h shared.HeaderMap) int {
+	n, err := strconv.Atoi(h.GetOne(":status").ToUnsafeString())
+	if err != nil {
+		return -1
+	}
+	return n
+}
