@@ -84,6 +84,9 @@ type Options struct {
 	// Barrier is waited for before each Absent. Without it a negative counts at
 	// once: right only where nothing but this process creates orders.
 	Barrier Barrier
+	// Notify is the barrier's Wait for somebody who must not block: it calls the function
+	// once, with what Wait would return. Nil: a goroutine waits.
+	Notify func(call func(error))
 	// Held reports whether the barrier's Wait would return nil at once. Nil: never.
 	Held func() bool
 	// LastRead returns when everything that others have appended was known here last;
@@ -259,6 +262,24 @@ func (f *Filter) Glance(id string) (a Answer, ok bool) {
 		return f.secondLook(id), true
 	}
 	return Unknown, false
+}
+
+// Later is MayContain for somebody who must not block, and whom Glance has told that it
+// takes time. The answer is given to a function, which is called once, by the caller or
+// by another goroutine, and must not block either.
+func (f *Filter) Later(id string, answer func(Answer)) {
+	if f.opts.Remote != nil || f.opts.Notify == nil {
+		go func() { answer(f.MayContain(context.Background(), id)) }() // both have limits of their own
+		return
+	}
+	f.opts.Notify(func(err error) {
+		if err != nil {
+			f.noteBarrier(context.Background(), err)
+			answer(Unknown)
+			return
+		}
+		answer(f.secondLook(id))
+	})
 }
 
 // secondLook is what follows a barrier that held.

@@ -73,6 +73,7 @@ type book struct{ locks *locks }
 
 func (b book) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
 func (b book) Glance(string) (gate.Answer, bool)              { return gate.Unknown, true }
+func (b book) Later(_ string, answer func(gate.Answer))       { answer(gate.Unknown) }
 func (b book) Learn(_ context.Context, id string) error       { b.locks.note("learn:" + id); return nil }
 func (b book) Missed(context.Context, string) error {
 	b.locks.note("missed")

@@ -191,6 +191,7 @@ type untold struct{}
 
 func (untold) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
 func (untold) Glance(string) (gate.Answer, bool)              { return gate.Unknown, true }
+func (untold) Later(_ string, answer func(gate.Answer))       { answer(gate.Unknown) }
 func (untold) Learn(context.Context, string) error            { return errOnlyExplained }
 func (untold) Missed(context.Context, string) error           { return errOnlyExplained }
 

@@ -35,11 +35,12 @@ func main() {
 // run shows the demo and returns the exit code: 0, or 1 if something could not
 // be started, a promise did not hold, or ctx ended before the last act. With
 // ONESHOT=1 in the environment it returns after the table, otherwise the servers
-// stay until ctx ends. Nothing that it started or wrote is left when it returns.
+// stay until ctx ends. With MODULE=1 ordergate is inside Envoy instead of beside it. Nothing that it started or wrote is left when it returns.
 func run(ctx context.Context, stdout, stderr io.Writer, getenv func(string) string) int {
 	oneshot, _ := strconv.ParseBool(getenv("ONESHOT")) // what is no boolean is not 1
+	asModule, _ := strconv.ParseBool(getenv("MODULE"))
 	out := newScreen(stdout, getenv)
-	err := demo(ctx, out, newScreen(stderr, getenv), oneshot)
+	err := demo(ctx, out, newScreen(stderr, getenv), oneshot, asModule)
 	if err == nil {
 		return 0
 	}
@@ -50,7 +51,7 @@ func run(ctx context.Context, stdout, stderr io.Writer, getenv func(string) stri
 
 // demo runs the acts and shows what came of them on out; what is under way goes
 // to progress.
-func demo(ctx context.Context, out, progress *screen, oneshot bool) (err error) {
+func demo(ctx context.Context, out, progress *screen, oneshot, asModule bool) (err error) {
 	dir, err := os.MkdirTemp("", "ordergate-demo-")
 	if err != nil {
 		return fmt.Errorf("making a directory for the demo: %w", err)
@@ -66,7 +67,7 @@ func demo(ctx context.Context, out, progress *screen, oneshot bool) (err error) 
 		}
 	}()
 
-	results, sides, err := perform(ctx, bed, progress)
+	results, sides, err := perform(ctx, bed, progress, asModule)
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted before the end; everything was stopped")
 	}
@@ -97,9 +98,9 @@ func demo(ctx context.Context, out, progress *screen, oneshot bool) (err error) 
 //
 // The order matters: ordergate has to be told of every order that was made past
 // it, and what the first round creates is made past it.
-func perform(ctx context.Context, bed *testbed.Bed, progress *screen) ([]result, []*side, error) {
+func perform(ctx context.Context, bed *testbed.Bed, progress *screen, asModule bool) ([]result, []*side, error) {
 	progress.heading("Starting two old order services and what goes around them")
-	binary, err := buildGate(ctx, bed, progress)
+	attach, err := build(ctx, bed, progress, asModule)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -117,7 +118,7 @@ func perform(ctx context.Context, bed *testbed.Bed, progress *screen) ([]result,
 	}
 	progress.heading("Putting ordergate in front of them")
 	for i, s := range sides {
-		if err := s.attach(ctx, bed, binary, results[i].without.created, progress); err != nil {
+		if err := attach(ctx, bed, s, results[i].without.created, progress); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -94,25 +94,40 @@ func (s *side) startPlain(ctx context.Context, bed *testbed.Bed, progress *scree
 	})
 }
 
-// buildGate compiles ordergate, which takes a while the first time.
-func buildGate(ctx context.Context, bed *testbed.Bed, progress *screen) (binary string, err error) {
-	err = progress.step("building ordergate", func() (_ string, err error) {
-		binary, err = bed.Build(ctx, "./cmd/sidecar", false)
+// attachment puts an ordergate in front of a service. It is told of the seeded orders
+// and of those created since.
+type attachment func(ctx context.Context, bed *testbed.Bed, s *side, created []int64, progress *screen) error
+
+// build compiles ordergate, which takes a while the first time.
+func build(ctx context.Context, bed *testbed.Bed, progress *screen, asModule bool) (attachment, error) {
+	var path string
+	compile, attach := func() (string, error) { return bed.Build(ctx, "./cmd/sidecar", false) }, beside
+	if asModule {
+		compile, attach = func() (string, error) { return bed.Module(ctx, false) }, inside
+	}
+	err := progress.step("building ordergate", func() (_ string, err error) {
+		path, err = compile()
 		return "", err
 	})
-	return binary, err
+	return func(ctx context.Context, bed *testbed.Bed, s *side, created []int64, progress *screen) error {
+		return attach(ctx, bed, s, path, created, progress)
+	}, err
 }
 
-// attach starts an ordergate that is told of the seeded orders and of those
-// created since, and the Envoy of the example.
-func (s *side) attach(ctx context.Context, bed *testbed.Bed, binary string, created []int64, progress *screen) error {
+// gateConfig returns ordergate's configuration.
+func (s *side) gateConfig(bed *testbed.Bed, created []int64) (string, error) {
+	ids, err := s.writeIDs(created)
+	if err != nil {
+		return "", err
+	}
+	return bed.GateExample(s.redis.Addr(), ids)
+}
+
+// beside starts the sidecar, and the Envoy of the example that asks it.
+func beside(ctx context.Context, bed *testbed.Bed, s *side, binary string, created []int64, progress *screen) error {
 	var authz, proc string
 	err := progress.step("ordergate for "+s.name, func() (string, error) {
-		ids, err := s.writeIDs(created)
-		if err != nil {
-			return "", err
-		}
-		config, err := bed.GateExample(s.redis.Addr(), ids)
+		config, err := s.gateConfig(bed, created)
 		if err != nil {
 			return "", err
 		}
@@ -139,10 +154,40 @@ func (s *side) attach(ctx context.Context, bed *testbed.Bed, binary string, crea
 		if s.envoy, err = bed.Envoy(ctx, config); err != nil {
 			return "", err
 		}
-		addr, err := s.envoy.ListenerAddr(ctx, "orders")
-		s.gated = "http://" + addr
-		return addr, err
+		return s.listens(ctx)
 	})
+}
+
+// inside starts the Envoy of the example that has ordergate inside.
+func inside(ctx context.Context, bed *testbed.Bed, s *side, library string, created []int64, progress *screen) error {
+	return progress.step("Envoy and ordergate for "+s.name, func() (string, error) {
+		config, err := s.gateConfig(bed, created)
+		if err != nil {
+			return "", err
+		}
+		envoy, gate, err := bed.EnvoyWithModule(ctx, library, config, func(file string) (string, error) {
+			return bed.ModuleExample(file, s.orders.Addr())
+		})
+		if err != nil {
+			return "", err
+		}
+		s.envoy = envoy
+		if err := gate.WaitReady(ctx); err != nil {
+			return "", err
+		}
+		if s.admin, err = gate.Addr(ctx, "admin"); err != nil {
+			return "", err
+		}
+		s.admin = "http://" + s.admin
+		return s.listens(ctx)
+	})
+}
+
+// listens notes where clients reach the Envoy with ordergate.
+func (s *side) listens(ctx context.Context) (string, error) {
+	addr, err := s.envoy.ListenerAddr(ctx, "orders")
+	s.gated = "http://" + addr
+	return addr, err
 }
 
 // writeIDs writes the file that ordergate reads at its start: every order there

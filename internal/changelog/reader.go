@@ -19,14 +19,36 @@ type round struct {
 	err     error // set before done is closed
 	limit   *time.Timer
 	waiters int // guarded by Log.mu
+
+	mu    sync.Mutex
+	calls []func(error) // for when it ends
+	ended bool
 }
 
 // end tells all that wait, the first time.
 func (r *round) end(err error) {
 	r.once.Do(func() {
-		r.err = err
+		r.mu.Lock()
+		r.err, r.ended = err, true
+		calls := r.calls
+		r.mu.Unlock()
 		close(r.done)
+		for _, call := range calls {
+			call(err)
+		}
 	})
+}
+
+// then has a function called when the round ends.
+func (r *round) then(call func(error)) {
+	r.mu.Lock()
+	if !r.ended {
+		r.calls = append(r.calls, call)
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	call(r.err)
 }
 
 // Wait blocks until everything that was appended, and acknowledged, before the
@@ -47,6 +69,18 @@ func (l *Log) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %s: %w", l.keys[0], context.Cause(ctx))
 	}
+}
+
+// Notify is Wait for somebody who must not block: what Wait would return is given to a
+// function, which is called once, by the caller or by another goroutine, and must not
+// block either. A flood of waiters costs a goroutine each otherwise.
+func (l *Log) Notify(call func(error)) {
+	r, err := l.enroll()
+	if err != nil {
+		call(err)
+		return
+	}
+	r.then(call)
 }
 
 // Within is Wait, but for returning nil at once if a read that began within the given

@@ -36,6 +36,11 @@ func (f gateFilter) Glance(id string) (gate.Answer, bool) {
 	return f.answer(id, a), true
 }
 
+// Later implements gate.Filter.
+func (f gateFilter) Later(id string, answer func(gate.Answer)) {
+	f.Filter.Later(id, func(a filter.Answer) { answer(f.answer(id, a)) })
+}
+
 func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 	switch a {
 	case filter.Absent:

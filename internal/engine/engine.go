@@ -157,10 +157,10 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
 		switch c.Freshness.Mode {
 		case config.FreshnessBarrier:
-			opts.Barrier = unit.log
+			opts.Barrier, opts.Notify = unit.log, unit.log.Notify
 		case config.FreshnessBounded:
 			trusting := bounded{unit.log, c.Freshness.Bounded}
-			opts.Barrier, opts.Held = trusting, trusting.held
+			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
 		}
 	}
 	opts.Young = young(m.config, name, formats, time.Now)

@@ -133,21 +133,23 @@ func (s *stream) judge(h headers) {
 // await has the verdict waited for.
 func (s *stream) await(w *gate.Waiting) {
 	to := s.envoy.GetScheduler()
-	s.face.spawn("a verdict", func() {
-		d := w.Wait(s.face.ctx)
-		to.Schedule(func() {
-			s.scheduled("a verdict", func() {
-				if s.answered {
-					return // Envoy was faster, or the client
-				}
-				s.judged(headers(s.envoy.RequestHeaders().GetAll()), &d)
-				if s.stage == passed {
-					s.envoy.ContinueRequest()
-				}
-			})
-		})
+	s.face.work.Add(1)
+	w.Then(func(d gate.Decision) {
+		defer s.face.work.Done()
+		to.Schedule(func() { s.scheduled("a verdict", func() { s.decided(&d) }) })
 		runtime.KeepAlive(to) // Envoy's part of it is freed with ours
 	})
+}
+
+// decided goes on with a verdict that took time.
+func (s *stream) decided(d *gate.Decision) {
+	if s.answered {
+		return // Envoy was faster, or the client
+	}
+	s.judged(headers(s.envoy.RequestHeaders().GetAll()), d)
+	if s.stage == passed {
+		s.envoy.ContinueRequest()
+	}
 }
 
 // judged does what follows a verdict. It leaves it to the caller to let the request go

@@ -35,6 +35,9 @@ type Filter interface {
 	MayContain(ctx context.Context, id string) Answer
 	// Glance is MayContain as far as that needs no waiting; false: it does.
 	Glance(id string) (a Answer, ok bool)
+	// Later is MayContain for a caller that must not block: it has the function called
+	// once, by whatever goroutine, which must not block either.
+	Later(id string, answer func(Answer))
 	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
 	// for the ID, with or without an error, unless that says otherwise.
 	Learn(ctx context.Context, id string) error

@@ -26,6 +26,7 @@ func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.a
 func (k *knowledge) Glance(id string) (Answer, bool) {
 	return k.answers[id], k.answers[id] != Absent || !k.slow
 }
+func (k *knowledge) Later(id string, answer func(Answer)) { answer(k.answers[id]) }
 func (k *knowledge) Missed(_ context.Context, reason string) error {
 	k.missed = append(k.missed, reason)
 	return nil
@@ -167,7 +168,7 @@ func TestGlance(t *testing.T) {
 					if len(b.ledger.lines) > 0 {
 						t.Errorf("counted before it is judged: %v", b.ledger.lines)
 					}
-					d = glimpse.Waits.Wait(t.Context())
+					glimpse.Waits.Then(func(late Decision) { d = late })
 				}
 				if want := other.gate.Screen(t.Context(), req); d != want {
 					t.Errorf("%s: %+v, want %+v", target, d, want)

@@ -63,16 +63,22 @@ func (g *Gate) Glance(req order.Request) Glimpse {
 	return Glimpse{Decision: d}
 }
 
-// Wait ends the judgement. It blocks as Screen does, and is called once.
-func (w *Waiting) Wait(ctx context.Context) Decision {
-	answer := Absent
-	for i := 0; i < len(w.ids) && answer == Absent; i++ {
-		answer = w.policy.Lookup.Filter.MayContain(ctx, w.ids[i])
-	}
-	w.d.ID = w.ids[0]
-	w.policy.judge(&w.d, verdictOf(answer))
-	w.gate.record.Decided(w.d.Rule, w.d.Action, w.d.Verdict, w.gate.now().Sub(w.start))
-	return w.d
+// Then has a function called with the decision, once, by whatever goroutine. It must
+// not block. Then is called once, and does not block.
+func (w *Waiting) Then(decided func(Decision)) { w.ask(0, decided) }
+
+// ask asks for the IDs from one on: a list of orders is absent if all of them are.
+func (w *Waiting) ask(i int, decided func(Decision)) {
+	w.policy.Lookup.Filter.Later(w.ids[i], func(a Answer) {
+		if a == Absent && i+1 < len(w.ids) {
+			w.ask(i+1, decided)
+			return
+		}
+		w.d.ID = w.ids[0]
+		w.policy.judge(&w.d, verdictOf(a))
+		w.gate.record.Decided(w.d.Rule, w.d.Action, w.d.Verdict, w.gate.now().Sub(w.start))
+		decided(w.d)
+	})
 }
 
 // cloned returns the IDs that a request names, in memory of their own.
