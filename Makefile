@@ -1,7 +1,7 @@
 # Two targets are all a newcomer needs: demo and test. Both fetch what they run
 # against, once, into .cache/, and work offline after that.
 
-.PHONY: demo test soak lint bench bench-locks bench-filters build fuzz clean
+.PHONY: demo test soak lint bench bench-locks bench-filters bench-gateway build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -14,7 +14,7 @@ demo: build
 
 # Everything that CI runs.
 test: lint
-	python3 tools/fetch.py all differential redisson redisbloom bench mariadb postgres promtool spin gcc
+	python3 tools/fetch.py all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 	go test -race -timeout 20m ./...
 	cd tests/bench/locks && go vet ./... && go test ./...
@@ -50,6 +50,12 @@ bench-locks:
 bench-filters:
 	python3 tools/fetch.py redis redisbloom
 	cd tests/bench/filters && go run .
+
+# A gate in front of orders, beside other ways to build one: see
+# docs/benchmarks-gateway.md.
+bench-gateway:
+	python3 tools/fetch.py envoy redis gateway
+	go run ./tests/bench/gateway
 
 build:
 	go build -trimpath -ldflags "-X main.version=$$(git describe --tags --always --dirty 2>/dev/null || echo dev)" \

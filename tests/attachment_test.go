@@ -112,18 +112,15 @@ func needsSidecar(t testing.TB, why string) {
 // startModule starts an Envoy with ordergate inside.
 func (s *stack) startModule(config string, change settings) {
 	s.t.Helper()
-	s.envoy, s.gate = s.EnvoyWithModule(s.Module(moduleRace), config, func(file string) (string, error) {
+	s.envoy, s.gate = s.EnvoyWithModule(s.Module(), config, func(file string) (string, error) {
 		envoy, err := s.ModuleExample(file, change.backend)
 		if err == nil && change.envoy != nil {
 			envoy = change.envoy(envoy)
 		}
 		return envoy, err
-	})
+	}, change.envoyArgs...)
 	if !change.unready {
 		must(s.t, s.gate.WaitReady(s.t.Context()))
 	}
 	s.url = "http://" + s.ListenerAddr(s.envoy, "orders")
 }
-
-// moduleRace tells whether the module has the race detector.
-const moduleRace = false

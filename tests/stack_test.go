@@ -32,11 +32,12 @@ type stack struct {
 
 // settings changes a stack from what the examples say.
 type settings struct {
-	backend string // "127.0.0.1:port"
-	orders  int    // 1..orders exist, in the file that the filter is loaded from
-	gate    func(yaml string) string
-	envoy   func(yaml string) string
-	unready bool // ordergate is not waited for until it is ready
+	backend   string // "127.0.0.1:port"
+	orders    int    // 1..orders exist, in the file that the filter is loaded from
+	gate      func(yaml string) string
+	envoy     func(yaml string) string
+	envoyArgs []string // of the module only
+	unready   bool     // ordergate is not waited for until it is ready
 }
 
 func newStack(t testing.TB, s settings) *stack {

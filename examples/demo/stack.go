@@ -103,7 +103,7 @@ func build(ctx context.Context, bed *testbed.Bed, progress *screen, asModule boo
 	var path string
 	compile, attach := func() (string, error) { return bed.Build(ctx, "./cmd/sidecar", false) }, beside
 	if asModule {
-		compile, attach = func() (string, error) { return bed.Module(ctx, false) }, inside
+		compile, attach = func() (string, error) { return bed.Module(ctx) }, inside
 	}
 	err := progress.step("building ordergate", func() (_ string, err error) {
 		path, err = compile()

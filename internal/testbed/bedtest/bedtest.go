@@ -99,9 +99,9 @@ func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
 }
 
 // Module compiles ordergate's Envoy module; see [testbed.Bed.Module].
-func (b *Bed) Module(race bool) string {
+func (b *Bed) Module() string {
 	b.tb.Helper()
-	return start(b, func(ctx context.Context) (string, error) { return b.Bed.Module(ctx, race) })
+	return start(b, b.Bed.Module)
 }
 
 // EnvoyWithModule starts an Envoy with ordergate inside; see

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+)
+
+// listenerName is the example's listener, and the prefix of its statistics.
+const listenerName = "orders"
+
+// startEnvoy starts an Envoy with one worker, and makes it the gateway's proxy.
+func (g *gateway) startEnvoy(ctx context.Context, bed *testbed.Bed, config string) error {
+	envoy, err := bed.Envoy(ctx, config)
+	if err != nil {
+		return err
+	}
+	return g.behind(ctx, envoy)
+}
+
+// behind makes an Envoy the gateway's proxy.
+func (g *gateway) behind(ctx context.Context, envoy *testbed.Envoy) error {
+	addr, err := envoy.ListenerAddr(ctx, listenerName)
+	if err != nil {
+		return err
+	}
+	g.url, g.proxy = "http://"+addr, envoy.Process
+	const errors5xx = "http." + listenerName + ".downstream_rq_5xx"
+	g.wrong = func(ctx context.Context) (int64, error) {
+		stats, err := envoy.Stats(ctx, errors5xx)
+		return stats[errors5xx], err
+	}
+	return nil
+}
+
+// quiet takes the access log out of a bootstrap configuration: at tens of thousands
+// of requests a second it would be what is measured, and fill the disk.
+func quiet(config string) (string, error) {
+	return change(config, func(manager map[string]any) error {
+		delete(manager, "access_log")
+		return nil
+	})
+}
+
+// plain takes all filters but the router out of a bootstrap configuration, and what
+// routes say of them.
+func plain(config string) (string, error) {
+	return change(config, func(manager map[string]any) error {
+		delete(manager, "access_log")
+		filters, ok := manager["http_filters"].([]any)
+		if !ok || len(filters) < 2 {
+			return fmt.Errorf("it has the HTTP filters %v: some and the router are expected", manager["http_filters"])
+		}
+		manager["http_filters"] = filters[len(filters)-1:]
+		routes, err := at(manager, "route_config", "virtual_hosts", 0, "routes")
+		if err != nil {
+			return err
+		}
+		list, _ := routes.([]any)
+		for _, route := range list {
+			if route, ok := route.(map[string]any); ok {
+				delete(route, "typed_per_filter_config")
+			}
+		}
+		return nil
+	})
+}
+
+// change changes the HTTP connection manager of a bootstrap configuration in YAML.
+func change(config string, do func(manager map[string]any) error) (string, error) {
+	var bootstrap map[string]any
+	if err := yaml.Unmarshal([]byte(config), &bootstrap); err != nil {
+		return "", fmt.Errorf("reading envoy's configuration: %w", err)
+	}
+	found, err := at(bootstrap, "static_resources", "listeners", 0, "filter_chains", 0, "filters", 0, "typed_config")
+	if err != nil {
+		return "", fmt.Errorf("reading envoy's configuration: %w", err)
+	}
+	manager, ok := found.(map[string]any)
+	if !ok {
+		return "", fmt.Errorf("reading envoy's configuration: the connection manager is a %T", found)
+	}
+	if err := do(manager); err != nil {
+		return "", fmt.Errorf("changing envoy's configuration: %w", err)
+	}
+	text, err := yaml.Marshal(bootstrap)
+	if err != nil {
+		return "", fmt.Errorf("changing envoy's configuration: %w", err)
+	}
+	return string(text), nil
+}
+
+// at goes down by keys of maps and indices of lists.
+func at(value any, path ...any) (any, error) {
+	for i, step := range path {
+		found := false
+		switch step := step.(type) {
+		case string:
+			m, _ := value.(map[string]any)
+			value, found = m[step]
+		case int:
+			if list, ok := value.([]any); ok && step < len(list) {
+				value, found = list[step], true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("there is nothing at %v", path[:i+1])
+		}
+	}
+	return value, nil
+}
+
+// gateConfig is the example's configuration with this freshness; "" leaves the
+// default.
+func gateConfig(bed *testbed.Bed, redisAddr, ids, freshness string) (string, error) {
+	config, err := bed.GateExample(redisAddr, ids)
+	if err != nil || freshness == "" {
+		return config, err
+	}
+	const filter = "\n  orders:\n"
+	if strings.Count(config, filter) != 1 {
+		return "", fmt.Errorf("setting the freshness: the example's filter is not called %s any more", listenerName)
+	}
+	return strings.Replace(config, filter, filter+"    freshness: "+freshness+"\n", 1), nil
+}

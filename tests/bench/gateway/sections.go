@@ -1,0 +1,96 @@
+package main
+
+import (
+	"net/http"
+)
+
+// The rows.
+const (
+	nameEnvoy         = "Envoy, no gate"
+	nameNoop          = "Envoy, no-op sidecar"
+	nameAuthz         = "ordergate, sidecar"
+	nameAuthzBounded  = "ordergate, sidecar, 200ms"
+	nameModule        = "ordergate, module"
+	nameModuleBounded = "ordergate, module, 200ms"
+	nameNginx         = "nginx, no gate"
+	nameLua           = "nginx, Lua"
+)
+
+// The answers that are due.
+var (
+	passed  = answer{http.StatusOK, ""}
+	refused = answer{http.StatusNotFound, ""}
+	absent  = answer{http.StatusNotFound, "absent"}
+)
+
+// bases are those of ordergate's rows.
+var bases = []string{nameEnvoy, nameNoop, nameLua}
+
+// sections returns what is measured.
+func sections(s *servers) []section {
+	return []section{refuse(s), pass(s), settle(s)}
+}
+
+const refuseNote = `GET /orders/{id} of orders that do not exist, each another one. Without a gate they
+reach the backend, which answers 200. The rows with 200ms have ` + "`freshness: {bounded:\n200ms}`" + `, the other two of ordergate's the default, a barrier. The no-op refuses
+everything.`
+
+// refuse compares what an absent order costs.
+func refuse(s *servers) section {
+	return section{
+		name: "refuse", title: "Refusing an absent order", note: refuseNote,
+		load: load{method: http.MethodGet, first: firstAbsent}, distinct: true,
+		contenders: []contender{
+			{nameEnvoy, nil, &s.envoy, passed},
+			{nameNoop, []string{nameEnvoy}, &s.noopRefuses, refused},
+			{nameAuthz, bases, &s.authz, absent},
+			{nameAuthzBounded, bases, &s.authzBounded, absent},
+			{nameModule, bases, &s.module, absent},
+			{nameModuleBounded, bases, &s.moduleBounded, absent},
+			{nameNginx, nil, &s.nginx, passed},
+			{nameLua, []string{nameNginx}, &s.lua, refused},
+		},
+	}
+}
+
+const passNote = `GET /orders/{id} of orders that exist, 100,000 in turns.`
+
+// pass compares what a gate adds to a request that is right.
+func pass(s *servers) section {
+	return section{
+		name: "pass", title: "Passing an order that exists", note: passNote,
+		load: load{method: http.MethodGet, first: 1, count: existing},
+		contenders: []contender{
+			{nameEnvoy, nil, &s.envoy, passed},
+			{nameNoop, []string{nameEnvoy}, &s.noopPasses, passed},
+			{nameAuthz, bases, &s.authz, passed},
+			{nameModule, bases, &s.module, passed},
+			{nameNginx, nil, &s.nginx, passed},
+			{nameLua, []string{nameNginx}, &s.lua, passed},
+		},
+	}
+}
+
+const settleNote = `POST /orders/{id}/settle of distinct orders, each with a lock of its own. The sidecars
+have ext_authz and ext_proc on the way; the no-op takes no lock. nginx's lock is SET
+NX PX with a script that gives it back: no fence, no renewal, and it is given back
+whatever became of the call.`
+
+// settle compares brackets.
+func settle(s *servers) section {
+	return section{
+		name: "settle", title: "Settling distinct orders", note: settleNote,
+		load: load{
+			method: http.MethodPost, first: firstSettled, suffix: "/settle", body: `{"amount":"101"}`,
+		},
+		distinct: true, locks: true,
+		contenders: []contender{
+			{nameEnvoy, nil, &s.envoy, passed},
+			{nameNoop, []string{nameEnvoy}, &s.noopPasses, passed},
+			{nameAuthz, bases, &s.authz, passed},
+			{nameModule, bases, &s.module, passed},
+			{nameNginx, nil, &s.nginx, passed},
+			{nameLua, []string{nameNginx}, &s.lua, passed},
+		},
+	}
+}
