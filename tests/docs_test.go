@@ -19,6 +19,7 @@ var fence = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```\n(?:\\s*?^ *```text\n
 // marked sh) and looks for the output that stands behind it (blocks marked
 // text), where "..." stands for anything.
 func TestDocumentation(t *testing.T) {
+	needsSidecar(t, "it has all pages' commands, of both")
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
@@ -30,6 +31,7 @@ func TestDocumentation(t *testing.T) {
 	bin := t.TempDir() // where "ordergate" and "envoy" are found by name
 	must(t, os.Symlink(s.Build("./cmd/sidecar", true), filepath.Join(bin, "ordergate")))
 	must(t, os.Symlink(filepath.Join(s.Root(), ".cache", "bin", "envoy"), filepath.Join(bin, "envoy")))
+	modules := filepath.Dir(s.Module())
 	work := t.TempDir()
 	must(t, os.Symlink(filepath.Join(s.Root(), "examples"), filepath.Join(work, "examples")))
 
@@ -45,7 +47,7 @@ func TestDocumentation(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", filepath.Base(file), i+1), func(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", replace.Replace(block[1]))
 				cmd.Dir = work
-				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MODULES="+modules)
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
 				if err := cmd.Run(); err != nil {

@@ -158,10 +158,10 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 			id := 100 + i%50
 			a, err := s.send(t.Context(), "POST", fmt.Sprintf("/orders/%d/settle", id), "")
 			if err != nil || a.status != 200 {
-				load.set(fmt.Errorf("settling %d: %d %v", id, a.status, err))
+				load.set(fmt.Errorf("settling %d: %d (%w)", id, a.status, err))
 			}
 			if a, err := s.send(t.Context(), "GET", "/orders/777777", ""); err != nil || a.status != 404 || a.verdict != "absent" {
-				load.set(fmt.Errorf("a lookup: %d %q %v", a.status, a.verdict, err))
+				load.set(fmt.Errorf("a lookup: %d %q (%w)", a.status, a.verdict, err))
 			}
 			done.Add(1)
 		}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestSettings(t *testing.T) {
+	for text, want := range map[string]settings{
+		"/etc/ordergate.yaml":                      {Config: "/etc/ordergate.yaml"},
+		" ordergate.yaml\n":                        {Config: "ordergate.yaml"},
+		`{"config": "o.yaml"}`:                     {Config: "o.yaml"},
+		`{"config":"o","failure_mode_allow":true}`: {Config: "o", FailureModeAllow: true},
+	} {
+		if got, err := parseSettings([]byte(text)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]string{
+		"": "which ordergate.yaml?", "{}": "which ordergate.yaml?", `{"conf": "o"}`: `unknown field "conf"`,
+		`{"config": 1}`: "filter_config: ", `{`: "filter_config: ",
+	} {
+		if got, err := parseSettings([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+const gated = `
+listen: {admin: ADDR}
+filters: {orders: {}}
+rules:
+  - {name: r, match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}
+`
+
+func noEnv(string) string { return "" }
+
+// TestOneForAll has several places of Envoy's configuration share an engine, which ends
+// with the last of them.
+func TestOneForAll(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := taken.Addr().String()
+	path := filepath.Join(t.TempDir(), "ordergate.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(gated, "ADDR", addr, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var all runtimes
+	log := slog.New(slog.DiscardHandler)
+	// The address is that of an Envoy which is being replaced, for a while.
+	first, err := all.get(path, noEnv, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := all.get(filepath.Join(filepath.Dir(path), ".", "ordergate.yaml"), noEnv, log)
+	if err != nil || second != first {
+		t.Fatalf("another engine for the same file: %v", err)
+	}
+	_ = taken.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	healthy := func() bool {
+		resp, err := client.Get("http://" + addr + "/healthz")
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}
+	bedtest.Eventually(t, "operators are answered", healthy)
+	all.release(first)
+	if !healthy() {
+		t.Error("it ended while somebody needs it")
+	}
+	all.release(second)
+	if healthy() {
+		t.Error("it did not end")
+	}
+	third, err := all.get(path, noEnv, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "it is there again", healthy)
+	all.release(third)
+}
+
+func TestBadFile(t *testing.T) {
+	var all runtimes
+	path := filepath.Join(t.TempDir(), "ordergate.yaml")
+	for text, want := range map[string]string{
+		"":         "no such file",
+		"rules: 1": "rules",
+		strings.Replace(gated, "ADDR", "nowhere:x", 1): "listen.admin: ",
+	} {
+		if text != "" {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name := path
+		if text == "" {
+			name += "2"
+		}
+		if _, err := all.get(name, noEnv, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if len(all.all) != 0 {
+		t.Error("something of it is left")
+	}
+}
