@@ -29,6 +29,7 @@ type bracket struct {
 	to     shared.Scheduler // to the worker
 	call   gate.Call        // the goroutine's
 	cancel context.CancelFunc
+	told   bool        // the worker's: of an answer
 	events chan event  // of capacity enough that the worker never waits
 	lost   atomic.Bool // the lease ended before the call
 }
@@ -62,9 +63,9 @@ func (b *bracket) answered(r *gate.Response, h shared.HeaderMap) {
 	if b.lost.Load() {
 		h.Set(headerLost, "true")
 	}
-	select {
-	case b.events <- event{answer: r}:
-	default: // the second of one stream tells nothing new
+	if !b.told { // the second of one stream would tell nothing new
+		b.told = true
+		b.events <- event{answer: r}
 	}
 }
 

@@ -100,7 +100,7 @@ func (h headers) lastOf(name string) (value string) {
 
 // response translates what Envoy tells of an answer, or of the end of a stream.
 func (s *stream) response(h shared.HeaderMap) *gate.Response {
-	r := &gate.Response{Attempts: 0, AttemptHeader: -1}
+	r := &gate.Response{Attempts: -1, AttemptHeader: -1}
 	if h != nil {
 		r.Status = status(h)
 		r.ServedBy = h.GetOne("x-envoy-upstream-service-time").Len > 0
@@ -108,9 +108,14 @@ func (s *stream) response(h shared.HeaderMap) *gate.Response {
 	if details, ok := s.envoy.GetAttributeString(shared.AttributeIDResponseCodeDetails); ok {
 		r.Details = details.ToString()
 	}
-	// Not there means that there was no attempt.
-	if n, ok := s.envoy.GetAttributeNumber(shared.AttributeIDUpstreamRequestAttemptCount); ok {
+	n, ok := s.envoy.GetAttributeNumber(shared.AttributeIDUpstreamRequestAttemptCount)
+	switch {
+	case ok:
 		r.Attempts = int(n)
+	case r.NeverSent():
+		// Envoy has no number before the first attempt. Only with details that say the
+		// same is that taken for none: another Envoy may number its attributes otherwise.
+		r.Attempts = 0
 	}
 	return r
 }

@@ -56,6 +56,7 @@ type envoy struct {
 	headers                 *fake.FakeHeaderMap
 	details                 string
 	attempts                float64
+	mute                    bool // it tells no number of attempts
 
 	over      bool
 	continued int    // times that the request was
@@ -87,7 +88,7 @@ func (e *envoy) GetAttributeString(shared.AttributeID) (shared.UnsafeEnvoyBuffer
 	return m.GetOne("d"), e.details != ""
 }
 
-func (e *envoy) GetAttributeNumber(shared.AttributeID) (float64, bool) { return e.attempts, true }
+func (e *envoy) GetAttributeNumber(shared.AttributeID) (float64, bool) { return e.attempts, !e.mute }
 
 // lock is a Locker, and the only lease of each Acquire.
 type lock struct {
@@ -375,6 +376,33 @@ func TestBracketRaces(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestResponse is what Envoy tells, or does not.
+func TestResponse(t *testing.T) {
+	for _, tc := range []struct {
+		details  string
+		attempts float64
+		mute     bool
+		want     gate.Outcome
+	}{
+		{"via_upstream", 1, false, gate.OutcomeKnown},
+		{"via_upstream", 2, false, gate.OutcomeUnknown},
+		{"response_timeout", 1, false, gate.OutcomeUnknown},
+		{"no_healthy_upstream", 1, false, gate.OutcomeNotForwarded},
+		{"direct_response", 0, true, gate.OutcomeNotForwarded},
+		// An Envoy that numbers its attributes in another way must not have a lock
+		// released that is needed.
+		{"via_upstream", 0, true, gate.OutcomeUnknown},
+		{"response_timeout", 0, true, gate.OutcomeUnknown},
+		{"downstream_remote_disconnect", 0, true, gate.OutcomeUnknown},
+		{"", 0, true, gate.OutcomeUnknown},
+	} {
+		s := &stream{envoy: &envoy{details: tc.details, attempts: tc.attempts, mute: tc.mute}}
+		if got := s.response(answerOf("503")).Outcome(); got != tc.want {
+			t.Errorf("%q after %g attempts (not told: %t): %s, want %s", tc.details, tc.attempts, tc.mute, got, tc.want)
+		}
 	}
 }
 

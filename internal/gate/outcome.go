@@ -71,13 +71,15 @@ func (r *Response) Outcome() Outcome {
 		return OutcomeUnknown
 	case r.Attempts == 0:
 		return OutcomeNotForwarded
-	case r.Attempts == 1 && r.neverSent():
+	case r.Attempts == 1 && r.NeverSent():
 		return OutcomeNotForwarded
 	}
 	return OutcomeUnknown
 }
 
-func (r *Response) neverSent() bool {
+// NeverSent reports whether Envoy's details are those of an answer to a request of which
+// the last attempt sent no byte. Only together with their number they tell of the others.
+func (r *Response) NeverSent() bool {
 	for _, prefix := range notForwarded {
 		if strings.HasPrefix(r.Details, prefix) {
 			return true
