@@ -114,6 +114,45 @@ func listenersApart(t testing.TB, config, file string) (bootstrap string, listen
 	return string(text), listeners
 }
 
+// changing is an Envoy whose listeners can be changed: it is given to settings.envoy.
+type changing struct {
+	t       testing.TB
+	file    string
+	version int
+	orders  map[string]any // the listener of clients
+	other   map[string]any // one more
+}
+
+func newChanging(t testing.TB) *changing {
+	return &changing{t: t, file: filepath.Join(t.TempDir(), "lds.yaml")}
+}
+
+func (c *changing) envoy(config string) string {
+	c.t.Helper()
+	bootstrap, listeners := listenersApart(c.t, config, c.file)
+	c.orders = listeners[0].(map[string]any)
+	text, err := yaml.Marshal(c.orders)
+	must(c.t, err)
+	must(c.t, yaml.Unmarshal(text, &c.other))
+	c.other["name"] = "other"
+	writeListeners(c.t, c.file, 0, c.orders)
+	return bootstrap
+}
+
+// change replaces the listener of clients by another one, and adds the other one or
+// takes it away. It waits until Envoy has taken it.
+func (c *changing) change(s *stack) {
+	c.t.Helper()
+	c.version++
+	c.orders["traffic_direction"] = []string{"INBOUND", "OUTBOUND"}[c.version%2]
+	list := []map[string]any{c.orders, c.other}
+	writeListeners(c.t, c.file, c.version, list[:1+c.version%2]...)
+	bedtest.Eventually(c.t, "Envoy has the new listeners", func() bool {
+		stats, err := s.envoy.Stats(c.t.Context(), "listener_manager.lds.update_success")
+		return err == nil && stats["listener_manager.lds.update_success"] >= int64(c.version)+1
+	})
+}
+
 // writeListeners replaces a file by a rename, as Envoy wants it.
 func writeListeners(t testing.TB, file string, version int, listeners ...map[string]any) {
 	t.Helper()
@@ -132,19 +171,10 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 	needsModule(t)
 	t.Parallel()
 	b := newBackend(t)
-	file := filepath.Join(t.TempDir(), "lds.yaml")
-	var orders map[string]any
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"}, envoy: func(config string) string {
-		bootstrap, listeners := listenersApart(t, config, file)
-		orders = listeners[0].(map[string]any)
-		writeListeners(t, file, 0, orders)
-		return bootstrap
-	}})
-	other := map[string]any{}
-	text, err := yaml.Marshal(orders)
-	must(t, err)
-	must(t, yaml.Unmarshal(text, &other))
-	other["name"] = "other"
+	c := newChanging(t)
+	s := newStack(t, settings{
+		backend: b.addr(), orders: 10, gate: shortLease, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"},
+	})
 
 	long := s.inBackground(t.Context(), "/orders/1/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
@@ -167,17 +197,8 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 		}
 	}()
 	const changes = 8
-	for version := 1; version <= changes; version++ {
-		orders["traffic_direction"] = []string{"INBOUND", "OUTBOUND"}[version%2]
-		if list := []map[string]any{orders, other}; version%2 == 0 {
-			writeListeners(t, file, version, list...)
-		} else {
-			writeListeners(t, file, version, list[:1]...)
-		}
-		bedtest.Eventually(t, "Envoy has the new listeners", func() bool {
-			stats, err := s.envoy.Stats(t.Context(), "listener_manager.lds.update_success")
-			return err == nil && stats["listener_manager.lds.update_success"] >= int64(version)+1
-		})
+	for range changes {
+		c.change(s)
 		from := done.Load()
 		bedtest.Eventually(t, "calls go on", func() bool { return done.Load() > from+3 })
 	}
@@ -212,22 +233,36 @@ func (e *errorOnce) get() error {
 	return nil
 }
 
-// TestModuleStorm has clients leave at any time, backends reset at any byte, and Redis
-// cut off now and then. Envoy lives, nothing piles up in it, and no lease is lost: every
-// lock that is left is held for its outcome, by nobody who renews it.
+// TestModuleStorm has clients leave at any time, backends reset at any byte, and Envoy's
+// listeners replaced all the while. Envoy lives, nothing piles up in it, and no lease is
+// lost: every lock that is left is held for its outcome, by nobody who renews it.
 func TestModuleStorm(t *testing.T) {
 	needsModule(t)
 	b := newBackend(t)
 	b.goOn() // nothing hangs for ever
+	c := newChanging(t)
 	s := newStack(t, settings{
-		backend: b.addr(), orders: 1000, envoyArgs: []string{"--concurrency", "2"},
+		backend: b.addr(), orders: 1000, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"},
 		gate: func(yaml string) string { // held for longer than this takes
 			return strings.Replace(shortLease(yaml), fmt.Sprintf("hold: %v", heldFor), "hold: 1h", 1)
 		},
 	})
 	s.storm(t, 1000) // what a first load takes stays
 	before := s.settled(t)
-	s.storm(t, stormRequests)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		s.storm(t, stormRequests)
+	}()
+	for storming := true; storming; {
+		select {
+		case <-over:
+			storming = false
+		case <-time.After(300 * time.Millisecond):
+			c.change(s)
+		}
+	}
+	t.Logf("%d changes of the listeners", c.version)
 	after := s.settled(t)
 	t.Logf("goroutines %d, then %d; memory %d MB, then %d MB", before.goroutines, after.goroutines, before.bytes>>20, after.bytes>>20)
 	if after.goroutines > before.goroutines+5 {
