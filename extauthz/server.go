@@ -10,7 +10,6 @@ package extauthz
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -55,17 +54,9 @@ func NewServer(g *gate.Gate) (*Server, error) {
 		} else {
 			s.allowed = append(s.allowed, &plain)
 		}
-		var prepared [gate.Refusals]*reply
-		for i := range gate.Refusal(gate.Refusals) {
-			r, verdict, ok := p.Reply(i)
-			if !ok {
-				continue
-			}
-			if prepared[i], err = deny(r, verdict); err != nil {
-				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
-			}
-		}
-		s.refusals = append(s.refusals, prepared)
+	}
+	if s.refusals, err = gate.Prepare(g, deny); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

@@ -51,15 +51,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{gate: g, opts: opts, log: opts.Logger}
-	for _, p := range g.Policies() {
-		var prepared [gate.Refusals]*extproc.ProcessingResponse
-		for i := range gate.Refusal(gate.Refusals) {
-			if r, verdict, ok := p.Reply(i); ok {
-				prepared[i] = immediate(r, verdict)
-			}
-		}
-		s.refusals = append(s.refusals, prepared)
-	}
+	s.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
+		return immediate(r, v), nil // it never fails
+	})
 	return s
 }
 

@@ -22,8 +22,6 @@ const (
 	// cleanupTime is how long the calls of streams that are over may take to give up
 	// their locks, when Envoy ends or its configuration is another one.
 	cleanupTime = 5 * time.Second
-	// readHeaderTimeout bounds how long an operator's request may take over its headers.
-	readHeaderTimeout = 5 * time.Second
 	// adminAgain is how long after another try an address is asked for that somebody has.
 	adminAgain = time.Second
 )
@@ -102,11 +100,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	}
 	r.engine.TuneGC(getenv)
 	r.engine.Start(ctx)
-	r.admin = &http.Server{
-		Handler:           r.engine.AdminHandler(func() bool { return ctx.Err() != nil }),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {
 		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen.Admin, listener) })
 	}

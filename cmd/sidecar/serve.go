@@ -108,20 +108,15 @@ func newFaces(m *engine.Engine, log *slog.Logger) (*faces, error) {
 	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.Gate(), lockmw.Options{Logger: log}))
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
-	errorLog := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	// Without a time limit for idle connections, so that it is the proxy that closes
 	// them: it could otherwise send a sub-request into one that is being closed.
 	f.http = &http.Server{
 		Handler:           checks.HTTPHandler(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		MaxHeaderBytes:    maxSubrequestHeader,
-		ErrorLog:          errorLog,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	f.admin = &http.Server{
-		Handler:           m.AdminHandler(f.draining.Load),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ErrorLog:          errorLog,
-	}
+	f.admin = m.AdminServer(f.draining.Load)
 	return f, nil
 }
 

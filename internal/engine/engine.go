@@ -228,6 +228,18 @@ func (m *Engine) AdminHandler(draining func() bool) http.Handler {
 	return m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return m.conditions(draining()) }))
 }
 
+// readHeaderTimeout bounds how long an operator's request may take over its headers.
+const readHeaderTimeout = 5 * time.Second
+
+// AdminServer returns a server with [Engine.AdminHandler], to be given a listener.
+func (m *Engine) AdminServer(draining func() bool) *http.Server {
+	return &http.Server{
+		Handler:           m.AdminHandler(draining),
+		ReadHeaderTimeout: readHeaderTimeout,
+		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
+	}
+}
+
 // filterBytes returns how much memory the filters take.
 func (m *Engine) filterBytes() (sum uint64) {
 	for _, unit := range m.filters {

@@ -201,13 +201,7 @@ func (f *follower) append(ctx context.Context, ids []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()
-	if err := f.changes.Record(ctx, spelt...); err != nil {
-		return err
-	}
-	if f.set == nil {
-		return nil
-	}
-	return f.set.Add(ctx, spelt...)
+	return announce(ctx, f.changes, f.set, spelt)
 }
 
 func (f *follower) keep(ctx context.Context, at string) error {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 // LoadReport tells what was loaded.
@@ -26,13 +28,18 @@ type LoadReport struct {
 // Redis, and no Start. After an error some may be known.
 func (m *Engine) Announce(ctx context.Context, filter string, ids []string) error {
 	u := m.filters[filter]
+	return announce(ctx, u.log, u.shared, ids)
+}
+
+// announce appends IDs to a change log, and then to the set in Redis if there is one.
+func announce(ctx context.Context, log *changelog.Log, set *shared.Set, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := u.log.Record(ctx, ids...); err != nil || u.shared == nil {
+	if err := log.Record(ctx, ids...); err != nil || set == nil {
 		return err
 	}
-	return u.shared.Add(ctx, ids...)
+	return set.Add(ctx, ids...)
 }
 
 // LoadSnapshot loads a filter in this process, and writes its snapshot. It blocks for as

@@ -65,15 +65,9 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 	}
 	f := &Face{gate: g, opts: opts, log: opts.Logger}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	for _, p := range g.Policies() {
-		var prepared [gate.Refusals]*reply
-		for i := range gate.Refusal(gate.Refusals) {
-			if r, verdict, ok := p.Reply(i); ok {
-				prepared[i] = replyOf(r, verdict)
-			}
-		}
-		f.refusals = append(f.refusals, prepared)
-	}
+	f.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*reply, error) {
+		return replyOf(r, v), nil // it never fails
+	})
 	return f
 }
 

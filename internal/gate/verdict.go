@@ -115,6 +115,27 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 	return Reply{}, VerdictNone, false
 }
 
+// Prepare makes, by rule, every answer that the gate's policies can give, in the form
+// that a face sends; nil where a policy never gives it. The error is the first of
+// encode's, with the rule.
+func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
+	all := make([][Refusals]*T, len(g.policies))
+	for i := range g.policies {
+		p := &g.policies[i]
+		for r := range Refusal(Refusals) {
+			reply, verdict, ok := p.Reply(r)
+			if !ok {
+				continue
+			}
+			var err error
+			if all[i][r], err = encode(reply, verdict); err != nil {
+				return nil, fmt.Errorf("rule %q: %w", p.Rule.Name, err)
+			}
+		}
+	}
+	return all, nil
+}
+
 // invalid is the answer to a request whose order cannot be told. Unless the
 // policy has a body of its own, it says which part of the request is to blame.
 func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
