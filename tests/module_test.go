@@ -82,7 +82,7 @@ func TestModuleRefusesItsConfiguration(t *testing.T) {
 		"a bad file":     {strings.Replace(good, "lease: 30s", "lease: soon", 1), "", "", "locks.settlement.lease: "},
 		"no such file":   {good, stringValue + "\n                value: ", stringValue + "\n                value: /none", "no such file"},
 		"no file":        {good, stringValue + "\n                value: ", stringValue + "\n                value: \"\" #", "which ordergate.yaml?"},
-		"another filter": {good, "filter_name: ordergate", "filter_name: other", "plugin config factory"},
+		"another filter": {good, "filter_name: ordergate", "filter_name: other", "there is no such filter in this module"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := s.Bed.Bed.EnvoyWithModule(t.Context(), library, tc.gate, func(file string) (string, error) {

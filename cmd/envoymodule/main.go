@@ -7,14 +7,10 @@
 package main
 
 import (
-	"errors"
 	"os"
 
-	sdk "github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go"
-	_ "github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/abi" // what Envoy calls
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
-
 	"github.com/ordergate/ordergate/internal/envoymodule"
+	"github.com/ordergate/ordergate/internal/envoymodule/abi"
 )
 
 // version is set by the linker (-X main.version=...).
@@ -23,50 +19,28 @@ var version = ""
 func main() {} // Envoy never calls it
 
 func init() {
-	sdk.RegisterHttpFilterConfigFactories(map[string]shared.HttpFilterConfigFactory{"ordergate": &factory{getenv: os.Getenv}})
+	var shared runtimes
+	abi.Register("ordergate", func(text []byte) (abi.Place, error) { return open(&shared, os.Getenv, text) })
 }
 
-// factory makes what Envoy needs for each place where the filter stands in its
-// configuration. Envoy calls it from its main thread.
-type factory struct {
-	shared.EmptyHttpFilterConfigFactory
-	getenv func(string) string
-	shared runtimes
-}
-
-// Create implements shared.HttpFilterConfigFactory. The configuration is that of the
-// filter, see [parseSettings].
-func (f *factory) Create(envoy shared.HttpFilterConfigHandle, text []byte) (shared.HttpFilterFactory, error) {
-	log := envoymodule.NewLogger(envoy)
+// open makes what Envoy needs for each place where the filter stands in its
+// configuration. The text is that of the filter, see [parseSettings]. Envoy calls it from
+// its main thread.
+func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Place, error) {
+	log := envoymodule.NewLogger(abi.Log{})
 	s, err := parseSettings(text)
 	if err != nil {
-		return nil, err
+		return abi.Place{}, err
 	}
-	r, err := f.shared.get(s.Config, f.getenv, log)
+	r, err := shared.get(s.Config, getenv, log)
 	if err != nil {
-		return nil, err
+		return abi.Place{}, err
 	}
-	return &filter{f: f, r: r, face: envoymodule.NewFace(r.engine.Gate(), envoymodule.Options{Logger: log, FailureModeAllow: s.FailureModeAllow})}, nil
-}
-
-// CreatePerRoute implements shared.HttpFilterConfigFactory.
-func (f *factory) CreatePerRoute([]byte) (any, error) {
-	return nil, errors.New("ordergate has no settings of a route; to leave it out use FilterConfig{disabled: true}")
-}
-
-// filter is one place in Envoy's configuration.
-type filter struct {
-	f    *factory
-	r    *runtime
-	face *envoymodule.Face
-}
-
-// Create implements shared.HttpFilterFactory.
-func (f *filter) Create(envoy shared.HttpFilterHandle) shared.HttpFilter { return f.face.Create(envoy) }
-
-// OnDestroy implements shared.HttpFilterFactory: all streams of this place are over.
-// With the last place everything ends, since it may be Envoy that does.
-func (f *filter) OnDestroy() {
-	f.face.Close(cleanupTime)
-	f.f.shared.release(f.r)
+	face := envoymodule.NewFace(r.engine.Gate(), envoymodule.Options{
+		Logger: log, FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
+	})
+	return abi.Place{Face: face, Close: func() {
+		face.Close(cleanupTime)
+		shared.release(r) // with the last place everything ends, since it may be Envoy that does
+	}}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -112,7 +112,11 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 // restarted hot: then the other one has it, and the place in the change log; this one
 // takes a place of its own, and the address as soon as it is free.
 func (r *runtime) listen(c *config.Config) (net.Listener, error) {
+	// Those of the sidecar are not opened here, and every Envoy of a host may have the
+	// same: no place is named by them.
+	c.Listen.Authz, c.Listen.Proc, c.Listen.HTTP = "", "", ""
 	if c.Listen.Admin == "" {
+		r.ownPlace(c)
 		return nil, nil
 	}
 	l, err := engine.Listen(c.Listen.Admin)
@@ -123,11 +127,17 @@ func (r *runtime) listen(c *config.Config) (net.Listener, error) {
 		return l, err
 	}
 	r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Listen.Admin)
-	if c.Redis != nil && c.Redis.Member == "" {
-		host, _ := os.Hostname() // "" will do beside the process
-		c.Redis.Member = host + " " + strconv.Itoa(os.Getpid())
-	}
+	r.ownPlace(c)
 	return nil, nil
+}
+
+// ownPlace has this engine be at a place of its own in the change log, which no process
+// after it takes over, unless the file names one.
+func (r *runtime) ownPlace(c *config.Config) {
+	if c.Redis != nil && c.Redis.Member == "" {
+		host, _ := os.Hostname() // "" will do beside the rest
+		c.Redis.Member = strings.ReplaceAll(fmt.Sprintf("%s %d %s", host, os.Getpid(), r.path), "#", "_")
+	}
 }
 
 func (r *runtime) serveAdmin(ctx context.Context, addr string, l net.Listener) {

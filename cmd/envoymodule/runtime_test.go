@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,6 +94,49 @@ func TestOneForAll(t *testing.T) {
 	}
 	bedtest.Eventually(t, "it is there again", healthy)
 	all.release(third)
+}
+
+// TestPlaces has engines of several Envoys on a host be members of their own of the change
+// log: the sidecar's addresses, which may be the same in all files, name none of them.
+func TestPlaces(t *testing.T) {
+	redisAddr := bedtest.New(t).Redis().Addr()
+	var all runtimes
+	var made []*runtime
+	for _, admin := range []string{`""`, `""`, "127.0.0.1:0", freeAddr(t), freeAddr(t)} {
+		path := filepath.Join(t.TempDir(), "ordergate.yaml")
+		text := strings.Replace(gated, "ADDR", admin, 1) + "redis: {addresses: [" + redisAddr + "]}\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := all.get(path, noEnv, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, r)
+	}
+	client := redis.NewClient(&redis.Options{Addr: redisAddr})
+	defer func() { _ = client.Close() }()
+	bedtest.Eventually(t, "all are members", func() bool {
+		n, err := client.ZCard(t.Context(), "ordergate:{orders}:members").Result()
+		return err == nil && n == int64(len(made))
+	})
+	for _, r := range made {
+		all.release(r)
+	}
+	if n, err := client.ZCard(t.Context(), "ordergate:{orders}:members").Result(); err != nil || n != 0 {
+		t.Errorf("%d members are left, error %v", n, err)
+	}
+}
+
+// freeAddr returns an address that was free just now.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
 }
 
 func TestBadFile(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // settings are what Envoy's configuration says of the filter.
@@ -26,7 +25,7 @@ func parseSettings(text []byte) (s settings, err error) {
 			return s, fmt.Errorf("filter_config: %w", err)
 		}
 	} else {
-		s.Config = strings.Clone(string(trimmed)) // the memory is Envoy's
+		s.Config = string(trimmed)
 	}
 	if s.Config == "" {
 		return s, errors.New("filter_config: which ordergate.yaml? (a google.protobuf.StringValue with its path)")

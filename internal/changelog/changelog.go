@@ -104,7 +104,7 @@ type Options struct {
 	PageSize  int              // entries a read; default 1000
 	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
-	MaxReads  int              // reads a second, on average; default 4000
+	MaxReads  int              // reads a second while a crowd waits; default 4000
 	Now       func() time.Time // default time.Now; dates State.LastRead
 }
 
@@ -153,6 +153,8 @@ type Log struct {
 	page   *redis.Script
 
 	kick     chan struct{} // of capacity 1: somebody waits
+	crowded  chan struct{} // of capacity 1: many do
+	pace     *pace
 	running  atomic.Bool
 	position atomic.Uint64             // sequence number of the last entry applied; stored by the reader only
 	epoch    atomic.Pointer[string]    // of the log that Run follows, nil before it does
@@ -161,7 +163,8 @@ type Log struct {
 	reached  chan struct{}             // closed once the tail was reached
 
 	mu     sync.Mutex
-	next   *round // the read that has not begun, nil when nobody waits for one
+	next   *round    // the read that has not begun, nil when nobody waits for one
+	began  time.Time // of the last read
 	state  State
 	mark   Mark
 	own    ownEntry // the newest entry that Append made here and knows of
@@ -212,6 +215,8 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		recall:  script(recallSource),
 		page:    script(pageSource),
 		kick:    make(chan struct{}, 1),
+		crowded: make(chan struct{}, 1),
+		pace:    newPace(opts.MaxReads),
 		state:   State{Phase: Loading},
 		reached: make(chan struct{}),
 	}

@@ -122,7 +122,7 @@ func (p *play) newSite(place string) *site {
 		p.bed.mutate(log)
 	}
 	s.log = log
-	s.reader = &reader{log: log, pace: newPace(4000)}
+	s.reader = &reader{log: log}
 	s.reader.resume()
 	return s
 }

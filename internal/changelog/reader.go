@@ -119,11 +119,21 @@ func (l *Log) enroll() (*round, error) {
 		l.next = r
 	}
 	l.next.waiters++
-	select {
-	case l.kick <- struct{}{}:
-	default: // already kicked
+	switch n := l.next.waiters; {
+	case n == 1:
+		signal(l.kick)
+	case n >= crowd && time.Since(l.began) >= l.pace.least:
+		signal(l.crowded)
 	}
 	return l.next, nil
+}
+
+// signal is for a channel of capacity 1 that tells that there is something.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it has been told
+	}
 }
 
 // Run follows the log until ctx ends, and then returns nil: first all of it, or all
@@ -135,7 +145,7 @@ func (l *Log) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("following %s: it was run before", l.keys[0])
 	}
-	r := &reader{log: l, pace: newPace(l.opts.MaxReads)}
+	r := &reader{log: l}
 	r.resume()
 	poll := time.NewTicker(l.opts.PollEvery)
 	defer poll.Stop()
@@ -145,10 +155,7 @@ func (l *Log) Run(ctx context.Context) error {
 		err := r.readToTail(ctx)
 		l.finish(asked, began, err)
 		if l.member.begins() { // the sooner others need not wait for it
-			select {
-			case l.kick <- struct{}{}:
-			default:
-			}
+			signal(l.kick)
 		}
 		select {
 		case <-ctx.Done():
@@ -157,7 +164,7 @@ func (l *Log) Run(ctx context.Context) error {
 			l.farewell(ctx)
 			return nil
 		case <-l.kick:
-			r.pace.wait(ctx)
+			l.pace.wait(ctx, l.crowded)
 		case <-poll.C:
 		}
 	}
@@ -177,16 +184,18 @@ func (l *Log) farewell(ctx context.Context) {
 }
 
 // begin takes the round that the coming read is for: nil if nobody waits. The
-// kick of whoever waits in it is taken too, or a read for nobody would follow.
+// signals of those who wait in it are taken too, or a read for nobody would follow.
 func (l *Log) begin() *round {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.kick:
-	default:
+	for _, c := range []chan struct{}{l.kick, l.crowded} {
+		select {
+		case <-c:
+		default:
+		}
 	}
 	r := l.next
-	l.next = nil
+	l.next, l.began = nil, time.Now()
 	return r
 }
 
@@ -204,7 +213,6 @@ func (l *Log) finish(r *round, began time.Time, err error) {
 // reader is what the one goroutine in Run knows.
 type reader struct {
 	log   *Log
-	pace  *pace
 	epoch string   // "" until the log is open
 	era   string   // of the last page
 	last  entry    // applied most recently

@@ -1,7 +1,6 @@
 package changelog
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,16 +200,7 @@ func newInstance(t *testing.T, s server, opts Options) *instance {
 func runInstance(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	i := newInstance(t, s, opts)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- i.Run(ctx) }()
-	i.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error("Run:", err)
-		}
-	})
-	t.Cleanup(i.stop)
+	i.start(t)
 	return i
 }
 

@@ -2,10 +2,7 @@ package envoymodule
 
 import (
 	"context"
-	"runtime"
 	"sync/atomic"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -14,20 +11,19 @@ import (
 // events to it; the worker tells that goroutine what happens to the stream.
 //
 // The races, and who wins:
-//   - The lock comes while the client leaves. Passing the request on is scheduled, and
-//     Envoy drops it. So the worker, which is the only one to pass requests on, tells at
-//     the end whether it has: if not, the lock is released, for nothing was sent.
+//   - The lock comes while the client leaves. Passing the request on is posted, and the
+//     mailbox drops it. So the worker, which is the only one to pass requests on, tells
+//     at the end whether it has: if not, the lock is released, for nothing was sent.
 //   - The lock comes while Envoy answers by itself (a timeout). The same, and what was
-//     scheduled finds that the stream is answered.
+//     posted finds that the stream is answered.
 //   - The client leaves while the lock is waited for: the wait is canceled by the
 //     worker, and a lock that is granted nevertheless is given back.
 //   - The client leaves after the request was passed on: the lock is held, unless Envoy
 //     tells that there was no attempt to reach the backend.
 type bracket struct {
 	face   *Face
-	stream *stream          // the worker's
-	to     shared.Scheduler // to the worker
-	call   gate.Call        // the goroutine's
+	stream *Stream   // the worker's, but for its mailbox
+	call   gate.Call // the goroutine's
 	cancel context.CancelFunc
 	told   bool        // the worker's: of an answer
 	events chan event  // of capacity enough that the worker never waits
@@ -44,24 +40,21 @@ type event struct {
 // mostEvents is an answer and the end.
 const mostEvents = 2
 
-// newBracket begins a call. The stream waits for it.
-func (f *Face) newBracket(call gate.Call, s *stream) *bracket {
-	ctx, cancel := context.WithCancel(f.ctx)
-	b := &bracket{
-		face: f, stream: s, to: s.envoy.GetScheduler(), call: call, cancel: cancel,
-		events: make(chan event, mostEvents),
-	}
-	f.spawn("a settlement", func() { b.run(ctx) })
+// newBracket begins a call. The stream waits for it, with an open mailbox.
+func newBracket(s *Stream, call gate.Call) *bracket {
+	ctx, cancel := context.WithCancel(s.face.ctx)
+	b := &bracket{face: s.face, stream: s, call: call, cancel: cancel, events: make(chan event, mostEvents)}
+	b.face.spawn("a settlement", func() { b.run(ctx) })
 	return b
 }
 
 // answered is the worker's: the response's headers have come.
-func (b *bracket) answered(r *gate.Response, h shared.HeaderMap) {
+func (b *bracket) answered(r *gate.Response) {
 	if b.stream.stage == waiting { // it is Envoy's own
 		b.cancel()
 	}
 	if b.lost.Load() {
-		h.Set(headerLost, "true")
+		b.stream.envoy.Set(Response, headerLost, "true")
 	}
 	if !b.told { // the second of one stream would tell nothing new
 		b.told = true
@@ -80,7 +73,6 @@ func (b *bracket) ended(last *gate.Response, passed bool) {
 // run is the call's life.
 func (b *bracket) run(ctx context.Context) {
 	defer b.cancel()
-	defer runtime.KeepAlive(b.to) // Envoy's part of it is freed with ours
 	var granted gate.Grant
 	ended := false
 	defer func() {
@@ -149,7 +141,7 @@ func (b *bracket) grant(g gate.Grant) {
 		if d.Verdict == gate.VerdictUnavailable {
 			b.face.log.Warn("settlement refused", "key", b.call.Key(), "error", g.Err)
 		}
-		b.schedule(func(s *stream) { s.refuse(b.face.refusals[d.Rule][d.Refusal()]) })
+		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
 		b.forward(step.Lease)
 	}
@@ -166,35 +158,33 @@ func (b *bracket) forward(lease gate.Lease) {
 			{gate.HeaderVerdict, b.call.Decision.Verdict.String()},
 		}
 	}
-	b.schedule(func(s *stream) {
-		to := s.envoy.RequestHeaders()
+	b.post(func(s *Stream) Step {
 		// What the client sent is removed although it is overwritten: of a header that
 		// came twice only the first would be.
-		headers(to.GetAll()).strip(to, ours, false)
+		s.envoy.Headers(Request).strip(s.envoy, ours, false)
 		for _, h := range set {
-			to.Set(h[0], h[1])
+			s.envoy.Set(Request, h[0], h[1])
 		}
 		s.stage = passed
-		s.envoy.ContinueRequest()
+		return Step{Do: PassRequest}
 	})
 }
 
-// schedule has the worker do something to a stream that still waits.
-func (b *bracket) schedule(do func(s *stream)) {
+// post has the worker do something to a stream that still waits.
+func (b *bracket) post(do func(s *Stream) Step) {
 	s := b.stream
-	b.to.Schedule(func() {
-		s.scheduled("a settlement", func() {
-			if !s.answered && s.stage == waiting {
-				do(s)
-			}
-		})
+	s.mail.post(func() Step {
+		if s.answered || s.stage != waiting {
+			return Step{}
+		}
+		return do(s)
 	})
 }
 
 // fail is a fault of ours in the middle of a call: whatever is held is renewed no more,
 // since nobody knows what became of it.
 func (b *bracket) fail(g gate.Grant, ended bool) {
-	b.schedule(func(s *stream) { s.refuse(fault) })
+	b.post(func(s *Stream) Step { return s.refuse(s.face.fault) })
 	if g.Lease == nil || ended {
 		return
 	}

@@ -2,10 +2,7 @@ package envoymodule
 
 import (
 	"context"
-	"runtime"
 	"time"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -14,7 +11,7 @@ import (
 // client hears of it. All of it is the worker's, but for the call once learn has it.
 type create struct {
 	call   gate.Call
-	stream *stream
+	stream *Stream
 	state  learning
 	body   []byte // of the answer, so far
 	timer  *time.Timer
@@ -27,7 +24,6 @@ const (
 	idle       learning = iota // there is nothing to learn, or no answer yet
 	collecting                 // the answer's body
 	busy                       // the answer waits until the order is known
-	learned
 )
 
 // mostAnswer bounds what is read of an answer for its ID, in bytes: what Envoy buffers
@@ -35,48 +31,52 @@ const (
 const mostAnswer = 1 << 20
 
 // answered looks at the headers of the answer.
-func (c *create) answered(r *gate.Response, h shared.HeaderMap, end bool) shared.HeadersStatus {
+func (c *create) answered(r *gate.Response, h Headers, end bool) Step {
 	switch {
 	case !r.Succeeded():
-		return shared.HeadersStatusContinue
+		c.stream.create = nil
+		return Step{Do: PassResponse}
 	case c.call.LearnsBody() && !end:
 		c.state = collecting
 		c.patience()
-		return shared.HeadersStatusStop
+		return Step{Do: Read}
 	case c.call.LearnsBody():
 		c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, nil, false) })
 	default:
-		text := headers(h.GetAll()).lastOf(c.call.LearnsHeader())
+		text := h.lastOf(c.call.LearnsHeader())
 		c.learn(func(ctx context.Context) error { return c.call.LearnText(ctx, text) })
 	}
-	return shared.HeadersStatusStopAllAndWatermark
+	return Step{Do: Wait}
 }
 
 // patience ends the wait for the rest of a body. An answer that is larger than Envoy's
 // buffer comes no further until it is passed on, and nobody tells how large that is.
 func (c *create) patience() {
-	to := c.stream.envoy.GetScheduler()
-	c.timer = time.AfterFunc(c.stream.face.opts.LearnTimeout, func() {
-		to.Schedule(func() { c.stream.scheduled("an answer", func() { c.whole(true) }) })
-		runtime.KeepAlive(to) // Envoy's part of it is freed with ours
+	s := c.stream
+	s.mail.open(s.envoy)
+	c.timer = time.AfterFunc(s.face.opts.LearnTimeout, func() {
+		s.mail.post(func() Step {
+			c.whole(true)
+			return Step{}
+		})
 	})
 }
 
 // more takes a piece of the body. It is kept back until the order is known.
-func (c *create) more(body shared.BodyBuffer, end bool) shared.BodyStatus {
+func (c *create) more(end bool) Step {
 	switch c.state {
 	case collecting:
-		for _, chunk := range body.GetChunks() {
-			c.body = append(c.body, chunk.ToUnsafeBytes()...)
+		for _, chunk := range c.stream.envoy.Chunks(Response) {
+			c.body = append(c.body, chunk.string()...)
 		}
 		if end || len(c.body) > mostAnswer {
 			c.whole(!end)
 		}
-		return shared.BodyStatusStopAndWatermark
+		return Step{Do: Wait}
 	case busy:
-		return shared.BodyStatusStopAndWatermark
+		return Step{Do: Wait}
 	}
-	return shared.BodyStatusContinue
+	return Step{Do: PassResponse}
 }
 
 // end is the end of a body by trailers. It reports whether they have to wait.
@@ -100,12 +100,12 @@ func (c *create) whole(partial bool) {
 // exists. What fails is logged; the answer is passed on in any case.
 func (c *create) learn(do func(context.Context) error) {
 	c.state = busy
-	s, to := c.stream, c.stream.envoy.GetScheduler()
+	s := c.stream
+	s.mail.open(s.envoy)
 	s.face.spawn("a new order", func() {
-		defer runtime.KeepAlive(to) // Envoy's part of it is freed with ours
-		defer to.Schedule(func() {
-			c.state = learned
-			s.envoy.ContinueResponse()
+		defer s.mail.post(func() Step {
+			s.create = nil
+			return Step{Do: PassResponse}
 		})
 		ctx, cancel := context.WithTimeout(s.face.ctx, s.face.opts.LearnTimeout)
 		defer cancel()

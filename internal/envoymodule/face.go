@@ -1,25 +1,32 @@
 // Package envoymodule decides inside Envoy's own process: it shows requests to the
 // gate, and does what that says, as an HTTP filter of a dynamic module.
 //
-// Start with [NewFace]; [Face.Create] makes the filter of one stream. What to do at
-// each event is decided by internal/gate, as for the other faces. Envoy calls a
-// filter from the one worker thread that its stream belongs to, and that thread has
-// other streams: nothing here may block it. Whatever takes time (a read of the change
-// log, a lock, learning) has a goroutine of its own, which hands its result to the
-// worker by the stream's scheduler. Envoy drops what is scheduled for a stream that
-// is over.
+// Start with [NewFace]. [Face.Request] begins with one stream's request; a [Stream] goes
+// on with those that it is not done with. What to do at each event is decided by
+// internal/gate, as for the other faces. Envoy calls a filter from the one worker thread
+// that its stream belongs to, and that thread has other streams: nothing here may block
+// it. Whatever takes time (a read of the change log, a lock, learning) has a goroutine
+// of its own, which leaves what it wants done in the stream's mailbox.
+//
+// Every entry into Go costs more than a filter's answer. So a request that needs nothing
+// but a verdict, which are nearly all, is one call, and nothing of it is kept.
+//
+// The package knows nothing of C, so that every order of events can be tested under the
+// race detector; internal/envoymodule/abi ties it to Envoy.
 package envoymodule
 
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
+	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Options bounds what a [Face] does on behalf of a call.
@@ -30,26 +37,27 @@ type Options struct {
 	// judged. Without it that is so for GET and HEAD; the others are answered with 503.
 	FailureModeAllow bool
 	Logger           *slog.Logger // nil: none
+	// Native makes what a reply is to whoever sends it. It is kept beside the reply,
+	// and has to stay valid. Nil: nobody needs that.
+	Native func(*Reply) unsafe.Pointer
 }
 
-// Face shows the streams of one gate to it. It is safe for concurrent use.
+// Face shows streams to a gate. It is safe for concurrent use.
 type Face struct {
-	gate     *gate.Gate
-	opts     Options
-	log      *slog.Logger
-	refusals [][gate.Refusals]*reply // by rule; read-only
+	opts  Options
+	log   *slog.Logger
+	now   atomic.Pointer[decider]
+	fault *Reply // to a request that a fault of ours has hit
 
 	ctx    context.Context // of what works for streams; ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// reply is an answer in the backend's stead.
-type reply struct {
-	status  uint32
-	headers [][2]string
-	body    []byte
-	details string
+// decider is a gate with its answers. A stream keeps the one that it began with.
+type decider struct {
+	gate     *gate.Gate
+	refusals [][gate.Refusals]*Reply // by rule; read-only
 }
 
 // NewFace returns a face that does what g decides.
@@ -63,28 +71,98 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	f := &Face{gate: g, opts: opts, log: opts.Logger}
+	if opts.Native == nil {
+		opts.Native = func(*Reply) unsafe.Pointer { return nil }
+	}
+	f := &Face{opts: opts, log: opts.Logger}
+	f.fault = f.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	f.ctx, f.cancel = context.WithCancel(context.Background())
-	f.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*reply, error) {
-		return replyOf(r, v), nil // it never fails
-	})
+	f.Use(g)
 	return f
 }
 
-func replyOf(r gate.Reply, v gate.Verdict) *reply {
+// Use has another gate decide on the requests that come from now on.
+func (f *Face) Use(g *gate.Gate) {
+	d := &decider{gate: g}
+	d.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*Reply, error) {
+		return f.prepare(r, v, "ordergate_"+v.String()), nil // it never fails
+	})
+	f.now.Store(d)
+}
+
+func (f *Face) prepare(r gate.Reply, v gate.Verdict, details string) *Reply {
 	headers := [][2]string{{gate.HeaderVerdict, v.String()}}
 	for _, h := range r.Headers() {
 		headers = append(headers, [2]string{h.Name, h.Value})
 	}
-	return &reply{uint32(r.Status), headers, []byte(r.Body), "ordergate_" + v.String()}
+	reply := &Reply{Status: uint32(r.Status), Headers: headers, Body: r.Body, Details: details}
+	reply.Native = f.opts.Native(reply)
+	return reply
 }
 
-// fault is the answer to a request that a fault of ours has hit.
-var fault = &reply{503, [][2]string{{gate.HeaderVerdict, gate.VerdictUnavailable.String()}}, nil, "ordergate_fault"}
+// Request judges a request by its headers. End tells that it has no body. The stream has
+// to be told what happens next; nil: nothing more is of interest.
+func (f *Face) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
+	defer func() {
+		if v := recover(); v != nil {
+			if s != nil {
+				step = s.failed(requestHeaders, v)
+				return
+			}
+			f.recovered(requestHeaders.String(), v)
+			step = f.failed(h.Get(":method"))
+		}
+	}()
+	d := f.now.Load()
+	state := order.BodyUnseen
+	if end { // no body will come
+		state = order.BodyComplete
+	}
+	glimpse := d.gate.Glance(h.request(nil, state))
+	if !glimpse.NeedsBody && glimpse.Waits == nil {
+		if step, opens := d.verdict(e, h, &glimpse.Decision); !opens {
+			return step, nil
+		}
+	}
+	s = &Stream{face: f, decider: d, envoy: e, state: state}
+	return s.glimpsed(h, glimpse), s
+}
 
-// Create returns the filter of one stream.
-func (f *Face) Create(handle shared.HttpFilterHandle) shared.HttpFilter {
-	return &stream{face: f, envoy: handle}
+// verdict does what a verdict asks for, unless a call that creates or settles is to be
+// opened.
+func (d *decider) verdict(e Envoy, h Headers, judged *gate.Decision) (step Step, opens bool) {
+	if judged.Refused {
+		return Step{Do: Refuse, Reply: d.refusals[judged.Rule][judged.Refusal()]}, false
+	}
+	if judged.Rule < 0 {
+		h.strip(e, foreign, false)
+		return Step{Do: PassRequest}, false
+	}
+	p := &d.gate.Policies()[judged.Rule]
+	if p.Settle != nil || p.Create != nil {
+		return Step{}, true
+	}
+	h.strip(e, ours, false)
+	return Step{Do: PassRequest, Verdict: judged.Verdict, Witness: p.Lookup != nil && p.Lookup.Missing != nil}, false
+}
+
+// Missing tells that the answer has come to a request that was passed on with Witness, and
+// that its status is 404 or 410. Other answers are of no interest.
+func (f *Face) Missing(e Envoy) {
+	defer func() {
+		if v := recover(); v != nil {
+			f.recovered("a missing order", v)
+		}
+	}()
+	f.now.Load().gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response)))
+}
+
+// failed is what becomes of a request, without a lock, that a fault of ours has hit.
+func (f *Face) failed(method string) Step {
+	if f.opts.FailureModeAllow || method == http.MethodGet || method == http.MethodHead {
+		return Step{Do: PassRequest}
+	}
+	return Step{Do: Refuse, Reply: f.fault}
 }
 
 // Close waits until everything is done that works for streams which are over: locks

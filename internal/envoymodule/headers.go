@@ -3,8 +3,7 @@ package envoymodule
 import (
 	"slices"
 	"strconv"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
+	"strings"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -13,27 +12,36 @@ import (
 // headerLost goes to the client when the lease ended before the call did.
 const headerLost = "x-ordergate-lease-lost"
 
-// headers are those of a message in Envoy's memory: names in lower case, repeated ones
-// repeated. They are valid as long as the worker has not gone on with the stream.
-type headers [][2]shared.UnsafeEnvoyBuffer
+// Headers are those of a message: names in lower case, repeated ones repeated.
+type Headers []Header
 
 // Next implements order.Header. The cursor is an index.
-func (h headers) Next(cursor int) (name, value string, next int) {
+func (h Headers) Next(cursor int) (name, value string, next int) {
 	if cursor >= len(h) {
 		return "", "", -1
 	}
-	return h[cursor][0].ToUnsafeString(), h[cursor][1].ToUnsafeString(), cursor + 1
+	return h[cursor].Name.string(), h[cursor].Value.string(), cursor + 1
+}
+
+// Get returns the first value of a header, "" when there is none.
+func (h Headers) Get(name string) string {
+	for i := range h {
+		if h[i].Name.string() == name {
+			return h[i].Value.string()
+		}
+	}
+	return ""
 }
 
 // request shows a request to the gate, in Envoy's memory. A body is that so far.
-func (h headers) request(body []byte, state order.BodyState) order.Request {
+func (h Headers) request(body []byte, state order.BodyState) order.Request {
 	req := order.Request{Header: h, Body: body, BodyState: state}
 	left := 3
 	for i := range h {
-		if name := h[i][0].ToUnsafeString(); name == "" || name[0] != ':' {
+		if name := h[i].Name.string(); name == "" || name[0] != ':' {
 			continue
 		} else if into := pseudo(&req, name); into != nil {
-			*into = h[i][1].ToUnsafeString()
+			*into = h[i].Value.string()
 			if left--; left == 0 {
 				break
 			}
@@ -72,10 +80,10 @@ const (
 // strip takes the first so many of removable off a request, and the last one if the
 // answer has to be plain. Which are there is seen here: to ask Envoy for each would cost
 // more than all the rest. All are found before any is removed, which frees its memory.
-func (h headers) strip(from shared.HeaderMap, first int, plain bool) {
+func (h Headers) strip(from Envoy, first int, plain bool) {
 	var found [len(removable)]bool
 	for i := range h {
-		if name := h[i][0].ToUnsafeString(); name != "" && (name[0] == 'x' || name[0] == 'a') {
+		if name := h[i].Name.string(); name != "" && (name[0] == 'x' || name[0] == 'a') {
 			if at := slices.Index(removable[:], name); at >= 0 {
 				found[at] = true
 			}
@@ -83,47 +91,46 @@ func (h headers) strip(from shared.HeaderMap, first int, plain bool) {
 	}
 	for i, there := range found {
 		if there && (i < first || plain && i == len(removable)-1) {
-			from.Remove(removable[i])
+			from.Remove(Request, removable[i])
 		}
 	}
 }
 
-// lastOf returns the last value of a header, "" when there is none.
-func (h headers) lastOf(name string) (value string) {
+// lastOf returns a copy of the last value of a header, "" when there is none.
+func (h Headers) lastOf(name string) (value string) {
 	for i := range h {
-		if h[i][0].ToUnsafeString() == name {
-			value = h[i][1].ToString()
+		if h[i].Name.string() == name {
+			value = h[i].Value.string()
 		}
 	}
-	return value
+	return strings.Clone(value)
 }
 
-// response translates what Envoy tells of an answer, or of the end of a stream.
-func (s *stream) response(h shared.HeaderMap) *gate.Response {
-	r := &gate.Response{Attempts: -1, AttemptHeader: -1}
+// status returns the status of an answer, -1 if it has none.
+func (h Headers) status() int {
+	n, err := strconv.Atoi(h.Get(":status"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// response translates what Envoy tells of an answer, or of the end of a stream: without
+// headers.
+func response(e Envoy, h Headers) *gate.Response {
+	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Details: e.Details()}
 	if h != nil {
-		r.Status = status(h)
-		r.ServedBy = h.GetOne("x-envoy-upstream-service-time").Len > 0
+		r.Status = h.status()
+		r.ServedBy = h.Get("x-envoy-upstream-service-time") != ""
 	}
-	if details, ok := s.envoy.GetAttributeString(shared.AttributeIDResponseCodeDetails); ok {
-		r.Details = details.ToString()
-	}
-	n, ok := s.envoy.GetAttributeNumber(shared.AttributeIDUpstreamRequestAttemptCount)
+	n, ok := e.Attempts()
 	switch {
 	case ok:
-		r.Attempts = int(n)
+		r.Attempts = n
 	case r.NeverSent():
 		// Envoy has no number before the first attempt. Only with details that say the
 		// same is that taken for none: another Envoy may number its attributes otherwise.
 		r.Attempts = 0
 	}
 	return r
-}
-
-func status(h shared.HeaderMap) int {
-	n, err := strconv.Atoi(h.GetOne(":status").ToUnsafeString())
-	if err != nil {
-		return -1
-	}
-	return n
 }

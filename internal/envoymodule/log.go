@@ -6,16 +6,20 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
 )
 
+// Output is Envoy's log. It is safe for concurrent use.
+type Output interface {
+	Enabled(l slog.Level) bool
+	Log(l slog.Level, line string)
+}
+
 // NewLogger returns a logger whose lines are Envoy's, with its time and its level, and
-// wherever it logs to. The handle may be gone when it logs: Envoy needs none for that.
-func NewLogger(envoy shared.HttpFilterConfigHandle) *slog.Logger {
-	w := &lines{envoy: envoy}
+// wherever it logs to.
+func NewLogger(to Output) *slog.Logger {
+	w := &lines{to: to}
 	text := slog.NewTextHandler(&w.line, &slog.HandlerOptions{
-		Level: slog.LevelDebug, // Envoy drops what its own level does not let through
+		Level: slog.LevelDebug, // see Enabled
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
 				return slog.Attr{}
@@ -28,9 +32,9 @@ func NewLogger(envoy shared.HttpFilterConfigHandle) *slog.Logger {
 
 // lines hands lines to Envoy, one at a time.
 type lines struct {
-	envoy shared.HttpFilterConfigHandle
-	mu    sync.Mutex
-	line  bytes.Buffer // guarded by mu
+	to   Output
+	mu   sync.Mutex
+	line bytes.Buffer // guarded by mu
 }
 
 // handler implements slog.Handler.
@@ -39,6 +43,8 @@ type handler struct {
 	lines *lines
 }
 
+func (h handler) Enabled(_ context.Context, l slog.Level) bool { return h.lines.to.Enabled(l) }
+
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	h.lines.mu.Lock()
 	defer h.lines.mu.Unlock()
@@ -46,7 +52,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if err := h.Handler.Handle(ctx, r); err != nil {
 		return err
 	}
-	h.lines.envoy.Log(levelOf(r.Level), "%s", strings.TrimSuffix(h.lines.line.String(), "\n"))
+	h.lines.to.Log(r.Level, strings.TrimSuffix(h.lines.line.String(), "\n"))
 	return nil
 }
 
@@ -56,16 +62,4 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.lines}
-}
-
-func levelOf(l slog.Level) shared.LogLevel {
-	switch {
-	case l >= slog.LevelError:
-		return shared.LogLevelError
-	case l >= slog.LevelWarn:
-		return shared.LogLevelWarn
-	case l >= slog.LevelInfo:
-		return shared.LogLevelInfo
-	}
-	return shared.LogLevelDebug
 }

@@ -1,30 +1,26 @@
 package envoymodule
 
 import (
-	"net/http"
-	"runtime"
-
-	"github.com/envoyproxy/envoy/source/extensions/dynamic_modules/sdk/go/shared"
-
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// stream is the filter of one HTTP stream. All of it is the worker's: its methods are
-// called by Envoy, and by what was scheduled.
-type stream struct {
-	shared.EmptyHttpFilter
-	face  *Face
-	envoy shared.HttpFilterHandle
+// Stream is one HTTP stream whose request is not done with. All of it is the worker's:
+// its methods are called by Envoy, one at a time.
+type Stream struct {
+	face    *Face
+	decider *decider
+	envoy   Envoy
+	mail    mailbox
 
 	stage    stage
 	body     []byte // of the request, as far as it was waited for
 	state    order.BodyState
-	witness  bool // a lookup was passed on whose answer is of interest
+	settles  bool // by its rule
 	over     bool
 	answered bool     // the response's headers have come, or an answer was given
 	bracket  *bracket // of a settlement; nil: none
-	create   *create  // nil: none
+	create   *create  // nil: none, or it is done with
 }
 
 // stage is where a request stands.
@@ -37,233 +33,180 @@ const (
 	refused              // it was answered here
 )
 
-// OnRequestHeaders implements shared.HttpFilter.
-func (s *stream) OnRequestHeaders(h shared.HeaderMap, end bool) (status shared.HeadersStatus) {
+// On tells the stream what happened, and returns what to do. End is the end of a message,
+// where the event is about one.
+func (s *Stream) On(e Event, end bool) (step Step) {
 	defer func() {
 		if v := recover(); v != nil {
-			s.failed("request headers", v)
-			status = s.headersStatus()
+			step = s.failed(e, v)
 		}
 	}()
-	if end { // no body will come
-		s.state = order.BodyComplete
+	switch e {
+	case RequestBody:
+		return s.requestBody(end)
+	case RequestTrailers:
+		return s.requestTrailers()
+	case ResponseHeaders:
+		return s.responseHeaders(end)
+	case ResponseBody:
+		return s.responseBody(end)
+	case ResponseTrailers:
+		return s.responseTrailers()
+	case Woken:
+		if task := s.mail.take(); task != nil {
+			return task()
+		}
+	case Complete:
+		s.complete()
 	}
-	s.judge(headers(h.GetAll()))
-	return s.headersStatus()
+	return Step{}
 }
 
-func (s *stream) headersStatus() shared.HeadersStatus {
+// Done tells that nothing that may yet happen to the stream is of interest.
+func (s *Stream) Done() bool {
+	return s.over || (s.stage == passed || s.stage == refused) && s.bracket == nil && s.create == nil
+}
+
+// requestStep is what becomes of a request at its present stage.
+func (s *Stream) requestStep() Step {
 	switch s.stage {
 	case passed:
-		return shared.HeadersStatusContinue
+		return Step{Do: PassRequest}
 	case reading:
-		return shared.HeadersStatusStop // the body will be shown
+		return Step{Do: Read}
 	}
-	// Not the one that refuses what is larger than a buffer: the client is slowed down.
-	return shared.HeadersStatusStopAllAndWatermark
+	return Step{Do: Wait}
 }
 
-// OnRequestBody implements shared.HttpFilter. It is called while the body is waited
-// for, and when the request was passed on.
-func (s *stream) OnRequestBody(body shared.BodyBuffer, end bool) (status shared.BodyStatus) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.failed("request body", v)
-			status = s.bodyStatus()
-		}
-	}()
-	if s.stage == reading {
-		for _, chunk := range body.GetChunks() {
-			s.body = append(s.body, chunk.ToUnsafeBytes()...)
-		}
-		if end {
-			s.bodyIsThere()
-		}
+func (s *Stream) requestBody(end bool) Step {
+	if s.stage != reading {
+		return s.requestStep()
 	}
-	return s.bodyStatus()
+	for _, chunk := range s.envoy.Chunks(Request) {
+		s.body = append(s.body, chunk.string()...)
+	}
+	if !end {
+		return Step{Do: Read}
+	}
+	return s.bodyIsThere()
 }
 
-func (s *stream) bodyStatus() shared.BodyStatus {
-	if s.stage == passed {
-		return shared.BodyStatusContinue
+func (s *Stream) requestTrailers() Step {
+	if s.stage != reading {
+		return s.requestStep()
 	}
-	return shared.BodyStatusStopAndBuffer // one that is too large Envoy refuses, with 413
+	return s.bodyIsThere()
 }
 
-// OnRequestTrailers implements shared.HttpFilter.
-func (s *stream) OnRequestTrailers(shared.HeaderMap) (status shared.TrailersStatus) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.failed("request trailers", v)
-			status = s.trailersStatus()
-		}
-	}()
-	if s.stage == reading {
-		s.bodyIsThere()
-	}
-	return s.trailersStatus()
-}
-
-func (s *stream) trailersStatus() shared.TrailersStatus {
-	if s.stage == passed {
-		return shared.TrailersStatusContinue
-	}
-	return shared.TrailersStatusStop
-}
-
-func (s *stream) bodyIsThere() {
+// bodyIsThere asks for the verdict again.
+func (s *Stream) bodyIsThere() Step {
 	s.state = order.BodyComplete
-	s.judge(headers(s.envoy.RequestHeaders().GetAll()))
+	h := s.envoy.Headers(Request)
+	return s.glimpsed(h, s.decider.gate.Glance(h.request(s.body, s.state)))
 }
 
-// judge asks for the verdict, and goes on with it unless that takes time.
-func (s *stream) judge(h headers) {
-	req := h.request(s.body, s.state)
-	switch glimpse := s.face.gate.Glance(req); {
-	case glimpse.NeedsBody:
-		s.stage = reading
-	case glimpse.Waits != nil:
+// glimpsed goes on with a verdict, unless that takes time.
+func (s *Stream) glimpsed(h Headers, g gate.Glimpse) Step {
+	switch {
+	case g.NeedsBody:
+		return Step{Do: Read}
+	case g.Waits != nil:
 		s.stage = waiting
-		s.await(glimpse.Waits)
-	default:
-		s.judged(h, &glimpse.Decision)
+		s.await(g.Waits)
+		return Step{Do: Wait}
 	}
+	return s.judged(h, &g.Decision)
 }
 
 // await has the verdict waited for.
-func (s *stream) await(w *gate.Waiting) {
-	to := s.envoy.GetScheduler()
+func (s *Stream) await(w *gate.Waiting) {
+	s.mail.open(s.envoy)
 	s.face.work.Add(1)
 	w.Then(func(d gate.Decision) {
 		defer s.face.work.Done()
-		to.Schedule(func() { s.scheduled("a verdict", func() { s.decided(&d) }) })
-		runtime.KeepAlive(to) // Envoy's part of it is freed with ours
+		s.mail.post(func() Step {
+			if s.answered {
+				return Step{} // Envoy was faster, or the client
+			}
+			return s.judged(s.envoy.Headers(Request), &d)
+		})
 	})
 }
 
-// decided goes on with a verdict that took time.
-func (s *stream) decided(d *gate.Decision) {
-	if s.answered {
-		return // Envoy was faster, or the client
-	}
-	s.judged(headers(s.envoy.RequestHeaders().GetAll()), d)
-	if s.stage == passed {
-		s.envoy.ContinueRequest()
-	}
-}
-
-// judged does what follows a verdict. It leaves it to the caller to let the request go
-// on, where the stage says so.
-func (s *stream) judged(h headers, d *gate.Decision) {
-	if d.Refused {
-		s.refuse(s.face.refusals[d.Rule][d.Refusal()])
-		return
+// judged does what follows a verdict.
+func (s *Stream) judged(h Headers, d *gate.Decision) Step {
+	step, opens := s.decider.verdict(s.envoy, h, d)
+	if opens {
+		s.settles = s.decider.gate.Policies()[d.Rule].Settle != nil
+		return s.open(h)
 	}
 	s.stage = passed
-	if d.Rule < 0 {
-		h.strip(s.envoy.RequestHeaders(), foreign, false)
-		return
+	if step.Do == Refuse {
+		s.stage, s.answered = refused, true
 	}
-	p := &s.face.gate.Policies()[d.Rule]
-	if p.Settle != nil || p.Create != nil {
-		s.open(h)
-		return
-	}
-	to := s.envoy.RequestHeaders()
-	h.strip(to, ours, false)
-	if d.Verdict != gate.VerdictNone {
-		to.Set(gate.HeaderVerdict, d.Verdict.String())
-	}
-	s.witness = p.Lookup != nil && p.Lookup.Missing != nil
+	return step
 }
 
 // open begins the call of a rule that creates or settles.
-func (s *stream) open(h headers) {
-	call := s.face.gate.Open(h.request(s.body, s.state))
+func (s *Stream) open(h Headers) Step {
+	call := s.decider.gate.Open(h.request(s.body, s.state))
 	s.body = nil
 	if call.Decision.Refused {
-		s.refuse(s.face.refusals[call.Decision.Rule][call.Decision.Refusal()])
-		return
+		return s.refuse(s.decider.refusals[call.Decision.Rule][call.Decision.Refusal()])
 	}
 	if call.NeedsLock {
 		s.stage = waiting
-		s.bracket = s.face.newBracket(call, s)
-		return
+		s.mail.open(s.envoy)
+		s.bracket = newBracket(s, call)
+		return Step{Do: Wait}
 	}
-	h.strip(s.envoy.RequestHeaders(), ours, call.LearnsBody())
+	h.strip(s.envoy, ours, call.LearnsBody())
 	if call.NeedsAnswer {
 		s.create = &create{call: call, stream: s}
 	}
+	s.stage = passed
+	return Step{Do: PassRequest}
 }
 
-func (s *stream) refuse(r *reply) {
+func (s *Stream) refuse(r *Reply) Step {
 	s.stage, s.answered = refused, true
-	s.envoy.SendLocalResponse(r.status, r.headers, r.body, r.details)
+	return Step{Do: Refuse, Reply: r}
 }
 
-// OnResponseHeaders implements shared.HttpFilter.
-func (s *stream) OnResponseHeaders(h shared.HeaderMap, end bool) (next shared.HeadersStatus) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.face.recovered("response headers", v)
-			next = shared.HeadersStatusContinue
-		}
-	}()
+func (s *Stream) responseHeaders(end bool) Step {
 	s.answered = true
 	switch {
-	case s.witness:
-		if code := status(h); code == http.StatusNotFound || code == http.StatusGone {
-			req := headers(s.envoy.RequestHeaders().GetAll()).request(nil, order.BodyUnseen)
-			s.face.gate.Answered(req, s.response(h))
-		}
 	case s.bracket != nil:
-		s.bracket.answered(s.response(h), h)
+		s.bracket.answered(response(s.envoy, s.envoy.Headers(Response)))
 	case s.create != nil:
-		return s.create.answered(s.response(h), h, end)
+		h := s.envoy.Headers(Response)
+		return s.create.answered(response(s.envoy, h), h, end)
 	}
-	return shared.HeadersStatusContinue
+	return Step{Do: PassResponse}
 }
 
-// OnResponseBody implements shared.HttpFilter.
-func (s *stream) OnResponseBody(body shared.BodyBuffer, end bool) (next shared.BodyStatus) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.face.recovered("response body", v)
-			next = shared.BodyStatusContinue
-		}
-	}()
+func (s *Stream) responseBody(end bool) Step {
 	if s.create == nil {
-		return shared.BodyStatusContinue
+		return Step{Do: PassResponse}
 	}
-	return s.create.more(body, end)
+	return s.create.more(end)
 }
 
-// OnResponseTrailers implements shared.HttpFilter.
-func (s *stream) OnResponseTrailers(shared.HeaderMap) (next shared.TrailersStatus) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.face.recovered("response trailers", v)
-			next = shared.TrailersStatusContinue
-		}
-	}()
+func (s *Stream) responseTrailers() Step {
 	if s.create != nil && s.create.end() {
-		return shared.TrailersStatusStop
+		return Step{Do: Wait}
 	}
-	return shared.TrailersStatusContinue
+	return Step{Do: PassResponse}
 }
 
-// OnStreamComplete implements shared.HttpFilter: the stream is over, well or badly, and
-// nothing that is scheduled comes any more.
-func (s *stream) OnStreamComplete() {
-	defer func() {
-		if v := recover(); v != nil {
-			s.face.recovered("the end of a stream", v)
-		}
-	}()
+// complete is the end of the stream, well or badly: nothing that is posted comes any
+// more.
+func (s *Stream) complete() {
 	if s.over {
 		return
 	}
 	s.over = true
+	s.mail.close()
 	if s.create != nil && s.create.timer != nil {
 		s.create.timer.Stop()
 	}
@@ -272,37 +215,40 @@ func (s *stream) OnStreamComplete() {
 	}
 	var last *gate.Response
 	if !s.answered {
-		last = s.response(nil)
+		last = response(s.envoy, nil)
 	}
 	s.bracket.ended(last, s.stage == passed)
 }
 
-// OnDestroy implements shared.HttpFilter.
-func (s *stream) OnDestroy() { s.OnStreamComplete() }
-
-// scheduled runs what came back to the worker.
-func (s *stream) scheduled(at string, do func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.failed(at, v)
-			if s.stage == passed {
-				s.envoy.ContinueRequest()
-			}
-		}
-	}()
-	do()
+// failed is a fault of ours.
+func (s *Stream) failed(at Event, v any) Step {
+	s.face.recovered(at.String(), v)
+	switch {
+	case at == Complete:
+		return Step{}
+	case at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
+		return Step{Do: PassResponse}
+	case s.answered:
+		return Step{}
+	case s.stage == passed && s.bracket != nil:
+		return Step{Do: PassRequest}
+	}
+	step := Step{Do: Refuse, Reply: s.face.fault}
+	if !s.settles { // never without its lock
+		step = s.face.failed(s.envoy.Headers(Request).Get(":method"))
+	}
+	if step.Do == Refuse {
+		return s.refuse(step.Reply)
+	}
+	s.stage = passed
+	return step
 }
 
-// failed is a fault of ours before the request was passed on.
-func (s *stream) failed(at string, v any) {
-	s.face.recovered(at, v)
-	if s.answered || s.stage == passed && s.bracket != nil {
-		return
-	}
-	method := s.envoy.RequestHeaders().GetOne(":method").ToUnsafeString()
-	if s.face.opts.FailureModeAllow || s.bracket == nil && (method == http.MethodGet || method == http.MethodHead) {
-		s.stage = passed
-		return
-	}
-	s.refuse(fault)
+var eventNames = [...]string{
+	RequestBody: "request body", RequestTrailers: "request trailers", ResponseHeaders: "response headers",
+	ResponseBody: "response body", ResponseTrailers: "response trailers", Woken: "a wake-up", Complete: "the end of a stream",
+	requestHeaders: "request headers",
 }
+
+// String returns the name that the log uses.
+func (e Event) String() string { return eventNames[e] }

@@ -62,8 +62,13 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 // CGI takes for it (X.Ordergate.Key): the plain ones are overwritten.
 func isOurs(name string) bool {
 	const prefix = "x-ordergate-"
-	return len(name) > len(prefix) && name[0] == 'x' && !strings.HasPrefix(name, prefix) &&
-		strings.HasPrefix(foldName(name[:len(prefix)]), "xordergate")
+	if len(name) <= len(prefix) || name[0] != 'x' || strings.HasPrefix(name, prefix) {
+		return false
+	}
+	if c := name[2] | 0x20; name[1] == '-' && c != 'o' && 'a' <= c && c <= 'z' {
+		return false // x-forwarded-proto: nearly all are, and to fold a name costs more
+	}
+	return strings.HasPrefix(foldName(name[:len(prefix)]), "xordergate")
 }
 
 // seeID notes a header that is an ID, and refuses one that may be taken for it:

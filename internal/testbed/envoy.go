@@ -30,9 +30,9 @@ type Envoy struct {
 // Envoy starts the Envoy of .cache/bin with a bootstrap configuration in YAML
 // and waits until it is live. The admin interface goes to a free port; so does
 // every listener whose port_value is 0. The arguments are added to the command
-// line; without "--concurrency" among them there is one worker thread. It
-// returns a [*MissingError] if Envoy was not fetched. The context bounds the
-// start.
+// line; without "--concurrency" among them there is one worker thread, and
+// without "--restart-epoch" no hot restart. It returns a [*MissingError] if
+// Envoy was not fetched. The context bounds the start.
 func (b *Bed) Envoy(ctx context.Context, config string, args ...string) (*Envoy, error) {
 	return b.envoy(ctx, config, nil, args)
 }
@@ -50,10 +50,12 @@ func (b *Bed) envoy(ctx context.Context, config string, env, args []string) (*En
 	if !slices.Contains(args, "--concurrency") {
 		args = append([]string{"--concurrency", "1"}, args...)
 	}
+	if !slices.Contains(args, "--restart-epoch") {
+		args = append([]string{"--disable-hot-restart"}, args...)
+	}
 	e := &Envoy{}
 	p := &Process{path: path, env: env, args: append([]string{
 		"-c", file, "--config-yaml", anyAdmin, "--admin-address-path", adminFile,
-		"--disable-hot-restart",
 	}, args...)}
 	p.ready = func(ctx context.Context, r *run) error {
 		err := r.until(ctx, func() error { return e.live(ctx, adminFile) })

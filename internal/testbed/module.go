@@ -9,15 +9,11 @@ import (
 // moduleFile is how Envoy finds the module called "ordergate".
 const moduleFile = "libordergate.so"
 
-// moduleFlags are for the linker. Envoy's SDK hands C the addresses of Go values that it
-// keeps alive by itself, which Go's check of what goes through cgo does not see.
-const moduleFlags = "-X=runtime.godebugDefault=cgocheck=0"
-
 // Module compiles ordergate's Envoy module, and returns the path of the library below
 // .cache/bin. It is as quick, and as safe, as [Bed.Build]. There is none with the race
 // detector: that finds no room for itself in a process that has begun.
 func (b *Bed) Module(ctx context.Context) (string, error) {
-	library, err := b.build(ctx, "./cmd/envoymodule", filepath.Join("module", moduleFile), []string{"-buildmode=c-shared", "-ldflags=" + moduleFlags})
+	library, err := b.build(ctx, "./cmd/envoymodule", filepath.Join("module", moduleFile), []string{"-buildmode=c-shared"})
 	if err != nil {
 		return "", fmt.Errorf("building the module: %w", err)
 	}

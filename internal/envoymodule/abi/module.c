@@ -1,0 +1,286 @@
+// The events that Envoy calls. Go is entered only where something is to be decided: once
+// for a request that needs nothing but a verdict, and never for what follows that.
+//
+// An answer and what lets a stream go on can end the stream, and free what is kept of it
+// here, before they return: they come last.
+
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// In Go.
+extern uintptr_t ordergateNew(envoy_dynamic_module_type_envoy_buffer name,
+                              envoy_dynamic_module_type_envoy_buffer config);
+extern void ordergateEnd(uintptr_t place);
+extern void ordergateRequest(uintptr_t place, void* envoy,
+                             envoy_dynamic_module_type_envoy_http_header* headers, size_t size,
+                             bool end, ordergate_step* step);
+extern void ordergateMissing(uintptr_t place, void* envoy);
+extern void ordergateEvent(uintptr_t stream, uint8_t event, bool end, ordergate_step* step);
+
+envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
+envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
+
+// A place in Envoy's configuration.
+typedef struct place {
+  uintptr_t go;
+} place;
+
+typedef struct stream {
+  const place* place;
+  uintptr_t go;  // 0: Go has no part in it, or none any more
+  bool refused;  // it was answered here
+  bool witness;  // Go wants to know if the backend has no such order
+} stream;
+
+// Most requests have fewer headers than this.
+#define MOST_HEADERS 64
+
+const char* envoy_dynamic_module_on_program_init(void) { return ENVOY_DYNAMIC_MODULES_ABI_VERSION; }
+
+const void* envoy_dynamic_module_on_http_filter_config_new(
+    void* config, envoy_dynamic_module_type_envoy_buffer name,
+    envoy_dynamic_module_type_envoy_buffer text) {
+  (void)config;
+  place* p = malloc(sizeof *p);
+  if (p != NULL && (p->go = ordergateNew(name, text)) == 0) {
+    free(p);
+    p = NULL;  // Envoy refuses its configuration
+  }
+  return p;
+}
+
+void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
+  place* p = (place*)config;
+  ordergateEnd(p->go);
+  free(p);
+}
+
+// There are no settings of a route.
+const void* envoy_dynamic_module_on_http_filter_per_route_config_new(
+    envoy_dynamic_module_type_envoy_buffer name, envoy_dynamic_module_type_envoy_buffer text) {
+  (void)name, (void)text;
+  static const char why[] =
+      "ordergate has no settings of a route; to leave it out use FilterConfig{disabled: true}";
+  envoy_dynamic_module_callback_log(
+      envoy_dynamic_module_type_log_level_Error,
+      (envoy_dynamic_module_type_module_buffer){why, sizeof why - 1});
+  return NULL;
+}
+
+void envoy_dynamic_module_on_http_filter_per_route_config_destroy(const void* config) {
+  (void)config;
+}
+
+const void* envoy_dynamic_module_on_http_filter_new(const void* config, void* envoy) {
+  (void)envoy;
+  stream* s = malloc(sizeof *s);
+  if (s != NULL) *s = (stream){.place = config};
+  return s;
+}
+
+// act does what a step says, but for letting the stream go on.
+static void act(stream* s, void* envoy, const ordergate_step* step) {
+  s->go = step->stream;
+  s->witness = step->witness;
+  switch (step->action) {
+    case ordergate_pass_request:
+      if (step->verdict != 0)
+        envoy_dynamic_module_callback_http_set_header(
+            envoy, envoy_dynamic_module_type_http_header_type_RequestHeader,
+            ordergate_verdict_header, ordergate_verdicts[step->verdict]);
+      break;
+    case ordergate_refuse:
+      s->refused = true;
+      envoy_dynamic_module_callback_http_send_response(
+          envoy, step->reply->status, step->reply->headers, step->reply->headers_size,
+          step->reply->body, step->reply->details);
+      break;  // s may be gone
+  }
+}
+
+// tell tells Go what happened, and does what that says.
+static uint8_t tell(stream* s, void* envoy, uint8_t event, bool end) {
+  ordergate_step step = {.stream = s->go};
+  ordergateEvent(s->go, event, end, &step);
+  act(s, envoy, &step);
+  return step.action;
+}
+
+envoy_dynamic_module_type_on_http_filter_request_headers_status
+envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* filter, bool end) {
+  stream* s = (stream*)filter;
+  envoy_dynamic_module_type_envoy_http_header few[MOST_HEADERS], *headers = few;
+  size_t size = envoy_dynamic_module_callback_http_get_headers_size(
+      envoy, envoy_dynamic_module_type_http_header_type_RequestHeader);
+  if (size > MOST_HEADERS && (headers = malloc(size * sizeof *headers)) == NULL)
+    abort();  // as Envoy itself does without memory
+  envoy_dynamic_module_callback_http_get_headers(
+      envoy, envoy_dynamic_module_type_http_header_type_RequestHeader, headers);
+  ordergate_step step = {0};
+  ordergateRequest(s->place->go, envoy, headers, size, end, &step);
+  if (headers != few) free(headers);
+  act(s, envoy, &step);
+  switch (step.action) {
+    case ordergate_pass_request:
+      return envoy_dynamic_module_type_on_http_filter_request_headers_status_Continue;
+    case ordergate_read:  // the body will be shown
+      return envoy_dynamic_module_type_on_http_filter_request_headers_status_StopIteration;
+  }
+  // Not the one that refuses what is larger than a buffer: the client is slowed down.
+  return envoy_dynamic_module_type_on_http_filter_request_headers_status_StopAllIterationAndWatermark;
+}
+
+envoy_dynamic_module_type_on_http_filter_request_body_status
+envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter, bool end) {
+  stream* s = (stream*)filter;
+  if (s->go == 0 && !s->refused)
+    return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
+  if (s->go != 0 && tell(s, envoy, ordergate_request_body, end) == ordergate_pass_request)
+    return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
+  // One that is too large Envoy refuses, with 413.
+  return envoy_dynamic_module_type_on_http_filter_request_body_status_StopIterationAndBuffer;
+}
+
+envoy_dynamic_module_type_on_http_filter_request_trailers_status
+envoy_dynamic_module_on_http_filter_request_trailers(void* envoy, const void* filter) {
+  stream* s = (stream*)filter;
+  if (s->go == 0 && !s->refused)
+    return envoy_dynamic_module_type_on_http_filter_request_trailers_status_Continue;
+  if (s->go != 0 && tell(s, envoy, ordergate_request_trailers, true) == ordergate_pass_request)
+    return envoy_dynamic_module_type_on_http_filter_request_trailers_status_Continue;
+  return envoy_dynamic_module_type_on_http_filter_request_trailers_status_StopIteration;
+}
+
+// missing reports whether the status is 404 or 410.
+static bool missing(void* envoy) {
+  static const char name[] = ":status";
+  envoy_dynamic_module_type_envoy_buffer status;
+  return envoy_dynamic_module_callback_http_get_header(
+             envoy, envoy_dynamic_module_type_http_header_type_ResponseHeader,
+             (envoy_dynamic_module_type_module_buffer){name, sizeof name - 1}, &status, 0, NULL) &&
+         status.length == 3 &&
+         (memcmp(status.ptr, "404", 3) == 0 || memcmp(status.ptr, "410", 3) == 0);
+}
+
+// The three events of an answer. One of ours is of no interest.
+
+envoy_dynamic_module_type_on_http_filter_response_headers_status
+envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
+  stream* s = (stream*)filter;
+  if (s->witness && missing(envoy)) ordergateMissing(s->place->go, envoy);
+  s->witness = false;
+  if (s->go != 0 && !s->refused) switch (tell(s, envoy, ordergate_response_headers, end)) {
+      case ordergate_read:
+        return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
+      case ordergate_wait:
+        return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopAllIterationAndWatermark;
+    }
+  return envoy_dynamic_module_type_on_http_filter_response_headers_status_Continue;
+}
+
+envoy_dynamic_module_type_on_http_filter_response_body_status
+envoy_dynamic_module_on_http_filter_response_body(void* envoy, const void* filter, bool end) {
+  stream* s = (stream*)filter;
+  if (s->go != 0 && !s->refused && tell(s, envoy, ordergate_response_body, end) == ordergate_wait)
+    return envoy_dynamic_module_type_on_http_filter_response_body_status_StopIterationAndWatermark;
+  return envoy_dynamic_module_type_on_http_filter_response_body_status_Continue;
+}
+
+envoy_dynamic_module_type_on_http_filter_response_trailers_status
+envoy_dynamic_module_on_http_filter_response_trailers(void* envoy, const void* filter) {
+  stream* s = (stream*)filter;
+  if (s->go != 0 && !s->refused && tell(s, envoy, ordergate_response_trailers, true) == ordergate_wait)
+    return envoy_dynamic_module_type_on_http_filter_response_trailers_status_StopIteration;
+  return envoy_dynamic_module_type_on_http_filter_response_trailers_status_Continue;
+}
+
+void envoy_dynamic_module_on_http_filter_scheduled(void* envoy, const void* filter, uint64_t event) {
+  (void)event;
+  stream* s = (stream*)filter;
+  if (s->go == 0) return;
+  switch (tell(s, envoy, ordergate_woken, false)) {
+    case ordergate_pass_request:
+      envoy_dynamic_module_callback_http_filter_continue_decoding(envoy);
+      break;
+    case ordergate_pass_response:
+      envoy_dynamic_module_callback_http_filter_continue_encoding(envoy);
+      break;
+  }
+}
+
+void envoy_dynamic_module_on_http_filter_stream_complete(void* envoy, const void* filter) {
+  stream* s = (stream*)filter;
+  if (s->go != 0) tell(s, envoy, ordergate_complete, true);
+}
+
+void envoy_dynamic_module_on_http_filter_destroy(const void* filter) {
+  stream* s = (stream*)filter;
+  if (s->go != 0) tell(s, NULL, ordergate_complete, true);  // Envoy has told the end before
+  free(s);
+}
+
+// What follows Envoy demands of a module, and ordergate has no use for.
+
+envoy_dynamic_module_type_on_http_filter_local_reply_status
+envoy_dynamic_module_on_http_filter_local_reply(void* envoy, const void* filter, uint32_t status,
+                                                envoy_dynamic_module_type_envoy_buffer details,
+                                                bool reset) {
+  (void)envoy, (void)filter, (void)status, (void)details, (void)reset;
+  return envoy_dynamic_module_type_on_http_filter_local_reply_status_Continue;
+}
+
+void envoy_dynamic_module_on_http_filter_downstream_above_write_buffer_high_watermark(
+    void* envoy, const void* filter) {
+  (void)envoy, (void)filter;
+}
+
+void envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_watermark(
+    void* envoy, const void* filter) {
+  (void)envoy, (void)filter;
+}
+
+void envoy_dynamic_module_on_http_filter_config_scheduled(void* config, const void* place,
+                                                          uint64_t event) {
+  (void)config, (void)place, (void)event;
+}
+
+#define UNUSED (void)envoy, (void)filter, (void)id
+
+// Each of a stream and of a configuration.
+#define CALLS(of)                                                                                  \
+  void envoy_dynamic_module_on_http_filter_##of##http_callout_done(                                \
+      void* envoy, const void* filter, uint64_t id,                                                \
+      envoy_dynamic_module_type_http_callout_result result,                                        \
+      envoy_dynamic_module_type_envoy_http_header* headers, size_t headers_size,                   \
+      envoy_dynamic_module_type_envoy_buffer* chunks, size_t chunks_size) {                        \
+    UNUSED, (void)result, (void)headers, (void)headers_size, (void)chunks, (void)chunks_size;      \
+  }                                                                                                \
+  void envoy_dynamic_module_on_http_filter_##of##http_stream_headers(                              \
+      void* envoy, const void* filter, uint64_t id,                                                \
+      envoy_dynamic_module_type_envoy_http_header* headers, size_t headers_size, bool end) {       \
+    UNUSED, (void)headers, (void)headers_size, (void)end;                                          \
+  }                                                                                                \
+  void envoy_dynamic_module_on_http_filter_##of##http_stream_data(                                 \
+      void* envoy, const void* filter, uint64_t id,                                                \
+      const envoy_dynamic_module_type_envoy_buffer* data, size_t data_size, bool end) {            \
+    UNUSED, (void)data, (void)data_size, (void)end;                                                \
+  }                                                                                                \
+  void envoy_dynamic_module_on_http_filter_##of##http_stream_trailers(                             \
+      void* envoy, const void* filter, uint64_t id,                                                \
+      envoy_dynamic_module_type_envoy_http_header* trailers, size_t trailers_size) {               \
+    UNUSED, (void)trailers, (void)trailers_size;                                                   \
+  }                                                                                                \
+  void envoy_dynamic_module_on_http_filter_##of##http_stream_complete(                             \
+      void* envoy, const void* filter, uint64_t id) {                                              \
+    UNUSED;                                                                                        \
+  }                                                                                                \
+  void envoy_dynamic_module_on_http_filter_##of##http_stream_reset(                                \
+      void* envoy, const void* filter, uint64_t id,                                                \
+      envoy_dynamic_module_type_http_stream_reset_reason reason) {                                 \
+    UNUSED, (void)reason;                                                                          \
+  }
+
+CALLS()
+CALLS(config_)

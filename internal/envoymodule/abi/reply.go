@@ -1,0 +1,71 @@
+package abi
+
+/*
+#include "module.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ordergate/ordergate/internal/envoymodule"
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// replies are those in C's memory, by what they say. They are never freed, so that a
+// worker can send one while the rules change: there are as many as operators write.
+var replies = struct {
+	mu  sync.Mutex
+	all map[string]*C.ordergate_reply // guarded by mu
+}{all: make(map[string]*C.ordergate_reply)}
+
+// Native puts a reply where module.c sends it from. It implements Native of
+// envoymodule.Options.
+func Native(r *envoymodule.Reply) unsafe.Pointer {
+	replies.mu.Lock()
+	defer replies.mu.Unlock()
+	key := fmt.Sprintf("%d %q %q %q", r.Status, r.Headers, r.Body, r.Details)
+	c := replies.all[key]
+	if c == nil {
+		c = intern(r)
+		replies.all[key] = c
+	}
+	return unsafe.Pointer(c)
+}
+
+func intern(r *envoymodule.Reply) *C.ordergate_reply {
+	c := (*C.ordergate_reply)(C.malloc(C.sizeof_ordergate_reply))
+	*c = C.ordergate_reply{status: C.uint32_t(r.Status), body: permanent(r.Body), details: permanent(r.Details)}
+	c.headers_size = C.size_t(len(r.Headers))
+	c.headers = (*C.envoy_dynamic_module_type_module_http_header)(
+		C.calloc(c.headers_size, C.sizeof_envoy_dynamic_module_type_module_http_header))
+	headers := unsafe.Slice(c.headers, len(r.Headers))
+	for i, h := range r.Headers {
+		name, value := permanent(h[0]), permanent(h[1])
+		headers[i] = C.envoy_dynamic_module_type_module_http_header{
+			key_ptr: name.ptr, key_length: name.length, value_ptr: value.ptr, value_length: value.length,
+		}
+	}
+	return c
+}
+
+// permanent copies a text to C's memory.
+func permanent(s string) C.envoy_dynamic_module_type_module_buffer {
+	if s == "" {
+		return C.envoy_dynamic_module_type_module_buffer{}
+	}
+	return C.envoy_dynamic_module_type_module_buffer{ptr: C.CString(s), length: C.size_t(len(s))}
+}
+
+func init() {
+	C.ordergate_verdict_header = permanent(gate.HeaderVerdict)
+	for v := range gate.Verdicts {
+		C.ordergate_verdicts[v] = permanent(gate.Verdict(v).String())
+	}
+}
+
+// There has to be room for every verdict.
+var _ [C.ORDERGATE_VERDICTS - gate.Verdicts]struct{}
