@@ -1,6 +1,7 @@
 package extauthz
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,19 +33,45 @@ const headerAnswer = "x-ordergate-answer"
 // The handler reads no body, so a rule that needs one is left undecided here. It
 // is safe for concurrent use. It believes what the sub-request says: only proxies
 // may reach it.
-func (s *Server) HTTPHandler() http.Handler {
-	h := &httpHandler{
-		gate:        s.gate,
+func (s *Server) HTTPHandler() http.Handler { return (*httpHandler)(s) }
+
+// httpHandler answers sub-requests with answers that were made once.
+type httpHandler Server
+
+// httpAnswers are those that no rule changes.
+type httpAnswers struct {
+	pass        *httpReply // for a request under no rule
+	allowed     [gate.Verdicts]*httpReply
+	unnamed     *httpReply
+	misdirected *httpReply
+}
+
+func newHTTPAnswers() *httpAnswers {
+	a := &httpAnswers{
 		pass:        newHTTPReply(http.StatusOK, ""),
-		answers:     make(map[string]*httpReply),
 		unnamed:     problem(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each: have the proxy set them"),
 		misdirected: problem(http.StatusInternalServerError, "nothing is decided at this path: send sub-requests to "+pathEnvoy+", "+pathNginx+" or "+pathForwardAuth),
 	}
 	for v := range gate.Verdict(gate.Verdicts) {
-		h.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
+		a.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
 	}
-	h.allowed[gate.VerdictNone] = h.pass
-	for _, p := range s.gate.Policies() {
+	a.allowed[gate.VerdictNone] = a.pass
+	return a
+}
+
+// ruleAnswers are those of one gate.
+type ruleAnswers struct {
+	refused []refusals            // by rule
+	own     map[string]*httpReply // by path
+	byPath  map[string]*httpReply // with those of the gate before: nginx may have been told of them just now
+}
+
+// refusals are the answers of one rule, nil where it cannot refuse so.
+type refusals struct{ direct, nginx [gate.Refusals]*httpReply }
+
+func httpAnswersOf(g *gate.Gate, before *answers) ruleAnswers {
+	a := ruleAnswers{own: make(map[string]*httpReply), byPath: make(map[string]*httpReply)}
+	for _, p := range g.Policies() {
 		var r refusals
 		for i := range gate.Refusal(gate.Refusals) {
 			reply, v, ok := p.Reply(i)
@@ -55,48 +82,39 @@ func (s *Server) HTTPHandler() http.Handler {
 			path := pathAnswer + url.PathEscape(p.Rule.Name) + "/" + i.String()
 			r.direct[i] = newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
 			r.nginx[i] = newHTTPReply(http.StatusForbidden, "", verdict, gate.Header{Name: headerAnswer, Value: path})
-			h.answers[path] = r.direct[i]
+			a.own[path] = r.direct[i]
 		}
-		h.refused = append(h.refused, r)
+		a.refused = append(a.refused, r)
 	}
-	return h
+	if before != nil {
+		maps.Copy(a.byPath, before.http.own)
+	}
+	maps.Copy(a.byPath, a.own)
+	return a
 }
-
-// httpHandler answers sub-requests with answers that were made once.
-type httpHandler struct {
-	gate        *gate.Gate
-	pass        *httpReply // for a request under no rule
-	allowed     [gate.Verdicts]*httpReply
-	refused     []refusals            // by rule
-	answers     map[string]*httpReply // by path
-	unnamed     *httpReply
-	misdirected *httpReply
-}
-
-// refusals are the answers of one rule, nil where it cannot refuse so.
-type refusals struct{ direct, nginx [gate.Refusals]*httpReply }
 
 // ServeHTTP implements http.Handler. It goes by the request target as it came: a
 // ServeMux would clean the original path that is part of it.
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if answer, ok := h.answers[r.RequestURI]; ok {
+	a := h.current.Load()
+	if answer, ok := a.http.byPath[r.RequestURI]; ok {
 		answer.write(w)
 		return
 	}
 	switch r.RequestURI {
 	case pathNginx:
-		h.decide(w, r, original{target: "X-Original-Uri", method: "X-Original-Method"})
+		h.decide(w, r, a, original{target: "X-Original-Uri", method: "X-Original-Method"})
 	case pathForwardAuth:
-		h.decide(w, r, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
+		h.decide(w, r, a, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
 	default:
 		target, ok := strings.CutPrefix(r.RequestURI, pathEnvoy)
 		// A target without a slash is that of "OPTIONS *"; any other suffix is
 		// part of a wrong prefix.
 		if !ok || target != "*" && !strings.HasPrefix(target, "/") {
-			h.misdirected.write(w)
+			h.http.misdirected.write(w)
 			return
 		}
-		h.answer(w, r, order.Request{Method: r.Method, Host: r.Host, Target: target, Header: newFields(r.Header)})
+		h.answer(w, r, a, order.Request{Method: r.Method, Host: r.Host, Target: target, Header: newFields(r.Header)})
 	}
 }
 
@@ -105,7 +123,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type original struct{ target, method, host string }
 
 // decide answers a sub-request that names its original by headers.
-func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, by original) {
+func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers, by original) {
 	target, named := once(r.Header, by.target)
 	method, hasMethod := once(r.Header, by.method)
 	host, hasHost := r.Host, true
@@ -113,29 +131,29 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, by original
 		host, hasHost = once(r.Header, by.host)
 	}
 	if !named || !hasMethod || !hasHost {
-		h.unnamed.write(w)
+		h.http.unnamed.write(w)
 		return
 	}
 	// What the proxy added is no part of the original: of a client, it would be an
 	// attempt to have the backend take the request for another one.
 	header := newFields(r.Header, by.target, by.method, by.host)
-	h.answer(w, r, order.Request{Method: method, Host: host, Target: target, Header: header})
+	h.answer(w, r, a, order.Request{Method: method, Host: host, Target: target, Header: header})
 }
 
 // answer decides. The request has an unseen body: that of a sub-request is not the
 // original's for nginx and Traefik, and of a rule that needs it the gate cannot say
 // more than "unknown".
-func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, req order.Request) {
-	d := h.gate.Screen(r.Context(), req)
+func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers, req order.Request) {
+	d := a.gate.Screen(r.Context(), req)
 	switch {
 	case d.Rule < 0:
-		h.pass.write(w)
+		h.http.pass.write(w)
 	case !d.Refused:
-		h.allowed[d.Verdict].write(w)
+		h.http.allowed[d.Verdict].write(w)
 	case r.RequestURI == pathNginx:
-		h.refused[d.Rule].nginx[d.Refusal()].write(w)
+		a.http.refused[d.Rule].nginx[d.Refusal()].write(w)
 	default:
-		h.refused[d.Rule].direct[d.Refusal()].write(w)
+		a.http.refused[d.Rule].direct[d.Refusal()].write(w)
 	}
 }
 

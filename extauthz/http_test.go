@@ -82,7 +82,11 @@ func serveGate(t *testing.T, policies []gate.Policy) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer((&Server{gate: g}).HTTPHandler())
+	s, err := NewServer(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(s.HTTPHandler())
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String()
 }
@@ -167,7 +171,7 @@ func TestHTTPCheck(t *testing.T) {
 // TestHTTPHosts checks where a rule's host is looked for.
 func TestHTTPHosts(t *testing.T) {
 	s := newServer(t)
-	policies := slices.Clone(s.gate.Policies())
+	policies := slices.Clone(s.current.Load().gate.Policies())
 	policies[0].Rule.Host = "shop"
 	addr := serveGate(t, policies)
 	for request, want := range map[string]int{
@@ -216,7 +220,7 @@ func TestHTTPHeadHasNoBody(t *testing.T) {
 // TestHTTPUnseenBody checks that a rule whose ID is in the body, which no
 // sub-request has, refuses nothing, whatever the sub-request says of its own body.
 func TestHTTPUnseenBody(t *testing.T) {
-	policies := slices.Clone(newServer(t).gate.Policies())
+	policies := slices.Clone(newServer(t).current.Load().gate.Policies())
 	policies[0].Rule.Path = "/orders"
 	policies[0].Rule.Methods = []string{"POST"}
 	policies[0].Rule.IDs = []order.ID{{In: order.InJSON, Members: []string{"id"}, MaxBody: 1 << 10, Format: policies[0].Rule.IDs[0].Format}}
@@ -258,7 +262,7 @@ func TestFields(t *testing.T) {
 
 // TestHTTPObserve lets everything pass, with the verdict.
 func TestHTTPObserve(t *testing.T) {
-	policies := slices.Clone(newServer(t).gate.Policies())
+	policies := slices.Clone(newServer(t).current.Load().gate.Policies())
 	for i := range policies {
 		policies[i].Observe = true
 	}
@@ -275,14 +279,13 @@ func TestHTTPObserve(t *testing.T) {
 
 // TestAnswersOfOddRules checks that a rule's name cannot lead elsewhere.
 func TestAnswersOfOddRules(t *testing.T) {
-	policies := slices.Clone(newServer(t).gate.Policies())
+	policies := slices.Clone(newServer(t).current.Load().gate.Policies())
 	policies[0].Rule.Name = "a b/../c\r\n?d"
 	g, err := gate.New(policies[:1], silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := (&Server{gate: g}).HTTPHandler().(*httpHandler)
-	for path := range maps.Keys(h.answers) {
+	for path := range maps.Keys(httpAnswersOf(g, nil).byPath) {
 		if strings.ContainsAny(path, " ?\r\n") || strings.Count(path, "/") != 3 {
 			t.Errorf("the answer is at %q", path)
 		}

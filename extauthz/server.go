@@ -11,6 +11,7 @@ package extauthz
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 
@@ -23,42 +24,59 @@ const maxMessageSize = 9 << 20
 
 // Server answers checks. It is safe for concurrent use.
 type Server struct {
+	current        atomic.Pointer[answers]
+	pass           *reply                // for a request under no rule
+	plain, settled [gate.Verdicts]*reply // for one that goes on, and is not settled or is
+	http           *httpAnswers          // the same over HTTP
+	checks         sync.Pool             // of *check
+}
+
+// answers are a gate with what is answered as it decides. A check goes by one of them
+// from its beginning to its end.
+type answers struct {
 	gate     *gate.Gate
-	pass     *reply                   // for a request under no rule
 	allowed  []*[gate.Verdicts]*reply // by rule
 	refusals [][gate.Refusals]*reply  // by rule
-	checks   sync.Pool                // of *check
+	http     ruleAnswers
 }
 
 // NewServer returns a server that answers what g decides. It fails for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{gate: g}
+	s := &Server{http: newHTTPAnswers()}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false); err != nil {
 		return nil, err
 	}
-	var plain, settled [gate.Verdicts]*reply
 	for v := range gate.Verdict(gate.Verdicts) {
-		if plain[v], err = allow(v, false); err != nil {
+		if s.plain[v], err = allow(v, false); err != nil {
 			return nil, err
 		}
-		if settled[v], err = allow(v, true); err != nil {
+		if s.settled[v], err = allow(v, true); err != nil {
 			return nil, err
 		}
 	}
+	return s, s.Use(g)
+}
+
+// Use has the server answer what another gate decides, from the next check on. The errors
+// are those of [NewServer]; the gate before stays then. Calls must not overlap.
+func (s *Server) Use(g *gate.Gate) (err error) {
+	next := &answers{gate: g}
 	for _, p := range g.Policies() {
 		if p.Settle != nil && !p.Observe {
-			s.allowed = append(s.allowed, &settled)
+			next.allowed = append(next.allowed, &s.settled)
 		} else {
-			s.allowed = append(s.allowed, &plain)
+			next.allowed = append(next.allowed, &s.plain)
 		}
 	}
-	if s.refusals, err = gate.Prepare(g, deny); err != nil {
-		return nil, err
+	if next.refusals, err = gate.Prepare(g, deny); err != nil {
+		return err
 	}
-	return s, nil
+	next.http = httpAnswersOf(g, s.current.Load())
+	s.current.Store(next)
+	return nil
 }
 
 // NewGRPC returns a gRPC server with the Authorization service on it. The
@@ -95,12 +113,13 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 }
 
 func (s *Server) answer(ctx context.Context, c *check) *reply {
-	d := s.gate.Screen(ctx, c.request())
+	a := s.current.Load()
+	d := a.gate.Screen(ctx, c.request())
 	switch {
 	case d.Rule < 0:
 		return s.pass
 	case d.Refused:
-		return s.refusals[d.Rule][d.Refusal()]
+		return a.refusals[d.Rule][d.Refusal()]
 	}
-	return s.allowed[d.Rule][d.Verdict]
+	return a.allowed[d.Rule][d.Verdict]
 }

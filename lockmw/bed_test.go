@@ -91,6 +91,7 @@ func (silent) Learned(int, error)                                    {}
 type bed struct {
 	t      *testing.T
 	locks  *locks
+	server *Server
 	client extproc.ExternalProcessorClient
 }
 
@@ -136,7 +137,8 @@ func newBed(t *testing.T) *bed {
 		t.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.WaitForHandlers(true))
-	extproc.RegisterExternalProcessorServer(server, NewServer(g, Options{}))
+	s := NewServer(g, Options{})
+	extproc.RegisterExternalProcessorServer(server, s)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -148,7 +150,7 @@ func newBed(t *testing.T) *bed {
 		server.Stop()
 		<-served
 	})
-	return &bed{t, l, extproc.NewExternalProcessorClient(conn)}
+	return &bed{t, l, s, extproc.NewExternalProcessorClient(conn)}
 }
 
 // stream is one HTTP request as Envoy plays it.

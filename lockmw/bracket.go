@@ -18,7 +18,7 @@ type received struct {
 // bracket serves a call with a lock around it. There is one loop and one exit;
 // messages are received while the lock is awaited, so that an abort ends the
 // wait at once.
-func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage) error {
+func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, at stage) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	left := make(chan struct{})
 	messages := receive(stream, left)
@@ -42,7 +42,7 @@ func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, call *g
 		select {
 		case g := <-grants:
 			pending = false
-			if end, err := s.granted(stream, call, at, g); end {
+			if end, err := s.granted(stream, a, call, at, g); end {
 				return err
 			}
 			lost = call.Lost()
@@ -71,7 +71,7 @@ func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, call *g
 
 // granted acts on the end of the wait for a lock. It reports whether the stream
 // is done with.
-func (s *Server) granted(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage, g gate.Grant) (end bool, err error) {
+func (s *Server) granted(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, at stage, g gate.Grant) (end bool, err error) {
 	cleanup, done := s.cleanupContext(stream.Context())
 	defer done()
 	step := call.Granted(cleanup, g)
@@ -80,7 +80,7 @@ func (s *Server) granted(stream extproc.ExternalProcessor_ProcessServer, call *g
 		if call.Decision.Verdict == gate.VerdictUnavailable {
 			s.log.Warn("settlement refused", "key", call.Key(), "error", g.Err)
 		}
-		return true, stream.Send(s.refuse(&call.Decision))
+		return true, stream.Send(a.refuse(&call.Decision))
 	case step.Forward:
 		if err := stream.Send(forward(call, step.Lease, at)); err != nil {
 			// The message did not leave, so Envoy did not forward the request. (One

@@ -11,6 +11,7 @@ package lockmw
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -33,9 +34,15 @@ type Options struct {
 // use.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
+	current atomic.Pointer[answers]
+	opts    Options
+	log     *slog.Logger
+}
+
+// answers are a gate with what is answered as it decides. A stream goes by one of them
+// from its beginning to its end: a settlement ends under the rules that it began with.
+type answers struct {
 	gate     *gate.Gate
-	opts     Options
-	log      *slog.Logger
 	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
 }
 
@@ -50,15 +57,21 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{gate: g, opts: opts, log: opts.Logger}
-	s.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
-		return immediate(r, v), nil // it never fails
-	})
+	s := &Server{opts: opts, log: opts.Logger}
+	s.Use(g)
 	return s
 }
 
-func (s *Server) refuse(d *gate.Decision) *extproc.ProcessingResponse {
-	return s.refusals[d.Rule][d.Refusal()]
+// Use has the server do what another gate decides, from the next stream on.
+func (s *Server) Use(g *gate.Gate) {
+	refusals, _ := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
+		return immediate(r, v), nil // it never fails
+	})
+	s.current.Store(&answers{g, refusals})
+}
+
+func (a *answers) refuse(d *gate.Decision) *extproc.ProcessingResponse {
+	return a.refusals[d.Rule][d.Refusal()]
 }
 
 // stage is the message that a request is decided at.
@@ -80,19 +93,19 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	if headers == nil {
 		return s.unasked(stream, first)
 	}
-	req := request(headers)
-	call, at := s.gate.Open(req), atHeaders
+	a, req := s.current.Load(), request(headers)
+	call, at := a.gate.Open(req), atHeaders
 	if call.NeedsBody && !call.Decision.Refused {
 		at = atBody
 		if req.Body, err = body(stream, askForBody(&call)); err != nil {
 			return nil
 		}
 		req.BodyState = order.BodyComplete
-		call = s.gate.Open(req)
+		call = a.gate.Open(req)
 	}
 	switch {
 	case call.Decision.Refused:
-		return stream.Send(s.refuse(&call.Decision))
+		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		return stream.Send(skip(&call, at))
 	case call.Decision.Action == gate.ActionLookup:
@@ -100,7 +113,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case !call.NeedsLock:
 		return s.observe(stream, &call, at)
 	}
-	return s.bracket(stream, &call, at)
+	return s.bracket(stream, a, &call, at)
 }
 
 // body asks, with the given message, for the request's body and returns it whole: one that Envoy cannot

@@ -38,7 +38,7 @@ func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *g
 func (s *Server) unasked(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
 	if headers := first.GetResponseHeaders(); headers != nil {
 		if req, ok := requestOf(first); ok {
-			s.gate.Answered(req, response(headers, first))
+			s.current.Load().gate.Answered(req, response(headers, first))
 		}
 	}
 	if first.GetObservabilityMode() {

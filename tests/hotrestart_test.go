@@ -70,7 +70,7 @@ func TestHotRestart(t *testing.T) {
 		t.Error("a call was answered by an Envoy that had ended")
 	}
 	old.wantFate("2", held) // whatever its backend does
-	if m := old.memberNames(); len(m) != 1 || !strings.Contains(m[0], fmt.Sprintf(" %d#", next.gate.PID())) {
+	if m := old.memberNames(); len(m) != 1 || !strings.Contains(m[0], fmt.Sprintf(" %d ", next.gate.PID())) {
 		t.Errorf("members of the change log: %q, want the second only, whose process is %d", m, next.gate.PID())
 	}
 	next.must("GET", "/orders/777777", "").want(t, 404, "absent") // nobody waits for the first

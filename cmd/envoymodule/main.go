@@ -39,7 +39,9 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Place,
 	face := envoymodule.NewFace(r.engine.Gate(), envoymodule.Options{
 		Logger: log, FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
 	})
+	unfollow := r.engine.Follow(face.Use)
 	return abi.Place{Face: face, Close: func() {
+		unfollow()
 		face.Close(cleanupTime)
 		shared.release(r) // with the last place everything ends, since it may be Envoy that does
 	}}, nil

@@ -37,7 +37,8 @@ type runtimes struct {
 // runtime is an engine and what operators ask.
 type runtime struct {
 	path   string
-	users  int // guarded by runtimes.mu
+	place  string // in the change log, unless the file names one; "": that of listen.admin
+	users  int    // guarded by runtimes.mu
 	engine *engine.Engine
 	log    *slog.Logger
 	admin  *http.Server
@@ -80,19 +81,28 @@ func (all *runtimes) release(r *runtime) {
 }
 
 func start(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
-	c, err := engine.LoadConfig(path, getenv)
+	r := &runtime{path: path, log: log}
+	load := func() (*config.Config, error) {
+		c, err := engine.LoadConfig(path, getenv)
+		if err == nil {
+			r.adapt(c)
+		}
+		return c, err
+	}
+	c, err := load()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r := &runtime{path: path, log: log, ending: cancel}
+	var ctx context.Context
+	ctx, r.ending = context.WithCancel(context.Background())
 	// First: whoever has the address is the one at this place, for the change log too.
-	listener, err := r.listen(c)
+	listener, err := r.listen(c.Listen.Admin)
 	if err == nil {
+		r.adapt(c)
 		r.engine, err = engine.New(ctx, c, version, log)
 	}
 	if err != nil {
-		cancel()
+		r.ending()
 		if listener != nil {
 			_ = listener.Close()
 		}
@@ -100,6 +110,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	}
 	r.engine.TuneGC(getenv)
 	r.engine.Start(ctx)
+	r.engine.ReloadFrom(path, load, nil)
 	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {
 		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen.Admin, listener) })
@@ -110,33 +121,37 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 
 // listen opens the address for operators. Envoy has two processes for a while when it is
 // restarted hot: then the other one has it, and the place in the change log; this one
-// takes a place of its own, and the address as soon as it is free.
-func (r *runtime) listen(c *config.Config) (net.Listener, error) {
-	// Those of the sidecar are not opened here, and every Envoy of a host may have the
-	// same: no place is named by them.
-	c.Listen.Authz, c.Listen.Proc, c.Listen.HTTP = "", "", ""
-	if c.Listen.Admin == "" {
-		r.ownPlace(c)
+// takes a place of its own, and the address as soon as it is free. So does one that has
+// no address.
+func (r *runtime) listen(addr string) (net.Listener, error) {
+	if addr == "" {
+		r.place = ownPlace(r.path)
 		return nil, nil
 	}
-	l, err := engine.Listen(c.Listen.Admin)
-	if !errors.Is(err, syscall.EADDRINUSE) {
-		if err != nil {
-			err = fmt.Errorf("listen.admin: %w", err)
-		}
-		return l, err
+	l, err := engine.Listen(addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", addr)
+		r.place = ownPlace(r.path)
+		return nil, nil
 	}
-	r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Listen.Admin)
-	r.ownPlace(c)
-	return nil, nil
+	if err != nil {
+		return nil, fmt.Errorf("listen.admin: %w", err)
+	}
+	return l, nil
 }
 
-// ownPlace has this engine be at a place of its own in the change log, which no process
-// after it takes over, unless the file names one.
-func (r *runtime) ownPlace(c *config.Config) {
-	if c.Redis != nil && c.Redis.Member == "" {
-		host, _ := os.Hostname() // "" will do beside the rest
-		c.Redis.Member = strings.ReplaceAll(fmt.Sprintf("%s %d %s", host, os.Getpid(), r.path), "#", "_")
+// ownPlace names a place that no process takes over.
+func ownPlace(path string) string {
+	host, _ := os.Hostname() // "" will do beside the rest
+	return strings.ReplaceAll(fmt.Sprintf("%s %d %s", host, os.Getpid(), path), "#", "_")
+}
+
+// adapt makes of a file what is meant by it here. The sidecar's addresses are not opened,
+// and every Envoy of a host may have the same ones: no place is named by them.
+func (r *runtime) adapt(c *config.Config) {
+	c.Listen.Authz, c.Listen.Proc, c.Listen.HTTP = "", "", ""
+	if r.place != "" && c.Redis != nil && c.Redis.Member == "" {
+		c.Redis.Member = r.place
 	}
 }
 

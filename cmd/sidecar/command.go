@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,9 +62,13 @@ func serveCommand(env *environment) *cobra.Command {
 	var level, format string
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the sidecar until SIGTERM or SIGINT",
+		Short: "Run the sidecar until SIGTERM or SIGINT; SIGHUP has it read the file again",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// Before anything else: from here on, the signal does not end the process.
+			reload := make(chan os.Signal, 1)
+			signal.Notify(reload, syscall.SIGHUP)
+			defer signal.Stop(reload)
 			log, err := newLogger(env.stderr, level, format)
 			if err != nil {
 				return usageError{err}
@@ -70,6 +77,7 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			opts.file, opts.load, opts.reload = env.file, env.load, reload
 			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
 	}

@@ -218,7 +218,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = untold{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{engine.NewGateLocker(nil, c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		return keyLocker{engine.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -19,11 +20,15 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/extauthz"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
 type serveOptions struct {
-	drain time.Duration // how long running calls may take to finish
+	drain  time.Duration // how long running calls may take to finish
+	file   string        // where the configuration is
+	load   func() (*config.Config, error)
+	reload <-chan os.Signal // asks for it to be read again
 }
 
 // serve runs the sidecar until ctx ends, then lets running calls finish.
@@ -43,6 +48,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		return err
 	}
 	m.Start(ctx)
+	m.ReloadFrom(opts.file, opts.load, opts.reload)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))
 
@@ -99,13 +105,20 @@ func newFaces(m *engine.Engine, log *slog.Logger) (*faces, error) {
 	if err != nil {
 		return nil, err
 	}
+	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{Logger: log})
+	m.Follow(func(g *gate.Gate) {
+		if err := checks.Use(g); err != nil { // YAML is UTF-8
+			log.Error("checks go by the rules from before", "error", err)
+		}
+		brackets.Use(g)
+	})
 	f := &faces{
 		log:    log,
 		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true)),
 		proc:   grpc.NewServer(grpc.WaitForHandlers(true)),
 		health: health.NewServer(),
 	}
-	extproc.RegisterExternalProcessorServer(f.proc, lockmw.NewServer(m.Gate(), lockmw.Options{Logger: log}))
+	extproc.RegisterExternalProcessorServer(f.proc, brackets)
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
 	// Without a time limit for idle connections, so that it is the proxy that closes

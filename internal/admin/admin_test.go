@@ -20,13 +20,16 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics("v1", []Rule{{Name: "lookup", Mode: "enforce"}, {Name: "settle", Mode: "observe", Lock: "l"}})
-	m.Decided(0, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
-	m.Decided(0, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
-	m.Refused(0, order.PathNear)
-	m.Closed(1, gate.OutcomeUnknown)
-	m.Learned(0, nil)
-	m.Learned(0, errors.New("no ID"))
+	m := NewMetrics("v1", time.Unix(1_700_000_000, 5e8))
+	r := m.Recorder([]Rule{{Name: "lookup", Mode: "enforce"}, {Name: "settle", Mode: "observe", Lock: "l"}})
+	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
+	r.Refused(0, order.PathNear)
+	r.Closed(1, gate.OutcomeUnknown)
+	r.Learned(0, nil)
+	r.Learned(0, errors.New("no ID"))
+	// Another gate, in which the rule has another place and the other is gone.
+	again := m.Recorder([]Rule{{Name: "new", Mode: "enforce"}, {Name: "lookup", Mode: "enforce"}})
+	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
 	l := m.Lock("l")
 	l.Acquired("granted", time.Second)
 	l.Released(time.Second)
@@ -44,6 +47,9 @@ func TestMetrics(t *testing.T) {
 	_, text := get(t, NewHandler(m, func() []Condition { return nil }), "/metrics")
 	for _, want := range []string{
 		`ordergate_build_info{version="v1"} 1`,
+		`ordergate_config_reload_total{result="refused"} 0`,
+		`ordergate_config_reload_success 1`,
+		`ordergate_config_last_reload_seconds 1.7000000005e+09`,
 		`ordergate_decisions_total{action="lookup",mode="enforce",rule="lookup",verdict="absent"} 2`,
 		`ordergate_decision_seconds_count{rule="lookup"} 2`,
 		`ordergate_refused_total{reason="path_near",rule="lookup"} 1`,
@@ -82,7 +88,7 @@ func TestMetrics(t *testing.T) {
 
 func TestReadiness(t *testing.T) {
 	list := []Condition{{Name: "a", Ready: true}, {Name: "b", Ready: false, Reason: "loading"}}
-	h := NewHandler(NewMetrics("", nil), func() []Condition { return list })
+	h := NewHandler(NewMetrics("", time.Now()), func() []Condition { return list })
 	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, `"reason":"loading"`) {
 		t.Errorf("one condition fails: %d %s", code, body)
 	}
@@ -95,5 +101,27 @@ func TestReadiness(t *testing.T) {
 	}
 	if code, _ := get(t, h, "/"); code != 404 {
 		t.Errorf("anything else: %d", code)
+	}
+}
+
+func TestReloadMetrics(t *testing.T) {
+	m := NewMetrics("", time.Unix(1, 0))
+	h := NewHandler(m, func() []Condition { return nil })
+	for i, step := range []struct {
+		result Reload
+		want   []string
+	}{
+		{Refused, []string{`total{result="refused"} 1`, "success 0", "last_reload_seconds 1"}},
+		{Unchanged, []string{`total{result="unchanged"} 1`, "success 1", "last_reload_seconds 1"}},
+		{Refused, []string{`total{result="refused"} 2`, "success 0", "last_reload_seconds 1"}},
+		{Applied, []string{`total{result="applied"} 1`, "success 1", "last_reload_seconds 5"}},
+	} {
+		m.Reloaded(step.result, time.Unix(int64(i+2), 0))
+		_, text := get(t, h, "/metrics")
+		for _, want := range step.want {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("step %d, %s: no line ends with %s", i, step.result, want)
+			}
+		}
 	}
 }

@@ -6,42 +6,29 @@
 package admin
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-
-	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Rule is what the metrics need to know of a rule.
-type Rule struct {
-	Name string
-	Mode string
-	Lock string // "" when the rule takes none
-}
-
-// Metrics counts decisions, locks and filters. It implements gate.Recorder. It
-// is safe for concurrent use.
+// Metrics counts decisions, locks and filters. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
-	rules    []ruleMetrics
+	reloads  reloads
 
+	decisions *prometheus.CounterVec
+	seconds   *prometheus.HistogramVec
+	outcomes  *prometheus.CounterVec
+	learned   *prometheus.CounterVec
+	refused   *prometheus.CounterVec
+
+	lockGauges  sync.Map // the names of locks that have them
 	lockAcquire *prometheus.CounterVec
 	lockWait    *prometheus.HistogramVec
 	lockHold    *prometheus.HistogramVec
 	lockLost    *prometheus.CounterVec
-}
-
-// ruleMetrics holds a rule's counters by index, so that counting a decision
-// looks nothing up.
-type ruleMetrics struct {
-	decisions [gate.Actions][gate.Verdicts]prometheus.Counter
-	seconds   prometheus.Observer
-	outcomes  [gate.Outcomes]prometheus.Counter // nil when the rule takes no lock
-	learned   [2]prometheus.Counter             // ok, failed
-	refused   [order.Reasons]prometheus.Counter
 }
 
 // Buckets, in seconds. A decision takes microseconds from memory and
@@ -51,9 +38,9 @@ var (
 	holdBuckets     = []float64{1e-3, 5e-3, 2e-2, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300}
 )
 
-// NewMetrics prepares the metrics of these rules, in the order of the gate's
-// policies.
-func NewMetrics(version string, rules []Rule) *Metrics {
+// NewMetrics prepares the metrics of a process that has read its configuration at the
+// time given.
+func NewMetrics(version string, loaded time.Time) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),
@@ -61,66 +48,23 @@ func NewMetrics(version string, rules []Rule) *Metrics {
 	)
 	m.gauge("ordergate_build_info", "The version that runs; always 1.",
 		prometheus.Labels{"version": version}, func() float64 { return 1 })
+	m.reloads.register(m, loaded)
 
-	decisions := m.counters("ordergate_decisions_total",
+	m.decisions = m.counters("ordergate_decisions_total",
 		"Verdicts on requests.", "rule", "action", "verdict", "mode")
-	seconds := m.histograms("ordergate_decision_seconds",
+	m.seconds = m.histograms("ordergate_decision_seconds",
 		"Time from a request's arrival to its verdict, waits for freshness or a lock included.", decisionBuckets, "rule")
-	outcomes := m.counters("ordergate_lock_outcome_total",
+	m.outcomes = m.counters("ordergate_lock_outcome_total",
 		"What became of calls that asked for a lock.", "lock", "outcome")
-	learned := m.counters("ordergate_learned_total",
+	m.learned = m.counters("ordergate_learned_total",
 		"New orders read from the backend's answers.", "rule", "result")
-	refused := m.counters("ordergate_refused_total",
+	m.refused = m.counters("ordergate_refused_total",
 		"Requests whose order could not be told, by reason.", "rule", "reason")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
 	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before they were given up.", "lock")
-
-	for _, r := range rules {
-		var rm ruleMetrics
-		for a := range gate.Action(gate.Actions) {
-			for v := range gate.Verdict(gate.Verdicts) {
-				rm.decisions[a][v] = lazily(decisions, r.Name, a.String(), v.String(), r.Mode)
-			}
-		}
-		rm.seconds = seconds.WithLabelValues(r.Name)
-		if r.Lock != "" {
-			for o := range gate.Outcome(gate.Outcomes) {
-				rm.outcomes[o] = outcomes.WithLabelValues(r.Lock, o.String())
-			}
-		}
-		rm.learned = [2]prometheus.Counter{
-			lazily(learned, r.Name, "ok"), lazily(learned, r.Name, "failed"),
-		}
-		for reason := range order.Reason(order.Reasons) {
-			rm.refused[reason] = lazily(refused, r.Name, reason.Name())
-		}
-		m.rules = append(m.rules, rm)
-	}
 	return m
-}
-
-// Decided implements gate.Recorder.
-func (m *Metrics) Decided(rule int, a gate.Action, v gate.Verdict, took time.Duration) {
-	r := &m.rules[rule]
-	r.decisions[a][v].Inc()
-	r.seconds.Observe(took.Seconds())
-}
-
-// Refused implements gate.Recorder.
-func (m *Metrics) Refused(rule int, why order.Reason) { m.rules[rule].refused[why].Inc() }
-
-// Closed implements gate.Recorder.
-func (m *Metrics) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }
-
-// Learned implements gate.Recorder.
-func (m *Metrics) Learned(rule int, err error) {
-	if err != nil {
-		m.rules[rule].learned[1].Inc()
-		return
-	}
-	m.rules[rule].learned[0].Inc()
 }
 
 // lockResults are the values of the label result. All of them have a line from the
@@ -142,8 +86,12 @@ func (m *Metrics) Lock(name string) *Lock {
 	}
 }
 
-// LockGauges shows how many leases of a lock are held and how many callers wait.
+// LockGauges shows how many leases of a lock are held and how many callers wait, from
+// the first call for its name on: those after it change nothing.
 func (m *Metrics) LockGauges(name string, held, waiting func() int) {
+	if _, shown := m.lockGauges.LoadOrStore(name, true); shown {
+		return
+	}
 	labels := prometheus.Labels{"lock": name}
 	m.gauge("ordergate_lock_held", "Leases held by this process.", labels, intGauge(held))
 	m.gauge("ordergate_lock_waiters", "Callers in this process that wait for a lock.", labels, intGauge(waiting))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
@@ -83,8 +84,8 @@ var cures = map[changelog.Kind]filter.Cure{
 
 // GateLocker shows the locks of one rule to the gate.
 type GateLocker struct {
-	locker        *redislock.Locker
-	before, after string // the key, around the ID
+	unit          *lockUnit // nil for a look at keys
+	before, after string    // the key, around the ID
 	maxHold       time.Duration
 	patience      time.Duration // with one Acquire
 }
@@ -93,14 +94,14 @@ type GateLocker struct {
 // included.
 const questionTime = redisDialTimeout + (1+redisRetries)*RedisTimeout
 
-// NewGateLocker shows a locker, which may be nil for a look at keys, to the gate.
-func NewGateLocker(locker *redislock.Locker, c config.Lock, maxHold time.Duration, observe bool) GateLocker {
+// NewGateLocker returns one for a look at keys: nothing can be acquired by it.
+func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
 	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries)*c.Wait.Every)
 	if observe {
 		template, wait = template+config.ObservedSuffix, 0
 	}
 	before, after, _ := strings.Cut(template, "{id}")
-	return GateLocker{locker: locker, before: before, after: after, maxHold: maxHold, patience: wait + questionTime}
+	return GateLocker{before: before, after: after, maxHold: maxHold, patience: wait + questionTime}
 }
 
 // Key implements gate.Locker.
@@ -120,23 +121,28 @@ func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, erro
 }
 
 func (g GateLocker) acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
-	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
-	if len(ask.IDs) == 1 {
-		lease, err := g.locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)
-		if err != nil {
-			return nil, forGate(err)
-		}
-		return lease, nil
-	}
-	keys := make([]string, len(ask.IDs))
-	for i, id := range ask.IDs {
-		keys[i] = g.Key(id)
-	}
-	lease, err := g.locker.AcquireAll(ctx, keys, maxHold, present, request)
+	locker, err := g.unit.enter()
 	if err != nil {
+		return nil, err
+	}
+	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
+	held := &heldLease{unit: g.unit}
+	if len(ask.IDs) == 1 {
+		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)
+	} else {
+		keys := make([]string, len(ask.IDs))
+		for i, id := range ask.IDs {
+			keys[i] = g.Key(id)
+		}
+		if held.Lease, err = locker.AcquireAll(ctx, keys, maxHold, present, request); err == nil {
+			held.fences = fencesOf(held.Lease, keys)
+		}
+	}
+	if err != nil {
+		g.unit.leave()
 		return nil, forGate(err)
 	}
-	return newSeveral(lease, keys), nil
+	return held, nil
 }
 
 // forGate translates the error of a Locker.
@@ -147,26 +153,52 @@ func forGate(err error) error {
 	return err
 }
 
-// several is a lease of several orders, whose fences are in the order in which
-// they were asked for. A Locker has them in that of the keys, which can differ:
-// 1 comes before 10, and "{10}" before "{1}".
-type several struct {
+// heldLease is a lease whose unit has to know of its end.
+type heldLease struct {
 	*redislock.Lease
-	fences []int64
-}
-
-func newSeveral(lease *redislock.Lease, keys []string) several {
-	sorted, fences := slices.Sorted(slices.Values(keys)), lease.Fences()
-	s := several{Lease: lease, fences: make([]int64, len(keys))}
-	for i, key := range keys {
-		at, _ := slices.BinarySearch(sorted, key)
-		s.fences[i] = fences[at]
-	}
-	return s
+	unit   *lockUnit
+	fences []int64 // of several orders, in the order in which they were asked for
+	ended  atomic.Bool
 }
 
 // Fences implements gate.Lease.
-func (s several) Fences() []int64 { return s.fences }
+func (l *heldLease) Fences() []int64 {
+	if l.fences != nil {
+		return l.fences
+	}
+	return l.Lease.Fences()
+}
+
+// Release implements gate.Lease.
+func (l *heldLease) Release(ctx context.Context) error {
+	defer l.end()
+	return l.Lease.Release(ctx)
+}
+
+// Hold implements gate.Lease.
+func (l *heldLease) Hold(ctx context.Context, reason string) error {
+	defer l.end()
+	return l.Lease.Hold(ctx, reason)
+}
+
+func (l *heldLease) end() {
+	if !l.ended.Swap(true) {
+		l.unit.leave()
+	}
+}
+
+// fencesOf returns the fences of a lease in the order of the keys that were asked for.
+// A Locker has them in sorted order, which can be another than that of the IDs: 1 comes
+// before 10, and "{10}" before "{1}".
+func fencesOf(lease *redislock.Lease, keys []string) []int64 {
+	sorted, fences := slices.Sorted(slices.Values(keys)), lease.Fences()
+	asked := make([]int64, len(keys))
+	for i, key := range keys {
+		at, _ := slices.BinarySearch(sorted, key)
+		asked[i] = fences[at]
+	}
+	return asked
+}
 
 // lockObserver counts what a Locker reports.
 type lockObserver struct{ *admin.Lock }

@@ -2,9 +2,6 @@ package engine
 
 import (
 	"context"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/ordergate/ordergate/internal/admin"
 )
@@ -20,8 +17,8 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		state, reason := unit.filter.State()
 		list = append(list, admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason})
 	}
-	for _, use := range slices.SortedFunc(maps.Keys(m.lockers), func(a, b lockUse) int { return strings.Compare(a.String(), b.String()) }) {
-		list = append(list, m.lockers[use].condition())
+	for _, unit := range m.lockers.list() {
+		list = append(list, unit.condition())
 	}
 	if m.redis != nil {
 		c := admin.Condition{Name: "redis", Ready: true}
@@ -32,5 +29,5 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		}
 		list = append(list, c)
 	}
-	return list
+	return append(list, m.inForce.condition())
 }

@@ -1,8 +1,9 @@
 // Package engine is an ordergate without its faces: what a configuration is built
 // into, and what works in the background.
 //
-// Start with [New], then [Engine.Start]. [Engine.Gate] decides, for whatever shows it
-// requests; [Engine.AdminHandler] is for operators.
+// Start with [New], then [Engine.Start]. [Engine.Follow] tells whatever shows it requests
+// which gate decides, now and after each reload ([Engine.ReloadFrom]);
+// [Engine.AdminHandler] is for operators.
 package engine
 
 import (
@@ -27,20 +28,21 @@ import (
 // Engine is everything behind what shows it requests. Close it after that has stopped.
 type Engine struct {
 	log     *slog.Logger
-	config  *config.Config
+	config  *config.Config // of the start: of what cannot change while it runs
 	metrics *admin.Metrics
-	gate    *gate.Gate
+	inForce inForce // of what can
 
 	redis   redis.UniversalClient // nil when nothing needs it
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
-	lockers map[lockUse]*lockUnit
+	lockers lockers
 	process string // names this process to whoever looks at a lock
 	place   string // names where it runs to the other ordergates
 
-	wg     sync.WaitGroup
-	cancel context.CancelFunc
-	ending chan struct{} // closed by close
+	wg         sync.WaitGroup
+	background func(func(context.Context)) // runs it until Close; set by Start
+	cancel     context.CancelFunc
+	ending     chan struct{} // closed by close
 }
 
 // filterUnit is a filter with what feeds it.
@@ -70,8 +72,8 @@ func (u *filterUnit) add(id string) error {
 // of the configuration cannot be used here.
 func New(ctx context.Context, c *config.Config, version string, log *slog.Logger) (*Engine, error) {
 	m := &Engine{
-		log: log, config: c, metrics: admin.NewMetrics(version, metricRules(c)),
-		filters: make(map[string]*filterUnit), lockers: make(map[lockUse]*lockUnit), process: processName(),
+		log: log, config: c, metrics: admin.NewMetrics(version, time.Now()),
+		filters: make(map[string]*filterUnit), process: processName(),
 		ending: make(chan struct{}),
 	}
 	if c.Redis != nil {
@@ -86,14 +88,14 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.Close()
 		return nil, err
 	}
-	policies, err := m.policies(ctx)
-	if err == nil {
-		m.gate, err = gate.New(policies, m.metrics, time.Now)
-	}
+	next, err := m.prepare(ctx, c)
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
+	m.lockers.replace(next.units)
+	m.inForce.config = c
+	m.inForce.gate.Store(next.gate)
 	return m, nil
 }
 
@@ -199,14 +201,14 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	return unit, nil
 }
 
-func (m *Engine) policies(ctx context.Context) ([]gate.Policy, error) {
+func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockUse]*lockUnit) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
 		filters[name] = gateFilter{unit.filter, unit.measures}
 	}
-	policies := make([]gate.Policy, 0, len(m.config.Rules))
-	for _, r := range m.config.Rules {
-		p, err := Policy(r, filters, m.gateLockers(ctx))
+	policies, locks := make([]gate.Policy, 0, len(c.Rules)), m.gateLockers(ctx, c, units)
+	for _, r := range c.Rules {
+		p, err := Policy(r, filters, locks)
 		if err != nil {
 			return nil, err
 		}
@@ -218,8 +220,8 @@ func (m *Engine) policies(ctx context.Context) ([]gate.Policy, error) {
 	return policies, nil
 }
 
-// Gate returns what decides. It is immutable and safe for concurrent use.
-func (m *Engine) Gate() *gate.Gate { return m.gate }
+// Gate returns what decides now. It is immutable and safe for concurrent use.
+func (m *Engine) Gate() *gate.Gate { return m.inForce.gate.Load() }
 
 // AdminHandler answers operators: metrics, health, what filters and loads are asked for.
 // Draining tells that the process is about to end, which is not ready any more. It is
@@ -251,6 +253,7 @@ func (m *Engine) filterBytes() (sum uint64) {
 // Start runs the filters in the background, and looks after the locks, until Close.
 func (m *Engine) Start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	m.background = func(do func(context.Context)) { m.wg.Go(func() { do(ctx) }) }
 	for name, unit := range m.filters {
 		m.wg.Go(func() { _ = unit.filter.Run(ctx) })
 		m.wg.Go(func() { unit.measures.run(ctx) })
@@ -270,8 +273,8 @@ func (m *Engine) Start(ctx context.Context) {
 			unit.feed(ctx, sources, m.log.With("filter", name))
 		})
 	}
-	for _, unit := range m.lockers {
-		m.wg.Go(func() { unit.watch(ctx) })
+	for _, unit := range m.lockers.list() {
+		m.background(unit.watch)
 	}
 }
 
@@ -283,9 +286,7 @@ func (m *Engine) Close() {
 		close(m.ending)
 	}
 	m.wg.Wait()
-	for _, unit := range m.lockers {
-		unit.locker.Close()
-	}
+	m.lockers.close()
 	for _, unit := range m.filters {
 		if unit.shared != nil {
 			unit.shared.Close()

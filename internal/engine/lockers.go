@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/redis/go-redis/v9"
 
@@ -29,24 +30,32 @@ func (u lockUse) String() string {
 // LocksOf finds a lock by its name, for a rule.
 type LocksOf func(name string, r config.Rule) (gate.Locker, error)
 
-// gateLockers returns what finds the locks of rules, and makes them.
-func (m *Engine) gateLockers(ctx context.Context) LocksOf {
+// gateLockers returns what finds the locks of a configuration's rules, and puts the
+// units that they need into those given: one from before where its lock is the same,
+// otherwise a new one.
+func (m *Engine) gateLockers(ctx context.Context, c *config.Config, units map[lockUse]*lockUnit) LocksOf {
 	return func(name string, r config.Rule) (gate.Locker, error) {
 		use := lockUse{name, r.Mode == config.ModeObserve}
-		unit, err := m.lockUnit(ctx, use)
-		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", name, err)
+		unit := units[use]
+		if unit == nil {
+			var err error
+			if unit, err = m.lockUnit(ctx, use, c.Locks[name]); err != nil {
+				return nil, fmt.Errorf("lock %s: %w", name, err)
+			}
+			units[use] = unit
 		}
-		return NewGateLocker(unit.locker, m.config.Locks[name], r.Settle.MaxHold, use.observe), nil
+		locker := NewGateLocker(c.Locks[name], r.Settle.MaxHold, use.observe)
+		locker.unit = unit
+		return locker, nil
 	}
 }
 
-// lockUnit returns the Locker for a use, and makes it at the first.
-func (m *Engine) lockUnit(ctx context.Context, use lockUse) (*lockUnit, error) {
-	if unit, ok := m.lockers[use]; ok {
+// lockUnit returns the unit in force for a use, or a new one if its lock is another.
+func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*lockUnit, error) {
+	if unit := m.lockers.of(use); unit != nil && reflect.DeepEqual(unit.config, c) {
 		return unit, nil
 	}
-	c, log := m.config.Locks[use.lock], m.log.With("lock", use.String())
+	log := m.log.With("lock", use.String())
 	opts := redislock.Options{
 		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
 		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey,
@@ -59,31 +68,47 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse) (*lockUnit, error) {
 	if c.Replicas != nil {
 		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
 	}
-	locker, err := m.newLocker(ctx, c, opts)
-	if err != nil {
-		return nil, err
+	// It may be made again, for calls of rules that are not in force any more.
+	ctx = context.WithoutCancel(ctx)
+	unit := &lockUnit{
+		use: use, config: c, log: log, probe: NewGateLocker(c, 0, use.observe).Key(noOrder),
+		make:    func() (*redislock.Locker, func(), error) { return m.newLocker(ctx, c, opts) },
+		retired: make(chan struct{}),
 	}
-	m.metrics.LockGauges(use.String(), locker.Held, locker.Waiting)
-	unit := &lockUnit{use: use, locker: locker, log: log}
-	unit.probe = NewGateLocker(locker, c, 0, use.observe).Key(noOrder)
-	m.lockers[use] = unit
-	return unit, nil
+	return unit, m.lockers.open(unit)
 }
 
-func (m *Engine) newLocker(ctx context.Context, c config.Lock, opts redislock.Options) (*redislock.Locker, error) {
+// newLocker returns a Locker, and what closes it.
+func (m *Engine) newLocker(ctx context.Context, c config.Lock, opts redislock.Options) (*redislock.Locker, func(), error) {
 	if c.Kind != config.LockQuorum {
-		return redislock.New(m.redis, opts)
+		locker, err := redislock.New(m.redis, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return locker, locker.Close, nil
 	}
 	opts.Kind = redislock.Exclusive
 	var clients []redis.UniversalClient
+	var closers []func()
+	disconnect := func() {
+		for _, closeClient := range closers {
+			closeClient()
+		}
+	}
 	for _, address := range c.Quorum.Addresses {
 		client, closeClient, err := Connect(ctx, QuorumServer(m.config.Redis, address))
 		if err != nil {
-			return nil, err
+			disconnect()
+			return nil, nil, err
 		}
-		clients, m.closers = append(clients, client), append(m.closers, closeClient)
+		clients, closers = append(clients, client), append(closers, closeClient)
 	}
-	return redislock.NewQuorum(clients, opts)
+	locker, err := redislock.NewQuorum(clients, opts)
+	if err != nil {
+		disconnect()
+		return nil, nil, err
+	}
+	return locker, func() { locker.Close(); disconnect() }, nil
 }
 
 // QuorumServer returns how to reach one server of a quorum: like the Redis of

@@ -149,6 +149,9 @@ func TestStamp(t *testing.T) {
 	if stampOf(file, []config.ID{elsewhere}, now) != first {
 		t.Error("where a rule finds an ID makes no difference to which there are")
 	}
+	if stampOf(file, []config.ID{digits, elsewhere}, now) != first {
+		t.Error("how many rules ask for IDs of one form makes no difference to which there are")
+	}
 	longer := digits
 	longer.MaxLength++
 	seen := map[string]string{first: "the first"}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
@@ -37,8 +38,8 @@ func (s *tableSource) stamp(time.Time) (string, bool) { return s.identity, true 
 // the rules that say how their IDs are read; "" if it cannot be told.
 func stampOf(sources []filter.Source, rules []config.ID, now time.Time) string {
 	sum := sha256.New()
-	for _, r := range rules {
-		fmt.Fprintf(sum, "rule %q %d %d %q %+v\n", r.Format, r.MinLength, r.MaxLength, r.Pattern, r.Time)
+	for _, form := range forms(rules) {
+		fmt.Fprintln(sum, form)
 	}
 	for _, source := range sources {
 		s, ok := source.(stamped)
@@ -62,4 +63,16 @@ func rulesOf(c *config.Config, name string) (ids []config.ID) {
 		}
 	}
 	return ids
+}
+
+// forms returns what tells forms of IDs from others, each once, in their order: an ID
+// that fits several has the day that the first of them tells.
+func forms(ids []config.ID) (list []string) {
+	for _, id := range ids {
+		form := fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
+		if !slices.Contains(list, form) {
+			list = append(list, form)
+		}
+	}
+	return list
 }

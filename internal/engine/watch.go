@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -21,12 +22,18 @@ const (
 	checkTime = 4 * RedisTimeout
 )
 
-// lockUnit is a Locker with what is known of its health.
+// lockUnit is the Locker of a use with what is known of its health.
 type lockUnit struct {
-	use    lockUse
-	locker *redislock.Locker
-	log    *slog.Logger
-	probe  string // a key that is no order's
+	use     lockUse
+	config  config.Lock
+	log     *slog.Logger
+	probe   string // a key that is no order's
+	make    func() (locker *redislock.Locker, shut func(), err error)
+	set     *lockers
+	locker  atomic.Pointer[redislock.Locker] // the last one; the rest is guarded by set.mu
+	shut    func()                           // closes that
+	users   int                              // calls that ask for a lock, or have one
+	retired chan struct{}                    // closed when no rule in force has it
 
 	checked atomic.Bool // there was a try, whatever came of it
 	passed  bool        // one has succeeded; watch's own
@@ -34,7 +41,8 @@ type lockUnit struct {
 }
 
 // watch tries the lock out at the start, so that a Redis that does not serve locks
-// is named before the first settlement, and again and again while it does not.
+// is named before the first settlement, and again and again while it does not. It ends
+// with ctx, or when the unit is retired.
 func (u *lockUnit) watch(ctx context.Context) {
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
@@ -47,6 +55,8 @@ func (u *lockUnit) watch(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-u.retired:
+			return
 		case <-ticker.C:
 		}
 	}
@@ -57,7 +67,7 @@ func (u *lockUnit) watch(ctx context.Context) {
 func (u *lockUnit) check(ctx context.Context) {
 	checkCtx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	err := u.locker.Check(checkCtx, u.probe)
+	err := u.locker.Load().Check(checkCtx, u.probe)
 	u.passed = u.passed || err == nil
 	u.checked.Store(true)
 	if refused := u.refused(); refused != nil {
@@ -69,7 +79,7 @@ func (u *lockUnit) check(ctx context.Context) {
 
 // refused returns why Redis does not serve the lock, or nil.
 func (u *lockUnit) refused() error {
-	err := u.locker.Trouble()
+	err := u.locker.Load().Trouble()
 	var refused *redislock.RefusedError
 	if errors.As(err, &refused) {
 		return err
@@ -93,7 +103,7 @@ func (u *lockUnit) tell(text string) {
 // it. What is wrong with the key of one order keeps nobody else from settling.
 func (u *lockUnit) condition() admin.Condition {
 	c := admin.Condition{Name: "lock " + u.use.String(), Ready: true}
-	trouble := u.locker.Trouble()
+	trouble := u.locker.Load().Trouble()
 	switch refused := u.refused(); {
 	case refused != nil:
 		c.Ready, c.Reason = u.use.observe, "settlements are refused: "+refused.Error()

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -45,8 +46,7 @@ func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *sharedL
 	}
 	log := &sharedLog{}
 	m := &Engine{
-		config: c, log: slog.New(slog.NewTextHandler(log, nil)), metrics: admin.NewMetrics("", nil),
-		lockers: make(map[lockUse]*lockUnit),
+		config: c, log: slog.New(slog.NewTextHandler(log, nil)), metrics: admin.NewMetrics("", time.Now()),
 	}
 	client, closeClient, err := Connect(t.Context(), c.Redis)
 	if err != nil {
@@ -59,7 +59,7 @@ func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *sharedL
 
 func (m *Engine) mustUnit(t *testing.T, use lockUse) *lockUnit {
 	t.Helper()
-	unit, err := m.lockUnit(t.Context(), use)
+	unit, err := m.lockUnit(t.Context(), use, m.config.Locks[use.lock])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestLockConditionWithoutRedis(t *testing.T) {
 func TestFencesInTheOrderAsked(t *testing.T) {
 	server := bedtest.New(t).Redis()
 	m, _ := lockEngine(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Key: "order:{id}:lock"})
-	locker, err := m.gateLockers(t.Context())("settlement", config.Rule{Settle: &config.Settle{}})
+	locker, err := m.gateLockers(t.Context(), m.config, map[lockUse]*lockUnit{})("settlement", config.Rule{Settle: &config.Settle{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,6 +128,9 @@ func (s *Stream) await(w *gate.Waiting) {
 			if s.answered {
 				return Step{} // Envoy was faster, or the client
 			}
+			if d.Refused { // a flood of them must not fetch what nobody looks at
+				return s.judged(nil, &d)
+			}
 			return s.judged(s.envoy.Headers(Request), &d)
 		})
 	})

@@ -23,13 +23,12 @@ func envoysOwn(t *testing.T) string {
 	return filepath.Join(strings.TrimSpace(string(out)), "abi", "abi.h")
 }
 
-func cc(t *testing.T, args ...string) string {
+func cc(t *testing.T, args ...string) {
 	t.Helper()
 	out, err := exec.Command("cc", append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("cc %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return string(out)
 }
 
 // TestSignatures compiles the events with Envoy's own header, so that every function has

@@ -2,6 +2,32 @@ package abi
 
 /*
 #include "module.h"
+
+// None of these calls Go, nor keeps a pointer that it is given.
+#cgo nocallback envoy_dynamic_module_callback_http_get_headers_size
+#cgo nocallback envoy_dynamic_module_callback_http_get_headers
+#cgo noescape envoy_dynamic_module_callback_http_get_headers
+#cgo nocallback envoy_dynamic_module_callback_http_set_header
+#cgo noescape envoy_dynamic_module_callback_http_set_header
+#cgo nocallback envoy_dynamic_module_callback_http_get_body_chunks_size
+#cgo nocallback envoy_dynamic_module_callback_http_get_body_chunks
+#cgo noescape envoy_dynamic_module_callback_http_get_body_chunks
+#cgo nocallback envoy_dynamic_module_callback_http_filter_get_attribute_string
+#cgo noescape envoy_dynamic_module_callback_http_filter_get_attribute_string
+#cgo nocallback envoy_dynamic_module_callback_http_filter_get_attribute_int
+#cgo noescape envoy_dynamic_module_callback_http_filter_get_attribute_int
+#cgo nocallback envoy_dynamic_module_callback_http_filter_scheduler_new
+#cgo nocallback ordergate_wake
+#cgo nocallback ordergate_free
+
+// A number for a pointer, so that Go does not look whether it is one of its own.
+static void ordergate_wake(uintptr_t scheduler) {
+  envoy_dynamic_module_callback_http_filter_scheduler_commit((void*)scheduler, 0);
+}
+
+static void ordergate_free(uintptr_t scheduler) {
+  envoy_dynamic_module_callback_http_filter_scheduler_delete((void*)scheduler);
+}
 */
 import "C"
 
@@ -58,9 +84,10 @@ func (e envoy) Chunks(of envoymodule.Message) []envoymodule.Text {
 }
 
 func (e envoy) Details() string {
-	var text C.envoy_dynamic_module_type_envoy_buffer
-	if !C.envoy_dynamic_module_callback_http_filter_get_attribute_string(e.stream,
-		C.envoy_dynamic_module_type_attribute_id_ResponseCodeDetails, &text) {
+	text := new(C.envoy_dynamic_module_type_envoy_buffer)
+	ok := C.envoy_dynamic_module_callback_http_filter_get_attribute_string(e.stream,
+		C.envoy_dynamic_module_type_attribute_id_ResponseCodeDetails, text)
+	if !bool(ok) {
 		return ""
 	}
 	return C.GoStringN(text.ptr, C.int(text.length))
@@ -74,14 +101,12 @@ func (e envoy) Attempts() (int, bool) {
 }
 
 func (e envoy) Waker() envoymodule.Waker {
-	return waker{C.envoy_dynamic_module_callback_http_filter_scheduler_new(e.stream)}
+	return waker(uintptr(C.envoy_dynamic_module_callback_http_filter_scheduler_new(e.stream)))
 }
 
 // waker is a scheduler of Envoy's for one stream.
-type waker struct{ scheduler unsafe.Pointer }
+type waker uintptr
 
-func (w waker) Wake() {
-	C.envoy_dynamic_module_callback_http_filter_scheduler_commit(w.scheduler, 0)
-}
+func (w waker) Wake() { C.ordergate_wake(C.uintptr_t(w)) }
 
-func (w waker) Free() { C.envoy_dynamic_module_callback_http_filter_scheduler_delete(w.scheduler) }
+func (w waker) Free() { C.ordergate_free(C.uintptr_t(w)) }

@@ -62,8 +62,9 @@ func permanent(s string) C.envoy_dynamic_module_type_module_buffer {
 
 func init() {
 	C.ordergate_verdict_header = permanent(gate.HeaderVerdict)
+	verdicts := C.ordergate_verdicts[:]
 	for v := range gate.Verdicts {
-		C.ordergate_verdicts[v] = permanent(gate.Verdict(v).String())
+		verdicts[v] = permanent(gate.Verdict(v).String())
 	}
 }
 

@@ -84,14 +84,14 @@ func (s section) measure(ctx context.Context, script string, set settings, progr
 	all := measured{s, benchmark.Results{Rounds: make([][]benchmark.Sample, len(s.contenders))}}
 	for _, c := range s.contenders {
 		all.Names = append(all.Names, c.name)
-		if _, err := s.round(ctx, c, script, 0, max(set.length/warmUp, leastLength)); err != nil {
+		if _, err := s.round(ctx, c, script, set, 0, max(set.length/warmUp, leastLength)); err != nil {
 			return all, fmt.Errorf("warming up %q of %q: %w", c.name, s.title, err)
 		}
 	}
 	for number := 1; number <= set.Rounds; number++ {
 		for _, i := range benchmark.Turns(number, len(s.contenders)) {
 			c := s.contenders[i]
-			got, err := s.round(ctx, c, script, number, set.length)
+			got, err := s.round(ctx, c, script, set, number, set.length)
 			if err != nil {
 				return all, fmt.Errorf("measuring %q of %q: %w", c.name, s.title, err)
 			}
@@ -104,8 +104,11 @@ func (s section) measure(ctx context.Context, script string, set settings, progr
 }
 
 // round measures one contender once. The number tells rounds apart.
-func (s section) round(ctx context.Context, c contender, script string, number int, length time.Duration) (benchmark.Sample, error) {
+func (s section) round(ctx context.Context, c contender, script string, set settings, number int, length time.Duration) (benchmark.Sample, error) {
 	job := s.load
+	if set.browser {
+		job.headers = browserHeaders
+	}
 	if s.distinct {
 		job.first, job.count = job.first+int64(number)*roundIDs, roundIDs
 	}

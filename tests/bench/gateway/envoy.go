@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -66,6 +67,31 @@ func plain(config string) (string, error) {
 				delete(route, "typed_per_filter_config")
 			}
 		}
+		return nil
+	})
+}
+
+// directPrefix is that of the orders which do not exist.
+const directPrefix = "/orders/900"
+
+// direct has Envoy refuse the orders that do not exist by itself.
+func direct(config string) (string, error) {
+	return change(config, func(manager map[string]any) error {
+		host, err := at(manager, "route_config", "virtual_hosts", 0)
+		if err != nil {
+			return err
+		}
+		list, err := at(host, "routes")
+		if err != nil {
+			return err
+		}
+		host.(map[string]any)["routes"] = append([]any{map[string]any{
+			"match": map[string]any{"prefix": directPrefix},
+			"direct_response": map[string]any{
+				"status": http.StatusNotFound,
+				"body":   map[string]any{"inline_string": `{"error":"order not found"}`},
+			},
+		}}, list.([]any)...)
 		return nil
 	})
 }

@@ -42,6 +42,7 @@ type settings struct {
 	length   time.Duration
 	sections string
 	plot     string
+	browser  bool
 }
 
 func main() { os.Exit(benchmark.Main("bench-gateway", run)) }
@@ -73,10 +74,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 const introText = `Medians of %d rounds of %v; in a round all take their turns. wrk has one thread and
-64 connections, each proxy one worker. CPU is in µs per request, user and system time.
-A ratio is taken within each round, the brackets have the lowest and the highest. Only
-ratios mean anything: client, proxies, sidecars, Redis and backend share %d CPUs
-(%s/%s, load average %s at the start).
+64 connections, and sends %s; each proxy has one worker. CPU is
+in µs per request, user and system time. A ratio is taken within each round, the
+brackets have the lowest and the highest. Only ratios mean anything: client, proxies,
+sidecars, Redis and backend share %d CPUs (%s/%s, load average %s at the start).
 
 `
 
@@ -87,7 +88,11 @@ func measureAll(ctx context.Context, dir string, what []section, s settings, std
 		return err
 	}
 	out := benchmark.NewReport(stdout, s.Markdown, "##")
-	out.Printf(introText, s.Rounds, s.length, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, benchmark.LoadAverage())
+	sends := "no header but Host"
+	if s.browser {
+		sends = "the headers of a browser's script"
+	}
+	out.Printf(introText, s.Rounds, s.length, sends, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, benchmark.LoadAverage())
 	var all []measured
 	for _, sec := range what {
 		m, err := sec.measure(ctx, script, s, stderr)
@@ -121,6 +126,7 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	s.Register(flags)
 	flags.DurationVar(&s.length, "time", 4*time.Second, "length of a round")
 	flags.StringVar(&s.sections, "sections", "", "sections to measure, by name, separated by commas: refuse, pass, settle; all if empty")
+	flags.BoolVar(&s.browser, "browser", false, "send the headers of a browser's script, not Host alone")
 	flags.StringVar(&s.plot, "plot", "", "write a plot of the medians to this SVG file")
 	if err := s.Parse(flags, args); err != nil {
 		return s, err

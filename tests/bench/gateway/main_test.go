@@ -40,8 +40,8 @@ func TestRun(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "plot.svg")
 	bedtest.Check(t, run(ctx, []string{"-rounds", "1", "-time", "100ms", "-plot", file}, &stdout, &stderr))
-	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 20 {
-		t.Errorf("%d measurements, want 20: %s", got, &stderr)
+	if got := strings.Count(stderr.String(), "round 1 of 1"); got != 21 {
+		t.Errorf("%d measurements, want 21: %s", got, &stderr)
 	}
 	const figures = ` +\d+ +[0-9.]+ +[0-9.]+ `
 	benchtest.Rows(t, stdout.String(),
@@ -64,8 +64,8 @@ func TestFlags(t *testing.T) {
 	benchtest.Flags(t, parseFlags, []benchtest.FlagTest[settings]{
 		{Name: "defaults", Want: settings{Settings: usual, length: 4 * time.Second}},
 		{
-			Name: "all", Args: []string{"-rounds", "2", "-time", "1s", "-markdown", "-sections", "a,b", "-plot", "p"},
-			Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, time.Second, "a,b", "p"},
+			Name: "all", Args: []string{"-rounds", "2", "-time", "1s", "-markdown", "-sections", "a,b", "-plot", "p", "-browser"},
+			Want: settings{benchmark.Settings{Rounds: 2, Markdown: true}, time.Second, "a,b", "p", true},
 		},
 		{Name: "too short", Args: []string{"-time", "1ms"}, Err: "-time 1ms: use 100ms to 1m0s"},
 		{Name: "too long", Args: []string{"-time", "2m"}, Err: "-time 2m0s: use 100ms to 1m0s"},

@@ -7,6 +7,7 @@ import (
 // The rows.
 const (
 	nameEnvoy         = "Envoy, no gate"
+	nameDirect        = "Envoy, direct response"
 	nameNoop          = "Envoy, no-op sidecar"
 	nameAuthz         = "ordergate, sidecar"
 	nameAuthzBounded  = "ordergate, sidecar, 200ms"
@@ -33,7 +34,8 @@ func sections(s *servers) []section {
 
 const refuseNote = `GET /orders/{id} of orders that do not exist, each another one. Without a gate they
 reach the backend, which answers 200. The rows with 200ms have ` + "`freshness: {bounded:\n200ms}`" + `, the other two of ordergate's the default, a barrier. The no-op refuses
-everything.`
+everything. The direct response is a route of Envoy's with a 404 and no filter but the
+router: what no filter can be faster than.`
 
 // refuse compares what an absent order costs.
 func refuse(s *servers) section {
@@ -42,6 +44,7 @@ func refuse(s *servers) section {
 		load: load{method: http.MethodGet, first: firstAbsent}, distinct: true,
 		contenders: []contender{
 			{nameEnvoy, nil, &s.envoy, passed},
+			{nameDirect, []string{nameEnvoy}, &s.direct, refused},
 			{nameNoop, []string{nameEnvoy}, &s.noopRefuses, refused},
 			{nameAuthz, bases, &s.authz, absent},
 			{nameAuthzBounded, bases, &s.authzBounded, absent},

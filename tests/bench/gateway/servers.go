@@ -42,10 +42,11 @@ type servers struct {
 	library string // ordergate as a module
 	noop    string // package noop
 
-	envoy, noopPasses, noopRefuses gateway
-	authz, authzBounded            gateway
-	module, moduleBounded          gateway
-	nginx, lua                     gateway
+	envoy, direct           gateway
+	noopPasses, noopRefuses gateway
+	authz, authzBounded     gateway
+	module, moduleBounded   gateway
+	nginx, lua              gateway
 }
 
 // start starts the servers; they end with the bed, but for what close ends.
@@ -116,6 +117,12 @@ func (s *servers) startPlain(ctx context.Context) error {
 		return err
 	}
 	if err := s.envoy.startEnvoy(ctx, s.bed, config); err != nil {
+		return err
+	}
+	if config, err = direct(config); err != nil {
+		return err
+	}
+	if err := s.direct.startEnvoy(ctx, s.bed, config); err != nil {
 		return err
 	}
 	return s.nginx.startNginx(ctx, s.bed, "plain.conf", map[string]string{"BACKEND": s.backend})

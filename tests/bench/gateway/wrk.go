@@ -23,8 +23,9 @@ const connections = 64
 //go:embed load.lua
 var loadScript string
 
-// clientHeaders are those of a browser's script.
-var clientHeaders = []string{
+// browserHeaders are those of a browser's script, for load.headers. Without them wrk
+// sends Host alone.
+var browserHeaders = []string{
 	"accept: application/json",
 	"accept-encoding: gzip, deflate, br",
 	"accept-language: en-GB,en;q=0.9",
@@ -40,6 +41,8 @@ type load struct {
 	count  int64  // of orders, until the first comes again
 	suffix string // of the path
 	body   string // JSON; "" for none
+
+	headers []string // besides
 }
 
 // loaded is what wrk saw.
@@ -58,7 +61,7 @@ func (l load) run(ctx context.Context, script, url string, length time.Duration,
 	// rest is for one that is not told, since nothing was answered or we ended.
 	most := int(length/time.Second) + 10
 	args := []string{"-t1", "-c" + strconv.Itoa(connections), "-d" + strconv.Itoa(most) + "s", "-s", script}
-	for _, h := range clientHeaders {
+	for _, h := range l.headers {
 		args = append(args, "-H", h)
 	}
 	if l.body != "" {

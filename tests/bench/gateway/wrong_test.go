@@ -55,7 +55,7 @@ func TestWrongAnswers(t *testing.T) {
 	} {
 		sec := section{load: load{method: http.MethodGet, first: tt.first, count: tt.count}}
 		for proxy, g := range map[string]*gateway{"envoy": &s.envoy, "nginx": &s.nginx} {
-			_, err := sec.round(t.Context(), contender{on: g, want: tt.want}, script, 1, leastLength)
+			_, err := sec.round(t.Context(), contender{on: g, want: tt.want}, script, settings{}, 1, leastLength)
 			checkError(t, proxy+": "+tt.name, err, tt.err)
 		}
 	}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// inForce is the configuration that the engine goes by, as far as a reload can put
+// another in its place.
+type inForce struct {
+	gate atomic.Pointer[gate.Gate]
+
+	mu      sync.Mutex // held while another takes its place, and until all are told
+	config  *config.Config
+	users   []*user
+	refusal atomic.Pointer[string] // why what was read last is not in force; nil: it is
+}
+
+// user is whoever shows the gate requests.
+type user struct{ use func(*gate.Gate) }
+
+// condition shows a configuration that was refused. It takes no readiness away: the old
+// one is as good as it was.
+func (f *inForce) condition() admin.Condition {
+	c := admin.Condition{Name: "configuration", Ready: true}
+	if why := f.refusal.Load(); why != nil {
+		c.Reason = "the old one stays: " + *why
+	}
+	return c
+}
+
+// Follow calls use with the gate at once, and again with each that takes its place, until
+// the returned function has been called. Calls never overlap, and none is under way when
+// Follow or that function returns. Within use, neither may be called. What was begun with
+// a gate is to be ended with it: that one goes on deciding, and its locks are there for
+// as long as somebody holds them. Follow is safe for concurrent use.
+func (m *Engine) Follow(use func(*gate.Gate)) (stop func()) {
+	f := &m.inForce
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	u := &user{use}
+	f.users = append(f.users, u)
+	use(f.gate.Load())
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.users = slices.DeleteFunc(f.users, func(other *user) bool { return other == u })
+	}
+}
+
+// version is what can change while the engine runs, made of one configuration.
+type version struct {
+	gate  *gate.Gate
+	units map[lockUse]*lockUnit
+}
+
+// prepare makes a version, of which nothing is in force yet. After an error nothing of it
+// is left.
+func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err error) {
+	v.units = make(map[lockUse]*lockUnit)
+	policies, err := m.policies(ctx, c, v.units)
+	if err == nil {
+		v.gate, err = gate.New(policies, m.metrics.Recorder(metricRules(c)), time.Now)
+	}
+	if err != nil {
+		m.lockers.discard(v.units)
+		return version{}, err
+	}
+	for use := range v.units {
+		m.metrics.LockGauges(use.String(), m.lockers.sum(use, (*redislock.Locker).Held), m.lockers.sum(use, (*redislock.Locker).Waiting))
+	}
+	return v, nil
+}
+
+// restartError names what a reload cannot change.
+type restartError struct{ paths []string }
+
+func (e restartError) Error() string {
+	takes := "takes"
+	if len(e.paths) > 1 {
+		takes = "take"
+	}
+	return fmt.Sprintf("%s: %s a restart", strings.Join(e.paths, ", "), takes)
+}
+
+// apply puts another configuration in force, all of it or nothing. It returns what of it
+// differs from the one before.
+func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string, err error) {
+	f := &m.inForce
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if reflect.DeepEqual(f.config, c) {
+		return nil, nil
+	}
+	changed = config.Changes(f.config, c)
+	if paths := takesRestart(f.config, c, changed); len(paths) > 0 {
+		return nil, restartError{paths}
+	}
+	next, err := m.prepare(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	fresh := m.lockers.replace(next.units)
+	for _, unit := range fresh {
+		// Others count on this ordergate being ready, as it was a moment ago.
+		unit.checked.Store(true)
+		m.background(unit.watch)
+	}
+	f.config = c
+	f.gate.Store(next.gate)
+	for _, u := range f.users {
+		u.use(next.gate)
+	}
+	return changed, nil
+}

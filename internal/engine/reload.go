@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+)
+
+// ReloadFrom has the configuration read again whenever the file changes, and whenever
+// something is received from asked, which may be nil. What load returns takes the place of
+// the one in force, all of it or nothing: a bad one, or one that differs in what only a
+// restart can change, is logged and shown by the condition "configuration", and the old
+// one stays. ReloadFrom returns at once, and goes on until Close. It follows Start, and is
+// called once. Load is called from several goroutines, never from two at once. What was
+// changed of the configuration between its reading and New has to be changed by load, too.
+func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), asked <-chan os.Signal) {
+	r := &reloader{engine: m, load: load, log: m.log}
+	m.background(func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-asked:
+				r.reload(ctx, askedFor)
+			}
+		}
+	})
+	m.background(func(ctx context.Context) {
+		// It may have changed since it was read for the start.
+		first := sinceStart
+		if err := watchFile(ctx, file, r.log, func() { r.reload(ctx, first); first = seen }); err != nil {
+			r.log.Warn("the configuration file is not watched: send SIGHUP when it has changed", "error", err)
+		}
+	})
+}
+
+// occasion is why the configuration is read again.
+type occasion int8
+
+const (
+	sinceStart occasion = iota // nobody knows of a change
+	seen                       // the file has changed
+	askedFor                   // an operator wants to hear what comes of it
+)
+
+type reloader struct {
+	engine *Engine
+	load   func() (*config.Config, error)
+	log    *slog.Logger
+	mu     sync.Mutex // held while it reloads
+}
+
+// reload reads the configuration and puts it in force.
+func (r *reloader) reload(ctx context.Context, why occasion) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.engine
+	var changed []string
+	c, err := r.load()
+	if err == nil {
+		changed, err = m.apply(ctx, c)
+	}
+	before := m.inForce.refusal.Load()
+	if err != nil {
+		text := summary(err)
+		if why != askedFor && before != nil && *before == text {
+			return // the same again: one message and one count for it
+		}
+		m.inForce.refusal.Store(&text)
+		r.tell(err)
+		m.metrics.Reloaded(admin.Refused, time.Now())
+		return
+	}
+	m.inForce.refusal.Store(nil)
+	switch {
+	case len(changed) > 0:
+		r.log.Info("reload: the new configuration is in force", "changed", strings.Join(changed, ", "))
+		m.metrics.Reloaded(admin.Applied, time.Now())
+		return
+	case before != nil:
+		r.log.Info("reload: the configuration is the one in force again")
+	case why == askedFor:
+		r.log.Info("reload: nothing has changed")
+	case why == sinceStart:
+		return // nobody has asked
+	}
+	m.metrics.Reloaded(admin.Unchanged, time.Now())
+}
+
+// tell logs why a configuration is refused: what a bad file violates a line each, as
+// ordergate check prints it.
+func (r *reloader) tell(err error) {
+	var restart restartError
+	if errors.As(err, &restart) {
+		r.log.Error("reload: " + restart.Error() + "; the old configuration stays")
+		return
+	}
+	for line := range strings.Lines(err.Error()) {
+		r.log.Error("reload: the configuration is bad, the old one stays", "violation", strings.TrimSpace(line))
+	}
+}
+
+// mostToldBytes bounds what readiness tells of a refused configuration.
+const mostToldBytes = 2000
+
+// summary is what readiness tells.
+func summary(err error) string {
+	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	if len(text) > mostToldBytes {
+		text = strings.ToValidUTF8(text[:mostToldBytes], "") + "..."
+	}
+	return text
+}

@@ -1,0 +1,45 @@
+package lockmw
+
+import (
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// TestUse takes the rules away while a settlement runs: it ends as it began, and the next
+// one goes by the new rules.
+func TestUse(t *testing.T) {
+	b := newBed(t)
+	waiting, running := b.open(), b.open()
+	b.locks.grant <- nil
+	if r := running.say(settle()); r.GetRequestHeaders() == nil {
+		t.Fatalf("not forwarded: %v", r)
+	}
+	if err := waiting.Send(settle()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantNoted("ask:42 ask:42")
+	empty, err := gate.New(nil, silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.server.Use(empty)
+
+	after := b.open()
+	if r := after.say(settle()); len(r.GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()) != 0 {
+		t.Errorf("under no rule any more: %v", r)
+	}
+	after.wantEnd()
+	b.locks.grant <- gate.ErrBusy
+	r, err := waiting.Recv()
+	if err != nil || r.GetImmediateResponse().GetStatus().GetCode() != 409 {
+		t.Errorf("one that waited got %v, %v", r, err)
+	}
+	running.say(answered("200", "via_upstream"))
+	if err := running.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	running.wantEnd()
+	b.wantNoted("ask:42 ask:42 release")
+}
