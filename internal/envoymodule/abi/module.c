@@ -19,6 +19,8 @@ extern void ordergateRequest(uintptr_t place, void* envoy,
 extern void ordergateMissing(uintptr_t place, void* envoy);
 extern void ordergateEvent(uintptr_t stream, uint8_t event, bool end, ordergate_step* step);
 
+extern void ordergate_entering(void);  // see threads.c
+
 envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
 envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 
@@ -43,6 +45,7 @@ const void* envoy_dynamic_module_on_http_filter_config_new(
     void* config, envoy_dynamic_module_type_envoy_buffer name,
     envoy_dynamic_module_type_envoy_buffer text) {
   (void)config;
+  ordergate_entering();
   place* p = malloc(sizeof *p);
   if (p != NULL && (p->go = ordergateNew(name, text)) == 0) {
     free(p);
@@ -119,6 +122,7 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   envoy_dynamic_module_callback_http_get_headers(
       envoy, envoy_dynamic_module_type_http_header_type_RequestHeader, headers);
   ordergate_step step = {0};
+  ordergate_entering();
   ordergateRequest(s->place->go, envoy, headers, size, end, &step);
   if (headers != few) free(headers);
   act(s, envoy, &step);
