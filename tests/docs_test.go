@@ -29,7 +29,7 @@ func TestDocumentation(t *testing.T) {
 		"127.0.0.1:6379", s.server.Addr(),
 	)
 	bin := t.TempDir() // where "ordergate" and "envoy" are found by name
-	must(t, os.Symlink(s.Build("./cmd/sidecar", true), filepath.Join(bin, "ordergate")))
+	must(t, os.Symlink(s.Build("./cmd/sidecar", false), filepath.Join(bin, "ordergate")))
 	must(t, os.Symlink(filepath.Join(s.Root(), ".cache", "bin", "envoy"), filepath.Join(bin, "envoy")))
 	modules := filepath.Dir(s.Module())
 	work := t.TempDir()

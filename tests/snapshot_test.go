@@ -549,7 +549,7 @@ func TestSnapshotKilled(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, 1000)
 	created := 0
-	for round := range 6 {
+	for round := range 3 {
 		k.start("capacity: 3_000_000")
 		if round > 0 {
 			k.mustSay(fromSnapshot)
@@ -572,13 +572,13 @@ func TestSnapshotKilled(t *testing.T) {
 			}
 		}()
 		temporary := k.file + ".tmp"
-		for range 1 + round*3 {
+		for range 1 + round*6 {
 			k.create(strconv.Itoa(5_000_000 + created))
 			created++
 		}
 		bedtest.Eventually(t, "it is writing", func() bool {
 			info, err := os.Stat(temporary)
-			return err == nil && info.Size() > int64(round)<<19
+			return err == nil && info.Size() > int64(round)<<20
 		})
 		k.gate.Kill()
 		<-gone
