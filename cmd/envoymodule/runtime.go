@@ -82,14 +82,7 @@ func (all *runtimes) release(r *runtime) {
 
 func start(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
 	r := &runtime{path: path, log: log}
-	load := func() (*config.Config, error) {
-		c, err := engine.LoadConfig(path, getenv)
-		if err == nil {
-			r.adapt(c)
-		}
-		return c, err
-	}
-	c, err := load()
+	c, err := engine.LoadConfig(path, getenv)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +103,13 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	}
 	r.engine.TuneGC(getenv)
 	r.engine.Start(ctx)
-	r.engine.ReloadFrom(path, load, nil)
+	r.engine.ReloadFrom(path, func() (*config.Config, error) {
+		c, err := engine.LoadConfig(path, getenv)
+		if err == nil {
+			r.adapt(c)
+		}
+		return c, err
+	}, nil)
 	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {
 		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen.Admin, listener) })

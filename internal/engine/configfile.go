@@ -44,10 +44,8 @@ func watchFile(ctx context.Context, path string, log *slog.Logger, changed func(
 		return err
 	}
 	changed()
-	quiet := time.NewTimer(0)
-	if !quiet.Stop() {
-		<-quiet.C
-	}
+	quiet := time.NewTimer(quietTime)
+	quiet.Stop()        // nothing has happened yet
 	var since time.Time // of the first event that has not been told of; zero: none
 	for {
 		select {

@@ -66,9 +66,7 @@ func (c *create) patience() {
 func (c *create) more(end bool) Step {
 	switch c.state {
 	case collecting:
-		for _, chunk := range c.stream.envoy.Chunks(Response) {
-			c.body = append(c.body, chunk.string()...)
-		}
+		c.body = appendTo(c.body, c.stream.envoy.Chunks(Response))
 		if end || len(c.body) > mostAnswer {
 			c.whole(!end)
 		}

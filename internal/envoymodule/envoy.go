@@ -42,10 +42,15 @@ type Text struct {
 	length uintptr
 }
 
-// TextOf returns a text that shares the memory of s.
-func TextOf(s string) Text { return Text{unsafe.StringData(s), uintptr(len(s))} }
-
 func (t Text) string() string { return unsafe.String(t.data, t.length) }
+
+// appendTo appends texts to a body.
+func appendTo(body []byte, chunks []Text) []byte {
+	for _, chunk := range chunks {
+		body = append(body, chunk.string()...)
+	}
+	return body
+}
 
 // Header is one line of a message's headers. The layout is that of Envoy's ABI.
 type Header struct{ Name, Value Text }

@@ -82,9 +82,7 @@ func (s *Stream) requestBody(end bool) Step {
 	if s.stage != reading {
 		return s.requestStep()
 	}
-	for _, chunk := range s.envoy.Chunks(Request) {
-		s.body = append(s.body, chunk.string()...)
-	}
+	s.body = appendTo(s.body, s.envoy.Chunks(Request))
 	if !end {
 		return Step{Do: Read}
 	}

@@ -136,12 +136,15 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   return envoy_dynamic_module_type_on_http_filter_request_headers_status_StopAllIterationAndWatermark;
 }
 
+// passes tells Go of more of a request, and reports whether it goes on.
+static bool passes(stream* s, void* envoy, uint8_t event, bool end) {
+  if (s->go == 0) return !s->refused;
+  return tell(s, envoy, event, end) == ordergate_pass_request;
+}
+
 envoy_dynamic_module_type_on_http_filter_request_body_status
 envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter, bool end) {
-  stream* s = (stream*)filter;
-  if (s->go == 0 && !s->refused)
-    return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
-  if (s->go != 0 && tell(s, envoy, ordergate_request_body, end) == ordergate_pass_request)
+  if (passes((stream*)filter, envoy, ordergate_request_body, end))
     return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
   // One that is too large Envoy refuses, with 413.
   return envoy_dynamic_module_type_on_http_filter_request_body_status_StopIterationAndBuffer;
@@ -149,10 +152,7 @@ envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter
 
 envoy_dynamic_module_type_on_http_filter_request_trailers_status
 envoy_dynamic_module_on_http_filter_request_trailers(void* envoy, const void* filter) {
-  stream* s = (stream*)filter;
-  if (s->go == 0 && !s->refused)
-    return envoy_dynamic_module_type_on_http_filter_request_trailers_status_Continue;
-  if (s->go != 0 && tell(s, envoy, ordergate_request_trailers, true) == ordergate_pass_request)
+  if (passes((stream*)filter, envoy, ordergate_request_trailers, true))
     return envoy_dynamic_module_type_on_http_filter_request_trailers_status_Continue;
   return envoy_dynamic_module_type_on_http_filter_request_trailers_status_StopIteration;
 }
@@ -168,34 +168,35 @@ static bool missing(void* envoy) {
          (memcmp(status.ptr, "404", 3) == 0 || memcmp(status.ptr, "410", 3) == 0);
 }
 
-// The three events of an answer. One of ours is of no interest.
+// answered tells Go of more of an answer, unless that is ours.
+static uint8_t answered(stream* s, void* envoy, uint8_t event, bool end) {
+  return s->go == 0 || s->refused ? ordergate_pass_response : tell(s, envoy, event, end);
+}
 
 envoy_dynamic_module_type_on_http_filter_response_headers_status
 envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
   stream* s = (stream*)filter;
   if (s->witness && missing(envoy)) ordergateMissing(s->place->go, envoy);
   s->witness = false;
-  if (s->go != 0 && !s->refused) switch (tell(s, envoy, ordergate_response_headers, end)) {
-      case ordergate_read:
-        return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
-      case ordergate_wait:
-        return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopAllIterationAndWatermark;
-    }
+  switch (answered(s, envoy, ordergate_response_headers, end)) {
+    case ordergate_read:
+      return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
+    case ordergate_wait:
+      return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopAllIterationAndWatermark;
+  }
   return envoy_dynamic_module_type_on_http_filter_response_headers_status_Continue;
 }
 
 envoy_dynamic_module_type_on_http_filter_response_body_status
 envoy_dynamic_module_on_http_filter_response_body(void* envoy, const void* filter, bool end) {
-  stream* s = (stream*)filter;
-  if (s->go != 0 && !s->refused && tell(s, envoy, ordergate_response_body, end) == ordergate_wait)
+  if (answered((stream*)filter, envoy, ordergate_response_body, end) == ordergate_wait)
     return envoy_dynamic_module_type_on_http_filter_response_body_status_StopIterationAndWatermark;
   return envoy_dynamic_module_type_on_http_filter_response_body_status_Continue;
 }
 
 envoy_dynamic_module_type_on_http_filter_response_trailers_status
 envoy_dynamic_module_on_http_filter_response_trailers(void* envoy, const void* filter) {
-  stream* s = (stream*)filter;
-  if (s->go != 0 && !s->refused && tell(s, envoy, ordergate_response_trailers, true) == ordergate_wait)
+  if (answered((stream*)filter, envoy, ordergate_response_trailers, true) == ordergate_wait)
     return envoy_dynamic_module_type_on_http_filter_response_trailers_status_StopIteration;
   return envoy_dynamic_module_type_on_http_filter_response_trailers_status_Continue;
 }

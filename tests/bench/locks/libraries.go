@@ -186,25 +186,27 @@ type rueidislockCaller struct {
 // lock whose context ends.
 func (c *rueidislockCaller) lock(ctx context.Context, key string) (err error) {
 	c.timeout = func() {}
+	inTime := func() bool { return true }
 	if c.upTo > 0 {
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
-		timer := time.AfterFunc(c.upTo, func() { cancel(errBusy) })
 		c.timeout = func() { cancel(nil) }
-		defer timer.Stop()
+		inTime = time.AfterFunc(c.upTo, func() { cancel(errBusy) }).Stop
 	}
 	_, c.cancel, err = c.locker.WithContext(ctx, key)
 	cause := context.Cause(ctx)
-	switch {
-	case err == nil && cause == nil:
-		return nil
-	case err == nil: // granted at the last moment, and gone with its context
-		c.cancel()
-		err = cause
-	case errors.Is(cause, errBusy):
+	if !inTime() { // the timer has ended the context, or is about to
+		cause = errBusy
+	}
+	if cause != nil {
+		if err == nil { // granted at the last moment, and gone with its context
+			c.cancel()
+		}
 		err = cause
 	}
-	c.timeout()
+	if err != nil {
+		c.timeout()
+	}
 	return err
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"runtime"
 	"slices"
 
@@ -35,9 +34,6 @@ func (r results) table() benchmark.Table {
 			row = append(row, benchmark.RatioText(r.Ratios(r.section.versus, nameOurs, name)))
 		}
 		t.Rows = append(t.Rows, row)
-		if n := r.broken[name]; n > 0 {
-			t.Note += fmt.Sprintf("\n%s let two callers in at a time, in rounds that were then measured again: %d.", name, n)
-		}
 	}
 	return t
 }

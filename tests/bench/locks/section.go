@@ -100,17 +100,12 @@ func (a *arena) take(ctx context.Context, s section, t turn) (benchmark.Sample, 
 type results struct {
 	benchmark.Results
 	section section
-	broken  map[string]int // rounds in which a candidate let two in at a time
 }
-
-// mostBroken is how many rounds of another library are measured again since two
-// callers held its lock at one time: that is its figure too.
-const mostBroken = 20
 
 // measure runs the rounds: the first through the proxy, untimed, to count
 // requests, the others to Redis itself.
 func (s section) measure(ctx context.Context, a *arena, who []candidate, set settings, progress io.Writer) (results, error) {
-	r := results{section: s, broken: make(map[string]int)}
+	r := results{section: s}
 	r.Rounds = make([][]benchmark.Sample, len(who))
 	counted := make([]float64, len(who))
 	for i, c := range who {
@@ -124,11 +119,6 @@ func (s section) measure(ctx context.Context, a *arena, who []candidate, set set
 	for number := 1; number <= set.Rounds; number++ {
 		for _, i := range benchmark.Turns(number, len(who)) {
 			got, err := a.take(ctx, s, turn{who[i], a.addr, set.length, &usage{control: a.control}})
-			for errors.Is(err, errTwoInside) && who[i].name != nameOurs && r.broken[who[i].name] < mostBroken {
-				r.broken[who[i].name]++
-				fmt.Fprintf(progress, "%v; again\n", err)
-				got, err = a.take(ctx, s, turn{who[i], a.addr, set.length, &usage{control: a.control}})
-			}
 			if err != nil {
 				return r, err
 			}
