@@ -23,10 +23,12 @@ test: lint
 	cd tests/faults && go vet ./... && go test -race -timeout 20m -count=1 ./...
 	echo "make test: all passed"
 
-# What takes longer: the differential test of order IDs in its full size, with
-# every backend, and the faults of the locks (docs/faults.md).
+# What takes longer: the model of the change log in every configuration, the differential
+# test of order IDs in its full size, with every backend, and the faults of the locks
+# (docs/faults.md).
 soak:
-	python3 tools/fetch.py all differential redisbloom mariadb postgres soak
+	python3 tools/fetch.py all differential redisbloom mariadb postgres spin gcc soak
+	SOAK=1 go test -v -timeout 30m -count=1 -run 'TestModel$$' ./tests
 	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
 	SOAK=1 go test -v -timeout 60m -count=1 ./filter/...
 	cd tests/faults && SOAK=1 go test -race -v -timeout 12h -count=1 ./...

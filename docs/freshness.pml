@@ -285,6 +285,12 @@ inline serve(m, s) {
 #endif
 		setMember(s, m.which)
 	:: m.what == LEAVE && redis[s].which == m.which ->
+#ifndef M_LEAVE_ANY
+		if
+		:: redis[s].member && m.era != redis[s].era -> put(s, DOUBT)
+		:: else
+		fi;
+#endif
 		redis[s].member = false
 	:: else
 	fi
@@ -301,7 +307,8 @@ inline serve(m, s) {
 #define PENDING(i) (order[i] == APPENDED || order[i] == WAITING)
 
 /* What is taken for granted, and A cannot know: B will see it among the members, or did
- * so and Redis forgot it. */
+ * so and Redis forgot it; or B sees the one before it, which is missed once its lease is
+ * over. */
 #if defined(M_UNSEEN) || defined(M_NOT_JOINED) || defined(REMOVE)
 #define SEEN true
 #elif SERVERS > 1
@@ -309,7 +316,8 @@ inline serve(m, s) {
 #else
 #define SEEN (bKnows == aWhich+1 || SEEN_AT(0))
 #endif
-#define SEEN_AT(s) (!redis[s].alive || (redis[s].member && redis[s].which == aWhich))
+#define LEAVING (stray.on && stray.what == LEAVE)
+#define SEEN_AT(s) (!redis[s].alive || (redis[s].member && (redis[s].which == aWhich || !LEAVING)))
 
 #ifdef M_NOT_JOINED
 #define MAY_CREATE true
@@ -727,14 +735,19 @@ inline endOrder(i) {
 	owes[i] = false
 }
 
-inline endLease(s) { aLease[s] = 0 }
+/* A does not know what leases the one before it had. */
+#ifdef M_HEIR
+inline inherit(s) { aLease[s] = 0 }
+#else
+inline inherit(s) { aLease[s] = T + G }
+#endif
 
 /* What A sent last is still on its way: a leave, if it takes it. */
 inline startAgain(leaves) {
 	again = true;
 	clearRequest(stray);
 	if
-	:: leaves -> stray.on = true; stray.what = LEAVE; stray.to = aAt; stray.which = aWhich
+	:: leaves -> stray.on = true; stray.what = LEAVE; stray.to = aAt; stray.which = aWhich; stray.era = aEra
 	:: else ->
 		stray.on = asked.on; stray.what = asked.what; stray.to = asked.to; stray.which = asked.which;
 		stray.era = asked.era; stray.base = asked.base
@@ -742,7 +755,7 @@ inline startAgain(leaves) {
 	clearRequest(asked);
 	aWhich++;
 	aJoined = false; aEver = false; aHistory = 0; aEra = 0; aBase = 0; aGrants = 0; aFence = 0;
-	EACH_SERVER(endLease);
+	EACH_SERVER(inherit);
 	EACH(endOrder)
 }
 

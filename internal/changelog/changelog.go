@@ -248,7 +248,7 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 		return err
 	}
 	l.member.owe(ids...)
-	if err := l.put(ctx, args, ids); err != nil {
+	if err := l.publish(ctx, args, ids); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -262,7 +262,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return l.put(ctx, args, ids)
+	return l.publish(ctx, args, ids)
 }
 
 // entries returns IDs as the script takes them.
@@ -291,24 +291,41 @@ func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 
 // RecordDoubt is to Doubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
-	return l.put(ctx, []any{"doubt", d.text()}, nil)
+	return l.publish(ctx, []any{"doubt", d.text()}, nil)
 }
 
-// put runs the script that appends. The IDs are kept for a while: a log that loses
-// them gets them again.
-func (l *Log) put(ctx context.Context, entries []any, ids []string) error {
+// publish appends, and returns nil once a client may be told of it.
+func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
+	counts, err := l.put(ctx, entries, ids)
+	if err != nil {
+		return err
+	}
+	if err := until(ctx, counts); err != nil {
+		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+	}
+	return nil
+}
+
+// put runs the script that appends, and returns from when on its acknowledgement counts
+// for those who ask a server that was replaced. The IDs are kept for a while: a log that
+// loses them gets them again.
+func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, error) {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)
 	sent := time.Now()
 	reply, err := l.append.Run(ctx, l.client, l.keys, args...).StringSlice()
-	if err == nil && len(reply) != 3 {
+	if err == nil && len(reply) != 4 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
+	var age int64
 	if err == nil {
-		e.seq, err = strconv.ParseUint(reply[0], 10, 64)
+		var err1, err2 error
+		e.seq, err1 = strconv.ParseUint(reply[0], 10, 64)
+		age, err2 = strconv.ParseInt(reply[3], 10, 64)
+		err = errors.Join(err1, err2)
 	}
 	if err != nil {
-		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+		return time.Time{}, fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
 	}
 	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
@@ -323,10 +340,27 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) error {
 		l.recent.add(id)
 	}
 	l.mu.Unlock()
-	if err := l.member.acknowledged(ctx, era, sent); err != nil {
-		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+	counts, err := l.member.acknowledged(era, sent)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
 	}
-	return nil
+	return latest(counts, l.settles(age)), nil
+}
+
+// settles returns when an era is certainly settled whose age in milliseconds has just
+// been told: whoever held leases at a server that was replaced, and has come here since
+// or has ended, is missed there. Until then somebody who asks that server might be sure
+// of orders that are told of here.
+func (l *Log) settles(age int64) time.Time {
+	return time.Now().Add(l.opts.Lease + margin - time.Duration(age)*time.Millisecond)
+}
+
+// latest returns the later of two moments.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // newNonce returns eight characters that make an entry unlike any other with the

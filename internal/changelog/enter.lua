@@ -13,7 +13,7 @@
 -- Slot     all keys share the hash tag {<filter>}
 local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
-local epoch, seq, era
+local epoch, seq, era, promoted
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -59,6 +59,16 @@ end
 -- Notes how many members there are, after each change: so their loss shows.
 local function count() redis.call('HSET', meta, 'members', redis.call('ZCARD', members)) end
 
+-- Returns for how many milliseconds leases have been granted here, in this era. Before
+-- it, another server may have granted some, and go on as if nothing had happened. That
+-- can't be if the log is as old as the era and this server never took over from another:
+-- then it is all of the time.
+local function age()
+  local seconds, micros = string.match(era, '%.(%d+)%.(%d+)$')
+  if not seconds or era == epoch and not promoted then return now end
+  return now - (tonumber(seconds) * 1000 + math.floor(tonumber(micros) / 1000))
+end
+
 -- Ends all leases, and makes renewals void that are still on their way.
 local function lapse()
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
@@ -86,6 +96,7 @@ do
   -- leaves that to who reads.
   local info = redis.pcall('INFO', 'replication')
   local term = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
+  promoted = term and not string.find(info, 'master_replid2:0+%s')
   if term and known[3] ~= term then
     redis.call('HSET', meta, 'term', term)
     if known[3] then

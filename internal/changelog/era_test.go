@@ -54,8 +54,8 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 				}
 				b.start(t)
 				a, w := wiredInstance(t, s, patient("a"))
-				a.mustAppend(t, "1")
 				eventually(t, "they know each other", func() bool { return slices.Contains(b.Members(), a.member.Name()) })
+				a.mustAppend(t, "1")
 				sure(t, a, b)
 				before := len(b.doubted())
 				w.set(cut)
@@ -239,14 +239,14 @@ func TestRepeatedCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			reply, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
-			if err != nil || len(reply) != 3 {
+			if err != nil || len(reply) != 4 {
 				t.Fatalf("%q, %v", reply, err)
 			}
 			if err := clockBack(t.Context(), a.client); err != nil {
 				t.Fatal(err)
 			}
 			later, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
-			if err != nil || len(later) != 3 {
+			if err != nil || len(later) != 4 {
 				t.Fatalf("%q, %v", later, err)
 			}
 			if later[1] != reply[1] {

@@ -121,7 +121,8 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 func (l *Log) short(ctx context.Context, d Doubt) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	return l.RecordDoubt(ctx, d) // nothing is owed: the reader goes on only after it
+	_, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
+	return err
 }
 
 func (l *Log) again(ctx context.Context, ids []string) error {
@@ -131,7 +132,8 @@ func (l *Log) again(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	return l.put(ctx, args, nil)
+	_, err = l.put(ctx, args, nil)
+	return err
 }
 
 // Replay reads the whole log once more, beside Run, and calls each with every ID

@@ -532,13 +532,16 @@ func TestInterleavingsFindMutations(t *testing.T) {
 	for _, sc := range scenarios() {
 		all[sc.name] = sc
 	}
-	script := func(old, replacement string) func(*stage) {
+	// script has the scripts changed: what is to be replaced, and what by, in pairs.
+	script := func(pairs ...string) func(*stage) {
 		return func(st *stage) {
-			if !strings.Contains(enterSource+joinSource+recallSource+pageSource, old) {
-				t.Fatalf("no script has %q", old)
+			for i := 0; i < len(pairs); i += 2 {
+				if !strings.Contains(enterSource+joinSource+leaveSource+recallSource+pageSource, pairs[i]) {
+					t.Fatalf("no script has %q", pairs[i])
+				}
 			}
 			source := func(name string) *redis.Script {
-				return redis.NewScript(withoutComments(strings.Replace(enterSource+name, old, replacement, 1)))
+				return redis.NewScript(withoutComments(strings.NewReplacer(pairs...).Replace(enterSource + name)))
 			}
 			st.mutate = func(l *Log) {
 				l.append, l.join, l.leave = source(appendSource), source(joinSource), source(leaveSource)
@@ -553,7 +556,8 @@ func TestInterleavingsFindMutations(t *testing.T) {
 		{"an answer waits for the end of the lease", "cut off", func(st *stage) { st.tellsAll = true }},
 		{"nobody is sure while a member is away", "cut off", script("away = over[i]", "away = ''")},
 		{"a member that vanished is a doubt", "cut off, crash", script("put('doubt', 'crash: ", "string.len('")},
-		{"a failover is a doubt", "failover, leave", script("put('doubt', 'term: ", "string.len('")},
+		{"a failover is a doubt, of who leaves after it too", "failover, leave",
+			script("put('doubt', 'term: ", "string.len('", "put('doubt', 'crash: ' .. ARGV[3] .. ' took", "string.len('' .. ARGV[3] .. ' took")},
 		{"a log that lost its members is another one", "cut off, members lost", script("local gone = ", "local gone = false and ")},
 		{"members that were lost are called back", "cut off, all lost", script("redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[i])", "")},
 		{"the state is read before the second look", "cut off, crash", func(st *stage) { st.lookFirst = true }},

@@ -3,14 +3,15 @@
 --
 -- ARGV[3]  the place
 -- ARGV[4]  the member, "<place>#<which of those that were there>"
--- Returns  {server's time in ms, era}
-local place = ARGV[3] .. '#'
+-- Returns  {server's time in ms, era, its age in ms, whether somebody was there before}
+local place, before = ARGV[3] .. '#', '0'
 for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
   if m ~= ARGV[4] and string.sub(m, 1, #place) == place then
     put('doubt', 'crash: the ordergate at ' .. ARGV[3] .. ' ended without taking its leave')
     redis.call('ZREM', members, m)
+    before = '1'
   end
 end
 redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[4])
 count()
-return {decimal(now), era}
+return {decimal(now), era, decimal(age()), before}

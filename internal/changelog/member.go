@@ -49,12 +49,16 @@ type Member struct {
 
 	mu     sync.Mutex
 	joined bool
-	left   bool      // it was joined, and took its leave
-	last   moment    // of the last reply
-	reply  moment    // of the last reply as of which all is well
-	base   moment    // that the last renewal was sent with
-	eras   []string  // that were seen, the latest last
-	since  time.Time // when the latest was seen first
+	left   bool   // it was joined, and took its leave
+	last   moment // of the last reply
+	reply  moment // of the last reply as of which all is well
+	base   moment // that the last renewal was sent with
+	// clear is when no lease is certainly good any more that another server granted to
+	// this member, or any server to who was at its place before. Somebody who asks a
+	// server that was replaced takes that one for the member until then.
+	clear time.Time
+	eras  []string  // that were seen, the latest last
+	since time.Time // when the latest was seen first
 
 	owed     map[string]time.Time // since when; IDs, and doubts with a blank before
 	queue    []debt               // the oldest first; some are paid
@@ -86,6 +90,7 @@ func (l *Log) Member(place string, lease time.Duration) *Member {
 func (l *Log) process(place string) *Member {
 	m := l.Member(place, l.opts.Lease)
 	m.name += placeEnd + newNonce()
+	m.clear = m.over(time.Now()) // who was here before has ended
 	return m
 }
 
@@ -107,13 +112,15 @@ func (m *Member) enter(ctx context.Context) error {
 	}
 	l, sent := m.log, time.Now()
 	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name).StringSlice()
-	if err != nil || len(reply) != 2 {
+	if err != nil || len(reply) != 4 {
 		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
 	}
-	server, err := strconv.ParseInt(reply[0], 10, 64)
-	if err != nil {
+	server, err1 := strconv.ParseInt(reply[0], 10, 64)
+	age, err2 := strconv.ParseInt(reply[2], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
+	alone := reply[3] == "0" && !l.settles(age).After(time.Now())
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.joined, m.left = true, false
@@ -121,9 +128,15 @@ func (m *Member) enter(ctx context.Context) error {
 	if !m.see(reply[1], sent) {
 		return errReplaced
 	}
+	if alone && m.base.at.IsZero() { // nobody was here before, as far as anybody knows
+		m.clear = time.Time{}
+	}
 	m.last = moment{server, reply[1], time.Now()}
 	return nil
 }
+
+// over returns when a lease is certainly over that was granted from a moment.
+func (m *Member) over(base time.Time) time.Time { return base.Add(m.lease + margin) }
 
 // Renew has the lease begin anew, at the last answer of Redis that came before a
 // moment as of which nothing is owed: so it takes two calls until there is one. It
@@ -141,16 +154,20 @@ func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
 	return err
 }
 
-// Leave ends the membership of one that owes nothing. It blocks for one round trip.
+// Leave ends the membership of one that owes nothing. It blocks for one round trip. After
+// a failover that it has not seen to the end, it leaves a doubt behind.
 func (m *Member) Leave(ctx context.Context) error {
 	m.mu.Lock()
-	leaves := m.joined && !m.owing()
+	leaves, era := m.joined && !m.owing(), m.reply.era
+	if era == "" && len(m.eras) == 1 {
+		era = m.eras[0] // it saw nothing yet, but all that it was acknowledged is of this era
+	}
 	m.joined, m.left = m.joined && !leaves, m.left || leaves
 	m.mu.Unlock()
 	if !leaves {
 		return nil
 	}
-	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name).Err()
+	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name, era).Err()
 }
 
 // renewal returns the moment that a renewal which is sent now has to name; zero: none
@@ -164,6 +181,9 @@ func (m *Member) renewal(asOf time.Time) moment {
 	}
 	if m.reply.era == m.base.era && m.reply.at.Sub(m.base.at) < m.lease/renewals {
 		return moment{}
+	}
+	if m.base.era != m.reply.era {
+		m.clear = latest(m.clear, m.over(m.base.at))
 	}
 	m.base = m.reply
 	return m.base
@@ -219,24 +239,22 @@ func (m *Member) see(era string, sent time.Time) bool {
 	return true
 }
 
-// acknowledged returns nil once an append counts that was sent at a time, and
-// acknowledged in an era. In
-// a former era it does not. In a new one it does when the lease is certainly over that
-// somebody may still see who asks the former server.
-func (m *Member) acknowledged(ctx context.Context, era string, sent time.Time) error {
+// acknowledged returns from when on an append counts that was sent at a time, and
+// acknowledged in an era. In a former era it never does. In a new one it does when the
+// lease is certainly over that somebody may still see who asks the former server.
+func (m *Member) acknowledged(era string, sent time.Time) (time.Time, error) {
 	if m == nil {
-		return nil
+		return time.Time{}, nil
 	}
 	m.mu.Lock()
-	latest, base := m.see(era, sent), m.base
-	m.mu.Unlock()
-	if !latest {
-		return errReplaced
+	defer m.mu.Unlock()
+	if !m.see(era, sent) {
+		return time.Time{}, errReplaced
 	}
-	if base.era == era || base.at.IsZero() {
-		return nil
+	if m.base.era != era {
+		return latest(m.clear, m.over(m.base.at)), nil
 	}
-	return until(ctx, base.at.Add(m.lease+margin))
+	return m.clear, nil
 }
 
 // until waits for a moment.
@@ -358,7 +376,7 @@ func (m *Member) withdraw(ctx context.Context) error {
 		return nil
 	}
 	m.silent = true
-	over := m.base.at.Add(m.lease + margin)
+	over := latest(m.clear, m.over(m.base.at))
 	unknown := m.left || m.base.at.IsZero() && !m.joined
 	m.mu.Unlock()
 	if unknown {

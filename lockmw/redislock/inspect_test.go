@@ -36,6 +36,7 @@ func TestOperators(t *testing.T) {
 			continue
 		}
 		t.Run(top.name, func(t *testing.T) {
+			t.Parallel()
 			client := top.start(t, 1)[0]
 			for name, test := range tests {
 				t.Run(name, func(t *testing.T) {

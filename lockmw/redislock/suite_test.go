@@ -133,6 +133,7 @@ var behaviours = []struct {
 func TestEveryLock(t *testing.T) {
 	for _, top := range topologies {
 		t.Run(top.name, func(t *testing.T) {
+			t.Parallel()
 			clients := top.start(t, 3)
 			for _, s := range sorts {
 				if s.quorum && len(clients) < 3 {

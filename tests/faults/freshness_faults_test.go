@@ -107,8 +107,13 @@ func (f *fleet) placeFaults() []fault {
 	return list
 }
 
-// restart brings a sidecar back after a while.
+// restart brings a sidecar back after a while. Nothing is created there until it has
+// reached Redis: it is not ready before, and nobody would miss it.
 func (f *fleet) restart(ctx context.Context, r *rand.Rand, p *place, with string) {
+	for range slots {
+		p.busy[creating] <- struct{}{}
+		defer p.leave(creating)
+	}
 	if r.IntN(2) == 0 {
 		wait(ctx, between(r, 0, longest(3*time.Second)))
 	}
@@ -120,6 +125,13 @@ func (f *fleet) restart(ctx context.Context, r *rand.Rand, p *place, with string
 	defer cancel()
 	if err := p.gate.Restart(ctx); err != nil {
 		f.t.Errorf("starting %s again: %v", p, err)
+	}
+	for !p.member(ctx) {
+		if ctx.Err() != nil {
+			f.t.Errorf("%s never became a member: %s", p, p.state(context.Background()))
+			return
+		}
+		wait(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -262,6 +262,11 @@ func (f *fleet) states() string {
 	return b.String()
 }
 
+// member reports whether a sidecar knows of itself that it is a member of the log.
+func (p *place) member(ctx context.Context) bool {
+	return strings.Contains(p.state(ctx), fmt.Sprintf(`"place-%d#`, p.n))
+}
+
 func logKey(part string) string { return "ordergate:{orders}:" + part }
 
 func (p *place) state(ctx context.Context) string {

@@ -1,0 +1,201 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// masters are a server that was replaced and does not know, and the one that took over.
+type masters struct{ former, present tcpServer }
+
+// TestTwoMasters has an order acknowledged by a server that has just taken over, while
+// somebody asks the former one: nobody may be sure there by the time the client is told.
+func TestTwoMasters(t *testing.T) {
+	opts := func(place string) Options {
+		o := brisk(place)
+		o.Lease = 700 * time.Millisecond
+		return o
+	}
+	// These return when a client may be told.
+	appended := func(t *testing.T, i *instance) {
+		t.Helper()
+		i.mustAppend(t, "1001")
+	}
+	withdrawn := func(t *testing.T, i *instance) {
+		t.Helper()
+		if err := i.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("Append = %v", err)
+		}
+		if err := i.Withdraw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// moves returns once an instance has asked for a lease of another server.
+	moves := func(t *testing.T, i *instance, w *wire, to tcpServer) {
+		t.Helper()
+		base := func() moment {
+			i.member.mu.Lock()
+			defer i.member.mu.Unlock()
+			return i.member.base
+		}
+		before := base()
+		w.set(goTo(connect(t, to)))
+		eventually(t, "it has a lease of the new server", func() bool { return base().era != before.era })
+	}
+	joins := func(t *testing.T, i *instance) {
+		t.Helper()
+		eventually(t, "it is a member", func() bool {
+			i.member.mu.Lock()
+			defer i.member.mu.Unlock()
+			return i.member.joined
+		})
+	}
+	// begins has the present server's era begin, and lets it grow old.
+	begins := func(t *testing.T, m masters) {
+		t.Helper()
+		newInstance(t, m.present, Options{Lease: opts("").Lease}).mustAppend(t, "1")
+	}
+	started := func(t *testing.T, m masters, place string) (*instance, *wire) {
+		t.Helper()
+		i := newInstance(t, m.present, opts(place))
+		w := wired(t, m.present, i)
+		w.set(only(i.page, cut)) // it has no lease here
+		i.start(t)
+		joins(t, i)
+		return i, w
+	}
+	for _, tc := range []struct {
+		name string
+		// does something with a, of which the former server knows, and returns who
+		// creates the order by the present one.
+		creator func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire)
+	}{
+		{"one that has moved on", func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+			moves(t, a, w, m.present)
+			return a, w
+		}},
+		{"one that moves on late", func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+			begins(t, m)
+			moves(t, a, w, m.present)
+			return a, w
+		}},
+		{"one that was killed and is back", func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+			begins(t, m)
+			w.set(cut)
+			a.stop()
+			return started(t, m, "a")
+		}},
+		{"one that is new", func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
+			w.set(goTo(connect(t, m.present)))
+			return started(t, m, "c")
+		}},
+		{"somebody who is no member", func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
+			w.set(goTo(connect(t, m.present)))
+			i := newInstance(t, m.present, Options{Lease: opts("").Lease})
+			return i, wired(t, m.present, i)
+		}},
+	} {
+		for how, tell := range map[string]func(*testing.T, *instance){"appended": appended, "withdrawn": withdrawn} {
+			t.Run(tc.name+", "+how, func(t *testing.T) {
+				m, promote := aMasterAndItsReplica(t)
+				b, bWire := wiredInstance(t, m.former, opts("b"))
+				a, w := wiredInstance(t, m.former, opts("a"))
+				sure(t, a, b)
+				eventually(t, "it has a lease", func() bool {
+					a.member.mu.Lock()
+					defer a.member.mu.Unlock()
+					return time.Since(a.member.base.at) < opts("").Lease/2
+				})
+				promote()
+				creator, wire := tc.creator(t, m, a, w)
+				if how == "withdrawn" {
+					if creator.member == nil {
+						t.Skip("it can't withdraw")
+					}
+					present := connect(t, m.present)
+					wire.set(func(ctx context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+						if runs(cmd, creator.append) || creator != a && runs(cmd, creator.page) {
+							return errCut
+						}
+						return present.Process(ctx, cmd)
+					})
+				}
+				tell(t, creator)
+				if err := b.Wait(t.Context()); err == nil {
+					t.Error("who asks the former server is sure, and does not know of the order")
+				}
+				wire.set(goTo(connect(t, m.present)))
+				if how == "withdrawn" {
+					creator.mustAppend(t, "1001")
+				}
+				bWire.set(goTo(connect(t, m.present)))
+				if tc.name == "one that is new" || tc.name == "somebody who is no member" {
+					sure(t, a)
+				}
+				sure(t, b)
+				if !b.has("1001") {
+					t.Error("the order is missing")
+				}
+			})
+		}
+	}
+}
+
+// aMasterAndItsReplica returns two servers, and what makes a master of the second: it
+// has all that the first has then, and the first goes on.
+func aMasterAndItsReplica(t *testing.T) (m masters, promote func()) {
+	t.Helper()
+	bed := bedtest.New(t)
+	former := bed.Redis("--repl-diskless-sync-delay", "0")
+	host, port, err := net.SplitHostPort(former.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	present := bed.Redis("--replicaof", host, port)
+	m = masters{tcpServer{former.Addr()}, tcpServer{present.Addr()}}
+	return m, func() {
+		t.Helper()
+		ctx, first, second := t.Context(), connect(t, m.former), connect(t, m.present)
+		eventually(t, "the replica has all members", func() bool {
+			return second.HGet(ctx, metaKey, "members").Val() == first.HGet(ctx, metaKey, "members").Val() && first.HGet(ctx, metaKey, "members").Val() == "2"
+		})
+		if err := second.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// goTo has commands go to another server.
+func goTo(c *redis.Client) fate {
+	return func(ctx context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { return c.Process(ctx, cmd) }
+}
+
+// TestLeaveAfterAFailover has somebody leave a server that took over, who has not seen
+// yet whether that one has all that the former server acknowledged.
+func TestLeaveAfterAFailover(t *testing.T) {
+	s := startRealServer(t)
+	a, w := wiredInstance(t, s, brisk("a"))
+	b := runInstance(t, s, brisk("b"))
+	sure(t, a, b)
+	w.set(only(a.page, cut))
+	if err := failover(t.Context(), b.client); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the failover is seen", func() bool { return b.hasKind(Term) })
+	if b.hasKind(Crash) {
+		t.Fatalf("doubts %v", b.doubted())
+	}
+	a.stop()
+	eventually(t, "its leave is a doubt", func() bool { return b.hasKind(Crash) })
+	if _, ok := members(t, b.client)[a.member.Name()]; ok {
+		t.Error("it is still a member")
+	}
+	sure(t, b)
+}
