@@ -189,6 +189,7 @@ func TestLeaveAfterAFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the failover is seen", func() bool { return b.hasKind(Term) })
+	finds(t, b, a.member.Name()) // those that a failover may have forgotten were called back
 	if b.hasKind(Crash) {
 		t.Fatalf("doubts %v", b.doubted())
 	}
