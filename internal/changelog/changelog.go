@@ -301,7 +301,7 @@ func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
 		return err
 	}
 	if err := until(ctx, counts); err != nil {
-		return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+		return l.appendError(err)
 	}
 	return nil
 }
@@ -325,7 +325,7 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 		err = errors.Join(err1, err2)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+		return time.Time{}, l.appendError(err)
 	}
 	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
@@ -342,17 +342,21 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, err)
+		return time.Time{}, l.appendError(err)
 	}
-	return latest(counts, l.settles(age)), nil
+	return latest(counts, time.Now().Add(l.unsettled(age))), nil
 }
 
-// settles returns when an era is certainly settled whose age in milliseconds has just
-// been told: whoever held leases at a server that was replaced, and has come here since
-// or has ended, is missed there. Until then somebody who asks that server might be sure
-// of orders that are told of here.
-func (l *Log) settles(age int64) time.Time {
-	return time.Now().Add(l.opts.Lease + margin - time.Duration(age)*time.Millisecond)
+func (l *Log) appendError(cause error) error {
+	return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, cause)
+}
+
+// unsettled returns for how long an era is not certainly settled yet whose age in
+// milliseconds has just been told; 0 or less: it is. Whoever held leases at a server that
+// was replaced, and has come here since or has ended, is missed there then. Before that,
+// somebody who asks that server might be sure of orders that are told of here.
+func (l *Log) unsettled(age int64) time.Duration {
+	return l.opts.Lease + margin - time.Duration(age)*time.Millisecond
 }
 
 // latest returns the later of two moments.

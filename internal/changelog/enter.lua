@@ -13,7 +13,8 @@
 -- Slot     all keys share the hash tag {<filter>}
 local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
-local epoch, seq, era, promoted
+local epoch, seq, era
+local history -- what INFO says of it, if the server tells its name
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -65,6 +66,7 @@ local function count() redis.call('HSET', meta, 'members', redis.call('ZCARD', m
 -- then it is all of the time.
 local function age()
   local seconds, micros = string.match(era, '%.(%d+)%.(%d+)$')
+  local promoted = history and not string.find(history, 'master_replid2:0+%s')
   if not seconds or era == epoch and not promoted then return now end
   return now - (tonumber(seconds) * 1000 + math.floor(tonumber(micros) / 1000))
 end
@@ -96,7 +98,7 @@ do
   -- leaves that to who reads.
   local info = redis.pcall('INFO', 'replication')
   local term = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
-  promoted = term and not string.find(info, 'master_replid2:0+%s')
+  history = term and info
   if term and known[3] ~= term then
     redis.call('HSET', meta, 'term', term)
     if known[3] then

@@ -120,7 +120,7 @@ func (m *Member) enter(ctx context.Context) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	alone := reply[3] == "0" && !l.settles(age).After(time.Now())
+	alone := reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.joined, m.left = true, false

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
 	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/gate"
