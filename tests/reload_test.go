@@ -289,8 +289,9 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	routines := 0
-	for i := range 105 {
+	const early, reloaded = 20, 105
+	routines := 0 // at most, in the early reloads
+	for i := range reloaded {
 		if t.Failed() {
 			break
 		}
@@ -300,8 +301,8 @@ func TestReloadUnderLoad(t *testing.T) {
 				must(t, r.gate.Signal(syscall.SIGHUP))
 			}
 		})
-		if i == 20 {
-			routines = r.routines()
+		if i < early {
+			routines = max(routines, r.routines())
 		}
 	}
 	stop()
@@ -337,8 +338,11 @@ func TestReloadUnderLoad(t *testing.T) {
 	} {
 		bedtest.Eventually(t, line+" "+want, func() bool { return r.metric(line) == want })
 	}
-	// At the 21st there was load.
-	bedtest.Eventually(t, "no more goroutines than at the beginning", func() bool { return r.routines() <= routines })
+	// A lock begins to listen for releases when somebody first waits, which may be later;
+	// that, and a few connections, is less than what each third reload would leave behind.
+	const listening = 10
+	routines += listening
+	bedtest.Eventually(t, fmt.Sprintf("no more than %d goroutines", routines), func() bool { return r.routines() <= routines })
 }
 
 // unhurried has Envoy wait for ordergate for longer than any machine is busy: it would
