@@ -1,3 +1,7 @@
+//go:build !race
+
+// Without the race detector, which makes every question ten times as dear.
+
 package exact
 
 import (

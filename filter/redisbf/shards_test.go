@@ -12,10 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestManyShards has 300 shards of 10,000 IDs on a cluster, as thirty thousand million
+// TestManyShards has 300 shards of 3,000 IDs on a cluster, as thirty thousand million
 // orders would be 300 of a hundred million.
 func TestManyShards(t *testing.T) {
-	const shards, each, lost = 300, 10_000, 123
+	const shards, each, lost = 300, 3_000, 123
 	const rate = 0.05 // of few bits an ID, which are what takes long here
 	srv := cluster(t)
 	s := opened(t, srv, Options{Kind: Bitmap, Key: "many", Capacity: shards * each, FalsePositiveRate: rate, Secret: secret, Shards: shards})
@@ -236,4 +236,39 @@ func loseShard(t *testing.T, s *Set, srv server, lost int) {
 			t.Fatalf("%s is %v once its shard is back, and was %v", list[i], a, before[i])
 		}
 	}
+}
+
+// addMany adds as a loader in a hurry does: the server works on one part while the
+// next is made.
+func addMany(tb testing.TB, s *Set, prefix string, n int) {
+	tb.Helper()
+	const part = 20_000
+	parts := make(chan int)
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			for from := range parts {
+				if err := s.Add(tb.Context(), numbered(prefix, from, min(part, n-from))); err != nil {
+					tb.Error(err)
+				}
+			}
+		})
+	}
+	for from := 0; from < n; from += part {
+		parts <- from
+	}
+	close(parts)
+	wg.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+}
+
+// numbered is ids from a number on.
+func numbered(prefix string, from, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = prefix + "-" + strconv.Itoa(from+i)
+	}
+	return list
 }

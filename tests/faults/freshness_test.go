@@ -39,6 +39,7 @@ func TestNoAcknowledgedOrderIsAbsent(t *testing.T) {
 	clocks := newClocks(t)
 	database := bedtest.New(t).MariaDB()
 	t.Run("single", func(t *testing.T) {
+		t.Parallel()
 		bed := bedtest.New(t)
 		server := bed.Redis(append(onlySidecars, "--appendonly", "yes")...)
 		f := newFleet(t, bed, fleetOptions{database: database, table: "single", freshness: "barrier", nodes: []*testbed.Redis{server}})
@@ -46,6 +47,7 @@ func TestNoAcknowledgedOrderIsAbsent(t *testing.T) {
 		f.endure(append(f.placeFaults(), servers...), servers)
 	})
 	t.Run("failover", func(t *testing.T) {
+		t.Parallel()
 		bed := bedtest.New(t)
 		s := bed.Sentinel(onlySidecars...)
 		f := newFleet(t, bed, fleetOptions{database: database, table: "failover", freshness: "barrier", nodes: s.Nodes(), sentinel: s})
