@@ -226,6 +226,19 @@ func (h *heirs) works(at int, others ...int) {
 	}
 }
 
+// worksUntil has the second add orders and look for some, until it has ended the first's
+// work, which it begins half a minute after that is gone.
+func (h *heirs) worksUntil(ended func(state map[string]string) bool) {
+	h.t.Helper()
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	inTheEnd(h.t, "another one has ended it", func() bool {
+		h.works(1, 1)
+		<-pace.C
+		return ended(h.state())
+	})
+}
+
 // verdict is ask, once there is no doubt: that one was killed is told of a moment after
 // it is back, and settled by time.
 func (h *heirs) verdict(gate, n int) (v string) {
@@ -288,9 +301,7 @@ func TestGrowthTakenOver(t *testing.T) {
 			if err := <-answered; err == nil {
 				t.Error("it had done its work before")
 			}
-			inTheEnd(t, "another one has ended it", func() bool {
-				h.works(1, 1)
-				s := h.state()
+			h.worksUntil(func(s map[string]string) bool {
 				return s["generation"] == "2" && s["next"] == "" && s["old"] == ""
 			})
 			keys, err := h.redis.Keys(t.Context(), "order:bloom:orders:*").Result()
@@ -335,10 +346,7 @@ func TestGrowthStopped(t *testing.T) {
 	if err := <-answered; err == nil {
 		t.Error("it had done its work before")
 	}
-	inTheEnd(t, "another one has ended it", func() bool {
-		h.works(1, 1)
-		return h.state()["old"] == ""
-	})
+	h.worksUntil(func(s map[string]string) bool { return s["old"] == "" })
 	h.all(1)
 }
 
