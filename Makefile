@@ -4,7 +4,6 @@
 .PHONY: demo test soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
 .SILENT:
 
-PARALLEL = -parallel $$(($$(nproc) + 1))
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
@@ -14,13 +13,13 @@ demo: build
 	exec .cache/bin/demo
 
 # Everything that CI runs, the packages that take longest first. Many tests wait, for a
-# lease to end or for a failover: one more at a time than there are CPUs keeps them busy.
+# lease to end or for a failover: one package more than there are CPUs keeps these busy.
 test: lint
 	python3 tools/fetch.py all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
 	python3 -m unittest discover -q -s tools -p '*_test.py'
-	go test -race $(PARALLEL) -timeout 20m ./tests ./lockmw/redislock ./...
+	go test -race -p $$(($$(nproc) + 1)) -timeout 20m ./tests ./lockmw/redislock ./...
 	go test -timeout 20m -run 'TestRates|TestNothingAbsentPasses' ./filter/bloom ./filter/exact ./filter/redisbf
-	go test $(PARALLEL) -timeout 20m ./tests -attachment=module
+	go test -timeout 20m ./tests -attachment=module
 	cd tests/bench/locks && go vet ./... && go test ./...
 	cd tests/bench/filters && go vet ./... && go test ./...
 	cd tests/faults && go vet ./... && go test -race -timeout 20m -count=1 ./...
