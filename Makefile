@@ -12,12 +12,11 @@ demo: build
 	go build -o .cache/bin/demo ./examples/demo
 	exec .cache/bin/demo
 
-# Everything that CI runs, the packages that take longest first. Many tests wait, for a
-# lease to end or for a failover: one package more than there are CPUs keeps these busy.
+# Everything that CI runs, the packages that take longest first.
 test: lint
 	python3 tools/fetch.py all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
 	python3 -m unittest discover -q -s tools -p '*_test.py'
-	go test -race -p $$(($$(nproc) + 1)) -timeout 20m ./tests ./lockmw/redislock ./...
+	go test -race -timeout 20m ./tests ./lockmw/redislock ./...
 	go test -timeout 20m -run 'TestRates|TestNothingAbsentPasses' ./filter/bloom ./filter/exact ./filter/redisbf
 	go test -timeout 20m ./tests -attachment=module
 	cd tests/bench/locks && go vet ./... && go test ./...
