@@ -53,7 +53,11 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.start(t)
-				a, w := wiredInstance(t, s, patient("a"))
+				// Its lease outlasts what is looked at while it is cut off. A renewal that was cut
+				// off is sent again after a fifth of it, and an append may wait for its end.
+				opts := brisk("a")
+				opts.Lease = 10 * time.Second
+				a, w := wiredInstance(t, s, opts)
 				eventually(t, "they know each other", func() bool { return slices.Contains(b.Members(), a.member.Name()) })
 				a.mustAppend(t, "1")
 				sure(t, a, b)

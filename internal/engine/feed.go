@@ -117,8 +117,9 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 			continue
 		}
 		if cure == filter.Operator && len(u.live()) == 0 {
+			before := u.stamp(time.Now()) // so that whoever reads the next line can change them at once
 			log.Error("nothing counts as absent until the sources have every order: change them, or run ordergate load", "reason", reason)
-			if !u.changed(ctx) {
+			if !u.changed(ctx, before) {
 				continue
 			}
 			cure = filter.Reading
@@ -129,10 +130,9 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 	}
 }
 
-// changed waits until the sources are others than they are now: whoever changed them
-// knows what is in them. False: ctx ended, or somebody has cleared the doubt.
-func (u *filterUnit) changed(ctx context.Context) bool {
-	before := u.stamp(time.Now())
+// changed waits until the sources are others than before: whoever changed them knows
+// what is in them. False: ctx ended, or somebody has cleared the doubt.
+func (u *filterUnit) changed(ctx context.Context, before string) bool {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
