@@ -170,7 +170,7 @@ func TestBarrierFailureHeals(t *testing.T) {
 
 // A load that ends between a lookup's steps must not make it Absent.
 func TestLoadedIDIsNeverAbsent(t *testing.T) {
-	for range 1000 {
+	for range 3000 {
 		f := mustNew(t, Options{Capacity: 10})
 		var wg sync.WaitGroup
 		wg.Go(func() { mustLoad(t, f, these("1001")) })

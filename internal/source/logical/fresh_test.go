@@ -130,14 +130,14 @@ func TestPausedServer(t *testing.T) {
 	signal(syscall.SIGSTOP)
 	began := time.Now()
 	f.Stop()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v to end", took)
 	}
 	f = start(t, b.options(), f.Last())
 	bedtest.Eventually(t, "it connects", func() bool { return time.Since(began) > 300*time.Millisecond })
 	began = time.Now()
 	f.Stop()
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("it took %v to end while it connected", took)
 	}
 	signal(syscall.SIGCONT)
