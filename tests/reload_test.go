@@ -289,9 +289,9 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
-	const early, reloaded = 20, 105
+	const early = 20
 	routines := 0 // at most, in the early reloads
-	for i := range reloaded {
+	for i := range 105 {
 		if t.Failed() {
 			break
 		}

@@ -3,7 +3,6 @@ package changelog
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -152,11 +151,7 @@ func aMasterAndItsReplica(t *testing.T) (m masters, promote func()) {
 	t.Helper()
 	bed := bedtest.New(t)
 	former := bed.Redis("--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(former.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	present := bed.Redis("--replicaof", host, port)
+	present := bed.Replica(former)
 	m = masters{tcpServer{former.Addr()}, tcpServer{present.Addr()}}
 	return m, func() {
 		t.Helper()

@@ -2,7 +2,6 @@ package changelog
 
 import (
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -24,11 +23,7 @@ func (tcpServer) start(*testing.T)          {}
 func TestOnlyTheMasterProvesAnything(t *testing.T) {
 	bed := bedtest.New(t)
 	master := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(master.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	replica := bed.Redis("--replicaof", host, port)
+	replica := bed.Replica(master)
 	// A failure of the reader, rather than of the wait, is what is looked for.
 	opts := Options{PollEvery: time.Millisecond, Limit: 10 * time.Second}
 	writer := runInstance(t, tcpServer{master.Addr()}, opts)

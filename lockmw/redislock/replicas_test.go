@@ -54,11 +54,7 @@ func onEveryMirrored(t *testing.T, test func(*testing.T, *mirrored)) {
 func mirroredSingle(t *testing.T) *mirrored {
 	bed := bedtest.New(t)
 	master := bed.Redis("--repl-diskless-sync-delay", "0")
-	host, port, err := net.SplitHostPort(master.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &mirrored{replicas: []*testbed.Redis{bed.Redis("--replicaof", host, port)}}
+	m := &mirrored{replicas: []*testbed.Redis{bed.Replica(master)}}
 	m.client = connect(t, mirroredOptions(master.Addr()))
 	bedtest.Eventually(t, "the replica is in step", func() bool {
 		return strings.Contains(m.client.Info(t.Context(), "replication").Val(), "state=online")

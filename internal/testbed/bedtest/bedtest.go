@@ -8,6 +8,7 @@ package bedtest
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -52,6 +53,14 @@ func New(tb testing.TB) *Bed {
 func (b *Bed) Redis(args ...string) *testbed.Redis {
 	b.tb.Helper()
 	return start(b, func(ctx context.Context) (*testbed.Redis, error) { return b.Bed.Redis(ctx, args...) })
+}
+
+// Replica starts a redis-server that replicates another one.
+func (b *Bed) Replica(of *testbed.Redis) *testbed.Redis {
+	b.tb.Helper()
+	host, port, err := net.SplitHostPort(of.Addr())
+	Check(b.tb, err)
+	return b.Redis("--replicaof", host, port)
 }
 
 // RedisTLS starts a redis-server that serves TLS only; see
