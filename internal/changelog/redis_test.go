@@ -13,6 +13,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,11 +54,9 @@ type realServer struct {
 
 func startRealServer(t *testing.T) *realServer {
 	t.Helper()
+	bedtest.NeedServers(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("redis-server is not on the PATH")
-		}
-		t.Skip("redis-server is not on the PATH")
+		bedtest.Check(t, &testbed.MissingError{Program: "redis-server", Fetch: "redis"})
 	}
 	// Not t.TempDir: with a long test name the path outgrows a socket's address.
 	dir, err := os.MkdirTemp("", "changelog")

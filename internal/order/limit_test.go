@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 // limitedTable has a rule for each place of a limit's ID.
@@ -170,24 +169,27 @@ func TestLimitChangesNoOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pick := func(t *rapid.T, name string, parts ...string) string { return rapid.SampledFrom(parts).Draw(t, name) }
 	accepted := 0
-	rapid.Check(t, func(t *rapid.T) {
-		req := Request{
-			Method: "POST", BodyState: BodyComplete, Header: headers{"content-type", typeJSON},
-			Target: "/o/" + pick(t, "path", "42", "42", "43", "4%32") +
-				pick(t, "query", "", "", "?orderId=42", "?merchant=1", "?order_id=42", "?id=42", "?Merchant=1"),
-			Body: []byte("{" + pick(t, "order", `"order":42`, `"order":"42"`, `"order":43`, `"Order":42`, `"x":1`) +
-				pick(t, "merchant", "", `,"merchant":7`, `,"merchant":"7"`, `,"merchant":"07"`, `,"Merchant":7`, `,"a":{"merchant":7}`) + "}"),
+	for _, path := range []string{"42", "43", "4%32"} {
+		for _, query := range []string{"", "?orderId=42", "?merchant=1", "?order_id=42", "?id=42", "?Merchant=1"} {
+			for _, order := range []string{`"order":42`, `"order":"42"`, `"order":43`, `"Order":42`, `"x":1`} {
+				for _, merchant := range []string{"", `,"merchant":7`, `,"merchant":"7"`, `,"merchant":"07"`, `,"Merchant":7`, `,"a":{"merchant":7}`} {
+					req := Request{
+						Method: "POST", BodyState: BodyComplete, Header: headers{"content-type", typeJSON},
+						Target: "/o/" + path + query, Body: []byte("{" + order + merchant + "}"),
+					}
+					a, b := without.Match(req), with.Match(req)
+					if b.Result != Named {
+						continue
+					}
+					accepted++
+					if a.Result != Named || a.ID != b.ID || b.Limit != "7" {
+						t.Fatalf("%s %s: %+v with a limit, %+v without", req.Target, req.Body, b, a)
+					}
+				}
+			}
 		}
-		a, b := without.Match(req), with.Match(req)
-		if b.Result == Named && (a.Result != Named || a.ID != b.ID || b.Limit != "7") {
-			t.Fatalf("%s %s: %+v with a limit, %+v without", req.Target, req.Body, b, a)
-		}
-		if b.Result == Named {
-			accepted++
-		}
-	})
+	}
 	if accepted == 0 {
 		t.Error("nothing was accepted")
 	}

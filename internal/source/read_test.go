@@ -196,9 +196,6 @@ func testMillion(t *testing.T, s *server) {
 	if os.Getenv("SOAK") != "" {
 		rows = 10_000_000
 	}
-	if testing.Short() {
-		rows = 50_000
-	}
 	made := "timestamp '2026-01-01' + n / 5000 * interval '1 microsecond'"
 	if s.kind == MySQL {
 		made = "'2026-01-01' + INTERVAL n DIV 5000 MICROSECOND"

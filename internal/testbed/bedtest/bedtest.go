@@ -8,6 +8,7 @@ package bedtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"testing"
@@ -26,11 +27,12 @@ type Bed struct {
 	tb testing.TB
 }
 
-// New returns an empty bed in a temporary directory. When the test ends, the
+// New returns an empty bed in a temporary directory; see [NeedServers]. When the test ends, the
 // servers are stopped; a server that had ended by itself, or does not end in
 // order, fails the test, and a failed test shows the end of each one's output.
 func New(tb testing.TB) *Bed {
 	tb.Helper()
+	NeedServers(tb)
 	bed, err := testbed.New(tb.TempDir(), tb.Output())
 	if err != nil {
 		tb.Fatal(err)
@@ -47,6 +49,16 @@ func New(tb testing.TB) *Bed {
 		}
 	})
 	return &Bed{Bed: bed, tb: tb}
+}
+
+// NeedServers skips a test that starts a server or compiles a program when the tests
+// are to be short, as "make quick" has them. [New] calls it; so must a test that
+// starts a server by other means.
+func NeedServers(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("starts a server or compiles a program: not with -short")
+	}
 }
 
 // Redis starts a redis-server; see [testbed.Bed.Redis].
@@ -107,10 +119,13 @@ func (b *Bed) Envoy(config string, args ...string) *testbed.Envoy {
 	return start(b, func(ctx context.Context) (*testbed.Envoy, error) { return b.Bed.Envoy(ctx, config, args...) })
 }
 
-// Module compiles ordergate's Envoy module; see [testbed.Bed.Module].
+// Module compiles ordergate's Envoy module, once in this process; see
+// [testbed.Bed.Module].
 func (b *Bed) Module() string {
 	b.tb.Helper()
-	return start(b, b.Bed.Module)
+	return start(b, func(ctx context.Context) (string, error) {
+		return builds.once("module", func() (string, error) { return b.Bed.Module(ctx) })
+	})
 }
 
 // EnvoyWithModule starts an Envoy with ordergate inside; see
@@ -140,10 +155,12 @@ func (b *Bed) Java(seed int) *testbed.Orders {
 	return start(b, func(ctx context.Context) (*testbed.Orders, error) { return b.Bed.Java(ctx, data, seed) })
 }
 
-// Build compiles a command; see [testbed.Bed.Build].
+// Build compiles a command, once in this process; see [testbed.Bed.Build].
 func (b *Bed) Build(pkg string, race bool) string {
 	b.tb.Helper()
-	return start(b, func(ctx context.Context) (string, error) { return b.Bed.Build(ctx, pkg, race) })
+	return start(b, func(ctx context.Context) (string, error) {
+		return builds.once(fmt.Sprint(pkg, " ", race), func() (string, error) { return b.Bed.Build(ctx, pkg, race) })
+	})
 }
 
 // Gate starts an ordergate and waits until it is ready; see

@@ -31,9 +31,7 @@ func needWrk(t *testing.T) {
 // TestRun measures everything, as little of it as possible: every answer is right,
 // and the tables and the plot are whole.
 func TestRun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts two dozen servers")
-	}
+	bedtest.NeedServers(t)
 	needWrk(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -1,0 +1,105 @@
+"""Tests of stress.py, on a package of their own with tests that pass, fail now and
+then, and end the process."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent
+
+PACKAGE = """package flaky
+
+import (
+	"os"
+	"testing"
+)
+
+// tries counts the runs of the package.
+func tries(t *testing.T) int {
+	before, _ := os.ReadFile("tries")
+	if err := os.WriteFile("tries", append(before, '.'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return len(before) + 1
+}
+
+func TestSteady(t *testing.T) {}
+
+func TestFlaky(t *testing.T) {
+	n := tries(t)
+	if n == 3 {
+		os.Exit(7)
+	}
+	t.Run("inner", func(t *testing.T) {
+		if n == 2 {
+			t.Error("the second time")
+		}
+	})
+}
+"""
+
+
+class StressTest(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.root = Path(temp.name).resolve()
+        (self.root / "tools").mkdir()
+        shutil.copy(TOOLS / "stress.py", self.root / "tools")
+        (self.root / "go.mod").write_text("module example\n")
+        inner = self.root / "inner"
+        (inner / "flaky").mkdir(parents=True)
+        (inner / "go.mod").write_text("module inner\n")
+        (inner / "flaky" / "flaky_test.go").write_text(PACKAGE)
+
+    def stress(self, *args):
+        done = subprocess.run([sys.executable, self.root / "tools" / "stress.py", *args], cwd=self.root,
+                              env=dict(os.environ, GOFLAGS="", GOWORK="off", STRESS_TEST=str(self.root)),
+                              text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout
+
+    def children(self):
+        """Returns the command lines of what runs with our environment variable."""
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"STRESS_TEST={self.root}".encode() in (process / "environ").read_bytes():
+                    found.append((process / "cmdline").read_bytes())
+            except OSError:  # it has ended
+                pass
+        return found
+
+    def test_counts_failures_by_test(self):
+        code, out = self.stress("-n", "4", "./inner/...")
+        self.assertEqual(code, 1, out)
+        self.assertIn("inner/flaky: 2 passed, 2 failed", out)
+        self.assertIn("  1 of 4 failed: TestFlaky/inner, first in .cache/stress/inner_flaky/run-2.txt", out)
+        self.assertIn("  1 of 4 failed: TestFlaky, first in .cache/stress/inner_flaky/run-3.txt", out)
+        self.assertNotIn("failed: TestSteady", out)
+        kept = self.root / ".cache/stress/inner_flaky/run-2.txt"
+        self.assertIn("the second time", kept.read_text())
+        self.assertEqual(self.children(), [], "a busy loop is left behind")
+
+    def test_passes(self):
+        code, out = self.stress("-n", "2", "--run", "Steady", "./inner/flaky")
+        self.assertEqual(code, 0, out)
+        self.assertIn("inner/flaky: 2 passed, 0 failed", out)
+
+    def test_wrong_usage(self):
+        for args, want in [
+            (["-n", "0", "./inner"], "-n must be at least 1"),
+            (["./nowhere"], "stress.py: go list: "),
+            (["../elsewhere"], "stress.py: ../elsewhere is not in this repository"),
+        ]:
+            code, out = self.stress(*args)
+            self.assertEqual(code, 2, out)
+            self.assertIn(want, out)
+
+
+if __name__ == "__main__":
+    unittest.main()
