@@ -1,64 +1,99 @@
 # Two targets are all a newcomer needs: demo and test. Both fetch what they run
-# against, once, into .cache/, and work offline after that.
+# against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
+# others in the order in which a change needs them.
 
-.PHONY: demo test soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
+.PHONY: demo quick test stress model soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
+FETCH := python3 tools/fetch.py
+# What the tests run against.
+SERVERS := all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
+
+# Go caches the result of a test that read the same files and variables, but it does not
+# see what the test's child processes read: the sources of the ordergate that a test has
+# compiled, say. So results of tests that may start a process are never taken from the
+# cache. tools/makefile_test.py holds this file to it.
+GOTEST := go test -count=1 -timeout 20m
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
 demo: build
-	python3 tools/fetch.py all $(if $(MODULE),gcc)
+	$(FETCH) all $(if $(MODULE),gcc)
 	go build -o .cache/bin/demo ./examples/demo
 	exec .cache/bin/demo
 
+# What a change of the code needs first: formatting, vet, lint of the packages that
+# changed, and every test that starts no server. PKG=./lockmw/... adds all tests of those
+# packages, with servers and the race detector.
+quick:
+	tools/gofmt.sh
+	go vet ./...
+	changed=$$(tools/changed.sh); [ -z "$$changed" ] || $(GOLANGCI) run $$changed
+	go test -short ./...
+	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && $(GOTEST) -race $(PKG); fi
+	echo "make quick: all passed"
+
 # Everything that CI runs, the packages that take longest first.
 test: lint
-	python3 tools/fetch.py all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
+	$(FETCH) $(SERVERS)
 	python3 -m unittest discover -q -s tools -p '*_test.py'
-	go test -race -timeout 20m ./tests ./lockmw/redislock ./...
-	go test -timeout 20m -run 'TestRates|TestNothingAbsentPasses' ./filter/bloom ./filter/exact ./filter/redisbf
-	go test -timeout 20m ./tests -attachment=module
-	cd tests/bench/locks && go vet ./... && go test ./...
-	cd tests/bench/filters && go vet ./... && go test ./...
-	cd tests/faults && go vet ./... && go test -race -timeout 20m -count=1 ./...
+	$(GOTEST) -race ./tests ./lockmw/redislock ./...
+	$(GOTEST) -run 'TestRates|TestNothingAbsentPasses' ./filter/bloom ./filter/exact ./filter/redisbf
+	$(GOTEST) ./tests -attachment=module
+	cd tests/bench/locks && go vet ./... && $(GOTEST) ./...
+	cd tests/bench/filters && go vet ./... && $(GOTEST) ./...
+	cd tests/faults && go vet ./... && $(GOTEST) -race ./...
 	echo "make test: all passed"
+
+# Runs packages N times beside a load of every processor, and counts failures by test.
+# RUN chooses tests, ARGS goes to them: make stress PKG=./tests ARGS=-attachment=module
+N ?= 10
+stress:
+	[ -n "$(PKG)" ] || { echo "make stress: name packages: PKG=./lockmw/..." >&2; exit 2; }
+	$(FETCH) $(SERVERS)
+	python3 tools/stress.py -n $(N) --run '$(RUN)' --args='$(ARGS)' $(PKG)
+
+# The whole search of the model of the change log, which is then recorded: while what was
+# searched is unchanged, make test takes a sample.
+model:
+	$(FETCH) spin gcc
+	MODEL=whole $(GOTEST) -v -run 'TestModel' ./tests
+	MODEL=record $(GOTEST) -run 'TestRecordModel$$' ./tests
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, and the faults of the locks
 # (docs/faults.md).
 soak:
-	python3 tools/fetch.py all differential redisbloom mariadb postgres spin gcc soak
-	SOAK=1 go test -v -timeout 30m -count=1 -run 'TestModel$$' ./tests
+	$(FETCH) all differential redisbloom mariadb postgres spin gcc soak
+	SOAK=1 go test -v -timeout 30m -count=1 -run 'TestModel' ./tests
 	SOAK=1 go test -race -v -timeout 30m -count=1 ./tests/differential
 	SOAK=1 go test -v -timeout 60m -count=1 ./filter/...
 	cd tests/faults && SOAK=1 go test -race -v -timeout 12h -count=1 ./...
 
 lint:
-	unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
-	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
+	tools/gofmt.sh
 	go vet ./...
 	$(GOLANGCI) run ./...
 
 # Ratios, not verdicts: see docs/benchmarks.md.
 bench:
-	python3 tools/fetch.py all bench
+	$(FETCH) all bench
 	go run ./tests/bench
 
 # The locks beside other libraries': see docs/benchmarks-locks.md.
 bench-locks:
-	python3 tools/fetch.py all
+	$(FETCH) all
 	cd tests/bench/locks && go run .
 
 # The filters in memory and in Redis beside others': see docs/benchmarks-filters.md.
 bench-filters:
-	python3 tools/fetch.py redis redisbloom
+	$(FETCH) redis redisbloom
 	cd tests/bench/filters && go run .
 
 # A gate in front of orders, beside other ways to build one: see
 # docs/benchmarks-gateway.md.
 bench-gateway:
-	python3 tools/fetch.py envoy redis gateway
+	$(FETCH) envoy redis gateway
 	go run ./tests/bench/gateway
 
 # ordergate inside Envoy: see docs/envoy-module.md.

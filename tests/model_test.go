@@ -2,10 +2,13 @@ package tests
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,27 +21,39 @@ import (
 // a machine that has nothing else to do, and with SOAK three minutes and 4.5 GB.
 const modelLimit = 10 * time.Minute
 
+// modelSample is the part of the mutations, one in so many, that is tried while nothing
+// has changed.
+const modelSample = 6
+
+// modelConfigs are the configurations of docs/freshness.pml that "make model" searches.
+var modelConfigs = []string{
+	"",
+	"IDS=2",
+	"PAGED",
+	"FAILOVER T=1",
+	"SPLIT T=1",
+	"FLUSH",
+	"FLUSH RESTART T=1",
+	"DELETE",
+	"CLOCK",
+	"CRASH",
+	"REMOVE",
+}
+
 // TestModel has spin look for an order that is answered Absent although its client was
 // told of it, in every configuration of docs/freshness.pml. It tries all that can
-// happen there: no state is left out, and none is taken for another.
+// happen there: no state is left out, and none is taken for another. The configurations
+// need no second search while what "make model" searched is unchanged.
 func TestModel(t *testing.T) {
-	t.Parallel()
 	needModelChecker(t)
-	configs := []string{
-		"",
-		"IDS=2",
-		"PAGED",
-		"FAILOVER T=1",
-		"SPLIT T=1",
-		"FLUSH",
-		"FLUSH RESTART T=1",
-		"DELETE",
-		"CLOCK",
-		"CRASH",
-		"REMOVE",
-	}
+	whole := wholeModel(t)
+	t.Parallel()
+	configs := modelConfigs
 	if os.Getenv("SOAK") != "" {
-		configs = append(configs, "SPLIT CRASH T=1")
+		configs = append(slices.Clip(configs), "SPLIT CRASH T=1")
+	}
+	if !whole {
+		configs = configs[:1]
 	}
 	for _, config := range configs {
 		t.Run(strings.ReplaceAll("plain "+config, " ", "_"), func(t *testing.T) {
@@ -50,42 +65,50 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestModelFindsMutations leaves out one rule of the protocol at a time: the search has
-// to find what goes wrong then, or it proves nothing.
+// modelMutations leave out one rule of the protocol each.
+var modelMutations = []struct{ without, config string }{
+	{"a lease is counted from the base, not from its renewal", "M_LEASE_FROM_NOW"},
+	{"an answer waits for the end of the lease", "M_NO_WAIT"},
+	{"nothing is renewed while something is owed", "M_RENEW_OWING"},
+	{"nothing is renewed until all is paid", "M_RENEW_ONE IDS=2"},
+	{"nobody counts as sure while a member lapsed", "M_IGNORE_LAPSED"},
+	{"a barrier is a page sent after the lookup came", "M_PAGE_BEFORE"},
+	{"who creates has joined", "M_NOT_JOINED"},
+	{"a barrier's members are those of its first page", "M_LAST_PAGE PAGED"},
+	{"a failover is a doubt", "M_NO_TERM FAILOVER T=1"},
+	{"the state is read before the second look", "M_LOOK_FIRST FAILOVER T=1"},
+	{"the state is read after the barrier", "M_STATE_EARLY FAILOVER T=1"},
+	{"a doubt is cleared by what was read since", "M_OLD_READ FAILOVER T=1"},
+	{"a failover ends all leases", "M_NO_LAPSE SPLIT T=1"},
+	{"an acknowledgement of a former master does not count", "M_ANY_ACK SPLIT T=1"},
+	{"an acknowledgement waits for the lease at the former master", "M_TWO_LEASES SPLIT T=1"},
+	{"what a former master has is appended again", "M_NOT_AGAIN SPLIT T=1"},
+	{"the source is read after the first page", "M_READ_FIRST FLUSH"},
+	{"members that were lost are called back", "M_FORGETFUL FLUSH"},
+	{"a log that lost its members is another one", "M_ALONE DELETE"},
+	{"a clock that was set back ends all leases", "M_NO_ERA CLOCK"},
+	{"who does not read is not sure of the clock", "M_UNSTEADY CLOCK"},
+	{"a member that vanished is a doubt", "M_NO_CRASH CRASH"},
+	{"who owes does not leave", "M_LEAVE_OWING CRASH"},
+	{"who leaves after a failover leaves a doubt", "M_LEAVE_ANY SPLIT CRASH T=1"},
+	{"who starts waits for the end of the lease of who was there before", "M_HEIR SPLIT CRASH T=1"},
+	{"who may be taken for gone tells nobody", "M_NO_FENCE REMOVE"},
+	{"a snapshot keeps the doubt", "M_SNAPSHOT FLUSH RESTART T=1"},
+	// No rule, but what is taken for granted.
+	{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
+}
+
+// TestModelFindsMutations leaves out one rule at a time: the search has to find what goes
+// wrong then, or it proves nothing. While nothing has changed, a sample shows that the
+// search still finds something.
 func TestModelFindsMutations(t *testing.T) {
-	t.Parallel()
 	needModelChecker(t)
-	for _, mutation := range []struct{ without, config string }{
-		{"a lease is counted from the base, not from its renewal", "M_LEASE_FROM_NOW"},
-		{"an answer waits for the end of the lease", "M_NO_WAIT"},
-		{"nothing is renewed while something is owed", "M_RENEW_OWING"},
-		{"nothing is renewed until all is paid", "M_RENEW_ONE IDS=2"},
-		{"nobody counts as sure while a member lapsed", "M_IGNORE_LAPSED"},
-		{"a barrier is a page sent after the lookup came", "M_PAGE_BEFORE"},
-		{"who creates has joined", "M_NOT_JOINED"},
-		{"a barrier's members are those of its first page", "M_LAST_PAGE PAGED"},
-		{"a failover is a doubt", "M_NO_TERM FAILOVER T=1"},
-		{"the state is read before the second look", "M_LOOK_FIRST FAILOVER T=1"},
-		{"the state is read after the barrier", "M_STATE_EARLY FAILOVER T=1"},
-		{"a doubt is cleared by what was read since", "M_OLD_READ FAILOVER T=1"},
-		{"a failover ends all leases", "M_NO_LAPSE SPLIT T=1"},
-		{"an acknowledgement of a former master does not count", "M_ANY_ACK SPLIT T=1"},
-		{"an acknowledgement waits for the lease at the former master", "M_TWO_LEASES SPLIT T=1"},
-		{"what a former master has is appended again", "M_NOT_AGAIN SPLIT T=1"},
-		{"the source is read after the first page", "M_READ_FIRST FLUSH"},
-		{"members that were lost are called back", "M_FORGETFUL FLUSH"},
-		{"a log that lost its members is another one", "M_ALONE DELETE"},
-		{"a clock that was set back ends all leases", "M_NO_ERA CLOCK"},
-		{"who does not read is not sure of the clock", "M_UNSTEADY CLOCK"},
-		{"a member that vanished is a doubt", "M_NO_CRASH CRASH"},
-		{"who owes does not leave", "M_LEAVE_OWING CRASH"},
-		{"who leaves after a failover leaves a doubt", "M_LEAVE_ANY SPLIT CRASH T=1"},
-		{"who starts waits for the end of the lease of who was there before", "M_HEIR SPLIT CRASH T=1"},
-		{"who may be taken for gone tells nobody", "M_NO_FENCE REMOVE"},
-		{"a snapshot keeps the doubt", "M_SNAPSHOT FLUSH RESTART T=1"},
-		// No rule, but what is taken for granted.
-		{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
-	} {
+	whole := wholeModel(t)
+	t.Parallel()
+	for i, mutation := range modelMutations {
+		if !whole && i%modelSample != 0 {
+			continue
+		}
 		t.Run(strings.ReplaceAll(mutation.config, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			if out, found := searchModel(t, mutation.config); !found {
@@ -95,8 +118,53 @@ func TestModelFindsMutations(t *testing.T) {
 	}
 }
 
+// modelRecord is written by TestRecordModel.
+const modelRecord = "testdata/model.searched"
+
+// wholeModel reports whether the whole model is to be searched: always when asked, and
+// when something is not as it was when "make model" last searched it.
+func wholeModel(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv("SOAK") != "" || os.Getenv("MODEL") == "whole" {
+		return true
+	}
+	recorded, err := os.ReadFile(modelRecord)
+	if err == nil && string(recorded) == modelState(t) {
+		return false
+	}
+	t.Logf("tests/%s is not of this model, these scripts or this spin: the whole model is searched; make model records it", modelRecord)
+	return true
+}
+
+// TestRecordModel records what was searched, when "make model" asks for it.
+func TestRecordModel(t *testing.T) {
+	if os.Getenv("MODEL") != "record" {
+		t.Skip("for make model")
+	}
+	must(t, os.WriteFile(modelRecord, []byte(modelState(t)), 0o644))
+}
+
+// modelState identifies what a search depends on: the model and its searches, the scripts
+// and the time limits that it models, and the program that searches.
+func modelState(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("../internal/changelog/*.lua")
+	must(t, err)
+	hash := sha256.New()
+	fmt.Fprintln(hash, modelConfigs, modelMutations, panFlags)
+	for _, file := range append(files, "../internal/changelog/limits.go", "../docs/freshness.pml") {
+		text, err := os.ReadFile(file)
+		must(t, err)
+		fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(file), len(text), text)
+	}
+	version, err := exec.CommandContext(t.Context(), "spin", "-V").Output()
+	must(t, err)
+	return fmt.Sprintf("%ssha256 %x\n", version, hash.Sum(nil))
+}
+
 func needModelChecker(t *testing.T) {
 	t.Helper()
+	bedtest.NeedServers(t)
 	for _, program := range []string{"spin", "gcc"} {
 		if _, err := exec.LookPath(program); err != nil {
 			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: program})
@@ -111,6 +179,10 @@ var (
 	panCut    = regexp.MustCompile(`(?i)max search depth too small|search not completed|out of memory|memory limit|truncated`)
 	panAbsent = regexp.MustCompile(`pan:\d+: assertion violated`)
 )
+
+// panFlags are how a search is compiled. With the processes in reverse, what breaks a rule
+// is found sooner. MEMLIM is in megabytes; pan says so when it is reached.
+var panFlags = []string{"-O1", "-w", "-DSAFETY", "-DREVERSE", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=6000"}
 
 // searchModel searches the model with some macros, which blanks separate, and reports
 // whether it found the assertion violated. It fails the test when the search ended
@@ -137,9 +209,7 @@ func searchModel(t *testing.T, config string) (out string, found bool) {
 		args = append(args, "-D"+macro)
 	}
 	run("spin", append(args, model)...)
-	// With the processes in reverse, what breaks a rule is found sooner. MEMLIM is in
-	// megabytes; pan says so when it is reached.
-	run("gcc", "-O1", "-w", "-DSAFETY", "-DREVERSE", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=6000", "-o", "pan", "pan.c")
+	run("gcc", append(slices.Clip(panFlags), "-o", "pan", "pan.c")...)
 	out = run(filepath.Join(dir, "pan"), "-m100000")
 	errors := panErrors.FindStringSubmatch(out)
 	if errors != nil && errors[1] == "1" && panAbsent.MatchString(out) {

@@ -117,19 +117,19 @@ func (o *Options) EnsureDefaults() {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.PollEvery <= 0 {
-		o.PollEvery = 100 * time.Millisecond
+		o.PollEvery = defaultPollEvery
 	}
 	if o.Limit <= 0 {
-		o.Limit = time.Second
+		o.Limit = defaultLimit
 	}
 	if o.PageSize <= 0 {
 		o.PageSize = 1000
 	}
 	if o.Lease <= 0 {
-		o.Lease = 2 * time.Second
+		o.Lease = defaultLease
 	}
 	if o.Expel <= 0 {
-		o.Expel = 5 * time.Minute
+		o.Expel = defaultExpel
 	}
 	if o.MaxReads <= 0 {
 		o.MaxReads = 4000

@@ -14,16 +14,8 @@ import (
 const (
 	// placeEnd stands between a member's place and what tells it from those before.
 	placeEnd = "#"
-	// patience is how long an append may take until its lease is renewed no more: it may
-	// fail, and then the end of the lease is waited for.
-	patience = 200 * time.Millisecond
-	// margin is added to a lease by who waits for its end: for clocks that run at
-	// different speeds, and for one that is set back by less than anybody notices.
-	margin = 60 * time.Millisecond
 	// mostOwed bounds what is remembered of the IDs owed.
 	mostOwed = 20_000
-	// renewals is how many times in a lease it is renewed.
-	renewals = 5
 )
 
 // errNoMember says that others do not look for this process, yet or any more.
