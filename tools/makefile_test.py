@@ -1,0 +1,74 @@
+"""Tests of the Makefile: what "make test" says holds of the sources as they are."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A test that has a program compiled, as those with an ordergate do.
+SOURCES = {
+    "go.mod": "module example\n",
+    "engine/engine.go": "package engine\n\nfunc Run() {}\n",
+    "cmd/main.go": 'package main\n\nimport "example/engine"\n\nfunc main() { engine.Run() }\n',
+    "tests/build_test.go": """package tests
+
+import (
+	"os/exec"
+	"testing"
+)
+
+func TestBuild(t *testing.T) {
+	if out, err := exec.Command("go", "build", "-o", t.TempDir(), "../cmd").CombinedOutput(); err != nil {
+		t.Fatalf("%s", out)
+	}
+}
+""",
+}
+
+
+def commands(*args):
+    """Returns the go test commands that make would run."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(["make", "-n", *args], cwd=ROOT, env=environment, text=True, check=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return re.findall(r"go test\b[^;&|\n]*", done.stdout)
+
+
+class MakefileTest(unittest.TestCase):
+    def test_no_result_of_a_test_with_servers_is_from_the_cache(self):
+        for args in (["test"], ["quick", "PKG=./lockmw/..."], ["model"], ["soak"]):
+            found = commands(*args)
+            self.assertTrue(found, args)
+            for command in found:
+                # A test that is short starts no process: what it reads, Go sees.
+                if "-short" not in command:
+                    self.assertIn(" -count=1 ", command)
+
+    def test_a_broken_build_fails_whatever_ran_before(self):
+        flags = next(re.match(r"go test((?: -(?:count|timeout)[= ]\S+)*)", command).group(1).split()
+                     for command in commands("test"))
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in SOURCES.items():
+                path = Path(folder) / name
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text)
+
+            def passes(*flags):
+                environment = dict(os.environ, GOFLAGS="", GOWORK="off")
+                return subprocess.run(["go", "test", *flags, "./tests"], cwd=folder, env=environment,
+                                      check=False, stdout=subprocess.DEVNULL).returncode == 0
+
+            self.assertTrue(passes())  # fills the cache
+            self.assertTrue(passes(*flags))
+            engine = Path(folder) / "engine/engine.go"
+            engine.write_text(engine.read_text() + "\nvar broken = undefined\n")
+            self.assertTrue(passes(), "Go sees what a child process reads: then -count=1 is not needed any more")
+            self.assertFalse(passes(*flags))
+
+
+if __name__ == "__main__":
+    unittest.main()
