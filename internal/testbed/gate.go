@@ -95,8 +95,12 @@ func (g *Gate) WriteConfig(config string) error {
 
 // listener finds a listener's address in the output of this run.
 func (r *run) listener(name string) (string, error) {
+	if addr, ok := r.addrs.Load(name); ok {
+		return addr.(string), nil
+	}
 	for _, m := range listening.FindAllStringSubmatch(r.text(), -1) {
 		if m[1] == name {
+			r.addrs.Store(name, m[2])
 			return m[2], nil
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -26,6 +27,7 @@ type run struct {
 	done  chan struct{} // closed when it has ended
 	err   error         // how; readable after done
 	asked bool          // somebody wanted it to end; guarded by p.mu
+	addrs sync.Map      // by name: the listeners that it has logged and were asked for
 }
 
 // says waits until the process has written where it listens, the pattern's group,
