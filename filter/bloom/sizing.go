@@ -44,6 +44,13 @@ type blockedRates struct {
 	of []float64 // by load: the chance to pass in such a block; grown on demand
 }
 
+// The logarithms of the chances that a bit thrown into a block leaves one certain bit
+// clear, or two.
+var (
+	missesOne = math.Log1p(-1.0 / blockBits)
+	missesTwo = math.Log1p(-2.0 / blockBits)
+)
+
 // inBlock returns the chance that an absent ID passes in a block of so many IDs:
 // the k-th moment of the share of its bits that are set. Putze et al. take the
 // k-th power of the mean; in 512 bits the share varies enough to lift the rate by
@@ -52,8 +59,8 @@ type blockedRates struct {
 func (b *blockedRates) inBlock(load int) float64 {
 	for len(b.of) <= load {
 		throws := float64(len(b.of)) * b.k
-		one := math.Exp(throws * math.Log1p(-1.0/blockBits)) // a bit is clear
-		two := math.Exp(throws * math.Log1p(-2.0/blockBits)) // two bits are
+		one := math.Exp(throws * missesOne)
+		two := math.Exp(throws * missesTwo)
 		mean := 1 - one
 		if mean == 0 {
 			b.of = append(b.of, 0)
@@ -96,7 +103,10 @@ const everyBit = 12 * blockBits
 
 // load returns how many IDs a block may hold on average for the rate.
 func (b *blockedRates) load(rate float64) float64 {
-	low, high := 0.0, everyBit/b.k
+	low, high := 0.0, 1.0
+	for high < everyBit/b.k && b.mean(high) <= rate {
+		low, high = high, 2*high
+	}
 	for range 60 {
 		middle := (low + high) / 2
 		if b.mean(middle) <= rate {

@@ -1,0 +1,9 @@
+package bloom
+
+import "testing"
+
+func BenchmarkSize(b *testing.B) {
+	for b.Loop() {
+		blockedSize(0.001)
+	}
+}
