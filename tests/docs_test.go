@@ -79,7 +79,7 @@ func TestLinks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../docs/*.md")
 	must(t, err)
-	for _, file := range append(files, "../README.md", "../CHANGELOG.md") {
+	for _, file := range append(files, "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md") {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {

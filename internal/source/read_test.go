@@ -197,7 +197,7 @@ func testMillion(t *testing.T, s *server) {
 	switch {
 	case os.Getenv("SOAK") != "":
 		rows = 10_000_000
-	case raceEnabled:
+	case bedtest.Race:
 		rows = 50_000
 	}
 	made := "timestamp '2026-01-01' + n / 5000 * interval '1 microsecond'"

@@ -140,6 +140,7 @@ func TestEveryLock(t *testing.T) {
 					continue // its servers are independent of each other
 				}
 				t.Run(s.name, func(t *testing.T) {
+					t.Parallel() // each has keys of its own
 					for i, b := range behaviours {
 						t.Run(b.name, func(t *testing.T) {
 							b.test(t, &bench{sort: s, clients: clients, key: fmt.Sprintf("order:lock:%s-%d", s.name, i)})

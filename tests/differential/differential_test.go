@@ -31,10 +31,16 @@ var (
 	// No rule can tell an unknown path below its own from another route, so this
 	// is not what the test is about.
 	prefixFlag = flag.Bool("prefix", false, "let the Tomcat and PHP services ignore what follows a route's path: it fails")
-	sizeFlag   = flag.Int("size", 0, "requests for each backend; 0 takes 4000, or 12000 for a long run")
+	sizeFlag   = flag.Int("size", 0, "requests for each backend; 0 takes 2000, or 12000 for a long run")
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Requests for each backend. Some 1,300 have one mutation, the others combinations.
+const (
+	testSize = 2_000
+	soakSize = 12_000
+)
 
 // connections is how many requests are under way for one backend.
 const connections = 4
@@ -45,9 +51,9 @@ const maxShown = 20
 // TestDifferential sends odd requests to every backend.
 func TestDifferential(t *testing.T) {
 	soak := os.Getenv("SOAK") != ""
-	size := cmp.Or(*sizeFlag, 4000)
+	size := cmp.Or(*sizeFlag, testSize)
 	if soak {
-		size = cmp.Or(*sizeFlag, 12000)
+		size = cmp.Or(*sizeFlag, soakSize)
 	}
 	seed := seed(t, soak)
 	for _, b := range backends {

@@ -35,9 +35,9 @@ func present(order int64, n int) bool {
 	return order%apart == decoyEnd && order > 0 && order < int64(n)*apart
 }
 
-// generate makes size requests for a backend: each class of mutation twice on
-// each route where it fits, then combinations of two and three. The same seed,
-// backend and size make the same requests.
+// generate makes size requests for a backend: each class of mutation once on each route
+// where it fits, twice in a long run, since most have variants; then combinations of two
+// and three. The same seed, backend and size make the same requests.
 func generate(seed uint64, backend string, size int) []request {
 	hash := fnv.New64a()
 	hash.Write([]byte(backend))
@@ -45,16 +45,13 @@ func generate(seed uint64, backend string, size int) []request {
 	all := mutations()
 	for _, s := range sources {
 		for _, settle := range []bool{true, false} {
-			for range 2 { // most have variants
-				for _, m := range all {
+			for _, m := range all {
+				for range min(2, 1+size/soakSize) {
 					g.add(s, settle, []mutation{m})
 				}
 			}
 		}
 	}
-	g.rand.Shuffle(len(g.requests), func(i, j int) {
-		g.requests[i], g.requests[j] = g.requests[j], g.requests[i]
-	})
 	for len(g.requests) < size {
 		chosen := []mutation{pick(g.rand, all...), pick(g.rand, all...)}
 		if g.rand.IntN(3) == 0 {
@@ -62,6 +59,9 @@ func generate(seed uint64, backend string, size int) []request {
 		}
 		g.add(pick(g.rand, sources...), g.rand.IntN(3) > 0, chosen)
 	}
+	g.rand.Shuffle(len(g.requests), func(i, j int) {
+		g.requests[i], g.requests[j] = g.requests[j], g.requests[i]
+	})
 	return g.requests[:size]
 }
 
@@ -115,7 +115,7 @@ func (d *draft) broken() bool {
 // TestGenerate checks that a seed repeats its requests, that each class is
 // there, and that none is the plain request under another name.
 func TestGenerate(t *testing.T) {
-	const size = 5000
+	const size = testSize
 	got := generate(7, "php", size)
 	again := generate(7, "php", size)
 	other := generate(8, "php", size)

@@ -84,7 +84,7 @@ func newFleet(t *testing.T, bed *bedtest.Bed, o fleetOptions) *fleet {
 	dir, err := os.MkdirTemp("", "fresh-")
 	bedtest.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	binary := bed.Build("./cmd/sidecar", raceEnabled)
+	binary := bed.Build("./cmd/sidecar", bedtest.Race)
 	for n := range sidecars {
 		p := &place{n: n, snapshot: filepath.Join(dir, fmt.Sprintf("%d.snap", n))}
 		for i := range p.busy {

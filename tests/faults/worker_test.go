@@ -22,7 +22,7 @@ const eventually = 30 * time.Second
 // is. TestMain removes it.
 var workerBinary = sync.OnceValues(func() (string, error) {
 	args := []string{"build", "-o", filepath.Join(scratch, "worker")}
-	if raceEnabled {
+	if bedtest.Race {
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, "./worker")...).CombinedOutput(); err != nil {
