@@ -2,7 +2,8 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-module test-faults test-plain compile stress model soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
+.PHONY: demo quick test test-race test-others test-module test-faults test-plain test-tools \
+	compile stress model soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -14,13 +15,13 @@ SERVERS := all differential redisson redisbloom bench gateway mariadb postgres p
 # see what the test's child processes read: the sources of the ordergate that a test has
 # compiled, say. So results of tests that may start a process are never taken from the
 # cache. tools/makefile_test.py holds this file to it.
-GOTEST := go test -count=1 -timeout 20m
+GOTEST := go test -count=1 -timeout 20m -vet=off
 
 # What is compiled in one clone is of use in another.
-export GOFLAGS := -trimpath
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 # A program with the race detector waits for a second before it exits, for races that are
 # still under way. Ours have ended all that runs by then, and there are hundreds of exits.
-export GORACE := atexit_sleep_ms=20
+export GORACE ?= atexit_sleep_ms=20
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
 demo: build
@@ -39,13 +40,19 @@ quick:
 	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && $(GOTEST) -race $(PKG); fi
 	echo "make quick: all passed"
 
-# Everything that CI runs, the packages that take longest first. Most tests wait most of
-# the time, so there are more of them at once than processors.
+# Everything that CI runs. Most tests wait most of the time, so there are more of them at
+# once than processors: those with the race detector, and beside them the others, one
+# part after the other.
 test: lint compile
-	python3 -m unittest discover -q -s tools -p '*_test.py'
-	$(GOTEST) -race -p 3 -parallel 3 ./tests ./lockmw/redislock ./internal/changelog ./filter/shared ./...
-	$(MAKE) --no-print-directory -j3 -Otarget test-module test-faults test-plain
+	$(MAKE) --no-print-directory -j2 test-race test-others
 	echo "make test: all passed"
+
+# The packages that take longest first.
+test-race:
+	$(GOTEST) -race -p 3 -parallel 3 ./tests ./lockmw/redislock ./internal/changelog ./filter/shared ./...
+
+test-others:
+	$(MAKE) --no-print-directory test-module test-faults test-plain test-tools
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
@@ -60,6 +67,9 @@ test-plain:
 	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million' ./filter/bloom ./filter/exact ./filter/redisbf ./internal/source
 	cd tests/bench/locks && go vet ./... && $(GOTEST) ./...
 	cd tests/bench/filters && go vet ./... && $(GOTEST) ./...
+
+test-tools:
+	python3 -m unittest discover -q -s tools -p '*_test.py'
 
 # What the tests have compiled, so that none waits for it.
 compile:

@@ -143,7 +143,7 @@ type heirs struct {
 
 // large is how many orders the filter of heirs has, so that reading them takes long
 // enough to be killed meanwhile.
-const large = 300_000
+const large = 150_000
 
 func newHeirs(t *testing.T, filter string) *heirs {
 	t.Helper()
