@@ -17,11 +17,14 @@ SERVERS := all differential redisson redisbloom bench gateway mariadb postgres p
 # cache. tools/makefile_test.py holds this file to it.
 GOTEST := go test -count=1 -timeout 20m -vet=off
 
-# What is compiled in one clone is of use in another.
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
-# A program with the race detector waits for a second before it exits, for races that are
-# still under way. Ours have ended all that runs by then, and there are hundreds of exits.
+# One clone uses the packages that another one compiled.
+export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
+# A program with the race detector sleeps for a second before it exits, for races that are
+# still under way. Our programs wait for their goroutines before they exit, hundreds of
+# times in a run.
 export GORACE ?= atexit_sleep_ms=20
+# The modules below this one.
+MODULES := tests/faults tests/bench/locks tests/bench/filters
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
 demo: build
@@ -29,15 +32,14 @@ demo: build
 	go build -o .cache/bin/demo ./examples/demo
 	exec .cache/bin/demo
 
-# What a change of the code needs first: formatting, vet, lint of the packages that
-# changed, and every test that starts no server. PKG=./lockmw/... adds all tests of those
-# packages, with servers and the race detector.
-quick:
-	tools/gofmt.sh
-	go vet ./...
-	changed=$$(tools/changed.sh); [ -z "$$changed" ] || $(GOLANGCI) run $$changed
+# What a change of the code needs first: formatting, vet, lint, and every test that starts
+# no other program. golangci-lint and go test look at the packages that changed, and at
+# those that import them. PKG="./lockmw/... ./tests/faults" adds all tests of packages,
+# with servers and the race detector.
+quick: lint
 	go test -short -parallel 4 ./...
-	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && $(GOTEST) -race $(PKG); fi
+	for module in $(MODULES); do (cd $$module && go test -short ./...) || exit 1; done
+	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && python3 tools/stress.py -n 1 --idle $(PKG); fi
 	echo "make quick: all passed"
 
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
@@ -60,18 +62,18 @@ test-module:
 
 # The faults of locks and of the change log (docs/faults.md).
 test-faults:
-	cd tests/faults && go vet ./... && $(GOTEST) -race ./...
+	cd tests/faults && $(GOTEST) -race ./...
 
 # What the race detector would make too dear, and the benchmarks.
 test-plain:
 	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million' ./filter/bloom ./filter/exact ./filter/redisbf ./internal/source
-	cd tests/bench/locks && go vet ./... && $(GOTEST) ./...
-	cd tests/bench/filters && go vet ./... && $(GOTEST) ./...
+	cd tests/bench/locks && $(GOTEST) ./...
+	cd tests/bench/filters && $(GOTEST) ./...
 
 test-tools:
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 
-# What the tests have compiled, so that none waits for it.
+# Compiles the packages that the tests compile, so that no test waits for that.
 compile:
 	$(FETCH) $(SERVERS)
 	go build -race ./...
@@ -80,17 +82,17 @@ compile:
 # Runs packages N times beside a load of every processor, and counts failures by test.
 # RUN chooses tests, ARGS goes to them: make stress PKG=./tests ARGS=-attachment=module
 N ?= 10
+export STRESS_RUN = $(value RUN)
+export STRESS_ARGS = $(value ARGS)
 stress:
 	[ -n "$(PKG)" ] || { echo "make stress: name packages: PKG=./lockmw/..." >&2; exit 2; }
 	$(FETCH) $(SERVERS)
-	python3 tools/stress.py -n $(N) --run '$(RUN)' --args='$(ARGS)' $(PKG)
+	python3 tools/stress.py -n $(N) --run "$$STRESS_RUN" --args="$$STRESS_ARGS" $(PKG)
 
-# The whole search of the model of the change log, which is then recorded: while what was
-# searched is unchanged, make test takes a sample.
+# Searches the whole model of the change log and records what it searched.
 model:
 	$(FETCH) spin gcc
-	MODEL=whole $(GOTEST) -v -run 'TestModel' ./tests
-	MODEL=record $(GOTEST) -run 'TestRecordModel$$' ./tests
+	CI=true MODEL=record $(GOTEST) -v -run 'TestModel' ./tests
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, and the faults of the locks
@@ -103,8 +105,10 @@ soak:
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
 lint:
-	tools/gofmt.sh
+	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
+	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
 	go vet ./...
+	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run ./...
 
 # Ratios, not verdicts: see docs/benchmarks.md.

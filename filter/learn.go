@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -87,7 +88,7 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 // tell makes something known to the others, or sees that they know that they do not
 // know.
 func (f *Filter) tell(ctx context.Context, what learned) error {
-	err := f.within(ctx, f.opts.LearnTimeout, what)
+	err := f.within(ctx, f.opts.LearnTimeout, []learned{what})
 	if err == nil {
 		return nil
 	}
@@ -104,14 +105,18 @@ func (f *Filter) tell(ctx context.Context, what learned) error {
 	return fmt.Errorf("filter %s: learning: %w", f.name, err)
 }
 
-// within tells others, for so long at most.
-func (f *Filter) within(ctx context.Context, limit time.Duration, what learned) error {
+// within appends a batch, see nextBatch, and takes limit at most.
+func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learned) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if what.id == "" {
-		return f.opts.Appender.Missed(ctx, what.missed)
+	if batch[0].id == "" {
+		return f.opts.Appender.Missed(ctx, batch[0].missed)
 	}
-	return f.tellOthers(ctx, what.id)
+	ids := make([]string, len(batch))
+	for i, what := range batch {
+		ids[i] = what.id
+	}
+	return f.tellOthers(ctx, ids...)
 }
 
 // keep holds something for another try. What finds no room is lost to the others: there
@@ -199,26 +204,42 @@ func (f *Filter) retell(ctx context.Context) error {
 	}
 }
 
-// appendPending tries what is pending, the oldest first, until one fails; nil
+// appendPending appends what is pending, the oldest first, until an append fails; nil
 // means that nothing is left.
 func (f *Filter) appendPending(ctx context.Context) error {
 	for {
-		f.mu.Lock()
-		if len(f.pending) == 0 {
-			f.pending = nil // give the memory of a long outage back
-			f.mu.Unlock()
+		batch := f.nextBatch()
+		if len(batch) == 0 {
 			return nil
 		}
-		what := f.pending[0]
-		f.mu.Unlock()
-		if err := f.within(ctx, f.opts.AppendTimeout, what); err != nil {
+		if err := f.within(ctx, f.opts.AppendTimeout, batch); err != nil {
 			return err
 		}
-		// Only Run takes from the front, so that is still the same ID.
+		// Only Run takes from the front, so those are still the same IDs.
 		f.mu.Lock()
-		f.pending = f.pending[1:]
+		f.pending = f.pending[len(batch):]
 		f.mu.Unlock()
 	}
+}
+
+// maxBatch bounds one append of what is pending. It is many: with a slow Redis, IDs that
+// were appended one by one would be fewer than those that come meanwhile.
+const maxBatch = 500
+
+// nextBatch returns the oldest of what is pending: several IDs, or one reason why an ID
+// is missing.
+func (f *Filter) nextBatch() []learned {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.pending) == 0 {
+		f.pending = nil // give the memory of a long outage back
+		return nil
+	}
+	n := slices.IndexFunc(f.pending, func(what learned) bool { return what.id == "" })
+	if n < 0 {
+		n = len(f.pending)
+	}
+	return slices.Clone(f.pending[:max(1, min(n, maxBatch))])
 }
 
 // lastTry is for a process that ends: what it does not tell now nobody will.

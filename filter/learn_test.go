@@ -205,12 +205,12 @@ func TestUnacknowledgedIsTriedAgain(t *testing.T) {
 		}
 		time.Sleep(10*time.Second + time.Millisecond) // of synctest's clock
 		if ids, tries := a.appended(); len(ids) != 0 || tries != 14 || f.Pending() != 3 {
-			t.Errorf("IDs %v, %d tries, %d pending; want 3 tries, and 11 of the first ID", ids, tries, f.Pending())
+			t.Errorf("IDs %v, %d tries, %d pending; want 3 tries, and 11 of all of them", ids, tries, f.Pending())
 		}
 		a.set(false)
 		time.Sleep(time.Second)
-		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2", "3"}) || f.Pending() != 0 {
-			t.Errorf("IDs %v, %d pending", ids, f.Pending())
+		if ids, tries := a.appended(); !slices.Equal(ids, []string{"1", "2", "3"}) || tries != 15 || f.Pending() != 0 {
+			t.Errorf("IDs %v, %d tries, %d pending; want all in one append", ids, tries, f.Pending())
 		}
 		// It goes on after that.
 		a.set(true)

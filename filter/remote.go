@@ -85,14 +85,14 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 
 // tellOthers makes an ID known to others: to the log first, from which whatever has missed
 // it is mended.
-func (f *Filter) tellOthers(ctx context.Context, id string) error {
-	if err := f.opts.Appender.Append(ctx, id); err != nil {
+func (f *Filter) tellOthers(ctx context.Context, ids ...string) error {
+	if err := f.opts.Appender.Append(ctx, ids...); err != nil {
 		return err
 	}
 	if f.opts.Remote == nil {
 		return nil
 	}
-	if err := f.opts.Remote.Add(ctx, id); err != nil {
+	if err := f.opts.Remote.Add(ctx, ids...); err != nil {
 		return fmt.Errorf("%w: %w", errNotShared, err)
 	}
 	return nil

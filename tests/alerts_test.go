@@ -61,6 +61,7 @@ func readYAMLFile(t *testing.T, path string, into any) {
 
 // TestAlertRules has Prometheus's own tool check the rules and run their tests.
 func TestAlertRules(t *testing.T) {
+	bedtest.NeedProcesses(t)
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

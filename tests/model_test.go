@@ -40,28 +40,58 @@ var modelConfigs = []string{
 	"REMOVE",
 }
 
-// TestModel has spin look for an order that is answered Absent although its client was
-// told of it, in every configuration of docs/freshness.pml. It tries all that can
-// happen there: no state is left out, and none is taken for another. The configurations
-// need no second search while what "make model" searched is unchanged.
+// TestModel searches the model of docs/freshness.pml with spin. Without a mutation, no
+// order may be Absent although its client was told of it: the search tries everything
+// that can happen, leaves no state out and takes none for another. With a mutation, which
+// leaves out one rule, the search has to find such an order, or it proves nothing.
+//
+// The whole search is needed once: "make model" records what it has searched. As long as
+// the record fits, the test takes one configuration and a sample of the mutations.
 func TestModel(t *testing.T) {
 	needModelChecker(t)
-	whole := wholeModel(t)
+	state := modelState(t)
+	soak, record := os.Getenv("SOAK") != "", os.Getenv("MODEL") == "record"
+	recorded, err := os.ReadFile(modelRecord)
+	whole := soak || record || err != nil || string(recorded) != state
+	if whole {
+		t.Logf("the whole model is searched; tests/%s, which make model writes, names another one, other scripts or another spin", modelRecord)
+	}
 	t.Parallel()
 	configs := modelConfigs
-	if os.Getenv("SOAK") != "" {
+	switch {
+	case soak:
 		configs = append(slices.Clip(configs), "SPLIT CRASH T=1")
-	}
-	if !whole {
+	case !whole:
 		configs = configs[:1]
 	}
-	for _, config := range configs {
-		t.Run(strings.ReplaceAll("plain "+config, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			if out, found := searchModel(t, config); found {
-				t.Errorf("an order that its client was told of can be Absent:\n%s", out)
+	t.Run("rules", func(t *testing.T) {
+		for _, config := range configs {
+			t.Run(strings.ReplaceAll("plain "+config, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				if out, found := searchModel(t, config); found {
+					t.Errorf("an order that its client was told of can be Absent:\n%s", out)
+				}
+			})
+		}
+	})
+	t.Run("mutations", func(t *testing.T) {
+		for i, mutation := range modelMutations {
+			if !whole && i%modelSample != 0 {
+				continue
 			}
-		})
+			t.Run(strings.ReplaceAll(mutation.config, " ", "_"), func(t *testing.T) {
+				t.Parallel()
+				if out, found := searchModel(t, mutation.config); !found {
+					t.Errorf("nothing goes wrong without the rule that %s:\n%s", mutation.without, out)
+				}
+			})
+		}
+	})
+	if record && !t.Failed() {
+		if modelState(t) != state {
+			t.Fatal("the model, a script or a time limit changed during the search")
+		}
+		must(t, os.WriteFile(modelRecord, []byte(state), 0o644))
 	}
 }
 
@@ -98,64 +128,21 @@ var modelMutations = []struct{ without, config string }{
 	{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
 }
 
-// TestModelFindsMutations leaves out one rule at a time: the search has to find what goes
-// wrong then, or it proves nothing. While nothing has changed, a sample shows that the
-// search still finds something.
-func TestModelFindsMutations(t *testing.T) {
-	needModelChecker(t)
-	whole := wholeModel(t)
-	t.Parallel()
-	for i, mutation := range modelMutations {
-		if !whole && i%modelSample != 0 {
-			continue
-		}
-		t.Run(strings.ReplaceAll(mutation.config, " ", "_"), func(t *testing.T) {
-			t.Parallel()
-			if out, found := searchModel(t, mutation.config); !found {
-				t.Errorf("nothing goes wrong without the rule that %s:\n%s", mutation.without, out)
-			}
-		})
-	}
-}
-
-// modelRecord is written by TestRecordModel.
+// modelRecord holds the modelState of the last whole search.
 const modelRecord = "testdata/model.searched"
 
-// wholeModel reports whether the whole model is to be searched: always when asked, and
-// when something is not as it was when "make model" last searched it.
-func wholeModel(t *testing.T) bool {
-	t.Helper()
-	if os.Getenv("SOAK") != "" || os.Getenv("MODEL") == "whole" {
-		return true
-	}
-	recorded, err := os.ReadFile(modelRecord)
-	if err == nil && string(recorded) == modelState(t) {
-		return false
-	}
-	t.Logf("tests/%s is not of this model, these scripts or this spin: the whole model is searched; make model records it", modelRecord)
-	return true
-}
-
-// TestRecordModel records what was searched, when "make model" asks for it.
-func TestRecordModel(t *testing.T) {
-	if os.Getenv("MODEL") != "record" {
-		t.Skip("for make model")
-	}
-	must(t, os.WriteFile(modelRecord, []byte(modelState(t)), 0o644))
-}
-
-// modelState identifies what a search depends on: the model and its searches, the scripts
-// and the time limits that it models, and the program that searches.
+// modelState identifies everything on which the result of a search depends: the model and
+// this test, the scripts and the time limits that they model, and spin.
 func modelState(t *testing.T) string {
 	t.Helper()
 	files, err := filepath.Glob("../internal/changelog/*.lua")
 	must(t, err)
+	files = append(files, "../internal/changelog/limits.go", "../config/defaults.go", "../docs/freshness.pml", "model_test.go")
 	hash := sha256.New()
-	fmt.Fprintln(hash, modelConfigs, modelMutations, panFlags)
-	for _, file := range append(files, "../internal/changelog/limits.go", "../docs/freshness.pml") {
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
-		fmt.Fprintf(hash, "%s %d\n%s", filepath.Base(file), len(text), text)
+		fmt.Fprintf(hash, "%q %q\n", filepath.Base(file), text)
 	}
 	version, err := exec.CommandContext(t.Context(), "spin", "-V").Output()
 	must(t, err)
@@ -164,7 +151,7 @@ func modelState(t *testing.T) string {
 
 func needModelChecker(t *testing.T) {
 	t.Helper()
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	for _, program := range []string{"spin", "gcc"} {
 		if _, err := exec.LookPath(program); err != nil {
 			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: program})
@@ -179,10 +166,6 @@ var (
 	panCut    = regexp.MustCompile(`(?i)max search depth too small|search not completed|out of memory|memory limit|truncated`)
 	panAbsent = regexp.MustCompile(`pan:\d+: assertion violated`)
 )
-
-// panFlags are how a search is compiled. With the processes in reverse, what breaks a rule
-// is found sooner. MEMLIM is in megabytes; pan says so when it is reached.
-var panFlags = []string{"-O1", "-w", "-DSAFETY", "-DREVERSE", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=6000"}
 
 // searchModel searches the model with some macros, which blanks separate, and reports
 // whether it found the assertion violated. It fails the test when the search ended
@@ -209,7 +192,9 @@ func searchModel(t *testing.T, config string) (out string, found bool) {
 		args = append(args, "-D"+macro)
 	}
 	run("spin", append(args, model)...)
-	run("gcc", append(slices.Clip(panFlags), "-o", "pan", "pan.c")...)
+	// With the processes in reverse, what breaks a rule is found sooner. MEMLIM is in
+	// megabytes; pan says so when it is reached.
+	run("gcc", "-O1", "-w", "-DSAFETY", "-DREVERSE", "-DNOREDUCE", "-DCOLLAPSE", "-DMEMLIM=6000", "-o", "pan", "pan.c")
 	out = run(filepath.Join(dir, "pan"), "-m100000")
 	errors := panErrors.FindStringSubmatch(out)
 	if errors != nil && errors[1] == "1" && panAbsent.MatchString(out) {

@@ -39,14 +39,22 @@ def commands(*args):
 
 
 class MakefileTest(unittest.TestCase):
-    def test_no_result_of_a_test_with_servers_is_from_the_cache(self):
-        for args in (["test-race"], ["test-others"], ["quick", "PKG=./lockmw/..."], ["model"], ["soak"]):
+    def test_no_result_of_a_test_with_processes_is_from_the_cache(self):
+        for args in (["test-race"], ["test-others"], ["model"], ["soak"]):
             found = commands(*args)
             self.assertTrue(found, args)
             for command in found:
-                # A test that is short starts no process: what it reads, Go sees.
-                if "-short" not in command:
-                    self.assertIn(" -count=1 ", command)
+                self.assertIn(" -count=1 ", command)
+                self.assertNotIn("-short", command)
+        # A short test starts no other program: what it reads, Go sees.
+        for command in commands("quick", "PKG=./lockmw/..."):
+            self.assertIn(" -short ", command)
+
+    def test_make_test_runs_both_parts(self):
+        whole = commands("test")
+        for part in ("test-race", "test-others"):
+            for command in commands(part):
+                self.assertIn(command, whole)
 
     def test_every_target_that_the_documentation_names_is_there(self):
         pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]

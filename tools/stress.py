@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """Counts how often tests fail on a busy machine.
 
-usage: python3 tools/stress.py [-n N] [--run REGEX] [--args ARGS] PKG...
+usage: python3 tools/stress.py [-n N] [--idle] [--run REGEX] [--args ARGS] PKG...
 
 Each package is compiled once, with the race detector, and run N times (10), under
-nice and beside one busy loop for each processor. A package is named as for go test,
-such as ./lockmw/...; one of another module of this repository is found there.
---run chooses tests as go test -run does, and --args is passed on to the tests.
+nice and beside one busy loop for each processor; --idle leaves both out. A package is
+a path as for go test, such as ./lockmw/..., of any module of this repository. --run
+chooses tests as go test -run does, and --args is passed on to the tests.
 
-Prints a line for each run, then for each test that failed how often, and where the
-output of its first failure is kept. Exit code: 0 when every run passed, 1 when one
-failed, 2 on wrong usage, or when a package does not compile.
+Prints a line for each run, then the slowest tests, and each test that failed: how
+often, and where the output of its first failure is kept. A single run prints the
+output of what failed. Exit code: 0 when every run passed, 1 when one failed or had no
+test, 2 on wrong usage, or when a package does not compile.
 """
 
 import argparse
@@ -29,13 +30,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / ".cache" / "stress"
 
-NICE = 10  # of the tests and of the load alike: both leave the machine usable
+NICE = ["nice", "-n", "10"]  # the tests and the load alike: both leave the machine usable
 RUN_LIMIT = "30m"  # for one run of one package
 SLOWEST = 5  # tests whose times are printed
 # A busy loop that ends with us, however we end: its pipe is closed then.
 BUSY = 'while :; do :; done & busy=$!; read -r _; kill "$busy"'
 
-ENDED = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$", re.M)
+# What a test prints last may stand before it on its line.
+ENDED = re.compile(r"--- (PASS|FAIL|SKIP): (\S+) \((\d+\.\d+)s\)$", re.M)
 STARTED = re.compile(r"^=== RUN +(\S+)$", re.M)
 
 
@@ -48,8 +50,8 @@ def go(args, directory):
     done = subprocess.run(["go", *args], cwd=directory, text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line and not line.startswith("#")]
-        raise Failure(f"go {args[0]}: {(lines or ['exit code %d' % done.returncode])[0]}")
+        lines = [line for line in done.stderr.splitlines() if not line.startswith(("#", "go: downloading"))]
+        raise Failure(f"go {args[0]}: {(lines or [f'exit code {done.returncode}'])[0]}")
     return done.stdout
 
 
@@ -70,101 +72,133 @@ def packages(pattern):
     """Returns the import path and the directory of each package that has tests."""
     module, inside = module_of(pattern)
     tests = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}\t{{.Dir}}{{end}}"
-    listed = go(["list", "-f", tests, inside], module)
-    return [line.split("\t") for line in listed.splitlines() if line]
+    found = [tuple(line.split("\t")) for line in go(["list", "-f", tests, inside], module).splitlines() if line]
+    if not found:
+        raise Failure(f"{pattern} has no tests")
+    return found
 
 
-def compile_tests(package, directory, binary):
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    go(["test", "-race", "-c", "-o", str(binary), package], directory)
+class Package:
+    """A compiled package, and where the output of its runs goes."""
+
+    def __init__(self, name, directory):
+        self.name, self.directory = name, directory
+        self.kept = KEPT / name.replace("/", "_")
+        self.binary = self.kept / "package.test"
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.kept.mkdir(parents=True)
+        go(["test", "-race", "-vet=off", "-c", "-o", str(self.binary), name], directory)
+
+    def run(self, number, options):
+        """Runs the tests once; returns the exit code and the path of the output."""
+        output = self.kept / f"run-{number}.txt"
+        command = [*([] if options.idle else NICE), str(self.binary), "-test.v", f"-test.timeout={RUN_LIMIT}",
+                   *(["-test.run", options.run] if options.run else []), *options.args]
+        with open(output, "wb") as file:
+            # CI is set so that a test whose server is missing fails. The output is a
+            # file, and the group is killed, so that nothing waits for a child of a test.
+            process = subprocess.Popen(command, cwd=self.directory, env=dict(os.environ, CI="true"),
+                                       stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+            try:
+                return process.wait(), output
+            finally:
+                kill(process)
 
 
-def load():
-    """Starts a busy loop for each processor."""
-    return [subprocess.Popen(["nice", "-n", str(NICE), "sh", "-c", BUSY],
-                             stdin=subprocess.PIPE, start_new_session=True)
-            for _ in range(os.cpu_count() or 1)]
+def kill(process):
+    """Ends what is left of a process's group."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
-def failed_tests(output):
+def failed_tests(text):
     """Returns the tests that failed, without those that failed by a subtest, and those
     that were under way when the process ended."""
-    failed = [name for verdict, name, _ in ENDED.findall(output) if verdict == "FAIL"]
-    ended = {name for _, name, _ in ENDED.findall(output)}
-    failed += [name for name in STARTED.findall(output) if name not in ended]
+    ended = ENDED.findall(text)
+    names = {name for _, name, _ in ended}
+    failed = [name for verdict, name, _ in ended if verdict == "FAIL"]
+    failed += [name for name in STARTED.findall(text) if name not in names]
     return [name for name in dict.fromkeys(failed)
             if not any(other.startswith(name + "/") for other in failed)]
 
 
-def stress(package, directory, options):
+def stress(package, options):
     """Runs a package, prints how it went, and returns whether every run passed."""
-    kept = KEPT / package.replace("/", "_")
-    shutil.rmtree(kept, ignore_errors=True)
-    binary = kept / "package.test"
-    compile_tests(package, directory, binary)
-    command = ["nice", "-n", str(NICE), str(binary), "-test.v", f"-test.timeout={RUN_LIMIT}",
-               *(["-test.run", options.run] if options.run else []), *shlex.split(options.args)]
     failures, first, seconds = collections.Counter(), {}, collections.defaultdict(list)
     passed = 0
     for number in range(1, options.n + 1):
         begin = time.monotonic()
-        # CI is set so that a test whose server is missing fails.
-        done = subprocess.run(command, cwd=directory, env=dict(os.environ, CI="true"), text=True,
-                              errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
-        for _, name, took in ENDED.findall(done.stdout):
-            seconds[name].append(float(took))
-        if done.returncode == 0:
+        code, output = package.run(number, options)
+        took = time.monotonic() - begin
+        text = output.read_text(errors="replace")
+        ended = ENDED.findall(text)
+        for _, name, each in ended:
+            seconds[name].append(float(each))
+        if code == 0 and any(verdict == "PASS" for verdict, _, _ in ended):
             passed += 1
-            verdict = "passed"
-        else:
-            output = kept / f"run-{number}.txt"
-            output.write_text(done.stdout)
-            names = failed_tests(done.stdout) or [f"exit code {done.returncode}"]
-            for name in names:
-                failures[name] += 1
-                first.setdefault(name, output)
-            verdict = "FAILED: " + ", ".join(names)
-        print(f"{package} {number}/{options.n} {verdict} in {time.monotonic() - begin:.1f}s", flush=True)
+            output.unlink()
+            print(f"{package.name} {number}/{options.n} passed in {took:.1f}s", flush=True)
+            continue
+        names = failed_tests(text) or (["no test was run"] if code == 0 else [f"exit code {code}"])
+        for name in names:
+            failures[name] += 1
+            first.setdefault(name, output)
+        print(f"{package.name} {number}/{options.n} FAILED: {', '.join(names)} in {took:.1f}s", flush=True)
+        if options.n == 1:
+            print(text)
     tops = [name for name in seconds if "/" not in name]
     for name in sorted(tops, key=lambda name: -statistics.median(seconds[name]))[:SLOWEST]:
         print(f"  {statistics.median(seconds[name]):7.1f}s (median) {name}")
     for name, count in failures.most_common():
         print(f"  {count} of {options.n} failed: {name}, first in {first[name].relative_to(ROOT)}")
-    print(f"{package}: {passed} passed, {options.n - passed} failed", flush=True)
-    binary.unlink()
+    print(f"{package.name}: {passed} passed, {options.n - passed} failed", flush=True)
+    package.binary.unlink()
     return passed == options.n
 
 
 def main(args):
     parser = argparse.ArgumentParser(usage=__doc__.strip())
     parser.add_argument("-n", type=int, default=10)
+    parser.add_argument("--idle", action="store_true")
     parser.add_argument("--run", default="")
     parser.add_argument("--args", default="")
     parser.add_argument("packages", nargs="+")
     options = parser.parse_args(args)
     if options.n < 1:
         parser.error("-n must be at least 1")
+    try:
+        options.args = shlex.split(options.args)
+    except ValueError as why:
+        parser.error(f"--args: {why}")
     busy = []
     try:
-        # All are found first: a misspelt name is said before an hour of tests.
-        found = [package for pattern in options.packages for package in packages(pattern)]
-        if not found:
-            raise Failure("no package here has tests")
-        busy = load()
+        # All are compiled first: what is wrong is said before an hour of tests.
+        found = dict.fromkeys(one for pattern in options.packages for one in packages(pattern))
+        ready = [Package(name, directory) for name, directory in found]
+        if not options.idle:
+            busy = [subprocess.Popen([*NICE, "sh", "-c", BUSY], stdin=subprocess.PIPE, start_new_session=True)
+                    for _ in range(os.cpu_count() or 1)]
         # A list: every package runs, whatever became of the one before.
-        passed = [stress(package, directory, options) for package, directory in found]
-        return 0 if all(passed) else 1
+        return 0 if all([stress(package, options) for package in ready]) else 1
     except Failure as why:
         print(f"stress.py: {why}", file=sys.stderr)
         return 2
     finally:
         for process in busy:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill(process)
+
+
+def interrupted(number, _):
+    """Ends as by Ctrl-C, so that what was started is ended."""
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, interrupted)
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:

@@ -54,7 +54,7 @@ type realServer struct {
 
 func startRealServer(t *testing.T) *realServer {
 	t.Helper()
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		bedtest.Check(t, &testbed.MissingError{Program: "redis-server", Fetch: "redis"})
 	}

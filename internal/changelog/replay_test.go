@@ -48,8 +48,15 @@ func TestReplay(t *testing.T) {
 		c := redis.NewClient(s.options())
 		defer func() { _ = c.Close() }()
 		c.FlushAll(t.Context())
-		if err := a.Replay(t.Context(), func(string) error { return nil }); !errors.Is(err, ErrBroken) {
-			t.Errorf("after FLUSHALL: %v", err)
+		// It is refused, or a reader that was quicker has appended everything to it again.
+		got = nil
+		err = a.Replay(t.Context(), func(id string) error {
+			got = append(got, id)
+			return nil
+		})
+		lost := slices.DeleteFunc(slices.Clone(want), func(id string) bool { return slices.Contains(got, id) })
+		if !errors.Is(err, ErrBroken) && (err != nil || len(lost) > 0) {
+			t.Errorf("after FLUSHALL: %v, without %v", err, lost)
 		}
 	})
 }

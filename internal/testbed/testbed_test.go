@@ -243,10 +243,10 @@ func TestOutsideOfTheCheckout(t *testing.T) {
 	}
 }
 
-// need skips the test without a program; see bedtest.NeedServers and bedtest.Check.
+// need skips the test without a program; see bedtest.NeedProcesses and bedtest.Check.
 func need(t *testing.T, program, fetch string) {
 	t.Helper()
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	if _, err := exec.LookPath(program); err != nil {
 		bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestRun measures everything, as little of it as possible: every answer is
 // right, and the tables are whole.
 func TestRun(t *testing.T) {
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	for program, fetch := range map[string]string{"h2load": "bench", "redis-server": "redis"} {
 		if _, err := exec.LookPath(program); err != nil {
 			bedtest.Check(t, &testbed.MissingError{Program: program, Fetch: fetch})

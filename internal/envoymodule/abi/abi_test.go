@@ -11,11 +11,13 @@ import (
 
 	"github.com/ordergate/ordergate/internal/envoymodule"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // envoysOwn returns the path of Envoy's abi.h, of the version in go.mod.
 func envoysOwn(t *testing.T) string {
 	t.Helper()
+	bedtest.NeedProcesses(t)
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/envoyproxy/envoy/source/extensions/dynamic_modules").Output()
 	if err != nil {
 		t.Fatalf("finding envoy's abi.h: %v", err)
@@ -25,6 +27,7 @@ func envoysOwn(t *testing.T) string {
 
 func cc(t *testing.T, args ...string) {
 	t.Helper()
+	bedtest.NeedProcesses(t)
 	out, err := exec.Command("cc", append([]string{"-std=c11", "-Wall", "-Wextra", "-Werror", "-O2"}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("cc %s: %v\n%s", strings.Join(args, " "), err, out)

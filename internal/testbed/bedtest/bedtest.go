@@ -27,12 +27,12 @@ type Bed struct {
 	tb testing.TB
 }
 
-// New returns an empty bed in a temporary directory; see [NeedServers]. When the test ends, the
+// New returns an empty bed in a temporary directory; see [NeedProcesses]. When the test ends, the
 // servers are stopped; a server that had ended by itself, or does not end in
 // order, fails the test, and a failed test shows the end of each one's output.
 func New(tb testing.TB) *Bed {
 	tb.Helper()
-	NeedServers(tb)
+	NeedProcesses(tb)
 	bed, err := testbed.New(tb.TempDir(), tb.Output())
 	if err != nil {
 		tb.Fatal(err)
@@ -51,13 +51,13 @@ func New(tb testing.TB) *Bed {
 	return &Bed{Bed: bed, tb: tb}
 }
 
-// NeedServers skips a test that starts a server or compiles a program when the tests
-// are to be short, as "make quick" has them. [New] calls it; so must a test that
-// starts a server by other means.
-func NeedServers(tb testing.TB) {
+// NeedProcesses skips a test that starts another program, such as a server or a compiler,
+// with -short, which "make quick" sets: Go's cache of results does not see what another
+// program reads. [New] calls it; so must a test that starts a process by other means.
+func NeedProcesses(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("starts a server or compiles a program: not with -short")
+		tb.Skip("starts another program: not with -short")
 	}
 }
 

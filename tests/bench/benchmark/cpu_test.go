@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 const stat = `812 (a) b (c) S 1 812 812 0 -1 4194560 97 0 0 0 123 45 9 9 20 0 1 0 548320 5492736 725`
@@ -30,6 +32,7 @@ func TestParseStat(t *testing.T) {
 
 // TestProcessCPU has a child of a child work until the kernel has charged it.
 func TestProcessCPU(t *testing.T) {
+	bedtest.NeedProcesses(t)
 	if _, err := ProcessCPU(os.Getpid()); err != nil {
 		t.Skip(err) // no /proc
 	}

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // needWrk skips the test if wrk is missing, or fails it, as bedtest does.
 func needWrk(t *testing.T) {
 	t.Helper()
+	bedtest.NeedProcesses(t)
 	if _, err := exec.LookPath("wrk"); err != nil {
 		bedtest.Check(t, &testbed.MissingError{Program: "wrk", Fetch: "gateway"})
 	}
@@ -31,7 +32,7 @@ func needWrk(t *testing.T) {
 // TestRun measures everything, as little of it as possible: every answer is right,
 // and the tables and the plot are whole.
 func TestRun(t *testing.T) {
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	needWrk(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 const wrkOutput = `Running 2s test @ http://127.0.0.1:8000
@@ -65,6 +67,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestRunFor(t *testing.T) {
+	bedtest.NeedProcesses(t)
 	// It ends in order, and late, if it is interrupted when it expects that.
 	const orderly = `trap 'echo told; exit 0' INT; echo begun >&2; while :; do sleep 0.01; done`
 	out, err := runFor(t.Context(), exec.Command("sh", "-c", orderly), leastLength)

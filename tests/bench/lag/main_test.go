@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestRun measures as little as possible: every row is told, and the table is whole.
 func TestRun(t *testing.T) {
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer

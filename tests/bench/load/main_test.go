@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestRun measures everything, as little of it as possible: no row is missing, and
 // the tables are whole.
 func TestRun(t *testing.T) {
-	bedtest.NeedServers(t)
+	bedtest.NeedProcesses(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
