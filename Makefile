@@ -73,7 +73,7 @@ test-plain:
 test-tools:
 	python3 -m unittest discover -q -s tools -p '*_test.py'
 
-# Compiles the packages that the tests compile, so that no test waits for that.
+# Compiles the packages of the programs that tests start, so that no test waits for it.
 compile:
 	$(FETCH) $(SERVERS)
 	go build -race ./...

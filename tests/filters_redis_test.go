@@ -214,14 +214,15 @@ func (s side) passes(n int) bool {
 // after half a minute.
 func inTheEnd(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); {
-		if time.Now().After(deadline) {
+	for begin := time.Now(); !ok(); {
+		waited := time.Since(begin)
+		if waited > 2*time.Minute {
 			t.Fatalf("never happened: %s", what)
 		}
 		select {
 		case <-t.Context().Done():
 			t.Fatalf("the test ended before: %s", what)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(bedtest.Pause(waited)):
 		}
 	}
 }

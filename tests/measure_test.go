@@ -160,8 +160,8 @@ func TestFilterExpandsItself(t *testing.T) {
 	s := newStack(t, settings{backend: d.addr(), orders: 950, gate: leaky(t, "0.01", "capacity: 1000; expand: {at_fill: 1, by: 8}")})
 	s.probe(http.MethodGet, 100_001, 1500)
 	bedtest.Eventually(t, "it grows", func() bool { return s.number(`ordergate_filter_capacity{filter="orders"}`) == 8000 })
-	// On a busy machine it grows before the last of them are asked for: those pass at the
-	// new rate.
+	// On a busy machine it grows before probe has asked for the last orders; those orders
+	// pass at the new rate.
 	bedtest.Eventually(t, "what was measured of the old one is forgotten", func() bool {
 		rate := s.number(measuredMetric)
 		return math.IsNaN(rate) || rate < 0.005

@@ -21,8 +21,7 @@ import (
 // a machine that has nothing else to do, and with SOAK three minutes and 4.5 GB.
 const modelLimit = 10 * time.Minute
 
-// modelSample is the part of the mutations, one in so many, that is tried while nothing
-// has changed.
+// modelSample is how many mutations there are for each one in a sample.
 const modelSample = 6
 
 // modelConfigs are the configurations of docs/freshness.pml that "make model" searches.
@@ -54,7 +53,7 @@ func TestModel(t *testing.T) {
 	recorded, err := os.ReadFile(modelRecord)
 	whole := soak || record || err != nil || string(recorded) != state
 	if whole {
-		t.Logf("the whole model is searched; tests/%s, which make model writes, names another one, other scripts or another spin", modelRecord)
+		t.Logf("tests/%s names another model, other scripts or another spin; the whole model is searched; make model records it", modelRecord)
 	}
 	t.Parallel()
 	configs := modelConfigs
@@ -128,7 +127,7 @@ var modelMutations = []struct{ without, config string }{
 	{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
 }
 
-// modelRecord holds the modelState of the last whole search.
+// modelRecord is the file with the modelState of the last whole search.
 const modelRecord = "testdata/model.searched"
 
 // modelState identifies everything on which the result of a search depends: the model and

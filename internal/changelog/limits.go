@@ -2,20 +2,20 @@ package changelog
 
 import "time"
 
-// The time limits of the protocol. docs/freshness.pml models them: a change here has the
-// whole model searched again, see tests/model_test.go.
+// The time limits of the protocol, which docs/freshness.pml models. After a change here
+// tests/model_test.go searches the whole model.
 const (
 	defaultPollEvery = 100 * time.Millisecond
 	defaultLimit     = time.Second
 	defaultLease     = 2 * time.Second
 	defaultExpel     = 5 * time.Minute
 
-	// patience is how long an append may take until its lease is renewed no more: it may
-	// fail, and then the end of the lease is waited for.
+	// patience is how long an append may take before the member stops renewing its lease:
+	// the append may fail, and then the member waits for the end of the lease.
 	patience = 200 * time.Millisecond
-	// margin is added to a lease by who waits for its end: for clocks that run at
-	// different speeds, and for one that is set back by less than anybody notices.
+	// margin is added by each process that waits for the end of a lease: for clocks that
+	// run at different speeds, and for a clock that is set back a little.
 	margin = 60 * time.Millisecond
-	// renewals is how many times in a lease it is renewed.
+	// renewals is how many times a member renews its lease before that could end.
 	renewals = 5
 )

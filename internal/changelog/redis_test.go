@@ -109,17 +109,7 @@ func (s *realServer) stop(t *testing.T) {
 // eventually polls for something that another process, or the clock, decides.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatal("never came true: ", what)
-		case <-tick.C:
-		}
-	}
+	bedtest.Eventually(t, what, holds)
 }
 
 func connect(t *testing.T, s server) *redis.Client {

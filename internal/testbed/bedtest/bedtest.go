@@ -222,15 +222,22 @@ const patience = 30 * time.Second
 // ends the test if it never happens.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
+	for begin := time.Now(); !ok(); {
+		waited := time.Since(begin)
+		if waited > patience {
 			tb.Fatalf("never happened: %s", what)
 		}
 		select {
 		case <-tb.Context().Done():
 			tb.Fatalf("the test ended before: %s", what)
-		case <-time.After(time.Millisecond):
+		case <-time.After(Pause(waited)):
 		}
 	}
+}
+
+// Pause returns how long to wait before the next poll for something that has not happened
+// for a while: 1 ms at first, and 50 ms at most, or polls take the time of what they wait
+// for.
+func Pause(waited time.Duration) time.Duration {
+	return min(max(waited/10, time.Millisecond), 50*time.Millisecond)
 }
