@@ -40,7 +40,7 @@ def commands(*args):
 
 class MakefileTest(unittest.TestCase):
     def test_no_result_of_a_test_with_processes_is_from_the_cache(self):
-        for args in (["test-race"], ["test-others"], ["model"], ["soak"]):
+        for args in (["test-race"], ["test-others"], ["test-faults"], ["model"], ["soak"]):
             found = commands(*args)
             self.assertTrue(found, args)
             for command in found:
@@ -50,9 +50,9 @@ class MakefileTest(unittest.TestCase):
         for command in commands("quick", "PKG=./lockmw/..."):
             self.assertIn(" -short ", command)
 
-    def test_make_test_runs_both_parts(self):
+    def test_make_test_runs_every_part(self):
         whole = commands("test")
-        for part in ("test-race", "test-others"):
+        for part in ("test-race", "test-others", "test-faults"):
             for command in commands(part):
                 self.assertIn(command, whole)
 
