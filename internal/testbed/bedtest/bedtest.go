@@ -27,9 +27,10 @@ type Bed struct {
 	tb testing.TB
 }
 
-// New returns an empty bed in a temporary directory; see [NeedProcesses]. When the test ends, the
-// servers are stopped; a server that had ended by itself, or does not end in
-// order, fails the test, and a failed test shows the end of each one's output.
+// New returns an empty bed in a temporary directory, or skips the test; see
+// [NeedProcesses]. When the test ends, the servers are stopped; a server that had ended
+// by itself, or does not end in order, fails the test, and a failed test shows the end of
+// each one's output.
 func New(tb testing.TB) *Bed {
 	tb.Helper()
 	NeedProcesses(tb)
