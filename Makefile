@@ -53,7 +53,7 @@ test: lint compile
 
 # The packages that take longest first.
 test-race:
-	$(GOTEST) -race -p 3 -parallel 3 ./tests ./lockmw/redislock ./internal/changelog ./filter/shared ./...
+	$(GOTEST) -race -p 2 -parallel 3 ./tests ./lockmw/redislock ./internal/changelog ./filter/shared ./...
 
 test-others:
 	$(MAKE) --no-print-directory test-module test-plain test-tools
