@@ -266,7 +266,8 @@ func lostOwn(tail uint64, fresh []entry, own entry) *damage {
 func (r *reader) applied(tail uint64) {
 	l := r.log
 	l.position.Store(r.last.seq)
-	l.epoch.Store(&r.epoch)
+	epoch := r.epoch // a copy: Replay reads it while the reader goes over to another log
+	l.epoch.Store(&epoch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Tail = tail
