@@ -37,7 +37,7 @@ demo: build
 # those that import them. PKG="./lockmw/... ./tests/faults" adds all tests of packages,
 # with servers and the race detector.
 quick: lint
-	go test -vet=off -short -parallel 4 ./...
+	go test -vet=off -short -parallel 16 ./...
 	for module in $(MODULES); do (cd $$module && go test -vet=off -short ./...) || exit 1; done
 	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && python3 tools/stress.py -n 1 --idle $(PKG); fi
 	echo "make quick: all passed"
@@ -53,7 +53,8 @@ test: lint compile
 
 # The packages that take longest first.
 test-race:
-	$(GOTEST) -race -p 2 -parallel 3 ./tests ./lockmw/redislock ./internal/changelog ./filter/shared ./...
+	$(GOTEST) -race -p 2 -parallel 4 ./tests ./lockmw/redislock ./tests/redisson ./internal/changelog \
+		./filter/... ./internal/... ./...
 
 test-others:
 	$(MAKE) --no-print-directory test-module test-plain test-tools

@@ -45,6 +45,7 @@ func writeHereLookThere(t *testing.T, a, b *instance, wait bool) (missed int64) 
 }
 
 func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, Options{Limit: 10 * time.Second}), runInstance(t, s, idle)
 		// A flood of lookups shares the reads with those that we check.
@@ -73,6 +74,7 @@ func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
 
 // The check above is worth something: without the barrier it fails.
 func TestAcknowledgedIsMissedWithoutWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, idle), runInstance(t, s, idle)
 		b.mustWait(t) // so that b is past its first read
@@ -83,6 +85,7 @@ func TestAcknowledgedIsMissedWithoutWait(t *testing.T) {
 }
 
 func TestNothingIsLostBeforeTheFirstRead(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
 		const n = 25
@@ -103,6 +106,7 @@ func TestNothingIsLostBeforeTheFirstRead(t *testing.T) {
 }
 
 func TestPollFollowsWithoutWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
 		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
@@ -136,6 +140,7 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func TestWaitersShareOneReadThatStartsAfterThem(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := newInstance(t, s, idle), runInstance(t, s, idle)
 		b.mustWait(t)
@@ -170,6 +175,7 @@ func TestWaitersShareOneReadThatStartsAfterThem(t *testing.T) {
 }
 
 func TestFloodCostsFewReads(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
@@ -194,6 +200,7 @@ func TestFloodCostsFewReads(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := newInstance(t, s, idle) // not run: nothing would end the wait
 		ctx, cancel := context.WithCancel(t.Context())
@@ -209,6 +216,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestRunEnds(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
@@ -226,6 +234,7 @@ func TestRunEnds(t *testing.T) {
 }
 
 func TestRedisAwayAndBack(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
 		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
@@ -251,6 +260,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 
 // A Redis that accepts and never answers must not hold anybody past the limit.
 func TestRedisThatHangs(t *testing.T) {
+	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -275,6 +285,7 @@ func TestRedisThatHangs(t *testing.T) {
 }
 
 func TestScriptsAreLoadedAgain(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := newInstance(t, s, idle), runInstance(t, s, idle)
 		a.mustAppend(t, "1")
@@ -294,6 +305,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 }
 
 func TestIDsAreBounded(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		for _, tc := range []struct {
@@ -320,6 +332,7 @@ func TestIDsAreBounded(t *testing.T) {
 }
 
 func TestNewRefusesNames(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"", "a{b", "a}b"} {
 		if _, err := New(nil, name, nil, Options{}); err == nil {
 			t.Errorf("New accepted filter %q", name)

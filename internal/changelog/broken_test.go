@@ -140,6 +140,7 @@ func (m mishap) skipTerm(t *testing.T, c *redis.Client) {
 // TestDamageIsNoticedAndMended has whatever the log lost in it again by itself, and
 // a doubt before anybody can rely on it.
 func TestDamageIsNoticedAndMended(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, d := range mishaps {
 			t.Run(d.name, func(t *testing.T) {
@@ -186,6 +187,7 @@ func TestDamageIsNoticedAndMended(t *testing.T) {
 }
 
 func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, d := range mishaps {
 			t.Run(d.name, func(t *testing.T) {
@@ -216,6 +218,7 @@ func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
 
 // A key of another type cannot be read or written. It is left to whoever put it there.
 func TestKeysThatHoldSomethingElse(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, key := range []string{logKey, metaKey} {
 			t.Run(key, func(t *testing.T) {
@@ -251,6 +254,7 @@ func TestKeysThatHoldSomethingElse(t *testing.T) {
 // The instance that appended an entry knows that the log must have it, even
 // before it read it.
 func TestLossOfAnAcknowledgedEntryIsNoticedByItsWriter(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, tc := range []struct {
 			name  string
@@ -290,6 +294,7 @@ func TestLossOfAnAcknowledgedEntryIsNoticedByItsWriter(t *testing.T) {
 
 // A Redis that comes back empty has forgotten IDs, and gets them again.
 func TestRedisComesBackEmpty(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	a := newInstance(t, s, idle)
 	opts := idle
@@ -312,6 +317,7 @@ func TestRedisComesBackEmpty(t *testing.T) {
 // A restart may have lost the last second: everybody is told, also who knew of nothing
 // that was lost.
 func TestRestartIsADoubt(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
 	opts.PollEvery = time.Millisecond
@@ -332,6 +338,7 @@ func TestRestartIsADoubt(t *testing.T) {
 // A log that is longer than what is remembered is read again without forgetting what it
 // lacks; and where more is lacking than is remembered, everybody is told.
 func TestLongLogThatWentBack(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		lost int

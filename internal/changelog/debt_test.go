@@ -23,6 +23,7 @@ func owes(t *testing.T, i *instance, w *wire, ids ...string) {
 // An append that takes too long stops the renewals before anybody withdraws, and they go
 // on when it is acknowledged.
 func TestAppendThatTakesTooLong(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
@@ -53,6 +54,7 @@ func TestAppendThatTakesTooLong(t *testing.T) {
 }
 
 func TestDebtIsPaidByTryingAgain(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
@@ -82,6 +84,7 @@ func TestDebtIsPaidByTryingAgain(t *testing.T) {
 
 // One of two that append the same ID at the same time is enough.
 func TestSameIDTwice(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		sure(t, a)
@@ -118,6 +121,7 @@ func TestSameIDTwice(t *testing.T) {
 
 // A doubt pays for what was owed when it was begun, and for nothing that came later.
 func TestDoubtPaysForWhatItCovers(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
@@ -147,6 +151,7 @@ func TestDoubtPaysForWhatItCovers(t *testing.T) {
 
 // Who owes more than it remembers is not sure of anything before others have a doubt.
 func TestOverdrawn(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
@@ -185,6 +190,7 @@ func TestOverdrawn(t *testing.T) {
 // What nobody was told of is not owed: it may never be tried again here, by who gave up
 // following a table, say, or found the log whole the next time.
 func TestNothingIsOwedForARecord(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))

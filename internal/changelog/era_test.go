@@ -24,6 +24,7 @@ func clockBack(ctx context.Context, c *redis.Client) error {
 // TestMemberIsMissedWhateverIsLost cuts one off, which may pass on the answers to creates
 // as soon as its lease is over, and takes something from Redis.
 func TestMemberIsMissedWhateverIsLost(t *testing.T) {
+	t.Parallel()
 	deletes := func(keys ...string) func(context.Context, *redis.Client) error {
 		return func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, keys...).Err() }
 	}
@@ -95,6 +96,7 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 // TestAcknowledgedInANewEra appends to a new master, while somebody else may be asking
 // the old one, where the lease goes on.
 func TestAcknowledgedInANewEra(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	opts := brisk("a")
 	opts.Lease = 400 * time.Millisecond
@@ -123,6 +125,7 @@ func TestAcknowledgedInANewEra(t *testing.T) {
 
 // TestAnswerOfAFormerEra has a master answer that was replaced.
 func TestAnswerOfAFormerEra(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		a, w := wiredInstance(t, s, brisk("a"))
@@ -174,6 +177,7 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 
 // A reply that is late may be of an era which nobody has heard of and which is over.
 func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		a, w := wiredInstance(t, s, brisk("a"))
@@ -218,6 +222,7 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 // A failover loses an order that was acknowledged here, and not read; another one is
 // acknowledged after it, before anything is read.
 func TestLossBehindANewerEntry(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	ctx := t.Context()
 	b, other := runInstance(t, s, idle), newInstance(t, s, idle)
@@ -243,6 +248,7 @@ func TestLossBehindANewerEntry(t *testing.T) {
 // no answer: what begins each time must not have the same name, or a renewal from before
 // would count.
 func TestRepeatedCall(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, brisk("a"))
 		named := make(map[string]bool)

@@ -33,6 +33,7 @@ func numbers(prefix string, n int) []string {
 
 // Whatever Redis acknowledged to who pushed is there after the next Wait, however much it is.
 func TestPushedIsThereAfterWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
@@ -57,6 +58,7 @@ func TestPushedIsThereAfterWait(t *testing.T) {
 
 // Two take from the inbox at once, and many push: each finds all that was pushed before.
 func TestManyPush(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		all := []*instance{runInstance(t, s, idle), runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})}
 		var wg sync.WaitGroup
@@ -84,6 +86,7 @@ func TestManyPush(t *testing.T) {
 }
 
 func TestPushedByMistake(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
@@ -105,6 +108,7 @@ func TestPushedByMistake(t *testing.T) {
 }
 
 func TestInboxThatIsNone(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		opts := idle
@@ -131,6 +135,7 @@ func TestInboxThatIsNone(t *testing.T) {
 
 // What cannot be put into the log stays in the inbox.
 func TestInboxOfALogThatIsNone(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		opts := idle

@@ -507,6 +507,7 @@ func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 }
 
 func TestInterleavings(t *testing.T) {
+	t.Parallel()
 	st := newStage(t)
 	total := 0
 	for _, sc := range scenarios() {
@@ -528,6 +529,7 @@ func TestInterleavings(t *testing.T) {
 
 // TestInterleavingsFindMutations leaves out one rule at a time.
 func TestInterleavingsFindMutations(t *testing.T) {
+	t.Parallel()
 	all := make(map[string]scenario)
 	for _, sc := range scenarios() {
 		all[sc.name] = sc

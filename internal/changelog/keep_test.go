@@ -11,6 +11,7 @@ import (
 const slack = 100
 
 func TestLogIsTrimmed(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const keep = 1000
 		opts := Options{PollEvery: time.Hour, Limit: 10 * time.Second, Keep: keep}

@@ -32,6 +32,7 @@ func resume(t *testing.T, s server, at Mark) (*instance, error) {
 }
 
 func TestResume(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, Options{PageSize: 2, PollEvery: time.Hour, Limit: 10 * time.Second})
 		if m := a.Mark(); m.Seq != 0 {
@@ -80,6 +81,7 @@ func TestResume(t *testing.T) {
 }
 
 func TestResumeFindsTheLogChanged(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, tc := range []struct {
 			name string
@@ -159,6 +161,7 @@ func TestResumeFindsTheLogChanged(t *testing.T) {
 // TestResumeOutlastsAnOutage has Redis away at first: that is no reason to give up
 // the mark, and the mark is still what is known.
 func TestResumeOutlastsAnOutage(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	a := runInstance(t, s, idle)
 	a.mustAppend(t, "1", "2")

@@ -17,6 +17,7 @@ type masters struct{ former, present tcpServer }
 // TestTwoMasters has an order acknowledged by a server that has just taken over, while
 // somebody asks the former one: nobody may be sure there by the time the client is told.
 func TestTwoMasters(t *testing.T) {
+	t.Parallel()
 	opts := func(place string) Options {
 		o := brisk(place)
 		o.Lease = 700 * time.Millisecond
@@ -173,6 +174,7 @@ func goTo(c *redis.Client) fate {
 // TestLeaveAfterAFailover has somebody leave a server that took over, who has not seen
 // yet whether that one has all that the former server acknowledged.
 func TestLeaveAfterAFailover(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	a, w := wiredInstance(t, s, brisk("a"))
 	b := runInstance(t, s, brisk("b"))

@@ -14,6 +14,7 @@ import (
 const membersKey = "ordergate:{orders}:members"
 
 func TestLeaseIsRenewed(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, brisk("a")), runInstance(t, s, brisk("b"))
 		sure(t, a, b)
@@ -35,6 +36,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 
 // TestMemberThatVanishes has it back in the end: nothing of it was lost.
 func TestMemberThatVanishes(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, brisk("b"))
@@ -65,6 +67,7 @@ func TestMemberThatVanishes(t *testing.T) {
 }
 
 func TestMemberTakesItsLeave(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, patient("b"))
 		sure(t, a, b)
@@ -102,6 +105,7 @@ func TestMemberTakesItsLeave(t *testing.T) {
 // TestSuccessor takes the place of one that ended without taking its leave, or that
 // could not since it owed something.
 func TestSuccessor(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, tc := range []struct {
 			name string
@@ -150,6 +154,7 @@ func TestSuccessor(t *testing.T) {
 // A page that the predecessor had sent arrives when its successor has joined, and not
 // renewed yet.
 func TestPageOfAPredecessor(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, patient("a"))
 		sure(t, a)
@@ -188,6 +193,7 @@ func lapsedLongAgo(t *testing.T, i *instance, name string) {
 }
 
 func TestMemberIsExpelled(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, patient("a"))
 		b := runInstance(t, s, patient("b"))
@@ -214,6 +220,7 @@ func TestMemberIsExpelled(t *testing.T) {
 // A member that is required is missed before it ever came, while it is away, and when it
 // was taken for gone.
 func TestRequiredMember(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		opts := patient("b")
@@ -249,6 +256,7 @@ func TestRequiredMember(t *testing.T) {
 
 // TestRenewalIsAsOf renews the lease of who was sure of all at a moment in the past.
 func TestRenewalIsAsOf(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := newInstance(t, s, idle)
 		const lease = time.Hour

@@ -11,6 +11,7 @@ import (
 // TestReadsAreBounded has many lookups wait all the time. Only the most that there may be
 // is looked at: how many there are is a matter of the machine.
 func TestReadsAreBounded(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const most = 100
 		opts := idle
@@ -44,6 +45,7 @@ func TestReadsAreBounded(t *testing.T) {
 
 // TestPace lets a burst go, then makes a few wait for their turn, and a crowd not.
 func TestPace(t *testing.T) {
+	t.Parallel()
 	p := newPace(4000)
 	p.each = time.Hour
 	for range burst + 1 {
@@ -68,6 +70,7 @@ func TestPace(t *testing.T) {
 
 // TestCrowd has many wait for reads that few would have to be patient for.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := idle
 		opts.Limit, opts.MaxReads = 20*time.Second, 1_000_000

@@ -12,6 +12,7 @@ func reply(epoch, tail any, entries any) []any {
 }
 
 func TestParsePageRefuses(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		reply []any
@@ -33,6 +34,7 @@ func TestParsePageRefuses(t *testing.T) {
 }
 
 func TestParseEntry(t *testing.T) {
+	t.Parallel()
 	row := func(name any, fields ...any) []any { return []any{name, fields} }
 	for _, tc := range []struct {
 		name string
@@ -63,6 +65,7 @@ func TestParseEntry(t *testing.T) {
 // Whatever is taken out of a log, a page of it is either refused or has lost
 // nothing.
 func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "entries")
 		read := rapid.IntRange(0, n).Draw(t, "read before")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, Options{PageSize: 7, Limit: 10 * time.Second})
 		var want, got []string

@@ -21,6 +21,7 @@ func (tcpServer) start(*testing.T)          {}
 // again when it has lost its replica and was told to mind that. The last two may
 // lack what a new master has acknowledged.
 func TestOnlyTheMasterProvesAnything(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	master := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
 	replica := bed.Replica(master)

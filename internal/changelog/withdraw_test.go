@@ -37,6 +37,7 @@ func (m mutant) change(t *testing.T, l *Log) {
 
 // TestRenewalThatIsLate holds a renewal back until its lease is over.
 func TestRenewalThatIsLate(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, m := range []mutant{{name: "none"}, {name: "counted from when it comes", late: true}} {
 			t.Run(m.name, func(t *testing.T) {
@@ -254,6 +255,7 @@ func (d *duel) fight(t *testing.T, m mutant, rounds int, over *atomic.Bool) {
 // TestNothingThatWasToldIsDenied tries many schedules. A client is told of an order once
 // its Append or its Withdraw returned nil: from then on nobody may be sure without it.
 func TestNothingThatWasToldIsDenied(t *testing.T) {
+	t.Parallel()
 	s := startRealServer(t)
 	// A mutant fights until it denies an order: on a busy machine few storms hit the
 	// moment that it is wrong in.

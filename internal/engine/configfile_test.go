@@ -54,6 +54,7 @@ func swap(t *testing.T, dir, version, text string) {
 }
 
 func TestStepsOf(t *testing.T) {
+	t.Parallel()
 	dir := realDir(t)
 	in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
 	check(t, os.MkdirAll(in("maps"), 0o700))
@@ -163,6 +164,7 @@ func replaceFile(t *testing.T, file, text string) {
 
 // TestWatchOthers changes files beside the one that is watched: nobody is told.
 func TestWatchOthers(t *testing.T) {
+	t.Parallel()
 	dir := realDir(t)
 	file := plain(t, dir)
 	w := &fileWatch{path: file, steps: stepsOf(file)}

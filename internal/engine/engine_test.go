@@ -33,6 +33,7 @@ func writeConfig(t *testing.T, text string) string {
 }
 
 func TestListen(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s.sock")
 	first, err := Listen("unix:" + path)
@@ -64,6 +65,7 @@ func TestListen(t *testing.T) {
 }
 
 func TestGCPercent(t *testing.T) {
+	t.Parallel()
 	for filterBytes, want := range map[uint64]int{0: 400, 12 << 20: 400, 28 << 20: 200, 360 << 20: 100, 54 << 30: 100} {
 		if got := gcPercent(filterBytes); got != want {
 			t.Errorf("gcPercent(%d) = %d, want %d", filterBytes, got, want)

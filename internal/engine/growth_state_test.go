@@ -14,6 +14,7 @@ import (
 
 // TestGrowthState has one ordergate grow a filter, and another one start.
 func TestGrowthState(t *testing.T) {
+	t.Parallel()
 	client := connected(t, fmt.Sprintf("{addresses: [%s]}", bedtest.New(t).Redis().Addr()))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	begin := func() (*filter.Filter, *growthState) {

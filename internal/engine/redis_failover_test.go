@@ -16,6 +16,7 @@ import (
 // A question may fail meanwhile; each ends in time, and they are answered again
 // once there is a new master.
 func TestMasterReplaced(t *testing.T) {
+	t.Parallel()
 	const key = "order:lock:1001"
 	type place struct {
 		section string // of the configuration
@@ -59,6 +60,7 @@ func TestMasterReplaced(t *testing.T) {
 		{"cluster hanging", cluster, hang},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			p := tt.start(t)
 			client := connected(t, p.section)
 			var slowest time.Duration
@@ -119,6 +121,7 @@ func asked(t *testing.T, bed *bedtest.Bed, s *testbed.Sentinel) *testbed.Redis {
 
 // TestSilentRedis asks a server that takes connections and never answers.
 func TestSilentRedis(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"single", "sentinel", "cluster"} {
 		for _, tls := range []string{"", ", tls: {}"} {
 			t.Run(mode+tls, func(t *testing.T) {

@@ -48,6 +48,7 @@ func list(addrs ...string) string { return "[" + strings.Join(addrs, ", ") + "]"
 // TestTopologies does on each kind of Redis what ordergate does there, as a user
 // who may do no more than the documentation says.
 func TestTopologies(t *testing.T) {
+	t.Parallel()
 	const login = "username: ordergate, password_env: PW"
 	secure := func(bed *bedtest.Bed) (args []string, section string) {
 		c := bed.Certificates()
@@ -324,6 +325,7 @@ func lockAndWake(t *testing.T, client redis.UniversalClient) {
 
 // TestConnectWithoutItsFiles is a file that went away after it was checked.
 func TestConnectWithoutItsFiles(t *testing.T) {
+	t.Parallel()
 	_, _, err := Connect(t.Context(), &config.Redis{Mode: config.RedisSingle, Addresses: []string{"127.0.0.1:1"}, TLS: &config.TLS{CA: "none.pem"}})
 	if want := "connecting to Redis: reading redis.tls.ca: no such file or directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)

@@ -21,6 +21,7 @@ import (
 // TestFilterKey pins the key: another one would make every filter that was kept
 // useless.
 func TestFilterKey(t *testing.T) {
+	t.Parallel()
 	key := filterKey("a secret of at least 16 bytes")
 	if got := hex.EncodeToString(key[:]); got != "dfe4633c64c3ca49062b2c53c40a2716" {
 		t.Errorf("key %s", got)
@@ -28,6 +29,7 @@ func TestFilterKey(t *testing.T) {
 }
 
 func TestMemoryKey(t *testing.T) {
+	t.Parallel()
 	snap := &config.Snapshot{Path: filepath.Join(t.TempDir(), "orders.snap")}
 	zero := [16]byte{}
 	for _, tc := range []struct {
@@ -56,6 +58,7 @@ func TestMemoryKey(t *testing.T) {
 }
 
 func TestKeptKeyIsMadeOnce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "orders.snap.secret")
 	var keys [16][16]byte
@@ -83,6 +86,7 @@ func TestKeptKeyIsMadeOnce(t *testing.T) {
 }
 
 func TestKeptKeyRefuses(t *testing.T) {
+	t.Parallel()
 	const good = "00112233445566778899aabbccddeeff"
 	for _, tc := range []struct {
 		name, text string
@@ -126,6 +130,7 @@ func TestKeptKeyRefuses(t *testing.T) {
 }
 
 func TestStamp(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	path := filepath.Join(t.TempDir(), "ids.csv")
 	write := func(text string, age time.Duration) {
@@ -222,6 +227,7 @@ func startEngine(t *testing.T, path string) *Engine {
 }
 
 func TestServeSnapshot(t *testing.T) {
+	t.Parallel()
 	m := startEngine(t, filepath.Join(t.TempDir(), "orders.snap"))
 	s := m.filters["orders"].snapshots
 	handler := m.withFilters(http.NotFoundHandler())
@@ -276,6 +282,7 @@ func TestServeSnapshot(t *testing.T) {
 
 // TestSnapshotIsNotRepeated leaves a file alone that has all there is.
 func TestSnapshotIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "orders.snap")
 	m := startEngine(t, path)
 	s := m.filters["orders"].snapshots

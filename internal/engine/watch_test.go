@@ -68,6 +68,7 @@ func (m *Engine) mustUnit(t *testing.T, use lockUse) *lockUnit {
 
 // TestLockCondition has a user that may not run scripts.
 func TestLockCondition(t *testing.T) {
+	t.Parallel()
 	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha")
 	m, log := lockEngine(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
 	unit, observed := m.mustUnit(t, lockUse{lock: "settlement"}), m.mustUnit(t, lockUse{"settlement", true})
@@ -111,6 +112,7 @@ func TestLockCondition(t *testing.T) {
 // TestLockConditionWithoutRedis checks that a Redis that is away does not take
 // readiness away: that is a condition of its own.
 func TestLockConditionWithoutRedis(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +134,7 @@ func TestLockConditionWithoutRedis(t *testing.T) {
 
 // TestFencesInTheOrderAsked has IDs whose keys sort in another order.
 func TestFencesInTheOrderAsked(t *testing.T) {
+	t.Parallel()
 	server := bedtest.New(t).Redis()
 	m, _ := lockEngine(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Key: "order:{id}:lock"})
 	locker, err := m.gateLockers(t.Context(), m.config, map[lockUse]*lockUnit{})("settlement", config.Rule{Settle: &config.Settle{}})

@@ -61,6 +61,7 @@ var databases = []struct {
 
 // TestDatabases has both databases do what a test asks of a server.
 func TestDatabases(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +132,7 @@ func TestDatabases(t *testing.T) {
 
 // TestDatabasePortTaken restarts a database whose port somebody holds for a while.
 func TestDatabasePortTaken(t *testing.T) {
+	t.Parallel()
 	for _, d := range databases {
 		t.Run(d.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,6 +144,7 @@ func TestDatabasePortTaken(t *testing.T) {
 }
 
 func TestDatabaseRefusesItsArguments(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	tests := map[string]struct {
 		start func() error

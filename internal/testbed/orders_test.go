@@ -22,6 +22,7 @@ const (
 // TestOrders runs one suite against both old services: to a client they are
 // the same.
 func TestOrders(t *testing.T) {
+	t.Parallel()
 	services := map[string]func(*bedtest.Bed) *testbed.Orders{
 		"php":  func(bed *bedtest.Bed) *testbed.Orders { return bed.PHP(seed, simultaneous) },
 		"java": func(bed *bedtest.Bed) *testbed.Orders { return bed.Java(seed) },
@@ -145,6 +146,7 @@ func testOrders(t *testing.T, orders *testbed.Orders) {
 // TestJavaNamesTheOrder checks what only the Java service does: the new ID is
 // in headers, not only in the body.
 func TestJavaNamesTheOrder(t *testing.T) {
+	t.Parallel()
 	orders := bedtest.New(t).Java(0)
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post(orders.URL()+"/orders", "application/json", strings.NewReader(`{"amount":1}`))

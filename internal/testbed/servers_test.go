@@ -17,6 +17,7 @@ import (
 )
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	redis := bed.Redis("--maxmemory", "32mb")
 	other := bed.Redis("--requirepass", "secret")
@@ -65,6 +66,7 @@ func TestRedis(t *testing.T) {
 
 // TestRedisPortTaken restarts a Redis whose port somebody holds for a while.
 func TestRedisPortTaken(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	redis := bed.Redis()
 	restartOnATakenPort(t, redis)
@@ -108,6 +110,7 @@ func restartOnATakenPort(t *testing.T, server interface {
 }
 
 func TestRedisRefusesItsArguments(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	need(t, "redis-server", "redis")
 	_, err := bed.Bed.Redis(t.Context(), "--maxmemory", "a lot")
@@ -145,6 +148,7 @@ static_resources:
 `
 
 func TestEnvoy(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	// An admin interface on a port of its own must not get in the way.
 	envoy := bed.Envoy("admin: {address: {socket_address: {address: 127.0.0.1, port_value: 1}}}" + hello)
@@ -183,6 +187,7 @@ func TestEnvoy(t *testing.T) {
 }
 
 func TestEnvoyBadConfig(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	bedtest.Check(t, bed.Validate(t.Context(), hello))
 	bad := strings.Replace(hello, "stat_prefix", "stat_suffix", 1)
@@ -198,6 +203,7 @@ func TestEnvoyBadConfig(t *testing.T) {
 const fakeGate = "./internal/testbed/testdata/gate"
 
 func TestGate(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	binary := bed.Build(fakeGate, true)
 	gate := bed.Gate(binary, "one", "GATE_GREETING=hi")
@@ -226,6 +232,7 @@ func TestGate(t *testing.T) {
 }
 
 func TestGateMisbehaves(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	binary := bed.Build(fakeGate, false)
 	start := func(t *testing.T, config string) *testbed.Gate {
@@ -279,6 +286,7 @@ func TestGateMisbehaves(t *testing.T) {
 
 // TestBuildAtOnce builds one command several times at once while it is run.
 func TestBuildAtOnce(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	var wg sync.WaitGroup
 	for range 4 {

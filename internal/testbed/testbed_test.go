@@ -70,6 +70,7 @@ func startServer(ctx context.Context, bed *testbed.Bed, name, dir string) (inter
 }
 
 func TestKilledParent(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a child that its parent died")
 	}
@@ -118,6 +119,7 @@ func killParent(t *testing.T, servers string) {
 // TestThreadEnds starts a server from a thread that ends: the kernel takes the
 // end of the forking thread for the death of the parent.
 func TestThreadEnds(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	need(t, "redis-server", "redis")
 	type result struct {
@@ -161,6 +163,7 @@ func TestThreadEnds(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
+	t.Parallel()
 	need(t, "redis-server", "redis")
 	start := func(t *testing.T) (*testbed.Bed, *testbed.Redis, *strings.Builder) {
 		var log strings.Builder

@@ -126,6 +126,7 @@ func (s *tried) want(t *testing.T, master *testbed.Redis, value string) {
 // TestFailovers replaces the master in each way there is. What was replicated
 // stays, and the old master comes back as a replica.
 func TestFailovers(t *testing.T) {
+	t.Parallel()
 	onEveryTopology(t, func(t *testing.T, s *tried) {
 		killed := s.write(t, "1")
 		killed.Kill()
@@ -179,6 +180,7 @@ func TestWithoutMaster(t *testing.T) {
 
 // TestRedisTLS has what a server with TLS asks for.
 func TestRedisTLS(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t)
 	server := bed.RedisTLS("--user", "default", "off", "--user", "ordergate", "on", ">secret", "~*", "+ping")
 	config, err := bed.Certificates().ClientConfig()

@@ -12,6 +12,7 @@ import (
 // TestWithdrawnQuestion has a caller leave before its question was sent: Redis
 // never hears of it, and there is nothing to give back.
 func TestWithdrawnQuestion(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		j := jammed(t, c)
 		j.ask(t, "before")
@@ -44,6 +45,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 // TestAbandonedQuestion has a caller leave while its question is on its way. It is
 // granted, and given back.
 func TestAbandonedQuestion(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, answered := range []bool{false, true} {
 			t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
@@ -88,6 +90,7 @@ func TestAbandonedQuestion(t *testing.T) {
 // TestAbandonedInVain is the same for a lock that another holds, which is left
 // alone, and not asked about again.
 func TestAbandonedInVain(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		held := acquire(t, newLocker(t, another(t, c), Options{}), "k")
 		j := jammed(t, c)

@@ -20,7 +20,10 @@ import (
 func onSingleAndCluster(t *testing.T, test func(*testing.T, redis.UniversalClient)) {
 	t.Helper()
 	for _, top := range []topology{{"single", single}, {"cluster", cluster}} {
-		t.Run(top.name, func(t *testing.T) { test(t, top.start(t, 1)[0]) })
+		t.Run(top.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, top.start(t, 1)[0])
+		})
 	}
 }
 
@@ -35,6 +38,7 @@ func acquireAll(t *testing.T, l *Locker, keys ...string) *Lease {
 
 // TestAllTakesOneScriptForEachSlot counts what is asked.
 func TestAllTakesOneScriptForEachSlot(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		p := watch(t, c, Exclusive, Redisson)
@@ -78,6 +82,7 @@ func TestAllTakesOneScriptForEachSlot(t *testing.T) {
 
 // TestAllFences compares the numbers of a lease with those that Redis remembers.
 func TestAllFences(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		given := []string{"z", "{b}2", "a", "m", "{b}1", "z", "b", "a", "{b}2"}
@@ -122,6 +127,7 @@ func TestAllFences(t *testing.T) {
 
 // TestAllBusyLeavesNothing has each key in turn be another's.
 func TestAllBusyLeavesNothing(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		keys := []string{"a", "{b}1", "{b}2", "c", "d"}
 		other := newLocker(t, c, Options{})
@@ -155,6 +161,7 @@ func TestAllBusyLeavesNothing(t *testing.T) {
 // overlap, one key or several, in any order. All get them, and nobody is inside
 // with another.
 func TestAllWithoutDeadlock(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
@@ -213,6 +220,7 @@ func TestAllWithoutDeadlock(t *testing.T) {
 // TestGroupIsHandedNothing has a caller wait for several keys, of which one alone
 // is of no use: the release is published, and the group asks for all.
 func TestGroupIsHandedNothing(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Wait: never})
 		p := watch(t, c, Exclusive, Redisson)
@@ -248,6 +256,7 @@ func TestGroupIsHandedNothing(t *testing.T) {
 // TestAllForeign has one of the keys hold something else: nothing is granted, what it
 // holds stays, and the error names it.
 func TestAllForeign(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		keys := []string{"{a}1", "{a}2", "b", "c"}
@@ -285,6 +294,7 @@ func TestAllForeign(t *testing.T) {
 
 // TestAllReentersSome presents the owner of one of the keys.
 func TestAllReentersSome(t *testing.T) {
+	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		outer := acquire(t, l, "b")

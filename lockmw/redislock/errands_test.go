@@ -9,6 +9,7 @@ import (
 func (e *errands) Wait() { e.wg.Wait() }
 
 func TestErrandsBeginWhileClosing(t *testing.T) {
+	t.Parallel()
 	for range 1000 {
 		var e errands
 		var mu sync.Mutex

@@ -123,6 +123,7 @@ func persist(ctx context.Context, l *Locker, key string) <-chan result {
 // TestMasterKilled replaces the master under a lease, one who waits for it, and a
 // grant that no replica has heard of.
 func TestMasterKilled(t *testing.T) {
+	t.Parallel()
 	onEveryEnsemble(t, func(t *testing.T, e *ensemble) {
 		within(t, func(ctx context.Context) (any, error) { return nil, e.settle(ctx) })
 		l := newLocker(t, e.client, Options{Lease: time.Hour})
@@ -236,6 +237,7 @@ func (e *ensemble) heard(t *testing.T, master *testbed.Redis, channel string) {
 // TestWaiterFollowsTheMaster has a master step down that goes on as a replica. Who
 // waits listens to the new one, and hears of a release.
 func TestWaiterFollowsTheMaster(t *testing.T) {
+	t.Parallel()
 	onEveryEnsemble(t, func(t *testing.T, e *ensemble) {
 		within(t, func(ctx context.Context) (any, error) { return nil, e.settle(ctx) })
 		old := within(t, e.master)

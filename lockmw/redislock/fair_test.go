@@ -54,6 +54,7 @@ func queueUp(t *testing.T, c redis.UniversalClient, owner string, till time.Time
 
 // TestFairOrder has callers of three processes served in the order of arrival.
 func TestFairOrder(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		opts := Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}}
 		lockers := []*Locker{newLocker(t, c, opts), newLocker(t, c, opts), newLocker(t, another(t, c), opts)}
@@ -66,6 +67,7 @@ func TestFairOrder(t *testing.T) {
 // TestFairNewcomer has one who comes while the lock is free, and another first in
 // line.
 func TestFairNewcomer(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		queueUp(t, c, "java:1", time.Now().Add(time.Hour))
 		l := newLocker(t, c, Options{Kind: Fair})
@@ -81,6 +83,7 @@ func TestFairNewcomer(t *testing.T) {
 // TestFairWaiterDied has a waiter of Redisson's who is first in line and does not
 // answer: until he counts as dead he is waited for, and not after.
 func TestFairWaiterDied(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		opts := Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}}
 		l := newLocker(t, c, opts)
@@ -114,6 +117,7 @@ func TestFairWaiterDied(t *testing.T) {
 // TestFairWaiterStaysAlive has a waiter of ours tell again and again that it is
 // there.
 func TestFairWaiterStaysAlive(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}})
 		held := acquire(t, l, "k")
@@ -141,6 +145,7 @@ func TestFairWaiterStaysAlive(t *testing.T) {
 
 // TestFairLeaving takes who leaves, for whatever reason, out of the line.
 func TestFairLeaving(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		held := acquire(t, newLocker(t, c, Options{Kind: Fair}), "k")
 		opts := Options{Kind: Fair, Wait: never}
@@ -198,6 +203,7 @@ func TestFairLeaving(t *testing.T) {
 // TestFairWordIsPassedOn has a caller leave who was told that it is next, before it
 // asked. The one behind it is told at once.
 func TestFairWordIsPassedOn(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		opts := Options{Kind: Fair, Wait: never}
 		holder, behind := newLocker(t, another(t, c), opts), newLocker(t, another(t, c), opts)
@@ -241,6 +247,7 @@ func TestFairWordIsPassedOn(t *testing.T) {
 // TestFairLinePast has scores as Redisson writes them, long in the past and with a
 // fraction.
 func TestFairLinePast(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for i, score := range []string{"0", "-1", "1.5", strconv.FormatInt(time.Now().UnixMilli(), 10)} {
 			owner := fmt.Sprint("java:", i)

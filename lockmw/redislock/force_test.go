@@ -200,6 +200,7 @@ func testForceReleaseRefuses(t *testing.T, c redis.UniversalClient) {
 }
 
 func TestForceReleaseOfNothing(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	play(t, c, "sem", `rpush list a
 		set java 0
@@ -225,6 +226,7 @@ func TestForceReleaseOfNothing(t *testing.T) {
 
 // TestForceReleaseMessage listens as Redisson does.
 func TestForceReleaseMessage(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	for _, tt := range []struct {
 		name, commands string

@@ -20,6 +20,7 @@ import (
 // TestOperators runs what operators do on each topology but the embedded one, which
 // nobody else can look into.
 func TestOperators(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(*testing.T, redis.UniversalClient){
 		"InspectLocker":   testInspectLocker,
 		"InspectRedisson": testInspectRedisson,
@@ -186,6 +187,7 @@ func testInspectLocker(t *testing.T, c redis.UniversalClient) {
 // TestInspectWithoutRecord looks at a lease before it is on record: the fence
 // tells since when.
 func TestInspectWithoutRecord(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	onEveryKind(t, func(t *testing.T, opts Options, key string) {
 		l := newLocker(t, c, opts)
@@ -365,6 +367,7 @@ func testInspectWaiters(t *testing.T, c redis.UniversalClient) {
 
 // TestInspectManyReaders shows only some of more than anybody would read.
 func TestInspectManyReaders(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	play(t, c, "k", "hset k mode read")
 	many(t, c, 5000, func(p redis.Pipeliner, i int) {
@@ -382,6 +385,7 @@ func TestInspectManyReaders(t *testing.T) {
 }
 
 func TestInspectErrors(t *testing.T) {
+	t.Parallel()
 	redisServer := bedtest.New(t).Redis()
 	c := redis.NewClient(&redis.Options{Addr: redisServer.Addr(), MaxRetries: -1})
 	defer c.Close()

@@ -54,6 +54,7 @@ func (a *afterwards) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 // TestGrantThatCrossesAnAbort has the caller leave between Redis granting the
 // lock and its answer being read.
 func TestGrantThatCrossesAnAbort(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		release(t, acquire(t, l, "k"))
@@ -74,6 +75,7 @@ func TestGrantThatCrossesAnAbort(t *testing.T) {
 
 // TestAnswerNeverSeen has the connection break after Redis granted the lock.
 func TestAnswerNeverSeen(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		release(t, acquire(t, l, "k"))
@@ -93,6 +95,7 @@ func TestAnswerNeverSeen(t *testing.T) {
 // TestRepeatedQuestion is what a client library does that lost an answer: the
 // lock is ours once, so one release frees it.
 func TestRepeatedQuestion(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		for range 2 {
@@ -110,6 +113,7 @@ func TestRepeatedQuestion(t *testing.T) {
 }
 
 func TestRenewal(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Lease: time.Second})
 		lease := acquire(t, l, "k")
@@ -131,6 +135,7 @@ func TestRenewal(t *testing.T) {
 }
 
 func TestLost(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		a, b := newLocker(t, c, Options{Lease: time.Second}), newLocker(t, c, Options{})
 		lease := acquire(t, a, "k")
@@ -153,6 +158,7 @@ func TestLost(t *testing.T) {
 }
 
 func TestReleaseOfALostLease(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		lease := acquire(t, l, "k")
@@ -171,6 +177,7 @@ func TestReleaseOfALostLease(t *testing.T) {
 }
 
 func TestMaxHold(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
 		lease := acquire(t, l, "k", MaxHold(time.Millisecond))
@@ -179,6 +186,7 @@ func TestMaxHold(t *testing.T) {
 }
 
 func TestHold(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Hold: time.Hour})
 		lease := acquire(t, l, "k")

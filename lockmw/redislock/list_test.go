@@ -141,6 +141,7 @@ func testListStops(t *testing.T, c redis.UniversalClient) {
 // TestListWhileKeysMove has the table of keys grow and shrink during a listing,
 // which makes SCAN name keys again.
 func TestListWhileKeysMove(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	var want []string
 	for n := 1000; n < 3000; n++ {
@@ -177,6 +178,7 @@ func TestListWhileKeysMove(t *testing.T) {
 
 // TestListKeepsNobodyWaiting counts what the server did, inside scripts too.
 func TestListKeepsNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	ctx := t.Context()
 	for _, key := range []string{"l:huge", "l:shared"} { // neither of them a lock

@@ -68,6 +68,7 @@ func taken(t *testing.T, c redis.UniversalClient) bool {
 }
 
 func TestExclusion(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		a, b := newLocker(t, c, Options{}), newLocker(t, c, Options{})
 		first := acquire(t, a, "k")
@@ -87,6 +88,7 @@ func TestExclusion(t *testing.T) {
 }
 
 func TestWireFormat(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		lease := acquire(t, newLocker(t, c, Options{Lease: 30 * time.Second}), "order:lock:1001")
 		fields, err := c.HGetAll(t.Context(), "order:lock:1001").Result()
@@ -107,6 +109,7 @@ func TestWireFormat(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for key, want := range map[string]string{
 		"order:lock:1001":   "redisson_lock__channel:{order:lock:1001}",
 		"order:lock:{1001}": "redisson_lock__channel:order:lock:{1001}",
@@ -120,6 +123,7 @@ func TestNames(t *testing.T) {
 // TestForeignHolder plays Redisson's part with the commands that it was seen to
 // send.
 func TestForeignHolder(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Wait: never})
 		ctx := t.Context()
@@ -141,6 +145,7 @@ func TestForeignHolder(t *testing.T) {
 
 // TestReleaseWakes would take an hour if the release did not wake the waiter.
 func TestReleaseWakes(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		a, b := newLocker(t, c, Options{}), newLocker(t, c, Options{Wait: never})
 		for range 20 {
@@ -157,6 +162,7 @@ func TestReleaseWakes(t *testing.T) {
 // TestQueue has many wait in one process: each release lets one in, and nobody
 // is forgotten.
 func TestQueue(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Wait: Wait{UpTo: time.Minute}})
 		var inside, turns atomic.Int32
@@ -186,6 +192,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestTriesRunOut(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		acquire(t, newLocker(t, c, Options{}), "k")
 		for _, w := range []Wait{{Tries: 3, Every: time.Millisecond}, {UpTo: 5 * time.Millisecond}} {
@@ -198,6 +205,7 @@ func TestTriesRunOut(t *testing.T) {
 }
 
 func TestTooManyWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		acquire(t, newLocker(t, c, Options{}), "k")
 		l := newLocker(t, c, Options{Wait: never, MaxWaitersPerKey: 1})
@@ -219,6 +227,7 @@ func TestTooManyWait(t *testing.T) {
 }
 
 func TestRedisLost(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer client.Close()
 	l := newLocker(t, client, Options{})
@@ -228,6 +237,7 @@ func TestRedisLost(t *testing.T) {
 }
 
 func TestWrongType(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		c.Set(t.Context(), "k", "a lock of another format", 0)
 		l := newLocker(t, c, Options{})
@@ -244,6 +254,7 @@ func TestWrongType(t *testing.T) {
 
 // TestUncontendedRoundTrips holds the cost of a bracket: two commands.
 func TestUncontendedRoundTrips(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		release(t, acquire(t, l, "k")) // loads the scripts

@@ -16,6 +16,7 @@ import (
 // TestCloseWhileOthersWait has waiters leave the line, by questions of their own,
 // while Close waits for what is on its way.
 func TestCloseWhileOthersWait(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		held := acquire(t, newLocker(t, c, Options{Kind: Fair}), "k")
 		l := newLocker(t, c, Options{Kind: Fair, Wait: never})
@@ -37,6 +38,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 
 // TestUserWithoutChannels: so is a new user of Redis 7.
 func TestUserWithoutChannels(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	l := newLocker(t, f.client, Options{})
 	f.allow(t, "resetchannels")
@@ -49,6 +51,7 @@ func TestUserWithoutChannels(t *testing.T) {
 
 // TestReleaseRefused: a grant alone does not show that all is well again.
 func TestReleaseRefused(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	l := newLocker(t, f.client, Options{})
 	f.allow(t, "-publish")
@@ -65,6 +68,7 @@ func TestReleaseRefused(t *testing.T) {
 
 // TestTroubleEndsWithSeveralKeys: they are taken by a script of their own.
 func TestTroubleEndsWithSeveralKeys(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	l := newLocker(t, f.client, Options{})
 	f.allow(t, "-evalsha")
@@ -80,6 +84,7 @@ func TestTroubleEndsWithSeveralKeys(t *testing.T) {
 
 // TestSemaphoreMeetsString: the owner of a lock in format String may be a number.
 func TestSemaphoreMeetsString(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, value := range []string{"owner-1", "1"} {
 			c.Set(t.Context(), "k", value, time.Minute)
@@ -94,6 +99,7 @@ func TestSemaphoreMeetsString(t *testing.T) {
 
 // TestBusyNeedsNoReplica: there is nothing that a replica could forget.
 func TestBusyNeedsNoReplica(t *testing.T) {
+	t.Parallel()
 	m := mirroredSingle(t)
 	m.settled(t)
 	held := acquire(t, newLocker(t, m.client, Options{}), "k")
@@ -109,6 +115,7 @@ func TestBusyNeedsNoReplica(t *testing.T) {
 // TestDeadCrowd has several waiters of a fair lock die at once: the next need not
 // wait for one after the other.
 func TestDeadCrowd(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	l := newLocker(t, c, Options{Kind: Fair, Wait: Wait{UpTo: time.Minute}})
 	held := acquire(t, l, "k")
@@ -130,6 +137,7 @@ func TestDeadCrowd(t *testing.T) {
 // TestDeafMaster has one master of a cluster hang while callers are about to listen
 // to it: those of another master are not held up.
 func TestDeafMaster(t *testing.T) {
+	t.Parallel()
 	bed := bedtest.New(t).Cluster("--cluster-node-timeout", "60000")
 	opts := clientOptions(bed.Addrs()...)
 	opts.IsClusterMode = true

@@ -86,6 +86,7 @@ func names(prefix string, n int) (keys []string) {
 // TestFewTripsForMany has what comes while all flights are on their way go in few trips,
 // in the order in which it came.
 func TestFewTripsForMany(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		j := jammed(t, c)
 		var want []string
@@ -120,6 +121,7 @@ func TestFewTripsForMany(t *testing.T) {
 
 // TestBatchIsBounded has more wait than go in one trip.
 func TestBatchIsBounded(t *testing.T) {
+	t.Parallel()
 	j := jammed(t, single(t, 1)[0])
 	const callers = 5 * maxFlights * maxBatch / 4 // so that the first batches are full
 	j.ask(t, names("k", callers)...)
@@ -146,6 +148,7 @@ func TestBatchIsBounded(t *testing.T) {
 
 // TestFarFewerTripsThanQuestions has callers that come as they like.
 func TestFarFewerTripsThanQuestions(t *testing.T) {
+	t.Parallel()
 	c := single(t, 1)[0]
 	l := newLocker(t, c, Options{})
 	p := watch(t, c, Exclusive, Redisson)
@@ -185,6 +188,7 @@ func TestFarFewerTripsThanQuestions(t *testing.T) {
 // else asks, from the caller's own goroutine; when somebody does, from one of the
 // pipe, which ends.
 func TestAloneAsksItself(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		p := watch(t, c, Exclusive, Redisson)
@@ -235,6 +239,7 @@ func TestAloneAsksItself(t *testing.T) {
 // other: what was answered is not asked again, and what was not comes with its
 // text.
 func TestScriptForgotten(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		j := jammed(t, c)
 		var held []*Lease
@@ -301,6 +306,7 @@ func TestScriptForgotten(t *testing.T) {
 // TestLanesOfACluster has the questions of a cluster's masters go apart: each trip
 // to one of them, and what is on its way to one in nobody else's way.
 func TestLanesOfACluster(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, 1)[0].(*redis.ClusterClient)
 	l := newLocker(t, c, Options{})
 	p := watch(t, c, Exclusive, Redisson)

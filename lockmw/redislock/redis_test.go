@@ -30,7 +30,10 @@ var topologies = append(simple[:len(simple):len(simple)], topology{"sentinel", s
 func onEveryRedis(t *testing.T, test func(*testing.T, redis.UniversalClient)) {
 	t.Helper()
 	for _, top := range simple {
-		t.Run(top.name, func(t *testing.T) { test(t, top.start(t, 1)[0]) })
+		t.Run(top.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, top.start(t, 1)[0])
+		})
 	}
 }
 

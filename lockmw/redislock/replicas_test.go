@@ -169,6 +169,7 @@ func (m *mirrored) free(t *testing.T, keys ...string) {
 
 // TestConfirmedGrant looks for each grant on the replicas as soon as it is there.
 func TestConfirmedGrant(t *testing.T) {
+	t.Parallel()
 	onEveryMirrored(t, func(t *testing.T, m *mirrored) {
 		m.settled(t)
 		l := m.locker(t, Options{Wait: never})
@@ -225,6 +226,7 @@ func (m *mirrored) settled(t *testing.T) {
 // TestReplicaAway stops a replica. What it should confirm is not granted, in time,
 // and given back.
 func TestReplicaAway(t *testing.T) {
+	t.Parallel()
 	onEveryMirrored(t, func(t *testing.T, m *mirrored) {
 		m.settled(t)
 		l := m.locker(t, Options{Wait: never})
@@ -291,6 +293,7 @@ func TestReplicaAway(t *testing.T) {
 // that is back when the waiter asks for itself: it keeps what it gets, though what
 // it was handed is given back.
 func TestReplicaAwayForAMoment(t *testing.T) {
+	t.Parallel()
 	onEveryMirrored(t, func(t *testing.T, m *mirrored) {
 		m.settled(t)
 		l := m.locker(t, Options{Wait: never})
@@ -332,6 +335,7 @@ func TestReplicaAwayForAMoment(t *testing.T) {
 
 // TestConfirmedBatch has many grants confirmed by one WAIT.
 func TestConfirmedBatch(t *testing.T) {
+	t.Parallel()
 	m := mirroredSingle(t)
 	m.settled(t)
 	l := m.locker(t, Options{})

@@ -9,6 +9,7 @@ import (
 
 // TestTurns has a line by itself, with a clock of its own.
 func TestTurns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &Locker{opts: Options{Kind: Exclusive, MaxWaitersPerKey: 100, MaxWaiters: 100}}
 		r := &l.room

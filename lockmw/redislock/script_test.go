@@ -26,6 +26,7 @@ func (s scripts) byDeed() map[string]*script {
 // TestScripts has every script of every sort hold the definitions that it uses, and
 // no others, and Redis accept it under the name that we give it.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, sort := range sorts {
 			if sort.quorum {
@@ -106,6 +107,7 @@ func checkNames(t *testing.T, text string) {
 
 // TestNeeded is about definitions that replace others.
 func TestNeeded(t *testing.T) {
+	t.Parallel()
 	function := func(name, calls string) string {
 		return fmt.Sprintf("local function %s()\n  return %s\nend\n", name, calls)
 	}

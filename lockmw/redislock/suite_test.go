@@ -130,6 +130,7 @@ var behaviours = []struct {
 
 // TestEveryLock is the suite.
 func TestEveryLock(t *testing.T) {
+	t.Parallel()
 	for _, top := range topologies {
 		t.Run(top.name, func(t *testing.T) {
 			t.Parallel()

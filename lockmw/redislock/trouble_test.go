@@ -16,6 +16,7 @@ import (
 )
 
 func TestTooOld(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		info string
 		want bool
@@ -61,6 +62,7 @@ func (o oldRedis) Info(ctx context.Context, _ ...string) *redis.StringCmd {
 
 // TestCheck takes and releases a lock, and says what is to be mended.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, opts := range lockKinds {
 			l := newLocker(t, c, opts)
@@ -139,6 +141,7 @@ func (f *fenced) allow(t *testing.T, rules ...string) {
 // TestRefused has Redis forbid what the locks need, which is Trouble until it was
 // allowed and a lock was granted.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	for _, tt := range []struct {
 		name  string
@@ -186,6 +189,7 @@ func TestRefused(t *testing.T) {
 
 // TestRefusedToPublish has Redis forbid what a release needs beyond a grant.
 func TestRefusedToPublish(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	for _, rules := range [][]string{{"-publish"}} {
 		t.Run(strings.Join(rules, " "), func(t *testing.T) {
@@ -214,6 +218,7 @@ func TestRefusedToPublish(t *testing.T) {
 
 // TestWrongPassword is a refusal too.
 func TestWrongPassword(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	opts := clientOptions(f.server.Addr())
 	opts.Username, opts.Password = "locks", "sacred"
@@ -249,6 +254,7 @@ var shapes = []struct {
 // like an exclusive one, and anything may be the value of a string.) Nothing is
 // granted, nor changed.
 func TestForeign(t *testing.T) {
+	t.Parallel()
 	busy := map[string][]string{ // of the shapes, by kind and format
 		"exclusive redisson": {"exclusive"},
 		"fair redisson":      {"exclusive"},
@@ -311,6 +317,7 @@ func TestForeign(t *testing.T) {
 // TestKindsExclude has real leases of two kinds at one key: whoever is second is
 // not let in, whatever the error, and does the first no harm.
 func TestKindsExclude(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		lockers := make([]*Locker, len(lockKinds))
 		for i, opts := range lockKinds {
@@ -346,6 +353,7 @@ func TestKindsExclude(t *testing.T) {
 
 // TestForeignThenRefused lets a key's trouble yield to a worse one, and come back.
 func TestForeignThenRefused(t *testing.T) {
+	t.Parallel()
 	f := startFenced(t)
 	l := newLocker(t, f.client, Options{})
 	f.admin.Set(t.Context(), "k", "7", 0)

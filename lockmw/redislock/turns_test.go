@@ -54,6 +54,7 @@ func holder(t *testing.T, c redis.UniversalClient, format Format) string {
 // TestHandOverIsOneQuestion has the next in line get the lock with what releases
 // it, and without a word to anybody.
 func TestHandOverIsOneQuestion(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		opts.Wait = never
 		l := newLocker(t, c, opts)
@@ -94,6 +95,7 @@ func TestHandOverIsOneQuestion(t *testing.T) {
 // TestOthersGetTheirTurn has a crowd in one process, which would have the lock to
 // itself, and one who waits in another.
 func TestOthersGetTheirTurn(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		elsewhere := another(t, c)
 		opts.Wait = never
@@ -182,6 +184,7 @@ func checkOrder(t *testing.T, lockers []*Locker, held *Lease, callers int, arriv
 
 // TestFirstComeFirstServed is the order within one process.
 func TestFirstComeFirstServed(t *testing.T) {
+	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		for _, opts := range append(slices.Clone(handed), Options{Kind: Write}, Options{Kind: Semaphore, Permits: 1}) {
 			t.Run(fmt.Sprint(opts.Kind, opts.Format), func(t *testing.T) {
@@ -198,6 +201,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 // TestClaimedWaiterLeaves has a caller leave while the lock is being handed to it:
 // the next in line gets it, and no request is needed but the hand-overs'.
 func TestClaimedWaiterLeaves(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		for _, answer := range []bool{false, true} { // until before it is sent, and until it was answered
 			t.Run(fmt.Sprint("answered ", answer), func(t *testing.T) {
@@ -247,6 +251,7 @@ func TestClaimedWaiterLeaves(t *testing.T) {
 // TestWaitEndsDuringHandOver has a wait that is over while the lock is being handed
 // to its caller, who gets it.
 func TestWaitEndsDuringHandOver(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		opts.Wait = Wait{UpTo: 500 * time.Millisecond}
 		l, p := newLocker(t, c, opts), watch(t, c, opts.Kind, opts.Format)
@@ -272,6 +277,7 @@ func TestWaitEndsDuringHandOver(t *testing.T) {
 // it and after. Nobody knows whose the lock is then: both are given back, and the
 // waiter, who asks again, must not have what it gets given back as well.
 func TestBrokenHandOver(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		for _, sent := range []bool{false, true} {
 			t.Run(fmt.Sprint("sent ", sent), func(t *testing.T) {
@@ -307,6 +313,7 @@ func TestBrokenHandOver(t *testing.T) {
 // TestHandOverOfALostLock has an operator delete the lock: the one who releases it
 // hears of that, and the one who waits takes it anew.
 func TestHandOverOfALostLock(t *testing.T) {
+	t.Parallel()
 	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
 		opts.Wait = never
 		l, p := newLocker(t, c, opts), watch(t, c, opts.Kind, opts.Format)

@@ -29,6 +29,7 @@ const (
 // packets. Never may two hold one lock. When all have gone, the lock has to be free
 // at once, unless a caller was told that its release may not have arrived.
 func TestAborts(t *testing.T) {
+	t.Parallel()
 	rounds := 250
 	if soak {
 		rounds = 4_000

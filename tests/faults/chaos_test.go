@@ -50,6 +50,7 @@ const (
 // the model, and there has to be one: the workers get on whenever the faults let
 // them.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	long := 8 * time.Second
 	rounds := 1
 	if soak {
@@ -68,6 +69,7 @@ func TestChaos(t *testing.T) {
 // TestChaosSentinel adds failovers. A lock that was granted and not replicated is
 // lost with its master, so that two hold it; the fence has to make up for it.
 func TestChaosSentinel(t *testing.T) {
+	t.Parallel()
 	long := 10 * time.Second
 	rounds := 1
 	if soak {

@@ -14,6 +14,7 @@ import (
 // Redis was asked the last time, no later than the renewer's next look, although
 // the renewals on their way hang for longer.
 func TestHalfOpen(t *testing.T) {
+	t.Parallel()
 	const (
 		leases = 8
 		lease  = 2400 * time.Millisecond

@@ -20,6 +20,7 @@ import (
 // TestLateAcquire lets the question for a lock arrive after its caller has left
 // and the lock was given back, twice.
 func TestLateAcquire(t *testing.T) {
+	t.Parallel()
 	direct, w, l := wired(t, redislock.Options{Lease: time.Minute})
 	released := w.count("publish")
 	caught, let := w.catch("late")
@@ -107,6 +108,7 @@ func wiredQuorum(t *testing.T) (third *redis.Client, late *wire, l *redislock.Lo
 // has given up on them. The one that was to get the lock asks again, and what it
 // gets must not be taken from it by what is given back in the meantime.
 func TestLateHandOver(t *testing.T) {
+	t.Parallel()
 	rounds := 50
 	if soak {
 		rounds = 1_000
@@ -173,6 +175,7 @@ const renewal = `"held":true`
 // TestLateRenewal lets a renewal arrive after the lock was left to its hold time,
 // which it must neither shorten nor lengthen.
 func TestLateRenewal(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name        string
 		lease, hold time.Duration

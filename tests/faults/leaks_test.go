@@ -28,6 +28,7 @@ const (
 // has their fences, each of which ends by itself, and nothing else; the process has
 // what it had before.
 func TestManyKeys(t *testing.T) {
+	t.Parallel()
 	keys := 100_000
 	if soak {
 		keys = 1_000_000
@@ -60,6 +61,7 @@ func TestManyKeys(t *testing.T) {
 // TestLeftovers has the locks of many orders contended, by one that is granted the
 // lock, one that leaves while it waits and one whose wait is over, for every kind.
 func TestLeftovers(t *testing.T) {
+	t.Parallel()
 	keys := 500
 	if soak {
 		keys = 10_000
@@ -89,6 +91,7 @@ func TestLeftovers(t *testing.T) {
 
 // TestLeftoversOfAQuorum is TestLeftovers on three servers.
 func TestLeftoversOfAQuorum(t *testing.T) {
+	t.Parallel()
 	keys := 200
 	if soak {
 		keys = 10_000

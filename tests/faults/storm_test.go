@@ -36,6 +36,7 @@ const (
 // TestStorm has all callers of all instances settle the same order at once, one
 // order after the other.
 func TestStorm(t *testing.T) {
+	t.Parallel()
 	orders := 3
 	if soak {
 		orders = 100

@@ -14,6 +14,7 @@ import (
 
 // TestAgent checks the Java service by what it leaves in Redis.
 func TestAgent(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, test := range []struct {
 		name string
@@ -238,6 +239,7 @@ func agentCall(t *testing.T, s *stack) {
 // TestAgentDies has the watchdog renew a lock until the Java process is killed,
 // and a new process take it.
 func TestAgentDies(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{Watchdog: 1500 * time.Millisecond})
 	ctx, a := t.Context(), s.thread()
 	must(t, a.Lock("k").Lock(ctx, testbed.Renewed))

@@ -14,6 +14,7 @@ import (
 // TestAgentBloom checks the agent's RBloomFilter by what it leaves in Redis, and by
 // what it makes of what others left there.
 func TestAgentBloom(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	t.Run("keys", func(t *testing.T) { bloomKeys(t, s) })
 	t.Run("items", func(t *testing.T) { bloomItems(t, s) })

@@ -14,6 +14,7 @@ import (
 // inside than may be, and although ours hand it on to each other, Java's get
 // their turns.
 func TestCrowd(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, sort := range []sort{exclusive, fair, write, semaphore} {
 		t.Run(sort.name, func(t *testing.T) { crowd(t, s, sort) })

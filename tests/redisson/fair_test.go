@@ -16,6 +16,7 @@ import (
 )
 
 func TestFair(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, test := range []struct {
 		name string
@@ -200,6 +201,7 @@ func fairDeathOfOurs(t *testing.T, s *stack) {
 
 // TestFairDeathOfJava is the other way round.
 func TestFairDeathOfJava(t *testing.T) {
+	t.Parallel()
 	// A waiter of Redisson's counts as alive for the lease of the holder and the
 	// time that it would wait, from when it came.
 	const held, waits = 2 * time.Second, 2 * time.Second

@@ -96,6 +96,7 @@ func (g *gate) command(args ...string) {
 
 // TestFilterShared has a real RBloomFilter and an ordergate use one filter.
 func TestFilterShared(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, codec := range []testbed.RedissonCodec{testbed.DefaultCodec, testbed.StringCodec} {
 		t.Run(string(codec), func(t *testing.T) {

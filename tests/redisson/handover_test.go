@@ -36,6 +36,7 @@ var rivals = []rival{
 
 // TestHandover has each side hold what the other wants.
 func TestHandover(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, r := range rivals {
 		t.Run(r.name, func(t *testing.T) { s.handOver(t, r) })
@@ -44,6 +45,7 @@ func TestHandover(t *testing.T) {
 
 // TestHandoverInCluster has them do so where messages stay in their shard.
 func TestHandoverInCluster(t *testing.T) {
+	t.Parallel()
 	s := newClusterStack(t)
 	for _, r := range rivals {
 		t.Run(r.name, func(t *testing.T) { s.handOver(t, r) })

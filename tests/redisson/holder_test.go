@@ -13,6 +13,7 @@ import (
 
 // TestHolder does to a lock of ours what happens to one while it is held.
 func TestHolder(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, sort := range []sort{exclusive, fenced, fair, read, write} {
 		t.Run(sort.name, func(t *testing.T) {

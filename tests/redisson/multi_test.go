@@ -10,6 +10,7 @@ import (
 
 // TestMulti has Redisson's MultiLock and our AcquireAll want the same locks.
 func TestMulti(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	ctx, names := t.Context(), []string{"a", "b", "c"}
 	java, other := s.thread(), s.thread()

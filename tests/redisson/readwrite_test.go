@@ -8,6 +8,7 @@ import (
 
 // TestReadWrite has readers and writers of both sides at one lock.
 func TestReadWrite(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, p := range s.pairs(t) {
 		t.Run("writers wait, the last reader is where "+p.name, func(t *testing.T) { writersWait(t, s, p) })

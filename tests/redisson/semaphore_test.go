@@ -10,6 +10,7 @@ import (
 
 // TestSemaphore has both sides take the permits of one semaphore.
 func TestSemaphore(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, provider := range []string{"Java", "ours"} {
 		t.Run("provided by "+provider, func(t *testing.T) { permits(t, s, provider == "ours") })

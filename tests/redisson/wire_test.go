@@ -13,6 +13,7 @@ import (
 // TestWire has both sides bring a lock into the same state, and compares what
 // that is in Redis.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	s := newStack(t, testbed.RedissonOptions{})
 	for _, sort := range []sort{fenced, fair, read, write, semaphore} {
 		for _, braces := range []string{"", "{braces}"} {
