@@ -37,13 +37,15 @@ const (
 
 // Limits of finding the master.
 const (
-	// sentinelTimeout bounds each step of a question to a Sentinel.
-	sentinelTimeout = 200 * time.Millisecond
+	// sentinelTimeout bounds each step of a question to a Sentinel: to connect, to log
+	// in, to ask. With less, a host that is far away, or too busy to run us for a while,
+	// would never find the master.
+	sentinelTimeout = 500 * time.Millisecond
 	// sentinelDialTimeout bounds a new connection to the master, the question who
 	// that is included. One that starts with a Sentinel that hangs asks it twice
 	// before it turns to the others: without the time for that, it would never come
 	// to them.
-	sentinelDialTimeout = time.Second
+	sentinelDialTimeout = 5 * sentinelTimeout
 	// clusterReload is how often the map of a cluster is read. A master that died
 	// redirects nobody, so until then its slots are looked for where it was.
 	clusterReload = time.Second
