@@ -40,6 +40,14 @@ func TestPartitions(t *testing.T) {
 	f.Fresh()
 	b.exec("INSERT INTO orders VALUES (303, 'h')")
 	f.Want("a", "b", "c", "d", "e", "f", "g", "h")
+	// One that does not tell which updates change the ID.
+	b.exec("CREATE UNIQUE INDEX orders_by_n ON orders_3 (n)", "ALTER TABLE orders_3 REPLICA IDENTITY USING INDEX orders_by_n")
+	f.WantError(follow.ErrUnsure, "not all")
+	b.free()
+	f = start(t, b.options(), "")
+	f.Fresh()
+	b.exec("UPDATE orders SET id = 'i' WHERE id = 'h'")
+	f.Want("i")
 	// The place has it that they are others.
 	start(t, b.options(), f.Stop()).Want()
 }

@@ -72,19 +72,20 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 	var persistence, replident, base, generated string
 	var foreign *string
 	var column, typ *string
-	var inKey bool
+	var inKey, alike bool
 	err := conn.QueryRow(ctx, `SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text, c.relreplident::text,
 			a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, ''),
 			EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
 				AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
 			c.relreplident IN ('f', 'i') OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
-			c.relispartition, coalesce(a.attgenerated::text, ''), (WITH RECURSIVE `+family("$1")+` SELECT member FROM family WHERE NOT heard LIMIT 1)
+			c.relispartition, coalesce(a.attgenerated::text, ''), (WITH RECURSIVE `+family("$1")+` SELECT member FROM family WHERE NOT heard LIMIT 1),
+			(WITH RECURSIVE `+family("$1")+` SELECT bool_and(alike) FROM family)
 		FROM pg_class c
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped
 		LEFT JOIN pg_type t ON t.oid = a.atttypid
 		LEFT JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 		WHERE c.oid = to_regclass($1)`, f.table.Sanitize(), f.opts.IDColumn).
-		Scan(&s.oid, &s.table, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign)
+		Scan(&s.oid, &s.table, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign, &alike)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return follow.Permanent(errors.New("there is no such table"))
@@ -104,19 +105,22 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 		return follow.Permanent(fmt.Errorf("IDs of type %s cannot be followed; integers, numeric, text, varchar, char and uuid can", *typ))
 	}
 	s.column, s.padded = *column, base == "bpchar"
-	s.keyed = replident == "f" || inKey
+	s.keyed = alike && (replident == "f" || inKey)
 	return nil
 }
 
 // family is the SQL for a table with all that inherits from it: for each its name, the
-// file that its rows are in, and whether the log has them under the table's name.
+// file that its rows are in, whether the log has them under the table's name, and whether
+// it tells which updates change an ID as it does for the table.
 func family(table string) string {
 	return `children AS (
 			SELECT to_regclass(` + table + `)::oid AS oid
 			UNION SELECT i.inhrelid FROM children p JOIN pg_inherits i ON i.inhparent = p.oid
 		), family AS (
 			SELECT c.oid::regclass::text AS member, c.oid || ':' || c.relfilenode AS file,
-				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS heard
+				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS heard,
+				c.relreplident <> 'i' AND c.relreplident = (SELECT t.relreplident FROM pg_class t WHERE t.oid = to_regclass(` + table + `))
+					OR c.oid = to_regclass(` + table + `) AS alike
 			FROM children JOIN pg_class c USING (oid)
 		)`
 }
@@ -131,7 +135,7 @@ func (s *setup) watchedSQL() string {
 	return `(WITH RECURSIVE ` + family("$2") + `
 		SELECT p.oid || '.' || c.oid || '.' || coalesce(
 			(SELECT r.oid FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid), ` + bySchema + `,
-			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.attnum || '.' || c.relispartition
+			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.attnum || '.' || c.relispartition || '.' || (SELECT bool_and(alike) FROM family)
 		FROM pg_publication p, pg_class c, pg_attribute a
 		WHERE p.pubname = $1 AND p.pubinsert AND c.oid = to_regclass($2) AND a.attrelid = c.oid AND a.attname = $3 AND NOT a.attisdropped
 			AND NOT EXISTS (SELECT FROM family WHERE NOT heard)),
