@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
@@ -210,6 +212,69 @@ func TestRowsOfOthers(t *testing.T) {
 			if d := two.info().Log.Doubts; d["crash"] == 0 {
 				t.Errorf("nobody noticed that one was killed: %v", d)
 			}
+		})
+	}
+}
+
+// TestColumnsSwapped gives every row of a followed table another ID: all of it is read
+// again, and not what is behind the mark.
+func TestColumnsSwapped(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		table func(t testing.TB, bed *bedtest.Bed, rows int, args ...string) *orderTable
+		args  []string
+		way   string
+		swap  string // the columns id and other, from whichever is which
+	}{
+		// The log has the statement only: nothing in the catalogue tells the tables apart.
+		{"mariadb", mariaTable, follows[0].args, follows[0].source, "ALTER TABLE orders CHANGE id other BIGINT AFTER id, CHANGE other id BIGINT AFTER n"},
+		{"postgres", postgresTable, follows[2].args, follows[2].source, "BEGIN; ALTER TABLE orders RENAME id TO x; ALTER TABLE orders RENAME other TO id; ALTER TABLE orders RENAME x TO other; COMMIT"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			redis := bed.Redis()
+			table := tc.table(t, bed, 1000, tc.args...)
+			for _, s := range []string{
+				"ALTER TABLE orders RENAME TO numbers", "CREATE TABLE orders (n BIGINT PRIMARY KEY, id BIGINT, other BIGINT)",
+				"INSERT INTO orders SELECT id, id, id + 100000 FROM numbers",
+			} {
+				table.exec(s)
+			}
+			s := tableSettings{
+				member: "one", filter: fmt.Sprintf(", snapshot: {path: %q}", filepath.Join(t.TempDir(), "orders.snap")),
+				source: tc.way + ", cursor_column: n",
+			}
+			gate := table.gate(bed, redis.Addr(), s)
+			log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
+			must(t, err)
+			began := time.Now()
+			bedtest.Eventually(t, "the mark is behind all rows", func() bool { // that were read an overlap after the load
+				must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "a test"}))
+				return time.Since(began) > 3*time.Second
+			})
+			gate.becomes(5000, "absent")
+			if got := gate.answer(100_001); got != "absent" {
+				t.Errorf("before: %s", got)
+			}
+			// While it is followed.
+			table.exec(tc.swap)
+			for i := 1; i <= 1000; i += 37 {
+				gate.becomes(100_000+i, "maybe")
+			}
+			gate.becomes(5000, "absent")
+			// While it is not. What it was read with before is in the filter.
+			must(t, gate.Stop())
+			table.exec("UPDATE orders SET other = other + 200000")
+			table.exec(tc.swap)
+			gate = table.gate(bed, redis.Addr(), s)
+			if !gate.said("from its snapshot") {
+				t.Error("the snapshot was not used")
+			}
+			for i := 1; i <= 1000; i += 37 {
+				gate.becomes(200_000+i, "maybe")
+			}
+			gate.becomes(5000, "absent")
 		})
 	}
 }

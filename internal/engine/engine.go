@@ -169,6 +169,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
 		return nil, err
 	}
+	m.rereads(name, unit.live())
 	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
 	opts.Segments = segments(c.Segments, formats)
 	if c.InRedis() != "" {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func (m *Engine) followers(name string, unit *filterUnit, formats []order.Format
 		all = append(all, &follower{
 			name: s, config: c, formats: formats, client: m.redis, changes: unit.log, set: unit.shared,
 			member: unit.log.Member(followedPrefix+s, lease),
-			place:  "ordergate:{" + name + "}:follow",
+			place:  followKey(name),
 			turn: func(ctx context.Context) (context.Context, func(), error) {
 				work, _, done, err := m.takeTurn(ctx, name, "follow:"+s)
 				return work, done, err
@@ -140,9 +141,51 @@ func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
 		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
 			return err
 		}
-		f.log.Error("a table has to be read again", "error", err)
-		if err := f.client.HDel(ctx, f.place, f.name).Err(); err != nil {
+		f.log.Error("a table has to be read again, all of it", "error", err)
+		if err := f.giveUp(ctx, err); err != nil {
 			return fmt.Errorf("giving up the place: %w", err)
+		}
+	}
+}
+
+// giveUp drops the place. What the log did not show may be rows anywhere in the table, and
+// new IDs of all: whoever catches up after the doubt reads all of it.
+func (f *follower) giveUp(ctx context.Context, why error) error {
+	short, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	_, err := f.client.TxPipelined(short, func(p redis.Pipeliner) error {
+		p.HSet(short, f.place, reread(f.name), rand.Text())
+		p.HDel(short, f.place, f.name)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return f.doubt(ctx, changelog.Gap, follow.OneLine(why))
+}
+
+// followKey is where the places of a filter's followers are, and beside the place of each
+// source a word that is a new one whenever all of the table has to be read again.
+func followKey(filter string) string { return "ordergate:{" + filter + "}:follow" }
+
+// reread is the field of the word.
+func reread(source string) string { return source + "#reread" }
+
+// rereads has the tables of a filter that are followed look whether they have to be read
+// again as a whole.
+func (m *Engine) rereads(name string, tables []*tableSource) {
+	for _, t := range tables {
+		if f := m.config.Sources[t.name].Follow; m.redis == nil || f != config.FollowBinlog && f != config.FollowLogical {
+			continue
+		}
+		t.reread = func(ctx context.Context) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, keepPlace)
+			defer cancel()
+			word, err := m.redis.HGet(ctx, followKey(name), reread(t.name)).Result()
+			if errors.Is(err, redis.Nil) {
+				err = nil
+			}
+			return word, err
 		}
 	}
 }

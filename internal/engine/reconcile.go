@@ -119,6 +119,8 @@ func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Po
 	switch {
 	case errors.Is(err, errEnough):
 		err = nil
+	case errors.Is(err, source.ErrPosition):
+		at, err = source.Position{}, nil // the table is another one
 	case err == nil:
 		at = source.Position{} // from the beginning
 	}

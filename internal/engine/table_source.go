@@ -21,14 +21,23 @@ type tableSource struct {
 	formats  []order.Format
 	log      *slog.Logger
 	steps    func(source.Step) // told how far a reading is
+	reread   func(ctx context.Context) (word string, err error)
 
 	reading sync.Mutex // held by IDs and tail
 	mu      sync.Mutex
-	mark    source.Mark // what of the table is in the filter
+	mark    tableMark // what of the table is in the filter
+}
+
+// tableMark is a mark, and the word with which it was made: with another one the table is
+// read from its beginning.
+type tableMark struct {
+	source.Mark
+	Reread string `json:"reread,omitempty"`
 }
 
 func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
 	s := &tableSource{name: name, formats: formats, log: log}
+	s.reread = func(context.Context) (string, error) { return "", nil }
 	s.identity = fmt.Sprintf("%q %q %q %q %q %q", name, c.Kind, c.Table, c.IDColumn, c.CursorColumn, c.OnBad)
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
@@ -59,7 +68,7 @@ func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) erro
 	defer s.reading.Unlock()
 	s.steps = progress.Report
 	defer func() { s.steps = nil }()
-	return s.read(ctx, source.Mark{}, yield)
+	return s.read(ctx, tableMark{}, yield)
 }
 
 // tail reads what may be new since the last reading.
@@ -94,20 +103,28 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 	return s.read(ctx, s.reached(), yield)
 }
 
-func (s *tableSource) reached() source.Mark {
+func (s *tableSource) reached() tableMark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mark
 }
 
-func (s *tableSource) read(ctx context.Context, from source.Mark, yield func(id string) error) error {
+func (s *tableSource) read(ctx context.Context, from tableMark, yield func(id string) error) error {
+	word, err := s.reread(ctx)
+	switch {
+	case err != nil && !from.Zero():
+		return fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
+	case word != from.Reread && !from.Zero():
+		s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
+		from.Mark = source.Mark{}
+	}
 	each := func(mark source.Mark) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.mark = mark
+		s.mark = tableMark{mark, word}
 		return nil
 	}
-	mark, _, err := s.table.Tail(ctx, from, func(id string) error { return Spell(s.formats, id, yield) }, each)
+	mark, _, err := s.table.Tail(ctx, from.Mark, func(id string) error { return Spell(s.formats, id, yield) }, each)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
@@ -124,7 +141,7 @@ func (s *tableSource) place() json.RawMessage {
 
 // from says what of the table is in the filter. Nothing is a place, too.
 func (s *tableSource) from(place json.RawMessage) error {
-	var mark source.Mark
+	var mark tableMark
 	if len(place) > 0 {
 		if err := json.Unmarshal(place, &mark); err != nil {
 			return fmt.Errorf("source %s: its place: %w", s.name, err)

@@ -27,6 +27,7 @@ type layout struct {
 type column struct {
 	name     string
 	typ      string // for people
+	place    string // in the table: another column may take the name
 	sql      string // what is compared and ordered by
 	out      string // what is selected, a text that in makes the same value of again
 	in       string // around a parameter: a format with one %s
@@ -137,7 +138,7 @@ func (l *layout) warn(format string, args ...any) {
 
 // settle derives what follows from the columns.
 func (l *layout) settle(ascending bool) {
-	l.of = fmt.Sprintf("%s of %s by %s %s", l.id.name, l.table, l.cursor.name, l.cursor.typ)
+	l.of = fmt.Sprintf("%s (%s, %s) of %s by %s (%s, %s)", l.id.name, l.id.place, l.id.typ, l.table, l.cursor.name, l.cursor.place, l.cursor.typ)
 	if l.tie != nil {
 		l.of += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
 	}

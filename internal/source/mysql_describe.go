@@ -19,6 +19,7 @@ type mysqlTable struct {
 // mysqlColumn is what information_schema says of a column.
 type mysqlColumn struct {
 	name, dataType, columnType string
+	place                      string // in the table
 	nullable                   bool
 	digits                     string // (precision,scale) of a decimal
 	fraction                   int    // digits of a second
@@ -80,12 +81,12 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 // readColumns finds the columns that may be read: no others are shown.
 func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
-	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION
+	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
 	return m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		one := mysqlColumn{
 			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
-			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]),
+			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), place: string(c[7]),
 		}
 		one.fraction, _ = strconv.Atoi(string(c[6])) // NULL: 0
 		m.columns[strings.ToLower(one.name)] = one
@@ -109,7 +110,7 @@ func (m *mysqlTable) id() (column, error) {
 		return column{}, err
 	}
 	quoted := quoteMySQL(d.name)
-	return column{name: d.name, typ: d.columnType, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}, nil
+	return column{name: d.name, typ: d.columnType, place: d.place, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}, nil
 }
 
 // cursor returns a column to read in the order of: one whose values can be passed
@@ -121,7 +122,7 @@ func (m *mysqlTable) cursor(name string) (column, error) {
 		return column{}, fmt.Errorf("the catalogue does not show column %s: is there a right to read it?", name)
 	}
 	quoted := quoteMySQL(d.name)
-	c := column{name: d.name, typ: d.columnType, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
+	c := column{name: d.name, typ: d.columnType, place: d.place, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
 	switch d.dataType {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
 		c.number, c.exact, c.ascending = true, true, true

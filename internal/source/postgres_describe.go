@@ -147,7 +147,7 @@ func (p *postgresTable) column(name string) (column, error) {
 		return column{}, fmt.Errorf("%s: the catalogue does not show it", name)
 	}
 	quoted := quotePostgres(name)
-	c := column{name: name, typ: d.typ, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
+	c := column{name: name, typ: d.typ, place: p.oid + "." + d.number, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
 	switch d.base {
 	case "float4", "float8", "money":
 		return column{}, fmt.Errorf("%s is of type %s, which has no exact text", name, d.typ)

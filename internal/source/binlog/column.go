@@ -3,11 +3,11 @@ package binlog
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-mysql-org/go-mysql/replication"
 
@@ -32,9 +32,40 @@ var integers = map[string]int{"tinyint": 8, "smallint": 16, "mediumint": 24, "in
 // others are the other types that can be read, and whether they are text.
 var others = map[string]bool{"decimal": false, "char": true, "varchar": true}
 
+// engines are those whose tables' rows come under the table's own name, and by this
+// server only. A table of MRG_MyISAM or FEDERATED has the rows of others.
+var engines = []string{"InnoDB", "ROCKSDB", "Aria", "MyISAM"}
+
+// base makes sure that the log has the rows of a table under its name.
+func (a *asker) base(ctx context.Context, table tableName) error {
+	var kind string
+	var engine sql.NullString
+	err := a.db.QueryRowContext(ctx, "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
+		table.schema, table.name).Scan(&kind, &engine)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return follow.Permanent(fmt.Errorf("there is no table %s, or the user may not see it: GRANT SELECT", table))
+	case err != nil:
+		return explain(err)
+	case strings.Contains(kind, "VIEW"):
+		return follow.Permanent(fmt.Errorf("%s is a view, and the log names only the tables below it: name the table, or use follow: poll", table))
+	case !slices.Contains(engines, engine.String):
+		return follow.Permanent(fmt.Errorf("%s is a table of %s, whose rows may come under other names: use follow: poll", table, engine.String))
+	}
+	return nil
+}
+
 // column asks for the column of IDs. Errors of what does not suit us are permanent.
 // The table is returned as the log names it, which may differ in case.
 func (a *asker) column(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
+	if err := a.base(ctx, table); err != nil {
+		return c, found, err
+	}
+	// It waits for a change of the table that is in the log already: the catalogue may
+	// show it later.
+	if _, err := a.db.ExecContext(ctx, "SELECT 1 FROM "+quote(table.schema)+"."+quote(table.name)+" LIMIT 0"); err != nil {
+		return c, found, explain(err)
+	}
 	rows, err := a.db.QueryContext(ctx, `SELECT TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME,
 		DATA_TYPE, COLUMN_TYPE, NUMERIC_SCALE, CHARACTER_SET_NAME
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table.schema, table.name)
@@ -68,9 +99,6 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&c.partly); err != nil {
 		return c, found, explain(err)
 	}
-	if c.columns == 0 {
-		return c, found, follow.Permanent(fmt.Errorf("there is no table %s, or the user may not see it: GRANT SELECT", table))
-	}
 	if c.name == "" {
 		return c, found, follow.Permanent(fmt.Errorf("table %s has no column %s, or the user may not see it: GRANT SELECT", table, id))
 	}
@@ -79,6 +107,9 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 	}
 	return c, found, nil
 }
+
+// quote quotes an identifier.
+func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // settle fills in what follows from the type.
 func (c *column) settle(kind, full, charset string) error {
@@ -99,9 +130,9 @@ func (c *column) settle(kind, full, charset string) error {
 }
 
 // find returns which value of a row is the ID. If the log names the columns
-// (binlog_row_metadata=FULL), that is certain; if not, the table must be as it was
-// when c was asked for, which the caller has to know: here only their number is
-// compared.
+// (binlog_row_metadata=FULL), that is certain. If not, and it was another column,
+// the log says behind the rows that the table was changed: here only the number of
+// columns is compared.
 func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
 	if len(t.ColumnName) > 0 {
 		for i, name := range t.ColumnName {
@@ -125,7 +156,7 @@ func (c *column) id(value any, signed bool) (id, bad string) {
 	case nil:
 		return "", "the ID is NULL"
 	case string:
-		if c.ascii && strings.ContainsFunc(v, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		if c.ascii && !ascii(v) {
 			return "", "the ID is neither ASCII nor UTF-8"
 		}
 		id = strings.Clone(v) // else it would keep the whole event

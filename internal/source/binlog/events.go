@@ -41,7 +41,7 @@ func (r *run) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	case *replication.GTIDEvent, *replication.GtidTaggedLogEvent:
 		r.begin(h, event)
 	case *replication.QueryEvent:
-		return r.query(ctx, h, event)
+		return r.query(h, event)
 	case *replication.RowsEvent:
 		return r.rows(ctx, h, event)
 	case *replication.XIDEvent:
@@ -72,9 +72,21 @@ func (r *run) other(h *replication.EventHeader) error {
 	case replication.INCIDENT_EVENT:
 		return r.unsure(h, "the server says that its log lacks something (incident)")
 	default:
+		if !slices.Contains(rowless, h.EventType) && h.Flags&replication.LOG_EVENT_IGNORABLE_F == 0 {
+			return r.unsure(h, "what a "+h.EventType.String()+" has written is not in the log")
+		}
 		r.pass(h)
 	}
 	return nil
+}
+
+// rowless are the events that neither are rows nor stand for some.
+var rowless = []replication.EventType{
+	replication.STOP_EVENT, replication.INTVAR_EVENT, replication.RAND_EVENT, replication.USER_VAR_EVENT,
+	replication.TABLE_MAP_EVENT, replication.IGNORABLE_EVENT, replication.ROWS_QUERY_EVENT, replication.PREVIOUS_GTIDS_EVENT,
+	replication.TRANSACTION_CONTEXT_EVENT, replication.VIEW_CHANGE_EVENT,
+	replication.MARIADB_ANNOTATE_ROWS_EVENT, replication.MARIADB_BINLOG_CHECKPOINT_EVENT,
+	replication.MARIADB_GTID_LIST_EVENT, replication.MARIADB_START_ENCRYPTION_EVENT,
 }
 
 // born compares when the file was begun with what it was before.
@@ -115,7 +127,7 @@ func (r *run) commit(h *replication.EventHeader) {
 }
 
 // query deals with a statement.
-func (r *run) query(ctx context.Context, h *replication.EventHeader, event *replication.QueryEvent) error {
+func (r *run) query(h *replication.EventHeader, event *replication.QueryEvent) error {
 	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
 	case begins:
 		r.group.rows = true
@@ -126,37 +138,12 @@ func (r *run) query(ctx context.Context, h *replication.EventHeader, event *repl
 		r.commit(h)
 		return nil
 	case hides:
-		return r.unsure(h, "a statement brought rows into the table, or may have, and the log has the statement only")
-	case alters:
-		if err := r.altered(ctx, h); err != nil {
-			return err
-		}
+		return r.unsure(h, "a statement wrote rows, or may have, or has changed the table, and the log has the statement only")
 	}
 	if !r.group.rows {
 		r.commit(h)
 	}
 	return nil
-}
-
-// altered deals with a change of the table's columns, at the event.
-//
-// The columns can only be asked for as they are now. If rows were read with columns
-// that were asked for later than this change was made, they may be the wrong ones.
-func (r *run) altered(ctx context.Context, h *replication.EventHeader) error {
-	if r.guessed && r.before(max(r.at.Pos, uint64(h.LogPos)), r.asOf) {
-		return r.unsure(h, "the table was altered while its changes were not followed; to set binlog_row_metadata=FULL helps")
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	// A table that was dropped is missed when it gets rows.
-	r.columnErr = r.askColumn(ctx)
-	return nil
-}
-
-// before tells whether a position in the present file is not certainly behind an end.
-func (r *run) before(pos uint64, e end) bool {
-	order, ok := compare(r.at.File, pos, e.file, e.pos)
-	return !ok || order <= 0
 }
 
 // unsure is the error of an event that cannot be read for certain.
@@ -168,12 +155,6 @@ func (r *run) unsure(h *replication.EventHeader, why string) error {
 func (r *run) rows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
 	if !r.table.is(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
 		return nil
-	}
-	if r.columnErr != nil {
-		return r.columnErr
-	}
-	if len(event.Table.ColumnName) == 0 && r.before(r.at.Pos, r.asOf) {
-		r.guessed = true
 	}
 	index, err := r.column.find(event.Table)
 	if err != nil {

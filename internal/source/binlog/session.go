@@ -22,14 +22,11 @@ type run struct {
 	behind  bool  // it was told that it is not the one that is written to
 
 	// Of the present connection.
-	server    server
-	table     tableName // as the log names it
-	column    column
-	columnErr error // why there is none
-	asOf      end   // the column is as it was at some moment before this
-	guessed   bool  // rows before asOf were read with the column
-	marks     follow.Marks[end]
-	group     group
+	server server
+	table  tableName // as the log names it
+	column column
+	marks  follow.Marks[end]
+	group  group
 }
 
 // session follows the log on one connection, from the place emitted last.
@@ -71,8 +68,9 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err := r.asker.logged(ctx, r.Follower.table.schema); err != nil {
 		return err
 	}
-	// The order of the questions matters. What is in the set lies before the place; the
-	// column was read between the place and asOf.
+	// The order of the questions matters. What is in the set lies before the place. The
+	// column is asked for before any end of the log is: where it was another one, the log
+	// says before that end that the table was changed.
 	begin, err := r.asker.end(ctx, r.server.flavor)
 	if err != nil {
 		return err
@@ -84,7 +82,8 @@ func (r *run) prepare(ctx context.Context) (err error) {
 	if err := r.rewind(begin); err != nil {
 		return err
 	}
-	return r.askColumn(ctx)
+	r.column, r.table, err = r.asker.column(ctx, r.Follower.table, r.opts.IDColumn)
+	return err
 }
 
 // rewind goes back to the place emitted last; the first time, begin is the place.
@@ -120,19 +119,6 @@ func (r *run) rewind(begin end) (err error) {
 func (r *run) wentBack(e end) error {
 	return follow.Permanent(fmt.Errorf("%w: the log was at %s:%d, but ends at %s:%d (RESET MASTER?)",
 		follow.ErrGone, r.at.File, r.at.Pos, e.file, e.pos))
-}
-
-// askColumn asks where in a row the IDs are, now.
-func (r *run) askColumn(ctx context.Context) (err error) {
-	column, table, err := r.asker.column(ctx, r.Follower.table, r.opts.IDColumn)
-	if err != nil {
-		return err
-	}
-	if r.asOf, err = r.asker.end(ctx, r.server.flavor); err != nil {
-		return err
-	}
-	r.column, r.table, r.columnErr, r.guessed = column, table, nil, false
-	return nil
 }
 
 // loop deals with what the stream and the server tell, until one of them fails.

@@ -18,6 +18,9 @@ func TestRefused(t *testing.T) {
 	b.exec("CREATE DATABASE hidden")
 	b.exec("CREATE TABLE hidden.orders (id INT)")
 	b.exec("CREATE TABLE odd (bin BINARY(16), vbin VARBINARY(40), u UUID, f DOUBLE, price DECIMAL(10,2), t TEXT, d DATETIME, e ENUM('a'), w VARCHAR(9) CHARACTER SET ucs2, z DECIMAL(9,0) ZEROFILL)")
+	b.exec("CREATE VIEW seen AS SELECT * FROM orders")
+	b.exec("CREATE TABLE part1 (id INT) ENGINE=MyISAM")
+	b.exec("CREATE TABLE merged (id INT) ENGINE=MERGE UNION=(part1) INSERT_METHOD=LAST")
 	grants := map[string]string{
 		"nothing":   "",
 		"unlogged":  "GRANT SELECT ON orders.orders TO unlogged@'127.0.0.1'",
@@ -45,6 +48,8 @@ func TestRefused(t *testing.T) {
 		want   string
 	}{
 		"table":      {func(o *Options, _ *mysql.Config) { o.Table = "ordres" }, "there is no table orders.ordres"},
+		"view":       {func(o *Options, _ *mysql.Config) { o.Table = "seen" }, "orders.seen is a view, and the log names only the tables below it: name the table, or use follow: poll"},
+		"merged":     {func(o *Options, _ *mysql.Config) { o.Table = "merged" }, "orders.merged is a table of MRG_MyISAM"},
 		"column":     {func(o *Options, _ *mysql.Config) { o.IDColumn = "order_id" }, "table orders.orders has no column order_id"},
 		"database":   {func(_ *Options, c *mysql.Config) { c.DBName = "shop" }, "Unknown database 'shop'"},
 		"password":   {func(_ *Options, c *mysql.Config) { c.Passwd = "wrong" }, "Access denied for user 'root'"},

@@ -16,6 +16,7 @@ type asker struct {
 	*Follower
 	setup *setup
 	conn  *pgx.Conn
+	files []string // see watched
 
 	// stuck is set when the server has not read up to the end that was asked for,
 	// although it has nothing more to send.
@@ -32,6 +33,12 @@ func (a *asker) end(ctx context.Context) (e end, err error) {
 	}
 	if e, err = a.setup.end(ctx, a.conn, a.opts.Publication, a.table.Sanitize()); err != nil {
 		return e, err
+	}
+	if e.filled, err = filled(ctx, a.conn, a.files, e.watched.files); err != nil {
+		return e, explain(err)
+	}
+	if e.filled == "" { // or the next answer says it again: this one may not be taken
+		a.files = e.watched.files
 	}
 	if a.stuck.Swap(false) {
 		a.nudge(ctx)

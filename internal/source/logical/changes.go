@@ -37,7 +37,7 @@ func (r *run) apply(ctx context.Context, m message) error {
 		r.relation = relation{}
 		for i, c := range change.Columns {
 			if c.Name == r.setup.column {
-				r.relation = relation{known: true, index: i, key: c.Flags&partOfKey != 0}
+				r.relation = relation{known: true, index: i, key: r.setup.keyed && c.Flags&partOfKey != 0}
 			}
 		}
 	case *pglogrepl.InsertMessage:

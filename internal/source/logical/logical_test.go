@@ -134,8 +134,9 @@ func TestInserts(t *testing.T) {
 		"INSERT INTO orders (id) VALUES ('b') ON CONFLICT (id) DO UPDATE SET note = 'y'",
 		"DELETE FROM orders WHERE id = 'b'",
 		"TRUNCATE orders",
-		"INSERT INTO orders (id) VALUES ('g')",
 	)
+	f.Fresh() // or the table might have been written anew, with rows
+	b.insert("g")
 	f.Want("a", "b", "c", "d", "e", "f", "g")
 
 	// Another run from the place has nothing to tell.

@@ -11,7 +11,8 @@ import (
 type place struct {
 	System  string `json:"system"`  // the database cluster, to which positions belong
 	LSN     lsn    `json:"lsn"`     // the end of a commit, or of what the server had read when there was none
-	Watched string `json:"watched"` // see setup.watched
+	Watched string `json:"watched"` // the text of watched
+	Files   string `json:"files"`   // the sum of watched
 }
 
 // String returns the place as text for the caller to keep.

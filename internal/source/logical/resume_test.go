@@ -139,6 +139,10 @@ func TestTakeover(t *testing.T) {
 	start(t, opts, second.Last()).Want()
 }
 
+// swap renames two columns into each other: every row has another ID.
+var swap = []string{"BEGIN", "ALTER TABLE orders RENAME COLUMN id TO id_x", "ALTER TABLE orders RENAME COLUMN note TO id",
+	"ALTER TABLE orders RENAME COLUMN id_x TO note", "COMMIT"}
+
 func TestGone(t *testing.T) {
 	server := startServer(t)
 	for name, test := range map[string]struct {
@@ -174,6 +178,17 @@ func TestGone(t *testing.T) {
 			b.insert("missed")
 			b.exec("ALTER PUBLICATION orders_changes SET TABLE orders")
 		}, follow.ErrUnsure, "not all of the table's changes"},
+		"columns swapped": {func(b *bed) {
+			b.exec(swap...)
+			b.exec("ALTER TABLE orders DROP CONSTRAINT orders_pkey, ALTER note DROP NOT NULL")
+		}, follow.ErrUnsure, "column id is, or was, another one"},
+		"another rewriting": {func(b *bed) {
+			b.exec("ALTER TABLE orders ALTER COLUMN id TYPE VARCHAR(40) USING id || '0'")
+		}, follow.ErrUnsure, "rewritten"},
+		"inherited": {func(b *bed) {
+			b.exec("CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'x')", "ALTER TABLE orders_x NO INHERIT orders",
+				"INSERT INTO orders SELECT * FROM orders_x", "VACUUM FULL orders")
+		}, follow.ErrUnsure, "rewritten"},
 		"table replaced": {func(b *bed) {
 			b.exec("DROP TABLE orders", "CREATE TABLE orders (id VARCHAR(40) PRIMARY KEY)")
 			b.insert("missed")
@@ -233,7 +248,10 @@ func TestLostWhileFollowed(t *testing.T) {
 		"table taken out":     {[]string{"CREATE TABLE orders_x (id INT)", "ALTER PUBLICATION orders_changes SET TABLE orders_x"}, follow.ErrUnsure, "publication"},
 		"publication dropped": {[]string{"DROP PUBLICATION orders_changes"}, follow.ErrUnsure, "publication"},
 		"inserts taken out":   {[]string{"ALTER PUBLICATION orders_changes SET (publish = 'update')"}, follow.ErrUnsure, "publication"},
-		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "without column id"},
+		"column renamed":      {[]string{"ALTER TABLE orders RENAME COLUMN id TO order_id", "INSERT INTO orders (order_id) VALUES ('a')"}, follow.ErrUnsure, "column id"},
+		"columns swapped":     {swap, follow.ErrUnsure, "column id is, or was, another one"},
+		"rows rewritten":      {[]string{"INSERT INTO orders VALUES (1, '1')", "ALTER TABLE orders ALTER COLUMN id TYPE VARCHAR(40) USING id || '0'"}, follow.ErrUnsure, "was rewritten"},
+		"inherited":           {[]string{"CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'a')"}, follow.ErrUnsure, "not all"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := server.with(strings.Map(underscore, name))

@@ -66,6 +66,7 @@ func (r *run) session(ctx context.Context) error {
 	if err := r.batch.Advance(ctx); err != nil { // the first place
 		return err
 	}
+	r.asker.files = r.setup.watched.files
 	ends := make(chan follow.Mark[end])
 	wg.Go(func() {
 		follow.Ask(ctx, r.opts.Every, patience, r.asker.end, ends, func(err error) {
@@ -98,14 +99,20 @@ func (r *run) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 		if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
 			return err
 		}
-		return r.checkWatched(r.setup.watched)
+		if err := r.checkWatched(r.setup.watched.text); err != nil {
+			return err
+		}
+		if r.at.Files != r.setup.watched.sum() {
+			return follow.Permanent(fmt.Errorf("%w: the table was rewritten, or has other partitions than before", follow.ErrUnsure))
+		}
+		return nil
 	}
 	// The publication comes first: it has to be there when a change is made.
 	if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
 		return err
 	}
 	begin, err := r.beginSlot(ctx, conn)
-	r.at = place{System: r.setup.system, LSN: begin, Watched: r.setup.watched}
+	r.at = place{System: r.setup.system, LSN: begin, Watched: r.setup.watched.text, Files: r.setup.watched.sum()}
 	return err
 }
 
@@ -117,7 +124,8 @@ func (r *run) checkWatched(watched string) error {
 	case watched != "" && oidOf(watched) != oidOf(r.at.Watched):
 		return follow.Permanent(fmt.Errorf("%w: the table is another of that name than before", follow.ErrUnsure))
 	}
-	return follow.Permanent(fmt.Errorf("%w: publication %s has, or had, not all of the table's changes", follow.ErrUnsure, r.opts.Publication))
+	return follow.Permanent(fmt.Errorf("%w: column %s is, or was, another one, or publication %s has, or had, not all of the table's changes",
+		follow.ErrUnsure, r.opts.IDColumn, r.opts.Publication))
 }
 
 // loop deals with what the stream and the server tell, until one of them fails.
@@ -172,9 +180,13 @@ func (r *run) mark(mark follow.Mark[end]) error {
 	if mark.End.server != r.setup.server {
 		return errors.New("another server answers than did before")
 	}
-	if err := r.checkWatched(mark.End.watched); err != nil {
+	if err := r.checkWatched(mark.End.watched.text); err != nil {
 		return err
 	}
+	if table := mark.End.filled; table != "" {
+		return follow.Permanent(fmt.Errorf("%w: %s was attached with its rows, or was rewritten", follow.ErrUnsure, table))
+	}
+	r.at.Files = mark.End.watched.sum()
 	r.marks.Add(mark)
 	if r.asked.IsZero() && r.at.LSN < mark.End.at {
 		r.pause = shortPause

@@ -2,6 +2,8 @@ package logical
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,11 +29,9 @@ type setup struct {
 	padded   bool   // with blanks, as type char(n) is
 	keyed    bool   // the log tells when an ID changes
 	identity bool   // the log may tell of updates at all
+	part     bool   // it is a partition of another table
 
-	// watched names the table, and how it got into the publication. If a table was
-	// replaced by another of its name, or was not in the publication for a while, then
-	// rows are missing from the log.
-	watched string
+	watched watched
 }
 
 // serverName is the SQL for what tells a running server from others of its cluster.
@@ -69,20 +69,23 @@ var textual = []string{"int2", "int4", "int8", "numeric", "text", "varchar", "bp
 
 // readTable asks for the table and its column.
 func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) error {
-	var persistence, replident, base string
+	var persistence, replident, base, generated string
+	var foreign *string
 	var column, typ *string
-	var inKey bool
+	var inKey, alike bool
 	err := conn.QueryRow(ctx, `SELECT c.oid, c.oid::regclass::text, c.relkind::text, c.relpersistence::text, c.relreplident::text,
 			a.attname::text, format_type(a.atttypid, a.atttypmod), coalesce(b.typname, ''),
 			EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
 				AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
-			c.relreplident IN ('f', 'i') OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+			c.relreplident IN ('f', 'i') OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
+			c.relispartition, coalesce(a.attgenerated::text, ''), (WITH RECURSIVE `+family("$1")+` SELECT member FROM family WHERE NOT heard LIMIT 1),
+			(WITH RECURSIVE `+family("$1")+` SELECT bool_and(alike) FROM family)
 		FROM pg_class c
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped
 		LEFT JOIN pg_type t ON t.oid = a.atttypid
 		LEFT JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 		WHERE c.oid = to_regclass($1)`, f.table.Sanitize(), f.opts.IDColumn).
-		Scan(&s.oid, &s.table, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity)
+		Scan(&s.oid, &s.table, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign, &alike)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return follow.Permanent(errors.New("there is no such table"))
@@ -92,27 +95,84 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 		return follow.Permanent(errors.New("it is no table"))
 	case persistence != "p":
 		return follow.Permanent(errors.New("the table is unlogged or temporary: its changes are in no log"))
+	case foreign != nil:
+		return follow.Permanent(fmt.Errorf("the rows of %s belong to the table, but the log does not have them under its name: only partitions are followed, and none that is foreign or unlogged; use follow: poll", *foreign))
+	case generated != "":
+		return follow.Permanent(fmt.Errorf("column %s is generated: it is not in the log; use follow: poll", f.opts.IDColumn))
 	case column == nil:
 		return follow.Permanent(fmt.Errorf("the table has no column %s", f.opts.IDColumn))
 	case !slices.Contains(textual, base):
 		return follow.Permanent(fmt.Errorf("IDs of type %s cannot be followed; integers, numeric, text, varchar, char and uuid can", *typ))
 	}
 	s.column, s.padded = *column, base == "bpchar"
-	s.keyed = replident == "f" || inKey
+	s.keyed = alike && (replident == "f" || inKey)
 	return nil
 }
 
-// watched is the SQL for [setup.watched], of publication $1 and table $2; NULL if the
-// publication does not tell the table's inserts.
+// family is the SQL for a table with all that inherits from it: for each its name, the
+// file that its rows are in, whether the log has them under the table's name, and whether
+// it tells which updates change an ID as it does for the table.
+func family(table string) string {
+	return `children AS (
+			SELECT to_regclass(` + table + `)::oid AS oid
+			UNION SELECT i.inhrelid FROM children p JOIN pg_inherits i ON i.inhparent = p.oid
+		), family AS (
+			SELECT c.oid::regclass::text AS member, c.oid || ':' || c.relfilenode AS file,
+				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS heard,
+				c.relreplident <> 'i' AND c.relreplident = (SELECT t.relreplident FROM pg_class t WHERE t.oid = to_regclass(` + table + `))
+					OR c.oid = to_regclass(` + table + `) AS alike
+			FROM children JOIN pg_class c USING (oid)
+		)`
+}
+
+// watchedSQL is the SQL for [watched], of publication $1, table $2 and column $3. The
+// text is NULL if the publication does not tell the table's inserts.
 func (s *setup) watchedSQL() string {
 	bySchema := "NULL::oid"
 	if s.version >= 150000 {
 		bySchema = `(SELECT n.oid FROM pg_publication_namespace n JOIN pg_class c ON c.relnamespace = n.pnnspid WHERE n.pnpubid = p.oid AND c.oid = to_regclass($2))`
 	}
-	return `(SELECT p.oid || '.' || to_regclass($2)::oid || '.' || coalesce(
-			(SELECT r.oid FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = to_regclass($2)), ` + bySchema + `,
-			CASE WHEN p.puballtables THEN 0::oid END)
-		FROM pg_publication p WHERE p.pubname = $1 AND p.pubinsert)`
+	return `(WITH RECURSIVE ` + family("$2") + `
+		SELECT p.oid || '.' || c.oid || '.' || coalesce(
+			(SELECT r.oid FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid), ` + bySchema + `,
+			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.attnum || '.' || c.relispartition || '.' || (SELECT bool_and(alike) FROM family)
+		FROM pg_publication p, pg_class c, pg_attribute a
+		WHERE p.pubname = $1 AND p.pubinsert AND c.oid = to_regclass($2) AND a.attrelid = c.oid AND a.attname = $3 AND NOT a.attisdropped
+			AND NOT EXISTS (SELECT FROM family WHERE NOT heard)),
+		ARRAY(WITH RECURSIVE ` + family("$2") + ` SELECT file FROM family ORDER BY file)`
+}
+
+// watched says that the log has the table's rows. If it changes, rows may be missing.
+type watched struct {
+	// text names the table, its column of IDs, and how the table got into the publication:
+	// another table may take its name, another column that of the IDs, and the table may
+	// have been out of the publication for a while.
+	text string
+	// files are those that the rows are in. A new one with rows is that of a partition that
+	// was attached, or of a table that was rewritten.
+	files []string
+}
+
+// sum tells the files from others.
+func (w watched) sum() string {
+	sum := sha256.Sum256([]byte(strings.Join(w.files, " ")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// filled returns a table that has rows in a file which was not there before, "" if there
+// is none. It waits while the table is locked.
+func filled(ctx context.Context, conn *pgx.Conn, before, after []string) (table string, err error) {
+	for _, file := range after {
+		if slices.Contains(before, file) {
+			continue
+		}
+		oid, _, _ := strings.Cut(file, ":")
+		err = conn.QueryRow(ctx, `SELECT $1::oid::regclass::text WHERE pg_relation_size($1::oid) > 0`, oid).Scan(&table)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return table, err
+		}
+	}
+	return "", nil
 }
 
 // ensurePublication makes the publication if it is missing, and looks at it.
@@ -131,28 +191,30 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	} else if err != nil {
 		return explain(err)
 	}
-	var watched *string
+	var text *string
 	var root, updates, filtered, hidden bool
 	err = conn.QueryRow(ctx, `SELECT `+s.watchedSQL()+`, coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false), p.pubupdate,
-			coalesce((SELECT bool_or(to_jsonb(r) ->> 'prqual' IS NOT NULL) FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = $3), false),
-			coalesce((SELECT bool_or(NOT to_jsonb(t) -> 'attnames' ? $4) FROM pg_publication_tables t
-				WHERE t.pubname = $1 AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass = $3::oid
+			coalesce((SELECT bool_or(to_jsonb(r) ->> 'prqual' IS NOT NULL) FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = $4), false),
+			coalesce((SELECT bool_or(NOT to_jsonb(t) -> 'attnames' ? $3) FROM pg_publication_tables t
+				WHERE t.pubname = $1 AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass = $4::oid
 				AND jsonb_typeof(to_jsonb(t) -> 'attnames') = 'array'), false)
-		FROM pg_publication p WHERE p.pubname = $1`, f.opts.Publication, f.table.Sanitize(), s.oid, s.column).
-		Scan(&watched, &root, &updates, &filtered, &hidden)
+		FROM pg_publication p WHERE p.pubname = $1`, f.opts.Publication, f.table.Sanitize(), s.column, s.oid).
+		Scan(&text, &s.watched.files, &root, &updates, &filtered, &hidden)
 	alter := "ALTER PUBLICATION " + name
 	switch {
 	case err != nil:
 		return explain(err)
-	case watched == nil:
+	case text == nil:
 		return follow.Permanent(fmt.Errorf("publication %s does not tell the table's inserts; run: %s ADD TABLE %s; %s SET (publish = 'insert')",
 			f.opts.Publication, alter, s.table, alter))
+	case s.part && root:
+		return follow.Permanent(fmt.Errorf("publication %s tells the rows of a partition by the name of the table that it is of: follow that, or run: %s SET (publish_via_partition_root = false)", f.opts.Publication, alter))
 	case s.kind == "p" && !root:
 		return follow.Permanent(fmt.Errorf("publication %s tells partitions by their own names; run: %s SET (publish_via_partition_root = true)", f.opts.Publication, alter))
 	case filtered || hidden:
 		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, s.column, alter, s.table))
 	}
-	s.watched = *watched
+	s.watched.text = *text
 	switch {
 	case !updates && !s.keyed:
 		f.log.Info("rows whose ID changes are not told: the column is no part of the table's replica identity", "table", s.table, "column", s.column)
@@ -180,29 +242,30 @@ func (s *setup) publicationOptions() string {
 // end is where the server's log ended when it was asked, and what else changes.
 type end struct {
 	server  string
-	at      lsn    // of what was written, if not yet to the disk
-	watched string // "" if the table is gone, or no longer published
+	at      lsn     // of what was written, if not yet to the disk
+	watched watched // without a text if the table is gone, or not published any more
+	filled  string  // a table, see [filled]
 }
 
 // end asks where the log ends. All that any client was told was committed is before
 // that.
 func (s *setup) end(ctx context.Context, conn *pgx.Conn, publication, table string) (e end, err error) {
 	var at string
-	var watched *string
-	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.watchedSQL(), publication, table).
-		Scan(&e.server, &at, &watched)
+	var text *string
+	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.watchedSQL(), publication, table, s.column).
+		Scan(&e.server, &at, &text, &e.watched.files)
 	if err != nil {
 		return e, err
 	}
-	if watched != nil {
-		e.watched = *watched
+	if text != nil {
+		e.watched.text = *text
 	}
 	err = e.at.UnmarshalText([]byte(at))
 	e.at = s.pages.end(e.at)
 	return e, err
 }
 
-// oidOf returns the table's number in setup.watched.
+// oidOf returns the table's number in a text of [watched].
 func oidOf(watched string) uint32 {
 	parts := strings.Split(watched, ".")
 	if len(parts) < 2 {
