@@ -102,6 +102,9 @@ type Options struct {
 	// Appender is told of each ID learned. Without it an ID is known here only.
 	Appender Appender
 
+	// CanonicalForms converts each ID that is added. Lookups ask for an ID in one of these
+	// forms. Nil: IDs are added as they came.
+	CanonicalForms CanonicalForms
 	// Young reports whether an ID tells that its order may have been created so lately
 	// that a source has not told of it yet: it is never absent. Nil: none is.
 	Young func(id string) bool
@@ -241,6 +244,13 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 	return f.secondLook(id)
 }
 
+// Lacks reports whether a lookup of an order can be refused: whether any canonical form
+// of its ID is Absent. It blocks as MayContain does.
+func (f *Filter) Lacks(ctx context.Context, id string) (absent bool) {
+	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.MayContain(ctx, form) == Absent })
+	return absent
+}
+
 // Glance is MayContain as far as that needs to wait for nothing: false means that it
 // does. It never blocks.
 func (f *Filter) Glance(id string) (a Answer, ok bool) {
@@ -364,9 +374,12 @@ func (f *Filter) maker(rate float64) maker {
 	}
 }
 
-// Add puts an ID into the set, without telling anyone. It never blocks. This is
-// what the follower of the change log calls.
-func (f *Filter) Add(id string) {
+// Add puts all canonical forms of an ID into the set, without telling anyone. It never
+// blocks. This is what the follower of the change log calls.
+func (f *Filter) Add(id string) { f.opts.CanonicalForms.each(id, f.add) }
+
+// add puts an ID into the set as it is.
+func (f *Filter) add(id string) {
 	in, changed := f.memory.add(id)
 	if !changed {
 		return

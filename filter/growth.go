@@ -268,11 +268,13 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 // refill gives the next set everything. Should it be too small as well, since the
 // old one was so full that IDs were no longer counted, it grows by a layer.
 func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
-	add := func(id string) error {
-		if _, changed := next.add(id); changed && next.full(g.AtFill) {
-			return next.grow(g.By, g.AtFill)
-		}
-		return nil
+	add := func(id string) (err error) {
+		f.opts.CanonicalForms.each(id, func(form string) {
+			if _, changed := next.add(form); changed && next.full(g.AtFill) {
+				err = errors.Join(err, next.grow(g.By, g.AtFill))
+			}
+		})
+		return err
 	}
 	for _, id := range f.pendingIDs() {
 		if err := add(id); err != nil {

@@ -159,8 +159,8 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 		Use:   "add NAME ORDER-ID...|-",
 		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
 		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
-			"the change log as those of new orders do, and are taken as they are: in the spelling that the\n" +
-			"rules ask for.",
+			"the change log as those of new orders do. The filter converts them to the forms that its rules\n" +
+			"ask for.",
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
 		Args:    filterArguments(2, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {

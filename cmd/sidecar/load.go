@@ -134,12 +134,10 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	}
 	opts := source.Options{Valid: engine.Valid(formats), Progress: progress.Report, Logger: log}
 	report, err := source.CSV(path, opts).Read(ctx, func(id string) error {
-		return engine.Spell(formats, id, func(id string) error {
-			if next = append(next, id); len(next) < engine.AddedAtOnce {
-				return nil
-			}
-			return flush()
-		})
+		if next = append(next, id); len(next) < engine.AddedAtOnce {
+			return nil
+		}
+		return flush()
 	})
 	if err == nil {
 		err = flush()

@@ -107,7 +107,7 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 			var failed error
 			for ids := range batches {
 				if failed == nil {
-					if failed = into.add(ctx, ids); failed != nil {
+					if failed = s.add(ctx, into, ids); failed != nil {
 						cancel(failed)
 					}
 				}

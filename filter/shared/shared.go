@@ -47,6 +47,9 @@ type Options struct {
 	Fill Everything
 	Turn Turn // required with Fill
 
+	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they came.
+	CanonicalForms filter.CanonicalForms
+
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
 	By     float64 // how many times its capacity it has then
 
@@ -178,7 +181,7 @@ func (s *Set) Add(ctx context.Context, ids ...string) error {
 				continue
 			}
 			more, done[t] = true, true
-			err := t.add(ctx, ids)
+			err := s.add(ctx, t, ids)
 			switch {
 			case err == nil || errors.Is(err, redisbf.ErrGone):
 			case errors.Is(err, redisbf.ErrFull) && t != v.current:
@@ -197,6 +200,11 @@ func (s *Set) Add(ctx context.Context, ids ...string) error {
 			return nil
 		}
 	}
+}
+
+// add adds all canonical forms of IDs to one generation.
+func (s *Set) add(ctx context.Context, to target, ids []string) error {
+	return to.add(ctx, s.opts.CanonicalForms.All(ids))
 }
 
 // overflow makes sure that nothing is absent from a set which takes no more.

@@ -628,6 +628,27 @@ func TestTrust(t *testing.T) {
 	n.works(t)
 }
 
+// TestCanonicalForms adds IDs of two forms, and fills a set with one.
+func TestCanonicalForms(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t, alone(t), Options{CanonicalForms: func(id string) (string, []string) {
+		if lower := strings.ToLower(id); lower != id {
+			return lower, []string{id}
+		}
+		return id, nil
+	}})
+	d.source = append(d.source, "FILLED")
+	n := d.node()
+	n.ready(t)
+	must(t, n.learn(t.Context(), "ADDED"))
+	for _, id := range []string{"FILLED", "filled", "ADDED", "added"} {
+		if a := n.ask(t, id); a != filter.Maybe {
+			t.Errorf("%s is %v", id, a)
+		}
+	}
+	n.works(t)
+}
+
 // TestDaysTurn has days go by.
 func TestDaysTurn(t *testing.T) {
 	var now atomic.Int64

@@ -98,6 +98,10 @@ type Options struct {
 	// filter whose live source has whatever is trimmed, and must be the same everywhere.
 	Keep int
 
+	// CanonicalForms converts IDs that are appended. Each form is an entry of its own:
+	// followers of an earlier release may take an entry as it is. Default: no conversion.
+	CanonicalForms func(ids []string) []string
+
 	Logger    *slog.Logger     // default: none
 	PollEvery time.Duration    // how often the log is read when nobody waits; default 100 ms
 	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
@@ -112,6 +116,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Doubt == nil {
 		o.Doubt = func(Doubt) {}
+	}
+	if o.CanonicalForms == nil {
+		o.CanonicalForms = func(ids []string) []string { return ids }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -243,6 +250,7 @@ func withoutComments(source string) string {
 // the IDs may be in the log even so, and appending them again does no harm. They are
 // owed then, see [Log.Withdraw]. It does not need Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
+	ids = l.opts.CanonicalForms(ids)
 	args, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
@@ -258,6 +266,7 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 // Record is Append for somebody who tells nobody of the IDs before it returns nil:
 // after an error nothing is owed, and whether they are tried again is the caller's affair.
 func (l *Log) Record(ctx context.Context, ids ...string) error {
+	ids = l.opts.CanonicalForms(ids)
 	args, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err

@@ -23,6 +23,7 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Engine is everything behind what shows it requests. Close it after that has stopped.
@@ -59,12 +60,6 @@ type filterUnit struct {
 	reconcile *reconciler  // nil: the tables are not compared with it
 	fleet     *fleet       // nil: it is loaded by each for itself
 	places    *places      // of what the set in Redis has; nil: memory has the tables
-}
-
-// add puts an ID into the filter.
-func (u *filterUnit) add(id string) error {
-	u.filter.Add(id)
-	return nil
 }
 
 // New makes an engine of a valid configuration. It waits neither for Redis nor for a
@@ -144,13 +139,14 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if err != nil {
 		return nil, err
 	}
+	opts.CanonicalForms = func(id string) (first string, others []string) { return order.CanonicalForms(formats, id) }
 	if m.redis != nil {
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
-		apply := func(id string) { _ = Spell(formats, id, unit.add) } // add never fails
+		apply := func(id string) { unit.filter.Add(id) }
 		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
-			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
+			CanonicalForms: opts.CanonicalForms.All, Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
 			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {
@@ -173,7 +169,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
 	opts.Segments = segments(c.Segments, formats)
 	if c.InRedis() != "" {
-		unit.shared, err = m.shared(name, c, unit, opts.Segments)
+		unit.shared, err = m.shared(name, c, unit, opts)
 		if err != nil {
 			return nil, err
 		}

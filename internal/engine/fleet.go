@@ -153,7 +153,10 @@ func (f *fleet) restore(ctx context.Context, shared sharedSnapshot) (err error) 
 	if err != nil {
 		return err
 	}
-	return f.unit.log.ReplayFrom(ctx, at, f.unit.add)
+	return f.unit.log.ReplayFrom(ctx, at, func(id string) error {
+		f.unit.filter.Add(id)
+		return nil
+	})
 }
 
 func (f *fleet) chunk(token string, n int) string {

@@ -238,13 +238,9 @@ func (f *follower) append(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	spelt := make([]string, 0, len(ids))
-	for _, id := range ids {
-		_ = Spell(f.formats, id, func(id string) error { spelt = append(spelt, id); return nil })
-	}
 	ctx, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()
-	return announce(ctx, f.changes, f.set, spelt)
+	return announce(ctx, f.changes, f.set, ids)
 }
 
 func (f *follower) keep(ctx context.Context, at string) error {

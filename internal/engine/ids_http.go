@@ -33,7 +33,7 @@ type AddedReport struct {
 	Added  int    `json:"added"` // the first so many of those that were given
 }
 
-// serveAdd adds IDs as they are: for ordergate filter add.
+// serveAdd adds IDs without a look at their formats: for ordergate filter add.
 func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
 	ids, err := idsOf(r)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
 	return m.add(r.Context(), name, ids)
 }
 
-// serveAnnounce adds IDs in the spelling of the rules: for services that create orders
+// serveAnnounce adds IDs that fit a rule's format: for services that create orders
 // in some other way. When it has answered, no ordergate says that they do not exist.
 func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	if err := m.authorized(r); err != nil {
@@ -56,17 +56,13 @@ func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowed, spelt := Valid(formats), make([]string, 0, len(ids))
+	allowed := Valid(formats)
 	for i, id := range ids {
 		if allowed != nil && !allowed(id) {
 			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format", i+1), http.StatusBadRequest}
 		}
-		_ = Spell(formats, id, func(id string) error { spelt = append(spelt, id); return nil })
 	}
-	if _, err := m.add(r.Context(), name, spelt); err != nil {
-		return nil, err
-	}
-	return AddedReport{name, len(ids)}, nil
+	return m.add(r.Context(), name, ids)
 }
 
 // authorized wants the token. Who compares takes the same time for every wrong one.

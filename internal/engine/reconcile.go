@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/source"
 )
 
@@ -102,13 +101,11 @@ func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Po
 	var suspects []string
 	at, n := from, 0
 	_, err := t.table.Read(ctx, from, func(id string) error {
-		return Spell(t.formats, id, func(id string) error {
-			n++
-			if len(suspects) < mostSuspects && r.absent(ctx, id) {
-				suspects = append(suspects, id)
-			}
-			return nil
-		})
+		n++
+		if len(suspects) < mostSuspects && r.unit.filter.Lacks(ctx, id) {
+			suspects = append(suspects, id)
+		}
+		return nil
 	}, func(reached source.Position) error {
 		at = reached
 		if most > 0 && n >= most {
@@ -128,10 +125,6 @@ func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Po
 	return at, errors.Join(err, r.again(ctx, t, suspects))
 }
 
-func (r *reconciler) absent(ctx context.Context, id string) bool {
-	return r.unit.filter.MayContain(ctx, id) == filter.Absent
-}
-
 // again looks at orders once more that were not there, and adds those that still are
 // not.
 func (r *reconciler) again(ctx context.Context, t *tableSource, suspects []string) error {
@@ -145,7 +138,7 @@ func (r *reconciler) again(ctx context.Context, t *tableSource, suspects []strin
 	}
 	var missing []string
 	for _, id := range suspects {
-		if r.absent(ctx, id) {
+		if r.unit.filter.Lacks(ctx, id) {
 			missing = append(missing, id)
 		}
 	}

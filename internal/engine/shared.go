@@ -16,8 +16,11 @@ import (
 
 // shared returns the set in Redis of a filter. Who fills it reads the sources and
 // the change log; one of Redisson's without sources is filled by others.
-func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, days *filter.Segments) (*shared.Set, error) {
-	opts := shared.Options{Name: name, Bits: bitsOf(c), Segments: days, Fill: unit.everything, Logger: m.log}
+func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside filter.Options) (*shared.Set, error) {
+	opts := shared.Options{
+		Name: name, Bits: bitsOf(c), Segments: beside.Segments, CanonicalForms: beside.CanonicalForms,
+		Fill: unit.everything, Logger: m.log,
+	}
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = unit.sourcesAtLeast
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
@@ -12,8 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// csvSource feeds a filter from a file, in the spelling that lookups use: a UUID
-// in upper case is stored as the lower-case one that the rules ask for.
+// csvSource feeds a filter from a file.
 type csvSource struct {
 	name    string
 	path    string
@@ -27,7 +27,7 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
 	opts := source.Options{Progress: progress.Report, Logger: s.log, Valid: Valid(s.formats)}
-	report, err := source.CSV(s.path, opts).Read(ctx, func(id string) error { return Spell(s.formats, id, yield) })
+	report, err := source.CSV(s.path, opts).Read(ctx, yield)
 	switch {
 	case err != nil:
 		return fmt.Errorf("source %s: %w", s.name, err)
@@ -53,35 +53,16 @@ func Valid(formats []order.Format) func(id string) bool {
 	}
 }
 
-// Spell yields the ID in each spelling that some rule would ask for, or as it is if
-// none would.
-func Spell(formats []order.Format, id string, yield func(string) error) error {
-	asked := false
-	for i := range formats {
-		if c, ok := formats[i].Canonical(id); ok {
-			asked = true
-			if err := yield(c); err != nil {
-				return err
-			}
-		}
-	}
-	if asked {
-		return nil
-	}
-	return yield(id)
-}
-
-// FormatsOf returns the formats of the IDs that a filter is asked for or told of.
+// FormatsOf returns the formats of the IDs that a filter is asked for or told of. Formats
+// that are equal are returned once, except patterns.
 func FormatsOf(c *config.Config, name string) (formats []order.Format, err error) {
-	for _, r := range c.Rules {
-		if r.Lookup != nil && r.Lookup.Filter == name || r.Create != nil && r.Create.Filter == name {
-			for _, id := range r.IDs {
-				f, err := format(id)
-				if err != nil {
-					return nil, err
-				}
-				formats = append(formats, f)
-			}
+	for _, id := range rulesOf(c, name) {
+		f, err := format(id)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(formats, f) {
+			formats = append(formats, f)
 		}
 	}
 	return formats, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// tableSource feeds a filter from a table, in the spelling that lookups use.
+// tableSource feeds a filter from a table.
 type tableSource struct {
 	name     string
 	identity string // tells it from any other table and the same read otherwise
@@ -124,7 +124,7 @@ func (s *tableSource) read(ctx context.Context, from tableMark, yield func(id st
 		s.mark = tableMark{mark, word}
 		return nil
 	}
-	mark, _, err := s.table.Tail(ctx, from.Mark, func(id string) error { return Spell(s.formats, id, yield) }, each)
+	mark, _, err := s.table.Tail(ctx, from.Mark, yield, each)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}

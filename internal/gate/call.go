@@ -260,14 +260,13 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	filter := c.policy.Create.Filter
 	format := &c.policy.Create.Format
-	id, ok := "", false
 	if err == nil {
-		if id, ok = format.Canonical(text); !ok {
+		if _, ok := format.Canonical(text); !ok {
 			err = errors.New("the ID in the answer does not have the rule's format")
 		}
 	}
-	if ok {
-		err = filter.Learn(ctx, id)
+	if err == nil {
+		err = filter.Learn(ctx, text) // as it came: other rules may have another form of it
 	} else {
 		// An order exists that no filter will hear of from us: from here on, absence
 		// proves nothing.

@@ -39,7 +39,8 @@ type Filter interface {
 	// once, by whatever goroutine, which must not block either.
 	Later(id string, answer func(Answer))
 	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
-	// for the ID, with or without an error, unless that says otherwise.
+	// for the ID, with or without an error, unless that says otherwise. The ID is the
+	// text of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
 	// Missed tells that an order was created whose ID could not be learned, for the
 	// given reason. It returns as Learn does: nothing is certainly absent any more.

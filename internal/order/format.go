@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,27 @@ func (f *Format) Canonical(text string) (string, bool) {
 		return text, ok
 	}
 	return "", false
+}
+
+// CanonicalForms returns the canonical forms of a text by several formats, each once: the
+// first, and the others if formats differ about the text. A text that no format takes for
+// an ID is returned as it is. It allocates only if there are others, or as Canonical does.
+func CanonicalForms(formats []Format, text string) (first string, others []string) {
+	asked := false
+	for i := range formats {
+		id, ok := formats[i].Canonical(text)
+		switch {
+		case !ok:
+		case !asked:
+			first, asked = id, true
+		case id != first && !slices.Contains(others, id):
+			others = append(others, id)
+		}
+	}
+	if !asked {
+		first = text
+	}
+	return first, others
 }
 
 // Time returns when an ID, which is canonical, says that its order was made. Only

@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,34 @@ func TestCanonical(t *testing.T) {
 		}
 		if again, ok2 := tt.format.Canonical(got); ok && (!ok2 || again != got) {
 			t.Errorf("Canonical(%q) = %q is not canonical itself", tt.in, got)
+		}
+	}
+}
+
+func TestCanonicalForms(t *testing.T) {
+	pattern, err := CompilePattern(`[0-9a-fA-F-]+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uuid, text := Format{Kind: UUID}, Format{Kind: Pattern, Min: 1, Max: 40, Pattern: pattern}
+	const upper, lower = "123E4567-E89B-12D3-A456-426614174000", "123e4567-e89b-12d3-a456-426614174000"
+	for _, tt := range []struct {
+		formats []Format
+		in      string
+		want    []string
+	}{
+		{nil, upper, []string{upper}},
+		{[]Format{uuid, uuid}, upper, []string{lower}},
+		{[]Format{uuid, text, uuid, text}, upper, []string{lower, upper}},
+		{[]Format{text, uuid}, upper, []string{upper, lower}},
+		{[]Format{text, uuid}, lower, []string{lower}},
+		{[]Format{digits, text, uuid, digits}, "42", []string{"42"}},
+		{[]Format{digits, uuid}, "no ID", []string{"no ID"}},
+		{[]Format{digits, uuid}, "", []string{""}},
+	} {
+		first, others := CanonicalForms(tt.formats, tt.in)
+		if got := append([]string{first}, others...); !slices.Equal(got, tt.want) {
+			t.Errorf("CanonicalForms(%v, %q) = %q, want %q", tt.formats, tt.in, got, tt.want)
 		}
 	}
 }

@@ -1,0 +1,184 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// textID returns an ID as its backend writes it. The canonical form of a UUID is in lower
+// case; that of a pattern is the text itself.
+func textID(n int) string { return fmt.Sprintf("ABCDEF00-0000-4000-8000-%012d", n) }
+
+// figures returns an ID that has one canonical form.
+func figures(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+const textPattern = "pattern, pattern: '[0-9a-fA-F-]{36}'"
+
+// TestFullRedis creates an order while Redis takes no writes. The filter of the ordergate
+// that created it needs all canonical forms of the ID, without the change log.
+func TestFullRedis(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, lookup, create, asked, unasked string }{
+		{"looked up in lower case", "uuid", textPattern, strings.ToLower(textID(1)), strings.ToLower(textID(2))},
+		{"looked up as it came", textPattern, "uuid", textID(1), textID(2)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			here := settings{backend: newBackend(t).addr(), gate: edit(t,
+				"{path: id, format: digits}\n    lookup", "{path: id, format: "+tc.lookup+"}\n    lookup",
+				"{format: digits}", "{format: "+tc.create+"}")}
+			s := newStack(t, here)
+			refused := func(s *stack) func() bool {
+				return func() bool { return s.must("GET", "/orders/"+tc.unasked, "").status == 404 }
+			}
+			s.must("GET", "/orders/"+tc.asked, "").want(t, 404, "absent")
+
+			must(t, s.redis.ConfigSet(t.Context(), "maxmemory", "1").Err())
+			s.must("POST", "/orders?do=create&id="+url.QueryEscape(`"`+textID(1)+`"`), "").want(t, 201, "")
+			bedtest.Eventually(t, "it is certain of what it does not have", refused(s))
+			s.must("GET", "/orders/"+tc.asked, "").want(t, 200, "")
+
+			must(t, s.redis.ConfigSet(t.Context(), "maxmemory", "0").Err())
+			other := s.second(here)
+			for _, s := range []*stack{s, other} {
+				bedtest.Eventually(t, "it is certain again", refused(s))
+				s.must("GET", "/orders/"+tc.asked, "").want(t, 200, "")
+			}
+		})
+	}
+}
+
+// TestCanonicalForms adds orders to filters by every path. Lookups find each order in all
+// canonical forms of its ID, and the change log has one entry for each form.
+func TestCanonicalForms(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	redis := newClient(t, bed.Redis().Addr())
+	table := mariaTable(t, bed, 0, "--log-bin", "--binlog-format=ROW", "--server-id=1")
+	table.exec("CREATE TABLE texts (n BIGINT AUTO_INCREMENT PRIMARY KEY, id VARCHAR(36) NOT NULL)")
+	seed := filepath.Join(t.TempDir(), "seed.csv")
+	must(t, os.WriteFile(seed, []byte(textID(1)+"\n"), 0o600))
+	table.exec("INSERT INTO texts (id) VALUES ('" + textID(2) + "')")
+
+	filters := []string{"memory", "redis"}
+	config := `
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0, token_env: TOKEN}
+redis: {addresses: [` + redis.Options().Addr + `], member: %s}
+filters:
+  memory: {capacity: 10_000, sources: [seed, table], expand: {at_fill: 0.8, by: 2, how: rebuild}}
+  redis: {kind: redis-bitmap, capacity: 10_000, sources: [seed, table]}
+sources:
+  seed: {kind: csv, path: ` + seed + `}
+  table: {kind: mysql, dsn_env: ORDERS_DSN, table: texts, id_column: id, cursor_column: n, overlap: 1s, follow: binlog}
+rules:
+`
+	for _, filter := range filters {
+		for i, format := range []string{"uuid", "uuid", "uuid", textPattern} {
+			config += fmt.Sprintf("  - {name: %[1]s-%[2]d, match: {methods: [GET], path: \"/%[1]s/%[2]d/{id}\"}, id: {path: id, format: %[3]s}, lookup: {filter: %[1]s}}\n",
+				filter, i, format)
+		}
+	}
+	binary, env := bed.Build("./cmd/sidecar", true), []string{"ORDERS_DSN=" + table.dsn, "TOKEN=0123456789abcdef"}
+	var gates []*tableGate
+	for _, member := range []string{"one", "two"} {
+		g := &tableGate{Gate: bed.Gate(binary, fmt.Sprintf(config, member), env...), t: t}
+		g.admin = "http://" + bed.GateAddr(g.Gate, "admin")
+		gates = append(gates, g)
+	}
+	answer := func(g *tableGate, filter, id string) string {
+		var r struct{ Answer string }
+		g.get("/filters/"+filter+"/contains?id="+id, &r)
+		return r.Answer
+	}
+	// entries counts the entries of the change log by their IDs.
+	entries := func(filter string) map[string]int {
+		all, err := redis.XRange(t.Context(), "ordergate:{"+filter+"}:log", "-", "+").Result()
+		must(t, err)
+		n := make(map[string]int)
+		for _, e := range all {
+			if id, ok := e.Values["id"].(string); ok {
+				n[id]++
+			}
+		}
+		return n
+	}
+	for _, g := range gates {
+		for _, filter := range filters {
+			bedtest.Eventually(t, filter+" is certain", func() bool { return answer(g, filter, textID(0)) == "absent" })
+		}
+	}
+
+	const rows = 1000
+	table.exec(fmt.Sprintf("INSERT INTO texts (id) SELECT CONCAT('00000000-0000-4000-8000-', LPAD(seq, 12, '0')) FROM seq_1_to_%d", rows))
+	table.exec("INSERT INTO texts (id) VALUES ('" + textID(3) + "')")
+	for _, filter := range filters {
+		must(t, redis.RPush(t.Context(), "ordergate:{"+filter+"}:inbox", textID(4)).Err())
+		posted := []string{textID(5)}
+		for n := range rows {
+			posted = append(posted, figures(rows+1+n))
+		}
+		gates[0].post("/v1/filters/"+filter+"/ids", `{"ids":["`+strings.Join(posted, `","`)+`"]}`)
+		gates[0].post("/filters/"+filter+"/ids", `{"ids":["`+textID(6)+`"]}`)
+		load := exec.CommandContext(t.Context(), binary, "load", "--filter", filter, "--csv", "-", "--config", gates[0].ConfigFile())
+		load.Env, load.Stdin = append(os.Environ(), env...), strings.NewReader(textID(7)+"\n")
+		if out, err := load.CombinedOutput(); err != nil {
+			t.Fatalf("load: %v: %s", err, out)
+		}
+	}
+	there := func() {
+		t.Helper()
+		for i, g := range gates {
+			for _, filter := range filters {
+				for n := 1; n <= 7; n++ {
+					for _, id := range []string{textID(n), strings.ToLower(textID(n))} {
+						bedtest.Eventually(t, fmt.Sprintf("ordergate %d, filter %s: order %s is known", i, filter, id), func() bool {
+							return answer(g, filter, id) == "maybe"
+						})
+					}
+				}
+			}
+		}
+	}
+	there()
+	for _, filter := range filters {
+		count := entries(filter)
+		followed, posted := 0, 0
+		for n := 1; n <= rows; n++ {
+			followed, posted = followed+count[figures(n)], posted+count[figures(rows+n)]
+		}
+		if followed != rows || posted != rows {
+			t.Errorf("filter %s: %d and %d entries for %d orders each", filter, followed, posted, rows)
+		}
+		for _, n := range []int{3, 5, 6, 7} {
+			if upper, lower := count[textID(n)], count[strings.ToLower(textID(n))]; upper != 1 || lower != 1 {
+				t.Errorf("filter %s: %d entries for order %s and %d in lower case, want one each", filter, upper, textID(n), lower)
+			}
+		}
+	}
+	for _, g := range gates { // rebuilt from the sources and the change log
+		g.post("/filters/memory/expand", "")
+	}
+	there()
+}
+
+// post sends something to the admin address, with the token.
+func (g *tableGate) post(path, body string) {
+	g.t.Helper()
+	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, g.admin+path, strings.NewReader(body))
+	must(g.t, err)
+	req.Header.Set("Authorization", "Bearer 0123456789abcdef")
+	response, err := client.Do(req)
+	must(g.t, err)
+	must(g.t, response.Body.Close())
+	if response.StatusCode != http.StatusOK {
+		g.t.Fatalf("POST %s: %s", path, response.Status)
+	}
+}
