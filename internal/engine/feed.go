@@ -125,8 +125,24 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 			cure = filter.Reading
 		}
 		u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
+			u.outlast(ctx)
 			return u.clear(ctx, cure, load)
 		})
+	}
+}
+
+// outlast waits until a reading can clear the doubts that there are, or ctx ends.
+func (u *filterUnit) outlast(ctx context.Context) {
+	for {
+		left := u.filter.DoubtsLast()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(left):
+		}
 	}
 }
 
