@@ -146,6 +146,8 @@ func (f *Filter) keep(what learned, err error) {
 	switch n := len(f.pending); {
 	case n < f.opts.MaxPending || what.id == "" && f.pending[n-1].id != "":
 		f.pending = append(f.pending, what)
+	case what.running: // the last is a doubt, which is yet to be told of
+		f.pending[n-1].running = true
 	case f.pending[n-1].id != "":
 		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}

@@ -243,6 +243,9 @@ func TestTooManyUnacknowledged(t *testing.T) {
 				t.Errorf("ID %s is not known here", id)
 			}
 		}
+		if err := f.Abandoned(t.Context(), "no answer"); !errors.Is(err, errAway) {
+			t.Error(err)
+		}
 		if f.Pending() != 3 {
 			t.Errorf("%d pending, want two IDs and a doubt", f.Pending())
 		}
@@ -251,7 +254,7 @@ func TestTooManyUnacknowledged(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- f.Run(ctx) }()
 		synctest.Wait()
-		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2"}) || len(a.missed) != 1 || !strings.Contains(a.missed[0], "more than 2 new orders") {
+		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2"}) || len(a.missed) != 1 || !strings.HasPrefix(a.missed[0], "abandoned: more than 2 new orders") {
 			t.Errorf("IDs %v, doubts %q", ids, a.missed)
 		}
 		cancel()
