@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -174,6 +175,30 @@ func TestCreatedLate(t *testing.T) {
 			s.must("GET", fmt.Sprint("/orders/", 3000+i), "").want(t, 200, "")
 		}
 	}
+}
+
+// TestLoadAfterAbandonedCreate has somebody say that the sources have every order, while a
+// call may still make one: what they say counts when it is over.
+func TestLoadAfterAbandonedCreate(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: table.fromTable(), envoy: withTestRoutes})
+	s.must("POST", "/orders?first=hangs", "", "x-test-route", "timeout").want(t, 504, "")
+	table.insert(3000)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.GateAddr(s.gate, "admin")+"/filters/orders/load", nil)
+	must(t, err)
+	response, err := client.Do(req)
+	must(t, err)
+	defer response.Body.Close()
+	var report struct{ State, Reason string }
+	must(t, json.NewDecoder(response.Body).Decode(&report))
+	if report.State != "ready" {
+		t.Errorf("the load left %+v", report)
+	}
+	s.must("GET", "/orders/9999", "").want(t, 404, "absent")
+	s.must("GET", "/orders/3000", "").want(t, 200, "")
 }
 
 // TestCreatesOfAMuteEnvoy has an Envoy that tells nothing of where an answer is from.

@@ -131,6 +131,20 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 	}
 }
 
+// logDelay is how much later the change log brings a doubt once more that was told of here.
+const logDelay = 2 * time.Second
+
+// outlastThose is outlast for the doubts that there are now, whatever comes meanwhile.
+func (u *filterUnit) outlastThose(ctx context.Context) {
+	left := u.filter.DoubtsLast()
+	if left == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, left+logDelay)
+	defer cancel()
+	u.outlast(ctx)
+}
+
 // outlast waits until a reading can clear the doubts that there are, or ctx ends.
 func (u *filterUnit) outlast(ctx context.Context) {
 	for {

@@ -86,11 +86,7 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 func (m *Engine) serveLoad(r *http.Request, name string) (any, error) {
 	unit, began, from := m.filters[name], time.Now(), r.URL.Query().Get("source")
 	var read int64
-	select { // before that no reading clears the doubts that there are
-	case <-time.After(unit.filter.DoubtsLast()):
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
+	unit.outlastThose(r.Context())
 	err := unit.filter.Reload(r.Context(), func(ctx context.Context, add func(id string) error) error {
 		into, flush := unit.readInto(ctx, m.config.Filters[name], add)
 		counted := func(id string) error { read++; return into(id) }
