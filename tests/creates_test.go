@@ -14,11 +14,17 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// formRule creates orders as a form of PHP does: the answer leads to the new order.
+// formRule creates orders as a form of PHP does: the answer leads to the new order. In the
+// next one the client chooses the ID.
 const formRule = `
   - name: form-create
     match: {methods: [POST], path: /orders.php}
     create: {filter: orders, learn: {response_header: Location, pattern: "/orders/([0-9]+)$"}}
+
+  - name: chosen-create
+    match: {methods: [POST], path: /chosen}
+    id: {query: id}
+    create: {filter: orders, learn: {response_json: orderId}}
 
   - name: order-create
 `
@@ -60,7 +66,8 @@ func TestCreatesLearned(t *testing.T) {
 		{"found", answering("/orders.php", 302, "location", "https://shop.example/orders/1002"), "", 302, "1002"},
 		{"created at", answering("/orders.php", 201, "location", "/orders/1003"), "", 201, "1003"},
 		{"conflict", answering("/orders", 409, "body", `{"error":"exists","orderId":1004}`), "", 409, "1004"},
-		{"invalid", answering("/orders", 422, "body", `{"orderId":1005}`), "", 422, ""},
+		{"conflict over what the request names", answering("/chosen", 409, "id", "1005"), "", 409, "1005"},
+		{"invalid", answering("/orders", 422, "body", `{"orderId":1006}`), "", 422, ""},
 		{"a fault", answering("/orders", 500), "", 500, ""},
 		{"its own 504", answering("/orders", 504), "", 504, ""},
 		{"refused", "/orders", "refused", 503, ""},
