@@ -66,6 +66,7 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	}()
 	defer func() { cancel(); <-done }()
 	unit.acquaint(ctx)
+	unit.outlastThose(ctx)
 	unit.snapshots.loads()
 	if err := unit.filter.Load(ctx, unit.sources...); err != nil {
 		return nil, err
