@@ -407,7 +407,7 @@ const (
 type ID struct {
 	Path   string `mapstructure:"path"`   // the name of a {segment} of match.path
 	Query  string `mapstructure:"query"`  // a parameter
-	Header string `mapstructure:"header"` // lower case
+	Header string `mapstructure:"header"` // in any case; [Config.EnsureDefaults] makes it lower
 	JSON   string `mapstructure:"json"`   // dotted path of member names in the body
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
 	Cookie string `mapstructure:"cookie"`
@@ -456,10 +456,11 @@ type Create struct {
 }
 
 // Learn says where the answer to a create carries the new ID: exactly one of
-// the two is set.
+// ResponseJSON and ResponseHeader is set.
 type Learn struct {
 	ResponseJSON   string `mapstructure:"response_json"`   // dotted path of a field
-	ResponseHeader string `mapstructure:"response_header"` // lower case
+	ResponseHeader string `mapstructure:"response_header"` // in any case; [Config.EnsureDefaults] makes it lower
+	Pattern        string `mapstructure:"pattern"`         // RE2, looked for in that text; its one group is the ID; default all of the text
 }
 
 // Settle brackets the call with a lock.

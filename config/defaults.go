@@ -216,6 +216,9 @@ func (r *Rule) ensureDefaults(doc *document, path, backend string) {
 	if r.Create != nil && len(r.IDs) == 0 && !doc.given(path+".id") {
 		r.IDs = []ID{{}} // its format is that of the ID in the answer
 	}
+	if r.Create != nil {
+		lowerHeader(&r.Create.Learn.ResponseHeader)
+	}
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
 	}
@@ -242,6 +245,7 @@ func (r *Rule) ensureDefaults(doc *document, path, backend string) {
 
 // ensureDefaults leaves the lengths of a UUID alone: it has one length only.
 func (id *ID) ensureDefaults(doc *document, path string) {
+	lowerHeader(&id.Header)
 	if id.JSON != "" {
 		fill(doc, path+".json_type", &id.JSONType, JSONAny)
 	}
@@ -265,6 +269,13 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	}
 	fill(doc, path+".min_length", &id.MinLength, 1)
 	fill(doc, path+".max_length", &id.MaxLength, longest)
+}
+
+// lowerHeader spells the name of a header as it is compared.
+func lowerHeader(name *string) {
+	if headerName.MatchString(*name) { // or letters would be folded that no header has
+		*name = strings.ToLower(*name)
+	}
 }
 
 func (r *Reply) ensureDefaults(doc *document, path string, byDefault Reply) {

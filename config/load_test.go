@@ -166,7 +166,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Backend: "spring",
 				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,
-				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id"}},
+				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id", Pattern: "(R-[0-9]+)$"}},
 				Mode:    "enforce",
 			},
 			{

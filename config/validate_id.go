@@ -16,8 +16,8 @@ const (
 var (
 	// What no backend folds with another name; a dot, say, is an underscore to PHP.
 	parameterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	// A token of RFC 9110, 5.6.2, in lower case and within reason.
-	headerName = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]{1,128}$")
+	// A token of RFC 9110, 5.6.2, within reason.
+	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
 	// What JSON has no need to escape: names are compared as they are written.
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
 )
@@ -113,7 +113,7 @@ func isMemberPath(path string) bool {
 
 func (v *validator) header(path, name string) {
 	if !headerName.MatchString(name) {
-		v.refute(path, "%s is not the name of a header in lower case", quote(name))
+		v.refute(path, "%s is not the name of a header", quote(name))
 	}
 }
 

@@ -207,9 +207,26 @@ func (v *validator) learn(path string, l Learn) {
 		v.refute(at+".response_json", "%s is not a path of member names joined by dots, such as data.orderId", quote(l.ResponseJSON))
 	case hasHeader:
 		v.header(at+".response_header", l.ResponseHeader)
-	case !hasJSON && v.given(at):
+		v.capture(at+".pattern", l.Pattern)
+	case hasJSON:
+		v.capture(at+".pattern", l.Pattern)
+	case v.given(at):
 		v.lacks(at, []string{"response_json", "response_header"}, "says not where the new ID is: give exactly one of response_json, response_header")
-	case !hasJSON:
+	default:
 		v.lacks(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
+	}
+}
+
+// capture checks a pattern that takes an ID out of a text.
+func (v *validator) capture(path, pattern string) {
+	if pattern == "" && !v.given(path) {
+		return
+	}
+	expr, err := regexp.Compile(pattern)
+	switch {
+	case err != nil:
+		v.refute(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	case expr.NumSubexp() != 1:
+		v.refute(path, "has %d groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none", expr.NumSubexp())
 	}
 }

@@ -180,7 +180,14 @@ func TestValidation(t *testing.T) {
 		{"learn nothing", ruleWith(`{` + match + `, create: {filter: orders, learn: {}}}`), []string{`rules[0].create.learn: says not where the new ID is: give exactly one of response_json, response_header`}},
 		{"learn twice", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: a, response_header: b}}}`), []string{`rules[0].create.learn: has response_json and response_header: give exactly one of them`}},
 		{"learn from nowhere", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: ""}}}`), []string{`rules[0].create.learn.response_json: "" is not a path of member names joined by dots, such as data.orderId`}},
-		{"learn from a bad header", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: Location}}}`), []string{`rules[0].create.learn.response_header: "Location" is not the name of a header in lower case`}},
+		{"learn from a bad header", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: "Loca tion"}}}`), []string{`rules[0].create.learn.response_header: "Loca tion" is not the name of a header`}},
+		{"learn from a part of a header", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: Location, pattern: '/orders/([0-9]+)$'}}}`), nil},
+		{"learn from a part of a member", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_json: _links.self, pattern: '/orders/([0-9]+)$'}}}`), nil},
+		{"learn from a pattern only", ruleWith(`{` + match + `, create: {filter: orders, learn: {pattern: '/orders/([0-9]+)$'}}}`), []string{`rules[0].create.learn: says not where the new ID is: give exactly one of response_json, response_header`}},
+		{"learn without a group", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: location, pattern: '/orders/[0-9]+$'}}}`), []string{`rules[0].create.learn.pattern: has 0 groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none`}},
+		{"learn from two groups", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: location, pattern: '/(orders|o)/([0-9]+)$'}}}`), []string{`rules[0].create.learn.pattern: has 2 groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none`}},
+		{"learn from an empty pattern", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: location, pattern: ''}}}`), []string{`rules[0].create.learn.pattern: has 0 groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none`}},
+		{"learn from no pattern", ruleWith(`{` + match + `, create: {filter: orders, learn: {response_header: location, pattern: '/orders/('}}}`), []string{`rules[0].create.learn.pattern: is not an RE2 expression: missing closing ): ` + "`/orders/(`"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) { expect(t, tt.file, tt.want) })
 	}

@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Doubt says that there may be orders which the filter should have and has not; all
-// were created before it is told of. Nothing is absent until it is cleared.
+// were created before it is told of, or within Late. Nothing is absent until it is cleared.
 type Doubt struct {
 	Reason string // one line
 	// Cure is what clears it, of a filter whose sources do not tell of each order as soon
 	// as it exists. Those that do clear every doubt by being read again.
 	Cure Cure
+	// Late is for how long orders that it is about may yet be created: a reading clears it
+	// that begins after that. 0: they have been.
+	Late time.Duration
 }
 
 // Cure is what clears a doubt. The greater one clears the smaller ones, too.
@@ -27,9 +31,10 @@ const (
 
 // doubts are those that are not cleared. They are replaced, not changed.
 type doubts struct {
-	seen   uint64 // how many there ever were, with the last of these
-	reason string // of the last
-	cure   Cure   // the greatest
+	seen   uint64    // how many there ever were, with the last of these
+	reason string    // of the last
+	cure   Cure      // the greatest
+	over   time.Time // when the last of their orders has been created
 }
 
 // Doubt makes every negative Unknown until the doubt is cleared. When it returns this
@@ -37,9 +42,12 @@ type doubts struct {
 func (f *Filter) Doubt(d Doubt) {
 	f.mu.Lock()
 	f.doubtsSeen++
-	next := &doubts{seen: f.doubtsSeen, reason: d.Reason, cure: d.Cure}
+	next := &doubts{seen: f.doubtsSeen, reason: d.Reason, cure: d.Cure, over: time.Now().Add(d.Late)}
 	if now := f.doubts.Load(); now != nil {
 		next.cure = max(next.cure, now.cure)
+		if now.over.After(next.over) {
+			next.over = now.over
+		}
 	}
 	f.doubts.Store(next)
 	f.mu.Unlock()
@@ -61,10 +69,23 @@ func (f *Filter) Doubts() (cure Cure, reason string, ok bool) {
 	return 0, "", false
 }
 
-// doubtsSoFar returns a number for clearDoubts.
+// DoubtsLast returns for how long no reading can clear the doubts that there are: orders
+// that they are about may yet be created.
+func (f *Filter) DoubtsLast() time.Duration {
+	d := f.doubts.Load()
+	if d == nil {
+		return 0
+	}
+	return max(0, time.Until(d.over))
+}
+
+// doubtsSoFar returns a number for clearDoubts: of those that what begins now can clear.
 func (f *Filter) doubtsSoFar() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.DoubtsLast() > 0 {
+		return 0
+	}
 	return f.doubtsSeen
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestDoubtComesBeforeTheLook: a barrier brings a doubt, and the reading that clears it
@@ -103,4 +105,54 @@ func TestYoung(t *testing.T) {
 	if a, b := f.MayContain(t.Context(), "new"), f.MayContain(t.Context(), "old"); a != Unknown || b != Absent {
 		t.Errorf("%v and %v", a, b)
 	}
+}
+
+// TestLateOrder is created after its doubt was told of, by a call that nobody waited for:
+// a reading that began before it may have been does not clear the doubt.
+func TestLateOrder(t *testing.T) {
+	catchUp := func(f *Filter, ids ...string) {
+		t.Helper()
+		if err := f.CatchUp(t.Context(), func(_ context.Context, add func(string) error) error {
+			for _, id := range ids {
+				if err := add(id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	want := func(f *Filter, want Answer, lasts time.Duration) {
+		t.Helper()
+		if got := f.MayContain(t.Context(), "late"); got != want || f.DoubtsLast() != lasts {
+			t.Errorf("%v, and for %v nothing clears the doubt; want %v, %v", got, f.DoubtsLast(), want, lasts)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a := &flaky{}
+		f := mustLoad(t, mustNew(t, Options{Appender: a, Late: 20 * time.Second}))
+		if err := f.Abandoned(t.Context(), "no answer"); err != nil || len(a.missed) != 1 || a.missed[0] != "abandoned: no answer" {
+			t.Errorf("%v, told of %q", err, a.missed)
+		}
+		catchUp(f)
+		if err := f.Load(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want(f, Unknown, 20*time.Second)
+		time.Sleep(15 * time.Second)
+		f.Doubt(Doubt{Reason: "another, of an order that is there"})
+		want(f, Unknown, 5*time.Second)
+		f.Doubt(Doubt{Reason: "and another, told of elsewhere", Late: 10 * time.Second})
+		time.Sleep(9 * time.Second)
+		catchUp(f)
+		want(f, Unknown, time.Second)
+		time.Sleep(time.Second)
+		want(f, Unknown, 0) // but no reading has begun since
+		catchUp(f, "late")
+		want(f, Maybe, 0)
+		if got := f.MayContain(t.Context(), "other"); got != Absent {
+			t.Errorf("%v, want absent", got)
+		}
+	})
 }

@@ -63,8 +63,11 @@ type Appender interface {
 	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
 	// now on: there is an order whose ID nobody knows.
 	Missed(ctx context.Context, reason string) error
+	// Abandoned is Missed for an order that there may be, and that may yet be created: a
+	// [Doubt] that is Late for as long as that can take.
+	Abandoned(ctx context.Context, reason string) error
 	// Withdraw returns nil once no barrier can succeed anywhere, but here, until all is
-	// appended whose Append or Missed failed.
+	// appended whose Append, Missed or Abandoned failed.
 	Withdraw(ctx context.Context) error
 }
 
@@ -108,6 +111,8 @@ type Options struct {
 	// Young reports whether an ID tells that its order may have been created so lately
 	// that a source has not told of it yet: it is never absent. Nil: none is.
 	Young func(id string) bool
+	// Late is for how long an order may yet be created after Abandoned; default 1 min.
+	Late time.Duration
 
 	Logger        *slog.Logger  // default: none
 	LearnTimeout  time.Duration // until Learn gives up appending; default 600 ms
@@ -129,6 +134,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Key == ([16]byte{}) {
 		rand.Read(o.Key[:]) // never fails, by its documentation
+	}
+	if o.Late == 0 {
+		o.Late = time.Minute
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -11,8 +11,9 @@ import (
 
 // learned is what the other ordergates do not know of yet.
 type learned struct {
-	id     string
-	missed string // instead of the ID: why nobody knows it
+	id      string
+	missed  string // instead of the ID: why nobody knows it
+	running bool   // with missed: it may yet be created
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -57,6 +58,18 @@ func (f *Filter) Missed(ctx context.Context, reason string) error {
 	// Here first, as above. The log brings it once more.
 	f.Doubt(Doubt{Reason: reason, Cure: Operator})
 	return f.tell(ctx, learned{missed: reason})
+}
+
+// Abandoned says that nobody waits for a call any more that may have created an order, or
+// may create it within [Options.Late], for the given reason. It blocks, and returns, as
+// Learn does: from then on nothing is absent anywhere until the sources have been read
+// again by a reading that began when that time was over.
+func (f *Filter) Abandoned(ctx context.Context, reason string) error {
+	f.Doubt(Doubt{Reason: reason, Cure: Operator, Late: f.opts.Late})
+	if f.opts.Appender == nil {
+		return fmt.Errorf("filter %s: %s", f.name, reason)
+	}
+	return f.tell(ctx, learned{missed: reason, running: true})
 }
 
 // LearnAll makes several orders known, for somebody who can try again and tells nobody
@@ -109,8 +122,11 @@ func (f *Filter) tell(ctx context.Context, what learned) error {
 func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learned) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if batch[0].id == "" {
-		return f.opts.Appender.Missed(ctx, batch[0].missed)
+	switch what := batch[0]; {
+	case what.running:
+		return f.opts.Appender.Abandoned(ctx, what.missed)
+	case what.id == "":
+		return f.opts.Appender.Missed(ctx, what.missed)
 	}
 	ids := make([]string, len(batch))
 	for i, what := range batch {
@@ -130,6 +146,8 @@ func (f *Filter) keep(what learned, err error) {
 	switch n := len(f.pending); {
 	case n < f.opts.MaxPending || what.id == "" && f.pending[n-1].id != "":
 		f.pending = append(f.pending, what)
+	case what.running: // the last is a doubt, which is yet to be told of
+		f.pending[n-1].running = true
 	case f.pending[n-1].id != "":
 		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}

@@ -29,8 +29,9 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-func (l *sharedLog) Missed(context.Context, string) error { return nil }
-func (l *sharedLog) Withdraw(context.Context) error       { return nil }
+func (l *sharedLog) Missed(context.Context, string) error    { return nil }
+func (l *sharedLog) Abandoned(context.Context, string) error { return nil }
+func (l *sharedLog) Withdraw(context.Context) error          { return nil }
 
 // since returns the entries behind the first n.
 func (l *sharedLog) since(n int) []string {
@@ -163,6 +164,10 @@ func (a *flaky) Missed(_ context.Context, reason string) error {
 	return nil
 }
 
+func (a *flaky) Abandoned(ctx context.Context, reason string) error {
+	return a.Missed(ctx, "abandoned: "+reason)
+}
+
 func (a *flaky) Withdraw(context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -238,6 +243,9 @@ func TestTooManyUnacknowledged(t *testing.T) {
 				t.Errorf("ID %s is not known here", id)
 			}
 		}
+		if err := f.Abandoned(t.Context(), "no answer"); !errors.Is(err, errAway) {
+			t.Error(err)
+		}
 		if f.Pending() != 3 {
 			t.Errorf("%d pending, want two IDs and a doubt", f.Pending())
 		}
@@ -246,7 +254,7 @@ func TestTooManyUnacknowledged(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- f.Run(ctx) }()
 		synctest.Wait()
-		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2"}) || len(a.missed) != 1 || !strings.Contains(a.missed[0], "more than 2 new orders") {
+		if ids, _ := a.appended(); !slices.Equal(ids, []string{"1", "2"}) || len(a.missed) != 1 || !strings.HasPrefix(a.missed[0], "abandoned: more than 2 new orders") {
 			t.Errorf("IDs %v, doubts %q", ids, a.missed)
 		}
 		cancel()
@@ -278,6 +286,7 @@ func TestLearnWithdraws(t *testing.T) {
 			for _, learn := range []func() error{
 				func() error { return f.Learn(t.Context(), "1") },
 				func() error { return f.Missed(t.Context(), "no ID in the answer") },
+				func() error { return f.Abandoned(t.Context(), "no answer") },
 			} {
 				a.withdrawn = 0
 				if err := learn(); !errors.Is(err, errAway) || errors.Is(err, ErrExposed) != tc.exposed || a.withdrawn != tc.calls {

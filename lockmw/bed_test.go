@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +80,10 @@ func (b book) Missed(context.Context, string) error {
 	b.locks.note("missed")
 	return nil
 }
+func (b book) Abandoned(context.Context, string) error {
+	b.locks.note("abandoned")
+	return nil
+}
 
 type silent struct{}
 
@@ -113,6 +118,13 @@ func newBed(t *testing.T) *bed {
 		{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+		},
+		{
+			Rule: order.Rule{Name: "form", Methods: []string{"POST"}, Path: "/orders.php"},
+			Create: &gate.Create{
+				Filter: book{l}, Format: format,
+				Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile(`/orders/([0-9]+)$`)},
+			},
 		},
 		{
 			Rule: order.Rule{

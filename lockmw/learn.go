@@ -14,8 +14,10 @@ import (
 // served one after the other.
 func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage) error {
 	if err := stream.Send(expectAnswer(call, at)); err != nil {
-		return nil
+		return nil // Envoy did not forward the request
 	}
+	ctx := stream.Context()
+	defer s.learn(ctx, func(ctx context.Context) error { return call.Left(ctx, nil) })
 	for {
 		msg, err := stream.Recv()
 		if err != nil {
@@ -25,10 +27,10 @@ func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *g
 		done := false
 		switch {
 		case msg.GetResponseHeaders() != nil:
-			done = s.answered(stream.Context(), call, msg, reply)
+			done = s.answered(ctx, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
-			s.learn(stream.Context(), func(ctx context.Context) error {
+			s.learn(ctx, func(ctx context.Context) error {
 				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
 			})
 			done = true
@@ -43,16 +45,16 @@ func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *g
 // that was all there is to see.
 func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
 	headers := msg.GetResponseHeaders()
-	r := response(headers, msg)
-	switch {
-	case !r.Succeeded():
+	switch call.Created(response(headers, msg)) {
+	case gate.NoPart:
 		reply.ModeOverride = skipRest
-		return true
-	case call.LearnsBody() && !headers.GetEndOfStream():
-		return false
-	case call.LearnsBody():
+	case gate.TheirBody:
+		if !headers.GetEndOfStream() {
+			return false
+		}
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
-	default:
+	case gate.TheirHeaders:
+		reply.ModeOverride = skipRest // an answer of Envoy's own has a body, too
 		text := headerMap(headers.GetHeaders().GetHeaders()).get(call.LearnsHeader())
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnText(ctx, text) })
 	}

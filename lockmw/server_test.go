@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"go.uber.org/goleak"
@@ -178,6 +179,58 @@ func TestCreate(t *testing.T) {
 		last.GetResponseHeaders().EndOfStream = true
 		s.say(last)
 		b.wantNoted("missed")
+	})
+	t.Run("the client leaves", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		s.leave()
+		b.wantNoted("abandoned")
+	})
+	t.Run("the client leaves in the middle of the answer", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		s.say(answered("201", "via_upstream"))
+		s.leave()
+		b.wantNoted("missed")
+	})
+	t.Run("Envoy answers", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		if m := s.say(answered("504", "response_timeout")).GetModeOverride(); m.GetResponseBodyMode() != procmode.ProcessingMode_NONE {
+			t.Errorf("mode %v", m)
+		}
+		s.wantEnd()
+		b.wantNoted("abandoned")
+	})
+	t.Run("Envoy answers without the backend", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		s.say(answered("503", "no_healthy_upstream"))
+		s.wantEnd()
+		b.wantNoted("")
+	})
+	t.Run("Envoy tells nothing", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(create)
+		s.say(answeredWith("201", nil))
+		s.say(body(`{"id": 42}`))
+		b.wantNoted("learn:42")
+	})
+	t.Run("from a part of a header", func(t *testing.T) {
+		b := newBed(t)
+		s := b.open()
+		s.say(requestHeaders(":method", "POST", ":path", "/orders.php"))
+		found := answered("303", "via_upstream")
+		headers := found.GetResponseHeaders().Headers
+		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "location", RawValue: []byte("/orders/42")})
+		s.say(found)
+		s.wantEnd()
+		b.wantNoted("learn:42")
 	})
 }
 

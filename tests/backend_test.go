@@ -83,11 +83,22 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
 	b.requests = append(b.requests, r)
 	b.bodies[r] = string(body)
-	b.tries[r.URL.Path]++
-	try := b.tries[r.URL.Path]
+	b.tries[r.RequestURI]++
+	try := b.tries[r.RequestURI]
 	b.mu.Unlock()
 
-	switch do := r.URL.Query().Get("do"); do {
+	query := r.URL.Query()
+	if query.Get("first") == "hangs" && try == 1 {
+		<-b.release
+	}
+	switch do := query.Get("do"); do {
+	case "answer": // with what else the query has
+		if at := query.Get("location"); at != "" {
+			w.Header().Set("Location", at)
+		}
+		status, _ := strconv.Atoi(query.Get("status"))
+		w.WriteHeader(status)
+		fmt.Fprint(w, query.Get("body"))
 	case "hang":
 		<-b.release
 	case "hang-once": // the first try hangs, the second answers

@@ -71,13 +71,18 @@ const (
 	Lost  Kind = "lost"  // an order was created whose ID nobody could read, or keep
 	Gap   Kind = "gap"   // entries are missing, or the log is another one
 	Start Kind = "start" // whatever came of the log before it was read here for the first time
+	// Running is a call that nobody waits for any more: the order may yet be created.
+	Running Kind = "running"
 )
 
 // Doubt says that there may be orders which the log does not have and should: all of
-// them were created before it is told of.
+// them were created before it is told of, but for those of kind Running.
 type Doubt struct {
 	Kind   Kind
 	Reason string // one line
+	// Age is for how long one of kind Running has been in the log at least, by the clock
+	// of its server; 0 for the others.
+	Age time.Duration
 }
 
 // text is what the log has of it.
@@ -300,6 +305,9 @@ func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 
 // RecordDoubt is to Doubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
+	if d.Kind == Running {
+		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
+	}
 	return l.publish(ctx, []any{"doubt", d.text()}, nil)
 }
 

@@ -38,7 +38,7 @@ func (r *reader) resume() {
 // is left is read again.
 func (r *reader) startOver(found *damage) {
 	l := r.log
-	l.doubt(Doubt{found.kind, found.reason})
+	l.doubt(Doubt{Kind: found.kind, Reason: found.reason})
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
 	r.found, r.recall = found, true
 	r.starts++
@@ -62,19 +62,19 @@ func (r *reader) healed(ctx context.Context) error {
 		return nil
 	}
 	if r.lost != nil {
-		r.log.doubt(Doubt{r.lost.kind, r.lost.reason})
+		r.log.doubt(Doubt{Kind: r.lost.kind, Reason: r.lost.reason})
 	}
 	if r.first {
 		// A log that was flushed while the sources were read is as good as any.
 		r.first = false
-		r.log.doubt(Doubt{Start, "the change log is read for the first time"})
+		r.log.doubt(Doubt{Kind: Start, Reason: "the change log is read for the first time"})
 	}
 	// The next read tries again what fails.
 	if r.has != nil {
 		// Once more: what was created while the log went from one to the other may have
 		// been lost with a third.
 		if r.found != nil {
-			r.log.doubt(Doubt{r.found.kind, r.found.reason})
+			r.log.doubt(Doubt{Kind: r.found.kind, Reason: r.found.reason})
 			r.found = nil
 		}
 		if err := r.log.giveBack(ctx, r.has); err != nil {
@@ -96,7 +96,7 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
 	l.mu.Unlock()
 	if more {
-		if err := l.short(ctx, Doubt{Lost, fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
+		if err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
 			return err
 		}
 	}

@@ -204,6 +204,20 @@ func (m *Member) vouch() {
 	m.reply = m.last
 }
 
+// serverTime returns what the server's clock shows now, in ms, or up to [Options.Limit]
+// later; 0 if that is not known.
+func (m *Member) serverTime() int64 {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last.at.IsZero() {
+		return 0
+	}
+	return m.last.server + (time.Since(m.last.at) + m.log.opts.Limit).Milliseconds() // a reply takes no longer
+}
+
 func (m *Member) lastEra() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

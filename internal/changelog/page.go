@@ -17,6 +17,7 @@ type entry struct {
 	sub   uint64 // 0 but for entries of others
 	id    string // "" for a doubt
 	doubt Doubt
+	at    int64 // of a doubt of kind Running: the server's time, ms, 0 if it is not known
 	nonce string
 	bad   string // what is wrong with it, "" if nothing is
 }
@@ -93,6 +94,9 @@ func parsePage(reply []any) (page, error) {
 	p.entries = make([]entry, len(rows))
 	for i, row := range rows {
 		p.entries[i] = parseEntry(row)
+		if e := &p.entries[i]; e.at > 0 {
+			e.doubt.Age = max(0, time.Duration(p.server-e.at)*time.Millisecond)
+		}
 	}
 	return p, nil
 }
@@ -135,7 +139,10 @@ func parseEntry(row any) (e entry) {
 	switch {
 	case fields[0] == "doubt":
 		kind, reason, _ := strings.Cut(value, ": ")
-		e.doubt = Doubt{Kind(kind), reason}
+		e.doubt = Doubt{Kind: Kind(kind), Reason: reason}
+		if e.doubt.Kind == Running {
+			e.doubt.Reason, e.at = cutTime(reason)
+		}
 	case fields[0] != "id":
 		e.bad = fmt.Sprintf("entry %s is malformed", name)
 	case len(value) == 0 || len(value) > MaxIDBytes:
@@ -144,6 +151,16 @@ func parseEntry(row any) (e entry) {
 		e.id = value
 	}
 	return e
+}
+
+// cutTime takes the server's time, in ms, off the reason for a doubt; 0: there is none.
+func cutTime(text string) (reason string, at int64) {
+	number, reason, _ := strings.Cut(text, " ")
+	at, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return text, 0
+	}
+	return reason, at
 }
 
 // after returns the entries of p that follow last, the entry applied most

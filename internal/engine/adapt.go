@@ -62,6 +62,11 @@ func (a appender) Missed(ctx context.Context, reason string) error {
 	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason})
 }
 
+// Abandoned implements filter.Appender.
+func (a appender) Abandoned(ctx context.Context, reason string) error {
+	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason})
+}
+
 // bounded is a barrier that trusts what was true a short time ago.
 type bounded struct {
 	log *changelog.Log
@@ -75,11 +80,12 @@ func (b bounded) held() bool { return b.log.Fresh(b.age) }
 
 // cures tells what clears a doubt where no source tells of each order at once.
 var cures = map[changelog.Kind]filter.Cure{
-	changelog.Term:  filter.Settling,
-	changelog.Crash: filter.Settling,
-	changelog.Start: filter.Reading,
-	changelog.Lost:  filter.Operator,
-	changelog.Gap:   filter.Operator,
+	changelog.Term:    filter.Settling,
+	changelog.Crash:   filter.Settling,
+	changelog.Start:   filter.Reading,
+	changelog.Lost:    filter.Operator,
+	changelog.Running: filter.Operator,
+	changelog.Gap:     filter.Operator,
 }
 
 // GateLocker shows the locks of one rule to the gate.

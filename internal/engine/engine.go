@@ -135,6 +135,8 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
 		Logger: m.log,
 	}
+	late := lateOrders(m.config, name)
+	opts.Late = late
 	formats, err := FormatsOf(m.config, name)
 	if err != nil {
 		return nil, err
@@ -144,7 +146,13 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
 		apply := func(id string) { unit.filter.Add(id) }
-		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
+		doubt := func(d changelog.Doubt) {
+			told := filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}
+			if d.Kind == changelog.Running {
+				told.Late = max(0, late-d.Age)
+			}
+			unit.filter.Doubt(told)
+		}
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
 			CanonicalForms: opts.CanonicalForms.All, Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
 			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,

@@ -125,8 +125,38 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 			cure = filter.Reading
 		}
 		u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
+			u.outlast(ctx)
 			return u.clear(ctx, cure, load)
 		})
+	}
+}
+
+// logDelay is how much later the change log brings a doubt once more that was told of here.
+const logDelay = 2 * time.Second
+
+// outlastThose is outlast for the doubts that there are now, whatever comes meanwhile.
+func (u *filterUnit) outlastThose(ctx context.Context) {
+	left := u.filter.DoubtsLast()
+	if left == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, left+logDelay)
+	defer cancel()
+	u.outlast(ctx)
+}
+
+// outlast waits until a reading can clear the doubts that there are, or ctx ends.
+func (u *filterUnit) outlast(ctx context.Context) {
+	for {
+		left := u.filter.DoubtsLast()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(left):
+		}
 	}
 }
 

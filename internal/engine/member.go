@@ -62,6 +62,16 @@ func young(c *config.Config, name string, formats []order.Format, now func() tim
 	}
 }
 
+// lateOrders returns for how long an order may yet be created by a call that nobody waits
+// for any more: as long as the transactions that create orders may take.
+func lateOrders(c *config.Config, name string) time.Duration {
+	var longest time.Duration
+	for _, s := range c.Filters[name].Sources {
+		longest = max(longest, c.Sources[s].Overlap)
+	}
+	return cmp.Or(longest, time.Minute) // without a table: what a table's default is
+}
+
 // logMetrics shows a change log to the metrics.
 func logMetrics(u *filterUnit) admin.Log {
 	s := u.log.State()
@@ -69,7 +79,7 @@ func logMetrics(u *filterUnit) admin.Log {
 		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, Barrier: s.LastWait, Owed: s.Owed,
 		Members: len(u.log.Members()), Repaired: s.Repaired, Doubts: make(map[string]uint64),
 	}
-	for _, kind := range []changelog.Kind{changelog.Term, changelog.Crash, changelog.Lost, changelog.Gap} {
+	for _, kind := range []changelog.Kind{changelog.Term, changelog.Crash, changelog.Lost, changelog.Running, changelog.Gap} {
 		m.Doubts[string(kind)] = s.Doubts[kind]
 	}
 	return m

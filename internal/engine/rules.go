@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -25,6 +26,11 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 		p.Create = &gate.Create{Filter: filters[c.Filter], Learn: gate.Learn{Header: c.Learn.ResponseHeader}}
 		if c.Learn.ResponseJSON != "" {
 			p.Create.Learn.JSON = strings.Split(c.Learn.ResponseJSON, ".")
+		}
+		if c.Learn.Pattern != "" {
+			if p.Create.Learn.Capture, err = regexp.Compile(c.Learn.Pattern); err != nil {
+				return gate.Policy{}, fmt.Errorf("rule %s: create.learn.pattern: %w", r.Name, err)
+			}
 		}
 		if p.Create.Format, err = format(r.IDs[0]); err != nil {
 			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)

@@ -32,15 +32,15 @@ const mostAnswer = 1 << 20
 
 // answered looks at the headers of the answer.
 func (c *create) answered(r *gate.Response, h Headers, end bool) Step {
-	switch {
-	case !r.Succeeded():
+	switch part := c.call.Created(r); {
+	case part == gate.NoPart:
 		c.stream.create = nil
 		return Step{Do: PassResponse}
-	case c.call.LearnsBody() && !end:
+	case part == gate.TheirBody && !end:
 		c.state = collecting
 		c.patience()
 		return Step{Do: Read}
-	case c.call.LearnsBody():
+	case part == gate.TheirBody:
 		c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, nil, false) })
 	default:
 		text := h.lastOf(c.call.LearnsHeader())
@@ -81,6 +81,18 @@ func (c *create) more(end bool) Step {
 func (c *create) end() bool {
 	c.whole(false)
 	return c.state == busy
+}
+
+// left is the end of the stream. What has come of an answer is learned from; last is what
+// Envoy tells of the end if none has come.
+func (c *create) left(last *gate.Response) {
+	switch c.state {
+	case idle:
+		c.learn(func(ctx context.Context) error { return c.call.Left(ctx, last) })
+	case collecting:
+		c.whole(true)
+	case busy:
+	}
 }
 
 // whole learns from the body that is there. Partial tells that it was cut off.

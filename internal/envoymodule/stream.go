@@ -208,17 +208,16 @@ func (s *Stream) complete() {
 	}
 	s.over = true
 	s.mail.close()
-	if s.create != nil && s.create.timer != nil {
-		s.create.timer.Stop()
-	}
-	if s.bracket == nil {
-		return
-	}
 	var last *gate.Response
 	if !s.answered {
 		last = response(s.envoy, nil)
 	}
-	s.bracket.ended(last, s.stage == passed)
+	if s.create != nil {
+		s.create.left(last)
+	}
+	if s.bracket != nil {
+		s.bracket.ended(last, s.stage == passed)
+	}
 }
 
 // failed is a fault of ours.

@@ -338,6 +338,61 @@ func TestAnswerThatStops(t *testing.T) {
 	b.end(e)
 }
 
+// TestCreateEnds has the stream of a create end before its order is known.
+func TestCreateEnds(t *testing.T) {
+	const left = "downstream_remote_disconnect"
+	for name, tc := range map[string]struct {
+		does func(e *envoy)
+		want string // what is learned, "": nothing
+	}{
+		"before the answer":           {func(e *envoy) { e.details, e.attempts = left, 1 }, "abandoned"},
+		"before there was an attempt": {func(e *envoy) { e.details, e.attempts = left, 0 }, ""},
+		"with an answer of Envoy's":   {func(e *envoy) { e.details, e.attempts = "response_timeout", 1; e.respond("504", false) }, "abandoned"},
+		"with one that says no":       {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("422", false) }, ""},
+		"after a conflict":            {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("409", true) }, "missed"},
+		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "missed"},
+		"in the body, before the ID": {func(e *envoy) {
+			e.details, e.attempts = "via_upstream", 1
+			e.respond("201", false)
+			e.more(`{"i`, false)
+		}, "missed"},
+		"in the body, within the ID": {func(e *envoy) {
+			e.details, e.attempts = "via_upstream", 1
+			e.respond("201", false)
+			e.more(`{"id":4`, false)
+		}, "missed"},
+		"in the body, behind the ID": {func(e *envoy) {
+			e.details, e.attempts = "via_upstream", 1
+			e.respond("201", false)
+			e.more(`{"id":42,`, false)
+		}, "42"},
+		"while it is learned": {func(e *envoy) {
+			e.details, e.attempts = "via_upstream", 1
+			e.respond("201", false)
+			e.more(`{"id":42}`, true)
+		}, "42"},
+		"in the body of a second try":  {func(e *envoy) { e.details, e.attempts = "via_upstream", 2; e.respond("201", false) }, "abandoned"},
+		"in one that Envoy is mute on": {func(e *envoy) { e.mute = true; e.respond("201", false); e.more(`{"id":42,`, false) }, "42"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, Options{})
+			close(b.known.hold)
+			e, _ := b.request("POST", "/orders")
+			b.worker.do(func() { tc.does(e) })
+			b.end(e)
+			b.face.Close(10 * time.Second)
+			close(b.known.learned)
+			var learned []string
+			for what := range b.known.learned {
+				learned = append(learned, what)
+			}
+			if got := strings.Join(learned, " "); got != tc.want {
+				t.Errorf("learned %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestFaults are ours: Envoy lives, and the request fails as configured.
 func TestFaults(t *testing.T) {
 	for _, tc := range []struct {

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -19,10 +18,13 @@ type Call struct {
 	policy  *Policy
 	bracket bracket
 	lease   Lease
-	ask     Ask    // for the lock
-	limit   string // the ID that the rule's limit is for
-	doubt   string // why the outcome is unknown
-	sought  string // the ID of a lookup whose answer is of interest
+	ask     Ask      // for the lock
+	limit   string   // the ID that the rule's limit is for
+	doubt   string   // why the outcome is unknown
+	sought  string   // the ID of a lookup whose answer is of interest
+	named   string   // the ID that a create names, "" if it names none
+	open    bool     // a create may make an order, which nobody has learned yet
+	answer  Response // to a create, as far as it came
 	start   time.Time
 
 	Decision     Decision
@@ -69,6 +71,10 @@ func (g *Gate) Open(req order.Request) Call {
 	c.NeedsAnswer = true
 	if create := c.policy.Create; create != nil {
 		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
+		c.open, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
+		if m.Result == order.Named {
+			c.named = strings.Clone(m.ID)
+		}
 	}
 	switch {
 	case m.Result == order.NeedsBody:
@@ -233,48 +239,4 @@ func (c *Call) Lost() <-chan struct{} {
 		return nil
 	}
 	return c.lease.Lost()
-}
-
-// LearnsHeader returns the response header that holds the new ID, or "".
-func (c *Call) LearnsHeader() string { return c.learnsHeader }
-
-// LearnsBody reports whether the response's body holds the new ID.
-func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
-
-// LearnText learns the ID that a successful answer carries in its header. It
-// blocks until the ID is known everywhere, or ctx ends. The answer goes on to
-// the client in any case; the error is for the log.
-func (c *Call) LearnText(ctx context.Context, text string) error {
-	return c.learn(ctx, text, nil)
-}
-
-// LearnBody does the same for a body. Partial tells that it was cut off.
-func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
-	text, err := memberText(body, c.learnsJSON)
-	if err != nil && partial {
-		err = fmt.Errorf("the answer is larger than the buffer: %w", err)
-	}
-	return c.learn(ctx, text, err)
-}
-
-func (c *Call) learn(ctx context.Context, text string, err error) error {
-	filter := c.policy.Create.Filter
-	format := &c.policy.Create.Format
-	if err == nil {
-		if _, ok := format.Canonical(text); !ok {
-			err = errors.New("the ID in the answer does not have the rule's format")
-		}
-	}
-	if err == nil {
-		err = filter.Learn(ctx, text) // as it came: other rules may have another form of it
-	} else {
-		// An order exists that no filter will hear of from us: from here on, absence
-		// proves nothing.
-		err = errors.Join(err, filter.Missed(ctx, err.Error()))
-	}
-	c.gate.record.Learned(c.Decision.Rule, err)
-	if err != nil {
-		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
-	}
-	return nil
 }

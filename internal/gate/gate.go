@@ -45,6 +45,9 @@ type Filter interface {
 	// Missed tells that an order was created whose ID could not be learned, for the
 	// given reason. It returns as Learn does: nothing is certainly absent any more.
 	Missed(ctx context.Context, reason string) error
+	// Abandoned is Missed for a call that may have created an order, and that may do so
+	// yet, since nobody knows whether the backend is still at work.
+	Abandoned(ctx context.Context, reason string) error
 }
 
 // ErrBusy is returned by a [Locker] when another held the lock past the wait.
@@ -104,12 +107,6 @@ type Create struct {
 	Filter Filter
 	Learn  Learn
 	Format order.Format // of the new ID
-}
-
-// Learn says where in an answer the new ID stands: one of the two.
-type Learn struct {
-	Header string   // a response header, in lower case
-	JSON   []string // the path of a member of the response body
 }
 
 // Settle brackets a call with a lock.
@@ -176,6 +173,8 @@ func (p *Policy) check() error {
 		return errors.New("create goes with no other action")
 	case p.Create != nil && (p.Create.Learn.Header == "") == (len(p.Create.Learn.JSON) == 0):
 		return errors.New("create learns from a header or from the body")
+	case p.Create != nil && p.Create.Learn.Capture != nil && p.Create.Learn.Capture.NumSubexp() != 1:
+		return errors.New("create learns from a pattern with one group")
 	case (p.Settle != nil && p.Settle.Limit != nil) != (p.Rule.Limit != nil):
 		return errors.New("a limit takes a lock and an ID")
 	}

@@ -15,11 +15,12 @@ import (
 
 // knowledge is a Filter of plain values.
 type knowledge struct {
-	answers map[string]Answer
-	slow    bool // it has to wait before it says Absent
-	learned []string
-	missed  []string
-	err     error
+	answers   map[string]Answer
+	slow      bool // it has to wait before it says Absent
+	learned   []string
+	missed    []string
+	abandoned []string
+	err       error
 }
 
 func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.answers[id] }
@@ -29,6 +30,10 @@ func (k *knowledge) Glance(id string) (Answer, bool) {
 func (k *knowledge) Later(id string, answer func(Answer)) { answer(k.answers[id]) }
 func (k *knowledge) Missed(_ context.Context, reason string) error {
 	k.missed = append(k.missed, reason)
+	return nil
+}
+func (k *knowledge) Abandoned(_ context.Context, reason string) error {
+	k.abandoned = append(k.abandoned, reason)
 	return nil
 }
 func (k *knowledge) Learn(_ context.Context, id string) error {
@@ -339,7 +344,9 @@ func TestLearnBody(t *testing.T) {
 		{"number", `{"status":"new","order":{"x":[1,{"id":9}],"id":1001}}`, false, []string{"1001"}, ""},
 		{"string", `{"order":{"id":"1001"}}`, false, []string{"1001"}, ""},
 		{"cut off after the ID", `{"order":{"id":1001,"lines":[`, true, []string{"1001"}, ""},
-		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer is larger than the buffer: the answer is not JSON"},
+		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
+		{"cut off within it", `{"order":{"id":10`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
+		{"cut off within a text", `{"order":{"id":"10`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
 		{"no such member", `{"order":{}}`, false, nil, `the answer has no member "id"`},
 		{"not an object", `[1]`, false, nil, "the answer is not JSON"},
 		{"empty", ``, false, nil, "the answer is not JSON"},
@@ -352,6 +359,9 @@ func TestLearnBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
+			if part := c.Created(&Response{Status: 201, Details: "via_upstream", Attempts: 1}); part != TheirBody {
+				t.Fatalf("part %d", part)
+			}
 			err := c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
 			if (err == nil) != (tt.missed == "") {
 				t.Errorf("error %v", err)

@@ -23,7 +23,12 @@ func memberText(body []byte, path []string) (string, error) {
 		return "", errNotJSON
 	}
 	switch t.Kind() {
-	case '"', '0':
+	case '"':
+		return t.String(), nil
+	case '0':
+		if d.InputOffset() == int64(len(body)) { // there may be more of it: an object ends with a brace
+			return "", errNotJSON
+		}
 		return t.String(), nil
 	}
 	return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"net/http"
 	"strconv"
 	"strings"
 )
@@ -122,10 +123,27 @@ func (r *Response) doubt() string {
 	return text
 }
 
-// Succeeded reports whether the answer says that the backend did what was
-// asked, however many attempts it took.
-func (r *Response) Succeeded() bool {
-	return r.byBackend() && r.Status >= 200 && r.Status < 300
+// failed reports whether the call certainly made no order: the backend never saw it, or
+// refused it at the first and only attempt. A conflict is no such refusal: an order
+// exists that the client may be told of.
+func (r *Response) failed() bool {
+	switch r.Outcome() {
+	case OutcomeNotForwarded:
+		return true
+	case OutcomeKnown:
+		return r.Status >= 400 && r.Status < 600 && r.Status != http.StatusConflict
+	}
+	return false
+}
+
+// retried reports whether the answer is certainly not that of the only attempt.
+func (r *Response) retried() bool {
+	return r.Attempts > 1 || r.Attempts < 0 && r.AttemptHeader > 1
+}
+
+// mayBeBackends reports whether the answer is not certainly Envoy's own.
+func (r *Response) mayBeBackends() bool {
+	return r.Details == "" || r.byBackend()
 }
 
 // byBackend reports whether the answer is the backend's own.

@@ -1,0 +1,83 @@
+package changelog
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRunning has a doubt of a call that may yet create an order tell its age: to those who
+// follow the log, and to those who come later, for whom the time since then counts.
+func TestRunning(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := patient("a")
+		opts.Limit = time.Second // by which the time in the log is too late at most
+		a, b := runInstance(t, s, opts), runInstance(t, s, idle)
+		sure(t, a, b)
+		if err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left"}); err != nil {
+			t.Fatal(err)
+		}
+		now := func() int64 {
+			at, err := a.client.Time(t.Context()).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at.UnixMilli()
+		}
+		acknowledged := now()
+		sure(t, b)
+		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Age: got[0].Age}) {
+			t.Errorf("told of %+v", got)
+		}
+
+		entries, err := a.client.XRange(t.Context(), "ordergate:{orders}:log", "-", "+").Result()
+		if err != nil || len(entries) != 1 {
+			t.Fatal(entries, err)
+		}
+		text, _ := entries[0].Values["doubt"].(string)
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(text, "running: "), " ")
+		told, err := strconv.ParseInt(stamp, 10, 64)
+		if err != nil || told < acknowledged-time.Second.Milliseconds() {
+			t.Errorf("the log has %q, at %d", text, acknowledged)
+		}
+		eventually(t, "the server's clock goes on", func() bool { return now() > told+100 })
+		late := runInstance(t, s, idle)
+		sure(t, late)
+		if got := late.doubted(); len(got) != 1 || got[0].Age < 100*time.Millisecond {
+			t.Errorf("told of %+v later", got)
+		}
+	})
+}
+
+// TestRunningWithoutATime is as old as nothing.
+func TestRunningWithoutATime(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := newInstance(t, s, idle) // it is no member, and has read nothing
+		if err := a.RecordDoubt(t.Context(), Doubt{Kind: Running, Reason: "the client left"}); err != nil {
+			t.Fatal(err)
+		}
+		b := runInstance(t, s, idle)
+		b.mustWait(t)
+		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left"}) {
+			t.Errorf("told of %+v", got)
+		}
+	})
+}
+
+func TestCutTime(t *testing.T) {
+	for text, want := range map[string]struct {
+		reason string
+		at     int64
+	}{
+		"17 the client left": {"the client left", 17},
+		"0 the client left":  {"the client left", 0},
+		"the client left":    {"the client left", 0},
+		"17":                 {"", 17},
+		"":                   {"", 0},
+	} {
+		if reason, at := cutTime(text); reason != want.reason || at != want.at {
+			t.Errorf("%q is %q at %d", text, reason, at)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+)
+
+// Learn says where in an answer the new ID stands: Header or JSON, one of the two.
+type Learn struct {
+	Header  string         // a response header, in lower case
+	JSON    []string       // the path of a member of the response body
+	Capture *regexp.Regexp // its one group is the ID in that text; nil: the text is the ID
+}
+
+// Part is what of the answer to a create has to be learned from.
+type Part int8
+
+// The parts.
+const (
+	NoPart       Part = iota // none: the call certainly made no order
+	TheirHeaders             // call LearnText
+	TheirBody                // call LearnBody
+)
+
+// Created reports the headers of the answer to a create. Whatever they are, there may be
+// an order, unless NoPart is returned.
+func (c *Call) Created(r *Response) Part {
+	c.answer = *r
+	switch {
+	case r.failed():
+		c.open = false
+		return NoPart
+	case c.LearnsBody() && r.mayBeBackends():
+		return TheirBody
+	}
+	return TheirHeaders
+}
+
+// LearnsHeader returns the response header that holds the new ID, or "".
+func (c *Call) LearnsHeader() string { return c.learnsHeader }
+
+// LearnsBody reports whether the response's body holds the new ID.
+func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
+
+// LearnText learns the ID that an answer carries in the header LearnsHeader, "" if it has
+// none. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
+// ends. The answer goes on to the client in any case; the error is for the log.
+func (c *Call) LearnText(ctx context.Context, text string) error {
+	if !c.answer.mayBeBackends() {
+		return c.learn(ctx, "", errNoAnswer)
+	}
+	return c.learn(ctx, text, nil)
+}
+
+// LearnBody does the same for a body. Partial tells that it was cut off.
+func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
+	text, err := memberText(body, c.learnsJSON)
+	if err != nil && partial {
+		err = fmt.Errorf("the answer was cut off, or is larger than the buffer: %w", err)
+	}
+	return c.learn(ctx, text, err)
+}
+
+// Left reports that the stream of a create is over, whose request was passed on. Last is
+// what Envoy tells of the end, nil if nothing. Unless the answer was learned from before,
+// or the call failed, it blocks and returns as LearnText does.
+func (c *Call) Left(ctx context.Context, last *Response) error {
+	if !c.open || last != nil && last.Outcome() == OutcomeNotForwarded {
+		return nil
+	}
+	return c.learn(ctx, "", errNoAnswer)
+}
+
+// errNoAnswer is why there is no ID of a call that its client or Envoy gave up.
+var errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer")
+
+// learn makes the new order known. Where its ID cannot be read, or is not the only one
+// that there may be, absence proves nothing from here on.
+func (c *Call) learn(ctx context.Context, text string, err error) error {
+	c.open = false
+	known := c.answer.Outcome() == OutcomeKnown
+	id, err := c.newID(text, err)
+	filter := c.policy.Create.Filter
+	switch {
+	case err == nil:
+		err = filter.Learn(ctx, id)
+		if c.answer.retried() {
+			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt()))
+		}
+	case known:
+		err = errors.Join(err, filter.Missed(ctx, err.Error()))
+	default:
+		reason := err.Error()
+		if c.answer.Status != 0 {
+			reason += ": " + c.answer.doubt()
+		}
+		err = errors.Join(err, filter.Abandoned(ctx, reason))
+	}
+	c.gate.record.Learned(c.Decision.Rule, err)
+	if err != nil {
+		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
+	}
+	return nil
+}
+
+// newID returns the ID in the text of an answer. An answer that says that the order
+// existed before may leave it to the request to name it.
+func (c *Call) newID(text string, err error) (string, error) {
+	create := c.policy.Create
+	if err == nil && create.Learn.Capture != nil {
+		if found := create.Learn.Capture.FindStringSubmatch(text); found == nil {
+			err = errors.New("the answer does not match the rule's pattern")
+		} else {
+			text = found[1]
+		}
+	}
+	if err == nil {
+		if _, ok := create.Format.Canonical(text); ok {
+			return text, nil // as it came: other rules may have another form of it
+		}
+		err = errors.New("the ID in the answer does not have the rule's format")
+	}
+	if c.named != "" && c.answer.Status == http.StatusConflict && c.answer.Outcome() == OutcomeKnown {
+		return c.named, nil
+	}
+	return "", err
+}

@@ -1,0 +1,244 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// formRule creates orders as a form of PHP does: the answer leads to the new order. In the
+// next one the client chooses the ID.
+const formRule = `
+  - name: form-create
+    match: {methods: [POST], path: /orders.php}
+    create: {filter: orders, learn: {response_header: Location, pattern: "/orders/([0-9]+)$"}}
+
+  - name: chosen-create
+    match: {methods: [POST], path: /chosen}
+    id: {query: id}
+    create: {filter: orders, learn: {response_json: orderId}}
+
+  - name: order-create
+`
+
+// withForms adds it to the example's rules.
+func withForms(t testing.TB) func(string) string {
+	return edit(t, "\n  - name: order-create\n", formRule)
+}
+
+// fromTable has the filter read a table, and not the file. A transaction takes a second.
+func (o *orderTable) fromTable() func(string) string {
+	file := filepath.Join(o.t.TempDir(), "dsn")
+	must(o.t, os.WriteFile(file, []byte(o.dsn), 0o600))
+	return edit(o.t, "sources: [seed]", "sources: [orders-db]", "\nsources:\n", fmt.Sprintf(
+		"\nsources:\n  orders-db: {kind: %s, dsn_file: %s, table: orders, id_column: id, overlap: 1s}\n", o.kind, file))
+}
+
+// answering is a request to create an order that the backend answers like that.
+func answering(path string, status int, pairs ...string) string {
+	query := url.Values{"do": {"answer"}, "status": {fmt.Sprint(status)}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		query.Set(pairs[i], pairs[i+1])
+	}
+	return path + "?" + query.Encode()
+}
+
+// TestCreatesLearned has creates succeed, or fail for certain, in every way but a plain
+// 201. Nothing else becomes uncertain by them.
+func TestCreatesLearned(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: withForms(t), envoy: withTestRoutes})
+	for _, tt := range []struct {
+		name, path, route string
+		status            int
+		id                string // that is known after it
+	}{
+		{"see other", answering("/orders.php", 303, "location", "/orders/1001"), "", 303, "1001"},
+		{"found", answering("/orders.php", 302, "location", "https://shop.example/orders/1002"), "", 302, "1002"},
+		{"created at", answering("/orders.php", 201, "location", "/orders/1003"), "", 201, "1003"},
+		{"conflict", answering("/orders", 409, "body", `{"error":"exists","orderId":1004}`), "", 409, "1004"},
+		{"conflict over what the request names", answering("/chosen", 409, "id", "1005"), "", 409, "1005"},
+		{"invalid", answering("/orders", 422, "body", `{"orderId":1006}`), "", 422, ""},
+		{"a fault", answering("/orders", 500), "", 500, ""},
+		{"its own 504", answering("/orders", 504), "", 504, ""},
+		{"refused", "/orders", "refused", 503, ""},
+		{"no endpoints", "/orders", "empty", 503, ""},
+		{"no such cluster", "/orders", "nocluster", 503, ""},
+		{"redirect", "/orders", "redirect", 301, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.id != "" {
+				s.must("GET", "/orders/"+tt.id, "").want(t, 404, "absent")
+			}
+			s.must("POST", tt.path, "", "x-test-route", tt.route).want(t, tt.status, "")
+			if tt.id != "" {
+				s.must("GET", "/orders/"+tt.id, "").want(t, 200, "")
+			}
+			s.must("GET", "/orders/9999", "").want(t, 404, "absent")
+		})
+	}
+}
+
+// TestCreatesInDoubt has creates end so that nobody knows which order they made: nothing
+// is absent until the table was read again.
+func TestCreatesInDoubt(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(withForms(t), table.fromTable()), envoy: withTestRoutes})
+	for i, tt := range []struct {
+		name, path, route string
+		status            int // 0: the client leaves; -1: any
+		learned           string
+	}{
+		{"conflict", answering("/orders", 409, "body", `{"error":"exists"}`), "", 409, ""},
+		{"sent elsewhere", answering("/orders.php", 302, "location", "/login"), "", 302, ""},
+		{"of another form", answering("/orders.php", 303, "location", "/orders/0042"), "", 303, ""},
+		{"created, unnamed", answering("/orders", 201, "body", `{"status":"new"}`), "", 201, ""},
+		{"timeout", "/orders?first=hangs", "timeout", 504, ""},
+		{"timeout of a form", "/orders.php?first=hangs", "timeout", 504, ""},
+		{"reset", "/orders?do=reset", "", 503, ""},
+		{"a second attempt is answered", "/orders?do=create&id=2001&first=hangs", "retry", 201, "2001"},
+		{"a second attempt fails", answering("/orders", 500, "first", "hangs"), "retry", 500, ""},
+		{"the client leaves", "/orders?first=hangs&n=2", "", 0, ""},
+		{"the client leaves a form", "/orders.php?first=hangs&n=2", "", 0, ""},
+		{"reset in the answer", "/orders?do=reset-in-body", "", -1, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bedtest.Eventually(t, "the filter is certain", func() bool { return s.must("GET", "/orders/9999", "").status == 404 })
+			if tt.status == 0 {
+				s.abort(b, tt.path)
+				bedtest.Eventually(t, "there is a doubt", func() bool { return s.must("GET", "/orders/9999", "").status == 200 })
+			} else {
+				if tt.path == "/orders?do=reset-in-body" {
+					b.goOn() // all that hangs, but nothing does any more
+				}
+				a, err := s.send(t.Context(), "POST", tt.path, "", "x-test-route", tt.route)
+				if tt.status > 0 && (err != nil || a.status != tt.status) {
+					t.Errorf("got %d, %v", a.status, err)
+				}
+				s.must("GET", "/orders/9999", "").want(t, 200, "")
+			}
+			// What it made, and nobody was told of.
+			table.insert(3000 + i)
+			bedtest.Eventually(t, "the filter is certain again", func() bool { return s.must("GET", "/orders/9999", "").status == 404 })
+			s.must("GET", fmt.Sprint("/orders/", 3000+i), "").want(t, 200, "")
+			if tt.learned != "" {
+				s.must("GET", "/orders/"+tt.learned, "").want(t, 200, "")
+			}
+		})
+	}
+}
+
+// abort sends a request, and leaves when the backend has it.
+func (s *stack) abort(b *backend, target string) {
+	s.t.Helper()
+	path, _, _ := strings.Cut(target, "?")
+	before := b.arrived(path)
+	ctx, leave := context.WithCancel(s.t.Context())
+	done := s.inBackground(ctx, target)
+	bedtest.Eventually(s.t, "the backend has it", func() bool { return b.arrived(path) > before })
+	leave()
+	<-done
+}
+
+// TestCreatedLate has the backend make an order after its client has left, and after all
+// ordergates have heard of that: no reading from before counts.
+func TestCreatedLate(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10)
+	with := settings{backend: b.addr(), orders: 10, gate: table.fromTable(), envoy: withTestRoutes}
+	one := newStack(t, with)
+	other := one.second(with)
+	absent := func(s *stack, want bool) func() bool {
+		return func() bool { return (s.must("GET", "/orders/9999", "").status == 404) == want }
+	}
+	for i, end := range []func(){
+		func() { one.abort(b, "/orders?first=hangs") },
+		func() { one.must("POST", "/orders?first=hangs&n=2", "", "x-test-route", "timeout").want(t, 504, "") },
+	} {
+		for _, s := range []*stack{one, other} {
+			bedtest.Eventually(t, "the filter is certain", absent(s, true))
+		}
+		end()
+		for _, s := range []*stack{one, other} {
+			bedtest.Eventually(t, "there is a doubt", absent(s, false))
+		}
+		table.insert(3000 + i)
+		for _, s := range []*stack{one, other} {
+			bedtest.Eventually(t, "the filter is certain again", absent(s, true))
+			s.must("GET", fmt.Sprint("/orders/", 3000+i), "").want(t, 200, "")
+		}
+	}
+}
+
+// TestLoadAfterAbandonedCreate has somebody say that the sources have every order, while a
+// call may still make one: what they say counts when it is over.
+func TestLoadAfterAbandonedCreate(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: table.fromTable(), envoy: withTestRoutes})
+	s.must("POST", "/orders?first=hangs", "", "x-test-route", "timeout").want(t, 504, "")
+	table.insert(3000)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.GateAddr(s.gate, "admin")+"/filters/orders/load", nil)
+	must(t, err)
+	response, err := client.Do(req)
+	must(t, err)
+	defer response.Body.Close()
+	var report struct{ State, Reason string }
+	must(t, json.NewDecoder(response.Body).Decode(&report))
+	if report.State != "ready" {
+		t.Errorf("the load left %+v", report)
+	}
+	s.must("GET", "/orders/9999", "").want(t, 404, "absent")
+	s.must("GET", "/orders/3000", "").want(t, 200, "")
+}
+
+// TestCreatesOfAMuteEnvoy has an Envoy that tells nothing of where an answer is from.
+func TestCreatesOfAMuteEnvoy(t *testing.T) {
+	needsSidecar(t, "Envoy tells the module all there is")
+	t.Parallel()
+	const (
+		attributes = "              response_attributes:\n              - response.code_details\n              - upstream.request_attempt_count\n"
+		router     = "extensions.filters.http.router.v3.Router\n"
+	)
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10)
+	s := newStack(t, settings{
+		backend: b.addr(), orders: 10, gate: both(withForms(t), table.fromTable()),
+		envoy: both(withTestRoutes, edit(t, attributes, "", router, router+"              suppress_envoy_headers: true\n")),
+	})
+	certain := func() bool { return s.must("GET", "/orders/9999", "").status == 404 }
+	for id, path := range map[string]string{
+		"1001": "/orders?do=create&id=1001",
+		"1002": answering("/orders.php", 303, "location", "/orders/1002"),
+		"1003": answering("/orders", 409, "body", `{"orderId":1003}`),
+	} {
+		s.must("GET", "/orders/"+id, "").want(t, 404, "absent")
+		s.must("POST", path, "")
+		s.must("GET", "/orders/"+id, "").want(t, 200, "")
+		if !certain() {
+			t.Error("there is a doubt")
+		}
+	}
+	for _, path := range []string{"/orders?do=504", answering("/orders", 422)} {
+		bedtest.Eventually(t, "the filter is certain", certain)
+		s.must("POST", path, "")
+		s.must("GET", "/orders/9999", "").want(t, http.StatusOK, "")
+	}
+}
