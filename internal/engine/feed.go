@@ -43,6 +43,9 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 	load := func(ctx context.Context) error {
 		u.snapshots.loads()
 		defer u.snapshots.keepParts(ctx)()
+		if err := u.readMoved(ctx, log); err != nil {
+			return err
+		}
 		return u.filter.Load(ctx, u.unread(sources)...)
 	}
 	if !restored {

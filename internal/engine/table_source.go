@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +19,7 @@ import (
 // tableSource feeds a filter from a table, in the spelling that lookups use.
 type tableSource struct {
 	name     string
-	identity string // tells it from any other table and the same read otherwise
+	identity string // a hash that tells it from any other table, wherever it is, and the same read otherwise
 	table    *source.Table
 	formats  []order.Format
 	log      *slog.Logger
@@ -29,7 +32,6 @@ type tableSource struct {
 
 func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
 	s := &tableSource{name: name, formats: formats, log: log}
-	s.identity = fmt.Sprintf("%q %q %q %q %q %q", name, c.Kind, c.Table, c.IDColumn, c.CursorColumn, c.OnBad)
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
 		kind = source.Postgres
@@ -48,6 +50,9 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}
+	identity := fmt.Sprintf("%q %q %q %q %q %q %q %v %v", name, c.Kind, s.table.Where(), c.Table, c.IDColumn, c.CursorColumn, c.OnBad, c.Ascending, c.Overlap)
+	hash := sha256.Sum256([]byte(identity))
+	s.identity = hex.EncodeToString(hash[:16])
 	return s, nil
 }
 
@@ -59,14 +64,14 @@ func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) erro
 	defer s.reading.Unlock()
 	s.steps = progress.Report
 	defer func() { s.steps = nil }()
-	return s.read(ctx, source.Mark{}, yield)
+	return s.read(ctx, s.reached().Again(), nil, yield)
 }
 
 // tail reads what may be new since the last reading.
 func (s *tableSource) tail(ctx context.Context, yield func(id string) error) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	return s.read(ctx, s.reached(), yield)
+	return s.read(ctx, s.reached(), s.reach, yield)
 }
 
 // unreadRows is what of a table is not in the filter yet: all, the first time. A load
@@ -91,7 +96,7 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 		s.note(text)
 	}
 	defer func() { s.steps = nil }()
-	return s.read(ctx, s.reached(), yield)
+	return s.read(ctx, s.reached(), s.reach, yield)
 }
 
 func (s *tableSource) reached() source.Mark {
@@ -100,38 +105,60 @@ func (s *tableSource) reached() source.Mark {
 	return s.mark
 }
 
-func (s *tableSource) read(ctx context.Context, from source.Mark, yield func(id string) error) error {
-	each := func(mark source.Mark) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.mark = mark
-		return nil
-	}
-	mark, _, err := s.table.Tail(ctx, from, func(id string) error { return Spell(s.formats, id, yield) }, each)
-	if err != nil {
-		return fmt.Errorf("source %s: %w", s.name, err)
-	}
-	return each(mark)
-}
-
-// place returns what of the table is in the filter, for [tableSource.from].
-func (s *tableSource) place() json.RawMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, _ := json.Marshal(s.mark) // texts
-	return text
-}
-
-// from says what of the table is in the filter. Nothing is a place, too.
-func (s *tableSource) from(place json.RawMessage) error {
-	var mark source.Mark
-	if len(place) > 0 {
-		if err := json.Unmarshal(place, &mark); err != nil {
-			return fmt.Errorf("source %s: its place: %w", s.name, err)
-		}
-	}
+// reach says what of the table is in the filter.
+func (s *tableSource) reach(mark source.Mark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mark = mark
 	return nil
 }
+
+// read reads what a mark leaves to read. Each may be nil, see [source.Table.Tail].
+func (s *tableSource) read(ctx context.Context, from source.Mark, each func(source.Mark) error, yield func(id string) error) error {
+	mark, _, err := s.table.Tail(ctx, from, func(id string) error { return Spell(s.formats, id, yield) }, each)
+	if err != nil {
+		return fmt.Errorf("source %s: %w", s.name, err)
+	}
+	return s.reach(mark)
+}
+
+// tablePlace is what is kept of what is in the filter.
+type tablePlace struct {
+	Of   string      `json:"of"` // the table's identity
+	Mark source.Mark `json:"mark"`
+}
+
+// place returns what of the table is in the filter, for [tableSource.from].
+func (s *tableSource) place() json.RawMessage {
+	text, _ := json.Marshal(tablePlace{s.identity, s.reached()}) // texts
+	return text
+}
+
+// from says what of the table is in the filter. Nothing is a place, too. The error is
+// that of parse.
+func (s *tableSource) from(place json.RawMessage) error {
+	mark, err := s.parse(place)
+	if err != nil {
+		return err
+	}
+	return s.reach(mark)
+}
+
+// parse returns the mark in a place. The error is errMoved for the place of another table,
+// or of one of that name in another database.
+func (s *tableSource) parse(place json.RawMessage) (source.Mark, error) {
+	var p tablePlace
+	if len(place) == 0 {
+		return p.Mark, nil
+	}
+	if err := json.Unmarshal(place, &p); err != nil {
+		return p.Mark, fmt.Errorf("source %s: its place: %w", s.name, err)
+	}
+	if p.Of != s.identity {
+		return p.Mark, fmt.Errorf("source %s: %w", s.name, errMoved)
+	}
+	return p.Mark, nil
+}
+
+// errMoved says that a place is of no use for a table.
+var errMoved = errors.New("the place that was kept is of another table, database or server")

@@ -1,0 +1,77 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// TestMovedTable has an ordergate start again, with the same configuration and all that
+// was kept, when its data source name leads to another database: a table of the same
+// name, with other orders. None of those is absent, at any moment.
+func TestMovedTable(t *testing.T) {
+	database := func(t *testing.T, bed *bedtest.Bed) (before, after *orderTable) {
+		before = mariaTable(t, bed, 1000)
+		before.exec("CREATE DATABASE other")
+		before.exec("CREATE TABLE other.orders LIKE orders.orders")
+		before.exec("INSERT INTO other.orders SELECT id + 2000, what FROM orders.orders")
+		moved := *before
+		moved.dsn = strings.Replace(before.dsn, ")/orders", ")/other", 1)
+		return before, &moved
+	}
+	server := func(t *testing.T, bed *bedtest.Bed) (before, after *orderTable) {
+		before, after = postgresTable(t, bed, 1000), postgresTable(t, bed, 0)
+		after.exec("INSERT INTO orders SELECT n + 2000, 'x' FROM generate_series(1, 1000) n")
+		return before, after
+	}
+	for _, tc := range []struct {
+		name     string
+		tables   func(*testing.T, *bedtest.Bed) (before, after *orderTable)
+		settings tableSettings
+	}{
+		{"snapshot in a file, another database", database, tableSettings{filter: ", share_load: false, snapshot: {path: %q}"}},
+		{"set in Redis, another server", server, tableSettings{kind: "redis-bitmap", source: ", follow: poll, every: 100ms"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			redis := bed.Redis()
+			before, after := tc.tables(t, bed)
+			s := tc.settings
+			s.member = "one"
+			if strings.Contains(s.filter, "%q") {
+				s.filter = fmt.Sprintf(s.filter, filepath.Join(t.TempDir(), "orders.snap"))
+			}
+			gate := before.gate(bed, redis.Addr(), s)
+			gate.becomes(5000, "absent")
+			if got := gate.answer(1000); got != "maybe" {
+				t.Errorf("a row that was there: %s", got)
+			}
+			must(t, gate.Stop())
+			s.unready = true
+			gate = after.gate(bed, redis.Addr(), s)
+			bedtest.Eventually(t, "an order that does not exist is absent", func() bool {
+				for _, id := range []int{2001, 2500, 3000} {
+					if got := gate.answer(id); got == "absent" {
+						t.Fatalf("order %d of the other table is absent", id)
+					}
+				}
+				return gate.answer(5000) == "absent"
+			})
+			for _, id := range []int{2001, 2500, 3000} {
+				if got := gate.answer(id); got != "maybe" {
+					t.Errorf("order %d of the other table: %s", id, got)
+				}
+			}
+			must(t, gate.Stop())
+			gate = after.gate(bed, redis.Addr(), s)
+			gate.becomes(5000, "absent")
+			if again := gate.said("of another table, database or server"); again {
+				t.Error("it was read again as a whole at each start")
+			}
+		})
+	}
+}
