@@ -338,6 +338,7 @@ func testCounted(t *testing.T, s *server) {
 			{"second in its index", []string{"CREATE TABLE counted (id INT AUTO_INCREMENT, order_id INT, PRIMARY KEY (order_id, id), KEY (id, order_id))"}, true},
 			{"for each shop", []string{"CREATE TABLE counted (id INT AUTO_INCREMENT, order_id INT, PRIMARY KEY (order_id, id)) ENGINE = MyISAM"}, false},
 			{"chosen", []string{"CREATE TABLE counted (id BIGINT PRIMARY KEY, order_id INT)"}, false},
+			{"of a sequence, which MariaDB tells in its own way", []string{"CREATE SEQUENCE n", "CREATE TABLE counted (id BIGINT DEFAULT NEXTVAL(n) PRIMARY KEY, order_id INT)"}, false},
 			{"a time", []string{"CREATE TABLE counted (id TIMESTAMP(6) DEFAULT NOW(6) PRIMARY KEY, order_id INT)"}, false},
 			{"a view", []string{"CREATE TABLE under_it (id INT AUTO_INCREMENT PRIMARY KEY, order_id INT)", "CREATE VIEW counted AS SELECT id, order_id FROM under_it"}, false},
 		},
