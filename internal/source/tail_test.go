@@ -100,7 +100,7 @@ func testTail(t *testing.T, s *server) {
 		}
 		return nil
 	})
-	if err == nil || disk.Skip == nil || !disk.Floor.zero() {
+	if err == nil || disk.Zero() { // a part to skip, or the floor where the machine was busy at the beginning
 		t.Fatalf("a load that was interrupted: mark %+v, %v", disk, err)
 	}
 	x.mark = disk
