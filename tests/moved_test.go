@@ -71,10 +71,40 @@ func TestMovedTable(t *testing.T) {
 			must(t, gate.Stop())
 			gate = after.gate(bed, redis.Addr(), s)
 			gate.becomes(5000, "absent")
-			if again := gate.said("of another table, database or server"); again {
+			if gate.said("was not filled from a table") {
 				t.Error("it was read again as a whole at each start")
 			}
 			bedtest.Eventually(t, "what is wrong with the table is told", func() bool { return gate.said(tc.says) })
 		})
+	}
+}
+
+// TestTableBecomesASource has a set in Redis that was filled before one of the tables was
+// a source of it.
+func TestTableBecomesASource(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	redis := bed.Redis()
+	table := mariaTable(t, bed, 1000)
+	s := tableSettings{member: "one", kind: "redis-bitmap"}
+	gate := table.gate(bed, redis.Addr(), s)
+	gate.becomes(5000, "absent")
+	must(t, gate.Stop())
+	table.exec("CREATE TABLE more LIKE orders")
+	table.exec("INSERT INTO more SELECT id + 2000, what FROM orders")
+	const source = "  orders-db: {kind: mysql, dsn_env: ORDERS_DSN, table: "
+	config := strings.Replace(table.config(redis.Addr(), s), "[orders-db]", "[orders-db, more-db]", 1)
+	config = strings.Replace(config, source, strings.Replace(source, "orders-db", "more-db", 1)+"more, id_column: id}\n"+source, 1)
+	process, err := bed.GateUnready(t.Context(), bed.Build("./cmd/sidecar", true), config, "ORDERS_DSN="+table.dsn)
+	must(t, err)
+	gate = &tableGate{Gate: process, t: t, admin: "http://" + bed.GateAddr(process, "admin")}
+	bedtest.Eventually(t, "an order that does not exist is absent", func() bool {
+		if got := gate.answer(2500); got == "absent" {
+			t.Fatal("an order of the new table is absent")
+		}
+		return gate.answer(5000) == "absent"
+	})
+	if a, b := gate.answer(2001), gate.answer(1000); a != "maybe" || b != "maybe" {
+		t.Errorf("%s and %s", a, b)
 	}
 }

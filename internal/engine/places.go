@@ -46,8 +46,9 @@ func (p *places) place(ctx context.Context, t *tableSource) (json.RawMessage, er
 	return json.RawMessage(text), nil
 }
 
-// readMoved reads all of the tables that are elsewhere than what the set in Redis was
-// filled from, into that. Until it has returned nil, the set proves nothing.
+// readMoved reads all of the tables that the set in Redis was not filled from, into that:
+// they are elsewhere since, or are sources since. Until it has returned nil, the set proves
+// nothing.
 func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
 	if u.places == nil {
 		return nil
@@ -58,8 +59,19 @@ func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.parse(place); errors.Is(err, errMoved) {
-			log.Warn("a table is read again as a whole", "source", t.name, "reason", err)
+		_, reason := t.parse(place)
+		if place == nil {
+			// A set that is not whole is going to be filled from all tables.
+			whole, err := u.shared.Whole(ctx)
+			if err != nil {
+				return err
+			}
+			if whole {
+				reason = errMoved
+			}
+		}
+		if errors.Is(reason, errMoved) {
+			log.Warn("the set in Redis was not filled from a table, which is read as a whole", "source", t.name)
 			moved = append(moved, t)
 		}
 	}
