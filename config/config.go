@@ -250,7 +250,7 @@ type Source struct {
 	Table        string        `mapstructure:"table"`         // or schema.table
 	IDColumn     string        `mapstructure:"id_column"`     // no default
 	CursorColumn string        `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
-	Ascending    bool          `mapstructure:"ascending"`     // later rows have greater cursors though these are texts or UUIDs (ULIDs, UUIDs of version 7)
+	Ascending    bool          `mapstructure:"ascending"`     // later rows have greater cursors though the database does not count them up (times, Snowflakes, ULIDs)
 	Batch        int           `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 10,000
 	Pause        time.Duration `mapstructure:"pause"`         // after each batch, up to 1m; default 0
 	MaxRate      int           `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit

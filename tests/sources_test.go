@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -41,11 +42,12 @@ func postgresTable(t testing.TB, bed *bedtest.Bed, rows int, args ...string) *or
 func newOrderTable(t testing.TB, kind, dsn string, rows int, fill string) *orderTable {
 	t.Helper()
 	driver := map[string]string{"mysql": "mysql", "postgres": "pgx"}[kind]
+	number := map[string]string{"mysql": "BIGINT AUTO_INCREMENT", "postgres": "BIGSERIAL"}[kind]
 	db, err := sql.Open(driver, dsn)
 	must(t, err)
 	t.Cleanup(func() { must(t, db.Close()) })
 	o := &orderTable{t: t, db: db, kind: kind, dsn: dsn}
-	o.exec("CREATE TABLE orders (id BIGINT PRIMARY KEY, what VARCHAR(20))")
+	o.exec("CREATE TABLE orders (id " + number + " PRIMARY KEY, what VARCHAR(20))")
 	if rows > 0 {
 		o.exec(fmt.Sprintf(fill, rows))
 	}
@@ -74,7 +76,7 @@ const tableConfig = `
 listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0%s}
 redis: {addresses: [%s], member: "%s"}
 filters:
-  orders: {kind: local, capacity: 100_000, sources: [orders-db]%s}
+  orders: {kind: %s, capacity: 100_000, sources: [orders-db]%s}
 sources:
   orders-db: {kind: %s, dsn_env: ORDERS_DSN, table: orders, id_column: id, overlap: 1s%s}
 rules:
@@ -87,12 +89,13 @@ rules:
 // tableSettings are what differs.
 type tableSettings struct {
 	listen, member, filter, source string
+	kind                           string // of filter; default local
 	env                            []string
 	unready                        bool
 }
 
 func (o *orderTable) config(redis string, s tableSettings) string {
-	return fmt.Sprintf(tableConfig, s.listen, redis, s.member, s.filter, o.kind, s.source)
+	return fmt.Sprintf(tableConfig, s.listen, redis, s.member, cmp.Or(s.kind, "local"), s.filter, o.kind, s.source)
 }
 
 func (o *orderTable) gate(bed *bedtest.Bed, redis string, s tableSettings) *tableGate {

@@ -169,6 +169,16 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
+// Whole asks Redis whether the set has all that it is to be filled with.
+func (s *Set) Whole(ctx context.Context) (bool, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return false, err
+	}
+	lacking, err := v.current.lacking(ctx)
+	return err == nil && len(lacking) == 0, err
+}
+
 // target returns the set of a generation: the one that is there, or a new one.
 // Looking is held, unless nobody else can know s yet.
 func (s *Set) target(g generation) (target, error) {

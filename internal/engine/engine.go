@@ -194,6 +194,10 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err
 	}
+	if unit.places != nil && len(unit.live()) > 0 {
+		// It is cleared when the filter is loaded.
+		unit.filter.Doubt(filter.Doubt{Reason: "nobody has looked yet from which tables the set in Redis was filled", Cure: filter.Operator})
+	}
 	unit.snapshots = m.newSnapshots(name, c, unit)
 	unit.fleet = m.newFleet(name, unit)
 	unit.followers = m.followers(name, unit, formats)

@@ -43,6 +43,9 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 	load := func(ctx context.Context) error {
 		u.snapshots.loads()
 		defer u.snapshots.keepParts(ctx)()
+		if err := u.readMoved(ctx, log); err != nil {
+			return err
+		}
 		return u.filter.Load(ctx, u.unread(sources)...)
 	}
 	if !restored {
@@ -51,8 +54,21 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 			return u.fleet.load(ctx, load)
 		})
 	}
+	if restored || u.places != nil { // nobody has read the tables
+		background.Go(func() { u.checkTables(ctx, log) })
+	}
 	background.Go(func() { u.mend(ctx, load, log) })
 	u.snapshots.keep(ctx, !restored)
+}
+
+// checkTables has what is wrong with the tables told at the start, not when somebody
+// catches up with them.
+func (u *filterUnit) checkTables(ctx context.Context, log *slog.Logger) {
+	for _, t := range u.live() {
+		if _, err := t.table.Check(ctx); err != nil && ctx.Err() == nil {
+			log.Warn("a table cannot be caught up with for now", "source", t.name, "error", err)
+		}
+	}
 }
 
 // unread returns sources of what of the tables is not in the filter yet.

@@ -283,7 +283,7 @@ func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caug
 		return err
 	}
 	if err := table.from(json.RawMessage(from)); err != nil {
-		return follow.ErrGone
+		return fmt.Errorf("%w: %w", follow.ErrGone, err)
 	}
 	tick := time.NewTicker(f.config.Every)
 	defer tick.Stop()

@@ -2,7 +2,10 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,7 +19,7 @@ import (
 // tableSource feeds a filter from a table.
 type tableSource struct {
 	name     string
-	identity string // tells it from any other table and the same read otherwise
+	identity string // a hash that tells it from any other table, wherever it is, and the same read otherwise
 	table    *source.Table
 	formats  []order.Format
 	log      *slog.Logger
@@ -31,14 +34,16 @@ type tableSource struct {
 // tableMark is a mark, and the word with which it was made: with another one the table is
 // read from its beginning.
 type tableMark struct {
-	source.Mark
-	Reread string `json:"reread,omitempty"`
+	Mark   source.Mark `json:"mark"`
+	Reread string      `json:"reread,omitempty"`
 }
+
+// Zero reports whether all of the table is to be read.
+func (m tableMark) Zero() bool { return m.Mark.Zero() }
 
 func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
 	s := &tableSource{name: name, formats: formats, log: log}
 	s.reread = func(context.Context) (string, error) { return "", nil }
-	s.identity = fmt.Sprintf("%q %q %q %q %q %q", name, c.Kind, c.Table, c.IDColumn, c.CursorColumn, c.OnBad)
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
 		kind = source.Postgres
@@ -57,6 +62,9 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}
+	identity := fmt.Sprintf("%q %q %q %q %q %q %q %v %v", name, c.Kind, s.table.Where(), c.Table, c.IDColumn, c.CursorColumn, c.OnBad, c.Ascending, c.Overlap)
+	hash := sha256.Sum256([]byte(identity))
+	s.identity = hex.EncodeToString(hash[:16])
 	return s, nil
 }
 
@@ -68,14 +76,16 @@ func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) erro
 	defer s.reading.Unlock()
 	s.steps = progress.Report
 	defer func() { s.steps = nil }()
-	return s.read(ctx, tableMark{}, yield)
+	from := s.reached()
+	from.Mark = from.Mark.Again()
+	return s.read(ctx, from, false, yield)
 }
 
 // tail reads what may be new since the last reading.
 func (s *tableSource) tail(ctx context.Context, yield func(id string) error) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	return s.read(ctx, s.reached(), yield)
+	return s.read(ctx, s.reached(), true, yield)
 }
 
 // unreadRows is what of a table is not in the filter yet: all, the first time. A load
@@ -100,7 +110,7 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 		s.note(text)
 	}
 	defer func() { s.steps = nil }()
-	return s.read(ctx, s.reached(), yield)
+	return s.read(ctx, s.reached(), true, yield)
 }
 
 func (s *tableSource) reached() tableMark {
@@ -109,46 +119,76 @@ func (s *tableSource) reached() tableMark {
 	return s.mark
 }
 
-func (s *tableSource) read(ctx context.Context, from tableMark, yield func(id string) error) error {
-	word, err := s.reread(ctx)
-	switch {
-	case err != nil && !from.Zero():
-		return fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
-	case word != from.Reread && !from.Zero():
-		s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
-		from.Mark = source.Mark{}
-	}
-	each := func(mark source.Mark) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.mark = tableMark{mark, word}
-		return nil
-	}
-	mark, _, err := s.table.Tail(ctx, from.Mark, yield, each)
-	if err != nil {
-		return fmt.Errorf("source %s: %w", s.name, err)
-	}
-	return each(mark)
-}
-
-// place returns what of the table is in the filter, for [tableSource.from].
-func (s *tableSource) place() json.RawMessage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	text, _ := json.Marshal(s.mark) // texts
-	return text
-}
-
-// from says what of the table is in the filter. Nothing is a place, too.
-func (s *tableSource) from(place json.RawMessage) error {
-	var mark tableMark
-	if len(place) > 0 {
-		if err := json.Unmarshal(place, &mark); err != nil {
-			return fmt.Errorf("source %s: its place: %w", s.name, err)
-		}
-	}
+// reach says what of the table is in the filter.
+func (s *tableSource) reach(mark tableMark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mark = mark
 	return nil
 }
+
+// read reads what a mark leaves to read. Stepwise keeps how far it came whenever it may
+// go on from there, see [source.Table.Tail].
+func (s *tableSource) read(ctx context.Context, from tableMark, stepwise bool, yield func(id string) error) error {
+	word, err := s.reread(ctx)
+	switch {
+	case err != nil && !from.Zero():
+		return fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
+	case word != from.Reread:
+		if !from.Zero() {
+			s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
+		}
+		from.Mark = source.Mark{}
+	}
+	reach := func(mark source.Mark) error { return s.reach(tableMark{mark, word}) }
+	var each func(source.Mark) error
+	if stepwise {
+		each = reach
+	}
+	mark, _, err := s.table.Tail(ctx, from.Mark, yield, each)
+	if err != nil {
+		return fmt.Errorf("source %s: %w", s.name, err)
+	}
+	return reach(mark)
+}
+
+// tablePlace is what is kept of what is in the filter.
+type tablePlace struct {
+	Of string `json:"of"` // the table's identity
+	tableMark
+}
+
+// place returns what of the table is in the filter, for [tableSource.from].
+func (s *tableSource) place() json.RawMessage {
+	text, _ := json.Marshal(tablePlace{s.identity, s.reached()}) // texts
+	return text
+}
+
+// from says what of the table is in the filter. Nothing is a place, too. The error is
+// that of parse.
+func (s *tableSource) from(place json.RawMessage) error {
+	mark, err := s.parse(place)
+	if err != nil {
+		return err
+	}
+	return s.reach(mark)
+}
+
+// parse returns the mark in a place. The error is errMoved for the place of another table,
+// or of one of that name in another database.
+func (s *tableSource) parse(place json.RawMessage) (tableMark, error) {
+	var p tablePlace
+	if len(place) == 0 {
+		return p.tableMark, nil
+	}
+	if err := json.Unmarshal(place, &p); err != nil {
+		return p.tableMark, fmt.Errorf("source %s: its place: %w", s.name, err)
+	}
+	if p.Of != s.identity {
+		return p.tableMark, fmt.Errorf("source %s: %w", s.name, errMoved)
+	}
+	return p.tableMark, nil
+}
+
+// errMoved says that a place is of no use for a table.
+var errMoved = errors.New("the place that was kept is of another table, database or server")

@@ -108,7 +108,7 @@ func testNulls(t *testing.T, s *server) {
 	s.wantError(t, err, "rows have no usable order ID", "made is NULL")
 
 	s.exec(t, "DELETE FROM nul WHERE made IS NULL OR order_id IS NULL")
-	opts.Overlap = 1
+	opts.Overlap, opts.Ascending = 1, true
 	table := newTable(t, opts)
 	var mark Mark
 	for mark.Floor.zero() {
@@ -194,6 +194,48 @@ func testErrors(t *testing.T, s *server) {
 	}
 }
 
+// testRowSecurity reads a table of which a policy hides rows from the user.
+func testRowSecurity(t *testing.T, s *server) {
+	if s.kind != Postgres {
+		return // there are no policies
+	}
+	s.exec(t,
+		"CREATE TABLE hidden (id {key}, order_id {text} NOT NULL)",
+		"INSERT INTO hidden SELECT n, CONCAT('ord-', n) FROM {1..20}",
+		"CREATE POLICY half ON hidden USING (id % 2 = 0)",
+		"CREATE VIEW unhidden AS SELECT * FROM hidden",
+	)
+	s.user(t, "policed", "GRANT SELECT ON {schema}hidden, {schema}unhidden TO {user}")
+	opts := s.options("hidden")
+	opts.DSN = s.as(t, "policed", "policed") + "&row_security=on"
+	rows := func() (n int, err error) {
+		_, err = newTable(t, opts).Read(t.Context(), Position{}, func(string) error { n++; return nil }, nil)
+		return n, err
+	}
+	want := func(n int) {
+		t.Helper()
+		if got, err := rows(); err != nil || got != n {
+			t.Errorf("%d rows, %v, want %d", got, err, n)
+		}
+	}
+	want(20) // the policy is not in force
+	s.exec(t, "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY")
+	const reason = "row-level security may hide orders from this user, and they would count as absent: give the user BYPASSRLS, or read a view that the table's owner has made"
+	n, err := rows()
+	if s.wantError(t, err, "postgres table hidden", reason, `"hidden"`); n > 0 {
+		t.Errorf("%d rows before the error", n)
+	}
+	_, err = newTable(t, opts).Check(t.Context())
+	s.wantError(t, err, reason)
+	_, _, err = newTable(t, opts).Tail(t.Context(), Mark{}, func(string) error { return nil }, nil)
+	s.wantError(t, err, reason)
+	opts.Table = "unhidden"
+	want(20)
+	opts.Table = "hidden"
+	s.exec(t, "ALTER ROLE policed BYPASSRLS")
+	want(20)
+}
+
 // user creates a user whose password is the name.
 func (s *server) user(t *testing.T, name string, grants ...string) {
 	t.Helper()
@@ -245,9 +287,16 @@ func testWarnings(t *testing.T, s *server) {
 		"CREATE TABLE warn (id {key}, order_id {text} NOT NULL UNIQUE, made {time} NOT NULL, u UUID)",
 		"INSERT INTO warn VALUES (1, 'a', '2026-01-01', NULL)",
 	)
-	ids := map[Kind]string{
-		MySQL:    "auto_increment_increment is 2: if several servers take writes, rows do not come in the order of id",
-		Postgres: "the sequence of id has CACHE 20: each session uses up its own numbers, so rows do not come in the order of id; use CACHE 1",
+	whole := func(column, kind string) string {
+		return "the database does not count the cursor column " + column + " of type " + kind + " up, so new rows may come anywhere: " +
+			"catching up reads the whole table. If each new row has a greater " + column + " than all before it, set ascending: true"
+	}
+	ids := map[Kind][]string{
+		MySQL: {"auto_increment_increment is 2: if several servers take writes, rows do not come in the order of id"},
+		Postgres: {
+			"the sequence of id has CACHE 20: each session uses up its own numbers, so rows do not come in the order of id; use CACHE 1",
+			whole("id", "bigint"),
+		},
 	}[s.kind]
 	for _, tc := range []struct {
 		name, cursor string
@@ -256,15 +305,16 @@ func testWarnings(t *testing.T, s *server) {
 		want         []string
 	}{
 		{"none", "id", nil, nil, nil},
-		{"no index", "made", nil, nil, []string{"no index begins with the cursor column made: the whole table is sorted for every batch"}},
-		{"no order in time", "order_id", nil, nil, []string{
-			"new rows do not come at the end by the cursor column order_id of type " + map[Kind]string{MySQL: "varchar(300)", Postgres: "character varying(300)"}[s.kind] + ": to catch up is to read all again",
+		{"no index", "made", nil, nil, []string{
+			"no index begins with the cursor column made: the whole table is sorted for every batch",
+			whole("made", map[Kind]string{MySQL: "datetime(6)", Postgres: "timestamp without time zone"}[s.kind]),
 		}},
+		{"no order in time", "order_id", nil, nil, []string{whole("order_id", map[Kind]string{MySQL: "varchar(300)", Postgres: "character varying(300)"}[s.kind])}},
 		{
 			"numbers out of order", "id",
 			[]string{map[Kind]string{MySQL: "SET GLOBAL auto_increment_increment = 2", Postgres: "ALTER SEQUENCE warn_id_seq CACHE 20"}[s.kind]},
 			[]string{map[Kind]string{MySQL: "SET GLOBAL auto_increment_increment = 1", Postgres: "ALTER SEQUENCE warn_id_seq CACHE 1"}[s.kind]},
-			[]string{ids},
+			ids,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

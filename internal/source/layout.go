@@ -18,7 +18,8 @@ type layout struct {
 	tie    *column // orders rows of the same cursor; nil if there are none
 
 	estimate   int64         // of rows, 0 if unknown
-	ascending  bool          // new rows come at the end
+	counted    bool          // the database itself counts the cursor up
+	ascending  bool          // new rows come at the end: it is counted, or the options say so
 	resolution time.Duration // within which cursors may be equal, or out of order
 	warnings   []string
 }
@@ -35,8 +36,7 @@ type column struct {
 	nullable bool
 	exact    bool // values that compare as equal are the same text
 
-	ascending  bool // by the type alone
-	resolution time.Duration
+	resolution time.Duration // see layout.resolution
 }
 
 // index is an index on whole columns, all in ascending order.
@@ -142,9 +142,11 @@ func (l *layout) settle(ascending bool) {
 	if l.tie != nil {
 		l.of += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
 	}
-	l.ascending = ascending || l.cursor.ascending
+	l.ascending = ascending || l.counted
 	l.resolution = l.cursor.resolution
 	if !l.ascending {
-		l.warn("new rows do not come at the end by the cursor column %s of type %s: to catch up is to read all again", l.cursor.name, l.cursor.typ)
+		l.warn("the database does not count the cursor column %s of type %s up, so new rows may come anywhere: "+
+			"catching up reads the whole table. If each new row has a greater %s than all before it, set ascending: true",
+			l.cursor.name, l.cursor.typ, l.cursor.name)
 	}
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -39,23 +40,43 @@ type Mark struct {
 	// has to read again only what it read in its first overlap.
 	Skip *Span `json:"skip,omitempty"`
 
-	// high are the last rows that were seen, in the order of time. The times are of
-	// this process, so they are not kept.
-	high []sighting
+	// Seen are the last rows that were seen, in the order of time. Of them JSON has the
+	// oldest: one that is read faster than an overlap must have it when it is read next,
+	// by whatever process, or the mark would never move.
+	Seen []Sighting `json:"seen,omitempty"`
 }
 
-// sighting is the last row of the table at a moment.
-type sighting struct {
-	at  time.Time
-	row Position
+// Sighting is the last row of the table at a moment, by the database's clock: whoever
+// goes on from a mark may run on another machine.
+type Sighting struct {
+	At  time.Time `json:"at"`
+	Row Position  `json:"row"`
 }
 
 // sightingsIn is how many sightings of an overlap are kept at most, more or less:
 // so much of an overlap is read in vain.
 const sightingsIn = 8
 
+// MarshalJSON implements json.Marshaler.
+func (m Mark) MarshalJSON() ([]byte, error) {
+	type plain Mark
+	m.Seen = m.Seen[:min(1, len(m.Seen))]
+	return json.Marshal(plain(m))
+}
+
 // Zero reports whether nothing of the table can be left out.
 func (m Mark) Zero() bool { return m.Floor.zero() && m.Skip == nil }
+
+// Again returns the mark for reading all of the table once more. What is known of its
+// end still holds, so the mark is where it was, or further, when that is done.
+func (m Mark) Again() Mark {
+	var again Mark
+	if !m.Floor.zero() {
+		again.Seen = append(again.Seen, Sighting{Row: m.Floor})
+	}
+	again.Seen = append(again.Seen, m.Seen...)
+	return again
+}
 
 // reached returns up to where something was read late enough.
 func (m Mark) reached() Position {
@@ -65,37 +86,65 @@ func (m Mark) reached() Position {
 	return m.Floor
 }
 
+// positions returns all that the mark has.
+func (m Mark) positions() []Position {
+	all := []Position{m.Floor}
+	if m.Skip != nil {
+		all = append(all, m.Skip.From, m.Skip.To)
+	}
+	for _, s := range m.Seen {
+		all = append(all, s.Row)
+	}
+	return all
+}
+
 // pass is one read of what a mark leaves to read, and what may be left out after it.
 // It is told what happened and does nothing by itself.
 type pass struct {
 	mark    Mark
 	overlap time.Duration
-	ripe    int       // so many of mark.high were seen long enough before the beginning
-	seen    time.Time // when the last row was
+	ripe    int       // so many of mark.Seen were seen long enough before the beginning
+	seen    time.Time // when the last row was, by our clock
 	last    Position
 	spans   []Span
 	moved   bool // the floor is in the last span
 }
 
-// begin starts a pass. The moment is one before anything is asked.
+// begin starts a pass at a moment of the database's clock, before any batch is asked
+// for.
 func (m Mark) begin(now time.Time, overlap time.Duration) *pass {
 	p := &pass{mark: m, overlap: overlap}
-	p.mark.high = slices.Clone(m.high)
-	for i, s := range m.high {
-		if now.Sub(s.at) >= overlap {
+	// One of a later time is from before the clock was set back: it would stay for ever.
+	p.mark.Seen = slices.DeleteFunc(slices.Clone(m.Seen), func(s Sighting) bool { return s.At.After(now) })
+	for i, s := range p.mark.Seen {
+		if now.Sub(s.At) >= overlap {
 			p.ripe = i + 1
 		}
 	}
 	return p
 }
 
-// saw tells the last row of the table, and a moment at which it had been seen. It
-// comes before any batch. What it returns is to be read, in this order.
-func (p *pass) saw(now time.Time, last Position) []Span {
+// next returns the row that the floor moves to when the pass is finished, if there is
+// one. The table must reach it still.
+func (p *pass) next() (row Position, ok bool) {
+	if p.ripe == 0 {
+		return row, false
+	}
+	return p.mark.Seen[p.ripe-1].Row, true
+}
+
+// shrunk tells that the table does not reach what was seen: its last rows were deleted,
+// or it is an older copy, in which new rows come there again.
+func (p *pass) shrunk() { p.mark.Seen, p.ripe = nil, 0 }
+
+// saw tells the last row of the table, and a moment at which it had been seen: by our
+// clock, and by the database's. It comes before any batch. What it returns is to be
+// read, in this order.
+func (p *pass) saw(now, there time.Time, last Position) []Span {
 	p.seen, p.last = now, last
-	if n := len(p.mark.high); n == 0 || now.Sub(p.mark.high[n-1].at) >= p.overlap/sightingsIn {
+	if n := len(p.mark.Seen); n == 0 || there.Sub(p.mark.Seen[n-1].At) >= p.overlap/sightingsIn {
 		// The older one stays when two are close, or none would ever grow old.
-		p.mark.high = append(p.mark.high, sighting{now, last})
+		p.mark.Seen = append(p.mark.Seen, Sighting{there, last})
 	}
 	p.spans = []Span{{p.mark.Floor, last}}
 	if skip := p.mark.Skip; skip != nil {
@@ -130,14 +179,13 @@ func (p *pass) finished(span int) {
 	case span < len(p.spans)-1:
 		p.mark.Floor, p.mark.Skip = skip.To, nil
 	case p.moved:
-		p.mark.Floor, p.mark.high = p.last, nil
+		p.mark.Floor, p.mark.Seen = p.last, nil
 	default:
 		if skip != nil {
 			p.mark.Skip = &Span{skip.From, p.last}
 		}
-		if p.ripe > 0 {
-			p.mark.Floor = p.mark.high[p.ripe-1].row
-			p.mark.high = p.mark.high[p.ripe:]
+		if row, ok := p.next(); ok {
+			p.mark.Floor, p.mark.Seen = row, p.mark.Seen[p.ripe:]
 		}
 	}
 }

@@ -28,18 +28,18 @@ const (
 
 var errNoAnswer = fmt.Errorf("the server has not answered for %v", answerLimit)
 
-// newMySQL returns how a table in MySQL or MariaDB is opened.
-func newMySQL(opts TableOptions) (opener, error) {
+// newMySQL returns how a table in MySQL or MariaDB is opened, and where it is.
+func newMySQL(opts TableOptions) (open opener, where string, err error) {
 	config, err := parseMySQL(opts.DSN)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	schema, table, found := strings.Cut(opts.Table, ".")
 	if !found {
 		schema, table = config.DBName, opts.Table
 	}
 	if schema == "" {
-		return nil, errors.New("no database: name one in the DSN, or the table as database.table")
+		return nil, "", errors.New("no database: name one in the DSN, or the table as database.table")
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
 		c, err := connectMySQL(ctx, config)
@@ -52,7 +52,7 @@ func newMySQL(opts TableOptions) (opener, error) {
 			return nil, nil, err
 		}
 		return c, l, nil
-	}, nil
+	}, fmt.Sprintf("%s %q %q", config.Net, config.Addr, schema), nil
 }
 
 // parseMySQL takes a DSN in the driver's form, or a mysql:// URL.

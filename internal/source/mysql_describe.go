@@ -21,6 +21,7 @@ type mysqlColumn struct {
 	name, dataType, columnType string
 	place                      string // in the table
 	nullable                   bool
+	counted                    bool   // AUTO_INCREMENT
 	digits                     string // (precision,scale) of a decimal
 	fraction                   int    // digits of a second
 }
@@ -53,6 +54,9 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 		return nil, fmt.Errorf("asking for its size: %w", err)
 	}
 	m.order(l, x, view)
+	// Without an index that begins with it, MyISAM counts anew for each value of what is
+	// in front of it there.
+	l.counted = m.columns[strings.ToLower(cursor.name)].counted && x.on(cursor.name) != nil
 	l.settle(m.opts.Ascending)
 	return l, m.server(ctx, l)
 }
@@ -81,12 +85,13 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 // readColumns finds the columns that may be read: no others are shown.
 func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
-	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION
+	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION, EXTRA
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
 	return m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		one := mysqlColumn{
 			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
 			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), place: string(c[7]),
+			counted: strings.Contains(strings.ToLower(string(c[8])), "auto_increment"),
 		}
 		one.fraction, _ = strconv.Atoi(string(c[6])) // NULL: 0
 		m.columns[strings.ToLower(one.name)] = one
@@ -125,15 +130,15 @@ func (m *mysqlTable) cursor(name string) (column, error) {
 	c := column{name: d.name, typ: d.columnType, place: d.place, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
 	switch d.dataType {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
-		c.number, c.exact, c.ascending = true, true, true
+		c.number, c.exact = true, true
 	case "decimal":
 		c.in = "CAST(%s AS DECIMAL" + d.digits + ")"
-		c.exact, c.ascending = true, true
+		c.exact = true
 	case "datetime", "timestamp":
-		c.exact, c.ascending = true, true
+		c.exact = true
 		c.resolution = fractionOf(d.fraction)
 	case "date":
-		c.exact, c.ascending = true, true
+		c.exact = true
 		c.resolution = dateResolution
 	case "char", "varchar":
 	case "uuid":

@@ -1,9 +1,11 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,11 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// newPostgres returns how a table in PostgreSQL is opened.
-func newPostgres(opts TableOptions) (opener, error) {
+// newPostgres returns how a table in PostgreSQL is opened, and where it is.
+func newPostgres(opts TableOptions) (open opener, where string, err error) {
 	config, err := parsePostgres(opts.DSN)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
 		c, err := connectPostgres(ctx, config)
@@ -28,7 +30,23 @@ func newPostgres(opts TableOptions) (opener, error) {
 			return nil, nil, err
 		}
 		return c, l, nil
-	}, nil
+	}, wherePostgres(config, opts.Table), nil
+}
+
+// wherePostgres tells a table from those of the same name elsewhere. In which schema one
+// is that is named without depends on the user and on what a session begins with.
+func wherePostgres(config *pgconn.Config, table string) string {
+	servers := []string{fmt.Sprintf("%q:%d", config.Host, config.Port)}
+	for _, other := range config.Fallbacks { // with and without TLS
+		if s := fmt.Sprintf("%q:%d", other.Host, other.Port); !slices.Contains(servers, s) {
+			servers = append(servers, s)
+		}
+	}
+	where := fmt.Sprintf("%s %q", servers, cmp.Or(config.Database, config.User))
+	if !strings.Contains(table, ".") {
+		where += fmt.Sprintf(" %q %q %q", config.User, config.RuntimeParams["search_path"], config.RuntimeParams["options"])
+	}
+	return where
 }
 
 func parsePostgres(dsn string) (*pgconn.Config, error) {
@@ -44,7 +62,9 @@ func parsePostgres(dsn string) (*pgconn.Config, error) {
 		// Where there is an index that has the order, it is to be used: a sort is only
 		// cheaper by estimates that take a large LIMIT for most of the table.
 		"enable_sort": "off",
-		"jit":         "off", // what it takes to compile a SELECT of some rows is never won back
+		// Rows that a policy hides are an error, not rows that there are not.
+		"row_security": "off",
+		"jit":          "off", // what it takes to compile a SELECT of some rows is never won back
 	} {
 		config.RuntimeParams[name] = value
 	}
@@ -127,6 +147,10 @@ const (
 	pgCanceled             = "57014" // by a limit: we cancel on a connection of its own
 	pgNoOrder              = "42883"
 	pgShutDown             = "57P"
+
+	// pgRowSecurity is the server's function that refuses to go by a policy: the code of
+	// that error is that of any right that lacks, its text in the server's language.
+	pgRowSecurity = "check_enable_rls"
 )
 
 // tellPostgres returns an error as we say it, nil for nil.
@@ -147,6 +171,9 @@ func tellPostgres(ctx context.Context, err error) error {
 		return fmt.Errorf("the connection was lost: %w", oneLine(err))
 	case strings.HasPrefix(e.Code, pgInvalidAuthorization):
 		return fmt.Errorf("the server refuses the user or the password: %w", oneLine(err))
+	case e.Routine == pgRowSecurity:
+		return fmt.Errorf("row-level security may hide orders from this user, and they would count as absent: "+
+			"give the user BYPASSRLS, or read a view that the table's owner has made: %w", oneLine(err))
 	case e.Code == pgTooManyConnections:
 		return fmt.Errorf("the server has no connection to spare: %w", oneLine(err))
 	case e.Code == pgCanceled:

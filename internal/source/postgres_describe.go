@@ -151,14 +151,11 @@ func (p *postgresTable) column(name string) (column, error) {
 	switch d.base {
 	case "float4", "float8", "money":
 		return column{}, fmt.Errorf("%s is of type %s, which has no exact text", name, d.typ)
-	case "int2", "int4", "int8", "numeric":
-		c.ascending = true
 	case "timestamp", "timestamptz":
-		c.ascending = true
 		c.resolution = fractionOf(d.fraction)
 	case "date":
-		c.ascending = true
 		c.resolution = dateResolution
+	case "int2", "int4", "int8", "numeric":
 	case "text", "varchar", "bpchar", "uuid":
 		c.exact = d.bytewise
 	default:
@@ -206,15 +203,33 @@ func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 	return x, err
 }
 
-// sequence looks for a sequence of which each session takes several numbers at a
-// time: it may use the low ones hours later.
+// sequence finds out whether the cursor is a number that the database counts up: an
+// identity, or one whose default is the next number of a sequence. A sequence of which
+// each session takes several numbers at a time is none: the session may use the low
+// ones hours later. The column of a view has no default to go by.
 func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
-	if p.kind != "r" && p.kind != "p" {
+	numbers := []string{"int2", "int4", "int8", "numeric"}
+	if p.kind != "r" && p.kind != "p" || !slices.Contains(numbers, p.columns[l.cursor.name].base) {
 		return nil
 	}
-	const text = "SELECT seqcache FROM pg_catalog.pg_sequence WHERE seqrelid = pg_get_serial_sequence($1, $2)::regclass AND seqcache > 1"
-	return p.conn.query(ctx, ask(Postgres, text, l.table, l.cursor.name), func(c [][]byte) {
-		l.warn("the sequence of %s has CACHE %s: each session uses up its own numbers, so rows do not come in the order of %s; use CACHE 1", l.cursor.name, c[0], l.cursor.name)
+	const text = `SELECT seqcache, seqincrement > 0 AND NOT seqcycle FROM pg_catalog.pg_sequence WHERE seqrelid IN (
+			SELECT d.objid FROM pg_catalog.pg_attribute a
+			JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = a.attrelid
+				AND d.refobjsubid = a.attnum AND d.classid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'i'
+			WHERE a.attrelid = $1::oid AND a.attname = $2 AND a.attidentity <> ''
+			UNION ALL
+			SELECT d.refobjid FROM pg_catalog.pg_attribute a
+			JOIN pg_catalog.pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+			JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
+				AND d.refclassid = 'pg_catalog.pg_class'::regclass
+			WHERE a.attrelid = $1::oid AND a.attname = $2
+				AND pg_get_expr(f.adbin, f.adrelid) ~ '^nextval\(''([^'']|'''')*''::regclass\)$')`
+	return p.conn.query(ctx, ask(Postgres, text, p.oid, l.cursor.name), func(c [][]byte) {
+		cached := string(c[0]) != "1"
+		l.counted = string(c[1]) == "t" && !cached
+		if cached {
+			l.warn("the sequence of %s has CACHE %s: each session uses up its own numbers, so rows do not come in the order of %s; use CACHE 1", l.cursor.name, c[0], l.cursor.name)
+		}
 	})
 }
 

@@ -54,9 +54,10 @@ type TableOptions struct {
 	// row's cursor to its commit, and includes what the clocks of those who choose
 	// times are apart; default a minute. See [Mark].
 	Overlap time.Duration
-	// Ascending says that new rows come at the end of the order though the cursor is
-	// a text or a UUID (as ULIDs and UUIDs of version 7 do). Of numbers and times it
-	// is taken for granted.
+	// Ascending says that new rows come at the end of the order though it is not the
+	// database itself that counts the cursor up (AUTO_INCREMENT, an identity, a
+	// sequence): times of creation do, ULIDs, UUIDs of version 7, Snowflakes. Without it
+	// such a table is read as a whole to catch up with it.
 	Ascending bool
 
 	OnBad OnBad // default FailOnBad
@@ -109,9 +110,10 @@ func identifier(name string) bool { return name != "" && !strings.ContainsRune(n
 // Table is a table of orders, or a view of one, in a database. It may be used by
 // several goroutines. It keeps no connection: each read makes one, and one only.
 type Table struct {
-	opts TableOptions
-	open opener
-	name string // for errors and the log
+	opts  TableOptions
+	open  opener
+	where string
+	name  string // for errors and the log
 
 	mu     sync.Mutex
 	warned map[string]bool
@@ -125,9 +127,9 @@ func NewTable(opts TableOptions) (*Table, error) {
 	err := opts.validate()
 	if err == nil {
 		if opts.Kind == MySQL {
-			t.open, err = newMySQL(opts)
+			t.open, t.where, err = newMySQL(opts)
 		} else {
-			t.open, err = newPostgres(opts)
+			t.open, t.where, err = newPostgres(opts)
 		}
 	}
 	if err != nil {
@@ -135,6 +137,10 @@ func NewTable(opts TableOptions) (*Table, error) {
 	}
 	return t, nil
 }
+
+// Where tells the table from one of the same name in another database or on another
+// server, by what the DSN says of them: nobody is asked. It has no password in it.
+func (t *Table) Where() string { return t.where }
 
 // Check connects and reports whether the table can be read: the error says why not,
 // the warnings what will be slow or is not safe.

@@ -219,13 +219,17 @@ func TestTable(t *testing.T) {
 			{"bad rows", testBadRows},
 			{"nulls", testNulls},
 			{"errors", testErrors},
+			{"row security", testRowSecurity},
 			{"warnings", testWarnings},
 			{"manners", testManners},
 			{"places", testPlaces},
 			{"tail", testTail},
 			{"tail of late commits", testLateCommits},
 			{"tail of a shorter table", testShorterTable},
+			{"tail of sightings", testSightings},
 			{"tail without order", testTailWithoutOrder},
+			{"tail of chosen numbers", testChosenNumbers},
+			{"counted", testCounted},
 			{"cancel", testCancel},
 			{"pace", testPace},
 			{"million", testMillion},
@@ -275,5 +279,39 @@ func TestTableOptions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWhere tells tables of the same name from each other, by their DSNs.
+func TestWhere(t *testing.T) {
+	t.Setenv("PGSERVICEFILE", "")
+	for _, tc := range []struct {
+		name        string
+		kind        Kind
+		table, a, b string
+		same        bool
+	}{
+		{"password and settings", MySQL, "orders", "u:hush@tcp(h:3306)/d", "mysql://v:other@h/d?tls=true", true},
+		{"server", MySQL, "orders", "u:hush@tcp(h:3306)/d", "u:hush@tcp(i:3306)/d", false},
+		{"port", MySQL, "orders", "u:hush@tcp(h:3306)/d", "u:hush@tcp(h:3307)/d", false},
+		{"socket", MySQL, "orders", "u:hush@tcp(h:3306)/d", "u:hush@unix(/h)/d", false},
+		{"database", MySQL, "orders", "u:hush@tcp(h:3306)/d", "u:hush@tcp(h:3306)/e", false},
+		{"database of the session only", MySQL, "d.orders", "u:hush@tcp(h:3306)/d", "u:hush@tcp(h:3306)/e", true},
+		{"password and settings", Postgres, "s.orders", "postgres://u:hush@h/d?sslmode=disable", "host=h user=v password=other dbname=d", true},
+		{"server", Postgres, "s.orders", "postgres://u:hush@h/d", "postgres://u:hush@i/d", false},
+		{"another of several", Postgres, "s.orders", "postgres://u:hush@h,i/d", "postgres://u:hush@h,j/d", false},
+		{"port", Postgres, "s.orders", "postgres://u:hush@h/d", "postgres://u:hush@h:5433/d", false},
+		{"database", Postgres, "s.orders", "postgres://u:hush@h/d", "postgres://u:hush@h/e", false},
+		{"database of the user's name", Postgres, "s.orders", "postgres://u:hush@h", "postgres://v:hush@h", false},
+		{"schema of the user's name", Postgres, "orders", "postgres://u:hush@h/d", "postgres://v:hush@h/d", false},
+		{"schema", Postgres, "orders", "postgres://u:hush@h/d?search_path=s", "postgres://u:hush@h/d?search_path=t", false},
+	} {
+		where := func(dsn string) string {
+			return newTable(t, TableOptions{Kind: tc.kind, DSN: dsn, Table: tc.table, IDColumn: "id", CursorColumn: "id"}).Where()
+		}
+		a, b := where(tc.a), where(tc.b)
+		if (a == b) != tc.same || strings.Contains(a+b, "hush") || strings.Contains(a+b, "other") {
+			t.Errorf("%s, of %s: %s and %s, want the same: %v", tc.name, tc.kind, a, b, tc.same)
+		}
 	}
 }

@@ -2,7 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -22,17 +24,17 @@ import (
 // What [Table.Read] says of IDs, bad rows and errors holds here, but that bad rows
 // are not told in the log: the caller may come back every second.
 func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error, each func(Mark) error) (Mark, Report, error) {
-	began := time.Now()
 	var r Report
 	err := t.connected(ctx, func(c conn, l *layout) error {
 		s := t.scan(c, l, &r, yield)
-		if mark.Zero() {
+		if mark.Zero() || !l.ascending {
 			s.total = l.estimate
 		}
 		if !l.ascending {
+			mark = Mark{}
 			return s.all(ctx)
 		}
-		return s.tail(ctx, began, &mark, each)
+		return s.tail(ctx, &mark, each)
 	})
 	if err != nil {
 		return mark, r, fmt.Errorf("catching up with %s: %w", t.name, err)
@@ -49,27 +51,39 @@ func (s *scan) all(ctx context.Context) error {
 }
 
 // tail reads what a mark leaves to read, and moves the mark.
-func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(Mark) error) error {
-	if s.layout.owns(mark.reached()) != nil || s.layout.owns(mark.Floor) != nil {
-		s.startOver(mark, "it was kept of another table, or of other columns")
-	}
-	if err := s.nulls(ctx, mark.Floor); err != nil {
-		return err
+func (s *scan) tail(ctx context.Context, mark *Mark, each func(Mark) error) error {
+	for _, at := range mark.positions() {
+		if s.layout.owns(at) != nil {
+			s.startOver(mark, "it was kept of another table, or of other columns")
+			break
+		}
 	}
 	last, found, err := s.last(ctx)
 	if err != nil {
 		return err
 	}
-	if fallen, err := s.fallen(ctx, *mark); err != nil {
+	seen := time.Now()
+	if reaches, err := s.reaches(ctx, mark.reached()); err != nil {
 		return err
-	} else if fallen {
+	} else if !reaches {
 		s.startOver(mark, "the table ends in front of it")
 	}
-	if !found {
-		return nil
+	there, err := s.clock(ctx)
+	if err != nil {
+		return err
 	}
-	p := mark.begin(began, s.opts.Overlap+s.layout.resolution)
-	for i, span := range p.saw(time.Now(), last) {
+	if err := s.nulls(ctx, mark.Floor); err != nil || !found {
+		return err
+	}
+	p := mark.begin(there, s.opts.Overlap+s.layout.resolution)
+	if row, ok := p.next(); ok {
+		if reaches, err := s.reaches(ctx, row); err != nil {
+			return err
+		} else if !reaches {
+			p.shrunk()
+		}
+	}
+	for i, span := range p.saw(seen, there, last) {
 		err := s.read(ctx, span, func(b *batch) error {
 			p.read(i, b.span, b.began)
 			*mark = p.mark
@@ -89,9 +103,12 @@ func (s *scan) tail(ctx context.Context, began time.Time, mark *Mark, each func(
 
 // startOver drops a mark that does not hold.
 func (s *scan) startOver(mark *Mark, reason string) {
+	defer func() { *mark = Mark{} }()
+	if mark.Zero() {
+		return // all of it would be read anyway
+	}
 	s.opts.Logger.Warn("the place up to which a table was read does not hold: all of it is read again",
 		"table", s.opts.Table, "place", s.where(mark.reached().Cursor), "reason", reason)
-	*mark = Mark{}
 }
 
 // last returns the last row's place, if there is a row.
@@ -111,17 +128,33 @@ func (s *scan) last(ctx context.Context) (at Position, found bool, err error) {
 	return at, found, nil
 }
 
-// fallen reports whether the table ends in front of what was read: its last rows
-// were deleted, or it is an older copy, in which new rows come there again.
-func (s *scan) fallen(ctx context.Context, mark Mark) (bool, error) {
-	at := mark.reached()
+// reaches reports whether the table has a row at a place or behind it. If not, its last
+// rows were deleted, or it is an older copy, in which new rows come there again.
+func (s *scan) reaches(ctx context.Context, at Position) (there bool, err error) {
 	if at.zero() {
-		return false, nil
+		return true, nil
 	}
-	there := false
-	err := s.conn.query(ctx, s.layout.reaches(at), func([][]byte) { there = true })
+	err = s.conn.query(ctx, s.layout.reaches(at), func([][]byte) { there = true })
 	if err != nil {
 		return false, fmt.Errorf("looking for the place that was kept: %w", err)
 	}
-	return !there, nil
+	return there, nil
+}
+
+// clock returns the server's time: after all that it has answered, and before all that
+// it will be asked.
+func (s *scan) clock(ctx context.Context) (now time.Time, err error) {
+	text := "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	if s.layout.kind == Postgres {
+		text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+	}
+	var micros int64
+	var bad error
+	err = s.conn.query(ctx, ask(s.layout.kind, text), func(columns [][]byte) {
+		micros, bad = strconv.ParseInt(string(columns[0]), 10, 64)
+	})
+	if err = errors.Join(err, bad); err != nil {
+		return now, fmt.Errorf("asking the server for its time: %w", err)
+	}
+	return time.UnixMicro(micros).UTC(), nil
 }

@@ -72,6 +72,17 @@ func testTail(t *testing.T, s *server) {
 		t.Errorf("behind %+v: %q", x.mark, x.last)
 	}
 
+	// Each time by another process, which knows what was kept.
+	x = &tails{table: newTable(t, opts), seen: map[string]int{}}
+	bedtest.Eventually(t, "the mark moves", func() bool {
+		x.next(t)
+		x.mark = kept(t, x.mark)
+		return x.mark.Floor.Cursor == "50"
+	})
+	if x.next(t); len(x.last) > 0 {
+		t.Errorf("behind %+v: %q", x.mark, x.last)
+	}
+
 	// A load that takes longer than the overlap, and is interrupted.
 	opts.Batch, opts.Pause = 1, 20*time.Millisecond
 	x = &tails{table: newTable(t, opts), seen: map[string]int{}}
@@ -89,7 +100,7 @@ func testTail(t *testing.T, s *server) {
 		}
 		return nil
 	})
-	if err == nil || disk.Skip == nil || !disk.Floor.zero() {
+	if err == nil || disk.Zero() { // a part to skip, or the floor where the machine was busy at the beginning
 		t.Fatalf("a load that was interrupted: mark %+v, %v", disk, err)
 	}
 	x.mark = disk
@@ -138,7 +149,7 @@ func testLateCommits(t *testing.T, s *server) {
 	const writers, each = 4, 40
 	for _, cursor := range []string{"id", "made"} {
 		t.Run(cursor, func(t *testing.T) {
-			opts.CursorColumn = cursor
+			opts.CursorColumn, opts.Ascending = cursor, true
 			// Far above what a transaction takes here, though not what it may take when
 			// the machine is busy: that is measured below.
 			opts.Overlap = time.Second
@@ -244,6 +255,28 @@ func testShorterTable(t *testing.T, s *server) {
 	}
 }
 
+// testSightings deletes the last row that was seen before the mark was moved behind it,
+// as a backup does that is restored. New rows have its number again.
+func testSightings(t *testing.T, s *server) {
+	s.exec(t,
+		"CREATE TABLE sightings (id {key}, order_id {text} NOT NULL)",
+		"INSERT INTO sightings SELECT n, CONCAT('ord-', n) FROM {1..20}",
+	)
+	opts := s.options("sightings")
+	opts.Overlap = time.Millisecond
+	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x.next(t)
+	s.exec(t, "DELETE FROM sightings WHERE id > 10")
+	x.next(t)
+	s.exec(t, "INSERT INTO sightings SELECT n + 10, CONCAT('new-', n) FROM {1..20}")
+	x.next(t)
+	for _, id := range []string{"new-1", "new-10", "new-20"} {
+		if x.seen[id] == 0 {
+			t.Errorf("%s was not read, behind %+v", id, x.mark)
+		}
+	}
+}
+
 // testTailWithoutOrder catches up by a cursor that new rows do not come at the end of.
 func testTailWithoutOrder(t *testing.T, s *server) {
 	s.exec(t,
@@ -268,4 +301,90 @@ func testTailWithoutOrder(t *testing.T, s *server) {
 		x.next(t)
 		return !x.mark.Zero()
 	})
+}
+
+// testChosenNumbers catches up by numbers that clients choose.
+func testChosenNumbers(t *testing.T, s *server) {
+	s.exec(t,
+		"CREATE TABLE chosen (id BIGINT PRIMARY KEY, order_id {text} NOT NULL)",
+		"INSERT INTO chosen SELECT n + 1000, CONCAT('ord-', n) FROM {1..20}",
+	)
+	opts := s.options("chosen")
+	opts.Overlap = time.Millisecond
+	log, out := logger()
+	opts.Logger = log
+	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	for range 3 {
+		x.next(t)
+	}
+	s.exec(t, "INSERT INTO chosen VALUES (5, 'five')")
+	if x.next(t); x.seen["five"] != 1 || !x.mark.Zero() {
+		t.Errorf("the order with the number 5 was read %d times, behind %+v", x.seen["five"], x.mark)
+	}
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "cursor column id of type bigint") || !strings.Contains(got, "set ascending: true") {
+		t.Errorf("logged %s", got)
+	}
+}
+
+// testCounted finds out which cursors the database counts up.
+func testCounted(t *testing.T, s *server) {
+	cases := map[Kind][]struct {
+		name string
+		make []string // a table, or a view, that is called counted
+		want bool
+	}{
+		MySQL: {
+			{"AUTO_INCREMENT", []string{"CREATE TABLE counted (id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, order_id INT)"}, true},
+			{"second in its index", []string{"CREATE TABLE counted (id INT AUTO_INCREMENT, order_id INT, PRIMARY KEY (order_id, id), KEY (id, order_id))"}, true},
+			{"for each shop", []string{"CREATE TABLE counted (id INT AUTO_INCREMENT, order_id INT, PRIMARY KEY (order_id, id)) ENGINE = MyISAM"}, false},
+			{"chosen", []string{"CREATE TABLE counted (id BIGINT PRIMARY KEY, order_id INT)"}, false},
+			{"of a sequence, which MariaDB tells in its own way", []string{"CREATE SEQUENCE n", "CREATE TABLE counted (id BIGINT DEFAULT NEXTVAL(n) PRIMARY KEY, order_id INT)"}, false},
+			{"a time", []string{"CREATE TABLE counted (id TIMESTAMP(6) DEFAULT NOW(6) PRIMARY KEY, order_id INT)"}, false},
+			{"a view", []string{"CREATE TABLE under_it (id INT AUTO_INCREMENT PRIMARY KEY, order_id INT)", "CREATE VIEW counted AS SELECT id, order_id FROM under_it"}, false},
+		},
+		Postgres: {
+			{"serial", []string{"CREATE TABLE counted (id serial, order_id int)"}, true},
+			{"numeric, of a domain", []string{
+				"CREATE SEQUENCE n", "CREATE DOMAIN number AS numeric", "CREATE TABLE counted (id number DEFAULT nextval('n'), order_id int)",
+			}, true},
+			{"identity", []string{"CREATE TABLE counted (id int GENERATED ALWAYS AS IDENTITY, order_id int)"}, true},
+			{"identity by default", []string{"CREATE TABLE counted (id int GENERATED BY DEFAULT AS IDENTITY, order_id int)"}, true},
+			{"a sequence of its own", []string{`CREATE SEQUENCE "o'd d"`, `CREATE TABLE counted (id bigint DEFAULT nextval('"o''d d"'), order_id int)`}, true},
+			{"of a partitioned table", []string{"CREATE TABLE counted (id bigserial, order_id int) PARTITION BY RANGE (id)"}, true},
+			{"chosen", []string{"CREATE TABLE counted (id bigint PRIMARY KEY, order_id int)"}, false},
+			{"no default any more", []string{"CREATE TABLE counted (id serial, order_id int)", "ALTER TABLE counted ALTER id DROP DEFAULT"}, false},
+			{"reckoned", []string{"CREATE SEQUENCE n", "CREATE TABLE counted (id bigint DEFAULT nextval('n') * 7919 % 10007, order_id int)"}, false},
+			{"of two sequences", []string{"CREATE SEQUENCE n", "CREATE SEQUENCE m", "CREATE TABLE counted (id bigint DEFAULT nextval('n') - nextval('m'), order_id int)"}, false},
+			{"downwards", []string{"CREATE SEQUENCE n INCREMENT -1", "CREATE TABLE counted (id int DEFAULT nextval('n'), order_id int)"}, false},
+			{"in circles", []string{"CREATE SEQUENCE n CYCLE", "CREATE TABLE counted (id int DEFAULT nextval('n'), order_id int)"}, false},
+			{"many at a time", []string{"CREATE TABLE counted (id int GENERATED ALWAYS AS IDENTITY (CACHE 20), order_id int)"}, false},
+			{"as text", []string{"CREATE SEQUENCE n", "CREATE TABLE counted (id text DEFAULT nextval('n'), order_id int)"}, false},
+			{"a time", []string{"CREATE TABLE counted (id timestamptz DEFAULT now(), order_id int)"}, false},
+			{"a view", []string{"CREATE TABLE under_it (id serial, order_id int)", "CREATE VIEW counted AS SELECT * FROM under_it"}, false},
+		},
+	}[s.kind]
+	for i, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			schema := fmt.Sprintf("counted_%d", i)
+			s.exec(t, "CREATE SCHEMA "+schema)
+			own := *s
+			own.db = s.within(t, schema)
+			own.exec(t, tc.make...)
+			opts := s.options(schema + ".counted")
+			for _, said := range []bool{false, true} {
+				opts.Ascending = said
+				c, l, err := newTable(t, opts).open(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.close()
+				if l.counted != tc.want || l.ascending != (tc.want || said) {
+					t.Errorf("counted %v, want %v; ascending %v, where ascending: %v", l.counted, tc.want, l.ascending, said)
+				}
+				if warned := strings.Contains(fmt.Sprint(l.warnings), "set ascending: true"); warned == l.ascending {
+					t.Errorf("warnings %q", l.warnings)
+				}
+			}
+		})
+	}
 }
