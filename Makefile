@@ -100,7 +100,7 @@ model:
 # test of order IDs in its full size, with every backend, and the faults of the locks
 # (docs/faults.md).
 soak:
-	$(FETCH) all differential redisbloom mariadb postgres spin gcc soak
+	$(FETCH) all differential redisbloom mariadb postgres spin gcc
 	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...

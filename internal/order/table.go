@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,10 @@ type Table struct {
 	exact  node // literals as written
 	folded node // literals in lower case: of rules that ignore it, and for what comes near
 	lax    readings
+
+	controllers []string   // paths at which parameters choose what runs, in lower case
+	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
+	selectors   []selector // of all rules
 
 	ignoresCase bool // some rule does
 }
@@ -41,11 +46,51 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.ignoresCase = t.ignoresCase || r.IgnoreCase
 		t.exact.add(segments, i, func(text string) string { return text })
 		t.folded.add(segments, i, lower)
-		if !r.Pass {
-			t.lax = t.lax.union(profiles[r.Backend])
+		t.selectors = append(t.selectors, c.selectors...)
+		if len(c.selectors) > 0 && !strings.Contains(r.Path, "{") {
+			t.controllers = append(t.controllers, lower(r.Path))
+		}
+		if r.Pass {
+			continue
+		}
+		t.lax = t.lax.union(profiles[r.Backend])
+		if profiles[r.Backend].indexPHP {
+			paths := r.FrontControllers
+			if paths == nil {
+				paths = frontControllers
+			}
+			for _, path := range paths {
+				t.controllers = append(t.controllers, lower(path))
+			}
+		}
+		if len(c.IDs) > 0 {
+			t.orders = append(t.orders, c)
 		}
 	}
+	slices.Sort(t.controllers)
+	t.controllers = slices.Compact(t.controllers)
+	for i := range t.rules {
+		t.rules[i].foreign = t.foreignNames(&t.rules[i])
+	}
 	return t, nil
+}
+
+// foreignNames returns the folded names by which other rules read an order's ID, unless
+// the rule's backend keeps a path, a query, a form and cookies apart, or the rule reads
+// none itself.
+func (t *Table) foreignNames(r *compiled) (names []string) {
+	if len(r.IDs) == 0 || !profiles[r.Backend].parameters {
+		return nil
+	}
+	for i := range t.orders {
+		o := &t.orders[i]
+		for j, name := range o.aliases {
+			if o.isOrder(j) && !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 func (n *node) add(segments []segment, rule int, spell func(string) string) {
@@ -76,28 +121,58 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 func (t *Table) Match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.unmatched(&req, path, query)
+		return t.unmatched(req, path, query, false)
 	}
-	f := finder{table: t, req: &req, best: len(t.rules), other: len(t.rules)}
-	f.find(&t.exact, path[1:], admitsExact)
-	if f.best == len(t.rules) && t.ignoresCase {
-		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
+	f := t.finder(&req, query)
+	f.findPath(path)
+	best := f.best < len(t.rules)
+	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
+		// A backend may find those parameters all the same.
+		if m := t.selected(req, query, f.best); m.Result != Unruled {
+			return m
+		}
 	}
 	switch {
-	case f.best < len(t.rules):
+	case best:
 		return t.rules[f.best].read(f.best, path, query, &req)
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
+	case f.passing < len(t.rules):
+		if m := t.overridden(req, query, f.passing, func(f *finder) { f.findPath(path) }); m.Result != Unruled {
+			return m
+		}
 	}
-	return t.unmatched(&req, path, query)
+	chooses := f.selecting < len(t.rules)
+	if !chooses && firstOdd(path) < 0 && !t.isController(path) {
+		return Match{Rule: -1}
+	}
+	return t.unmatched(req, path, query, chooses)
 }
 
 // finder looks a path up in a tree.
 type finder struct {
-	table *Table
-	req   *Request
-	best  int // lowest index of a rule that matches
-	other int // lowest index of one that would, but for its method
+	table  *Table
+	method string
+	host   string
+	query  string
+
+	best      int // lowest index of a rule that matches
+	other     int // lowest index of one that would, but for its method
+	passing   int // the same of one that lets other methods pass
+	selecting int // lowest index of one that would, but for the parameters that it matches by
+}
+
+func (t *Table) finder(req *Request, query string) finder {
+	n := len(t.rules)
+	return finder{table: t, method: req.Method, host: req.Host, query: query, best: n, other: n, passing: n, selecting: n}
+}
+
+// findPath looks up a path as it is spelt.
+func (f *finder) findPath(path string) {
+	f.find(&f.table.exact, path[1:], admitsExact)
+	if f.best == len(f.table.rules) && f.table.ignoresCase {
+		f.find(&f.table.folded, lower(path)[1:], admitsIgnoringCase)
+	}
 }
 
 // admission tells whether a rule may be found in a tree at all.
@@ -145,13 +220,18 @@ func (n *node) next(text string) *node {
 func (f *finder) choose(rules []int, admits admission) {
 	for _, i := range rules {
 		r := &f.table.rules[i]
-		if !admits(r) || !r.admitsHost(f.req.Host) {
+		if !admits(r) || !r.admitsHost(f.host) {
 			continue
 		}
 		switch {
-		case r.admitsMethod(f.req.Method):
+		case len(r.selectors) > 0 && !r.isSelected(f.query):
+			f.selecting = min(f.selecting, i)
+		case r.admitsMethod(f.method):
 			f.best = min(f.best, i)
-		case !r.OtherMethods && !r.Pass:
+		case r.Pass:
+		case r.OtherMethods:
+			f.passing = min(f.passing, i)
+		default:
 			f.other = min(f.other, i)
 		}
 	}
