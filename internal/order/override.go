@@ -1,6 +1,9 @@
 package order
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const headerMethodOverride = "x-http-method-override"
 
@@ -21,52 +24,60 @@ func overridesMethod(folded, name string) bool {
 // looks up. It may count as one under such a method to a backend that lets a header, a
 // parameter or a form's field say so.
 func (t *Table) overridden(req Request, query string, rule int, find func(*finder)) Match {
-	guarded := -1
-	// see is told of each method that may count.
-	see := func(value string) Reason {
-		if value == unreadable {
-			return MethodOverride
+	fields := req.Method == "POST" && profiles[t.rules[rule].Backend].parameters
+	methods, result, reason := t.otherMethods(&req, query, fields)
+	for _, method := range methods {
+		r := req
+		r.Method = method
+		f := t.finder(&r, query)
+		find(&f)
+		if first := min(f.best, f.other); first < len(t.rules) && !t.rules[first].Pass {
+			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}
+	}
+	return screened(rule, result, reason)
+}
+
+// screened returns the match of a request whose form was looked into.
+func screened(rule int, result Result, reason Reason) Match {
+	switch {
+	case reason == BodyTooLarge:
+		result = TooLarge
+	case reason != NoReason:
+		result = Ambiguous
+	case result != NeedsBody:
+		return Match{Rule: -1}
+	}
+	return Match{Result: result, Rule: rule, Reason: reason, Offset: -1, Screening: true}
+}
+
+// otherMethods returns the methods of rules that a request may count as one under, and
+// what stands against knowing them: the form, if its fields count, is not there, too
+// large or encoded.
+func (t *Table) otherMethods(req *Request, query string, fields bool) (methods []string, result Result, reason Reason) {
+	add := func(value string) Reason {
 		for method := range strings.SplitSeq(decodeName(value), ",") {
-			r := req
-			r.Method = strings.ToUpper(strings.TrimFunc(method, func(c rune) bool { return c <= ' ' }))
-			f := t.finder(&r, query)
-			find(&f)
-			if first := min(f.best, f.other); first < len(t.rules) && !t.rules[first].Pass {
-				guarded = first
-				return MethodOverride
+			method = strings.ToUpper(strings.TrimFunc(method, func(c rune) bool { return c <= ' ' }))
+			for _, m := range t.methods {
+				if (m == method || value == unreadable) && !slices.Contains(methods, m) {
+					methods = append(methods, m)
+				}
 			}
 		}
 		return NoReason
 	}
 	field := func(name, value string) Reason {
 		if overridesMethod(foldName(name), name) {
-			return see(value)
+			add(value)
 		}
 		return NoReason
 	}
-	reason := eachParameter(parameters(query), field)
-	if reason == NoReason {
-		reason = req.eachOverride(see, field)
-	}
-	result := Unruled
-	if reason == NoReason && req.Method == "POST" && profiles[t.rules[rule].Backend].parameters {
+	_ = eachParameter(parameters(query), field)
+	_ = req.eachOverride(add, field)
+	if fields {
 		result, reason = req.eachField(field)
 	}
-	if guarded >= 0 {
-		rule = guarded
-	}
-	m := Match{Rule: rule, Offset: -1, Screening: true}
-	switch {
-	case reason == BodyTooLarge:
-		return m.refused(TooLarge, reason)
-	case reason != NoReason:
-		return m.refused(Ambiguous, reason)
-	case result == NeedsBody:
-		m.Result = NeedsBody
-		return m
-	}
-	return Match{Rule: -1}
+	return methods, result, reason
 }
 
 // eachOverride calls see with the value of each header that overrides the method, and

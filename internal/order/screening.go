@@ -19,7 +19,8 @@ type screening struct {
 	noForm bool // the form is judged elsewhere
 
 	choices []choice
-	rule    int // that a path in a parameter leads to, or -1
+	methods []string // that it may count as one under
+	rule    int      // that a path in a parameter leads to, or -1
 }
 
 // screen returns why the request is refused, or Unruled.
@@ -27,6 +28,10 @@ func (s *screening) screen(query string) Match {
 	guard := s.table.guard(s.req)
 	if guard < 0 {
 		return Match{Rule: -1}
+	}
+	if s.script {
+		s.methods, _, _ = s.table.otherMethods(s.req, query, true)
+		s.methods = append(s.methods, s.req.Method)
 	}
 	reason := s.look(query, InQuery)
 	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
@@ -39,17 +44,7 @@ func (s *screening) screen(query string) Match {
 	if s.rule >= 0 {
 		guard = s.rule
 	}
-	m := Match{Rule: guard, Offset: -1, Screening: true}
-	switch {
-	case reason == BodyTooLarge:
-		return m.refused(TooLarge, reason)
-	case reason != NoReason:
-		return m.refused(Ambiguous, reason)
-	case result == NeedsBody:
-		m.Result = NeedsBody
-		return m
-	}
-	return Match{Rule: -1}
+	return screened(guard, result, reason)
 }
 
 // guard returns a rule to answer for a request that may be read as one under a rule: the
@@ -140,9 +135,12 @@ func (s *screening) see(name, value string, in Place) Reason {
 		if text = unescape(text); text == "" {
 			continue
 		}
-		if m := t.near(s.req, "/./"+text, ""); m.Result != Unruled { // the dot makes it odd
-			s.rule = m.Rule
-			return FrontController
+		for _, method := range s.methods {
+			r := Request{Method: method, Host: s.req.Host}
+			if m := t.near(&r, "/./"+text, ""); m.Result != Unruled { // the dot makes it odd
+				s.rule = m.Rule
+				return FrontController
+			}
 		}
 	}
 	return NoReason

@@ -20,6 +20,7 @@ type Table struct {
 	controllers []string   // paths at which parameters choose what runs, in lower case
 	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
 	selectors   []selector // of all rules
+	methods     []string   // of the rules that guard
 
 	ignoresCase bool // some rule does
 }
@@ -54,6 +55,10 @@ func NewTable(rules []Rule) (*Table, error) {
 			continue
 		}
 		t.lax = t.lax.union(profiles[r.Backend])
+		t.methods = append(t.methods, r.Methods...)
+		if slices.Contains(r.Methods, "GET") {
+			t.methods = append(t.methods, "HEAD")
+		}
 		if profiles[r.Backend].indexPHP {
 			paths := r.FrontControllers
 			if paths == nil {
@@ -67,6 +72,8 @@ func NewTable(rules []Rule) (*Table, error) {
 			t.orders = append(t.orders, c)
 		}
 	}
+	slices.Sort(t.methods)
+	t.methods = slices.Compact(t.methods)
 	slices.Sort(t.controllers)
 	t.controllers = slices.Compact(t.controllers)
 	for i := range t.rules {

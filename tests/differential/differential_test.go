@@ -87,14 +87,14 @@ func seed(t *testing.T, soak bool) uint64 {
 func run(t *testing.T, b backend, seed uint64, size int) {
 	bed := bedtest.New(t)
 	file := filepath.Join(t.TempDir(), "sightings")
-	addr := newStack(t, bed, b.run(t, bed.Root(), file), size)
+	addr := newStack(t, bed, b.run(t, bed.Root(), file), b.front, size)
 
-	known, unknown := plain(decoyEnd), plain(orderEnd)
+	known, unknown := plain(decoyEnd, b.front), plain(orderEnd, b.front)
 	wantSeen(t, b, known, sendAll(t.Context(), addr, known, 1), readSightings(t, file))
 	before := len(readSightings(t, file))
 	wantAbsent(t, unknown, sendAll(t.Context(), addr, unknown, 1), readSightings(t, file)[before:])
 
-	requests := generate(seed, b.name, size)
+	requests := generate(seed, b.name, b.front, size)
 	begin := time.Now()
 	answers := sendAll(t.Context(), addr, requests, connections)
 	took := time.Since(begin)
