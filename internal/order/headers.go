@@ -61,23 +61,25 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 	return r.seeID(name, value, into)
 }
 
+// overrideLengths has a bit for each length of a header's name that changes the request.
+const overrideLengths = 1<<len("x-http-method") | 1<<len("x-original-url") | 1<<len("x-method-override") |
+	1<<len("x-forwarded-prefix") | 1<<len(headerMethodOverride)
+
 // dashed returns a header's name as CGI and PHP may take it, if it can be one that
-// changes the request: X_HTTP.Method-Override is X-HTTP-Method-Override.
+// changes the request: X_HTTP.Method-Override is X-HTTP-Method-Override. It is inlined,
+// and spares nearly all headers a call.
 func dashed(name string) string {
-	switch len(name) {
-	case len("x-http-method"), len("x-original-url"), len("x-method-override"), len("x-forwarded-prefix"), len(headerMethodOverride):
-	default:
+	if overrideLengths>>len(name)&1 == 0 || name[0] != 'x' {
 		return name
 	}
-	if name[0] != 'x' || strings.IndexByte(name, '_') < 0 && strings.IndexByte(name, '.') < 0 {
+	return withDashes(name)
+}
+
+func withDashes(name string) string {
+	if strings.IndexByte(name, '_') < 0 && strings.IndexByte(name, '.') < 0 {
 		return name
 	}
-	return strings.Map(func(r rune) rune {
-		if r == '_' || r == '.' {
-			return '-'
-		}
-		return r
-	}, name)
+	return strings.NewReplacer("_", "-", ".", "-").Replace(name)
 }
 
 // isOurs reports whether a header is one of ordergate's in a spelling that only

@@ -8,8 +8,8 @@ import (
 
 // unmatched judges a request that no rule matches as it is spelt. Chooses tells that
 // parameters choose at its path what runs.
-func (t *Table) unmatched(req Request, path, query string, chooses bool) Match {
-	if m := t.near(&req, path, query); m.Result != Unruled {
+func (t *Table) unmatched(req Request, path string, chooses bool) Match {
+	if m := t.near(&req, path); m.Result != Unruled {
 		return m
 	}
 	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses}
@@ -20,7 +20,7 @@ func (t *Table) unmatched(req Request, path, query string, chooses bool) Match {
 	if !s.script && !s.orders {
 		return Match{Rule: -1}
 	}
-	return s.screen(query)
+	return s.screen()
 }
 
 // decodeRounds is how often escapes are undone: by a proxy, by the server, by the
@@ -28,12 +28,12 @@ func (t *Table) unmatched(req Request, path, query string, chooses bool) Match {
 const decodeRounds = 3
 
 // near judges a path that some backend may take for one that a rule guards.
-func (t *Table) near(req *Request, path, query string) (m Match) {
+func (t *Table) near(req *Request, path string) (m Match) {
 	if firstOdd(path) < 0 {
 		return Match{Rule: -1} // there is nothing to read differently
 	}
 	if t.readings(path, func(reading string) bool {
-		m = t.lookFolded(req, reading, query)
+		m = t.lookFolded(req, reading)
 		return m.Result != Unruled
 	}) {
 		if m.Reason == PathNear {
@@ -129,18 +129,17 @@ func foldLiterals(t *Table, path string) string {
 }
 
 // lookFolded looks a reading of a path up in the tree of templates in lower case.
-func (t *Table) lookFolded(req *Request, path, query string) Match {
+func (t *Table) lookFolded(req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
 	}
-	find := func(f *finder) { f.find(&t.folded, path[1:], func(r *compiled) bool { return !r.Pass }) }
-	f := t.finder(req, query)
-	find(&f)
+	f := t.finder(req)
+	f.find(&t.folded, path[1:], admitsGuarding)
 	if first := min(f.best, f.other); first < len(t.rules) {
 		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}
 	if f.passing < len(t.rules) {
-		return t.overridden(*req, query, f.passing, find)
+		return t.overridden(*req, path, f.passing)
 	}
 	return Match{Rule: -1}
 }

@@ -20,18 +20,19 @@ func overridesMethod(folded, name string) bool {
 	return false
 }
 
-// overridden judges a request whose path a rule guards under other methods, which find
-// looks up. It may count as one under such a method to a backend that lets a header, a
+// overridden judges a request whose path, or a reading of it, a rule guards under other
+// methods. It may count as one under such a method to a backend that lets a header, a
 // parameter or a form's field say so.
-func (t *Table) overridden(req Request, query string, rule int, find func(*finder)) Match {
+func (t *Table) overridden(req Request, path string, rule int) Match {
 	fields := req.Method == "POST" && profiles[t.rules[rule].Backend].parameters
-	methods, result, reason := t.otherMethods(&req, query, fields)
+	methods, result, reason := t.otherMethods(&req, fields)
 	for _, method := range methods {
 		r := req
 		r.Method = method
-		f := t.finder(&r, query)
-		find(&f)
-		if first := min(f.best, f.other); first < len(t.rules) && !t.rules[first].Pass {
+		f := t.finder(&r)
+		f.find(&t.exact, path[1:], admitsGuarding)
+		f.find(&t.folded, lower(path)[1:], admitsGuarding)
+		if first := min(f.best, f.other); first < len(t.rules) {
 			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}
 	}
@@ -54,7 +55,7 @@ func screened(rule int, result Result, reason Reason) Match {
 // otherMethods returns the methods of rules that a request may count as one under, and
 // what stands against knowing them: the form, if its fields count, is not there, too
 // large or encoded.
-func (t *Table) otherMethods(req *Request, query string, fields bool) (methods []string, result Result, reason Reason) {
+func (t *Table) otherMethods(req *Request, fields bool) (methods []string, result Result, reason Reason) {
 	add := func(value string) Reason {
 		for method := range strings.SplitSeq(decodeName(value), ",") {
 			method = strings.ToUpper(strings.TrimFunc(method, func(c rune) bool { return c <= ' ' }))
@@ -72,6 +73,7 @@ func (t *Table) otherMethods(req *Request, query string, fields bool) (methods [
 		}
 		return NoReason
 	}
+	_, query, _ := strings.Cut(req.Target, "?")
 	_ = eachParameter(parameters(query), field)
 	_ = req.eachOverride(add, field)
 	if fields {

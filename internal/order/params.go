@@ -146,18 +146,22 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		case n == maxParameters:
 			return TooManyParameters
 		}
-		if hasControl(name) {
-			return alias
+		folded := name
+		if !isFolded(name) {
+			if hasControl(name) {
+				return alias
+			}
+			folded = foldName(name)
 		}
-		folded := foldName(name)
 		if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
 			return MethodOverride
 		}
-		if isOne, certain := r.selects(folded, name, value); isOne {
-			if !certain {
+		if len(r.selectors) > 0 {
+			if isOne, certain := r.selects(folded, name, value); isOne && !certain {
 				return alias
+			} else if isOne {
+				continue
 			}
-			continue
 		}
 		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
 			return alias
@@ -218,8 +222,6 @@ func (r *compiled) isRespelt(folded string, in Place) bool {
 // agrees reports whether what a request claims beside its ID is that ID.
 func (c *claim) agrees(r *compiled, m *Match) bool {
 	switch {
-	case !c.made:
-		return true
 	case m.Result != Named:
 		return !c.own
 	case len(m.Batch) > 0:

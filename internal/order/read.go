@@ -142,7 +142,7 @@ func (r *compiled) readQuery(query string, into []found, s *seen, m *Match) Reas
 // conclude makes one ID of what was found, and one for the limit.
 func (r *compiled) conclude(into []found, s *seen, m Match) Match {
 	m = r.order(into, m)
-	if (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
+	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
 		if s.claim.in == InCookie {
 			return m.refused(Ambiguous, CookieAlias)

@@ -24,13 +24,14 @@ type screening struct {
 }
 
 // screen returns why the request is refused, or Unruled.
-func (s *screening) screen(query string) Match {
+func (s *screening) screen() Match {
+	_, query, _ := strings.Cut(s.req.Target, "?")
 	guard := s.table.guard(s.req)
 	if guard < 0 {
 		return Match{Rule: -1}
 	}
 	if s.script {
-		s.methods, _, _ = s.table.otherMethods(s.req, query, true)
+		s.methods, _, _ = s.table.otherMethods(s.req, true)
 		s.methods = append(s.methods, s.req.Method)
 	}
 	reason := s.look(query, InQuery)
@@ -137,7 +138,7 @@ func (s *screening) see(name, value string, in Place) Reason {
 		}
 		for _, method := range s.methods {
 			r := Request{Method: method, Host: s.req.Host}
-			if m := t.near(&r, "/./"+text, ""); m.Result != Unruled { // the dot makes it odd
+			if m := t.near(&r, "/./"+text); m.Result != Unruled { // the dot makes it odd
 				s.rule = m.Rule
 				return FrontController
 			}

@@ -28,7 +28,8 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 
 // isSelected reports whether a query has all of the rule's parameters, spelt as they are
 // there.
-func (r *compiled) isSelected(query string) bool {
+func (r *compiled) isSelected(req *Request) bool {
+	_, query, _ := strings.Cut(req.Target, "?")
 	for i := range r.selectors {
 		if s := &r.selectors[i]; !s.isIn(query) {
 			return false
@@ -62,10 +63,10 @@ func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 
 
 // selected judges a request that falls under a rule for want of parameters that an earlier
 // one matches by, or is exempt because of some: they have to be certain.
-func (t *Table) selected(req Request, query string, rule int) Match {
+func (t *Table) selected(req Request, rule int) Match {
 	s := screening{table: t, req: &req, rule: -1}
 	s.noForm = !t.rules[rule].Pass // what another rule makes of a form is for it to say
-	return s.screen(query)
+	return s.screen()
 }
 
 // choice is the value of a parameter that some rule matches by, where it was first found.

@@ -128,14 +128,17 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 func (t *Table) Match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.unmatched(req, path, query, false)
+		return t.unmatched(req, path, false)
 	}
-	f := t.finder(&req, query)
-	f.findPath(path)
+	f := t.finder(&req)
+	f.find(&t.exact, path[1:], admitsExact)
+	if f.best == len(t.rules) && t.ignoresCase {
+		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
+	}
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may find those parameters all the same.
-		if m := t.selected(req, query, f.best); m.Result != Unruled {
+		if m := t.selected(req, f.best); m.Result != Unruled {
 			return m
 		}
 	}
@@ -145,7 +148,7 @@ func (t *Table) Match(req Request) Match {
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
 	case f.passing < len(t.rules):
-		if m := t.overridden(req, query, f.passing, func(f *finder) { f.findPath(path) }); m.Result != Unruled {
+		if m := t.overridden(req, path, f.passing); m.Result != Unruled {
 			return m
 		}
 	}
@@ -153,15 +156,13 @@ func (t *Table) Match(req Request) Match {
 	if !chooses && firstOdd(path) < 0 && !t.isController(path) {
 		return Match{Rule: -1}
 	}
-	return t.unmatched(req, path, query, chooses)
+	return t.unmatched(req, path, chooses)
 }
 
 // finder looks a path up in a tree.
 type finder struct {
-	table  *Table
-	method string
-	host   string
-	query  string
+	table *Table
+	req   *Request
 
 	best      int // lowest index of a rule that matches
 	other     int // lowest index of one that would, but for its method
@@ -169,17 +170,9 @@ type finder struct {
 	selecting int // lowest index of one that would, but for the parameters that it matches by
 }
 
-func (t *Table) finder(req *Request, query string) finder {
+func (t *Table) finder(req *Request) finder {
 	n := len(t.rules)
-	return finder{table: t, method: req.Method, host: req.Host, query: query, best: n, other: n, passing: n, selecting: n}
-}
-
-// findPath looks up a path as it is spelt.
-func (f *finder) findPath(path string) {
-	f.find(&f.table.exact, path[1:], admitsExact)
-	if f.best == len(f.table.rules) && f.table.ignoresCase {
-		f.find(&f.table.folded, lower(path)[1:], admitsIgnoringCase)
-	}
+	return finder{table: t, req: req, best: n, other: n, passing: n, selecting: n}
 }
 
 // admission tells whether a rule may be found in a tree at all.
@@ -187,6 +180,7 @@ type admission func(*compiled) bool
 
 func admitsExact(r *compiled) bool        { return !r.IgnoreCase }
 func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
+func admitsGuarding(r *compiled) bool     { return !r.Pass }
 
 // find follows the rest of a path below n. A literal and a {name} segment may
 // both lead to rules: both are followed, and file order decides. The depth of the
@@ -227,13 +221,13 @@ func (n *node) next(text string) *node {
 func (f *finder) choose(rules []int, admits admission) {
 	for _, i := range rules {
 		r := &f.table.rules[i]
-		if !admits(r) || !r.admitsHost(f.host) {
+		if !admits(r) || !r.admitsHost(f.req.Host) {
 			continue
 		}
 		switch {
-		case len(r.selectors) > 0 && !r.isSelected(f.query):
+		case len(r.selectors) > 0 && !r.isSelected(f.req):
 			f.selecting = min(f.selecting, i)
-		case r.admitsMethod(f.method):
+		case r.admitsMethod(f.req.Method):
 			f.best = min(f.best, i)
 		case r.Pass:
 		case r.OtherMethods:

@@ -62,6 +62,7 @@ var places = map[string]func(d *draft, name, value string){
 // phpMutations are what a front controller of PHP takes for another request.
 func phpMutations() []mutation {
 	var all []mutation
+	chosen := func(d *draft) bool { return d.source == inScript && len(d.query) > 0 }
 	add := func(name string, s stage, fits func(*draft) bool, apply func(*draft)) {
 		all = append(all, mutation{name, s, fits, apply})
 	}
@@ -107,7 +108,7 @@ func phpMutations() []mutation {
 			set(d, pair[0], pair[1])
 			set(d, pair[2], pair[3])
 		})
-		add("PHP: choice of the front controller in "+place, shape, from(inScript), func(d *draft) {
+		add("PHP: choice of the front controller in "+place, shape, chosen, func(d *draft) {
 			other := &draft{settle: !d.settle}
 			if d.rand.IntN(2) == 0 { // it is said twice
 				d.query[0] = pick(d.rand, "action=help", "action="+other.verb())
@@ -130,13 +131,13 @@ func phpMutations() []mutation {
 		d.headers = append(d.headers, spelt.String()+": "+pick(d.rand, d.method, strings.ToLower(d.method), " "+d.method+" "))
 		d.method = pick(d.rand, "POST", "PUT", "DELETE")
 	})
-	add("PHP: spelling of the choice", shape, from(inScript), func(d *draft) {
+	add("PHP: spelling of the choice", shape, chosen, func(d *draft) {
 		value := pick(d.rand, d.verb(), d.verb(), strings.ToUpper(d.verb()), d.verb()+"+", "%20"+d.verb(), fmt.Sprintf("%%%02x%s", d.verb()[0], d.verb()[1:]))
 		d.query[0] = pick(d.rand, "action", phpSpelling(d.rand, "action", true), "%61ction") + "=" + value
 	})
-	add("PHP: choice twice", shape, from(inScript), func(d *draft) {
+	add("PHP: choice twice", shape, chosen, func(d *draft) {
 		other := &draft{settle: !d.settle}
-		d.query = slices.Insert(d.query, d.rand.IntN(3), pick(d.rand, "action="+other.verb(), "action=help", "action[]=help", "action="))
+		d.query = slices.Insert(d.query, d.rand.IntN(1+len(d.query)), pick(d.rand, "action="+other.verb(), "action=help", "action[]=help", "action="))
 	})
 	add("PHP: script spelt otherwise", shape, from(inScript), func(d *draft) {
 		d.path = pick(d.rand, "/", "/index.php/", "/index.php/orders", "/INDEX.PHP", "/index%2ephp", "/./index.php", "//index.php", "/x/../index.php", "/index.php;x", "//orders")
