@@ -45,20 +45,21 @@ func (p *pairs) nextPair() (pair string, ok bool) {
 
 // foldName brings a parameter's name into the form in which backends may take it
 // for another: PHP turns dots, blanks and a bracket that is not closed into underscores
-// and cuts off one that is (php_register_variable_ex in its main/php_variables.c),
-// Spring and JSON libraries ignore case, underscores and hyphens.
+// and cuts off one that is, and what follows a NUL (php_register_variable_ex in its
+// main/php_variables.c); Spring and JSON libraries ignore case, underscores and hyphens,
+// and some trim control bytes.
 func foldName(name string) string {
 	if isFolded(name) {
 		return name
 	}
-	name = foldCase(decodeName(name))
+	name, _, _ = strings.Cut(foldCase(decodeName(name)), "\x00")
 	name = strings.TrimSpace(name)
 	if open := strings.IndexByte(name, '['); open >= 0 && strings.IndexByte(name[open:], ']') >= 0 {
 		name = name[:open]
 	}
 	return strings.Map(func(r rune) rune {
-		switch r {
-		case '_', '-', '.', ' ', '[':
+		switch {
+		case r < ' ', r == 0x7f, strings.ContainsRune("_-. [", r):
 			return -1
 		}
 		return r
