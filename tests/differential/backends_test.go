@@ -164,7 +164,7 @@ func runApache(t *testing.T, root, file string) string {
 	bedtest.Check(t, os.WriteFile(filepath.Join(dir, "index.php"), script, 0o600))
 	user := ""
 	if os.Geteuid() == 0 {
-		user = "User nobody\nGroup nogroup\n"
+		user = "User #65534\nGroup #65534\n"
 		bedtest.Check(t, os.WriteFile(file, nil, 0o600))
 		bedtest.Check(t, os.Chmod(dir, 0o711))
 		bedtest.Check(t, os.Chmod(filepath.Join(dir, "index.php"), 0o644))

@@ -154,6 +154,31 @@ func phpMutations() []mutation {
 	return all
 }
 
+// harmless makes requests that a front controller's clients send every day.
+func harmless() (all []request) {
+	const form, decoy = "application/x-www-form-urlencoded", "43"
+	upload := "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"invoice.pdf\"\r\n\r\n" + strings.Repeat("x", 200_000) +
+		"\r\n--b\r\nContent-Disposition: form-data; name=\"_method\"\r\n\r\nPUT\r\n--b--\r\n"
+	for _, d := range []*draft{
+		{method: "POST", path: "/orders/" + decoy, form: []string{"note=x"}, contentTypes: []string{form}},
+		{method: "POST", path: "/orders/" + decoy, form: []string{"_method=PUT", "note=x"}, contentTypes: []string{form}},
+		{method: "POST", path: "/orders/" + decoy, body: upload, contentTypes: []string{"multipart/form-data; boundary=b"}},
+		{method: "POST", path: "/orders/" + decoy, headers: []string{"X-HTTP-Method-Override: PATCH"}},
+		{method: "PUT", path: "/orders/" + decoy, body: "{}", contentTypes: []string{"application/json"}},
+		{method: "GET", path: "/orders/" + decoy, query: []string{"id=" + decoy, "order_id=" + decoy}, cookies: []string{"orderId=" + decoy}},
+		{method: "POST", path: "/index.php", form: []string{"action=login", "user=x"}, contentTypes: []string{form}},
+		{method: "POST", path: "/", body: upload, contentTypes: []string{"multipart/form-data; boundary=b"}},
+		{method: "GET", path: "/index.php", query: []string{"action=login"}},
+		{method: "GET", path: "/", query: []string{"page=2"}, cookies: []string{"id=8a7f", "session=1"}},
+		{method: "GET", path: "//static/app.js"},
+	} {
+		d.version = "HTTP/1.1"
+		name := fmt.Sprintf("harmless-%d", len(all))
+		all = append(all, request{name: name, raw: d.bytes(name), method: d.method})
+	}
+	return all
+}
+
 // nameDecoy has the place of the ID name the decoy.
 func (d *draft) nameDecoy() {
 	switch d.source {
