@@ -149,6 +149,7 @@ build:
 FUZZTIME ?= 30s
 fuzz:
 	go test -run '^$$' -fuzz FuzzMatch -fuzztime $(FUZZTIME) ./internal/order
+	go test -run '^$$' -fuzz FuzzFrontController -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzCanonical -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzBody -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzScan -fuzztime $(FUZZTIME) ./internal/order

@@ -199,3 +199,24 @@ func TestFrontControllersThatAreConfigured(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFrontController looks for what a front controller's request may not be: an order
+// that is not there, or a panic.
+func FuzzFrontController(f *testing.F) {
+	f.Add("POST", "/index.php?action=settle&id=42", "action=show", typeForm, "id=42&_method=GET")
+	f.Add("POST", "//x/orders/42?.method=get", "order[id=4", "multipart/form-data; boundary=b", strings.ReplaceAll(part, "%s", "_method"))
+	f.Add("POST", "/refund?id=1", "", typeForm, "order_id=42&order[id=43")
+	table := shopTable(f, Strict)
+	f.Fuzz(func(t *testing.T, method, target, cookie, contentType, body string) {
+		req := Request{Method: method, Target: target, Header: headers{"cookie", cookie, "content-type", contentType}}
+		unseen := table.Match(req)
+		req.Body, req.BodyState = []byte(body), BodyComplete
+		m := table.Match(req)
+		if m.Result == NeedsBody || m.Result == Named && !isDigits(m.ID) || m.Rule >= 0 && table.rules[m.Rule].Pass {
+			t.Errorf("%s %q, cookie %q, %s %q: %+v", method, target, cookie, contentType, body, m)
+		}
+		if unseen.Result == Ambiguous && (m.Result == Named || m.Result == Unruled) && body != "" {
+			t.Errorf("%s %q, cookie %q, %s %q: %+v, and %+v with the body", method, target, cookie, contentType, body, unseen, m)
+		}
+	})
+}

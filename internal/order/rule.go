@@ -178,7 +178,7 @@ func compile(r Rule) (compiled, []segment, error) {
 }
 
 // isOrder reports whether an ID of the rule is that of an order, not of its limit.
-func (r *compiled) isOrder(i int) bool { return i != r.limit }
+func (c *compiled) isOrder(i int) bool { return i != c.limit }
 
 // checkLimit refuses a limit whose ID some backend may take for the order's: the
 // two need not agree.
