@@ -14,18 +14,18 @@ type seen struct {
 }
 
 // look goes through the headers once. IDs that stand in headers are noted.
-func (r *compiled) look(header Header, into []found) seen {
-	s := seen{hasBody: true}
+func (r *compiled) look(header Header, into []found, s *seen) {
+	s.hasBody = true
 	if header == nil {
-		return s
+		return
 	}
 	for cursor := 0; ; {
 		name, value, next := header.Next(cursor)
 		if next < 0 {
-			return s
+			return
 		}
 		cursor = next
-		if reason := r.see(name, value, &s, into); reason != NoReason && s.reason == NoReason {
+		if reason := r.see(name, value, s, into); reason != NoReason && s.reason == NoReason {
 			s.reason = reason
 		}
 	}

@@ -28,7 +28,8 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	s := r.look(req.Header, into)
+	var s seen
+	r.look(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false
 	}
