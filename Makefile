@@ -101,7 +101,7 @@ model:
 # test of order IDs in its full size, with every backend, and the faults of the locks
 # (docs/faults.md).
 soak:
-	$(FETCH) all differential redisbloom mariadb postgres spin gcc soak
+	$(FETCH) all differential redisbloom mariadb postgres spin gcc
 	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
@@ -150,6 +150,7 @@ build:
 FUZZTIME ?= 30s
 fuzz:
 	go test -run '^$$' -fuzz FuzzMatch -fuzztime $(FUZZTIME) ./internal/order
+	go test -run '^$$' -fuzz FuzzFrontController -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzCanonical -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzBody -fuzztime $(FUZZTIME) ./internal/order
 	go test -run '^$$' -fuzz FuzzScan -fuzztime $(FUZZTIME) ./internal/order

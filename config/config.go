@@ -15,7 +15,10 @@ import "time"
 //
 // The names of filters, sources, locks and rules are [a-z0-9][a-z0-9_-]{0,62}.
 type Config struct {
-	Backend string            `mapstructure:"backend"` // default strict; for rules that name none
+	Backend string `mapstructure:"backend"` // default strict; for rules that name none
+	// FrontControllers is for rules that have none; default /index.php and /.
+	FrontControllers []string `mapstructure:"front_controllers"`
+
 	Listen  Listen            `mapstructure:"listen"`
 	Redis   *Redis            `mapstructure:"redis"` // nil when nothing in the file needs Redis
 	Filters map[string]Filter `mapstructure:"filters"`
@@ -348,9 +351,14 @@ const (
 
 // Rule is what to do with the requests that match it.
 type Rule struct {
-	Name    string  `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
-	Match   Match   `mapstructure:"match"`
-	Backend string  `mapstructure:"backend"` // default that of the file
+	Name    string `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
+	Match   Match  `mapstructure:"match"`
+	Backend string `mapstructure:"backend"` // default that of the file
+	// FrontControllers are the paths at which a backend that is strict or php chooses by
+	// parameters what it runs. A request there that names an order, under no rule, is
+	// refused. Default those of the file.
+	FrontControllers []string `mapstructure:"front_controllers"`
+
 	Pass    bool    `mapstructure:"pass"`    // exempts what matches; excludes id, invalid, lookup, create and settle
 	IDs     []ID    `mapstructure:"id"`      // at most 8, no two in one place; a mapping in the file is a list of one
 	Invalid Reply   `mapstructure:"invalid"` // default 400; an empty body leaves it to the gate to name what is wrong
@@ -374,11 +382,14 @@ const (
 
 // Match selects requests. All of its conditions must hold.
 type Match struct {
-	Methods      []string `mapstructure:"methods"`       // upper case; at least one
-	Path         string   `mapstructure:"path"`          // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
-	Case         string   `mapstructure:"case"`          // of the literal segments; default sensitive
-	Host         string   `mapstructure:"host"`          // exact :authority without the port, lower case; default any
-	OtherMethods string   `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
+	Methods []string `mapstructure:"methods"` // upper case; at least one
+	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
+	// Query has parameters that the query must have, with their values: 1 to 128 letters,
+	// digits, _ and -, both.
+	Query        map[string]string `mapstructure:"query"`
+	Case         string            `mapstructure:"case"`          // of the literal segments; default sensitive
+	Host         string            `mapstructure:"host"`          // exact :authority without the port, lower case; default any
+	OtherMethods string            `mapstructure:"other_methods"` // default refuse in a rule with settle, pass in others
 }
 
 // ID formats.

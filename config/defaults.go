@@ -46,8 +46,13 @@ func (c *Config) ensureDefaults(doc *document) {
 		c.Locks[name] = l
 	}
 	for i := range c.Rules {
-		c.Rules[i].ensureDefaults(doc, rulePath(i), c.Backend)
+		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
 	}
+}
+
+// hasFrontControllers reports whether a backend is read as one that may be PHP's.
+func hasFrontControllers(backend string) bool {
+	return backend == BackendStrict || backend == BackendPHP
 }
 
 // needsRedis reports whether something in c cannot do without Redis: a lock, a
@@ -204,9 +209,15 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
 }
 
-func (r *Rule) ensureDefaults(doc *document, path, backend string) {
+func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	fill(doc, path+".mode", &r.Mode, ModeEnforce)
-	fill(doc, path+".backend", &r.Backend, backend)
+	fill(doc, path+".backend", &r.Backend, c.Backend)
+	if hasFrontControllers(r.Backend) && r.FrontControllers == nil && !doc.given(path+".front_controllers") {
+		r.FrontControllers = c.FrontControllers
+		if r.FrontControllers == nil && !doc.given("front_controllers") {
+			r.FrontControllers = []string{"/index.php", "/"}
+		}
+	}
 	fill(doc, path+".match.case", &r.Match.Case, CaseSensitive)
 	others := OtherMethodsPass
 	if r.Settle != nil {

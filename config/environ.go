@@ -18,6 +18,10 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 		switch t.Kind() {
 		case reflect.Struct, reflect.Pointer, reflect.String:
 			addLeaves(paths, t, section)
+		case reflect.Slice:
+			if t.Elem().Kind() == reflect.String {
+				addLeaves(paths, t, section)
+			}
 		case reflect.Map:
 			entries, _ := tree[section].(map[string]any) // absent in a file without it
 			for name := range entries {

@@ -18,9 +18,9 @@ const maxFileSize = 4 << 20
 // Load reads the file at path, and from getenv (os.Getenv, but in tests) the
 // variables that override it and the Redis passwords. A variable is named after
 // the path of a key, ORDERGATE_REDIS_ADDRESSES for redis.addresses; a list is
-// separated by commas; an empty variable counts as none. The backend and the keys
-// of the sections listen and redis can be set this way, and those of every
-// filter, source and lock that the file defines.
+// separated by commas; an empty variable counts as none. The backend, its front
+// controllers and the keys of the sections listen and redis can be set this way, and
+// those of every filter, source and lock that the file defines.
 //
 // The error is an [*InvalidError] with everything that is wrong, or one line
 // when the file cannot be read. Load blocks on the file system only.
@@ -100,7 +100,7 @@ func decode(tree, overrides map[string]any) (*Config, error) {
 	// Section by section: Unmarshal works on flat keys, and a filter that is
 	// written as {} has none.
 	for section, into := range map[string]any{
-		"backend": &c.Backend, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters,
+		"backend": &c.Backend, "front_controllers": &c.FrontControllers, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters,
 		"sources": &c.Sources, "locks": &c.Locks, "rules": &c.Rules,
 	} {
 		if err := v.UnmarshalKey(section, into, strict); err != nil {

@@ -137,9 +137,10 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Match: Match{
 					Methods: []string{"GET", "HEAD"}, Path: "/orders/{id}", Case: "insensitive", Host: "shop.example", OtherMethods: "refuse",
 				},
-				Backend: "php",
-				IDs:     []ID{digits},
-				Invalid: plain,
+				Backend:          "php",
+				FrontControllers: []string{"/shop.php", "/"},
+				IDs:              []ID{digits},
+				Invalid:          plain,
 				Lookup: &Lookup{
 					Filter: "orders",
 					Absent: Reply{Status: 410, Body: `{"error":"gone"}`, RetryAfter: 90 * time.Second},
@@ -162,7 +163,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			{
 				Name:    "return-create",
-				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Case: "sensitive", OtherMethods: "pass"},
+				Match:   Match{Methods: []string{"PUT"}, Path: "/returns", Query: map[string]string{"Action": "open_return"}, Case: "sensitive", OtherMethods: "pass"},
 				Backend: "spring",
 				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,

@@ -197,6 +197,26 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	}
 }
 
+// parametersType is the one mapping whose names are the backend's: they keep their case.
+var parametersType = reflect.TypeFor[map[string]string]()
+
+// parameters reads a mapping from names to texts.
+func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string {
+	values := make(map[string]string)
+	for key, value := range r.entries(n, path, shown) {
+		at := join(path, key.Value)
+		r.places[at] = place{line: key.Line, shown: join(shown, keyText(key.Value))}
+		text, problem := scalar(resolve(value), reflect.TypeFor[string]())
+		if problem != "" {
+			r.report(at, problem)
+			r.foreign[path] = true
+			continue
+		}
+		values[key.Value] = text.(string)
+	}
+	return values
+}
+
 // idsType is the one list whose brackets may be left out around a single mapping.
 var idsType = reflect.TypeFor[[]ID]()
 
@@ -214,6 +234,8 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.freshness(n, path, shown)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.structure(n, t, path, shown), true
+	case t == parametersType && n.Kind == yaml.MappingNode:
+		return r.parameters(n, path, shown), true
 	case kind == reflect.Map && n.Kind == yaml.MappingNode:
 		return r.named(n, t.Elem(), path, shown), true
 	case t == idsType && n.Kind == yaml.MappingNode:

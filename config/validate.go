@@ -23,6 +23,12 @@ func (c *Config) Validate() error {
 func (c *Config) validate(doc *document) {
 	v := &validator{document: doc, config: c}
 	v.choice("backend", c.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
+	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
+		v.paths(at, c.FrontControllers)
+		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
+			v.refute(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
+		}
+	}
 	v.listen(c)
 	if c.Redis != nil {
 		v.redis(c.Redis)

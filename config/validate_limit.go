@@ -76,6 +76,9 @@ func lastName(p idPlace) string {
 	if p.key == "json" {
 		name = name[strings.LastIndexByte(name, '.')+1:]
 	}
-	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
-	return squash(strings.NewReplacer(".", "", " ", "").Replace(name))
+	name = strings.TrimSpace(name)
+	if open := strings.IndexByte(name, '['); open >= 0 && strings.IndexByte(name[open:], ']') >= 0 {
+		name = name[:open]
+	}
+	return squash(strings.NewReplacer(".", "", " ", "", "[", "").Replace(name))
 }

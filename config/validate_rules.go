@@ -27,7 +27,15 @@ func (v *validator) rule(path string, r Rule) {
 		// By default it is that of the file, which has been looked at.
 		v.choice(at, r.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
 	}
+	if at := path + ".front_controllers"; hasFrontControllers(r.Backend) {
+		if v.given(at) || !slices.Equal(r.FrontControllers, v.config.FrontControllers) {
+			v.paths(at, r.FrontControllers)
+		}
+	} else if len(r.FrontControllers) > 0 || v.given(at) {
+		v.refute(at, "is for backend %s and %s: remove it, or set one of them", BackendStrict, BackendPHP)
+	}
 	v.match(path, r.Match)
+	v.query(path, r)
 	if r.Pass {
 		v.pass(path, r)
 		return
@@ -142,6 +150,46 @@ func (v *validator) match(path string, m Match) {
 	v.choice(at+".other_methods", m.OtherMethods, OtherMethodsRefuse, OtherMethodsPass)
 	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
 		v.refute(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
+	}
+}
+
+// paths checks paths that are compared as they stand.
+func (v *validator) paths(path string, paths []string) {
+	for i, p := range paths {
+		at := path + "[" + strconv.Itoa(i) + "]"
+		switch problem := templateProblem(p); {
+		case problem != "":
+			v.refute(at, "%s %s", quote(p), problem)
+		case strings.Contains(p, "{"):
+			v.refute(at, "%s has a {name}: give the path of a script, such as /index.php", quote(p))
+		}
+	}
+}
+
+// query checks the parameters that a rule matches by. None may be one that a backend
+// takes for an ID.
+func (v *validator) query(path string, r Rule) {
+	at := path + ".match.query"
+	if len(r.Match.Query) == 0 && v.given(at) {
+		v.lacks(at, nil, "is empty: give a parameter and its value, or remove it")
+	}
+	for _, name := range sortedKeys(r.Match.Query) {
+		here, value := join(at, name), r.Match.Query[name]
+		switch {
+		case !parameterName.MatchString(name):
+			v.refute(here, "%s is not the name of a parameter: names are 1 to 128 letters, digits, _ and -", quote(name))
+			continue
+		case !parameterName.MatchString(value):
+			v.refute(here, "%s is not a value to match by: values are 1 to 128 letters, digits, _ and -", quote(value))
+			continue
+		}
+		for i, id := range r.IDs {
+			for _, place := range v.placesOf(v.idPath(path, i, len(r.IDs)), id) {
+				if lastName(place) == squash(name) {
+					v.refute(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
+				}
+			}
+		}
 	}
 }
 

@@ -53,6 +53,9 @@ func askForBody(call *gate.Call) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
 		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
 	}
+	if !call.NeedsAnswer {
+		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
+	}
 	return onRequest(atHeaders, nil, mode)
 }
 
@@ -80,6 +83,8 @@ var (
 // skip passes a request on that needs nothing more.
 func skip(call *gate.Call, at stage) *extproc.ProcessingResponse {
 	switch {
+	case call.Decision.Rule < 0 && at == atBody:
+		return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: foreign}, nil)
 	case call.Decision.Rule < 0:
 		return skipUnruled
 	case at == atHeaders:

@@ -116,6 +116,24 @@ func TestUnruled(t *testing.T) {
 	s.wantEnd()
 }
 
+// TestForm has a form that may be a settlement's looked into, and passed on.
+func TestForm(t *testing.T) {
+	for body, refused := range map[string]bool{"action=login": false, "do=settle&id=42": true} {
+		b := newBed(t)
+		s := b.open()
+		r := s.say(requestHeaders(":method", "POST", ":path", "/index.php", "content-type", "application/x-www-form-urlencoded"))
+		if m := r.GetModeOverride(); m.GetRequestBodyMode() != procmode.ProcessingMode_BUFFERED || m.GetResponseHeaderMode() != procmode.ProcessingMode_SKIP {
+			t.Fatalf("%s: mode %v, want the request's body and no more", body, m)
+		}
+		r = s.say(&extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_RequestBody{
+			RequestBody: &extproc.HttpBody{Body: []byte(body), EndOfStream: true}}})
+		if (r.GetImmediateResponse() != nil) != refused || (r.GetRequestBody() == nil) != refused {
+			t.Errorf("%s: got %v, refused should be %t", body, r, refused)
+		}
+		s.wantEnd()
+	}
+}
+
 func TestAbortWhileWaiting(t *testing.T) {
 	b := newBed(t)
 	s := b.open()

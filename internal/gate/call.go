@@ -56,6 +56,15 @@ func (g *Gate) Open(req order.Request) Call {
 	c.start = g.now()
 	c.policy = &g.policies[m.Rule]
 	c.Decision.Action = c.policy.bracketAction()
+	if m.Screening {
+		// The bracket sees bodies without being set up for it, so it looks for lookups too.
+		c.NeedsBody = m.Result == order.NeedsBody
+		c.Decision.Offset = m.Offset
+		if g.refuses(c.policy, m, &c.Decision) {
+			c.decide(c.Decision.Verdict)
+		}
+		return c
+	}
 	if c.policy.Create == nil && c.policy.Settle == nil {
 		c.sought = strings.Clone(c.policy.Lookup.sought(m, req.Method))
 		c.NeedsAnswer = c.sought != ""

@@ -96,8 +96,8 @@ func cloned(m order.Match) []string {
 // first begins a judgement. The policy is nil if there is nothing to say of the request
 // yet; a verdict says that it is judged already.
 func (g *Gate) first(m order.Match) (d Decision, p *Policy) {
-	if m.Rule < 0 {
-		return Decision{Rule: -1}, nil
+	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
+		return Decision{Rule: -1}, nil // or under a rule by a body that is yet to be seen
 	}
 	p = &g.policies[m.Rule]
 	d = Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}

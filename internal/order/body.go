@@ -34,7 +34,7 @@ func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done
 	case r.takes(InJSON) && s.mediaType(typeJSON):
 		reason = r.readJSON(req.Body, into, m)
 	case r.takes(InForm) && s.mediaType(typeForm):
-		reason = r.readForm(req.Body, into, m)
+		reason = r.readForm(req.Body, into, s, m)
 	}
 	if reason == NoReason {
 		return false
@@ -55,7 +55,7 @@ func (r *compiled) takes(in Place) bool {
 // refuseForm keeps forms away from a rule that does not read them: to some
 // backends a field of theirs is the ID.
 func (r *compiled) refuseForm(s *seen, m *Match) (done bool) {
-	if len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.isForm() {
+	if len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form {
 		return false
 	}
 	*m = m.refused(Ambiguous, FormBody)
@@ -84,7 +84,7 @@ func announcedSize(header Header) int {
 }
 
 // readForm looks for the ID in a urlencoded body.
-func (r *compiled) readForm(body []byte, into []found, m *Match) Reason {
+func (r *compiled) readForm(body []byte, into []found, s *seen, m *Match) Reason {
 	text := string(body)
 	for i := range len(text) {
 		if c := text[i]; c == ';' || c == '#' || c <= ' ' || c >= 0x7f {
@@ -92,5 +92,5 @@ func (r *compiled) readForm(body []byte, into []found, m *Match) Reason {
 			return BadForm
 		}
 	}
-	return r.search(parameters(text), InForm, into)
+	return r.search(parameters(text), InForm, into, s)
 }

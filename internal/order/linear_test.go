@@ -83,6 +83,12 @@ func TestMemoryIsLinear(t *testing.T) {
 		"JSON escapes":    body("/json", typeJSON, `{"`, `\u0041`, `":1,"id":1}`),
 		"JSON array":      body("/json", typeJSON, `{"a":[`, `1,`, `1],"id":1}`),
 		"form":            body("/form", typeForm, "", "%41=1&", ""),
+
+		"form of a front controller":        body("/index.php", typeForm, "", "a=/orders/4/settle/x&", ""),
+		"multipart of a front controller":   body("/index.php", "multipart/form-data", "", "name=", ""),
+		"methods in a front controller":     body("/index.php", typeForm, "", "_method=GET&", ""),
+		"choices of a front controller":     repeat("/index.php?", "action=help&"),
+		"many slashes, each maybe a host's": repeat("/", "/x"),
 	}
 	for name, request := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -6,38 +6,56 @@ import (
 	"unicode/utf8"
 )
 
-// unmatched judges a request that no rule matches as it is spelt.
-func (t *Table) unmatched(req *Request, path, query string) Match {
-	if rule := t.near(req, path); rule >= 0 {
-		return Match{Result: Ambiguous, Rule: rule, Reason: PathNear, Offset: firstOdd(path)}
+// unmatched judges a request that no rule matches as it is spelt. Chooses tells that
+// parameters choose at its path what runs.
+func (t *Table) unmatched(req Request, path string, chooses bool) Match {
+	if m := t.near(&req, path); m.Result != Unruled {
+		return m
 	}
-	if rule := t.throughFrontController(req, path, query); rule >= 0 {
-		return Match{Result: Ambiguous, Rule: rule, Reason: FrontController, Offset: -1}
+	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses}
+	if !chooses {
+		s.script = s.script && isScript(path)
+		s.orders = t.isController(path)
 	}
-	return Match{Rule: -1}
+	if !s.script && !s.orders {
+		return Match{Rule: -1}
+	}
+	return s.screen()
 }
 
 // decodeRounds is how often escapes are undone: by a proxy, by the server, by the
 // application. More were not seen.
 const decodeRounds = 3
 
-// near returns the first rule that a path would fall under for some backend, or
-// -1. Every stage of undoing what a backend undoes is looked at, since backends
-// stop at different ones.
-func (t *Table) near(req *Request, path string) int {
+// near judges a path that some backend may take for one that a rule guards.
+func (t *Table) near(req *Request, path string) (m Match) {
 	if firstOdd(path) < 0 {
-		return -1 // there is nothing to read differently
+		return Match{Rule: -1} // there is nothing to read differently
 	}
+	if t.readings(path, func(reading string) bool {
+		m = t.lookFolded(req, reading)
+		return m.Result != Unruled
+	}) {
+		if m.Reason == PathNear {
+			m.Offset = firstOdd(path)
+		}
+		return m
+	}
+	return Match{Rule: -1}
+}
+
+// readings calls try with the ways in which backends may read a path, until it reports
+// true. Every stage of undoing what a backend undoes is one, since backends stop at
+// different ones.
+func (t *Table) readings(path string, try func(string) bool) bool {
 	path = withoutOrigin(path)
 	for range decodeRounds + 1 {
-		if rule := t.nearAsIs(req, path); rule >= 0 {
-			return rule
+		if t.readingsAsIs(path, try) {
+			return true
 		}
 		// A ? or # that was escaped ends the path of who parses it once more.
-		if i := strings.IndexAny(path, "?#"); i >= 0 {
-			if rule := t.nearAsIs(req, path[:i]); rule >= 0 {
-				return rule
-			}
+		if i := strings.IndexAny(path, "?#"); i >= 0 && t.readingsAsIs(path[:i], try) {
+			return true
 		}
 		decoded := unescape(path)
 		if decoded == path {
@@ -45,15 +63,29 @@ func (t *Table) near(req *Request, path string) int {
 		}
 		path = decoded
 	}
-	return -1
+	return false
 }
 
-// nearAsIs folds a path, whose escapes stand for themselves, in each way, and
-// looks it up.
-func (t *Table) nearAsIs(req *Request, path string) int {
+// readingsAsIs is readings for a path whose escapes stand for themselves.
+func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
 	if t.lax.backslash {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
+	if rest, ok := strings.CutPrefix(path, "//"); ok && t.lax.authority {
+		// parse_url of PHP, as other parsers of URLs, takes it for //host/path.
+		if i := strings.IndexByte(rest, '/'); i < 0 {
+			if try("/") {
+				return true
+			}
+		} else if t.variants(rest[i:], try) {
+			return true
+		}
+	}
+	return t.variants(path, try)
+}
+
+// variants folds a path in each way.
+func (t *Table) variants(path string, try func(string) bool) bool {
 	path = strings.ReplaceAll(path, "+", " ") // as in a query, to many
 	candidates := [2]string{path, path}
 	if t.lax.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
@@ -67,18 +99,23 @@ func (t *Table) nearAsIs(req *Request, path string) int {
 			c = foldLiterals(t, c)
 		}
 		if t.lax.indexPHP {
-			c = withoutScript(c)
+			if inner := withoutScript(c); inner != c {
+				if try(c) {
+					return true
+				}
+				c = inner
+			}
 		}
 		for _, variant := range [2]string{c, trimTail(c)} {
-			if rule := t.lookFolded(req, variant); rule >= 0 {
-				return rule
+			if try(variant) {
+				return true
 			}
 			if !t.lax.trailing {
 				break
 			}
 		}
 	}
-	return -1
+	return false
 }
 
 // foldLiterals lowers the case only where the path is not in upper case to a
@@ -91,17 +128,20 @@ func foldLiterals(t *Table, path string) string {
 	return path
 }
 
-// lookFolded returns the first rule whose template, in lower case, fits.
-func (t *Table) lookFolded(req *Request, path string) int {
+// lookFolded looks a reading of a path up in the tree of templates in lower case.
+func (t *Table) lookFolded(req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
-		return -1
+		return Match{Rule: -1}
 	}
-	f := finder{table: t, req: req, best: len(t.rules), other: len(t.rules)}
-	f.find(&t.folded, path[1:], func(r *compiled) bool { return !r.Pass })
+	f := t.finder(req)
+	f.find(&t.folded, path[1:], admitsGuarding)
 	if first := min(f.best, f.other); first < len(t.rules) {
-		return first
+		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}
-	return -1
+	if f.passing < len(t.rules) {
+		return t.overridden(*req, path, f.passing)
+	}
+	return Match{Rule: -1}
 }
 
 // plain are the bytes that every backend reads alike in a path. A dot is not one
@@ -237,45 +277,26 @@ func trimTail(path string) string {
 	return path
 }
 
-// throughFrontController returns the first rule that a request to a PHP front
-// controller may reach by its parameters, or -1.
-func (t *Table) throughFrontController(req *Request, path, query string) int {
-	if !t.lax.indexPHP || query == "" {
-		return -1
-	}
-	if script := foldCase(unescape(path)); script != "/" && !strings.HasSuffix(script, ".php") {
-		return -1
-	}
-	for list := parameters(query); ; {
-		name, value, ok := list.next()
-		if !ok {
-			return -1
-		}
-		if isRoutingName(foldName(name)) {
-			return t.firstPHP(req)
-		}
-		// A parameter that holds a path, or is one: /index.php?/orders/42/settle
-		for _, text := range [2]string{name, value} {
-			if text = unescape(text); text == "" {
-				continue
-			}
-			if rule := t.near(req, "//"+text); rule >= 0 { // the doubled slash makes it odd
-				return rule
-			}
-		}
-	}
+// isScript reports whether a path is that of a PHP script, or of a folder that has one.
+func isScript(path string) bool {
+	script := foldCase(unescape(path))
+	return script == "/" || strings.HasSuffix(script, ".php")
 }
 
-// firstPHP returns the first guarding rule, whose profile goes through front
-// controllers and whose host is the request's.
-func (t *Table) firstPHP(req *Request) int {
-	for i := range t.rules {
-		r := &t.rules[i]
-		if !r.Pass && profiles[r.Backend].indexPHP && r.admitsHost(req.Host) {
-			return i
+// isController reports whether some backend may read a path as that of a front
+// controller, with or without a path behind it.
+func (t *Table) isController(path string) bool {
+	is := func(reading string) bool {
+		reading = lower(reading)
+		for _, c := range t.controllers {
+			rest, ok := strings.CutPrefix(reading, c)
+			if ok && (rest == "" || rest[0] == '/' && c != "/") {
+				return true
+			}
 		}
+		return false
 	}
-	return -1
+	return is(path) || len(t.controllers) > 0 && firstOdd(path) >= 0 && t.readings(path, is)
 }
 
 // isRoutingName knows the parameters by which front controllers choose what to

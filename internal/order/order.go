@@ -64,5 +64,11 @@ type Match struct {
 	Batch  []string // all IDs, sorted, when the rule takes a list and it has several
 	Limit  string   // the canonical ID that the rule's limit is for, when Named and there is one
 	Reason Reason   // why Invalid, Ambiguous or TooLarge
-	Offset int      // of the byte that made it so, in the part that Reason names; -1: no single one
+
+	// Screening tells that the request is under no rule: it may only be read as one that
+	// is, by its body or by what chooses the code that runs. Rule is then a rule of that
+	// backend, to answer for it.
+	Screening bool
+
+	Offset int // of the byte that made it so, in the part that Reason names; -1: no single one
 }

@@ -1,6 +1,9 @@
 package order
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // maxParameters is how many parameters a ruled request may have: Tomcat and PHP
 // stop reading at different counts, both above this.
@@ -18,10 +21,17 @@ func cookies(text string) pairs    { return pairs{text, ';'} }
 
 // next returns the next pair, or false at the end.
 func (p *pairs) next() (name, value string, ok bool) {
+	pair, ok := p.nextPair()
+	name, value, _ = strings.Cut(pair, "=")
+	return name, value, ok
+}
+
+// nextPair is next for the pair as it stands.
+func (p *pairs) nextPair() (pair string, ok bool) {
 	if p.rest == "" {
-		return "", "", false
+		return "", false
 	}
-	pair := p.rest
+	pair = p.rest
 	if i := strings.IndexByte(pair, p.separator); i >= 0 {
 		pair, p.rest = pair[:i], pair[i+1:]
 	} else {
@@ -30,22 +40,26 @@ func (p *pairs) next() (name, value string, ok bool) {
 	if p.separator == ';' {
 		pair = strings.Trim(pair, " \t")
 	}
-	name, value, _ = strings.Cut(pair, "=")
-	return name, value, true
+	return pair, true
 }
 
 // foldName brings a parameter's name into the form in which backends may take it
-// for another: PHP turns dots and blanks into underscores and cuts brackets off,
-// Spring and JSON libraries ignore case, underscores and hyphens.
+// for another: PHP turns dots, blanks and a bracket that is not closed into underscores
+// and cuts off one that is, and what follows a NUL (php_register_variable_ex in its
+// main/php_variables.c); Spring and JSON libraries ignore case, underscores and hyphens,
+// and some trim control bytes.
 func foldName(name string) string {
 	if isFolded(name) {
 		return name
 	}
-	name = foldCase(decodeName(name))
-	name, _, _ = strings.Cut(strings.TrimSpace(name), "[")
+	name, _, _ = strings.Cut(foldCase(decodeName(name)), "\x00")
+	name = strings.TrimSpace(name)
+	if open := strings.IndexByte(name, '['); open >= 0 && strings.IndexByte(name[open:], ']') >= 0 {
+		name = name[:open]
+	}
 	return strings.Map(func(r rune) rune {
-		switch r {
-		case '_', '-', '.', ' ':
+		switch {
+		case r < ' ', r == 0x7f, strings.ContainsRune("_-. [", r):
 			return -1
 		}
 		return r
@@ -101,11 +115,26 @@ type found struct {
 	offset int // of the text in its part
 }
 
+// claim is an order that a parameter names beside the rule's own places. A backend that
+// merges path, query, form and cookies goes by it.
+type claim struct {
+	folded, value string // the last name, and its value
+	in            Place
+	own           bool // the name is one that the rule itself reads an ID by
+	made          bool
+}
+
+// admits reports whether another parameter may claim the same. A name twice is a list to
+// some, but for that of a cookie, which they count by itself.
+func (c *claim) admits(folded, value string) bool {
+	return !c.made || c.value == value && (c.folded != folded || c.in == InCookie)
+}
+
 // search goes through a name space that backends mix (query, form, cookie),
 // notes every ID that stands there, and returns why the request is refused, if it
-// is. Strange names are refused only where they fold to the ID's or to a route:
+// is. Strange names are refused only where they fold to an ID's or to a route:
 // others may be odd as they like, as long as every backend finds the same pairs.
-func (r *compiled) search(list pairs, in Place, into []found) Reason {
+func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 	alias := ParameterAlias
 	if in == InCookie {
 		alias = CookieAlias
@@ -118,14 +147,22 @@ func (r *compiled) search(list pairs, in Place, into []found) Reason {
 		case n == maxParameters:
 			return TooManyParameters
 		}
-		if hasControl(name) {
-			return alias
+		folded := name
+		if !isFolded(name) {
+			if hasControl(name) {
+				return alias
+			}
+			folded = foldName(name)
 		}
-		folded := foldName(name)
-		// Literally, since folding would turn a harmless "method" into it.
-		overrides := strings.EqualFold(name, "_method") || folded == "method" && !isPlainName(name)
-		if overrides && !(name == "_method" && r.admitsMethod(value)) {
+		if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
 			return MethodOverride
+		}
+		if len(r.selectors) > 0 {
+			if isOne, certain := r.selects(folded, name, value); isOne && !certain {
+				return alias
+			} else if isOne {
+				continue
+			}
 		}
 		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
 			return alias
@@ -142,9 +179,17 @@ func (r *compiled) search(list pairs, in Place, into []found) Reason {
 			into[i].text = value
 			into[i].times++
 		}
-		if !own && r.isAlias(folded, in) {
+		if own {
+			continue
+		}
+		isOwn := r.isAlias(folded, in)
+		switch {
+		case !isOwn && !slices.Contains(r.foreign, folded):
+			continue
+		case !isPlainName(name), r.isRespelt(folded, in), !s.claim.admits(folded, value):
 			return alias
 		}
+		s.claim = claim{folded: folded, value: value, in: in, own: s.claim.own || isOwn, made: true}
 	}
 }
 
@@ -156,6 +201,35 @@ func (r *compiled) isAlias(folded string, in Place) bool {
 			continue
 		}
 		if r.IDs[i].In == in || r.inParams || profiles[r.Backend].parameters {
+			return true
+		}
+	}
+	return false
+}
+
+// isRespelt reports whether a folded name is another spelling of an ID's in its own place,
+// or in the form beside the query, which servlets read as one; or that of the limit's ID,
+// which need not be the order's.
+func (r *compiled) isRespelt(folded string, in Place) bool {
+	for i := range r.IDs {
+		own := r.IDs[i].In
+		if folded == r.aliases[i] && (own == in || own == InQuery && in == InForm || own == InForm && in == InQuery || !r.isOrder(i)) {
+			return true
+		}
+	}
+	return false
+}
+
+// agrees reports whether what a request claims beside its ID is that ID.
+func (c *claim) agrees(r *compiled, m *Match) bool {
+	switch {
+	case m.Result != Named:
+		return !c.own
+	case len(m.Batch) > 0:
+		return false
+	}
+	for i := range r.IDs {
+		if id, ok := r.IDs[i].Format.Canonical(c.value); ok && r.isOrder(i) && id == m.ID {
 			return true
 		}
 	}

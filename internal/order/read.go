@@ -28,14 +28,15 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	s := r.look(req.Header, into)
+	var s seen
+	r.look(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false
 	}
 	if s.reason != NoReason {
 		return m.refused(Ambiguous, s.reason)
 	}
-	if reason := r.readQuery(query, into, &m); reason != NoReason {
+	if reason := r.readQuery(query, into, &s, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
 	if done := r.readBody(req, &s, into, &m); done {
@@ -44,7 +45,7 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 		}
 		return m
 	}
-	return r.conclude(into, m)
+	return r.conclude(into, &s, m)
 }
 
 // needsBody tells the order of a request whose body is needed for the limit alone.
@@ -128,7 +129,7 @@ func segmentAt(path string, n int) (text string, offset int) {
 }
 
 // readQuery looks for the ID, and for what may be taken for it.
-func (r *compiled) readQuery(query string, into []found, m *Match) Reason {
+func (r *compiled) readQuery(query string, into []found, s *seen, m *Match) Reason {
 	if query == "" {
 		return NoReason
 	}
@@ -136,12 +137,19 @@ func (r *compiled) readQuery(query string, into []found, m *Match) Reason {
 		m.Offset = i
 		return ParameterSpelling
 	}
-	return r.search(parameters(query), InQuery, into)
+	return r.search(parameters(query), InQuery, into, s)
 }
 
 // conclude makes one ID of what was found, and one for the limit.
-func (r *compiled) conclude(into []found, m Match) Match {
+func (r *compiled) conclude(into []found, s *seen, m Match) Match {
 	m = r.order(into, m)
+	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
+		m.ID, m.Batch = "", nil
+		if s.claim.in == InCookie {
+			return m.refused(Ambiguous, CookieAlias)
+		}
+		return m.refused(Ambiguous, ParameterAlias)
+	}
 	if r.limit < 0 || m.Result != Named {
 		return m
 	}

@@ -9,13 +9,23 @@ import (
 
 // Rule selects requests and says where they name their order.
 type Rule struct {
-	Name         string
-	Methods      []string // as on the wire; at least one. GET covers HEAD
-	Path         string   // "/orders/{id}": literal segments and {names}
-	Host         string   // without a port, any letter case; empty matches every host
-	IgnoreCase   bool     // of literal segments: the backend does
-	OtherMethods bool     // requests under other methods pass; otherwise they are Ambiguous
-	Pass         bool     // the rule exempts what it matches: the result is Unruled
+	Name    string
+	Methods []string // as on the wire; at least one. GET covers HEAD
+	Path    string   // "/orders/{id}": literal segments and {names}
+
+	// Query has parameters that the query must have, by name, each with its value. Names
+	// and values are letters, digits, _ and -. Another spelling of one is Ambiguous, and
+	// so is one that stands in a form or a cookie with another value.
+	Query map[string]string
+	// FrontControllers are paths at which a PHP backend chooses by parameters what it
+	// runs; nil: /index.php and /. A request there that names an order, and is under no
+	// rule, is Ambiguous.
+	FrontControllers []string
+
+	Host         string // without a port, any letter case; empty matches every host
+	IgnoreCase   bool   // of literal segments: the backend does
+	OtherMethods bool   // requests under other methods pass; otherwise they are Ambiguous
+	Pass         bool   // the rule exempts what it matches: the result is Unruled
 	Backend      Backend
 	IDs          []ID // tried in order; those present have to agree. Empty: only the answer has it
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
@@ -96,14 +106,16 @@ func parseTemplate(path string) ([]segment, error) {
 
 // compiled is a rule with what matching needs ready at hand.
 type compiled struct {
-	Rule              // IDs has the limit's as its last
-	limit    int      // index of the limit's ID in IDs, or -1
-	segments []int    // by ID: index of its segment in the path, or -1
-	aliases  []string // folded names that a parameter or cookie must not have elsewhere
-	inBody   bool     // some ID stands in the body
-	ownBody  bool     // some ID of the order does
-	inParams bool     // some ID stands in the query, a form or a cookie
-	maxBody  int
+	Rule                 // IDs has the limit's as its last
+	limit     int        // index of the limit's ID in IDs, or -1
+	segments  []int      // by ID: index of its segment in the path, or -1
+	aliases   []string   // folded names that a parameter or cookie must not have elsewhere
+	foreign   []string   // those of orders in other rules: a front controller may merge all names
+	selectors []selector // Query, in the order of the names
+	inBody    bool       // some ID stands in the body
+	ownBody   bool       // some ID of the order does
+	inParams  bool       // some ID stands in the query, a form or a cookie
+	maxBody   int
 
 	// first holds the bytes that the raw name of a JSON member may begin with if it
 	// is on the way to an ID or may be taken for one: all but most letters.
@@ -119,6 +131,9 @@ func compile(r Rule) (compiled, []segment, error) {
 		return compiled{}, nil, err
 	}
 	c := compiled{Rule: r, limit: -1}
+	if c.selectors, err = r.compileQuery(); err != nil {
+		return compiled{}, nil, err
+	}
 	if len(r.IDs) > maxSources {
 		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxSources)
 	}
@@ -155,9 +170,15 @@ func compile(r Rule) (compiled, []segment, error) {
 		}
 		c.noteFirst(id, c.aliases[i])
 		c.inParams = c.inParams || id.In == InQuery || id.In == InForm || id.In == InCookie
+		if slices.ContainsFunc(c.selectors, func(s selector) bool { return s.folded == c.aliases[i] }) {
+			return compiled{}, nil, fmt.Errorf("the parameter that the rule matches by may be taken for the ID %s", id.Name)
+		}
 	}
 	return c, segments, nil
 }
+
+// isOrder reports whether an ID of the rule is that of an order, not of its limit.
+func (c *compiled) isOrder(i int) bool { return i != c.limit }
 
 // checkLimit refuses a limit whose ID some backend may take for the order's: the
 // two need not agree.

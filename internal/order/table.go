@@ -2,6 +2,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,11 @@ type Table struct {
 	exact  node // literals as written
 	folded node // literals in lower case: of rules that ignore it, and for what comes near
 	lax    readings
+
+	controllers []string   // paths at which parameters choose what runs, in lower case
+	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
+	selectors   []selector // of all rules
+	methods     []string   // of the rules that guard
 
 	ignoresCase bool // some rule does
 }
@@ -41,11 +47,57 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.ignoresCase = t.ignoresCase || r.IgnoreCase
 		t.exact.add(segments, i, func(text string) string { return text })
 		t.folded.add(segments, i, lower)
-		if !r.Pass {
-			t.lax = t.lax.union(profiles[r.Backend])
+		t.selectors = append(t.selectors, c.selectors...)
+		if len(c.selectors) > 0 && !strings.Contains(r.Path, "{") {
+			t.controllers = append(t.controllers, lower(r.Path))
+		}
+		if r.Pass {
+			continue
+		}
+		t.lax = t.lax.union(profiles[r.Backend])
+		t.methods = append(t.methods, r.Methods...)
+		if slices.Contains(r.Methods, "GET") {
+			t.methods = append(t.methods, "HEAD")
+		}
+		if profiles[r.Backend].indexPHP {
+			paths := r.FrontControllers
+			if paths == nil {
+				paths = frontControllers
+			}
+			for _, path := range paths {
+				t.controllers = append(t.controllers, lower(path))
+			}
+		}
+		if len(c.IDs) > 0 {
+			t.orders = append(t.orders, c)
 		}
 	}
+	slices.Sort(t.methods)
+	t.methods = slices.Compact(t.methods)
+	slices.Sort(t.controllers)
+	t.controllers = slices.Compact(t.controllers)
+	for i := range t.rules {
+		t.rules[i].foreign = t.foreignNames(&t.rules[i])
+	}
 	return t, nil
+}
+
+// foreignNames returns the folded names by which other rules read an order's ID, unless
+// the rule's backend keeps a path, a query, a form and cookies apart, or the rule reads
+// none itself.
+func (t *Table) foreignNames(r *compiled) (names []string) {
+	if len(r.IDs) == 0 || !profiles[r.Backend].parameters {
+		return nil
+	}
+	for i := range t.orders {
+		o := &t.orders[i]
+		for j, name := range o.aliases {
+			if o.isOrder(j) && !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 func (n *node) add(segments []segment, rule int, spell func(string) string) {
@@ -76,28 +128,51 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 func (t *Table) Match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.unmatched(&req, path, query)
+		return t.unmatched(req, path, false)
 	}
-	f := finder{table: t, req: &req, best: len(t.rules), other: len(t.rules)}
+	f := t.finder(&req)
 	f.find(&t.exact, path[1:], admitsExact)
 	if f.best == len(t.rules) && t.ignoresCase {
 		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
 	}
+	best := f.best < len(t.rules)
+	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
+		// A backend may find those parameters all the same.
+		if m := t.selected(req, f.best); m.Result != Unruled {
+			return m
+		}
+	}
 	switch {
-	case f.best < len(t.rules):
+	case best:
 		return t.rules[f.best].read(f.best, path, query, &req)
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
+	case f.passing < len(t.rules):
+		if m := t.overridden(req, path, f.passing); m.Result != Unruled {
+			return m
+		}
 	}
-	return t.unmatched(&req, path, query)
+	chooses := f.selecting < len(t.rules)
+	if !chooses && firstOdd(path) < 0 && !t.isController(path) {
+		return Match{Rule: -1}
+	}
+	return t.unmatched(req, path, chooses)
 }
 
 // finder looks a path up in a tree.
 type finder struct {
 	table *Table
 	req   *Request
-	best  int // lowest index of a rule that matches
-	other int // lowest index of one that would, but for its method
+
+	best      int // lowest index of a rule that matches
+	other     int // lowest index of one that would, but for its method
+	passing   int // the same of one that lets other methods pass
+	selecting int // lowest index of one that would, but for the parameters that it matches by
+}
+
+func (t *Table) finder(req *Request) finder {
+	n := len(t.rules)
+	return finder{table: t, req: req, best: n, other: n, passing: n, selecting: n}
 }
 
 // admission tells whether a rule may be found in a tree at all.
@@ -105,6 +180,7 @@ type admission func(*compiled) bool
 
 func admitsExact(r *compiled) bool        { return !r.IgnoreCase }
 func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
+func admitsGuarding(r *compiled) bool     { return !r.Pass }
 
 // find follows the rest of a path below n. A literal and a {name} segment may
 // both lead to rules: both are followed, and file order decides. The depth of the
@@ -149,9 +225,14 @@ func (f *finder) choose(rules []int, admits admission) {
 			continue
 		}
 		switch {
+		case len(r.selectors) > 0 && !r.isSelected(f.req):
+			f.selecting = min(f.selecting, i)
 		case r.admitsMethod(f.req.Method):
 			f.best = min(f.best, i)
-		case !r.OtherMethods && !r.Pass:
+		case r.Pass:
+		case r.OtherMethods:
+			f.passing = min(f.passing, i)
+		default:
 			f.other = min(f.other, i)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/testbed"
@@ -23,6 +24,9 @@ import (
 type backend struct {
 	name string
 	soak bool // only the long run has it
+	// front has Envoy forward targets and headers as they are to a front controller that
+	// merges what it is told, and rules that let lookups' paths be under other methods.
+	front bool
 	// run starts it, with a file for its sightings, and returns its address.
 	run func(t *testing.T, root, sightings string) (addr string)
 }
@@ -32,7 +36,9 @@ var backends = []backend{
 	{name: "spring35", run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring35", "spring35", file) }},
 	{name: "php", run: runPHP},
 	{name: "spring27", soak: true, run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring27", "spring27", file) }},
-	{name: "nginx", soak: true, run: runNginx},
+	{name: "nginx", soak: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "php", file) }},
+	{name: "fpm", front: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "front", file) }},
+	{name: "apache", front: true, run: runApache},
 }
 
 // folder holds the backends' sources, from the root of the checkout.
@@ -102,17 +108,17 @@ func runPHP(t *testing.T, root, file string) string {
 	return p.says(t, `\(http://(127\.0\.0\.1:\d+)\) started`)
 }
 
-// runNginx starts nginx with php-fpm behind it.
-func runNginx(t *testing.T, root, file string) string {
-	nginx := program(t, "nginx", "soak")
+// runNginx starts nginx with php-fpm behind it, for the script of a folder.
+func runNginx(t *testing.T, root, script, file string) string {
+	nginx := program(t, "nginx", "differential")
 	fpm := phpFPM(t)
 	// A Unix socket's path has little room: not in the test's directory.
 	dir, err := os.MkdirTemp("", "fpm")
 	bedtest.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	replace := strings.NewReplacer("SOCKET", socket, "FOLDER", filepath.Join(root, folder, "php"), "SIGHTINGS_FILE", file, "WORK", dir, "USER", currentUser())
-	args := []string{"--nodaemonize", "--fpm-config", fill(t, root, replace, dir, "php-fpm.conf")}
+	replace := strings.NewReplacer("SOCKET", socket, "WORK", dir, "USER", currentUser())
+	args := []string{"--nodaemonize", "--fpm-config", fill(t, root, replace, dir, "nginx/php-fpm.conf")}
 	if os.Geteuid() == 0 {
 		args = append(args, "--allow-to-run-as-root")
 	}
@@ -133,9 +139,64 @@ func runNginx(t *testing.T, root, file string) string {
 	bedtest.Check(t, err)
 	defer handed.Close()
 	addr := listener.Addr().String()
-	replace = strings.NewReplacer("SOCKET", socket, "FOLDER", filepath.Join(root, folder, "php"), "SIGHTINGS_FILE", file, "WORK", dir, "ADDRESS", addr, "PREFIXES", prefix(), "USER", currentUser())
-	start(t, "nginx", []string{"NGINX=4;"}, []*os.File{handed}, nginx, "-p", dir, "-e", "stderr", "-c", fill(t, root, replace, dir, "nginx.conf"))
+	replace = strings.NewReplacer("SOCKET", socket, "FOLDER", filepath.Join(root, folder, script), "SIGHTINGS_FILE", file, "WORK", dir, "ADDRESS", addr, "PREFIXES", prefix(), "USER", currentUser())
+	start(t, "nginx", []string{"NGINX=4;"}, []*os.File{handed}, nginx, "-p", dir, "-e", "stderr", "-c", fill(t, root, replace, dir, "nginx/nginx.conf"))
 	return addr
+}
+
+// modules is where Debian has Apache's.
+const modules = "/usr/lib/apache2/modules"
+
+// runApache starts Apache with mod_php.
+func runApache(t *testing.T, root, file string) string {
+	apache := program(t, "apache2", "differential")
+	php, err := filepath.Glob(filepath.Join(modules, "libphp*.so"))
+	bedtest.Check(t, err)
+	if len(php) == 0 {
+		bedtest.Check(t, &testbed.MissingError{Program: "Apache's mod_php", Fetch: "differential"})
+	}
+	// As root, Apache gives itself another user, who has to find the script and the file.
+	dir, err := os.MkdirTemp("", "apache")
+	bedtest.Check(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	script, err := os.ReadFile(filepath.Join(root, folder, "front", "index.php"))
+	bedtest.Check(t, err)
+	bedtest.Check(t, os.WriteFile(filepath.Join(dir, "index.php"), script, 0o600))
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "User #65534\nGroup #65534\n"
+		bedtest.Check(t, os.WriteFile(file, nil, 0o600))
+		bedtest.Check(t, os.Chmod(dir, 0o711))
+		bedtest.Check(t, os.Chmod(filepath.Join(dir, "index.php"), 0o644))
+		bedtest.Check(t, os.Chmod(file, 0o666))
+		for parent := filepath.Dir(file); parent != filepath.Dir(parent) && parent != os.TempDir(); parent = filepath.Dir(parent) {
+			bedtest.Check(t, os.Chmod(parent, 0o755))
+		}
+	}
+	addr := keepPort(t)
+	replace := strings.NewReplacer("ADDRESS", addr, "FOLDER", dir, "SIGHTINGS_FILE", file, "WORK", dir, "USER_LINES", user, "MODULES", modules, "PHP_MODULE", slices.Max(php))
+	start(t, "apache", nil, nil, apache, "-DFOREGROUND", "-f", fill(t, root, replace, dir, "apache/apache.conf")).until(t, "listened", func() bool {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return addr
+}
+
+// keepPort has the kernel choose a port and keeps it, bound and not listening, for a
+// server that can neither tell a port nor take over a socket: SO_REUSEADDR, which servers
+// set, lets it in, and the kernel gives the port to nobody else.
+func keepPort(t *testing.T) (addr string) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	bedtest.Check(t, err)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	bedtest.Check(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	bedtest.Check(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(fd)
+	bedtest.Check(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
 // prefix is the flag as PHP takes it.
@@ -148,9 +209,9 @@ func prefix() string {
 
 // fill copies a configuration with its words in capitals replaced.
 func fill(t *testing.T, root string, replace *strings.Replacer, dir, name string) string {
-	text, err := os.ReadFile(filepath.Join(root, folder, "nginx", name))
+	text, err := os.ReadFile(filepath.Join(root, folder, name))
 	bedtest.Check(t, err)
-	path := filepath.Join(dir, name)
+	path := filepath.Join(dir, filepath.Base(name))
 	bedtest.Check(t, os.WriteFile(path, []byte(replace.Replace(string(text))), 0o600))
 	return path
 }
@@ -169,7 +230,7 @@ func phpFPM(t *testing.T) string {
 			return slices.Max(found)
 		}
 	}
-	bedtest.Check(t, &testbed.MissingError{Program: "php-fpm", Fetch: "soak"})
+	bedtest.Check(t, &testbed.MissingError{Program: "php-fpm", Fetch: "differential"})
 	return ""
 }
 

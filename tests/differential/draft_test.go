@@ -18,9 +18,24 @@ const (
 	inJSON   source = "json"   // {"orderId": 42}
 	inHeader source = "header" // X-Order-Id
 	inCookie source = "cookie" // orderId
+	inSnake  source = "snake"  // order_id in the query, a name that PHP makes of others
+	inScript source = "script" // /index.php?action=settle&id=42
 )
 
-var sources = []source{inPath, inQuery, inForm, inJSON, inHeader, inCookie}
+// sourcesOf returns the sources of a backend: the last two are those of front controllers.
+func sourcesOf(front bool) []source {
+	all := []source{inPath, inQuery, inForm, inJSON, inHeader, inCookie}
+	if front {
+		all = append(all, inSnake, inScript)
+	}
+	return all
+}
+
+// isServed reports whether a backend has a route. Lookups by a body want Envoy to show it,
+// which it does not do for front controllers: they are tested with the example as it is.
+func isServed(s source, settle, front bool) bool {
+	return settle || !front || s != inForm && s != inJSON
+}
 
 // ways are the values of x-way that the Spring applications know for a source:
 // how the handler takes its ID.
@@ -31,6 +46,8 @@ var ways = map[source][]string{
 	inJSON:   {"long", "model", "lenient"},
 	inHeader: {"long", "string", "list"},
 	inCookie: {"long", "string"},
+	inSnake:  {"long"},
+	inScript: {"long"},
 }
 
 // draft is a request in the making: its parts in the spelling of the wire, for
@@ -85,6 +102,14 @@ func (d *draft) action() string {
 	return "order"
 }
 
+// verb is what the front controller calls the route.
+func (d *draft) verb() string {
+	if d.settle {
+		return "settle"
+	}
+	return "show"
+}
+
 // place puts the ID where the source has it.
 func (d *draft) place() {
 	d.path = "/" + string(d.source) + "/" + d.action()
@@ -93,6 +118,11 @@ func (d *draft) place() {
 		d.path = d.pathOf(d.escape(d.id))
 	case inQuery:
 		d.query = append(d.query, "orderId="+d.escape(d.id))
+	case inSnake:
+		d.query = append(d.query, "order_id="+d.escape(d.id))
+	case inScript:
+		d.path = "/index.php"
+		d.query = append(d.query, "action="+d.verb(), "id="+d.escape(d.id))
 	case inForm:
 		d.form = append(d.form, "orderId="+d.escape(d.id))
 		d.contentTypes = []string{"application/x-www-form-urlencoded"}
@@ -125,7 +155,7 @@ func (d *draft) jsonValue() string {
 // pairs is the list that has the ID, nil where it stands alone.
 func (d *draft) pairs() *[]string {
 	switch d.source {
-	case inQuery:
+	case inQuery, inSnake, inScript:
 		return &d.query
 	case inForm:
 		return &d.form

@@ -24,7 +24,7 @@ const (
 // mutations are all classes.
 func mutations() []mutation {
 	return slices.Concat(
-		numberMutations(), pathMutations(), parameterMutations(), overrideMutations(),
+		numberMutations(), pathMutations(), parameterMutations(), overrideMutations(), phpMutations(),
 		formMutations(), jsonMutations(), headerMutations(), cookieMutations(), methodMutations(),
 	)
 }

@@ -12,7 +12,7 @@ import (
 
 // newStack starts a Redis, an ordergate and an Envoy in front of a backend, and
 // returns where clients go. The filter knows the first n decoys.
-func newStack(t *testing.T, bed *bedtest.Bed, backend string, n int) (addr string) {
+func newStack(t *testing.T, bed *bedtest.Bed, backend string, front bool, n int) (addr string) {
 	t.Helper()
 	gate, err := bed.GateExample(bed.Redis().Addr(), idFile(t, n))
 	bedtest.Check(t, err)
@@ -20,22 +20,32 @@ func newStack(t *testing.T, bed *bedtest.Bed, backend string, n int) (addr strin
 	if !found {
 		t.Fatal("the example of ordergate's configuration has no rules to replace")
 	}
-	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules())
+	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules(front))
 
 	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
 	bedtest.Check(t, err)
-	for _, change := range []struct{ from, to string }{
+	type change struct{ from, to string }
+	changes := []change{
 		// Lookups go on when the verdict is late, which on a busy machine it may
 		// be: here that would be a request that nobody looked at.
 		{"                timeout: 0.5s\n", "                timeout: 15s\n"},
-		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
-		// change what is no UTF-8.
-		{"              failure_mode_allow: true\n", "              failure_mode_allow: true\n" +
-			"              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n"},
 		// How long a connection stays half open on which no request could be read:
 		// a second each would be most of the test.
 		{"          stat_prefix: orders\n", "          stat_prefix: orders\n          delayed_close_timeout: 0.02s\n"},
-	} {
+	}
+	if !front {
+		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
+		// change what is no UTF-8.
+		changes = append(changes, change{"              failure_mode_allow: true\n", "              failure_mode_allow: true\n" +
+			"              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n"})
+	} else {
+		changes = append(changes,
+			change{"          normalize_path: true\n", "          normalize_path: false\n"},
+			change{"          merge_slashes: true\n", "          merge_slashes: false\n"},
+			change{"path_with_escaped_slashes_action: REJECT_REQUEST", "path_with_escaped_slashes_action: KEEP_UNCHANGED"},
+			change{"headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"})
+	}
+	for _, change := range changes {
 		if strings.Count(envoy, change.from) != 1 {
 			t.Fatalf("the example of Envoy's configuration does not have %q once", change.from)
 		}
@@ -46,26 +56,40 @@ func newStack(t *testing.T, bed *bedtest.Bed, backend string, n int) (addr strin
 
 // rules is what ordergate is told of the backends: every route, and where it has
 // its ID.
-func rules() string {
+func rules(front bool) string {
 	var b strings.Builder
 	rule := func(s source, settle bool, methods, path, id string) {
+		if !isServed(s, settle, front) {
+			return
+		}
 		action := "lookup: {filter: orders}"
 		name := "order"
 		if settle {
 			action, name = "settle: {lock: settlement}", "settle"
 		}
-		// The backends serve any method, so all but the named ones are refused.
-		fmt.Fprintf(&b, "  - name: %s-%s\n    match: {methods: [%s], path: %q, other_methods: refuse}\n    id: {%s, format: digits}\n    %s\n",
-			s, name, methods, path, id, action)
+		match := fmt.Sprintf("methods: [%s], path: %q", methods, path)
+		if !front { // these serve any method, so all but the named ones are refused
+			match += ", other_methods: refuse"
+		}
+		if s == inScript {
+			match += ", query: {action: " + (&draft{settle: settle}).verb() + "}"
+		}
+		fmt.Fprintf(&b, "  - name: %s-%s\n    match: {%s}\n    id: {%s, format: digits}\n    %s\n", s, name, match, id, action)
 	}
-	for _, s := range sources {
+	for _, s := range sourcesOf(front) {
 		id := map[source]string{
 			inPath: "path: id", inQuery: "query: orderId", inForm: "form: orderId",
 			inJSON: "json: orderId", inHeader: "header: x-order-id", inCookie: "cookie: orderId",
+			inSnake: "query: order_id", inScript: "query: id",
 		}[s]
 		lookup := "GET, HEAD"
 		if s == inForm || s == inJSON {
 			lookup = "POST"
+		}
+		if s == inScript {
+			rule(s, false, lookup, "/index.php", id)
+			rule(s, true, "POST", "/index.php", id)
+			continue
 		}
 		if s == inPath {
 			rule(s, false, lookup, "/orders/{id}", id)

@@ -1,0 +1,68 @@
+package gate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// TestScreening has forms that may make a request one of a lookup: the face that brackets
+// calls asks for them, and the others do without.
+func TestScreening(t *testing.T) {
+	b := newBench(t, false)
+	g, err := New([]Policy{{
+		Rule: order.Rule{
+			Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", OtherMethods: true,
+			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
+		},
+		Lookup: &Lookup{Filter: b.filter, Missing: func(string) {}},
+	}}, b.ledger, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		target, body string
+		refused      bool
+	}{
+		{"/orders/2", "note=x&_method=PUT", false},
+		{"/orders/2", "note=x&_method=GET", true},
+		{"/orders/1", "_method=GET", true},
+		{"/index.php", "action=login", false},
+		{"/index.php", "do=show&id=2", true},
+		{"/?do=show&id=2", "a=b", true},
+	} {
+		req := order.Request{Method: "POST", Target: tt.target, Header: headers{"content-type", "application/x-www-form-urlencoded"}}
+		inQuery := tt.target == "/?do=show&id=2" // which is enough
+		if d := g.Screen(t.Context(), req); d.Refused != inQuery || !inQuery && d != (Decision{Rule: -1}) {
+			t.Errorf("%s %s: without its body: %+v", tt.target, tt.body, d)
+		}
+		if glimpse, call := g.Glance(req), g.Open(req); glimpse.NeedsBody == inQuery || call.NeedsBody == inQuery || call.NeedsAnswer {
+			t.Errorf("%s %s: %+v, %+v", tt.target, tt.body, glimpse, call)
+		}
+		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
+		d, glimpse, call := g.Screen(t.Context(), req), g.Glance(req), g.Open(req)
+		if d.Refused != tt.refused || glimpse.Decision != d || call.Decision.Refused != tt.refused || call.NeedsAnswer || call.NeedsBody {
+			t.Errorf("%s %s: %+v, %+v, %+v", tt.target, tt.body, d, glimpse, call)
+		}
+		if !tt.refused && (d.Rule >= 0 || call.Decision.Rule >= 0) {
+			t.Errorf("%s %s is under a rule: %+v, %+v", tt.target, tt.body, d, call.Decision)
+		}
+	}
+	if slices.Contains(b.ledger.lines, "0 lookup unknown") {
+		t.Errorf("what is under no rule is counted as a lookup: %q", b.ledger.lines)
+	}
+}
+
+// TestObservedScreening passes what would be refused, and learns nothing from its answer.
+func TestObservedScreening(t *testing.T) {
+	b := newBench(t, true)
+	req := order.Request{Method: "POST", Target: "/index.php?do=settle&id=2"}
+	if d := b.gate.Screen(t.Context(), req); d.Refused || d.Verdict != VerdictAmbiguous {
+		t.Errorf("screened: %+v", d)
+	}
+	if call := b.gate.Open(req); call.Decision.Refused || call.NeedsAnswer || call.NeedsLock {
+		t.Errorf("opened: %+v", call)
+	}
+}

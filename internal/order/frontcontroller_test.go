@@ -1,0 +1,222 @@
+package order
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// shopTable is a shop behind a front controller, with rewritten paths.
+func shopTable(t testing.TB, b Backend) *Table {
+	t.Helper()
+	table, err := NewTable([]Rule{
+		{Name: "help", Methods: []string{"GET", "POST"}, Path: "/index.php", Query: map[string]string{"action": "help"}, Pass: true, Backend: b},
+		{Name: "script", Methods: []string{"POST"}, Path: "/index.php", Query: map[string]string{"action": "settle"}, IDs: at(InQuery, "id"), Backend: b},
+		{Name: "show", Methods: []string{"GET"}, Path: "/index.php", Query: map[string]string{"action": "show"}, IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
+		{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+		{Name: "refund", Methods: []string{"POST"}, Path: "/refund", IDs: at(InForm, "order_id"), Backend: b},
+		{Name: "create", Methods: []string{"POST"}, Path: "/orders", OtherMethods: true, Backend: b},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+const part = "--b\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\nx\r\n--b--\r\n"
+
+type oddRequest struct {
+	name, method, target string
+	header               headers
+	body                 string
+	want                 string // the reason's name, or the ID, or "" when it passes
+}
+
+func (r *oddRequest) answer(table *Table) string {
+	req := Request{Method: r.method, Target: r.target, Header: r.header, Body: []byte(r.body)}
+	if r.body != "" || r.header == nil {
+		req.BodyState = BodyComplete
+	}
+	switch m := table.Match(req); m.Result {
+	case Named:
+		return m.ID
+	case Unruled, Anonymous:
+		return ""
+	case NeedsBody:
+		return "needs body"
+	default:
+		return m.Reason.Name()
+	}
+}
+
+// TestFrontController has what backends behind one took for another request.
+func TestFrontController(t *testing.T) {
+	formed := headers{"content-type", typeForm}
+	multi := headers{"content-type", "multipart/form-data; boundary=b"}
+	cookie := func(text string) headers { return headers{"cookie", text} }
+	for _, r := range []oddRequest{
+		{"rule by a parameter", "POST", "/index.php?action=settle&id=42", nil, "", "42"},
+		{"the other rule of the path", "GET", "/index.php?id=42&action=show", nil, "", "42"},
+		{"exempt", "GET", "/index.php?action=help&id=42", nil, "", ""},
+		{"of no order", "GET", "/index.php?action=login", nil, "", ""},
+		{"another order's action", "GET", "/index.php?action=cancel&id=42", nil, "", "front_controller"},
+		{"another method", "GET", "/index.php?action=settle&id=42", nil, "", "other_method"},
+		{"a lookup by another method", "POST", "/index.php?action=show&id=42", nil, "", "front_controller"},
+		{"the folder", "POST", "/?action=settle&id=42", nil, "", "front_controller"},
+		{"a path behind the script", "POST", "/index.php/x?action=settle&id=42", nil, "", "front_controller"},
+		{"the script escaped", "POST", "/index%2ephp?action=settle&id=42", nil, "", "path_near"},
+		{"the script escaped, the choice too", "POST", "/index%2ephp?%61ction=settle&id=42", nil, "", "parameter_alias"},
+		{"two slashes", "POST", "//?do=settle&id=42", nil, "", "front_controller"},
+		{"as a host", "POST", "//x?do=settle&id=42", nil, "", "front_controller"},
+		{"another name of an order", "GET", "/?do=show&order_id=42", nil, "", "front_controller"},
+		{"rewritten name of an order", "GET", "/?do=show&order[id=42", nil, "", "front_controller"},
+		{"semicolons", "GET", "/?do=show;id=42", nil, "", "front_controller"},
+		{"order in a cookie", "GET", "/?do=show", cookie("a=b; id=42"), "", "front_controller"},
+		{"session in a cookie", "GET", "/", cookie("id=8a7f"), "", ""},
+		{"order in a form", "POST", "/index.php", formed, "action=settle&id=42", "parameter_alias"},
+		{"order in a form, by another name of the choice", "POST", "/index.php", formed, "do=settle&id=42", "front_controller"},
+		{"form not seen", "POST", "/index.php", formed, "", "needs body"},
+		{"form of no order", "POST", "/", formed, "action=login&user=x", ""},
+		{"order in multipart", "POST", "/", multi, strings.ReplaceAll(part, "%s", "id"), "front_controller"},
+		{"multipart of no order", "POST", "/", multi, strings.ReplaceAll(part, "%s", "file"), ""},
+		{"path of a lookup in a form", "POST", "/", formed, "page=/orders/42", ""},
+		{"path of a lookup in a form, overridden", "POST", "/", formed, "page=/orders/42&_method=GET", "front_controller"},
+		{"path of a settlement in a form", "POST", "/", formed, "page=/refund", "front_controller"},
+		{"JSON", "POST", "/index.php", headers{"content-type", "application/json"}, "", ""},
+
+		{"choice in other letters", "POST", "/index.php?action=SETTLE&id=42", nil, "", "parameter_alias"},
+		{"choice in other letters, of no order", "POST", "/index.php?action=SETTLE", nil, "", "parameter_alias"},
+		{"choice escaped", "POST", "/index.php?action=%73ettle&id=42", nil, "", "parameter_alias"},
+		{"name of the choice escaped", "POST", "/index.php?%61ction=settle&id=42", nil, "", "parameter_alias"},
+		{"choice as an array", "POST", "/index.php?action[]=settle&id=42", nil, "", "parameter_alias"},
+		{"two choices", "POST", "/index.php?action=settle&id=42&action=show", nil, "", "parameter_alias"},
+		{"two choices, one exempt", "POST", "/index.php?action=help&id=42&action=settle", nil, "", "parameter_alias"},
+		{"exempt, in a cookie not", "GET", "/index.php?action=help&id=42", cookie("action=settle"), "", "cookie_alias"},
+		{"exempt, in a form not", "POST", "/index.php?action=help&id=42", formed, "action=settle", "parameter_alias"},
+		{"exempt, in a form too", "POST", "/index.php?action=help&id=42", formed, "action=help&id=42", ""},
+		{"exempt, in multipart not", "POST", "/index.php?action=help", multi, strings.ReplaceAll(part, "%s", "action"), "parameter_alias"},
+		{"ruled, in a cookie not", "POST", "/index.php?action=settle&id=42", cookie("action=show"), "", "cookie_alias"},
+		{"ruled, in a cookie too", "POST", "/index.php?action=settle&id=42", cookie("action=settle"), "", "42"},
+
+		{"two slashes and a host", "GET", "//x/orders/42", nil, "", "path_near"},
+		{"three slashes", "GET", "///x/orders/42", nil, "", ""},
+		{"a host with a port", "GET", "//x:80//orders/42", nil, "", "path_near"},
+		{"escaped slashes", "GET", "/%2Fx/orders/42", nil, "", "path_near"},
+
+		{"another method", "POST", "/orders/42", nil, "", ""},
+		{"with JSON", "PUT", "/orders/42", headers{"content-type", "application/json"}, "{}", ""},
+		{"override", "POST", "/orders/42", headers{"x-http-method-override", "GET"}, "", "method_override"},
+		{"override in lower case", "POST", "/orders/42", headers{"x-method-override", "get"}, "", "method_override"},
+		{"override that CGI folds", "DELETE", "/orders/42", headers{"x_http.method-override", "GET"}, "", "method_override"},
+		{"override to HEAD", "POST", "/orders/42", headers{"x-http-method", "HEAD"}, "", "method_override"},
+		{"override in a list", "POST", "/orders/42", headers{"x-http-method-override", "PUT,GET"}, "", "method_override"},
+		{"override to another", "POST", "/orders/42", headers{"x-http-method-override", "PATCH"}, "", ""},
+		{"in the query", "POST", "/orders/42?_method=GET", nil, "", "method_override"},
+		{"in the query, escaped", "POST", "/orders/42?.method=%47et", nil, "", "method_override"},
+		{"in a cookie", "POST", "/orders/42", cookie("_method=GET"), "", "method_override"},
+		{"in a form", "POST", "/orders/42", formed, "a=b&_method=GET", "method_override"},
+		{"in a form, rewritten", "POST", "/orders/42", formed, "a=b&+%5fmethod=get", "method_override"},
+		{"in a form, to another", "POST", "/orders/42", formed, "_method=PUT", ""},
+		{"in a form not seen", "POST", "/orders/42", formed, "", "needs body"},
+		{"in multipart", "POST", "/orders/42", multi, strings.NewReplacer("%s", ".method", "x\r", "GET\r").Replace(part), "method_override"},
+		{"in multipart, to another", "POST", "/orders/42", multi, strings.NewReplacer("%s", "_method", "x\r", "PUT\r").Replace(part), ""},
+		{"in multipart, not certain", "POST", "/orders/42", multi, strings.NewReplacer("%s", "_method", "\r\n\r\nx", "\r\n\x00\r\nGET\r\n\r\nPUT").Replace(part), "method_override"},
+		{"in multipart, unquoted", "POST", "/orders/42", multi, strings.NewReplacer(`"%s"`, "\t_method x", "x\r", "GET\r").Replace(part), "method_override"},
+		{"near, overridden", "POST", "/orders/%34%32", headers{"x-http-method-override", "GET"}, "", "method_override"},
+		{"on a path that refuses other methods", "PUT", "/refund", headers{"x-http-method-override", "POST"}, "", "other_method"},
+	} {
+		for _, b := range []Backend{Strict, PHP} {
+			if got := r.answer(shopTable(t, b)); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+}
+
+// TestClaims has a name by which another rule reads its ID: it has to agree.
+func TestClaims(t *testing.T) {
+	cookie := func(text string) headers { return headers{"cookie", text} }
+	for _, r := range []oddRequest{
+		{"another order", "GET", "/orders/43?order_id=42", nil, "", "parameter_alias"},
+		{"the same", "GET", "/orders/43?order_id=43", nil, "", "43"},
+		{"the same by the own name", "GET", "/orders/43?id=43", nil, "", "43"},
+		{"the same, of another spelling", "GET", "/orders/43?order.id=43", nil, "", "parameter_alias"},
+		{"the same in an array", "GET", "/orders/43?order_id[]=43", nil, "", "parameter_alias"},
+		{"the same twice", "GET", "/orders/43?order_id=43&order_id=43", nil, "", "parameter_alias"},
+		{"the same by two names", "GET", "/orders/43?order_id=43&id=43", nil, "", "43"},
+		{"the same and another", "GET", "/orders/43?order_id=43&id=42", nil, "", "parameter_alias"},
+		{"a leading zero", "GET", "/orders/43?order_id=043", nil, "", "parameter_alias"},
+		{"open bracket", "GET", "/orders/43?order[id=42", nil, "", "parameter_alias"},
+		{"open bracket, escaped", "GET", "/orders/43?order%5bid=42", nil, "", "parameter_alias"},
+		{"blanks before", "GET", "/orders/43?++order_id=42", nil, "", "parameter_alias"},
+		{"cookie", "GET", "/orders/43", cookie("order_id=42"), "", "cookie_alias"},
+		{"cookie with an open bracket", "GET", "/orders/43", cookie("a=b; order[id=42"), "", "cookie_alias"},
+		{"cookie that agrees", "GET", "/orders/43", cookie("order_id=43"), "", "43"},
+		{"cookie and query", "GET", "/orders/43?order_id=43", cookie("order_id=43"), "", "43"},
+		{"field of a form", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&id=42", "parameter_alias"},
+		{"field that agrees", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&id=43", "43"},
+		{"its own name with an open bracket", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&order[id=42", "parameter_alias"},
+		{"only with an open bracket", "POST", "/refund", headers{"content-type", typeForm}, "order%5Bid=42", "parameter_alias"},
+		{"a create names none", "POST", "/orders?id=42", nil, "", ""},
+		{"harmless", "GET", "/orders/43?identity=42&order=1", nil, "", "43"},
+	} {
+		for _, b := range []Backend{Strict, PHP, Spring} {
+			if got := r.answer(shopTable(t, b)); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+	// A servlet keeps a path and parameters apart.
+	r := oddRequest{"servlet", "GET", "/orders/43?order_id=42", nil, "", "43"}
+	if got := r.answer(shopTable(t, Tomcat)); got != r.want {
+		t.Errorf("tomcat: got %q, want %q", got, r.want)
+	}
+}
+
+// TestFrontControllersThatAreConfigured checks which paths count.
+func TestFrontControllersThatAreConfigured(t *testing.T) {
+	for _, tt := range []struct {
+		controllers []string
+		refused     string
+	}{
+		{nil, "/ /index.php"},
+		{[]string{}, ""},
+		{[]string{"/shop.php"}, "/shop.php"},
+	} {
+		table, err := NewTable([]Rule{{Name: "r", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), FrontControllers: tt.controllers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused []string
+		for _, path := range []string{"/", "/index.php", "/shop.php", "/other.php", "/shop"} {
+			if m := table.Match(Request{Method: "GET", Target: path + "?do=show&id=42"}); m.Result == Ambiguous && m.Screening && m.Rule == 0 {
+				refused = append(refused, path)
+			}
+		}
+		if diff := cmp.Diff(tt.refused, strings.Join(refused, " ")); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.controllers, diff)
+		}
+	}
+}
+
+// FuzzFrontController looks for what a front controller's request may not be: an order
+// that is not there, or a panic.
+func FuzzFrontController(f *testing.F) {
+	f.Add("POST", "/index.php?action=settle&id=42", "action=show", typeForm, "id=42&_method=GET")
+	f.Add("POST", "//x/orders/42?.method=get", "order[id=4", "multipart/form-data; boundary=b", strings.ReplaceAll(part, "%s", "_method"))
+	f.Add("POST", "/refund?id=1", "", typeForm, "order_id=42&order[id=43")
+	table := shopTable(f, Strict)
+	f.Fuzz(func(t *testing.T, method, target, cookie, contentType, body string) {
+		req := Request{Method: method, Target: target, Header: headers{"cookie", cookie, "content-type", contentType}}
+		unseen := table.Match(req)
+		req.Body, req.BodyState = []byte(body), BodyComplete
+		m := table.Match(req)
+		if m.Result == NeedsBody || m.Result == Named && !isDigits(m.ID) || m.Rule >= 0 && table.rules[m.Rule].Pass {
+			t.Errorf("%s %q, cookie %q, %s %q: %+v", method, target, cookie, contentType, body, m)
+		}
+		if unseen.Result == Ambiguous && (m.Result == Named || m.Result == Unruled) && body != "" {
+			t.Errorf("%s %q, cookie %q, %s %q: %+v, and %+v with the body", method, target, cookie, contentType, body, unseen, m)
+		}
+	})
+}

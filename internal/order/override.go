@@ -1,0 +1,120 @@
+package order
+
+import (
+	"slices"
+	"strings"
+)
+
+const headerMethodOverride = "x-http-method-override"
+
+// overridesMethod reports whether a parameter's name is one by which frameworks take
+// another method than the request's.
+func overridesMethod(folded, name string) bool {
+	switch folded {
+	case "method":
+		// Literally, since folding would turn a harmless "method" into it.
+		return strings.EqualFold(name, "_method") || !isPlainName(name)
+	case "xhttpmethodoverride":
+		return true
+	}
+	return false
+}
+
+// overridden judges a request whose path, or a reading of it, a rule guards under other
+// methods. It may count as one under such a method to a backend that lets a header, a
+// parameter or a form's field say so.
+func (t *Table) overridden(req Request, path string, rule int) Match {
+	fields := req.Method == "POST" && profiles[t.rules[rule].Backend].parameters
+	methods, result, reason := t.otherMethods(&req, fields)
+	for _, method := range methods {
+		r := req
+		r.Method = method
+		f := t.finder(&r)
+		f.find(&t.exact, path[1:], admitsGuarding)
+		f.find(&t.folded, lower(path)[1:], admitsGuarding)
+		if first := min(f.best, f.other); first < len(t.rules) {
+			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
+		}
+	}
+	return screened(rule, result, reason)
+}
+
+// screened returns the match of a request whose form was looked into.
+func screened(rule int, result Result, reason Reason) Match {
+	switch {
+	case reason == BodyTooLarge:
+		result = TooLarge
+	case reason != NoReason:
+		result = Ambiguous
+	case result != NeedsBody:
+		return Match{Rule: -1}
+	}
+	return Match{Result: result, Rule: rule, Reason: reason, Offset: -1, Screening: true}
+}
+
+// otherMethods returns the methods of rules that a request may count as one under, and
+// what stands against knowing them: the form, if its fields count, is not there, too
+// large or encoded.
+func (t *Table) otherMethods(req *Request, fields bool) (methods []string, result Result, reason Reason) {
+	add := func(value string) Reason {
+		for method := range strings.SplitSeq(decodeName(value), ",") {
+			method = strings.ToUpper(strings.TrimFunc(method, func(c rune) bool { return c <= ' ' }))
+			for _, m := range t.methods {
+				if (m == method || value == unreadable) && !slices.Contains(methods, m) {
+					methods = append(methods, m)
+				}
+			}
+		}
+		return NoReason
+	}
+	field := func(name, value string) Reason {
+		if overridesMethod(foldName(name), name) {
+			add(value)
+		}
+		return NoReason
+	}
+	_, query, _ := strings.Cut(req.Target, "?")
+	_ = eachParameter(parameters(query), field)
+	_ = req.eachOverride(add, field)
+	if fields {
+		result, reason = req.eachField(field)
+	}
+	return methods, result, reason
+}
+
+// eachOverride calls see with the value of each header that overrides the method, and
+// field with each cookie.
+func (req *Request) eachOverride(see func(string) Reason, field func(name, value string) Reason) Reason {
+	if req.Header == nil {
+		return NoReason
+	}
+	for cursor := 0; ; {
+		name, value, next := req.Header.Next(cursor)
+		if next < 0 {
+			return NoReason
+		}
+		cursor = next
+		reason := NoReason
+		switch dashed(name) {
+		case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":
+			reason = see(value)
+		case "cookie":
+			reason = eachParameter(cookies(value), field)
+		}
+		if reason != NoReason {
+			return reason
+		}
+	}
+}
+
+func eachParameter(list pairs, field func(name, value string) Reason) Reason {
+	for {
+		name, value, ok := list.next()
+		if !ok {
+			return NoReason
+		}
+		if reason := field(name, value); reason != NoReason {
+			return reason
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package order
+
+import (
+	"bytes"
+	"strings"
+)
+
+// maxScreened bounds a form that is looked into because its fields may choose what runs,
+// or which method counts; bytes.
+const maxScreened = 1 << 20
+
+// screening looks through the parameters of a request to a path at which some backend
+// chooses by them what it runs.
+type screening struct {
+	table  *Table
+	req    *Request
+	script bool // the path is a PHP script's: routes count
+	orders bool // it is a front controller's: so do names of orders
+	noForm bool // the form is judged elsewhere
+
+	choices []choice
+	methods []string // that it may count as one under
+	rule    int      // that a path in a parameter leads to, or -1
+}
+
+// screen returns why the request is refused, or Unruled.
+func (s *screening) screen() Match {
+	_, query, _ := strings.Cut(s.req.Target, "?")
+	guard := s.table.guard(s.req)
+	if guard < 0 {
+		return Match{Rule: -1}
+	}
+	if s.script {
+		s.methods, _, _ = s.table.otherMethods(s.req, true)
+		s.methods = append(s.methods, s.req.Method)
+	}
+	reason := s.look(query, InQuery)
+	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
+		reason = s.lookAtCookies()
+	}
+	result := Unruled
+	if reason == NoReason && !s.noForm {
+		result, reason = s.req.eachField(func(name, value string) Reason { return s.see(name, value, InForm) })
+	}
+	if s.rule >= 0 {
+		guard = s.rule
+	}
+	return screened(guard, result, reason)
+}
+
+// guard returns a rule to answer for a request that may be read as one under a rule: the
+// first that lets no other methods pass, since its calls are bracketed, or else the first.
+func (t *Table) guard(req *Request) int {
+	first := -1
+	for i := range t.rules {
+		r := &t.rules[i]
+		if r.Pass || !r.admitsHost(req.Host) {
+			continue
+		}
+		if !r.OtherMethods {
+			return i
+		}
+		if first < 0 {
+			first = i
+		}
+	}
+	return first
+}
+
+func (s *screening) look(text string, in Place) Reason {
+	for list := parameters(text); ; {
+		pair, ok := list.nextPair()
+		if !ok {
+			return NoReason
+		}
+		for part := range strings.SplitSeq(pair, ";") { // a separator to some
+			name, value, _ := strings.Cut(part, "=")
+			if reason := s.see(name, value, in); reason != NoReason {
+				return reason
+			}
+		}
+	}
+}
+
+func (s *screening) lookAtCookies() Reason {
+	if s.req.Header == nil {
+		return NoReason
+	}
+	for cursor := 0; ; {
+		name, value, next := s.req.Header.Next(cursor)
+		if next < 0 {
+			return NoReason
+		}
+		cursor = next
+		if name != "cookie" {
+			continue
+		}
+		for list := cookies(value); ; {
+			name, value, ok := list.next()
+			if !ok {
+				break
+			}
+			if reason := s.see(name, value, InCookie); reason != NoReason {
+				return reason
+			}
+		}
+	}
+}
+
+// see judges one parameter.
+func (s *screening) see(name, value string, in Place) Reason {
+	t := s.table
+	alias := ParameterAlias
+	if in == InCookie {
+		alias = CookieAlias
+	}
+	if hasControl(name) && in != InCookie {
+		return alias
+	}
+	folded := foldName(name)
+	switch {
+	case t.isSelector(folded):
+		if !s.choose(folded, name, value, in) {
+			return alias
+		}
+		return NoReason
+	case s.script && in == InQuery && isRoutingName(folded):
+		return FrontController
+	case s.orders && t.namesOrder(folded, value, in):
+		return FrontController
+	case !s.script || in == InCookie:
+		return NoReason
+	}
+	// A parameter that holds a path, or is one: /index.php?/orders/42/settle
+	for _, text := range [2]string{name, value} {
+		if text = unescape(text); text == "" {
+			continue
+		}
+		for _, method := range s.methods {
+			r := Request{Method: method, Host: s.req.Host}
+			if m := t.near(&r, "/./"+text); m.Result != Unruled { // the dot makes it odd
+				s.rule = m.Rule
+				return FrontController
+			}
+		}
+	}
+	return NoReason
+}
+
+// namesOrder reports whether a folded name is one by which some rule reads an order's ID.
+// A cookie has to hold one, too: there are many that are called id.
+func (t *Table) namesOrder(folded, value string, in Place) bool {
+	for i := range t.orders {
+		r := &t.orders[i]
+		for j := range r.IDs {
+			if !r.isOrder(j) || r.aliases[j] != folded {
+				continue
+			}
+			if _, ok := r.IDs[j].Format.Canonical(value); in != InCookie || ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// form is how a body may be read as parameters.
+type form int8
+
+const (
+	noForm form = iota
+	urlencoded
+	multipart
+)
+
+// form tells by the headers; encoded tells that the body has a Content-Encoding.
+func (req *Request) form() (kind form, encoded bool) {
+	if req.Header == nil || req.BodyState == BodyComplete && len(req.Body) == 0 {
+		return noForm, false
+	}
+	for cursor := 0; ; {
+		name, value, next := req.Header.Next(cursor)
+		if next < 0 {
+			return kind, encoded
+		}
+		cursor = next
+		switch name {
+		case "content-length":
+			if value == "0" {
+				return noForm, false
+			}
+		case "content-encoding":
+			encoded = encoded || !strings.EqualFold(value, "identity")
+		case "content-type":
+			switch value = lower(value); {
+			case strings.Contains(value, "multipart"):
+				kind = multipart
+			case strings.Contains(value, "form"):
+				kind = max(kind, urlencoded)
+			}
+		}
+	}
+}
+
+// eachField calls see with the fields of a form until it gives a reason. NeedsBody tells
+// that the form is yet to be seen.
+func (req *Request) eachField(see func(name, value string) Reason) (Result, Reason) {
+	kind, encoded := req.form()
+	switch {
+	case kind == noForm:
+		return Unruled, NoReason
+	case encoded:
+		return Ambiguous, ContentEncoding
+	case req.BodyState == BodyCut, len(req.Body) > maxScreened,
+		req.BodyState == BodyUnseen && announcedSize(req.Header) > maxScreened:
+		return TooLarge, BodyTooLarge
+	case req.BodyState == BodyUnseen:
+		return NeedsBody, NoReason
+	case kind == multipart:
+		return Unruled, eachName(req.Body, see)
+	}
+	for list := parameters(string(req.Body)); ; {
+		pair, ok := list.nextPair()
+		if !ok {
+			return Unruled, NoReason
+		}
+		for part := range strings.SplitSeq(pair, ";") {
+			name, value, _ := strings.Cut(part, "=")
+			if reason := see(name, value); reason != NoReason {
+				return Unruled, reason
+			}
+		}
+	}
+}
+
+// eachName calls see with whatever a backend may take for the name of a field of a
+// multipart form: parsers differ in which of several names counts, in quotes and in where
+// a line ends. Text of a file that looks like a name is one, too.
+func eachName(body []byte, see func(name, value string) Reason) Reason {
+	folded := bytes.ToLower(body)
+	if len(folded) != len(body) { // letters that take more bytes in lower case
+		folded = body
+	}
+	for at := 0; ; {
+		i := bytes.Index(folded[at:], []byte("name"))
+		if i < 0 {
+			return NoReason
+		}
+		at += i + len("name")
+		text := bytes.TrimLeft(body[at:], " \t*0123456789") // name*0= of RFC 2231
+		if len(text) == 0 || text[0] != '=' {
+			continue
+		}
+		text = bytes.TrimLeft(text[1:], " \t\r\n")
+		text = text[:min(len(text), maxName)]
+		quoted := bytes.TrimLeft(text, `"'`)
+		for _, ends := range [3]string{"\"'", " \t\r\n", ";\r\n"} {
+			name := quoted
+			if end := bytes.IndexAny(name, ends); end >= 0 {
+				name = name[:end]
+			}
+			name = bytes.Map(func(r rune) rune {
+				if strings.ContainsRune(`"'\`, r) {
+					return -1
+				}
+				return r
+			}, name)
+			if reason := see(string(name), fieldValue(body[at:])); reason != NoReason {
+				return reason
+			}
+		}
+	}
+}
+
+// unreadable stands for the value of a field that is not certain.
+const unreadable = "\x00"
+
+// fieldValue returns what stands behind the header of a part, up to the next boundary.
+func fieldValue(text []byte) string {
+	start := bytes.Index(text, []byte("\n\n"))
+	if i := bytes.Index(text, []byte("\n\r\n")); i >= 0 && (start < 0 || i < start) {
+		start = i + 1
+	}
+	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 { // at which a header ends, to PHP
+		return unreadable
+	}
+	value := text[start+2:]
+	end := bytes.Index(value, []byte("\n--"))
+	if end < 0 || end > maxName {
+		return unreadable
+	}
+	return string(bytes.TrimSuffix(value[:end], []byte("\r")))
+}
+
+// maxName bounds the name of a field, in bytes: no ID's is longer.
+const maxName = 512

@@ -1,0 +1,108 @@
+package order
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// selector is a parameter that a rule matches by.
+type selector struct {
+	name, value string
+	folded      string // the name as backends may take another for it
+	foldedValue string
+}
+
+// compileQuery returns the rule's selectors, in the order of their names.
+func (r *Rule) compileQuery() (all []selector, err error) {
+	for _, name := range slices.Sorted(maps.Keys(r.Query)) {
+		value := r.Query[name]
+		if !isPlainName(name) || !isPlainName(value) {
+			return nil, fmt.Errorf("parameter %q=%q: names and values are letters, digits, _ and -", name, value)
+		}
+		all = append(all, selector{name: name, value: value, folded: foldName(name), foldedValue: foldName(value)})
+	}
+	return all, nil
+}
+
+// isSelected reports whether a query has all of the rule's parameters, spelt as they are
+// there.
+func (r *compiled) isSelected(req *Request) bool {
+	_, query, _ := strings.Cut(req.Target, "?")
+	for i := range r.selectors {
+		if s := &r.selectors[i]; !s.isIn(query) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *selector) isIn(query string) bool {
+	for list := parameters(query); ; {
+		name, value, ok := list.next()
+		if !ok || name == s.name && value == s.value {
+			return ok
+		}
+	}
+}
+
+// selects reports whether a folded name is that of a parameter that the rule matches by,
+// and whether the parameter is certainly that one.
+func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
+	for i := range r.selectors {
+		if s := &r.selectors[i]; folded == s.folded {
+			return true, name == s.name && value == s.value
+		}
+	}
+	return false, false
+}
+
+// isSelectivePass reports whether the rule exempts requests by their parameters.
+func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 0 }
+
+// selected judges a request that falls under a rule for want of parameters that an earlier
+// one matches by, or is exempt because of some: they have to be certain.
+func (t *Table) selected(req Request, rule int) Match {
+	s := screening{table: t, req: &req, rule: -1}
+	s.noForm = !t.rules[rule].Pass // what another rule makes of a form is for it to say
+	return s.screen()
+}
+
+// choice is the value of a parameter that some rule matches by, where it was first found.
+type choice struct{ folded, value string }
+
+// choose notes such a parameter, and reports whether every backend finds the same value
+// everywhere, and none that a rule matches by without having matched.
+func (s *screening) choose(folded, name, value string, in Place) bool {
+	certain := isPlainName(name) && isPlainName(value)
+	for i := range s.table.selectors {
+		sel := &s.table.selectors[i]
+		if sel.folded != folded {
+			continue
+		}
+		// In the query, a rule has been looked for by it.
+		near := foldName(value) == sel.foldedValue && (value != sel.value || in != InQuery)
+		if name != sel.name || near && !s.chose(folded, value) {
+			certain = false
+		}
+	}
+	for _, c := range s.choices {
+		if c.folded == folded && c.value != value {
+			certain = false
+		}
+	}
+	if in == InQuery {
+		s.choices = append(s.choices, choice{strings.Clone(folded), value})
+	}
+	return certain
+}
+
+// chose reports whether the query has made that choice.
+func (s *screening) chose(folded, value string) bool {
+	return slices.Contains(s.choices, choice{folded, value})
+}
+
+func (t *Table) isSelector(folded string) bool {
+	return slices.ContainsFunc(t.selectors, func(s selector) bool { return s.folded == folded })
+}

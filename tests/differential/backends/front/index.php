@@ -1,0 +1,89 @@
+<?php
+// Order service with a front controller that is called directly as well as by rewritten
+// paths. It puts path, query, form and cookies into one map, takes the path from
+// parse_url and lets requests override their method, as frameworks of their time did.
+// What it takes for an order goes to $SIGHTINGS, as in ../php/index.php.
+
+function setting(string $name): string
+{
+    return getenv($name) ?: $_SERVER[$name] ?? $_SERVER["REDIRECT_$name"] ?? '';
+}
+
+function see(bool $settle, mixed $raw, string $via): void
+{
+    $order = is_array($raw) ? (int) reset($raw) : (int) $raw;
+    if ($order < 1) {
+        return; // no such order
+    }
+    $line = json_encode([
+        'case' => $_SERVER['HTTP_X_CASE'] ?? '', 'backend' => setting('BACKEND'),
+        'what' => $settle ? 'settle' : 'lookup', 'order' => (string) $order,
+        'key' => $_SERVER['HTTP_X_ORDERGATE_KEY'] ?? '', 'via' => $via,
+    ], JSON_INVALID_UTF8_SUBSTITUTE);
+    file_put_contents(setting('SIGHTINGS'), $line . "\n", FILE_APPEND | LOCK_EX);
+}
+
+// The method that counts.
+function method(): string
+{
+    $headers = ['HTTP_X_HTTP_METHOD_OVERRIDE', 'HTTP_X_METHOD_OVERRIDE', 'HTTP_X_HTTP_METHOD'];
+    foreach ($headers as $header) {
+        if (!empty($_SERVER[$header])) {
+            return strtoupper(trim($_SERVER[$header]));
+        }
+    }
+    $field = $_POST['_method'] ?? $_GET['_method'] ?? $_COOKIE['_method'] ?? '';
+    if (is_string($field) && $field !== '') {
+        return strtoupper(trim($field));
+    }
+    return $_SERVER['REQUEST_METHOD'];
+}
+
+// A route that is known, with what its path says. Lookups are of the methods named.
+function run(bool $settle, array $vars, array $methods, string $via): void
+{
+    if (!$settle && !in_array(method(), $methods)) {
+        return;
+    }
+    foreach ([array_merge($vars, $_GET, $_POST, $_COOKIE), array_merge($_COOKIE, $_GET, $_POST, $vars)] as $all) {
+        foreach (['id', 'orderId', 'order_id'] as $name) {
+            see($settle, $all[$name] ?? '', "$via, $name of all");
+        }
+    }
+}
+
+const READ = ['GET', 'HEAD'];
+
+$path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
+if (!is_string($path)) { // what it cannot parse, or a host without a path
+    $path = parse_url($_SERVER['REQUEST_URI']) === false ? strtok($_SERVER['REQUEST_URI'], '?') : '/';
+}
+$path = preg_replace('#^/+index\.php(?=/|$)#i', '', rawurldecode($path)) ?: '/';
+if (preg_match('#^/+orders/+([^/]+)(/+settle)?/*$#i', $path, $m)) {
+    run(isset($m[2]), ['id' => $m[1]], READ, 'path');
+}
+if (preg_match('#^/+(query|snake|cookie|form)/+(settle|order)/*$#i', $path, $m)) {
+    run(strtolower($m[2]) === 'settle', [], strtolower($m[1]) === 'form' ? ['POST'] : READ, strtolower($m[1]));
+}
+if (preg_match('#^/+json/+(settle|order)/*$#i', $path, $m)) {
+    $in = json_decode(file_get_contents('php://input'), true);
+    if (is_array($in) && ($m[1] === 'settle' || method() === 'POST')) {
+        see($m[1] === 'settle', $in['orderId'] ?? '', 'json');
+    }
+}
+if (preg_match('#^/+header/+(settle|order)/*$#i', $path, $m)) {
+    if ($m[1] === 'settle' || in_array(method(), READ)) {
+        see($m[1] === 'settle', $_SERVER['HTTP_X_ORDER_ID'] ?? '', 'header');
+    }
+}
+// Called directly, or by a path that the web server has rewritten into parameters.
+$direct = preg_match('#^/*$#', $path);
+if ($direct || isset($_SERVER['ROUTED']) || isset($_SERVER['REDIRECT_ROUTED'])) {
+    $all = array_merge($_COOKIE, $_GET, $_POST);
+    $action = $all['action'] ?? '';
+    $action = is_string($action) ? strtolower(trim($action)) : '';
+    if ($action === 'settle' || $action === 'show' && ($direct || in_array(method(), READ))) {
+        run($action === 'settle', [], [method()], $direct ? 'called directly' : 'rewritten');
+    }
+}
+echo "done\n";
