@@ -153,12 +153,10 @@ func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
 func (f *follower) giveUp(ctx context.Context, why error) error {
 	short, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()
-	_, err := f.client.TxPipelined(short, func(p redis.Pipeliner) error {
-		p.HSet(short, f.place, reread(f.name), rand.Text())
-		p.HDel(short, f.place, f.name)
-		return nil
-	})
-	if err != nil {
+	if err := f.client.HSet(short, f.place, reread(f.name), rand.Text()).Err(); err != nil {
+		return err // with the place, whoever follows next gets here again
+	}
+	if err := f.client.HDel(short, f.place, f.name).Err(); err != nil {
 		return err
 	}
 	return f.doubt(ctx, changelog.Gap, follow.OneLine(why))

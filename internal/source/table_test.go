@@ -224,6 +224,7 @@ func TestTable(t *testing.T) {
 			{"manners", testManners},
 			{"places", testPlaces},
 			{"tail", testTail},
+			{"tail of another column", testTailOfAnotherColumn},
 			{"tail of late commits", testLateCommits},
 			{"tail of a shorter table", testShorterTable},
 			{"tail of sightings", testSightings},
