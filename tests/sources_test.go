@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"database/sql"
 	"encoding/json"
 	"fmt"
@@ -72,7 +73,7 @@ const tableConfig = `
 listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0%s}
 redis: {addresses: [%s], member: "%s"}
 filters:
-  orders: {kind: local, capacity: 100_000, sources: [orders-db]%s}
+  orders: {kind: %s, capacity: 100_000, sources: [orders-db]%s}
 sources:
   orders-db: {kind: %s, dsn_env: ORDERS_DSN, table: orders, id_column: id, overlap: 1s%s}
 rules:
@@ -85,12 +86,13 @@ rules:
 // tableSettings are what differs.
 type tableSettings struct {
 	listen, member, filter, source string
+	kind                           string // of filter; default local
 	env                            []string
 	unready                        bool
 }
 
 func (o *orderTable) config(redis string, s tableSettings) string {
-	return fmt.Sprintf(tableConfig, s.listen, redis, s.member, s.filter, o.kind, s.source)
+	return fmt.Sprintf(tableConfig, s.listen, redis, s.member, cmp.Or(s.kind, "local"), s.filter, o.kind, s.source)
 }
 
 func (o *orderTable) gate(bed *bedtest.Bed, redis string, s tableSettings) *tableGate {

@@ -177,9 +177,6 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 			return nil, err
 		}
 		besideShared(&opts, c, unit.shared)
-		if c.Kind != config.FilterLayered {
-			unit.places = &places{m.redis, "ordergate:{" + name + "}:places"}
-		}
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
 	}

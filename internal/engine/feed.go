@@ -158,11 +158,18 @@ func (u *filterUnit) changed(ctx context.Context, before string) bool {
 // message of Doubted.
 func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
 	switch {
-	case len(u.live()) > 0:
-		if err := u.filter.CatchUp(ctx, u.catchUp); err != nil || u.places == nil {
+	case len(u.live()) > 0 && u.places != nil:
+		moved := func(context.Context) error { return nil }
+		err := u.filter.CatchUp(ctx, func(ctx context.Context, add func(string) error) (err error) {
+			moved, err = u.places.catchUp(ctx, add)
+			return err
+		})
+		if err != nil {
 			return err
 		}
-		return u.places.write(ctx, u.live())
+		return moved(ctx)
+	case len(u.live()) > 0:
+		return u.filter.CatchUp(ctx, u.catchUp)
 	case cure == filter.Settling:
 		return u.filter.Settle(ctx, func(ctx context.Context) error {
 			select {
@@ -186,15 +193,9 @@ func (u *filterUnit) live() (tables []*tableSource) {
 	return tables
 }
 
-// catchUp reads what the live sources have that may be new. Where the set in Redis has
-// them, so has Redis the places up to which it does.
+// catchUp reads what the live sources have that may be new.
 func (u *filterUnit) catchUp(ctx context.Context, add func(id string) error) error {
 	for _, t := range u.live() {
-		if u.places != nil {
-			if err := u.places.read(ctx, t); err != nil {
-				return err
-			}
-		}
 		if err := t.tail(ctx, add); err != nil {
 			return err
 		}

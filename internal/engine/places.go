@@ -2,40 +2,183 @@ package engine
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter/shared"
 )
 
-// places are the places in tables up to which a set in Redis has what is there. They
-// are kept beside the set: whoever fills it writes them, and whoever catches up.
+//go:embed place.lua
+var placeSource string
+
+var placeScript = redis.NewScript(placeSource)
+
+// places are the marks up to which a set in Redis has what is in tables. Redis alone has
+// them: what a restart or a failover takes from the set, it takes from them as well. So
+// a mark is read before each reading, and replaced only if nothing has happened to the
+// set since. Whoever fills the set gives them up before, and keeps new ones at its end.
 type places struct {
 	client redis.UniversalClient
-	key    string
+	keys   []string // the marks, the state of the set
+	set    *shared.Set
+	tables []*tableSource
+
+	// Used by who fills the set only: of a process, that is one at a time.
+	began  place
+	filled map[string]json.RawMessage // up to where it has read
 }
 
-// read has a table begin where the set ends, unless it is known to be further.
-func (p *places) read(ctx context.Context, t *tableSource) error {
-	if !t.reached().Zero() {
-		return nil
-	}
-	text, err := p.client.HGet(ctx, p.key, t.name).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil // all of the table is read
-	}
-	if err != nil {
-		return fmt.Errorf("source %s: reading its place: %w", t.name, err)
-	}
-	return t.from(json.RawMessage(text))
+// place is a mark, and what else was found with it.
+type place struct {
+	history    string // of the server that has the mark
+	generation string // of the set
+	text       string // as it is kept; "": there is none
+	others     string // servers that have a part of the set
+	mark       json.RawMessage
 }
 
-func (p *places) write(ctx context.Context, tables []*tableSource) error {
-	for _, t := range tables {
-		if err := p.client.HSet(ctx, p.key, t.name, string(t.place())).Err(); err != nil {
-			return fmt.Errorf("source %s: keeping its place: %w", t.name, err)
-		}
+// keptPlace is the text of a place.
+type keptPlace struct {
+	Mark json.RawMessage `json:"mark"`
+	// Others are the histories of those servers of a cluster that have a part of the set
+	// and not the mark: that of one that comes back with less is another.
+	Others string `json:"others,omitempty"`
+}
+
+// read returns how far a table is in the set. What is added to the set after that is
+// added to the generation that it names.
+func (p *places) read(ctx context.Context, source string) (place, error) {
+	at, err := p.look(ctx, source)
+	if err == nil {
+		err = p.sameGeneration(ctx, at)
+	}
+	return at, err
+}
+
+func (p *places) look(ctx context.Context, source string) (at place, err error) {
+	if at.others, err = p.set.Others(ctx); err != nil {
+		return at, fmt.Errorf("source %s: %w", source, err)
+	}
+	if err := p.run(ctx, &at, source); err != nil {
+		return at, fmt.Errorf("source %s: reading its place: %w", source, err)
+	}
+	var kept keptPlace
+	// What is no place, or one of a set that has lost something, has all of the table be
+	// read.
+	if json.Unmarshal([]byte(at.text), &kept) == nil && kept.Others == at.others {
+		at.mark = kept.Mark
+	}
+	return at, nil
+}
+
+// errGeneration passes: the set is just being replaced.
+var errGeneration = errors.New("the set in Redis is of another generation")
+
+func (p *places) sameGeneration(ctx context.Context, at place) error {
+	switch now, err := p.set.Generation(ctx); {
+	case err != nil:
+		return err
+	case strconv.Itoa(now) != at.generation:
+		return errGeneration
 	}
 	return nil
+}
+
+// run calls the script, which sets what it returns.
+func (p *places) run(ctx context.Context, at *place, args ...any) error {
+	reply, err := placeScript.Run(ctx, p.client, p.keys, args...).StringSlice()
+	if err == nil && len(reply) != 3 {
+		err = fmt.Errorf("unexpected reply %q", reply)
+	}
+	if err == nil {
+		at.history, at.generation, at.text = reply[0], reply[1], reply[2]
+	}
+	return err
+}
+
+// write replaces a place by what has been added to the set since it was read. It does
+// nothing if something else has happened to it, or somebody has been faster.
+func (p *places) write(ctx context.Context, source string, at place, mark json.RawMessage) error {
+	switch others, err := p.set.Others(ctx); {
+	case err != nil:
+		return fmt.Errorf("source %s: %w", source, err)
+	case others != at.others:
+		return nil
+	}
+	text, err := json.Marshal(keptPlace{mark, at.others})
+	if err != nil {
+		return fmt.Errorf("source %s: its place: %w", source, err)
+	}
+	if string(text) == at.text {
+		return nil
+	}
+	if err := p.run(ctx, &place{}, source, at.history, at.generation, at.text, string(text)); err != nil {
+		return fmt.Errorf("source %s: keeping its place: %w", source, err)
+	}
+	return nil
+}
+
+// catchUp adds to the set, by add, what may be new in the tables. The places move when
+// moved is called, which is to be done once everything has been added.
+func (p *places) catchUp(ctx context.Context, add func(id string) error) (moved func(context.Context) error, err error) {
+	var all []func(context.Context) error
+	for _, t := range p.tables {
+		at, err := p.read(ctx, t.name)
+		if err != nil {
+			return nil, err
+		}
+		mark, err := t.behind(ctx, at.mark, add)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, func(ctx context.Context) error { return p.write(ctx, t.name, at, mark) })
+	}
+	return func(ctx context.Context) (err error) {
+		for _, move := range all {
+			err = errors.Join(err, move(ctx))
+		}
+		return err
+	}, nil
+}
+
+// readAll reads all of a table, for who fills the set.
+func (p *places) readAll(ctx context.Context, t *tableSource, add func(id string) error) error {
+	mark, err := t.all(ctx, add)
+	if err != nil {
+		return err
+	}
+	if p.filled != nil {
+		p.filled[t.name] = mark
+	}
+	return nil
+}
+
+// Begin implements [shared.Places].
+func (p *places) Begin(ctx context.Context) (err error) {
+	p.filled = nil
+	if len(p.tables) == 0 {
+		return nil
+	}
+	if p.began, err = p.look(ctx, p.tables[0].name); err != nil {
+		return err
+	}
+	if err := p.client.Del(ctx, p.keys[0]).Err(); err != nil {
+		return fmt.Errorf("giving up the places in the tables: %w", err)
+	}
+	p.began.text, p.filled = "", make(map[string]json.RawMessage)
+	return nil
+}
+
+// End implements [shared.Places].
+func (p *places) End(ctx context.Context) (err error) {
+	for source, mark := range p.filled {
+		err = errors.Join(err, p.write(ctx, source, p.began, mark))
+	}
+	p.filled = nil
+	return err
 }
