@@ -151,7 +151,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
 			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
-			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
+			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {
 			return nil, err
