@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,5 +93,62 @@ func TestOlderDump(t *testing.T) {
 				t.Errorf("%d answers were that an order is absent, which is in the table", absent)
 			}
 		})
+	}
+}
+
+// TestOlderDumpOfAShard has one master of a cluster come back with less, which has a part
+// of the set and neither the change log nor the mark.
+func TestOlderDumpOfAShard(t *testing.T) {
+	t.Parallel()
+	const old, rows, nobody = 1200, 1500, 900_000
+	const log, place = "ordergate:{orders}:log", "ordergate:{orders}:places"
+	bed := bedtest.New(t)
+	cluster := bed.Cluster("--cluster-replica-no-failover", "yes")
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	settings := func(member string) tableSettings {
+		return tableSettings{member: member + `", mode: "cluster`, kind: "redis-bitmap", filter: ", shards: 16", source: ", batch: 100, pause: 150ms"}
+	}
+	table := mariaTable(t, bed, old)
+	one := table.gate(bed, cluster.Addrs()[0], settings("one"))
+	one.becomes(nobody, "absent")
+
+	own, err := cluster.MasterOf(t.Context(), log)
+	must(t, err)
+	var other *testbed.Redis
+	for shard := 0; other == nil || other == own; shard++ {
+		other, err = cluster.MasterOf(t.Context(), fmt.Sprintf("order:bloom:orders:{%d}", shard))
+		must(t, err)
+	}
+	node := redis.NewClient(&redis.Options{Addr: other.Addr()})
+	t.Cleanup(func() { _ = node.Close() })
+	before := takeDump(t, other, node)
+	for id := old + 1; id <= rows; id++ {
+		table.insert(id)
+	}
+	bedtest.Eventually(t, "the mark is behind the new rows", func() bool {
+		must(t, client.Del(t.Context(), "ordergate:{orders}:meta").Err())
+		one.becomes(rows, "maybe")
+		one.becomes(nobody, "absent")
+		at, err := client.HGet(t.Context(), place, "orders-db").Result()
+		return err == nil && strings.Contains(at, `"floor"`) && strings.Contains(at, `"1500"`)
+	})
+	two := table.gate(bed, cluster.Addrs()[0], settings("two")) // it knows the new rows by the set only
+	two.becomes(nobody, "absent")
+	before.restore(t)
+	bedtest.Eventually(t, "it is noticed", func() bool { return two.said("a part of the filter in Redis was restarted or failed over") })
+	two.becomes(nobody, "absent")
+	three := table.gate(bed, cluster.Addrs()[0], settings("three"))
+	three.becomes(nobody, "absent")
+	absent := 0
+	for id := old + 1; id <= rows; id++ {
+		for _, g := range []*tableGate{one, two, three} {
+			if g.answer(id) == "absent" {
+				absent++
+			}
+		}
+	}
+	if absent > 0 {
+		t.Errorf("%d answers were that an order is absent, which is in the table", absent)
 	}
 }

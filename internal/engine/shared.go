@@ -32,6 +32,7 @@ func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, days *fi
 		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", shared.StateKey(name)}, tables: tables}
 		opts.Places = unit.places
 		opts.Replaced = func() {
+			m.log.Warn("a server that has a part of the filter in Redis was restarted or failed over: its tables are read again", "filter", name)
 			unit.filter.Doubt(filter.Doubt{Reason: "a server that has a part of the set in Redis was restarted or failed over"})
 		}
 	}
