@@ -41,11 +41,13 @@ type Member struct {
 	name  string // the place, and which of those that were there
 	lease time.Duration
 
-	twin atomic.Bool // another one is at the place, who came later or stayed
+	twin     atomic.Bool // another one is at the place, who came later or stayed
+	seenTwin atomic.Bool // there was one: whoever is at the place is no predecessor
 
 	mu     sync.Mutex
 	joined bool
 	again  bool   // it has joined before
+	anew   bool   // it has just joined, and not renewed its lease yet
 	left   bool   // it was joined, and took its leave
 	last   moment // of the last reply
 	reply  moment // of the last reply as of which all is well
@@ -120,10 +122,10 @@ func (m *Member) enter(ctx context.Context) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	alone := reply[3] == "0" && l.unsettled(age) <= 0
+	alone := again == 0 && reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.joined, m.again, m.left = true, true, false
+	m.joined, m.again, m.anew, m.left = true, true, true, false
 	m.base.era = "" // whatever was granted is gone
 	if !m.see(reply[1], sent) {
 		return errReplaced
@@ -141,9 +143,13 @@ func (m *Member) beside(members []string) {
 	if m == nil || len(members) == 0 {
 		return // they were not asked for
 	}
-	m.twin.Store(slices.ContainsFunc(members, func(name string) bool {
+	twin := slices.ContainsFunc(members, func(name string) bool {
 		return name != m.name && strings.HasPrefix(name, m.place+placeEnd)
-	}))
+	})
+	m.twin.Store(twin)
+	if twin {
+		m.seenTwin.Store(true)
+	}
 }
 
 func (m *Member) hasTwin() bool { return m != nil && m.twin.Load() }
@@ -286,14 +292,19 @@ func until(ctx context.Context, at time.Time) error {
 	}
 }
 
-// begins reports whether a lease can be had for the first time.
+// begins reports whether a lease can be had for the first time since it joined, once: a
+// twin that joins before that would take it for a predecessor.
 func (m *Member) begins() bool {
 	if m == nil {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.joined && m.base.at.IsZero() && m.reply.era != "" && !m.owing()
+	begins := m.joined && m.anew && m.reply.era != "" && !m.owing()
+	if begins {
+		m.anew = false
+	}
+	return begins
 }
 
 // late reports whether something has been owed for too long to be certain of it.

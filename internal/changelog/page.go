@@ -44,7 +44,7 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
-		if m.twin.Load() {
+		if m.seenTwin.Load() {
 			twin = 1
 		}
 	}

@@ -50,7 +50,7 @@ local place = mine == 1 and string.match(me, '^(.*#)')
 local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 64)
 for i = 1, #over, 2 do
   if over[i] == me then -- what only the reader knows it knows
-  elseif place and ARGV[11] ~= '1' and string.sub(over[i], 1, #place) == place then
+  elseif place and ARGV[11] ~= '1' and tonumber(over[i + 1]) % 1 == 0 and string.sub(over[i], 1, #place) == place then
     -- One that was here before, and that somebody else has called back: it was told of
     -- when the reader joined.
     redis.call('ZREM', members, over[i])
