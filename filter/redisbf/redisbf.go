@@ -188,6 +188,14 @@ func (s *Set) Drop(ctx context.Context) error {
 	return nil
 }
 
+// Keys returns all keys of the set.
+func (s *Set) Keys() (keys []string) {
+	for shard := range s.opts.Shards {
+		keys = append(keys, s.kind.keys(shard)...)
+	}
+	return keys
+}
+
 // Close waits for the questions that are on their way; later ones are refused. The
 // client stays open.
 func (s *Set) Close() { s.lanes.close() }

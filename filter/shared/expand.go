@@ -123,9 +123,14 @@ func (s *Set) begin(ctx context.Context, now *state) (target, error) {
 	return v.next, err
 }
 
-// replace fills the next generation and puts it in the place of the current one.
+// replace fills the next generation and puts it in the place of the current one. The
+// places beside the set stay: all that is in front of them has been read.
 func (s *Set) replace(ctx context.Context, current, next target, now *state) error {
-	err := s.pour(ctx, next, func() error {
+	before, err := s.histories(ctx)
+	if err != nil {
+		return err
+	}
+	err = s.pour(ctx, next, func() error {
 		now.Read = s.read.Load()
 		return s.write(ctx, now)
 	})
@@ -139,10 +144,8 @@ func (s *Set) replace(ctx context.Context, current, next target, now *state) err
 	if err != nil {
 		return err
 	}
-	for _, set := range sets {
-		if err := set.MarkWhole(ctx); err != nil {
-			return err
-		}
+	if err := s.declare(ctx, sets, before); err != nil {
+		return err
 	}
 	now.Old, now.OldShards = now.Generation, now.Shards
 	now.Generation, now.Capacity, now.Shards = now.Next, now.NextCapacity, now.NextShards

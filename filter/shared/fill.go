@@ -44,23 +44,71 @@ func (s *Set) fill(ctx context.Context) error {
 		if err := s.write(ctx, &now); err != nil { // those before are out
 			return err
 		}
+		before, err := s.histories(ctx)
+		if err != nil {
+			return err
+		}
 		turned := s.turned(v, lacking)
 		if err := s.open(ctx, lacking); err != nil {
 			return err
 		}
-		if !turned {
-			s.log.Info("filling the filter in Redis")
-			if err := s.pour(ctx, v.current, nil); err != nil {
-				return err
-			}
+		places := s.opts.Places
+		if turned {
+			places = nil
+		} else if err := s.fillAll(ctx, v.current, places); err != nil {
+			return err
 		}
-		for _, set := range lacking {
-			if err := set.MarkWhole(ctx); err != nil {
+		if err := s.declare(ctx, lacking, before); err != nil {
+			return err
+		}
+		if places != nil {
+			if err := places.End(ctx); err != nil {
 				return err
 			}
 		}
 		return s.made(ctx, v.current, &now)
 	})
+}
+
+func (s *Set) fillAll(ctx context.Context, into target, places Places) error {
+	s.log.Info("filling the filter in Redis")
+	if places != nil {
+		if err := places.Begin(ctx); err != nil {
+			return err
+		}
+	}
+	return s.pour(ctx, into, nil)
+}
+
+// errLost says that what was added to a set need not be there.
+var errLost = errors.New("a server was restarted or failed over meanwhile, and may have lost some of it")
+
+// declare says of sets that they are whole. They were filled after the servers had these
+// histories: one that has another by now may be back with what it had in the midst of it.
+func (s *Set) declare(ctx context.Context, sets []*redisbf.Set, before histories) error {
+	if err := s.unchanged(ctx, before); err != nil {
+		return err
+	}
+	for _, set := range sets {
+		if err := set.MarkWhole(ctx); err != nil {
+			return err
+		}
+	}
+	err := s.unchanged(ctx, before)
+	if err != nil {
+		for _, set := range sets {
+			err = errors.Join(err, set.Unmark(ctx))
+		}
+	}
+	return err
+}
+
+func (s *Set) unchanged(ctx context.Context, before histories) error {
+	now, err := s.histories(ctx)
+	if err == nil && now != before {
+		err = errLost
+	}
+	return err
 }
 
 // open makes the sets that are missing, and begins a load of each.

@@ -95,6 +95,10 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 		s.ailing(ctx, err)
 		return false
 	}
+	if err := s.watch(ctx); err != nil {
+		s.ailing(ctx, err)
+		return false
+	}
 	if time.Since(seen.marks) < time.Duration(v.Shards)*perShard {
 		return true
 	}

@@ -30,6 +30,16 @@ import (
 // for concurrent use.
 type Everything func(ctx context.Context, add func(id string) error) error
 
+// Places are kept beside the set: of its sources, up to where they are in it. Nobody may
+// go on from there while it is not whole, nor from where a filling came to that was not
+// ended.
+type Places interface {
+	// Begin gives them up. The set takes IDs, and Fill begins after that.
+	Begin(ctx context.Context) error
+	// End keeps those that Fill has come to. The set is whole.
+	End(ctx context.Context) error
+}
+
 // Turn waits until this process may do what one of a deployment does at a time.
 // Fence is greater than that of every earlier turn; work ends when the turn is lost;
 // done gives it back.
@@ -49,6 +59,13 @@ type Options struct {
 
 	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they came.
 	CanonicalForms filter.CanonicalForms
+
+	// Places, if not nil, are told when the set is filled.
+	Places Places
+	// Replaced, if not nil, is called when one of the servers of a cluster that have a
+	// part of the set, and not its state, was restarted or replaced, within a second: it
+	// may have lost IDs. It must not block.
+	Replaced func()
 
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
 	By     float64 // how many times its capacity it has then
@@ -104,6 +121,7 @@ type Set struct {
 	filling atomic.Bool
 	failure atomic.Pointer[error] // of the last work, nil when it came to an end
 	warned  bool                  // of eviction; used by Run only
+	others  *string               // servers, as of the last look; used by Run only
 }
 
 // health is what the last look at the set found.

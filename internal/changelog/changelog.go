@@ -40,6 +40,12 @@ var (
 	// ErrAway says that somebody who creates orders was not heard of for longer than its
 	// lease, and may have told clients of orders that are not in the log. It passes.
 	ErrAway = errors.New("an ordergate is cut off from the change log")
+	// ErrTwin says that another process runs at the same place: when one of them is cut
+	// off, the other would be taken for it. It passes.
+	ErrTwin = errors.New("two ordergates run at the same place: give each its own redis.member")
+	// ErrBlind says that the server does not tell whether it was restarted or replaced,
+	// and may have lost orders. It passes.
+	ErrBlind = errors.New("nobody would notice that Redis was restarted or failed over: let the user run INFO")
 	// ErrBroken says that the log's keys hold something else. It stays until they do not.
 	ErrBroken = errors.New("change log broken")
 	// ErrBadID says that an ID is empty or longer than [MaxIDBytes].
@@ -102,6 +108,9 @@ type Options struct {
 	// Keep is how many entries the log keeps at least; 0: all of them. It is for a
 	// filter whose live source has whatever is trimmed, and must be the same everywhere.
 	Keep int
+	// Ephemeral is for a server that ends with this process, and need not tell whether it
+	// is another one.
+	Ephemeral bool
 
 	// CanonicalForms converts IDs that are appended. Each form is an entry of its own:
 	// followers of an earlier release may take an entry as it is. Default: no conversion.

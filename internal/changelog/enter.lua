@@ -15,6 +15,7 @@ local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
 local epoch, seq, era
 local history -- what INFO says of it, if the server tells its name
+local untold = '' -- why it does not, if it does not
 
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
@@ -94,11 +95,12 @@ do
     if seq > 0 then put('doubt', 'gap: its identity was gone, or its members') end
   end
   -- The history's name is another one after each start of a server and each failover,
-  -- and either may have lost what was acknowledged. A server that does not tell it
-  -- leaves that to who reads.
+  -- and either may have lost what was acknowledged. Where it is not told, who reads is
+  -- told that.
   local info = redis.pcall('INFO', 'replication')
   local term = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
   history = term and info
+  if not term then untold = type(info) == 'table' and info.err or 'INFO has no master_replid' end
   if term and known[3] ~= term then
     redis.call('HSET', meta, 'term', term)
     if known[3] then

@@ -7,7 +7,9 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,8 +41,13 @@ type Member struct {
 	name  string // the place, and which of those that were there
 	lease time.Duration
 
+	twin     atomic.Bool // another one is at the place, who came later or stayed
+	seenTwin atomic.Bool // there was one: whoever is at the place is no predecessor
+
 	mu     sync.Mutex
 	joined bool
+	again  bool   // it has joined before
+	anew   bool   // it has just joined, and not renewed its lease yet
 	left   bool   // it was joined, and took its leave
 	last   moment // of the last reply
 	reply  moment // of the last reply as of which all is well
@@ -97,13 +104,16 @@ func (m *Member) Name() string {
 // enter joins, if need be. It blocks for one round trip to Redis.
 func (m *Member) enter(ctx context.Context) error {
 	m.mu.Lock()
-	joined := m.joined
+	joined, again := m.joined, 0
+	if m.again {
+		again = 1
+	}
 	m.mu.Unlock()
 	if joined {
 		return nil
 	}
 	l, sent := m.log, time.Now()
-	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name).StringSlice()
+	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name, again).StringSlice()
 	if err != nil || len(reply) != 4 {
 		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
 	}
@@ -112,10 +122,10 @@ func (m *Member) enter(ctx context.Context) error {
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	alone := reply[3] == "0" && l.unsettled(age) <= 0
+	alone := again == 0 && reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.joined, m.left = true, false
+	m.joined, m.again, m.anew, m.left = true, true, true, false
 	m.base.era = "" // whatever was granted is gone
 	if !m.see(reply[1], sent) {
 		return errReplaced
@@ -126,6 +136,23 @@ func (m *Member) enter(ctx context.Context) error {
 	m.last = moment{server, reply[1], time.Now()}
 	return nil
 }
+
+// beside looks for another one at the place, of all members. Those before were removed
+// when it joined.
+func (m *Member) beside(members []string) {
+	if m == nil || len(members) == 0 {
+		return // they were not asked for
+	}
+	twin := slices.ContainsFunc(members, func(name string) bool {
+		return name != m.name && strings.HasPrefix(name, m.place+placeEnd)
+	})
+	m.twin.Store(twin)
+	if twin {
+		m.seenTwin.Store(true)
+	}
+}
+
+func (m *Member) hasTwin() bool { return m != nil && m.twin.Load() }
 
 // over returns when a lease is certainly over that was granted from a moment.
 func (m *Member) over(base time.Time) time.Time { return base.Add(m.lease + margin) }
@@ -279,14 +306,19 @@ func until(ctx context.Context, at time.Time) error {
 	}
 }
 
-// begins reports whether a lease can be had for the first time.
+// begins reports whether a lease can be had for the first time since it joined, once: a
+// twin that joins before that would take it for a predecessor.
 func (m *Member) begins() bool {
 	if m == nil {
 		return false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.joined && m.base.at.IsZero() && m.reply.era != "" && !m.owing()
+	begins := m.joined && m.anew && m.reply.era != "" && !m.owing()
+	if begins {
+		m.anew = false
+	}
+	return begins
 }
 
 // late reports whether something has been owed for too long to be certain of it.

@@ -1,8 +1,10 @@
 package changelog
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -283,4 +285,121 @@ func TestRenewalIsAsOf(t *testing.T) {
 			t.Errorf("it ends %d ms after the reply, want %v", end-heard.server, lease)
 		}
 	})
+}
+
+// TestTwins has two run at one place. Both stay members, so that the others miss either;
+// each says what is wrong once, and is sure of nothing until it is alone.
+func TestTwins(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		var said [2]bytes.Buffer
+		logging := func(i int) Options {
+			o := brisk("a")
+			o.Lease = 2 * time.Second // of a process that lives, it does not end
+			o.Logger = slog.New(slog.NewTextHandler(&said[i], nil))
+			return o
+		}
+		c := runInstance(t, s, brisk("c"))
+		a := runInstance(t, s, logging(0))
+		sure(t, a, c)
+		b := runInstance(t, s, logging(1))
+		twins := func() {
+			t.Helper()
+			for _, i := range []*instance{a, b} {
+				eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrTwin) })
+			}
+		}
+		twins()
+		if m := members(t, c.client); len(m) != 3 {
+			t.Errorf("members %v", m)
+		}
+		tail := c.State().Tail
+		for range 50 {
+			c.mustWait(t)
+			for _, i := range []*instance{a, b} {
+				if err := i.Wait(t.Context()); !errors.Is(err, ErrTwin) {
+					t.Fatalf("Wait = %v beside a twin", err)
+				}
+			}
+		}
+		if c.State().Tail != tail {
+			t.Errorf("the log went from %d to %d", tail, c.State().Tail)
+		}
+		if err := c.client.Del(t.Context(), membersKey).Err(); err != nil { // both join again
+			t.Fatal(err)
+		}
+		eventually(t, "all are back", func() bool { return len(members(t, c.client)) == 3 })
+		twins()
+		sure(t, c)
+		b.stop()
+		sure(t, a, c)
+		a.stop()
+		for i := range said {
+			text := said[i].String()
+			if n := strings.Count(text, "own redis.member"); n != 1 || strings.Count(text, "\n") > 20 {
+				t.Errorf("it said %d times what is wrong:\n%s", n, text)
+			}
+		}
+	})
+}
+
+// TestTwinIsCutOff: one that has the place of another is missed like anybody else. The
+// order that it tells of is not in the log.
+func TestTwinIsCutOff(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		c := runInstance(t, s, brisk("c"))
+		a, w := wiredInstance(t, s, brisk("a"))
+		b := runInstance(t, s, brisk("a"))
+		for _, i := range []*instance{a, b} {
+			eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrTwin) })
+		}
+		w.set(cut)
+		if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("Append = %v", err)
+		}
+		if err := a.Withdraw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := c.Wait(t.Context()); !errors.Is(err, ErrAway) {
+				t.Fatalf("Wait = %v while a member is away", err)
+			}
+		}
+		w.set(nil)
+		a.mustAppend(t, "1001")
+		sure(t, c)
+		if !c.has("1001") {
+			t.Error("the order is missing")
+		}
+	})
+}
+
+// TestBlind asks a server that does not tell whether it was replaced, until it does.
+func TestBlind(t *testing.T) {
+	s := startRealServer(t)
+	admin := connect(t, s)
+	user := func(rules ...any) {
+		t.Helper()
+		if err := admin.Do(t.Context(), append([]any{"acl", "setuser", "blind"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user("on", "nopass", "~*", "+@all", "-info")
+	i := newInstance(t, s, brisk("a"))
+	i.client.Options().Username, i.client.Options().Password = "blind", "any"
+	i.start(t)
+	for range 20 {
+		if err := i.Wait(t.Context()); err == nil {
+			t.Fatal("it is sure, and would not notice a failover")
+		}
+	}
+	eventually(t, "it says why", func() bool {
+		st := i.State()
+		return st.Phase == Blind && errors.Is(st.Err, ErrBlind) && strings.Contains(st.Err.Error(), "run this command")
+	})
+	i.mustAppend(t, "1001")
+	user("+info")
+	sure(t, i)
+	if !i.has("1001") {
+		t.Error("the order is missing")
+	}
 }

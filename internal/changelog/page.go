@@ -33,6 +33,7 @@ type page struct {
 	inbox   int64  // IDs left in the inbox
 	entries []entry
 	members []string // all; none unless the reader's lease was renewed
+	untold  string   // why nobody would notice a failover, "" if everybody does
 }
 
 // drained is how many IDs a page takes from the inbox.
@@ -41,12 +42,15 @@ const drained = 1000
 // ask runs the script that reads a page from an entry on, and renews a member's lease
 // as of a moment; nil: none. Its error is one of the package's, or ctx's.
 func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, count int) (page, error) {
-	name, renewal, lease := "", moment{}, time.Duration(0)
+	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
+		if m.seenTwin.Load() {
+			twin = 1
+		}
 	}
-	args := append(make([]any, 0, 10+len(l.opts.Require)), newNonce(), l.opts.Keep, from, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained)
+	args := append(make([]any, 0, 11+len(l.opts.Require)), newNonce(), l.opts.Keep, from, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
@@ -72,8 +76,8 @@ func parsePage(reply []any) (page, error) {
 	var tail, server string
 	var mine int64
 	var rows, members []any
-	ok := len(reply) == 9
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members} {
+	ok := len(reply) == 10
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {

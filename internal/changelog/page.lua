@@ -10,11 +10,13 @@
 -- ARGV[8]   how long a lease is, in ms
 -- ARGV[9]   after how long a lapsed member is taken for gone, in ms
 -- ARGV[10]  how many IDs to take from the inbox at most
--- ARGV[11], ...  members that there must be
+-- ARGV[11]  '1' if another member runs at the reader's place, as far as it knows
+-- ARGV[12], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
 --           how many IDs are left in the inbox, entries, all members if the reader
---           renewed its lease}
+--           renewed its lease, why the server does not tell the name of its history or
+--           '' if it does}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
@@ -48,7 +50,7 @@ local place = mine == 1 and string.match(me, '^(.*#)')
 local over = redis.call('ZRANGEBYSCORE', members, '-inf', '(' .. decimal(now), 'WITHSCORES', 'LIMIT', 0, 64)
 for i = 1, #over, 2 do
   if over[i] == me then -- what only the reader knows it knows
-  elseif place and string.sub(over[i], 1, #place) == place then
+  elseif place and ARGV[11] ~= '1' and tonumber(over[i + 1]) % 1 == 0 and string.sub(over[i], 1, #place) == place then
     -- One that was here before, and that somebody else has called back: it was told of
     -- when the reader joined.
     redis.call('ZREM', members, over[i])
@@ -61,7 +63,7 @@ for i = 1, #over, 2 do
     away = over[i]
   end
 end
-for i = 11, #ARGV do
+for i = 12, #ARGV do
   if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
 end
 
@@ -73,4 +75,4 @@ if last > seq then -- somebody else has written to the log
 end
 
 return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries,
-  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}}
+  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold}

@@ -73,6 +73,8 @@ type reader struct {
 	lost    *damage             // found while lenient
 	found   *damage             // why it started over, nil once that has been told of again
 	members []string            // as the last page has them, if it has
+	untold  string              // of the last page
+	told    time.Time           // when it was said last that there is a twin
 	recall  bool                // members may have been forgotten
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
@@ -85,6 +87,11 @@ func (r *reader) readToTail(ctx context.Context) error {
 	away, err := r.pages(ctx)
 	phase := Following
 	switch {
+	case err == nil && r.untold != "" && !r.log.opts.Ephemeral:
+		phase, err = Blind, fmt.Errorf("%w: %s", ErrBlind, r.untold)
+	case err == nil && r.log.member.hasTwin():
+		phase, err = Away, fmt.Errorf("%w, this one is %q", ErrTwin, r.log.member.place)
+		r.tellTwin(err)
 	case err == nil && away != "":
 		phase, err = Away, fmt.Errorf("%w: %s", ErrAway, away)
 	case err == nil:
@@ -97,6 +104,15 @@ func (r *reader) readToTail(ctx context.Context) error {
 	}
 	r.log.settle(phase, err, began)
 	return err
+}
+
+// tellTwin says once a minute that there is one: whoever looks at the log of either finds
+// it there.
+func (r *reader) tellTwin(err error) {
+	if now := time.Now(); now.Sub(r.told) >= time.Minute {
+		r.told = now
+		r.log.opts.Logger.Error("nothing counts as absent", "filter", r.log.filter, "error", err)
+	}
 }
 
 // pages reads to the tail, and returns a member that was away when its first page was
@@ -115,7 +131,8 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		r.members, r.era = p.members, p.era
+		r.members, r.era, r.untold = p.members, p.era, p.untold
+		r.log.member.beside(p.members)
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
 			continue

@@ -168,6 +168,7 @@ var idle = Options{PollEvery: time.Hour, Limit: 10 * time.Second}
 func newInstance(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	i := &instance{client: connect(t, s), ids: map[string]int{}}
+	_, opts.Ephemeral = s.(*miniServer)
 	opts.Doubt = func(d Doubt) {
 		if d.Kind == Start {
 			return // each has one

@@ -1,6 +1,9 @@
 package changelog
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Phase is what the reader of a [Log] is at.
 type Phase string
@@ -10,6 +13,7 @@ const (
 	Loading     Phase = "loading"     // reading what was there at the start
 	Following   Phase = "following"   // the last read reached the tail
 	Away        Phase = "away"        // it did, but a member may have IDs that are not there
+	Blind       Phase = "blind"       // it did, but nobody would notice that the server was replaced
 	Unavailable Phase = "unavailable" // the last read failed, the next may not
 	Broken      Phase = "broken"      // the log's keys hold something else
 	Stopped     Phase = "stopped"     // Run has returned
@@ -18,7 +22,7 @@ const (
 // State is a log as its reader sees it, for metrics and health.
 type State struct {
 	Phase    Phase
-	Err      error           // why, in Away, Unavailable, Broken and Stopped
+	Err      error           // why, in Away, Blind, Unavailable, Broken and Stopped
 	Position uint64          // sequence number of the last entry applied
 	Tail     uint64          // sequence number of the log's last entry when it was last read; less Position is the lag
 	Reads    uint64          // pages asked for so far
@@ -68,7 +72,7 @@ func (l *Log) settle(phase Phase, err error, began time.Time) {
 	l.mu.Lock()
 	before := l.state.Phase
 	l.state.Phase, l.state.Err = phase, err
-	if phase == Following || phase == Away {
+	if phase == Following || phase == Away && !errors.Is(err, ErrTwin) {
 		if l.state.LastRead.IsZero() {
 			close(l.reached)
 		}
@@ -89,7 +93,12 @@ func (l *Log) settle(phase Phase, err error, began time.Time) {
 		log.Error("change log is broken, nothing counts as absent", "error", err)
 	case Unavailable:
 		log.Warn("change log is unavailable, nothing counts as absent until it can be read", "error", err)
+	case Blind:
+		log.Error("nothing counts as absent, and this ordergate is not ready", "error", err)
 	case Away:
+		if errors.Is(err, ErrTwin) {
+			return // it is said again and again
+		}
 		log.Warn("nothing counts as absent for now", "error", err)
 	case Following:
 		log.Info("following the change log")

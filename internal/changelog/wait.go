@@ -101,7 +101,7 @@ func (l *Log) enroll() (*round, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state.Phase {
-	case Unavailable, Broken, Stopped:
+	case Unavailable, Broken, Blind, Stopped:
 		// The reader tries again by itself. Waiting for it here would hold up every
 		// lookup for the whole limit, for as long as Redis is away. A member that is away
 		// holds up nobody, and may be back by now.

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 // conditions tells what readiness depends on. Redis is told of but not waited
@@ -15,7 +17,13 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 	}
 	for name, unit := range m.filters {
 		state, reason := unit.filter.State()
-		list = append(list, admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason})
+		c := admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason}
+		if unit.log != nil {
+			if err := unit.log.State().Err; errors.Is(err, changelog.ErrBlind) {
+				c.Ready, c.Reason = false, err.Error()
+			}
+		}
+		list = append(list, c)
 	}
 	for _, unit := range m.lockers.list() {
 		list = append(list, unit.condition())

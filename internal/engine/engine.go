@@ -155,7 +155,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		}
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
 			CanonicalForms: opts.CanonicalForms.All, Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
-			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
+			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {
 			return nil, err
@@ -182,9 +182,6 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 			return nil, err
 		}
 		besideShared(&opts, c, unit.shared)
-		if c.Kind != config.FilterLayered {
-			unit.places = &places{m.redis, "ordergate:{" + name + "}:places"}
-		}
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
 	}

@@ -204,11 +204,10 @@ func (u *filterUnit) changed(ctx context.Context, before string) bool {
 // message of Doubted.
 func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
 	switch {
+	case len(u.live()) > 0 && u.places != nil:
+		return u.catchUpInRedis(ctx, u.filter.CatchUp)
 	case len(u.live()) > 0:
-		if err := u.filter.CatchUp(ctx, u.catchUp); err != nil || u.places == nil {
-			return err
-		}
-		return u.places.write(ctx, u.live())
+		return u.filter.CatchUp(ctx, u.catchUp)
 	case cure == filter.Settling:
 		return u.filter.Settle(ctx, func(ctx context.Context) error {
 			select {
@@ -232,15 +231,9 @@ func (u *filterUnit) live() (tables []*tableSource) {
 	return tables
 }
 
-// catchUp reads what the live sources have that may be new. Where the set in Redis has
-// them, so has Redis the places up to which it does.
+// catchUp reads what the live sources have that may be new.
 func (u *filterUnit) catchUp(ctx context.Context, add func(id string) error) error {
 	for _, t := range u.live() {
-		if u.places != nil {
-			if err := u.places.read(ctx, t); err != nil {
-				return err
-			}
-		}
 		if err := t.tail(ctx, add); err != nil {
 			return err
 		}

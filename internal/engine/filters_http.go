@@ -36,7 +36,7 @@ type FilterReport struct {
 
 // LogReport tells of a change log.
 type LogReport struct {
-	Phase    string     `json:"phase"` // loading, following, away, unavailable, broken, stopped
+	Phase    string     `json:"phase"` // loading, following, away, blind, unavailable, broken, stopped
 	Position uint64     `json:"position"`
 	Tail     uint64     `json:"tail"`
 	Lag      uint64     `json:"lag"`       // entries, at the last read

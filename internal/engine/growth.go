@@ -58,17 +58,18 @@ func (m *Engine) growth(name string, c *config.Expand, unit *filterUnit) *filter
 // moment after the call.
 func (u *filterUnit) everything(ctx context.Context, add func(id string) error) error {
 	for _, source := range u.sources {
-		if err := source.IDs(ctx, add); err != nil {
+		read := func() error { return source.IDs(ctx, add) }
+		if t, ok := source.(*tableSource); ok && u.places != nil {
+			read = func() error { return u.places.readAll(ctx, t, add) }
+		}
+		if err := read(); err != nil {
 			return err
 		}
 	}
 	if u.log == nil {
 		return nil
 	}
-	if err := u.log.Replay(ctx, add); err != nil || u.places == nil {
-		return err
-	}
-	return u.places.write(ctx, u.live())
+	return u.log.Replay(ctx, add)
 }
 
 const (

@@ -2,48 +2,149 @@ package engine
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/shared"
 )
 
-// places are the places in tables up to which a set in Redis has what is there. They
-// are kept beside the set: whoever fills it writes them, and whoever catches up.
+//go:embed place.lua
+var placeSource string
+
+var placeScript = redis.NewScript(placeSource)
+
+// places are the marks up to which a set in Redis has what is in tables. Redis alone has
+// them: what a restart or a failover takes from the set, it takes from them as well. So
+// a mark is read before each reading, and replaced only if nothing has happened to the
+// set since. Whoever fills the set gives them up before, and keeps new ones at its end.
 type places struct {
 	client redis.UniversalClient
-	key    string
+	keys   []string // the marks, the state of the set
+	set    *shared.Set
+	tables []*tableSource
+
+	// Used by who fills the set only: of a process, that is one at a time.
+	began  place
+	filled map[string]json.RawMessage // up to where it has read
 }
 
-// read has a table begin where the set ends, unless it is known to be further.
-func (p *places) read(ctx context.Context, t *tableSource) error {
-	if !t.reached().Zero() {
+// place is a mark, and what else was found with it.
+type place struct {
+	history    string // of the server that has the mark
+	generation string // of the set
+	text       string // as it is kept; "": there is none
+	others     string // servers that have a part of the set
+	mark       json.RawMessage
+}
+
+// keptPlace is the text of a place.
+type keptPlace struct {
+	Mark json.RawMessage `json:"mark"`
+	// Others are the histories of those servers of a cluster that have a part of the set
+	// and not the mark: that of one that comes back with less is another.
+	Others string `json:"others,omitempty"`
+}
+
+// read returns how far a table is in the set. What is added to the set after that is
+// added to the generation that it names.
+func (p *places) read(ctx context.Context, source string) (place, error) {
+	at, err := p.look(ctx, source)
+	if err == nil {
+		err = p.sameGeneration(ctx, at)
+	}
+	return at, err
+}
+
+func (p *places) look(ctx context.Context, source string) (at place, err error) {
+	if at.others, err = p.set.Others(ctx); err != nil {
+		return at, fmt.Errorf("source %s: %w", source, err)
+	}
+	if err := p.run(ctx, &at, source); err != nil {
+		return at, fmt.Errorf("source %s: reading its place: %w", source, err)
+	}
+	var kept keptPlace
+	// What is no place, or one of a set that has lost something, has all of the table be
+	// read.
+	if json.Unmarshal([]byte(at.text), &kept) == nil && kept.Others == at.others {
+		at.mark = kept.Mark
+	}
+	return at, nil
+}
+
+// errGeneration passes: the set is just being replaced.
+var errGeneration = errors.New("the set in Redis is of another generation")
+
+func (p *places) sameGeneration(ctx context.Context, at place) error {
+	switch now, err := p.set.Generation(ctx); {
+	case err != nil:
+		return err
+	case strconv.Itoa(now) != at.generation:
+		return errGeneration
+	}
+	return nil
+}
+
+// run calls the script, which sets what it returns.
+func (p *places) run(ctx context.Context, at *place, args ...any) error {
+	reply, err := placeScript.Run(ctx, p.client, p.keys, args...).StringSlice()
+	if err == nil && len(reply) != 3 {
+		err = fmt.Errorf("unexpected reply %q", reply)
+	}
+	if err == nil {
+		at.history, at.generation, at.text = reply[0], reply[1], reply[2]
+	}
+	return err
+}
+
+// write replaces a place by what has been added to the set since it was read. It does
+// nothing if something else has happened to it, or somebody has been faster.
+func (p *places) write(ctx context.Context, source string, at place, mark json.RawMessage) error {
+	switch others, err := p.set.Others(ctx); {
+	case err != nil:
+		return fmt.Errorf("source %s: %w", source, err)
+	case others != at.others:
 		return nil
 	}
-	place, err := p.place(ctx, t)
+	text, err := json.Marshal(keptPlace{mark, at.others})
 	if err != nil {
-		return err
+		return fmt.Errorf("source %s: its place: %w", source, err)
 	}
-	if err := t.from(place); !errors.Is(err, errMoved) {
-		return err
+	if string(text) == at.text {
+		return nil
 	}
-	return t.from(nil) // all of the table is read
+	if err := p.run(ctx, &place{}, source, at.history, at.generation, at.text, string(text)); err != nil {
+		return fmt.Errorf("source %s: keeping its place: %w", source, err)
+	}
+	return nil
 }
 
-// place returns what is kept of a table, nil if there is nothing.
-func (p *places) place(ctx context.Context, t *tableSource) (json.RawMessage, error) {
-	text, err := p.client.HGet(ctx, p.key, t.name).Result()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil
+// catchUp adds to the set, by add, what may be new in the tables. The places move when
+// moved is called, which is to be done once everything has been added.
+func (p *places) catchUp(ctx context.Context, add func(id string) error) (moved func(context.Context) error, err error) {
+	var all []func(context.Context) error
+	for _, t := range p.tables {
+		at, err := p.read(ctx, t.name)
+		if err != nil {
+			return nil, err
+		}
+		mark, err := t.behind(ctx, at.mark, add)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, func(ctx context.Context) error { return p.write(ctx, t.name, at, mark) })
 	}
-	if err != nil {
-		return nil, fmt.Errorf("source %s: reading its place: %w", t.name, err)
-	}
-	return json.RawMessage(text), nil
+	return func(ctx context.Context) (err error) {
+		for _, move := range all {
+			err = errors.Join(err, move(ctx))
+		}
+		return err
+	}, nil
 }
 
 // readMoved reads all of the tables that the set in Redis was not filled from, into that:
@@ -53,14 +154,14 @@ func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
 	if u.places == nil {
 		return nil
 	}
-	var moved []*tableSource
+	moved := false
 	for _, t := range u.live() {
-		place, err := u.places.place(ctx, t)
+		at, err := u.places.look(ctx, t.name)
 		if err != nil {
 			return err
 		}
-		_, reason := t.parse(place)
-		if place == nil {
+		_, reason := t.parse(at.mark)
+		if at.mark == nil {
 			// A set that is not whole is going to be filled from all tables.
 			whole, err := u.shared.Whole(ctx)
 			if err != nil {
@@ -72,32 +173,62 @@ func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
 		}
 		if errors.Is(reason, errMoved) {
 			log.Warn("the set in Redis was not filled from a table, which is read as a whole", "source", t.name)
-			moved = append(moved, t)
+			moved = true
 		}
 	}
-	if moved == nil {
+	if !moved {
 		return nil
 	}
-	err := u.filter.Reload(ctx, func(ctx context.Context, add func(id string) error) error {
-		into, flush := u.readInto(ctx, config.Filter{}, add)
-		for _, t := range moved {
-			if err := t.IDs(ctx, into); err != nil {
-				return err
-			}
-		}
-		return flush()
+	return u.catchUpInRedis(ctx, u.filter.Reload)
+}
+
+// catchUpInRedis adds to the set in Redis what may be new in the tables, and then moves the
+// places. Clear is a method of the filter that takes a reading.
+func (u *filterUnit) catchUpInRedis(ctx context.Context, clear func(context.Context, func(context.Context, func(string) error) error) error) error {
+	moved := func(context.Context) error { return nil }
+	err := clear(ctx, func(ctx context.Context, add func(id string) error) (err error) {
+		moved, err = u.places.catchUp(ctx, add)
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	return u.places.write(ctx, moved)
+	return moved(ctx)
 }
 
-func (p *places) write(ctx context.Context, tables []*tableSource) error {
-	for _, t := range tables {
-		if err := p.client.HSet(ctx, p.key, t.name, string(t.place())).Err(); err != nil {
-			return fmt.Errorf("source %s: keeping its place: %w", t.name, err)
-		}
+// readAll reads all of a table, for who fills the set.
+func (p *places) readAll(ctx context.Context, t *tableSource, add func(id string) error) error {
+	mark, err := t.all(ctx, add)
+	if err != nil {
+		return err
+	}
+	if p.filled != nil {
+		p.filled[t.name] = mark
 	}
 	return nil
+}
+
+// Begin implements [shared.Places].
+func (p *places) Begin(ctx context.Context) (err error) {
+	p.filled = nil
+	if len(p.tables) == 0 {
+		return nil
+	}
+	if p.began, err = p.look(ctx, p.tables[0].name); err != nil {
+		return err
+	}
+	if err := p.client.Del(ctx, p.keys[0]).Err(); err != nil {
+		return fmt.Errorf("giving up the places in the tables: %w", err)
+	}
+	p.began.text, p.filled = "", make(map[string]json.RawMessage)
+	return nil
+}
+
+// End implements [shared.Places].
+func (p *places) End(ctx context.Context) (err error) {
+	for source, mark := range p.filled {
+		err = errors.Join(err, p.write(ctx, source, p.began, mark))
+	}
+	p.filled = nil
+	return err
 }

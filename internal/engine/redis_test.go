@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -259,6 +260,23 @@ func keepPlaces(t *testing.T, client redis.UniversalClient) {
 		t.Errorf("the place is %q, %v", at, getErr)
 	}
 	err = errors.Join(err, client.HDel(ctx, place.place, place.name).Err())
+
+	set, impossible := shared.New(client, shared.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000, Shards: 16}})
+	if impossible != nil {
+		t.Fatal(impossible)
+	}
+	defer set.Close()
+	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db"}}}
+	err = errors.Join(err, marks.Begin(ctx))
+	marks.filled["db"] = json.RawMessage(`{}`)
+	err = errors.Join(err, marks.End(ctx))
+	at, readErr := marks.read(ctx, "db")
+	if err = errors.Join(err, readErr); string(at.mark) != "{}" || at.history == "" {
+		t.Errorf("the mark is %q of history %q", at.mark, at.history)
+	}
+	if _, cluster := client.(*redis.ClusterClient); cluster != (at.others != "") {
+		t.Errorf("the others are %q", at.others)
+	}
 
 	path := filepath.Join(t.TempDir(), "snapshot")
 	err = errors.Join(err, os.WriteFile(path, []byte("bits"), 0o600))

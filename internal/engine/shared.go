@@ -31,7 +31,19 @@ func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside f
 	if c.Expand != nil {
 		opts.AtFill, opts.By = c.Expand.AtFill, c.Expand.By
 	}
-	return shared.New(m.redis, opts)
+	if tables := unit.live(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
+		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", shared.StateKey(name)}, tables: tables}
+		opts.Places = unit.places
+		opts.Replaced = func() {
+			m.log.Warn("a server that has a part of the filter in Redis was restarted or failed over: its tables are read again", "filter", name)
+			unit.filter.Doubt(filter.Doubt{Reason: "a server that has a part of the set in Redis was restarted or failed over"})
+		}
+	}
+	set, err := shared.New(m.redis, opts)
+	if unit.places != nil {
+		unit.places.set = set
+	}
+	return set, err
 }
 
 // sourcesAtLeast is everything, for a filter whose sources have every order there is:

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -70,6 +71,12 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 
 // IDs implements filter.Source.
 func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) error {
+	_, err := s.all(ctx, yield)
+	return err
+}
+
+// all is IDs, and returns the mark behind them.
+func (s *tableSource) all(ctx context.Context, yield func(id string) error) (json.RawMessage, error) {
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
 	s.reading.Lock()
@@ -78,7 +85,27 @@ func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) erro
 	defer func() { s.steps = nil }()
 	from := s.reached()
 	from.Mark = from.Mark.Again()
-	return s.read(ctx, from, false, yield)
+	if err := s.read(ctx, from, false, yield); err != nil {
+		return nil, err
+	}
+	return s.place(), nil
+}
+
+// behind reads what may be new behind a mark that is kept elsewhere, and returns the one
+// for the next time. If it is the mark of the last reading, that one goes on: it
+// remembers when the last rows of the table were seen.
+func (s *tableSource) behind(ctx context.Context, mark json.RawMessage, yield func(id string) error) (json.RawMessage, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if !bytes.Equal(mark, s.place()) {
+		if s.from(mark) != nil { // it is no mark: all is read
+			_ = s.from(nil)
+		}
+	}
+	if err := s.read(ctx, s.reached(), true, yield); err != nil {
+		return nil, err
+	}
+	return s.place(), nil
 }
 
 // tail reads what may be new since the last reading.

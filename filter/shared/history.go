@@ -1,0 +1,120 @@
+package shared
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// histories are the names of the histories of servers. A server has another one after
+// each start and each failover: either may have lost what was acknowledged before.
+type histories struct {
+	own    string // of the server that has the state of the set; "" where it is not told
+	others string // of those of a cluster that have the rest of the set; sorted, each once
+}
+
+// Others names the histories of the servers which have a part of the set, and not its
+// state. It is "" where all is on one server, and takes a round trip in a cluster.
+func (s *Set) Others(ctx context.Context) (string, error) {
+	if _, ok := s.client.(*redis.ClusterClient); !ok {
+		return "", nil
+	}
+	h, err := s.histories(ctx)
+	return h.others, err
+}
+
+// histories asks all servers that have a part of the set, of any generation that is known.
+func (s *Set) histories(ctx context.Context) (h histories, err error) {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		h.own, err = history(ctx, s.client)
+		return h, err
+	}
+	own, err := cluster.MasterForKey(ctx, s.key)
+	if err != nil {
+		return h, fmt.Errorf("looking for the server of %s: %w", s.key, err)
+	}
+	if h.own, err = history(ctx, own); err != nil {
+		return h, err
+	}
+	v, err := s.fresh(ctx)
+	if err != nil {
+		return h, err
+	}
+	seen, others := map[*redis.Client]bool{own: true}, []string(nil)
+	for _, t := range v.all() {
+		sets, err := t.sets()
+		if err != nil {
+			return h, err
+		}
+		for _, set := range sets {
+			for _, key := range set.Keys() {
+				node, err := cluster.MasterForKey(ctx, key)
+				if err != nil {
+					return h, fmt.Errorf("looking for the server of %s: %w", key, err)
+				}
+				if seen[node] {
+					continue
+				}
+				seen[node] = true
+				name, err := history(ctx, node)
+				if err != nil {
+					return h, err
+				}
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	h.others = strings.Join(others, ",")
+	return h, nil
+}
+
+var replicationID = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)`)
+
+// history returns "" of a server that does not tell. Who follows the change log has
+// nothing be absent there.
+func history(ctx context.Context, client redis.Cmdable) (string, error) {
+	text, err := client.Info(ctx, "replication").Result()
+	if err != nil {
+		if _, answered := errors.AsType[redis.Error](err); answered {
+			return "", nil
+		}
+		return "", fmt.Errorf("asking a server for its history: %w", err)
+	}
+	if found := replicationID.FindStringSubmatch(text); found != nil {
+		return found[1], nil
+	}
+	return "", nil
+}
+
+// watch notices when another server has a part of the set than at the last look.
+func (s *Set) watch(ctx context.Context) error {
+	if s.opts.Replaced == nil {
+		return nil
+	}
+	others, err := s.Others(ctx)
+	if err != nil {
+		return err
+	}
+	if s.others != nil && *s.others != others {
+		s.opts.Replaced()
+	}
+	s.others = &others
+	return nil
+}
+
+// Generation returns the generation that is asked, as of a look at Redis that begins now.
+// What is added after that is added to it.
+func (s *Set) Generation(ctx context.Context) (int, error) {
+	v, err := s.look(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return v.Generation, nil
+}
