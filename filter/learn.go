@@ -12,7 +12,8 @@ import (
 // learned is what the other ordergates do not know of yet.
 type learned struct {
 	id     string
-	missed string // instead of the ID: why nobody knows it
+	missed string    // instead of the ID: why nobody knows it
+	since  time.Time // with missed: when the order was created at the earliest; zero: at any time
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -30,7 +31,7 @@ var ErrExposed = errors.New("another ordergate may answer absent for the new ord
 func (f *Filter) Learn(ctx context.Context, id string) error {
 	if len(id) == 0 || len(id) > MaxIDBytes {
 		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
-		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason))
+		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason, time.Time{}))
 	}
 	// Here first: whatever becomes of the rest, this process knows. An ID that turns
 	// out not to be acknowledged only makes one more Maybe.
@@ -46,17 +47,20 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 }
 
 // Missed says that an order was created whose ID could not be learned, for the given
-// reason. It blocks, and returns, as Learn does: from then on nothing is absent
-// anywhere until the sources have been read again.
-func (f *Filter) Missed(ctx context.Context, reason string) error {
+// reason, and not before the call that created it began; zero: that is not known. It
+// blocks, and returns, as Learn does: from then on nothing that the order's ID may be is
+// absent anywhere until the sources have been read again. A flood of it is told in the log
+// once for each time that it brings doubt.
+func (f *Filter) Missed(ctx context.Context, reason string, began time.Time) error {
+	if _, _, doubted := f.Doubts(); !doubted {
+		f.log.Error("an order was created whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", reason)
+	}
+	// Here first, as above. The log brings it once more.
+	f.Doubt(Doubt{Reason: reason, Cure: Operator, Orders: true, Since: began})
 	if f.opts.Appender == nil {
-		f.Doubt(Doubt{Reason: reason, Cure: Operator})
 		return fmt.Errorf("filter %s: %s", f.name, reason)
 	}
-	f.log.Error("an order was created whose ID is not known, nothing is absent until the sources were read again", "reason", reason)
-	// Here first, as above. The log brings it once more.
-	f.Doubt(Doubt{Reason: reason, Cure: Operator})
-	return f.tell(ctx, learned{missed: reason})
+	return f.tell(ctx, learned{missed: reason, since: began})
 }
 
 // LearnAll makes several orders known, for somebody who can try again and tells nobody
@@ -110,7 +114,7 @@ func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learne
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if batch[0].id == "" {
-		return f.opts.Appender.Missed(ctx, batch[0].missed)
+		return f.opts.Appender.Missed(ctx, batch[0].missed, batch[0].since)
 	}
 	ids := make([]string, len(batch))
 	for i, what := range batch {
@@ -127,10 +131,14 @@ func (f *Filter) keep(what learned, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch n := len(f.pending); {
-	case n < f.opts.MaxPending || what.id == "" && f.pending[n-1].id != "":
+	full := len(f.pending) >= f.opts.MaxPending
+	switch last := f.pending[max(0, len(f.pending)-1):]; {
+	case !full:
 		f.pending = append(f.pending, what)
-	case f.pending[n-1].id != "":
+	case last[0].id == "" && last[0].since.IsZero(): // it is about any order
+	case what.id == "":
+		f.pending = append(f.pending, learned{missed: what.missed})
+	default:
 		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}
 	select {

@@ -29,7 +29,7 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-func (l *sharedLog) Missed(context.Context, string) error { return nil }
+func (l *sharedLog) Missed(context.Context, string, time.Time) error { return nil }
 func (l *sharedLog) Withdraw(context.Context) error       { return nil }
 
 // since returns the entries behind the first n.
@@ -153,7 +153,7 @@ func (a *flaky) Append(_ context.Context, ids ...string) error {
 
 func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Append(ctx, ids...) }
 
-func (a *flaky) Missed(_ context.Context, reason string) error {
+func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down {
@@ -277,7 +277,7 @@ func TestLearnWithdraws(t *testing.T) {
 			f := mustLoad(t, mustNew(t, tc.opts))
 			for _, learn := range []func() error{
 				func() error { return f.Learn(t.Context(), "1") },
-				func() error { return f.Missed(t.Context(), "no ID in the answer") },
+				func() error { return f.Missed(t.Context(), "no ID in the answer", time.Time{}) },
 			} {
 				a.withdrawn = 0
 				if err := learn(); !errors.Is(err, errAway) || errors.Is(err, ErrExposed) != tc.exposed || a.withdrawn != tc.calls {

@@ -61,7 +61,8 @@ func (f *Filter) State() (state, reason string) {
 	case s.state != StateReady:
 		return s.state, s.reason
 	}
-	if d := f.doubts.Load(); d != nil {
+	d := f.doubts.Load()
+	if d != nil && (d.scope.zero() || d.cure == Operator) {
 		return StateUnknown, d.reason
 	}
 	if err := f.behind.Load(); err != nil {
@@ -73,6 +74,9 @@ func (f *Filter) State() (state, reason string) {
 			return StateUnknown, "the change log was not read to its end yet"
 		}
 		return StateUnknown, fmt.Sprintf("stale: the change log was read to its end %v ago", time.Since(at).Round(time.Second))
+	}
+	if d != nil {
+		return StateReady, fmt.Sprintf("certain but for %v: %s", d.scope, d.reason)
 	}
 	if f.full.Load() {
 		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())

@@ -73,16 +73,6 @@ const (
 	Start Kind = "start" // whatever came of the log before it was read here for the first time
 )
 
-// Doubt says that there may be orders which the log does not have and should: all of
-// them were created before it is told of.
-type Doubt struct {
-	Kind   Kind
-	Reason string // one line
-}
-
-// text is what the log has of it.
-func (d Doubt) text() string { return string(d.Kind) + ": " + d.Reason }
-
 // Options are the settings of a [Log]. The zero value is usable.
 type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
@@ -169,7 +159,8 @@ type Log struct {
 	mark   Mark
 	own    ownEntry // the newest entry that Append made here and knows of
 	recent recent
-	known  []string // members, as of the last renewal, before whatever was lost since
+	known  []string           // members, as of the last renewal, before whatever was lost since
+	said   map[Kind]time.Time // when a doubt was told in the log last
 }
 
 // ownEntry is an entry, and the log and the era in which it was acknowledged.
@@ -279,13 +270,17 @@ func (l *Log) entries(ids []string) ([]any, error) {
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
 // is about was created before the call. It returns as Append does, and like an ID it
-// is owed after an error.
+// is owed after an error. One that is about orders of any age covers what was owed before.
 func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 	covered := l.member.oweDoubt(d.text())
 	if err := l.RecordDoubt(ctx, d); err != nil {
 		return err
 	}
-	l.member.paidDoubt(covered)
+	if d.Since.IsZero() {
+		l.member.paidDoubt(covered)
+	} else {
+		l.member.paid(doubtMark + d.text())
+	}
 	return nil
 }
 

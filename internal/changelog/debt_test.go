@@ -126,7 +126,7 @@ func TestDoubtPaysForWhatItCovers(t *testing.T) {
 		h := hold(t)
 		w.set(only(a.append, h.reply))
 		told := make(chan error, 1)
-		go func() { told <- a.Doubt(t.Context(), Doubt{Lost, "too many"}) }()
+		go func() { told <- a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}) }()
 		<-h.entered
 		owes(t, a, w, "after")
 		h.release()
@@ -139,7 +139,7 @@ func TestDoubtPaysForWhatItCovers(t *testing.T) {
 		finds(t, b, a.member.Name())
 		a.mustAppend(t, "after")
 		sure(t, a, b)
-		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Lost, "too many"}) || b.has("before") {
+		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Lost, Reason: "too many"}) || b.has("before") {
 			t.Errorf("doubts %v", got)
 		}
 	})
@@ -172,7 +172,7 @@ func TestOverdrawn(t *testing.T) {
 		if p, err := b.ask(t.Context(), nil, time.Time{}, 0, 1); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
-		if err := a.Doubt(t.Context(), Doubt{Lost, "too many"}); err != nil {
+		if err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {
 			t.Fatal(err)
 		}
 		sure(t, a, b)
@@ -198,7 +198,7 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		a.mu.Unlock()
 		for name, err := range map[string]error{
 			"Record":      a.Record(t.Context(), "1"),
-			"RecordDoubt": a.RecordDoubt(t.Context(), Doubt{Lost, "one"}),
+			"RecordDoubt": a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "one"}),
 			"giveBack":    a.giveBack(t.Context(), forgotten),
 		} {
 			if !errors.Is(err, ErrUnavailable) {
@@ -211,7 +211,7 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		if n := a.State().Owed; n != 0 || b.has("1") || len(b.doubted()) > 0 {
 			t.Errorf("%d are owed, doubts %v", n, b.doubted())
 		}
-		if err := errors.Join(a.Record(t.Context(), "1"), a.RecordDoubt(t.Context(), Doubt{Lost, "two"})); err != nil {
+		if err := errors.Join(a.Record(t.Context(), "1"), a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "two"})); err != nil {
 			t.Fatal(err)
 		}
 		sure(t, b)

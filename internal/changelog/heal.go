@@ -7,19 +7,25 @@ import (
 	"time"
 )
 
+// sayEvery is how often a doubt of one kind is told in the log, at most.
+const sayEvery = time.Second
+
 // doubt tells of one.
 func (l *Log) doubt(d Doubt) {
+	now := time.Now()
 	l.mu.Lock()
 	if l.state.Doubts == nil {
-		l.state.Doubts = make(map[Kind]uint64)
+		l.state.Doubts, l.said = make(map[Kind]uint64), make(map[Kind]time.Time)
 	}
 	l.state.Doubts[d.Kind]++
-	l.mu.Unlock()
-	if d.Kind == Start {
-		l.opts.Doubt(d)
-		return
+	says := d.Kind != Start && now.Sub(l.said[d.Kind]) >= sayEvery
+	if says {
+		l.said[d.Kind] = now
 	}
-	l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+	l.mu.Unlock()
+	if says {
+		l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+	}
 	l.opts.Doubt(d)
 }
 
@@ -38,7 +44,7 @@ func (r *reader) resume() {
 // is left is read again.
 func (r *reader) startOver(found *damage) {
 	l := r.log
-	l.doubt(Doubt{found.kind, found.reason})
+	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
 	r.found, r.recall = found, true
 	r.starts++
@@ -62,19 +68,19 @@ func (r *reader) healed(ctx context.Context) error {
 		return nil
 	}
 	if r.lost != nil {
-		r.log.doubt(Doubt{r.lost.kind, r.lost.reason})
+		r.log.doubt(r.lost.doubt())
 	}
 	if r.first {
 		// A log that was flushed while the sources were read is as good as any.
 		r.first = false
-		r.log.doubt(Doubt{Start, "the change log is read for the first time"})
+		r.log.doubt(Doubt{Kind: Start, Reason: "the change log is read for the first time", Orders: true})
 	}
 	// The next read tries again what fails.
 	if r.has != nil {
 		// Once more: what was created while the log went from one to the other may have
 		// been lost with a third.
 		if r.found != nil {
-			r.log.doubt(Doubt{r.found.kind, r.found.reason})
+			r.log.doubt(r.found.doubt())
 			r.found = nil
 		}
 		if err := r.log.giveBack(ctx, r.has); err != nil {
@@ -96,7 +102,7 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
 	l.mu.Unlock()
 	if more {
-		if err := l.short(ctx, Doubt{Lost, fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
+		if err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered), Orders: true}); err != nil {
 			return err
 		}
 	}

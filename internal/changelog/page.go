@@ -134,8 +134,7 @@ func parseEntry(row any) (e entry) {
 	e.nonce, _ = fields[3].(string)
 	switch {
 	case fields[0] == "doubt":
-		kind, reason, _ := strings.Cut(value, ": ")
-		e.doubt = Doubt{Kind(kind), reason}
+		e.doubt = parseDoubt(value)
 	case fields[0] != "id":
 		e.bad = fmt.Sprintf("entry %s is malformed", name)
 	case len(value) == 0 || len(value) > MaxIDBytes:
@@ -199,6 +198,9 @@ type damage struct {
 	kind   Kind
 	reason string
 }
+
+// doubt is the doubt that it is a reason for: about orders, whatever their age.
+func (d *damage) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
 
 // gap is damage that somebody did to the log.
 func gap(format string, args ...any) *damage { return &damage{Gap, fmt.Sprintf(format, args...)} }

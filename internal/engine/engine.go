@@ -53,12 +53,13 @@ type filterUnit struct {
 	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
 	shared    *shared.Set                // nil: it is all in memory
 	measures  *measures
-	snapshots *snapshots   // nil: a restart reads the sources
-	growth    *growthState // nil: it does not grow, or alone
-	followers []*follower  // of its tables
-	reconcile *reconciler  // nil: the tables are not compared with it
-	fleet     *fleet       // nil: it is loaded by each for itself
-	places    *places      // of what the set in Redis has; nil: memory has the tables
+	snapshots *snapshots    // nil: a restart reads the sources
+	growth    *growthState  // nil: it does not grow, or alone
+	followers []*follower   // of its tables
+	reconcile *reconciler   // nil: the tables are not compared with it
+	fleet     *fleet        // nil: it is loaded by each for itself
+	places    *places       // of what the set in Redis has; nil: memory has the tables
+	margin    time.Duration // see marginOf
 }
 
 // add puts an ID into the filter.
@@ -148,9 +149,8 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
 		apply := func(id string) { _ = Spell(formats, id, unit.add) } // add never fails
-		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
-			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
+			Doubt: unit.doubt, Member: m.place, Require: followedMembers(m.config, name),
 			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {
@@ -165,9 +165,14 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
 		}
 	}
-	opts.Young = young(m.config, name, formats, time.Now)
+	opts.Young, opts.Made = young(m.config, name, formats, time.Now), madeOf(formats)
 	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
 		return nil, err
+	}
+	unit.margin = marginOf(m.config, name)
+	opts.Live, opts.Margin, opts.Covered = len(unit.live()) > 0, unit.margin, unit.covered
+	for _, t := range unit.live() {
+		t.dropped = unit.dropped
 	}
 	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
 	opts.Segments = segments(c.Segments, formats)

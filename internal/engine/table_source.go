@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
@@ -24,7 +25,17 @@ type tableSource struct {
 
 	reading sync.Mutex // held by IDs and tail
 	mu      sync.Mutex
-	mark    source.Mark // what of the table is in the filter
+	mark    source.Mark         // what of the table is in the filter
+	told    coverage            // by the last whole reading; the zero value after a doubt about it
+	voids   uint64              // such doubts
+	dropped func(reason string) // told when the table is another than it was; nil: nobody
+}
+
+// coverage is what a table has certainly told of.
+type coverage struct {
+	number uint64    // the greatest of its IDs, and all that are less; 0: none
+	began  time.Time // the reading, which has whatever was committed before
+	ended  time.Time // zero: there was none
 }
 
 func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
@@ -39,6 +50,12 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, CursorColumn: c.CursorColumn,
 		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
 		Valid: Valid(formats), Logger: log,
+		Dropped: func(reason string) {
+			s.void()
+			if s.dropped != nil {
+				s.dropped("the table of source " + name + ": " + reason)
+			}
+		},
 		Progress: func(step source.Step) {
 			if s.steps != nil {
 				s.steps(step)
@@ -94,6 +111,12 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 	return s.read(ctx, s.reached(), yield)
 }
 
+func (s *tableSource) covered() coverage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
 func (s *tableSource) reached() source.Mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,11 +130,32 @@ func (s *tableSource) read(ctx context.Context, from source.Mark, yield func(id 
 		s.mark = mark
 		return nil
 	}
-	mark, _, err := s.table.Tail(ctx, from, func(id string) error { return Spell(s.formats, id, yield) }, each)
+	s.mu.Lock()
+	began, voids := time.Now(), s.voids
+	s.mu.Unlock()
+	mark, report, err := s.table.Tail(ctx, from, func(id string) error { return Spell(s.formats, id, yield) }, each)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
-	return each(mark)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark = mark
+	if s.voids == voids {
+		s.told = coverage{began: began, ended: time.Now()}
+		if report.Numbered {
+			s.told.number = mark.Number()
+		}
+	}
+	return nil
+}
+
+// void says that the table may be another one than was read: what it told of does not
+// count until it has been read once more.
+func (s *tableSource) void() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = coverage{}
+	s.voids++
 }
 
 // place returns what of the table is in the filter, for [tableSource.from].
@@ -132,6 +176,6 @@ func (s *tableSource) from(place json.RawMessage) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark = mark
+	s.mark, s.told = mark, coverage{} // of another time
 	return nil
 }

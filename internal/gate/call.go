@@ -271,7 +271,7 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	} else {
 		// An order exists that no filter will hear of from us: from here on, absence
 		// proves nothing.
-		err = errors.Join(err, filter.Missed(ctx, err.Error()))
+		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.start))
 	}
 	c.gate.record.Learned(c.Decision.Rule, err)
 	if err != nil {

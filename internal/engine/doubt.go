@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+const (
+	// clocksApart is by how much the clocks of those who make IDs and of ordergates may
+	// differ.
+	clocksApart = time.Minute
+	// zonesApart is by how much a date in an ID may be behind UTC, in case it is that of the
+	// backend's own zone.
+	zonesApart = 12 * time.Hour
+	// stillThere is for how long a table that was read is taken for the one that it was: a
+	// doubt that comes later is about all IDs, until the table has been read again.
+	stillThere = 10 * time.Second
+)
+
+// doubt passes one of the change log on to the filter.
+func (u *filterUnit) doubt(d changelog.Doubt) {
+	if !d.Orders {
+		for _, t := range u.live() {
+			t.void()
+		}
+	}
+	u.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind], Orders: d.Orders, Since: d.Since})
+}
+
+// dropped is for a table that is not what it was.
+func (u *filterUnit) dropped(reason string) {
+	u.filter.Doubt(filter.Doubt{Reason: reason, Cure: filter.Reading})
+}
+
+// covered returns what IDs an order may have that the tables have not told of; see
+// [filter.Options].
+func (u *filterUnit) covered() (s filter.Scope) {
+	for i, t := range u.live() {
+		told := t.covered()
+		if told.ended.IsZero() || time.Since(told.ended) > stillThere {
+			return filter.Scope{}
+		}
+		since := told.began.Add(-u.margin)
+		if i == 0 {
+			s = filter.Scope{Above: told.number, Since: since}
+		}
+		s.Above = min(s.Above, told.number)
+		if since.Before(s.Since) {
+			s.Since = since
+		}
+	}
+	return s
+}
+
+// marginOf returns by how much the ID of an order may tell an earlier time than that at
+// which its creation began, or at which it is committed at the latest.
+func marginOf(c *config.Config, name string) time.Duration {
+	var overlap time.Duration
+	for _, s := range c.Filters[name].Sources {
+		overlap = max(overlap, c.Sources[s].Overlap)
+	}
+	return clocksApart + overlap
+}
+
+// madeOf returns what tells the latest time at which an order with an ID can have been
+// made, if all formats that it is in tell that; nil: none does.
+func madeOf(formats []order.Format) func(id string) (time.Time, bool) {
+	steps := make([]time.Duration, len(formats)) // 0: it tells no time
+	tells := false
+	for i := range formats {
+		if step, ok := formats[i].Step(); ok {
+			tells, steps[i] = true, step
+			if formats[i].Kind == order.Timestamped {
+				steps[i] += zonesApart
+			}
+		}
+	}
+	if !tells {
+		return nil
+	}
+	return func(id string) (latest time.Time, ok bool) {
+		for i := range formats {
+			if _, is := formats[i].Canonical(id); !is {
+				continue
+			}
+			at, tells := formats[i].Time(id)
+			if !tells || steps[i] == 0 {
+				return time.Time{}, false
+			}
+			if at = at.Add(steps[i]); !ok || at.After(latest) {
+				latest = at
+			}
+			ok = true
+		}
+		return latest, ok
+	}
+}
