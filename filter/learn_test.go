@@ -30,7 +30,7 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
 func (l *sharedLog) Missed(context.Context, string, time.Time) error { return nil }
-func (l *sharedLog) Withdraw(context.Context) error       { return nil }
+func (l *sharedLog) Withdraw(context.Context) error                  { return nil }
 
 // since returns the entries behind the first n.
 func (l *sharedLog) since(n int) []string {

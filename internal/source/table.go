@@ -64,11 +64,11 @@ type TableOptions struct {
 	// Valid refuses IDs beyond those that no order can have; nil refuses none. It
 	// is called by the goroutine that reads.
 	Valid    func(id string) bool
-	Progress func(Step)   // told after each batch, by the goroutine that reads
+	Progress func(Step) // told after each batch, by the goroutine that reads
 	// Dropped is called by [Table.Tail] when its mark does not hold any more, before all is
 	// read again: what was read of the table may be that of another one. Nil: nobody is.
 	Dropped func(reason string)
-	Logger   *slog.Logger // default: none
+	Logger  *slog.Logger // default: none
 }
 
 // ensureDefaults fills in what was left open.
