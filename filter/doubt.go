@@ -26,6 +26,16 @@ type Doubt struct {
 	// Since is when the first of the orders was created at the earliest; zero: that is not
 	// known.
 	Since time.Time
+
+	// Entry is where the doubt stands in the change log; zero: it does not, or the log has
+	// yet to bring it.
+	Entry Entry
+}
+
+// Entry is a place in a change log.
+type Entry struct {
+	Log    string // which of those that there were
+	Number uint64 // from 1
 }
 
 // Scope is what IDs a doubt is about. The zero Scope has all.
@@ -178,7 +188,7 @@ func (f *Filter) Doubt(d Doubt) {
 	}
 	var open []openDoubt
 	if now := f.doubts.Load(); now != nil {
-		open = slices.Clone(now.open)
+		open = slices.DeleteFunc(slices.Clone(now.open), next.standsFor)
 	}
 	if !d.Orders {
 		for i := range open {
@@ -195,9 +205,17 @@ func (f *Filter) Doubt(d Doubt) {
 	f.noteDoubt()
 }
 
+// standsFor reports whether a doubt is another's entry in the change log.
+func (d *openDoubt) standsFor(other openDoubt) bool {
+	return d.Entry != Entry{} && other.Entry == Entry{} && d.Reason == other.Reason && d.Since.Equal(other.Since) && d.Orders == other.Orders
+}
+
 // and returns two doubts as one, which comes later.
 func (d openDoubt) and(next openDoubt) openDoubt {
 	next.Cure, next.over, next.Orders = max(d.Cure, next.Cure), later(d.over, next.over), d.Orders && next.Orders
+	if d.Entry.Log != next.Entry.Log {
+		next.Entry = Entry{} // of the process's end, or of a reading on somebody's word
+	}
 	next.scope, next.Since = d.scope.with(next.scope), Scope{Since: d.Since}.with(Scope{Since: next.Since}).Since
 	return next
 }
@@ -228,6 +246,39 @@ func (f *Filter) Doubts() (cure Cure, reason string, ok bool) {
 		return d.cure, d.reason, true
 	}
 	return 0, "", false
+}
+
+// Curable returns what clears all doubts for which nobody is needed; false if there are
+// none of those.
+func (f *Filter) Curable() (cure Cure, ok bool) {
+	if all := f.doubts.Load(); all != nil {
+		for _, d := range all.open {
+			if d.Cure < Operator {
+				cure, ok = max(cure, d.Cure), true
+			}
+		}
+	}
+	return cure, ok
+}
+
+// Confirm says that the sources have every order that the doubts up to an entry are about:
+// somebody who knows has said so, of sources that were read when the log had been read up
+// to there. Those doubts, and any of an earlier log, need no more than [Reading] from now on.
+func (f *Filter) Confirm(upTo Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil {
+		return
+	}
+	open := slices.Clone(now.open)
+	for i, d := range open {
+		if in := d.Entry; in != (Entry{}) && (in.Log != upTo.Log || in.Number <= upTo.Number) {
+			open[i].Cure = min(d.Cure, Reading)
+		}
+	}
+	f.doubts.Store(summary(open))
+	f.noteDoubt()
 }
 
 // DoubtsLast returns for how long no reading can clear all of the doubts that there are:
@@ -283,7 +334,7 @@ func (f *Filter) clearDoubts(before soFar, cure Cure) {
 // the call of pass. It returns pass's error.
 func (f *Filter) Settle(ctx context.Context, pass func(ctx context.Context) error) error {
 	soFar := f.doubtsSoFar()
-	if needed, _, ok := f.Doubts(); !ok || needed != Settling {
+	if needed, ok := f.Curable(); !ok || needed != Settling {
 		return nil
 	}
 	if err := pass(ctx); err != nil {
@@ -309,6 +360,15 @@ func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add
 // read's first error.
 func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	soFar := f.doubtsSoFar()
+	if err := f.Include(ctx, read); err != nil {
+		return err
+	}
+	f.clearDoubts(soFar, Operator)
+	return nil
+}
+
+// Include is Reload without clearing any doubt.
+func (f *Filter) Include(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	batch := make([]string, 0, remoteBatch)
 	flush := func() error {
 		if len(batch) == 0 {
@@ -334,7 +394,6 @@ func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add 
 	if err != nil {
 		return fmt.Errorf("filter %s: reading again: %w", f.name, err)
 	}
-	f.clearDoubts(soFar, Operator)
 	return nil
 }
 

@@ -55,6 +55,7 @@ func (f *Filter) Missed(ctx context.Context, reason string, began time.Time) err
 	if _, _, doubted := f.Doubts(); !doubted {
 		f.log.Error("an order was created whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", reason)
 	}
+	began = began.Truncate(time.Millisecond) // as the log has it
 	// Here first, as above. The log brings it once more.
 	f.Doubt(Doubt{Reason: reason, Cure: Operator, Orders: true, Since: began})
 	if f.opts.Appender == nil {

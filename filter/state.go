@@ -63,7 +63,7 @@ func (f *Filter) State() (state, reason string) {
 	}
 	d := f.doubts.Load()
 	if d != nil && (d.scope.zero() || d.cure == Operator) {
-		return StateUnknown, d.reason
+		return StateUnknown, f.doubtText(d)
 	}
 	if err := f.behind.Load(); err != nil {
 		return StateUnknown, (*err).Error()
@@ -88,4 +88,13 @@ func (f *Filter) State() (state, reason string) {
 		return StateReady, *complaint
 	}
 	return StateReady, ""
+}
+
+// doubtText returns the reason of doubts, what they cost and what is to be done.
+func (f *Filter) doubtText(d *doubts) string {
+	if d.cure < Operator {
+		return d.reason
+	}
+	return fmt.Sprintf("%s: requests for orders that do not exist go on to the backend (%v) until the sources have every order and ordergate load --filter %s has said so",
+		d.reason, d.scope, f.name)
 }

@@ -2,6 +2,9 @@ package tests
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,4 +127,96 @@ func floodOfDoubts(t testing.TB, redis string) (stop func()) {
 		}
 	})
 	return func() { cancel(); told.Wait() }
+}
+
+// TestDoubtsThatLast: without a live source, a doubt that wants somebody is there after a
+// restart, with a snapshot and without, and after the file was touched. Only ordergate
+// load clears it, for all, who read their sources then.
+func TestDoubtsThatLast(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, 100)
+	other := *k
+	other.member, other.file = "there", k.file+".other"
+	const lost, never = "3000001", "4000000"
+	unknown := func(when string, ids ...string) {
+		t.Helper()
+		for _, k := range []*keeper{k, &other} {
+			k.want("maybe", "1")
+			k.mustSay("level=ERROR", "nothing counts as absent until the sources have every order")
+			for _, id := range append(ids, never) {
+				if got := k.ask(id); got != "unknown" {
+					t.Fatalf("%s: order %s is %s at %s", when, id, got, k.member)
+				}
+			}
+		}
+	}
+	absent := func(when string) {
+		t.Helper()
+		for _, k := range []*keeper{k, &other} {
+			bedtest.Eventually(t, when+": a verdict", func() bool { return k.ask(never) == "absent" })
+		}
+	}
+	restart := func(before func(k *keeper)) {
+		t.Helper()
+		for _, k := range []*keeper{k, &other} {
+			must(t, k.gate.Stop())
+			before(k)
+			k.start("")
+		}
+	}
+	forget := func(k *keeper) { must(t, errors.Join(os.Remove(k.file))) }
+	k.start("")
+	other.start("")
+	absent("at the start")
+	k.written()
+	other.written()
+
+	must(t, k.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()}))
+	unknown("a doubt", lost)
+	for _, part := range []string{"no ID in the answer", "go on to the backend", "ordergate load --filter orders"} {
+		if text := k.readyz(); !strings.Contains(text, part) {
+			t.Errorf("readiness does not say %q: %s", part, text)
+		}
+	}
+	restart(func(*keeper) {})
+	unknown("restarted from a snapshot", lost)
+	restart(forget)
+	unknown("restarted without", lost)
+	k.touch()
+	restart(func(*keeper) {})
+	unknown("the file was touched", lost)
+	// Somebody's reading that began before the doubt was told.
+	read, err := changelog.New(k.redis, "orders", func(string) {}, changelog.Options{})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var followed sync.WaitGroup
+	followed.Go(func() { _ = read.Run(ctx) })
+	defer followed.Wait()
+	defer cancel()
+	<-read.Reached()
+	early := read.Mark()
+	early.Seq--
+	must(t, k.log.Clear(t.Context(), early))
+	unknown("somebody has said that of an earlier reading", lost)
+
+	file, err := os.OpenFile(k.ids, os.O_APPEND|os.O_WRONLY, 0)
+	must(t, err)
+	_, err = fmt.Fprintln(file, lost)
+	must(t, errors.Join(err, file.Close()))
+	k.load()
+	absent("the source has the order")
+	k.want("maybe", lost)
+	other.want("maybe", lost)
+	restart(forget)
+	absent("restarted after that")
+	k.want("maybe", lost)
+	other.want("maybe", lost)
+
+	// A log that was lost is a doubt that wants somebody, too.
+	must(t, k.redis.FlushAll(t.Context()).Err())
+	unknown("the log was flushed")
+	restart(func(k *keeper) { _ = os.Remove(k.file) })
+	unknown("the log was flushed, and restarted")
+	other.load()
+	absent("loaded elsewhere")
 }

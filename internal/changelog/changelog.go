@@ -78,6 +78,12 @@ type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
 	// order. It must not block. No Wait returns nil between the finding and its return.
 	Doubt func(Doubt)
+	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
+	// was told of; see [Log.Clear]. It must not block.
+	Cleared func(upTo Mark)
+	// Lasting has the gaps that the reader finds appended, as doubts: they are there after
+	// a restart. It is for a filter without a live source.
+	Lasting bool
 	// Member is the place that this process appends from, the same after a restart and
 	// another one for every other process; "": it only reads, or never has an ID whose
 	// append could fail. It must not have '#' in it.
@@ -102,6 +108,9 @@ type Options struct {
 func (o *Options) EnsureDefaults() {
 	if o.Doubt == nil {
 		o.Doubt = func(Doubt) {}
+	}
+	if o.Cleared == nil {
+		o.Cleared = func(Mark) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -291,7 +300,7 @@ func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
 
 // publish appends, and returns nil once a client may be told of it.
 func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
-	counts, err := l.put(ctx, entries, ids)
+	_, counts, err := l.put(ctx, entries, ids)
 	if err != nil {
 		return err
 	}
@@ -301,10 +310,10 @@ func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
 	return nil
 }
 
-// put runs the script that appends, and returns from when on its acknowledgement counts
-// for those who ask a server that was replaced. The IDs are kept for a while: a log that
+// put runs the script that appends, and returns the last entry, and from when on its
+// acknowledgement counts for those who ask a server that was replaced. The IDs are kept for a while: a log that
 // loses them gets them again.
-func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, error) {
+func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)
 	sent := time.Now()
@@ -320,7 +329,7 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 		err = errors.Join(err1, err2)
 	}
 	if err != nil {
-		return time.Time{}, l.appendError(err)
+		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
 	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
@@ -337,9 +346,9 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
-		return time.Time{}, l.appendError(err)
+		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
-	return latest(counts, time.Now().Add(l.unsettled(age))), nil
+	return ownEntry{e, epoch, era}, latest(counts, time.Now().Add(l.unsettled(age))), nil
 }
 
 func (l *Log) appendError(cause error) error {

@@ -1,6 +1,8 @@
 package changelog
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +20,9 @@ type Doubt struct {
 	// Since is when the first of the orders was created at the earliest, by the creator's
 	// clock, to the millisecond; zero: at any time.
 	Since time.Time
+	// Entry is the place of its entry in the log; zero: it has none, the reader has found
+	// it.
+	Entry Mark
 }
 
 // What stands before the reason of a doubt about orders, where its kind does not say that.
@@ -60,6 +65,30 @@ func parseDoubt(text string) Doubt {
 		d.Orders, d.Since, d.Reason = true, time.UnixMilli(at), rest
 	}
 	return d
+}
+
+// cleared is the kind of an entry that is no doubt: somebody who knows has said that the
+// sources have every order that those up to a place are about. To a reader that does not
+// know of it, it is a doubt that time clears.
+const cleared Kind = "cleared"
+
+// Clear says, to everybody who follows the log, that the sources have every order that the
+// doubts up to a place are about: the reading that showed it began when the log had been
+// read up to there. It returns as Record does.
+func (l *Log) Clear(ctx context.Context, upTo Mark) error {
+	return l.publish(ctx, []any{"doubt", fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)}, nil)
+}
+
+// clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it
+// clears none.
+func (d Doubt) clears(epoch string) uint64 {
+	text, ok := strings.CutPrefix(d.Reason, "up to ")
+	number, of, _ := strings.Cut(text, " of ")
+	n, err := strconv.ParseUint(number, 10, 64)
+	if d.Kind != cleared || !ok || err != nil || of != epoch {
+		return 0
+	}
+	return n
 }
 
 // orders reports whether a doubt of the kind is about orders, whoever wrote it.

@@ -61,7 +61,7 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		finds(t, b, a.member.Name())
 		a.mustAppend(t, "before")
 		sure(t, a, b)
-		if got := b.doubted(); len(got) != 1 || got[0] != d || !b.has("before") {
+		if got := b.doubted(); len(got) != 1 || got[0].text() != d.text() || !b.has("before") {
 			t.Errorf("doubts %v", got)
 		}
 	})

@@ -46,7 +46,7 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall = found, true
+	r.found, r.recall, r.told = found, true, 0
 	r.starts++
 	r.has = make(map[string]struct{})
 	l.mu.Lock()
@@ -69,6 +69,11 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	if r.lost != nil {
 		r.log.doubt(r.lost.doubt())
+		if r.told <= r.lost.seq { // or the log says so already
+			if err := r.record(ctx, r.lost); err != nil {
+				return err
+			}
+		}
 	}
 	if r.first {
 		// A log that was flushed while the sources were read is as good as any.
@@ -81,6 +86,9 @@ func (r *reader) healed(ctx context.Context) error {
 		// been lost with a third.
 		if r.found != nil {
 			r.log.doubt(r.found.doubt())
+			if err := r.record(ctx, r.found); err != nil {
+				return err
+			}
 			r.found = nil
 		}
 		if err := r.log.giveBack(ctx, r.has); err != nil {
@@ -89,6 +97,22 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	r.lenient, r.lost, r.has = false, nil, nil
 	r.applied(r.last.seq)
+	return nil
+}
+
+// record appends a gap that was found, and tells of the entry: what becomes of that becomes
+// of the gap.
+func (r *reader) record(ctx context.Context, found *damage) error {
+	if !r.log.opts.Lasting || found.kind != Gap {
+		return nil
+	}
+	d := found.doubt()
+	e, err := r.log.short(ctx, d)
+	if err != nil {
+		return err
+	}
+	d.Entry = Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce}
+	r.log.doubt(d)
 	return nil
 }
 
@@ -102,7 +126,7 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
 	l.mu.Unlock()
 	if more {
-		if err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered), Orders: true}); err != nil {
+		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered), Orders: true}); err != nil {
 			return err
 		}
 	}
@@ -124,11 +148,11 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 }
 
 // short appends a doubt within the limit of a read.
-func (l *Log) short(ctx context.Context, d Doubt) error {
+func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	_, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
-	return err
+	e, _, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
+	return e, err
 }
 
 func (l *Log) again(ctx context.Context, ids []string) error {
@@ -138,7 +162,7 @@ func (l *Log) again(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.put(ctx, args, nil)
+	_, _, err = l.put(ctx, args, nil)
 	return err
 }
 

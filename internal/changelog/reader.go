@@ -71,6 +71,7 @@ type reader struct {
 	lenient bool
 	first   bool                // nothing was read yet, and there was no mark
 	lost    *damage             // found while lenient
+	told    uint64              // number of the last entry that tells of a gap
 	found   *damage             // why it started over, nil once that has been told of again
 	members []string            // as the last page has them, if it has
 	recall  bool                // members may have been forgotten
@@ -189,8 +190,7 @@ func (r *reader) apply(e entry) {
 	switch {
 	case e.bad != "":
 	case e.id == "":
-		r.log.doubt(e.doubt)
-		r.recall = r.recall || e.doubt.Kind == Term
+		r.applyDoubt(e)
 	default:
 		r.log.apply(e.id)
 		if r.has != nil {
@@ -200,6 +200,26 @@ func (r *reader) apply(e entry) {
 		}
 	}
 	r.last = e
+}
+
+func (r *reader) applyDoubt(e entry) {
+	if e.doubt.Kind == cleared {
+		n := e.doubt.clears(r.epoch)
+		if n > 0 && r.lost != nil && r.lost.seq <= n {
+			r.lost = nil // whoever said it knew of that
+		}
+		// What is read once more was said before the present doubts.
+		if n > 0 && r.found == nil {
+			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
+		}
+		return
+	}
+	e.doubt.Entry = Mark{Epoch: r.epoch, Seq: e.seq, Nonce: e.nonce}
+	r.log.doubt(e.doubt)
+	r.recall = r.recall || e.doubt.Kind == Term
+	if e.doubt.Kind == Gap {
+		r.told = e.seq
+	}
 }
 
 // fetch reads the page that follows the last entry, and returns what is new in it.
@@ -233,7 +253,9 @@ func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, e
 			return p, fresh, nil
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
-			return p, r.skip(p, full), nil
+			fresh = r.skip(p, full)
+			r.lost.seq = holesEnd(r.last, fresh)
+			return p, fresh, nil
 		}
 		r.startOver(bad)
 	}
@@ -246,6 +268,18 @@ func (r *reader) skip(p page, full bool) []entry {
 		fresh = append(fresh, entry{seq: p.tail, bad: "missing"})
 	}
 	return fresh
+}
+
+// holesEnd returns the number of the entry behind the last hole between entries.
+func holesEnd(last entry, fresh []entry) uint64 {
+	end := last.seq
+	for _, e := range fresh {
+		if e.bad != "" || e.seq != last.seq+1 {
+			end = e.seq
+		}
+		last = e
+	}
+	return end
 }
 
 // lostOwn looks for the newest entry that was appended here and acknowledged before

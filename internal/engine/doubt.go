@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
@@ -28,7 +31,35 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 			t.void()
 		}
 	}
-	u.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind], Orders: d.Orders, Since: d.Since})
+	u.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind], Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)})
+}
+
+// cleared passes it on that somebody knows of the doubts up to a place.
+func (u *filterUnit) cleared(upTo changelog.Mark) { u.filter.Confirm(placeIn(upTo)) }
+
+func placeIn(at changelog.Mark) filter.Entry {
+	return filter.Entry{Log: at.Epoch, Number: at.Seq}
+}
+
+// believe has the sources read for somebody who says that they have every order. That
+// clears the doubts from before, here, and by an entry of the change log for the others,
+// once they have read their sources, and for whoever starts later.
+func (u *filterUnit) believe(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
+	var upTo changelog.Mark
+	if u.log != nil {
+		_ = u.log.Wait(ctx) // what cannot be read now is not cleared
+		upTo = u.log.Mark()
+	}
+	if err := u.filter.Reload(ctx, read); err != nil {
+		return err
+	}
+	if upTo.Epoch == "" || len(u.live()) > 0 {
+		return nil
+	}
+	if err := u.log.Clear(ctx, upTo); err != nil {
+		return fmt.Errorf("the sources were read, and the other ordergates were not told of it: run it again: %w", err)
+	}
+	return nil
 }
 
 // dropped is for a table that is not what it was.
@@ -54,6 +85,11 @@ func (u *filterUnit) covered() (s filter.Scope) {
 		}
 	}
 	return s
+}
+
+// liveOf reports whether a filter has a source that has each order as soon as it exists.
+func liveOf(c *config.Config, name string) bool {
+	return slices.ContainsFunc(c.Filters[name].Sources, func(s string) bool { return c.Sources[s].Live() })
 }
 
 // marginOf returns by how much the ID of an order may tell an earlier time than that at

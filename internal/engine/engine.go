@@ -150,7 +150,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// brings is never wrong.
 		apply := func(id string) { _ = Spell(formats, id, unit.add) } // add never fails
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
-			Doubt: unit.doubt, Member: m.place, Require: followedMembers(m.config, name),
+			Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, name), Member: m.place, Require: followedMembers(m.config, name),
 			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {

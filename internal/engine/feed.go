@@ -112,18 +112,15 @@ func (u *filterUnit) persist(ctx context.Context, log *slog.Logger, failed strin
 func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error, log *slog.Logger) {
 	said := false // that somebody is needed
 	for {
-		cure, reason, ok := u.filter.Doubts()
-		if !ok || cure < filter.Operator {
+		if cure, _, ok := u.filter.Doubts(); !ok || cure < filter.Operator {
 			said = false
+		} else if !said {
+			_, reason := u.filter.State()
+			log.Error("nothing counts as absent until the sources have every order: run ordergate load when they have", "reason", reason)
+			said = true
 		}
 		var late <-chan time.Time // when a doubt can be cleared that could not be before
-		switch {
-		case ok && cure == filter.Operator:
-			if !said {
-				log.Error("nothing counts as absent until the sources have every order: run ordergate load", "reason", reason)
-			}
-			said = true
-		case ok:
+		if cure, ok := u.filter.Curable(); ok {
 			before := u.queries()
 			began := time.Now()
 			u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
