@@ -85,6 +85,72 @@ func TestFloodOfDoubts(t *testing.T) {
 	}
 }
 
+// TestDoubtAboutLateOrders: where IDs tell their time, a doubt about a create leaves out
+// those of before its call, whatever the sources are, and one about the log those of before
+// the table was read.
+func TestDoubtAboutLateOrders(t *testing.T) {
+	t.Parallel()
+	id := func(ago time.Duration) string {
+		return strconv.FormatInt(time.Since(time.Unix(0, 0).Add(ago)).Milliseconds()<<22, 10)
+	}
+	timed := func(yaml string) string {
+		return strings.ReplaceAll(yaml, "id: {path: id", `id: {path: id, format: snowflake, time: {epoch: "1970-01-01T00:00:00Z"}, max_length: 20`)
+	}
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		k := newKeeper(t, 0)
+		k.config = timed(k.yaml(""))
+		k.gate = k.Gate(k.binary, k.config)
+		k.want("absent", id(0))
+		tell := func(d changelog.Doubt) {
+			t.Helper()
+			d.Kind, d.Reason = changelog.Lost, "no ID in the answer"
+			must(t, k.log.RecordDoubt(t.Context(), d))
+		}
+		tell(changelog.Doubt{Orders: true, Since: time.Now()})
+		k.want("unknown", id(0), id(30*time.Second))
+		k.want("absent", id(2*time.Minute), id(time.Hour))
+		tell(changelog.Doubt{Orders: true, Since: time.Now().Add(-10 * time.Minute)})
+		k.want("unknown", id(0), id(10*time.Minute))
+		k.want("absent", id(12*time.Minute))
+		if text := k.readyz(); !strings.Contains(text, "(IDs from ") {
+			t.Errorf("readiness does not say what is in doubt: %s", text)
+		}
+		tell(changelog.Doubt{}) // as the last release writes it
+		k.want("unknown", id(time.Hour))
+	})
+	t.Run("table", func(t *testing.T) {
+		t.Parallel()
+		bed := bedtest.New(t)
+		redis := bed.Redis()
+		table := mariaTable(t, bed, 0)
+		c := strings.Replace(timed(table.config(redis.Addr(), tableSettings{member: "one"})), ", format: digits", "", 1)
+		gate := &tableGate{t: t, Gate: bed.Gate(bed.Build("./cmd/sidecar", true), c, "ORDERS_DSN="+table.dsn)}
+		gate.admin = "http://" + bed.GateAddr(gate.Gate, "admin")
+		answer := func(id string) string {
+			n, err := strconv.Atoi(id)
+			must(t, err)
+			return gate.answer(n)
+		}
+		bedtest.Eventually(t, "orders are absent", func() bool { return answer(id(0)) == "absent" })
+		stop := floodOfDoubts(t, redis.Addr())
+		defer stop()
+		bedtest.Eventually(t, "the table has been read", func() bool { return answer(id(time.Hour)) == "absent" })
+		// Doubts about the log have no time of their own.
+		log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
+		must(t, err)
+		must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Crash, Reason: "an ordergate ended"}))
+		for range 50 {
+			if got := answer(id(time.Hour)); got != "absent" {
+				t.Fatalf("an ID of an hour ago is %s", got)
+			}
+			if got := answer(id(0)); got == "maybe" {
+				t.Fatalf("an ID of now is %s", got)
+			}
+		}
+	})
+}
+
 // queries returns how many queries the database has answered.
 func (o *orderTable) queries() int {
 	o.t.Helper()

@@ -20,10 +20,10 @@ const (
 	// settleTime is what others need to say what they know, after Redis has lost
 	// something: they look every 100 ms, and may have to connect first.
 	settleTime = 10 * time.Second
-	// mostQueries is how many queries a second a flood of doubts costs the live sources at
-	// most: a reading takes a dozen. Of one that takes so many that longestRest is over
-	// before, it is more.
-	mostQueries = 5
+	// mostQueries is how many queries a second a flood of doubts costs the live sources in
+	// the long run, of the five that they are told: a reading takes a dozen or so. Of one
+	// that takes so many that longestRest is over before, it is more.
+	mostQueries = 4
 	longestRest = 5 * time.Second
 	// againSoon and againLate bound the pause after a reading that failed.
 	againSoon = time.Second
