@@ -219,6 +219,52 @@ func TestLateDoubt(t *testing.T) {
 	})
 }
 
+// TestConfirm: somebody's word is good for the doubts up to a place in the log, and for
+// those of a log before it, not for what the log has yet to bring; and it needs a reading.
+func TestConfirm(t *testing.T) {
+	at := func(log string, n uint64) Entry { return Entry{log, n} }
+	for _, tc := range []struct {
+		name   string
+		doubts []Entry
+		upTo   Entry
+		clear  bool
+	}{
+		{"up to it", []Entry{at("a", 3), at("a", 5)}, at("a", 5), true},
+		{"one is behind it", []Entry{at("a", 3), at("a", 6)}, at("a", 5), false},
+		{"of another log", []Entry{at("a", 9)}, at("b", 2), true},
+		{"not in the log yet", []Entry{{}}, at("a", 9), false},
+		{"brought by the log meanwhile", []Entry{{}, at("a", 9)}, at("a", 9), true},
+		{"of which one was brought", []Entry{{}, {}, at("a", 9)}, at("a", 9), true}, // the same one, told twice
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := mustLoad(t, mustNew(t, Options{}))
+			for _, in := range tc.doubts {
+				f.Doubt(Doubt{Reason: "a reason", Cure: Operator, Entry: in})
+			}
+			f.Confirm(tc.upTo)
+			if got := f.MayContain(t.Context(), "1"); got != Unknown {
+				t.Errorf("%v before anything was read", got)
+			}
+			if cure, ok := f.Curable(); ok != tc.clear && len(tc.doubts) == 1 || ok && cure != Reading {
+				t.Errorf("%v, %v", cure, ok)
+			}
+			if err := f.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := Unknown
+			if tc.clear {
+				want = Absent
+			}
+			if got := f.MayContain(t.Context(), "1"); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+			if _, reason := f.State(); !tc.clear && !strings.Contains(reason, "a reason: requests for orders that do not exist go on to the backend (all IDs) until") {
+				t.Errorf("it says %q", reason)
+			}
+		})
+	}
+}
+
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{Young: func(id string) bool { return id == "new" }}))

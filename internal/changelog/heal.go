@@ -67,12 +67,11 @@ func (r *reader) healed(ctx context.Context) error {
 	if !r.lenient {
 		return nil
 	}
-	if r.lost != nil {
+	// The log may say so itself: who has read that is in doubt by that entry.
+	if r.lost != nil && !(r.log.opts.Lasting && r.lost.kind == Gap && r.told > r.lost.seq) {
 		r.log.doubt(r.lost.doubt())
-		if r.told <= r.lost.seq { // or the log says so already
-			if err := r.record(ctx, r.lost); err != nil {
-				return err
-			}
+		if err := r.record(ctx, r.lost); err != nil {
+			return err
 		}
 	}
 	if r.first {
