@@ -123,6 +123,7 @@ func TestLastingGap(t *testing.T) {
 			return n
 		}
 		a := runInstance(t, s, lasting("a"))
+		sure(t, a) // or the answers to its appends would wait for a lease
 		a.mustAppend(t, "1", "2", "3", "4")
 		sure(t, a)
 		if err := a.client.XDel(t.Context(), a.keys[0], "2-0").Err(); err != nil {
