@@ -24,6 +24,9 @@
  *	RESTART   B starts again, from a snapshot or from nothing, once
  *	PAGED     a page has one entry, and there are orders that nobody asks for
  *	IDS=2     two orders are created, not one
+ *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
+ *	          read the ID of the second order, so that a doubt is appended for it, which leaves
+ *	          out the first if that was created before the call began
  *
  * Time is in ticks. A lease of L is over when more than L ticks have passed, that is
  * after T = L + 1. What several ordergates do that create, or that are asked, is left
@@ -74,6 +77,7 @@
 /* An entry of the log is an order, counted from 1, or a doubt. Its nonce is the server
  * that wrote it, which tells it from others with its number. 0 was deleted. */
 #define OTHER 2	/* PAGED: an order that nobody asks for */
+#define MISSED 2 /* SCOPE: the doubt about the second order */
 #define DOUBT 3
 #define ENTRY(s, what) (4*(s) + (what))
 #define WHAT(entry) ((entry) & 3)
@@ -143,6 +147,11 @@ bool bFresh;		/* it begins with whatever log there is */
 bool doubted;
 bool reading, stale;	/* the source is being read; that began before the last doubt */
 bool found[IDS];
+#ifdef SCOPE
+bool missed, staleMissed; /* the same of the doubt about the second order */
+bool elder;		/* the first order was there when the call for the second began */
+bool passed[IDS];	/* the source has told of the ID: its mark is behind that */
+#endif
 byte bKnows;		/* the incarnation of A that is a member, counted from 1 */
 byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
 
@@ -355,8 +364,14 @@ inline serve(m, s) {
 #define WITHDRAWN (SEEN && NO_LEASES)
 #endif
 
+#ifdef SCOPE
+#define BEGIN(i) elder = (i == 1 -> order[0] != NEW : elder)
+#else
+#define BEGIN(i) skip
+#endif
+
 #define CREATE(i) \
-	:: d_step { order[i] == NEW && MAY_CREATE -> order[i] = APPENDED; append[2*i+aAt] = true } \
+	:: d_step { order[i] == NEW && MAY_CREATE -> order[i] = APPENDED; append[2*i+aAt] = true; BEGIN(i) } \
 	:: d_step { order[i] == APPENDED -> order[i] = WAITING; owes[i] = true } \
 	:: d_step { owes[i] && !append[2*i+aAt] -> append[2*i+aAt] = true } \
 	:: d_step { order[i] == WAITING && (LOGGED(i) || WITHDRAWN) -> order[i] = TOLD }
@@ -366,6 +381,9 @@ inline acknowledge(i, s) {
 	:: COUNTS(HISTORY(s)) && (PENDING(i) || owes[i]) ->
 		ackIn[i] = HISTORY(s);
 		owes[i] = false;
+#ifdef M_PAYS_OLDER
+		owes[0] = false;
+#endif
 		order[i] = (order[i] == APPENDED -> WAITING : order[i])
 	:: else
 	fi
@@ -452,6 +470,14 @@ end:	do
 
 inline doubt() { doubted = true; stale = true }
 
+inline notStale() {
+	stale = false;
+#ifdef SCOPE
+	staleMissed = false;
+#endif
+	skip
+}
+
 inline forgetLookup() { lookup = NONE; wanted = 0; goal = 0; sure = false }
 
 /* The log is not what it was: B reads all that there is of the one that there is. */
@@ -499,6 +525,9 @@ inline readEntries(s, n) {
 		:: WHAT(bLast) == DOUBT -> doubt()
 #ifdef PAGED
 		:: WHAT(bLast) == OTHER
+#endif
+#ifdef SCOPE
+		:: WHAT(bLast) == MISSED -> missed = true; staleMissed = true
 #endif
 		:: else -> has[WHAT(bLast)-1] = true
 		fi;
@@ -559,16 +588,30 @@ inline look() {
 	fi
 }
 
+/* Is there a doubt that is about an order? */
+#ifndef SCOPE
+#define DOUBTED(i) doubted
+#define ANY_DOUBT doubted
+#else
+#ifdef M_SINCE_TOLD
+#define BEFORE(i) (i == 1 || elder)
+#else
+#define BEFORE(i) (i == 0 && elder)
+#endif
+#define DOUBTED(i) ((doubted || (missed && !BEFORE(i))) && !passed[i])
+#define ANY_DOUBT (doubted || missed)
+#endif
+
 inline readState() {
 	if
-	:: doubted -> forgetLookup()
+	:: DOUBTED(wanted) -> forgetLookup()
 	:: else -> lookup++
 	fi
 }
 
 /* B is asked for an order that its client was told of, and sends a page for that. */
 #ifdef M_STATE_EARLY
-#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE && !doubted)
+#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE && !DOUBTED(i))
 #else
 #define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE)
 #endif
@@ -581,7 +624,14 @@ inline readState() {
 #endif
 
 inline beginReading(i) { found[i] = (order[i] != NEW) }
-inline endReading(i) { has[i] = has[i] || found[i]; found[i] = false }
+#ifndef SCOPE
+#define PASS(i) skip
+#elif defined(M_PASS_ALL)
+#define PASS(i) passed[i] = true
+#else
+#define PASS(i) passed[i] = passed[i] || found[i]
+#endif
+inline endReading(i) { has[i] = has[i] || found[i]; PASS(i); found[i] = false }
 inline dropReading(i) { found[i] = false }
 
 active proctype B() provided (!OVER) {
@@ -601,7 +651,7 @@ end:	do
 #endif
 	:: lookup == ABSENT -> assert(false)
 	/* The source is read, which has what was committed when that began. */
-	:: d_step { doubted && !reading -> reading = true; stale = false; EACH(beginReading) }
+	:: d_step { ANY_DOUBT && !reading -> reading = true; notStale(); EACH(beginReading) }
 	:: d_step { reading ->
 		EACH(endReading);
 		if
@@ -612,8 +662,11 @@ end:	do
 #endif
 		:: else
 		fi;
+#ifdef SCOPE
+		missed = missed && staleMissed;
+#endif
 		reading = false;
-		stale = false
+		notStale()
 	   }
 #if SERVERS > 1
 	:: d_step { promoted && bAt == 0 -> bAt = 1 }

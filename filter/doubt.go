@@ -3,12 +3,14 @@ package filter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
 
 // Doubt says that there may be orders which the filter should have and has not; all
-// were created before it is told of, or within Late. Nothing is absent until it is cleared.
+// were created before it is told of, or are within Late. None of the IDs that it is about
+// is absent until it is cleared.
 type Doubt struct {
 	Reason string // one line
 	// Cure is what clears it, of a filter whose sources do not tell of each order as soon
@@ -17,6 +19,31 @@ type Doubt struct {
 	// Late is for how long orders that it is about may yet be created: a reading clears it
 	// that begins after that. 0: they have been.
 	Late time.Duration
+
+	// Orders says that it is about orders that were created, not about what the sources
+	// have told: [Options.Covered] bounds it. Any other doubt voids that.
+	Orders bool
+	// Since is when the first of the orders was created at the earliest; zero: that is not
+	// known.
+	Since time.Time
+
+	// Entry is where the doubt stands in the change log; zero: it does not, or the log has
+	// yet to bring it.
+	Entry Entry
+}
+
+// Entry is a place in a change log.
+type Entry struct {
+	Log    string // which of those that there were
+	Number uint64 // from 1
+}
+
+// Scope is what IDs a doubt is about. The zero Scope has all.
+type Scope struct {
+	// Above leaves out the IDs that are decimal numbers from 0 to this; 0: none.
+	Above uint64
+	// Since leaves out the IDs that tell an earlier time, see [Options.Made]; zero: none.
+	Since time.Time
 }
 
 // Cure is what clears a doubt. The greater one clears the smaller ones, too.
@@ -29,28 +56,180 @@ const (
 	Operator             // somebody who says that the sources have every order
 )
 
+// mostDoubts is how many are told apart. What comes then is one with the last, which is
+// cleared with the later of the two.
+const mostDoubts = 64
+
 // doubts are those that are not cleared. They are replaced, not changed.
 type doubts struct {
-	seen   uint64    // how many there ever were, with the last of these
-	reason string    // of the last
-	cure   Cure      // the greatest
-	over   time.Time // when the last of their orders has been created
+	open   []openDoubt // in the order in which they were told of
+	reason string      // of the last
+	cure   Cure        // the greatest
+	over   time.Time   // when the last of their orders has been created
+	scope  Scope       // has whatever one of them is about
 }
 
-// Doubt makes every negative Unknown until the doubt is cleared. When it returns this
-// holds for every MayContain whose barrier has not returned. It never blocks.
+// openDoubt is one of them.
+type openDoubt struct {
+	Doubt
+	number uint64    // how many there were with it
+	over   time.Time // when the last of its orders has been created
+	scope  Scope
+}
+
+// summary returns what there is to know of open doubts, nil if there are none.
+func summary(open []openDoubt) *doubts {
+	if len(open) == 0 {
+		return nil
+	}
+	last := open[len(open)-1]
+	all := &doubts{open: open, reason: last.Reason, cure: last.Cure, over: last.over, scope: last.scope}
+	for _, d := range open {
+		all.cure, all.over, all.scope = max(all.cure, d.Cure), later(all.over, d.over), all.scope.with(d.scope)
+	}
+	return all
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// with returns a scope that has whatever either has.
+func (s Scope) with(other Scope) Scope {
+	s.Above = min(s.Above, other.Above)
+	if other.Since.Before(s.Since) {
+		s.Since = other.Since
+	}
+	return s
+}
+
+// within returns a scope that leaves out whatever either leaves out.
+func (s Scope) within(other Scope) Scope {
+	return Scope{max(s.Above, other.Above), later(s.Since, other.Since)}
+}
+
+// zero reports whether it leaves out nothing.
+func (s Scope) zero() bool { return s.Above == 0 && s.Since.IsZero() }
+
+// String says what it has.
+func (s Scope) String() string {
+	var parts []string
+	if s.Above > 0 {
+		parts = append(parts, fmt.Sprintf("above %d", s.Above))
+	}
+	if !s.Since.IsZero() {
+		parts = append(parts, "from "+s.Since.UTC().Format(time.RFC3339)+" on")
+	}
+	if parts == nil {
+		return "all IDs"
+	}
+	return "IDs " + strings.Join(parts, " and ")
+}
+
+// leavesOut reports whether a doubt of the scope is certainly not about an ID.
+func (f *Filter) leavesOut(s *Scope, id string) bool {
+	if n, ok := number(id); ok && s.Above > 0 && n <= s.Above {
+		return true
+	}
+	if s.Since.IsZero() {
+		return false
+	}
+	made, ok := f.opts.Made(id)
+	return ok && made.Before(s.Since)
+}
+
+// mostDigits is how many a number can have that surely is a uint64.
+const mostDigits = 19
+
+// number returns what an ID is in which nothing but a number stands, as a database writes
+// it: without zeros in front.
+func number(id string) (n uint64, ok bool) {
+	if id == "" || len(id) > mostDigits || id[0] == '0' && len(id) > 1 {
+		return 0, false
+	}
+	for i := range len(id) {
+		if id[i] < '0' || id[i] > '9' {
+			return 0, false
+		}
+		n = 10*n + uint64(id[i]-'0')
+	}
+	return n, true
+}
+
+// covered returns what the sources have told of, as far as that is sure now.
+func (f *Filter) covered() Scope {
+	if f.opts.Covered == nil || f.opts.Remote != nil { // a remote set may have lost something, too
+		return Scope{}
+	}
+	covered := f.opts.Covered()
+	if f.opts.Made == nil {
+		covered.Since = time.Time{}
+	}
+	return covered
+}
+
+// Doubt makes negatives Unknown that the doubt is about, until it is cleared. When it
+// returns this holds for every MayContain whose barrier has not returned. It never blocks.
 func (f *Filter) Doubt(d Doubt) {
+	if now := time.Now(); d.Since.After(now) {
+		d.Since = now // whoever told of it has another clock
+	}
+	if f.opts.Live {
+		d.Cure = min(d.Cure, Reading)
+	}
 	f.mu.Lock()
 	f.doubtsSeen++
-	next := &doubts{seen: f.doubtsSeen, reason: d.Reason, cure: d.Cure, over: time.Now().Add(d.Late)}
+	next := openDoubt{Doubt: d, number: f.doubtsSeen, over: time.Now().Add(d.Late), scope: f.since(d.Since)}
+	if d.Orders {
+		next.scope = next.scope.within(f.covered())
+	}
+	var open []openDoubt
 	if now := f.doubts.Load(); now != nil {
-		next.cure = max(next.cure, now.cure)
-		if now.over.After(next.over) {
-			next.over = now.over
+		open = slices.DeleteFunc(slices.Clone(now.open), next.standsFor)
+	}
+	if !d.Orders {
+		for i := range open {
+			open[i].scope = f.since(open[i].Since)
 		}
 	}
-	f.doubts.Store(next)
+	if n := len(open); n < mostDoubts {
+		open = append(open, next)
+	} else {
+		open[n-1] = open[n-1].and(next)
+	}
+	f.doubts.Store(summary(open))
 	f.mu.Unlock()
+	f.noteDoubt()
+}
+
+// standsFor reports whether a doubt is another's entry in the change log.
+func (d *openDoubt) standsFor(other openDoubt) bool {
+	return d.Entry != Entry{} && other.Entry == Entry{} && d.Reason == other.Reason && d.Since.Equal(other.Since) && d.Orders == other.Orders
+}
+
+// and returns two doubts as one, which comes later.
+func (d openDoubt) and(next openDoubt) openDoubt {
+	next.Cure, next.over, next.Orders = max(d.Cure, next.Cure), later(d.over, next.over), d.Orders && next.Orders
+	if d.Entry.Log != next.Entry.Log {
+		next.Entry = Entry{} // of the process's end, or of a reading on somebody's word
+	}
+	next.scope, next.Since = d.scope.with(next.scope), Scope{Since: d.Since}.with(Scope{Since: next.Since}).Since
+	return next
+}
+
+// since returns the scope of orders that were created since a time.
+func (f *Filter) since(created time.Time) Scope {
+	if created.IsZero() || f.opts.Made == nil {
+		return Scope{}
+	}
+	return Scope{Since: created.Add(-f.opts.Margin)}
+}
+
+// noteDoubt has Doubted received from.
+func (f *Filter) noteDoubt() {
 	select {
 	case f.doubted <- struct{}{}:
 	default: // told already
@@ -69,8 +248,41 @@ func (f *Filter) Doubts() (cure Cure, reason string, ok bool) {
 	return 0, "", false
 }
 
-// DoubtsLast returns for how long no reading can clear the doubts that there are: orders
-// that they are about may yet be created.
+// Curable returns what clears all doubts for which nobody is needed; false if there are
+// none of those.
+func (f *Filter) Curable() (cure Cure, ok bool) {
+	if all := f.doubts.Load(); all != nil {
+		for _, d := range all.open {
+			if d.Cure < Operator {
+				cure, ok = max(cure, d.Cure), true
+			}
+		}
+	}
+	return cure, ok
+}
+
+// Confirm says that the sources have every order that the doubts up to an entry are about:
+// somebody who knows has said so, of sources that were read when the log had been read up
+// to there. Those doubts, and any of an earlier log, need no more than [Reading] from now on.
+func (f *Filter) Confirm(upTo Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil {
+		return
+	}
+	open := slices.Clone(now.open)
+	for i, d := range open {
+		if in := d.Entry; in != (Entry{}) && (in.Log != upTo.Log || in.Number <= upTo.Number) {
+			open[i].Cure = min(d.Cure, Reading)
+		}
+	}
+	f.doubts.Store(summary(open))
+	f.noteDoubt()
+}
+
+// DoubtsLast returns for how long no reading can clear all of the doubts that there are:
+// orders that they are about may yet be created.
 func (f *Filter) DoubtsLast() time.Duration {
 	d := f.doubts.Load()
 	if d == nil {
@@ -79,44 +291,63 @@ func (f *Filter) DoubtsLast() time.Duration {
 	return max(0, time.Until(d.over))
 }
 
-// doubtsSoFar returns a number for clearDoubts: of those that what begins now can clear.
-func (f *Filter) doubtsSoFar() uint64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.DoubtsLast() > 0 {
-		return 0
-	}
-	return f.doubtsSeen
+// soFar says which doubts something can clear that begins now.
+type soFar struct {
+	number uint64
+	at     time.Time
 }
 
-// clearDoubts clears all doubts if there is none since the number was taken. Whoever
-// clears has added first what the doubts were about: who sees no doubt sees the IDs.
-func (f *Filter) clearDoubts(soFar uint64) {
+func (f *Filter) doubtsSoFar() soFar {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.doubtsSeen == soFar && f.doubts.Swap(nil) != nil {
+	return soFar{f.doubtsSeen, time.Now()}
+}
+
+// clearDoubts clears the doubts from before the moment of soFar that a cure is good for,
+// and bounds the others by what the sources have told of. Whoever clears has added first
+// what the doubts were about: who sees no doubt sees the IDs.
+func (f *Filter) clearDoubts(before soFar, cure Cure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil {
+		return
+	}
+	covered := f.covered()
+	var left []openDoubt
+	for _, d := range now.open {
+		if d.number <= before.number && d.Cure <= cure && !d.over.After(before.at) {
+			continue
+		}
+		if d.Orders {
+			d.scope = d.scope.within(covered)
+		}
+		left = append(left, d)
+	}
+	f.doubts.Store(summary(left))
+	if left == nil {
 		f.log.Info("there is no doubt any more, orders count as absent again")
 	}
 }
 
 // Settle clears the doubts that there are if time clears them: that which passes in
-// the call of pass, without a doubt in between. It returns pass's error.
+// the call of pass. It returns pass's error.
 func (f *Filter) Settle(ctx context.Context, pass func(ctx context.Context) error) error {
 	soFar := f.doubtsSoFar()
-	if needed, _, ok := f.Doubts(); !ok || needed != Settling {
+	if needed, ok := f.Curable(); !ok || needed != Settling {
 		return nil
 	}
 	if err := pass(ctx); err != nil {
 		return err
 	}
-	f.clearDoubts(soFar)
+	f.clearDoubts(soFar, Settling)
 	return nil
 }
 
 // CatchUp clears the doubts that there are by a reading that begins now: of the part of
 // the sources that is new, which has to have every order that was created before the
 // call. What it adds is added here, and to the remote set. It returns read's first
-// error. A doubt that comes meanwhile stays, and so do the others.
+// error. A doubt that comes meanwhile stays.
 func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	if _, _, ok := f.Doubts(); !ok {
 		return nil
@@ -129,6 +360,15 @@ func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add
 // read's first error.
 func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	soFar := f.doubtsSoFar()
+	if err := f.Include(ctx, read); err != nil {
+		return err
+	}
+	f.clearDoubts(soFar, Operator)
+	return nil
+}
+
+// Include is Reload without clearing any doubt.
+func (f *Filter) Include(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	batch := make([]string, 0, remoteBatch)
 	flush := func() error {
 		if len(batch) == 0 {
@@ -154,16 +394,37 @@ func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add 
 	if err != nil {
 		return fmt.Errorf("filter %s: reading again: %w", f.name, err)
 	}
-	f.clearDoubts(soFar)
 	return nil
 }
 
 // remoteBatch is how many IDs are added to a remote set at once.
 const remoteBatch = 500
 
-// certain reports whether what the filter does not have does not exist, as far as it
-// was told.
-func (f *Filter) certain() bool {
+// certain is what was certain before a look at the bits.
+type certain struct {
+	all   bool
+	scope *Scope // what is not, nil if nothing is certain, or all
+}
+
+// certain returns what is certain now, as far as the filter was told. It is asked for
+// before the bits, and used after.
+func (f *Filter) certain() certain {
 	s := f.status.Load()
-	return (s.state == StateReady || f.opts.Remote != nil && !s.final) && f.doubts.Load() == nil
+	if s.state != StateReady && (f.opts.Remote == nil || s.final) {
+		return certain{}
+	}
+	d := f.doubts.Load()
+	if d == nil {
+		return certain{all: true}
+	}
+	if d.scope.zero() {
+		return certain{}
+	}
+	return certain{scope: &d.scope}
+}
+
+// of reports whether it is certain that an ID does not exist which the filter does not
+// have.
+func (c certain) of(f *Filter, id string) bool {
+	return c.all || c.scope != nil && f.leavesOut(c.scope, id)
 }

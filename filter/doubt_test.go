@@ -3,6 +3,8 @@ package filter
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,7 +54,11 @@ func TestWhatClearsADoubt(t *testing.T) {
 		{"time is not enough", []Cure{Reading}, settle, false, false},
 		{"nor for the greater of two", []Cure{Operator, Settling}, settle, false, false},
 		{"catching up", []Cure{Settling, Operator}, catchUp, true, false},
-		{"loading", []Cure{Operator}, load, true, false},
+		{"loading", []Cure{Reading, Settling}, load, true, false},
+		{"loading what nobody has changed", []Cure{Operator, Reading}, load, false, false},
+		{"loading, on somebody's word", []Cure{Operator}, func(f *Filter) error {
+			return f.Reload(t.Context(), func(context.Context, func(string) error) error { return nil })
+		}, true, false},
 		{"a reading that fails", []Cure{Settling}, func(f *Filter) error {
 			return f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return errNo })
 		}, false, true},
@@ -99,6 +105,166 @@ func TestWhatClearsADoubt(t *testing.T) {
 	}
 }
 
+// TestScopeOfADoubt: a doubt about orders leaves out what the sources have told of, and
+// the IDs that tell an earlier time than the orders can have.
+func TestScopeOfADoubt(t *testing.T) {
+	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	covered := Scope{}
+	f := mustLoad(t, mustNew(t, Options{
+		Margin: time.Minute, Live: true,
+		Covered: func() Scope { return covered },
+		Made: func(id string) (time.Time, bool) { // "t7": made seven seconds after it began
+			n, err := strconv.Atoi(strings.TrimPrefix(id, "t"))
+			return began.Add(time.Duration(n) * time.Second), err == nil && id[0] == 't'
+		},
+	}))
+	f.Add("7")
+	catchUp := func(meanwhile func()) {
+		t.Helper()
+		if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error { meanwhile(); return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when, absent, unknown string) {
+		t.Helper()
+		for want, ids := range map[Answer]string{Absent: absent, Unknown: unknown, Maybe: "7"} {
+			for id := range strings.FieldsSeq(ids) {
+				if got := f.MayContain(t.Context(), id); got != want {
+					t.Errorf("%s: %s is %v, want %v", when, id, got, want)
+				}
+			}
+		}
+	}
+	const others = "08 +8 -8 8.0 0x8 8000000000000000000000 t t-"
+	want("no doubt", "0 8 99 t1 "+others, "")
+	f.Doubt(Doubt{Reason: "one", Orders: true})
+	want("nothing was read lately", "", "0 8 99 t1 "+others)
+	catchUp(func() {})
+	want("cleared", "0 8 99 t1 "+others, "")
+	covered = Scope{Above: 50, Since: began.Add(10 * time.Second)}
+	f.Doubt(Doubt{Reason: "two", Orders: true})
+	want("covered", "0 8 50 t9", "51 99 t10 t11 "+others)
+	f.Doubt(Doubt{Reason: "three", Orders: true, Since: began.Add(80 * time.Second)})
+	want("the wider one counts", "0 8 50 t9", "51 99 t10 t11 "+others)
+	catchUp(func() { f.Doubt(Doubt{Reason: "four", Orders: true, Since: began.Add(80 * time.Second)}) })
+	want("the other is cleared", "0 8 50 t19", "51 99 t20 "+others)
+	covered.Above = 60
+	catchUp(func() { f.Doubt(Doubt{Reason: "five", Orders: true}) })
+	want("a reading has covered more", "60 t9", "61 t10")
+	// What the sources told may not be so any more.
+	covered = Scope{}
+	f.Doubt(Doubt{Reason: "six"})
+	want("a doubt about a source", "", "0 8 50 t1 "+others)
+	if state, reason := f.State(); state != StateUnknown || reason != "six" {
+		t.Errorf("%s: %s", state, reason)
+	}
+	catchUp(func() { f.Doubt(Doubt{Reason: "seven", Orders: true, Since: began.Add(80 * time.Second)}) })
+	want("the source was read, and has not covered yet", "t19", "0 8 50 t20")
+	if state, reason := f.State(); state != StateReady || reason != "certain but for IDs from 2026-05-01T12:00:20Z on: seven" {
+		t.Errorf("%s: %s", state, reason)
+	}
+	if f.Loaded() {
+		t.Error("a snapshot could be written")
+	}
+	catchUp(func() {})
+	want("cleared", "0 8 99 t1 "+others, "")
+}
+
+// TestMoreDoubtsThanAreToldApart: what is one with another is cleared with the later one,
+// and leaves out no more than both do.
+func TestMoreDoubtsThanAreToldApart(t *testing.T) {
+	covered := Scope{}
+	f := mustLoad(t, mustNew(t, Options{Covered: func() Scope { return covered }}))
+	for n := range 3 * mostDoubts {
+		covered.Above = uint64(1000 - n)
+		f.Doubt(Doubt{Reason: strconv.Itoa(n), Orders: true})
+	}
+	if a, b := f.MayContain(t.Context(), strconv.Itoa(1001-3*mostDoubts)), f.MayContain(t.Context(), strconv.Itoa(1002-3*mostDoubts)); a != Absent || b != Unknown {
+		t.Errorf("%v and %v", a, b)
+	}
+	if n := len(f.doubts.Load().open); n > mostDoubts {
+		t.Errorf("%d are kept", n)
+	}
+	if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error {
+		f.Doubt(Doubt{Reason: "last", Orders: true})
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(f.doubts.Load().open); n != 1 {
+		t.Errorf("%d are left of those from before a reading, and of one since", n)
+	}
+}
+
+// TestLateDoubt: orders that may yet be created are not in what is read now.
+func TestLateDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustLoad(t, mustNew(t, Options{}))
+		catchUp := func() {
+			if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f.Doubt(Doubt{Reason: "a call may go on", Cure: Settling, Late: time.Minute, Orders: true})
+		time.Sleep(time.Minute - time.Second)
+		catchUp()
+		if got := f.MayContain(t.Context(), "1"); got != Unknown || f.DoubtsLast() != time.Second {
+			t.Errorf("%v, and for %v", got, f.DoubtsLast())
+		}
+		time.Sleep(time.Second)
+		catchUp()
+		if got := f.MayContain(t.Context(), "1"); got != Absent {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// TestConfirm: somebody's word is good for the doubts up to a place in the log, and for
+// those of a log before it, not for what the log has yet to bring; and it needs a reading.
+func TestConfirm(t *testing.T) {
+	at := func(log string, n uint64) Entry { return Entry{log, n} }
+	for _, tc := range []struct {
+		name   string
+		doubts []Entry
+		upTo   Entry
+		clear  bool
+	}{
+		{"up to it", []Entry{at("a", 3), at("a", 5)}, at("a", 5), true},
+		{"one is behind it", []Entry{at("a", 3), at("a", 6)}, at("a", 5), false},
+		{"of another log", []Entry{at("a", 9)}, at("b", 2), true},
+		{"not in the log yet", []Entry{{}}, at("a", 9), false},
+		{"brought by the log meanwhile", []Entry{{}, at("a", 9)}, at("a", 9), true},
+		{"of which one was brought", []Entry{{}, {}, at("a", 9)}, at("a", 9), true}, // the same one, told twice
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := mustLoad(t, mustNew(t, Options{}))
+			for _, in := range tc.doubts {
+				f.Doubt(Doubt{Reason: "a reason", Cure: Operator, Entry: in})
+			}
+			f.Confirm(tc.upTo)
+			if got := f.MayContain(t.Context(), "1"); got != Unknown {
+				t.Errorf("%v before anything was read", got)
+			}
+			if cure, ok := f.Curable(); ok != tc.clear && len(tc.doubts) == 1 || ok && cure != Reading {
+				t.Errorf("%v, %v", cure, ok)
+			}
+			if err := f.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := Unknown
+			if tc.clear {
+				want = Absent
+			}
+			if got := f.MayContain(t.Context(), "1"); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+			if _, reason := f.State(); !tc.clear && !strings.Contains(reason, "a reason: requests for orders that do not exist go on to the backend (all IDs) until") {
+				t.Errorf("it says %q", reason)
+			}
+		})
+	}
+}
+
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{Young: func(id string) bool { return id == "new" }}))
@@ -132,7 +298,7 @@ func TestLateOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &flaky{}
 		f := mustLoad(t, mustNew(t, Options{Appender: a, Late: 20 * time.Second}))
-		if err := f.Abandoned(t.Context(), "no answer"); err != nil || len(a.missed) != 1 || a.missed[0] != "abandoned: no answer" {
+		if err := f.Abandoned(t.Context(), "no answer", time.Time{}); err != nil || len(a.missed) != 1 || a.missed[0] != "abandoned: no answer" {
 			t.Errorf("%v, told of %q", err, a.missed)
 		}
 		catchUp(f)

@@ -62,10 +62,11 @@ type Appender interface {
 	Record(ctx context.Context, ids ...string) error
 	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
 	// now on: there is an order whose ID nobody knows.
-	Missed(ctx context.Context, reason string) error
+	// It was created since a time of this process's clock; zero: that is not known.
+	Missed(ctx context.Context, reason string, since time.Time) error
 	// Abandoned is Missed for an order that there may be, and that may yet be created: a
 	// [Doubt] that is Late for as long as that can take.
-	Abandoned(ctx context.Context, reason string) error
+	Abandoned(ctx context.Context, reason string, since time.Time) error
 	// Withdraw returns nil once no barrier can succeed anywhere, but here, until all is
 	// appended whose Append, Missed or Abandoned failed.
 	Withdraw(ctx context.Context) error
@@ -113,6 +114,19 @@ type Options struct {
 	Young func(id string) bool
 	// Late is for how long an order may yet be created after Abandoned; default 1 min.
 	Late time.Duration
+	// Made returns the latest time at which an order with the ID can have been made, if
+	// the ID tells that; nil: none does.
+	Made func(id string) (latest time.Time, ok bool)
+	// Margin is by how much that may be before the creation of the order began, by this
+	// process's clock.
+	Margin time.Duration
+	// Live says that the sources tell of each order as soon as it exists: to read them
+	// again clears every doubt.
+	Live bool
+	// Covered returns what IDs an order may have that the sources have not told of: they
+	// were read for whatever it leaves out, and what was read is still so. Nil: any. It
+	// must not block, and is called with a lock held. It is of no use with a Remote.
+	Covered func() Scope
 
 	Logger        *slog.Logger  // default: none
 	LearnTimeout  time.Duration // until Learn gives up appending; default 600 ms
@@ -234,8 +248,8 @@ func New(name string, opts Options) (*Filter, error) {
 //  3. The barrier starts after the call, so the ID was appended before it started, or
 //     nobody who may know of it was cut off. When it returns nil the ID has been added
 //     here, or there is a doubt.
-//  4. Again the state before the bits: who clears a doubt has added first what it was
-//     about.
+//  4. Again the state before the bits: who clears a doubt, or bounds it, has added first
+//     what it was about.
 //  5. The second look sees every bit that was set before it began: bits are set
 //     and read atomically, and never cleared.
 func (f *Filter) MayContain(ctx context.Context, id string) Answer {
@@ -270,7 +284,7 @@ func (f *Filter) Glance(id string) (a Answer, ok bool) {
 		return a, true
 	}
 	switch {
-	case !certain:
+	case !certain.of(f, id):
 		return Unknown, true
 	case f.opts.Barrier == nil && f.stale():
 		return Unknown, true
@@ -303,11 +317,12 @@ func (f *Filter) Later(id string, answer func(Answer)) {
 // secondLook is what follows a barrier that held.
 func (f *Filter) secondLook(id string) Answer {
 	f.barrierHeld()
-	if !f.certain() {
-		return Unknown
-	}
+	certain := f.certain()
 	if a := f.memory.look(id); a != Absent {
 		return a
+	}
+	if !certain.of(f, id) {
+		return Unknown
 	}
 	return f.absent(id)
 }

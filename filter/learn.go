@@ -12,8 +12,9 @@ import (
 // learned is what the other ordergates do not know of yet.
 type learned struct {
 	id      string
-	missed  string // instead of the ID: why nobody knows it
-	running bool   // with missed: it may yet be created
+	missed  string    // instead of the ID: why nobody knows it
+	since   time.Time // with missed: when the order was created at the earliest; zero: at any time
+	running bool      // with missed: it may yet be created
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -31,7 +32,7 @@ var ErrExposed = errors.New("another ordergate may answer absent for the new ord
 func (f *Filter) Learn(ctx context.Context, id string) error {
 	if len(id) == 0 || len(id) > MaxIDBytes {
 		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
-		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason))
+		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason, time.Time{}))
 	}
 	// Here first: whatever becomes of the rest, this process knows. An ID that turns
 	// out not to be acknowledged only makes one more Maybe.
@@ -47,29 +48,32 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 }
 
 // Missed says that an order was created whose ID could not be learned, for the given
-// reason. It blocks, and returns, as Learn does: from then on nothing is absent
-// anywhere until the sources have been read again.
-func (f *Filter) Missed(ctx context.Context, reason string) error {
-	if f.opts.Appender == nil {
-		f.Doubt(Doubt{Reason: reason, Cure: Operator})
-		return fmt.Errorf("filter %s: %s", f.name, reason)
-	}
-	f.log.Error("an order was created whose ID is not known, nothing is absent until the sources were read again", "reason", reason)
-	// Here first, as above. The log brings it once more.
-	f.Doubt(Doubt{Reason: reason, Cure: Operator})
-	return f.tell(ctx, learned{missed: reason})
+// reason, and not before the call that created it began; zero: that is not known. It
+// blocks, and returns, as Learn does: from then on nothing that the order's ID may be is
+// absent anywhere until the sources have been read again. A flood of it is told in the log
+// once for each time that it brings doubt.
+func (f *Filter) Missed(ctx context.Context, reason string, began time.Time) error {
+	return f.miss(ctx, learned{missed: reason, since: began}, 0)
 }
 
 // Abandoned says that nobody waits for a call any more that may have created an order, or
-// may create it within [Options.Late], for the given reason. It blocks, and returns, as
-// Learn does: from then on nothing is absent anywhere until the sources have been read
-// again by a reading that began when that time was over.
-func (f *Filter) Abandoned(ctx context.Context, reason string) error {
-	f.Doubt(Doubt{Reason: reason, Cure: Operator, Late: f.opts.Late})
-	if f.opts.Appender == nil {
-		return fmt.Errorf("filter %s: %s", f.name, reason)
+// may create it within [Options.Late]. It is Missed otherwise: the doubt is cleared by a
+// reading of the sources that begins when that time is over.
+func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) error {
+	return f.miss(ctx, learned{missed: reason, since: began, running: true}, f.opts.Late)
+}
+
+func (f *Filter) miss(ctx context.Context, what learned, late time.Duration) error {
+	if _, _, doubted := f.Doubts(); !doubted {
+		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.missed)
 	}
-	return f.tell(ctx, learned{missed: reason, running: true})
+	what.since = what.since.Truncate(time.Millisecond) // as the log has it
+	// Here first, as above. The log brings it once more.
+	f.Doubt(Doubt{Reason: what.missed, Cure: Operator, Orders: true, Since: what.since, Late: late})
+	if f.opts.Appender == nil {
+		return fmt.Errorf("filter %s: %s", f.name, what.missed)
+	}
+	return f.tell(ctx, what)
 }
 
 // LearnAll makes several orders known, for somebody who can try again and tells nobody
@@ -124,9 +128,9 @@ func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learne
 	defer cancel()
 	switch what := batch[0]; {
 	case what.running:
-		return f.opts.Appender.Abandoned(ctx, what.missed)
+		return f.opts.Appender.Abandoned(ctx, what.missed, what.since)
 	case what.id == "":
-		return f.opts.Appender.Missed(ctx, what.missed)
+		return f.opts.Appender.Missed(ctx, what.missed, what.since)
 	}
 	ids := make([]string, len(batch))
 	for i, what := range batch {
@@ -143,12 +147,15 @@ func (f *Filter) keep(what learned, err error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch n := len(f.pending); {
-	case n < f.opts.MaxPending || what.id == "" && f.pending[n-1].id != "":
+	full := len(f.pending) >= f.opts.MaxPending
+	switch last := f.pending[max(0, len(f.pending)-1):]; {
+	case !full:
 		f.pending = append(f.pending, what)
-	case what.running: // the last is a doubt, which is yet to be told of
-		f.pending[n-1].running = true
-	case f.pending[n-1].id != "":
+	case last[0].id == "" && last[0].since.IsZero(): // it is about any order
+		last[0].running = last[0].running || what.running
+	case what.id == "":
+		f.pending = append(f.pending, learned{missed: what.missed, running: what.running})
+	default:
 		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}
 	select {

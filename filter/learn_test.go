@@ -29,9 +29,9 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-func (l *sharedLog) Missed(context.Context, string) error    { return nil }
-func (l *sharedLog) Abandoned(context.Context, string) error { return nil }
-func (l *sharedLog) Withdraw(context.Context) error          { return nil }
+func (l *sharedLog) Missed(context.Context, string, time.Time) error    { return nil }
+func (l *sharedLog) Abandoned(context.Context, string, time.Time) error { return nil }
+func (l *sharedLog) Withdraw(context.Context) error                     { return nil }
 
 // since returns the entries behind the first n.
 func (l *sharedLog) since(n int) []string {
@@ -154,7 +154,7 @@ func (a *flaky) Append(_ context.Context, ids ...string) error {
 
 func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Append(ctx, ids...) }
 
-func (a *flaky) Missed(_ context.Context, reason string) error {
+func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down {
@@ -164,8 +164,8 @@ func (a *flaky) Missed(_ context.Context, reason string) error {
 	return nil
 }
 
-func (a *flaky) Abandoned(ctx context.Context, reason string) error {
-	return a.Missed(ctx, "abandoned: "+reason)
+func (a *flaky) Abandoned(ctx context.Context, reason string, _ time.Time) error {
+	return a.Missed(ctx, "abandoned: "+reason, time.Time{})
 }
 
 func (a *flaky) Withdraw(context.Context) error {
@@ -243,7 +243,7 @@ func TestTooManyUnacknowledged(t *testing.T) {
 				t.Errorf("ID %s is not known here", id)
 			}
 		}
-		if err := f.Abandoned(t.Context(), "no answer"); !errors.Is(err, errAway) {
+		if err := f.Abandoned(t.Context(), "no answer", time.Time{}); !errors.Is(err, errAway) {
 			t.Error(err)
 		}
 		if f.Pending() != 3 {
@@ -285,8 +285,8 @@ func TestLearnWithdraws(t *testing.T) {
 			f := mustLoad(t, mustNew(t, tc.opts))
 			for _, learn := range []func() error{
 				func() error { return f.Learn(t.Context(), "1") },
-				func() error { return f.Missed(t.Context(), "no ID in the answer") },
-				func() error { return f.Abandoned(t.Context(), "no answer") },
+				func() error { return f.Missed(t.Context(), "no ID in the answer", time.Time{}) },
+				func() error { return f.Abandoned(t.Context(), "no answer", time.Time{}) },
 			} {
 				a.withdrawn = 0
 				if err := learn(); !errors.Is(err, errAway) || errors.Is(err, ErrExposed) != tc.exposed || a.withdrawn != tc.calls {

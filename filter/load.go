@@ -20,7 +20,7 @@ type Source interface {
 // It may run at any time beside everything else. What is created while it reads is
 // not its concern: that reaches the filter by Learn and by the change log, which
 // is followed from its beginning. A filter that was ready is loading meanwhile. Doubts
-// from before the call are cleared.
+// from before the call are cleared that [Reading] is good for.
 func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 	f.loading.Lock()
 	defer f.loading.Unlock()
@@ -36,7 +36,7 @@ func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 			return fmt.Errorf("filter %s: loading: %w", f.name, err)
 		}
 	}
-	f.clearDoubts(soFar)
+	f.clearDoubts(soFar, Reading)
 	if f.become(&status{state: StateReady}) && f.opts.Remote == nil {
 		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
 	}

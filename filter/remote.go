@@ -38,7 +38,7 @@ func (f *Filter) glanceRemote(id string) (a Answer, ok bool) {
 	if f.memory.look(id) == Maybe || f.recent.has(id) {
 		return Maybe, true
 	}
-	return Unknown, !f.certain()
+	return Unknown, !f.certain().of(f, id)
 }
 
 // askRemote is the rest of MayContain of a filter with a [Remote]: what is in memory (the
@@ -74,11 +74,12 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 		return Unknown
 	}
 	f.barrierHeld()
-	if !f.certain() { // before the look, as in MayContain
-		return Unknown
-	}
+	certain := f.certain() // before the look, as in MayContain
 	if f.memory.look(id) == Maybe {
 		return Maybe
+	}
+	if !certain.of(f, id) {
+		return Unknown
 	}
 	return f.absent(id)
 }

@@ -61,8 +61,9 @@ func (f *Filter) State() (state, reason string) {
 	case s.state != StateReady:
 		return s.state, s.reason
 	}
-	if d := f.doubts.Load(); d != nil {
-		return StateUnknown, d.reason
+	d := f.doubts.Load()
+	if d != nil && (d.scope.zero() || d.cure == Operator) {
+		return StateUnknown, f.doubtText(d)
 	}
 	if err := f.behind.Load(); err != nil {
 		return StateUnknown, (*err).Error()
@@ -74,6 +75,9 @@ func (f *Filter) State() (state, reason string) {
 		}
 		return StateUnknown, fmt.Sprintf("stale: the change log was read to its end %v ago", time.Since(at).Round(time.Second))
 	}
+	if d != nil {
+		return StateReady, fmt.Sprintf("certain but for %v: %s", d.scope, d.reason)
+	}
 	if f.full.Load() {
 		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())
 	}
@@ -84,4 +88,13 @@ func (f *Filter) State() (state, reason string) {
 		return StateReady, *complaint
 	}
 	return StateReady, ""
+}
+
+// doubtText returns the reason of doubts, what they cost and what is to be done.
+func (f *Filter) doubtText(d *doubts) string {
+	if d.cure < Operator {
+		return d.reason
+	}
+	return fmt.Sprintf("%s: requests for orders that do not exist go on to the backend (%v) until the sources have every order and ordergate load --filter %s has said so",
+		d.reason, d.scope, f.name)
 }

@@ -76,11 +76,11 @@ func (b book) MayContain(context.Context, string) gate.Answer { return gate.Unkn
 func (b book) Glance(string) (gate.Answer, bool)              { return gate.Unknown, true }
 func (b book) Later(_ string, answer func(gate.Answer))       { answer(gate.Unknown) }
 func (b book) Learn(_ context.Context, id string) error       { b.locks.note("learn:" + id); return nil }
-func (b book) Missed(context.Context, string) error {
+func (b book) Missed(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil
 }
-func (b book) Abandoned(context.Context, string) error {
+func (b book) Abandoned(context.Context, string, time.Time) error {
 	b.locks.note("abandoned")
 	return nil
 }

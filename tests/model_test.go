@@ -28,6 +28,8 @@ const modelSample = 6
 var modelConfigs = []string{
 	"",
 	"IDS=2",
+	"SCOPE IDS=2",
+	"SCOPE FAILOVER T=1",
 	"PAGED",
 	"FAILOVER T=1",
 	"SPLIT T=1",
@@ -123,6 +125,9 @@ var modelMutations = []struct{ without, config string }{
 	{"who starts waits for the end of the lease of who was there before", "M_HEIR SPLIT CRASH T=1"},
 	{"who may be taken for gone tells nobody", "M_NO_FENCE REMOVE"},
 	{"a snapshot keeps the doubt", "M_SNAPSHOT FLUSH RESTART T=1"},
+	{"a table's mark is behind nothing that was not committed", "M_PASS_ALL SCOPE FAILOVER T=1"},
+	{"a doubt is about what was created since its call began", "M_SINCE_TOLD SCOPE IDS=2"},
+	{"a doubt does not pay for an older order", "M_PAYS_OLDER SCOPE IDS=2"},
 	// No rule, but what is taken for granted.
 	{"somebody knows a member that Redis forgets", "M_UNSEEN FLUSH"},
 }

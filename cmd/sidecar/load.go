@@ -66,7 +66,7 @@ func loadable(c *config.Config, file, name, from, csv string) error {
 		return errors.New("--source and --csv exclude each other")
 	case from != "" && !slices.Contains(f.Sources, from):
 		return fmt.Errorf("filters.%s in %s has no source %q", name, file, from)
-	case csv == "" && len(f.Sources) == 0:
+	case csv == "" && len(f.Sources) == 0 && c.Redis == nil:
 		return fmt.Errorf("filters.%s in %s has no sources (--csv FILE adds the IDs of a file)", name, file)
 	}
 	return nil

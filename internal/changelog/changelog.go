@@ -81,24 +81,17 @@ const (
 	Running Kind = "running"
 )
 
-// Doubt says that there may be orders which the log does not have and should: all of
-// them were created before it is told of, but for those of kind Running.
-type Doubt struct {
-	Kind   Kind
-	Reason string // one line
-	// Age is for how long one of kind Running has been in the log at least, by the clock
-	// of its server; 0 for the others.
-	Age time.Duration
-}
-
-// text is what the log has of it.
-func (d Doubt) text() string { return string(d.Kind) + ": " + d.Reason }
-
 // Options are the settings of a [Log]. The zero value is usable.
 type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
 	// order. It must not block. No Wait returns nil between the finding and its return.
 	Doubt func(Doubt)
+	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
+	// was told of; see [Log.Clear]. It must not block.
+	Cleared func(upTo Mark)
+	// Lasting has the gaps that the reader finds appended, as doubts: they are there after
+	// a restart. It is for a filter without a live source.
+	Lasting bool
 	// Member is the place that this process appends from, the same after a restart and
 	// another one for every other process; "": it only reads, or never has an ID whose
 	// append could fail. It must not have '#' in it.
@@ -133,6 +126,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.CanonicalForms == nil {
 		o.CanonicalForms = func(ids []string) []string { return ids }
+	}
+	if o.Cleared == nil {
+		o.Cleared = func(Mark) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -190,7 +186,8 @@ type Log struct {
 	mark   Mark
 	own    ownEntry // the newest entry that Append made here and knows of
 	recent recent
-	known  []string // members, as of the last renewal, before whatever was lost since
+	known  []string           // members, as of the last renewal, before whatever was lost since
+	said   map[Kind]time.Time // when a doubt was told in the log last
 }
 
 // ownEntry is an entry, and the log and the era in which it was acknowledged.
@@ -302,13 +299,17 @@ func (l *Log) entries(ids []string) ([]any, error) {
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
 // is about was created before the call. It returns as Append does, and like an ID it
-// is owed after an error.
+// is owed after an error. One that is about orders of any age covers what was owed before.
 func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 	covered := l.member.oweDoubt(d.text())
 	if err := l.RecordDoubt(ctx, d); err != nil {
 		return err
 	}
-	l.member.paidDoubt(covered)
+	if d.Since.IsZero() {
+		l.member.paidDoubt(covered)
+	} else {
+		l.member.paid(doubtMark + d.text())
+	}
 	return nil
 }
 
@@ -322,7 +323,7 @@ func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
 
 // publish appends, and returns nil once a client may be told of it.
 func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
-	counts, err := l.put(ctx, entries, ids)
+	_, counts, err := l.put(ctx, entries, ids)
 	if err != nil {
 		return err
 	}
@@ -332,10 +333,10 @@ func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
 	return nil
 }
 
-// put runs the script that appends, and returns from when on its acknowledgement counts
-// for those who ask a server that was replaced. The IDs are kept for a while: a log that
+// put runs the script that appends, and returns the last entry, and from when on its
+// acknowledgement counts for those who ask a server that was replaced. The IDs are kept for a while: a log that
 // loses them gets them again.
-func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, error) {
+func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)
 	sent := time.Now()
@@ -351,7 +352,7 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 		err = errors.Join(err1, err2)
 	}
 	if err != nil {
-		return time.Time{}, l.appendError(err)
+		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
 	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
@@ -368,9 +369,9 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (time.Time, 
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
-		return time.Time{}, l.appendError(err)
+		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
-	return latest(counts, time.Now().Add(l.unsettled(age))), nil
+	return ownEntry{e, epoch, era}, latest(counts, time.Now().Add(l.unsettled(age))), nil
 }
 
 func (l *Log) appendError(cause error) error {

@@ -7,19 +7,25 @@ import (
 	"time"
 )
 
+// sayEvery is how often a doubt of one kind is told in the log, at most.
+const sayEvery = time.Second
+
 // doubt tells of one.
 func (l *Log) doubt(d Doubt) {
+	now := time.Now()
 	l.mu.Lock()
 	if l.state.Doubts == nil {
-		l.state.Doubts = make(map[Kind]uint64)
+		l.state.Doubts, l.said = make(map[Kind]uint64), make(map[Kind]time.Time)
 	}
 	l.state.Doubts[d.Kind]++
-	l.mu.Unlock()
-	if d.Kind == Start {
-		l.opts.Doubt(d)
-		return
+	says := d.Kind != Start && now.Sub(l.said[d.Kind]) >= sayEvery
+	if says {
+		l.said[d.Kind] = now
 	}
-	l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+	l.mu.Unlock()
+	if says {
+		l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
+	}
 	l.opts.Doubt(d)
 }
 
@@ -38,9 +44,9 @@ func (r *reader) resume() {
 // is left is read again.
 func (r *reader) startOver(found *damage) {
 	l := r.log
-	l.doubt(Doubt{Kind: found.kind, Reason: found.reason})
+	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall = found, true
+	r.found, r.recall, r.told = found, true, 0
 	r.starts++
 	r.has = make(map[string]struct{})
 	l.mu.Lock()
@@ -61,20 +67,27 @@ func (r *reader) healed(ctx context.Context) error {
 	if !r.lenient {
 		return nil
 	}
-	if r.lost != nil {
-		r.log.doubt(Doubt{Kind: r.lost.kind, Reason: r.lost.reason})
+	// The log may say so itself: who has read that is in doubt by that entry.
+	if r.lost != nil && !(r.log.opts.Lasting && r.lost.kind == Gap && r.told > r.lost.seq) {
+		r.log.doubt(r.lost.doubt())
+		if err := r.record(ctx, r.lost); err != nil {
+			return err
+		}
 	}
 	if r.first {
 		// A log that was flushed while the sources were read is as good as any.
 		r.first = false
-		r.log.doubt(Doubt{Kind: Start, Reason: "the change log is read for the first time"})
+		r.log.doubt(Doubt{Kind: Start, Reason: "the change log is read for the first time", Orders: true})
 	}
 	// The next read tries again what fails.
 	if r.has != nil {
 		// Once more: what was created while the log went from one to the other may have
 		// been lost with a third.
 		if r.found != nil {
-			r.log.doubt(Doubt{Kind: r.found.kind, Reason: r.found.reason})
+			r.log.doubt(r.found.doubt())
+			if err := r.record(ctx, r.found); err != nil {
+				return err
+			}
 			r.found = nil
 		}
 		if err := r.log.giveBack(ctx, r.has); err != nil {
@@ -83,6 +96,22 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	r.lenient, r.lost, r.has = false, nil, nil
 	r.applied(r.last.seq)
+	return nil
+}
+
+// record appends a gap that was found, and tells of the entry: what becomes of that becomes
+// of the gap.
+func (r *reader) record(ctx context.Context, found *damage) error {
+	if !r.log.opts.Lasting || found.kind != Gap {
+		return nil
+	}
+	d := found.doubt()
+	e, err := r.log.short(ctx, d)
+	if err != nil {
+		return err
+	}
+	d.Entry = Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce}
+	r.log.doubt(d)
 	return nil
 }
 
@@ -96,7 +125,7 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
 	l.mu.Unlock()
 	if more {
-		if err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
+		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered), Orders: true}); err != nil {
 			return err
 		}
 	}
@@ -118,11 +147,11 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 }
 
 // short appends a doubt within the limit of a read.
-func (l *Log) short(ctx context.Context, d Doubt) error {
+func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	_, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
-	return err
+	e, _, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
+	return e, err
 }
 
 func (l *Log) again(ctx context.Context, ids []string) error {
@@ -132,7 +161,7 @@ func (l *Log) again(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.put(ctx, args, nil)
+	_, _, err = l.put(ctx, args, nil)
 	return err
 }
 

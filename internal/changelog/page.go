@@ -142,10 +142,9 @@ func parseEntry(row any) (e entry) {
 	e.nonce, _ = fields[3].(string)
 	switch {
 	case fields[0] == "doubt":
-		kind, reason, _ := strings.Cut(value, ": ")
-		e.doubt = Doubt{Kind: Kind(kind), Reason: reason}
+		e.doubt = parseDoubt(value)
 		if e.doubt.Kind == Running {
-			e.doubt.Reason, e.at = cutTime(reason)
+			e.doubt.Reason, e.at = cutTime(e.doubt.Reason)
 		}
 	case fields[0] != "id":
 		e.bad = fmt.Sprintf("entry %s is malformed", name)
@@ -219,13 +218,21 @@ func behind(entries []entry, last entry) []entry {
 type damage struct {
 	kind   Kind
 	reason string
+	seq    uint64 // of the entry behind it, of a gap that a lenient reader has found
 }
 
+// doubt is the doubt that it is a reason for: about orders, whatever their age.
+func (d *damage) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
+
 // gap is damage that somebody did to the log.
-func gap(format string, args ...any) *damage { return &damage{Gap, fmt.Sprintf(format, args...)} }
+func gap(format string, args ...any) *damage {
+	return &damage{kind: Gap, reason: fmt.Sprintf(format, args...)}
+}
 
 // back is damage that a failover does: whoever has the entries appends them again.
-func back(format string, args ...any) *damage { return &damage{Term, fmt.Sprintf(format, args...)} }
+func back(format string, args ...any) *damage {
+	return &damage{kind: Term, reason: fmt.Sprintf(format, args...)}
+}
 
 // readError tells a log that is no log from a Redis that does not answer.
 func (l *Log) readError(err error) error {

@@ -57,7 +57,7 @@ func TestParseEntry(t *testing.T) {
 			}
 		})
 	}
-	if e := parseEntry(row("3-0", "doubt", "term: a: b", "n", "y")); e.doubt != (Doubt{Kind: Term, Reason: "a: b"}) || e.bad != "" || e.id != "" {
+	if e := parseEntry(row("3-0", "doubt", "term: a: b", "n", "y")); e.doubt != (Doubt{Kind: Term, Reason: "a: b", Orders: true}) || e.bad != "" || e.id != "" {
 		t.Errorf("a doubt: %+v", e)
 	}
 }

@@ -71,10 +71,11 @@ type reader struct {
 	lenient bool
 	first   bool                // nothing was read yet, and there was no mark
 	lost    *damage             // found while lenient
+	told    uint64              // number of the last entry that tells of a gap
 	found   *damage             // why it started over, nil once that has been told of again
 	members []string            // as the last page has them, if it has
 	untold  string              // of the last page
-	told    time.Time           // when it was said last that there is a twin
+	toldOf  time.Time           // when it was said last that there is a twin
 	recall  bool                // members may have been forgotten
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
@@ -109,8 +110,8 @@ func (r *reader) readToTail(ctx context.Context) error {
 // tellTwin says once a minute that there is one: whoever looks at the log of either finds
 // it there.
 func (r *reader) tellTwin(err error) {
-	if now := time.Now(); now.Sub(r.told) >= time.Minute {
-		r.told = now
+	if now := time.Now(); now.Sub(r.toldOf) >= time.Minute {
+		r.toldOf = now
 		r.log.opts.Logger.Error("nothing counts as absent", "filter", r.log.filter, "error", err)
 	}
 }
@@ -206,8 +207,7 @@ func (r *reader) apply(e entry) {
 	switch {
 	case e.bad != "":
 	case e.id == "":
-		r.log.doubt(e.doubt)
-		r.recall = r.recall || e.doubt.Kind == Term
+		r.applyDoubt(e)
 	default:
 		r.log.apply(e.id)
 		if r.has != nil {
@@ -217,6 +217,26 @@ func (r *reader) apply(e entry) {
 		}
 	}
 	r.last = e
+}
+
+func (r *reader) applyDoubt(e entry) {
+	if e.doubt.Kind == cleared {
+		n := e.doubt.clears(r.epoch)
+		if n > 0 && r.lost != nil && r.lost.seq <= n {
+			r.lost = nil // whoever said it knew of that
+		}
+		// What is read once more was said before the present doubts.
+		if n > 0 && r.found == nil {
+			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
+		}
+		return
+	}
+	e.doubt.Entry = Mark{Epoch: r.epoch, Seq: e.seq, Nonce: e.nonce}
+	r.log.doubt(e.doubt)
+	r.recall = r.recall || e.doubt.Kind == Term
+	if e.doubt.Kind == Gap {
+		r.told = e.seq
+	}
 }
 
 // fetch reads the page that follows the last entry, and returns what is new in it.
@@ -250,7 +270,9 @@ func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, e
 			return p, fresh, nil
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
-			return p, r.skip(p, full), nil
+			fresh = r.skip(p, full)
+			r.lost.seq = holesEnd(r.last, fresh)
+			return p, fresh, nil
 		}
 		r.startOver(bad)
 	}
@@ -263,6 +285,18 @@ func (r *reader) skip(p page, full bool) []entry {
 		fresh = append(fresh, entry{seq: p.tail, bad: "missing"})
 	}
 	return fresh
+}
+
+// holesEnd returns the number of the entry behind the last hole between entries.
+func holesEnd(last entry, fresh []entry) uint64 {
+	end := last.seq
+	for _, e := range fresh {
+		if e.bad != "" || e.seq != last.seq+1 {
+			end = e.seq
+		}
+		last = e
+	}
+	return end
 }
 
 // lostOwn looks for the newest entry that was appended here and acknowledged before

@@ -58,13 +58,13 @@ func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 type appender struct{ *changelog.Log }
 
 // Missed implements filter.Appender.
-func (a appender) Missed(ctx context.Context, reason string) error {
-	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason})
+func (a appender) Missed(ctx context.Context, reason string, since time.Time) error {
+	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})
 }
 
 // Abandoned implements filter.Appender.
-func (a appender) Abandoned(ctx context.Context, reason string) error {
-	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason})
+func (a appender) Abandoned(ctx context.Context, reason string, since time.Time) error {
+	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason, Orders: true, Since: since})
 }
 
 // bounded is a barrier that trusts what was true a short time ago.

@@ -54,12 +54,14 @@ type filterUnit struct {
 	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
 	shared    *shared.Set                // nil: it is all in memory
 	measures  *measures
-	snapshots *snapshots   // nil: a restart reads the sources
-	growth    *growthState // nil: it does not grow, or alone
-	followers []*follower  // of its tables
-	reconcile *reconciler  // nil: the tables are not compared with it
-	fleet     *fleet       // nil: it is loaded by each for itself
-	places    *places      // of what the set in Redis has; nil: memory has the tables
+	snapshots *snapshots    // nil: a restart reads the sources
+	growth    *growthState  // nil: it does not grow, or alone
+	followers []*follower   // of its tables
+	reconcile *reconciler   // nil: the tables are not compared with it
+	fleet     *fleet        // nil: it is loaded by each for itself
+	places    *places       // of what the set in Redis has; nil: memory has the tables
+	margin    time.Duration // see marginOf
+	late      time.Duration // see lateOrders
 }
 
 // New makes an engine of a valid configuration. It waits neither for Redis nor for a
@@ -135,8 +137,8 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
 		Logger: m.log,
 	}
-	late := lateOrders(m.config, name)
-	opts.Late = late
+	unit.late = lateOrders(m.config, name)
+	opts.Late = unit.late
 	formats, err := FormatsOf(m.config, name)
 	if err != nil {
 		return nil, err
@@ -146,15 +148,9 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
 		apply := func(id string) { unit.filter.Add(id) }
-		doubt := func(d changelog.Doubt) {
-			told := filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}
-			if d.Kind == changelog.Running {
-				told.Late = max(0, late-d.Age)
-			}
-			unit.filter.Doubt(told)
-		}
 		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
-			CanonicalForms: opts.CanonicalForms.All, Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
+			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, name),
+			Member: m.place, Require: followedMembers(m.config, name),
 			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		})
 		if err != nil {
@@ -169,11 +165,16 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
 		}
 	}
-	opts.Young = young(m.config, name, formats, time.Now)
+	opts.Young, opts.Made = young(m.config, name, formats, time.Now), madeOf(formats)
 	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
 		return nil, err
 	}
 	m.rereads(name, unit.live())
+	unit.margin = marginOf(m.config, name)
+	opts.Live, opts.Margin, opts.Covered = len(unit.live()) > 0, unit.margin, unit.covered
+	for _, t := range unit.live() {
+		t.dropped = unit.dropped
+	}
 	unit.stamp = func(now time.Time) string { return stampOf(unit.sources, rulesOf(m.config, name), now) }
 	opts.Segments = segments(c.Segments, formats)
 	if c.InRedis() != "" {

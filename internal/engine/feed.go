@@ -20,8 +20,11 @@ const (
 	// settleTime is what others need to say what they know, after Redis has lost
 	// something: they look every 100 ms, and may have to connect first.
 	settleTime = 10 * time.Second
-	// lookEvery is how often files are looked at that have to change.
-	lookEvery = 2 * time.Second
+	// mostQueries is how many queries a second a flood of doubts costs the live sources in
+	// the long run, of the five that they are told: a reading takes a dozen or so. Of one
+	// that takes so many that longestRest is over before, it is more.
+	mostQueries = 4
+	longestRest = 5 * time.Second
 	// againSoon and againLate bound the pause after a reading that failed.
 	againSoon = time.Second
 	againLate = 30 * time.Second
@@ -120,83 +123,54 @@ func (u *filterUnit) persist(ctx context.Context, log *slog.Logger, failed strin
 	}
 }
 
-// mend clears doubts until ctx ends.
+// mend clears doubts until ctx ends: however many there are at a moment by one reading, which
+// begins after they came.
 func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error, log *slog.Logger) {
+	said := false // that somebody is needed
 	for {
+		if cure, _, ok := u.filter.Doubts(); !ok || cure < filter.Operator {
+			said = false
+		} else if !said {
+			_, reason := u.filter.State()
+			log.Error("nothing counts as absent until the sources have every order: run ordergate load when they have", "reason", reason)
+			said = true
+		}
+		var late <-chan time.Time // when a doubt can be cleared that could not be before
+		if cure, ok := u.filter.Curable(); ok {
+			before := u.queries()
+			began := time.Now()
+			u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
+				return u.clear(ctx, cure, load)
+			})
+			u.rest(ctx, began, u.queries()-before)
+			if wait := u.filter.DoubtsLast(); wait > 0 {
+				late = time.After(wait)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-late:
 		case <-u.filter.Doubted():
 		}
-		cure, reason, ok := u.filter.Doubts()
-		if !ok {
-			continue
-		}
-		if cure == filter.Operator && len(u.live()) == 0 {
-			before := u.stamp(time.Now()) // so that whoever reads the next line can change them at once
-			log.Error("nothing counts as absent until the sources have every order: change them, or run ordergate load", "reason", reason)
-			if !u.changed(ctx, before) {
-				continue
-			}
-			cure = filter.Reading
-		}
-		u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
-			u.outlast(ctx)
-			return u.clear(ctx, cure, load)
-		})
 	}
 }
 
-// logDelay is how much later the change log brings a doubt once more that was told of here.
-const logDelay = 2 * time.Second
-
-// outlastThose is outlast for the doubts that there are now, whatever comes meanwhile.
-func (u *filterUnit) outlastThose(ctx context.Context) {
-	left := u.filter.DoubtsLast()
-	if left == 0 {
-		return
+// queries returns how many queries the live sources have answered so far.
+func (u *filterUnit) queries() (n int64) {
+	for _, t := range u.live() {
+		n += t.table.Queries()
 	}
-	ctx, cancel := context.WithTimeout(ctx, left+logDelay)
-	defer cancel()
-	u.outlast(ctx)
+	return n
 }
 
-// outlast waits until a reading can clear the doubts that there are, or ctx ends.
-func (u *filterUnit) outlast(ctx context.Context) {
-	for {
-		left := u.filter.DoubtsLast()
-		if left == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(left):
-		}
-	}
-}
-
-// changed waits until the sources are others than before: whoever changed them knows
-// what is in them. False: ctx ended, or somebody has cleared the doubt.
-func (u *filterUnit) changed(ctx context.Context, before string) bool {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-tick.C:
-		}
-		if _, _, ok := u.filter.Doubts(); !ok {
-			return false
-		}
-		switch now := u.stamp(time.Now()); {
-		case now == "":
-		case before == "":
-			before = now // it changed just before
-		case now != before:
-			return true
-		}
+// rest waits until the sources can be read again: a flood of doubts is not to be one of
+// queries.
+func (u *filterUnit) rest(ctx context.Context, began time.Time, queries int64) {
+	pause := min(time.Duration(max(queries, 1))*time.Second/mostQueries, longestRest)
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(began.Add(pause))):
 	}
 }
 

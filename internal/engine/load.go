@@ -68,7 +68,10 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	unit.acquaint(ctx)
 	unit.outlastThose(ctx)
 	unit.snapshots.loads()
-	if err := unit.filter.Load(ctx, unit.sources...); err != nil {
+	err = unit.believe(ctx, func(ctx context.Context, _ func(string) error) error {
+		return unit.filter.Load(ctx, unit.sources...)
+	})
+	if err != nil {
 		return nil, err
 	}
 	if unit.log != nil {
@@ -83,12 +86,17 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	return &LoadReport{Filter: name, IDs: int64(info.IDs), TookMS: time.Since(began).Milliseconds(), Snapshot: &info.Path}, nil
 }
 
-// serveLoad reads sources again, for an operator who says that they are up to date.
+// serveLoad reads sources again, for an operator who says that they are up to date. One of
+// several says nothing of the orders in the others.
 func (m *Engine) serveLoad(r *http.Request, name string) (any, error) {
 	unit, began, from := m.filters[name], time.Now(), r.URL.Query().Get("source")
 	var read int64
 	unit.outlastThose(r.Context())
-	err := unit.filter.Reload(r.Context(), func(ctx context.Context, add func(id string) error) error {
+	reload := unit.believe
+	if from != "" && len(unit.sources) > 1 {
+		reload = unit.filter.Include
+	}
+	err := reload(r.Context(), func(ctx context.Context, add func(id string) error) error {
 		into, flush := unit.readInto(ctx, m.config.Filters[name], add)
 		counted := func(id string) error { read++; return into(id) }
 		for i, s := range unit.sources {

@@ -183,10 +183,10 @@ func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
 }
 
 // catchUpInRedis adds to the set in Redis what may be new in the tables, and then moves the
-// places. Clear is a method of the filter that takes a reading.
-func (u *filterUnit) catchUpInRedis(ctx context.Context, clear func(context.Context, func(context.Context, func(string) error) error) error) error {
+// places. Take is a method of the filter that takes a reading.
+func (u *filterUnit) catchUpInRedis(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
 	moved := func(context.Context) error { return nil }
-	err := clear(ctx, func(ctx context.Context, add func(id string) error) (err error) {
+	err := take(ctx, func(ctx context.Context, add func(id string) error) (err error) {
 		moved, err = u.places.catchUp(ctx, add)
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
@@ -29,7 +30,17 @@ type tableSource struct {
 
 	reading sync.Mutex // held by IDs and tail
 	mu      sync.Mutex
-	mark    tableMark // what of the table is in the filter
+	mark    tableMark           // what of the table is in the filter
+	told    coverage            // by the last whole reading; the zero value after a doubt about it
+	voids   uint64              // such doubts
+	dropped func(reason string) // told when the table is another than it was; nil: nobody
+}
+
+// coverage is what a table has certainly told of.
+type coverage struct {
+	number uint64    // the greatest of its IDs, and all that are less; 0: none
+	began  time.Time // the reading, which has whatever was committed before
+	ended  time.Time // zero: there was none
 }
 
 // tableMark is a mark, and the word with which it was made: with another one the table is
@@ -54,6 +65,12 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, CursorColumn: c.CursorColumn,
 		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
 		Valid: Valid(formats), Logger: log,
+		Dropped: func(reason string) {
+			s.void()
+			if s.dropped != nil {
+				s.dropped("the table of source " + name + ": " + reason)
+			}
+		},
 		Progress: func(step source.Step) {
 			if s.steps != nil {
 				s.steps(step)
@@ -140,6 +157,12 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 	return s.read(ctx, s.reached(), true, yield)
 }
 
+func (s *tableSource) covered() coverage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.told
+}
+
 func (s *tableSource) reached() tableMark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +173,7 @@ func (s *tableSource) reached() tableMark {
 func (s *tableSource) reach(mark tableMark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark = mark
+	s.mark, s.told = mark, coverage{} // of another time
 	return nil
 }
 
@@ -167,16 +190,41 @@ func (s *tableSource) read(ctx context.Context, from tableMark, stepwise bool, y
 		}
 		from.Mark = source.Mark{}
 	}
-	reach := func(mark source.Mark) error { return s.reach(tableMark{mark, word}) }
+	s.mu.Lock()
+	began, voids := time.Now(), s.voids
+	s.mu.Unlock()
 	var each func(source.Mark) error
 	if stepwise {
-		each = reach
+		each = func(mark source.Mark) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.mark = tableMark{mark, word}
+			return nil
+		}
 	}
-	mark, _, err := s.table.Tail(ctx, from.Mark, yield, each)
+	mark, report, err := s.table.Tail(ctx, from.Mark, yield, each)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s.name, err)
 	}
-	return reach(mark)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mark = tableMark{mark, word}
+	if s.voids == voids {
+		s.told = coverage{began: began, ended: time.Now()}
+		if report.Numbered {
+			s.told.number = mark.Number()
+		}
+	}
+	return nil
+}
+
+// void says that the table may be another one than was read: what it told of does not
+// count until it has been read once more.
+func (s *tableSource) void() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = coverage{}
+	s.voids++
 }
 
 // tablePlace is what is kept of what is in the filter.

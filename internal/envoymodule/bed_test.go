@@ -226,9 +226,12 @@ func (k *known) Later(id string, answer func(gate.Answer)) {
 	}()
 }
 
-func (k *known) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
-func (k *known) Missed(context.Context, string) error           { k.learned <- "missed"; return nil }
-func (k *known) Abandoned(context.Context, string) error        { k.learned <- "abandoned"; return nil }
+func (k *known) MayContain(context.Context, string) gate.Answer  { return gate.Unknown }
+func (k *known) Missed(context.Context, string, time.Time) error { k.learned <- "missed"; return nil }
+func (k *known) Abandoned(context.Context, string, time.Time) error {
+	k.learned <- "abandoned"
+	return nil
+}
 func (k *known) Learn(ctx context.Context, id string) error {
 	k.learned <- id
 	select {

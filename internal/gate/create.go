@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"time"
 )
 
 // Learn says where in an answer the new ID stands: Header or JSON, one of the two.
@@ -88,22 +89,31 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	case err == nil:
 		err = filter.Learn(ctx, id)
 		if c.answer.retried() {
-			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt()))
+			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt(), c.start))
 		}
 	case known:
-		err = errors.Join(err, filter.Missed(ctx, err.Error()))
+		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
 	default:
 		reason := err.Error()
 		if c.answer.Status != 0 {
 			reason += ": " + c.answer.doubt()
 		}
-		err = errors.Join(err, filter.Abandoned(ctx, reason))
+		err = errors.Join(err, filter.Abandoned(ctx, reason, c.existing()))
 	}
 	c.gate.record.Learned(c.Decision.Rule, err)
 	if err != nil {
 		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
 	}
 	return nil
+}
+
+// existing returns when the order of the call was created at the earliest; zero: the answer
+// says that it existed before.
+func (c *Call) existing() time.Time {
+	if c.answer.Status == http.StatusConflict {
+		return time.Time{}
+	}
+	return c.start
 }
 
 // newID returns the ID in the text of an answer. An answer that says that the order

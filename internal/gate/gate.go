@@ -43,11 +43,12 @@ type Filter interface {
 	// text of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
 	// Missed tells that an order was created whose ID could not be learned, for the
-	// given reason. It returns as Learn does: nothing is certainly absent any more.
-	Missed(ctx context.Context, reason string) error
+	// given reason, by a call that began at the given time; zero: by an earlier one, too.
+	// It returns as Learn does: whatever its ID may be is not certainly absent any more.
+	Missed(ctx context.Context, reason string, began time.Time) error
 	// Abandoned is Missed for a call that may have created an order, and that may do so
 	// yet, since nobody knows whether the backend is still at work.
-	Abandoned(ctx context.Context, reason string) error
+	Abandoned(ctx context.Context, reason string, began time.Time) error
 }
 
 // ErrBusy is returned by a [Locker] when another held the lock past the wait.

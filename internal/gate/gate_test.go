@@ -28,11 +28,11 @@ func (k *knowledge) Glance(id string) (Answer, bool) {
 	return k.answers[id], k.answers[id] != Absent || !k.slow
 }
 func (k *knowledge) Later(id string, answer func(Answer)) { answer(k.answers[id]) }
-func (k *knowledge) Missed(_ context.Context, reason string) error {
+func (k *knowledge) Missed(_ context.Context, reason string, _ time.Time) error {
 	k.missed = append(k.missed, reason)
 	return nil
 }
-func (k *knowledge) Abandoned(_ context.Context, reason string) error {
+func (k *knowledge) Abandoned(_ context.Context, reason string, _ time.Time) error {
 	k.abandoned = append(k.abandoned, reason)
 	return nil
 }

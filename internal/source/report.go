@@ -19,6 +19,9 @@ type Report struct {
 	IDs     int64 // given to the caller
 	Skipped int64 // lines or rows that hold something, but no ID
 	First   []Bad // the first few of those
+	// Numbered says that the IDs are whole numbers in the order of which the table is read:
+	// see [Mark.Number]. Only [Table.Tail] says it.
+	Numbered bool
 }
 
 // Bad is a line or a row without an ID that an order can have.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -64,8 +65,11 @@ type TableOptions struct {
 	// Valid refuses IDs beyond those that no order can have; nil refuses none. It
 	// is called by the goroutine that reads.
 	Valid    func(id string) bool
-	Progress func(Step)   // told after each batch, by the goroutine that reads
-	Logger   *slog.Logger // default: none
+	Progress func(Step) // told after each batch, by the goroutine that reads
+	// Dropped is called by [Table.Tail] when its mark does not hold any more, before all is
+	// read again: what was read of the table may be that of another one. Nil: nobody is.
+	Dropped func(reason string)
+	Logger  *slog.Logger // default: none
 }
 
 // ensureDefaults fills in what was left open.
@@ -115,8 +119,9 @@ type Table struct {
 	where string
 	name  string // for errors and the log
 
-	mu     sync.Mutex
-	warned map[string]bool
+	queries atomic.Int64
+	mu      sync.Mutex
+	warned  map[string]bool
 }
 
 // NewTable returns a table that can be read. It connects to nothing yet: what is
@@ -168,13 +173,32 @@ type conn interface {
 
 // connected calls do with a connection.
 func (t *Table) connected(ctx context.Context, do func(conn, *layout) error) error {
+	t.queries.Add(opening)
 	c, l, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	t.warn(l.warnings)
-	return do(c, l)
+	return do(counting{c, &t.queries}, l)
+}
+
+// opening is how many queries it takes at most to connect and to find out about a table.
+const opening = 10
+
+// Queries returns how many queries the database was asked so far, about: of connecting it
+// counts the most that it takes.
+func (t *Table) Queries() int64 { return t.queries.Load() }
+
+// counting is a connection whose queries are counted.
+type counting struct {
+	conn
+	queries *atomic.Int64
+}
+
+func (c counting) query(ctx context.Context, s *statement, row func([][]byte)) error {
+	c.queries.Add(1)
+	return c.conn.query(ctx, s, row)
 }
 
 // warn logs what was not logged before.

@@ -27,6 +27,7 @@ func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error
 	var r Report
 	err := t.connected(ctx, func(c conn, l *layout) error {
 		s := t.scan(c, l, &r, yield)
+		r.Numbered = l.numbered()
 		if mark.Zero() || !l.ascending {
 			s.total = l.estimate
 		}
@@ -109,6 +110,9 @@ func (s *scan) startOver(mark *Mark, reason string) {
 	}
 	s.opts.Logger.Warn("the place up to which a table was read does not hold: all of it is read again",
 		"table", s.opts.Table, "place", s.where(mark.reached().Cursor), "reason", reason)
+	if s.opts.Dropped != nil {
+		s.opts.Dropped(reason)
+	}
 }
 
 // last returns the last row's place, if there is a row.

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+const (
+	// clocksApart is by how much the clocks of those who make IDs and of ordergates may
+	// differ.
+	clocksApart = time.Minute
+	// zonesApart is by how much a date in an ID may be behind UTC, in case it is that of the
+	// backend's own zone.
+	zonesApart = 12 * time.Hour
+	// stillThere is for how long a table that was read is taken for the one that it was: a
+	// doubt that comes later is about all IDs, until the table has been read again.
+	stillThere = 10 * time.Second
+)
+
+// doubt passes one of the change log on to the filter.
+func (u *filterUnit) doubt(d changelog.Doubt) {
+	if !d.Orders {
+		for _, t := range u.live() {
+			t.void()
+		}
+	}
+	told := filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind], Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
+	if d.Kind == changelog.Running {
+		told.Late = max(0, u.late-d.Age)
+	}
+	u.filter.Doubt(told)
+}
+
+// cleared passes it on that somebody knows of the doubts up to a place.
+func (u *filterUnit) cleared(upTo changelog.Mark) { u.filter.Confirm(placeIn(upTo)) }
+
+func placeIn(at changelog.Mark) filter.Entry {
+	return filter.Entry{Log: at.Epoch, Number: at.Seq}
+}
+
+// believe has the sources read for somebody who says that they have every order. That
+// clears the doubts from before, here, and by an entry of the change log for the others,
+// once they have read their sources, and for whoever starts later.
+func (u *filterUnit) believe(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
+	var upTo changelog.Mark
+	if u.log != nil {
+		_ = u.log.Wait(ctx) // what cannot be read now is not cleared
+		upTo = u.log.Mark()
+	}
+	if err := u.filter.Reload(ctx, read); err != nil {
+		return err
+	}
+	if upTo.Epoch == "" || len(u.live()) > 0 {
+		return nil
+	}
+	if err := u.log.Clear(ctx, upTo); err != nil {
+		return fmt.Errorf("the sources were read, and the other ordergates were not told of it: run it again: %w", err)
+	}
+	return nil
+}
+
+// dropped is for a table that is not what it was.
+func (u *filterUnit) dropped(reason string) {
+	u.filter.Doubt(filter.Doubt{Reason: reason, Cure: filter.Reading})
+}
+
+// covered returns what IDs an order may have that the tables have not told of; see
+// [filter.Options].
+func (u *filterUnit) covered() (s filter.Scope) {
+	for i, t := range u.live() {
+		told := t.covered()
+		if told.ended.IsZero() || time.Since(told.ended) > stillThere {
+			return filter.Scope{}
+		}
+		since := told.began.Add(-u.margin)
+		if i == 0 {
+			s = filter.Scope{Above: told.number, Since: since}
+		}
+		s.Above = min(s.Above, told.number)
+		if since.Before(s.Since) {
+			s.Since = since
+		}
+	}
+	return s
+}
+
+// liveOf reports whether a filter has a source that has each order as soon as it exists.
+func liveOf(c *config.Config, name string) bool {
+	return slices.ContainsFunc(c.Filters[name].Sources, func(s string) bool { return c.Sources[s].Live() })
+}
+
+// marginOf returns by how much the ID of an order may tell an earlier time than that at
+// which its creation began, or at which it is committed at the latest.
+func marginOf(c *config.Config, name string) time.Duration {
+	var overlap time.Duration
+	for _, s := range c.Filters[name].Sources {
+		overlap = max(overlap, c.Sources[s].Overlap)
+	}
+	return clocksApart + overlap
+}
+
+// madeOf returns what tells the latest time at which an order with an ID can have been
+// made, if all formats that it is in tell that; nil: none does.
+func madeOf(formats []order.Format) func(id string) (time.Time, bool) {
+	steps := make([]time.Duration, len(formats)) // 0: it tells no time
+	tells := false
+	for i := range formats {
+		if step, ok := formats[i].Step(); ok {
+			tells, steps[i] = true, step
+			if formats[i].Kind == order.Timestamped {
+				steps[i] += zonesApart
+			}
+		}
+	}
+	if !tells {
+		return nil
+	}
+	return func(id string) (latest time.Time, ok bool) {
+		for i := range formats {
+			if _, is := formats[i].Canonical(id); !is {
+				continue
+			}
+			at, tells := formats[i].Time(id)
+			if !tells || steps[i] == 0 {
+				return time.Time{}, false
+			}
+			if at = at.Add(steps[i]); !ok || at.After(latest) {
+				latest = at
+			}
+			ok = true
+		}
+		return latest, ok
+	}
+}
+
+// logDelay is how much later the change log brings a doubt once more that was told of here.
+const logDelay = 2 * time.Second
+
+// outlastThose is outlast for the doubts that there are now, whatever comes meanwhile.
+func (u *filterUnit) outlastThose(ctx context.Context) {
+	left := u.filter.DoubtsLast()
+	if left == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, left+logDelay)
+	defer cancel()
+	u.outlast(ctx)
+}
+
+// outlast waits until a reading can clear the doubts that there are, or ctx ends.
+func (u *filterUnit) outlast(ctx context.Context) {
+	for {
+		left := u.filter.DoubtsLast()
+		if left == 0 {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(left):
+		}
+	}
+}

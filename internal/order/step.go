@@ -1,0 +1,34 @@
+package order
+
+import "time"
+
+const day = 24 * time.Hour
+
+// Step returns how long after the time that its ID tells an order may have been made; false
+// if the IDs of the format tell no time, or none that is in one year only.
+func (f *Format) Step() (step time.Duration, ok bool) {
+	switch f.Kind {
+	case Snowflake:
+		return time.Millisecond, true
+	case Timestamped:
+	default:
+		return 0, false
+	}
+	at := time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+	has := func(later time.Time) bool { return later.Format(f.Layout) != at.Format(f.Layout) }
+	switch {
+	case !has(at.AddDate(1, 0, 0)):
+		return 0, false
+	case !has(at.AddDate(0, 1, 0)):
+		return 366 * day, true
+	case !has(at.AddDate(0, 0, 1)):
+		return 31 * day, true
+	case !has(at.Add(time.Hour)) || !has(at.Add(12*time.Hour)): // none, or those of a clock's face
+		return day, true
+	case !has(at.Add(time.Minute)):
+		return time.Hour, true
+	case !has(at.Add(time.Second)):
+		return time.Minute, true
+	}
+	return time.Second, true
+}
