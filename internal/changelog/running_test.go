@@ -15,7 +15,8 @@ func TestRunning(t *testing.T) {
 		opts.Limit = time.Second // by which the time in the log is too late at most
 		a, b := runInstance(t, s, opts), runInstance(t, s, idle)
 		sure(t, a, b)
-		if err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left"}); err != nil {
+		since := time.UnixMilli(1795000000123)
+		if err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
 			t.Fatal(err)
 		}
 		now := func() int64 {
@@ -27,7 +28,7 @@ func TestRunning(t *testing.T) {
 		}
 		acknowledged := now()
 		sure(t, b)
-		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Age: got[0].Age}) {
+		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since, Age: got[0].Age, Entry: got[0].Entry}) {
 			t.Errorf("told of %+v", got)
 		}
 
@@ -36,7 +37,7 @@ func TestRunning(t *testing.T) {
 			t.Fatal(entries, err)
 		}
 		text, _ := entries[0].Values["doubt"].(string)
-		stamp, _, _ := strings.Cut(strings.TrimPrefix(text, "running: "), " ")
+		stamp, _, _ := strings.Cut(strings.TrimPrefix(text, "running: [orders since 1795000000123] "), " ")
 		told, err := strconv.ParseInt(stamp, 10, 64)
 		if err != nil || told < acknowledged-time.Second.Milliseconds() {
 			t.Errorf("the log has %q, at %d", text, acknowledged)
@@ -59,7 +60,7 @@ func TestRunningWithoutATime(t *testing.T) {
 		}
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
-		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left"}) {
+		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Entry: got[0].Entry}) {
 			t.Errorf("told of %+v", got)
 		}
 	})
