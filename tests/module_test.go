@@ -173,7 +173,7 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 	b := newBackend(t)
 	c := newChanging(t)
 	s := newStack(t, settings{
-		backend: b.addr(), orders: 10, gate: shortLease, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"},
+		backend: b.addr(), orders: 10, gate: shortLease, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "5", "--concurrency", "2"},
 	})
 
 	long := s.inBackground(t.Context(), "/orders/1/settle?do=hang")
@@ -213,6 +213,12 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 	}
 	s.wantFate("1", released)
 	bedtest.Eventually(t, "no lock is left", func() bool { return len(s.keys()) == 0 })
+	bedtest.Eventually(t, "the old listeners are gone", func() bool {
+		const draining = "listener_manager.total_listeners_draining"
+		stats, err := s.envoy.Stats(t.Context(), draining)
+		return err == nil && stats[draining] == 0
+	})
+	s.must("GET", "/orders/777777", "").want(t, 404, "absent")
 	if n := strings.Count(gateLog(t, s), "serving inside Envoy"); n != 1 {
 		t.Errorf("%d ordergates began in one Envoy", n)
 	}

@@ -34,8 +34,10 @@ func numbers(prefix string, n int) []string {
 // Whatever Redis acknowledged to who pushed is there after the next Wait, however much it is.
 func TestPushedIsThereAfterWait(t *testing.T) {
 	t.Parallel()
+	opts := idle
+	opts.Limit = time.Minute // miniredis with the race detector takes seconds for a page, on an idle machine
 	onEveryRedis(t, func(t *testing.T, s server) {
-		b := runInstance(t, s, idle)
+		b := runInstance(t, s, opts)
 		b.mustWait(t)
 		for _, n := range []int{1, drained - 1, drained, drained + 1, 5 * drained} {
 			if _, slow := s.(*miniServer); slow && n > drained+1 {
