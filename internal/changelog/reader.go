@@ -115,7 +115,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		r.members, r.era = p.members, p.era
+		r.members = p.members
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
 			continue
@@ -178,6 +178,7 @@ func (r *reader) page(ctx context.Context) (page, error) {
 	if err != nil {
 		return p, err
 	}
+	r.era = p.era
 	for _, e := range fresh {
 		r.apply(e)
 	}
