@@ -44,7 +44,7 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(Doubt{found.kind, found.reason})
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall = found, true
+	r.found, r.recall, r.joint = found, true, Mark{}
 	r.starts++
 	r.has = make(map[string]struct{})
 	l.mu.Lock()
@@ -111,7 +111,7 @@ func (r *reader) giveBack(ctx context.Context) error {
 	ids, more := l.recent.lacking(r.inLog)
 	l.mu.Unlock()
 	if more {
-		if err := l.short(ctx, Doubt{Lost, fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered)}); err != nil {
+		if err := l.short(ctx, Doubt{Lost, "the change log lost more orders than are remembered"}); err != nil {
 			return err
 		}
 	}

@@ -82,6 +82,9 @@ func (l *Log) Member(place string, lease time.Duration) *Member {
 func (l *Log) process(place string) *Member {
 	m := l.Member(place, l.opts.Lease)
 	m.name += placeEnd + newNonce()
+	if l.opts.Bridge != nil {
+		m.name += bridging
+	}
 	m.clear = m.over(time.Now()) // who was here before has ended
 	return m
 }

@@ -74,6 +74,7 @@ type reader struct {
 	found   *damage             // why it started over, nil once that has been told of again
 	members []string            // as the last page has them, if it has
 	recall  bool                // members may have been forgotten
+	joint   Mark                // of the snapshot that was taken, until its entry was read
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
 
@@ -174,7 +175,13 @@ func (r *reader) vouch() {
 
 // page reads and applies one page.
 func (r *reader) page(ctx context.Context) (page, error) {
-	p, fresh, err := r.fetch(ctx, r.log.member)
+	p, fresh, err := r.fetch(ctx, r.log.opts.Bridge != nil)
+	for errors.Is(err, errBegins) {
+		var done bool
+		if done, err = r.bridge(ctx, p); err == nil {
+			p, fresh, err = r.fetch(ctx, done)
+		}
+	}
 	if err != nil {
 		return p, err
 	}
@@ -204,8 +211,9 @@ func (r *reader) apply(e entry) {
 }
 
 // fetch reads the page that follows the last entry, and returns what is new in it.
-// After damage that is the first page of the log that there is.
-func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, err error) {
+// After damage that is the first page of the log that there is. If a log that begins later
+// can be bridged, the error is errBegins.
+func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry, err error) {
 	l := r.log
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
@@ -216,7 +224,7 @@ func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, e
 			own = entry{} // it is looked for when the log is found to be another one
 		}
 		count := l.opts.PageSize + 1 // one more for the entry that we have
-		p, err = l.ask(ctx, m, time.Now(), r.last.seq, count)
+		p, err = l.ask(ctx, l.member, time.Now(), r.last.seq, count)
 		if err != nil {
 			return p, nil, err
 		}
@@ -229,9 +237,14 @@ func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, e
 		if bad == nil {
 			bad = lostOwn(p.tail, fresh, own)
 		}
+		if bad == nil {
+			bad = r.joins(fresh)
+		}
 		switch {
 		case bad == nil:
 			return p, fresh, nil
+		case bridge && p.epoch == r.epoch && p.begins(r.last):
+			return p, nil, errBegins
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			return p, r.skip(p, full), nil

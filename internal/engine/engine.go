@@ -58,7 +58,9 @@ type filterUnit struct {
 	followers []*follower  // of its tables
 	reconcile *reconciler  // nil: the tables are not compared with it
 	fleet     *fleet       // nil: it is loaded by each for itself
-	places    *places      // of what the set in Redis has; nil: memory has the tables
+	// logSnapshot is in Redis, for a log that is trimmed up to it; nil: there is none.
+	logSnapshot *logSnapshot
+	places      *places // of what the set in Redis has; nil: memory has the tables
 }
 
 // add puts an ID into the filter.
@@ -144,16 +146,23 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if err != nil {
 		return nil, err
 	}
+	if opts.Key, err = m.keyOf(ctx, name, c); err != nil {
+		return nil, err
+	}
+	unit.logSnapshot = m.newLogSnapshot(name, c, unit, opts.Key)
 	if m.redis != nil {
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
 		apply := func(id string) { _ = Spell(formats, id, unit.add) } // add never fails
 		doubt := func(d changelog.Doubt) { unit.filter.Doubt(filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind]}) }
-		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
+		logOpts := changelog.Options{
 			Doubt: doubt, Member: m.place, Require: followedMembers(m.config, name),
 			Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
-		})
-		if err != nil {
+		}
+		if unit.logSnapshot != nil {
+			logOpts.Bridge = unit.logSnapshot.bridge
+		}
+		if unit.log, err = changelog.New(m.redis, name, apply, logOpts); err != nil {
 			return nil, err
 		}
 		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
@@ -182,9 +191,6 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		}
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
-	}
-	if opts.Key, err = memoryKey(c, m.commonKey(ctx, name, c)); err != nil {
-		return nil, err
 	}
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err

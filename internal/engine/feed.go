@@ -52,6 +52,7 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 		})
 	}
 	background.Go(func() { u.mend(ctx, load, log) })
+	background.Go(func() { u.logSnapshot.keep(ctx) })
 	u.snapshots.keep(ctx, !restored)
 }
 
@@ -77,6 +78,7 @@ func (u *filterUnit) acquaint(ctx context.Context) {
 	select {
 	case <-u.log.Reached():
 	case <-ctx.Done():
+		u.logSnapshot.wait()
 	}
 }
 
