@@ -64,11 +64,13 @@ func (f *Filter) partNamed(part string) (*stack, error) {
 // is behind the others if one of the file's fitted, and is the next to take new IDs then.
 func (s *stack) merge(ctx context.Context, file *snapshot.Snapshot, i int, keys [][16]byte, fits map[*stack]bool) error {
 	info := file.Sections()[i]
-	key := keys[0]
-	for _, k := range keys {
-		if (bloom.Params{Key: k}).KeyFingerprint() == info.KeyFingerprint {
-			key = k
-		}
+	at := slices.IndexFunc(keys, func(key [16]byte) bool {
+		return info.Exact || bloom.Params{Key: key}.KeyFingerprint() == info.KeyFingerprint
+	})
+	key := keys[max(at, 0)]
+	if at < 0 {
+		_, err := file.New(i, key)
+		return err
 	}
 	info.Params.Key = key
 	for _, l := range *s.layers.Load() {

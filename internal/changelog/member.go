@@ -99,10 +99,7 @@ func (m *Member) Name() string {
 
 // enter joins, if need be. It blocks for one round trip to Redis.
 func (m *Member) enter(ctx context.Context) error {
-	m.mu.Lock()
-	joined := m.joined
-	m.mu.Unlock()
-	if joined {
+	if m.isJoined() {
 		return nil
 	}
 	l, sent := m.log, time.Now()
@@ -128,6 +125,12 @@ func (m *Member) enter(ctx context.Context) error {
 	}
 	m.last = moment{server, reply[1], time.Now()}
 	return nil
+}
+
+func (m *Member) isJoined() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joined
 }
 
 // over returns when a lease is certainly over that was granted from a moment.

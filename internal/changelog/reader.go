@@ -74,6 +74,7 @@ type reader struct {
 	found   *damage             // why it started over, nil once that has been told of again
 	members []string            // as the last page has them, if it has
 	recall  bool                // members may have been forgotten
+	apart   bool                // it reads before it joins
 	joint   Mark                // of the snapshot that was taken, until its entry was read
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
@@ -104,6 +105,9 @@ func (r *reader) readToTail(ctx context.Context) error {
 // read.
 func (r *reader) pages(ctx context.Context) (string, error) {
 	if m := r.log.member; m != nil {
+		if err := r.readApart(ctx, m); err != nil {
+			return "", err
+		}
 		if err := r.joined(ctx, m); err != nil {
 			return "", err
 		}
@@ -142,6 +146,18 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 	}
 	r.vouch()
 	return away, nil
+}
+
+// readApart reads a page before this process is a member: to everybody else it would be
+// away for as long as a snapshot takes, or cannot be had.
+func (r *reader) readApart(ctx context.Context, m *Member) error {
+	if r.log.opts.Bridge == nil || m.isJoined() {
+		return nil
+	}
+	r.apart = true
+	defer func() { r.apart = false }()
+	_, err := r.page(ctx)
+	return err
 }
 
 // joined makes a member of this process, if it is none.
@@ -214,7 +230,10 @@ func (r *reader) apply(e entry) {
 // After damage that is the first page of the log that there is. If a log that begins later
 // can be bridged, the error is errBegins.
 func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry, err error) {
-	l := r.log
+	l, m := r.log, r.log.member
+	if r.apart {
+		m = nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
 	for {
@@ -224,7 +243,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 			own = entry{} // it is looked for when the log is found to be another one
 		}
 		count := l.opts.PageSize + 1 // one more for the entry that we have
-		p, err = l.ask(ctx, l.member, time.Now(), r.last.seq, count)
+		p, err = l.ask(ctx, m, time.Now(), r.last.seq, count)
 		if err != nil {
 			return p, nil, err
 		}

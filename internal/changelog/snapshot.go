@@ -142,6 +142,14 @@ func (l *Log) First(ctx context.Context) (uint64, error) {
 	return parseEntry([]any{rows[0].ID, []any{}}).seq, nil
 }
 
+// WasTrimmed reports whether there are entries that only a snapshot has. It blocks for one
+// round trip.
+func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	return l.client.HExists(ctx, l.keys[1], "trimmed").Result()
+}
+
 // errBegins says that a log begins behind what a reader has.
 var errBegins = errors.New("the log begins later")
 

@@ -2,6 +2,9 @@
 -- of the server, and all of it is in one slot: so whatever a failover or a restart leaves
 -- of that history has the snapshot if it lacks the entries.
 --
+-- That it was trimmed is noted in the log's hash, at trimmed: without a snapshot it is
+-- not to be taken for whole again.
+--
 -- KEYS[5]  the current snapshot, see adopt.lua
 -- KEYS[6], ...  its chunks
 -- ARGV[3]  its token
@@ -23,4 +26,5 @@ for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
 end
 local least = tonumber(known[2]) - tonumber(ARGV[4])
 if least < 1 then return {0, ''} end
+redis.call('HSET', meta, 'trimmed', known[2])
 return {redis.call('XTRIM', log, 'MINID', '~', decimal(least) .. '-0', 'LIMIT', ARGV[5]), ''}

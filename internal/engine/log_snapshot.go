@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -44,6 +45,8 @@ const (
 	logSnapshotShare = 20
 	// bridgePause follows a snapshot that could not be taken for a reason that passes.
 	bridgePause = time.Second
+	// waivePause is longer than it takes until the next attempt.
+	waivePause = 5 * time.Second
 )
 
 // logSnapshot keeps a snapshot of a filter in Redis, up to which the change log is
@@ -52,17 +55,20 @@ const (
 // does nothing.
 type logSnapshot struct {
 	unit   *filterUnit
-	forms  []string // of IDs, in which the filter has each
-	dir    string   // of temporary files
-	least  uint64   // entries
-	stay   int      // entries before its end that stay in the log
-	secret func(ctx context.Context) (key [16]byte, err error)
-	key    [16]byte // of the filter's hashes; zero: they have none
+	forms  []string                                            // of IDs, in which the filter has each
+	dir    string                                              // of temporary files
+	least  uint64                                              // entries
+	stay   int                                                 // entries before its end that stay in the log
+	secret func(ctx context.Context) (key [16]byte, err error) // that all have
+	key    [16]byte                                            // of the filter's hashes
+	keyed  bool                                                // or they have none
 	turn   func(ctx context.Context) (work context.Context, done func(), err error)
 	log    *slog.Logger
 
-	taking sync.Mutex // held by bridge
-	told   string     // why the log was not trimmed
+	taking sync.Mutex  // held by bridge
+	waived atomic.Bool // somebody says that the sources have what is lacking
+	said   string      // why there is no bridge; guarded by taking
+	told   string      // why the log was not trimmed
 }
 
 // keepsLogSnapshot reports whether the log of a filter is trimmed up to a snapshot in
@@ -79,13 +85,13 @@ func (m *Engine) newLogSnapshot(name string, c config.Filter, unit *filterUnit, 
 		return nil
 	}
 	s := &logSnapshot{
-		unit: unit, dir: os.TempDir(), least: leastEntries, stay: changelog.BehindMark, key: key, log: m.log.With("filter", name),
+		unit: unit, dir: os.TempDir(), least: leastEntries, stay: changelog.BehindMark, key: key, keyed: c.Kind != config.FilterExact, log: m.log.With("filter", name),
 		turn: func(ctx context.Context) (context.Context, func(), error) {
 			work, _, done, err := m.takeTurn(ctx, name, "trim")
 			return work, done, err
 		},
 		secret: func(ctx context.Context) ([16]byte, error) {
-			if c.Secret != "" || c.Kind == config.FilterExact {
+			if c.Secret != "" {
 				return key, nil
 			}
 			return shared.Secret(ctx, m.redis, name, key)
@@ -174,7 +180,7 @@ func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due 
 	}
 	if current.Epoch == mark.Epoch {
 		wanted := max(s.least, s.unit.filter.SizeBytes()/bytesPerEntry)
-		return current, mark.Seq >= current.Seq+wanted, nil
+		return current, s.waived.Load() || mark.Seq >= current.Seq+wanted, nil
 	}
 	first, err := log.First(ctx)
 	// A log that was trimmed has to have one.
@@ -204,7 +210,7 @@ func (s *logSnapshot) renew(ctx context.Context) (changelog.Snapshot, error) {
 // write writes a snapshot and makes it the current one.
 func (s *logSnapshot) write(ctx context.Context) (next changelog.Snapshot, err error) {
 	common, err := s.secret(ctx)
-	if err == nil && common != s.key {
+	if err == nil && s.keyed && common != s.key {
 		err = errors.New("the others have another secret of the hashes: start this one again")
 	}
 	if err != nil {
@@ -235,6 +241,7 @@ func (s *logSnapshot) write(ctx context.Context) (next changelog.Snapshot, err e
 	if err := log.Adopt(ctx, next, before); err != nil {
 		return next, err
 	}
+	s.waived.Store(false)
 	s.log.Info("a snapshot of the filter is in Redis", "ids", info.IDs, "bytes", next.Bytes, "entry", next.Seq)
 	return next, nil
 }
@@ -321,16 +328,40 @@ func unpack(w io.Writer, chunk []byte) error {
 // errUseless is why a snapshot in Redis will be of no use the next time either.
 var errUseless = errors.New("the snapshot in Redis is of no use")
 
-// bridge is [changelog.Options.Bridge].
+// bridge is [changelog.Options.Bridge]. Without what the log has no more nothing is absent:
+// the log cannot be read until there is a snapshot of use, which another ordergate may
+// write, or until somebody says that the sources have every order.
 func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
+	at, err := s.takeCurrent(ctx)
+	if !errors.Is(err, errUseless) {
+		return at, err
+	}
+	if s.waived.Load() {
+		return changelog.Mark{}, nil
+	}
+	if err.Error() != s.said {
+		s.said = err.Error()
+		s.log.Error("nothing counts as absent until the orders are known that the change log has no more: run ordergate load when the sources have every order", "reason", err)
+	}
+	sleep(ctx, bridgePause)
+	return changelog.Mark{}, err
+}
+
+// takeCurrent takes the current snapshot, and returns the mark that it ends with; the
+// zero Mark where there never was one.
+func (s *logSnapshot) takeCurrent(ctx context.Context) (changelog.Mark, error) {
 	current, err := s.unit.log.Snapshot(ctx)
 	if err != nil {
 		return changelog.Mark{}, err
 	}
 	if current.Token == "" {
-		return changelog.Mark{}, nil
+		trimmed, err := s.unit.log.WasTrimmed(ctx)
+		if err == nil && trimmed {
+			err = fmt.Errorf("%w: it is gone", errUseless)
+		}
+		return changelog.Mark{}, err
 	}
 	err = s.take(ctx, current)
 	_, damaged := errors.AsType[*snapshot.DamageError](err)
@@ -338,18 +369,27 @@ func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	switch {
 	case err == nil:
 		return current.Mark, nil
-	case ctx.Err() != nil:
-		return changelog.Mark{}, err
-	case damaged || another || errors.Is(err, errUseless):
-		if now, err := s.unit.log.Snapshot(ctx); err != nil || now.Token != current.Token {
-			return changelog.Mark{}, fmt.Errorf("%w: it was replaced", changelog.ErrUnavailable)
-		}
-		s.log.Error("the change log begins later than what is known here, and the snapshot in Redis is of no use", "error", err)
-		return changelog.Mark{}, nil
+	case damaged || another:
+		err = fmt.Errorf("%w: %w", errUseless, err)
+	case ctx.Err() == nil && !errors.Is(err, errUseless):
+		s.log.Warn("the snapshot in Redis cannot be taken yet", "error", err)
+		sleep(ctx, bridgePause)
 	}
-	s.log.Warn("the snapshot in Redis cannot be taken yet", "error", err)
-	sleep(ctx, bridgePause)
 	return changelog.Mark{}, err
+}
+
+// waive has the log be read without what it has no more, and waits for that: whoever calls
+// it reads the sources next.
+func (s *logSnapshot) waive(ctx context.Context) {
+	if s == nil || s.unit.log.LastRead().After(time.Now().Add(-waivePause)) {
+		return // it lacks nothing
+	}
+	s.waived.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, waivePause)
+	defer cancel()
+	for ctx.Err() == nil && s.unit.log.Wait(ctx) != nil {
+		sleep(ctx, 100*time.Millisecond)
+	}
 }
 
 // take adds what is in a snapshot to the filter.
