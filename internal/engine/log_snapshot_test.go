@@ -36,6 +36,7 @@ type trimming struct {
 
 func newTrimming(t *testing.T, bed *bedtest.Bed) *trimming {
 	addr := bed.Redis().Addr()
+	t.Setenv("TMPDIR", t.TempDir())
 	d := &trimming{t: t, addr: addr, redis: redis.NewClient(&redis.Options{Addr: addr}), format: "format: digits, max_length: 19"}
 	t.Cleanup(func() { _ = d.redis.Close() })
 	return d
