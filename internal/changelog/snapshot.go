@@ -153,12 +153,17 @@ func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
 // errBegins says that a log begins behind what a reader has.
 var errBegins = errors.New("the log begins later")
 
+// first returns the number of a page's first entry, or that of the next to come.
+func (p page) first() uint64 {
+	if len(p.entries) == 0 {
+		return p.tail + 1
+	}
+	return p.entries[0].seq
+}
+
 // begins reports whether a page shows that a reader lacks the beginning of the log.
 func (p page) begins(last entry) bool {
-	if len(p.entries) == 0 {
-		return false
-	}
-	first := p.entries[0].seq
+	first := p.first()
 	return first > last.seq+1 || first == last.seq+1 && last.nonce != ""
 }
 
@@ -169,7 +174,7 @@ func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	first := p.entries[0].seq
+	first := p.first()
 	if at.Epoch != p.epoch || at.Seq < first || at.Seq > p.tail {
 		return false, nil
 	}

@@ -193,6 +193,7 @@ func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
 		"later than the log": func(ctx context.Context, c *redis.Client) error {
 			return c.HSet(ctx, snapshotKey, "seq", "100000").Err()
 		},
+		"not deleted, but the log": func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, logKey).Err() },
 		"gone, as the log": func(ctx context.Context, c *redis.Client) error {
 			return errors.Join(c.Del(ctx, snapshotKey).Err(), c.XTrimMaxLen(ctx, logKey, 0).Err())
 		},
@@ -209,6 +210,9 @@ func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
 			b := bridged(t, s, idle)
 			b.mustWait(t)
 			b.mustWait(t)
+			if name == "not deleted, but the log" && !b.has("a0") {
+				t.Error("what the snapshot has is not known")
+			}
 			if !b.hasKind(Gap) {
 				t.Errorf("doubts %v", b.doubted())
 			}

@@ -36,8 +36,9 @@ const (
 	// snapshot of 194 MB, of 10^8 IDs, there are up to 760,000 entries, of 36 to 50 MB.
 	bytesPerEntry = 256
 	// logChunk keeps Redis, and whoever waits for it, from standing still: it takes a
-	// millisecond, and there is a pause of uploadPause after each.
-	logChunk    = 1 << 20
+	// millisecond, and there is a pause of uploadPause after each. A value of 1 MiB and a
+	// byte would take 1.25 MiB of Redis: its allocator has four sizes to each doubling.
+	logChunk    = 1<<20 - 1<<10
 	uploadPause = 20 * time.Millisecond
 	// logSnapshotAgain is the least pause after an attempt that failed, and
 	// logSnapshotShare how many times as long as the attempt it is.
