@@ -32,6 +32,7 @@ type trimming struct {
 	redis  *redis.Client
 	places int
 	format string // of IDs
+	rules  string // more of them
 }
 
 func newTrimming(t *testing.T, bed *bedtest.Bed) *trimming {
@@ -58,7 +59,7 @@ redis: {addresses: [%s], member: place %d}
 filters: {orders: {%s}}
 rules:
   - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, %s}, lookup: {filter: orders}}
-`, d.addr, d.places, settings, d.format)
+`, d.addr, d.places, settings, d.format) + d.rules
 	c, err := config.Parse("a.yaml", []byte(text), func(string) string { return "" })
 	if err != nil {
 		d.t.Fatal(err)
@@ -368,6 +369,51 @@ func TestFilterGrowsWithATrimmedLog(t *testing.T) {
 	}
 	d.want(a, "one that grew", ids, filter.Absent)
 	d.want(d.start(settings), "one that starts", ids, filter.Absent)
+}
+
+// TestLogSnapshotHasAllForms has rules that write an ID in different forms. Whoever starts
+// from the snapshot finds it in each.
+func TestLogSnapshotHasAllForms(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	d.format = "format: uuid"
+	d.rules = `  - {name: text, match: {methods: [GET], path: "/texts/{id}"}, id: {path: id, format: pattern, pattern: '[0-9a-fA-F-]{36}'}, lookup: {filter: orders}}
+`
+	const settings = "capacity: 100_000, false_positive_rate: 0.000001"
+	a := d.start(settings)
+	ids := make([]string, 3000)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("ABCDEF00-0000-4000-8000-%012d", i)
+	}
+	d.create(ids, a)
+	d.trim(a)
+	if n := d.entries(); n >= 5000 {
+		t.Fatalf("%d entries: the log is not trimmed", n)
+	}
+	for _, id := range ids {
+		ids = append(ids, strings.ToLower(id))
+	}
+	d.want(d.start(settings), "started from the snapshot", ids, filter.Absent)
+}
+
+// TestNoLogSnapshotWithADoubt abandons a create, which may still run.
+func TestNoLogSnapshotWithADoubt(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	a := d.start("capacity: 100_000, false_positive_rate: 0.000001")
+	d.create(scattered(3000), a)
+	if err := a.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Running, Reason: "one that may still run"}); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "the doubt is known", func() bool { return a.filter.DoubtsLast() > 0 })
+	d.trim(a)
+	if current, err := a.log.Snapshot(t.Context()); err != nil || current.Token != "" {
+		t.Errorf("a snapshot ends at entry %d, %v", current.Seq, err)
+	}
+	if _, err := a.logSnapshot.write(t.Context()); !errors.Is(err, filter.ErrNotReady) {
+		t.Errorf("writing a snapshot: %v", err)
+	}
+	if n := d.entries(); n < 3000 {
+		t.Errorf("%d entries: the log is trimmed", n)
+	}
 }
 
 func TestPack(t *testing.T) {
