@@ -158,10 +158,31 @@ func (d *days) part(id string) (*stack, error) {
 	if part := v.at(d.place(v, id)); part != nil {
 		return part, nil
 	}
+	return d.make(func(v *dayView) int { return d.place(v, id) })
+}
+
+// named returns the part of a snapshot's section, and makes it if need be; nil for a day
+// that is kept no more.
+func (d *days) named(part string) (*stack, error) {
+	at, err := time.Parse(dayLayout, part)
+	dated := err == nil
+	if dated && DayOf(at) < d.view.Load().guard() {
+		return nil, nil
+	}
+	return d.make(func(v *dayView) int {
+		if !dated {
+			return -1
+		}
+		return v.place(DayOf(at))
+	})
+}
+
+// make returns a part at a place, and makes it if it is not there.
+func (d *days) make(place func(*dayView) int) (*stack, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v = d.view.Load()
-	i := d.place(v, id)
+	v := d.view.Load()
+	i := place(v)
 	if part := v.at(i); part != nil {
 		return part, nil
 	}

@@ -15,7 +15,8 @@ type Growth struct {
 
 	// Again calls add with every ID that there is: of the sources, and of the change
 	// log up to where it ends at a moment after the call. With it a filter that grows
-	// is built anew; without it, it gets one more layer.
+	// is built anew; without it, and where it returns [ErrForgotten], it gets one more
+	// layer.
 	Again func(ctx context.Context, add func(id string) error) error
 	// Turn waits until this process may read everything again, so that those of one
 	// deployment do it one after the other; done ends that. Ctx of the work ends when
@@ -135,6 +136,9 @@ func (f *Filter) makeRoom(s *stack) {
 	}
 }
 
+// ErrForgotten says that there are IDs which nobody can tell any more.
+var ErrForgotten = errors.New("the IDs themselves are kept no more")
+
 // ErrNoGrowth says that a filter was made without [Growth].
 var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
 
@@ -162,8 +166,8 @@ func (f *Filter) Expand(ctx context.Context) error {
 	// one day alone is cheap to add to.
 	if g.Again == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
 		err = f.addLayers(g)
-	} else {
-		err = f.rebuild(ctx, g)
+	} else if err = f.rebuild(ctx, g); errors.Is(err, ErrForgotten) {
+		err = f.addLayers(g)
 	}
 	to := f.Capacity()
 	f.note(func(e *Expansion) {

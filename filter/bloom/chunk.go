@@ -78,11 +78,21 @@ func (f *Filter) Union(other *Filter) error {
 		or(&f.words[i], atomic.LoadUint64(&other.words[i]))
 	}
 	runtime.KeepAlive(other)
+	f.AddUnited(theirs)
+	return nil
+}
+
+// AddUnited is AddCount for IDs whose bits were merged with others, of which some may be
+// the same: Count becomes what can be told from the bits, as after Union.
+func (f *Filter) AddUnited(theirs uint64) {
 	ours := f.Count()
+	if ours == 0 {
+		f.AddCount(theirs)
+		return
+	}
 	low, high := max(ours, theirs), ours+theirs
 	united := min(max(f.Measure().IDs, float64(low)), float64(high))
 	f.added.Add(uint64(math.Round(united)) - ours)
-	return nil
 }
 
 // describe is for messages: it says of the key which one it is, not what.

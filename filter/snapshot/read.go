@@ -59,7 +59,7 @@ func (s *Snapshot) Read(ctx context.Context, i int, into Section) error {
 	if err != nil {
 		return err
 	}
-	into.Bloom.AddCount(d.Count)
+	into.Bloom.AddUnited(d.Count)
 	return nil
 }
 

@@ -109,6 +109,13 @@ type Options struct {
 	// followers of an earlier release may take an entry as it is. Default: no conversion.
 	CanonicalForms func(ids []string) []string
 
+	// Bridge adds everything that the log had up to a mark, from the current
+	// [Log.Snapshot], and returns that mark; the zero Mark if there is none of use. Run
+	// calls it when the log begins behind what it has, and goes on in the log. It may
+	// block. An error is one that passes: it is called again. Nil: a log that begins
+	// later lacks something.
+	Bridge func(ctx context.Context) (Mark, error)
+
 	Logger    *slog.Logger     // default: none
 	PollEvery time.Duration    // how often the log is read when nobody waits; default 100 ms
 	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
@@ -168,6 +175,10 @@ type Log struct {
 	leave  *redis.Script
 	recall *redis.Script
 	page   *redis.Script
+	adopt  *redis.Script
+	trim   *redis.Script
+
+	snapshot string // the key of the current one, and the beginning of those of chunks
 
 	kick     chan struct{} // of capacity 1: somebody waits
 	crowded  chan struct{} // of capacity 1: many do
@@ -198,7 +209,7 @@ type ownEntry struct {
 
 // New returns the change log of a filter. The name must be non-empty and have no
 // braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
-// ":meta", ":members" and ":inbox".
+// ":meta", ":members", ":inbox" and ":snapshot".
 //
 // The client must ask a master, never a replica, and should have
 // ContextTimeoutEnabled set, which go-redis leaves off: without it a read of a
@@ -232,12 +243,15 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		leave:   script(leaveSource),
 		recall:  script(recallSource),
 		page:    script(pageSource),
+		adopt:   script(adoptSource),
+		trim:    script(trimSource),
 		kick:    make(chan struct{}, 1),
 		crowded: make(chan struct{}, 1),
 		pace:    newPace(opts.MaxReads),
 		state:   State{Phase: Loading},
 		reached: make(chan struct{}),
 	}
+	l.snapshot = prefix + "snapshot"
 	if opts.Member != "" {
 		l.member = l.process(opts.Member)
 	}

@@ -205,7 +205,7 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		for name, err := range map[string]error{
 			"Record":      a.Record(t.Context(), "1"),
 			"RecordDoubt": a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "one"}),
-			"giveBack":    a.giveBack(t.Context(), forgotten),
+			"giveBack":    (&reader{log: a.Log, has: forgotten}).giveBack(t.Context()),
 		} {
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%s = %v", name, err)

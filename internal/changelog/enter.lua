@@ -4,7 +4,8 @@
 -- KEYS[1]  the log, a stream whose entry IDs are "<sequence number>-0"
 -- KEYS[2]  what is known of the log, a hash: epoch (its identity), seq (number of its
 --          last entry), term (of the server's history), now (the latest time
---          seen), era (named anew whenever all leases end), members (how many there are)
+--          seen), era (named anew whenever all leases end), members (how many there are),
+--          trimmed (see trim.lua)
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
 -- KEYS[4]  the inbox, a list of IDs that anybody may push to

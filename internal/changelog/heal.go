@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -46,7 +50,7 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall, r.told = found, true, 0
+	r.found, r.recall, r.told, r.joint = found, true, 0, Mark{}
 	r.starts++
 	r.has = make(map[string]struct{})
 	l.mu.Lock()
@@ -67,12 +71,8 @@ func (r *reader) healed(ctx context.Context) error {
 	if !r.lenient {
 		return nil
 	}
-	// The log may say so itself: who has read that is in doubt by that entry.
-	if r.lost != nil && !(r.log.opts.Lasting && r.lost.kind == Gap && r.told > r.lost.seq) {
-		r.log.doubt(r.lost.doubt())
-		if err := r.record(ctx, r.lost); err != nil {
-			return err
-		}
+	if err := r.doubtLost(ctx); err != nil {
+		return err
 	}
 	if r.first {
 		// A log that was flushed while the sources were read is as good as any.
@@ -90,12 +90,32 @@ func (r *reader) healed(ctx context.Context) error {
 			}
 			r.found = nil
 		}
-		if err := r.log.giveBack(ctx, r.has); err != nil {
+		if err := r.giveBack(ctx); err != nil {
+			return err
+		}
+		if err := r.doubtLost(ctx); err != nil {
 			return err
 		}
 	}
-	r.lenient, r.lost, r.has = false, nil, nil
+	r.lenient, r.has = false, nil
 	r.applied(r.last.seq)
+	return nil
+}
+
+// doubtLost tells of what a lenient reader found missing.
+func (r *reader) doubtLost(ctx context.Context) error {
+	lost := r.lost
+	if lost == nil {
+		return nil
+	}
+	// The log may say so itself: who has read that is in doubt by that entry.
+	if !(r.log.opts.Lasting && lost.kind == Gap && r.told > lost.seq) {
+		r.log.doubt(lost.doubt())
+		if err := r.record(ctx, lost); err != nil {
+			return err
+		}
+	}
+	r.lost = nil
 	return nil
 }
 
@@ -119,23 +139,34 @@ func (r *reader) record(ctx context.Context, found *damage) error {
 const batch = 500
 
 // giveBack appends what was appended or applied here lately and is in the log no more.
-// Each ordergate does so; that an ID comes twice does no harm.
-func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
+// All members do so at the same time. So each begins with its own share, and after each
+// batch reads what the others have appended meanwhile. What is left then is the share of
+// members that are slow, or gone: it is given back in small parts, drawn at random, since
+// several may be at it. An ID that comes twice does no harm.
+func (r *reader) giveBack(ctx context.Context) error {
+	l := r.log
 	l.mu.Lock()
-	ids, more := l.recent.lacking(func(id string) bool { _, ok := has[id]; return ok })
+	ids, more := l.recent.lacking(r.inLog)
 	l.mu.Unlock()
 	if more {
-		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: fmt.Sprintf("the change log lost more than the %d orders that are remembered", remembered), Orders: true}); err != nil {
+		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
 			return err
 		}
 	}
-	given := len(ids)
+	given, starts := 0, r.starts
 	for len(ids) > 0 {
-		n := min(len(ids), batch)
-		if err := l.again(ctx, ids[:n]); err != nil {
+		next := l.share(ids)
+		if err := l.again(ctx, next); err != nil {
 			return err
 		}
-		ids = ids[n:]
+		given += len(next)
+		if err := r.readOn(ctx); err != nil {
+			return err
+		}
+		if r.starts != starts { // it was lost once more
+			return r.healed(ctx)
+		}
+		ids = slices.DeleteFunc(ids, r.inLog)
 	}
 	if given > 0 {
 		l.mu.Lock()
@@ -144,6 +175,49 @@ func (l *Log) giveBack(ctx context.Context, has map[string]struct{}) error {
 		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", given)
 	}
 	return nil
+}
+
+// inLog reports whether a lenient reader has found an ID in the log.
+func (r *reader) inLog(id string) bool {
+	_, ok := r.has[id]
+	return ok
+}
+
+// readOn reads to where the log ends now.
+func (r *reader) readOn(ctx context.Context) error {
+	var goal uint64
+	for starts := int64(-1); starts != r.starts || r.last.seq < goal; {
+		p, err := r.page(ctx)
+		if err != nil {
+			return err
+		}
+		if starts != r.starts {
+			starts, goal = r.starts, p.tail
+		}
+	}
+	return nil
+}
+
+// share returns which of the IDs that the log lacks are to be given back next, one at
+// least and [batch] at most.
+func (l *Log) share(ids []string) []string {
+	members := slices.DeleteFunc(l.Members(), func(name string) bool { return !strings.Contains(name, placeEnd) })
+	slices.Sort(members)
+	me, of := slices.Index(members, l.member.Name()), max(len(members), 1)
+	var ours []string
+	for _, id := range ids {
+		sum := fnv.New32a()
+		sum.Write([]byte(id)) // never fails
+		if int(sum.Sum32()%uint32(of)) == me {
+			ours = append(ours, id)
+		}
+	}
+	if len(ours) == 0 {
+		ours = slices.Clone(ids)
+		rand.Shuffle(len(ours), func(i, j int) { ours[i], ours[j] = ours[j], ours[i] })
+		ours = ours[:(len(ours)-1)/of+1]
+	}
+	return ours[:min(len(ours), batch)]
 }
 
 // short appends a doubt within the limit of a read.

@@ -29,5 +29,6 @@ func (l *Log) Resume(at Mark) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mark = at
+	l.recent.partly = at.Seq > 0
 	l.position.Store(at.Seq)
 }

@@ -89,6 +89,9 @@ func (l *Log) Member(place string, lease time.Duration) *Member {
 func (l *Log) process(place string) *Member {
 	m := l.Member(place, l.opts.Lease)
 	m.name += placeEnd + newNonce()
+	if l.opts.Bridge != nil {
+		m.name += bridging
+	}
 	m.clear = m.over(time.Now()) // who was here before has ended
 	return m
 }
@@ -153,6 +156,12 @@ func (m *Member) beside(members []string) {
 }
 
 func (m *Member) hasTwin() bool { return m != nil && m.twin.Load() }
+
+func (m *Member) isJoined() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.joined
+}
 
 // over returns when a lease is certainly over that was granted from a moment.
 func (m *Member) over(base time.Time) time.Time { return base.Add(m.lease + margin) }

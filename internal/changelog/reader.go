@@ -77,6 +77,8 @@ type reader struct {
 	untold  string              // of the last page
 	toldOf  time.Time           // when it was said last that there is a twin
 	recall  bool                // members may have been forgotten
+	apart   bool                // it reads before it joins
+	joint   Mark                // of the snapshot that was taken, until its entry was read
 	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
 }
 
@@ -120,6 +122,9 @@ func (r *reader) tellTwin(err error) {
 // read.
 func (r *reader) pages(ctx context.Context) (string, error) {
 	if m := r.log.member; m != nil {
+		if err := r.readApart(ctx, m); err != nil {
+			return "", err
+		}
 		if err := r.joined(ctx, m); err != nil {
 			return "", err
 		}
@@ -132,8 +137,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		r.members, r.era, r.untold = p.members, p.era, p.untold
-		r.log.member.beside(p.members)
+		r.members = p.members
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
 			continue
@@ -159,6 +163,18 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 	}
 	r.vouch()
 	return away, nil
+}
+
+// readApart reads a page before this process is a member: to everybody else it would be
+// away for as long as a snapshot takes, or cannot be had.
+func (r *reader) readApart(ctx context.Context, m *Member) error {
+	if r.log.opts.Bridge == nil || m.isJoined() {
+		return nil
+	}
+	r.apart = true
+	defer func() { r.apart = false }()
+	_, err := r.page(ctx)
+	return err
 }
 
 // joined makes a member of this process, if it is none.
@@ -192,10 +208,18 @@ func (r *reader) vouch() {
 
 // page reads and applies one page.
 func (r *reader) page(ctx context.Context) (page, error) {
-	p, fresh, err := r.fetch(ctx, r.log.member)
+	p, fresh, err := r.fetch(ctx, r.log.opts.Bridge != nil)
+	for errors.Is(err, errBegins) {
+		var done bool
+		if done, err = r.bridge(ctx, p); err == nil {
+			p, fresh, err = r.fetch(ctx, done)
+		}
+	}
 	if err != nil {
 		return p, err
 	}
+	r.era, r.untold = p.era, p.untold
+	r.log.member.beside(p.members)
 	for _, e := range fresh {
 		r.apply(e)
 	}
@@ -240,9 +264,13 @@ func (r *reader) applyDoubt(e entry) {
 }
 
 // fetch reads the page that follows the last entry, and returns what is new in it.
-// After damage that is the first page of the log that there is.
-func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, err error) {
-	l := r.log
+// After damage that is the first page of the log that there is. If a log that begins later
+// can be bridged, the error is errBegins.
+func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry, err error) {
+	l, m := r.log, r.log.member
+	if r.apart {
+		m = nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
 	for {
@@ -265,9 +293,14 @@ func (r *reader) fetch(ctx context.Context, m *Member) (p page, fresh []entry, e
 		if bad == nil {
 			bad = lostOwn(p.tail, fresh, own)
 		}
+		if bad == nil {
+			bad = r.joins(fresh)
+		}
 		switch {
 		case bad == nil:
 			return p, fresh, nil
+		case bridge && p.epoch == r.epoch && p.begins(r.last):
+			return p, nil, errBegins
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)

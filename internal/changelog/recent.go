@@ -9,6 +9,8 @@ const remembered = 10_000
 type recent struct {
 	ids  []string
 	next int
+	// partly says that there were others before, which came by a mark or a snapshot.
+	partly bool
 }
 
 func (r *recent) add(id string) {
@@ -22,14 +24,15 @@ func (r *recent) add(id string) {
 
 // lacking returns the IDs that a log does not have, the oldest first, each once. There
 // may be more if it was not for the newest only that the log was to be asked: when the
-// oldest that is remembered is lacking, and older ones were forgotten.
+// oldest that is remembered is lacking, and there were older ones.
 func (r *recent) lacking(has func(id string) bool) (ids []string, more bool) {
-	seen := make(map[string]bool, len(r.ids))
+	seen, older := make(map[string]bool, len(r.ids)), r.partly || len(r.ids) == remembered
+	more = older && len(r.ids) == 0
 	for i := range r.ids {
 		id := r.ids[(r.next+i)%len(r.ids)]
 		if !seen[id] && !has(id) {
 			ids = append(ids, id)
-			more = more || i == 0 && len(r.ids) == remembered
+			more = more || i == 0 && older
 		}
 		seen[id] = true
 	}

@@ -54,14 +54,16 @@ type filterUnit struct {
 	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
 	shared    *shared.Set                // nil: it is all in memory
 	measures  *measures
-	snapshots *snapshots    // nil: a restart reads the sources
-	growth    *growthState  // nil: it does not grow, or alone
-	followers []*follower   // of its tables
-	reconcile *reconciler   // nil: the tables are not compared with it
-	fleet     *fleet        // nil: it is loaded by each for itself
-	places    *places       // of what the set in Redis has; nil: memory has the tables
-	margin    time.Duration // see marginOf
-	late      time.Duration // see lateOrders
+	snapshots *snapshots   // nil: a restart reads the sources
+	growth    *growthState // nil: it does not grow, or alone
+	followers []*follower  // of its tables
+	reconcile *reconciler  // nil: the tables are not compared with it
+	fleet     *fleet       // nil: it is loaded by each for itself
+	// logSnapshot is in Redis, for a log that is trimmed up to it; nil: there is none.
+	logSnapshot *logSnapshot
+	places      *places       // of what the set in Redis has; nil: memory has the tables
+	margin      time.Duration // see marginOf
+	late        time.Duration // see lateOrders
 }
 
 // New makes an engine of a valid configuration. It waits neither for Redis nor for a
@@ -144,16 +146,23 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		return nil, err
 	}
 	opts.CanonicalForms = func(id string) (first string, others []string) { return order.CanonicalForms(formats, id) }
+	if opts.Key, err = m.keyOf(ctx, name, c); err != nil {
+		return nil, err
+	}
+	unit.logSnapshot = m.newLogSnapshot(name, c, unit, opts.Key)
 	if m.redis != nil {
 		// The log is followed even where a negative does not wait for it: what it
 		// brings is never wrong.
 		apply := func(id string) { unit.filter.Add(id) }
-		unit.log, err = changelog.New(m.redis, name, apply, changelog.Options{
+		logOpts := changelog.Options{
 			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, name),
 			Member: m.place, Require: followedMembers(m.config, name),
 			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
-		})
-		if err != nil {
+		}
+		if unit.logSnapshot != nil {
+			logOpts.Bridge = unit.logSnapshot.bridge
+		}
+		if unit.log, err = changelog.New(m.redis, name, apply, logOpts); err != nil {
 			return nil, err
 		}
 		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
@@ -185,9 +194,6 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		besideShared(&opts, c, unit.shared)
 	} else {
 		opts.Growth = m.growth(name, c.Expand, unit)
-	}
-	if opts.Key, err = memoryKey(c, m.commonKey(ctx, name, c)); err != nil {
-		return nil, err
 	}
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err

@@ -61,6 +61,7 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 		background.Go(func() { u.checkTables(ctx, log) })
 	}
 	background.Go(func() { u.mend(ctx, load, log) })
+	background.Go(func() { u.logSnapshot.keep(ctx) })
 	u.snapshots.keep(ctx, !restored)
 }
 
@@ -96,6 +97,7 @@ func (u *filterUnit) acquaint(ctx context.Context) {
 	select {
 	case <-u.log.Reached():
 	case <-ctx.Done():
+		u.logSnapshot.wait()
 	}
 }
 

@@ -48,7 +48,7 @@ type sharedSnapshot struct {
 
 func (m *Engine) newFleet(name string, unit *filterUnit) *fleet {
 	c, stamp := m.config.Filters[name], unit.stamp(time.Now())
-	if c.ShareLoad == nil || !*c.ShareLoad || stamp == "" || len(unit.live()) != len(unit.sources) {
+	if c.ShareLoad == nil || !*c.ShareLoad || stamp == "" || unit.logSnapshot != nil || len(unit.live()) != len(unit.sources) {
 		return nil
 	}
 	dir := os.TempDir()

@@ -57,6 +57,9 @@ func (m *Engine) growth(name string, c *config.Expand, unit *filterUnit) *filter
 // everything reads the sources and then the change log, up to where it ends at a
 // moment after the call.
 func (u *filterUnit) everything(ctx context.Context, add func(id string) error) error {
+	if err := u.logSnapshot.forgotten(ctx); err != nil {
+		return err
+	}
 	for _, source := range u.sources {
 		read := func() error { return source.IDs(ctx, add) }
 		if t, ok := source.(*tableSource); ok && u.places != nil {
@@ -69,7 +72,11 @@ func (u *filterUnit) everything(ctx context.Context, add func(id string) error) 
 	if u.log == nil {
 		return nil
 	}
-	return u.log.Replay(ctx, add)
+	if err := u.log.Replay(ctx, add); err != nil {
+		return err
+	}
+	// Once more: a log that was trimmed before its end was read has a snapshot by now.
+	return u.logSnapshot.forgotten(ctx)
 }
 
 const (

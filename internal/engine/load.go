@@ -66,7 +66,8 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	}()
 	defer func() { cancel(); <-done }()
 	unit.acquaint(ctx)
-	unit.outlastThose(ctx)
+	unit.logSnapshot.waive(ctx)
+	unit.outlastThose(ctx) // after waive: the log may have brought doubts by then
 	unit.snapshots.loads()
 	err = unit.believe(ctx, func(ctx context.Context, _ func(string) error) error {
 		return unit.filter.Load(ctx, unit.sources...)
@@ -91,11 +92,13 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 func (m *Engine) serveLoad(r *http.Request, name string) (any, error) {
 	unit, began, from := m.filters[name], time.Now(), r.URL.Query().Get("source")
 	var read int64
-	unit.outlastThose(r.Context())
 	reload := unit.believe
 	if from != "" && len(unit.sources) > 1 {
 		reload = unit.filter.Include
+	} else {
+		unit.logSnapshot.waive(r.Context()) // a doubt that comes of it is from before the reading
 	}
+	unit.outlastThose(r.Context()) // after waive: the log may have brought doubts by then
 	err := reload(r.Context(), func(ctx context.Context, add func(id string) error) error {
 		into, flush := unit.readInto(ctx, m.config.Filters[name], add)
 		counted := func(id string) error { read++; return into(id) }

@@ -15,6 +15,32 @@ import (
 	"github.com/ordergate/ordergate/filter/shared"
 )
 
+// keyOf returns the key of what a filter has in memory, zero if any will do. Where a
+// snapshot in Redis is to spare the change log, the common one goes before one that is
+// kept in a file: what is left of that is one snapshot, which is of no use then.
+func (m *Engine) keyOf(ctx context.Context, name string, c config.Filter) ([16]byte, error) {
+	common := m.commonKey(ctx, name, c)
+	key, err := memoryKey(c, common)
+	if err != nil || !m.keepsLogSnapshot(c) || c.Secret != "" || c.Kind == config.FilterExact {
+		return key, err
+	}
+	if common == ([16]byte{}) {
+		if key == ([16]byte{}) {
+			rand.Read(key[:]) // never fails, by its documentation
+		}
+		return key, nil
+	}
+	if key != common {
+		path := c.Snapshot.Path + ".secret"
+		m.log.Warn("the other ordergates have another secret of the hashes, which is taken over: the snapshot's file is written anew", "filter", name, "file", path)
+		if err := ignore(os.Remove(path), fs.ErrNotExist); err != nil {
+			return key, fmt.Errorf("the secret of its hashes: %w", err)
+		}
+		return keptKey(path, common)
+	}
+	return key, nil
+}
+
 // memoryKey returns the key of what a filter has in memory, zero if any will do. It
 // has to be the same after a restart where there is a snapshot: without a secret in
 // the configuration one is made, once, and kept in a file beside the snapshot. The
@@ -32,12 +58,20 @@ func memoryKey(c config.Filter, common [16]byte) (key [16]byte, err error) {
 // commonKey returns a key that all ordergates have which may take each other's
 // snapshots; zero where they need none, or Redis does not tell.
 func (m *Engine) commonKey(ctx context.Context, name string, c config.Filter) [16]byte {
-	if c.ShareLoad == nil || !*c.ShareLoad || c.Secret != "" {
+	var mine [16]byte // is what is made if there is none
+	switch {
+	case c.Secret != "":
+		return [16]byte{}
+	case m.keepsLogSnapshot(c) && c.Kind != config.FilterExact:
+		if c.Snapshot != nil {
+			mine, _ = readKey(c.Snapshot.Path + ".secret") // what is wrong with it is told later
+		}
+	case c.ShareLoad == nil || !*c.ShareLoad:
 		return [16]byte{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, RedisTimeout)
 	defer cancel()
-	key, err := shared.Secret(ctx, m.redis, name, [16]byte{})
+	key, err := shared.Secret(ctx, m.redis, name, mine)
 	if err != nil {
 		m.log.Warn("snapshots of other ordergates cannot be used", "filter", name, "error", err)
 	}

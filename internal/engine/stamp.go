@@ -55,6 +55,12 @@ func stampOf(sources []filter.Source, rules []config.ID, now time.Time) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
+// shortSum tells a text from others, in 16 characters.
+func shortSum(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
 // rulesOf returns the forms of the IDs that a filter is asked for or told of.
 func rulesOf(c *config.Config, name string) (ids []config.ID) {
 	for _, r := range c.Rules {

@@ -1,0 +1,108 @@
+package filter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/filter/snapshot"
+)
+
+// MergeSnapshot adds what is in a file that another process wrote by WriteSnapshot, of a
+// filter of the same name. It may be called at any time, beside everything else, and
+// changes no state; a filter that is being rebuilt is waited for. Capacity, rate, layout,
+// days and whether it is exact may be others: what does not fit into the bits that there
+// are is asked beside them. Keys are those, besides the filter's own, that the file may
+// have been written with. The error is one of [snapshot.Inspect] and
+// [snapshot.Snapshot.Read], or a [*snapshot.MismatchError]; what was added by then stays.
+func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byte) (info SnapshotInfo, err error) {
+	began := f.opts.Now()
+	file, err := snapshot.Inspect(path)
+	if err != nil {
+		return info, fmt.Errorf("filter %s: %w", f.name, err)
+	}
+	defer file.Close()
+	header := file.Header()
+	if header.Name != f.name {
+		return info, fmt.Errorf("filter %s: %w", f.name,
+			&snapshot.MismatchError{Path: path, Field: "name", Has: strconv.Quote(header.Name), Want: strconv.Quote(f.name)})
+	}
+	f.expanding.Lock() // what is rebuilt would take the place of the bits that are added to
+	defer f.expanding.Unlock()
+	keys, fits := append(slices.Clone(keys), f.opts.Key), make(map[*stack]bool)
+	for i, section := range file.Sections() {
+		part, _, _ := strings.Cut(section.Label, "/")
+		s, err := f.partNamed(part)
+		if err == nil && s != nil {
+			err = s.merge(ctx, file, i, keys, fits)
+		}
+		if err != nil {
+			return info, fmt.Errorf("filter %s: %w", f.name, err)
+		}
+		info.IDs += section.Count
+	}
+	info.Path, info.Position, info.Created, info.Took = path, header.Position, header.Created, f.opts.Now().Sub(began)
+	info.Bytes, err = sizeOf(path)
+	return info, err
+}
+
+// partNamed returns where the IDs of a part belong here; nil: nowhere any more.
+func (f *Filter) partNamed(part string) (*stack, error) {
+	switch h := f.memory.current().(type) {
+	case *days:
+		return h.named(part)
+	case *stack:
+		return h, nil
+	}
+	return nil, fmt.Errorf("no part %q", part)
+}
+
+// merge adds a section of a file: to the layer that is made like it, or as one more. That
+// is behind the others if one of the file's fitted, and is the next to take new IDs then.
+func (s *stack) merge(ctx context.Context, file *snapshot.Snapshot, i int, keys [][16]byte, fits map[*stack]bool) error {
+	info := file.Sections()[i]
+	at := slices.IndexFunc(keys, func(key [16]byte) bool {
+		return info.Exact || bloom.Params{Key: key}.KeyFingerprint() == info.KeyFingerprint
+	})
+	key := keys[max(at, 0)]
+	if at < 0 {
+		_, err := file.New(i, key)
+		return err
+	}
+	info.Params.Key = key
+	for _, l := range *s.layers.Load() {
+		switch l := l.(type) {
+		case *bloom.Filter:
+			if !info.Exact && l.Params() == info.Params {
+				fits[s] = true
+				return file.Read(ctx, i, snapshot.Section{Bloom: l})
+			}
+		case *exactBits:
+			if info.Exact {
+				return file.Read(ctx, i, snapshot.Section{Exact: l.set})
+			}
+		}
+	}
+	into, err := file.New(i, key)
+	if err == nil {
+		err = file.Read(ctx, i, into)
+	}
+	if err != nil {
+		return err
+	}
+	var more bits = into.Bloom
+	if info.Exact {
+		more = &exactBits{set: into.Exact}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append([]bits{more}, *s.layers.Load()...)
+	if fits[s] {
+		all = append(all[1:], more)
+	}
+	s.layers.Store(&all)
+	return nil
+}

@@ -1,0 +1,60 @@
+package changelog
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// After FLUSHALL each of many ordergates knows what the log lacks. They share the work.
+func TestLostLogIsGivenBackOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		stopped int // of the ordergates, without their leave
+	}{{"by all", 0}, {"by a few", 7}} {
+		t.Run(tc.name, func(t *testing.T) {
+			const n = remembered
+			s := startRealServer(t)
+			var all []*instance
+			for i := range 10 {
+				opts := Options{Member: fmt.Sprint("place ", i), Limit: 10 * time.Second, Lease: 10 * time.Second}
+				all = append(all, runInstance(t, s, opts))
+			}
+			ids := numbers("order ", n)
+			for part := range slices.Chunk(ids, batch) {
+				if err := all[0].Append(t.Context(), part...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, i := range all {
+				eventually(t, "all is known to a member", func() bool { return i.count() == n && len(i.Members()) == len(all) })
+			}
+			for _, i := range all[:tc.stopped] {
+				i.member.owe("what keeps it from leaving")
+				i.stop()
+			}
+			client := all[0].client
+			if err := client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range all[tc.stopped:] {
+				eventually(t, "the log is followed again", func() bool {
+					return i.State().Doubts[Gap] > 0 && i.State().Phase != Loading && i.Mark() != Mark{} && i.Wait(t.Context()) == nil ||
+						tc.stopped > 0 && i.State().Phase == Away
+				})
+			}
+			entries := client.XRange(t.Context(), logKey, "-", "+").Val()
+			given := make(map[any]bool)
+			for _, e := range entries {
+				if id, ok := e.Values["id"]; ok {
+					given[id] = true
+				}
+			}
+			t.Logf("%d entries for %d orders", len(entries), n)
+			if len(given) != n || len(entries) > 2*n {
+				t.Errorf("%d of %d orders are in the log again, in %d entries: want %d at most", len(given), n, len(entries), 2*n)
+			}
+		})
+	}
+}

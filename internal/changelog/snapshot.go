@@ -1,0 +1,200 @@
+package changelog
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A log that nobody else has the entries of is trimmed when they are in a snapshot: bits,
+// say, that everything up to a mark was added to. It is kept in chunks beside the log.
+// Whoever begins before the log does takes it from there, see [Options.Bridge].
+
+const (
+	// chunkKept is how long a chunk stays that belongs to no current snapshot: longer than
+	// it takes to write all of one.
+	chunkKept = time.Hour
+	// trimmedAtOnce keeps Redis from standing still for a long removal: a millisecond.
+	trimmedAtOnce = 10_000
+	// bridging is at the end of a member's name that has [Options.Bridge]. Nothing is
+	// trimmed while there is another.
+	bridging = "+"
+)
+
+var (
+	//go:embed adopt.lua
+	adoptSource string
+	//go:embed trim.lua
+	trimSource string
+)
+
+// BehindMark is how many entries before a snapshot's mark should stay in the log: a reader
+// that was held up for a moment needs no snapshot then, and what is remembered here can be
+// looked for in a log that lost something.
+const BehindMark = 2 * remembered
+
+// Snapshot is what Redis has of a log's beginning.
+type Snapshot struct {
+	Mark
+	Token  string // is in the names of its chunks, and in no other's
+	Chunks int
+	Bytes  int64 // of all chunks
+}
+
+// ErrNotTrimmed says that the log stays as it is, and why.
+var ErrNotTrimmed = errors.New("the change log is not trimmed")
+
+// Snapshot returns the current snapshot, one without a token if there is none. It blocks
+// for one round trip to Redis.
+func (l *Log) Snapshot(ctx context.Context) (s Snapshot, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	var has struct {
+		Epoch  string `redis:"epoch"`
+		Seq    uint64 `redis:"seq"`
+		Nonce  string `redis:"nonce"`
+		Token  string `redis:"token"`
+		Chunks int    `redis:"chunks"`
+		Bytes  int64  `redis:"bytes"`
+	}
+	if err := l.client.HGetAll(ctx, l.snapshot).Scan(&has); err != nil {
+		return s, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.snapshot, err)
+	}
+	return Snapshot{Mark{has.Epoch, has.Seq, has.Nonce}, has.Token, has.Chunks, has.Bytes}, nil
+}
+
+func (l *Log) chunkKey(token string, n int) string {
+	return l.snapshot + ":" + token + ":" + strconv.Itoa(n)
+}
+
+func (l *Log) chunkKeys(s Snapshot) (keys []string) {
+	for n := range s.Chunks {
+		keys = append(keys, l.chunkKey(s.Token, n))
+	}
+	return keys
+}
+
+// PutChunk writes one chunk, counted from 0, of a snapshot that is to be given to
+// [Log.Adopt] within an hour. It blocks for one round trip.
+func (l *Log) PutChunk(ctx context.Context, token string, n int, data []byte) error {
+	return l.client.Set(ctx, l.chunkKey(token, n), data, chunkKept).Err()
+}
+
+// Chunk returns one chunk. The error is redis.Nil if it is not there.
+func (l *Log) Chunk(ctx context.Context, token string, n int) ([]byte, error) {
+	return l.client.Get(ctx, l.chunkKey(token, n)).Bytes()
+}
+
+// Adopt makes a snapshot the current one in the place of another, all of it or nothing.
+// Everything up to its mark must be in it. It blocks for one round trip. The error says
+// why it is not current.
+func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
+	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
+	why, err := l.adopt.Run(ctx, l.client, append(keys, l.chunkKeys(before)...), newNonce(), l.opts.Keep,
+		s.Epoch, s.Seq, s.Nonce, s.Token, s.Chunks, s.Bytes, before.Token).Text()
+	if err == nil && why != "" {
+		err = errors.New(why)
+	}
+	if err != nil {
+		return fmt.Errorf("making a snapshot at entry %d of %s the current one: %w", s.Seq, l.keys[0], err)
+	}
+	return nil
+}
+
+// Trim removes the entries that are in the current snapshot, but for some before its
+// mark, and returns how many. It blocks for a millisecond and a round trip for
+// each 10,000 of them, with pauses. The error is [ErrNotTrimmed] if none may be removed.
+func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, err error) {
+	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
+	for {
+		reply, err := l.trim.Run(ctx, l.client, keys, newNonce(), l.opts.Keep, s.Token, stay, trimmedAtOnce).Slice()
+		var n int64
+		var why string
+		switch {
+		case err != nil:
+			return removed, fmt.Errorf("trimming %s: %w", l.keys[0], err)
+		case len(reply) != 2 || !assign(&n, reply[0]) || !assign(&why, reply[1]):
+			return removed, fmt.Errorf("trimming %s: unexpected reply %q", l.keys[0], reply)
+		case why != "":
+			return removed, fmt.Errorf("%w: %s", ErrNotTrimmed, why)
+		case n == 0:
+			return removed, nil
+		}
+		removed += n
+		if err := until(ctx, time.Now().Add(10*time.Millisecond)); err != nil {
+			return removed, err
+		}
+	}
+}
+
+// First returns the number of the log's first entry, 0 if it has none. It blocks for one
+// round trip.
+func (l *Log) First(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	rows, err := l.client.XRangeN(ctx, l.keys[0], "-", "+", 1).Result()
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	return parseEntry([]any{rows[0].ID, []any{}}).seq, nil
+}
+
+// WasTrimmed reports whether there are entries that only a snapshot has. It blocks for one
+// round trip.
+func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	return l.client.HExists(ctx, l.keys[1], "trimmed").Result()
+}
+
+// errBegins says that a log begins behind what a reader has.
+var errBegins = errors.New("the log begins later")
+
+// first returns the number of a page's first entry, or that of the next to come.
+func (p page) first() uint64 {
+	if len(p.entries) == 0 {
+		return p.tail + 1
+	}
+	return p.entries[0].seq
+}
+
+// begins reports whether a page shows that a reader lacks the beginning of the log.
+func (p page) begins(last entry) bool {
+	first := p.first()
+	return first > last.seq+1 || first == last.seq+1 && last.nonce != ""
+}
+
+// bridge takes the snapshot for what a log has no more, and goes on where the log begins.
+// Not done: there is none that joins the log.
+func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
+	at, err := r.log.opts.Bridge(ctx)
+	if err != nil {
+		return false, err
+	}
+	first := p.first()
+	if at.Epoch != p.epoch || at.Seq < first || at.Seq > p.tail {
+		return false, nil
+	}
+	r.last, r.joint, r.recall = entry{seq: first - 1}, at, true
+	r.log.mu.Lock()
+	r.log.recent.partly = true
+	r.log.mu.Unlock()
+	return true, nil
+}
+
+// joins looks for the entry of the mark that a snapshot was taken up to.
+func (r *reader) joins(fresh []entry) *damage {
+	for _, e := range fresh {
+		if e.seq != r.joint.Seq {
+			continue
+		}
+		if e.nonce != r.joint.Nonce {
+			return gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+		}
+		r.joint = Mark{}
+	}
+	return nil
+}

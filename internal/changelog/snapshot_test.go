@@ -1,0 +1,326 @@
+package changelog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const snapshotKey = "ordergate:{orders}:snapshot"
+
+// bridged runs a log whose snapshots are lists of IDs.
+func bridged(t *testing.T, s server, opts Options) *instance {
+	t.Helper()
+	var i *instance
+	opts.Bridge = func(ctx context.Context) (Mark, error) {
+		at, err := i.Snapshot(ctx)
+		if err != nil || at.Token == "" {
+			return Mark{}, err
+		}
+		for n := range at.Chunks {
+			text, err := i.Chunk(ctx, at.Token, n)
+			if errors.Is(err, redis.Nil) {
+				return Mark{}, nil
+			}
+			var ids []string
+			if err = errors.Join(err, json.Unmarshal(text, &ids)); err != nil {
+				return Mark{}, err
+			}
+			for _, id := range ids {
+				i.apply(id)
+			}
+		}
+		return at.Mark, nil
+	}
+	i = newInstance(t, s, opts)
+	i.start(t)
+	return i
+}
+
+// write puts a snapshot of all that an instance has into Redis, and does not adopt it.
+func (i *instance) write(t *testing.T, token string) (next, before Snapshot) {
+	t.Helper()
+	eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
+	before, err := i.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next = Snapshot{Mark: i.Mark(), Token: token, Chunks: 3, Bytes: 1}
+	i.mu.Lock()
+	var ids []string
+	for id := range i.ids {
+		ids = append(ids, id)
+	}
+	i.mu.Unlock()
+	for n := range next.Chunks {
+		part := ids[len(ids)*n/next.Chunks : len(ids)*(n+1)/next.Chunks]
+		text, err := json.Marshal(part)
+		if err = errors.Join(err, i.PutChunk(t.Context(), token, n, text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return next, before
+}
+
+// trimmed has a snapshot adopted, and the log trimmed, which must be done.
+func (i *instance) trimmed(t *testing.T, token string, stay int) {
+	t.Helper()
+	next, before := i.write(t, token)
+	if err := i.Adopt(t.Context(), next, before); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := i.Trim(t.Context(), next, stay); err != nil || removed == 0 {
+		t.Fatalf("%d entries were removed, %v", removed, err)
+	}
+}
+
+func (i *instance) appendMany(t *testing.T, prefix string, n int) {
+	t.Helper()
+	for part := range slices.Chunk(numbers(prefix, n), batch) {
+		if err := i.Append(t.Context(), part...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// atPlace returns the options of an ordergate.
+func atPlace(place string) Options {
+	return Options{Member: place, PollEvery: 20 * time.Millisecond, Limit: 10 * time.Second, Lease: 10 * time.Second}
+}
+
+func TestTrimmedLogIsBridged(t *testing.T) {
+	s := startRealServer(t)
+	a := bridged(t, s, atPlace("a"))
+	slow := bridged(t, s, idle)
+	eventually(t, "nobody is away", func() bool { return slow.Wait(t.Context()) == nil })
+	a.appendMany(t, "a", 2000)
+	slow.mustWait(t) // and then is held up
+	file := slow.Mark()
+	a.appendMany(t, "b", 2000)
+	if err := a.RecordDoubt(t.Context(), Doubt{Kind: Term, Reason: "one that is settled"}); err != nil {
+		t.Fatal(err)
+	}
+	a.trimmed(t, "first", 100)
+	a.appendMany(t, "c", 2000)
+	first := a.client.Keys(t.Context(), snapshotKey+":first:*").Val()
+	a.trimmed(t, "second", 100)
+	a.appendMany(t, "d", 500)
+	if n := a.client.XLen(t.Context(), logKey).Val(); n > 500+100+slack {
+		t.Errorf("the log has %d entries", n)
+	}
+	if left := a.client.Exists(t.Context(), first...).Val(); len(first) != 3 || left != 0 {
+		t.Errorf("of %d chunks of the snapshot before there are %d", len(first), left)
+	}
+	for _, key := range a.client.Keys(t.Context(), snapshotKey+":*").Val() {
+		if ttl := a.client.TTL(t.Context(), key).Val(); ttl >= 0 {
+			t.Errorf("%s is gone in %v", key, ttl)
+		}
+	}
+
+	again := newInstance(t, s, idle) // starts with a file that is older than the log
+	again.opts.Bridge = func(ctx context.Context) (Mark, error) { return slow.opts.Bridge(ctx) }
+	again.Resume(file)
+	again.start(t)
+	for name, i := range map[string]*instance{
+		"one that starts": bridged(t, s, idle), "one that was held up": slow, "one with a file": again,
+	} {
+		i.mustWait(t)
+		for _, id := range []string{"a0", "b1999", "c1000", "d499"} {
+			if !i.has(id) && !slow.has(id) {
+				t.Errorf("%s does not have %s", name, id)
+			}
+		}
+		if d := i.doubted(); len(d) > 0 {
+			t.Errorf("%s has the doubts %v", name, d)
+		}
+		if i.Mark() != a.Mark() {
+			a.mustWait(t)
+			if i.Mark() != a.Mark() {
+				t.Errorf("%s is at %v, not at %v", name, i.Mark(), a.Mark())
+			}
+		}
+	}
+
+	old := runInstance(t, s, idle) // of a release without this
+	old.mustWait(t)
+	if old.kinds()[0] != Gap {
+		t.Errorf("doubts of one that reads the log alone: %v", old.doubted())
+	}
+
+	// What it lost, and was remembered by nobody, is told of.
+	fresh := bridged(t, s, idle)
+	fresh.mustWait(t)
+	fresh.stop()
+	a.stop()
+	again.stop()
+	slow.stop()
+	old.stop()
+	late := bridged(t, s, atPlace("late"))
+	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil })
+	if err := late.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	last := bridged(t, s, idle)
+	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil && last.Wait(t.Context()) == nil })
+	if !last.has("d499") || last.has("a0") || !last.hasKind(Lost) {
+		t.Errorf("after FLUSHALL it has what is remembered: %v, the rest: %v, doubts %v", last.has("d499"), last.has("a0"), last.doubted())
+	}
+}
+
+// Without a snapshot that joins it, a log that was trimmed lacks something.
+func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
+	for name, do := range map[string]func(ctx context.Context, c *redis.Client) error{
+		"deleted": func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, snapshotKey).Err() },
+		"one chunk deleted": func(ctx context.Context, c *redis.Client) error {
+			return c.Del(ctx, snapshotKey+":only:1").Err()
+		},
+		"of another log": func(ctx context.Context, c *redis.Client) error {
+			return c.HSet(ctx, snapshotKey, "epoch", "another").Err()
+		},
+		"of another entry": func(ctx context.Context, c *redis.Client) error {
+			return c.HSet(ctx, snapshotKey, "nonce", "another").Err()
+		},
+		"older than the log": func(ctx context.Context, c *redis.Client) error {
+			return c.HSet(ctx, snapshotKey, "seq", "100").Err()
+		},
+		"later than the log": func(ctx context.Context, c *redis.Client) error {
+			return c.HSet(ctx, snapshotKey, "seq", "100000").Err()
+		},
+		"not deleted, but the log": func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, logKey).Err() },
+		"gone, as the log": func(ctx context.Context, c *redis.Client) error {
+			return errors.Join(c.Del(ctx, snapshotKey).Err(), c.XTrimMaxLen(ctx, logKey, 0).Err())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startRealServer(t)
+			a := bridged(t, s, idle)
+			a.appendMany(t, "a", 1000)
+			a.trimmed(t, "only", 100)
+			if err := do(t.Context(), a.client); err != nil {
+				t.Fatal(err)
+			}
+			b := bridged(t, s, idle)
+			b.mustWait(t)
+			b.mustWait(t)
+			if name == "not deleted, but the log" && !b.has("a0") {
+				t.Error("what the snapshot has is not known")
+			}
+			if !b.hasKind(Gap) {
+				t.Errorf("doubts %v", b.doubted())
+			}
+		})
+	}
+}
+
+// A passing fault of Redis, or of the disk, is none of the log.
+func TestBridgeIsTriedAgain(t *testing.T) {
+	s := startRealServer(t)
+	a := bridged(t, s, idle)
+	a.appendMany(t, "a", 1000)
+	a.trimmed(t, "only", 100)
+	b := newInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
+	tries := 0
+	b.opts.Bridge = func(ctx context.Context) (Mark, error) {
+		if tries++; tries < 3 {
+			return Mark{}, errors.New("no space left on device")
+		}
+		return a.opts.Bridge(ctx)
+	}
+	b.start(t)
+	eventually(t, "it is taken", func() bool { return b.Wait(t.Context()) == nil })
+	if len(b.doubted()) > 0 || tries != 3 || b.Mark() != a.Mark() {
+		t.Errorf("after %d tries, at %v, doubts %v", tries, b.Mark(), b.doubted())
+	}
+}
+
+func TestAdoptAndTrimAreRefused(t *testing.T) {
+	ctx := t.Context()
+	s := startRealServer(t)
+	a := bridged(t, s, atPlace("a"))
+	a.appendMany(t, "a", 1000)
+	older, none := a.write(t, "older")
+	a.appendMany(t, "b", 1000)
+	newer, _ := a.write(t, "newer")
+	lacking, _ := a.write(t, "lacking")
+	a.client.Del(ctx, a.chunkKey("lacking", 1))
+	other, anotherEntry := newer, newer
+	other.Epoch, anotherEntry.Nonce = "other", "other"
+	refused := func(what, why string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", what, err, why)
+		}
+	}
+	trim := func(of Snapshot) error { _, err := a.Trim(ctx, of, 100); return err }
+	refused("one without a chunk", "chunk 2 is gone", a.Adopt(ctx, lacking, none))
+	refused("one of another log", "is another one", a.Adopt(ctx, other, none))
+	refused("one of another entry", "lost entry 2000", a.Adopt(ctx, anotherEntry, none))
+	refused("trimming before", "another snapshot", trim(newer))
+	if err := a.Adopt(ctx, newer, none); err != nil {
+		t.Fatal(err)
+	}
+	refused("a slow one", "quicker", a.Adopt(ctx, older, none))
+	refused("an older one", "later one", a.Adopt(ctx, older, newer))
+	refused("trimming by another", "another snapshot", trim(older))
+	a.client.Rename(ctx, a.chunkKey("newer", 2), "aside")
+	refused("trimming without a chunk", "chunk 3 is gone", trim(newer))
+	a.client.Rename(ctx, "aside", a.chunkKey("newer", 2))
+
+	old := runInstance(t, s, atPlace("old")) // of a release without this
+	eventually(t, "nobody is away", func() bool { return old.Wait(t.Context()) == nil })
+	if err := trim(newer); !errors.Is(err, ErrNotTrimmed) || !strings.Contains(err.Error(), old.member.Name()) {
+		t.Errorf("beside a member of an older release: %v", err)
+	}
+	if n := a.client.XLen(ctx, logKey).Val(); n != 2000 {
+		t.Errorf("%d entries are left", n)
+	}
+	old.stop()
+	if removed, err := a.Trim(ctx, newer, 100); err != nil || removed < 1700 {
+		t.Errorf("%d entries were removed, %v", removed, err)
+	}
+	if n, err := a.First(ctx); err != nil || n < 1700 || n > 1900 {
+		t.Errorf("the log begins at %d, %v", n, err)
+	}
+}
+
+// A replica that took over may lack what came last: the trimming goes before the
+// snapshot.
+func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
+	s := startRealServer(t)
+	a := bridged(t, s, atPlace("a"))
+	a.appendMany(t, "a", BehindMark+1000)
+	a.trimmed(t, "only", BehindMark)
+	a.appendMany(t, "b", 300)
+	a.mustWait(t)
+	seq := a.Mark().Seq
+	pipe := a.client.Pipeline()
+	for n := seq - 99; n <= seq; n++ {
+		pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", n))
+	}
+	pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", seq-100))
+	pipe.HSet(t.Context(), metaKey, "seq", seq-100)
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	a.mustWait(t)
+	b := bridged(t, s, idle)
+	b.mustWait(t)
+	lacks := 0
+	for _, id := range append(numbers("a", BehindMark+1000), numbers("b", 300)...) {
+		if !b.has(id) {
+			lacks++
+		}
+	}
+	if lacks > 0 || a.hasKind(Gap) || a.hasKind(Lost) || len(b.doubted()) > 0 {
+		t.Errorf("%d are lacking, doubts %v and %v", lacks, a.doubted(), b.doubted())
+	}
+}
