@@ -247,6 +247,7 @@ func TestScriptForgotten(t *testing.T) {
 		other := newLocker(t, quiet, Options{})
 		for _, key := range names("held", 10) {
 			lease := acquire(t, other, key)
+			other.leases.remove(lease)
 			lease.locker = j.locker // its release is one of the batch
 			held = append(held, lease)
 		}
