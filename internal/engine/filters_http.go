@@ -55,6 +55,8 @@ type DoubtCount struct {
 	Crash uint64 `json:"crash"` // an ordergate ended without taking its leave
 	Lost  uint64 `json:"lost"`  // an ID could not be read, or kept
 	Gap   uint64 `json:"gap"`   // entries were missing
+	// Running is how many creates were abandoned, which may have made an order later.
+	Running uint64 `json:"running"`
 }
 
 // ExpansionReport tells how a filter grows.
@@ -130,7 +132,7 @@ func logReportOf(log *changelog.Log) *LogReport {
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
 		Barrier: float64(s.LastWait.Microseconds()) / 1e3, Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
-		Doubts: DoubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap]},
+		Doubts: DoubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
 	}
 	if !s.LastRead.IsZero() {
 		r.LastRead = &s.LastRead
