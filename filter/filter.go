@@ -61,8 +61,8 @@ type Appender interface {
 	// Record is Append for whoever tells nobody of the IDs before it returns nil.
 	Record(ctx context.Context, ids ...string) error
 	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
-	// now on: there is an order whose ID nobody knows.
-	// It was created since a time of this process's clock; zero: that is not known.
+	// now on: there is an order whose ID nobody knows. It was created since a time of this
+	// process's clock; zero: that is not known.
 	Missed(ctx context.Context, reason string, since time.Time) error
 	// Abandoned is Missed for an order that there may be, and that may yet be created: a
 	// [Doubt] that is Late for as long as that can take.

@@ -348,8 +348,8 @@ func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
 }
 
 // put runs the script that appends, and returns the last entry, and from when on its
-// acknowledgement counts for those who ask a server that was replaced. The IDs are kept for a while: a log that
-// loses them gets them again.
+// acknowledgement counts for those who ask a server that was replaced. The IDs are kept
+// for a while: a log that loses them gets them again.
 func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)

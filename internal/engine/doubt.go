@@ -92,18 +92,22 @@ func (u *filterUnit) covered() (s filter.Scope) {
 }
 
 // liveOf reports whether a filter has a source that has each order as soon as it exists.
-func liveOf(c *config.Config, name string) bool {
-	return slices.ContainsFunc(c.Filters[name].Sources, func(s string) bool { return c.Sources[s].Live() })
+func liveOf(c *config.Config, f config.Filter) bool {
+	return slices.ContainsFunc(f.Sources, func(s string) bool { return c.Sources[s].Live() })
 }
 
 // marginOf returns by how much the ID of an order may tell an earlier time than that at
 // which its creation began, or at which it is committed at the latest.
 func marginOf(c *config.Config, name string) time.Duration {
-	var overlap time.Duration
+	return clocksApart + longestOverlap(c, name)
+}
+
+// longestOverlap returns the greatest overlap of a filter's sources, 0 without a table.
+func longestOverlap(c *config.Config, name string) (longest time.Duration) {
 	for _, s := range c.Filters[name].Sources {
-		overlap = max(overlap, c.Sources[s].Overlap)
+		longest = max(longest, c.Sources[s].Overlap)
 	}
-	return clocksApart + overlap
+	return longest
 }
 
 // madeOf returns what tells the latest time at which an order with an ID can have been
@@ -156,15 +160,7 @@ func (u *filterUnit) outlastThose(ctx context.Context) {
 
 // outlast waits until a reading can clear the doubts that there are, or ctx ends.
 func (u *filterUnit) outlast(ctx context.Context) {
-	for {
-		left := u.filter.DoubtsLast()
-		if left == 0 {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(left):
-		}
+	for left := u.filter.DoubtsLast(); left > 0 && ctx.Err() == nil; left = u.filter.DoubtsLast() {
+		sleep(ctx, left)
 	}
 }

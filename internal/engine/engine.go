@@ -155,7 +155,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// brings is never wrong.
 		apply := func(id string) { unit.filter.Add(id) }
 		logOpts := changelog.Options{
-			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, name),
+			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, c),
 			Member: m.place, Require: followedMembers(m.config, name),
 			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
 		}
@@ -198,7 +198,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err
 	}
-	if unit.places != nil && len(unit.live()) > 0 {
+	if unit.places != nil {
 		// It is cleared when the filter is loaded.
 		unit.filter.Doubt(filter.Doubt{Reason: "nobody has looked yet from which tables the set in Redis was filled", Cure: filter.Operator})
 	}

@@ -170,17 +170,14 @@ func (u *filterUnit) queries() (n int64) {
 // queries.
 func (u *filterUnit) rest(ctx context.Context, began time.Time, queries int64) {
 	pause := min(time.Duration(max(queries, 1))*time.Second/mostQueries, longestRest)
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Until(began.Add(pause))):
-	}
+	sleep(ctx, time.Until(began.Add(pause)))
 }
 
 // clear does once what clears a doubt. One that came meanwhile is told by another
 // message of Doubted.
 func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
 	switch {
-	case len(u.live()) > 0 && u.places != nil:
+	case u.places != nil:
 		return u.catchUpInRedis(ctx, u.filter.CatchUp)
 	case len(u.live()) > 0:
 		return u.filter.CatchUp(ctx, u.catchUp)

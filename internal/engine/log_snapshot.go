@@ -75,10 +75,8 @@ type logSnapshot struct {
 // keepsLogSnapshot reports whether the log of a filter is trimmed up to a snapshot in
 // Redis.
 func (m *Engine) keepsLogSnapshot(c config.Filter) bool {
-	if m.redis == nil || m.config.Redis.Mode == config.RedisEmbedded || c.InRedis() != "" || c.ChangeLog.Keep != 0 {
-		return false
-	}
-	return !slices.ContainsFunc(c.Sources, func(s string) bool { return m.config.Sources[s].Live() })
+	return m.redis != nil && m.config.Redis.Mode != config.RedisEmbedded && c.InRedis() == "" && c.ChangeLog.Keep == 0 &&
+		!liveOf(m.config, c)
 }
 
 func (m *Engine) newLogSnapshot(name string, c config.Filter, unit *filterUnit, key [16]byte) *logSnapshot {
@@ -179,13 +177,13 @@ func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due 
 	if current, err = log.Snapshot(ctx); err != nil {
 		return current, false, err
 	}
+	wanted := max(s.least, s.unit.filter.SizeBytes()/bytesPerEntry)
 	if current.Epoch == mark.Epoch {
-		wanted := max(s.least, s.unit.filter.SizeBytes()/bytesPerEntry)
 		return current, s.waived.Load() || mark.Seq >= current.Seq+wanted, nil
 	}
 	first, err := log.First(ctx)
 	// A log that was trimmed has to have one.
-	due = first > 1 || mark.Seq >= max(s.least, s.unit.filter.SizeBytes()/bytesPerEntry)
+	due = first > 1 || mark.Seq >= wanted
 	return changelog.Snapshot{}, due && err == nil, err
 }
 
@@ -286,6 +284,7 @@ func (s *logSnapshot) upload(ctx context.Context, path, token string) (chunks in
 	}
 }
 
+// sleep returns after a time, or when ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

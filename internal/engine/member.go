@@ -65,11 +65,7 @@ func young(c *config.Config, name string, formats []order.Format, now func() tim
 // lateOrders returns for how long an order may yet be created by a call that nobody waits
 // for any more: as long as the transactions that create orders may take.
 func lateOrders(c *config.Config, name string) time.Duration {
-	var longest time.Duration
-	for _, s := range c.Filters[name].Sources {
-		longest = max(longest, c.Sources[s].Overlap)
-	}
-	return cmp.Or(longest, time.Minute) // without a table: what a table's default is
+	return cmp.Or(longestOverlap(c, name), time.Minute) // without a table: what a table's default is
 }
 
 // logMetrics shows a change log to the metrics.

@@ -27,7 +27,7 @@ type places struct {
 	client redis.UniversalClient
 	keys   []string // the marks, the state of the set
 	set    *shared.Set
-	tables []*tableSource
+	tables []*tableSource // one at least
 
 	// Used by who fills the set only: of a process, that is one at a time.
 	began  place
@@ -211,9 +211,6 @@ func (p *places) readAll(ctx context.Context, t *tableSource, add func(id string
 // Begin implements [shared.Places].
 func (p *places) Begin(ctx context.Context) (err error) {
 	p.filled = nil
-	if len(p.tables) == 0 {
-		return nil
-	}
 	if p.began, err = p.look(ctx, p.tables[0].name); err != nil {
 		return err
 	}
