@@ -27,6 +27,10 @@
  *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
  *	          read the ID of the second order, so that a doubt is appended for it, which leaves
  *	          out the first if that was created before the call began
+ *	RUNNING   the create is abandoned: what is appended is a doubt, and the backend may
+ *	          commit the order when everybody has been told of that, less than O ticks after
+ *	          the call was given up. With SCOPE, the order's number is one that the table
+ *	          counts up, and readings begin behind a mark
  *
  * Time is in ticks. A lease of L is over when more than L ticks have passed, that is
  * after T = L + 1. What several ordergates do that create, or that are asked, is left
@@ -37,6 +41,7 @@
 #define T 2	/* ticks after which a lease is over */
 #endif
 #define R 2	/* ticks after which a member is taken for gone */
+#define O 2	/* ticks after which an abandoned create runs no more: overlap, and 1 as in T */
 #define N 6	/* entries that a log has room for */
 #ifdef PAGED
 #define P 1	/* entries in a page */
@@ -110,6 +115,20 @@ byte epochs, eras;	/* how many there were: none is given twice */
 #define DEAD 4	/* A ended before */
 byte order[IDS];
 
+#ifdef RUNNING
+/* What is appended is the doubt, when the call is given up. */
+bool made;		/* the backend has committed the order */
+byte ran;		/* ticks since the call was given up */
+#ifdef SCOPE
+bool numbered;		/* its transaction has its number, ... */
+byte open;		/* ... for so many ticks */
+bool beyond;		/* there is a row with a greater number */
+#endif
+#define EXISTS(i) made
+#else
+#define EXISTS(i) (order[i] != NEW)
+#endif
+
 /* What A sent to Redis may be on its way for ever. What Redis answers is lost or comes
  * at once, since an answer that comes late only makes A wait longer. */
 bool append[2*IDS];	/* by 2*order + server */
@@ -152,6 +171,14 @@ bool missed, staleMissed; /* the same of the doubt about the second order */
 bool elder;		/* the first order was there when the call for the second began */
 bool passed[IDS];	/* the source has told of the ID: its mark is behind that */
 #endif
+#ifdef RUNNING
+bool running, staleRunning; /* the same of the doubt about the abandoned create */
+byte late;		/* ticks until a reading may clear that */
+#ifdef SCOPE
+byte seen = O+1;	/* ticks since the row with a greater number was seen last; O+1: never */
+bool ripe;		/* it was seen long enough before the reading began */
+#endif
+#endif
 byte bKnows;		/* the incarnation of A that is a member, counted from 1 */
 byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
 
@@ -173,7 +200,11 @@ byte others;
 bool frozen, promoted, lost, back, again, restarted;
 
 /* From where on nothing can go wrong: B has all orders that there will be. */
+#ifdef RUNNING
+#define FOUND(i) (has[i] || order[i] == DEAD || (!made && ran == O))
+#else
 #define FOUND(i) (has[i] || order[i] == DEAD)
+#endif
 #ifdef RESTART
 #define OVER (restarted && lookup == NONE && ALL(FOUND))
 #else
@@ -320,6 +351,8 @@ inline serve(m, s) {
  * over. */
 #if defined(M_UNSEEN) || defined(M_NOT_JOINED) || defined(REMOVE)
 #define SEEN true
+#elif defined(RUNNING)
+#define SEEN (bKnows == aWhich+1)
 #elif SERVERS > 1
 #define SEEN (bKnows == aWhich+1 || (SEEN_AT(0) && SEEN_AT(1)))
 #else
@@ -341,7 +374,9 @@ inline serve(m, s) {
 #else
 #define COUNTS(history) ((history) == aHistory)
 #endif
-#if !defined(SPLIT)
+#if defined(RUNNING) && !defined(SPLIT)
+#define LOGGED(i) (ackIn[i] != 0 && SEEN)
+#elif !defined(SPLIT)
 #define LOGGED(i) (ackIn[i] != 0)
 #elif defined(M_TWO_LEASES)
 #define LOGGED(i) (ackIn[i] != 0 && SEEN)
@@ -395,9 +430,10 @@ inline acknowledge(i, s) {
 #define APPENDS(i) CASES_SERVER(APPEND, i)
 
 /* Another history than the one that has the order may not have it. A remembers so many
- * orders, and no more: but for SPLIT, where only this helps, it remembers none here. */
+ * orders, and no more: but where only this helps, it remembers none here. That is for
+ * SPLIT, and for RUNNING, since the order is in no table yet. */
 inline perhapsLost(i) {
-#if defined(SPLIT) && !defined(M_NOT_AGAIN)
+#if (defined(SPLIT) || defined(RUNNING)) && !defined(M_NOT_AGAIN)
 	if
 	:: ackIn[i] != 0 && ackIn[i] != aHistory -> ackIn[i] = 0; owes[i] = true
 	:: else
@@ -475,6 +511,13 @@ inline notStale() {
 #ifdef SCOPE
 	staleMissed = false;
 #endif
+#ifdef RUNNING
+#ifdef M_AT_ONCE
+	staleRunning = false;
+#else
+	staleRunning = (late > 0);
+#endif
+#endif
 	skip
 }
 
@@ -513,6 +556,13 @@ inline meet(s) {
 #define SURE(s) !LAPSED(s)
 #endif
 
+/* For how long a call has run on, as far as Redis's clock tells. */
+#ifdef M_FORWARD
+#define AGE (ran < O -> ran+1 : ran)
+#else
+#define AGE ran
+#endif
+
 /* Leaves n above 0 if an entry is missing. */
 inline readEntries(s, n) {
 	do
@@ -528,6 +578,10 @@ inline readEntries(s, n) {
 #endif
 #ifdef SCOPE
 		:: WHAT(bLast) == MISSED -> missed = true; staleMissed = true
+#endif
+#ifdef RUNNING
+		/* Its entry tells how old it is. */
+		:: WHAT(bLast) == 1 -> running = true; staleRunning = true; late = O - AGE
 #endif
 		:: else -> has[WHAT(bLast)-1] = true
 		fi;
@@ -589,9 +643,15 @@ inline look() {
 }
 
 /* Is there a doubt that is about an order? */
-#ifndef SCOPE
+#if !defined(SCOPE) && !defined(RUNNING)
 #define DOUBTED(i) doubted
 #define ANY_DOUBT doubted
+#elif !defined(SCOPE)
+#define DOUBTED(i) (doubted || running)
+#define ANY_DOUBT (doubted || running)
+#elif defined(RUNNING)
+#define DOUBTED(i) ((doubted || running) && !passed[i])
+#define ANY_DOUBT true	/* others have reasons to read, too */
 #else
 #ifdef M_SINCE_TOLD
 #define BEFORE(i) (i == 1 || elder)
@@ -613,7 +673,7 @@ inline readState() {
 #ifdef M_STATE_EARLY
 #define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE && !DOUBTED(i))
 #else
-#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE)
+#define CALLED_FOR(i) (order[i] == TOLD && EXISTS(i) && !has[i] && lookup == NONE)
 #endif
 #ifdef M_PAGE_BEFORE
 #define ASK(i) \
@@ -623,9 +683,24 @@ inline readState() {
 	:: d_step { CALLED_FOR(i) && ROOM_TO_READ(bAt) -> wanted = i; lookup = ASKED; readPage(bAt, n) }
 #endif
 
-inline beginReading(i) { found[i] = (order[i] != NEW) }
+#if defined(RUNNING) && defined(SCOPE)
+/* The mark moves to a row that was seen long ago. */
+inline beginReading(i) {
+	found[i] = (EXISTS(i) && !passed[i]);
+#ifdef M_MARK_EARLY
+	ripe = beyond;
+#else
+	ripe = (seen == O);
+#endif
+	seen = (beyond && seen > O -> 0 : seen)
+}
+#else
+inline beginReading(i) { found[i] = EXISTS(i) }
+#endif
 #ifndef SCOPE
 #define PASS(i) skip
+#elif defined(RUNNING)
+#define PASS(i) passed[i] = passed[i] || ripe
 #elif defined(M_PASS_ALL)
 #define PASS(i) passed[i] = true
 #else
@@ -664,6 +739,11 @@ end:	do
 		fi;
 #ifdef SCOPE
 		missed = missed && staleMissed;
+#endif
+#if defined(RUNNING) && defined(M_ENDS_LATE)
+		running = running && late > 0;
+#elif defined(RUNNING)
+		running = running && staleRunning;
 #endif
 		reading = false;
 		notStale()
@@ -820,6 +900,9 @@ inline startAgain(leaves) {
 
 inline restart() {
 	restarted = true;
+#ifdef RUNNING
+	running = false; late = 0;
+#endif
 	forgetLookup();
 	reading = false;
 	EACH(dropReading);
@@ -839,8 +922,26 @@ active proctype World() provided (!OVER) {
 		startOver()
 	}
 end:	do
+#ifdef RUNNING
+	/* What is left of an abandoned call. */
+#ifdef SCOPE
+	:: d_step { !numbered -> numbered = true }
+	:: d_step { numbered && !beyond -> beyond = true }
+	:: d_step { !made && ran < O && numbered && open < O -> made = true }
+#else
+	:: d_step { !made && ran < O -> made = true }
+#endif
+#endif
 	:: d_step {
 		EACH_SERVER(tick);
+#ifdef RUNNING
+		ran = (order[0] != NEW && ran < O -> ran+1 : ran);
+		down(late);
+#ifdef SCOPE
+		open = (numbered && open < O -> open+1 : open);
+		seen = (seen < O -> seen+1 : seen);
+#endif
+#endif
 		outdate(asked);
 		outdate(stray);
 		older(aBase);
@@ -883,7 +984,11 @@ end:	do
 	:: d_step { others < 2 && ROOM(0) -> others++; put(0, OTHER) }
 #endif
 #ifdef RESTART
+#if defined(RUNNING) && !defined(M_KEEP)
+	:: d_step { !kept && !running ->
+#else
 	:: d_step { !kept ->
+#endif
 		kept = true;
 		kEpoch = bEpoch; kPos = bPos; kLast = bLast; kFresh = bFresh;
 #ifndef M_SNAPSHOT
