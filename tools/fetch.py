@@ -10,7 +10,7 @@ usage: python3 tools/fetch.py [NAME]...
   nginx   nginx, for the tests of the HTTP attachment
   apache  apache2, without a site of its own
   mariadb, postgres  the databases of the tests
-  spin, gcc  the model checker of docs/freshness.pml, and what compiles its searches
+  spin, gcc  the model checker of docs/freshness*.pml, and what compiles its searches
   promtool  Prometheus's command line, for the tests of the alert rules, into
           .cache/bin
   redisbloom  RedisBloom of tools/requirements-redisbloom.txt, a module that the
