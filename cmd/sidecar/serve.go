@@ -57,7 +57,10 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
 	}
+	drained, cancel := context.WithTimeout(context.Background(), opts.drain)
+	defer cancel()
 	f.stop(opts.drain)
+	m.AwaitHolds(drained)
 	log.Info("stopped")
 	return err
 }

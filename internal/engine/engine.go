@@ -291,6 +291,11 @@ func (m *Engine) Start(ctx context.Context) {
 	}
 }
 
+// AwaitHolds blocks until Redis has taken the hold of every lock whose call ended with an
+// unknown outcome, or its lease has ended, or ctx ends. Call it between the last call and
+// Close, which gives the rest up.
+func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.holds.await(ctx) }
+
 // Close stops what Start began, and lets go of Redis. Leases that are held are renewed
 // no more, and end by themselves.
 func (m *Engine) Close() {

@@ -116,23 +116,48 @@ func (l *Lease) Hold(ctx context.Context, reason string) error {
 	return l.gaveUp("holding", l.locker.holdLease(ctx, l, reason))
 }
 
+// HoldAgain repeats a Hold whose error does not wrap [ErrLost]. Its own error does once
+// the lease has ended by itself; before that, HoldAgain may be called again.
+func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
+	err := l.locker.holdLease(ctx, l, reason)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrLost) {
+		l.mu.Lock()
+		ended := !time.Now().Before(l.until)
+		l.mu.Unlock()
+		if !ended {
+			return fmt.Errorf("holding lock %s: %w", l.Key(), err)
+		}
+		err = fmt.Errorf("%w before it was held: %w", ErrLost, err)
+	}
+	l.countLoss()
+	return fmt.Errorf("holding lock %s: %w", l.Key(), err)
+}
+
 func (l *Lease) gaveUp(doing string, err error) error {
 	l.locker.opts.Observer.Released(time.Since(l.since))
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, ErrLost) {
-		l.mu.Lock()
-		known := l.gone
-		l.gone = true
-		l.mu.Unlock()
-		if !known {
-			l.locker.opts.Observer.Lost()
-		}
+		l.countLoss()
 	}
 	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
 	l.locker.log.Warn("lock not given up as planned", "error", err)
 	return err
+}
+
+// countLoss reports the loss of a lease that was given up, once.
+func (l *Lease) countLoss() {
+	l.mu.Lock()
+	known := l.gone
+	l.gone = true
+	l.mu.Unlock()
+	if !known {
+		l.locker.opts.Observer.Lost()
+	}
 }
 
 // finish ends renewal and reports whether this call was the one that did.
