@@ -27,7 +27,10 @@ const headerLost = "x-ordergate-lease-lost"
 type Options struct {
 	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
-	Logger         *slog.Logger  // nil: none
+	// BodyUnseen is told of each request that Envoy passed on without showing the body
+	// which it was asked for. It has to be quick. Nil: nobody wants to know.
+	BodyUnseen func()
+	Logger     *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
@@ -37,6 +40,7 @@ type Server struct {
 	current atomic.Pointer[answers]
 	opts    Options
 	log     *slog.Logger
+	bodies  bodies
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -56,6 +60,9 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.BodyUnseen == nil {
+		opts.BodyUnseen = func() {}
 	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.Use(g)
@@ -97,9 +104,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	call, at := a.gate.Open(req), atHeaders
 	if call.NeedsBody && !call.Decision.Refused {
 		at = atBody
-		if req.Body, err = body(stream, askForBody(&call)); err != nil {
+		body, answer, err := s.body(stream, askForBody(&call))
+		switch {
+		case answer != nil:
+			return s.unseen(stream, a, &call, answer)
+		case err != nil:
+			s.endedUnseen(stream.Context(), &call)
 			return nil
 		}
+		req.Body = body
 		req.BodyState = order.BodyComplete
 		call = a.gate.Open(req)
 	}
@@ -114,28 +127,6 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.observe(stream, &call, at)
 	}
 	return s.bracket(stream, a, &call, at)
-}
-
-// body asks, with the given message, for the request's body and returns it whole: one that Envoy cannot
-// buffer it refuses itself, with 413. An error means that the client gave up, or
-// that the answer came without it.
-func body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) ([]byte, error) {
-	if err := stream.Send(ask); err != nil {
-		return nil, err
-	}
-	for {
-		msg, err := stream.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if b := msg.GetRequestBody(); b != nil {
-			return b.GetBody(), nil
-		}
-		// Envoy's own answer to a request that is over before its body came.
-		if err := stream.Send(passOn(msg)); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

@@ -37,6 +37,7 @@ type Engine struct {
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
+	bodies  bodies
 	process string // names this process to whoever looks at a lock
 	place   string // names where it runs to the other ordergates
 

@@ -41,6 +41,7 @@ type Step struct {
 	Lease   Lease
 	Refuse  bool // answer with the policy's reply for Decision.Verdict
 	Cancel  bool // end the context of Acquire
+	Unseen  bool // the backend had the request before Open had its body
 }
 
 // Open matches a request that is about to be forwarded. The returned call may
@@ -98,6 +99,9 @@ func (g *Gate) Open(req order.Request) Call {
 	}
 	return c
 }
+
+// Rule returns the name of the call's rule. There has to be one.
+func (c *Call) Rule() string { return c.policy.Rule.Name }
 
 func (p *Policy) bracketAction() Action {
 	switch {
@@ -189,6 +193,31 @@ func (c *Call) decide(v Verdict) {
 // Unsent reports that the request could not be passed on after Granted said so.
 func (c *Call) Unsent(ctx context.Context) {
 	c.giveUp(ctx, c.bracket.on(unsent, OutcomeUnknown))
+}
+
+// Unseen reports the headers of an answer that came instead of the body which Open asked
+// for. An answer of Envoy's own, to a request that it gave up before its body came, is
+// nothing new. Otherwise the request was passed on as it was: a create has to be learned
+// from (see Created), and the answer to a settlement is refused, which nothing guarded.
+func (c *Call) Unseen(r *Response) Step {
+	if !r.forwarded() {
+		c.open = false
+		return Step{}
+	}
+	return c.passedUnseen()
+}
+
+// EndedUnseen reports the end of a stream that showed neither the body nor an answer, where
+// Envoy does not wait for the one and does not show the other.
+func (c *Call) EndedUnseen() { c.passedUnseen() }
+
+func (c *Call) passedUnseen() Step {
+	step := Step{Unseen: true}
+	if c.NeedsAnswer && c.policy.Settle != nil {
+		c.decide(VerdictUnlocked)
+		step.Refuse = !c.policy.Observe
+	}
+	return step
 }
 
 // Answered reports the headers of the response.
