@@ -19,6 +19,7 @@ type Call struct {
 	bracket bracket
 	lease   Lease
 	ask     Ask      // for the lock
+	key     string   // see Key; "": not made yet
 	limit   string   // the ID that the rule's limit is for
 	doubt   string   // why the outcome is unknown
 	sought  string   // the ID of a lookup whose answer is of interest
@@ -93,9 +94,15 @@ func (g *Gate) Open(req order.Request) Call {
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
-		c.ask = askFor(c.policy, m, req.Header)
+		var size headerSize
+		c.ask, size = askFor(c.policy, m, req.Header)
 		c.limit = strings.Clone(m.Limit)
 		c.Decision.ID = c.ask.IDs[0]
+		if !c.policy.Observe && !c.fits(size) {
+			c.NeedsLock, c.NeedsAnswer = false, false
+			g.refuse(c.policy, m.Rule, order.HeadersTooLarge, &c.Decision)
+			c.decide(c.Decision.Verdict)
+		}
 	}
 	return c
 }
@@ -112,16 +119,6 @@ func (p *Policy) bracketAction() Action {
 	default:
 		return ActionLookup
 	}
-}
-
-// Key returns the lock key of the call's order, or those of its orders, joined by
-// commas.
-func (c *Call) Key() string {
-	keys := make([]string, len(c.ask.IDs))
-	for i, id := range c.ask.IDs {
-		keys[i] = c.policy.Settle.Lock.Key(id)
-	}
-	return strings.Join(keys, ",")
 }
 
 // LimitKey returns the key of the permit that the call needs besides, or "".

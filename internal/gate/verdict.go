@@ -147,8 +147,11 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 	if reply.Body == "" {
 		reply.Body = fmt.Sprintf(`{"error":%q,"part":%q}`, why, why.Part())
 	}
-	if why == order.BodyTooLarge {
+	switch why {
+	case order.BodyTooLarge:
 		reply.Status = http.StatusRequestEntityTooLarge
+	case order.HeadersTooLarge:
+		reply.Status = http.StatusRequestHeaderFieldsTooLarge
 	}
 	return reply, verdictFor(why), true
 }
@@ -157,7 +160,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge:
+	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous
