@@ -7,6 +7,7 @@ import (
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // bodies is whether Envoy shows the bodies that it is asked for. With allow_mode_override:
@@ -14,6 +15,8 @@ import (
 type bodies struct {
 	shown atomic.Bool  // it has shown one
 	ended atomic.Int32 // streams that have ended without one, while none was shown
+
+	unseen *recurring.Trouble
 }
 
 // mostEnded is how many streams in a row may end without a body and without an answer before
@@ -84,6 +87,5 @@ func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
 
 func (s *Server) alarm(call *gate.Call) {
 	s.opts.BodyUnseen()
-	s.log.Error("a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
-		"rule", call.Rule())
+	s.bodies.unseen.Note("rule", call.Rule())
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // headerLost goes to the client when the lease ended before the call did.
@@ -40,6 +41,7 @@ type Server struct {
 	current atomic.Pointer[answers]
 	opts    Options
 	log     *slog.Logger
+	refused *recurring.Trouble
 	bodies  bodies
 }
 
@@ -65,6 +67,10 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		opts.BodyUnseen = func() {}
 	}
 	s := &Server{opts: opts, log: opts.Logger}
+	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
+		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
+		"no request is passed on any more before ordergate saw its body")
 	s.Use(g)
 	return s
 }

@@ -63,7 +63,9 @@ func TestBodyUnseen(t *testing.T) {
 		t.Errorf("%s settlements without a lock were counted", n)
 	}
 	settle("/observed", "").want(t, 200, "") // nothing is changed
-	s.wantLogged("a request was passed on before ordergate saw its body", "observed")
+	if n := s.metric(`ordergate_decisions_total{action="settle",mode="observe",rule="observed",verdict="unlocked"}`); n != "1" {
+		t.Errorf("%s observed settlements without a lock were counted", n)
+	}
 
 	// What was created is learned all the same.
 	if a := s.must("POST", "/new?do=create&id=77", `{"order":77}`, "Content-Type", jsonBody); a.status != 201 {

@@ -139,7 +139,7 @@ func (b *bracket) grant(g gate.Grant) {
 	case step.Refuse:
 		d := b.call.Decision
 		if d.Verdict == gate.VerdictUnavailable {
-			b.face.log.Warn("settlement refused", "key", b.call.Key(), "error", g.Err)
+			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
 		}
 		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
