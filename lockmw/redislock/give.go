@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 )
@@ -12,7 +11,7 @@ import (
 // that Redis gave, or ErrLost when a part was no longer held.
 func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 	if len(lease.parts) > 1 {
-		return errors.Join(l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, p) })...)
+		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, p) })
 	}
 	p := &lease.parts[0]
 	if s := l.room.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
@@ -46,33 +45,28 @@ func (l *Locker) releasePart(ctx context.Context, p *part) error {
 
 // eachPart does something for all parts at once: the questions of one server
 // share a round trip.
-func (l *Locker) eachPart(lease *Lease, do func(*part) error) []error {
+func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
 	errs := make([]error, len(lease.parts))
 	var wg sync.WaitGroup
 	for i := range lease.parts {
 		wg.Go(func() { errs[i] = do(&lease.parts[i]) })
 	}
 	wg.Wait()
-	return errs
+	return errors.Join(errs...)
 }
 
-// holdLease leaves the parts of a finished lease taken for the hold time. The error wraps
-// ErrLost only when every other part is held: a part that failed may be held yet.
+// holdLease leaves the parts of a finished lease taken for the hold time.
 func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) error {
 	note := lease.record()
 	note.Reason, note.Held = reason, true
 	e := extension{to: l.opts.Hold, note: note.text(), hold: true}
-	errs := l.eachPart(lease, func(p *part) error {
+	return l.eachPart(lease, func(p *part) error {
 		held, err := l.extend(ctx, p, e)
 		if err == nil && !held {
 			err = ErrLost
 		}
 		return err
 	})
-	if failed := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil || errors.Is(err, ErrLost) }); len(failed) > 0 {
-		errs = failed
-	}
-	return errors.Join(errs...)
 }
 
 // handOver gives the lock to a waiter of this process.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -108,18 +109,19 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with
-// the reason on record for [Inspect]. The errors are those of Release.
+// the reason on record for [Inspect]. The errors are those of Release; as long as one
+// does not wrap ErrLost, the lock may be held yet: see HoldAgain.
 func (l *Lease) Hold(ctx context.Context, reason string) error {
 	if !l.finish() {
 		return nil
 	}
-	return l.gaveUp("holding", l.locker.holdLease(ctx, l, reason))
+	return l.gaveUp("holding", l.hold(ctx, reason))
 }
 
 // HoldAgain repeats a Hold whose error does not wrap [ErrLost]. Its own error does once
 // the lease has ended by itself; before that, HoldAgain may be called again.
 func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
-	err := l.locker.holdLease(ctx, l, reason)
+	err := l.hold(ctx, reason)
 	if err == nil {
 		return nil
 	}
@@ -134,6 +136,18 @@ func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
 	}
 	l.countLoss()
 	return fmt.Errorf("holding lock %s: %w", l.Key(), err)
+}
+
+// hold returns an error that wraps ErrLost only when every part that is not lost is held.
+func (l *Lease) hold(ctx context.Context, reason string) error {
+	err := l.locker.holdLease(ctx, l, reason)
+	if parts, several := err.(interface{ Unwrap() []error }); several {
+		failed := slices.DeleteFunc(slices.Clone(parts.Unwrap()), func(err error) bool { return errors.Is(err, ErrLost) })
+		if len(failed) > 0 {
+			return errors.Join(failed...)
+		}
+	}
+	return err
 }
 
 func (l *Lease) gaveUp(doing string, err error) error {
