@@ -51,6 +51,7 @@ func (c *Config) validate(doc *document) {
 		v.lock(join("locks", name), c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
+	v.ownKeysDiffer(c)
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}

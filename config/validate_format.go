@@ -2,6 +2,8 @@ package config
 
 import (
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strings"
 	"time"
 )
@@ -49,11 +51,31 @@ func (v *validator) pattern(path string, id ID) {
 		}
 		if err != nil {
 			v.refute(at, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksForBrace(re) {
+			v.refute(at, "asks for a brace, and no ID has any: they tell where keys lie in Redis")
 		}
 	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.refused[path+".format"]:
 		v.refute(at, "is for format pattern only: set it, or remove this")
 	}
 }
+
+// asksForBrace reports whether a part of an expression matches nothing but a brace.
+func asksForBrace(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpLiteral:
+		return slices.ContainsFunc(re.Rune, isBrace)
+	case syntax.OpCharClass:
+		for i := 0; i < len(re.Rune); i += 2 {
+			if re.Rune[i] != re.Rune[i+1] || !isBrace(re.Rune[i]) {
+				return false
+			}
+		}
+		return len(re.Rune) > 0
+	}
+	return slices.ContainsFunc(re.Sub, asksForBrace)
+}
+
+func isBrace(r rune) bool { return r == '{' || r == '}' }
 
 // time checks where an ID holds its date.
 func (v *validator) time(path string, id ID) {

@@ -119,6 +119,9 @@ func TestIDFormats(t *testing.T) {
 		{"pattern with digits", lookupID, `{path: id, pattern: a}`, []string{`.pattern: is for format pattern only: set it, or remove this`}},
 		{"pattern that is none", lookupID, `{path: id, format: pattern, pattern: "a\n("}`, []string{".pattern: is not an RE2 expression: missing closing ): `a (`"}},
 		{"pattern out of its group", lookupID, `{path: id, format: pattern, pattern: "a)|(b"}`, []string{".pattern: is not an RE2 expression: unexpected ): `a)|(b`"}},
+		{"pattern with a brace", lookupID, `{path: id, format: pattern, pattern: 'x(a|\{b\})'}`, []string{".pattern: asks for a brace, and no ID has any: they tell where keys lie in Redis"}},
+		{"pattern with a class of braces", lookupID, `{path: id, format: pattern, pattern: 'x[{}]?'}`, []string{".pattern: asks for a brace, and no ID has any: they tell where keys lie in Redis"}},
+		{"pattern that admits braces", lookupID, `{path: id, format: pattern, pattern: '[^x]+.|[{-~]{2}'}`, nil},
 		{"lookaround", lookupID, `{path: id, format: pattern, pattern: "(?=a)"}`, []string{".pattern: is not an RE2 expression: invalid or unsupported Perl syntax: `(?=`"}},
 
 		{"timestamped", lookupID, `{path: id, format: timestamped, max_length: 24, time: {layout: "20060102150405", at: 10}}`, nil},

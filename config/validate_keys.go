@@ -37,6 +37,35 @@ func (v *validator) lockKeysDiffer(c *Config) {
 	}
 }
 
+// ownNames are what stands around a lock's key in the names of the keys that belong to it
+// (package redislock).
+var ownNames = [][2]string{
+	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
+	{"", ":rwlock_timeout:1"},
+	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_count"},
+	{"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
+}
+
+// ownKeysDiffer refuses a lock with the key of an order that can be what belongs to the lock
+// of another order. That takes braces in the lock's key, which is otherwise put into some.
+func (v *validator) ownKeysDiffer(c *Config) {
+	uses := v.lockUses(c)
+	for _, name := range sortedKeys(c.Locks) {
+		l, path := c.Locks[name], join("locks", name)
+		if !strings.ContainsAny(strings.Replace(l.Key, "{id}", "", 1), "{}") || v.unusable(path+".key") || v.refused[path+".key"] {
+			continue
+		}
+		for _, around := range ownNames {
+			own := lockUse{templates: []string{around[0] + l.Key + around[1]}, letters: uses[name].letters}
+			if meet(own, uses[name]) {
+				v.refute(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
+					"write the braces around {id}, as in order:lock:{{id}}, or leave them out", quote(l.Key), around[0]+around[1])
+				break
+			}
+		}
+	}
+}
+
 // lockUse is what keys of a lock can look like.
 type lockUse struct {
 	templates []string
@@ -100,7 +129,7 @@ func (a alphabet) has(text string) bool {
 		switch {
 		case a&anyLetter != 0:
 			// Of these, no pattern can admit any (package order).
-			if c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"`, c) >= 0 {
+			if c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0 {
 				return false
 			}
 		case a&hexAndDash != 0 && (digit || 'a' <= c && c <= 'f' || c == '-'):

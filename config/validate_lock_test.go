@@ -175,3 +175,40 @@ func TestHashTags(t *testing.T) {
 	}
 	expect(t, "redis: {mode: cluster, addresses: ['a:1']}\nlocks: {s: {key: 'k{:{id}', kind: quorum, "+servers+"}}", nil)
 }
+
+// TestOwnKeys has keys whose braces do not hold the ID, and IDs that can be the rest of a
+// key that belongs to another order's lock.
+func TestOwnKeys(t *testing.T) {
+	const pattern = "format: pattern, pattern: '.+'"
+	for _, tt := range []struct {
+		key, format string
+		ok          bool
+	}{
+		{"{k}:{id}", pattern, false},
+		{"{k}:{id}:x", pattern, true},
+		{"{k}:{id}_holders", pattern, false},
+		{"{k}:{id}", "format: digits", true},
+		{"{k}:{id}", "format: uuid", true},
+		{"k:{{id}}", pattern, true},
+		{"k:{id}", pattern, true},
+		{"{id}", pattern, true},
+		{"{id}{k}", pattern, false},
+	} {
+		var want []string
+		if !tt.ok {
+			name := ":ordergate_holders"
+			switch tt.key {
+			case "{k}:{id}":
+				name = ":rwlock_timeout:1"
+			case "{id}{k}":
+				name = "redisson_lock_token:"
+			}
+			want = []string{`locks.s.key: "` + tt.key + `" can make the key of an order that belongs to the lock of another one (such as ...` + name +
+				`): write the braces around {id}, as in order:lock:{{id}}, or leave them out`}
+		}
+		expect(t, `locks: {s: {key: "`+tt.key+`"}}
+rules:
+  - {name: a, match: {methods: [POST], path: "/a/{id}"}, id: {path: id, `+tt.format+`}, settle: {lock: s}}
+`, want)
+	}
+}

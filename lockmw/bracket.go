@@ -78,7 +78,7 @@ func (s *Server) granted(stream extproc.ExternalProcessor_ProcessServer, a *answ
 	switch {
 	case step.Refuse:
 		if call.Decision.Verdict == gate.VerdictUnavailable {
-			s.log.Warn("settlement refused", "key", call.Key(), "error", g.Err)
+			s.refused.Note("key", call.Key(), "error", g.Err)
 		}
 		return true, stream.Send(a.refuse(&call.Decision))
 	case step.Forward:

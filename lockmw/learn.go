@@ -16,12 +16,20 @@ func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *g
 	if err := stream.Send(expectAnswer(call, at)); err != nil {
 		return nil // Envoy did not forward the request
 	}
+	return s.follow(stream, call, nil)
+}
+
+// follow serves a create that was passed on. The message is the next one of its stream; nil:
+// it is yet to come.
+func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest) error {
 	ctx := stream.Context()
 	defer s.learn(ctx, func(ctx context.Context) error { return call.Left(ctx, nil) })
-	for {
-		msg, err := stream.Recv()
-		if err != nil {
-			return nil
+	for ; ; msg = nil {
+		if msg == nil {
+			var err error
+			if msg, err = stream.Recv(); err != nil {
+				return nil
+			}
 		}
 		reply := passOn(msg)
 		done := false

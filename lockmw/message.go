@@ -100,11 +100,8 @@ func skip(call *gate.Call, at stage) *extproc.ProcessingResponse {
 func forward(call *gate.Call, lease gate.Lease, at stage) *extproc.ProcessingResponse {
 	mutation := &extproc.HeaderMutation{RemoveHeaders: ours}
 	if lease != nil {
-		mutation.SetHeaders = []*corev3.HeaderValueOption{
-			set(gate.HeaderKey, call.Key()),
-			set(gate.HeaderFence, gate.FenceText(lease)),
-			set(gate.HeaderLease, lease.Owner()),
-			set(gate.HeaderVerdict, call.Decision.Verdict.String()),
+		for _, h := range call.LeaseHeaders(lease) {
+			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
 		}
 	}
 	return onRequest(at, mutation, wholeBracket)

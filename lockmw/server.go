@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // headerLost goes to the client when the lease ended before the call did.
@@ -27,7 +28,10 @@ const headerLost = "x-ordergate-lease-lost"
 type Options struct {
 	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
-	Logger         *slog.Logger  // nil: none
+	// BodyUnseen is told of each request that Envoy passed on without showing the body
+	// which it was asked for. It has to be quick. Nil: nobody wants to know.
+	BodyUnseen func()
+	Logger     *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
@@ -37,6 +41,8 @@ type Server struct {
 	current atomic.Pointer[answers]
 	opts    Options
 	log     *slog.Logger
+	refused *recurring.Trouble
+	bodies  bodies
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -57,7 +63,14 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if opts.BodyUnseen == nil {
+		opts.BodyUnseen = func() {}
+	}
 	s := &Server{opts: opts, log: opts.Logger}
+	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
+		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
+		"no request is passed on any more before ordergate saw its body")
 	s.Use(g)
 	return s
 }
@@ -97,9 +110,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	call, at := a.gate.Open(req), atHeaders
 	if call.NeedsBody && !call.Decision.Refused {
 		at = atBody
-		if req.Body, err = body(stream, askForBody(&call)); err != nil {
+		body, answer, err := s.body(stream, askForBody(&call))
+		switch {
+		case answer != nil:
+			return s.unseen(stream, a, &call, answer)
+		case err != nil:
+			s.endedUnseen(stream.Context(), &call)
 			return nil
 		}
+		req.Body = body
 		req.BodyState = order.BodyComplete
 		call = a.gate.Open(req)
 	}
@@ -114,28 +133,6 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.observe(stream, &call, at)
 	}
 	return s.bracket(stream, a, &call, at)
-}
-
-// body asks, with the given message, for the request's body and returns it whole: one that Envoy cannot
-// buffer it refuses itself, with 413. An error means that the client gave up, or
-// that the answer came without it.
-func body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) ([]byte, error) {
-	if err := stream.Send(ask); err != nil {
-		return nil, err
-	}
-	for {
-		msg, err := stream.Recv()
-		if err != nil {
-			return nil, err
-		}
-		if b := msg.GetRequestBody(); b != nil {
-			return b.GetBody(), nil
-		}
-		// Envoy's own answer to a request that is over before its body came.
-		if err := stream.Send(passOn(msg)); err != nil {
-			return nil, err
-		}
-	}
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

@@ -69,6 +69,29 @@ func TestInvalidIDs(t *testing.T) {
 	}
 }
 
+// TestBracesInIDs sends IDs of which a lock would make the key of another order's record, or
+// keys that lie in several slots of a cluster.
+func TestBracesInIDs(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: func(yaml string) string {
+		return shortLease(yaml) + `
+  - name: by-header
+    match: {methods: [POST], path: /settle}
+    id: {header: x-order-id, format: pattern, pattern: ".+"}
+    settle: {lock: settlement}
+`
+	}})
+	for _, id := range []string{"{1}", "1}", "{", "{1}:ordergate_holders"} {
+		s.must("POST", "/settle", "", "x-order-id", id).want(t, 400, "invalid")
+	}
+	if n := b.arrived("/settle"); n != 0 {
+		t.Errorf("%d of them reached the backend", n)
+	}
+	s.must("POST", "/settle", "", "x-order-id", "1:ordergate_holders").want(t, 200, "")
+	s.wantGone("order:lock:*")
+}
+
 // TestObserveMode decides and counts, and changes nothing.
 func TestObserveMode(t *testing.T) {
 	t.Parallel()

@@ -54,7 +54,7 @@ func TestForeignKeys(t *testing.T) {
 			if reason := reasons["lock settlement"]; status != 200 || !strings.Contains(reason, tt.says) || !strings.Contains(reason, "order:lock:") {
 				t.Errorf("readiness %d, %q: want 200, and %q of the key", status, reason, tt.says)
 			}
-			s.wantLogged(`"settlement refused"`, tt.says)
+			s.wantLogged(`"settlement refused"`, "something else than this kind of lock")
 			s.must("POST", "/orders/2/settle", "").want(t, 200, "")
 			s.must("POST", "/orders/3/settle", "").want(t, 200, "") // the batch took none
 
@@ -161,5 +161,28 @@ func (s *stack) wantLogged(texts ...string) {
 			}
 		}
 		return false
+	})
+}
+
+// TestRefusalsAreLoggedInALine has a Redis that is out of reach for many settlements.
+func TestRefusalsAreLoggedInALine(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s, w := breakable(t, settings{backend: b.addr(), orders: 100, gate: shortLease})
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	w.set(cut)
+	const refused = 20
+	for i := range refused {
+		s.must("POST", fmt.Sprintf("/orders/%d/settle", i+1), "").want(t, 503, "unavailable")
+	}
+	s.wantLogged("settlement refused", "order:lock:")
+	log, err := os.ReadFile(s.gate.Output())
+	must(t, err)
+	if n := strings.Count(string(log), `msg="settlement refused"`); n != 1 {
+		t.Errorf("%d lines for %d refused settlements, want 1", n, refused)
+	}
+	w.set(whole)
+	bedtest.Eventually(t, "settlements are served", func() bool {
+		return s.must("POST", "/orders/1/settle", "").status == 200
 	})
 }

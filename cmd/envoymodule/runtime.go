@@ -20,7 +20,8 @@ import (
 
 const (
 	// cleanupTime is how long the calls of streams that are over may take to give up
-	// their locks, when Envoy ends or its configuration is another one.
+	// their locks, when Envoy ends or its configuration is another one; and once more for
+	// Redis to take the holds that it did not take at first.
 	cleanupTime = 5 * time.Second
 	// adminAgain is how long after another try an address is asked for that somebody has.
 	adminAgain = time.Second
@@ -177,6 +178,9 @@ func (r *runtime) stop() {
 	r.ending()
 	_ = r.admin.Close()
 	r.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	defer cancel()
+	r.engine.AwaitHolds(ctx)
 	r.engine.Close()
 	r.log.Info("stopped", "config", r.path)
 }

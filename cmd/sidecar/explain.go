@@ -359,7 +359,7 @@ func (e *explanation) undecided(p *gate.Policy) {
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named {
+		if passes[v] || refused && named && v != gate.VerdictUnlocked { // which is about Envoy
 			verdicts = append(verdicts, v)
 		}
 	}

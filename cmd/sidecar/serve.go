@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/extauthz"
@@ -29,6 +31,7 @@ type serveOptions struct {
 	file   string        // where the configuration is
 	load   func() (*config.Config, error)
 	reload <-chan os.Signal // asks for it to be read again
+	silent time.Duration    // after which a connection is asked for a sign of life, at least 1s; 0: silentTime
 }
 
 // serve runs the sidecar until ctx ends, then lets running calls finish.
@@ -39,7 +42,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	}
 	defer m.Close()
 	m.TuneGC(getenv)
-	f, err := newFaces(m, log)
+	f, err := newFaces(m, cmp.Or(opts.silent, silentTime), log)
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,10 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
 	}
+	drained, cancel := context.WithTimeout(context.Background(), opts.drain)
+	defer cancel()
 	f.stop(opts.drain)
+	m.AwaitHolds(drained)
 	log.Info("stopped")
 	return err
 }
@@ -100,22 +106,36 @@ const (
 	httpDrain = time.Second
 )
 
-func newFaces(m *engine.Engine, log *slog.Logger) (*faces, error) {
+const (
+	// silentTime is after which silence a connection is asked for a sign of life, and
+	// answerTime how long that may take. Without it a proxy that is gone without a word (its
+	// machine died, a firewall forgot the connection) leaves its calls behind, and their
+	// leases would be renewed until settle.max_hold.
+	silentTime, answerTime = 10 * time.Second, 5 * time.Second
+	// shortestPing is how often a proxy may ask for one itself (Envoy's
+	// connection_keepalive). gRPC closes the connection on one that asks more often, by
+	// default than every five minutes.
+	shortestPing = 100 * time.Millisecond
+)
+
+func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces, error) {
 	checks, err := extauthz.NewServer(m.Gate())
 	if err != nil {
 		return nil, err
 	}
-	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{Logger: log})
+	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{BodyUnseen: m.BodyUnseen, Logger: log})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
 			log.Error("checks go by the rules from before", "error", err)
 		}
 		brackets.Use(g)
 	})
+	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, answerTime)})
+	pings := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: shortestPing, PermitWithoutStream: true})
 	f := &faces{
 		log:    log,
-		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true)),
-		proc:   grpc.NewServer(grpc.WaitForHandlers(true)),
+		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true), alive, pings),
+		proc:   grpc.NewServer(grpc.WaitForHandlers(true), alive, pings),
 		health: health.NewServer(),
 	}
 	extproc.RegisterExternalProcessorServer(f.proc, brackets)

@@ -181,10 +181,16 @@ func (l *heldLease) Release(ctx context.Context) error {
 	return l.Lease.Release(ctx)
 }
 
-// Hold implements gate.Lease.
+// Hold implements gate.Lease. What Redis does not take at once is repeated in the
+// background.
 func (l *heldLease) Hold(ctx context.Context, reason string) error {
-	defer l.end()
-	return l.Lease.Hold(ctx, reason)
+	err := l.Lease.Hold(ctx, reason)
+	if err != nil && !errors.Is(err, redislock.ErrLost) {
+		l.unit.set.holds.add(&pendingHold{lease: l, reason: reason})
+		return nil
+	}
+	l.end()
+	return err
 }
 
 func (l *heldLease) end() {

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
@@ -37,5 +39,26 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		}
 		list = append(list, c)
 	}
+	if m.bodies.unseen() {
+		list = append(list, admin.Condition{
+			Name: "request bodies", Reason: "Envoy passes requests on without showing their bodies, and so without a lock: " +
+				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
+		})
+	}
 	return append(list, m.inForce.condition())
 }
+
+// bodies remembers requests whose bodies Envoy has not shown. The zero value remembers none.
+type bodies struct{ last atomic.Int64 }
+
+// unseenShown is how long one of them takes readiness away: nobody tells when it was mended.
+const unseenShown = 5 * time.Minute
+
+func (b *bodies) unseen() bool {
+	last := b.last.Load()
+	return last != 0 && time.Since(time.Unix(0, last)) < unseenShown
+}
+
+// BodyUnseen tells that Envoy has passed a request on without showing the body that it was
+// asked for. It is safe for concurrent use.
+func (m *Engine) BodyUnseen() { m.bodies.last.Store(time.Now().UnixNano()) }

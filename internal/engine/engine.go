@@ -37,6 +37,7 @@ type Engine struct {
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
+	bodies  bodies
 	process string // names this process to whoever looks at a lock
 	place   string // names where it runs to the other ordergates
 
@@ -290,6 +291,11 @@ func (m *Engine) Start(ctx context.Context) {
 		m.background(unit.watch)
 	}
 }
+
+// AwaitHolds blocks until Redis has taken the hold of every lock whose call ended with an
+// unknown outcome, or its lease has ended, or ctx ends. Call it between the last call and
+// Close, which gives the rest up.
+func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.holds.await(ctx) }
 
 // Close stops what Start began, and lets go of Redis. Leases that are held are renewed
 // no more, and end by themselves.

@@ -19,6 +19,7 @@ type lockers struct {
 	opened  map[*lockUnit]struct{} // those that have a Locker, retired ones among them
 	closed  bool
 	closing sync.WaitGroup
+	holds   holds
 }
 
 // of returns the unit in force for a use, or nil.
@@ -124,6 +125,7 @@ func (s *lockers) closeIdle(u *lockUnit) {
 
 // close closes all Lockers, and waits for it. Calls have ended by then.
 func (s *lockers) close() {
+	s.holds.close()
 	s.mu.Lock()
 	s.closed = true
 	opened := s.opened

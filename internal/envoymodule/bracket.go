@@ -139,7 +139,7 @@ func (b *bracket) grant(g gate.Grant) {
 	case step.Refuse:
 		d := b.call.Decision
 		if d.Verdict == gate.VerdictUnavailable {
-			b.face.log.Warn("settlement refused", "key", b.call.Key(), "error", g.Err)
+			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
 		}
 		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
@@ -149,21 +149,17 @@ func (b *bracket) grant(g gate.Grant) {
 
 // forward passes the request on. The lease is nil in observe mode.
 func (b *bracket) forward(lease gate.Lease) {
-	var set [][2]string
+	var set []gate.Header
 	if lease != nil {
-		set = [][2]string{
-			{gate.HeaderKey, b.call.Key()},
-			{gate.HeaderFence, gate.FenceText(lease)},
-			{gate.HeaderLease, lease.Owner()},
-			{gate.HeaderVerdict, b.call.Decision.Verdict.String()},
-		}
+		headers := b.call.LeaseHeaders(lease)
+		set = headers[:]
 	}
 	b.post(func(s *Stream) Step {
 		// What the client sent is removed although it is overwritten: of a header that
 		// came twice only the first would be.
 		s.envoy.Headers(Request).strip(s.envoy, ours, false)
 		for _, h := range set {
-			s.envoy.Set(Request, h[0], h[1])
+			s.envoy.Set(Request, h.Name, h.Value)
 		}
 		s.stage = passed
 		return Step{Do: PassRequest}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // Options bounds what a [Face] does on behalf of a call.
@@ -48,6 +49,8 @@ type Face struct {
 	log   *slog.Logger
 	now   atomic.Pointer[decider]
 	fault *Reply // to a request that a fault of ours has hit
+
+	refused *recurring.Trouble
 
 	ctx    context.Context // of what works for streams; ends with Close
 	cancel context.CancelFunc
@@ -75,6 +78,7 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 		opts.Native = func(*Reply) unsafe.Pointer { return nil }
 	}
 	f := &Face{opts: opts, log: opts.Logger}
+	f.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
 	f.fault = f.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.Use(g)
@@ -173,6 +177,7 @@ func (f *Face) Close(within time.Duration) {
 	f.work.Wait()
 	timer.Stop()
 	f.cancel()
+	f.refused.Close()
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

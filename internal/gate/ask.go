@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -14,10 +13,11 @@ const headerRequestID = "x-request-id"
 // any sensible request ID. What is longer is ignored.
 const maxToken = 128
 
-// askFor takes what a lock is asked for out of a request, and of its memory.
-func askFor(p *Policy, m order.Match, header order.Header) Ask {
-	ask := Ask{Request: p.Rule.Name}
-	presented, id := tokens(header)
+// askFor takes what a lock is asked for out of a request, and of its memory. Size is that of
+// the headers that the request keeps.
+func askFor(p *Policy, m order.Match, header order.Header) (ask Ask, size headerSize) {
+	ask.Request = p.Rule.Name
+	presented, id, size := tokens(header)
 	if !p.Observe { // nobody is shown a lease of its
 		ask.Present = strings.Clone(presented)
 	}
@@ -25,17 +25,14 @@ func askFor(p *Policy, m order.Match, header order.Header) Ask {
 		ask.Request += " " + id
 	}
 	ask.IDs = cloned(m)
-	return ask
+	return ask, size
 }
 
 // tokens returns the lease that a request presents, and its ID. One that is sent
 // twice counts as none: nobody knows which of the two the sender meant.
-func tokens(header order.Header) (presented, id string) {
-	if header == nil {
-		return "", ""
-	}
+func tokens(header order.Header) (presented, id string, size headerSize) {
 	leases, ids := 0, 0
-	for cursor := 0; ; {
+	for cursor := 0; header != nil; {
 		name, value, next := header.Next(cursor)
 		if next < 0 {
 			break
@@ -44,9 +41,14 @@ func tokens(header order.Header) (presented, id string) {
 		case HeaderLease:
 			presented = value
 			leases++
+		case HeaderKey, HeaderFence, HeaderVerdict:
 		case headerRequestID:
 			id = value
 			ids++
+			fallthrough
+		default:
+			size.bytes += len(name) + len(value)
+			size.count++
 		}
 		cursor = next
 	}
@@ -56,7 +58,7 @@ func tokens(header order.Header) (presented, id string) {
 	if ids != 1 || !isToken(id) {
 		id = ""
 	}
-	return presented, id
+	return presented, id, size
 }
 
 // isToken admits short visible ASCII.
@@ -70,21 +72,4 @@ func isToken(text string) bool {
 		}
 	}
 	return true
-}
-
-// FenceText returns the fence of a lease in decimal, or the fences, joined by
-// commas in the order of the keys, when it stands for several orders.
-func FenceText(lease Lease) string {
-	fences := lease.Fences()
-	if len(fences) == 1 {
-		return strconv.FormatInt(fences[0], 10)
-	}
-	var text []byte
-	for i, fence := range fences {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = strconv.AppendInt(text, fence, 10)
-	}
-	return string(text)
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -94,3 +95,40 @@ func BenchmarkSettle(b *testing.B) {
 		c.Ended(ctx)
 	}
 }
+
+// TestFences tells the fences of few orders one by one, and those of many by differences.
+func TestFences(t *testing.T) {
+	many := func(first int64, differences ...int64) []int64 {
+		fences := []int64{first}
+		for _, d := range differences {
+			fences = append(fences, fences[len(fences)-1]+d)
+		}
+		for len(fences) <= mostListed {
+			fences = append(fences, fences[len(fences)-1]+1)
+		}
+		return fences
+	}
+	for _, tt := range []struct {
+		fences []int64
+		want   string
+	}{
+		{[]int64{7}, "7"},
+		{[]int64{7, 9, 8}, "7,9,8"},
+		{many(7), "7,+1*50"},
+		{many(7, 0, 0, -3, 2, 2, 2), "7,+0*2,-3,+2*3,+1*44"},
+		{many(1<<62, -1<<62, 1<<62-1), "4611686018427387904,-4611686018427387904,+4611686018427387903,+1*48"},
+	} {
+		if got := FenceText(fenced(tt.fences)); got != tt.want {
+			t.Errorf("%d: %s, want %s", tt.fences, got, tt.want)
+		}
+	}
+}
+
+// fenced is a lease of these fences.
+type fenced []int64
+
+func (f fenced) Fences() []int64                  { return f }
+func (fenced) Owner() string                      { return "owner" }
+func (fenced) Lost() <-chan struct{}              { return nil }
+func (fenced) Release(context.Context) error      { return nil }
+func (fenced) Hold(context.Context, string) error { return nil }

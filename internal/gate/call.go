@@ -19,6 +19,7 @@ type Call struct {
 	bracket bracket
 	lease   Lease
 	ask     Ask      // for the lock
+	key     string   // see Key; "": not made yet
 	limit   string   // the ID that the rule's limit is for
 	doubt   string   // why the outcome is unknown
 	sought  string   // the ID of a lookup whose answer is of interest
@@ -41,6 +42,7 @@ type Step struct {
 	Lease   Lease
 	Refuse  bool // answer with the policy's reply for Decision.Verdict
 	Cancel  bool // end the context of Acquire
+	Unseen  bool // the backend had the request before Open had its body
 }
 
 // Open matches a request that is about to be forwarded. The returned call may
@@ -92,12 +94,21 @@ func (g *Gate) Open(req order.Request) Call {
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
-		c.ask = askFor(c.policy, m, req.Header)
+		var size headerSize
+		c.ask, size = askFor(c.policy, m, req.Header)
 		c.limit = strings.Clone(m.Limit)
 		c.Decision.ID = c.ask.IDs[0]
+		if !c.policy.Observe && !c.fits(size) {
+			c.NeedsLock, c.NeedsAnswer = false, false
+			g.refuse(c.policy, m.Rule, order.HeadersTooLarge, &c.Decision)
+			c.decide(c.Decision.Verdict)
+		}
 	}
 	return c
 }
+
+// Rule returns the name of the call's rule. There has to be one.
+func (c *Call) Rule() string { return c.policy.Rule.Name }
 
 func (p *Policy) bracketAction() Action {
 	switch {
@@ -108,16 +119,6 @@ func (p *Policy) bracketAction() Action {
 	default:
 		return ActionLookup
 	}
-}
-
-// Key returns the lock key of the call's order, or those of its orders, joined by
-// commas.
-func (c *Call) Key() string {
-	keys := make([]string, len(c.ask.IDs))
-	for i, id := range c.ask.IDs {
-		keys[i] = c.policy.Settle.Lock.Key(id)
-	}
-	return strings.Join(keys, ",")
 }
 
 // LimitKey returns the key of the permit that the call needs besides, or "".
@@ -189,6 +190,31 @@ func (c *Call) decide(v Verdict) {
 // Unsent reports that the request could not be passed on after Granted said so.
 func (c *Call) Unsent(ctx context.Context) {
 	c.giveUp(ctx, c.bracket.on(unsent, OutcomeUnknown))
+}
+
+// Unseen reports the headers of an answer that came instead of the body which Open asked
+// for. An answer of Envoy's own, to a request that it gave up before its body came, is
+// nothing new. Otherwise the request was passed on as it was: a create has to be learned
+// from (see Created), and the answer to a settlement is refused, which nothing guarded.
+func (c *Call) Unseen(r *Response) Step {
+	if !r.forwarded() {
+		c.open = false
+		return Step{}
+	}
+	return c.passedUnseen()
+}
+
+// EndedUnseen reports the end of a stream that showed neither the body nor an answer, where
+// Envoy does not wait for the one and does not show the other.
+func (c *Call) EndedUnseen() { c.passedUnseen() }
+
+func (c *Call) passedUnseen() Step {
+	step := Step{Unseen: true}
+	if c.NeedsAnswer && c.policy.Settle != nil {
+		c.decide(VerdictUnlocked)
+		step.Refuse = !c.policy.Observe
+	}
+	return step
 }
 
 // Answered reports the headers of the response.

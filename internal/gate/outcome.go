@@ -146,6 +146,13 @@ func (r *Response) mayBeBackends() bool {
 	return r.Details == "" || r.byBackend()
 }
 
+// forwarded reports whether the backend may have had the request. Without a word of Envoy's
+// an error counts as its own.
+func (r *Response) forwarded() bool {
+	return r.byBackend() || r.Attempts > 0 || r.AttemptHeader > 0 ||
+		r.Details == "" && r.Attempts < 0 && r.Status < http.StatusBadRequest
+}
+
 // byBackend reports whether the answer is the backend's own.
 func (r *Response) byBackend() bool {
 	return r.Details == detailsViaUpstream || r.Details == "" && r.ServedBy

@@ -143,9 +143,14 @@ func (g *Gate) refuses(p *Policy, m order.Match, d *Decision) bool {
 	default:
 		return false
 	}
-	d.Verdict, d.Refused, d.Reason = verdictFor(m.Reason), !p.Observe, m.Reason
-	g.record.Refused(m.Rule, m.Reason)
+	g.refuse(p, m.Rule, m.Reason, d)
 	return true
+}
+
+// refuse fills in the verdict on a request that is refused for a reason.
+func (g *Gate) refuse(p *Policy, rule int, why order.Reason, d *Decision) {
+	d.Verdict, d.Refused, d.Reason = verdictFor(why), !p.Observe, why
+	g.record.Refused(rule, why)
 }
 
 // firstAction is what a verdict on the ID itself is counted under: an order is

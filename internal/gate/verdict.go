@@ -32,6 +32,7 @@ const (
 	VerdictAmbiguous           // the request names its order more than once
 	VerdictUnavailable         // the lock cannot be asked for
 	VerdictAcquired            // the call holds the order's lock
+	VerdictUnlocked            // the backend has answered a settlement that no lock was taken for
 	verdicts
 )
 
@@ -39,7 +40,7 @@ const (
 const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
-	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired",
+	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked",
 }
 
 // String returns the name that headers, metrics and logs use.
@@ -109,7 +110,7 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Lookup.Absent, v, true
 	case v == VerdictBusy && p.Settle != nil:
 		return p.Settle.Busy, v, true
-	case v == VerdictUnavailable && p.Settle != nil:
+	case (v == VerdictUnavailable || v == VerdictUnlocked) && p.Settle != nil:
 		return p.Settle.Unavailable, v, true
 	}
 	return Reply{}, VerdictNone, false
@@ -146,8 +147,11 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 	if reply.Body == "" {
 		reply.Body = fmt.Sprintf(`{"error":%q,"part":%q}`, why, why.Part())
 	}
-	if why == order.BodyTooLarge {
+	switch why {
+	case order.BodyTooLarge:
 		reply.Status = http.StatusRequestEntityTooLarge
+	case order.HeadersTooLarge:
+		reply.Status = http.StatusRequestHeaderFieldsTooLarge
 	}
 	return reply, verdictFor(why), true
 }
@@ -156,7 +160,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge:
+	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

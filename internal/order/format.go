@@ -152,10 +152,11 @@ func isDigits(text string) bool {
 }
 
 // isSafe keeps what backends fold, decode, split at or strip (white space,
-// escapes, separators, non-ASCII) out of IDs whatever the user's pattern admits.
+// escapes, separators, non-ASCII) out of IDs whatever the user's pattern admits. Braces
+// would make one lock's key from that of another, or move it to another slot of a cluster.
 func isSafe(text string) bool {
 	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"`, c) >= 0 {
+		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0 {
 			return false
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	MissingLimit
 	MalformedLimit
 	RepeatedLimit
+	HeadersTooLarge
 	reasons
 )
 
@@ -68,6 +69,7 @@ var about = [Reasons]struct{ name, part, text string }{
 	MissingLimit:      {"missing_limit", "limit", "the request does not say whom its limit is for"},
 	MalformedLimit:    {"malformed_limit", "limit", "the ID that the limit is for is malformed"},
 	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
+	HeadersTooLarge:   {"headers_too_large", "header", "the request's headers leave no room for those of its locks"},
 }
 
 // String returns the sentence for people.

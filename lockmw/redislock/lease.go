@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -108,12 +109,45 @@ func (l *Lease) Release(ctx context.Context) error {
 }
 
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with
-// the reason on record for [Inspect]. The errors are those of Release.
+// the reason on record for [Inspect]. The errors are those of Release; as long as one
+// does not wrap ErrLost, the lock may be held yet: see HoldAgain.
 func (l *Lease) Hold(ctx context.Context, reason string) error {
 	if !l.finish() {
 		return nil
 	}
-	return l.gaveUp("holding", l.locker.holdLease(ctx, l, reason))
+	return l.gaveUp("holding", l.hold(ctx, reason))
+}
+
+// HoldAgain repeats a Hold whose error does not wrap [ErrLost]. Its own error does once
+// the lease has ended by itself; before that, HoldAgain may be called again.
+func (l *Lease) HoldAgain(ctx context.Context, reason string) error {
+	err := l.hold(ctx, reason)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, ErrLost) {
+		l.mu.Lock()
+		ended := !time.Now().Before(l.until)
+		l.mu.Unlock()
+		if !ended {
+			return fmt.Errorf("holding lock %s: %w", l.Key(), err)
+		}
+		err = fmt.Errorf("%w before it was held: %w", ErrLost, err)
+	}
+	l.countLoss()
+	return fmt.Errorf("holding lock %s: %w", l.Key(), err)
+}
+
+// hold returns an error that wraps ErrLost only when every part that is not lost is held.
+func (l *Lease) hold(ctx context.Context, reason string) error {
+	err := l.locker.holdLease(ctx, l, reason)
+	if parts, several := err.(interface{ Unwrap() []error }); several {
+		failed := slices.DeleteFunc(slices.Clone(parts.Unwrap()), func(err error) bool { return errors.Is(err, ErrLost) })
+		if len(failed) > 0 {
+			return errors.Join(failed...)
+		}
+	}
+	return err
 }
 
 func (l *Lease) gaveUp(doing string, err error) error {
@@ -122,17 +156,22 @@ func (l *Lease) gaveUp(doing string, err error) error {
 		return nil
 	}
 	if errors.Is(err, ErrLost) {
-		l.mu.Lock()
-		known := l.gone
-		l.gone = true
-		l.mu.Unlock()
-		if !known {
-			l.locker.opts.Observer.Lost()
-		}
+		l.countLoss()
 	}
 	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
 	l.locker.log.Warn("lock not given up as planned", "error", err)
 	return err
+}
+
+// countLoss reports the loss of a lease that was given up, once.
+func (l *Lease) countLoss() {
+	l.mu.Lock()
+	known := l.gone
+	l.gone = true
+	l.mu.Unlock()
+	if !known {
+		l.locker.opts.Observer.Lost()
+	}
 }
 
 // finish ends renewal and reports whether this call was the one that did.

@@ -1,0 +1,167 @@
+package tests
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// byBody adds rules whose orders stand in the body: settlements that are enforced and
+// observed, and a create.
+func byBody(yaml string) string {
+	return strings.Replace(shortLease(yaml), "  - name: order-create\n", `  - name: by-body
+    match: {methods: [POST], path: /settle}
+    id: {json: order}
+    settle: {lock: settlement}
+  - name: observed
+    match: {methods: [POST], path: /observed}
+    id: {json: order}
+    settle: {lock: settlement}
+    mode: observe
+  - name: create-by-body
+    match: {methods: [POST], path: /new}
+    id: {json: order, format: digits}
+    create: {filter: orders, learn: {response_header: x-new-order}}
+  - name: order-create
+`, 1)
+}
+
+// noOverride has Envoy's ext_proc send what its configuration says, whatever it is asked for.
+var noOverride = []string{"allow_mode_override: true", "allow_mode_override: false"}
+
+const unlocked = `ordergate_decisions_total{action="settle",mode="enforce",rule="by-body",verdict="unlocked"}`
+
+// TestBodyUnseen settles and creates by bodies that Envoy does not show.
+func TestBodyUnseen(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "the module sees every body")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, noOverride...)})
+	settle := func(path, query string) answer {
+		return s.must("POST", path+query, `{"order":1}`, "Content-Type", jsonBody)
+	}
+	// Without a body there is nothing to show: the request is judged by its headers.
+	s.must("POST", "/settle", "", "Content-Type", jsonBody).want(t, 400, "invalid")
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	if status, reasons := s.readiness(); status != 200 {
+		t.Errorf("readiness %d, %v", status, reasons)
+	}
+
+	settle("/settle", "").want(t, 503, "unlocked")
+	s.wantLogged("ERROR", "a request was passed on before ordergate saw its body", "by-body", "allow_mode_override")
+	if status, reasons := s.readiness(); status != 503 || !strings.Contains(reasons["request bodies"], "allow_mode_override") {
+		t.Errorf("readiness %d, %v", status, reasons)
+	}
+	settle("/settle", "?do=504").want(t, 503, "unlocked")
+	settle("/settle", "?do=reset").want(t, 503, "unlocked")
+	if n := s.metric(unlocked); n != "3" {
+		t.Errorf("%s settlements without a lock were counted", n)
+	}
+	settle("/observed", "").want(t, 200, "") // nothing is changed
+	if n := s.metric(`ordergate_decisions_total{action="settle",mode="observe",rule="observed",verdict="unlocked"}`); n != "1" {
+		t.Errorf("%s observed settlements without a lock were counted", n)
+	}
+
+	// What was created is learned all the same.
+	if a := s.must("POST", "/new?do=create&id=77", `{"order":77}`, "Content-Type", jsonBody); a.status != 201 {
+		t.Errorf("create: %d %s", a.status, a.body)
+	}
+	s.must("GET", "/orders/77", "").want(t, 200, "")
+	s.must("GET", "/orders/78", "").want(t, 404, "absent")
+}
+
+// TestBodyUnseenWithoutAnswers has an Envoy that shows neither bodies nor answers.
+func TestBodyUnseenWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "the module sees every body")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, append(noOverride,
+		"response_header_mode: SEND", "response_header_mode: SKIP", "response_trailer_mode: SEND", "response_trailer_mode: SKIP")...)})
+	// Nobody knows what was created: no order is certainly absent any more.
+	s.must("GET", "/orders/77", "").want(t, 404, "absent")
+	s.must("POST", "/new?do=create&id=77", `{"order":77}`, "Content-Type", jsonBody)
+	bedtest.Eventually(t, "the order is not refused", func() bool { return s.must("GET", "/orders/77", "").status == http.StatusOK })
+	for range 2 {
+		s.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody) // too late to refuse
+	}
+	bedtest.Eventually(t, "not ready", func() bool {
+		status, reasons := s.readiness()
+		return status == 503 && reasons["request bodies"] != ""
+	})
+	s.wantLogged("ERROR", "a request was passed on before ordergate saw its body", "by-body")
+}
+
+// TestBodySeen is what must not be taken for that: bodies that Envoy shows unasked, clients
+// that leave while they send one, and bodies that Envoy refuses.
+func TestBodySeen(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		envoy []string
+	}{
+		{"asked for", nil},
+		{"by Envoy's configuration", append(noOverride, "request_body_mode: NONE", "request_body_mode: BUFFERED")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.envoy != nil {
+				needsSidecar(t, "the module is not configured so")
+			}
+			b := newBackend(t)
+			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, tt.envoy...)})
+			s.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody).want(t, 200, "")
+			if b.last("fence") == "" || b.last("key") != "order:lock:1" {
+				t.Errorf("fence %q of key %q", b.last("fence"), b.last("key"))
+			}
+			for range mostEnded {
+				s.leaveWithinBody("/settle", `{"order":`)
+			}
+			s.must("POST", "/settle", `{"order":1,"a":"`+strings.Repeat("x", 2<<20)+`"}`, "Content-Type", jsonBody).want(t, 413, "invalid")
+			s.must("POST", "/settle", `{"order":2}`, "Content-Type", jsonBody).want(t, 200, "")
+			if status, reasons := s.readiness(); status != 200 || reasons["request bodies"] != "" {
+				t.Errorf("readiness %d, %v", status, reasons)
+			}
+			if n := b.arrived("/settle"); n != 2 {
+				t.Errorf("%d requests reached the backend, want 2", n)
+			}
+		})
+	}
+}
+
+// mostEnded is how many streams may end without their body before that is an alarm.
+const mostEnded = 3
+
+// leaveWithinBody sends a part of a body, and leaves once Envoy has it.
+func (s *stack) leaveWithinBody(path, part string) {
+	s.t.Helper()
+	ctx, leave := context.WithCancel(s.t.Context())
+	defer leave()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(s.url, "http://"))
+	must(s.t, err)
+	_, err = io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: shop\r\nContent-Type: "+jsonBody+"\r\nContent-Length: 1000\r\n\r\n"+part)
+	must(s.t, err)
+	before := s.aborted()
+	must(s.t, conn.Close())
+	bedtest.Eventually(s.t, "Envoy has noticed", func() bool { return s.aborted() > before })
+}
+
+// aborted returns how many requests Envoy has lost their client of.
+func (s *stack) aborted() int64 {
+	stats, err := s.envoy.Stats(s.t.Context(), "http.orders.downstream_rq_rx_reset")
+	must(s.t, err)
+	cx, err := s.envoy.Stats(s.t.Context(), "http.orders.downstream_cx_destroy_remote_active_rq")
+	must(s.t, err)
+	var n int64
+	for _, v := range stats {
+		n += v
+	}
+	for _, v := range cx {
+		n += v
+	}
+	return n
+}
