@@ -17,6 +17,7 @@ type screening struct {
 	script bool // the path is a PHP script's: routes count
 	orders bool // it is a front controller's: so do names of orders
 	noForm bool // the form is judged elsewhere
+	chosen bool // rules have been looked for by what the query chooses: the path is theirs
 
 	choices []choice
 	methods []string // that it may count as one under
