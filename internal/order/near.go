@@ -99,7 +99,7 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 			c = foldLiterals(t, c)
 		}
 		if t.lax.indexPHP {
-			if scripts(c, try) {
+			if t.scripts(c, try) {
 				return true
 			}
 			if inner := withoutScript(c); inner != c {
@@ -267,12 +267,16 @@ const indexScript = "/index.php"
 // scripts calls try with the scripts that a path may be to PHP, until it reports true: each
 // that the path goes through, to which the rest is PATH_INFO, and the index of a folder,
 // which may go by either path.
-func scripts(path string, try func(string) bool) bool {
+func (t *Table) scripts(path string, try func(string) bool) bool {
 	const end = ".php"
-	for i := range path {
-		if strings.HasPrefix(path[i:], end+"/") && try(path[:i+len(end)]) {
+	for i, segments := 1, 1; i < len(path) && segments <= t.depth; i++ { // none has more
+		if path[i] != '/' {
+			continue
+		}
+		if strings.HasSuffix(path[:i], end) && try(path[:i]) {
 			return true
 		}
+		segments++
 	}
 	if folder, ok := strings.CutSuffix(path, indexScript); ok {
 		return try(folder+"/") || folder != "" && try(folder)

@@ -87,12 +87,13 @@ func (s *screening) choose(folded, name, value string, in Place) bool {
 			certain = false
 		}
 	}
+	known := false
 	for _, c := range s.choices {
-		if c.folded == folded && c.value != value {
-			certain = false
+		if c.folded == folded {
+			known, certain = true, certain && c.value == value
 		}
 	}
-	if in == InQuery {
+	if in == InQuery && !known {
 		s.choices = append(s.choices, choice{strings.Clone(folded), value})
 	}
 	return certain

@@ -23,6 +23,7 @@ type Table struct {
 	methods     []string   // of the rules that guard
 
 	ignoresCase bool // some rule does
+	depth       int  // the most segments of a rule's path, or of a front controller's
 	hasIndex    bool // some rule of a PHP backend has the path of a folder's index.php
 }
 
@@ -46,6 +47,7 @@ func NewTable(rules []Rule) (*Table, error) {
 		}
 		t.rules = append(t.rules, c)
 		t.ignoresCase = t.ignoresCase || r.IgnoreCase
+		t.depth = max(t.depth, len(segments))
 		t.exact.add(segments, i, func(text string) string { return text })
 		t.folded.add(segments, i, lower)
 		t.selectors = append(t.selectors, c.selectors...)
@@ -68,6 +70,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			}
 			for _, path := range paths {
 				t.controllers = append(t.controllers, lower(path))
+				t.depth = max(t.depth, strings.Count(path, "/"))
 			}
 		}
 		if len(c.IDs) > 0 {

@@ -31,10 +31,10 @@ func phpSpelling(r *rand.Rand, name string, escape bool) string {
 			spelt = "." + spelt[1:]
 		}
 		if r.IntN(3) == 0 {
-			spelt = strings.Repeat(" ", 1+r.IntN(2)) + spelt
+			spelt = strings.Repeat(" ", pick(r, 1, 2, 600)) + spelt
 		}
 		if !open && r.IntN(3) == 0 {
-			spelt += pick(r, "[]", "[x]", "[0][", "[ ]")
+			spelt += pick(r, "[]", "[x]", "[0][", "[ ]", "["+strings.Repeat("x", 600)+"]")
 		}
 		if escape {
 			spelt = pick(r, strings.NewReplacer(" ", "+"), strings.NewReplacer(" ", "%20", "[", "%5B", "]", "%5d"), strings.NewReplacer(" ", "+", ".", "%2e", "d", "%64", "[", "%5b")).Replace(spelt)
