@@ -22,16 +22,6 @@ func (m headerMap) Next(cursor int) (name, value string, next int) {
 	return m[cursor].GetKey(), headerValue(m[cursor]), cursor + 1
 }
 
-// get returns the last value of a header, "" when there is none.
-func (m headerMap) get(name string) (value string) {
-	for _, h := range m {
-		if h.GetKey() == name {
-			value = headerValue(h)
-		}
-	}
-	return value
-}
-
 // headerValue reads whichever of its two fields Envoy has filled.
 func headerValue(h *corev3.HeaderValue) string {
 	if raw := h.GetRawValue(); len(raw) > 0 {

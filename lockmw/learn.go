@@ -63,7 +63,7 @@ func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.Pro
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	case gate.TheirHeaders:
 		reply.ModeOverride = skipRest // an answer of Envoy's own has a body, too
-		text := headerMap(headers.GetHeaders().GetHeaders()).get(call.LearnsHeader())
+		text := call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
 		s.learn(ctx, func(ctx context.Context) error { return call.LearnText(ctx, text) })
 	}
 	return true

@@ -93,8 +93,11 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch do := query.Get("do"); do {
 	case "answer": // with what else the query has
-		if at := query.Get("location"); at != "" {
-			w.Header().Set("Location", at)
+		for _, at := range query["location"] {
+			w.Header().Add("Location", at)
+		}
+		for _, id := range query["named"] {
+			w.Header().Add("X-New-Order", id)
 		}
 		status, _ := strconv.Atoi(query.Get("status"))
 		w.WriteHeader(status)

@@ -15,7 +15,7 @@ import (
 )
 
 // formRule creates orders as a form of PHP does: the answer leads to the new order. In the
-// next one the client chooses the ID.
+// next one the client chooses the ID, and the last one learns from a header.
 const formRule = `
   - name: form-create
     match: {methods: [POST], path: /orders.php}
@@ -25,6 +25,10 @@ const formRule = `
     match: {methods: [POST], path: /chosen}
     id: {query: id}
     create: {filter: orders, learn: {response_json: orderId}}
+
+  - name: named-create
+    match: {methods: [POST], path: /named}
+    create: {filter: orders, learn: {response_header: X-New-Order}}
 
   - name: order-create
 `
@@ -67,9 +71,10 @@ func TestCreatesLearned(t *testing.T) {
 		{"created at", answering("/orders.php", 201, "location", "/orders/1003"), "", 201, "1003"},
 		{"conflict", answering("/orders", 409, "body", `{"error":"exists","orderId":1004}`), "", 409, "1004"},
 		{"conflict over what the request names", answering("/chosen", 409, "id", "1005"), "", 409, "1005"},
+		{"in a header", answering("/named", 200, "named", "1007"), "", 200, "1007"},
+		{"in a header twice", answering("/named", 200, "named", "1008") + "&named=1008", "", 200, "1008"},
 		{"invalid", answering("/orders", 422, "body", `{"orderId":1006}`), "", 422, ""},
 		{"a fault", answering("/orders", 500), "", 500, ""},
-		{"its own 504", answering("/orders", 504), "", 504, ""},
 		{"refused", "/orders", "refused", 503, ""},
 		{"no endpoints", "/orders", "empty", 503, ""},
 		{"no such cluster", "/orders", "nocluster", 503, ""},
@@ -102,6 +107,8 @@ func TestCreatesInDoubt(t *testing.T) {
 		learned           string
 	}{
 		{"conflict", answering("/orders", 409, "body", `{"error":"exists"}`), "", 409, ""},
+		{"named twice, in headers", answering("/named", 201, "named", "2004") + "&named=2005", "", 201, ""},
+		{"a gateway's timeout", answering("/orders", 504), "", 504, ""},
 		{"sent elsewhere", answering("/orders.php", 302, "location", "/login"), "", 302, ""},
 		{"of another form", answering("/orders.php", 303, "location", "/orders/0042"), "", 303, ""},
 		{"created, unnamed", answering("/orders", 201, "body", `{"status":"new"}`), "", 201, ""},

@@ -54,7 +54,7 @@ func TestFailedCreate(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
-	s.must("POST", "/orders?do=504", "").want(t, 504, "")
+	s.must("POST", answering("/orders", 503), "").want(t, 503, "")
 	s.must("GET", "/orders/1001", "").want(t, 404, "absent")
 }
 

@@ -43,7 +43,7 @@ func (c *create) answered(r *gate.Response, h Headers, end bool) Step {
 	case part == gate.TheirBody:
 		c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, nil, false) })
 	default:
-		text := h.lastOf(c.call.LearnsHeader())
+		text := c.call.HeaderText(h)
 		c.learn(func(ctx context.Context) error { return c.call.LearnText(ctx, text) })
 	}
 	return Step{Do: Wait}

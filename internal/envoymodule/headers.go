@@ -3,7 +3,6 @@ package envoymodule
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -94,16 +93,6 @@ func (h Headers) strip(from Envoy, first int, plain bool) {
 			from.Remove(Request, removable[i])
 		}
 	}
-}
-
-// lastOf returns a copy of the last value of a header, "" when there is none.
-func (h Headers) lastOf(name string) (value string) {
-	for i := range h {
-		if h[i].Name.string() == name {
-			value = h[i].Value.string()
-		}
-	}
-	return strings.Clone(value)
 }
 
 // status returns the status of an answer, -1 if it has none.

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Learn says where in an answer the new ID stands: Header or JSON, one of the two.
@@ -40,14 +44,29 @@ func (c *Call) Created(r *Response) Part {
 	return TheirHeaders
 }
 
-// LearnsHeader returns the response header that holds the new ID, or "".
-func (c *Call) LearnsHeader() string { return c.learnsHeader }
+// HeaderText returns a copy of what the response header that holds the new ID says, ""
+// where there is none, and where there are several that say different things: clients
+// differ in which counts.
+func (c *Call) HeaderText(h order.Header) (text string) {
+	for cursor := 0; ; {
+		name, value, next := h.Next(cursor)
+		switch {
+		case next < 0:
+			return strings.Clone(text)
+		case name != c.learnsHeader:
+		case text != "" && text != value:
+			return ""
+		default:
+			text = value
+		}
+		cursor = next
+	}
+}
 
 // LearnsBody reports whether the response's body holds the new ID.
 func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
 
-// LearnText learns the ID that an answer carries in the header LearnsHeader, "" if it has
-// none. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
+// LearnText learns the ID that an answer carries in a header, see HeaderText. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
 // ends. The answer goes on to the client in any case; the error is for the log.
 func (c *Call) LearnText(ctx context.Context, text string) error {
 	if !c.answer.mayBeBackends() {
@@ -82,7 +101,7 @@ var errNoAnswer = errors.New("the client or Envoy ended the call before the back
 // that there may be, absence proves nothing from here on.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	c.open = false
-	known := c.answer.Outcome() == OutcomeKnown
+	known := c.answer.Outcome() == OutcomeKnown && !c.answer.byGateway()
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
 	switch {
@@ -95,7 +114,10 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
 	default:
 		reason := err.Error()
-		if c.answer.Status != 0 {
+		switch {
+		case c.answer.Outcome() == OutcomeKnown:
+			reason = "a gateway before the backend has no answer of it: " + strconv.Itoa(c.answer.Status)
+		case c.answer.Status != 0:
 			reason += ": " + c.answer.doubt()
 		}
 		err = errors.Join(err, filter.Abandoned(ctx, reason, c.existing()))

@@ -91,7 +91,15 @@ func TestCreated(t *testing.T) {
 
 		{"invalid", inBody, once, 422, `{"id":42}`, ""},
 		{"a fault", inBody, once, 500, "", ""},
-		{"its own 504", inBody, once, 504, "", ""},
+		{"unavailable", inBody, once, 503, "", ""},
+		{"a gateway's timeout", inBody, once, 504, "", "abandoned"},
+		{"a gateway's timeout, a header", inHeader, once, 504, "", "abandoned"},
+		{"a gateway without an answer", inBody, once, 502, "", "abandoned"},
+		{"named twice", inBody, once, 201, `{"id":42,"id":43}`, "missed"},
+		{"named twice, in other letters", inBody, once, 201, `{"id":42,"x":[{}],"\u0069d":43}`, "missed"},
+		{"named twice, below a name twice", Learn{JSON: []string{"order", "id"}}, once, 201, `{"order":{"id":42},"order":{"id":43}}`, "missed"},
+		{"named once", Learn{JSON: []string{"order", "id"}}, once, 201, `{"x":{"id":1},"order":{"id":42,"order":{"id":2}},"id":3}`, "42"},
+		{"named, and cut off", inBody, once, 201, `{"id":42,"x`, "42"},
 		{"no status", inBody, once, -1, "", "missed"},
 
 		{"a second attempt", inBody, twice, 201, `{"id":42}`, "42, abandoned"},

@@ -353,7 +353,10 @@ func TestLearnBody(t *testing.T) {
 		{"wrong format", `{"order":{"id":"A-1"}}`, false, nil, "the ID in the answer does not have the rule's format"},
 		{"wrong type", `{"order":{"id":null}}`, false, nil, `member "id" of the answer is neither a string nor a number`},
 		{"fraction", `{"order":{"id":10.0}}`, false, nil, "the ID in the answer does not have the rule's format"},
-		{"two IDs", `{"order":{"a":1,"a":2,"id":3}}`, false, nil, "the answer is not JSON"},
+		{"two IDs", `{"order":{"id":3,"a":1,"id":3}}`, false, nil, `the answer has two members "id"`},
+		{"two orders", `{"order":{"id":3},"order":null}`, false, nil, `the answer has two members "order"`},
+		{"others twice", `{"a":1,"order":{"a":1,"a":2,"id":3,"b":1,"b":2},"a":2}`, false, []string{"3"}, ""},
+		{"text behind it", `{"order":{"id":3}}<br>`, false, []string{"3"}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -4,55 +4,70 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// memberText returns the text of the string or number at a path of object
-// members. It reads no further than the value, refuses duplicate names and
-// invalid UTF-8 on the way there, and quotes nothing of the body in its errors.
+// memberText returns the text of the string or number at a path of object members. It
+// refuses a body that names a member of the path again behind it, since parsers differ in
+// which of the two counts; what is no JSON behind the value is not looked at. It quotes
+// nothing of the body in its errors.
 func memberText(body []byte, path []string) (string, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(body))
+	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
 	for _, name := range path {
-		if err := enterMember(d, name); err != nil {
+		if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+			return "", errNotJSON
+		}
+		if found, err := enterMember(d, name); err != nil {
 			return "", err
+		} else if !found {
+			return "", fmt.Errorf("the answer has no member %q", name)
 		}
 	}
 	t, err := d.ReadToken()
 	if err != nil {
 		return "", errNotJSON
 	}
+	text := ""
 	switch t.Kind() {
 	case '"':
-		return t.String(), nil
+		text = t.String()
 	case '0':
 		if d.InputOffset() == int64(len(body)) { // there may be more of it: an object ends with a brace
 			return "", errNotJSON
 		}
-		return t.String(), nil
+		text = t.String()
+	default:
+		return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
 	}
-	return "", fmt.Errorf("member %q of the answer is neither a string nor a number", path[len(path)-1])
+	for _, name := range slices.Backward(path) {
+		if again, err := enterMember(d, name); err != nil {
+			return text, nil // the rest was cut off, or is none
+		} else if again {
+			return "", fmt.Errorf("the answer has two members %q", name)
+		}
+	}
+	return text, nil
 }
 
 var errNotJSON = errors.New("the answer is not JSON")
 
-// enterMember reads an object up to the value of the named member.
-func enterMember(d *jsontext.Decoder, name string) error {
-	t, err := d.ReadToken()
-	if err != nil || t.Kind() != '{' {
-		return errNotJSON
-	}
+// enterMember reads an object up to the value of the next member of a name, or to the end
+// if there is none.
+func enterMember(d *jsontext.Decoder, name string) (found bool, err error) {
 	for d.PeekKind() != '}' {
 		t, err := d.ReadToken()
 		if err != nil {
-			return errNotJSON
+			return false, errNotJSON
 		}
 		if t.String() == name {
-			return nil
+			return true, nil
 		}
 		if err := d.SkipValue(); err != nil {
-			return errNotJSON
+			return false, errNotJSON
 		}
 	}
-	return fmt.Errorf("the answer has no member %q", name)
+	_, err = d.ReadToken()
+	return false, err
 }

@@ -125,15 +125,22 @@ func (r *Response) doubt() string {
 
 // failed reports whether the call certainly made no order: the backend never saw it, or
 // refused it at the first and only attempt. A conflict is no such refusal: an order
-// exists that the client may be told of.
+// exists that the client may be told of. Nor is the word of a gateway before the backend.
 func (r *Response) failed() bool {
 	switch r.Outcome() {
 	case OutcomeNotForwarded:
 		return true
 	case OutcomeKnown:
-		return r.Status >= 400 && r.Status < 600 && r.Status != http.StatusConflict
+		return r.Status >= 400 && r.Status < 600 && r.Status != http.StatusConflict && !r.byGateway()
 	}
 	return false
+}
+
+// byGateway reports whether the status is that of a gateway, a web server before the
+// application say, which knows no answer of it (RFC 9110, 15.6.3 and 15.6.5): what it has
+// forwarded the call to may have acted, and may still be at work.
+func (r *Response) byGateway() bool {
+	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
 }
 
 // retried reports whether the answer is certainly not that of the only attempt.

@@ -11,6 +11,8 @@ type seen struct {
 	form        bool // some Content-Type says that the body may be read as parameters
 	hasBody     bool // not certainly empty
 	claim       claim
+	method      string
+	host        string
 }
 
 // look goes through the headers once. IDs that stand in headers are noted.
@@ -80,6 +82,27 @@ func withDashes(name string) string {
 		return name
 	}
 	return strings.NewReplacer("_", "-", ".", "-").Replace(name)
+}
+
+// respellsURL reports whether a header is one that overrides the URL in a spelling that
+// only CGI takes for it (X.Original.URL): the plain ones are removed.
+func (req *Request) respellsURL() bool {
+	if req.Header == nil {
+		return false
+	}
+	for cursor := 0; ; {
+		name, _, next := req.Header.Next(cursor)
+		if next < 0 {
+			return false
+		}
+		cursor = next
+		switch plain := dashed(name); plain {
+		case "x-original-url", "x-rewrite-url":
+			if plain != name {
+				return true
+			}
+		}
+	}
 }
 
 // isOurs reports whether a header is one of ordergate's in a spelling that only

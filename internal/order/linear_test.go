@@ -82,6 +82,8 @@ func TestMemoryIsLinear(t *testing.T) {
 		"JSON nesting":    body("/json", typeJSON, "", `{"a":`, ""),
 		"JSON escapes":    body("/json", typeJSON, `{"`, `\u0041`, `":1,"id":1}`),
 		"JSON array":      body("/json", typeJSON, `{"a":[`, `1,`, `1],"id":1}`),
+		"scripts":         repeat("/", "x.php/"),
+		"a path of ours":  repeat("/orders/42/settle?a=", "/x.php"),
 		"form":            body("/form", typeForm, "", "%41=1&", ""),
 
 		"form of a front controller":        body("/index.php", typeForm, "", "a=/orders/4/settle/x&", ""),
@@ -97,6 +99,25 @@ func TestMemoryIsLinear(t *testing.T) {
 				t.Errorf("%d bytes of input took %d bytes of memory, %d took %d", small, little, large, much)
 			}
 		})
+	}
+}
+
+// TestFormsTakeLittleTime sends forms of the largest size that is looked into, of what
+// could make a reader look at all that follows, again and again.
+func TestFormsTakeLittleTime(t *testing.T) {
+	// It takes less than a second. It took minutes.
+	const most = 30 * time.Second
+	for _, text := range []string{"name=", "name=_method\n", "name=\"%25%25/a\";\n", "name=\"_method\"\n\n", "name=\"a[", "name=\n\n\x00"} {
+		body := []byte(strings.Repeat(text, maxScreened/len(text)))
+		for _, path := range []string{"/", "/orders/42"} {
+			begin := time.Now()
+			shopTable(t, Strict).Match(Request{
+				Method: "POST", Target: path, Header: headers{"content-type", "multipart/form-data; boundary=b"}, BodyState: BodyComplete, Body: body,
+			})
+			if took := time.Since(begin); took > most {
+				t.Errorf("%d bytes of %q to %s took %v", len(body), text, path, took)
+			}
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ func (t *Table) unmatched(req Request, path string, chooses bool) Match {
 	if m := t.near(&req, path); m.Result != Unruled {
 		return m
 	}
-	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses}
+	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses, chosen: chooses}
 	if !chooses {
 		s.script = s.script && isScript(path)
 		s.orders = t.isController(path)
@@ -29,7 +29,7 @@ const decodeRounds = 3
 
 // near judges a path that some backend may take for one that a rule guards.
 func (t *Table) near(req *Request, path string) (m Match) {
-	if firstOdd(path) < 0 {
+	if firstOdd(path) < 0 && !t.hasIndex {
 		return Match{Rule: -1} // there is nothing to read differently
 	}
 	if t.readings(path, func(reading string) bool {
@@ -99,6 +99,9 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 			c = foldLiterals(t, c)
 		}
 		if t.lax.indexPHP {
+			if t.scripts(c, try) {
+				return true
+			}
 			if inner := withoutScript(c); inner != c {
 				if try(c) {
 					return true
@@ -258,6 +261,29 @@ func foldCase(text string) string {
 	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, text)
 }
 
+// indexScript is what PHP runs for a folder.
+const indexScript = "/index.php"
+
+// scripts calls try with the scripts that a path may be to PHP, until it reports true: each
+// that the path goes through, to which the rest is PATH_INFO, and the index of a folder,
+// which may go by either path.
+func (t *Table) scripts(path string, try func(string) bool) bool {
+	const end = ".php"
+	for i, segments := 1, 1; i < len(path) && segments <= t.depth; i++ { // none has more
+		if path[i] != '/' {
+			continue
+		}
+		if strings.HasSuffix(path[:i], end) && try(path[:i]) {
+			return true
+		}
+		segments++
+	}
+	if folder, ok := strings.CutSuffix(path, indexScript); ok {
+		return try(folder+"/") || folder != "" && try(folder)
+	}
+	return !strings.HasSuffix(path, end) && try(strings.TrimSuffix(path, "/")+indexScript)
+}
+
 // withoutScript drops the PHP script that a path goes through: /index.php/orders.
 func withoutScript(path string) string {
 	if i := strings.Index(path, ".php/"); i >= 0 {
@@ -291,6 +317,9 @@ func (t *Table) isController(path string) bool {
 		for _, c := range t.controllers {
 			rest, ok := strings.CutPrefix(reading, c)
 			if ok && (rest == "" || rest[0] == '/' && c != "/") {
+				return true
+			}
+			if folder, ok := strings.CutSuffix(c, indexScript); ok && reading != "" && strings.TrimSuffix(reading, "/") == folder {
 				return true
 			}
 		}

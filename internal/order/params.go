@@ -167,6 +167,9 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
 			return alias
 		}
+		if in != InCookie && profiles[r.Backend].indexPHP && (r.leads(name, s) || r.leads(value, s)) {
+			return FrontController
+		}
 		own := false
 		for i := range r.IDs {
 			if folded != r.aliases[i] {
@@ -191,6 +194,17 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		}
 		s.claim = claim{folded: folded, value: value, in: in, own: s.claim.own || isOwn, made: true}
 	}
+}
+
+// leads reports whether a text is a path that leads to a rule: a web server that rewrites
+// paths into a parameter (index.php?url=$1) adds those of the query behind it, and the last
+// one counts.
+func (r *compiled) leads(text string, s *seen) bool {
+	if !strings.ContainsAny(text, `/%\`) {
+		return false
+	}
+	other := Request{Method: s.method, Host: s.host}
+	return r.table.near(&other, "/./"+unescape(text)).Result != Unruled // the dot makes it odd
 }
 
 // isAlias reports whether a folded name is that of an ID that stands elsewhere.

@@ -28,7 +28,7 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	var s seen
+	s := seen{method: req.Method, host: req.Host}
 	r.look(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false

@@ -106,6 +106,7 @@ func parseTemplate(path string) ([]segment, error) {
 
 // compiled is a rule with what matching needs ready at hand.
 type compiled struct {
+	table     *Table     // that it is in
 	Rule                 // IDs has the limit's as its last
 	limit     int        // index of the limit's ID in IDs, or -1
 	segments  []int      // by ID: index of its segment in the path, or -1

@@ -2,6 +2,7 @@ package order
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +18,7 @@ type screening struct {
 	script bool // the path is a PHP script's: routes count
 	orders bool // it is a front controller's: so do names of orders
 	noForm bool // the form is judged elsewhere
+	chosen bool // rules have been looked for by what the query chooses: the path is theirs
 
 	choices []choice
 	methods []string // that it may count as one under
@@ -68,14 +70,24 @@ func (t *Table) guard(req *Request) int {
 }
 
 func (s *screening) look(text string, in Place) Reason {
+	return eachPart(text, func(name, value string) Reason { return s.see(name, value, in) })
+}
+
+// eachPart calls see with parameters until it gives a reason. More than PHP reads of a
+// request give one.
+func eachPart(text string, see func(name, value string) Reason) Reason {
+	n := 0
 	for list := parameters(text); ; {
 		pair, ok := list.nextPair()
 		if !ok {
 			return NoReason
 		}
 		for part := range strings.SplitSeq(pair, ";") { // a separator to some
+			if n++; n > maxFields {
+				return TooManyParameters
+			}
 			name, value, _ := strings.Cut(part, "=")
-			if reason := s.see(name, value, in); reason != NoReason {
+			if reason := see(name, value); reason != NoReason {
 				return reason
 			}
 		}
@@ -219,29 +231,19 @@ func (req *Request) eachField(see func(name, value string) Reason) (Result, Reas
 	case kind == multipart:
 		return Unruled, eachName(req.Body, see)
 	}
-	for list := parameters(string(req.Body)); ; {
-		pair, ok := list.nextPair()
-		if !ok {
-			return Unruled, NoReason
-		}
-		for part := range strings.SplitSeq(pair, ";") {
-			name, value, _ := strings.Cut(part, "=")
-			if reason := see(name, value); reason != NoReason {
-				return Unruled, reason
-			}
-		}
-	}
+	return Unruled, eachPart(string(req.Body), see)
 }
 
 // eachName calls see with whatever a backend may take for the name of a field of a
 // multipart form: parsers differ in which of several names counts, in quotes and in where
-// a line ends. Text of a file that looks like a name is one, too.
+// a line ends. Text of a file that looks like a name is one, too; more of them than PHP
+// reads fields of a request give a reason.
 func eachName(body []byte, see func(name, value string) Reason) Reason {
 	folded := bytes.ToLower(body)
 	if len(folded) != len(body) { // letters that take more bytes in lower case
 		folded = body
 	}
-	for at := 0; ; {
+	for at, n := 0, 0; ; {
 		i := bytes.Index(folded[at:], []byte("name"))
 		if i < 0 {
 			return NoReason
@@ -251,9 +253,18 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 		if len(text) == 0 || text[0] != '=' {
 			continue
 		}
-		text = bytes.TrimLeft(text[1:], " \t\r\n")
-		text = text[:min(len(text), maxName)]
-		quoted := bytes.TrimLeft(text, `"'`)
+		if n++; n > maxFields {
+			return TooManyParameters
+		}
+		// PHP drops blanks before a name, however many.
+		quoted := bytes.TrimLeft(bytes.TrimLeft(text[1:], " \t\r\n"), "\"' \t")
+		if len(quoted) > maxName {
+			quoted = quoted[:maxName]
+			if bytes.IndexByte(quoted, '[') >= 0 {
+				quoted = append(slices.Clone(quoted), ']') // it may be closed further on
+			}
+		}
+		value := fieldValue(body[at:])
 		for _, ends := range [3]string{"\"'", " \t\r\n", ";\r\n"} {
 			name := quoted
 			if end := bytes.IndexAny(name, ends); end >= 0 {
@@ -265,7 +276,7 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 				}
 				return r
 			}, name)
-			if reason := see(string(name), fieldValue(body[at:])); reason != NoReason {
+			if reason := see(string(name), value); reason != NoReason {
 				return reason
 			}
 		}
@@ -277,6 +288,7 @@ const unreadable = "\x00"
 
 // fieldValue returns what stands behind the header of a part, up to the next boundary.
 func fieldValue(text []byte) string {
+	text = text[:min(len(text), maxHeader)]
 	start := bytes.Index(text, []byte("\n\n"))
 	if i := bytes.Index(text, []byte("\n\r\n")); i >= 0 && (start < 0 || i < start) {
 		start = i + 1
@@ -292,5 +304,12 @@ func fieldValue(text []byte) string {
 	return string(bytes.TrimSuffix(value[:end], []byte("\r")))
 }
 
-// maxName bounds the name of a field, in bytes: no ID's is longer.
-const maxName = 512
+const (
+	// maxFields bounds the parameters that are looked through in a query or a form:
+	// max_input_vars of PHP, by default.
+	maxFields = 1000
+	// maxName bounds the name of a field, in bytes: no ID's is longer.
+	maxName = 512
+	// maxHeader bounds the header of a part, with such a value behind it, in bytes.
+	maxHeader = 8192
+)

@@ -12,6 +12,7 @@ type selector struct {
 	name, value string
 	folded      string // the name as backends may take another for it
 	foldedValue string
+	guards      bool // the rule exempts nothing
 }
 
 // compileQuery returns the rule's selectors, in the order of their names.
@@ -21,7 +22,7 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 		if !isPlainName(name) || !isPlainName(value) {
 			return nil, fmt.Errorf("parameter %q=%q: names and values are letters, digits, _ and -", name, value)
 		}
-		all = append(all, selector{name: name, value: value, folded: foldName(name), foldedValue: foldName(value)})
+		all = append(all, selector{name: name, value: value, folded: foldName(name), foldedValue: foldName(value), guards: !r.Pass})
 	}
 	return all, nil
 }
@@ -64,7 +65,7 @@ func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 
 // selected judges a request that falls under a rule for want of parameters that an earlier
 // one matches by, or is exempt because of some: they have to be certain.
 func (t *Table) selected(req Request, rule int) Match {
-	s := screening{table: t, req: &req, rule: -1}
+	s := screening{table: t, req: &req, rule: -1, chosen: true}
 	s.noForm = !t.rules[rule].Pass // what another rule makes of a form is for it to say
 	return s.screen()
 }
@@ -81,18 +82,18 @@ func (s *screening) choose(folded, name, value string, in Place) bool {
 		if sel.folded != folded {
 			continue
 		}
-		// In the query, a rule has been looked for by it.
-		near := foldName(value) == sel.foldedValue && (value != sel.value || in != InQuery)
+		near := foldName(value) == sel.foldedValue && (value != sel.value || in != InQuery || !s.chosen && sel.guards)
 		if name != sel.name || near && !s.chose(folded, value) {
 			certain = false
 		}
 	}
+	known := false
 	for _, c := range s.choices {
-		if c.folded == folded && c.value != value {
-			certain = false
+		if c.folded == folded {
+			known, certain = true, certain && c.value == value
 		}
 	}
-	if in == InQuery {
+	if in == InQuery && !known {
 		s.choices = append(s.choices, choice{strings.Clone(folded), value})
 	}
 	return certain

@@ -23,6 +23,8 @@ type Table struct {
 	methods     []string   // of the rules that guard
 
 	ignoresCase bool // some rule does
+	depth       int  // the most segments of a rule's path, or of a front controller's
+	hasIndex    bool // some rule of a PHP backend has the path of a folder's index.php
 }
 
 // node stands for a path prefix.
@@ -45,6 +47,7 @@ func NewTable(rules []Rule) (*Table, error) {
 		}
 		t.rules = append(t.rules, c)
 		t.ignoresCase = t.ignoresCase || r.IgnoreCase
+		t.depth = max(t.depth, len(segments))
 		t.exact.add(segments, i, func(text string) string { return text })
 		t.folded.add(segments, i, lower)
 		t.selectors = append(t.selectors, c.selectors...)
@@ -55,6 +58,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			continue
 		}
 		t.lax = t.lax.union(profiles[r.Backend])
+		t.hasIndex = t.hasIndex || profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript)
 		t.methods = append(t.methods, r.Methods...)
 		if slices.Contains(r.Methods, "GET") {
 			t.methods = append(t.methods, "HEAD")
@@ -66,6 +70,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			}
 			for _, path := range paths {
 				t.controllers = append(t.controllers, lower(path))
+				t.depth = max(t.depth, strings.Count(path, "/"))
 			}
 		}
 		if len(c.IDs) > 0 {
@@ -77,6 +82,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	slices.Sort(t.controllers)
 	t.controllers = slices.Compact(t.controllers)
 	for i := range t.rules {
+		t.rules[i].table = t
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
 	}
 	return t, nil
@@ -126,6 +132,16 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 // body costs no allocation, but for a UUID in upper case. Time and memory are
 // linear in the size of the request.
 func (t *Table) Match(req Request) Match {
+	m := t.match(req)
+	if m.Rule < 0 && t.lax.indexPHP && req.respellsURL() {
+		if guard := t.guard(&req); guard >= 0 {
+			return Match{Result: Ambiguous, Rule: guard, Reason: URLOverride, Offset: -1, Screening: true}
+		}
+	}
+	return m
+}
+
+func (t *Table) match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
 		return t.unmatched(req, path, false)
@@ -153,7 +169,7 @@ func (t *Table) Match(req Request) Match {
 		}
 	}
 	chooses := f.selecting < len(t.rules)
-	if !chooses && firstOdd(path) < 0 && !t.isController(path) {
+	if !chooses && firstOdd(path) < 0 && !t.hasIndex && !t.isController(path) {
 		return Match{Rule: -1}
 	}
 	return t.unmatched(req, path, chooses)
@@ -230,7 +246,7 @@ func (f *finder) choose(rules []int, admits admission) {
 		case r.admitsMethod(f.req.Method):
 			f.best = min(f.best, i)
 		case r.Pass:
-		case r.OtherMethods:
+		case r.OtherMethods && !r.admitsMethod(strings.ToUpper(f.req.Method)): // to some, get is GET
 			f.passing = min(f.passing, i)
 		default:
 			f.other = min(f.other, i)

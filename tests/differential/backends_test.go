@@ -159,15 +159,12 @@ func runApache(t *testing.T, root, file string) string {
 	dir, err := os.MkdirTemp("", "apache")
 	bedtest.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	script, err := os.ReadFile(filepath.Join(root, folder, "front", "index.php"))
-	bedtest.Check(t, err)
-	bedtest.Check(t, os.WriteFile(filepath.Join(dir, "index.php"), script, 0o600))
+	bedtest.Check(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, folder, "front"))))
 	user := ""
 	if os.Geteuid() == 0 {
 		user = "User #65534\nGroup #65534\n"
 		bedtest.Check(t, os.WriteFile(file, nil, 0o600))
 		bedtest.Check(t, os.Chmod(dir, 0o711))
-		bedtest.Check(t, os.Chmod(filepath.Join(dir, "index.php"), 0o644))
 		bedtest.Check(t, os.Chmod(file, 0o666))
 		for parent := filepath.Dir(file); parent != filepath.Dir(parent) && parent != os.TempDir(); parent = filepath.Dir(parent) {
 			bedtest.Check(t, os.Chmod(parent, 0o755))

@@ -20,13 +20,18 @@ const (
 	inCookie source = "cookie" // orderId
 	inSnake  source = "snake"  // order_id in the query, a name that PHP makes of others
 	inScript source = "script" // /index.php?action=settle&id=42
+	inFile   source = "file"   // /shop/index.php?id=42 and /shop/settle.php?id=42, scripts of their own
+
+	newAtPath   source = "new"        // POST /orders: creates, whose order the backend chooses
+	newByScript source = "new-script" // POST /index.php?action=create
+	newByFile   source = "new-file"   // POST /shop/create.php
 )
 
-// sourcesOf returns the sources of a backend: the last two are those of front controllers.
+// sourcesOf returns the sources of a backend: the last three are those of PHP behind a web server.
 func sourcesOf(front bool) []source {
 	all := []source{inPath, inQuery, inForm, inJSON, inHeader, inCookie}
 	if front {
-		all = append(all, inSnake, inScript)
+		all = append(all, inSnake, inScript, inFile)
 	}
 	return all
 }
@@ -48,6 +53,9 @@ var ways = map[source][]string{
 	inCookie: {"long", "string"},
 	inSnake:  {"long"},
 	inScript: {"long"},
+	inFile:   {"long"},
+
+	newAtPath: {"long"}, newByScript: {"long"}, newByFile: {"long"},
 }
 
 // draft is a request in the making: its parts in the spelling of the wire, for
@@ -71,7 +79,7 @@ type draft struct {
 	body         string
 	contentTypes []string
 	headers      []string // whole lines
-	version      string   // "HTTP/1.1"
+	version      string   // "HTTP/1.1", or what [overHTTP2] is
 	chunked      bool
 	alone        bool // what follows on the connection can't be told apart: it needs one of its own
 }
@@ -88,6 +96,9 @@ func newDraft(r *rand.Rand, s source, settle bool, order, decoy int64, way strin
 	d.id = d.number()
 	d.escape = pick(r, escapeAll, escapeFew)
 	d.method = "POST"
+	if strings.HasPrefix(string(s), "new") {
+		d.headers = []string{"x-new: " + d.number()}
+	}
 	if !settle && s != inForm && s != inJSON {
 		d.method = "GET"
 	}
@@ -104,10 +115,21 @@ func (d *draft) action() string {
 
 // verb is what the front controller calls the route.
 func (d *draft) verb() string {
+	if d.source == newByScript {
+		return "create"
+	}
 	if d.settle {
 		return "settle"
 	}
 	return "show"
+}
+
+// script is the path of the script that does it.
+func (d *draft) script() string {
+	if d.settle {
+		return "/shop/settle.php"
+	}
+	return "/shop/index.php"
 }
 
 // place puts the ID where the source has it.
@@ -123,6 +145,16 @@ func (d *draft) place() {
 	case inScript:
 		d.path = "/index.php"
 		d.query = append(d.query, "action="+d.verb(), "id="+d.escape(d.id))
+	case inFile:
+		d.path = d.script()
+		d.query = append(d.query, "id="+d.escape(d.id))
+	case newAtPath:
+		d.path = "/orders"
+	case newByFile:
+		d.path = "/shop/create.php"
+	case newByScript:
+		d.path = "/index.php"
+		d.query = append(d.query, "action="+d.verb())
 	case inForm:
 		d.form = append(d.form, "orderId="+d.escape(d.id))
 		d.contentTypes = []string{"application/x-www-form-urlencoded"}
@@ -155,7 +187,7 @@ func (d *draft) jsonValue() string {
 // pairs is the list that has the ID, nil where it stands alone.
 func (d *draft) pairs() *[]string {
 	switch d.source {
-	case inQuery, inSnake, inScript:
+	case inQuery, inSnake, inScript, inFile:
 		return &d.query
 	case inForm:
 		return &d.form

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ type request struct {
 	order     int64
 	mutations []string // none: it is the plain request of its source
 	alone     bool
+	http2     *http.Request // it goes over HTTP/2, without a host; nil: raw goes over HTTP/1
 }
 
 // Every request has an order and a decoy of its own, so that none waits for
@@ -107,10 +109,14 @@ func (g *generator) add(s source, settle bool, chosen []mutation) {
 }
 
 func (g *generator) keep(name string, d *draft, names []string) {
-	g.requests = append(g.requests, request{
+	r := request{
 		name: name, raw: d.bytes(name), method: d.method, source: d.source, settle: d.settle,
 		order: d.order, mutations: names, alone: d.alone || d.broken(),
-	})
+	}
+	if d.version == overHTTP2 {
+		r.http2 = inHTTP2(r.raw)
+	}
+	g.requests = append(g.requests, r)
 }
 
 // broken reports whether a line end in a line may make the server see the end

@@ -41,8 +41,8 @@ func headerMutations() []mutation {
 		d.headers = append(d.headers, pick(d.rand, "X-Original-URL: ", "X-Rewrite-URL: ", "x-rewrite-url: http://orders", "X-Rewrite_URL: ")+d.pathOf(d.number()))
 	}})
 	all = append(all, mutation{"header: another URL than the root", shape, from(inPath), func(d *draft) {
-		d.path = pick(d.rand, "/", "/index.php")
-		d.headers = append(d.headers, pick(d.rand, "X-Original-URL: ", "X-Rewrite-URL: ")+d.pathOf(d.number()))
+		d.path = pick(d.rand, "/", "/index.php", "/elsewhere")
+		d.headers = append(d.headers, pick(d.rand, "X-Original-URL: ", "X-Rewrite-URL: ", "X.Original.URL: ", "X_Rewrite.URL: ", "X-Original.URL: ")+d.pathOf(d.number()))
 	}})
 	all = append(all, mutation{"header: path in parts", shape, from(inPath), func(d *draft) {
 		d.path = strings.TrimPrefix(d.path, "/orders")
@@ -99,6 +99,11 @@ func methodMutations() []mutation {
 		{"version: 1.0", framing, nil, func(d *draft) {
 			d.version = pick(d.rand, "HTTP/1.0", "HTTP/1.2", "http/1.1", "HTTP/0.9")
 			d.alone = true
+		}},
+		{"version: 2", framing, nil, func(d *draft) { d.version = overHTTP2 }},
+		{"method: another, over HTTP/2", framing, nil, func(d *draft) {
+			d.version = overHTTP2
+			d.method = pick(d.rand, strings.ToLower(d.method), d.method[:1]+strings.ToLower(d.method[1:]), pick(d.rand, methods...))
 		}},
 		{"host", framing, nil, func(d *draft) {
 			d.headers = append(d.headers, pick(d.rand, "X-Forwarded-Host: other", "X-Host: other", "Host: other", "X-Forwarded-Proto: https"))

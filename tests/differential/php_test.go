@@ -31,10 +31,10 @@ func phpSpelling(r *rand.Rand, name string, escape bool) string {
 			spelt = "." + spelt[1:]
 		}
 		if r.IntN(3) == 0 {
-			spelt = strings.Repeat(" ", 1+r.IntN(2)) + spelt
+			spelt = strings.Repeat(" ", pick(r, 1, 2, 600)) + spelt
 		}
 		if !open && r.IntN(3) == 0 {
-			spelt += pick(r, "[]", "[x]", "[0][", "[ ]")
+			spelt += pick(r, "[]", "[x]", "[0][", "[ ]", "["+strings.Repeat("x", 600)+"]")
 		}
 		if escape {
 			spelt = pick(r, strings.NewReplacer(" ", "+"), strings.NewReplacer(" ", "%20", "[", "%5B", "]", "%5d"), strings.NewReplacer(" ", "+", ".", "%2e", "d", "%64", "[", "%5b")).Replace(spelt)
@@ -62,7 +62,7 @@ var places = map[string]func(d *draft, name, value string){
 // phpMutations are what a front controller of PHP takes for another request.
 func phpMutations() []mutation {
 	var all []mutation
-	chosen := func(d *draft) bool { return d.source == inScript && len(d.query) > 0 }
+	chosen := func(d *draft) bool { return (d.source == inScript || d.source == newByScript) && len(d.query) > 0 }
 	add := func(name string, s stage, fits func(*draft) bool, apply func(*draft)) {
 		all = append(all, mutation{name, s, fits, apply})
 	}
@@ -139,8 +139,25 @@ func phpMutations() []mutation {
 		other := &draft{settle: !d.settle}
 		d.query = slices.Insert(d.query, d.rand.IntN(1+len(d.query)), pick(d.rand, "action="+other.verb(), "action=help", "action[]=help", "action="))
 	})
-	add("PHP: script spelt otherwise", shape, from(inScript), func(d *draft) {
+	add("PHP: script spelt otherwise", shape, from(inScript, newByScript), func(d *draft) {
 		d.path = pick(d.rand, "/", "/index.php/", "/index.php/orders", "/INDEX.PHP", "/index%2ephp", "/./index.php", "//index.php", "/x/../index.php", "/index.php;x", "//orders")
+	})
+	add("PHP: more behind a script", shape, from(inFile, inScript, newByFile, newByScript), func(d *draft) {
+		d.path += pick(d.rand, "/x", "/x.php", "/index.php", "/orders/"+d.other(), "/%20", "/x/..", "//x", "/x/", "/.x")
+	})
+	add("PHP: a script by its folder", shape, func(d *draft) bool { return d.source == inFile && !d.settle }, func(d *draft) {
+		d.path = pick(d.rand, "/shop/", "/shop", "/shop//", "/shop/.", "/x/../shop/", "/./shop/")
+	})
+	add("PHP: route in a parameter", shape, from(inPath, inQuery, inSnake, inScript, inFile), func(d *draft) {
+		name := pick(d.rand, "q", "url")
+		if d.source == inPath {
+			d.path = d.pathOf(d.other())
+		} else if d.source != inScript || d.rand.IntN(2) == 0 {
+			d.nameDecoy()
+		}
+		path := d.pathOf(d.number())
+		value := pick(d.rand, path, path[1:], escapeAll(path), escapeAll(path[1:]), "/"+path, strings.ToUpper(path))
+		d.query = slices.Insert(d.query, d.rand.IntN(1+len(d.query)), name+"="+value)
 	})
 	add("PHP: a host behind two slashes", shape, nil, func(d *draft) {
 		d.path = pick(d.rand, "//x", "//orders", "//x:80", "//x@y", "//x%20", "//index.php", "///x", "/%2Fx", `/\x`) + d.path
@@ -186,6 +203,10 @@ func (d *draft) nameDecoy() {
 		d.path = d.pathOf(d.other())
 	case inSnake:
 		d.query = []string{"order_id=" + d.other()}
+	case inScript:
+		d.query = []string{"action=" + d.verb(), "id=" + d.other()}
+	case inFile:
+		d.query = []string{"id=" + d.other()}
 	default:
 		*d.pairs() = []string{"orderId=" + d.other()}
 	}

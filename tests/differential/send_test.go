@@ -62,6 +62,9 @@ type client struct {
 // send sends one request and reads its answer. A connection that was kept may
 // have been closed by the server meanwhile: then there is a second try.
 func (c *client) send(ctx context.Context, r request) answer {
+	if r.http2 != nil {
+		return c.overHTTP2(ctx, r)
+	}
 	if r.alone {
 		c.close()
 	}

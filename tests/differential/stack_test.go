@@ -14,13 +14,25 @@ import (
 // returns where clients go. The filter knows the first n decoys.
 func newStack(t *testing.T, bed *bedtest.Bed, backend string, front bool, n int) (addr string) {
 	t.Helper()
+	return newFront(t, bed, backend, front, n, rules(front)).addr
+}
+
+// front is what stands before a backend.
+type front struct {
+	addr  string // where clients go
+	admin string // of ordergate
+}
+
+// newFront is newStack for other rules.
+func newFront(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, n int, rules string) *front {
+	t.Helper()
 	gate, err := bed.GateExample(bed.Redis().Addr(), idFile(t, n))
 	bedtest.Check(t, err)
 	head, _, found := strings.Cut(gate, "\nrules:\n")
 	if !found {
 		t.Fatal("the example of ordergate's configuration has no rules to replace")
 	}
-	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules(front))
+	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules)
 
 	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
 	bedtest.Check(t, err)
@@ -33,7 +45,7 @@ func newStack(t *testing.T, bed *bedtest.Bed, backend string, front bool, n int)
 		// a second each would be most of the test.
 		{"          stat_prefix: orders\n", "          stat_prefix: orders\n          delayed_close_timeout: 0.02s\n"},
 	}
-	if !front {
+	if !isFront {
 		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
 		// change what is no UTF-8.
 		changes = append(changes, change{"              failure_mode_allow: true\n", "              failure_mode_allow: true\n" +
@@ -51,7 +63,7 @@ func newStack(t *testing.T, bed *bedtest.Bed, backend string, front bool, n int)
 		}
 		envoy = strings.Replace(envoy, change.from, change.to, 1)
 	}
-	return bed.ListenerAddr(bed.Envoy(envoy), "orders")
+	return &front{bed.ListenerAddr(bed.Envoy(envoy), "orders"), bed.GateAddr(g, "admin")}
 }
 
 // rules is what ordergate is told of the backends: every route, and where it has
@@ -80,7 +92,7 @@ func rules(front bool) string {
 		id := map[source]string{
 			inPath: "path: id", inQuery: "query: orderId", inForm: "form: orderId",
 			inJSON: "json: orderId", inHeader: "header: x-order-id", inCookie: "cookie: orderId",
-			inSnake: "query: order_id", inScript: "query: id",
+			inSnake: "query: order_id", inScript: "query: id", inFile: "query: id",
 		}[s]
 		lookup := "GET, HEAD"
 		if s == inForm || s == inJSON {
@@ -89,6 +101,11 @@ func rules(front bool) string {
 		if s == inScript {
 			rule(s, false, lookup, "/index.php", id)
 			rule(s, true, "POST", "/index.php", id)
+			continue
+		}
+		if s == inFile {
+			rule(s, false, lookup, (&draft{}).script(), id)
+			rule(s, true, "POST", (&draft{settle: true}).script(), id)
 			continue
 		}
 		if s == inPath {

@@ -4,40 +4,7 @@
 // parse_url and lets requests override their method, as frameworks of their time did.
 // What it takes for an order goes to $SIGHTINGS, as in ../php/index.php.
 
-function setting(string $name): string
-{
-    return getenv($name) ?: $_SERVER[$name] ?? $_SERVER["REDIRECT_$name"] ?? '';
-}
-
-function see(bool $settle, mixed $raw, string $via): void
-{
-    $order = is_array($raw) ? (int) reset($raw) : (int) $raw;
-    if ($order < 1) {
-        return; // no such order
-    }
-    $line = json_encode([
-        'case' => $_SERVER['HTTP_X_CASE'] ?? '', 'backend' => setting('BACKEND'),
-        'what' => $settle ? 'settle' : 'lookup', 'order' => (string) $order,
-        'key' => $_SERVER['HTTP_X_ORDERGATE_KEY'] ?? '', 'via' => $via,
-    ], JSON_INVALID_UTF8_SUBSTITUTE);
-    file_put_contents(setting('SIGHTINGS'), $line . "\n", FILE_APPEND | LOCK_EX);
-}
-
-// The method that counts.
-function method(): string
-{
-    $headers = ['HTTP_X_HTTP_METHOD_OVERRIDE', 'HTTP_X_METHOD_OVERRIDE', 'HTTP_X_HTTP_METHOD'];
-    foreach ($headers as $header) {
-        if (!empty($_SERVER[$header])) {
-            return strtoupper(trim($_SERVER[$header]));
-        }
-    }
-    $field = $_POST['_method'] ?? $_GET['_method'] ?? $_COOKIE['_method'] ?? '';
-    if (is_string($field) && $field !== '') {
-        return strtoupper(trim($field));
-    }
-    return $_SERVER['REQUEST_METHOD'];
-}
+require __DIR__ . '/seen.php';
 
 // A route that is known, with what its path says. Lookups are of the methods named.
 function run(bool $settle, array $vars, array $methods, string $via): void
@@ -52,12 +19,11 @@ function run(bool $settle, array $vars, array $methods, string $via): void
     }
 }
 
-const READ = ['GET', 'HEAD'];
-
 $path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
 if (!is_string($path)) { // what it cannot parse, or a host without a path
     $path = parse_url($_SERVER['REQUEST_URI']) === false ? strtok($_SERVER['REQUEST_URI'], '?') : '/';
 }
+$called = preg_match('#^/+(index\.php(/|$)|$)#', rawurldecode($path)); // by its own path
 $path = preg_replace('#^/+index\.php(?=/|$)#i', '', rawurldecode($path)) ?: '/';
 if (preg_match('#^/+orders/+([^/]+)(/+settle)?/*$#i', $path, $m)) {
     run(isset($m[2]), ['id' => $m[1]], READ, 'path');
@@ -84,6 +50,27 @@ if ($direct || isset($_SERVER['ROUTED']) || isset($_SERVER['REDIRECT_ROUTED'])) 
     $action = is_string($action) ? strtolower(trim($action)) : '';
     if ($action === 'settle' || $action === 'show' && ($direct || in_array(method(), READ))) {
         run($action === 'settle', [], [method()], $direct ? 'called directly' : 'rewritten');
+    }
+}
+// A path that a web server in front has rewritten.
+foreach (['HTTP_X_ORIGINAL_URL', 'HTTP_X_REWRITE_URL'] as $name) {
+    if (preg_match('#^/*orders/+([^/]+)(/+settle)?/*$#i', $_SERVER[$name] ?? '', $m)) {
+        run(isset($m[2]), ['id' => $m[1]], READ, $name);
+    }
+}
+// A path that the web server has put into a parameter, before those of the query (QSA):
+// the last one counts. Only routes come that way.
+$known = '#^/+(orders/+[^/]+(/+settle)?|(query|snake|cookie|form|json|header)/+(settle|order))/*$#i';
+foreach (['q', 'url'] as $name) {
+    $text = $_GET[$name] ?? '';
+    if (preg_match($known, $path) && is_string($text) && preg_match('#^/*orders/+([^/]+)(/+settle)?/*$#i', $text, $m)) {
+        run(isset($m[2]), ['id' => $m[1]], READ, "$name in the query");
+    }
+}
+if (method() === 'POST') {
+    $all = array_merge($_COOKIE, $_GET, $_POST);
+    if (preg_match('#^/+orders/*$#i', $path) || $called && ($all['action'] ?? '') === 'create') {
+        create();
     }
 }
 echo "done\n";

@@ -1,0 +1,65 @@
+package order
+
+import "testing"
+
+// TestScripts reads paths as PHP behind a web server does: what follows a script is
+// PATH_INFO, and a folder is its index.php.
+func TestScripts(t *testing.T) {
+	for _, b := range []Backend{Strict, PHP} {
+		rules := []Rule{
+			{Name: "lookup", Methods: []string{"GET"}, Path: "/shop/index.php", IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
+			{Name: "settle", Methods: []string{"POST"}, Path: "/settle.php", IDs: at(InQuery, "id"), Backend: b},
+			{Name: "folder", Methods: []string{"GET"}, Path: "/folder", IDs: at(InQuery, "id"), OtherMethods: true, Backend: b},
+			{Name: "search", Methods: []string{"GET"}, Path: "/orders/search", Pass: true, Backend: b},
+			{Name: "order", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+			{Name: "create", Methods: []string{"POST"}, Path: "/index.php", Query: map[string]string{"action": "create"}, OtherMethods: true, Backend: b},
+			{Name: "help", Methods: []string{"GET"}, Path: "/index.php", Query: map[string]string{"action": "help"}, Pass: true, Backend: b},
+		}
+		for i := range rules {
+			rules[i].FrontControllers = []string{"/index.php", "/app/index.php"}
+		}
+		table, err := NewTable(rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []oddRequest{
+			{"PATH_INFO", "POST", "/settle.php/x?id=42", nil, "", "path_near"},
+			{"PATH_INFO that is a script", "POST", "/settle.php/x.php?id=42", nil, "", "path_near"},
+			{"PATH_INFO of a folder's script", "GET", "/shop/index.php/orders/43?id=42", nil, "", "path_near"},
+			{"the folder", "GET", "/shop/?id=42", nil, "", "path_near"},
+			{"the folder without its slash", "GET", "/shop?id=42", nil, "", "path_near"},
+			{"under another method", "POST", "/shop/?id=42", nil, "", ""},
+			{"the script of a folder", "GET", "/folder/index.php?id=42", nil, "", "path_near"},
+			{"another script", "GET", "/other.php/x?id=42", nil, "", ""},
+			{"another folder", "GET", "/shop/x/?id=42", nil, "", ""},
+			{"the folder of a front controller", "GET", "/app/?do=show&id=42", nil, "", "front_controller"},
+			{"that of no order", "GET", "/app/?do=login", nil, "", ""},
+
+			{"a create", "POST", "/index.php?action=create", nil, "", ""},
+			{"by the folder", "POST", "/?action=create", nil, "", "path_near"},
+			{"behind the script", "POST", "/index.php/x?action=create", nil, "", "path_near"},
+			{"by another front controller", "POST", "/app/index.php?action=create", nil, "", "parameter_alias"},
+			{"exempt by another front controller", "GET", "/app/index.php?action=help", nil, "", ""},
+
+			{"a method that some take for another", "get", "/orders/42", nil, "", "other_method"},
+			{"a method of no rule", "put", "/orders/42", nil, "", ""},
+			{"a create by such a method", "Post", "/index.php?action=create", nil, "", "other_method"},
+
+			{"a route in a parameter", "GET", "/orders/43?url=orders/42", nil, "", "front_controller"},
+			{"escaped", "GET", "/orders/43?q=%2Forders%2F42", nil, "", "front_controller"},
+			{"in a name", "GET", "/orders/43?/orders/42", nil, "", "front_controller"},
+			{"a route in a parameter of a settlement", "POST", "/settle.php?id=43&q=/settle.php", nil, "", "front_controller"},
+			{"a path of no rule", "GET", "/orders/43?back=/list/orders", nil, "", "43"},
+			{"a path under another method", "POST", "/settle.php?id=43&back=/orders/43", nil, "", "43"},
+
+			{"another URL", "GET", "/elsewhere", headers{"x-original-url", "/orders/42"}, "", ""}, // it is removed
+			{"another URL, as CGI spells it", "GET", "/elsewhere", headers{"x.original.url", "/orders/42"}, "", "url_override"},
+			{"another URL, on a path that is exempt", "GET", "/orders/search", headers{"x-rewrite_url", "/orders/42"}, "", "url_override"},
+			{"a header of that length", "GET", "/elsewhere", headers{"x-original-urn", "/orders/42"}, "", ""},
+		} {
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+}
