@@ -319,11 +319,7 @@ func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 	if err := l.RecordDoubt(ctx, d); err != nil {
 		return err
 	}
-	if d.Since.IsZero() {
-		l.member.paidDoubt(covered)
-	} else {
-		l.member.paid(doubtMark + d.text())
-	}
+	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
 	return nil
 }
 

@@ -69,6 +69,44 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 	})
 }
 
+// TestSameDoubtTwice has two creates at the same time whose IDs nobody can read, for the
+// same reason: the acknowledgement of the first does not pay for the order of the second,
+// which may have been created after the first entry was read, and the sources behind it.
+func TestSameDoubtTwice(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, brisk("a"))
+		b := runInstance(t, s, patient("b"))
+		for name, since := range map[string]time.Time{"of any time": {}, "of one moment": time.UnixMilli(time.Now().UnixMilli())} {
+			sure(t, a, b)
+			d := Doubt{Kind: Lost, Reason: name, Orders: true, Since: since}
+			h := hold(t)
+			w.set(only(a.append, h.reply))
+			first := make(chan error, 1)
+			go func() { first <- a.Doubt(t.Context(), d) }()
+			<-h.entered
+			w.set(only(a.append, cut))
+			if err := a.Doubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("%s: the second is %v", name, err)
+			}
+			h.release()
+			if err := <-first; err != nil {
+				t.Fatal(err)
+			}
+			if n := a.State().Owed; n != 1 {
+				t.Errorf("%s: %d are owed, want the second", name, n)
+			}
+			finds(t, b, a.member.Name())
+			w.set(nil)
+			if err := a.Doubt(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if n := a.State().Owed; n != 0 {
+				t.Errorf("%s: %d are owed when it was tried again", name, n)
+			}
+		}
+	})
+}
+
 // TestClear: who follows the log is told up to where doubts are cleared, once, of this log
 // only; to the last release's reader the entry is a doubt.
 func TestClear(t *testing.T) {
