@@ -94,6 +94,30 @@ func TestTwoMasters(t *testing.T) {
 			a.stop()
 			return started(t, m, "a")
 		}},
+		{"one that is back and had no answer at first", true, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+			begins(t, m)
+			w.set(cut)
+			a.stop()
+			i := newInstance(t, m.present, opts("a"))
+			w = wired(t, m.present, i)
+			lost := false
+			w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				switch {
+				case runs(cmd, i.page):
+					return errCut
+				case runs(cmd, i.join) && !lost:
+					err := next(ctx, cmd)
+					if lost = err == nil; lost {
+						return errCut
+					}
+					return err
+				}
+				return next(ctx, cmd)
+			})
+			i.start(t)
+			joins(t, i)
+			return i, w
+		}},
 		{"one that is new", false, false, func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
 			w.set(goTo(connect(t, m.present)))
 			return started(t, m, "c")
