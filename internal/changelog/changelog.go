@@ -57,6 +57,8 @@ var (
 	enterSource string
 	//go:embed append.lua
 	appendSource string
+	//go:embed clear.lua
+	clearSource string
 	//go:embed join.lua
 	joinSource string
 	//go:embed leave.lua
@@ -171,6 +173,7 @@ type Log struct {
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
+	clear  *redis.Script
 	join   *redis.Script
 	leave  *redis.Script
 	recall *redis.Script
@@ -239,6 +242,7 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		apply:   apply,
 		opts:    opts,
 		append:  script(appendSource),
+		clear:   script(clearSource),
 		join:    script(joinSource),
 		leave:   script(leaveSource),
 		recall:  script(recallSource),
@@ -281,7 +285,7 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 		return err
 	}
 	l.member.owe(ids...)
-	if err := l.publish(ctx, args, ids); err != nil {
+	if err := l.publish(ctx, l.append, args, ids); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -296,7 +300,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return l.publish(ctx, args, ids)
+	return l.publish(ctx, l.append, args, ids)
 }
 
 // entries returns IDs as the script takes them.
@@ -328,12 +332,12 @@ func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	return l.publish(ctx, []any{"doubt", d.text()}, nil)
+	return l.publish(ctx, l.append, []any{"doubt", d.text()}, nil)
 }
 
 // publish appends, and returns nil once a client may be told of it.
-func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
-	_, counts, err := l.put(ctx, entries, ids)
+func (l *Log) publish(ctx context.Context, by *redis.Script, entries []any, ids []string) error {
+	_, counts, err := l.put(ctx, by, entries, ids)
 	if err != nil {
 		return err
 	}
@@ -343,14 +347,14 @@ func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
 	return nil
 }
 
-// put runs the script that appends, and returns the last entry, and from when on its
+// put runs a script that appends, and returns the last entry, and from when on its
 // acknowledgement counts for those who ask a server that was replaced. The IDs are kept
 // for a while: a log that loses them gets them again.
-func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, time.Time, error) {
+func (l *Log) put(ctx context.Context, by *redis.Script, entries []any, ids []string) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
 	args := append([]any{e.nonce, l.opts.Keep}, entries...)
 	sent := time.Now()
-	reply, err := l.append.Run(ctx, l.client, l.keys, args...).StringSlice()
+	reply, err := by.Run(ctx, l.client, l.keys, args...).StringSlice()
 	if err == nil && len(reply) != 4 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}

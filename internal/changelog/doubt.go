@@ -77,9 +77,11 @@ const cleared Kind = "cleared"
 
 // Clear says, to everybody who follows the log, that the sources have every order that the
 // doubts up to a place are about: the reading that showed it began when the log had been
-// read up to there. It returns as Record does.
+// read up to there. It returns as Record does, and an error too if the log has lost that
+// place since.
 func (l *Log) Clear(ctx context.Context, upTo Mark) error {
-	return l.publish(ctx, []any{"doubt", fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)}, nil)
+	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
+	return l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text}, nil)
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it

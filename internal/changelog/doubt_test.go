@@ -118,7 +118,8 @@ func TestClear(t *testing.T) {
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		sure(t, a, b)
 		at := a.Mark()
-		if err := errors.Join(a.Clear(t.Context(), at), a.Clear(t.Context(), Mark{Epoch: "another", Seq: 7})); err != nil {
+		other := Doubt{Kind: cleared, Reason: "up to 7 of another"}
+		if err := errors.Join(a.Clear(t.Context(), at), a.RecordDoubt(t.Context(), other)); err != nil {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "1")
@@ -139,6 +140,36 @@ func TestClear(t *testing.T) {
 		if got := parseDoubt(text).clears("e"); got != want {
 			t.Errorf("%q clears up to %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestClearAfterAFailover: what a reading cleared is not what stands there now.
+func TestClearAfterAFailover(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lease = 100 * time.Millisecond // or an answer would wait for a longer one
+	a, b := runInstance(t, s, opts), newInstance(t, s, opts)
+	a.mustAppend(t, "1", "2", "3", "4", "5")
+	a.mustWait(t)
+	at := a.Mark() // the sources are read from here on
+	if err := errors.Join(setBack(t.Context(), a.client, 3), failover(t.Context(), a.client)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Clear(t.Context(), at); err == nil || !strings.Contains(err.Error(), "lost entry 5") {
+		t.Errorf("clearing up to an entry that was lost: %v", err)
+	}
+	at.Epoch = "another"
+	if err := a.Clear(t.Context(), at); err == nil {
+		t.Error("doubts of another log are cleared")
+	}
+	a.mustWait(t)
+	a.mustWait(t)
+	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+		t.Error(err)
 	}
 }
 

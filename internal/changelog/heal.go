@@ -224,7 +224,7 @@ func (l *Log) share(ids []string) []string {
 func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	e, _, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
+	e, _, err := l.put(ctx, l.append, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
 	return e, err
 }
 
@@ -235,7 +235,7 @@ func (l *Log) again(ctx context.Context, ids []string) error {
 	if err != nil {
 		return err
 	}
-	_, _, err = l.put(ctx, args, nil)
+	_, _, err = l.put(ctx, l.append, args, nil)
 	return err
 }
 

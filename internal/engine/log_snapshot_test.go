@@ -416,6 +416,26 @@ func TestNoLogSnapshotWithADoubt(t *testing.T) {
 	}
 }
 
+// A server whose memory is full can be helped by removing what the snapshot has.
+func TestLogIsTrimmedWhenMemoryIsFull(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	a := d.start("capacity: 20000")
+	d.create(scattered(3000), a)
+	if _, err := a.logSnapshot.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.redis.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.log.Append(t.Context(), "1"); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Fatalf("the memory is not full: %v", err)
+	}
+	d.trim(a)
+	if n := d.entries(); n > 300 {
+		t.Errorf("there are %d entries", n)
+	}
+}
+
 func TestPack(t *testing.T) {
 	for _, share := range []int{0, 1, 10, 100} {
 		data := make([]byte, logChunk)
