@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -198,7 +199,7 @@ type Log struct {
 	began  time.Time // of the last read
 	state  State
 	mark   Mark
-	own    ownEntry // the newest entry that Append made here and knows of
+	own    []ownEntry // of each era, the newest entry that was appended here and acknowledged
 	recent recent
 	known  []string           // members, as of the last renewal, before whatever was lost since
 	said   map[Kind]time.Time // when a doubt was told in the log last
@@ -280,12 +281,12 @@ func withoutComments(source string) string {
 // owed then, see [Log.Withdraw]. It does not need Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
-	args, err := l.entries(ids)
+	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	l.member.owe(ids...)
-	if err := l.publish(ctx, l.append, args, ids); err != nil {
+	if err := l.publish(ctx, l.append, nil, items...); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -296,23 +297,23 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 // after an error nothing is owed, and whether they are tried again is the caller's affair.
 func (l *Log) Record(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
-	args, err := l.entries(ids)
+	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return l.publish(ctx, l.append, args, ids)
+	return l.publish(ctx, l.append, nil, items...)
 }
 
-// entries returns IDs as the script takes them.
-func (l *Log) entries(ids []string) ([]any, error) {
-	args := make([]any, 0, 2*len(ids))
+// entries returns what entries say of IDs.
+func (l *Log) entries(ids []string) ([]item, error) {
+	items := make([]item, 0, len(ids))
 	for _, id := range ids {
 		if len(id) == 0 || len(id) > MaxIDBytes {
 			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
 		}
-		args = append(args, "id", id)
+		items = append(items, item{"id", id})
 	}
-	return args, nil
+	return items, nil
 }
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
@@ -332,12 +333,12 @@ func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	return l.publish(ctx, l.append, []any{"doubt", d.text()}, nil)
+	return l.publish(ctx, l.append, nil, item{"doubt", d.text()})
 }
 
 // publish appends, and returns nil once a client may be told of it.
-func (l *Log) publish(ctx context.Context, by *redis.Script, entries []any, ids []string) error {
-	_, counts, err := l.put(ctx, by, entries, ids)
+func (l *Log) publish(ctx context.Context, by *redis.Script, args []any, items ...item) error {
+	_, counts, err := l.put(ctx, by, args, items)
 	if err != nil {
 		return err
 	}
@@ -348,11 +349,14 @@ func (l *Log) publish(ctx context.Context, by *redis.Script, entries []any, ids 
 }
 
 // put runs a script that appends, and returns the last entry, and from when on its
-// acknowledgement counts for those who ask a server that was replaced. The IDs are kept
-// for a while: a log that loses them gets them again.
-func (l *Log) put(ctx context.Context, by *redis.Script, entries []any, ids []string) (ownEntry, time.Time, error) {
+// acknowledgement counts for those who ask a server that was replaced. The items, which
+// follow its other arguments, are kept for a while: a log that loses them gets them again.
+func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
-	args := append([]any{e.nonce, l.opts.Keep}, entries...)
+	args = append([]any{e.nonce, l.opts.Keep}, args...)
+	for _, i := range items {
+		args = append(args, i.field, i.value)
+	}
 	sent := time.Now()
 	reply, err := by.Run(ctx, l.client, l.keys, args...).StringSlice()
 	if err == nil && len(reply) != 4 {
@@ -372,13 +376,9 @@ func (l *Log) put(ctx context.Context, by *redis.Script, entries []any, ids []st
 	l.mu.Lock()
 	// Before the era is looked at: what the reader finds out about a log, it finds out
 	// of this entry too, or this is not taken for acknowledged.
-	// One of a former era stays until a page was looked through for it: the failover
-	// may have lost it, and there would be nothing behind this one to show that.
-	if epoch != l.own.epoch || era == l.own.era && e.seq > l.own.seq {
-		l.own = ownEntry{e, epoch, era}
-	}
-	for _, id := range ids {
-		l.recent.add(id)
+	l.noteOwn(ownEntry{e, epoch, era})
+	for n, i := range items {
+		l.recent.add(i, e.seq-uint64(len(items)-1-n))
 	}
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
@@ -386,6 +386,18 @@ func (l *Log) put(ctx context.Context, by *redis.Script, entries []any, ids []st
 		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
 	return ownEntry{e, epoch, era}, latest(counts, time.Now().Add(l.unsettled(age))), nil
+}
+
+// noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each
+// failover may lose one, and there would be nothing behind those of later eras to show that.
+func (l *Log) noteOwn(e ownEntry) {
+	i := slices.IndexFunc(l.own, func(own ownEntry) bool { return own.epoch == e.epoch && own.era == e.era })
+	if i < 0 {
+		l.own = append(slices.Clone(l.own), e)
+	} else if e.seq > l.own[i].seq {
+		l.own = slices.Clone(l.own) // the reader may have it
+		l.own[i] = e
+	}
 }
 
 func (l *Log) appendError(cause error) error {

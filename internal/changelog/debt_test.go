@@ -196,10 +196,10 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		b := runInstance(t, s, patient("b"))
 		sure(t, a, b)
 		w.set(only(a.append, cut))
-		forgotten := make(map[string]struct{})
+		forgotten := make(map[item]uint64)
 		a.mu.Lock()
 		for i := range remembered {
-			a.recent.add(fmt.Sprint("old ", i))
+			a.recent.add(item{"id", fmt.Sprint("old ", i)}, uint64(i+1))
 		}
 		a.mu.Unlock()
 		for name, err := range map[string]error{

@@ -81,7 +81,7 @@ const cleared Kind = "cleared"
 // place since.
 func (l *Log) Clear(ctx context.Context, upTo Mark) error {
 	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
-	return l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text}, nil)
+	return l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text})
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it

@@ -173,6 +173,42 @@ func TestClearAfterAFailover(t *testing.T) {
 	}
 }
 
+// TestClearedStaysCleared reads a log once more, since a failover lost something: what was
+// cleared needs nobody's word again.
+func TestClearedStaysCleared(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	var last Mark
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	opts.Cleared = func(upTo Mark) { last = upTo }
+	a := runInstance(t, s, opts)
+	a.mustAppend(t, "1", "2")
+	if err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	upTo := a.Mark()
+	if err := a.Clear(t.Context(), upTo); err != nil {
+		t.Fatal(err)
+	}
+	a.mustAppend(t, "lost")
+	a.mustWait(t)
+	before, tail := len(a.doubted()), a.Mark().Seq
+	last = Mark{}
+	loseLast(t, a.client, tail)
+	a.mustWait(t)
+	a.mustWait(t)
+	for _, d := range a.doubted()[before:] {
+		if d.Kind == Lost && (d.Entry.Seq > upTo.Seq || last.Seq != upTo.Seq) {
+			t.Errorf("%+v is not cleared, but what is up to %v", d, last)
+		}
+	}
+	if c := runInstance(t, s, opts); !c.waitFor(t, "lost") {
+		t.Error("an order is missing")
+	}
+}
+
 // TestLastingGap: a gap that a reader finds is an entry of the log then, which every later
 // reader finds; and once somebody has said that the sources have what was there, the gap
 // is none any more.
