@@ -211,6 +211,8 @@ type ownEntry struct {
 	epoch, era string
 }
 
+func (e ownEntry) place() Mark { return Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce} }
+
 // New returns the change log of a filter. The name must be non-empty and have no
 // braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
 // ":meta", ":members", ":inbox" and ":snapshot".
@@ -286,7 +288,7 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 		return err
 	}
 	l.member.owe(ids...)
-	if err := l.publish(ctx, l.append, nil, items...); err != nil {
+	if _, err := l.publish(ctx, l.append, nil, items...); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -301,7 +303,8 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return l.publish(ctx, l.append, nil, items...)
+	_, err = l.publish(ctx, l.append, nil, items...)
+	return err
 }
 
 // entries returns what entries say of IDs.
@@ -317,35 +320,41 @@ func (l *Log) entries(ids []string) ([]item, error) {
 }
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
-// is about was created before the call. It returns as Append does, and like an ID it
-// is owed after an error. One that is about orders of any age covers what was owed before.
-func (l *Log) Doubt(ctx context.Context, d Doubt) error {
+// is about was created before the call. It returns as Append does, with the place of the
+// entry, and like an ID it is owed after an error. One that is about orders of any age covers what was owed before.
+func (l *Log) Doubt(ctx context.Context, d Doubt) (Mark, error) {
 	covered := l.member.oweDoubt(d.text())
-	if err := l.RecordDoubt(ctx, d); err != nil {
-		return err
+	at, err := l.recordDoubt(ctx, d)
+	if err != nil {
+		return Mark{}, err
 	}
 	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
-	return nil
+	return at, nil
 }
 
 // RecordDoubt is to Doubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
+	_, err := l.recordDoubt(ctx, d)
+	return err
+}
+
+func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
 	return l.publish(ctx, l.append, nil, item{"doubt", d.text()})
 }
 
-// publish appends, and returns nil once a client may be told of it.
-func (l *Log) publish(ctx context.Context, by *redis.Script, args []any, items ...item) error {
-	_, counts, err := l.put(ctx, by, args, items)
+// publish appends, and returns the place of the last entry once a client may be told of it.
+func (l *Log) publish(ctx context.Context, by *redis.Script, args []any, items ...item) (Mark, error) {
+	e, counts, err := l.put(ctx, by, args, items)
 	if err != nil {
-		return err
+		return Mark{}, err
 	}
 	if err := until(ctx, counts); err != nil {
-		return l.appendError(err)
+		return Mark{}, l.appendError(err)
 	}
-	return nil
+	return e.place(), nil
 }
 
 // put runs a script that appends, and returns the last entry, and from when on its

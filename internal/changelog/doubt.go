@@ -81,7 +81,8 @@ const cleared Kind = "cleared"
 // place since.
 func (l *Log) Clear(ctx context.Context, upTo Mark) error {
 	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
-	return l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text})
+	_, err := l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text})
+	return err
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it

@@ -54,7 +54,7 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		owes(t, a, w, "before")
 		w.set(nil)
 		d := Doubt{Kind: Lost, Reason: "no ID", Orders: true, Since: time.UnixMilli(time.Now().UnixMilli())}
-		if err := a.Doubt(t.Context(), d); err != nil {
+		if _, err := a.Doubt(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.State().Owed; n != 1 {
@@ -82,10 +82,10 @@ func TestSameDoubtTwice(t *testing.T) {
 			h := hold(t)
 			w.set(only(a.append, h.reply))
 			first := make(chan error, 1)
-			go func() { first <- a.Doubt(t.Context(), d) }()
+			go func() { _, err := a.Doubt(t.Context(), d); first <- err }()
 			<-h.entered
 			w.set(only(a.append, cut))
-			if err := a.Doubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
+			if _, err := a.Doubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
 				t.Fatalf("%s: the second is %v", name, err)
 			}
 			h.release()
@@ -97,7 +97,7 @@ func TestSameDoubtTwice(t *testing.T) {
 			}
 			finds(t, b, a.member.Name())
 			w.set(nil)
-			if err := a.Doubt(t.Context(), d); err != nil {
+			if _, err := a.Doubt(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
 			if n := a.State().Owed; n != 0 {
@@ -184,7 +184,7 @@ func TestClearedStaysCleared(t *testing.T) {
 	opts.Cleared = func(upTo Mark) { last = upTo }
 	a := runInstance(t, s, opts)
 	a.mustAppend(t, "1", "2")
-	if err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)

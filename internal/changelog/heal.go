@@ -135,7 +135,7 @@ func (r *reader) record(ctx context.Context, found *damage) error {
 	if err != nil {
 		return err
 	}
-	d.Entry = Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce}
+	d.Entry = e.place()
 	r.log.doubt(d)
 	return nil
 }

@@ -191,7 +191,7 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 		{Kind: Running, Reason: "the client left", Orders: true, Since: since},
 		{Kind: Gap, Reason: "the table of source x: is followed from now on"},
 	} {
-		if err := a.Doubt(t.Context(), d); err != nil {
+		if _, err := a.Doubt(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
