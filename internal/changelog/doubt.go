@@ -37,6 +37,21 @@ const (
 	sinceEnd   = "] "
 )
 
+// missingMark stands before the reason of a gap, with the number of the last entry that is
+// missing.
+const missingMark = "[up to entry "
+
+// missing returns up to which number a gap tells what is missing, 0 if it does not.
+func (d Doubt) missing() uint64 {
+	text, _ := strings.CutPrefix(d.Reason, missingMark)
+	number, _, _ := strings.Cut(text, sinceEnd)
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // text is what the log has of it.
 func (d Doubt) text() string {
 	scope := ""

@@ -259,5 +259,15 @@ func TestLastingGap(t *testing.T) {
 				t.Errorf("%+v is not cleared by %v", doubt, upTo)
 			}
 		}
+		// A gap that is made since, of older entries, is another one.
+		if err := a.client.XDel(t.Context(), a.keys[0], "3-0").Err(); err != nil {
+			t.Fatal(err)
+		}
+		e := runInstance(t, s, lasting("e"))
+		sure(t, e)
+		found = e.doubted()
+		if last := found[len(found)-1]; last.Kind != Gap || last.Entry.Seq <= upTo.Seq {
+			t.Errorf("%+v is the last doubt of a log with another gap, cleared up to %d", last, upTo.Seq)
+		}
 	})
 }

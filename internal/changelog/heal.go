@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -113,10 +114,13 @@ func (r *reader) doubtLost(ctx context.Context) error {
 	if lost == nil {
 		return nil
 	}
-	// The log may say so itself: who has read that is in doubt by that entry.
-	if !(r.log.opts.Lasting && lost.kind == Gap && r.told > lost.seq) {
-		r.log.doubt(lost.doubt())
-		if err := r.record(ctx, lost); err != nil {
+	// The log may say so itself: who has read that is in doubt by that entry. An earlier gap
+	// says nothing of one that was made since, behind it.
+	if !(r.log.opts.Lasting && lost.kind == Gap && r.told >= lost.seq) {
+		told := *lost
+		told.reason = missingMark + strconv.FormatUint(lost.seq, 10) + sinceEnd + lost.reason
+		r.log.doubt(told.doubt())
+		if err := r.record(ctx, &told); err != nil {
 			return err
 		}
 	}

@@ -219,7 +219,7 @@ func behind(entries []entry, last entry) []entry {
 type damage struct {
 	kind   Kind
 	reason string
-	seq    uint64 // of the entry behind it, of a gap that a lenient reader has found
+	seq    uint64 // of the last entry that is missing, of a gap that a lenient reader has found
 }
 
 // doubt is the doubt that it is a reason for: about orders, whatever their age.

@@ -72,7 +72,7 @@ type reader struct {
 	lenient bool
 	first   bool            // nothing was read yet, and there was no mark
 	lost    *damage         // found while lenient
-	told    uint64          // number of the last entry that tells of a gap
+	told    uint64          // up to which number the log itself tells what is missing
 	found   *damage         // why it started over, nil once that has been told of again
 	members []string        // as the last page has them, if it has
 	untold  string          // of the last page
@@ -263,11 +263,7 @@ func (r *reader) remember(i item, seq uint64) {
 
 func (r *reader) applyDoubt(e entry) {
 	if e.doubt.Kind == cleared {
-		n := e.doubt.clears(r.epoch)
-		if n > 0 && r.lost != nil && r.lost.seq <= n {
-			r.lost = nil // whoever said it knew of that
-		}
-		if n > 0 {
+		if n := e.doubt.clears(r.epoch); n > 0 {
 			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
 		}
 		return
@@ -279,7 +275,7 @@ func (r *reader) applyDoubt(e entry) {
 	}
 	r.recall = r.recall || e.doubt.Kind == Term
 	if e.doubt.Kind == Gap {
-		r.told = e.seq
+		r.told = max(r.told, e.doubt.missing())
 	}
 }
 
@@ -322,8 +318,13 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)
-			r.lost.seq = holesEnd(r.last, fresh)
+			r.lost.seq = lastMissing(r.last, fresh)
 			return p, fresh, nil
+		}
+		if p.epoch != r.epoch {
+			l.mu.Lock()
+			l.recent.renumbered()
+			l.mu.Unlock()
 		}
 		r.startOver(bad)
 	}
@@ -338,16 +339,18 @@ func (r *reader) skip(p page, full bool) []entry {
 	return fresh
 }
 
-// holesEnd returns the number of the entry behind the last hole between entries.
-func holesEnd(last entry, fresh []entry) uint64 {
-	end := last.seq
+// lastMissing returns the number of the last entry that should be among others and is not.
+func lastMissing(last entry, fresh []entry) (seq uint64) {
 	for _, e := range fresh {
-		if e.bad != "" || e.seq != last.seq+1 {
-			end = e.seq
+		switch {
+		case e.bad != "":
+			seq = e.seq
+		case e.seq != last.seq+1:
+			seq = e.seq - 1
 		}
 		last = e
 	}
-	return end
+	return seq
 }
 
 // lostOwn looks for the newest entry that was appended here and acknowledged before

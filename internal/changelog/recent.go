@@ -46,6 +46,13 @@ func (r *recent) lacking(has map[item]uint64) (items []item, more bool) {
 	return items, more
 }
 
+// renumbered is for another log: where the items stood in the one before says nothing.
+func (r *recent) renumbered() {
+	for at := range r.seqs {
+		r.seqs[at] = 1
+	}
+}
+
 // moved notes where a log has the items now, which was mended.
 func (r *recent) moved(has map[item]uint64) {
 	for at, i := range r.items {

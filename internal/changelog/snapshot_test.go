@@ -99,7 +99,7 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 	s := startRealServer(t)
 	a := bridged(t, s, atPlace("a"))
 	slow := bridged(t, s, idle)
-	eventually(t, "nobody is away", func() bool { return slow.Wait(t.Context()) == nil })
+	sure(t, a, slow)
 	a.appendMany(t, "a", 2000)
 	slow.mustWait(t) // and then is held up
 	file := slow.Mark()
