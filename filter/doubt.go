@@ -69,12 +69,14 @@ type doubts struct {
 	scope  Scope       // has whatever one of them is about
 }
 
-// openDoubt is one of them.
+// openDoubt is one of them, or several.
 type openDoubt struct {
 	Doubt
-	number uint64    // how many there were with it
-	over   time.Time // when the last of its orders has been created
-	scope  Scope
+	first, number uint64    // how many there were with the first of it, and with the last
+	over          time.Time // when the last of its orders has been created
+	scope         Scope
+	own           bool // it was found here, by a create, and the change log may not have it yet
+	outside       int  // how many of it have no entry in the change log
 }
 
 // summary returns what there is to know of open doubts, nil if there are none.
@@ -173,7 +175,11 @@ func (f *Filter) covered() Scope {
 
 // Doubt makes negatives Unknown that the doubt is about, until it is cleared. When it
 // returns this holds for every MayContain whose barrier has not returned. It never blocks.
-func (f *Filter) Doubt(d Doubt) {
+func (f *Filter) Doubt(d Doubt) { f.tellDoubt(d, false) }
+
+// tellDoubt is Doubt, and returns the number of the doubt. Own: it is one of this process's
+// creates, whose entry [Filter.entered] tells.
+func (f *Filter) tellDoubt(d Doubt, own bool) (number uint64) {
 	if now := time.Now(); d.Since.After(now) {
 		d.Since = now // whoever told of it has another clock
 	}
@@ -182,7 +188,11 @@ func (f *Filter) Doubt(d Doubt) {
 	}
 	f.mu.Lock()
 	f.doubtsSeen++
-	next := openDoubt{Doubt: d, number: f.doubtsSeen, over: time.Now().Add(d.Late), scope: f.since(d.Since)}
+	number = f.doubtsSeen
+	next := openDoubt{Doubt: d, first: number, number: number, over: time.Now().Add(d.Late), scope: f.since(d.Since), own: own}
+	if d.Entry == (Entry{}) {
+		next.outside = 1
+	}
 	if d.Orders {
 		next.scope = next.scope.within(f.covered())
 	}
@@ -203,19 +213,52 @@ func (f *Filter) Doubt(d Doubt) {
 	f.doubts.Store(summary(open))
 	f.mu.Unlock()
 	f.noteDoubt()
+	return number
 }
 
-// standsFor reports whether a doubt is another's entry in the change log.
+// standsFor reports whether a doubt that the change log has brought is one that is known
+// already. Of creates, two can be alike.
 func (d *openDoubt) standsFor(other openDoubt) bool {
-	return d.Entry != Entry{} && other.Entry == Entry{} && d.Reason == other.Reason && d.Since.Equal(other.Since) && d.Orders == other.Orders
+	if d.Entry == (Entry{}) || other.first != other.number ||
+		d.Reason != other.Reason || !d.Since.Equal(other.Since) || d.Orders != other.Orders {
+		return false
+	}
+	return d.Entry == other.Entry || other.Entry == Entry{} && !other.own
+}
+
+// entered tells the place of a doubt's entry in the change log, which may have brought it
+// already.
+func (f *Filter) entered(number uint64, at Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil || at == (Entry{}) {
+		return
+	}
+	open := slices.Clone(now.open)
+	i := slices.IndexFunc(open, func(d openDoubt) bool { return d.first <= number && number <= d.number && d.outside > 0 })
+	if i < 0 {
+		return // it is cleared
+	}
+	d := &open[i]
+	d.outside--
+	d.own = false
+	if d.Entry.Log != at.Log || d.Entry.Number < at.Number {
+		d.Entry = at
+	}
+	if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
+		open = slices.Delete(open, i, i+1)
+	}
+	f.doubts.Store(summary(open))
 }
 
 // and returns two doubts as one, which comes later.
 func (d openDoubt) and(next openDoubt) openDoubt {
 	next.Cure, next.over, next.Orders = max(d.Cure, next.Cure), later(d.over, next.over), d.Orders && next.Orders
-	if d.Entry.Log != next.Entry.Log {
-		next.Entry = Entry{} // of the process's end, or of a reading on somebody's word
+	if next.Entry == (Entry{}) {
+		next.Entry = d.Entry
 	}
+	next.first, next.outside = d.first, d.outside+next.outside
 	next.scope, next.Since = d.scope.with(next.scope), Scope{Since: d.Since}.with(Scope{Since: next.Since}).Since
 	return next
 }
@@ -273,7 +316,7 @@ func (f *Filter) Confirm(upTo Entry) {
 	}
 	open := slices.Clone(now.open)
 	for i, d := range open {
-		if in := d.Entry; in != (Entry{}) && (in.Log != upTo.Log || in.Number <= upTo.Number) {
+		if in := d.Entry; d.outside == 0 && (in.Log != upTo.Log || in.Number <= upTo.Number) {
 			open[i].Cure = min(d.Cure, Reading)
 		}
 	}

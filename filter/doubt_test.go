@@ -265,6 +265,63 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
+// TestConfirmOfAnothersEntry: of two creates that are alike, one's entry in the change log,
+// here or of another process, is not that of the other, which could not be told yet.
+func TestConfirmOfAnothersEntry(t *testing.T) {
+	const reason = "the answer has no ID"
+	for _, n := range []int{1, mostDoubts + 10} {
+		a := &flaky{}
+		f := mustLoad(t, mustNew(t, Options{Appender: a}))
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		confirm := func(upTo uint64, want Answer) {
+			t.Helper()
+			f.Confirm(Entry{"a", upTo})
+			if err := f.Load(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.MayContain(t.Context(), "x"); got != want {
+				t.Errorf("%d doubts, confirmed up to %d: %v, want %v", n, upTo, got, want)
+			}
+		}
+		brought := func(entry uint64) {
+			f.Doubt(Doubt{Reason: reason, Cure: Operator, Orders: true, Entry: Entry{"a", entry}})
+		}
+		told := func() {
+			t.Helper()
+			if err := f.Missed(t.Context(), reason, time.Time{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a.set(true)
+		for range n {
+			if err := f.Missed(ended, reason, time.Time{}); err == nil {
+				t.Fatal("it is told")
+			}
+		}
+		a.set(false)
+		told() // entry 1
+		brought(1)
+		confirm(1, Unknown)
+		if err := f.appendPending(t.Context()); err != nil { // entries 2 to n+1
+			t.Fatal(err)
+		}
+		confirm(uint64(n), Unknown)
+		brought(uint64(n) + 1)
+		confirm(uint64(n)+1, Absent)
+		told() // n+2, which the log brings before it is acknowledged
+		number := f.tellDoubt(Doubt{Reason: reason, Cure: Operator, Orders: true}, true)
+		brought(uint64(n) + 2)
+		brought(uint64(n) + 3)
+		f.entered(number, Entry{"a", uint64(n) + 3})
+		if open := len(f.doubts.Load().open); open != 2 {
+			t.Errorf("%d doubts are open, want 2", open)
+		}
+		confirm(uint64(n)+2, Unknown)
+		confirm(uint64(n)+3, Absent)
+	}
+}
+
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{Young: func(id string) bool { return id == "new" }}))

@@ -60,13 +60,13 @@ type Appender interface {
 	Append(ctx context.Context, ids ...string) error
 	// Record is Append for whoever tells nobody of the IDs before it returns nil.
 	Record(ctx context.Context, ids ...string) error
-	// Missed returns nil once every filter has a [Doubt] that waits for its barrier from
-	// now on: there is an order whose ID nobody knows. It was created since a time of this
-	// process's clock; zero: that is not known.
-	Missed(ctx context.Context, reason string, since time.Time) error
+	// Missed returns the place of the entry once every filter has a [Doubt] that waits for
+	// its barrier from now on: there is an order whose ID nobody knows. It was created since
+	// a time of this process's clock; zero: that is not known.
+	Missed(ctx context.Context, reason string, since time.Time) (Entry, error)
 	// Abandoned is Missed for an order that there may be, and that may yet be created: a
 	// [Doubt] that is Late for as long as that can take.
-	Abandoned(ctx context.Context, reason string, since time.Time) error
+	Abandoned(ctx context.Context, reason string, since time.Time) (Entry, error)
 	// Withdraw returns nil once no barrier can succeed anywhere, but here, until all is
 	// appended whose Append, Missed or Abandoned failed.
 	Withdraw(ctx context.Context) error

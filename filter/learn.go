@@ -15,6 +15,7 @@ type learned struct {
 	missed  string    // instead of the ID: why nobody knows it
 	since   time.Time // with missed: when the order was created at the earliest; zero: at any time
 	running bool      // with missed: it may yet be created
+	doubt   uint64    // with missed: the number of the doubt here
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -69,7 +70,7 @@ func (f *Filter) miss(ctx context.Context, what learned, late time.Duration) err
 	}
 	what.since = what.since.Truncate(time.Millisecond) // as the log has it
 	// Here first, as above. The log brings it once more.
-	f.Doubt(Doubt{Reason: what.missed, Cure: Operator, Orders: true, Since: what.since, Late: late})
+	what.doubt = f.tellDoubt(Doubt{Reason: what.missed, Cure: Operator, Orders: true, Since: what.since, Late: late}, true)
 	if f.opts.Appender == nil {
 		return fmt.Errorf("filter %s: %s", f.name, what.missed)
 	}
@@ -126,11 +127,16 @@ func (f *Filter) tell(ctx context.Context, what learned) error {
 func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learned) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	switch what := batch[0]; {
-	case what.running:
-		return f.opts.Appender.Abandoned(ctx, what.missed, what.since)
-	case what.id == "":
-		return f.opts.Appender.Missed(ctx, what.missed, what.since)
+	if what := batch[0]; what.id == "" {
+		miss := f.opts.Appender.Missed
+		if what.running {
+			miss = f.opts.Appender.Abandoned
+		}
+		at, err := miss(ctx, what.missed, what.since)
+		if err == nil {
+			f.entered(what.doubt, at)
+		}
+		return err
 	}
 	ids := make([]string, len(batch))
 	for i, what := range batch {

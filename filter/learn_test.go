@@ -29,9 +29,11 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-func (l *sharedLog) Missed(context.Context, string, time.Time) error    { return nil }
-func (l *sharedLog) Abandoned(context.Context, string, time.Time) error { return nil }
-func (l *sharedLog) Withdraw(context.Context) error                     { return nil }
+func (l *sharedLog) Missed(context.Context, string, time.Time) (Entry, error) { return Entry{}, nil }
+func (l *sharedLog) Abandoned(context.Context, string, time.Time) (Entry, error) {
+	return Entry{}, nil
+}
+func (l *sharedLog) Withdraw(context.Context) error { return nil }
 
 // since returns the entries behind the first n.
 func (l *sharedLog) since(n int) []string {
@@ -154,17 +156,17 @@ func (a *flaky) Append(_ context.Context, ids ...string) error {
 
 func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Append(ctx, ids...) }
 
-func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) error {
+func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) (Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down {
-		return errAway
+		return Entry{}, errAway
 	}
 	a.missed = append(a.missed, reason)
-	return nil
+	return Entry{"a", uint64(len(a.missed))}, nil
 }
 
-func (a *flaky) Abandoned(ctx context.Context, reason string, _ time.Time) error {
+func (a *flaky) Abandoned(ctx context.Context, reason string, _ time.Time) (Entry, error) {
 	return a.Missed(ctx, "abandoned: "+reason, time.Time{})
 }
 

@@ -343,7 +343,9 @@ func TestLongLogThatWentBack(t *testing.T) {
 		name string
 		lost int
 		told bool
-	}{{"less than is remembered", 100, false}, {"more", remembered + 100, true}} {
+		// The oldest that is remembered was in the log before, and is there still.
+		again bool
+	}{{"less than is remembered", 100, false, false}, {"more", remembered + 100, true, false}, {"more, and the oldest came twice", remembered + 100, true, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := startRealServer(t)
 			opts := idle
@@ -353,6 +355,9 @@ func TestLongLogThatWentBack(t *testing.T) {
 			ids := make([]string, n)
 			for i := range ids {
 				ids[i] = fmt.Sprint(i)
+			}
+			if tc.again {
+				ids[n-remembered] = ids[0]
 			}
 			for at := 0; at < n; at += 500 {
 				if err := b.Append(t.Context(), ids[at:at+500]...); err != nil {

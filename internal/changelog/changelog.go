@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +58,8 @@ var (
 	enterSource string
 	//go:embed append.lua
 	appendSource string
+	//go:embed clear.lua
+	clearSource string
 	//go:embed join.lua
 	joinSource string
 	//go:embed leave.lua
@@ -171,6 +174,7 @@ type Log struct {
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
+	clear  *redis.Script
 	join   *redis.Script
 	leave  *redis.Script
 	recall *redis.Script
@@ -195,7 +199,7 @@ type Log struct {
 	began  time.Time // of the last read
 	state  State
 	mark   Mark
-	own    ownEntry // the newest entry that Append made here and knows of
+	own    []ownEntry // of each era, the newest entry that was appended here and acknowledged
 	recent recent
 	known  []string           // members, as of the last renewal, before whatever was lost since
 	said   map[Kind]time.Time // when a doubt was told in the log last
@@ -206,6 +210,8 @@ type ownEntry struct {
 	entry
 	epoch, era string
 }
+
+func (e ownEntry) place() Mark { return Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce} }
 
 // New returns the change log of a filter. The name must be non-empty and have no
 // braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
@@ -239,6 +245,7 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		apply:   apply,
 		opts:    opts,
 		append:  script(appendSource),
+		clear:   script(clearSource),
 		join:    script(joinSource),
 		leave:   script(leaveSource),
 		recall:  script(recallSource),
@@ -276,12 +283,12 @@ func withoutComments(source string) string {
 // owed then, see [Log.Withdraw]. It does not need Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
-	args, err := l.entries(ids)
+	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	l.member.owe(ids...)
-	if err := l.publish(ctx, args, ids); err != nil {
+	if _, err := l.publish(ctx, l.append, nil, items...); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -292,69 +299,75 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 // after an error nothing is owed, and whether they are tried again is the caller's affair.
 func (l *Log) Record(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
-	args, err := l.entries(ids)
+	items, err := l.entries(ids)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	return l.publish(ctx, args, ids)
+	_, err = l.publish(ctx, l.append, nil, items...)
+	return err
 }
 
-// entries returns IDs as the script takes them.
-func (l *Log) entries(ids []string) ([]any, error) {
-	args := make([]any, 0, 2*len(ids))
+// entries returns what entries say of IDs.
+func (l *Log) entries(ids []string) ([]item, error) {
+	items := make([]item, 0, len(ids))
 	for _, id := range ids {
 		if len(id) == 0 || len(id) > MaxIDBytes {
 			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
 		}
-		args = append(args, "id", id)
+		items = append(items, item{"id", id})
 	}
-	return args, nil
+	return items, nil
 }
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
-// is about was created before the call. It returns as Append does, and like an ID it
-// is owed after an error. One that is about orders of any age covers what was owed before.
-func (l *Log) Doubt(ctx context.Context, d Doubt) error {
+// is about was created before the call. It returns as Append does, with the place of the
+// entry, and like an ID it is owed after an error. One that is about orders of any age covers what was owed before.
+func (l *Log) Doubt(ctx context.Context, d Doubt) (Mark, error) {
 	covered := l.member.oweDoubt(d.text())
-	if err := l.RecordDoubt(ctx, d); err != nil {
-		return err
+	at, err := l.recordDoubt(ctx, d)
+	if err != nil {
+		return Mark{}, err
 	}
-	if d.Since.IsZero() {
-		l.member.paidDoubt(covered)
-	} else {
-		l.member.paid(doubtMark + d.text())
-	}
-	return nil
+	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
+	return at, nil
 }
 
 // RecordDoubt is to Doubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
+	_, err := l.recordDoubt(ctx, d)
+	return err
+}
+
+func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	return l.publish(ctx, []any{"doubt", d.text()}, nil)
+	return l.publish(ctx, l.append, nil, item{"doubt", d.text()})
 }
 
-// publish appends, and returns nil once a client may be told of it.
-func (l *Log) publish(ctx context.Context, entries []any, ids []string) error {
-	_, counts, err := l.put(ctx, entries, ids)
+// publish appends, and returns the place of the last entry once a client may be told of it.
+func (l *Log) publish(ctx context.Context, by *redis.Script, args []any, items ...item) (Mark, error) {
+	e, counts, err := l.put(ctx, by, args, items)
 	if err != nil {
-		return err
+		return Mark{}, err
 	}
 	if err := until(ctx, counts); err != nil {
-		return l.appendError(err)
+		return Mark{}, l.appendError(err)
 	}
-	return nil
+	return e.place(), nil
 }
 
-// put runs the script that appends, and returns the last entry, and from when on its
-// acknowledgement counts for those who ask a server that was replaced. The IDs are kept
-// for a while: a log that loses them gets them again.
-func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, time.Time, error) {
+// put runs a script that appends, and returns the last entry, and from when on its
+// acknowledgement counts for those who ask a server that was replaced. The items, which
+// follow its other arguments, are kept for a while: a log that loses them gets them again.
+func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (ownEntry, time.Time, error) {
 	e := entry{nonce: newNonce()}
-	args := append([]any{e.nonce, l.opts.Keep}, entries...)
+	args = append([]any{e.nonce, l.opts.Keep}, args...)
+	for _, i := range items {
+		args = append(args, i.field, i.value)
+	}
 	sent := time.Now()
-	reply, err := l.append.Run(ctx, l.client, l.keys, args...).StringSlice()
+	reply, err := by.Run(ctx, l.client, l.keys, args...).StringSlice()
 	if err == nil && len(reply) != 4 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
@@ -372,13 +385,9 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, t
 	l.mu.Lock()
 	// Before the era is looked at: what the reader finds out about a log, it finds out
 	// of this entry too, or this is not taken for acknowledged.
-	// One of a former era stays until a page was looked through for it: the failover
-	// may have lost it, and there would be nothing behind this one to show that.
-	if epoch != l.own.epoch || era == l.own.era && e.seq > l.own.seq {
-		l.own = ownEntry{e, epoch, era}
-	}
-	for _, id := range ids {
-		l.recent.add(id)
+	l.noteOwn(ownEntry{e, epoch, era})
+	for n, i := range items {
+		l.recent.add(i, e.seq-uint64(len(items)-1-n))
 	}
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
@@ -386,6 +395,18 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, t
 		return ownEntry{}, time.Time{}, l.appendError(err)
 	}
 	return ownEntry{e, epoch, era}, latest(counts, time.Now().Add(l.unsettled(age))), nil
+}
+
+// noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each
+// failover may lose one, and there would be nothing behind those of later eras to show that.
+func (l *Log) noteOwn(e ownEntry) {
+	i := slices.IndexFunc(l.own, func(own ownEntry) bool { return own.epoch == e.epoch && own.era == e.era })
+	if i < 0 {
+		l.own = append(slices.Clone(l.own), e)
+	} else if e.seq > l.own[i].seq {
+		l.own = slices.Clone(l.own) // the reader may have it
+		l.own[i] = e
+	}
 }
 
 func (l *Log) appendError(cause error) error {

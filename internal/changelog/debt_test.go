@@ -130,7 +130,7 @@ func TestDoubtPaysForWhatItCovers(t *testing.T) {
 		h := hold(t)
 		w.set(only(a.append, h.reply))
 		told := make(chan error, 1)
-		go func() { told <- a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}) }()
+		go func() { _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); told <- err }()
 		<-h.entered
 		owes(t, a, w, "after")
 		h.release()
@@ -177,7 +177,7 @@ func TestOverdrawn(t *testing.T) {
 		if p, err := b.ask(t.Context(), nil, time.Time{}, 0, 1); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
-		if err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {
+		if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {
 			t.Fatal(err)
 		}
 		sure(t, a, b)
@@ -196,10 +196,10 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		b := runInstance(t, s, patient("b"))
 		sure(t, a, b)
 		w.set(only(a.append, cut))
-		forgotten := make(map[string]struct{})
+		forgotten := make(map[item]uint64)
 		a.mu.Lock()
 		for i := range remembered {
-			a.recent.add(fmt.Sprint("old ", i))
+			a.recent.add(item{"id", fmt.Sprint("old ", i)}, uint64(i+1))
 		}
 		a.mu.Unlock()
 		for name, err := range map[string]error{

@@ -37,6 +37,21 @@ const (
 	sinceEnd   = "] "
 )
 
+// missingMark stands before the reason of a gap, with the number of the last entry that is
+// missing.
+const missingMark = "[up to entry "
+
+// missing returns up to which number a gap tells what is missing, 0 if it does not.
+func (d Doubt) missing() uint64 {
+	text, _ := strings.CutPrefix(d.Reason, missingMark)
+	number, _, _ := strings.Cut(text, sinceEnd)
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // text is what the log has of it.
 func (d Doubt) text() string {
 	scope := ""
@@ -77,9 +92,12 @@ const cleared Kind = "cleared"
 
 // Clear says, to everybody who follows the log, that the sources have every order that the
 // doubts up to a place are about: the reading that showed it began when the log had been
-// read up to there. It returns as Record does.
+// read up to there. It returns as Record does, and an error too if the log has lost that
+// place since.
 func (l *Log) Clear(ctx context.Context, upTo Mark) error {
-	return l.publish(ctx, []any{"doubt", fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)}, nil)
+	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
+	_, err := l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text})
+	return err
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it

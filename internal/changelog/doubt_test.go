@@ -54,7 +54,7 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		owes(t, a, w, "before")
 		w.set(nil)
 		d := Doubt{Kind: Lost, Reason: "no ID", Orders: true, Since: time.UnixMilli(time.Now().UnixMilli())}
-		if err := a.Doubt(t.Context(), d); err != nil {
+		if _, err := a.Doubt(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		if n := a.State().Owed; n != 1 {
@@ -65,6 +65,44 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		sure(t, a, b)
 		if got := b.doubted(); len(got) != 1 || got[0].text() != d.text() || !b.has("before") {
 			t.Errorf("doubts %v", got)
+		}
+	})
+}
+
+// TestSameDoubtTwice has two creates at the same time whose IDs nobody can read, for the
+// same reason: the acknowledgement of the first does not pay for the order of the second,
+// which may have been created after the first entry was read, and the sources behind it.
+func TestSameDoubtTwice(t *testing.T) {
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, w := wiredInstance(t, s, brisk("a"))
+		b := runInstance(t, s, patient("b"))
+		for name, since := range map[string]time.Time{"of any time": {}, "of one moment": time.UnixMilli(time.Now().UnixMilli())} {
+			sure(t, a, b)
+			d := Doubt{Kind: Lost, Reason: name, Orders: true, Since: since}
+			h := hold(t)
+			w.set(only(a.append, h.reply))
+			first := make(chan error, 1)
+			go func() { _, err := a.Doubt(t.Context(), d); first <- err }()
+			<-h.entered
+			w.set(only(a.append, cut))
+			if _, err := a.Doubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("%s: the second is %v", name, err)
+			}
+			h.release()
+			if err := <-first; err != nil {
+				t.Fatal(err)
+			}
+			if n := a.State().Owed; n != 1 {
+				t.Errorf("%s: %d are owed, want the second", name, n)
+			}
+			finds(t, b, a.member.Name())
+			w.set(nil)
+			if _, err := a.Doubt(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+			if n := a.State().Owed; n != 0 {
+				t.Errorf("%s: %d are owed when it was tried again", name, n)
+			}
 		}
 	})
 }
@@ -80,7 +118,8 @@ func TestClear(t *testing.T) {
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		sure(t, a, b)
 		at := a.Mark()
-		if err := errors.Join(a.Clear(t.Context(), at), a.Clear(t.Context(), Mark{Epoch: "another", Seq: 7})); err != nil {
+		other := Doubt{Kind: cleared, Reason: "up to 7 of another"}
+		if err := errors.Join(a.Clear(t.Context(), at), a.RecordDoubt(t.Context(), other)); err != nil {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "1")
@@ -101,6 +140,72 @@ func TestClear(t *testing.T) {
 		if got := parseDoubt(text).clears("e"); got != want {
 			t.Errorf("%q clears up to %d, want %d", text, got, want)
 		}
+	}
+}
+
+// TestClearAfterAFailover: what a reading cleared is not what stands there now.
+func TestClearAfterAFailover(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lease = 100 * time.Millisecond // or an answer would wait for a longer one
+	a, b := runInstance(t, s, opts), newInstance(t, s, opts)
+	a.mustAppend(t, "1", "2", "3", "4", "5")
+	a.mustWait(t)
+	at := a.Mark() // the sources are read from here on
+	if err := errors.Join(setBack(t.Context(), a.client, 3), failover(t.Context(), a.client)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Clear(t.Context(), at); err == nil || !strings.Contains(err.Error(), "lost entry 5") {
+		t.Errorf("clearing up to an entry that was lost: %v", err)
+	}
+	at.Epoch = "another"
+	if err := a.Clear(t.Context(), at); err == nil {
+		t.Error("doubts of another log are cleared")
+	}
+	a.mustWait(t)
+	a.mustWait(t)
+	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClearedStaysCleared reads a log once more, since a failover lost something: what was
+// cleared needs nobody's word again.
+func TestClearedStaysCleared(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	var last Mark
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	opts.Cleared = func(upTo Mark) { last = upTo }
+	a := runInstance(t, s, opts)
+	a.mustAppend(t, "1", "2")
+	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	upTo := a.Mark()
+	if err := a.Clear(t.Context(), upTo); err != nil {
+		t.Fatal(err)
+	}
+	a.mustAppend(t, "lost")
+	a.mustWait(t)
+	before, tail := len(a.doubted()), a.Mark().Seq
+	last = Mark{}
+	loseLast(t, a.client, tail)
+	a.mustWait(t)
+	a.mustWait(t)
+	for _, d := range a.doubted()[before:] {
+		if d.Kind == Lost && (d.Entry.Seq > upTo.Seq || last.Seq != upTo.Seq) {
+			t.Errorf("%+v is not cleared, but what is up to %v", d, last)
+		}
+	}
+	if c := runInstance(t, s, opts); !c.waitFor(t, "lost") {
+		t.Error("an order is missing")
 	}
 }
 
@@ -153,6 +258,16 @@ func TestLastingGap(t *testing.T) {
 			if doubt.Kind == Gap && (doubt.Entry.Seq == 0 || doubt.Entry.Seq > upTo.Seq) {
 				t.Errorf("%+v is not cleared by %v", doubt, upTo)
 			}
+		}
+		// A gap that is made since, of older entries, is another one.
+		if err := a.client.XDel(t.Context(), a.keys[0], "3-0").Err(); err != nil {
+			t.Fatal(err)
+		}
+		e := runInstance(t, s, lasting("e"))
+		sure(t, e)
+		found = e.doubted()
+		if last := found[len(found)-1]; last.Kind != Gap || last.Entry.Seq <= upTo.Seq {
+			t.Errorf("%+v is the last doubt of a log with another gap, cleared up to %d", last, upTo.Seq)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,18 @@ import (
 // failover makes Redis look as after one that lost nothing.
 func failover(ctx context.Context, c *redis.Client) error {
 	return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
+}
+
+// loseLast makes Redis look as after a failover that lost the last entry.
+func loseLast(t *testing.T, c *redis.Client, seq uint64) {
+	t.Helper()
+	pipe := c.TxPipeline()
+	pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", seq))
+	pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", seq-1))
+	pipe.HSet(t.Context(), metaKey, "seq", seq-1, "term", strings.Repeat("0", 40))
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // clockBack makes Redis look as if its clock had been set back.
@@ -242,6 +255,79 @@ func TestLossBehindANewerEntry(t *testing.T) {
 			t.Errorf("the log does not have %s", id)
 		}
 	}
+}
+
+// Two failovers in a row: the first lost nothing, and an order is acknowledged after it that
+// the second loses, before anything is read.
+func TestLossInTheSecondFailover(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	ctx := t.Context()
+	opts := idle
+	opts.Lease = 100 * time.Millisecond // or an answer would wait for a longer one
+	b, other := runInstance(t, s, opts), newInstance(t, s, opts)
+	other.mustAppend(t, "1", "2")
+	b.mustAppend(t, "3")
+	b.mustWait(t)
+	if err := failover(ctx, other.client); err != nil {
+		t.Fatal(err)
+	}
+	b.mustAppend(t, "lost") // behind a doubt
+	second := other.client.HSet(ctx, metaKey, "term", strings.Repeat("1", 40)).Err()
+	if err := errors.Join(setBack(ctx, other.client, 3), second); err != nil {
+		t.Fatal(err)
+	}
+	other.mustAppend(t, "4", "5", "6")
+	b.mustWait(t)
+	b.mustWait(t)
+	if c := runInstance(t, s, opts); !c.waitFor(t, "lost") {
+		t.Errorf("the log does not have it; doubts %v", b.doubted())
+	}
+}
+
+// A page is asked for, an order is acknowledged by a server that is replaced then, and the
+// one that takes over answers the page.
+func TestLossWhileAPageIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	ctx := t.Context()
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	b, w := wiredInstance(t, s, opts)
+	other := newInstance(t, s, opts)
+	other.mustAppend(t, "1", "2")
+	b.mustAppend(t, "3")
+	b.mustWait(t)
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	w.set(only(b.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		close(asked)
+		<-goOn
+		w.set(nil)
+		return next(ctx, cmd)
+	}))
+	read := make(chan error, 1)
+	go func() { read <- b.Wait(ctx) }()
+	<-asked
+	b.mustAppend(t, "lost")
+	if err := errors.Join(setBack(ctx, other.client, 3), failover(ctx, other.client)); err != nil {
+		t.Fatal(err)
+	}
+	other.mustAppend(t, "4", "5", "6")
+	close(goOn)
+	if err := <-read; err != nil {
+		t.Fatal(err)
+	}
+	b.mustWait(t)
+	if c := runInstance(t, s, opts); !c.waitFor(t, "lost") {
+		t.Errorf("the log does not have it; doubts %v", b.doubted())
+	}
+}
+
+// waitFor reads to the tail, and reports whether an ID is there.
+func (i *instance) waitFor(t *testing.T, id string) bool {
+	t.Helper()
+	i.mustWait(t)
+	return i.has(id)
 }
 
 // TestRepeatedCall runs a script twice with the same arguments, as a client does that had

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -52,10 +53,10 @@ func (r *reader) startOver(found *damage) {
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
 	r.found, r.recall, r.told, r.joint = found, true, 0, Mark{}
 	r.starts++
-	r.has = make(map[string]struct{})
+	r.has = make(map[item]uint64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mark, l.own = Mark{}, ownEntry{}
+	l.mark, l.own = Mark{}, nil
 }
 
 // healed ends the reading of a log that was damaged, or that was never read: what it
@@ -97,6 +98,11 @@ func (r *reader) healed(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.has != nil {
+		r.log.mu.Lock()
+		r.log.recent.moved(r.has)
+		r.log.mu.Unlock()
+	}
 	r.lenient, r.has = false, nil
 	r.applied(r.last.seq)
 	return nil
@@ -108,10 +114,13 @@ func (r *reader) doubtLost(ctx context.Context) error {
 	if lost == nil {
 		return nil
 	}
-	// The log may say so itself: who has read that is in doubt by that entry.
-	if !(r.log.opts.Lasting && lost.kind == Gap && r.told > lost.seq) {
-		r.log.doubt(lost.doubt())
-		if err := r.record(ctx, lost); err != nil {
+	// The log may say so itself: who has read that is in doubt by that entry. An earlier gap
+	// says nothing of one that was made since, behind it.
+	if !(r.log.opts.Lasting && lost.kind == Gap && r.told >= lost.seq) {
+		told := *lost
+		told.reason = missingMark + strconv.FormatUint(lost.seq, 10) + sinceEnd + lost.reason
+		r.log.doubt(told.doubt())
+		if err := r.record(ctx, &told); err != nil {
 			return err
 		}
 	}
@@ -130,43 +139,51 @@ func (r *reader) record(ctx context.Context, found *damage) error {
 	if err != nil {
 		return err
 	}
-	d.Entry = Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce}
+	d.Entry = e.place()
 	r.log.doubt(d)
 	return nil
 }
 
-// batch is how many IDs are appended at once.
+// batch is how many items are appended at once.
 const batch = 500
 
-// giveBack appends what was appended or applied here lately and is in the log no more.
+// giveBack appends what was appended or applied here lately and is in the log no more: IDs,
+// and doubts that time does not clear.
 // All members do so at the same time. So each begins with its own share, and after each
 // batch reads what the others have appended meanwhile. What is left then is the share of
 // members that are slow, or gone: it is given back in small parts, drawn at random, since
-// several may be at it. An ID that comes twice does no harm.
+// several may be at it. An item that comes twice does no harm.
 func (r *reader) giveBack(ctx context.Context) error {
 	l := r.log
 	l.mu.Lock()
-	ids, more := l.recent.lacking(r.inLog)
+	items, more := l.recent.lacking(r.has)
 	l.mu.Unlock()
 	if more {
 		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
 			return err
 		}
 	}
-	given, starts := 0, r.starts
-	for len(ids) > 0 {
-		next := l.share(ids)
+	given, starts, from := 0, r.starts, r.last.seq
+	for len(items) > 0 {
+		next := l.share(items)
 		if err := l.again(ctx, next); err != nil {
 			return err
 		}
-		given += len(next)
+		for _, i := range next {
+			if i.field == "id" {
+				given++
+			}
+		}
 		if err := r.readOn(ctx); err != nil {
 			return err
 		}
 		if r.starts != starts { // it was lost once more
 			return r.healed(ctx)
 		}
-		ids = slices.DeleteFunc(ids, r.inLog)
+		items = slices.DeleteFunc(items, func(i item) bool {
+			seq := r.has[i]
+			return seq > from || i.field == "id" && seq > 0
+		})
 	}
 	if given > 0 {
 		l.mu.Lock()
@@ -175,12 +192,6 @@ func (r *reader) giveBack(ctx context.Context) error {
 		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", given)
 	}
 	return nil
-}
-
-// inLog reports whether a lenient reader has found an ID in the log.
-func (r *reader) inLog(id string) bool {
-	_, ok := r.has[id]
-	return ok
 }
 
 // readOn reads to where the log ends now.
@@ -198,22 +209,22 @@ func (r *reader) readOn(ctx context.Context) error {
 	return nil
 }
 
-// share returns which of the IDs that the log lacks are to be given back next, one at
+// share returns which of the items that the log lacks are to be given back next, one at
 // least and [batch] at most.
-func (l *Log) share(ids []string) []string {
+func (l *Log) share(items []item) []item {
 	members := slices.DeleteFunc(l.Members(), func(name string) bool { return !strings.Contains(name, placeEnd) })
 	slices.Sort(members)
 	me, of := slices.Index(members, l.member.Name()), max(len(members), 1)
-	var ours []string
-	for _, id := range ids {
+	var ours []item
+	for _, i := range items {
 		sum := fnv.New32a()
-		sum.Write([]byte(id)) // never fails
+		sum.Write([]byte(i.value)) // never fails
 		if int(sum.Sum32()%uint32(of)) == me {
-			ours = append(ours, id)
+			ours = append(ours, i)
 		}
 	}
 	if len(ours) == 0 {
-		ours = slices.Clone(ids)
+		ours = slices.Clone(items)
 		rand.Shuffle(len(ours), func(i, j int) { ours[i], ours[j] = ours[j], ours[i] })
 		ours = ours[:(len(ours)-1)/of+1]
 	}
@@ -224,18 +235,18 @@ func (l *Log) share(ids []string) []string {
 func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	e, _, err := l.put(ctx, []any{"doubt", d.text()}, nil) // nobody is told: the reader goes on after it
+	e, _, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
 	return e, err
 }
 
-func (l *Log) again(ctx context.Context, ids []string) error {
+func (l *Log) again(ctx context.Context, items []item) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	args, err := l.entries(ids)
-	if err != nil {
-		return err
+	var args []any // they are remembered already
+	for _, i := range items {
+		args = append(args, i.field, i.value)
 	}
-	_, _, err = l.put(ctx, args, nil)
+	_, _, err := l.put(ctx, l.append, args, nil)
 	return err
 }
 

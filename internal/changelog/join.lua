@@ -5,7 +5,8 @@
 -- ARGV[4]  the member, "<place>#<which of those that were there>"
 -- ARGV[5]  '1' if it was a member before: one at its place that has a lease, or has just
 --          joined, is no predecessor, but runs beside it, and stays
--- Returns  {server's time in ms, era, its age in ms, whether somebody was there before}
+-- Returns  {server's time in ms, era, its age in ms, whether somebody may have been there
+--          before}
 local place, before = ARGV[3] .. '#', '0'
 for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
   local lease = tonumber(redis.call('ZSCORE', members, m))
@@ -16,7 +17,8 @@ for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
     before = '1'
   end
 end
--- The half tells that it has just joined, from one whose lease ended.
-redis.call('ZADD', members, 'NX', decimal(now - 1) .. '.5', ARGV[4])
+-- The half tells that it has just joined, from one whose lease ended. One that is a member
+-- already asks once more, and had no answer: who was there before is gone since.
+if redis.call('ZADD', members, 'NX', decimal(now - 1) .. '.5', ARGV[4]) == 0 then before = '1' end
 count()
 return {decimal(now), era, decimal(age()), before}

@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,6 +95,30 @@ func TestTwoMasters(t *testing.T) {
 			a.stop()
 			return started(t, m, "a")
 		}},
+		{"one that is back and had no answer at first", true, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+			begins(t, m)
+			w.set(cut)
+			a.stop()
+			i := newInstance(t, m.present, opts("a"))
+			w = wired(t, m.present, i)
+			lost := false
+			w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				switch {
+				case runs(cmd, i.page):
+					return errCut
+				case runs(cmd, i.join) && !lost:
+					err := next(ctx, cmd)
+					if lost = err == nil; lost {
+						return errCut
+					}
+					return err
+				}
+				return next(ctx, cmd)
+			})
+			i.start(t)
+			joins(t, i)
+			return i, w
+		}},
 		{"one that is new", false, false, func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
 			w.set(goTo(connect(t, m.present)))
 			return started(t, m, "c")
@@ -143,6 +168,52 @@ func TestTwoMasters(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestDoubtOfAReplacedMaster has a master that was replaced, and goes on, acknowledge a doubt:
+// there is an order whose ID nobody knows. Whoever asks the new master has read the sources
+// before that order was created.
+func TestDoubtOfAReplacedMaster(t *testing.T) {
+	t.Parallel()
+	m, promote := aMasterAndItsReplica(t)
+	a, aWire := wiredInstance(t, m.former, brisk("a"))
+	b, bWire := wiredInstance(t, m.former, brisk("b"))
+	sure(t, a, b)
+	a.mustAppend(t, "1") // is the newest that is certainly at both
+	sure(t, a, b)
+	promote()
+	bWire.set(goTo(connect(t, m.present)))
+	eventually(t, "the failover is seen", func() bool { return b.hasKind(Term) })
+	since := time.UnixMilli(time.Now().UnixMilli())
+	for _, d := range []Doubt{
+		{Kind: Lost, Reason: "no ID", Orders: true, Since: since},
+		{Kind: Running, Reason: "the client left", Orders: true, Since: since},
+		{Kind: Gap, Reason: "the table of source x: is followed from now on"},
+	} {
+		if _, err := a.Doubt(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	aWire.set(goTo(connect(t, m.present)))
+	sure(t, a, b)
+	for _, kind := range []Kind{Lost, Running, Gap} {
+		i := slices.IndexFunc(b.doubted(), func(d Doubt) bool { return d.Kind == kind })
+		if i < 0 {
+			t.Errorf("doubts %v: none of kind %s", b.doubted(), kind)
+		} else if d := b.doubted()[i]; d.Orders && !d.Since.Equal(since) {
+			t.Errorf("%+v is not the one that was told of", d)
+		}
+	}
+	before := len(b.doubted())
+	sure(t, a, b)
+	if err := failover(t.Context(), connect(t, m.present)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the next failover is seen", func() bool { return len(b.doubted()) > before })
+	sure(t, a, b)
+	if got := b.kinds()[before:]; !slices.Equal(got, []Kind{Term}) {
+		t.Errorf("after one that lost nothing: doubts %v", got)
 	}
 }
 

@@ -353,10 +353,11 @@ func (m *Member) owe(what ...string) {
 	defer m.mu.Unlock()
 	now := time.Now()
 	for _, w := range what {
-		if _, ok := m.owed[w]; ok {
+		_, again := m.owed[w]
+		if again && !strings.HasPrefix(w, doubtMark) {
 			continue
 		}
-		if len(m.owed) >= mostOwed {
+		if !again && len(m.owed) >= mostOwed {
 			m.overdrew = now
 			return
 		}
@@ -389,26 +390,27 @@ func (m *Member) settled() {
 const doubtMark = "\n"
 
 // oweDoubt notes a doubt that is about to be appended, and returns when: it covers all
-// that was owed by then.
+// that was owed by then. One of the same text that is owed already is owed since now: its
+// order may have been created after what is under way was appended.
 func (m *Member) oweDoubt(text string) time.Time {
 	m.owe(doubtMark + text)
 	return time.Now()
 }
 
-// paidDoubt notes a doubt that was acknowledged: what had been owed by then is among
-// the orders that it is about.
-func (m *Member) paidDoubt(covers time.Time) {
+// paidDoubt notes a doubt that was acknowledged: what had been owed by then is among the
+// orders that it is about, if it is about those of any age.
+func (m *Member) paidDoubt(text string, covers time.Time, anyAge bool) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for what, since := range m.owed {
-		if !since.After(covers) {
+		if !since.After(covers) && (anyAge || what == doubtMark+text) {
 			delete(m.owed, what)
 		}
 	}
-	if !m.overdrew.After(covers) {
+	if anyAge && !m.overdrew.After(covers) {
 		m.overdrew = time.Time{}
 	}
 	m.settled()

@@ -17,7 +17,8 @@ type entry struct {
 	sub   uint64 // 0 but for entries of others
 	id    string // "" for a doubt
 	doubt Doubt
-	at    int64 // of a doubt of kind Running: the server's time, ms, 0 if it is not known
+	text  string // of a doubt, as the log has it
+	at    int64  // of a doubt of kind Running: the server's time, ms, 0 if it is not known
 	nonce string
 	bad   string // what is wrong with it, "" if nothing is
 }
@@ -142,7 +143,7 @@ func parseEntry(row any) (e entry) {
 	e.nonce, _ = fields[3].(string)
 	switch {
 	case fields[0] == "doubt":
-		e.doubt = parseDoubt(value)
+		e.doubt, e.text = parseDoubt(value), value
 		if e.doubt.Kind == Running {
 			e.doubt.Reason, e.at = cutTime(e.doubt.Reason)
 		}
@@ -218,7 +219,7 @@ func behind(entries []entry, last entry) []entry {
 type damage struct {
 	kind   Kind
 	reason string
-	seq    uint64 // of the entry behind it, of a gap that a lenient reader has found
+	seq    uint64 // of the last entry that is missing, of a gap that a lenient reader has found
 }
 
 // doubt is the doubt that it is a reason for: about orders, whatever their age.

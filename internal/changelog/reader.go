@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -60,26 +61,26 @@ func (l *Log) farewell(ctx context.Context) {
 // reader is what the one goroutine in Run knows.
 type reader struct {
 	log   *Log
-	epoch string   // "" until the log is open
-	era   string   // of the last page
-	last  entry    // applied most recently
-	own   ownEntry // that the last page was looked through for
+	epoch string     // "" until the log is open
+	era   string     // of the last page
+	last  entry      // applied most recently
+	own   []ownEntry // that the last page was looked through for
 	// starts counts how often it began anew, with a log that was not what it had been.
 	starts int64
 	// lenient reads a log that is known to be damaged, or was never read: what is
 	// missing in it has been told of, or is told of at the end.
 	lenient bool
-	first   bool                // nothing was read yet, and there was no mark
-	lost    *damage             // found while lenient
-	told    uint64              // number of the last entry that tells of a gap
-	found   *damage             // why it started over, nil once that has been told of again
-	members []string            // as the last page has them, if it has
-	untold  string              // of the last page
-	toldOf  time.Time           // when it was said last that there is a twin
-	recall  bool                // members may have been forgotten
-	apart   bool                // it reads before it joins
-	joint   Mark                // of the snapshot that was taken, until its entry was read
-	has     map[string]struct{} // IDs found while lenient, to see which are missing; nil: nobody asks
+	first   bool            // nothing was read yet, and there was no mark
+	lost    *damage         // found while lenient
+	told    uint64          // up to which number the log itself tells what is missing
+	found   *damage         // why it started over, nil once that has been told of again
+	members []string        // as the last page has them, if it has
+	untold  string          // of the last page
+	toldOf  time.Time       // when it was said last that there is a twin
+	recall  bool            // members may have been forgotten
+	apart   bool            // it reads before it joins
+	joint   Mark            // of the snapshot that was taken, until its entry was read
+	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
 }
 
 // readToTail applies everything up to where the log ended when the first of its
@@ -191,17 +192,27 @@ func (r *reader) joined(ctx context.Context, m *Member) error {
 // in the log that it came from. That is not sure of what was acknowledged meanwhile by
 // another server, which may have been replaced by this one.
 func (r *reader) vouch() {
-	l := r.log
+	l, era := r.log, r.era
 	l.mu.Lock()
-	own := l.own
-	if own == r.own && own.epoch == r.epoch && own.seq <= r.last.seq {
-		l.own.era, r.own.era = r.era, r.era // it was looked for, and is there
+	var there ownEntry // the newest that was looked for, and is there
+	own := slices.DeleteFunc(slices.Clone(l.own), func(e ownEntry) bool {
+		found := e.epoch == r.epoch && e.seq <= r.last.seq && slices.Contains(r.own, e)
+		if found && e.seq >= there.seq {
+			there = e
+		}
+		return found
+	})
+	if there.nonce != "" {
+		there.era = era
+		own = append(own, there)
 	}
+	l.own = own
 	l.mu.Unlock()
 	if l.member == nil {
 		return
 	}
-	if era := l.member.lastEra(); own.entry == r.own.entry || own.era == era || own.nonce == "" {
+	latest := l.member.lastEra()
+	if !slices.ContainsFunc(own, func(e ownEntry) bool { return e.era != latest }) {
 		l.member.vouch()
 	}
 }
@@ -234,32 +245,37 @@ func (r *reader) apply(e entry) {
 		r.applyDoubt(e)
 	default:
 		r.log.apply(e.id)
-		if r.has != nil {
-			r.has[e.id] = struct{}{} // and what it lacks must not be forgotten for it
-		} else {
-			r.log.remember(e.id)
-		}
+		r.remember(item{"id", e.id}, e.seq)
 	}
 	r.last = e
 }
 
+// remember keeps what an entry says, for a log that loses it.
+func (r *reader) remember(i item, seq uint64) {
+	if r.has != nil {
+		r.has[i] = seq // and what the log lacks must not be forgotten for it
+		return
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.recent.add(i, seq)
+}
+
 func (r *reader) applyDoubt(e entry) {
 	if e.doubt.Kind == cleared {
-		n := e.doubt.clears(r.epoch)
-		if n > 0 && r.lost != nil && r.lost.seq <= n {
-			r.lost = nil // whoever said it knew of that
-		}
-		// What is read once more was said before the present doubts.
-		if n > 0 && r.found == nil {
+		if n := e.doubt.clears(r.epoch); n > 0 {
 			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
 		}
 		return
 	}
 	e.doubt.Entry = Mark{Epoch: r.epoch, Seq: e.seq, Nonce: e.nonce}
 	r.log.doubt(e.doubt)
+	if !e.doubt.Kind.orders() {
+		r.remember(item{"doubt", e.text}, e.seq)
+	}
 	r.recall = r.recall || e.doubt.Kind == Term
 	if e.doubt.Kind == Gap {
-		r.told = e.seq
+		r.told = max(r.told, e.doubt.missing())
 	}
 }
 
@@ -274,24 +290,22 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
 	for {
-		r.own = l.asking()
-		own := r.own.entry
-		if r.own.epoch != r.epoch {
-			own = entry{} // it is looked for when the log is found to be another one
-		}
+		own := l.asking()
 		count := l.opts.PageSize + 1 // one more for the entry that we have
 		p, err = l.ask(ctx, m, time.Now(), r.last.seq, count)
 		if err != nil {
 			return p, nil, err
 		}
-		r.log.tail(p.tail)
+		r.own = l.looked(own, p)
 		if r.epoch == "" {
 			r.epoch, r.lenient = p.epoch, true
 		}
 		full := len(p.entries) >= count
 		fresh, bad := p.after(r.epoch, r.last, full)
-		if bad == nil {
-			bad = lostOwn(p.tail, fresh, own)
+		for _, own := range r.own {
+			if bad == nil && own.epoch == r.epoch { // else it is another log
+				bad = lostOwn(p.tail, fresh, own.entry)
+			}
 		}
 		if bad == nil {
 			bad = r.joins(fresh)
@@ -304,8 +318,13 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)
-			r.lost.seq = holesEnd(r.last, fresh)
+			r.lost.seq = lastMissing(r.last, fresh)
 			return p, fresh, nil
+		}
+		if p.epoch != r.epoch {
+			l.mu.Lock()
+			l.recent.renumbered()
+			l.mu.Unlock()
 		}
 		r.startOver(bad)
 	}
@@ -320,16 +339,18 @@ func (r *reader) skip(p page, full bool) []entry {
 	return fresh
 }
 
-// holesEnd returns the number of the entry behind the last hole between entries.
-func holesEnd(last entry, fresh []entry) uint64 {
-	end := last.seq
+// lastMissing returns the number of the last entry that should be among others and is not.
+func lastMissing(last entry, fresh []entry) (seq uint64) {
 	for _, e := range fresh {
-		if e.bad != "" || e.seq != last.seq+1 {
-			end = e.seq
+		switch {
+		case e.bad != "":
+			seq = e.seq
+		case e.seq != last.seq+1:
+			seq = e.seq - 1
 		}
 		last = e
 	}
-	return end
+	return seq
 }
 
 // lostOwn looks for the newest entry that was appended here and acknowledged before
@@ -360,23 +381,31 @@ func (r *reader) applied(tail uint64) {
 	}
 }
 
-// asking counts a page, and returns the newest entry of our own, which must be in its
+// asking counts a page, and returns the newest entries of our own, which must be in its
 // log from now on.
-func (l *Log) asking() ownEntry {
+func (l *Log) asking() []ownEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Reads++
 	return l.own
 }
 
-func (l *Log) tail(n uint64) {
+// looked returns which entries of our own a page is to be looked through for: those from
+// before it was asked for, and those that were acknowledged meanwhile in another era than
+// its own. A server that was replaced may have done that while the page was on its way.
+func (l *Log) looked(before []ownEntry, p page) (own []ownEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.Tail = n
-}
-
-func (l *Log) remember(id string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.recent.add(id)
+	l.state.Tail = p.tail
+	for _, e := range l.own {
+		if e.era != p.era {
+			own = append(own, e)
+		}
+	}
+	for _, e := range before {
+		if e.era == p.era {
+			own = append(own, e)
+		}
+	}
+	return own
 }

@@ -1,40 +1,63 @@
 package changelog
 
-// remembered is how many IDs are kept for a log that loses them: those of a minute at
+// remembered is how many items are kept for a log that loses them: IDs of a minute at
 // 150 new orders a second, or of what a replica that takes over lags behind.
 const remembered = 10_000
 
-// recent holds the IDs that were applied or appended last, in a ring. The zero value
-// is empty.
+// item is what an entry says: its field, "id" or "doubt", and the value of that.
+type item struct{ field, value string }
+
+// recent holds the items that were applied or appended last, in a ring, with the numbers of
+// their entries. The zero value is empty.
 type recent struct {
-	ids  []string
-	next int
+	items []item
+	seqs  []uint64
+	next  int
 	// partly says that there were others before, which came by a mark or a snapshot.
 	partly bool
 }
 
-func (r *recent) add(id string) {
-	if len(r.ids) < remembered {
-		r.ids = append(r.ids, id)
+func (r *recent) add(i item, seq uint64) {
+	if len(r.items) < remembered {
+		r.items, r.seqs = append(r.items, i), append(r.seqs, seq)
 		return
 	}
-	r.ids[r.next] = id
+	r.items[r.next], r.seqs[r.next] = i, seq
 	r.next = (r.next + 1) % remembered
 }
 
-// lacking returns the IDs that a log does not have, the oldest first, each once. There
-// may be more if it was not for the newest only that the log was to be asked: when the
-// oldest that is remembered is lacking, and there were older ones.
-func (r *recent) lacking(has func(id string) bool) (ids []string, more bool) {
-	seen, older := make(map[string]bool, len(r.ids)), r.partly || len(r.ids) == remembered
-	more = older && len(r.ids) == 0
-	for i := range r.ids {
-		id := r.ids[(r.next+i)%len(r.ids)]
-		if !seen[id] && !has(id) {
-			ids = append(ids, id)
-			more = more || i == 0 && older
+// lacking returns the items that a log does not have, the oldest first, each once. Has are
+// the numbers of the last entries that it has of each. There may be more if the entry of
+// the oldest that is remembered is lacking, and there were older ones: that the log has an
+// earlier entry of the same ID says nothing of those.
+func (r *recent) lacking(has map[item]uint64) (items []item, more bool) {
+	seen, older := make(map[item]bool, len(r.items)), r.partly || len(r.items) == remembered
+	more = older && len(r.items) == 0
+	for n := range r.items {
+		at := (r.next + n) % len(r.items)
+		i, seq := r.items[at], r.seqs[at]
+		// An earlier doubt of the same words may have been cleared.
+		if !seen[i] && (has[i] == 0 || i.field == "doubt" && has[i] < seq) {
+			items = append(items, i)
 		}
-		seen[id] = true
+		more = more || n == 0 && older && has[i] < seq
+		seen[i] = true
 	}
-	return ids, more
+	return items, more
+}
+
+// renumbered is for another log: where the items stood in the one before says nothing.
+func (r *recent) renumbered() {
+	for at := range r.seqs {
+		r.seqs[at] = 1
+	}
+}
+
+// moved notes where a log has the items now, which was mended.
+func (r *recent) moved(has map[item]uint64) {
+	for at, i := range r.items {
+		if seq := has[i]; seq > 0 {
+			r.seqs[at] = seq
+		}
+	}
 }

@@ -16,7 +16,7 @@ func TestRunning(t *testing.T) {
 		a, b := runInstance(t, s, opts), runInstance(t, s, idle)
 		sure(t, a, b)
 		since := time.UnixMilli(1795000000123)
-		if err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
+		if _, err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
 			t.Fatal(err)
 		}
 		now := func() int64 {

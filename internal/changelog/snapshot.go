@@ -170,6 +170,11 @@ func (p page) begins(last entry) bool {
 // bridge takes the snapshot for what a log has no more, and goes on where the log begins.
 // Not done: there is none that joins the log.
 func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
+	if r.last.seq > 0 && r.era != "" && r.era != p.era {
+		// The entries are gone that would show whether the server which took over had them.
+		r.startOver(back("it was trimmed behind entry %d, and Redis restarted or failed over before that", r.last.seq))
+		return true, nil
+	}
 	at, err := r.log.opts.Bridge(ctx)
 	if err != nil {
 		return false, err
@@ -180,8 +185,10 @@ func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
 	}
 	r.last, r.joint, r.recall = entry{seq: first - 1}, at, true
 	r.log.mu.Lock()
-	r.log.recent.partly = true
-	r.log.mu.Unlock()
+	defer r.log.mu.Unlock()
+	if r.log.recent.partly = true; r.has == nil {
+		r.log.recent = recent{partly: true} // the snapshot has what was remembered
+	}
 	return true, nil
 }
 

@@ -26,5 +26,7 @@ for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
 end
 local least = tonumber(known[2]) - tonumber(ARGV[4])
 if least < 1 then return {0, ''} end
+-- This first: with its memory full, a server refuses what adds, but not after what removes.
+local removed = redis.call('XTRIM', log, 'MINID', '~', decimal(least) .. '-0', 'LIMIT', ARGV[5])
 redis.call('HSET', meta, 'trimmed', known[2])
-return {redis.call('XTRIM', log, 'MINID', '~', decimal(least) .. '-0', 'LIMIT', ARGV[5]), ''}
+return {removed, ''}

@@ -58,13 +58,18 @@ func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 type appender struct{ *changelog.Log }
 
 // Missed implements filter.Appender.
-func (a appender) Missed(ctx context.Context, reason string, since time.Time) error {
-	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})
+func (a appender) Missed(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})
 }
 
 // Abandoned implements filter.Appender.
-func (a appender) Abandoned(ctx context.Context, reason string, since time.Time) error {
-	return a.Doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason, Orders: true, Since: since})
+func (a appender) Abandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason, Orders: true, Since: since})
+}
+
+func (a appender) doubt(ctx context.Context, d changelog.Doubt) (filter.Entry, error) {
+	at, err := a.Doubt(ctx, d)
+	return placeIn(at), err
 }
 
 // bounded is a barrier that trusts what was true a short time ago.
@@ -78,7 +83,15 @@ func (b bounded) Wait(ctx context.Context) error { return b.log.Within(ctx, b.ag
 
 func (b bounded) held() bool { return b.log.Fresh(b.age) }
 
-// cures tells what clears a doubt where no source tells of each order at once.
+// cureOf tells what clears a doubt where no source tells of each order at once. One of a
+// kind that a later release has needs the most.
+func cureOf(k changelog.Kind) filter.Cure {
+	if cure, ok := cures[k]; ok {
+		return cure
+	}
+	return filter.Operator
+}
+
 var cures = map[changelog.Kind]filter.Cure{
 	changelog.Term:    filter.Settling,
 	changelog.Crash:   filter.Settling,

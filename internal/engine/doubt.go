@@ -31,7 +31,7 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 			t.void()
 		}
 	}
-	told := filter.Doubt{Reason: d.Reason, Cure: cures[d.Kind], Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
+	told := filter.Doubt{Reason: d.Reason, Cure: cureOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
 	if d.Kind == changelog.Running {
 		told.Late = max(0, u.late-d.Age)
 	}

@@ -1,11 +1,52 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
+
+// TestDoubtOfAnUnknownKind: what a later release writes needs the most, not the least.
+func TestDoubtOfAnUnknownKind(t *testing.T) {
+	a := newTrimming(t, bedtest.New(t)).start("capacity: 1000")
+	if err := a.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: "later", Reason: "of a kind that nobody knows"}); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "there is a doubt", func() bool { _, _, ok := a.filter.Doubts(); return ok })
+	if cure, reason, _ := a.filter.Doubts(); cure != filter.Operator {
+		t.Errorf("%q is cleared by %v", reason, cure)
+	}
+}
+
+// TestDoubtOfAnotherOrdergate: a word that is good for another ordergate's order is not for
+// one that was created here at the same time, and is not told yet.
+func TestDoubtOfAnotherOrdergate(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	a, b := d.start("capacity: 1000"), d.start("capacity: 1000")
+	const reason = "the answer has no ID"
+	if err := b.filter.Missed(t.Context(), reason, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "the sources are read", func() bool { return b.log.Wait(t.Context()) == nil })
+	upTo := b.log.Mark()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.filter.Missed(ended, reason, time.Time{}); err == nil {
+		t.Fatal("it is told")
+	}
+	if err := b.log.Clear(t.Context(), upTo); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "a knows that", func() bool { return a.log.Mark().Seq > upTo.Seq })
+	if cure, _, ok := a.filter.Doubts(); !ok || cure != filter.Operator {
+		t.Errorf("a has a doubt: %v, cleared by %v", ok, cure)
+	}
+}
 
 // TestMade: an ID tells the latest time at which its order can have been made, by all
 // forms that it has; by one that tells no time it may be of any.

@@ -75,7 +75,7 @@ func (u *filterUnit) everything(ctx context.Context, add func(id string) error) 
 	if err := u.log.Replay(ctx, add); err != nil {
 		return err
 	}
-	// Once more: a log that was trimmed before its end was read has a snapshot by now.
+	// Once more: it may have been trimmed before its end was read.
 	return u.logSnapshot.forgotten(ctx)
 }
 

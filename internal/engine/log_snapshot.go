@@ -459,14 +459,14 @@ func (s *logSnapshot) wait() {
 	}
 }
 
-// forgotten returns [filter.ErrForgotten] if the log may have been trimmed, and so cannot
-// be read again.
+// forgotten returns [filter.ErrForgotten] if the log does not begin with its first entry, and
+// so cannot be read again.
 func (s *logSnapshot) forgotten(ctx context.Context) error {
 	if s == nil {
 		return nil
 	}
-	current, err := s.unit.log.Snapshot(ctx)
-	if err == nil && current.Token != "" {
+	first, err := s.unit.log.First(ctx)
+	if err == nil && first > 1 {
 		err = filter.ErrForgotten
 	}
 	return err

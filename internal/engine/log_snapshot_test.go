@@ -371,6 +371,32 @@ func TestFilterGrowsWithATrimmedLog(t *testing.T) {
 	d.want(d.start(settings), "one that starts", ids, filter.Absent)
 }
 
+// A filter is not made of what is left of a log whose snapshot is gone, even if what it would
+// lack is less than its rate of false positives.
+func TestFilterDoesNotGrowWithoutTheLogsSnapshot(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	path := filepath.Join(t.TempDir(), "old.csv")
+	if err := os.WriteFile(path, []byte(strings.Join(scattered(200_000), "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.rules = fmt.Sprintf("sources: {old: {kind: csv, path: %q}}\n", path)
+	a := d.start("capacity: 210_000, false_positive_rate: 0.01, sources: [old], expand: {how: rebuild, at_fill: 1}")
+	ids := scattered(3000)
+	d.create(ids, a)
+	d.trim(a)
+	if err := d.redis.Del(t.Context(), "ordergate:{orders}:snapshot").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.filter.Expand(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, id := range ids {
+		if got := a.filter.MayContain(t.Context(), id); got == filter.Absent {
+			t.Fatalf("%s is absent", id)
+		}
+	}
+}
+
 // TestLogSnapshotHasAllForms has rules that write an ID in different forms. Whoever starts
 // from the snapshot finds it in each.
 func TestLogSnapshotHasAllForms(t *testing.T) {
@@ -413,6 +439,26 @@ func TestNoLogSnapshotWithADoubt(t *testing.T) {
 	}
 	if n := d.entries(); n < 3000 {
 		t.Errorf("%d entries: the log is trimmed", n)
+	}
+}
+
+// A server whose memory is full can be helped by removing what the snapshot has.
+func TestLogIsTrimmedWhenMemoryIsFull(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	a := d.start("capacity: 20000")
+	d.create(scattered(3000), a)
+	if _, err := a.logSnapshot.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.redis.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.log.Append(t.Context(), "1"); err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Fatalf("the memory is not full: %v", err)
+	}
+	d.trim(a)
+	if n := d.entries(); n > 300 {
+		t.Errorf("there are %d entries", n)
 	}
 }
 

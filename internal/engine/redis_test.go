@@ -221,7 +221,7 @@ func appendAndWait(t *testing.T, client redis.UniversalClient) {
 		})
 	}
 	sure()
-	err = errors.Join(log.Append(ctx, "1001"), log.Doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: "a test"}),
+	err = errors.Join(log.Append(ctx, "1001"), log.RecordDoubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: "a test"}),
 		client.RPush(ctx, inbox, "1002").Err())
 	if err != nil {
 		t.Fatal(err)
