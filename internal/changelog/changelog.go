@@ -87,10 +87,12 @@ type Options struct {
 	// order. It must not block. No Wait returns nil between the finding and its return.
 	Doubt func(Doubt)
 	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
-	// was told of; see [Log.Clear]. It must not block.
-	Cleared func(upTo Mark)
-	// Lasting has the gaps that the reader finds appended, as doubts: they are there after
-	// a restart. It is for a filter without a live source.
+	// was told of; see [Log.Clear]. Again: it is read once more, and says nothing of the
+	// doubts of other logs. It must not block.
+	Cleared func(upTo Mark, again bool)
+	// Lasting has the gaps that the reader finds appended, as doubts, and once more the
+	// doubts that the log loses: they are there after a restart. It is for a filter without
+	// a live source.
 	Lasting bool
 	// Member is the place that this process appends from, the same after a restart and
 	// another one for every other process; "": it only reads, or never has an ID whose
@@ -135,7 +137,7 @@ func (o *Options) EnsureDefaults() {
 		o.CanonicalForms = func(ids []string) []string { return ids }
 	}
 	if o.Cleared == nil {
-		o.Cleared = func(Mark) {}
+		o.Cleared = func(Mark, bool) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -197,6 +199,7 @@ type Log struct {
 	mark   Mark
 	own    ownEntry // the newest entry that Append made here and knows of
 	recent recent
+	lasts  []Doubt            // see rememberDoubt
 	known  []string           // members, as of the last renewal, before whatever was lost since
 	said   map[Kind]time.Time // when a doubt was told in the log last
 }
@@ -329,10 +332,15 @@ func (l *Log) Doubt(ctx context.Context, d Doubt) error {
 
 // RecordDoubt is to Doubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
+	return l.publish(ctx, []any{"doubt", l.dated(d).text()}, nil)
+}
+
+// dated puts the server's time before the reason for a doubt of kind Running; see cutTime.
+func (l *Log) dated(d Doubt) Doubt {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	return l.publish(ctx, []any{"doubt", d.text()}, nil)
+	return d
 }
 
 // publish appends, and returns nil once a client may be told of it.
@@ -381,6 +389,16 @@ func (l *Log) put(ctx context.Context, entries []any, ids []string) (ownEntry, t
 		l.recent.add(id)
 	}
 	l.mu.Unlock()
+	for i := 0; i+1 < len(entries); i += 2 {
+		if text, ok := entries[i+1].(string); ok && entries[i] == "doubt" {
+			d := parseDoubt(text)
+			if d.Kind == Running {
+				d.Reason, _ = cutTime(d.Reason)
+			}
+			d.Entry = Mark{Epoch: epoch, Seq: e.seq, Nonce: e.nonce}
+			l.rememberDoubt(d)
+		}
+	}
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
 		return ownEntry{}, time.Time{}, l.appendError(err)

@@ -76,7 +76,7 @@ func TestClear(t *testing.T) {
 		var told []Mark
 		var mu sync.Mutex
 		opts := patient("b")
-		opts.Cleared = func(upTo Mark) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
+		opts.Cleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		sure(t, a, b)
 		at := a.Mark()
@@ -146,7 +146,7 @@ func TestLastingGap(t *testing.T) {
 		}
 		var upTo Mark
 		o := lasting("d")
-		o.Cleared = func(m Mark) { upTo = m }
+		o.Cleared = func(m Mark, _ bool) { upTo = m }
 		d := runInstance(t, s, o)
 		sure(t, d)
 		for _, doubt := range d.doubted() {

@@ -93,6 +93,9 @@ func (r *reader) healed(ctx context.Context) error {
 		if err := r.giveBack(ctx); err != nil {
 			return err
 		}
+		if err := r.giveBackDoubts(ctx); err != nil {
+			return err
+		}
 		if err := r.doubtLost(ctx); err != nil {
 			return err
 		}

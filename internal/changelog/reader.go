@@ -249,13 +249,16 @@ func (r *reader) applyDoubt(e entry) {
 		if n > 0 && r.lost != nil && r.lost.seq <= n {
 			r.lost = nil // whoever said it knew of that
 		}
-		// What is read once more was said before the present doubts.
-		if n > 0 && r.found == nil {
-			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
+		if n > 0 {
+			r.cleared(n)
 		}
 		return
 	}
 	e.doubt.Entry = Mark{Epoch: r.epoch, Seq: e.seq, Nonce: e.nonce}
+	r.log.rememberDoubt(e.doubt)
+	if r.has != nil {
+		r.has[doubtMark+e.nonce] = struct{}{}
+	}
 	r.log.doubt(e.doubt)
 	r.recall = r.recall || e.doubt.Kind == Term
 	if e.doubt.Kind == Gap {
