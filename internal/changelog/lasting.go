@@ -57,11 +57,17 @@ func (r *reader) cleared(upTo uint64) {
 
 // giveBackDoubts appends the doubts that a log has lost which was read again, as one.
 func (r *reader) giveBackDoubts(ctx context.Context) error {
-	l := r.log
-	inLog := func(d Doubt) bool { return r.inLog(doubtMark + d.Entry.Nonce) }
-	l.mu.Lock()
-	lost := slices.DeleteFunc(slices.Clone(l.lasts), inLog)
-	l.mu.Unlock()
+	l, starts := r.log, r.starts
+	if r.has == nil || len(r.lostDoubts()) == 0 { // healed by giveBack, or whole
+		return nil
+	}
+	if err := r.readOn(ctx); err != nil { // to what was appended meanwhile
+		return err
+	}
+	if r.starts != starts { // it was lost once more
+		return r.healed(ctx)
+	}
+	lost := r.lostDoubts()
 	if len(lost) == 0 {
 		return nil
 	}
@@ -79,4 +85,11 @@ func (r *reader) giveBackDoubts(ctx context.Context) error {
 	defer l.mu.Unlock()
 	l.lasts = slices.DeleteFunc(l.lasts, func(d Doubt) bool { return slices.Contains(lost, d) })
 	return nil
+}
+
+func (r *reader) lostDoubts() []Doubt {
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	inLog := func(d Doubt) bool { return r.inLog(doubtMark + d.Entry.Nonce) }
+	return slices.DeleteFunc(slices.Clone(r.log.lasts), inLog)
 }
