@@ -29,6 +29,7 @@ func TestLostDoubts(t *testing.T) {
 		if err := a.Clear(t.Context(), a.Mark()); err != nil {
 			t.Fatal(err)
 		}
+		sure(t, a)
 		for n := range mostLasting + 2 {
 			if err := a.RecordDoubt(t.Context(), lost(3+n)); err != nil {
 				t.Fatal(err)
