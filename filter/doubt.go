@@ -307,7 +307,8 @@ func (f *Filter) Curable() (cure Cure, ok bool) {
 // Confirm says that the sources have every order that the doubts up to an entry are about:
 // somebody who knows has said so, of sources that were read when the log had been read up
 // to there. Those doubts, and any of an earlier log, need no more than [Reading] from now on.
-func (f *Filter) Confirm(upTo Entry) {
+// Again: the word is of an earlier time, and there may be doubts of other logs since.
+func (f *Filter) Confirm(upTo Entry, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := f.doubts.Load()
@@ -316,7 +317,9 @@ func (f *Filter) Confirm(upTo Entry) {
 	}
 	open := slices.Clone(now.open)
 	for i, d := range open {
-		if in := d.Entry; d.outside == 0 && (in.Log != upTo.Log || in.Number <= upTo.Number) {
+		in := d.Entry
+		elsewhere := in.Log != upTo.Log
+		if d.outside == 0 && (elsewhere && in != (Entry{}) && !again || !elsewhere && in.Number <= upTo.Number) {
 			open[i].Cure = min(d.Cure, Reading)
 		}
 	}
@@ -383,6 +386,7 @@ func (f *Filter) Settle(ctx context.Context, pass func(ctx context.Context) erro
 	if err := pass(ctx); err != nil {
 		return err
 	}
+	soFar.at = time.Now() // it is the time that has passed which clears them
 	f.clearDoubts(soFar, Settling)
 	return nil
 }

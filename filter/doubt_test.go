@@ -227,21 +227,24 @@ func TestConfirm(t *testing.T) {
 		name   string
 		doubts []Entry
 		upTo   Entry
+		again  bool
 		clear  bool
 	}{
-		{"up to it", []Entry{at("a", 3), at("a", 5)}, at("a", 5), true},
-		{"one is behind it", []Entry{at("a", 3), at("a", 6)}, at("a", 5), false},
-		{"of another log", []Entry{at("a", 9)}, at("b", 2), true},
-		{"not in the log yet", []Entry{{}}, at("a", 9), false},
-		{"brought by the log meanwhile", []Entry{{}, at("a", 9)}, at("a", 9), true},
-		{"of which one was brought", []Entry{{}, {}, at("a", 9)}, at("a", 9), true}, // the same one, told twice
+		{"up to it", []Entry{at("a", 3), at("a", 5)}, at("a", 5), false, true},
+		{"one is behind it", []Entry{at("a", 3), at("a", 6)}, at("a", 5), false, false},
+		{"of another log", []Entry{at("a", 9)}, at("b", 2), false, true},
+		{"of another log, by a word that is read again", []Entry{at("a", 1)}, at("b", 2), true, false},
+		{"up to it, by a word that is read again", []Entry{at("a", 3)}, at("a", 5), true, true},
+		{"not in the log yet", []Entry{{}}, at("a", 9), false, false},
+		{"brought by the log meanwhile", []Entry{{}, at("a", 9)}, at("a", 9), false, true},
+		{"of which one was brought", []Entry{{}, {}, at("a", 9)}, at("a", 9), false, true}, // the same one, told twice
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := mustLoad(t, mustNew(t, Options{}))
 			for _, in := range tc.doubts {
 				f.Doubt(Doubt{Reason: "a reason", Cure: Operator, Entry: in})
 			}
-			f.Confirm(tc.upTo)
+			f.Confirm(tc.upTo, tc.again)
 			if got := f.MayContain(t.Context(), "1"); got != Unknown {
 				t.Errorf("%v before anything was read", got)
 			}
@@ -276,7 +279,7 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		cancel()
 		confirm := func(upTo uint64, want Answer) {
 			t.Helper()
-			f.Confirm(Entry{"a", upTo})
+			f.Confirm(Entry{"a", upTo}, false)
 			if err := f.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}

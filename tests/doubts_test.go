@@ -269,6 +269,7 @@ func TestDoubtsThatLast(t *testing.T) {
 	must(t, err)
 	_, err = fmt.Fprintln(file, lost)
 	must(t, errors.Join(err, file.Close()))
+	k.age(time.Minute) // or its time would tell nothing yet
 	k.load()
 	absent("the source has the order")
 	k.want("maybe", lost)

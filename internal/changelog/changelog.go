@@ -90,8 +90,9 @@ type Options struct {
 	// order. It must not block. No Wait returns nil between the finding and its return.
 	Doubt func(Doubt)
 	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
-	// was told of; see [Log.Clear]. It must not block.
-	Cleared func(upTo Mark)
+	// was told of; see [Log.Clear]. Again: it is read once more, and says nothing of the
+	// doubts of other logs. It must not block.
+	Cleared func(upTo Mark, again bool)
 	// Lasting has the gaps that the reader finds appended, as doubts: they are there after
 	// a restart. It is for a filter without a live source.
 	Lasting bool
@@ -138,7 +139,7 @@ func (o *Options) EnsureDefaults() {
 		o.CanonicalForms = func(ids []string) []string { return ids }
 	}
 	if o.Cleared == nil {
-		o.Cleared = func(Mark) {}
+		o.Cleared = func(Mark, bool) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

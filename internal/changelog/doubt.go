@@ -13,8 +13,8 @@ import (
 type Doubt struct {
 	Kind   Kind
 	Reason string // one line
-	// Age is for how long one of kind Running has been in the log at least, by the clock
-	// of its server; 0 for the others.
+	// Age is for how long one of kind Running or Term has been in the log at least, by the
+	// clock of its server; 0 for the others.
 	Age time.Duration
 
 	// Orders says that it is about orders that were created. Any other is about the

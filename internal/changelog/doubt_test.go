@@ -114,7 +114,7 @@ func TestClear(t *testing.T) {
 		var told []Mark
 		var mu sync.Mutex
 		opts := patient("b")
-		opts.Cleared = func(upTo Mark) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
+		opts.Cleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		sure(t, a, b)
 		at := a.Mark()
@@ -181,7 +181,7 @@ func TestClearedStaysCleared(t *testing.T) {
 	var last Mark
 	opts := idle
 	opts.Lease = 100 * time.Millisecond
-	opts.Cleared = func(upTo Mark) { last = upTo }
+	opts.Cleared = func(upTo Mark, _ bool) { last = upTo }
 	a := runInstance(t, s, opts)
 	a.mustAppend(t, "1", "2")
 	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
@@ -251,7 +251,7 @@ func TestLastingGap(t *testing.T) {
 		}
 		var upTo Mark
 		o := lasting("d")
-		o.Cleared = func(m Mark) { upTo = m }
+		o.Cleared = func(m Mark, _ bool) { upTo = m }
 		d := runInstance(t, s, o)
 		sure(t, d)
 		for _, doubt := range d.doubted() {

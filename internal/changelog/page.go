@@ -18,7 +18,7 @@ type entry struct {
 	id    string // "" for a doubt
 	doubt Doubt
 	text  string // of a doubt, as the log has it
-	at    int64  // of a doubt of kind Running: the server's time, ms, 0 if it is not known
+	at    int64  // of a doubt of kind Running or Term: the server's time then or later, ms, 0 if it is not known
 	nonce string
 	bad   string // what is wrong with it, "" if nothing is
 }
@@ -99,11 +99,29 @@ func parsePage(reply []any) (page, error) {
 	p.entries = make([]entry, len(rows))
 	for i, row := range rows {
 		p.entries[i] = parseEntry(row)
-		if e := &p.entries[i]; e.at > 0 {
+		e := &p.entries[i]
+		if e.doubt.Kind == Term {
+			e.at = eraBegan(p.era)
+		}
+		if e.at > 0 {
 			e.doubt.Age = max(0, time.Duration(p.server-e.at)*time.Millisecond)
 		}
 	}
 	return p, nil
+}
+
+// eraBegan returns when an era began, by the server's clock in ms; 0: it does not tell. No
+// doubt of kind Term is younger: each begins an era.
+func eraBegan(era string) int64 {
+	parts := strings.Split(era, ".")
+	if len(parts) != 3 {
+		return 0
+	}
+	seconds, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return (seconds + 1) * 1000
 }
 
 // assign stores a value if it is of the type that is pointed to.

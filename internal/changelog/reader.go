@@ -261,10 +261,21 @@ func (r *reader) remember(i item, seq uint64) {
 	r.log.recent.add(i, seq)
 }
 
+// cleared passes it on that the doubts up to an entry of the log are cleared: if that is
+// read once more, it was said before the present doubts of other logs.
+func (r *reader) cleared(upTo uint64) {
+	if r.has == nil { // else the numbers of what is remembered may be those of another log
+		r.log.mu.Lock()
+		r.log.recent.cleared(upTo)
+		r.log.mu.Unlock()
+	}
+	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, r.found != nil)
+}
+
 func (r *reader) applyDoubt(e entry) {
 	if e.doubt.Kind == cleared {
 		if n := e.doubt.clears(r.epoch); n > 0 {
-			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n})
+			r.cleared(n)
 		}
 		return
 	}

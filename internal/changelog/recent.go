@@ -37,13 +37,23 @@ func (r *recent) lacking(has map[item]uint64) (items []item, more bool) {
 		at := (r.next + n) % len(r.items)
 		i, seq := r.items[at], r.seqs[at]
 		// An earlier doubt of the same words may have been cleared.
-		if !seen[i] && (has[i] == 0 || i.field == "doubt" && has[i] < seq) {
+		if i != (item{}) && !seen[i] && (has[i] == 0 || i.field == "doubt" && has[i] < seq) {
 			items = append(items, i)
 		}
-		more = more || n == 0 && older && has[i] < seq
+		more = more || n == 0 && older && i != (item{}) && has[i] < seq
 		seen[i] = true
 	}
 	return items, more
+}
+
+// cleared forgets the doubts up to an entry of the log: a log that loses them lacks
+// nothing.
+func (r *recent) cleared(upTo uint64) {
+	for at, i := range r.items {
+		if i.field == "doubt" && r.seqs[at] <= upTo {
+			r.items[at] = item{}
+		}
+	}
 }
 
 // renumbered is for another log: where the items stood in the one before says nothing.

@@ -32,14 +32,19 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 		}
 	}
 	told := filter.Doubt{Reason: d.Reason, Cure: cureOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
-	if d.Kind == changelog.Running {
+	switch {
+	case d.Kind == changelog.Running:
 		told.Late = max(0, u.late-d.Age)
+	case d.Kind == changelog.Term && len(u.live()) == 0: // others may not have said yet what they know
+		told.Late = max(0, settleTime-d.Age)
 	}
 	u.filter.Doubt(told)
 }
 
 // cleared passes it on that somebody knows of the doubts up to a place.
-func (u *filterUnit) cleared(upTo changelog.Mark) { u.filter.Confirm(placeIn(upTo)) }
+func (u *filterUnit) cleared(upTo changelog.Mark, again bool) {
+	u.filter.Confirm(placeIn(upTo), again)
+}
 
 func placeIn(at changelog.Mark) filter.Entry {
 	return filter.Entry{Log: at.Epoch, Number: at.Seq}

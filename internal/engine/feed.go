@@ -145,8 +145,8 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 				return u.clear(ctx, cure, load)
 			})
 			u.rest(ctx, began, u.queries()-before)
-			if wait := u.filter.DoubtsLast(); wait > 0 {
-				late = time.After(wait)
+			if _, left := u.filter.Curable(); left {
+				late = time.After(u.filter.DoubtsLast()) // 0 where it has passed meanwhile
 			}
 		}
 		select {

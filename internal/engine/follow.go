@@ -130,7 +130,7 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time) {
 
 // follow goes on from the place that is kept. Where that is gone, or there never was
 // one, what was committed before the new place is somebody else's to read: there is a
-// doubt, before the new place is kept.
+// doubt, before the new place is kept. Where it was given up, that is all of the table.
 func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
 	for {
 		from, err := f.client.HGet(ctx, f.place, f.name).Result()
@@ -148,18 +148,33 @@ func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
 	}
 }
 
+// givenUp is kept for a place that was given up, until there is a new one.
+const givenUp = "given up"
+
+// errNotFollowed says that nothing shows what happens to a table.
+var errNotFollowed = errors.New("the table is not followed yet since its place in the database's log was given up")
+
 // giveUp drops the place. What the log did not show may be rows anywhere in the table, and
-// new IDs of all: whoever catches up after the doubt reads all of it.
+// new IDs of all: whoever catches up after the doubt reads all of it, once it is followed
+// again.
 func (f *follower) giveUp(ctx context.Context, why error) error {
-	short, cancel := context.WithTimeout(ctx, keepPlace)
-	defer cancel()
-	if err := f.client.HSet(short, f.place, reread(f.name), rand.Text()).Err(); err != nil {
+	if err := f.keep(ctx, givenUp); err != nil {
 		return err // with the place, whoever follows next gets here again
 	}
-	if err := f.client.HDel(short, f.place, f.name).Err(); err != nil {
-		return err
-	}
 	return f.doubt(ctx, changelog.Gap, follow.OneLine(why))
+}
+
+// begin tells the others that the table is followed from now on, before the place is kept:
+// whoever finds that goes on without a word.
+func (f *follower) begin(ctx context.Context, again bool) error {
+	if again {
+		short, cancel := context.WithTimeout(ctx, keepPlace)
+		defer cancel()
+		if err := f.client.HSet(short, f.place, reread(f.name), rand.Text()).Err(); err != nil {
+			return fmt.Errorf("having all of the table read: %w", err)
+		}
+	}
+	return f.doubt(ctx, changelog.Gap, "is followed from now on")
 }
 
 // followKey is where the places of a filter's followers are, and beside the place of each
@@ -179,23 +194,31 @@ func (m *Engine) rereads(name string, tables []*tableSource) {
 		t.reread = func(ctx context.Context) (string, error) {
 			ctx, cancel := context.WithTimeout(ctx, keepPlace)
 			defer cancel()
-			word, err := m.redis.HGet(ctx, followKey(name), reread(t.name)).Result()
-			if errors.Is(err, redis.Nil) {
-				err = nil
+			kept, err := m.redis.HMGet(ctx, followKey(name), t.name, reread(t.name)).Result()
+			if err == nil && kept[0] == givenUp {
+				err = errNotFollowed
 			}
-			return word, err
+			if err != nil {
+				return "", err
+			}
+			word, _ := kept[1].(string)
+			return word, nil
 		}
 	}
 }
 
 func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Time)) error {
+	again := from == givenUp
+	if again {
+		from = ""
+	}
 	began := from != ""
 	emit := func(ctx context.Context, ids []string, at string) error {
 		if err := f.append(ctx, ids); err != nil {
 			return err
 		}
-		if !began { // before the place is kept: whoever finds that goes on without a word
-			if err := f.doubt(ctx, changelog.Gap, "is followed from now on"); err != nil {
+		if !began {
+			if err := f.begin(ctx, again); err != nil {
 				return err
 			}
 		}

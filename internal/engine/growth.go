@@ -55,14 +55,15 @@ func (m *Engine) growth(name string, c *config.Expand, unit *filterUnit) *filter
 }
 
 // everything reads the sources and then the change log, up to where it ends at a
-// moment after the call.
+// moment after the call. It is for a set that is not in use: what the filter has of the
+// tables is another matter.
 func (u *filterUnit) everything(ctx context.Context, add func(id string) error) error {
 	if err := u.logSnapshot.forgotten(ctx); err != nil {
 		return err
 	}
 	for _, source := range u.sources {
 		read := func() error { return source.IDs(ctx, add) }
-		if t, ok := source.(*tableSource); ok && u.places != nil {
+		if t, ok := source.(*tableSource); ok {
 			read = func() error { return u.places.readAll(ctx, t, add) }
 		}
 		if err := read(); err != nil {

@@ -196,13 +196,13 @@ func (u *filterUnit) catchUpInRedis(ctx context.Context, take func(context.Conte
 	return moved(ctx)
 }
 
-// readAll reads all of a table, for who fills the set.
+// readAll reads all of a table, for who fills the set. A nil *places keeps no place.
 func (p *places) readAll(ctx context.Context, t *tableSource, add func(id string) error) error {
-	mark, err := t.all(ctx, add)
+	mark, err := t.aside(ctx, add)
 	if err != nil {
 		return err
 	}
-	if p.filled != nil {
+	if p != nil && p.filled != nil {
 		p.filled[t.name] = mark
 	}
 	return nil

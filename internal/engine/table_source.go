@@ -28,10 +28,10 @@ type tableSource struct {
 	steps    func(source.Step) // told how far a reading is
 	reread   func(ctx context.Context) (word string, err error)
 
-	reading sync.Mutex // held by IDs and tail
+	reading sync.Mutex // held by who reads the table
 	mu      sync.Mutex
 	mark    tableMark           // what of the table is in the filter
-	told    coverage            // by the last whole reading; the zero value after a doubt about it
+	told    coverage            // to the filter, by the last whole reading; the zero value after a doubt about it
 	voids   uint64              // such doubts
 	dropped func(reason string) // told when the table is another than it was; nil: nobody
 }
@@ -88,24 +88,33 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 
 // IDs implements filter.Source.
 func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) error {
-	_, err := s.all(ctx, yield)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	mark, told, err := s.all(ctx, yield)
+	if err == nil {
+		s.keep(mark, told)
+	}
 	return err
 }
 
-// all is IDs, and returns the mark behind them.
-func (s *tableSource) all(ctx context.Context, yield func(id string) error) (json.RawMessage, error) {
-	progress := source.NewProgress(os.Stderr, s.log, s.name)
-	defer progress.Close()
+// aside reads all of a table for another set than the one that the source feeds, and
+// returns the mark of that one. What the source has told its own stays as it is.
+func (s *tableSource) aside(ctx context.Context, yield func(id string) error) (json.RawMessage, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
+	mark, _, err := s.all(ctx, yield)
+	return s.placeOf(mark), err
+}
+
+// all reads all of a table once more. Reading is held.
+func (s *tableSource) all(ctx context.Context, yield func(id string) error) (tableMark, reading, error) {
+	progress := source.NewProgress(os.Stderr, s.log, s.name)
+	defer progress.Close()
 	s.steps = progress.Report
 	defer func() { s.steps = nil }()
 	from := s.reached()
 	from.Mark = from.Mark.Again()
-	if err := s.read(ctx, from, false, yield); err != nil {
-		return nil, err
-	}
-	return s.place(), nil
+	return s.rows(ctx, from, nil, yield)
 }
 
 // behind reads what may be new behind a mark that is kept elsewhere, and returns the one
@@ -119,7 +128,7 @@ func (s *tableSource) behind(ctx context.Context, mark json.RawMessage, yield fu
 			_ = s.from(nil)
 		}
 	}
-	if err := s.read(ctx, s.reached(), true, yield); err != nil {
+	if err := s.read(ctx, yield); err != nil {
 		return nil, err
 	}
 	return s.place(), nil
@@ -129,7 +138,7 @@ func (s *tableSource) behind(ctx context.Context, mark json.RawMessage, yield fu
 func (s *tableSource) tail(ctx context.Context, yield func(id string) error) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	return s.read(ctx, s.reached(), true, yield)
+	return s.read(ctx, yield)
 }
 
 // unreadRows is what of a table is not in the filter yet: all, the first time. A load
@@ -154,7 +163,7 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 		s.note(text)
 	}
 	defer func() { s.steps = nil }()
-	return s.read(ctx, s.reached(), true, yield)
+	return s.read(ctx, yield)
 }
 
 func (s *tableSource) covered() coverage {
@@ -177,13 +186,32 @@ func (s *tableSource) reach(mark tableMark) error {
 	return nil
 }
 
-// read reads what a mark leaves to read. Stepwise keeps how far it came whenever it may
-// go on from there, see [source.Table.Tail].
-func (s *tableSource) read(ctx context.Context, from tableMark, stepwise bool, yield func(id string) error) error {
+// read reads what the mark leaves to read. It keeps how far it came whenever it may go on
+// from there, see [source.Table.Tail].
+func (s *tableSource) read(ctx context.Context, yield func(id string) error) error {
+	mark, told, err := s.rows(ctx, s.reached(), func(mark tableMark) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mark = mark
+	}, yield)
+	if err == nil {
+		s.keep(mark, told)
+	}
+	return err
+}
+
+// reading is one that came to its end.
+type reading struct {
+	coverage
+	voids uint64 // doubts about what was read before it began
+}
+
+// rows reads what a mark leaves to read. Each, which may be nil, is told how far it came.
+func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableMark), yield func(id string) error) (tableMark, reading, error) {
 	word, err := s.reread(ctx)
 	switch {
 	case err != nil && !from.Zero():
-		return fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
+		return from, reading{}, fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
 	case word != from.Reread:
 		if !from.Zero() {
 			s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
@@ -191,31 +219,32 @@ func (s *tableSource) read(ctx context.Context, from tableMark, stepwise bool, y
 		from.Mark = source.Mark{}
 	}
 	s.mu.Lock()
-	began, voids := time.Now(), s.voids
+	told := reading{coverage{began: time.Now()}, s.voids}
 	s.mu.Unlock()
-	var each func(source.Mark) error
-	if stepwise {
-		each = func(mark source.Mark) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.mark = tableMark{mark, word}
-			return nil
+	mark, report, err := s.table.Tail(ctx, from.Mark, yield, func(mark source.Mark) error {
+		if each != nil {
+			each(tableMark{mark, word})
 		}
-	}
-	mark, report, err := s.table.Tail(ctx, from.Mark, yield, each)
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("source %s: %w", s.name, err)
+		return from, reading{}, fmt.Errorf("source %s: %w", s.name, err)
 	}
+	told.ended = time.Now()
+	if report.Numbered {
+		told.number = mark.Number()
+	}
+	return tableMark{mark, word}, told, nil
+}
+
+// keep says that the filter has what a reading told.
+func (s *tableSource) keep(mark tableMark, told reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark = tableMark{mark, word}
-	if s.voids == voids {
-		s.told = coverage{began: began, ended: time.Now()}
-		if report.Numbered {
-			s.told.number = mark.Number()
-		}
+	s.mark = mark
+	if s.voids == told.voids {
+		s.told = told.coverage
 	}
-	return nil
 }
 
 // void says that the table may be another one than was read: what it told of does not
@@ -234,8 +263,10 @@ type tablePlace struct {
 }
 
 // place returns what of the table is in the filter, for [tableSource.from].
-func (s *tableSource) place() json.RawMessage {
-	text, _ := json.Marshal(tablePlace{s.identity, s.reached()}) // texts
+func (s *tableSource) place() json.RawMessage { return s.placeOf(s.reached()) }
+
+func (s *tableSource) placeOf(mark tableMark) json.RawMessage {
+	text, _ := json.Marshal(tablePlace{s.identity, mark}) // texts
 	return text
 }
 

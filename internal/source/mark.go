@@ -124,8 +124,18 @@ func (m Mark) begin(now time.Time, overlap time.Duration) *pass {
 	return p
 }
 
+// furthest returns the furthest row that was seen, if there is one. The table must reach
+// it still, or pass has to be told that it shrunk: numbers behind the table's end are
+// given once more, and what was seen of them says nothing of those.
+func (p *pass) furthest() (row Position, ok bool) {
+	if n := len(p.mark.Seen); n > 0 {
+		return p.mark.Seen[n-1].Row, true
+	}
+	return row, false
+}
+
 // next returns the row that the floor moves to when the pass is finished, if there is
-// one. The table must reach it still.
+// one.
 func (p *pass) next() (row Position, ok bool) {
 	if p.ripe == 0 {
 		return row, false

@@ -126,7 +126,7 @@ func (m *model) tail(longest int) (done bool, err error) {
 		return true, nil
 	}
 	p := m.mark.begin(clock, modelOverlap*time.Second)
-	if row, ok := p.next(); ok && m.last() < number(row) {
+	if row, ok := p.furthest(); ok && m.last() < number(row) {
 		p.shrunk()
 	}
 	for i, s := range p.saw(seen, clock, place(last)) {

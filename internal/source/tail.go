@@ -77,7 +77,7 @@ func (s *scan) tail(ctx context.Context, mark *Mark, each func(Mark) error) erro
 		return err
 	}
 	p := mark.begin(there, s.opts.Overlap+s.layout.resolution)
-	if row, ok := p.next(); ok {
+	if row, ok := p.furthest(); ok {
 		if reaches, err := s.reaches(ctx, row); err != nil {
 			return err
 		} else if !reaches {
