@@ -29,11 +29,16 @@ const decodeRounds = 3
 
 // near judges a path that some backend may take for one that a rule guards.
 func (t *Table) near(req *Request, path string) (m Match) {
-	if firstOdd(path) < 0 && !t.hasIndex {
-		return Match{Rule: -1} // there is nothing to read differently
+	if odd := firstOdd(path); odd < 0 {
+		if !t.hasIndex {
+			return Match{Rule: -1} // there is nothing to read differently
+		}
+		m = t.look(&t.folders, req, path)
+		m.Offset = odd
+		return m
 	}
 	if t.readings(path, func(reading string) bool {
-		m = t.lookFolded(req, reading)
+		m = t.look(&t.folded, req, reading)
 		return m.Result != Unruled
 	}) {
 		if m.Reason == PathNear {
@@ -131,13 +136,13 @@ func foldLiterals(t *Table, path string) string {
 	return path
 }
 
-// lookFolded looks a reading of a path up in the tree of templates in lower case.
-func (t *Table) lookFolded(req *Request, path string) Match {
+// look looks a reading of a path up in a tree of templates in lower case.
+func (t *Table) look(templates *node, req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
 	}
 	f := t.finder(req)
-	f.find(&t.folded, path[1:], admitsGuarding)
+	f.find(templates, path[1:], admitsGuarding)
 	if first := min(f.best, f.other); first < len(t.rules) {
 		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}

@@ -17,6 +17,9 @@ type Table struct {
 	folded node // literals in lower case: of rules that ignore it, and for what comes near
 	lax    readings
 
+	folders  node // that an index.php of a rule stands for, in lower case
+	hasIndex bool // there are some
+
 	controllers []string   // paths at which parameters choose what runs, in lower case
 	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
 	selectors   []selector // of all rules
@@ -24,7 +27,6 @@ type Table struct {
 
 	ignoresCase bool // some rule does
 	depth       int  // the most segments of a rule's path, or of a front controller's
-	hasIndex    bool // some rule of a PHP backend has the path of a folder's index.php
 }
 
 // node stands for a path prefix.
@@ -58,7 +60,11 @@ func NewTable(rules []Rule) (*Table, error) {
 			continue
 		}
 		t.lax = t.lax.union(profiles[r.Backend])
-		t.hasIndex = t.hasIndex || profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript)
+		// The path of a folder: that of its script without the last segment, or "/".
+		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
+			t.hasIndex = true
+			t.folders.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i, lower)
+		}
 		t.methods = append(t.methods, r.Methods...)
 		if slices.Contains(r.Methods, "GET") {
 			t.methods = append(t.methods, "HEAD")

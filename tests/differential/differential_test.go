@@ -36,7 +36,7 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Requests for each backend. Some 1,300 have one mutation, the others combinations.
+// Requests for each backend. Some 1,500 to 1,800 have one mutation, the others combinations.
 const (
 	testSize = 2_000
 	soakSize = 12_000
