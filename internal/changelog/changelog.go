@@ -322,7 +322,8 @@ func (l *Log) entries(ids []string) ([]item, error) {
 
 // Doubt appends a doubt, which everybody takes part in who follows the log: what it
 // is about was created before the call. It returns as Append does, with the place of the
-// entry, and like an ID it is owed after an error. One that is about orders of any age covers what was owed before.
+// entry, and like an ID it is owed after an error. One that is about orders of any age
+// covers what was owed before.
 func (l *Log) Doubt(ctx context.Context, d Doubt) (Mark, error) {
 	covered := l.member.oweDoubt(d.text())
 	at, err := l.recordDoubt(ctx, d)

@@ -285,19 +285,37 @@ func TestLossInTheSecondFailover(t *testing.T) {
 	}
 }
 
-// A page is asked for, an order is acknowledged by a server that is replaced then, and the
-// one that takes over answers the page.
+// A page is asked for, an order is acknowledged by a server that is replaced then, or loses
+// all, and the one that takes over answers the page: the next one, or the first of all.
 func TestLossWhileAPageIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
+	fails := func(ctx context.Context, c *redis.Client) error {
+		return errors.Join(setBack(ctx, c, 3), failover(ctx, c))
+	}
+	empties := func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }
+	t.Run("failover", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, false, fails) })
+	t.Run("failover, first page", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, true, fails) })
+	t.Run("FLUSHALL", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, false, empties) })
+	t.Run("FLUSHALL, first page", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, true, empties) })
+}
+
+func lossWhileAPageIsOnItsWay(t *testing.T, s server, first bool, do func(context.Context, *redis.Client) error) {
 	ctx := t.Context()
 	opts := idle
 	opts.Lease = 100 * time.Millisecond
-	b, w := wiredInstance(t, s, opts)
+	b := newInstance(t, s, opts)
+	w := wired(t, s, b)
 	other := newInstance(t, s, opts)
+	if err := other.client.FlushAll(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
 	other.mustAppend(t, "1", "2")
 	b.mustAppend(t, "3")
-	b.mustWait(t)
+	if !first {
+		b.start(t)
+		b.mustWait(t)
+	}
 	asked, goOn := make(chan struct{}), make(chan struct{})
 	w.set(only(b.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		close(asked)
@@ -305,11 +323,14 @@ func TestLossWhileAPageIsOnItsWay(t *testing.T) {
 		w.set(nil)
 		return next(ctx, cmd)
 	}))
+	if first {
+		b.start(t)
+	}
 	read := make(chan error, 1)
 	go func() { read <- b.Wait(ctx) }()
 	<-asked
 	b.mustAppend(t, "lost")
-	if err := errors.Join(setBack(ctx, other.client, 3), failover(ctx, other.client)); err != nil {
+	if err := do(ctx, other.client); err != nil {
 		t.Fatal(err)
 	}
 	other.mustAppend(t, "4", "5", "6")

@@ -313,15 +313,15 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		}
 		full := len(p.entries) >= count
 		fresh, bad := p.after(r.epoch, r.last, full)
-		for _, own := range r.own {
-			if bad == nil && own.epoch == r.epoch { // else it is another log
-				bad = lostOwn(p.tail, fresh, own.entry)
-			}
-		}
+		lost := p.lostOwn(r.own)
 		if bad == nil {
 			bad = r.joins(fresh)
 		}
 		switch {
+		case lost != nil: // it is to be given back, even to a log that is read for the first time
+			if bad == nil || bridge && p.begins(r.last) {
+				bad = lost
+			}
 		case bad == nil:
 			return p, fresh, nil
 		case bridge && p.epoch == r.epoch && p.begins(r.last):
@@ -364,15 +364,20 @@ func lastMissing(last entry, fresh []entry) (seq uint64) {
 	return seq
 }
 
-// lostOwn looks for the newest entry that was appended here and acknowledged before
-// the page was asked for. A log without it has lost it, and perhaps others' too.
-func lostOwn(tail uint64, fresh []entry, own entry) *damage {
-	if tail < own.seq {
-		return back("it lost entry %d, which was acknowledged, and ends at %d", own.seq, tail)
-	}
-	for _, e := range fresh {
-		if e.seq == own.seq && e.nonce != own.nonce {
-			return back("entry %d is not the one that was acknowledged", e.seq)
+// lostOwn looks for the newest entries that were appended here and acknowledged before the
+// page was asked for. A log without one has lost it, and perhaps others' too.
+func (p page) lostOwn(all []ownEntry) *damage {
+	for _, own := range all {
+		switch {
+		case own.epoch != p.epoch:
+			return gap("it was recreated: its identity is %q, was %q when entry %d was acknowledged", p.epoch, own.epoch, own.seq)
+		case p.tail < own.seq:
+			return back("it lost entry %d, which was acknowledged, and ends at %d", own.seq, p.tail)
+		}
+		for _, e := range p.entries {
+			if e.seq == own.seq && e.sub == 0 && e.nonce != own.nonce {
+				return back("entry %d is not the one that was acknowledged", e.seq)
+			}
 		}
 	}
 	return nil
