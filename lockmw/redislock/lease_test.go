@@ -103,7 +103,7 @@ func TestRepeatedQuestion(t *testing.T) {
 				t.Fatal("not granted", err)
 			}
 		}
-		if r, err := l.release(t.Context(), "k", "me:1"); err != nil || !r.held() {
+		if r, err := l.release(t.Context(), "k", "me:1", ""); err != nil || !r.held() {
 			t.Fatal("not released", err)
 		}
 		if taken(t, c) {
