@@ -8,10 +8,8 @@
 local scanned, sampled = 32, 8
 
 local function granted(lock, owner)
-  if redis.call('hexists', lock, owner) == 0 then
-    return nil
-  end
-  return noted(lock, owner)
+  local fence = noted(lock, owner)
+  return fence and redis.call('hexists', lock, owner) == 1 and fence or nil
 end
 
 local function taken(lock, owner)
