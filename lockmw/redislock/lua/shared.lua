@@ -12,5 +12,6 @@ end
 -- noted returns the fence of a holder that is on record.
 local function noted(lock, owner)
   local text = redis.call('hget', beside(lock, 'ordergate_holders'), owner) or ''
-  return tonumber(string.match(text, '"fence":(%d+)'))
+  local fence = string.match(text, '"fence":(%d+)')
+  return fence and tonumber(fence)
 end
