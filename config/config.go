@@ -302,6 +302,7 @@ type Lock struct {
 	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
 	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
+	KeepFence        time.Duration `mapstructure:"keep_fence"`          // of a lock's last grant, in Redis; 0: for ever, or 24h to 87600h (ten years)
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 }
 

@@ -129,6 +129,8 @@ func TestValidation(t *testing.T) {
 		{"long pause", with("locks", `{s: {wait: {every: 61s}}}`), []string{`locks.s.wait.every: 1m1s is out of range: 1ms to 1m are allowed`}},
 		{"no wait", with("locks", `{s: {wait: {up_to: 0s}}}`), []string{`locks.s.wait.up_to: 0s is out of range: 1ms to 10m are allowed`}},
 		{"long wait", with("locks", `{s: {wait: {up_to: 11m}}}`), []string{`locks.s.wait.up_to: 11m is out of range: 1ms to 10m are allowed`}},
+		{"fence", with("locks", `{s: {keep_fence: 23h}}`), []string{`locks.s.keep_fence: 23h is out of range: 24h to 87600h are allowed`}},
+		{"fence for ever", with("locks", `{s: {keep_fence: 0s}}`), nil},
 		{"waiters", with("locks", `{s: {max_waiters_per_key: -1}}`), []string{`locks.s.max_waiters_per_key: -1 is out of range: 0 to 100000 are allowed`}},
 		{"no hold", with("locks", `{s: {on_unknown_outcome: {hold: 0s}}}`), []string{`locks.s.on_unknown_outcome.hold: 0s is out of range: 1s to 24h are allowed`}},
 		{"long hold", with("locks", `{s: {on_unknown_outcome: {hold: 25h}}}`), []string{`locks.s.on_unknown_outcome.hold: 25h is out of range: 1s to 24h are allowed`}},

@@ -3,10 +3,12 @@ package tests
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -82,6 +84,43 @@ func TestForgedLeaseIsReplaced(t *testing.T) {
 	}
 }
 
+// TestLeaseOfAnotherService presents the name under which another service holds the
+// lock, that of an ended lease of ordergate's included: it is busy, and not lengthened.
+func TestLeaseOfAnotherService(t *testing.T) {
+	t.Parallel()
+	const key, left = "order:lock:1", 20 * time.Second
+	for name, test := range map[string]struct {
+		gate func(string) string
+		hold func(s *stack, owner string) error
+	}{
+		"string": {ofKind(t, "format: string"), func(s *stack, owner string) error {
+			return s.redis.Set(t.Context(), key, owner, left).Err()
+		}},
+		"redisson": {shortLease, func(s *stack, owner string) error {
+			return errors.Join(s.redis.HSet(t.Context(), key, owner, 1).Err(), s.redis.PExpire(t.Context(), key, left).Err())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBackend(t)
+			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: test.gate})
+			s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+			ended := b.last("lease")
+			s.wantFate("1", released)
+			for _, owner := range []string{"1", "0b0dd1f4-6d29-4d4b-8c7f-d5b8b1b8c7e1:52", ended} {
+				must(t, test.hold(s, owner))
+				if a := s.must("POST", "/orders/1/settle", "", leaseHeader, owner); a.status != 409 || a.verdict != "busy" {
+					t.Errorf("presenting %s: %d %s, want busy", owner, a.status, a.verdict)
+				}
+				if ttl := s.redis.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > left {
+					t.Errorf("the other's lock ends in %v, want %v at most", ttl, left)
+				}
+				must(t, s.redis.Del(t.Context(), key).Err())
+			}
+		})
+	}
+}
+
 // note is what ordergate writes down about a lock.
 type note struct{ Process, Request, Reason string }
 
@@ -139,7 +178,9 @@ func TestLegacyHeldForAReason(t *testing.T) {
 		s.wantFate("1", held)
 		var owner string
 		for o := range s.redis.HGetAll(context.WithoutCancel(t.Context()), "order:lock:1").Val() {
-			owner = o
+			if o != "ordergate_fence" {
+				owner = o
+			}
 		}
 		if h := s.heldReason("1", owner); h.Reason != "outcome unknown: response_timeout" || !strings.HasPrefix(h.Request, "commission-settle ") {
 			t.Errorf("written down: %+v", h)

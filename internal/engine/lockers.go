@@ -58,7 +58,7 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*loc
 	log := m.log.With("lock", use.String())
 	opts := redislock.Options{
 		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
-		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey,
+		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
 		Wait:    redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
 		Process: m.process, Observer: lockObserver{m.metrics.Lock(use.String())}, Logger: log,
 	}

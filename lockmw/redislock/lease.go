@@ -37,7 +37,7 @@ type part struct {
 	key   string
 	owner string
 	fence int64
-	entry string // the key of a re-entry; "" for a lock of its own
+	entry string // the name of a re-entry; "" for a lock of its own
 
 	settled <-chan struct{} // of a quorum: closed when no server is still to answer
 
@@ -285,6 +285,6 @@ func (l *Lease) expired(now time.Time) bool {
 }
 
 // record returns what to put on record about the lease.
-func (l *Lease) record() Record {
-	return Record{Process: l.locker.opts.Process, Request: l.request, Since: l.since}
+func (l *Lease) record() *Record {
+	return &Record{Process: l.locker.opts.Process, Request: l.request, Since: l.since}
 }

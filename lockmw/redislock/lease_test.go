@@ -103,7 +103,7 @@ func TestRepeatedQuestion(t *testing.T) {
 				t.Fatal("not granted", err)
 			}
 		}
-		if r, err := l.release(t.Context(), "k", "me:1"); err != nil || !r.held() {
+		if r, err := l.release(t.Context(), "k", "me:1", ""); err != nil || !r.held() {
 			t.Fatal("not released", err)
 		}
 		if taken(t, c) {
@@ -209,4 +209,36 @@ func endOf(l *Lease) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
+}
+
+// TestFenceLife has the last number stay for ever, or for as long as it is told.
+func TestFenceLife(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		for _, opts := range []Options{{}, {FenceLife: 48 * time.Hour}} {
+			l := newLocker(t, c, opts)
+			for _, old := range []time.Duration{0, time.Minute, time.Hour * 1000} {
+				for _, key := range []string{"k", "other"} {
+					c.Set(t.Context(), FenceKey(key), 7, old)
+				}
+				release(t, acquire(t, l, "k"))
+				release(t, acquireAll(t, l, "k", "other"))
+				for _, key := range []string{"k", "other"} {
+					left := c.PTTL(t.Context(), FenceKey(key)).Val()
+					if opts.FenceLife == 0 && left != -1 || opts.FenceLife != 0 && (left > opts.FenceLife || left < opts.FenceLife-time.Minute) {
+						t.Errorf("life %v: with an end in %v before, it ends in %v", opts.FenceLife, old, left)
+					}
+				}
+			}
+			last := c.Incr(t.Context(), FenceKey("k")).Val() // as Redisson does
+			lease := acquire(t, l, "k")
+			if lease.Fence() <= last || last < 1e15 {
+				t.Errorf("fence %d after Redisson's %d", lease.Fence(), last)
+			}
+			release(t, lease)
+		}
+		if _, err := New(c, Options{FenceLife: time.Hour}); err == nil {
+			t.Error("a life of an hour was let pass")
+		}
+	})
 }

@@ -9,7 +9,9 @@ import (
 )
 
 // The names beside a lock's key. Those that start with "redisson" are
-// Redisson's (verified against 4.7.0), so that both sides mean the same.
+// Redisson's (verified against 4.7.0), so that both sides mean the same. The scripts
+// add two: "ordergate_entry:<owner>" (lua/parts.lua) and "ordergate_grant"
+// (lua/text.lua).
 const (
 	fencePrefix     = "redisson_lock_token"
 	lockChannel     = "redisson_lock__channel"
@@ -19,8 +21,6 @@ const (
 	fairTimeouts    = "redisson_lock_timeout"
 	readTimeouts    = "rwlock_timeout"
 	recordSuffix    = "ordergate_holders" // hash {owner: Record as JSON}
-	entrySuffix     = "ordergate_entry"   // string, one for each re-entry
-	countSuffix     = "ordergate_count"   // hash {owner: re-entries} of a lock in format String
 	waitingSuffix   = "ordergate_waiting" // sorted set {owner: alive until, in ms} of our waiters for a fair lock
 	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
 	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore
@@ -45,14 +45,12 @@ func Channel(kind Kind, key string) string {
 
 // keysOfKind returns the keys that only this kind of lock has, "" for none, in the
 // order that the scripts have them.
-func keysOfKind(kind Kind, format Format, key string) (keys [3]string) {
-	switch {
-	case kind == Fair:
+func keysOfKind(kind Kind, key string) (keys [3]string) {
+	switch kind {
+	case Fair:
 		keys = [3]string{before(fairQueue, key), before(fairTimeouts, key), after(key, waitingSuffix)}
-	case kind == Semaphore:
+	case Semaphore:
 		keys = [3]string{after(key, permitsOfSuffix), after(key, permitsSuffix)}
-	case format == String:
-		keys = [3]string{after(key, countSuffix)}
 	}
 	return keys
 }
@@ -71,6 +69,16 @@ func after(key, suffix string) string {
 		return key + ":" + suffix
 	}
 	return "{" + key + "}:" + suffix
+}
+
+// isOwner reports whether a text has the form of newOwner's.
+func isOwner(text string) bool {
+	const id = 36
+	if len(text) < id+2 || len(text) > id+1+20 || text[id] != ':' || strings.Trim(text[id+1:], "0123456789") != "" {
+		return false
+	}
+	u, err := uuid.Parse(text[:id])
+	return err == nil && u.String() == text[:id]
 }
 
 // newOwner names a lease as Redisson names a thread of a client: a UUID and a

@@ -51,6 +51,11 @@ type Options struct {
 	Replicas       int
 	ReplicaTimeout time.Duration
 
+	// FenceLife is how long Redis remembers the last fence of a lock after its grant; 0:
+	// for ever, else 24h at the least. Fences of a Locker grow without it, by the clock
+	// of Redis. But Redisson's RFencedLock begins again with 1 where there is none.
+	FenceLife time.Duration
+
 	Process  string       // names this process to an operator, such as a host's name; may be empty
 	Observer Observer     // nil: none
 	Logger   *slog.Logger // nil: none
@@ -88,6 +93,7 @@ const (
 	defaultReplicaTimeout = 100 * time.Millisecond
 	minLease              = 100 * time.Millisecond
 	maxLease              = 24 * time.Hour
+	minFenceLife          = 24 * time.Hour // longer than a clock is ever set back
 	maxPermits            = 1_000_000
 )
 
@@ -142,6 +148,9 @@ func (o *Options) validate() error {
 	}
 	if o.Lease < minLease || o.Lease > maxLease {
 		wrong("lease %v is not within %v to %v", o.Lease, minLease, maxLease)
+	}
+	if o.FenceLife != 0 && o.FenceLife < minFenceLife {
+		wrong("fence life %v is below %v", o.FenceLife, minFenceLife)
 	}
 	if o.Hold < time.Millisecond {
 		wrong("hold %v is below 1ms", o.Hold)

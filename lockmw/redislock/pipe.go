@@ -71,7 +71,7 @@ func (p *pipe) do(ctx context.Context, q *question) (int64, error) {
 	if err := p.run(ctx, q); err != nil {
 		return 0, err
 	}
-	n := q.integer.Val()
+	n := q.value()
 	q.forget()
 	return n, nil
 }
@@ -269,7 +269,7 @@ func (l *lane) exchange(ctx context.Context, batch ...*question) {
 	var again []*question // a server that does not know a script: flushed, restarted, or a replica before
 	for _, q := range batch {
 		if redis.HasErrorPrefix(q.err, "NOSCRIPT") {
-			q.args[0], q.args[1] = "eval", q.script.text
+			q.withText()
 			again = append(again, q)
 		}
 	}

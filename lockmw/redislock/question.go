@@ -14,6 +14,11 @@ type question struct {
 	list    bool // the answer is a list
 	confirm bool // by the replicas
 	queue   bool // with others, also when there are none: the asker leaves when its context ends
+	// again is what the answer 0 means, there is no such thing, when the client asked
+	// more than once: the first time may have done it.
+	again int64
+
+	sent sending // the name of the script
 
 	args []any // of EVALSHA: small numbers, and pointers into texts
 	keys int
@@ -43,9 +48,10 @@ var questions = sync.Pool{New: func() any {
 // forgets it; a question whose asker left before is not used again.
 func ask(script *script, lock string) *question {
 	q := questions.Get().(*question)
-	q.script, q.list, q.confirm, q.queue, q.err, q.keys = script, false, false, false, nil, 0
-	q.texts = append(q.texts[:0], script.hash)
-	q.args = append(q.args[:0], "evalsha", &q.texts[0], 0)
+	q.script, q.list, q.confirm, q.queue, q.again, q.err, q.keys = script, false, false, false, 0, nil, 0
+	q.sent = sending{text: script.name}
+	q.texts = q.texts[:0]
+	q.args = append(q.args[:0], "evalsha", &q.sent, 0)
 	return q.key(lock)
 }
 
@@ -72,6 +78,45 @@ func (q *question) number(n any) *question {
 	q.args = append(q.args, n)
 	return q
 }
+
+// entry adds the name of a call within a lease, if it is one.
+func (q *question) entry(name string) *question {
+	if name != "" {
+		q.text(name)
+	}
+	return q
+}
+
+// withText has the script itself sent from now on, to a server that does not know
+// its name.
+func (q *question) withText() {
+	q.sent = sending{text: []byte(q.script.text)}
+	q.args[0] = "eval"
+}
+
+// value returns the answer of a script that answers one integer.
+func (q *question) value() int64 {
+	n := q.integer.Val()
+	if n == 0 && q.sent.times > 1 {
+		n = q.again
+	}
+	return n
+}
+
+// sending is an argument that counts how often the client sent it.
+type sending struct {
+	text  []byte
+	times int
+}
+
+// MarshalBinary is called by the client each time that it writes the command.
+func (s *sending) MarshalBinary() ([]byte, error) {
+	s.times++
+	return s.text, nil
+}
+
+// String is what the client shows in errors.
+func (s *sending) String() string { return string(s.text) }
 
 func (q *question) lock() string { return *q.args[firstKey].(*string) }
 

@@ -218,7 +218,7 @@ func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settl
 	l.cleanup.Go(func() {
 		defer cancel()
 		<-settled // soon: within nodeTime and cleanupTime
-		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner); return err })
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, ""); return err })
 	})
 }
 
@@ -267,7 +267,7 @@ func sum(answers []int64) (n int) {
 
 // releaseQuorum gives the lock up everywhere, also where it was not granted.
 func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released, error) {
-	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner) })
+	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner, "") })
 	held, heard := 0, int64(0)
 	for _, n := range answers {
 		if released(n).held() {
@@ -285,8 +285,8 @@ func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released
 }
 
 // extendQuorum reports whether most servers still have the lock as the owner's.
-func (l *Locker) extendQuorum(ctx context.Context, key, owner string, e extension) (bool, error) {
-	answers, errs, _ := l.onAll(ctx, func(*node) *question { return l.extendQuestion(key, owner, e) })
+func (l *Locker) extendQuorum(ctx context.Context, p *part, e extension) (bool, error) {
+	answers, errs, _ := l.onAll(ctx, func(*node) *question { return l.extendQuestion(p, e) })
 	switch held := sum(answers); {
 	case held >= l.majority():
 		return true, nil

@@ -48,17 +48,8 @@ var (
 	ErrClosed = errors.New("the locker is closed")
 )
 
-const (
-	// fenceLife is how long the last fence outlives its grant, half of it at the
-	// least. After it the clock
-	// alone keeps fences growing (lua/common.lua), so it need only be longer than
-	// the clock of Redis could ever be set back.
-	fenceLife = 24 * time.Hour
-	// entryLife bounds how long a re-entry is remembered whose end nobody tells.
-	entryLife = maxLease
-	// cleanupTime bounds what is done on behalf of a caller that has gone.
-	cleanupTime = 2 * time.Second
-)
+// cleanupTime bounds what is done on behalf of a caller that has gone.
+const cleanupTime = 2 * time.Second
 
 // Locker takes locks of one kind. It is safe for concurrent use. Close it to
 // stop its goroutines.
@@ -104,7 +95,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	}
 	l := &Locker{
 		opts: opts, log: opts.Logger, scripts: scriptsOf(opts.Kind, opts.Format),
-		leaseArg: opts.Lease.Milliseconds(), lifeArg: fenceLife.Milliseconds(), aliveArg: int64(0),
+		leaseArg: opts.Lease.Milliseconds(), lifeArg: opts.FenceLife.Milliseconds(), aliveArg: int64(0),
 	}
 	if opts.waits() {
 		l.aliveArg = fairAlive.Milliseconds()
@@ -154,9 +145,10 @@ type AcquireOption struct {
 // that is lost. 0 means never.
 func MaxHold(d time.Duration) AcquireOption { return AcquireOption{maxHold: d} }
 
-// Reenter presents the owner of a lease. Where it holds the lock, a lease of the
-// same owner and fence is granted beside it at once; each of the two has to be
-// given up. Where it does not, it is ignored.
+// Reenter presents the owner of a lease. Where it holds the lock by a grant of a
+// [Locker], a lease of the same owner and fence is granted beside it at once; each
+// of the two has to be given up, and the lock stays taken until both are. Where it
+// does not, it is ignored.
 func Reenter(owner string) AcquireOption { return AcquireOption{present: owner} }
 
 // Request names what the lock is for, to an operator who looks at it.

@@ -103,9 +103,9 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 func (r *renewer) renew(ctx context.Context, l *Lease) {
 	ctx, cancel := context.WithTimeout(ctx, r.locker.opts.Lease/4)
 	defer cancel()
-	note := ""
+	var note *Record
 	if !l.onRecord() {
-		note = l.record().text()
+		note = l.record()
 	}
 	asked, held := time.Now(), l.held()
 	results := make([]error, len(held))

@@ -13,14 +13,17 @@ import (
 var luaFiles embed.FS
 
 // script is a Lua script, and the name that Redis gives it.
-type script struct{ text, hash string }
+type script struct {
+	text, hash string
+	name       []byte // the hash
+}
 
 // scripts are the deeds of one kind of lock in one format. Each answers one
 // integer, but for acquireAll, and may be asked again by a client that lost the
 // answer.
 type scripts struct {
 	acquire, release, extend *script
-	reenter, stay, leave     *script
+	reenter                  *script
 	handover                 *script // kind Exclusive
 	acquireAll               *script // kind Exclusive
 	raise                    *script // kind Exclusive, of a quorum
@@ -30,18 +33,15 @@ type scripts struct {
 // scriptsOf composes the scripts of a kind of lock in a format.
 func scriptsOf(kind Kind, format Format) scripts {
 	library := libraryOf(kind, format)
-	of := func(deeds ...string) *script { return compose(library, deeds...) }
+	of := func(deed string) *script { return compose(library, deed) }
 	s := scripts{
-		acquire: of("acquire"), release: of("release"), extend: of("extend"),
-		reenter: of("reenter"), stay: of("stay"), leave: of("leave", "release"),
+		acquire: of("acquire"), release: of("release"), extend: of("extend"), reenter: of("reenter"),
 	}
 	switch kind {
 	case Exclusive:
 		s.handover, s.acquireAll, s.raise = of("handover"), of("acquire_all"), of("raise")
 	case Fair:
 		s.dequeue = of("dequeue")
-	case Semaphore:
-		s.leave = of("leave", "shared")
 	}
 	return s
 }
@@ -50,23 +50,24 @@ func scriptsOf(kind Kind, format Format) scripts {
 func libraryOf(kind Kind, format Format) []string {
 	switch {
 	case format == String:
-		return []string{"common", "text"}
+		return []string{"common", "text", "parts"}
 	case kind == Exclusive:
-		return []string{"common", "owners", "hash"}
+		return []string{"common", "owners", "hash", "parts"}
 	case kind == Fair, kind == Write:
-		return []string{"common", "owners", string(kind)}
+		return []string{"common", "owners", string(kind), "parts"}
 	case kind == Read:
-		return []string{"common", "entries", "read"}
+		return []string{"common", "shared", "entries", "read", "parts"}
 	}
-	return []string{"common", string(kind)}
+	return []string{"common", "shared", string(kind), "parts"}
 }
 
-// compose makes one script of deeds and of what they use of a library.
-func compose(library []string, deeds ...string) *script {
-	deed := lua(deeds...)
+// compose makes one script of a deed and of what it uses of a library.
+func compose(library []string, name string) *script {
+	deed := lua(name)
 	text := needed(lua(library...), deed) + deed
 	sum := sha1.Sum([]byte(text))
-	return &script{text: text, hash: hex.EncodeToString(sum[:])}
+	hash := hex.EncodeToString(sum[:])
+	return &script{text: text, hash: hash, name: []byte(hash)}
 }
 
 // needed returns those definitions that a deed uses, and those that they use: Redis

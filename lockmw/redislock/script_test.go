@@ -16,7 +16,7 @@ import (
 func (s scripts) byDeed() map[string]*script {
 	all := map[string]*script{
 		"acquire": s.acquire, "release": s.release, "extend": s.extend,
-		"reenter": s.reenter, "stay": s.stay, "leave": s.leave,
+		"reenter":  s.reenter,
 		"handover": s.handover, "acquire_all": s.acquireAll, "raise": s.raise, "dequeue": s.dequeue,
 	}
 	maps.DeleteFunc(all, func(_ string, s *script) bool { return s == nil })
@@ -63,7 +63,7 @@ var (
 
 // luaGiven are the words of Lua, and the names that Redis gives a script.
 var luaGiven = strings.Fields(`and break do else elseif end false for function if in local nil not or repeat return then
-	true until while ARGV KEYS ipairs math redis string tonumber tostring type`)
+	true until while ARGV KEYS ipairs math redis string tonumber tostring type unpack`)
 
 // checkNames checks that a script declares each name before its use, and uses what
 // it has of a library. It takes the scopes from how the lines are indented.
@@ -94,7 +94,7 @@ func checkNames(t *testing.T, text string) {
 			}
 		}
 	}
-	libraries := lua("common", "owners", "entries", "hash", "text", "fair", "read", "write", "semaphore", "holders")
+	libraries := lua("common", "owners", "shared", "entries", "parts", "hash", "text", "fair", "read", "write", "semaphore", "holders")
 	for _, definition := range luaDefinition.FindAllStringSubmatch(libraries, -1) {
 		switch name := definition[1]; {
 		case declared[name] > 1:

@@ -19,7 +19,7 @@ type State struct {
 
 	Holders []Holder      // none: the lock is free, or only Java has permits of it
 	More    int           // holders beyond those in Holders, which are about 1,000 at most
-	Fence   int64         // the last that was granted, to whomever; 0: none for a day
+	Fence   int64         // the last that was granted, to whomever; 0: none that is remembered
 	TTL     time.Duration // what is left of the key, or NoEnd; 0: there is no key
 
 	// Waiting is how many wait: of a fair lock those in its line, of others the
@@ -217,7 +217,7 @@ func (s *State) hold(owner, entered string, left int64, record string, count int
 	var r Record
 	granted := time.UnixMicro(h.Fence)
 	switch {
-	case record != "" && json.Unmarshal([]byte(record), &r) == nil:
+	case record != "" && json.Unmarshal([]byte(record), &r) == nil && !r.Since.IsZero():
 		h.Recorded, h.Since, h.Process, h.Request, h.Held, h.Reason = true, r.Since, r.Process, r.Request, r.Held, r.Reason
 	case h.Fence >= firstTimedFence && !granted.After(s.At):
 		h.Since = granted

@@ -35,12 +35,8 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	// it arrived, so ours ends first.
 	asked := time.Now()
 	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner, since))
-	switch {
-	case err != nil || n <= 0:
-	case ctx.Err() != nil: // the grant crossed the caller's leaving
-		err = ctx.Err()
-	case time.Since(asked) >= l.opts.Lease:
-		err = errLate
+	if err == nil && n > 0 {
+		err = l.unusable(ctx, asked)
 	}
 	if err != nil {
 		l.giveBack(ctx, key, owner, err)
@@ -53,6 +49,14 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 
 // errLate is that of a grant which nobody could use any more.
 var errLate = errors.New("the answer came after the lease had ended")
+
+// unusable says why nobody can use a grant that was asked for at a time.
+func (l *Locker) unusable(ctx context.Context, asked time.Time) error {
+	if time.Since(asked) >= l.validity() {
+		return errLate
+	}
+	return ctx.Err() // the grant may have crossed the caller's leaving
+}
 
 // answerOf reads what lua/acquire.lua returns.
 func answerOf(n int64, asked time.Time) answer {
@@ -81,10 +85,10 @@ func (l *Locker) acquireQuestion(key, owner string, since time.Duration) *questi
 
 // kindKeys adds the keys that only this kind of lock has.
 func (l *Locker) kindKeys(q *question, key string) {
-	if l.opts.Kind == Exclusive && l.opts.Format == Redisson {
+	if l.opts.Kind == Exclusive {
 		return
 	}
-	for _, k := range keysOfKind(l.opts.Kind, l.opts.Format, key) {
+	for _, k := range keysOfKind(l.opts.Kind, key) {
 		if k != "" {
 			q.key(k)
 		}
@@ -118,7 +122,7 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 		if errors.As(why, &abandoned) && abandoned.outcome(ctx) {
 			return
 		}
-		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner); return err })
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, ""); return err })
 	})
 }
 
@@ -142,10 +146,12 @@ func (l *Locker) undoLate(key string, undo func() error) {
 }
 
 // releaseQuestion is that of lua/release.lua.
-func (l *Locker) releaseQuestion(n *node, key, owner string) *question {
+func (l *Locker) releaseQuestion(n *node, key, owner, entry string) *question {
 	q := ask(l.scripts.release, key).key(after(key, recordSuffix))
 	l.kindKeys(q, key)
-	return q.text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
+	q.text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
+	q.again = 1 // it was given up the first time, and nobody knows who heard of it
+	return q.entry(entry)
 }
 
 // released is what lua/release.lua returns.
@@ -156,41 +162,57 @@ func (r released) held() bool { return r > 0 }
 // heard returns how many subscriptions got the message, in all processes.
 func (r released) heard() int { return int(max(0, r-2)) }
 
-func (l *Locker) release(ctx context.Context, key, owner string) (released, error) {
+// release gives up a lock, or, with an entry, a call's part of one.
+func (l *Locker) release(ctx context.Context, key, owner, entry string) (released, error) {
 	if len(l.nodes) > 1 {
 		return l.releaseQuorum(ctx, key, owner)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner))
+	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner, entry))
 	return released(n), err
 }
 
 // extension is what lua/extend.lua is asked for.
 type extension struct {
 	to   time.Duration // from now
-	note string        // what to put on record; "": nothing
+	note *Record       // what to put on record; nil: nothing
 	hold bool          // no renewal
 }
 
-func (l *Locker) extendQuestion(key, owner string, e extension) *question {
-	q := ask(l.scripts.extend, key).key(after(key, recordSuffix))
-	l.kindKeys(q, key)
+func (l *Locker) extendQuestion(p *part, e extension) *question {
+	q := ask(l.scripts.extend, p.key).key(after(p.key, recordSuffix))
+	l.kindKeys(q, p.key)
 	// Renewals come many at once, and none may wait for longer than its context.
 	q.queue = !e.hold
-	return q.text(l.field(owner)).number(e.to.Milliseconds()).text(e.note).text(recordHeld)
+	q.text(l.field(p.owner)).number(e.to.Milliseconds()).text(l.noteOf(p, e)).text(recordHeld)
+	last := "0"
+	if e.hold {
+		last = "1"
+	}
+	return q.text(last).entry(p.entry)
+}
+
+// noteOf returns what to put on record of a part: nothing of a re-entry, whose
+// owner has a record.
+func (l *Locker) noteOf(p *part, e extension) string {
+	if e.note == nil || p.entry != "" {
+		return ""
+	}
+	note := *e.note
+	if l.opts.Kind.shared() {
+		note.Fence = p.fence
+	}
+	return note.text()
 }
 
 // extend reports whether the owner holds the lock, which then ends as asked for.
 func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error) {
-	switch {
-	case len(l.nodes) > 1:
+	if len(l.nodes) > 1 {
 		if e.hold {
 			l.awaitStragglers(ctx, p.settled)
 		}
-		return l.extendQuorum(ctx, p.key, p.owner, e)
-	case p.entry != "":
-		return l.stay(ctx, p, e)
+		return l.extendQuorum(ctx, p, e)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p.key, p.owner, e))
+	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p, e))
 	return n == 1, err
 }
 
@@ -198,46 +220,21 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 // when that owner does not hold the lock.
 func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer, error) {
 	asked := time.Now()
-	q := ask(l.scripts.reenter, key).key(FenceKey(key))
+	q := ask(l.scripts.reenter, key).key(after(key, recordSuffix))
 	l.kindKeys(q, key)
-	q.key(after(key, recordSuffix)).key(entry)
-	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg).number(entryLife.Milliseconds()).text(recordHeld)
+	q.number(l.leaseArg).text(l.field(owner)).text(entry).text(recordHeld)
 	n, err := l.nodes[0].pipe.do(ctx, q)
-	if err == nil && n > 0 && ctx.Err() != nil {
-		err = ctx.Err()
+	if err == nil && n > 0 {
+		err = l.unusable(ctx, asked)
 	}
 	if err != nil && unseen(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		l.cleanup.Go(func() {
 			defer cancel()
-			l.undoLate(key, func() error { _, err := l.leave(ctx, key, owner, entry); return err })
+			l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, entry); return err })
 		})
 	}
 	return answerOf(n, asked), err
-}
-
-// stay is extend for a re-entry.
-func (l *Locker) stay(ctx context.Context, p *part, e extension) (bool, error) {
-	q := ask(l.scripts.stay, p.key).key(after(p.key, recordSuffix))
-	l.kindKeys(q, p.key)
-	last := ""
-	if e.hold {
-		last = "1"
-	}
-	q.queue = !e.hold
-	q.key(p.entry).text(l.field(p.owner)).number(e.to.Milliseconds()).text(last)
-	n, err := l.nodes[0].pipe.do(ctx, q)
-	return n == 1, err
-}
-
-// leave ends a re-entry.
-func (l *Locker) leave(ctx context.Context, key, owner, entry string) (released, error) {
-	n := l.nodes[0]
-	q := ask(l.scripts.leave, key).key(after(key, recordSuffix))
-	l.kindKeys(q, key)
-	q.key(entry).text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
-	r, err := n.pipe.do(ctx, q)
-	return released(r), err
 }
 
 // dequeue takes a waiter out of the line of a fair lock.

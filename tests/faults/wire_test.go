@@ -29,7 +29,8 @@ type wire struct {
 
 // packet is what a plan decides on.
 type packet struct {
-	ask   bool // from a client to Redis, not an answer
+	ask   bool     // from a client to Redis, not an answer
+	link  net.Conn // the client's end of its connection
 	bytes []byte
 }
 
@@ -150,11 +151,15 @@ func (w *wire) add(conns ...net.Conn) bool {
 // carry takes packets one way, until the sender hangs up or the wire is cut.
 func (w *wire) carry(from, to net.Conn, ask bool) {
 	defer w.hangUp(to)
+	link := from
+	if !ask {
+		link = to
+	}
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 {
-			f := w.fate(packet{ask: ask, bytes: buffer[:n]})
+			f := w.fate(packet{ask: ask, link: link, bytes: buffer[:n]})
 			if f.till != nil {
 				<-f.till
 			}

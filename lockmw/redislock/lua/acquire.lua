@@ -5,20 +5,23 @@
 -- KEYS[3]..  of the kind
 -- ARGV[1]  lease, ms
 -- ARGV[2]  owner
--- ARGV[3]  how long the fence outlives its last grant, ms
+-- ARGV[3]  how long the fence outlives its last grant, ms; 0: for ever
 -- ARGV[4]..  of the kind
 -- returns  the fence (above 0) when granted; else -2 less the ms until the lock
 --          may become free, -1 when that is not known. An error that begins with
 --          FOREIGN or WRONGTYPE when the key holds something else.
-local left, foreign = taken(KEYS[1], ARGV[2])
+local left, foreign, fence = taken(KEYS[1], ARGV[2])
 if foreign then
   return redis.error_reply(foreign)
+end
+if fence then
+  return fence -- it was granted before, and the answer lost
 end
 if left then
   return -2 - left
 end
 -- The fence comes first: a script that fails half way is not undone, and a number
 -- that nobody was granted does no harm.
-local fence = next_fence(KEYS[2], ARGV[3])
-take(KEYS[1], ARGV[2], ARGV[1])
+fence = next_fence(KEYS[2], ARGV[3])
+take(KEYS[1], ARGV[2], ARGV[1], fence)
 return fence

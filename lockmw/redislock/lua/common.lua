@@ -1,10 +1,10 @@
 -- The beginning of every script.
 --
 -- A script is a library and one deed (acquire.lua, release.lua, ...). A library is
--- common.lua, what several kinds of lock share (owners.lua, entries.lua), and the
--- verbs of one kind (hash.lua, text.lua, fair.lua, read.lua, write.lua or
--- semaphore.lua); for operators also holders.lua. A later definition replaces an
--- earlier one of the same name.
+-- common.lua, what several kinds of lock share (owners.lua, shared.lua,
+-- entries.lua), the verbs of one kind (hash.lua, text.lua, fair.lua, read.lua,
+-- write.lua or semaphore.lua), and parts.lua, which uses those; for operators also
+-- holders.lua. A later definition replaces an earlier one of the same name.
 --
 -- Redis gets only the definitions that a deed uses, and no comments. So that
 -- script.go can tell, a library is nothing but definitions, each of which, and no
@@ -13,19 +13,27 @@
 -- The verbs are:
 --
 --   taken(lock, owner)         nil when the owner may have the lock, else the ms
---                              until that may change (-1: not known), and the
---                              text of an error when the key holds no such lock
---   take(lock, owner, lease)   makes the owner a holder for lease ms; to do it
---                              twice is to do it once
---   drop(lock, owner, record)  nil when the owner holds nothing, false when a
---                              re-entry still holds the lock, true when it is free
---   renew(lock, owner, ms)     false when the owner holds nothing
---   enter(lock, owner)         lets a holder in once more
---   ends_in(lock, owner)       the ms until the owner's lease ends
+--                              until that may change (-1: not known); the text of
+--                              an error when the key holds no such lock; the fence
+--                              when the owner has it already, since a client that
+--                              lost the answer asks again
+--   take(lock, owner, lease, fence)  makes the owner a holder for lease ms
+--   granted(lock, owner)       the fence of a holder that ordergate let in, nil of
+--                              any other: what tells is written by take alone
+--   nested(lock, owner)        nil when the owner holds nothing, else whether calls
+--                              within its lease go on: parts.lua has those
+--   mark(lock, owner, n)       writes down that they and the lease itself are n
+--   set_end(lock, owner, ms)   has a holder's lease end in ms
+--   ends_in(lock, owner)       the ms until then
+--   remove(lock, owner, record)  ends a holder's lease: whether the lock is free
 --   announce(lock, publish, channel)  wakes who waits; returns how many heard it
 --
 -- key_type is the type of a lock's key, for kinds of which several are taken at
 -- once.
+--
+-- When its memory is full, Redis refuses a write that may need more, but not to a
+-- script that has written before. So what keeps or ends a lease begins with a write
+-- that needs none.
 --
 -- All keys of a script lie in the slot of KEYS[1], the lock.
 
@@ -35,10 +43,29 @@ local function now_ms()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+-- beside returns the name of a key that stands beside a lock.
+local function beside(lock, suffix)
+  if string.find(lock, '{', 1, true) then
+    return lock .. ':' .. suffix
+  end
+  return '{' .. lock .. '}:' .. suffix
+end
+
+-- parts_of returns the name of what parts.lua keeps of an owner.
+local function parts_of(lock, owner)
+  return beside(lock, 'ordergate_entry:' .. owner)
+end
+
+-- keep_fence remembers a fence for life ms, 0 for ever, and returns the last one.
+local function keep_fence(key, fence, life)
+  if tonumber(life) == 0 then
+    return tonumber(redis.call('set', key, fence, 'get') or 0) or 0
+  end
+  return tonumber(redis.call('set', key, fence, 'px', life, 'get') or 0) or 0
+end
+
 -- next_fence returns the number of a grant, greater than that of every earlier
--- one of the same lock, and remembers it for life ms, at the least for half of it;
--- or for ever, where it has no end, since Redisson began it: its next number is
--- this one and 1.
+-- one of the same lock, and remembers it.
 --
 -- The clock keeps it growing where the last number was lost (expiry, a failover
 -- to a replica that missed it); the number, where the clock stepped back.
@@ -47,19 +74,10 @@ end
 local function next_fence(key, life)
   local t = redis.call('time')
   local fence = t[1] * 1000000 + t[2]
-  local last = redis.call('set', key, fence, 'keepttl', 'get')
-  if not last then
-    redis.call('pexpire', key, life)
-    return fence
-  end
-  last = tonumber(last) or 0
+  local last = keep_fence(key, fence, life)
   if last >= fence then
     fence = last + 1
-    redis.call('set', key, fence, 'keepttl')
-  end
-  local left = redis.call('pttl', key)
-  if left ~= -1 and left < life / 2 then
-    redis.call('pexpire', key, life)
+    keep_fence(key, fence, life)
   end
   return fence
 end

@@ -4,8 +4,5 @@
 -- timeouts returns the name of an owner's entries, less the number. It lies in
 -- the lock's slot.
 local function timeouts(lock, owner)
-  if string.find(lock, '{', 1, true) then
-    return lock .. ':' .. owner .. ':rwlock_timeout'
-  end
-  return '{' .. lock .. '}:' .. owner .. ':rwlock_timeout'
+  return beside(lock, owner .. ':rwlock_timeout')
 end

@@ -65,8 +65,9 @@ end
 
 local function taken(lock, owner)
   local held = redis.call('exists', lock) == 1
-  if held and redis.call('hexists', lock, owner) == 1 then
-    return nil
+  local fence = held and granted(lock, owner)
+  if fence then
+    return nil, nil, fence
   end
   if held and redis.call('hexists', lock, 'mode') == 1 then
     return -1, 'FOREIGN the key holds a read-write lock'
@@ -85,7 +86,7 @@ local function taken(lock, owner)
   return alive -- until the first in line, if it died, is passed over
 end
 
-local function take(lock, owner, lease)
+local function take(lock, owner, lease, fence)
   if redis.call('zrem', KEYS[4], owner) == 1 then
     redis.call('lrem', KEYS[3], 1, owner)
     redis.call('zrem', KEYS[5], owner)
@@ -93,7 +94,7 @@ local function take(lock, owner, lease)
       redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
     end
   end
-  redis.call('hset', lock, owner, 1)
+  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence)
   redis.call('pexpire', lock, lease)
 end
 

@@ -11,9 +11,11 @@
 local lock, record, shape, most = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 if shape == 'semaphore' then
   -- Others' permits come and go meanwhile, and the fence with them.
-  if drop(lock, ARGV[6], record) == nil then
+  if nested(lock, ARGV[6]) == nil then
     return -1
   end
+  redis.call('del', parts_of(lock, ARGV[6]))
+  remove(lock, ARGV[6], record)
   return announce(lock, ARGV[3], ARGV[4])
 end
 local fence = tonumber(redis.call('get', KEYS[#KEYS]) or 0) or 0
@@ -42,8 +44,11 @@ if shape == 'rw' then
     end
   end
 end
+for i = 1, #list, 3 do
+  redis.call('del', parts_of(lock, list[i]))
+end
 redis.call('del', lock, record)
 if shape == 'text' then
-  redis.call('del', KEYS[3])
+  redis.call('del', beside(lock, 'ordergate_grant'))
 end
 return announce(lock, ARGV[3], ARGV[4])

@@ -7,18 +7,18 @@
 -- the last key  the record of its holders
 -- ARGV[1]  lease of the new holder, ms
 -- ARGV[2]  the new holder
--- ARGV[3]  how long the fence outlives its last grant, ms
+-- ARGV[3]  how long the fence outlives its last grant, ms; 0: for ever
 -- ARGV[4]  the old holder
 -- returns  the new fence; 0 when the old holder does not hold the lock; -1 when it
---          gave up its part and a re-entry still holds it
-local freed = drop(KEYS[1], ARGV[4], KEYS[#KEYS])
+--          gave up its part and calls within it go on
+local freed = leave(KEYS[1], ARGV[4], ARGV[4], KEYS[#KEYS])
 if freed == false then
   return -1
 end
--- A repeated question finds the new holder there already.
-if freed == nil and (redis.call('exists', KEYS[1]) == 0 or taken(KEYS[1], ARGV[2])) then
-  return 0
+if freed == nil then
+  local _, _, fence = taken(KEYS[1], ARGV[2])
+  return fence or 0 -- a repeated question finds the new holder there already
 end
 local fence = next_fence(KEYS[2], ARGV[3])
-take(KEYS[1], ARGV[2], ARGV[1])
+take(KEYS[1], ARGV[2], ARGV[1], fence)
 return fence

@@ -3,8 +3,12 @@
 local key_type = 'hash'
 
 local function taken(lock, owner)
-  if redis.call('exists', lock) == 0 or redis.call('hexists', lock, owner) == 1 then
+  if redis.call('exists', lock) == 0 then
     return nil
+  end
+  local fence = granted(lock, owner)
+  if fence then
+    return nil, nil, fence
   end
   if redis.call('hexists', lock, 'mode') == 1 then
     return -1, 'FOREIGN the key holds a read-write lock'
@@ -12,7 +16,7 @@ local function taken(lock, owner)
   return redis.call('pttl', lock)
 end
 
-local function take(lock, owner, lease)
-  redis.call('hset', lock, owner, 1)
+local function take(lock, owner, lease, fence)
+  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence)
   redis.call('pexpire', lock, lease)
 end

@@ -45,20 +45,23 @@ local function holders(lock, is, shape, most)
   local left = redis.call('pttl', lock)
   if shape == 'text' and is == 'string' then
     local owner = redis.call('getrange', lock, 0, most)
-    add(owner, 1 + (redis.call('hget', KEYS[3], owner) or 0), left)
+    local parts = parts_of(lock, owner)
+    local entries = redis.call('zcard', parts) - (redis.call('zscore', parts, owner) and 1 or 0)
+    add(owner, 1 + entries, left)
     return 1, list, ''
   end
   if shape == 'text' or is ~= 'hash' then
     return 0, list, ''
   end
   local mode = redis.call('hget', lock, 'mode') or ''
-  local all, isMode = fields(lock, most + 1), shape == 'rw' and mode ~= '' and 'mode' -- a field too
+  local all, isMode = fields(lock, most + 2), shape == 'rw' and mode ~= '' and 'mode' -- a field too
+  local fence = redis.call('hexists', lock, 'ordergate_fence')
   local entries = math.max(2, 2 * most / #all)
   for i = 1, #all, 2 do
     local reader = isMode and string.sub(all[i], -6) ~= ':write'
-    if all[i] ~= isMode then
+    if all[i] ~= isMode and all[i] ~= 'ordergate_fence' then
       add(all[i], all[i + 1], reader and reading(lock, all[i], all[i + 1], entries) or left)
     end
   end
-  return redis.call('hlen', lock) - (isMode and 1 or 0), list, mode
+  return redis.call('hlen', lock) - (isMode and 1 or 0) - fence, list, mode
 end

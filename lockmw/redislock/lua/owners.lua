@@ -1,23 +1,30 @@
--- A hash of owners, {owner: how often it entered}: what hash.lua, fair.lua and
--- write.lua have in common.
+-- A hash {owner: 1, ordergate_fence: its fence}: what hash.lua, fair.lua and
+-- write.lua have in common. Redisson counts in it how often the owner entered, and
+-- has no other field but the mode of a read-write lock. Of ours it is 1, and one
+-- more for each call within the lease.
 
-local function drop(lock, owner, record)
+local function granted(lock, owner)
+  local held = redis.call('hmget', lock, owner, 'ordergate_fence')
+  return held[1] and held[2] and tonumber(held[2]) or nil
+end
+
+local function nested(lock, owner)
   local entered = redis.call('hget', lock, owner)
   if not entered then
     return nil
   end
-  if tonumber(entered) > 1 then
-    redis.call('hincrby', lock, owner, -1)
-    return false
-  end
+  return entered ~= '1'
+end
+
+local function mark(lock, owner, n)
+  redis.call('hset', lock, owner, n)
+end
+
+local function set_end(lock, _, ms)
+  redis.call('pexpire', lock, ms)
+end
+
+local function remove(lock, _, record)
   redis.call('del', lock, record)
   return true
-end
-
-local function renew(lock, owner, ms)
-  return redis.call('hexists', lock, owner) == 1 and redis.call('pexpire', lock, ms) == 1
-end
-
-local function enter(lock, owner)
-  redis.call('hincrby', lock, owner, 1)
 end

@@ -7,11 +7,19 @@
 --          where Java did (trySetPermits)
 -- ARGV[4]  to acquire: the permits that the semaphore should have
 
+-- buried is how many that died a script forgets: others wait meanwhile.
+local buried = 1000
+
 -- bury returns the permits of holders that died.
 local function bury(lock)
-  local dead = redis.call('zremrangebyscore', KEYS[3], '-inf', now_ms())
-  if dead > 0 and redis.call('exists', lock) == 1 then
-    redis.call('incrby', lock, dead)
+  local dead = redis.call('zrangebyscore', KEYS[3], '-inf', now_ms(), 'limit', 0, buried)
+  if #dead == 0 then
+    return
+  end
+  redis.call('zrem', KEYS[3], unpack(dead))
+  redis.call('hdel', beside(lock, 'ordergate_holders'), unpack(dead))
+  if redis.call('exists', lock) == 1 then
+    redis.call('incrby', lock, #dead)
   end
 end
 
@@ -28,6 +36,13 @@ local function provide(lock, permits)
   redis.call('set', KEYS[4], permits)
 end
 
+local function granted(lock, owner)
+  if not redis.call('zscore', KEYS[3], owner) then
+    return nil
+  end
+  return noted(lock, owner)
+end
+
 local function taken(lock, owner)
   local free = redis.call('get', lock)
   if free and (not tonumber(free) or redis.call('pttl', lock) > 0) then
@@ -35,8 +50,9 @@ local function taken(lock, owner)
   end
   bury(lock)
   provide(lock, tonumber(ARGV[4]))
-  if redis.call('zscore', KEYS[3], owner) or tonumber(redis.call('get', lock)) > 0 then
-    return nil
+  local fence = granted(lock, owner)
+  if fence or tonumber(redis.call('get', lock)) > 0 then
+    return nil, nil, fence
   end
   local earliest = redis.call('zrange', KEYS[3], 0, 0, 'withscores')
   if not earliest[2] then
@@ -45,17 +61,36 @@ local function taken(lock, owner)
   return math.max(0, earliest[2] - now_ms())
 end
 
-local function take(lock, owner, lease)
+local function take(lock, owner, lease, fence)
   local till = string.format('%.0f', now_ms() + lease)
   if redis.call('zadd', KEYS[3], till, owner) == 1 then
     redis.call('decr', lock)
   end
+  note(lock, owner, lease, fence)
 end
 
-local function drop(lock, owner, record)
-  if redis.call('zrem', KEYS[3], owner) == 0 then
+local function nested(lock, owner)
+  bury(lock)
+  if not redis.call('zscore', KEYS[3], owner) then
     return nil
   end
+  return redis.call('exists', parts_of(lock, owner)) == 1
+end
+
+local function mark(_, _, _)
+end
+
+local function set_end(_, owner, ms)
+  redis.call('zremrangebyscore', KEYS[3], '-inf', 0) -- nothing: a write that needs no memory
+  redis.call('zadd', KEYS[3], string.format('%.0f', now_ms() + tonumber(ms)), owner)
+end
+
+local function ends_in(_, owner)
+  return (redis.call('zscore', KEYS[3], owner) or 0) - now_ms()
+end
+
+local function remove(lock, owner, record)
+  redis.call('zrem', KEYS[3], owner)
   redis.call('hdel', record, owner)
   if redis.call('exists', lock) == 1 then -- or else it is provided anew
     redis.call('incr', lock)
@@ -63,24 +98,7 @@ local function drop(lock, owner, record)
   return true
 end
 
-local function renew(lock, owner, ms)
-  bury(lock)
-  if not redis.call('zscore', KEYS[3], owner) then
-    return false
-  end
-  redis.call('zadd', KEYS[3], string.format('%.0f', now_ms() + tonumber(ms)), owner)
-  return true
-end
-
-local function ends_in(_, owner)
-  return (redis.call('zscore', KEYS[3], owner) or 0) - now_ms()
-end
-
 -- Redisson publishes the new number of free permits.
 local function announce(lock, publish, channel)
   return redis.call(publish, channel, redis.call('get', lock) or '1')
-end
-
--- A re-entry shares the permit of the lease that it presents.
-local function enter(_, _)
 end

@@ -1,39 +1,53 @@
--- SET key owner NX PX, as services do it by hand. What the value cannot say, how
--- often its owner re-entered, stands beside it, in the hash KEYS[3]: {owner: how
--- often}. It ends a day after the last re-entry, should nobody leave it.
+-- SET key owner NX PX, as services do it by hand. That ordergate did it, and with
+-- which fence, stands beside it and ends with it, in a string: "<owner> <fence>".
 
 local key_type = 'string'
 
+local function grant_of(lock)
+  return beside(lock, 'ordergate_grant')
+end
+
+local function granted(lock, owner)
+  if redis.call('get', lock) ~= owner then
+    return nil
+  end
+  local by, fence = string.match(redis.call('get', grant_of(lock)) or '', '^(.*) (%d+)$')
+  return by == owner and tonumber(fence) or nil
+end
+
 local function taken(lock, owner)
   local holder = redis.call('get', lock)
-  if not holder or holder == owner then
+  if not holder then
     return nil
+  end
+  local fence = holder == owner and granted(lock, owner)
+  if fence then
+    return nil, nil, fence
   end
   return redis.call('pttl', lock)
 end
 
-local function take(lock, owner, lease)
+local function take(lock, owner, lease, fence)
   redis.call('set', lock, owner, 'px', lease)
+  redis.call('set', grant_of(lock), owner .. string.format(' %.0f', fence), 'px', lease)
 end
 
-local function drop(lock, owner, record)
+local function nested(lock, owner)
   if redis.call('get', lock) ~= owner then
     return nil
   end
-  local count = KEYS[3]
-  if (tonumber(redis.call('hget', count, owner)) or 0) > 0 then
-    redis.call('hincrby', count, owner, -1)
-    return false
-  end
-  redis.call('del', lock, record, count)
+  return redis.call('exists', parts_of(lock, owner)) == 1
+end
+
+local function mark(_, _, _)
+end
+
+local function set_end(lock, _, ms)
+  redis.call('pexpire', lock, ms)
+  redis.call('pexpire', grant_of(lock), ms)
+end
+
+local function remove(lock, _, record)
+  redis.call('del', lock, record, grant_of(lock))
   return true
-end
-
-local function renew(lock, owner, ms)
-  return redis.call('get', lock) == owner and redis.call('pexpire', lock, ms) == 1
-end
-
-local function enter(_, owner)
-  redis.call('hincrby', KEYS[3], owner, 1)
-  redis.call('pexpire', KEYS[3], ARGV[4])
 end

@@ -9,14 +9,15 @@ local function taken(lock, owner)
   if not mode then
     return -1, 'FOREIGN the key holds a lock that is no read-write lock'
   end
-  if mode == 'write' and redis.call('hexists', lock, owner) == 1 then
-    return nil
+  local fence = mode == 'write' and granted(lock, owner)
+  if fence then
+    return nil, nil, fence
   end
   return redis.call('pttl', lock)
 end
 
-local function take(lock, owner, lease)
-  redis.call('hset', lock, 'mode', 'write', owner, 1)
+local function take(lock, owner, lease, fence)
+  redis.call('hset', lock, 'mode', 'write', owner, 1, 'ordergate_fence', fence)
   redis.call('pexpire', lock, lease)
 end
 
