@@ -81,6 +81,9 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	q.number(l.leaseArg).text(s.owner).number(l.lifeArg).text(lease.owner)
 	q.confirm = true
 	n, err := l.nodes[0].pipe.do(ctx, q)
+	if err == nil && n > 0 && time.Since(asked) >= l.opts.Lease {
+		err = errLate
+	}
 	if err != nil {
 		// Nobody knows which of the two holds it now. Both are given back: a grant
 		// that nobody saw, and a lease that was to be released. The waiter asks again
@@ -89,7 +92,7 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		l.room.unclaim(s, l.newOwner())
 		l.giveBack(ctx, key, owner, err)
 		l.giveBack(ctx, key, lease.owner, err)
-		if errors.Is(err, errNotReplicated) {
+		if errors.Is(err, errNotReplicated) || errors.Is(err, errLate) {
 			return nil // the old lease is released in any case
 		}
 		return err

@@ -45,7 +45,6 @@ type seat struct {
 	line  *line
 	owner string
 	opts  AcquireOption
-	group bool // waits for several keys: one alone cannot be handed to it
 
 	signal chan struct{} // something below has changed
 	state  seatState
@@ -242,7 +241,7 @@ func (r *room) claim(p *part, able bool) *seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[p.key]
-	if l == nil || len(l.seats) == 0 || l.seats[0].group || l.seats[0].asking {
+	if l == nil || len(l.seats) == 0 || l.seats[0].asking {
 		return nil
 	}
 	if l.turns == 0 {

@@ -35,12 +35,8 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	// it arrived, so ours ends first.
 	asked := time.Now()
 	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner, since))
-	switch {
-	case err != nil || n <= 0:
-	case ctx.Err() != nil: // the grant crossed the caller's leaving
-		err = ctx.Err()
-	case time.Since(asked) >= l.opts.Lease:
-		err = errLate
+	if err == nil && n > 0 {
+		err = l.usable(ctx, asked)
 	}
 	if err != nil {
 		l.giveBack(ctx, key, owner, err)
@@ -51,7 +47,19 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	return a, nil
 }
 
-// errLate is that of a grant which nobody could use any more.
+// usable returns why a grant that was asked for at a time is of no use: its caller has
+// left, or its lease may have ended. Such a grant is given back.
+func (l *Locker) usable(ctx context.Context, asked time.Time) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if time.Since(asked) >= l.opts.Lease {
+		return errLate
+	}
+	return nil
+}
+
+// errLate is that of a grant whose lease may have ended before its answer came.
 var errLate = errors.New("the answer came after the lease had ended")
 
 // answerOf reads what lua/acquire.lua returns.
@@ -203,8 +211,8 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 	q.key(after(key, recordSuffix)).key(entry)
 	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg).number(entryLife.Milliseconds()).text(recordHeld)
 	n, err := l.nodes[0].pipe.do(ctx, q)
-	if err == nil && n > 0 && ctx.Err() != nil {
-		err = ctx.Err()
+	if err == nil && n > 0 {
+		err = l.usable(ctx, asked)
 	}
 	if err != nil && unseen(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
