@@ -37,13 +37,14 @@ func vary(d time.Duration) time.Duration {
 }
 
 // pause returns how long to wait for the next attempt, given how long the lock
-// stays taken unless it is released or renewed, and whether a release wakes.
+// stays taken unless it is released or renewed, and whether a release wakes. Where
+// nobody can tell how long, a lease that ends is noticed by the poll alone.
 func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 	d := usualPoll
 	switch {
 	case w.UpTo == 0:
 		d = vary(w.Every)
-	case wakes:
+	case wakes && left >= 0:
 		d = vary(rarePoll)
 	}
 	if left >= 0 {
@@ -54,23 +55,29 @@ func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 
 // vigil is the wait of one caller in its seat.
 type vigil struct {
-	locker *Locker
-	seat   *seat
-	poll   *time.Timer
-	over   *time.Timer
-	head   bool // the poll is ours to do
-	last   bool // the wait is over: there is one more attempt at most
-	asked  bool // that attempt was made
+	locker  *Locker
+	seat    *seat
+	channel string // its release is published there
+	poll    *time.Timer
+	over    *time.Timer
+	head    bool // the poll is ours to do
+	last    bool // the wait is over: there is one more attempt at most
+	asked   bool // that attempt was made
 }
 
 // sit takes a seat and begins the wait, in which it is time to ask at once. It returns
 // nil when there is no seat. Call rise when it is over.
 func (l *Locker) sit(key string, s *seat, end time.Time) *vigil {
-	if !l.opts.waits() || !l.room.enter(key, s) {
+	if !l.opts.waits() {
+		return nil
+	}
+	channel, ok := l.room.enter(key, s)
+	if !ok {
 		return nil
 	}
 	return &vigil{
-		locker: l, seat: s, head: l.room.first(s), poll: time.NewTimer(0), over: time.NewTimer(time.Until(end)),
+		locker: l, seat: s, channel: channel, head: l.room.first(s),
+		poll: time.NewTimer(0), over: time.NewTimer(time.Until(end)),
 	}
 }
 
@@ -80,7 +87,7 @@ func (v *vigil) rise(next bool) *Lease {
 	v.poll.Stop()
 	v.over.Stop()
 	lease := v.locker.room.leave(v.seat, next)
-	v.locker.subscribe(v.seat.line.channel)
+	v.locker.subscribe(v.channel)
 	return lease
 }
 
@@ -127,7 +134,7 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 // refused has the next attempt come when the lock may be free.
 func (v *vigil) refused(left time.Duration) {
 	v.locker.room.refused(v.seat)
-	v.locker.subscribe(v.seat.line.channel)
+	v.locker.subscribe(v.channel)
 	v.poll.Reset(v.pause(left))
 }
 
@@ -136,7 +143,7 @@ func (v *vigil) refused(left time.Duration) {
 // publish nothing.
 func (v *vigil) pause(left time.Duration) time.Duration {
 	o := &v.locker.opts
-	wakes := o.Kind != Fair && o.Format == Redisson && v.locker.subscribed(v.seat.line.channel)
+	wakes := o.Kind != Fair && o.Format == Redisson && v.locker.subscribed(v.channel)
 	return o.Wait.pause(left, wakes)
 }
 
