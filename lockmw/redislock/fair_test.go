@@ -230,7 +230,9 @@ func TestFairCrowd(t *testing.T) {
 		}
 		leave()
 		for range seats {
-			soon(t, "the end of a wait", results)
+			if err := soon(t, "the end of a wait", results); !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v", err)
+			}
 		}
 		l.cleanup.Wait()
 		wantNoLine(t, c)
