@@ -24,6 +24,9 @@ func (l *Locker) acquireOne(ctx context.Context, key string, o AcquireOption, en
 
 // take takes one lock for a new owner.
 func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, end time.Time) (*Lease, error) {
+	if l.opts.Kind == Fair && l.opts.waits() {
+		return l.takeFair(ctx, key, owner, o, end)
+	}
 	left := time.Duration(notKnown)
 	if !l.room.occupied(key) {
 		a, err := l.try(ctx, key, owner, 0)
@@ -35,11 +38,11 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 		}
 		left = a.left
 	}
-	v := l.sit(key, &seat{owner: owner, opts: o}, left, end)
+	v := l.sit(key, &seat{owner: owner, opts: o}, end)
 	if v == nil {
-		l.quit(ctx, key, owner)
 		return nil, ErrBusy
 	}
+	v.refused(left)
 	lease, err := l.await(ctx, v)
 	if err == nil {
 		_ = v.rise(l.opts.Kind.shared())
@@ -51,9 +54,29 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 		return late, nil
 	case late != nil:
 		l.giveUp(ctx, late)
-	default:
-		l.quit(ctx, key, owner)
 	}
+	return nil, err
+}
+
+// takeFair is take for a fair lock that is waited for. Redis puts a caller that it
+// refuses into the line of the lock, so the seat comes first, and is given up only when
+// the caller has left the line: as many of this Locker stand there as may wait.
+func (l *Locker) takeFair(ctx context.Context, key, owner string, o AcquireOption, end time.Time) (*Lease, error) {
+	v := l.sit(key, &seat{owner: owner, opts: o}, end)
+	if v == nil {
+		return nil, ErrBusy
+	}
+	lease, err := l.await(ctx, v)
+	if err == nil {
+		_ = v.rise(false)
+		return lease, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	l.cleanup.Go(func() {
+		defer cancel()
+		l.dequeue(ctx, key, owner)
+		_ = v.rise(false)
+	})
 	return nil, err
 }
 
@@ -75,19 +98,6 @@ func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
 		asked = a.asked
 		v.refused(a.left)
 	}
-}
-
-// quit takes a waiter that got no lock out of a fair lock's line, if it may be in
-// it.
-func (l *Locker) quit(ctx context.Context, key, owner string) {
-	if l.opts.Kind != Fair || !l.opts.waits() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	l.cleanup.Go(func() {
-		defer cancel()
-		l.dequeue(ctx, key, owner)
-	})
 }
 
 // reenterOne takes part in the lease of the presented owner. The part has no

@@ -13,8 +13,8 @@ import (
 // acquireAll takes the locks of sorted keys, group by group, all or none. What
 // was taken is renewed while the rest is waited for.
 //
-// No two calls wait for each other: groups are taken in one order everywhere, and
-// within a group all or none in one step.
+// No two calls wait for each other: groups, and the keys of each, are taken in one
+// order everywhere.
 func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption, end time.Time) (*Lease, error) {
 	owner := l.newOwner()
 	var taken []*Lease
@@ -29,17 +29,11 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption,
 		return fail(err)
 	}
 	for _, group := range l.groups(rest) {
-		var lease *Lease
-		var err error
-		if len(group) == 1 {
-			lease, err = l.take(ctx, group[0], owner, o, end)
-		} else {
-			lease, err = l.acquireGroup(ctx, group, owner, o, end)
-		}
+		leases, err := l.acquireGroup(ctx, group, owner, o, end)
+		taken = append(taken, leases...)
 		if err != nil {
 			return fail(err)
 		}
-		taken = append(taken, lease)
 	}
 	if len(taken) == 1 {
 		return taken[0], nil
@@ -96,44 +90,45 @@ func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(
 	return joined, nil
 }
 
-// acquireGroup takes locks of one slot, all or none. When one of them is taken,
-// it waits for that one and holds none meanwhile.
-func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, o AcquireOption, end time.Time) (*Lease, error) {
-	var v *vigil
-	// Whoever waited behind us asks when we leave: the key may be free.
-	rise := func() {
-		if v != nil {
-			_ = v.rise(true) // a group is never handed a lock
-			v = nil
+// acquireGroup takes the locks at sorted keys of one slot, as many as are free by one
+// script. With the first that is taken it waits in line like any other caller, holding
+// those before it: so a group is passed over no more often than a single lock. A Locker
+// that does not wait takes all or none.
+func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, o AcquireOption, end time.Time) ([]*Lease, error) {
+	var taken []*Lease
+	for len(keys) > 1 {
+		lease, err := l.tryGroup(ctx, keys, owner, o)
+		if lease != nil {
+			taken = append(taken, lease)
+			keys = keys[len(lease.parts):]
 		}
+		switch {
+		case err != nil:
+			return taken, err
+		case len(keys) == 0:
+			return taken, nil
+		case !l.opts.waits():
+			return taken, ErrBusy
+		}
+		if lease, err = l.take(ctx, keys[0], owner, o, end); err != nil {
+			return taken, err
+		}
+		taken = append(taken, lease)
+		keys = keys[1:]
 	}
-	defer rise()
-	for {
-		lease, busy, left, err := l.tryGroup(ctx, keys, owner, o)
-		if lease != nil || err != nil {
-			return lease, err
+	if len(keys) == 1 {
+		lease, err := l.take(ctx, keys[0], owner, o, end)
+		if err != nil {
+			return taken, err
 		}
-		if v != nil && v.seat.line.key != busy {
-			rise()
-		}
-		if v == nil {
-			if v = l.sit(busy, &seat{owner: owner, opts: o, group: true}, left, end); v == nil {
-				return nil, ErrBusy
-			}
-		} else {
-			v.refused(left)
-		}
-		if _, err := v.turn(ctx); err != nil {
-			return nil, err
-		}
+		taken = append(taken, lease)
 	}
+	return taken, nil
 }
 
-// tryGroup asks once for the locks of one slot. Without a lease and an error, busy
-// is the first that is taken.
-func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o AcquireOption) (
-	lease *Lease, busy string, left time.Duration, err error,
-) {
+// tryGroup asks once for the locks of one slot. The lease is of those before the first
+// that is taken; nil when that is the first of all, or when the Locker does not wait.
+func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o AcquireOption) (*Lease, error) {
 	asked := time.Now()
 	q := ask(l.scripts.acquireAll, keys[0])
 	for _, key := range keys[1:] {
@@ -142,29 +137,33 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 	for _, key := range keys {
 		q.key(FenceKey(key))
 	}
-	q.number(l.leaseArg).text(owner).number(l.lifeArg)
-	q.confirm = true
-	n, err := l.nodes[0].pipe.doList(ctx, q)
-	if err == nil && len(n) != len(keys) && len(n) != 2 {
-		err = fmt.Errorf("the script answered %d values for %d keys", len(n), len(keys))
+	some := ""
+	if l.opts.waits() {
+		some = "some"
 	}
-	if err == nil && n[0] > 0 {
+	q.number(l.leaseArg).text(owner).number(l.lifeArg).text(some)
+	q.confirm = true
+	fences, err := l.nodes[0].pipe.doList(ctx, q)
+	if err == nil && len(fences) > len(keys) {
+		err = fmt.Errorf("the script answered %d values for %d keys", len(fences), len(keys))
+	}
+	if err == nil && len(fences) > 0 {
 		err = l.unusable(ctx, asked)
 	}
 	if err != nil {
 		for _, key := range keys {
 			l.giveBack(ctx, key, owner, err)
 		}
-		return nil, "", 0, l.explain(culprit(keys, err), err)
+		return nil, l.explain(culprit(keys, err), err)
 	}
-	if n[0] < 0 {
-		return nil, keys[-n[0]-1], answerOf(n[1], asked).left, nil
+	if len(fences) == 0 {
+		return nil, nil
 	}
-	parts := make([]part, len(keys))
-	for i, key := range keys {
-		parts[i] = part{key: key, owner: owner, fence: n[i]}
+	parts := make([]part, len(fences))
+	for i, fence := range fences {
+		parts[i] = part{key: keys[i], owner: owner, fence: fence}
 	}
-	return l.newLease(owner, o, asked, parts...), "", 0, nil
+	return l.newLease(owner, o, asked, parts...), nil
 }
 
 // culprit returns the key that an error of lua/acquire_all.lua is about: the one that

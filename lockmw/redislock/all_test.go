@@ -217,38 +217,142 @@ func TestAllWithoutDeadlock(t *testing.T) {
 	})
 }
 
-// TestGroupIsHandedNothing has a caller wait for several keys, of which one alone
-// is of no use: the release is published, and the group asks for all.
-func TestGroupIsHandedNothing(t *testing.T) {
+// TestGroupWaitsInLine has a caller wait for several keys beside callers of one: each
+// key goes to whoever came first.
+func TestGroupWaitsInLine(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{Wait: never})
-		p := watch(t, c, Exclusive, Redisson)
 		first, second := acquire(t, l, "k"), acquire(t, l, "z")
 		got := make(chan result, 1)
 		go func() {
-			lease, err := l.AcquireAll(t.Context(), []string{"z", "k"})
+			lease, err := l.AcquireAll(t.Context(), []string{"z", "k", "a"})
 			got <- result{lease, err}
 		}()
 		wantWaiting(t, l, 1)
 		behind := async(t.Context(), l, "k")
 		wantWaiting(t, l, 2)
-		p.seen()
 		release(t, first)
-		// With "k" free the group waits for "z", holds neither, and leaves "k" to who
-		// was behind it.
-		held := soon(t, "the grant of who was behind", behind).ok(t)
-		if n := c.HLen(t.Context(), "z").Val(); n != 2 || !c.HExists(t.Context(), "z", second.Owner()).Val() {
-			t.Error("z is not its holder's alone")
-		}
-		wantWaiting(t, l, 1)
+		bedtest.Eventually(t, "the group waits for z", func() bool { return l.room.occupied("z") })
 		release(t, second)
-		release(t, held)
-		release(t, soon(t, "the group's grant", got).ok(t))
-		for _, deed := range p.deedsSeen() {
-			if deed == "handover" {
-				t.Error("something was handed over")
+		group := soon(t, "the group's grant", got).ok(t)
+		if n := len(group.Fences()); n != 3 {
+			t.Errorf("%d locks, want 3", n)
+		}
+		select {
+		case r := <-behind:
+			t.Fatalf("who came later has the lock: %v", r.err)
+		default:
+		}
+		release(t, group)
+		release(t, soon(t, "the grant of who was behind", behind).ok(t))
+	})
+}
+
+// TestGroupBesideSteadyTraffic has four orders settled one by one without a pause: a
+// batch of all four is not passed over for ever.
+func TestGroupBesideSteadyTraffic(t *testing.T) {
+	t.Parallel()
+	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
+		keys := []string{"{o}1", "{o}2", "{o}3", "{o}4"}
+		opts := Options{Wait: Wait{UpTo: 20 * time.Second}}
+		singles := []*Locker{newLocker(t, c, opts), newLocker(t, c, opts)}
+		stop := make(chan struct{})
+		var wg sync.WaitGroup
+		for i := range 4 * len(keys) {
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					lease, err := singles[i%2].Acquire(t.Context(), keys[i%len(keys)])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					time.Sleep(time.Millisecond) // the call that it brackets
+					if err := lease.Release(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		l := newLocker(t, c, opts)
+		for range 3 {
+			lease, err := l.AcquireAll(t.Context(), keys)
+			if err != nil {
+				t.Error(err)
+				break
 			}
+			release(t, lease)
+		}
+		close(stop)
+		wg.Wait()
+	})
+}
+
+// TestLateGrantIsGivenBack has the answer to a question come when the lease that it
+// grants may have ended, on each way to a grant.
+func TestLateGrantIsGivenBack(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		const lease = 200 * time.Millisecond
+		for _, deed := range []string{"acquire", "acquire_all", "reenter", "handover"} {
+			t.Run(deed, func(t *testing.T) {
+				flush(t, c)
+				client := another(t, c)
+				holder := newLocker(t, c, Options{})
+				l, p := newLocker(t, client, Options{Lease: lease, Wait: never}), watch(t, client, Exclusive, Redisson)
+				ask := func() (*Lease, error) { return l.Acquire(t.Context(), "k") }
+				held := func() {}
+				switch deed {
+				case "acquire_all":
+					ask = func() (*Lease, error) { return l.AcquireAll(t.Context(), []string{"k", "z"}) }
+				case "reenter":
+					outer := acquire(t, holder, "k")
+					ask = func() (*Lease, error) { return l.Acquire(t.Context(), "k", Reenter(outer.Owner())) }
+					held = func() { release(t, outer) }
+				}
+				late, open := p.blockAnswer(isDeed(deed))
+				defer open()
+				if deed == "handover" {
+					outer := acquire(t, l, "k")
+					ask = func() (*Lease, error) {
+						got := async(t.Context(), l, "k")
+						wantWaiting(t, l, 1)
+						go func() { _ = outer.Release(t.Context()) }()
+						r := <-got
+						return r.lease, r.err
+					}
+				}
+				got := make(chan result, 1)
+				go func() { lease, err := ask(); got <- result{lease, err} }()
+				soon(t, "the answer", late)
+				time.Sleep(2 * lease)
+				open()
+				r := soon(t, "the end", got)
+				if deed == "handover" { // the waiter asks for itself then
+					fence := r.ok(t).Fence()
+					if last, err := c.Get(t.Context(), FenceKey("k")).Int64(); err != nil || fence != last {
+						t.Errorf("the waiter has fence %d, and the last is %d (%v)", fence, last, err)
+					}
+					for _, trip := range p.seen() {
+						if a := trip.asked[0]; a.deed == deed && a.args[1] == r.lease.Owner() {
+							t.Error("the waiter has the lease that came late")
+						}
+					}
+					release(t, r.lease)
+				} else if !errors.Is(r.err, errLate) {
+					t.Errorf("a grant that came late: %v, want %v", r.err, errLate)
+				}
+				l.cleanup.Wait()
+				held()
+				if n := c.Exists(t.Context(), "k", "z").Val(); n != 0 {
+					t.Errorf("%d locks were left behind", n)
+				}
+			})
 		}
 	})
 }

@@ -132,7 +132,7 @@ func TestFairWaiterStaysAlive(t *testing.T) {
 		if ahead := time.Until(first); ahead > fairAlive {
 			t.Errorf("it counts as alive for %v, want %v at most", ahead, fairAlive)
 		}
-		bedtest.Eventually(t, "it says so again", func() bool { return alive().Sub(first) > slowestPoll/2 })
+		bedtest.Eventually(t, "it says so again", func() bool { return alive().Sub(first) > usualPoll/2 })
 		leave()
 		if r := soon(t, "the end of the wait", got); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("who left: %v", r.err)
@@ -197,6 +197,46 @@ func TestFairLeaving(t *testing.T) {
 		for _, got := range staying {
 			release(t, soon(t, "a grant", got).ok(t))
 		}
+	})
+}
+
+// TestFairCrowd has far more callers than may wait: those that are refused are not put
+// into the line in Redis, and cost it nothing.
+func TestFairCrowd(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		const seats, callers = 5, 300
+		held := acquire(t, newLocker(t, another(t, c), Options{Kind: Fair}), "k")
+		p := watch(t, c, Fair, Redisson)
+		l := newLocker(t, c, Options{Kind: Fair, Wait: never, MaxWaitersPerKey: seats})
+		ctx, leave := context.WithCancel(t.Context())
+		results := make(chan error, callers)
+		for range callers {
+			go func() { _, err := l.Acquire(ctx, "k"); results <- err }()
+		}
+		for range callers - seats {
+			if err := soon(t, "a refusal", results); !errors.Is(err, ErrBusy) {
+				t.Errorf("one too many: %v, want ErrBusy", err)
+			}
+		}
+		wantLine(t, c, seats)
+		bedtest.Eventually(t, "all are subscribed", func() bool {
+			return len(c.PubSubChannels(t.Context(), Channel(Fair, "k")+":*").Val()) == seats
+		})
+		l.cleanup.Wait()
+		// A waiter asks when it comes and once its subscription is confirmed.
+		if deeds := p.deedsSeen(); len(deeds) > 3*seats {
+			t.Errorf("%d callers, %d of them waiting, asked %d times", callers, seats, len(deeds))
+		}
+		leave()
+		for range seats {
+			if err := soon(t, "the end of a wait", results); !errors.Is(err, context.Canceled) {
+				t.Errorf("who left: %v", err)
+			}
+		}
+		l.cleanup.Wait()
+		wantNoLine(t, c)
+		release(t, held)
 	})
 }
 

@@ -141,7 +141,7 @@ func (q *question) command() redis.Cmder {
 // was asked to.
 func (q *question) refused() bool {
 	if q.list {
-		return q.several.Val()[0] <= 0
+		return len(q.several.Val()) == 0
 	}
 	return q.integer.Val() <= 0
 }

@@ -73,9 +73,9 @@ type Locker struct {
 
 // node is one Redis: a single server, one behind Sentinel, or a whole cluster.
 type node struct {
-	client redis.UniversalClient
-	pipe   pipe
-	ears   ears
+	client     redis.UniversalClient
+	pipe       pipe
+	subscriber subscriber
 	// publish is the command that wakes waiters: on a cluster a message reaches
 	// only the nodes of its shard.
 	publish string
@@ -108,7 +108,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			n.pipe.cluster, n.publish = cluster, "spublish"
 		}
-		n.ears = ears{client: client, cluster: n.pipe.cluster, room: &l.room}
+		n.subscriber = subscriber{client: client, cluster: n.pipe.cluster, room: &l.room}
 		l.nodes = append(l.nodes, n)
 	}
 	l.leases.start(l)
@@ -122,7 +122,7 @@ func (l *Locker) Close() {
 	l.leases.stop()
 	l.cleanup.close()
 	for _, n := range l.nodes {
-		n.ears.close()
+		n.subscriber.close()
 		n.pipe.close()
 	}
 }

@@ -45,7 +45,6 @@ type seat struct {
 	line  *line
 	owner string
 	opts  AcquireOption
-	group bool // waits for several keys: one alone cannot be handed to it
 
 	signal chan struct{} // something below has changed
 	state  seatState
@@ -91,11 +90,13 @@ func (r *room) occupied(key string) bool {
 	return r.lines[key] != nil
 }
 
-// enter takes a seat at the end of the line, or reports that there is none.
-func (r *room) enter(key string, s *seat) bool {
+// enter takes a seat at the end of the line, or reports that there is none. It returns
+// the channel on which the release is published.
+func (r *room) enter(key string, s *seat) (channel string, ok bool) {
 	owner := s.owner
 	s.signal = make(chan struct{}, 1)
-	id, channel := key, Channel(r.locker.opts.Kind, key)
+	id := key
+	channel = Channel(r.locker.opts.Kind, key)
 	if r.locker.opts.Kind == Fair {
 		channel += ":" + owner
 		id = channel
@@ -103,7 +104,7 @@ func (r *room) enter(key string, s *seat) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.perKey[key] >= r.locker.opts.MaxWaitersPerKey || r.total.Load() >= int64(r.locker.opts.MaxWaiters) {
-		return false
+		return "", false
 	}
 	r.total.Add(1)
 	r.perKey[key]++
@@ -114,7 +115,7 @@ func (r *room) enter(key string, s *seat) bool {
 	}
 	s.line = l
 	l.seats = append(l.seats, s)
-	return true
+	return channel, true
 }
 
 // leave gives the seat up. It returns the lease that was handed to it meanwhile,
@@ -242,7 +243,7 @@ func (r *room) claim(p *part, able bool) *seat {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l := r.lines[p.key]
-	if l == nil || len(l.seats) == 0 || l.seats[0].group || l.seats[0].asking {
+	if l == nil || len(l.seats) == 0 || l.seats[0].asking {
 		return nil
 	}
 	if l.turns == 0 {

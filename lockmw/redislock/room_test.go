@@ -17,7 +17,7 @@ func TestTurns(t *testing.T) {
 		line := func() (seats []*seat) {
 			for i := range 2 * maxTurns {
 				s := &seat{owner: fmt.Sprint(i)}
-				if !r.enter("k", s) {
+				if _, ok := r.enter("k", s); !ok {
 					t.Fatal("no seat")
 				}
 				seats = append(seats, s)

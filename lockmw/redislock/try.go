@@ -47,7 +47,7 @@ func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration
 	return a, nil
 }
 
-// errLate is that of a grant which nobody could use any more.
+// errLate is that of a grant whose lease may have ended before its answer came.
 var errLate = errors.New("the answer came after the lease had ended")
 
 // unusable says why nobody can use a grant that was asked for at a time.

@@ -7,15 +7,20 @@ import (
 )
 
 const (
-	// slowestPoll is the longest pause of a wait that counts on being woken.
-	slowestPoll = time.Second
+	// usualPoll is the longest pause of a wait that may not be woken: the server has
+	// not confirmed the subscription, or a holder may publish nothing.
+	usualPoll = time.Second
+	// rarePoll is about the longest pause of a wait that is woken.
+	rarePoll = 10 * time.Second
 	// fairAlive is how long a waiter of a fair lock counts as alive after it was
 	// heard of: a few polls.
 	fairAlive = 5 * time.Second
 )
 
 // waits reports whether a lock that is taken is waited for at all.
-func (o *Options) waits() bool { return o.Wait.UpTo > 0 || o.Wait.Tries > 1 }
+func (o *Options) waits() bool {
+	return o.MaxWaitersPerKey > 0 && (o.Wait.UpTo > 0 || o.Wait.Tries > 1)
+}
 
 // end returns when a wait that begins now is over. Counted tries vary by a tenth:
 // callers that came together would otherwise ask together for ever after, and
@@ -32,11 +37,15 @@ func vary(d time.Duration) time.Duration {
 }
 
 // pause returns how long to wait for the next attempt, given how long the lock
-// stays taken unless it is released or renewed.
-func (w Wait) pause(left time.Duration) time.Duration {
-	d := slowestPoll
-	if w.UpTo == 0 {
+// stays taken unless it is released or renewed, and whether a release wakes. Where
+// nobody can tell how long, a lease that ends is noticed by the poll alone.
+func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
+	d := usualPoll
+	switch {
+	case w.UpTo == 0:
 		d = vary(w.Every)
+	case wakes && left >= 0:
+		d = vary(rarePoll)
 	}
 	if left >= 0 {
 		d = min(d, left+time.Millisecond) // its last millisecond may just have begun
@@ -46,25 +55,29 @@ func (w Wait) pause(left time.Duration) time.Duration {
 
 // vigil is the wait of one caller in its seat.
 type vigil struct {
-	locker *Locker
-	seat   *seat
-	poll   *time.Timer
-	over   *time.Timer
-	head   bool // the poll is ours to do
-	last   bool // the wait is over: there is one more attempt at most
-	asked  bool // that attempt was made
+	locker  *Locker
+	seat    *seat
+	channel string // its release is published there
+	poll    *time.Timer
+	over    *time.Timer
+	head    bool // the poll is ours to do
+	last    bool // the wait is over: there is one more attempt at most
+	asked   bool // that attempt was made
 }
 
-// sit takes a seat and begins the wait. It returns nil when there is no seat.
-// Call rise when it is over.
-func (l *Locker) sit(key string, s *seat, left time.Duration, end time.Time) *vigil {
-	if !l.opts.waits() || !l.room.enter(key, s) {
+// sit takes a seat and begins the wait, in which it is time to ask at once. It returns
+// nil when there is no seat. Call rise when it is over.
+func (l *Locker) sit(key string, s *seat, end time.Time) *vigil {
+	if !l.opts.waits() {
 		return nil
 	}
-	l.listen(s.line.channel)
+	channel, ok := l.room.enter(key, s)
+	if !ok {
+		return nil
+	}
 	return &vigil{
-		locker: l, seat: s, head: l.room.first(s),
-		poll: time.NewTimer(l.opts.Wait.pause(left)), over: time.NewTimer(time.Until(end)),
+		locker: l, seat: s, channel: channel, head: l.room.first(s),
+		poll: time.NewTimer(0), over: time.NewTimer(time.Until(end)),
 	}
 }
 
@@ -74,7 +87,7 @@ func (v *vigil) rise(next bool) *Lease {
 	v.poll.Stop()
 	v.over.Stop()
 	lease := v.locker.room.leave(v.seat, next)
-	v.locker.listen(v.seat.line.channel)
+	v.locker.subscribe(v.channel)
 	return lease
 }
 
@@ -105,9 +118,6 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 			continue
 		case t.ask:
 			v.head, v.asked = true, v.last
-			if polled { // the shard of the channel may have moved
-				v.locker.listen(v.seat.line.channel)
-			}
 			return nil, nil
 		case v.last:
 			return nil, ErrBusy // the head knows, and nobody else need ask
@@ -115,7 +125,7 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 			v.poll.Reset(t.wait)
 		case t.head && !v.head: // from now on it is ours to poll
 			v.head = true
-			v.poll.Reset(v.locker.opts.Wait.pause(notKnown))
+			v.poll.Reset(v.pause(notKnown))
 		}
 		polled = false
 	}
@@ -124,7 +134,17 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 // refused has the next attempt come when the lock may be free.
 func (v *vigil) refused(left time.Duration) {
 	v.locker.room.refused(v.seat)
-	v.poll.Reset(v.locker.opts.Wait.pause(left))
+	v.locker.subscribe(v.channel)
+	v.poll.Reset(v.pause(left))
+}
+
+// pause returns how long to wait for the next attempt. A fair lock is asked for often
+// enough to stay in its line in Redis; a lock in format String may have holders that
+// publish nothing.
+func (v *vigil) pause(left time.Duration) time.Duration {
+	o := &v.locker.opts
+	wakes := o.Kind != Fair && o.Format == Redisson && v.locker.subscribed(v.channel)
+	return o.Wait.pause(left, wakes)
 }
 
 // shared reports whether a grant leaves room for another.

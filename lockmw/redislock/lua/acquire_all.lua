@@ -1,13 +1,15 @@
--- Takes several locks for one owner, all or none.
+-- Takes several locks for one owner: all or none, or those before the first that is
+-- taken.
 --
 -- KEYS     the locks, then the last fence of each
 -- ARGV[1]  lease, ms
 -- ARGV[2]  owner
 -- ARGV[3]  how long a fence outlives its last grant, ms; 0: for ever
--- returns  the fences when granted; else {-i, left}: the i-th lock is taken, and
---          left is what acquire.lua would answer. An error that begins with FOREIGN
---          ends with the key that it is about.
-local n, fences = #KEYS / 2, {}
+-- ARGV[4]  "some" for those before the first that is taken; "" for all or none
+-- returns  the fences of the locks that were taken. An error that begins with
+--          FOREIGN ends with the key that it is about.
+local n, known = #KEYS / 2, {}
+local free = n
 for i = 1, n do
   local is = redis.call('type', KEYS[i]).ok
   if is ~= 'none' and is ~= key_type then
@@ -17,12 +19,17 @@ for i = 1, n do
   if foreign then
     return redis.error_reply(foreign .. ': ' .. KEYS[i])
   end
-  if left then
-    return {-i, -2 - left}
+  if left and free == n then
+    free = i - 1
   end
-  fences[i] = fence or 0
+  known[i] = fence or 0
 end
-for i = 1, n do
+if free < n and ARGV[4] == '' then
+  return {}
+end
+local fences = {}
+for i = 1, free do
+  fences[i] = known[i]
   if fences[i] == 0 then
     fences[i] = next_fence(KEYS[n + i], ARGV[3])
     take(KEYS[i], ARGV[2], ARGV[1], fences[i])
