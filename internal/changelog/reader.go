@@ -315,7 +315,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		fresh, bad := p.after(r.epoch, r.last, full)
 		lost := p.lostOwn(r.own)
 		if bad == nil {
-			bad = r.joins(fresh)
+			bad = r.joins(p.tail, fresh)
 		}
 		switch {
 		case lost != nil: // it is to be given back, even to a log that is read for the first time
@@ -326,7 +326,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 			return p, fresh, nil
 		case bridge && p.epoch == r.epoch && p.begins(r.last):
 			return p, nil, errBegins
-		case r.lenient && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
+		case r.lenient && r.joint.Seq <= p.tail && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)
 			r.lost.seq = lastMissing(r.last, fresh)

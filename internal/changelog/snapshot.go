@@ -192,8 +192,12 @@ func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
 	return true, nil
 }
 
-// joins looks for the entry of the mark that a snapshot was taken up to.
-func (r *reader) joins(fresh []entry) *damage {
+// joins looks for the entry of the mark that a snapshot was taken up to. A log that ends
+// before it is not the one of the snapshot.
+func (r *reader) joins(tail uint64, fresh []entry) *damage {
+	if r.joint.Seq > tail {
+		return back("it ends at entry %d, and the snapshot in Redis at %d", tail, r.joint.Seq)
+	}
 	for _, e := range fresh {
 		if e.seq != r.joint.Seq {
 			continue

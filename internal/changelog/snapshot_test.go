@@ -365,3 +365,52 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 		t.Errorf("%d are lacking, doubts %v and %v", lacks, a.doubted(), b.doubted())
 	}
 }
+
+// TestBridgeToAnotherMaster has a reader take a snapshot from a master that is replaced by
+// one whose history is another before the snapshot's end, and has not come to that yet.
+func TestBridgeToAnotherMaster(t *testing.T) {
+	s := startRealServer(t)
+	a := bridged(t, s, atPlace("a"))
+	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil })
+	a.appendMany(t, "a", 10)
+	log, err := a.client.Dump(t.Context(), logKey).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := a.client.Dump(t.Context(), "ordergate:{orders}:meta").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.appendMany(t, "b", 990)
+	a.trimmed(t, "first", 0)
+	a.stop()
+	first, err := a.First(t.Context())
+	if err != nil || first < 100 {
+		t.Fatal(first, err)
+	}
+	var b *instance
+	opts := idle
+	opts.Bridge = func(ctx context.Context) (Mark, error) {
+		at, err := a.opts.Bridge(ctx)
+		if at.Seq == 0 || err != nil {
+			return at, err
+		}
+		// A replica takes over that lagged, and has orders of its own by now.
+		err = errors.Join(
+			a.client.RestoreReplace(ctx, logKey, 0, log).Err(),
+			a.client.RestoreReplace(ctx, "ordergate:{orders}:meta", 0, meta).Err(),
+			a.client.HSet(ctx, "ordergate:{orders}:meta", "term", "former", "members", 0).Err(),
+			a.client.Del(ctx, snapshotKey).Err())
+		c := newInstance(t, s, Options{Lease: time.Millisecond})
+		for _, id := range numbers("new", int(first)) { // so that it ends behind the first
+			err = errors.Join(err, c.Append(ctx, id))
+		}
+		return at, err
+	}
+	b = newInstance(t, s, opts)
+	b.start(t)
+	eventually(t, "the log is read", func() bool { return b.Wait(t.Context()) == nil })
+	if !b.has("new0") && len(b.doubted()) == 0 {
+		t.Errorf("read up to %d, the log began at %d then, and an order is absent that was acknowledged", b.Position(), first)
+	}
+}

@@ -53,7 +53,7 @@ type subscription struct {
 
 	// Guarded by the subscriber's mu.
 	pubsub  *redis.PubSub // nil while there is no connection
-	changed map[string]bool
+	changed map[string]bool // the dirty channels; true: one that was requested is requested again
 	state   map[string]subscribed
 }
 
@@ -113,7 +113,7 @@ func (s *subscriber) update(channel string) {
 	at := s.where[channel]
 	if wanted && (at == nil || at.node != node) {
 		if at != nil { // the slot has moved
-			at.mark(channel)
+			at.mark(channel, false)
 		}
 		at = s.on(node)
 		s.where[channel] = at
@@ -121,10 +121,7 @@ func (s *subscriber) update(channel string) {
 	if at == nil || wanted && at.state[channel] == confirmed {
 		return
 	}
-	if at.state[channel] == requested {
-		delete(at.state, channel)
-	}
-	at.mark(channel)
+	at.mark(channel, true)
 }
 
 // on returns the subscription at a node.
@@ -155,8 +152,8 @@ func (a *subscription) connection() *redis.PubSub {
 	return a.in.client.Subscribe(a.done)
 }
 
-func (a *subscription) mark(channel string) {
-	a.changed[channel] = true
+func (a *subscription) mark(channel string, again bool) {
+	a.changed[channel] = a.changed[channel] || again
 	select {
 	case a.dirty <- struct{}{}:
 	default:
@@ -205,14 +202,14 @@ func (a *subscription) commands() (pubsub *redis.PubSub, more, less []string) {
 	if a.pubsub == nil {
 		return nil, nil, nil // renew marks them all
 	}
-	for channel := range a.changed {
+	for channel, again := range a.changed {
 		here := s.where[channel] == a
 		wanted := here && s.room.wanted(channel)
 		if here && !wanted {
 			delete(s.where, channel)
 		}
 		switch {
-		case wanted && a.state[channel] == notSubscribed:
+		case wanted && (a.state[channel] == notSubscribed || again && a.state[channel] == requested):
 			a.state[channel] = requested
 			more = append(more, channel)
 		case !wanted && a.state[channel] != notSubscribed:
@@ -303,16 +300,19 @@ func (a *subscription) confirm(channel string) {
 }
 
 // dropped subscribes again to a channel whose slot has moved, at the new primary once
-// the client knows it. An answer to our own command has no waiter.
+// the client knows it. The answer to a command of ours is about a channel without state,
+// or one that was requested again since.
 func (a *subscription) dropped(channel string) {
-	if !a.in.room.wanted(channel) {
-		return
-	}
 	a.in.mu.Lock()
-	delete(a.state, channel)
+	moved := a.state[channel] == confirmed
+	if moved {
+		delete(a.state, channel)
+	}
 	a.in.mu.Unlock()
-	a.in.update(channel)
-	a.in.room.wake(channel)
+	if moved {
+		a.in.update(channel)
+		a.in.room.wake(channel)
+	}
 }
 
 // disconnected notes that nothing is subscribed to.
@@ -337,7 +337,7 @@ func (a *subscription) renew() *redis.PubSub {
 		switch {
 		case at != a:
 		case s.room.wanted(channel):
-			a.mark(channel)
+			a.mark(channel, false)
 			left = true
 		default:
 			delete(s.where, channel)

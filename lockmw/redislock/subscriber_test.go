@@ -28,8 +28,11 @@ func waiters(t *testing.T, c redis.UniversalClient, opts Options, n int) (l *Loc
 		keys = append(keys, key)
 		acquire(t, holder, key)
 		wg.Go(func() {
-			if lease, err := l.Acquire(ctx, key); err == nil {
-				_ = lease.Release(context.WithoutCancel(ctx))
+			for ctx.Err() == nil { // Redis may be away for a moment
+				if lease, err := l.Acquire(ctx, key); err == nil {
+					_ = lease.Release(context.WithoutCancel(ctx))
+					return
+				}
 			}
 		})
 	}
@@ -147,4 +150,26 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "it is subscribed again", func() bool { return l.subscribed(channel) })
+}
+
+// TestNoSubscriptionIsLeftBehind has waiters come and leave at any moment of their
+// subscription.
+func TestNoSubscriptionIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
+		l, keys, leave := waiters(t, c, Options{}, 20)
+		leave()
+		var wg sync.WaitGroup
+		for i, key := range slices.Repeat(keys, 20) {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%40)*100*time.Microsecond)
+				defer cancel()
+				if _, err := l.Acquire(ctx, key); err == nil {
+					t.Error("granted")
+				}
+			})
+		}
+		wg.Wait()
+		bedtest.Eventually(t, "all have unsubscribed", func() bool { return subscribers(t, c, keys) == 0 })
+	})
 }
