@@ -182,8 +182,7 @@ func exposedSeries(t *testing.T) []series {
 	other := table.gate(s.Bed, s.Redis().Addr(), tableSettings{
 		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
 	})
-	list := append(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin"))...)
-	return append(list, exposedBy(t, other.admin)...)
+	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, other.admin))
 }
 
 func exposedBy(t *testing.T, admin string) (list []series) {

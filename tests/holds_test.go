@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -25,11 +26,13 @@ func breakable(t *testing.T, change settings) (*stack, *wire) {
 }
 
 // abandonedCut has the client of a running settlement leave while Redis is out of reach,
-// and waits until that was noticed.
-func (s *stack) abandonedCut(b *backend, w *wire, path, body string) {
+// and waits until that was noticed. The lease is the one that the client presents.
+func (s *stack) abandonedCut(b *backend, path, body, lease string, wires ...*wire) {
 	s.t.Helper()
-	h := s.hang(b, "POST", path, body, "Content-Type", jsonBody)
-	w.set(cut)
+	h := s.hang(b, "POST", path, body, "Content-Type", jsonBody, leaseHeader, lease)
+	for _, w := range wires {
+		w.set(cut)
+	}
 	h.leave()
 	<-h.done
 	s.wantLogged(`"lock not given up as planned"`, "holding lock")
@@ -49,6 +52,8 @@ func TestHoldIsRepeated(t *testing.T) {
 		{"several orders", func(testing.TB) func(string) string { return withBatch }, "/batch", `{"ids":[1,2,3]}`, []string{"1", "2", "3"}},
 		{"string", func(t testing.TB) func(string) string { return ofKind(t, "format: string") }, "/orders/1/settle", "", []string{"1"}},
 		{"fair", func(t testing.TB) func(string) string { return ofKind(t, "kind: fair") }, "/orders/1/settle", "", []string{"1"}},
+		{"read", func(t testing.TB) func(string) string { return ofKind(t, "kind: read") }, "/orders/1/settle", "", []string{"1"}},
+		{"write", func(t testing.TB) func(string) string { return ofKind(t, "kind: write") }, "/orders/1/settle", "", []string{"1"}},
 		{"with a permit", func(t testing.TB) func(string) string { return limited(t, 1) }, "/orders/1/settle", `{"merchantId":7}`, []string{"1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,7 +64,7 @@ func TestHoldIsRepeated(t *testing.T) {
 			}
 			b := newBackend(t)
 			s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: gate})
-			s.abandonedCut(b, w, tt.path, tt.body)
+			s.abandonedCut(b, tt.path, tt.body, "", w)
 			w.set(whole)
 			for _, id := range tt.orders {
 				s.wantFate(id, held)
@@ -75,12 +80,47 @@ func TestHoldIsRepeated(t *testing.T) {
 	}
 }
 
+// TestHoldIsRepeatedOnAQuorum has most of the servers out of reach.
+func TestHoldIsRepeatedOnAQuorum(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	var addrs []string
+	var wires []*wire
+	for range 3 {
+		wires = append(wires, newWire(t, bed.Redis().Addr()))
+		addrs = append(addrs, wires[len(wires)-1].addr())
+	}
+	b, server := newBackend(t), bed.Redis()
+	quorum := ofKind(t, "kind: quorum\n    quorum: {addresses: ["+strings.Join(addrs, ", ")+"]}")
+	s := stackOn(t, bed, server, "addresses: ["+server.Addr()+"]", settings{backend: b.addr(), orders: 10, gate: quorum})
+	s.redis = redis.NewClient(&redis.Options{Addr: wires[0].upstream})
+	t.Cleanup(func() { _ = s.redis.Close() })
+	s.abandonedCut(b, "/orders/1/settle", "", "", wires[:2]...)
+	wires[0].set(whole)
+	wires[1].set(whole)
+	s.wantFate("1", held)
+}
+
+// TestHoldOfANestedCallIsRepeated has the client of a call within a call leave.
+func TestHoldOfANestedCallIsRepeated(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: shortLease})
+	outer := s.hang(b, "POST", "/orders/1/settle", "")
+	s.abandonedCut(b, "/orders/1/settle", "", outer.ours("lease"), w)
+	w.set(whole)
+	s.wantLogged(`"a lock is held that Redis did not take at first"`)
+	b.goOn()
+	outer.wantAnswer(t)
+	s.wantFate("1", held)
+}
+
 // TestHoldIsRepeatedUntilTheLeaseEnds has Redis out of reach for longer than the lease.
 func TestHoldIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 30s", "lease: 2s")})
-	s.abandonedCut(b, w, "/orders/1/settle", "")
+	s.abandonedCut(b, "/orders/1/settle", "", "", w)
 	s.wantLogged(`"a lock ended before it was held`, "order:lock:1")
 	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "1" {
 		t.Errorf("%s leases are counted as lost, want 1", n)
@@ -96,7 +136,7 @@ func TestStoppingWaitsForHolds(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: shortLease})
-	s.abandonedCut(b, w, "/orders/1/settle", "")
+	s.abandonedCut(b, "/orders/1/settle", "", "", w)
 	must(t, s.gate.Signal(syscall.SIGTERM))
 	admin := s.GateAddr(s.gate, "admin")
 	bedtest.Eventually(t, "all that is left is the hold", func() bool {
