@@ -29,7 +29,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 	}
 	left := time.Duration(notKnown)
 	if !l.room.occupied(key) {
-		a, err := l.try(ctx, key, owner, 0)
+		a, err := l.try(ctx, key, owner)
 		if err != nil {
 			return nil, err
 		}
@@ -82,20 +82,19 @@ func (l *Locker) takeFair(ctx context.Context, key, owner string, o AcquireOptio
 
 // await waits until the lock is granted or the wait is over.
 func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
-	s, asked := v.seat, time.Now()
+	s := v.seat
 	for {
 		lease, err := v.turn(ctx)
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		a, err := l.try(ctx, s.line.key, s.owner, time.Since(asked))
+		a, err := l.try(ctx, s.line.key, s.owner)
 		if err != nil {
 			return nil, err
 		}
 		if a.granted() {
 			return l.newLease(a.owner, s.opts, a.asked, a.part(s.line.key)), nil
 		}
-		asked = a.asked
 		v.refused(a.left)
 	}
 }

@@ -300,3 +300,36 @@ func TestFairLinePast(t *testing.T) {
 		release(t, lease)
 	})
 }
+
+// TestFairAskedTwice has a client ask again and again for a waiter, as one that lost
+// the answer: the times in line go on with the clock, not with the questions.
+func TestFairAskedTwice(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		l := newLocker(t, c, Options{Kind: Fair, Wait: never})
+		held := acquire(t, l, "k")
+		until := func(owner string) time.Time {
+			ms, err := c.ZScore(t.Context(), before(fairTimeouts, "k"), owner).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return time.UnixMilli(int64(ms))
+		}
+		ask := func(owner string) {
+			if a, err := l.try(t.Context(), "k", owner); err != nil || a.granted() {
+				t.Fatal(a, err)
+			}
+		}
+		ask("first:1")
+		ask("second:2")
+		start, first := time.Now(), until("second:2")
+		for range 20 {
+			bedtest.Eventually(t, "a moment passes", func() bool { return time.Since(start) > 10*time.Millisecond })
+			ask("second:2")
+		}
+		if later, passed := until("second:2").Sub(first), time.Since(start); later > passed+100*time.Millisecond {
+			t.Errorf("after %v and 20 questions it counts as alive for %v longer", passed, later)
+		}
+		release(t, held)
+	})
+}

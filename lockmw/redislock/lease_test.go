@@ -99,7 +99,7 @@ func TestRepeatedQuestion(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		for range 2 {
-			if a, err := l.try(t.Context(), "k", "me:1", 0); err != nil || !a.granted() {
+			if a, err := l.try(t.Context(), "k", "me:1"); err != nil || !a.granted() {
 				t.Fatal("not granted", err)
 			}
 		}

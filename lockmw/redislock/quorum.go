@@ -136,7 +136,7 @@ func (l *Locker) onOne(ctx context.Context, n *node, q *question) (int64, error)
 // the lock in time, what was granted is given back everywhere.
 func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	asked, owner := time.Now(), l.newOwner()
-	answers, errs, settled := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner, 0) })
+	answers, errs, settled := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner) })
 	granted, fence, left := 0, int64(0), time.Duration(notKnown)
 	for i, n := range answers {
 		if errs[i] != nil {

@@ -123,7 +123,7 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 		}
 	}
 	owner := l.newOwner()
-	a, err := l.try(ctx, key, owner, 0)
+	a, err := l.try(ctx, key, owner)
 	switch {
 	case err != nil:
 		return err

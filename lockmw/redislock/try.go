@@ -25,16 +25,16 @@ func (a answer) part(key string) part {
 // notKnown is an answer's left when nobody can tell.
 const notKnown = -1
 
-// try asks once for a lock, the last time so long ago. After an error nothing stays
-// taken: what may have been granted is given back.
-func (l *Locker) try(ctx context.Context, key, owner string, since time.Duration) (answer, error) {
+// try asks once for a lock. After an error nothing stays taken: what may have been
+// granted is given back.
+func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 	if len(l.nodes) > 1 {
 		return l.tryQuorum(ctx, key)
 	}
 	// A lease is counted from before the question was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
-	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner, since))
+	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner))
 	if err == nil && n > 0 {
 		err = l.unusable(ctx, asked)
 	}
@@ -69,13 +69,13 @@ func answerOf(n int64, asked time.Time) answer {
 	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
 }
 
-func (l *Locker) acquireQuestion(key, owner string, since time.Duration) *question {
+func (l *Locker) acquireQuestion(key, owner string) *question {
 	q := ask(l.scripts.acquire, key).key(FenceKey(key))
 	l.kindKeys(q, key)
 	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg)
 	switch l.opts.Kind {
 	case Fair:
-		q.number(l.aliveArg).number(since.Milliseconds())
+		q.number(l.aliveArg)
 	case Semaphore:
 		q.number(l.opts.Permits)
 	}

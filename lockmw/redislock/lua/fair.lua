@@ -16,7 +16,6 @@
 -- would make them dead.
 --
 -- ARGV[4]  to acquire: patience, ms; 0 not to wait
--- ARGV[5]  to acquire: ms since the owner asked last, 0 when it has not
 
 -- waitingLife is how long KEYS[5] outlives the last that said anything: far longer
 -- than a line can take to notice that all in it have died.
@@ -54,7 +53,8 @@ local function stand(queue, ends, owner, patience)
     local theirs = last and redis.call('zscore', ends, last)
     till = math.max(now, tonumber(theirs or 0)) + patience
   elseif redis.call('lindex', queue, 0) ~= owner then
-    till = math.max(own + ARGV[5], till)
+    local alive = redis.call('zscore', KEYS[5], owner) -- since it asked last
+    till = math.max(own + (alive and till - alive or 0), till)
   end
   if redis.call('zadd', ends, string.format('%.0f', till), owner) == 1 then
     redis.call('rpush', queue, owner)
