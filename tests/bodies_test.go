@@ -52,7 +52,11 @@ func TestBodyUnseen(t *testing.T) {
 		t.Errorf("readiness %d, %v", status, reasons)
 	}
 
-	settle("/settle", "").want(t, 503, "unlocked")
+	refused := settle("/settle", "")
+	refused.want(t, 503, "unlocked")
+	if again := refused.header.Get("retry-after"); again != "" { // the backend has acted
+		t.Errorf("Retry-After: %s", again)
+	}
 	s.wantLogged("ERROR", "a request was passed on before ordergate saw its body", "by-body", "allow_mode_override")
 	if status, reasons := s.readiness(); status != 503 || !strings.Contains(reasons["request bodies"], "allow_mode_override") {
 		t.Errorf("readiness %d, %v", status, reasons)

@@ -24,7 +24,7 @@ func TestForeignKeys(t *testing.T) {
 		says             string
 	}{
 		{"a list", "kind: exclusive", "/orders/1/settle", pushed, "WRONGTYPE"},
-		{"a list at one key of a batch", "kind: exclusive", "/batch", pushed, "WRONGTYPE"},
+		{"a list at one key of a batch", "kind: exclusive", "/batch", pushed, "holds a list"},
 		{"a string", "kind: fair", "/orders/1/settle", func(t *testing.T, c redis.UniversalClient) {
 			must(t, c.Set(t.Context(), key, "worker-7", 0).Err())
 		}, "WRONGTYPE"},

@@ -110,8 +110,12 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Lookup.Absent, v, true
 	case v == VerdictBusy && p.Settle != nil:
 		return p.Settle.Busy, v, true
-	case (v == VerdictUnavailable || v == VerdictUnlocked) && p.Settle != nil:
+	case v == VerdictUnavailable && p.Settle != nil:
 		return p.Settle.Unavailable, v, true
+	case v == VerdictUnlocked && p.Settle != nil:
+		reply := p.Settle.Unavailable
+		reply.RetryAfter = 0 // the backend has acted: a client must not try again by itself
+		return reply, v, true
 	}
 	return Reply{}, VerdictNone, false
 }

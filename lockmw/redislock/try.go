@@ -168,6 +168,9 @@ func (l *Locker) release(ctx context.Context, key, owner, entry string) (release
 		return l.releaseQuorum(ctx, key, owner)
 	}
 	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner, entry))
+	if entry == "" && isMoving(err) {
+		return l.releaseAlone(ctx, l.nodes[0], key, owner, err)
+	}
 	return released(n), err
 }
 
@@ -213,6 +216,9 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 		return l.extendQuorum(ctx, p, e)
 	}
 	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p, e))
+	if p.entry == "" && isMoving(err) {
+		return l.extendAlone(ctx, p, e)
+	}
 	return n == 1, err
 }
 

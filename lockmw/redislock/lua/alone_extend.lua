@@ -1,0 +1,30 @@
+-- Lengthens a lease while the slot of the lock moves from one node of a cluster to
+-- another, when Redis refuses every script that names a key which does not exist: with
+-- one key alone. It never shortens, since the ends of calls within the lease stand in
+-- another key.
+--
+-- KEYS[1]  what has the end: of kind read, one of its two keys; of kind semaphore, the
+--          sorted set of leases
+-- ARGV[1]  owner; "" where the key is the owner's own
+-- ARGV[2]  from now, ms
+-- returns  1 when done, 0 when the owner does not hold the lock
+local is = redis.call('type', KEYS[1]).ok
+local t = redis.call('time')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+if is == 'zset' then
+  local till = redis.call('zscore', KEYS[1], ARGV[1])
+  if not till or tonumber(till) <= now then
+    return 0
+  end
+  redis.call('zadd', KEYS[1], string.format('%.0f', math.max(till, now + ARGV[2])), ARGV[1])
+  return 1
+end
+if is == 'none' or
+    is == 'hash' and redis.call('hexists', KEYS[1], ARGV[1]) == 0 or
+    is == 'string' and ARGV[1] ~= '' and redis.call('get', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+if redis.call('pttl', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('pexpire', KEYS[1], ARGV[2])
+end
+return 1

@@ -1,0 +1,66 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// While a slot moves from one node of a cluster to another, each of the two refuses a
+// script that names a key which it does not have, and mostly some key of a lock does not
+// exist. A lease that runs is kept, and given up, with one key alone then. Who wants a
+// lock waits for the end of the move, or gets an error.
+var (
+	extendAlone  = compose(nil, "alone_extend")
+	releaseAlone = compose(nil, "alone_release")
+)
+
+// isMoving reports whether a script was refused because a slot moves. Redis finds that out
+// before the script runs, or at a key that the script makes the name of.
+func isMoving(err error) bool {
+	var refused redis.Error
+	return errors.As(err, &refused) &&
+		(redis.HasErrorPrefix(err, "TRYAGAIN") || strings.Contains(refused.Error(), "non local key"))
+}
+
+// extendAlone is extend for a lock of its own whose slot moves. What to put on record is
+// left out, and a lease is never shortened.
+func (l *Locker) extendAlone(ctx context.Context, p *part, e extension) (bool, error) {
+	key, owner := p.key, l.field(p.owner)
+	switch l.opts.Kind {
+	case Semaphore:
+		key = after(p.key, permitsOfSuffix)
+	case Read:
+		entry := after(p.key, owner+":rwlock_timeout:1")
+		if n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, entry).text("").number(e.to.Milliseconds())); err != nil || n == 0 {
+			return false, err
+		}
+	}
+	n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, key).text(owner).number(e.to.Milliseconds()))
+	return n == 1, err
+}
+
+// releaseAlone is release for a lock of its own whose slot moves. It wakes nobody who waits
+// for a fair lock: the line stands in other keys. Why is the error of the release.
+func (l *Locker) releaseAlone(ctx context.Context, n *node, key, owner string, why error) (released, error) {
+	at, channel, word := key, Channel(l.opts.Kind, key), "0"
+	switch {
+	case l.opts.Format == String: // whether calls go on within the lease stands in another key
+		return 0, why
+	case l.opts.Kind == Fair:
+		channel = ""
+	case l.opts.Kind == Write:
+		word = "1"
+	case l.opts.Kind == Semaphore:
+		at, word = after(key, permitsOfSuffix), "1"
+	}
+	q := ask(releaseAlone, at).text(l.field(owner)).text(n.publish).text(channel).text(word)
+	q.again = 1
+	r, err := n.pipe.do(ctx, q)
+	if r == 0 && !redis.HasErrorPrefix(why, "TRYAGAIN") {
+		r = 1 // the release had come that far before it was refused
+	}
+	return released(r), err
+}

@@ -1,0 +1,150 @@
+package redislock
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// slotMove is the slot of a key on its way from one primary of a cluster to another.
+type slotMove struct {
+	t        *testing.T
+	slot     uint16
+	from, to *redis.Client
+	toID     string
+}
+
+// beginMove opens a slot at both primaries. Nothing has moved yet.
+func beginMove(t *testing.T, c *redis.ClusterClient, key string) *slotMove {
+	t.Helper()
+	m := &slotMove{t: t, slot: slotOf(key)}
+	var err error
+	if m.from, err = c.MasterForKey(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	targets := make(chan *redis.Client, 16)
+	err = c.ForEachMaster(t.Context(), func(_ context.Context, node *redis.Client) error {
+		if node.Options().Addr != m.from.Options().Addr {
+			targets <- node
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.to = <-targets
+	m.toID = m.id(m.to)
+	m.do(m.to, "cluster", "setslot", m.slot, "importing", m.id(m.from))
+	m.do(m.from, "cluster", "setslot", m.slot, "migrating", m.toID)
+	return m
+}
+
+func (m *slotMove) id(node *redis.Client) string {
+	m.t.Helper()
+	id, err := node.ClusterMyID(m.t.Context()).Result()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return id
+}
+
+func (m *slotMove) do(node *redis.Client, args ...any) {
+	m.t.Helper()
+	if err := node.Do(m.t.Context(), args...).Err(); err != nil {
+		m.t.Fatal(args, err)
+	}
+}
+
+// move moves the keys that the slot has.
+func (m *slotMove) move() {
+	m.t.Helper()
+	host, port, err := net.SplitHostPort(m.to.Options().Addr)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for {
+		keys, err := m.from.ClusterGetKeysInSlot(m.t.Context(), int(m.slot), 100).Result()
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			return
+		}
+		args := []any{"migrate", host, port, "", 0, 5000, "keys"}
+		for _, key := range keys {
+			args = append(args, key)
+		}
+		m.do(m.from, args...)
+	}
+}
+
+// end gives the slot to its new primary.
+func (m *slotMove) end() {
+	m.t.Helper()
+	m.move()
+	for _, node := range []*redis.Client{m.to, m.from} {
+		m.do(node, "cluster", "setslot", m.slot, "node", m.toID)
+	}
+}
+
+// TestLeaseInAMovingSlot has a slot stand half way between two primaries, before its keys
+// have moved and after: leases in it are renewed and released. Redis refuses every script
+// there that names a key which does not exist.
+func TestLeaseInAMovingSlot(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 1)[0].(*redis.ClusterClient)
+	for _, s := range sorts {
+		if s.quorum {
+			continue
+		}
+		for _, moved := range []bool{false, true} {
+			name := s.name + ", keys at the old primary"
+			if moved {
+				name = s.name + ", keys at the new primary"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := &bench{sort: s, clients: []redis.UniversalClient{c}, key: "{" + name + "}k"}
+				l := b.locker(t, Options{Lease: 3 * time.Second})
+				lease := acquire(t, l, b.key)
+				m := beginMove(t, c, b.key)
+				if moved {
+					m.move()
+				}
+				first := endOf(lease)
+				bedtest.Eventually(t, "renewals", func() bool {
+					select {
+					case <-lease.Lost():
+						t.Fatal("the lease was lost")
+					default:
+					}
+					return endOf(lease).Sub(first) > 1500*time.Millisecond
+				})
+				if _, err := b.rivals(t, Options{}).Acquire(t.Context(), b.key); err == nil {
+					t.Error("granted to another")
+				}
+				err := lease.Release(t.Context())
+				if s.opts.Format == String { // it ends by itself
+					if !isMoving(err) {
+						t.Errorf("Release: %v, want TRYAGAIN", err)
+					}
+				} else if err != nil {
+					t.Error(err)
+				}
+				m.end()
+				bedtest.Eventually(t, "the client follows", func() bool {
+					return c.Set(t.Context(), "{"+name+"}x", "1", 0).Err() == nil
+				})
+				if s.opts.Format == String {
+					bedtest.Eventually(t, "it has ended", func() bool { return c.Exists(t.Context(), b.key).Val() == 0 })
+				}
+				b.free(t)
+			})
+		}
+	}
+}
