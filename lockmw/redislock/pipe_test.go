@@ -296,7 +296,7 @@ func TestScriptForgotten(t *testing.T) {
 		}
 		for _, trip := range j.seen() {
 			for _, a := range trip.asked {
-				if a.text {
+				if a.text && a.deed != "extend" { // of a lease that is held for a quarter of a second
 					t.Errorf("%s came with its text although it is known by now", a.deed)
 				}
 			}
