@@ -86,6 +86,9 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		owner := s.owner
 		l.room.unclaim(s, l.newOwner())
 		l.giveBack(ctx, key, owner, err)
+		if isMoving(err) {
+			return l.releasePart(ctx, &lease.parts[0])
+		}
 		l.giveBack(ctx, key, lease.owner, err)
 		if errors.Is(err, errNotReplicated) || errors.Is(err, errLate) {
 			return nil // the old lease is released in any case

@@ -3,6 +3,8 @@ package redislock
 import (
 	"context"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,4 +149,62 @@ func TestLeaseInAMovingSlot(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestReshardUnderLoad moves slots from node to node while locks in them are taken and
+// given up: nobody is inside with another, and no lease is lost. Who wants a lock may get
+// an error.
+func TestReshardUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 1)[0].(*redis.ClusterClient)
+	locker := func() *Locker {
+		return newLocker(t, c, Options{Lease: 10 * time.Second, Wait: Wait{UpTo: 5 * time.Second}})
+	}
+	lockers := []*Locker{locker(), locker()}
+	keys := names("order", 8)
+	var inside [8]atomic.Int32
+	var grants atomic.Int32
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range 4 * len(keys) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				lease, err := lockers[i%2].Acquire(t.Context(), keys[i%len(keys)])
+				if err != nil {
+					continue // the slot is half way
+				}
+				grants.Add(1)
+				if n := inside[i%len(keys)].Add(1); n != 1 {
+					t.Errorf("%d are inside with %s", n, lease.Key())
+				}
+				time.Sleep(time.Millisecond) // the call that it brackets
+				inside[i%len(keys)].Add(-1)
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 3 {
+		for _, key := range keys {
+			m := beginMove(t, c, key)
+			m.end()
+			bedtest.Eventually(t, "the client follows", func() bool {
+				c.ReloadState(t.Context())
+				node, err := c.MasterForKey(t.Context(), key)
+				return err == nil && node.Options().Addr == m.to.Options().Addr
+			})
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if grants.Load() == 0 {
+		t.Error("no lock was granted")
+	}
+	t.Logf("%d grants", grants.Load())
 }
