@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,29 +257,12 @@ func TestGroupBesideSteadyTraffic(t *testing.T) {
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		keys := []string{"{o}1", "{o}2", "{o}3", "{o}4"}
 		opts := Options{Wait: Wait{UpTo: 20 * time.Second}}
-		singles := []*Locker{newLocker(t, c, opts), newLocker(t, c, opts)}
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		for i := range 4 * len(keys) {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					lease, err := singles[i%2].Acquire(t.Context(), keys[i%len(keys)])
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					time.Sleep(time.Millisecond) // the call that it brackets
-					if err := lease.Release(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
+		stop := traffic(t, c, opts, keys, func(_ int, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond) // the call that it brackets
+		})
 		l := newLocker(t, c, opts)
 		for range 3 {
 			lease, err := l.AcquireAll(t.Context(), keys)
@@ -288,9 +272,33 @@ func TestGroupBesideSteadyTraffic(t *testing.T) {
 			}
 			release(t, lease)
 		}
-		close(stop)
-		wg.Wait()
+		stop()
 	})
+}
+
+// traffic takes locks and gives them up, four callers in two processes for each key and
+// without a pause, until stop is called. During is called with the number of a key while
+// its lock is held, or with the error of asking for it.
+func traffic(t *testing.T, c redis.UniversalClient, opts Options, keys []string, during func(key int, err error)) (stop func()) {
+	t.Helper()
+	lockers := []*Locker{newLocker(t, c, opts), newLocker(t, c, opts)}
+	var stopping atomic.Bool
+	var wg sync.WaitGroup
+	for i := range 4 * len(keys) {
+		wg.Go(func() {
+			for !stopping.Load() {
+				lease, err := lockers[i%2].Acquire(t.Context(), keys[i%len(keys)])
+				during(i%len(keys), err)
+				if err != nil {
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	return func() { stopping.Store(true); wg.Wait() }
 }
 
 // TestLateGrantIsGivenBack has the answer to a question come when the lease that it

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,39 +156,21 @@ func TestLeaseInAMovingSlot(t *testing.T) {
 func TestReshardUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, 1)[0].(*redis.ClusterClient)
-	locker := func() *Locker {
-		return newLocker(t, c, Options{Lease: 10 * time.Second, Wait: Wait{UpTo: 5 * time.Second}})
-	}
-	lockers := []*Locker{locker(), locker()}
 	keys := names("order", 8)
 	var inside [8]atomic.Int32
 	var grants atomic.Int32
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range 4 * len(keys) {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				lease, err := lockers[i%2].Acquire(t.Context(), keys[i%len(keys)])
-				if err != nil {
-					continue // the slot is half way
-				}
-				grants.Add(1)
-				if n := inside[i%len(keys)].Add(1); n != 1 {
-					t.Errorf("%d are inside with %s", n, lease.Key())
-				}
-				time.Sleep(time.Millisecond) // the call that it brackets
-				inside[i%len(keys)].Add(-1)
-				if err := lease.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
+	opts := Options{Lease: 10 * time.Second, Wait: Wait{UpTo: 5 * time.Second}}
+	stop := traffic(t, c, opts, keys, func(key int, err error) {
+		if err != nil {
+			return // the slot is half way
+		}
+		grants.Add(1)
+		if n := inside[key].Add(1); n != 1 {
+			t.Errorf("%d are inside with %s", n, keys[key])
+		}
+		time.Sleep(time.Millisecond) // the call that it brackets
+		inside[key].Add(-1)
+	})
 	for range 3 {
 		for _, key := range keys {
 			m := beginMove(t, c, key)
@@ -201,8 +182,7 @@ func TestReshardUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	close(stop)
-	wg.Wait()
+	stop()
 	if grants.Load() == 0 {
 		t.Error("no lock was granted")
 	}
