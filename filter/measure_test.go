@@ -12,37 +12,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // metered is a filter with a meter that runs, and what is logged of the two.
 type metered struct {
 	*Filter
 	meter *Meter
-	log   *lines
-}
-
-// lines is a log that a test can read while others write.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
+	log   *bedtest.Log
 }
 
 // newMetered returns one that is ready with n IDs, "0" and so on.
 func newMetered(t *testing.T, n int, opts Options, m MeterOptions) *metered {
 	t.Helper()
-	log := &lines{}
+	log := &bedtest.Log{}
 	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
 	f := mustLoad(t, mustNew(t, opts), numbers(n))
 	f.opts.Now = time.Now // which a bubble winds
@@ -174,7 +158,7 @@ func TestMeterExpands(t *testing.T) {
 func (m *metered) says(t *testing.T, want map[string]int) {
 	t.Helper()
 	for what, n := range want {
-		if got := m.log.count(what); got != n {
+		if got := strings.Count(m.log.String(), what); got != n {
 			t.Errorf("%d lines say %q, want %d", got, what, n)
 		}
 	}
@@ -209,7 +193,7 @@ func TestMeterLeavesAlone(t *testing.T) {
 		}, MeterOptions{Alert: 0.005, Grow: true})
 		m.probe(t, "a", 50_000)
 		after(time.Minute)
-		if _, reason := m.State(); reason != "" || m.meter.Alarmed() || m.Capacity() != 1000 || m.log.count("level=WARN") != 0 {
+		if _, reason := m.State(); reason != "" || m.meter.Alarmed() || m.Capacity() != 1000 || strings.Count(m.log.String(), "level=WARN") != 0 {
 			t.Errorf("%q, alarm %v, capacity %d", reason, m.meter.Alarmed(), m.Capacity())
 		}
 		if rate := m.meter.Rate(); !(rate > 0.0003 && rate < 0.002) {

@@ -21,27 +21,6 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// output is what the log wrote so far.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) find(re *regexp.Regexp) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if m := re.FindStringSubmatch(o.text.String()); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
 // mutable passes connections on to an address, until they are muted: then they stay open,
 // and nothing arrives.
 func mutable(t *testing.T, upstream string) (addr string, muted *atomic.Bool) {
@@ -119,7 +98,7 @@ func TestSilentProxy(t *testing.T) {
 	}
 	c, err := load()
 	bedtest.Check(t, err)
-	var out output
+	var out bedtest.Log
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
@@ -132,7 +111,13 @@ func TestSilentProxy(t *testing.T) {
 	}()
 	addr := func(name string) (addr string) {
 		re := regexp.MustCompile(`name=` + name + ` addr=(\S+)`)
-		bedtest.Eventually(t, name+" is served", func() bool { addr = out.find(re); return addr != "" })
+		bedtest.Eventually(t, name+" is served", func() bool {
+			m := re.FindStringSubmatch(out.String())
+			if m != nil {
+				addr = m[1]
+			}
+			return m != nil
+		})
 		return addr
 	}
 	through, muted := mutable(t, addr("proc"))

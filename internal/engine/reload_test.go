@@ -46,7 +46,7 @@ type reloadBed struct {
 	t     *testing.T
 	file  string
 	text  string // in the file at first
-	out   *sharedLog
+	out   *bedtest.Log
 	redis *redis.Client
 	hup   chan os.Signal
 }
@@ -57,7 +57,7 @@ func newReloadBed(t *testing.T) *reloadBed {
 	seed := filepath.Join(t.TempDir(), "seed")
 	check(t, os.WriteFile(seed, []byte("1\n2\n3\n"), 0o600))
 	b := &reloadBed{
-		t: t, out: &sharedLog{}, hup: make(chan os.Signal, 1),
+		t: t, out: &bedtest.Log{}, hup: make(chan os.Signal, 1),
 		text:  strings.NewReplacer("ADDR", server.Addr(), "SEED", seed).Replace(reloadable),
 		redis: redis.NewClient(&redis.Options{Addr: server.Addr()}),
 	}

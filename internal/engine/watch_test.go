@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,34 +16,16 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// sharedLog is read while others write to it.
-type sharedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *sharedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *sharedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // lockEngine makes what locks need of an engine, and nothing of it works in the
 // background.
-func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *sharedLog) {
+func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *bedtest.Log) {
 	t.Helper()
 	c := &config.Config{Redis: r, Locks: map[string]config.Lock{"settlement": l}}
 	c.EnsureDefaults()
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	log := &sharedLog{}
+	log := &bedtest.Log{}
 	m := &Engine{
 		config: c, log: slog.New(slog.NewTextHandler(log, nil)), metrics: admin.NewMetrics("", time.Now()),
 	}

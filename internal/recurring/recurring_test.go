@@ -1,44 +1,24 @@
 package recurring
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// output is what the log wrote.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-// take returns what was written since it was called before.
-func (o *output) take() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	defer o.text.Reset()
-	return o.text.String()
-}
-
 // TestTrouble has a thousand of it in two minutes and a half, none, and one more.
 func TestTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out bedtest.Log
 		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == "since" {
 				return slog.Attr{}
@@ -49,7 +29,7 @@ func TestTrouble(t *testing.T) {
 		lines := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			if got := strings.TrimSuffix(out.take(), "\n"); got != strings.Join(want, "\n") {
+			if got := strings.TrimSuffix(out.Take(), "\n"); got != strings.Join(want, "\n") {
 				t.Errorf("logged:\n%s", got)
 			}
 		}

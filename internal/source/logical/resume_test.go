@@ -115,7 +115,7 @@ func TestTakeover(t *testing.T) {
 	first.Fresh()
 	b.insert("a")
 	first.Fresh()
-	var log followtest.Log
+	var log bedtest.Log
 	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	second := start(t, opts, first.Last())
 	bedtest.Eventually(t, "the second waits", func() bool { return strings.Contains(log.String(), "in use") })

@@ -298,23 +298,3 @@ func (c *Truth) Writes() (all, sure int) {
 	defer c.mu.Unlock()
 	return len(c.writes), c.sure
 }
-
-// Log is a log that can be read while it is written.
-type Log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-// Write implements io.Writer.
-func (l *Log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// String returns all that was written.
-func (l *Log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
