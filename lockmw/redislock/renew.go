@@ -76,10 +76,11 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var renew, lost []*Lease
 	for l := range r.leases {
-		switch l.stand(now) {
-		case due:
+		due, late := l.stand(now)
+		if due {
 			renew = append(renew, l)
-		case over:
+		}
+		if late {
 			lost = append(lost, l)
 		}
 	}
@@ -88,7 +89,7 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 		if l.expired(now) {
 			l.loseAll("held longer than the maximum")
 		} else {
-			l.loseAll("could not be renewed in time")
+			l.late()
 		}
 	}
 	// All at once: the questions of one server share a round trip.

@@ -52,7 +52,7 @@ type subscription struct {
 	received atomic.Int64  // messages
 
 	// Guarded by the subscriber's mu.
-	pubsub  *redis.PubSub // nil while there is no connection
+	pubsub  *redis.PubSub   // nil while there is no connection
 	changed map[string]bool // the dirty channels; true: one that was requested is requested again
 	state   map[string]subscribed
 }
