@@ -25,7 +25,7 @@ type Lease struct {
 
 	mu    sync.Mutex
 	lost  chan struct{} // closed when a part is lost; made when somebody looks
-	gone  bool          // it was told that a part is lost
+	gone  bool          // the loss of a part was reported
 	done  bool          // given up, or nothing left to renew
 	until time.Time     // when the lease ends unless renewed; once given up, when at the latest
 	noted bool          // it is on record in Redis
@@ -252,7 +252,7 @@ func (l *Lease) stand(now time.Time) (due, late bool) {
 	return due, left <= 0
 }
 
-// late tells, once, that the lease could not be renewed in time.
+// late reports, once, that the lease could not be renewed in time.
 func (l *Lease) late() {
 	l.mu.Lock()
 	first, listening := !l.gone && !l.done, l.lost
@@ -269,8 +269,9 @@ func (l *Lease) late() {
 }
 
 // renewed records how a renewal ended. When it succeeded, Redis counts the lease
-// anew from a moment after asked, and has its note.
-func (l *Lease) renewed(asked time.Time, success bool) {
+// anew from a moment after asked, and has its note. It returns whether the lease was
+// reported as lost.
+func (l *Lease) renewed(asked time.Time, success bool) (lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = false
@@ -280,6 +281,7 @@ func (l *Lease) renewed(asked time.Time, success bool) {
 		}
 		l.noted = true
 	}
+	return l.gone
 }
 
 // onRecord reports whether an operator can see what the lease is for.

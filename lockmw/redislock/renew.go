@@ -69,7 +69,7 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// look renews the leases that are due, and marks those as lost whose end has
+// look renews the leases that are due, and reports those as lost whose end has
 // passed. It does not wait for the renewals: those that take long must not keep
 // it from seeing the end of another lease.
 func (r *renewer) look(ctx context.Context, now time.Time) {
@@ -123,8 +123,8 @@ func (r *renewer) renew(ctx context.Context, l *Lease) {
 	}
 	wg.Wait()
 	err := errors.Join(results...)
-	if err != nil && r.locker.closed.Err() == nil {
+	lost := l.renewed(asked, err == nil)
+	if err != nil && !lost && r.locker.closed.Err() == nil {
 		r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
 	}
-	l.renewed(asked, err == nil)
 }

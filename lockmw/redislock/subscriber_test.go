@@ -15,9 +15,9 @@ import (
 
 // waiters has a Locker wait for so many locks, each of another key and, on a cluster,
 // mostly of another slot. Leave ends the waits.
-func waiters(t *testing.T, c redis.UniversalClient, opts Options, n int) (l *Locker, keys []string, leave func()) {
+func waiters(t *testing.T, c redis.UniversalClient, n int) (l *Locker, keys []string, leave func()) {
 	t.Helper()
-	opts.Lease = time.Hour
+	opts := Options{Lease: time.Hour}
 	holder := newLocker(t, c, opts)
 	opts.Wait = Wait{UpTo: time.Hour}
 	l = newLocker(t, c, opts)
@@ -79,7 +79,7 @@ func subscribers(t *testing.T, c redis.UniversalClient, keys []string) int {
 func TestSubscriptionsSurviveTheirConnections(t *testing.T) {
 	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
-		l, keys, leave := waiters(t, c, Options{}, 60)
+		l, keys, leave := waiters(t, c, 60)
 		all := func() bool {
 			missing := slices.ContainsFunc(keys, func(key string) bool { return !l.subscribed(Channel(Exclusive, key)) })
 			return !missing && subscribers(t, c, keys) == len(keys)
@@ -104,7 +104,7 @@ func TestIdleWaitersAskRarely(t *testing.T) {
 	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
 		p := watch(t, c, Exclusive, Redisson)
-		l, keys, _ := waiters(t, c, Options{}, 50)
+		l, keys, _ := waiters(t, c, 50)
 		bedtest.Eventually(t, "all have a subscription, and asked after it", func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -139,7 +139,7 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis()
 	c := connect(t, clientOptions(server.Addr()))
-	l, keys, _ := waiters(t, c, Options{}, 1)
+	l, keys, _ := waiters(t, c, 1)
 	channel := Channel(Exclusive, keys[0])
 	bedtest.Eventually(t, "it is subscribed", func() bool { return l.subscribed(channel) })
 	if err := server.Pause(); err != nil {
@@ -157,7 +157,7 @@ func TestSubscriptionHalfOpen(t *testing.T) {
 func TestNoSubscriptionIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	onSingleAndCluster(t, func(t *testing.T, c redis.UniversalClient) {
-		l, keys, leave := waiters(t, c, Options{}, 20)
+		l, keys, leave := waiters(t, c, 20)
 		leave()
 		var wg sync.WaitGroup
 		for i, key := range slices.Repeat(keys, 20) {
