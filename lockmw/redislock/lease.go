@@ -25,9 +25,9 @@ type Lease struct {
 
 	mu    sync.Mutex
 	lost  chan struct{} // closed when a part is lost; made when somebody looks
-	gone  bool          // a part is lost
+	gone  bool          // the loss of a part was reported
 	done  bool          // given up, or nothing left to renew
-	until time.Time     // when the lease ends unless renewed
+	until time.Time     // when the lease ends unless renewed; once given up, when at the latest
 	noted bool          // it is on record in Redis
 	asked bool          // a renewal is on its way
 }
@@ -83,7 +83,7 @@ func (l *Lease) Fences() []int64 {
 
 // Lost returns a channel that is closed when the lease has ended without
 // Release or Hold: the lock was deleted or taken over, or could not be renewed
-// in time. Of several keys, one is enough; the others are still renewed.
+// in time. Of several keys, one is enough. What Redis may still have is renewed on.
 func (l *Lease) Lost() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,6 +115,9 @@ func (l *Lease) Hold(ctx context.Context, reason string) error {
 	if !l.finish() {
 		return nil
 	}
+	l.mu.Lock()
+	l.until = time.Now().Add(l.locker.opts.Lease) // a renewal may have been done just now, and its answer lost
+	l.mu.Unlock()
 	return l.gaveUp("holding", l.hold(ctx, reason))
 }
 
@@ -236,40 +239,49 @@ func (l *Lease) held() []int {
 	return held
 }
 
-// standing is what a renewer does with a lease.
-type standing int8
-
-const (
-	resting standing = iota
-	due              // to be renewed; the asker says so by renewed
-	over             // its end has passed: a renewal may still succeed if nobody took the key, but the lock was not held in between
-)
-
-// stand returns what to do with the lease now.
-func (l *Lease) stand(now time.Time) standing {
+// stand returns whether the lease is to be renewed now, which the asker then says by
+// renewed, and whether its end has passed. It is renewed after that too: Redis may have
+// it still, where only the answers were lost, or another of its keys failed.
+func (l *Lease) stand(now time.Time) (due, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch left := l.until.Sub(now); {
-	case left <= 0:
-		return over
-	case l.asked || l.expired(now):
-	case left <= l.locker.opts.Lease*2/3, !l.noted && now.Sub(l.since) >= noteAge:
-		l.asked = true
-		return due
+	left := l.until.Sub(now)
+	if !l.asked && !l.expired(now) && (left <= l.locker.opts.Lease*2/3 || !l.noted && now.Sub(l.since) >= noteAge) {
+		l.asked, due = true, true
 	}
-	return resting
+	return due, left <= 0
+}
+
+// late reports, once, that the lease could not be renewed in time.
+func (l *Lease) late() {
+	l.mu.Lock()
+	first, listening := !l.gone && !l.done, l.lost
+	l.gone = l.gone || first
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	l.locker.opts.Observer.Lost()
+	if listening != nil {
+		close(listening)
+	}
+	l.locker.log.Warn("lease lost", "key", l.Key(), "fence", l.Fence(), "reason", "could not be renewed in time")
 }
 
 // renewed records how a renewal ended. When it succeeded, Redis counts the lease
-// anew from a moment after asked, and has its note.
-func (l *Lease) renewed(asked time.Time, success bool) {
+// anew from a moment after asked, and has its note. It returns whether the lease was
+// reported as lost.
+func (l *Lease) renewed(asked time.Time, success bool) (lost bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = false
 	if success {
-		l.until = asked.Add(l.locker.validity())
+		if until := asked.Add(l.locker.validity()); until.After(l.until) {
+			l.until = until
+		}
 		l.noted = true
 	}
+	return l.gone
 }
 
 // onRecord reports whether an operator can see what the lease is for.

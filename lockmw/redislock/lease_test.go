@@ -3,7 +3,10 @@ package redislock
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,9 +102,16 @@ func TestRepeatedQuestion(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		for range 2 {
-			if a, err := l.try(t.Context(), "k", "me:1"); err != nil || !a.granted() {
+			a, err := l.try(t.Context(), "k", "me:1")
+			if err != nil || !a.granted() {
 				t.Fatal("not granted", err)
 			}
+			// Ours ends first, also when it was granted before and the answer lost.
+			ours := time.Until(a.asked.Add(l.validity()))
+			if left := c.PTTL(t.Context(), "k").Val(); left < ours-40*time.Millisecond { // miniredis goes by steps
+				t.Errorf("the lock lasts for %v in Redis, and the lease for %v", left, ours)
+			}
+			time.Sleep(200 * time.Millisecond)
 		}
 		if r, err := l.release(t.Context(), "k", "me:1", ""); err != nil || !r.held() {
 			t.Fatal("not released", err)
@@ -239,6 +249,60 @@ func TestFenceLife(t *testing.T) {
 		}
 		if _, err := New(c, Options{FenceLife: time.Hour}); err == nil {
 			t.Error("a life of an hour was let pass")
+		}
+	})
+}
+
+// TestLostInTimeIsHeld has the answers to renewals be lost for longer than a lease, or
+// those of one key of two: what Redis has of the lease is renewed and held all the same.
+func TestLostInTimeIsHeld(t *testing.T) {
+	t.Parallel()
+	const term = 400 * time.Millisecond
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		for _, mute := range [][]string{{"k"}, {"{k}1"}, {"{k}1", "{k}2"}} {
+			t.Run(strings.Join(mute, " "), func(t *testing.T) {
+				flush(t, c)
+				client := another(t, c)
+				l := newLocker(t, client, Options{Lease: term, Hold: time.Hour})
+				keys := []string{"k"}
+				if mute[0] != "k" {
+					keys = []string{"{k}1", "{k}2"}
+				}
+				p := watch(t, client, Exclusive, Redisson)
+				lease := acquireAll(t, l, keys...)
+				p.mu.Lock()
+				p.after = func(trip trip) error {
+					if slices.ContainsFunc(trip.asked, func(a asked) bool { return a.deed == "extend" && slices.Contains(mute, a.key) }) {
+						return io.EOF
+					}
+					return nil
+				}
+				p.mu.Unlock()
+				soon(t, "the loss is told", lease.Lost())
+				lost := time.Now()
+				bedtest.Eventually(t, "more than a lease has passed", func() bool { return time.Since(lost) > 2*term })
+				away := io.EOF
+				p.mu.Lock()
+				p.before, p.after = func(trip) error { p.mu.Lock(); defer p.mu.Unlock(); return away }, nil
+				p.mu.Unlock()
+				if err := lease.Hold(t.Context(), "a test"); !errors.Is(err, io.EOF) {
+					t.Errorf("Hold: %v, want %v", err, io.EOF)
+				}
+				if err := lease.HoldAgain(t.Context(), "a test"); !errors.Is(err, io.EOF) || errors.Is(err, ErrLost) {
+					t.Errorf("HoldAgain: %v, want %v", err, io.EOF)
+				}
+				p.mu.Lock()
+				away = nil
+				p.mu.Unlock()
+				if err := lease.HoldAgain(t.Context(), "a test"); err != nil {
+					t.Error(err)
+				}
+				for _, key := range keys {
+					if left := c.PTTL(t.Context(), key).Val(); left < time.Minute {
+						t.Errorf("%s lasts for %v, want the hold time", key, left)
+					}
+				}
+			})
 		}
 	})
 }

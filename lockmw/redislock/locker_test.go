@@ -92,8 +92,8 @@ func TestWireFormat(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		lease := acquire(t, newLocker(t, c, Options{Lease: 30 * time.Second}), "order:lock:1001")
 		fields, err := c.HGetAll(t.Context(), "order:lock:1001").Result()
-		if err != nil || len(fields) != 2 || fields[lease.Owner()] != "1" || fields["ordergate_fence"] != fmt.Sprint(lease.Fence()) {
-			t.Errorf("lock is %v, %v; want {%s: 1, ordergate_fence: %d}", fields, err, lease.Owner(), lease.Fence())
+		if err != nil || len(fields) != 2 || fields[lease.Owner()] != "1" || fields["ordergate_fence"] != fmt.Sprint("f", lease.Fence()) {
+			t.Errorf("lock is %v, %v; want {%s: 1, ordergate_fence: f%d}", fields, err, lease.Owner(), lease.Fence())
 		}
 		if ttl := c.PTTL(t.Context(), "order:lock:1001").Val(); ttl <= 20*time.Second || ttl > 30*time.Second {
 			t.Errorf("lock ends in %v", ttl)

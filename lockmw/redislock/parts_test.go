@@ -282,3 +282,24 @@ func TestLateGrants(t *testing.T) {
 		release(t, next)
 	})
 }
+
+// TestHeldWithinIsNotEntered has the outcome of a call within a lease be unknown: it may
+// go on for as long as it is held, and nobody enters beside it.
+func TestHeldWithinIsNotEntered(t *testing.T) {
+	t.Parallel()
+	onEachKind(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
+		opts.Hold = time.Hour
+		l, key := newLocker(t, c, opts), fmt.Sprint(opts.Kind, opts.Format)
+		outer := acquire(t, l, key)
+		inner := acquire(t, l, key, Reenter(outer.Owner()))
+		if err := inner.Hold(t.Context(), "a test"); err != nil {
+			t.Fatal(err)
+		}
+		for _, when := range []string{"beside the call around it", "after the call around it"} {
+			if a, err := l.reenter(t.Context(), key, outer.Owner(), "entry"); err != nil || a.granted() {
+				t.Errorf("%s: a lease with a part that is held was entered: %v, %v", when, a, err)
+			}
+			release(t, outer)
+		}
+	})
+}

@@ -69,17 +69,18 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// look renews the leases that are due, and marks those as lost whose end has
+// look renews the leases that are due, and reports those as lost whose end has
 // passed. It does not wait for the renewals: those that take long must not keep
 // it from seeing the end of another lease.
 func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var renew, lost []*Lease
 	for l := range r.leases {
-		switch l.stand(now) {
-		case due:
+		due, late := l.stand(now)
+		if due {
 			renew = append(renew, l)
-		case over:
+		}
+		if late {
 			lost = append(lost, l)
 		}
 	}
@@ -88,7 +89,7 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 		if l.expired(now) {
 			l.loseAll("held longer than the maximum")
 		} else {
-			l.loseAll("could not be renewed in time")
+			l.late()
 		}
 	}
 	// All at once: the questions of one server share a round trip.
@@ -122,8 +123,8 @@ func (r *renewer) renew(ctx context.Context, l *Lease) {
 	}
 	wg.Wait()
 	err := errors.Join(results...)
-	if err != nil && r.locker.closed.Err() == nil {
+	lost := l.renewed(asked, err == nil)
+	if err != nil && !lost && r.locker.closed.Err() == nil {
 		r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
 	}
-	l.renewed(asked, err == nil)
 }

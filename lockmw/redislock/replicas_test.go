@@ -380,3 +380,26 @@ func TestConfirmedBatch(t *testing.T) {
 		t.Errorf("grants went in trips of %d, want %d trips at most", sizes, most)
 	}
 }
+
+// TestConfirmedHold stops a replica. A hold that it does not have would end with the
+// lease after a failover: it is not done until it is confirmed.
+func TestConfirmedHold(t *testing.T) {
+	t.Parallel()
+	onEveryMirrored(t, func(t *testing.T, m *mirrored) {
+		m.settled(t)
+		l := m.locker(t, Options{Hold: time.Hour})
+		lease := acquire(t, l, "k")
+		m.pause(t)
+		if err := lease.Hold(t.Context(), "a test"); !errors.Is(err, errNotReplicated) || errors.Is(err, ErrLost) {
+			t.Errorf("Hold: %v, want %v", err, errNotReplicated)
+		}
+		if err := lease.HoldAgain(t.Context(), "a test"); !errors.Is(err, errNotReplicated) || errors.Is(err, ErrLost) {
+			t.Errorf("HoldAgain: %v, want %v", err, errNotReplicated)
+		}
+		m.resume(t)
+		bedtest.Eventually(t, "the hold is confirmed", func() bool { return lease.HoldAgain(t.Context(), "a test") == nil })
+		if left := m.client.PTTL(t.Context(), "k").Val(); left < time.Minute {
+			t.Errorf("it is held for %v", left)
+		}
+	})
+}

@@ -185,7 +185,7 @@ func (l *Locker) extendQuestion(p *part, e extension) *question {
 	q := ask(l.scripts.extend, p.key).key(after(p.key, recordSuffix))
 	l.kindKeys(q, p.key)
 	// Renewals come many at once, and none may wait for longer than its context.
-	q.queue = !e.hold
+	q.queue, q.confirm = !e.hold, e.hold
 	q.text(l.field(p.owner)).number(e.to.Milliseconds()).text(l.noteOf(p, e)).text(recordHeld)
 	last := "0"
 	if e.hold {

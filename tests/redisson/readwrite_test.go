@@ -73,3 +73,22 @@ func readersWait(t *testing.T, s *stack, p pair) {
 		t.Error("something is left of the lock")
 	}
 }
+
+// TestReaderAtAnExclusiveLock has a Java service take the lock of an order as a
+// read-write lock, by mistake. Redisson lets it in; it must not have Redis count to the
+// number in a field of ours, and answer nobody meanwhile.
+func TestReaderAtAnExclusiveLock(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, testbed.RedissonOptions{})
+	for _, kind := range []sort{exclusive, fair} {
+		t.Run(kind.name, func(t *testing.T) {
+			take(t, newGoParty(t, s), kind, t.Name(), lease)
+			reader := s.thread().ReadLock(t.Name())
+			if !value(reader.TryLock(t.Context(), 0, lease))(t) {
+				t.Skip("this Redisson keeps it out")
+			}
+			must(t, reader.Unlock(t.Context())) // Redisson deletes our lock with its own
+			must(t, s.redis.Ping(t.Context()).Err())
+		})
+	}
+}

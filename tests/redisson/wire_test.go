@@ -95,7 +95,7 @@ func (s *stack) shared(t *testing.T, sort sort, name string, owners map[string]s
 }
 
 // grantField is that of a hash as state has it.
-var grantField = regexp.MustCompile(`ordergate_fence:[0-9]+ ?| ordergate_fence:[0-9]+`)
+var grantField = regexp.MustCompile(`ordergate_fence:f[0-9]+ ?| ordergate_fence:f[0-9]+`)
 
 // score is that of a member of a sorted set, as state has it.
 var score = regexp.MustCompile(`:[0-9hms]+\b`)

@@ -14,8 +14,9 @@ local left, foreign, fence = taken(KEYS[1], ARGV[2])
 if foreign then
   return redis.error_reply(foreign)
 end
-if fence then
-  return fence -- it was granted before, and the answer lost
+if fence then -- it was granted before, and the answer lost
+  last_for(KEYS[1], ARGV[2], tonumber(ARGV[1]))
+  return fence
 end
 if left then
   return -2 - left

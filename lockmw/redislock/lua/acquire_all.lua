@@ -30,7 +30,9 @@ end
 local fences = {}
 for i = 1, free do
   fences[i] = known[i]
-  if fences[i] == 0 then
+  if known[i] > 0 then
+    last_for(KEYS[i], ARGV[2], tonumber(ARGV[1]))
+  else
     fences[i] = next_fence(KEYS[n + i], ARGV[3])
     take(KEYS[i], ARGV[2], ARGV[1], fences[i])
   end

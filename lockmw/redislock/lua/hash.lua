@@ -17,6 +17,6 @@ local function taken(lock, owner)
 end
 
 local function take(lock, owner, lease, fence)
-  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence)
+  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence_text(fence))
   redis.call('pexpire', lock, lease)
 end

@@ -1,11 +1,18 @@
--- A hash {owner: 1, ordergate_fence: its fence}: what hash.lua, fair.lua and
+-- A hash {owner: 1, ordergate_fence: its fence behind an f}: what hash.lua, fair.lua and
 -- write.lua have in common. Redisson counts in it how often the owner entered, and
 -- has no other field but the mode of a read-write lock. Of ours it is 1, and one
 -- more for each call within the lease.
 
+-- fence_text returns what stands in the hash. It must be no number: a service that
+-- takes the lock for a read-write lock has Redisson's script count to each number in it,
+-- and Redis answers nobody until then.
+local function fence_text(fence)
+  return string.format('f%.0f', fence)
+end
+
 local function granted(lock, owner)
   local held = redis.call('hmget', lock, owner, 'ordergate_fence')
-  return held[1] and held[2] and tonumber(held[2]) or nil
+  return held[1] and held[2] and tonumber(string.sub(held[2], 2)) or nil
 end
 
 local function nested(lock, owner)

@@ -7,6 +7,14 @@
 -- Each part is taken out by its name. So to do anything twice is to do it once, and
 -- nobody gives up another's part. The lease ends with the last of its parts.
 
+-- last_for has a holder's lease last for ms at least: whoever asks again counts it from
+-- the later question.
+local function last_for(lock, owner, ms)
+  if ends_in(lock, owner) < ms then
+    set_end(lock, owner, ms)
+  end
+end
+
 -- tidy forgets the parts that have ended, and has the lease end with the last of
 -- the others. It returns nil when there is none.
 local function tidy(lock, owner, parts)
@@ -29,6 +37,16 @@ local function tidy(lock, owner, parts)
   mark(lock, owner, entries + 1)
   set_end(lock, owner, left)
   return left
+end
+
+-- has_held reports whether an entry is held: nobody knows whether its call goes on.
+local function has_held(lock, owner)
+  for _, part in ipairs(redis.call('zrangebyscore', parts_of(lock, owner), now_ms(), '+inf')) do
+    if string.sub(part, -5) == ' held' then
+      return true
+    end
+  end
+  return false
 end
 
 -- enter makes an entry a part of a holder's lease for ms.

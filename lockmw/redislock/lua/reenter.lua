@@ -8,14 +8,15 @@
 -- ARGV[3]  the entry: a name that is used once
 -- ARGV[4]  what the record says of a lease that is held
 -- returns  the fence of the lease that is re-entered, 0 when the owner does not
---          hold the lock, or not by a grant of ordergate's. An inner write with a
---          greater fence would shut out the outer call's own.
+--          hold the lock, or not by a grant of ordergate's, or when a part of its
+--          lease is held. An inner write with a greater fence would shut out the
+--          outer call's own.
 local recorded = redis.call('hget', KEYS[2], ARGV[2])
 if recorded and string.find(recorded, ARGV[4], 1, true) then
   return 0 -- it is renewed no more, by nobody
 end
 local fence = granted(KEYS[1], ARGV[2])
-if not fence then
+if not fence or has_held(KEYS[1], ARGV[2]) then
   return 0
 end
 enter(KEYS[1], ARGV[2], ARGV[3], tonumber(ARGV[1]))

@@ -17,7 +17,7 @@ local function taken(lock, owner)
 end
 
 local function take(lock, owner, lease, fence)
-  redis.call('hset', lock, 'mode', 'write', owner, 1, 'ordergate_fence', fence)
+  redis.call('hset', lock, 'mode', 'write', owner, 1, 'ordergate_fence', fence_text(fence))
   redis.call('pexpire', lock, lease)
 end
 
