@@ -271,3 +271,73 @@ func TestLastingGap(t *testing.T) {
 		}
 	})
 }
+
+// TestGapOfAnotherLog: a gap that was given back to another log names numbers of the one
+// before. What is missing behind it is another gap.
+func TestGapOfAnotherLog(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lasting, opts.Lease = true, 100*time.Millisecond
+	a := runInstance(t, s, opts)
+	a.mustAppend(t, "1")
+	gap := Doubt{Kind: Gap, Reason: missingMark + "500" + sinceEnd + "entry 500 is missing", Orders: true}
+	if err := a.RecordDoubt(t.Context(), gap); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	a.mustAppend(t, "4", "5", "6")
+	if err := a.client.XDel(t.Context(), logKey, "5-0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := runInstance(t, s, opts)
+	b.mustWait(t)
+	found := b.doubted()
+	if last := found[len(found)-1]; last.Kind != Gap || last.Entry.Seq <= 5 {
+		t.Errorf("%+v is the last doubt of a log that lacks entry 5", last)
+	}
+}
+
+// TestClearedWhileItIsMended: a word that is read for the first time by who reads a log once
+// more counts, too: what it cleared is not given back when the log is lost next.
+func TestClearedWhileItIsMended(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	a, b := runInstance(t, s, opts), runInstance(t, s, opts)
+	a.mustAppend(t, "1")
+	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	b.mustAppend(t, "lost")
+	b.mustWait(t)
+	a.mustWait(t)
+	b.stop()
+	loseLast(t, a.client, 3)
+	c := newInstance(t, s, opts)
+	c.mustAppend(t, "2")
+	c.start(t)
+	c.mustWait(t)
+	if err := c.Clear(t.Context(), c.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	a.mustWait(t) // it finds the loss, and the word
+	a.mustWait(t)
+	if err := a.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(a.doubted())
+	a.mustWait(t)
+	a.mustWait(t)
+	for _, d := range a.doubted()[before:] {
+		if d.Kind == Lost {
+			t.Errorf("%+v was cleared", d)
+		}
+	}
+}

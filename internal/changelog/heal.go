@@ -51,7 +51,7 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall, r.told, r.joint = found, true, 0, Mark{}
+	r.found, r.recall, r.told, r.word, r.joint = found, true, 0, 0, Mark{}
 	r.starts++
 	r.has = make(map[item]uint64)
 	l.mu.Lock()
@@ -100,7 +100,8 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	if r.has != nil {
 		r.log.mu.Lock()
-		r.log.recent.moved(r.has)
+		r.log.recent.moved(r.epoch, r.has)
+		r.log.recent.cleared(r.word)
 		r.log.mu.Unlock()
 	}
 	r.lenient, r.has = false, nil
