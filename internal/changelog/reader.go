@@ -332,7 +332,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		case r.lenient && r.joint.Seq <= p.tail && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)
-			r.lost.seq = lastMissing(r.last, fresh)
+			r.lost.seq = max(bad.seq, lastMissing(r.last, fresh))
 			return p, fresh, nil
 		}
 		if p.epoch != r.epoch {

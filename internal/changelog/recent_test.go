@@ -29,3 +29,18 @@ func TestMoreIsLostThanIsRemembered(t *testing.T) {
 		}
 	}
 }
+
+// TestSameDoubtIsLost: of two doubts of the same words the later one is lost.
+func TestSameDoubtIsLost(t *testing.T) {
+	t.Parallel()
+	var r recent
+	doubt := item{"doubt", "lost: no ID"}
+	r.add(doubt, 3)
+	r.add(doubt, 5)
+	if items, more := r.lacking(map[item]uint64{doubt: 3}); len(items) != 1 || more {
+		t.Errorf("%v is lacking, more: %v", items, more)
+	}
+	if items, more := r.lacking(map[item]uint64{doubt: 5}); len(items) != 0 || more {
+		t.Errorf("%v is lacking, more: %v", items, more)
+	}
+}

@@ -204,7 +204,9 @@ func (r *reader) joins(tail uint64, fresh []entry) *damage {
 			continue
 		}
 		if e.nonce != r.joint.Nonce {
-			return gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+			bad := gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+			bad.seq = e.seq
+			return bad
 		}
 		r.joint = Mark{}
 	}
