@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -339,5 +340,45 @@ func TestClearedWhileItIsMended(t *testing.T) {
 		if d.Kind == Lost {
 			t.Errorf("%+v was cleared", d)
 		}
+	}
+}
+
+// TestLostAgainWhileItIsMended: each gap that is told of is an entry of the log in the end,
+// or nobody else's word would be good for it.
+func TestLostAgainWhileItIsMended(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lasting, opts.Lease, opts.PageSize = true, 100*time.Millisecond, 2
+	a, other := newInstance(t, s, opts), newInstance(t, s, opts)
+	apply, again := a.apply, sync.OnceFunc(func() { other.client.FlushAll(t.Context()) })
+	a.Log.apply = func(id string) {
+		apply(id)
+		if strings.HasPrefix(id, "new") {
+			again()
+		}
+	}
+	a.start(t)
+	a.mustAppend(t, "1")
+	a.mustWait(t)
+	if err := a.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	other.mustAppend(t, numbers("new", 10)...)
+	a.mustWait(t)
+	a.mustWait(t)
+	var reasons []string
+	for _, d := range a.doubted() {
+		if d.Kind == Gap && d.Entry.Seq > 0 {
+			reasons = append(reasons, d.Reason)
+		}
+	}
+	for _, d := range a.doubted() {
+		if d.Kind == Gap && !slices.Contains(reasons, d.Reason) {
+			t.Errorf("the log does not have %+v", d)
+		}
+	}
+	if len(reasons) < 2 {
+		t.Errorf("the log has %q", reasons)
 	}
 }

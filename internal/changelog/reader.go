@@ -74,7 +74,7 @@ type reader struct {
 	lost    *damage         // found while lenient
 	told    uint64          // up to which number the log itself tells what is missing
 	word    uint64          // up to which number doubts are cleared
-	found   *damage         // why it started over, nil once that has been told of again
+	found   []*damage       // why it started over, none once that has been told of again
 	members []string        // as the last page has them, if it has
 	untold  string          // of the last page
 	toldOf  time.Time       // when it was said last that there is a twin
@@ -271,7 +271,7 @@ func (r *reader) cleared(upTo uint64) {
 		r.log.recent.cleared(upTo)
 		r.log.mu.Unlock()
 	}
-	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, r.found != nil)
+	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, len(r.found) > 0)
 }
 
 func (r *reader) applyDoubt(e entry) {
