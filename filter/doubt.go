@@ -241,11 +241,7 @@ func (f *Filter) entered(number uint64, at Entry) {
 		return // it is cleared
 	}
 	d := &open[i]
-	d.outside--
-	d.own = false
-	if d.Entry.Log != at.Log || d.Entry.Number < at.Number {
-		d.Entry = at
-	}
+	d.enter(at, 1)
 	if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
 		open = slices.Delete(open, i, i+1)
 	} else if d.within(f.confirmed) { // the word was quicker
@@ -253,6 +249,36 @@ func (f *Filter) entered(number uint64, at Entry) {
 	}
 	f.doubts.Store(summary(open))
 	f.noteDoubt()
+}
+
+// allEntered is entered for all doubts up to a number, which one entry tells of.
+func (f *Filter) allEntered(number uint64, at Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil || at == (Entry{}) {
+		return
+	}
+	open := slices.Clone(now.open)
+	for i := range open {
+		if d := &open[i]; d.number <= number && d.outside > 0 {
+			d.enter(at, d.outside)
+			if d.within(f.confirmed) {
+				d.Cure = min(d.Cure, Reading)
+			}
+		}
+	}
+	f.doubts.Store(summary(open))
+	f.noteDoubt()
+}
+
+// enter notes that so many of it are in the change log, up to an entry.
+func (d *openDoubt) enter(at Entry, n int) {
+	d.outside -= n
+	d.own = false
+	if d.Entry.Log != at.Log || d.Entry.Number < at.Number {
+		d.Entry = at
+	}
 }
 
 // within reports whether all of it is in a change log, up to an entry.
