@@ -412,7 +412,7 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 			opts.Lease = 100 * time.Millisecond
 			opts.Bridge = a.opts.Bridge
 			b := newInstance(t, s, opts)
-			apply, acknowledge, lose := b.apply, sync.OnceFunc(func() { b.mustAppend(t, "lost") }), sync.OnceFunc(func() {
+			apply, acknowledge, lose := b.apply, sync.OnceFunc(func() { b.mustAppend(t, "early") }), sync.OnceFunc(func() {
 				loseLast(t, b.client, b.own[len(b.own)-1].seq)
 			})
 			if tc.trimmed {
@@ -434,7 +434,7 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 			c := newInstance(t, s, idle)
 			c.opts.Bridge = a.opts.Bridge
 			c.start(t)
-			if !c.waitFor(t, "lost") {
+			if !c.waitFor(t, "early") {
 				t.Errorf("the log does not have it; doubts %v", b.doubted())
 			}
 		})
