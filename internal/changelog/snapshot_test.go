@@ -421,6 +421,7 @@ func TestBridgeToAnotherEntry(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	a := bridged(t, s, atPlace("a"))
+	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil }) // or the first answers would wait for a lease
 	a.appendMany(t, "a", 1000)
 	a.trimmed(t, "only", 0)
 	a.stop()
