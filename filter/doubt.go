@@ -241,15 +241,49 @@ func (f *Filter) entered(number uint64, at Entry) {
 		return // it is cleared
 	}
 	d := &open[i]
-	d.outside--
+	d.enter(at, 1)
+	if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
+		open = slices.Delete(open, i, i+1)
+	} else if d.within(f.confirmed) { // the word was quicker
+		d.Cure = min(d.Cure, Reading)
+	}
+	f.doubts.Store(summary(open))
+	f.noteDoubt()
+}
+
+// allEntered is entered for all doubts up to a number, which one entry tells of.
+func (f *Filter) allEntered(number uint64, at Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.doubts.Load()
+	if now == nil || at == (Entry{}) {
+		return
+	}
+	open := slices.Clone(now.open)
+	for i := range open {
+		if d := &open[i]; d.number <= number && d.outside > 0 {
+			d.enter(at, d.outside)
+			if d.within(f.confirmed) {
+				d.Cure = min(d.Cure, Reading)
+			}
+		}
+	}
+	f.doubts.Store(summary(open))
+	f.noteDoubt()
+}
+
+// enter notes that so many of it are in the change log, up to an entry.
+func (d *openDoubt) enter(at Entry, n int) {
+	d.outside -= n
 	d.own = false
 	if d.Entry.Log != at.Log || d.Entry.Number < at.Number {
 		d.Entry = at
 	}
-	if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
-		open = slices.Delete(open, i, i+1)
-	}
-	f.doubts.Store(summary(open))
+}
+
+// within reports whether all of it is in a change log, up to an entry.
+func (d *openDoubt) within(upTo Entry) bool {
+	return d.outside == 0 && d.Entry.Log == upTo.Log && d.Entry.Number <= upTo.Number
 }
 
 // and returns two doubts as one, which comes later.
@@ -311,15 +345,15 @@ func (f *Filter) Curable() (cure Cure, ok bool) {
 func (f *Filter) Confirm(upTo Entry, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.confirmed = upTo
 	now := f.doubts.Load()
 	if now == nil {
 		return
 	}
 	open := slices.Clone(now.open)
 	for i, d := range open {
-		in := d.Entry
-		elsewhere := in.Log != upTo.Log
-		if d.outside == 0 && (elsewhere && in != (Entry{}) && !again || !elsewhere && in.Number <= upTo.Number) {
+		elsewhere := d.Entry.Log != upTo.Log
+		if d.within(upTo) || d.outside == 0 && elsewhere && d.Entry != (Entry{}) && !again {
 			open[i].Cure = min(d.Cure, Reading)
 		}
 	}

@@ -325,6 +325,64 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 	}
 }
 
+// TestConfirmedBeforeItIsAcknowledged: after a failover Redis's acknowledgement of an entry
+// counts late. By then somebody's word may have come that is good for it.
+func TestConfirmedBeforeItIsAcknowledged(t *testing.T) {
+	f := mustLoad(t, mustNew(t, Options{}))
+	doubt := Doubt{Reason: "no ID", Cure: Operator, Orders: true}
+	number, behind := f.tellDoubt(doubt, true), f.tellDoubt(doubt, true)
+	doubt.Entry = Entry{"a", 3}
+	f.Doubt(doubt)
+	f.Confirm(Entry{"a", 4}, false)
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.entered(number, Entry{"a", 3})
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if open := f.doubts.Load().open; len(open) != 1 || open[0].number != behind {
+		t.Errorf("%+v are open", open)
+	}
+	f.entered(behind, Entry{"a", 5})
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.MayContain(t.Context(), "1"); got != Unknown {
+		t.Errorf("%v with a doubt that is behind the word", got)
+	}
+}
+
+// TestConfirmOfWhatFoundNoRoom: what could not be told one by one is told as one doubt, and
+// a word that is good for that is good for all.
+func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
+	for _, n := range []int{1, 5, mostDoubts + 10} {
+		a := &flaky{}
+		a.set(true)
+		f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2}))
+		mustFailToLearn(t, f, "1")
+		mustFailToLearn(t, f, "2")
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range n {
+			if err := f.Missed(ended, "no ID", time.Now()); err == nil {
+				t.Fatal("it is told")
+			}
+		}
+		a.set(false)
+		if err := f.appendPending(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		f.Confirm(Entry{"a", 9}, false)
+		if err := f.Load(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if open := f.doubts.Load(); open != nil {
+			t.Errorf("of %d doubts, %+v are open", n, open.open)
+		}
+	}
+}
+
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{Young: func(id string) bool { return id == "new" }}))

@@ -195,6 +195,7 @@ type Filter struct {
 	mu         sync.Mutex
 	pending    []learned // not acknowledged yet; oldest first
 	doubtsSeen uint64
+	confirmed  Entry         // up to which somebody's word is good
 	retry      chan struct{} // of capacity 1: pending is not empty
 
 	crowded   chan struct{} // of capacity 1: a part is too full

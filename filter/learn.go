@@ -16,6 +16,7 @@ type learned struct {
 	since   time.Time // with missed: when the order was created at the earliest; zero: at any time
 	running bool      // with missed: it may yet be created
 	doubt   uint64    // with missed: the number of the doubt here
+	all     bool      // with missed: it stands for whatever found no room
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -132,8 +133,13 @@ func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learne
 		if what.running {
 			miss = f.opts.Appender.Abandoned
 		}
+		sofar := f.doubtsSoFar()
 		at, err := miss(ctx, what.missed, what.since)
-		if err == nil {
+		switch {
+		case err != nil:
+		case what.all:
+			f.allEntered(sofar.number, at)
+		default:
 			f.entered(what.doubt, at)
 		}
 		return err
@@ -158,11 +164,11 @@ func (f *Filter) keep(what learned, err error) {
 	case !full:
 		f.pending = append(f.pending, what)
 	case last[0].id == "" && last[0].since.IsZero(): // it is about any order
-		last[0].running = last[0].running || what.running
+		last[0].running, last[0].all = last[0].running || what.running, true
 	case what.id == "":
-		f.pending = append(f.pending, learned{missed: what.missed, running: what.running})
+		f.pending = append(f.pending, learned{missed: what.missed, running: what.running, all: true})
 	default:
-		f.pending = append(f.pending, learned{missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
+		f.pending = append(f.pending, learned{all: true, missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}
 	select {
 	case f.retry <- struct{}{}:

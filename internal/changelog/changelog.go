@@ -389,7 +389,7 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 	// of this entry too, or this is not taken for acknowledged.
 	l.noteOwn(ownEntry{e, epoch, era})
 	for n, i := range items {
-		l.recent.add(i, e.seq-uint64(len(items)-1-n))
+		l.recent.acknowledged(ownItem{i, epoch, e.seq - uint64(len(items)-1-n)})
 	}
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)

@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -270,4 +271,114 @@ func TestLastingGap(t *testing.T) {
 			t.Errorf("%+v is the last doubt of a log with another gap, cleared up to %d", last, upTo.Seq)
 		}
 	})
+}
+
+// TestGapOfAnotherLog: a gap that was given back to another log names numbers of the one
+// before. What is missing behind it is another gap.
+func TestGapOfAnotherLog(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lasting, opts.Lease = true, 100*time.Millisecond
+	a := runInstance(t, s, opts)
+	a.mustAppend(t, "1")
+	gap := Doubt{Kind: Gap, Reason: missingMark + "500" + sinceEnd + "entry 500 is missing", Orders: true}
+	if err := a.RecordDoubt(t.Context(), gap); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	a.mustAppend(t, "4", "5", "6")
+	if err := a.client.XDel(t.Context(), logKey, "5-0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	b := runInstance(t, s, opts)
+	b.mustWait(t)
+	found := b.doubted()
+	if last := found[len(found)-1]; last.Kind != Gap || last.Entry.Seq <= 5 {
+		t.Errorf("%+v is the last doubt of a log that lacks entry 5", last)
+	}
+}
+
+// TestClearedWhileItIsMended: a word that is read for the first time by who reads a log once
+// more counts, too: what it cleared is not given back when the log is lost next.
+func TestClearedWhileItIsMended(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	a, b := runInstance(t, s, opts), runInstance(t, s, opts)
+	a.mustAppend(t, "1")
+	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+		t.Fatal(err)
+	}
+	a.mustWait(t)
+	b.mustAppend(t, "lost")
+	b.mustWait(t)
+	a.mustWait(t)
+	b.stop()
+	loseLast(t, a.client, 3)
+	c := newInstance(t, s, opts)
+	c.mustAppend(t, "2")
+	c.start(t)
+	c.mustWait(t)
+	if err := c.Clear(t.Context(), c.Mark()); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	a.mustWait(t) // it finds the loss, and the word
+	a.mustWait(t)
+	if err := a.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(a.doubted())
+	a.mustWait(t)
+	a.mustWait(t)
+	for _, d := range a.doubted()[before:] {
+		if d.Kind == Lost {
+			t.Errorf("%+v was cleared", d)
+		}
+	}
+}
+
+// TestLostAgainWhileItIsMended: each gap that is told of is an entry of the log in the end,
+// or nobody else's word would be good for it.
+func TestLostAgainWhileItIsMended(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lasting, opts.Lease, opts.PageSize = true, 100*time.Millisecond, 2
+	a, other := newInstance(t, s, opts), newInstance(t, s, opts)
+	apply, again := a.apply, sync.OnceFunc(func() { other.client.FlushAll(t.Context()) })
+	a.Log.apply = func(id string) {
+		apply(id)
+		if strings.HasPrefix(id, "new") {
+			again()
+		}
+	}
+	a.start(t)
+	a.mustAppend(t, "1")
+	a.mustWait(t)
+	if err := a.client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	other.mustAppend(t, numbers("new", 10)...)
+	a.mustWait(t)
+	a.mustWait(t)
+	var reasons []string
+	for _, d := range a.doubted() {
+		if d.Kind == Gap && d.Entry.Seq > 0 {
+			reasons = append(reasons, d.Reason)
+		}
+	}
+	for _, d := range a.doubted() {
+		if d.Kind == Gap && !slices.Contains(reasons, d.Reason) {
+			t.Errorf("the log does not have %+v", d)
+		}
+	}
+	if len(reasons) < 2 {
+		t.Errorf("the log has %q", reasons)
+	}
 }

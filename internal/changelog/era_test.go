@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -385,4 +386,57 @@ func TestRepeatedCall(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLossBehindWhatIsRead has an order acknowledged while an ordergate that starts has much
+// of the log to read, or a snapshot to take, and loses it in a failover before it was read.
+func TestLossBehindWhatIsRead(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name    string
+		entries int
+		trimmed bool
+	}{{"a long log", remembered + 3000, false}, {"a snapshot", 1000, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := startRealServer(t)
+			opts := atPlace("a")
+			opts.Lease = 100 * time.Millisecond
+			a := bridged(t, s, opts)
+			a.appendMany(t, "a", tc.entries)
+			if tc.trimmed {
+				a.trimmed(t, "only", 0)
+			}
+			a.stop()
+			opts = idle
+			opts.Lease = 100 * time.Millisecond
+			opts.Bridge = a.opts.Bridge
+			b := newInstance(t, s, opts)
+			apply, acknowledge, lose := b.apply, sync.OnceFunc(func() { b.mustAppend(t, "early") }), sync.OnceFunc(func() {
+				loseLast(t, b.client, b.own[len(b.own)-1].seq)
+			})
+			if tc.trimmed {
+				b.opts.Bridge = func(ctx context.Context) (Mark, error) {
+					acknowledge()
+					return a.opts.Bridge(ctx)
+				}
+			}
+			b.opts.PageSize = tc.entries / 100
+			b.Log.apply = func(id string) {
+				acknowledge()
+				apply(id)
+				if tc.trimmed || id == fmt.Sprint("a", tc.entries-1000) {
+					lose()
+				}
+			}
+			b.start(t)
+			eventually(t, "the log is read", func() bool { return b.Wait(t.Context()) == nil })
+			c := newInstance(t, s, idle)
+			c.opts.Bridge = a.opts.Bridge
+			c.start(t)
+			if !c.waitFor(t, "early") {
+				t.Errorf("the log does not have it; doubts %v", b.doubted())
+			}
+		})
+	}
 }

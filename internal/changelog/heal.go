@@ -51,7 +51,9 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
-	r.found, r.recall, r.told, r.joint = found, true, 0, Mark{}
+	// A gap that was told of has to be told in the log, too, that is there in the end.
+	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
+	r.recall, r.told, r.word, r.joint = true, 0, 0, Mark{}
 	r.starts++
 	r.has = make(map[item]uint64)
 	l.mu.Lock()
@@ -84,12 +86,11 @@ func (r *reader) healed(ctx context.Context) error {
 	if r.has != nil {
 		// Once more: what was created while the log went from one to the other may have
 		// been lost with a third.
-		if r.found != nil {
-			r.log.doubt(r.found.doubt())
-			if err := r.record(ctx, r.found); err != nil {
+		for ; len(r.found) > 0; r.found = r.found[1:] {
+			r.log.doubt(r.found[0].doubt())
+			if err := r.record(ctx, r.found[0]); err != nil {
 				return err
 			}
-			r.found = nil
 		}
 		if err := r.giveBack(ctx); err != nil {
 			return err
@@ -100,7 +101,8 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	if r.has != nil {
 		r.log.mu.Lock()
-		r.log.recent.moved(r.has)
+		r.log.recent.moved(r.epoch, r.has)
+		r.log.recent.cleared(r.word)
 		r.log.mu.Unlock()
 	}
 	r.lenient, r.has = false, nil

@@ -73,7 +73,8 @@ type reader struct {
 	first   bool            // nothing was read yet, and there was no mark
 	lost    *damage         // found while lenient
 	told    uint64          // up to which number the log itself tells what is missing
-	found   *damage         // why it started over, nil once that has been told of again
+	word    uint64          // up to which number doubts are cleared
+	found   []*damage       // why it started over, none once that has been told of again
 	members []string        // as the last page has them, if it has
 	untold  string          // of the last page
 	toldOf  time.Time       // when it was said last that there is a twin
@@ -207,6 +208,7 @@ func (r *reader) vouch() {
 		own = append(own, there)
 	}
 	l.own = own
+	l.recent.read(r.epoch, r.last.seq)
 	l.mu.Unlock()
 	if l.member == nil {
 		return
@@ -264,12 +266,12 @@ func (r *reader) remember(i item, seq uint64) {
 // cleared passes it on that the doubts up to an entry of the log are cleared: if that is
 // read once more, it was said before the present doubts of other logs.
 func (r *reader) cleared(upTo uint64) {
-	if r.has == nil { // else the numbers of what is remembered may be those of another log
+	if r.word = max(r.word, upTo); r.has == nil { // else the numbers of what is remembered may be those of another log
 		r.log.mu.Lock()
 		r.log.recent.cleared(upTo)
 		r.log.mu.Unlock()
 	}
-	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, r.found != nil)
+	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, len(r.found) > 0)
 }
 
 func (r *reader) applyDoubt(e entry) {
@@ -286,7 +288,8 @@ func (r *reader) applyDoubt(e entry) {
 	}
 	r.recall = r.recall || e.doubt.Kind == Term
 	if e.doubt.Kind == Gap {
-		r.told = max(r.told, e.doubt.missing())
+		// What is behind it is another gap: it may name the numbers of another log.
+		r.told = max(r.told, min(e.doubt.missing(), e.seq-1))
 	}
 }
 
@@ -329,7 +332,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		case r.lenient && r.joint.Seq <= p.tail && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
 			r.lost = bad
 			fresh = r.skip(p, full)
-			r.lost.seq = lastMissing(r.last, fresh)
+			r.lost.seq = max(bad.seq, lastMissing(r.last, fresh))
 			return p, fresh, nil
 		}
 		if p.epoch != r.epoch {

@@ -187,7 +187,8 @@ func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	if r.log.recent.partly = true; r.has == nil {
-		r.log.recent = recent{partly: true} // the snapshot has what was remembered
+		// The snapshot has what was read.
+		r.log.recent = recent{partly: true, ahead: r.log.recent.ahead, left: r.log.recent.left}
 	}
 	return true, nil
 }
@@ -203,7 +204,9 @@ func (r *reader) joins(tail uint64, fresh []entry) *damage {
 			continue
 		}
 		if e.nonce != r.joint.Nonce {
-			return gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+			bad := gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+			bad.seq = e.seq
+			return bad
 		}
 		r.joint = Mark{}
 	}

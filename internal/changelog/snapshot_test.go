@@ -414,3 +414,31 @@ func TestBridgeToAnotherMaster(t *testing.T) {
 		t.Errorf("read up to %d, the log began at %d then, and an order is absent that was acknowledged", b.Position(), first)
 	}
 }
+
+// TestBridgeToAnotherEntry has somebody who starts take a snapshot whose end is another entry
+// in the log by the time that it is read.
+func TestBridgeToAnotherEntry(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	a := bridged(t, s, atPlace("a"))
+	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil }) // or the first answers would wait for a lease
+	a.appendMany(t, "a", 1000)
+	a.trimmed(t, "only", 0)
+	a.stop()
+	opts := idle
+	opts.Lasting, opts.Lease = true, 100*time.Millisecond
+	opts.Bridge = func(ctx context.Context) (Mark, error) {
+		at, err := a.opts.Bridge(ctx)
+		at.Nonce = "another"
+		return at, err
+	}
+	b := newInstance(t, s, opts)
+	b.start(t)
+	b.mustWait(t)
+	for _, d := range b.doubted() {
+		if d.Kind == Gap {
+			return
+		}
+	}
+	t.Errorf("doubts %+v", b.doubted())
+}
