@@ -1,11 +1,15 @@
 package changelog
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // After FLUSHALL each of many ordergates knows what the log lacks. They share the work.
@@ -100,6 +104,50 @@ func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
 	for _, id := range []string{"1", "2", "3"} {
 		if !b.has(id) {
 			t.Errorf("%s is lost: %v", id, a.client.XRange(ctx, logKey, "-", "+").Val())
+		}
+	}
+}
+
+// TestFailoverWhileItIsReadForTheFirstTime: a server takes over between two pages, and has
+// other entries with the numbers of the first.
+func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	a := runInstance(t, s, brisk("a"))
+	a.mustAppend(t, numbers("old", 30)...)
+	sure(t, a)
+	a.stop() // nobody else is to give back anything
+	opts := brisk("b")
+	opts.PageSize = 10
+	b := newInstance(t, s, opts)
+	w := wired(t, s, b)
+	outside := newInstance(t, s, Options{Lease: brisk("").Lease})
+	var once sync.Once
+	w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if runs(cmd, b.page) && err == nil {
+			once.Do(func() {
+				pipe := a.client.TxPipeline()
+				for seq := 6; seq <= 30; seq++ {
+					pipe.XDel(ctx, logKey, fmt.Sprintf("%d-0", seq))
+				}
+				pipe.Do(ctx, "XSETID", logKey, "5-0")
+				pipe.HSet(ctx, metaKey, "seq", 5, "term", strings.Repeat("0", 40))
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Error(err)
+				}
+				if err := outside.Record(ctx, numbers("new", 40)...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return err
+	})
+	b.start(t)
+	sure(t, b)
+	for _, id := range numbers("new", 40) {
+		if !b.has(id) {
+			t.Errorf("%s is in the log, and was not read: doubts %v", id, b.doubted())
 		}
 	}
 }

@@ -331,7 +331,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 			return p, fresh, nil
 		case bridge && p.epoch == r.epoch && p.begins(r.last):
 			return p, nil, errBegins
-		case r.lenient && r.joint.Seq <= p.tail && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
+		case r.lenient && bad.kind == Gap && r.joint.Seq <= p.tail && p.epoch == r.epoch: // else what was read is not what there is
 			r.lost = bad
 			fresh = r.skip(p, full)
 			r.lost.seq = max(bad.seq, lastMissing(r.last, fresh))
