@@ -56,8 +56,9 @@ const (
 	Operator             // somebody who says that the sources have every order
 )
 
-// mostDoubts is how many are told apart. What comes then is one with the last, which is
-// cleared with the later of the two.
+// mostDoubts is how many are told apart: of those that the change log has or is about to have,
+// and of the others. What comes then is one with the last like it, which is cleared with the
+// later of the two.
 const mostDoubts = 64
 
 // doubts are those that are not cleared. They are replaced, not changed.
@@ -205,16 +206,26 @@ func (f *Filter) tellDoubt(d Doubt, own bool) (number uint64) {
 			open[i].scope = f.since(open[i].Since)
 		}
 	}
-	if n := len(open); n < mostDoubts {
+	last, n := 0, 0 // of those like it
+	for i := range open {
+		if open[i].found() == next.found() {
+			last, n = i, n+1
+		}
+	}
+	if n < mostDoubts {
 		open = append(open, next)
 	} else {
-		open[n-1] = open[n-1].and(next)
+		open[last] = open[last].and(next)
 	}
 	f.doubts.Store(summary(open))
 	f.mu.Unlock()
 	f.noteDoubt()
 	return number
 }
+
+// found reports whether it has no entry in the change log, and none of its own may come: a
+// word about entries says nothing of it, nor of one that it is a part of.
+func (d *openDoubt) found() bool { return d.Entry == (Entry{}) && !d.own }
 
 // standsFor reports whether a doubt that the change log has brought is one that is known
 // already. Of creates, two can be alike.

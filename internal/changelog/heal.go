@@ -55,7 +55,7 @@ func (r *reader) startOver(found *damage) {
 	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
 	r.recall, r.told, r.word, r.joint = true, 0, 0, Mark{}
 	r.starts++
-	r.has = make(map[item]uint64)
+	r.has, r.again = make(map[item]uint64), recent{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mark, l.own = Mark{}, nil
@@ -101,11 +101,11 @@ func (r *reader) healed(ctx context.Context) error {
 	}
 	if r.has != nil {
 		r.log.mu.Lock()
-		r.log.recent.moved(r.epoch, r.has)
+		r.log.recent.mended(r.epoch, r.has, r.again)
 		r.log.recent.cleared(r.word)
 		r.log.mu.Unlock()
 	}
-	r.lenient, r.has = false, nil
+	r.lenient, r.has, r.again = false, nil, recent{}
 	r.applied(r.last.seq)
 	return nil
 }

@@ -1,10 +1,15 @@
 package changelog
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // After FLUSHALL each of many ordergates knows what the log lacks. They share the work.
@@ -56,5 +61,93 @@ func TestLostLogIsGivenBackOnce(t *testing.T) {
 				t.Errorf("%d of %d orders are in the log again, in %d entries: want %d at most", len(given), n, len(entries), 2*n)
 			}
 		})
+	}
+}
+
+// TestReadWhileItIsMendedIsGivenBack: what a log got while it was mended is as good as what
+// was read before, if the log loses it in the next failover.
+func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	ctx := t.Context()
+	a := runInstance(t, s, brisk("a"))
+	push := func(id string) {
+		t.Helper()
+		if err := a.client.RPush(ctx, inboxKey, id).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("1")
+	push("2")
+	sure(t, a)
+	loseLast(t, a.client, 2)
+	push("3") // the page that shows the loss brings it
+	sure(t, a)
+	if !a.has("3") || !a.hasKind(Term) {
+		t.Fatalf("it has 3: %v, doubts %v", a.has("3"), a.doubted())
+	}
+	pipe := a.client.TxPipeline()
+	for seq := a.Mark().Seq; seq > 1; seq-- {
+		pipe.XDel(ctx, logKey, fmt.Sprintf("%d-0", seq))
+	}
+	pipe.Do(ctx, "XSETID", logKey, "1-0")
+	pipe.HSet(ctx, metaKey, "seq", 1, "term", strings.Repeat("1", 40))
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	sure(t, a)
+	if a.hasKind(Gap) || a.hasKind(Lost) {
+		t.Errorf("doubts that time alone does not clear: %v", a.doubted())
+	}
+	b := runInstance(t, s, patient("b"))
+	sure(t, b)
+	for _, id := range []string{"1", "2", "3"} {
+		if !b.has(id) {
+			t.Errorf("%s is lost: %v", id, a.client.XRange(ctx, logKey, "-", "+").Val())
+		}
+	}
+}
+
+// TestFailoverWhileItIsReadForTheFirstTime: a server takes over between two pages, and has
+// other entries with the numbers of the first.
+func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	a := runInstance(t, s, brisk("a"))
+	a.mustAppend(t, numbers("old", 30)...)
+	sure(t, a)
+	a.stop() // nobody else is to give back anything
+	opts := brisk("b")
+	opts.PageSize = 10
+	b := newInstance(t, s, opts)
+	w := wired(t, s, b)
+	outside := newInstance(t, s, Options{Lease: brisk("").Lease})
+	var once sync.Once
+	w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		err := next(ctx, cmd)
+		if runs(cmd, b.page) && err == nil {
+			once.Do(func() {
+				pipe := a.client.TxPipeline()
+				for seq := 6; seq <= 30; seq++ {
+					pipe.XDel(ctx, logKey, fmt.Sprintf("%d-0", seq))
+				}
+				pipe.Do(ctx, "XSETID", logKey, "5-0")
+				pipe.HSet(ctx, metaKey, "seq", 5, "term", strings.Repeat("0", 40))
+				if _, err := pipe.Exec(ctx); err != nil {
+					t.Error(err)
+				}
+				if err := outside.Record(ctx, numbers("new", 40)...); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return err
+	})
+	b.start(t)
+	sure(t, b)
+	for _, id := range numbers("new", 40) {
+		if !b.has(id) {
+			t.Errorf("%s is in the log, and was not read: doubts %v", id, b.doubted())
+		}
 	}
 }

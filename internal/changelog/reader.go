@@ -82,6 +82,7 @@ type reader struct {
 	apart   bool            // it reads before it joins
 	joint   Mark            // of the snapshot that was taken, until its entry was read
 	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
+	again   recent          // the last of these
 }
 
 // readToTail applies everything up to where the log ended when the first of its
@@ -255,7 +256,8 @@ func (r *reader) apply(e entry) {
 // remember keeps what an entry says, for a log that loses it.
 func (r *reader) remember(i item, seq uint64) {
 	if r.has != nil {
-		r.has[i] = seq // and what the log lacks must not be forgotten for it
+		r.has[i] = seq
+		r.again.add(i, seq) // what the log lacks must not be forgotten for it
 		return
 	}
 	r.log.mu.Lock()
@@ -329,7 +331,7 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 			return p, fresh, nil
 		case bridge && p.epoch == r.epoch && p.begins(r.last):
 			return p, nil, errBegins
-		case r.lenient && r.joint.Seq <= p.tail && p.epoch == r.epoch && (r.last.seq == 0 || p.tail >= r.last.seq):
+		case r.lenient && bad.kind == Gap && r.joint.Seq <= p.tail && p.epoch == r.epoch: // else what was read is not what there is
 			r.lost = bad
 			fresh = r.skip(p, full)
 			r.lost.seq = max(bad.seq, lastMissing(r.last, fresh))

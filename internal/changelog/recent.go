@@ -106,20 +106,16 @@ func (r *recent) renumbered() {
 	}
 }
 
-// moved notes where a log has the items now, which was mended.
-func (r *recent) moved(epoch string, has map[item]uint64) {
+// mended takes what was read of a log while it was mended, which has all that it lacked, for
+// what was read before.
+func (r *recent) mended(epoch string, has map[item]uint64, again recent) {
 	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool {
 		seq := has[i.item]
-		if seq == 0 || i.epoch == epoch && seq < i.seq {
-			return false
-		}
-		r.add(i.item, seq)
-		return true
+		return seq > 0 && (i.epoch != epoch || seq >= i.seq)
 	})
-	r.left = ownItem{} // there is a doubt
-	for at, i := range r.items {
-		if seq := has[i]; seq > 0 {
-			r.seqs[at] = seq
-		}
+	if r.left.epoch != epoch { // else it may have come since: there is a doubt of those before
+		r.left = ownItem{}
 	}
+	r.partly = r.partly || len(r.items) == remembered
+	r.items, r.seqs, r.next = again.items, again.seqs, again.next
 }

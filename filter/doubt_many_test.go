@@ -1,0 +1,33 @@
+package filter
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestWordForMoreDoubtsThanAreToldApart: somebody's word is good for all entries that it names,
+// also if what one of the log's readers found by itself was added to the last of them.
+func TestWordForMoreDoubtsThanAreToldApart(t *testing.T) {
+	t.Parallel()
+	f := mustLoad(t, mustNew(t, Options{}))
+	for n := range uint64(mostDoubts + 1) {
+		f.Doubt(Doubt{Reason: fmt.Sprint("an abandoned create ", n), Cure: Operator, Orders: true, Entry: Entry{"log", n + 1}})
+	}
+	f.Doubt(Doubt{Reason: "the change log is read for the first time", Cure: Reading, Orders: true})
+	f.Doubt(Doubt{Reason: "a gap", Cure: Operator, Orders: true})
+	f.Doubt(Doubt{Reason: "a gap", Cure: Operator, Orders: true, Entry: Entry{"log", 100}})
+	f.Confirm(Entry{"log", 99}, false)
+	if cure, _, ok := f.Doubts(); !ok || cure != Operator {
+		t.Errorf("%v is enough for an entry behind what was named", cure)
+	}
+	f.Confirm(Entry{"log", 100}, false)
+	if cure, reason, ok := f.Doubts(); !ok || cure != Reading {
+		t.Errorf("%v is needed, of %q, want a reading", cure, reason)
+	}
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.MayContain(t.Context(), "1"); got != Absent {
+		t.Errorf("%v, want absent", got)
+	}
+}
