@@ -42,7 +42,7 @@ func (v *validator) lockKeysDiffer(c *Config) {
 var ownNames = [][2]string{
 	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
 	{"", ":rwlock_timeout:1"},
-	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_count"},
+	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_grant"},
 	{"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
 }
 

@@ -240,55 +240,53 @@ func (d *openDoubt) standsFor(other openDoubt) bool {
 // entered tells the place of a doubt's entry in the change log, which may have brought it
 // already.
 func (f *Filter) entered(number uint64, at Entry) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.doubts.Load()
-	if now == nil || at == (Entry{}) {
-		return
-	}
-	open := slices.Clone(now.open)
-	i := slices.IndexFunc(open, func(d openDoubt) bool { return d.first <= number && number <= d.number && d.outside > 0 })
-	if i < 0 {
-		return // it is cleared
-	}
-	d := &open[i]
-	d.enter(at, 1)
-	if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
-		open = slices.Delete(open, i, i+1)
-	} else if d.within(f.confirmed) { // the word was quicker
-		d.Cure = min(d.Cure, Reading)
-	}
-	f.doubts.Store(summary(open))
-	f.noteDoubt()
+	f.revise(func(open []openDoubt) []openDoubt {
+		i := slices.IndexFunc(open, func(d openDoubt) bool { return d.first <= number && number <= d.number && d.outside > 0 })
+		if i < 0 {
+			return open // it is cleared
+		}
+		d := &open[i]
+		d.enter(at, 1, f.confirmed)
+		if slices.ContainsFunc(open[i+1:], func(other openDoubt) bool { return other.standsFor(*d) }) {
+			return slices.Delete(open, i, i+1)
+		}
+		return open
+	})
 }
 
 // allEntered is entered for all doubts up to a number, which one entry tells of.
 func (f *Filter) allEntered(number uint64, at Entry) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.doubts.Load()
-	if now == nil || at == (Entry{}) {
-		return
-	}
-	open := slices.Clone(now.open)
-	for i := range open {
-		if d := &open[i]; d.number <= number && d.outside > 0 {
-			d.enter(at, d.outside)
-			if d.within(f.confirmed) {
-				d.Cure = min(d.Cure, Reading)
+	f.revise(func(open []openDoubt) []openDoubt {
+		for i := range open {
+			if d := &open[i]; d.number <= number && d.outside > 0 {
+				d.enter(at, d.outside, f.confirmed)
 			}
 		}
-	}
-	f.doubts.Store(summary(open))
-	f.noteDoubt()
+		return open
+	})
 }
 
-// enter notes that so many of it are in the change log, up to an entry.
-func (d *openDoubt) enter(at Entry, n int) {
+// revise replaces the doubts that are not cleared, if there are any, by what change makes of
+// a copy.
+func (f *Filter) revise(change func(open []openDoubt) []openDoubt) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if now := f.doubts.Load(); now != nil {
+		f.doubts.Store(summary(change(slices.Clone(now.open))))
+		f.noteDoubt()
+	}
+}
+
+// enter notes that so many of it are in the change log, up to an entry. The word that they
+// are cleared may have been quicker: it is good up to another one.
+func (d *openDoubt) enter(at Entry, n int, confirmed Entry) {
 	d.outside -= n
 	d.own = false
 	if d.Entry.Log != at.Log || d.Entry.Number < at.Number {
 		d.Entry = at
+	}
+	if d.within(confirmed) {
+		d.Cure = min(d.Cure, Reading)
 	}
 }
 

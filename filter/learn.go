@@ -136,7 +136,7 @@ func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learne
 		sofar := f.doubtsSoFar()
 		at, err := miss(ctx, what.missed, what.since)
 		switch {
-		case err != nil:
+		case err != nil || at == (Entry{}):
 		case what.all:
 			f.allEntered(sofar.number, at)
 		default:
