@@ -2,8 +2,8 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-others test-module test-faults test-plain test-tools \
-	compile stress model soak lint bench bench-locks bench-filters bench-gateway module build fuzz clean
+.PHONY: demo quick test test-race test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
+	compile stress model soak format lint bench bench-locks bench-waiting bench-filters bench-gateway module build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -15,7 +15,7 @@ SERVERS := all differential redisson redisbloom bench gateway mariadb postgres p
 # see what the test's child processes read: the sources of the ordergate that a test has
 # compiled, say. So results of tests that may start a process are never taken from the
 # cache. tools/makefile_test.py holds this file to it.
-GOTEST := go test -count=1 -timeout 20m -vet=off
+GOTEST := go test -count=1 -timeout 20m -vet=off -ldflags='-s -w'
 
 # One clone uses the packages that another one compiled.
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
@@ -32,32 +32,44 @@ demo: build
 	go build -o .cache/bin/demo ./examples/demo
 	exec .cache/bin/demo
 
-# What a change of the code needs first: formatting, vet, lint, and every test that starts
-# no other program. golangci-lint and go test look at the packages that changed, and at
-# those that import them. PKG="./lockmw/... ./tests/faults" adds all tests of packages,
-# with servers and the race detector.
-quick: lint
-	go test -vet=off -short -parallel 16 ./...
-	for module in $(MODULES); do (cd $$module && go test -vet=off -short ./...) || exit 1; done
+# What a change of the code needs first: gofmt, the linters on the packages that differ from
+# the last commit (on all, if none does), and every test that starts no other program, of the
+# packages that changed and of those that import them. The linters include vet.
+# PKG="./lockmw/... ./tests/faults" adds all tests of packages, with servers and the race
+# detector.
+quick: format
+	$(GOLANGCI) run $(or $(CHANGED),./...)
+	go test -vet=off -short -parallel 8 -ldflags='-s -w' ./...
+	for module in $(MODULES); do (cd $$module && go test -short -ldflags='-s -w' ./...) || exit 1; done
 	if [ -n "$(PKG)" ]; then $(FETCH) $(SERVERS) && python3 tools/stress.py -n 1 --idle $(PKG); fi
 	echo "make quick: all passed"
 
+CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --others --exclude-standard; } \
+	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(MODULES:%=| grep -v '^./%'))
+
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
-# once than processors: those with the race detector, and beside them the others, one
-# part after the other. The faults come last and alone: they have bounds on how long a
-# recovery takes, which a machine that others keep busy does not meet.
+# once than processors: those with the race detector, and beside them those of the module.
+# The faults come last: they have bounds on how long a recovery takes, which a machine that
+# others keep busy does not meet. Beside them is what no clock looks at, at low priority.
 test: lint compile
-	$(MAKE) --no-print-directory -j2 test-race test-others
-	$(MAKE) --no-print-directory test-faults
+	$(MAKE) --no-print-directory -j2 test-race test-beside
+	$(MAKE) --no-print-directory -j2 test-faults test-patient
 	echo "make test: all passed"
 
 # The packages that take longest first.
 test-race:
 	$(GOTEST) -race -p 2 -parallel 4 ./tests ./lockmw/redislock ./tests/redisson ./internal/changelog \
-		./filter/... ./internal/... ./...
+		./filter/... ./internal/... $$(go list ./... | grep -v /tests/bench)
 
-test-others:
-	$(MAKE) --no-print-directory test-module test-plain test-tools
+test-beside:
+	$(MAKE) --no-print-directory test-module test-miniredis
+
+# What runs on miniredis, which the race detector makes slow.
+test-miniredis:
+	$(GOTEST) -p 1 -short ./internal/changelog ./lockmw/redislock
+
+test-patient:
+	nice -n 19 $(MAKE) --no-print-directory test-plain test-tools
 
 # The end-to-end tests with ordergate inside Envoy. The race detector finds no room there.
 test-module:
@@ -69,7 +81,9 @@ test-faults:
 
 # What the race detector would make too dear, and the benchmarks.
 test-plain:
-	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million' ./filter/bloom ./filter/exact ./filter/redisbf ./internal/source
+	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million|TestInterleavings|TestSearch' \
+		./filter/bloom ./filter/exact ./filter/redisbf ./internal/source ./internal/changelog ./internal/engine
+	$(GOTEST) -p 1 ./tests/bench/...
 	cd tests/bench/locks && $(GOTEST) ./...
 	cd tests/bench/filters && $(GOTEST) ./...
 
@@ -98,18 +112,22 @@ model:
 	CI=true MODEL=record $(GOTEST) -v -run 'TestModel' ./tests
 
 # What takes longer: the model of the change log in every configuration, the differential
-# test of order IDs in its full size, with every backend, and the faults of the locks
-# (docs/faults.md).
+# test of order IDs in its full size, with every backend, the random search of the change
+# log, and the faults of the locks (docs/faults.md).
 soak:
 	$(FETCH) all differential redisbloom mariadb postgres spin gcc
 	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel' ./tests
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
+	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
+	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/engine
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
-lint:
+format:
 	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
+
+lint: format
 	go vet ./...
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run ./...
@@ -123,6 +141,11 @@ bench:
 bench-locks:
 	$(FETCH) all
 	cd tests/bench/locks && go run .
+
+# The memory of settlements that wait for their locks: see docs/benchmarks-locks.md.
+bench-waiting:
+	$(FETCH) envoy redis
+	go run ./tests/bench/waiting
 
 # The filters in memory and in Redis beside others': see docs/benchmarks-filters.md.
 bench-filters:

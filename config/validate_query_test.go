@@ -26,9 +26,10 @@ func TestQueryAndFrontControllers(t *testing.T) {
 		{"the ID's name", rule("", ", query: {I_d: \"1\"}", "form: id"), []string{`2: rules[0].match.query.I_d: may be taken for "id" of rules[0].id, which is the order's: match by another parameter`}},
 		{"front controllers", "front_controllers: [/shop.php]\n" + rule("backend: php, front_controllers: [/index.php, /], ", "", "query: id"), nil},
 		{"none", "front_controllers: []\n" + rule("", "", "query: id"), nil},
-		{"not a path", rule("front_controllers: [index.php, \"/{x}\"], ", "", "query: id"), []string{
+		{"not a path", rule("front_controllers: [index.php, \"/{x}\", /shop/], ", "", "query: id"), []string{
 			`2: rules[0].front_controllers[0]: "index.php" does not start with /`,
 			`2: rules[0].front_controllers[1]: "/{x}" has a {name}: give the path of a script, such as /index.php`,
+			`2: rules[0].front_controllers[2]: "/shop/" ends in /: leave it out`,
 		}},
 		{"another backend", rule("backend: tomcat, front_controllers: [/], ", "", "query: id"), []string{`2: rules[0].front_controllers: is for backend strict and php: remove it, or set one of them`}},
 		{"another backend in all rules", "backend: spring\nfront_controllers: [/]\n" + rule("", "", "query: id"), []string{`2: front_controllers: is for backend strict and php, which no rule has: remove it`}},

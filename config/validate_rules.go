@@ -160,6 +160,8 @@ func (v *validator) paths(path string, paths []string) {
 		switch problem := templateProblem(p); {
 		case problem != "":
 			v.refute(at, "%s %s", quote(p), problem)
+		case p != "/" && strings.HasSuffix(p, "/"):
+			v.refute(at, "%s ends in /: leave it out", quote(p))
 		case strings.Contains(p, "{"):
 			v.refute(at, "%s has a {name}: give the path of a script, such as /index.php", quote(p))
 		}
@@ -217,11 +219,9 @@ func templateProblem(template string) string {
 		return fmt.Sprintf("is %d bytes long: at most %d are allowed", len(template), maxPath)
 	case rest == "":
 		return ""
-	case strings.HasSuffix(rest, "/"):
-		return "ends in /: leave it out"
 	}
 	var names []string
-	for text := range strings.SplitSeq(rest, "/") {
+	for text := range strings.SplitSeq(strings.TrimSuffix(rest, "/"), "/") { // the backend's URLs may end in one
 		switch {
 		case text == "." || text == "..":
 			return fmt.Sprintf("has the segment %s: write the path that it leads to", text)

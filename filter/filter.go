@@ -197,6 +197,7 @@ type Filter struct {
 	doubtsSeen uint64
 	confirmed  Entry         // up to which somebody's word is good
 	retry      chan struct{} // of capacity 1: pending is not empty
+	abandoned  abandonedCalls
 
 	crowded   chan struct{} // of capacity 1: a part is too full
 	expanding sync.Mutex    // held by Expand

@@ -58,13 +58,6 @@ func (f *Filter) Missed(ctx context.Context, reason string, began time.Time) err
 	return f.miss(ctx, learned{missed: reason, since: began}, 0)
 }
 
-// Abandoned says that nobody waits for a call any more that may have created an order, or
-// may create it within [Options.Late]. It is Missed otherwise: the doubt is cleared by a
-// reading of the sources that begins when that time is over.
-func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) error {
-	return f.miss(ctx, learned{missed: reason, since: began, running: true}, f.opts.Late)
-}
-
 func (f *Filter) miss(ctx context.Context, what learned, late time.Duration) error {
 	if _, _, doubted := f.Doubts(); !doubted {
 		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.missed)

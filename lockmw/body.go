@@ -73,13 +73,11 @@ func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answe
 // client has left. An Envoy that passes requests on without their bodies and does not show
 // their answers has never shown a body.
 func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
-	if s.bodies.shown.Load() {
-		return
-	}
-	if s.bodies.ended.Add(1) >= mostEnded {
+	if !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
 		call.EndedUnseen()
 		s.alarm(call)
 	}
+	// Another listener may have shown its bodies.
 	if call.Decision.Action == gate.ActionCreate && call.NeedsAnswer {
 		s.learn(ctx, func(ctx context.Context) error { return call.Left(ctx, nil) })
 	}

@@ -9,13 +9,17 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// bracket is the stream of a call with a lock around it. Its handler waits for the lock,
-// and then for the end of the stream. Messages are received by a goroutine of its own,
-// so that an abort ends the wait at once.
+// bracket is the stream of a call with a lock around it. Its handler receives messages
+// until the stream ends, also while the lock is waited for, so that an abort ends the wait
+// at once. The lock comes from another goroutine, which mostly serves many calls.
 type bracket struct {
-	server *Server
-	stream extproc.ExternalProcessor_ProcessServer
-	cancel context.CancelFunc // ends the wait for the lock
+	server  *Server
+	stream  extproc.ExternalProcessor_ProcessServer
+	answers *answers
+	at      stage
+	hidden  string             // the request's path; "": Envoy has it
+	cancel  context.CancelFunc // ends the wait for the lock
+	waits   sync.WaitGroup     // for the end of that wait
 
 	mu        sync.Mutex // held for each event of the call, with what is sent for it
 	call      *gate.Call
@@ -24,69 +28,60 @@ type bracket struct {
 }
 
 // bracket serves a call with a lock around it.
-func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, at stage) error {
+func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, at stage, hidden string) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	b := &bracket{server: s, stream: stream, cancel: cancel, call: call}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		b.receive()
-	}()
-	g := call.Acquire(ctx)
-	lost, end, err := b.granted(a, at, g)
-	if !end {
-		b.await(ended, lost)
+	b := &bracket{server: s, stream: stream, answers: a, at: at, hidden: hidden, cancel: cancel, call: call}
+	b.waits.Add(1)
+	if !call.AcquireAsync(ctx, b.granted) {
+		go func() { b.granted(call.Acquire(ctx)) }()
 	}
-	b.end()
-	return err
+	b.receive()
+	b.waits.Wait()
+	return nil
 }
 
-// await returns at the end of the stream.
-func (b *bracket) await(ended, lost <-chan struct{}) {
-	select {
-	case <-ended:
-		return
-	case <-lost:
-	}
-	b.mu.Lock()
-	b.leaseLost = true
-	b.server.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
-	b.mu.Unlock()
-	<-ended
-}
-
-// granted acts on the end of the wait for a lock. It reports whether the stream is done
-// with; if not, lost is closed when the lease ends before the call.
-func (b *bracket) granted(a *answers, at stage, g gate.Grant) (lost <-chan struct{}, end bool, err error) {
+// granted acts on the end of the wait for a lock. It does not block: what is sent fits into
+// the window of a stream.
+func (b *bracket) granted(g gate.Grant) {
+	defer b.waits.Done()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cleanup, done := b.server.cleanupContext(b.stream.Context())
 	defer done()
-	step := b.call.Granted(cleanup, g)
-	switch {
+	switch step := b.call.Granted(cleanup, g); {
 	case step.Refuse:
 		if b.call.Decision.Verdict == gate.VerdictUnavailable {
 			b.server.refused.Note("key", b.call.Key(), "error", g.Err)
 		}
-		return nil, true, b.stream.Send(a.refuse(&b.call.Decision))
+		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
-		if err := b.stream.Send(forward(b.call, step.Lease, at)); err != nil {
+		reply := forward(b.call, step.Lease, b.at)
+		showPath(reply, b.hidden)
+		if err := b.stream.Send(reply); err != nil {
 			// The message did not leave, so Envoy did not forward the request. (One
 			// that left may still find the request gone: that ends without an
 			// answer, and the lock is held.)
 			b.call.Unsent(cleanup)
-			return nil, true, nil
+			return
 		}
+		b.call.NotifyLost(b.lost)
 	}
-	return b.call.Lost(), false, nil
+}
+
+func (b *bracket) lost() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return
+	}
+	b.leaseLost = true
+	b.server.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
 }
 
 // receive acts on the messages of Envoy until the stream ends. Which error ended it says
 // nothing: a good end comes as EOF or as Canceled, whichever is first. It does not go by
 // the stream's context, which ends at the same moment as the stream: it would miss the
-// end every other time. When the handler returns gRPC ends the stream, and Recv with it;
-// the handler cannot wait for that.
+// end every other time.
 func (b *bracket) receive() {
 	for {
 		msg, err := b.stream.Recv()
@@ -113,8 +108,8 @@ func (b *bracket) message(msg *extproc.ProcessingRequest) error {
 		}
 	}
 	reply := passOn(msg)
-	if b.leaseLost {
-		tellLost(reply)
+	if b.leaseLost && msg.GetResponseHeaders() != nil {
+		reply = tellLost
 	}
 	return b.stream.Send(reply)
 }

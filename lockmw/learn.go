@@ -35,6 +35,7 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 		done := false
 		switch {
 		case msg.GetResponseHeaders() != nil:
+			reply = onResponse(nil) // not the shared one: it may say more
 			done = s.answered(ctx, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()

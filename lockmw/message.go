@@ -1,6 +1,8 @@
 package lockmw
 
 import (
+	"net/url"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -44,7 +46,11 @@ var (
 
 // askForBody goes with the request's headers, which Envoy keeps back until the
 // body has been answered. What is wanted of the response can only be said here.
-func askForBody(call *gate.Call) *extproc.ProcessingResponse {
+//
+// A settlement that is enforced bears a path meanwhile that no backend serves: where Envoy
+// does not show the body, nothing is settled without a lock. Whoever passes the request on
+// calls [showPath].
+func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	mode := &procmode.ProcessingMode{
 		RequestBodyMode:     procmode.ProcessingMode_BUFFERED,
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
@@ -56,7 +62,28 @@ func askForBody(call *gate.Call) *extproc.ProcessingResponse {
 	if !call.NeedsAnswer {
 		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
 	}
-	return onRequest(atHeaders, nil, mode)
+	var hide *extproc.HeaderMutation
+	if call.Hides() {
+		hide = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
+			set(headerPath, unseenPath+url.QueryEscape(path[:min(len(path), mostShown)]))}}
+	}
+	return onRequest(atHeaders, hide, mode)
+}
+
+const (
+	headerPath = ":path"
+	unseenPath = "/.ordergate/body-not-seen?ordergate="
+	// mostShown is how much of a path an access log has of a request that goes no further,
+	// in bytes.
+	mostShown = 500
+)
+
+// showPath gives a request its path back, if that was hidden, with the reply to its body.
+func showPath(reply *extproc.ProcessingResponse, hidden string) {
+	if hidden != "" {
+		mutation := reply.GetRequestBody().GetResponse().GetHeaderMutation()
+		mutation.SetHeaders = append(mutation.SetHeaders, set(headerPath, hidden))
+	}
 }
 
 // onRequest answers the request's headers, or its body.
@@ -138,35 +165,45 @@ func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 	}
 }
 
+// Replies that say "go on". They are shared by all streams and read-only.
+var (
+	goOnRequestHeaders  = onRequest(atHeaders, nil, nil)
+	goOnResponseHeaders = onResponse(nil)
+	goOnRequestBody     = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
+		RequestBody: &extproc.BodyResponse{}}}
+	goOnResponseBody = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseBody{
+		ResponseBody: &extproc.BodyResponse{}}}
+	goOnRequestTrailers = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestTrailers{
+		RequestTrailers: &extproc.TrailersResponse{}}}
+	goOnResponseTrailers = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseTrailers{
+		ResponseTrailers: &extproc.TrailersResponse{}}}
+	goOn = &extproc.ProcessingResponse{}
+
+	// tellLost adds the news of a lost lease to the headers of an answer.
+	tellLost = onResponse(&extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{set(headerLost, "true")}})
+)
+
+// onResponse answers the response's headers.
+func onResponse(mutation *extproc.HeaderMutation) *extproc.ProcessingResponse {
+	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
+		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}}}
+}
+
 // passOn answers any message with "go on".
 func passOn(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
 	switch msg.GetRequest().(type) {
 	case *extproc.ProcessingRequest_RequestHeaders:
-		return onRequest(atHeaders, nil, nil)
+		return goOnRequestHeaders
 	case *extproc.ProcessingRequest_ResponseHeaders:
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
-			ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{}}}}
+		return goOnResponseHeaders
 	case *extproc.ProcessingRequest_RequestBody:
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
-			RequestBody: &extproc.BodyResponse{}}}
+		return goOnRequestBody
 	case *extproc.ProcessingRequest_ResponseBody:
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseBody{
-			ResponseBody: &extproc.BodyResponse{}}}
+		return goOnResponseBody
 	case *extproc.ProcessingRequest_RequestTrailers:
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestTrailers{
-			RequestTrailers: &extproc.TrailersResponse{}}}
+		return goOnRequestTrailers
 	case *extproc.ProcessingRequest_ResponseTrailers:
-		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseTrailers{
-			ResponseTrailers: &extproc.TrailersResponse{}}}
+		return goOnResponseTrailers
 	}
-	return &extproc.ProcessingResponse{}
-}
-
-// tellLost adds the news of a lost lease to the headers of an answer.
-func tellLost(reply *extproc.ProcessingResponse) {
-	if h := reply.GetResponseHeaders(); h != nil {
-		h.Response.HeaderMutation = &extproc.HeaderMutation{
-			SetHeaders: []*corev3.HeaderValueOption{set(headerLost, "true")},
-		}
-	}
+	return goOn
 }

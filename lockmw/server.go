@@ -108,9 +108,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	a, req := s.current.Load(), request(headers)
 	call, at := a.gate.Open(req), atHeaders
+	hidden := ""
 	if call.NeedsBody && !call.Decision.Refused {
 		at = atBody
-		body, answer, err := s.body(stream, askForBody(&call))
+		if call.Hides() {
+			hidden = req.Target
+		}
+		body, answer, err := s.body(stream, askForBody(&call, req.Target))
 		switch {
 		case answer != nil:
 			return s.unseen(stream, a, &call, answer)
@@ -126,13 +130,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case call.Decision.Refused:
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		return stream.Send(skip(&call, at))
+		reply := skip(&call, at)
+		showPath(reply, hidden)
+		return stream.Send(reply)
 	case call.Decision.Action == gate.ActionLookup:
 		return s.witness(stream, &call)
 	case !call.NeedsLock:
 		return s.observe(stream, &call, at)
 	}
-	return s.bracket(stream, a, &call, at)
+	return s.bracket(stream, a, &call, at, hidden)
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

@@ -101,6 +101,9 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("retry-after %s, want 1.5s rounded up", h.GetHeader().GetRawValue())
 				}
 			}
+			if err := s.CloseSend(); err != nil { // as Envoy does at an answer in the backend's stead
+				t.Error(err)
+			}
 			s.wantEnd()
 		})
 	}
@@ -312,4 +315,18 @@ func typeOf(v any) string {
 		return "response trailers"
 	}
 	return "nothing"
+}
+
+// TestSharedReplies has creates say more than "go on", in replies of their own: those that
+// all streams share say the same before and after.
+func TestSharedReplies(t *testing.T) {
+	b := newBed(t)
+	for range 2 {
+		s := b.open()
+		s.say(requestHeaders(":method", "POST", ":path", "/orders"))
+		s.say(answered("422", "via_upstream"))
+	}
+	if m := goOnResponseHeaders.GetModeOverride(); m != nil {
+		t.Errorf("all streams share the mode of one: %v", m)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,6 +64,9 @@ func TestBodyUnseen(t *testing.T) {
 	}
 	settle("/settle", "?do=504").want(t, 503, "unlocked")
 	settle("/settle", "?do=reset").want(t, 503, "unlocked")
+	if n := b.arrived("/settle"); n != 0 {
+		t.Errorf("%d settlements reached the backend without a lock", n)
+	}
 	if n := s.metric(unlocked); n != "3" {
 		t.Errorf("%s settlements without a lock were counted", n)
 	}
@@ -84,8 +88,7 @@ func TestBodyUnseenWithoutAnswers(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "the module sees every body")
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, append(noOverride,
-		"response_header_mode: SEND", "response_header_mode: SKIP", "response_trailer_mode: SEND", "response_trailer_mode: SKIP")...)})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody, envoy: edit(t, noBodies...)})
 	// Nobody knows what was created: no order is certainly absent any more.
 	s.must("GET", "/orders/77", "").want(t, 404, "absent")
 	s.must("POST", "/new?do=create&id=77", `{"order":77}`, "Content-Type", jsonBody)
@@ -93,11 +96,40 @@ func TestBodyUnseenWithoutAnswers(t *testing.T) {
 	for range 2 {
 		s.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody) // too late to refuse
 	}
+	if n := b.arrived("/settle"); n != 0 {
+		t.Errorf("%d settlements reached the backend without a lock", n)
+	}
 	bedtest.Eventually(t, "not ready", func() bool {
 		status, reasons := s.readiness()
 		return status == 503 && reasons["request bodies"] != ""
 	})
 	s.wantLogged("ERROR", "a request was passed on before ordergate saw its body", "by-body")
+}
+
+// noBodies has it show neither bodies nor answers.
+var noBodies = append(slices.Clip(noOverride),
+	"response_header_mode: SEND", "response_header_mode: SKIP", "response_trailer_mode: SEND", "response_trailer_mode: SKIP")
+
+// TestBodyUnseenByOne has one Envoy that shows bodies, and another one that does not.
+func TestBodyUnseenByOne(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "the module sees every body")
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: byBody})
+	s.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody).want(t, 200, "")
+	s.must("GET", "/orders/77", "").want(t, 404, "absent")
+
+	other := *s
+	other.envoy = s.Envoy(edit(t, noBodies...)(check(t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), b.addr()))))
+	other.url = "http://" + s.ListenerAddr(other.envoy, "orders")
+	other.must("POST", "/settle", `{"order":1}`, "Content-Type", jsonBody)
+	if n := b.arrived("/settle"); n != 1 {
+		t.Errorf("%d settlements reached the backend without a lock", n-1)
+	}
+	if a := other.must("POST", "/new?do=create&id=77", `{"order":77}`, "Content-Type", jsonBody); a.status != 201 {
+		t.Fatalf("create: %d %s", a.status, a.body)
+	}
+	bedtest.Eventually(t, "the order is not refused", func() bool { return s.must("GET", "/orders/77", "").status == http.StatusOK })
 }
 
 // TestBodySeen is what must not be taken for that: bodies that Envoy shows unasked, clients
@@ -168,4 +200,34 @@ func (s *stack) aborted() int64 {
 		n += v
 	}
 	return n
+}
+
+// TestBodyCut has ext_authz show the beginning of a body only: it is not taken for all of it.
+func TestBodyCut(t *testing.T) {
+	t.Parallel()
+	needsSidecar(t, "the module sees every body")
+	b := newBackend(t)
+	for name, change := range map[string][]string{
+		"headers as they came": nil,
+		"headers joined":       {"              encode_raw_headers: true\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStack(t, settings{
+				backend: b.addr(), orders: 10,
+				gate: edit(t, "  - name: order-create\n", `  - name: by-form
+    match: {methods: [POST], path: /find}
+    id: {form: order}
+    lookup: {filter: orders}
+  - name: order-create
+`),
+				envoy: both(both(unhurried(t), edit(t, change...)), edit(t, "              failure_mode_allow: true\n",
+					"              failure_mode_allow: true\n              with_request_body: { max_request_bytes: 8, allow_partial_message: true, pack_as_bytes: true }\n")),
+			})
+			form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+			s.must("POST", "/find", "order=10", form...).want(t, 200, "")
+			s.must("POST", "/find", "order=11", form...).want(t, 404, "absent")
+			s.must("POST", "/find", "order=100", form...).want(t, 413, "invalid")
+		})
+	}
 }

@@ -39,8 +39,12 @@ func TestForeignKeys(t *testing.T) {
 			tt.put(t, s.redis)
 			before := s.redis.Dump(t.Context(), key).Val()
 
+			body := ""
+			if tt.path == "/batch" {
+				body = `{"ids":[3,1]}`
+			}
 			settle := func(lease string) answer {
-				return s.must("POST", tt.path, `{"ids":[3,1]}`, "Content-Type", jsonBody, leaseHeader, lease)
+				return s.must("POST", tt.path, body, "Content-Type", jsonBody, leaseHeader, lease)
 			}
 			settle("").want(t, 503, "unavailable")
 			settle("somebody:1").want(t, 503, "unavailable")

@@ -49,6 +49,11 @@ func TestPlaces(t *testing.T) {
 		{"cookie", "/cookie", "", "", "cookie", "a=b; orderId=42", "42", 200, ""},
 		{"two places", "/two/42", `{"orderId":"42"}`, json, "", "", "42", 200, ""},
 		{"two places differ", "/two/42", `{"orderId":43}`, json, "", "", "", 400, "ambiguous"},
+		{"path and JSON", "/orders/42/settle", `{"amount":7,"items":[{"id":1}]}`, json, "", "", "42", 200, ""},
+		{"path, and the same in JSON", "/orders/42/settle", `{"id":"42"}`, json, "", "", "42", 200, ""},
+		{"path, and another in JSON", "/orders/42/settle", `{"id":43}`, json, "", "", "", 400, "ambiguous"},
+		{"path, and another method in JSON", "/orders/42/settle", `{"_method":"DELETE"}`, json, "", "", "", 400, "ambiguous"},
+		{"path, and a large JSON", "/orders/42/settle", `{"x":"` + strings.Repeat("x", 200_000) + `"}`, json, "", "", "42", 200, ""},
 		{"one of two places", "/two/42", "", "", "", "", "42", 200, ""},
 	}
 	for _, tt := range tests {

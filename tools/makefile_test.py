@@ -35,26 +35,47 @@ def commands(*args):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(["make", "-n", *args], cwd=ROOT, env=environment, text=True, check=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    return re.findall(r"go test\b[^;&|\n]*", done.stdout)
+    return re.findall(r"go test\b(?:'[^']*'|[^;&|\n'])*", done.stdout.replace("\\\n", ""))
 
 
 class MakefileTest(unittest.TestCase):
     def test_no_result_of_a_test_with_processes_is_from_the_cache(self):
-        for args in (["test-race"], ["test-others"], ["test-faults"], ["model"], ["soak"]):
+        for args in (["test-race"], ["test-beside"], ["test-patient"], ["test-faults"], ["model"], ["soak"]):
             found = commands(*args)
             self.assertTrue(found, args)
             for command in found:
                 self.assertIn(" -count=1 ", command)
-                self.assertNotIn("-short", command)
+                if " -short " in command:  # what the race detector makes too dear
+                    self.assertIn(command, commands("test-miniredis"))
         # A short test starts no other program: what it reads, Go sees.
         for command in commands("quick", "PKG=./lockmw/..."):
             self.assertIn(" -short ", command)
 
     def test_make_test_runs_every_part(self):
         whole = commands("test")
-        for part in ("test-race", "test-others", "test-faults"):
+        for part in ("test-race", "test-beside", "test-patient", "test-faults"):
             for command in commands(part):
                 self.assertIn(command, whole)
+
+    def test_what_a_test_with_the_race_detector_skips_is_run_without_it(self):
+        plain = commands("test-plain", "test-miniredis")
+        skipping = 0
+        for file in ROOT.rglob("*_test.go"):
+            if ".cache" in file.parts:
+                continue
+            text, package = file.read_text(), "./" + str(file.parent.relative_to(ROOT))
+            for test in re.findall(r"func (Test\w+)\([^)]*\) \{\n\tbedtest\.WithoutRace\(", text):
+                skipping += 1
+                self.assertTrue([c for c in plain if package in c.split() and self.runs(c, test)], f"{package} {test}")
+            if "bedtest.OnlyShort(" in text:
+                skipping += 1
+                self.assertTrue([c for c in plain if package in c.split() and " -short " in c], package)
+        self.assertTrue(skipping)
+
+    @staticmethod
+    def runs(command, test):
+        wanted = re.search(r" -run '([^']*)'", command)
+        return bool(wanted) and any(re.search(name, test) for name in wanted[1].split("|"))
 
     def test_every_target_that_the_documentation_names_is_there(self):
         pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]

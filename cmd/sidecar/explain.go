@@ -298,7 +298,9 @@ func (q *question) unruled(e *explanation) error {
 	if err != nil {
 		return err
 	}
-	if m := table.Match(q.Request); m.Rule >= 0 && q.rules[m.Rule].Pass && m.Result == order.Anonymous {
+	m := table.Match(q.Request)
+	matches := !m.Screening && m.Reason != order.PathNear && m.Reason != order.OtherMethod
+	if m.Rule >= 0 && q.rules[m.Rule].Pass && matches {
 		e.Rule = &q.rules[m.Rule].Name
 		e.Because = "the rule exempts it: the request goes on"
 	}

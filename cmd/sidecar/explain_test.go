@@ -127,6 +127,7 @@ rule         health (pass)
 verdict      none
 status       the backend's
 reason       the rule exempts it: the request goes on`},
+		{"exempted, whatever it has", []string{"GET /orders/health?action=x&_method=PUT"}, "rule         health (pass)"},
 		{"host", []string{"POST /coded/A7", "-H", "Host: pay.example:8443"}, `
 rule         coded (settle, enforce)
 found        A7 in path segment {id}

@@ -18,6 +18,10 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
+// about100 matches what the bits of a filter in Redis tell of its 100 IDs. The standard
+// deviation is half an ID: of a hundred filters one tells 98 or 102.
+const about100 = `(9[5-9]|10[0-5])`
+
 // served is a configuration with a filter of each sort that the commands tell apart.
 func served(redis, source, admin string) string {
 	return fmt.Sprintf(`
@@ -64,7 +68,7 @@ func serveFilters(t *testing.T) (file, redis, source string) {
 	t.Cleanup(func() { stop(); <-done })
 	bedtest.Eventually(t, "its filters are known", func() bool {
 		_, out, _ := command(t.Context(), "filter", "info", "--config", file)
-		return strings.Count(out, "state         ready\n") == 3 && regexp.MustCompile(`ids +(99|100|101) of 1000\n.*\n.*\n.*\nin redis`).MatchString(out)
+		return strings.Count(out, "state         ready\n") == 3 && regexp.MustCompile(`ids +`+about100+` of 1000\n.*\n.*\n.*\nin redis`).MatchString(out)
 	})
 	return file, redis, source
 }
@@ -83,7 +87,7 @@ func TestFilterCommands(t *testing.T) {
 	}{
 		{"info of one in Redis", "", "", []string{"info", "orders"}, exitDone, `filter        orders \(redis-bitmap\)
 state         ready
-ids           (99|100|101) of 1000
+ids           ` + about100 + ` of 1000
 fill          \d\.\d% of the bits
 passes        .*% of the absent IDs, estimated
 memory        .* kB
@@ -93,7 +97,7 @@ generation    1
 
 PART +IDS +CAPACITY +FILL +PASSES +BYTES
 orders +0 +65536 .* kB
-order:bloom:orders in Redis +(99|100|101) +1000 .* kB
+order:bloom:orders in Redis +` + about100 + ` +1000 .* kB
 `, ""},
 		{"info of one in memory", "", "", []string{"info", "near"}, exitDone, `filter        near \(local\)
 state         ready
@@ -123,7 +127,6 @@ generation    1
 		{"add nothing", "", "", []string{"add", "orders", "-"}, exitDone, "added 0\n", ""},
 		{"contains what was in the file", "", "", []string{"contains", "orders", "6003"}, exitDone, "maybe\n", ""},
 		{"expand", "", "", []string{"expand", "near"}, exitDone, `grown: \d+ IDs of 2000` + "\n", ""},
-		{"trust", "", "", []string{"trust", "orders", "--yes"}, exitDone, `trusted: \d+ IDs of 1000` + "\n", ""},
 
 		{"info of none", "", "", []string{"info", "nobody"}, exitUsage, "", `filter info: .* has no filter "nobody"` + "\n"},
 		{"contains without an ID", "", "", []string{"contains", "orders"}, exitUsage, "", "want a filter and an order ID, got 1 arguments\n"},
@@ -137,6 +140,7 @@ generation    1
 		{"expand two", "", "", []string{"expand", "near", "orders"}, exitUsage, "", "want one filter, got 2 arguments\n"},
 		{"trust blindly", "", "", []string{"trust", "java"}, exitUsage, "", "filter trust: say --yes .*\n"},
 		{"trust what is in memory", "", "", []string{"trust", "near", "--yes"}, exitFailed, "", "filter trust: only a filter in Redis .*\n"},
+		{"trust what ordergate fills", "", "", []string{"trust", "orders", "--yes"}, exitFailed, "", "filter trust: ordergate fills this filter .*\n"},
 		{"trust what is not there", "", "", []string{"trust", "java", "--yes"}, exitFailed, "", "filter trust: .*order:bloom:java.*\n"},
 		{"nobody there", served(redis, source, "unix:/nowhere"), "", []string{"info"}, exitFailed, "", "filter info: asking the ordergate at unix:/nowhere: .*\n"},
 		{"somebody else there", served(redis, source, other.Listener.Addr().String()), "", []string{"contains", "orders", "7"}, exitFailed, "", "it answered 404 .*\n"},
@@ -221,7 +225,6 @@ func testFilterJSON(t *testing.T, file string) {
 		}
 	}
 	keys("expand", ask("expand", "near"), info...)
-	keys("trust", ask("trust", "orders", "--yes"), info...)
 	for answer, args := range map[string][]string{"maybe": {"orders", "7"}, "absent": {"orders", "nobody"}, "unknown": {"java", "7"}} {
 		r := ask(append([]string{"contains"}, args...)...)
 		keys("contains", r, "answer", "filter", "id", "reason")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -90,11 +91,11 @@ type server struct {
 	serve    func(net.Listener) error
 }
 
-// authzWorkers is how many goroutines answer checks without being started for
-// each: a new one grows its stack first, which took a sixth of the CPU with 32 of
-// them and 200 checks in flight. A check that waits for a barrier holds one; past
-// their number gRPC starts goroutines as usual.
-const authzWorkers = 128
+// streamWorkers is how many goroutines of each server answer without being started for
+// each check or call: a new one grows its stack first, which took a sixth of the CPU with
+// 32 of them and 200 checks in flight. A check that waits for a barrier holds one, and so
+// does a call as long as it lasts; past their number gRPC starts goroutines as usual.
+const streamWorkers = 128
 
 const (
 	// readHeaderTimeout bounds how long a client may take over its headers.
@@ -102,6 +103,9 @@ const (
 	// maxSubrequestHeader bounds the headers of a sub-request, in bytes: those that
 	// Traefik and Envoy take by default (1 MiB, 60 KiB), and the target once more.
 	maxSubrequestHeader = 2 << 20
+	// maxMessage bounds a message of Envoy to ext_proc, in bytes. Bodies come as Envoy buffers
+	// them, and how much that is, its per_connection_buffer_limit_bytes says.
+	maxMessage = 256 << 20
 	// httpDrain bounds the wait for running HTTP requests at the end.
 	httpDrain = time.Second
 )
@@ -129,13 +133,14 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 			log.Error("checks go by the rules from before", "error", err)
 		}
 		brackets.Use(g)
+		warnOfReads(g, log)
 	})
 	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, answerTime)})
 	pings := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: shortestPing, PermitWithoutStream: true})
 	f := &faces{
 		log:    log,
-		authz:  checks.NewGRPC(grpc.NumStreamWorkers(authzWorkers), grpc.WaitForHandlers(true), alive, pings),
-		proc:   grpc.NewServer(grpc.WaitForHandlers(true), alive, pings),
+		authz:  checks.NewGRPC(grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), alive, pings),
+		proc:   grpc.NewServer(grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(maxMessage), alive, pings),
 		health: health.NewServer(),
 	}
 	extproc.RegisterExternalProcessorServer(f.proc, brackets)
@@ -151,6 +156,17 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	}
 	f.admin = m.AdminServer(f.draining.Load)
 	return f, nil
+}
+
+// warnOfReads logs which rules create or settle by methods for which Envoy may have been told
+// to leave ext_proc out, as the example does.
+func warnOfReads(g *gate.Gate, log *slog.Logger) {
+	for _, p := range g.Policies() {
+		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
+		if reads && (p.Create != nil || p.Settle != nil) {
+			log.Warn("the rule creates or settles by GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
+		}
+	}
 }
 
 // listen opens every configured address, or none.

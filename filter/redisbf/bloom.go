@@ -129,7 +129,7 @@ func (b *bloom) traits(shard int) []trait {
 	traits := []trait{
 		{what: fmt.Sprintf("capacity=%d", o.Capacity)}, {what: fmt.Sprintf("rate=%g", o.FalsePositiveRate)},
 		{what: fmt.Sprintf("shards=%d", o.Shards)}, {what: fmt.Sprintf("shard=%d", shard)},
-		{what: "this secret"},
+		{what: thisSecret},
 	}
 	for i := range traits {
 		h := &open
@@ -192,11 +192,17 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 		}
 		if differs := b.differs(from+i, info, present); differs != "" {
 			states[i].problem = key + " " + differs
-			states[i].foreign = strings.HasPrefix(differs, "was not made with secret=") && !strings.Contains(differs, ",")
+			states[i].foreign = differs == notMadeWith+thisSecret
 		}
 	}
 	return states, nil
 }
+
+// What is said of a filter with another secret, and nothing else that is different.
+const (
+	notMadeWith = "was not made with "
+	thisSecret  = "this secret"
+)
 
 // differs says what is different in a filter that has so much of its traits, or
 // nothing.
@@ -212,7 +218,7 @@ func (b *bloom) differs(shard int, info map[string]int64, has []bool) string {
 	case len(lacks) == len(b.traits(shard)):
 		return "is a Bloom filter, but not one of ordergate's"
 	case len(lacks) > 0:
-		return "was not made with " + strings.Join(lacks, ", ")
+		return notMadeWith + strings.Join(lacks, ", ")
 	case info["capacity"] != int64(b.capacity):
 		return fmt.Sprintf("has a capacity of %d, not %d", info["capacity"], b.capacity)
 	case info["number of filters"] != 1:

@@ -123,12 +123,16 @@ func (s *Set) begin(ctx context.Context, now *state) (target, error) {
 	return v.next, err
 }
 
-// replace fills the next generation and puts it in the place of the current one. The
-// places beside the set stay: all that is in front of them has been read.
+// replace fills the next generation and puts it in the place of the current one.
 func (s *Set) replace(ctx context.Context, current, next target, now *state) error {
 	before, err := s.histories(ctx)
 	if err != nil {
 		return err
+	}
+	if s.opts.Places != nil {
+		if err := s.opts.Places.Begin(ctx); err != nil {
+			return err
+		}
 	}
 	err = s.pour(ctx, next, func() error {
 		now.Read = s.read.Load()
@@ -150,8 +154,14 @@ func (s *Set) replace(ctx context.Context, current, next target, now *state) err
 	now.Old, now.OldShards = now.Generation, now.Shards
 	now.Generation, now.Capacity, now.Shards = now.Next, now.NextCapacity, now.NextShards
 	now.Next, now.NextCapacity, now.NextShards = 0, 0, 0
+	now.Forms = s.opts.Forms
 	if err := s.write(ctx, now); err != nil {
 		return err
+	}
+	if s.opts.Places != nil {
+		if err := s.opts.Places.End(ctx, now.Generation); err != nil {
+			return err
+		}
 	}
 	if err := s.made(ctx, next, now); err != nil {
 		return err
@@ -169,6 +179,9 @@ const sameWithin = 0.02
 // a set far beyond its capacity is not known well, and errs upwards at the most.
 func (s *Set) compare(ctx context.Context, current, next target) error {
 	had, err := current.info(ctx)
+	if err == nil {
+		err = wait(ctx, s.opts.ViewAge) // IDs that are on their way to both
+	}
 	if err != nil {
 		return err
 	}

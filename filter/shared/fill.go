@@ -35,7 +35,7 @@ func (s *Set) inTurn(ctx context.Context, do func(ctx context.Context, v *view, 
 // fill fills the parts that are not whole.
 func (s *Set) fill(ctx context.Context) error {
 	return s.inTurn(ctx, func(ctx context.Context, v *view, fence int64) error {
-		lacking, err := v.current.lacking(ctx)
+		lacking, err := s.lacking(ctx, v)
 		if err != nil || len(lacking) == 0 {
 			return err // another has filled it
 		}
@@ -55,29 +55,48 @@ func (s *Set) fill(ctx context.Context) error {
 		places := s.opts.Places
 		if turned {
 			places = nil
-		} else if err := s.fillAll(ctx, v.current, places); err != nil {
+		} else if err := s.fillAll(ctx, v.current, &now); err != nil {
 			return err
 		}
 		if err := s.declare(ctx, lacking, before); err != nil {
 			return err
 		}
 		if places != nil {
-			if err := places.End(ctx); err != nil {
+			if err := places.End(ctx, now.Generation); err != nil {
 				return err
 			}
+		}
+		if _, err := s.look(ctx); err != nil {
+			return err
 		}
 		return s.made(ctx, v.current, &now)
 	})
 }
 
-func (s *Set) fillAll(ctx context.Context, into target, places Places) error {
+// fillAll fills a set that was unmarked. Where the last one was filled in other forms, or from
+// other sources, it takes longer than those ask who believe that it has theirs.
+func (s *Set) fillAll(ctx context.Context, into target, now *state) (err error) {
 	s.log.Info("filling the filter in Redis")
-	if places != nil {
-		if err := places.Begin(ctx); err != nil {
+	others := now.Forms != "" && now.Forms != s.opts.Forms
+	now.Forms = s.opts.Forms
+	if err := s.write(ctx, now); err != nil {
+		return err
+	}
+	if places := s.opts.Places; places != nil {
+		there, err := places.GiveUp(ctx, now.Generation)
+		if err == nil {
+			err = places.Begin(ctx)
+		}
+		if err != nil {
 			return err
 		}
+		others = others || there
 	}
-	return s.pour(ctx, into, nil)
+	told := time.Now()
+	if err := s.pour(ctx, into, nil); err != nil || !others {
+		return err
+	}
+	return wait(ctx, 2*viewLasts*s.opts.ViewAge-time.Since(told))
 }
 
 // errLost says that what was added to a set need not be there.
@@ -205,9 +224,16 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 	return err
 }
 
+// ErrFilled says that nobody has to trust a set: it is filled from its sources.
+var ErrFilled = errors.New("ordergate fills this filter from its sources and the change log: only one that others fill is to be trusted")
+
 // Trust declares that the set has every ID there is: for one that others fill. Whoever
-// says so answers for it.
+// says so answers for it. The error is ErrFilled for any other set: it may just be half
+// filled, or lack what its places say that it has.
 func (s *Set) Trust(ctx context.Context) error {
+	if s.opts.Fill != nil {
+		return ErrFilled
+	}
 	v, err := s.look(ctx)
 	if err == nil {
 		_, err = v.current.lacking(ctx) // it may have been made anew since

@@ -95,7 +95,7 @@ func history(ctx context.Context, client redis.Cmdable) (string, error) {
 
 // watch notices when another server has a part of the set than at the last look.
 func (s *Set) watch(ctx context.Context) error {
-	if s.opts.Replaced == nil {
+	if s.opts.Places == nil {
 		return nil
 	}
 	others, err := s.Others(ctx)
@@ -103,11 +103,26 @@ func (s *Set) watch(ctx context.Context) error {
 		return err
 	}
 	if s.others != nil && *s.others != others {
-		s.opts.Replaced()
+		s.lacks("a server that has a part of the set in Redis was restarted or failed over")
 	}
 	s.others = &others
 	return nil
 }
+
+// lackingPlaces is why a set proves nothing that is whole.
+const lackingPlaces = "the set in Redis was not filled from a table, which is read as a whole"
+
+// lacks has the sources read, until the set has all places.
+func (s *Set) lacks(reason string) {
+	if reason != s.lacked {
+		s.log.Warn(reason)
+	}
+	s.lacked = reason
+	s.opts.Lacking(reason)
+}
+
+// errForms passes: the set is going to be filled again.
+var errForms = errors.New("the set in Redis was filled with other forms of IDs")
 
 // Generation returns the generation that is asked, as of a look at Redis that begins now.
 // What is added after that is added to it.
@@ -115,6 +130,9 @@ func (s *Set) Generation(ctx context.Context) (int, error) {
 	v, err := s.look(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if v.Forms != "" && s.otherForms(v) {
+		return 0, errForms
 	}
 	return v.Generation, nil
 }

@@ -102,7 +102,7 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	if time.Since(seen.marks) < time.Duration(v.Shards)*perShard {
 		return true
 	}
-	lacking, err := v.current.lacking(ctx)
+	lacking, err := s.lacking(ctx, v)
 	if err != nil {
 		s.ailing(ctx, err)
 		return false
@@ -111,6 +111,12 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	s.warnOfEviction(ctx, v)
 	was := s.health.Load()
 	s.health.Store(&health{whole: len(lacking) == 0})
+	switch {
+	case v.placed:
+		s.lacked = ""
+	case len(lacking) == 0:
+		s.lacks(lackingPlaces)
+	}
 	if was.whole && len(lacking) > 0 && !s.turned(v, lacking) {
 		s.log.Warn("the filter in Redis is not whole any more: nothing counts as absent until it has been filled again")
 	}
@@ -160,7 +166,7 @@ func (s *Set) task() func(context.Context) error {
 	switch {
 	case !s.health.Load().whole && !s.tooFull():
 		return s.fill
-	case v.Next != 0 || v.Old != 0:
+	case (v.Next != 0 || v.Old != 0) && !s.only():
 		return s.grow
 	case s.tooFull() || s.opts.AtFill > 0 && v.Capacity < s.opts.Bits.Capacity:
 		return s.grow

@@ -30,14 +30,20 @@ import (
 // for concurrent use.
 type Everything func(ctx context.Context, add func(id string) error) error
 
-// Places are kept beside the set: of its sources, up to where they are in it. Nobody may
-// go on from there while it is not whole, nor from where a filling came to that was not
-// ended.
+// Places are kept beside the set: of its sources, up to where they are in a generation of
+// it. Nobody may go on from there while it is not whole, nor from where a filling came to
+// that was not ended. A source without a place is not in the set.
 type Places interface {
-	// Begin gives them up. The set takes IDs, and Fill begins after that.
+	// Has reports whether a generation has a place of each source.
+	Has(ctx context.Context, generation int) (bool, error)
+	// GiveUp drops those of all sets, and reports whether there were others than those that
+	// Fill has come to in a generation before: of sources, or sets, that are not this one's.
+	// Where a filling has given them up that was not ended, they may have been any.
+	GiveUp(ctx context.Context, generation int) (others bool, err error)
+	// Begin is called before Fill, when the set takes IDs.
 	Begin(ctx context.Context) error
-	// End keeps those that Fill has come to. The set is whole.
-	End(ctx context.Context) error
+	// End keeps those that Fill has come to, of a generation. It is whole, and asked.
+	End(ctx context.Context, generation int) error
 }
 
 // Turn waits until this process may do what one of a deployment does at a time.
@@ -59,13 +65,17 @@ type Options struct {
 
 	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they came.
 	CanonicalForms filter.CanonicalForms
+	// Forms tells CanonicalForms from others. From a set that was filled with others nothing
+	// is absent until it has been filled again.
+	Forms string
 
-	// Places, if not nil, are told when the set is filled.
+	// Places, if not nil, are told when the set is filled. From a set that lacks one nothing
+	// is absent.
 	Places Places
-	// Replaced, if not nil, is called when one of the servers of a cluster that have a
-	// part of the set, and not its state, was restarted or replaced, within a second: it
-	// may have lost IDs. It must not block.
-	Replaced func()
+	// Lacking is called, with Places, when the set may lack what is in the sources, until
+	// it has all places: it lacks one, or one of the servers of a cluster that have a part of
+	// it, and not its state, was restarted or replaced. It must not block.
+	Lacking func(reason string)
 
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
 	By     float64 // how many times its capacity it has then
@@ -122,6 +132,7 @@ type Set struct {
 	failure atomic.Pointer[error] // of the last work, nil when it came to an end
 	warned  bool                  // of eviction; used by Run only
 	others  *string               // servers, as of the last look; used by Run only
+	lacked  string                // why sources are read, "" once they were; used by Run only
 }
 
 // health is what the last look at the set found.
@@ -176,8 +187,22 @@ func (s *Set) Ask(ctx context.Context, id string) (filter.Answer, error) {
 	if v == nil {
 		return filter.Unknown, errAsked
 	}
-	return v.current.ask(ctx, id)
+	if s.otherForms(v) || !v.placed {
+		return filter.Unknown, nil
+	}
+	a, err := v.current.ask(ctx, id)
+	if a == filter.Absent && time.Since(v.at) > viewLasts*s.opts.ViewAge {
+		return filter.Unknown, errOldView
+	}
+	return a, err
 }
+
+// viewLasts is for how many times ViewAge a view is good for asking: somebody else may fill
+// the set in other forms, or from other sources, and waits for longer before it is whole.
+const viewLasts = 2
+
+// errOldView passes: Run looks again.
+var errOldView = errors.New("the state of the set in Redis was not read lately")
 
 // Add adds IDs, which are in the change log already, to all generations there are.
 // It returns nil once Redis has acknowledged them, or if a generation is not there: it
@@ -265,7 +290,11 @@ func (s *Set) State() (state, reason string) {
 		}
 		return filter.StateLoading, "it is not whole, and is going to be filled"
 	}
-	if v := s.view.Load(); v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 {
+	v := s.view.Load()
+	if !v.placed {
+		return filter.StateLoading, lackingPlaces
+	}
+	if v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 && !s.only() {
 		return filter.StateReady, fmt.Sprintf("it was made for %d IDs, not for %d: let it expand, or give it another key_prefix",
 			v.Capacity, s.opts.Bits.Capacity)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
 // generation is one set of bits.
@@ -34,6 +36,8 @@ type state struct {
 	Old       int // that is to be dropped, 0 if none is
 	OldShards int
 
+	Forms string // of IDs, with which it was filled
+
 	Made  int   // the last day that has a segment, in days since 1970
 	Fence int64 // of the turn that wrote this
 }
@@ -45,7 +49,7 @@ func (s *state) fields() map[string]any {
 		"next": &s.Next, "next_capacity": &s.NextCapacity, "next_shards": &s.NextShards,
 		"read": &s.Read, "began_ms": &s.BeganMS,
 		"old": &s.Old, "old_shards": &s.OldShards,
-		"made": &s.Made, "fence": &s.Fence,
+		"made": &s.Made, "fence": &s.Fence, "forms": &s.Forms,
 	}
 }
 
@@ -57,6 +61,9 @@ func parse(hash map[string]string) (s state, err error) {
 			continue
 		}
 		switch at := at.(type) {
+		case *string:
+			*at = text
+			continue
 		case *int:
 			*at, err = strconv.Atoi(text)
 		case *int64:
@@ -89,6 +96,7 @@ func (s *Set) first() *state {
 type view struct {
 	state
 	at                  time.Time // before it was asked for
+	placed              bool      // it has a place of each source
 	current, next, last target    // the latter two are nil if there is none
 }
 
@@ -135,7 +143,7 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 	}
 	if known != nil && now.Generation < known.Generation && known.Generation > 1 {
 		// A failover has lost it, or somebody has deleted it. Generations only grow.
-		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: known.Fence, Made: known.Made}
+		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: max(known.Fence, now.Fence), Made: known.Made, Forms: known.Forms}
 		if err := s.write(ctx, &now); err != nil {
 			return nil, err
 		}
@@ -144,13 +152,18 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 		first := s.first()
 		now.Generation, now.Capacity, now.Shards = first.Generation, first.Capacity, first.Shards
 	}
-	v := &view{state: now, at: at}
+	v := &view{state: now, at: at, placed: true}
+	if s.opts.Places != nil {
+		if v.placed, err = s.opts.Places.Has(ctx, now.Generation); err != nil {
+			return nil, err
+		}
+	}
 	used := make(map[string]target)
 	for _, g := range []struct {
 		generation
 		to *target
 	}{{now.current(), &v.current}, {now.next(), &v.next}, {now.old(), &v.last}} {
-		if g.Number == 0 {
+		if g.Number == 0 || s.only() && g.to != &v.current {
 			continue
 		}
 		t, err := s.target(g.generation)
@@ -175,18 +188,51 @@ func (s *Set) Whole(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lacking, err := v.current.lacking(ctx)
+	lacking, err := s.lacking(ctx, v)
 	return err == nil && len(lacking) == 0, err
 }
+
+// AwaitWhole waits until the set is whole, or ctx ends.
+func (s *Set) AwaitWhole(ctx context.Context) error {
+	for {
+		whole, err := s.Whole(ctx)
+		if err != nil || whole {
+			return err
+		}
+		if err := wait(ctx, max(s.opts.ViewAge/20, time.Duration(s.view.Load().Shards)*perShard)); err != nil {
+			return err
+		}
+	}
+}
+
+// otherForms reports whether a set was filled with IDs in other forms, or has not been
+// filled: an order in it may be asked for in a form that was not added.
+func (s *Set) otherForms(v *view) bool { return s.opts.Fill != nil && v.Forms != s.opts.Forms }
+
+// lacking returns what is to be filled.
+func (s *Set) lacking(ctx context.Context, v *view) ([]*redisbf.Set, error) {
+	lacking, err := v.current.lacking(ctx)
+	if err == nil && s.otherForms(v) {
+		return v.current.sets()
+	}
+	return lacking, err
+}
+
+// only reports whether all generations are one: Java services know no other. Another set that
+// the filter had before may have left a state of several.
+func (s *Set) only() bool { return s.opts.Bits.Kind == redisbf.Redisson }
 
 // target returns the set of a generation: the one that is there, or a new one.
 // Looking is held, unless nobody else can know s yet.
 func (s *Set) target(g generation) (target, error) {
 	bits := s.opts.Bits
-	if g.Number > 1 {
-		bits.Key += ":g" + strconv.Itoa(g.Number)
+	bits.Secret = s.secret
+	if !s.only() {
+		bits.Capacity, bits.Shards = g.Capacity, g.Shards
+		if g.Number > 1 {
+			bits.Key += ":g" + strconv.Itoa(g.Number)
+		}
 	}
-	bits.Capacity, bits.Shards, bits.Secret = g.Capacity, g.Shards, s.secret
 	if t := s.sets[bits.Key]; t != nil {
 		return t, nil
 	}
@@ -210,6 +256,8 @@ func (s *Set) write(ctx context.Context, now *state) error {
 	for name, at := range now.fields() {
 		text := ""
 		switch at := at.(type) {
+		case *string:
+			text = *at
 		case *int:
 			text = strconv.Itoa(*at)
 		case *int64:
@@ -217,7 +265,7 @@ func (s *Set) write(ctx context.Context, now *state) error {
 		case *uint64:
 			text = strconv.FormatUint(*at, 10)
 		}
-		if text != "0" {
+		if text != "0" && text != "" {
 			args = append(args, name, text)
 		}
 	}

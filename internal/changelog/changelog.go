@@ -190,7 +190,6 @@ type Log struct {
 	pace     *pace
 	running  atomic.Bool
 	position atomic.Uint64             // sequence number of the last entry applied; stored by the reader only
-	epoch    atomic.Pointer[string]    // of the log that Run follows, nil before it does
 	fresh    atomic.Pointer[time.Time] // when the last good read began, nil after a bad one
 	member   *Member                   // nil: none
 	reached  chan struct{}             // closed once the tail was reached
@@ -201,6 +200,7 @@ type Log struct {
 	state  State
 	mark   Mark
 	own    []ownEntry // of each era, the newest entry that was appended here and acknowledged
+	done   ownEntry   // up to which all that was acknowledged in an era has been read
 	recent recent
 	known  []string           // members, as of the last renewal, before whatever was lost since
 	said   map[Kind]time.Time // when a doubt was told in the log last
@@ -387,9 +387,11 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 	l.mu.Lock()
 	// Before the era is looked at: what the reader finds out about a log, it finds out
 	// of this entry too, or this is not taken for acknowledged.
-	l.noteOwn(ownEntry{e, epoch, era})
-	for n, i := range items {
-		l.recent.acknowledged(ownItem{i, epoch, e.seq - uint64(len(items)-1-n)})
+	if l.done.epoch != epoch || l.done.era != era || l.done.seq < e.seq {
+		l.noteOwn(ownEntry{e, epoch, era})
+		for n, i := range items {
+			l.recent.acknowledged(ownItem{i, epoch, era, e.seq - uint64(len(items)-1-n)})
+		}
 	}
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)

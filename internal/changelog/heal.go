@@ -50,15 +50,20 @@ func (r *reader) resume() {
 func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
+	epoch := r.epoch
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
 	// A gap that was told of has to be told in the log, too, that is there in the end.
 	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
 	r.recall, r.told, r.word, r.joint = true, 0, 0, Mark{}
 	r.starts++
-	r.has, r.again = make(map[item]uint64), recent{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mark, l.own = Mark{}, nil
+	if r.has != nil {
+		l.recent.lostAgain(epoch, r.has)
+	}
+	l.recent.lost()
+	r.has = make(map[item]uint64)
+	l.mark, l.own, l.done = Mark{}, nil, ownEntry{}
 }
 
 // healed ends the reading of a log that was damaged, or that was never read: what it
@@ -100,12 +105,12 @@ func (r *reader) healed(ctx context.Context) error {
 		}
 	}
 	if r.has != nil {
+		late := r.log.recent.lateIn(r.has)
 		r.log.mu.Lock()
-		r.log.recent.mended(r.epoch, r.has, r.again)
-		r.log.recent.cleared(r.word)
+		r.log.recent.mended(r.epoch, r.has, late)
 		r.log.mu.Unlock()
 	}
-	r.lenient, r.has, r.again = false, nil, recent{}
+	r.lenient, r.has, r.joint = false, nil, Mark{} // if that is missing, there is a gap
 	r.applied(r.last.seq)
 	return nil
 }
@@ -158,12 +163,18 @@ const batch = 500
 func (r *reader) giveBack(ctx context.Context) error {
 	l := r.log
 	l.mu.Lock()
-	items, more := l.recent.lacking(r.has)
+	items, more := l.recent.lacking(r.epoch, r.has, r.word)
+	left := l.recent.left
 	l.mu.Unlock()
 	if more {
 		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
 			return err
 		}
+		l.mu.Lock()
+		if l.recent.left == left { // else another one has come since
+			l.recent.left = ownItem{}
+		}
+		l.mu.Unlock()
 	}
 	given, starts, from := 0, r.starts, r.last.seq
 	for len(items) > 0 {
@@ -254,20 +265,25 @@ func (l *Log) again(ctx context.Context, items []item) error {
 
 // Replay reads the whole log once more, beside Run, and calls each with every ID
 // that was appended and acknowledged before the call, in order, and is still there. It
-// returns each's first error; [ErrBroken] when the log is not what it was for Run; or
-// [ErrUnavailable]. It is for whoever builds a second set of the IDs. Doubts are Run's
-// to tell of.
+// returns each's first error; [ErrBroken] when the log is not what it was for Run, or when
+// Run has yet to read it, as it has after damage; or [ErrUnavailable]. It is for whoever
+// builds a second set of the IDs. Doubts are Run's to tell of.
 func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
-	return l.replay(ctx, Mark{}, each)
+	epoch := l.Mark().Epoch
+	if epoch == "" {
+		return l.brokenError(errors.New("it has not been read yet"))
+	}
+	return l.replay(ctx, Mark{Epoch: epoch}, false, each)
 }
 
 // ReplayFrom is Replay behind a mark, for whoever has everything up to there. It returns
 // ErrBroken too if an entry behind the mark is missing.
 func (l *Log) ReplayFrom(ctx context.Context, at Mark, each func(id string) error) error {
-	return l.replay(ctx, at, each)
+	return l.replay(ctx, at, true, each)
 }
 
-func (l *Log) replay(ctx context.Context, at Mark, each func(id string) error) error {
+// replay reads what is behind a mark. With whole, a missing entry is an error.
+func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id string) error) error {
 	r := &reader{log: l, epoch: at.Epoch, last: entry{seq: at.Seq, nonce: at.Nonce}}
 	var goal uint64
 	for first := true; first || r.last.seq < goal; first = false {
@@ -276,15 +292,15 @@ func (l *Log) replay(ctx context.Context, at Mark, each func(id string) error) e
 		if err != nil {
 			return err
 		}
-		if epoch := l.epoch.Load(); epoch != nil && *epoch != p.epoch {
-			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.epoch, *epoch))
+		if p.epoch != r.epoch {
+			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.epoch, r.epoch))
 		}
 		if first {
 			goal = p.tail // what comes meanwhile is told to the second set by others
 		}
 		full := len(p.entries) >= count
 		fresh := r.skip(p, full)
-		if at != (Mark{}) {
+		if whole {
 			var bad *damage
 			if fresh, bad = p.after(r.epoch, r.last, full); bad != nil {
 				return l.brokenError(errors.New(bad.reason))

@@ -151,3 +151,71 @@ func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
 		}
 	}
 }
+
+// setTo makes Redis look as after a failover, to a server with a name of its own, that lost
+// the entries behind one.
+func setTo(t *testing.T, c *redis.Client, seq uint64, name string) {
+	t.Helper()
+	pipe := c.TxPipeline()
+	for _, row := range c.XRange(t.Context(), logKey, fmt.Sprintf("%d-0", seq+1), "+").Val() {
+		pipe.XDel(t.Context(), logKey, row.ID)
+	}
+	pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", seq))
+	pipe.HSet(t.Context(), metaKey, "seq", seq, "term", strings.Repeat(name, 40))
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLostAgain has a log lose twice what one ordergate knows: whoever starts later has to
+// find it in the log.
+func TestLostAgain(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	for n, tc := range []struct {
+		name  string
+		begin func(t *testing.T, a, other *instance)
+		read  string // when a has read this, ...
+		then  func(t *testing.T, a, other *instance)
+	}{
+		{"read while it is mended", func(t *testing.T, _, other *instance) {
+			setTo(t, other.client, 1, "0")
+			other.mustAppend(t, "known", "last")
+		}, "last", func(t *testing.T, _, other *instance) { setTo(t, other.client, 1, "1") }},
+		{"acknowledged by a server that has less than was read", func(t *testing.T, _, other *instance) {
+			other.mustAppend(t, "4", "5", "6", "7", "8")
+		}, "8", func(t *testing.T, a, other *instance) {
+			setTo(t, other.client, 3, "0")
+			a.mustAppend(t, "known")
+			setTo(t, other.client, 3, "1")
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			d := database{s, n}
+			opts := idle
+			opts.Lease = 100 * time.Millisecond
+			a, other := newInstance(t, d, opts), newInstance(t, d, opts)
+			apply, then := a.Log.apply, sync.OnceFunc(func() { tc.then(t, a, other) })
+			a.Log.apply = func(id string) {
+				if apply(id); id == tc.read {
+					then()
+				}
+			}
+			a.start(t)
+			other.mustAppend(t, "1", "2", "3")
+			a.mustWait(t)
+			tc.begin(t, a, other)
+			a.mustWait(t)
+			other.mustAppend(t, "new")
+			a.mustWait(t)
+			a.mustWait(t)
+			if !a.has("known") {
+				t.Error("it was not read")
+			}
+			if later := runInstance(t, d, opts); !later.waitFor(t, "known") {
+				t.Errorf("the log does not have it; doubts %v", a.doubted())
+			}
+		})
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // The tests of this file run every interleaving of a few steps of two ordergates that
@@ -507,6 +509,7 @@ func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 }
 
 func TestInterleavings(t *testing.T) {
+	bedtest.WithoutRace(t)
 	t.Parallel()
 	total := make(chan int, len(scenarios()))
 	t.Run("scenario", func(t *testing.T) {
@@ -538,6 +541,7 @@ func TestInterleavings(t *testing.T) {
 
 // TestInterleavingsFindMutations leaves out one rule at a time.
 func TestInterleavingsFindMutations(t *testing.T) {
+	bedtest.WithoutRace(t)
 	t.Parallel()
 	all := make(map[string]scenario)
 	for _, sc := range scenarios() {

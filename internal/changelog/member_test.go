@@ -292,13 +292,17 @@ func TestRenewalIsAsOf(t *testing.T) {
 func TestTwins(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		var said [2]bytes.Buffer
-		logging := func(i int) Options {
-			o := brisk("a")
+		unhurried := func(place string) Options {
+			o := brisk(place)
 			o.Lease = 2 * time.Second // of a process that lives, it does not end
+			return o
+		}
+		logging := func(i int) Options {
+			o := unhurried("a")
 			o.Logger = slog.New(slog.NewTextHandler(&said[i], nil))
 			return o
 		}
-		c := runInstance(t, s, brisk("c"))
+		c := runInstance(t, s, unhurried("c"))
 		a := runInstance(t, s, logging(0))
 		sure(t, a, c)
 		b := runInstance(t, s, logging(1))
@@ -312,6 +316,7 @@ func TestTwins(t *testing.T) {
 		if m := members(t, c.client); len(m) != 3 {
 			t.Errorf("members %v", m)
 		}
+		c.mustWait(t) // it reads the doubt that the second one has left
 		tail := c.State().Tail
 		for range 50 {
 			c.mustWait(t)

@@ -61,10 +61,9 @@ func (l *Log) farewell(ctx context.Context) {
 // reader is what the one goroutine in Run knows.
 type reader struct {
 	log   *Log
-	epoch string     // "" until the log is open
-	era   string     // of the last page
-	last  entry      // applied most recently
-	own   []ownEntry // that the last page was looked through for
+	epoch string // "" until the log is open
+	era   string // of the last page
+	last  entry  // applied most recently
 	// starts counts how often it began anew, with a log that was not what it had been.
 	starts int64
 	// lenient reads a log that is known to be damaged, or was never read: what is
@@ -73,7 +72,7 @@ type reader struct {
 	first   bool            // nothing was read yet, and there was no mark
 	lost    *damage         // found while lenient
 	told    uint64          // up to which number the log itself tells what is missing
-	word    uint64          // up to which number doubts are cleared
+	word    uint64          // up to which number the log says that doubts are cleared
 	found   []*damage       // why it started over, none once that has been told of again
 	members []string        // as the last page has them, if it has
 	untold  string          // of the last page
@@ -82,7 +81,6 @@ type reader struct {
 	apart   bool            // it reads before it joins
 	joint   Mark            // of the snapshot that was taken, until its entry was read
 	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
-	again   recent          // the last of these
 }
 
 // readToTail applies everything up to where the log ended when the first of its
@@ -191,33 +189,45 @@ func (r *reader) joined(ctx context.Context, m *Member) error {
 }
 
 // vouch lets the lease be renewed as of the last page: what was acknowledged here is
-// in the log that it came from. That is not sure of what was acknowledged meanwhile by
-// another server, which may have been replaced by this one.
+// in the log that it came from. That is not sure of what was acknowledged by another server
+// and is yet to be read.
 func (r *reader) vouch() {
-	l, era := r.log, r.era
-	l.mu.Lock()
-	var there ownEntry // the newest that was looked for, and is there
-	own := slices.DeleteFunc(slices.Clone(l.own), func(e ownEntry) bool {
-		found := e.epoch == r.epoch && e.seq <= r.last.seq && slices.Contains(r.own, e)
-		if found && e.seq >= there.seq {
-			there = e
-		}
-		return found
-	})
-	if there.nonce != "" {
-		there.era = era
-		own = append(own, there)
-	}
-	l.own = own
-	l.recent.read(r.epoch, r.last.seq)
-	l.mu.Unlock()
+	l := r.log
 	if l.member == nil {
 		return
 	}
+	l.mu.Lock()
+	own := l.own
+	l.mu.Unlock()
 	latest := l.member.lastEra()
 	if !slices.ContainsFunc(own, func(e ownEntry) bool { return e.era != latest }) {
 		l.member.vouch()
 	}
+}
+
+// forget forgets what was acknowledged here and has been read: up to the last entry in the
+// era of the page, which has all that was acknowledged in that, and in another one up to an
+// entry that stands in the page.
+func (r *reader) forget(p page) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own = slices.DeleteFunc(slices.Clone(l.own), func(e ownEntry) bool {
+		there := e.epoch == p.epoch && (e.era == p.era && e.seq <= r.last.seq || p.has(e.entry))
+		if there {
+			l.recent.read(p.epoch, e.era, e.seq)
+		}
+		return there
+	})
+	l.recent.read(p.epoch, p.era, r.last.seq)
+	l.done = ownEntry{entry{seq: r.last.seq}, p.epoch, p.era}
+}
+
+// has reports whether an entry stands in a page.
+func (p page) has(e entry) bool {
+	return slices.ContainsFunc(p.entries, func(other entry) bool {
+		return other.seq == e.seq && other.sub == 0 && other.nonce == e.nonce
+	})
 }
 
 // page reads and applies one page.
@@ -237,6 +247,7 @@ func (r *reader) page(ctx context.Context) (page, error) {
 	for _, e := range fresh {
 		r.apply(e)
 	}
+	r.forget(p)
 	r.applied(p.tail)
 	return p, nil
 }
@@ -257,7 +268,6 @@ func (r *reader) apply(e entry) {
 func (r *reader) remember(i item, seq uint64) {
 	if r.has != nil {
 		r.has[i] = seq
-		r.again.add(i, seq) // what the log lacks must not be forgotten for it
 		return
 	}
 	r.log.mu.Lock()
@@ -265,21 +275,13 @@ func (r *reader) remember(i item, seq uint64) {
 	r.log.recent.add(i, seq)
 }
 
-// cleared passes it on that the doubts up to an entry of the log are cleared: if that is
-// read once more, it was said before the present doubts of other logs.
-func (r *reader) cleared(upTo uint64) {
-	if r.word = max(r.word, upTo); r.has == nil { // else the numbers of what is remembered may be those of another log
-		r.log.mu.Lock()
-		r.log.recent.cleared(upTo)
-		r.log.mu.Unlock()
-	}
-	r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: upTo}, len(r.found) > 0)
-}
-
 func (r *reader) applyDoubt(e entry) {
 	if e.doubt.Kind == cleared {
 		if n := e.doubt.clears(r.epoch); n > 0 {
-			r.cleared(n)
+			r.word = max(r.word, n)
+			r.remember(item{clearedField, e.text}, e.seq)
+			// Read once more, it was said before the present doubts of other logs.
+			r.log.opts.Cleared(Mark{Epoch: r.epoch, Seq: n}, len(r.found) > 0)
 		}
 		return
 	}
@@ -312,13 +314,13 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		if err != nil {
 			return p, nil, err
 		}
-		r.own = l.looked(own, p)
+		own = l.looked(own, p)
 		if r.epoch == "" {
 			r.epoch, r.lenient = p.epoch, true
 		}
 		full := len(p.entries) >= count
 		fresh, bad := p.after(r.epoch, r.last, full)
-		lost := p.lostOwn(r.own)
+		lost := p.lostOwn(own, full)
 		if bad == nil {
 			bad = r.joins(p.tail, fresh)
 		}
@@ -337,12 +339,12 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 			r.lost.seq = max(bad.seq, lastMissing(r.last, fresh))
 			return p, fresh, nil
 		}
-		if p.epoch != r.epoch {
+		other := p.epoch != r.epoch
+		if r.startOver(bad); other {
 			l.mu.Lock()
 			l.recent.renumbered()
 			l.mu.Unlock()
 		}
-		r.startOver(bad)
 	}
 }
 
@@ -370,19 +372,21 @@ func lastMissing(last entry, fresh []entry) (seq uint64) {
 }
 
 // lostOwn looks for the newest entries that were appended here and acknowledged before the
-// page was asked for. A log without one has lost it, and perhaps others' too.
-func (p page) lostOwn(all []ownEntry) *damage {
+// page was asked for. A log without one has lost it, and perhaps others' too. One that another
+// server acknowledged has to be seen: what was read may have another entry in its place.
+func (p page) lostOwn(all []ownEntry, full bool) *damage {
+	end := p.tail
+	if full {
+		end = p.entries[len(p.entries)-1].seq
+	}
 	for _, own := range all {
 		switch {
 		case own.epoch != p.epoch:
 			return gap("it was recreated: its identity is %q, was %q when entry %d was acknowledged", p.epoch, own.epoch, own.seq)
 		case p.tail < own.seq:
 			return back("it lost entry %d, which was acknowledged, and ends at %d", own.seq, p.tail)
-		}
-		for _, e := range p.entries {
-			if e.seq == own.seq && e.sub == 0 && e.nonce != own.nonce {
-				return back("entry %d is not the one that was acknowledged", e.seq)
-			}
+		case own.seq <= end && !p.has(own.entry) && (own.era != p.era || own.seq >= p.first()):
+			return back("entry %d is not the one that was acknowledged", own.seq)
 		}
 	}
 	return nil
@@ -392,12 +396,10 @@ func (p page) lostOwn(all []ownEntry) *damage {
 func (r *reader) applied(tail uint64) {
 	l := r.log
 	l.position.Store(r.last.seq)
-	epoch := r.epoch // a copy: Replay reads it while the reader goes over to another log
-	l.epoch.Store(&epoch)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Tail = tail
-	if !r.lenient {
+	if !r.lenient && r.joint == (Mark{}) { // else it is not sure yet that there is all up to there
 		l.mark = Mark{Epoch: r.epoch, Seq: r.last.seq, Nonce: r.last.nonce}
 	}
 }

@@ -1,13 +1,21 @@
 package changelog
 
-import "maps"
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+)
 
 // remembered is how many items are kept for a log that loses them: IDs of a minute at
 // 150 new orders a second, or of what a replica that takes over lags behind.
 const remembered = 10_000
 
-// item is what an entry says: its field, "id" or "doubt", and the value of that.
+// item is what an entry says: its field, "id", "doubt" or clearedField, and the value of that.
 type item struct{ field, value string }
+
+// clearedField is that of a word which clears doubts; in the log it is "doubt".
+const clearedField = "cleared"
 
 // recent holds the items that were read last, in a ring, with the numbers of their entries,
 // and those that were acknowledged here and are yet to be read: these stay, however much is
@@ -16,22 +24,27 @@ type recent struct {
 	items []item
 	seqs  []uint64
 	next  int
+	limit int // how many are kept; 0: as many as are remembered
 	// partly says that there were others before, which came by a mark or a snapshot.
 	partly bool
-	ahead  map[ownItem]struct{} // yet to be read; [remembered] at most
+	ahead  map[ownItem]struct{} // yet to be read; at most as many as are kept
 	left   ownItem              // the last for which there was no room there
 }
 
-// ownItem is what an entry says that was acknowledged here, its log and its number.
+// ownItem is what an entry says that was acknowledged here, its log, the era of that and its
+// number.
 type ownItem struct {
 	item
-	epoch string
-	seq   uint64
+	epoch, era string
+	seq        uint64
 }
+
+// most is how many items are kept.
+func (r *recent) most() int { return cmp.Or(r.limit, remembered) }
 
 // acknowledged adds an item that was appended here.
 func (r *recent) acknowledged(i ownItem) {
-	if len(r.ahead) >= remembered {
+	if len(r.ahead) >= r.most() {
 		r.left = i
 		return
 	}
@@ -41,62 +54,72 @@ func (r *recent) acknowledged(i ownItem) {
 	r.ahead[i] = struct{}{}
 }
 
-// read forgets what was ahead in a log that was read up to an entry.
-func (r *recent) read(epoch string, upTo uint64) {
-	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool { return i.epoch == epoch && i.seq <= upTo })
-	if r.left.epoch == epoch && r.left.seq <= upTo {
+// read forgets what was ahead in a log, acknowledged in an era, that was read up to an entry.
+func (r *recent) read(epoch, era string, upTo uint64) {
+	done := func(i ownItem) bool { return i.epoch == epoch && i.era == era && i.seq <= upTo }
+	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool { return done(i) })
+	if done(r.left) {
 		r.left = ownItem{}
 	}
 }
 
 // add adds one that was read.
 func (r *recent) add(i item, seq uint64) {
-	if len(r.items) < remembered {
+	if len(r.items) < r.most() {
 		r.items, r.seqs = append(r.items, i), append(r.seqs, seq)
 		return
 	}
 	r.items[r.next], r.seqs[r.next] = i, seq
-	r.next = (r.next + 1) % remembered
+	r.next = (r.next + 1) % r.most()
 }
 
-// lacking returns the items that a log does not have, the oldest first, each once. Has are
-// the numbers of the last entries that it has of each. There may be more if the entry of
-// the oldest that is remembered is lacking, and there were older ones: that the log has an
-// earlier entry of the same ID says nothing of those.
-func (r *recent) lacking(has map[item]uint64) (items []item, more bool) {
-	given, older := make(map[item]bool), r.partly || len(r.items) == remembered
+// lacking returns the items that a log does not have, the oldest first, each once. Has are the
+// numbers of the last entries that it has of each, word is up to where it says that doubts are
+// cleared. There may be more if the entry of the oldest that is remembered is lacking, and
+// there were older ones: that the log has an earlier entry of the same ID says nothing of
+// those.
+func (r *recent) lacking(epoch string, has map[item]uint64, word uint64) (items []item, more bool) {
+	cleared := uint64(0) // by a word that is remembered, and that the log has still
+	for _, i := range r.items {
+		if i.field == clearedField && has[i] > 0 {
+			cleared = max(cleared, parseDoubt(i.value).clears(epoch))
+		}
+	}
+	given := make(map[item]bool)
 	lacks := func(i item, seq uint64) {
-		// An earlier doubt of the same words may have been cleared.
-		if !given[i] && (has[i] == 0 || i.field == "doubt" && has[i] < seq) {
+		there := has[i] > 0
+		if i.field == "doubt" { // another one of the same words may have been cleared
+			there = there && (has[i] == seq || has[i] > word && has[i] >= seq)
+		}
+		if !there && !given[i] && i.field != clearedField {
 			items = append(items, i)
 			given[i] = true
 		}
 	}
-	oldest := true
+	more = r.partly || len(r.items) >= r.most()
 	for n := range r.items {
 		at := (r.next + n) % len(r.items)
 		i, seq := r.items[at], r.seqs[at]
-		if i == (item{}) {
-			continue
+		if n == 0 {
+			more = more && has[i] < seq
 		}
-		more = more || oldest && older && has[i] < seq
-		oldest = false
-		lacks(i, seq)
+		if i.field != "doubt" || seq > cleared {
+			lacks(i, seq)
+		}
 	}
 	for i := range r.ahead {
 		lacks(i.item, i.seq)
 	}
-	return items, more || oldest && older || r.left.seq > 0
+	return items, more || r.left.seq > 0
 }
 
-// cleared forgets the doubts up to an entry of the log: a log that loses them lacks
-// nothing.
-func (r *recent) cleared(upTo uint64) {
-	for at, i := range r.items {
-		if i.field == "doubt" && r.seqs[at] <= upTo {
-			r.items[at] = item{}
-		}
+// lost is for a log that has lost something: it may be any of what was ahead.
+func (r *recent) lost() {
+	ahead := make(map[ownItem]struct{}, len(r.ahead))
+	for i := range r.ahead {
+		ahead[ownItem{item: i.item}] = struct{}{}
 	}
+	r.ahead = ahead
 }
 
 // renumbered is for another log: where the items stood in the one before says nothing.
@@ -106,16 +129,64 @@ func (r *recent) renumbered() {
 	}
 }
 
-// mended takes what was read of a log while it was mended, which has all that it lacked, for
-// what was read before.
-func (r *recent) mended(epoch string, has map[item]uint64, again recent) {
+// lostAgain is for a log that loses something while it is mended: what was read of it so far
+// is remembered with what it lacked, which must not be forgotten for it.
+func (r *recent) lostAgain(epoch string, has map[item]uint64) {
+	items, seqs := make([]item, 0, len(r.items)), make([]uint64, 0, len(r.items))
+	known := make(map[item]bool, len(r.items))
+	for n := range r.items {
+		at := (r.next + n) % len(r.items)
+		i, seq := r.items[at], r.seqs[at]
+		if has[i] < seq {
+			seq = math.MaxUint64 // it stands nowhere, and no word is about it
+		}
+		items, seqs = append(items, i), append(seqs, seq)
+		known[i] = i.field == "id" // a later doubt of the same words is another one
+	}
+	// What comes before the oldest that is remembered is there with that.
+	from := uint64(0)
+	if len(items) > 0 && has[items[0]] == seqs[0] {
+		from = seqs[0]
+	}
+	late := r.lateIn(has)
+	for i, seq := range has {
+		if !known[i] && seq > from && (seq < has[late[0]] || len(items) > 2*r.most()) {
+			r.left = ownItem{item: i, epoch: epoch, seq: seq}
+		}
+	}
+	for _, i := range late {
+		if !known[i] && len(items) <= 3*r.most() {
+			items, seqs = append(items, i), append(seqs, has[i])
+		}
+	}
+	r.items, r.seqs, r.next = items, seqs, 0
+}
+
+// lateIn returns what the last entries of a log say, as many as are kept, in their order.
+func (r *recent) lateIn(has map[item]uint64) (items []item) {
+	last := uint64(0)
+	for _, seq := range has {
+		last = max(last, seq)
+	}
+	for i, seq := range has {
+		if seq+uint64(r.most()) > last {
+			items = append(items, i)
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return cmp.Compare(has[a], has[b]) })
+	return items
+}
+
+// mended takes the last that a log has which was mended, and so lacks nothing, for what was
+// read before.
+func (r *recent) mended(epoch string, has map[item]uint64, late []item) {
 	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool {
 		seq := has[i.item]
 		return seq > 0 && (i.epoch != epoch || seq >= i.seq)
 	})
-	if r.left.epoch != epoch { // else it may have come since: there is a doubt of those before
-		r.left = ownItem{}
+	r.partly = r.partly || len(late) < len(has)
+	r.items, r.seqs, r.next = nil, nil, 0
+	for _, i := range late {
+		r.add(i, has[i])
 	}
-	r.partly = r.partly || len(r.items) == remembered
-	r.items, r.seqs, r.next = again.items, again.seqs, again.next
 }

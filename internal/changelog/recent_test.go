@@ -6,7 +6,7 @@ import (
 )
 
 // TestMoreIsLostThanIsRemembered: the oldest that is remembered tells whether there may be
-// more, whatever was cleared before it.
+// more, be it one that is cleared.
 func TestMoreIsLostThanIsRemembered(t *testing.T) {
 	t.Parallel()
 	for _, cleared := range []int{0, 1, 3} {
@@ -18,29 +18,41 @@ func TestMoreIsLostThanIsRemembered(t *testing.T) {
 			}
 			r.add(i, uint64(n+1))
 		}
-		r.cleared(remembered)
-		items, more := r.lacking(map[item]uint64{})
-		if len(items) != remembered-cleared || !more {
+		word := item{clearedField, "cleared: up to 9 of log"}
+		r.add(word, remembered+6)
+		items, more := r.lacking("log", map[item]uint64{}, 0)
+		if len(items) != remembered-1 || !more {
 			t.Errorf("%d cleared: %d are lacking, more: %v", cleared, len(items), more)
 		}
-		has := map[item]uint64{{"id", fmt.Sprint(5 + cleared)}: uint64(6 + cleared)}
-		if items, more := r.lacking(has); len(items) != remembered-cleared-1 || more {
+		has := map[item]uint64{word: remembered + 6}
+		if items, more = r.lacking("log", has, 9); len(items) != remembered-1-max(0, cleared-1) || !more {
+			t.Errorf("%d cleared, and the log has the word: %d are lacking, more: %v", cleared, len(items), more)
+		}
+		has[r.items[r.next]] = 7
+		if items, more := r.lacking("log", has, 9); len(items) != remembered-2-max(0, cleared-2) || more {
 			t.Errorf("%d cleared, and the log has the oldest: %d are lacking, more: %v", cleared, len(items), more)
 		}
 	}
 }
 
-// TestSameDoubtIsLost: of two doubts of the same words the later one is lost.
+// TestSameDoubtIsLost: of two doubts of the same words the later one is lost, or that in the
+// log is another one, which somebody has cleared.
 func TestSameDoubtIsLost(t *testing.T) {
 	t.Parallel()
-	var r recent
 	doubt := item{"doubt", "lost: no ID"}
-	r.add(doubt, 3)
-	r.add(doubt, 5)
-	if items, more := r.lacking(map[item]uint64{doubt: 3}); len(items) != 1 || more {
-		t.Errorf("%v is lacking, more: %v", items, more)
-	}
-	if items, more := r.lacking(map[item]uint64{doubt: 5}); len(items) != 0 || more {
-		t.Errorf("%v is lacking, more: %v", items, more)
+	for _, tc := range []struct{ remembered, has, word, lacking uint64 }{
+		{5, 3, 0, 1},
+		{5, 5, 0, 0},
+		{5, 5, 5, 0}, // cleared by a word that was not read before
+		{5, 7, 0, 0}, // as good
+		{5, 7, 7, 1},
+		{5, 7, 6, 0},
+	} {
+		var r recent
+		r.add(doubt, tc.remembered)
+		items, more := r.lacking("log", map[item]uint64{doubt: tc.has}, tc.word)
+		if len(items) != int(tc.lacking) || more {
+			t.Errorf("%+v: %v is lacking, more: %v", tc, items, more)
+		}
 	}
 }

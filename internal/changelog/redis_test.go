@@ -30,6 +30,7 @@ type server interface {
 // onEveryRedis runs a test against miniredis and against redis-server.
 func onEveryRedis(t *testing.T, test func(t *testing.T, s server)) {
 	t.Run("miniredis", func(t *testing.T) {
+		bedtest.OnlyShort(t)
 		m := miniredis.RunT(t)
 		test(t, &miniServer{m})
 	})

@@ -49,7 +49,7 @@ func TestReplay(t *testing.T) {
 		c := redis.NewClient(s.options())
 		defer func() { _ = c.Close() }()
 		c.FlushAll(t.Context())
-		// It is refused, or a reader that was quicker has appended everything to it again.
+		// It is refused, also while it is mended, or everything has been appended to it again.
 		got = nil
 		err = a.Replay(t.Context(), func(id string) error {
 			got = append(got, id)

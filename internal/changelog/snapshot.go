@@ -188,7 +188,7 @@ func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
 	defer r.log.mu.Unlock()
 	if r.log.recent.partly = true; r.has == nil {
 		// The snapshot has what was read.
-		r.log.recent = recent{partly: true, ahead: r.log.recent.ahead, left: r.log.recent.left}
+		r.log.recent = recent{limit: r.log.recent.limit, partly: true, ahead: r.log.recent.ahead, left: r.log.recent.left}
 	}
 	return true, nil
 }

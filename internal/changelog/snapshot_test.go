@@ -126,6 +126,19 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 
 	again := newInstance(t, s, idle) // starts with a file that is older than the log
 	again.opts.Bridge = func(ctx context.Context) (Mark, error) { return slow.opts.Bridge(ctx) }
+	again.opts.PageSize = 10
+	current, err := a.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := again.Log.apply
+	again.Log.apply = func(id string) {
+		apply(id)
+		// A file that is written now must not go on before the entry of the snapshot's mark.
+		if at := again.Mark(); at != file && at.Seq < current.Seq {
+			t.Errorf("the mark is at %d, before the entry that the snapshot ends with, %d", at.Seq, current.Seq)
+		}
+	}
 	again.Resume(file)
 	again.start(t)
 	for name, i := range map[string]*instance{
@@ -441,4 +454,28 @@ func TestBridgeToAnotherEntry(t *testing.T) {
 		}
 	}
 	t.Errorf("doubts %+v", b.doubted())
+}
+
+// TestLossBehindTheBeginningOfTheLog: what an ordergate appended before it read anything is
+// lost in a failover, and others fill the log, and have it trimmed, before it reads.
+func TestLossBehindTheBeginningOfTheLog(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := idle
+	opts.Lease = 100 * time.Millisecond
+	b := newInstance(t, s, opts)
+	b.mustAppend(t, "1", "lost")
+	loseLast(t, b.client, 2)
+	a := bridged(t, s, opts)
+	a.appendMany(t, "a", 2000)
+	a.trimmed(t, "only", 0)
+	b.opts.Bridge = a.opts.Bridge
+	b.start(t)
+	b.mustWait(t)
+	later := newInstance(t, s, opts)
+	later.opts.Bridge = a.opts.Bridge
+	later.start(t)
+	if !later.waitFor(t, "lost") {
+		t.Errorf("the log does not have it; doubts %v", b.doubted())
+	}
 }

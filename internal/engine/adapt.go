@@ -139,21 +139,57 @@ func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, erro
 	return lease, err
 }
 
+// AcquireAsync implements gate.AsyncLocker, for one order.
+func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
+	if len(ask.IDs) != 1 {
+		return false
+	}
+	locker, err := g.unit.enter()
+	if err != nil {
+		return false // Acquire returns the error
+	}
+	short, cancel := context.WithTimeout(ctx, g.patience)
+	acquired := func(lease *redislock.Lease, err error) {
+		if err == nil {
+			cancel()
+			then(&heldLease{Lease: lease, unit: g.unit}, nil)
+			return
+		}
+		if short.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("no answer within %v: %w", g.patience, err)
+		}
+		cancel()
+		g.unit.leave()
+		then(nil, forGate(err))
+	}
+	if locker.AcquireAsync(short, g.Key(ask.IDs[0]), acquired, g.options(ask)...) {
+		return true
+	}
+	cancel()
+	g.unit.leave()
+	return false
+}
+
+func (g GateLocker) options(ask gate.Ask) []redislock.AcquireOption {
+	return []redislock.AcquireOption{
+		redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request),
+	}
+}
+
 func (g GateLocker) acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err
 	}
-	maxHold, present, request := redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request)
 	held := &heldLease{unit: g.unit}
 	if len(ask.IDs) == 1 {
-		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), maxHold, present, request)
+		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), g.options(ask)...)
 	} else {
 		keys := make([]string, len(ask.IDs))
 		for i, id := range ask.IDs {
 			keys[i] = g.Key(id)
 		}
-		if held.Lease, err = locker.AcquireAll(ctx, keys, maxHold, present, request); err == nil {
+		if held.Lease, err = locker.AcquireAll(ctx, keys, g.options(ask)...); err == nil {
 			held.fences = fencesOf(held.Lease, keys)
 		}
 	}
@@ -193,6 +229,9 @@ func (l *heldLease) Release(ctx context.Context) error {
 	defer l.end()
 	return l.Lease.Release(ctx)
 }
+
+// ReleaseAsync implements gate.AsyncLease.
+func (l *heldLease) ReleaseAsync() { l.Lease.ReleaseAsync(l.end) }
 
 // Hold implements gate.Lease. What Redis does not take at once is repeated in the
 // background.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +36,8 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 	switch {
 	case d.Kind == changelog.Running:
 		told.Late = max(0, u.late-d.Age)
+	case d.Kind == changelog.Crash && len(u.live()) > 0:
+		u.again.Store(time.Now().Add(u.late).UnixNano())
 	case d.Kind == changelog.Term && len(u.live()) == 0: // others may not have said yet what they know
 		told.Late = max(0, settleTime-d.Age)
 	}
@@ -62,14 +65,21 @@ func (u *filterUnit) believe(ctx context.Context, read func(ctx context.Context,
 	if err := u.filter.Reload(ctx, read); err != nil {
 		return err
 	}
-	if upTo.Epoch == "" || len(u.live()) > 0 {
+	if u.log == nil || len(u.live()) > 0 {
 		return nil
 	}
-	if err := u.log.Clear(ctx, upTo); err != nil {
+	err := errNotRead
+	if upTo.Epoch != "" {
+		err = u.log.Clear(ctx, upTo)
+	}
+	if err != nil {
 		return fmt.Errorf("the sources were read, and the other ordergates were not told of it: run it again: %w", err)
 	}
 	return nil
 }
+
+// errNotRead says that nobody can tell how far a log was read.
+var errNotRead = errors.New("the change log has not been read to its end yet, or is just being read again")
 
 // dropped is for a table that is not what it was.
 func (u *filterUnit) dropped(reason string) {

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -46,6 +49,38 @@ func TestDoubtOfAnotherOrdergate(t *testing.T) {
 	if cure, _, ok := a.filter.Doubts(); !ok || cure != filter.Operator {
 		t.Errorf("a has a doubt: %v, cleared by %v", ok, cure)
 	}
+}
+
+// TestLoadWhileTheLogIsReadAgain: who says that the sources have every order is not told that
+// it is done when nobody else can be told of it.
+func TestLoadWhileTheLogIsReadAgain(t *testing.T) {
+	d := newTrimming(t, bedtest.New(t))
+	a, e := d.startEngine("capacity: 1000")
+	load := func() error {
+		_, err := e.serveLoad(httptest.NewRequest(http.MethodPost, "/filters/orders/load", nil), "orders")
+		return err
+	}
+	permit := func(xadd string) {
+		t.Helper()
+		if err := d.redis.Do(t.Context(), "ACL", "SETUSER", "default", xadd).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	permit("-xadd")
+	if err := d.redis.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "the log is read again", func() bool { return a.log.Mark() == changelog.Mark{} })
+	if err := load(); !errors.Is(err, errNotRead) {
+		t.Errorf("loading: %v", err)
+	}
+	permit("+xadd")
+	bedtest.Eventually(t, "the log is mended", func() bool { return a.log.Wait(t.Context()) == nil })
+	if err := load(); err != nil {
+		t.Error(err)
+	}
+	d.want(a, "one that was told", nil, filter.Absent)
+	d.want(d.start("capacity: 1000"), "one that starts after that", nil, filter.Absent)
 }
 
 // TestMade: an ID tells the latest time at which its order can have been made, by all

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -65,6 +66,7 @@ type filterUnit struct {
 	places      *places       // of what the set in Redis has; nil: memory has the tables
 	margin      time.Duration // see marginOf
 	late        time.Duration // see lateOrders
+	again       atomic.Int64  // when the tables are read once more, in ns since 1970; 0: they are not
 }
 
 // New makes an engine of a valid configuration. It waits neither for Redis nor for a
@@ -199,10 +201,6 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if unit.filter, err = filter.New(name, opts); err != nil {
 		return nil, err
 	}
-	if unit.places != nil {
-		// It is cleared when the filter is loaded.
-		unit.filter.Doubt(filter.Doubt{Reason: "nobody has looked yet from which tables the set in Redis was filled", Cure: filter.Operator})
-	}
 	unit.snapshots = m.newSnapshots(name, c, unit)
 	unit.fleet = m.newFleet(name, unit)
 	unit.followers = m.followers(name, unit, formats)
@@ -254,14 +252,6 @@ func (m *Engine) AdminServer(draining func() bool) *http.Server {
 		ReadHeaderTimeout: readHeaderTimeout,
 		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
 	}
-}
-
-// filterBytes returns how much memory the filters take.
-func (m *Engine) filterBytes() (sum uint64) {
-	for _, unit := range m.filters {
-		sum += unit.filter.SizeBytes()
-	}
-	return sum
 }
 
 // Start runs the filters in the background, and looks after the locks, until Close.

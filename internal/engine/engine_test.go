@@ -5,11 +5,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -64,11 +66,23 @@ func TestListen(t *testing.T) {
 	}
 }
 
+func TestAfterGC(t *testing.T) {
+	cycles := make(chan struct{}, 2)
+	afterGC(func() bool {
+		cycles <- struct{}{}
+		return len(cycles) < cap(cycles)
+	})
+	bedtest.Eventually(t, "it was called after two collections", func() bool {
+		runtime.GC()
+		return len(cycles) == cap(cycles)
+	})
+}
+
 func TestGCPercent(t *testing.T) {
 	t.Parallel()
-	for filterBytes, want := range map[uint64]int{0: 400, 12 << 20: 400, 28 << 20: 200, 360 << 20: 100, 54 << 30: 100} {
-		if got := gcPercent(filterBytes); got != want {
-			t.Errorf("gcPercent(%d) = %d, want %d", filterBytes, got, want)
+	for used, want := range map[uint64]int{0: 400, 16 << 20: 400, 32 << 20: 200, 128 << 20: 50, 360 << 20: 25, 54 << 30: 25} {
+		if got := gcPercent(used); got != want {
+			t.Errorf("gcPercent(%d) = %d, want %d", used, got, want)
 		}
 	}
 }

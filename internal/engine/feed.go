@@ -46,9 +46,6 @@ func (u *filterUnit) feed(ctx context.Context, sources []filter.Source, log *slo
 	load := func(ctx context.Context) error {
 		u.snapshots.loads()
 		defer u.snapshots.keepParts(ctx)()
-		if err := u.readMoved(ctx, log); err != nil {
-			return err
-		}
 		return u.filter.Load(ctx, u.unread(sources)...)
 	}
 	if !restored {
@@ -77,6 +74,9 @@ func (u *filterUnit) checkTables(ctx context.Context, log *slog.Logger) {
 
 // unread returns sources of what of the tables is not in the filter yet.
 func (u *filterUnit) unread(sources []filter.Source) []filter.Source {
+	if u.places != nil {
+		return []filter.Source{unreadInRedis{u}}
+	}
 	list := slices.Clone(sources)
 	for i, s := range list {
 		if t, ok := s.(*tableSource); ok {
@@ -149,12 +149,29 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 				late = time.After(u.filter.DoubtsLast()) // 0 where it has passed meanwhile
 			}
 		}
+		var again <-chan time.Time
+		if at := u.again.Load(); at != 0 {
+			again = time.After(time.Until(time.Unix(0, at)))
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-late:
+		case <-again:
+			u.readAgain(ctx, log)
 		case <-u.filter.Doubted():
 		}
+	}
+}
+
+// readAgain reads the tables once more, when nothing that an ordergate had forwarded before it
+// was killed can still commit. The doubt about that has been cleared: no client has the
+// answer of such a call.
+func (u *filterUnit) readAgain(ctx context.Context, log *slog.Logger) {
+	u.again.Store(0)
+	if err := u.takeNew(ctx, u.filter.Include); err != nil && ctx.Err() == nil {
+		log.Warn("the tables could not be read once more after an ordergate was killed", "error", err)
+		u.again.CompareAndSwap(0, time.Now().Add(againLate).UnixNano())
 	}
 }
 
@@ -173,14 +190,21 @@ func (u *filterUnit) rest(ctx context.Context, began time.Time, queries int64) {
 	sleep(ctx, time.Until(began.Add(pause)))
 }
 
+// takeNew reads what may be new in the tables. Take is a method of the filter that takes a
+// reading.
+func (u *filterUnit) takeNew(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
+	if u.places != nil {
+		return u.catchUpInRedis(ctx, take)
+	}
+	return take(ctx, u.catchUp)
+}
+
 // clear does once what clears a doubt. One that came meanwhile is told by another
 // message of Doubted.
 func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
 	switch {
-	case u.places != nil:
-		return u.catchUpInRedis(ctx, u.filter.CatchUp)
-	case len(u.live()) > 0:
-		return u.filter.CatchUp(ctx, u.catchUp)
+	case u.places != nil || len(u.live()) > 0:
+		return u.takeNew(ctx, u.filter.CatchUp)
 	case cure == filter.Settling:
 		return u.filter.Settle(ctx, func(ctx context.Context) error {
 			select {

@@ -23,6 +23,7 @@ type inForce struct {
 
 	mu      sync.Mutex // held while another takes its place, and until all are told
 	config  *config.Config
+	past    [][]taker // the rules of the configurations before, each once
 	users   []*user
 	refusal atomic.Pointer[string] // why what was read last is not in force; nil: it is
 }
@@ -104,7 +105,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		return nil, nil
 	}
 	changed = config.Changes(f.config, c)
-	if paths := takesRestart(f.config, c, changed); len(paths) > 0 {
+	if paths := takesRestart(f.config, c, f.past, changed); len(paths) > 0 {
 		return nil, restartError{paths}
 	}
 	next, err := m.prepare(ctx, c)
@@ -116,6 +117,9 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		// Others count on this ordergate being ready, as it was a moment ago.
 		unit.checked.Store(true)
 		m.background(unit.watch)
+	}
+	if rules := takersOf(f.config); !slices.ContainsFunc(f.past, func(p []taker) bool { return reflect.DeepEqual(p, rules) }) {
+		f.past = append(f.past, rules)
 	}
 	f.config = c
 	f.gate.Store(next.gate)

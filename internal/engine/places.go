@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -22,10 +23,12 @@ var placeScript = redis.NewScript(placeSource)
 // places are the marks up to which a set in Redis has what is in tables. Redis alone has
 // them: what a restart or a failover takes from the set, it takes from them as well. So
 // a mark is read before each reading, and replaced only if nothing has happened to the
-// set since. Whoever fills the set gives them up before, and keeps new ones at its end.
+// set since. Whoever fills the set gives them up before, and keeps new ones at its end. Each
+// is of one generation of one set: one that another set of the filter left is not looked at.
 type places struct {
 	client redis.UniversalClient
 	keys   []string // the marks, the state of the set
+	name   string   // tells the set from others that the filter may have
 	set    *shared.Set
 	tables []*tableSource // one at least
 
@@ -38,6 +41,7 @@ type places struct {
 type place struct {
 	history    string // of the server that has the mark
 	generation string // of the set
+	filling    string // names the last filling of it
 	text       string // as it is kept; "": there is none
 	others     string // servers that have a part of the set
 	mark       json.RawMessage
@@ -53,20 +57,20 @@ type keptPlace struct {
 
 // read returns how far a table is in the set. What is added to the set after that is
 // added to the generation that it names.
-func (p *places) read(ctx context.Context, source string) (place, error) {
-	at, err := p.look(ctx, source)
+func (p *places) read(ctx context.Context, t *tableSource) (place, error) {
+	at, err := p.look(ctx, t)
 	if err == nil {
 		err = p.sameGeneration(ctx, at)
 	}
 	return at, err
 }
 
-func (p *places) look(ctx context.Context, source string) (at place, err error) {
+func (p *places) look(ctx context.Context, t *tableSource) (at place, err error) {
 	if at.others, err = p.set.Others(ctx); err != nil {
-		return at, fmt.Errorf("source %s: %w", source, err)
+		return at, fmt.Errorf("source %s: %w", t.name, err)
 	}
-	if err := p.run(ctx, &at, source); err != nil {
-		return at, fmt.Errorf("source %s: reading its place: %w", source, err)
+	if err := p.run(ctx, &at, p.of(t)); err != nil {
+		return at, fmt.Errorf("source %s: reading its place: %w", t.name, err)
 	}
 	var kept keptPlace
 	// What is no place, or one of a set that has lost something, has all of the table be
@@ -93,33 +97,33 @@ func (p *places) sameGeneration(ctx context.Context, at place) error {
 // run calls the script, which sets what it returns.
 func (p *places) run(ctx context.Context, at *place, args ...any) error {
 	reply, err := placeScript.Run(ctx, p.client, p.keys, args...).StringSlice()
-	if err == nil && len(reply) != 3 {
+	if err == nil && len(reply) != 4 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
 	if err == nil {
-		at.history, at.generation, at.text = reply[0], reply[1], reply[2]
+		at.history, at.generation, at.filling, at.text = reply[0], reply[1], reply[2], reply[3]
 	}
 	return err
 }
 
 // write replaces a place by what has been added to the set since it was read. It does
 // nothing if something else has happened to it, or somebody has been faster.
-func (p *places) write(ctx context.Context, source string, at place, mark json.RawMessage) error {
+func (p *places) write(ctx context.Context, t *tableSource, at place, mark json.RawMessage) error {
 	switch others, err := p.set.Others(ctx); {
 	case err != nil:
-		return fmt.Errorf("source %s: %w", source, err)
+		return fmt.Errorf("source %s: %w", t.name, err)
 	case others != at.others:
 		return nil
 	}
 	text, err := json.Marshal(keptPlace{mark, at.others})
 	if err != nil {
-		return fmt.Errorf("source %s: its place: %w", source, err)
+		return fmt.Errorf("source %s: its place: %w", t.name, err)
 	}
 	if string(text) == at.text {
 		return nil
 	}
-	if err := p.run(ctx, &place{}, source, at.history, at.generation, at.text, string(text)); err != nil {
-		return fmt.Errorf("source %s: keeping its place: %w", source, err)
+	if err := p.run(ctx, &place{}, p.of(t), at.history, at.generation, at.filling, at.text, string(text)); err != nil {
+		return fmt.Errorf("source %s: keeping its place: %w", t.name, err)
 	}
 	return nil
 }
@@ -129,7 +133,7 @@ func (p *places) write(ctx context.Context, source string, at place, mark json.R
 func (p *places) catchUp(ctx context.Context, add func(id string) error) (moved func(context.Context) error, err error) {
 	var all []func(context.Context) error
 	for _, t := range p.tables {
-		at, err := p.read(ctx, t.name)
+		at, err := p.read(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +141,7 @@ func (p *places) catchUp(ctx context.Context, add func(id string) error) (moved 
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, func(ctx context.Context) error { return p.write(ctx, t.name, at, mark) })
+		all = append(all, func(ctx context.Context) error { return p.write(ctx, t, at, mark) })
 	}
 	return func(ctx context.Context) (err error) {
 		for _, move := range all {
@@ -147,44 +151,21 @@ func (p *places) catchUp(ctx context.Context, add func(id string) error) (moved 
 	}, nil
 }
 
-// readMoved reads all of the tables that the set in Redis was not filled from, into that:
-// they are elsewhere since, or are sources since. Until it has returned nil, the set proves
-// nothing.
-func (u *filterUnit) readMoved(ctx context.Context, log *slog.Logger) error {
-	if u.places == nil {
-		return nil
-	}
-	moved := false
-	for _, t := range u.live() {
-		at, err := u.places.look(ctx, t.name)
-		if err != nil {
-			return err
-		}
-		_, reason := t.parse(at.mark)
-		if at.mark == nil {
-			// A set that is not whole is going to be filled from all tables.
-			whole, err := u.shared.Whole(ctx)
-			if err != nil {
-				return err
-			}
-			if whole {
-				reason = errMoved
-			}
-		}
-		if errors.Is(reason, errMoved) {
-			log.Warn("the set in Redis was not filled from a table, which is read as a whole", "source", t.name)
-			moved = true
-		}
-	}
-	if !moved {
-		return nil
-	}
-	return u.catchUpInRedis(ctx, u.filter.Reload)
+// unreadInRedis is what of the tables is not in the set in Redis yet, as a source.
+type unreadInRedis struct{ *filterUnit }
+
+// IDs implements filter.Source. It yields nothing: the IDs are added to the set.
+func (u unreadInRedis) IDs(ctx context.Context, _ func(id string) error) error {
+	return u.catchUpInRedis(ctx, u.filter.Include)
 }
 
 // catchUpInRedis adds to the set in Redis what may be new in the tables, and then moves the
-// places. Take is a method of the filter that takes a reading.
+// places. It waits until the set is whole: whoever fills it reads all of the tables. Take is
+// a method of the filter that takes a reading.
 func (u *filterUnit) catchUpInRedis(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
+	if err := u.shared.AwaitWhole(ctx); err != nil {
+		return err
+	}
 	moved := func(context.Context) error { return nil }
 	err := take(ctx, func(ctx context.Context, add func(id string) error) (err error) {
 		moved, err = u.places.catchUp(ctx, add)
@@ -208,23 +189,70 @@ func (p *places) readAll(ctx context.Context, t *tableSource, add func(id string
 	return nil
 }
 
+// of names the place of a table.
+func (p *places) of(t *tableSource) string { return p.name + "/" + t.identity }
+
+// fields returns where the places of a generation are.
+func (p *places) fields(generation int) (fields []string) {
+	for _, t := range p.tables {
+		fields = append(fields, strconv.Itoa(generation)+":"+p.of(t))
+	}
+	return fields
+}
+
+// Has implements [shared.Places].
+func (p *places) Has(ctx context.Context, generation int) (bool, error) {
+	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
+	if err != nil {
+		return false, fmt.Errorf("looking for the places in the tables: %w", err)
+	}
+	return !slices.Contains(found, nil), nil
+}
+
+// filling is the field of a name that is another one for each filling: whoever read a place
+// before may have added to bits that are gone.
+const filling = "filling"
+
+// GiveUp implements [shared.Places].
+func (p *places) GiveUp(ctx context.Context, generation int) (others bool, err error) {
+	there, err := p.client.HKeys(ctx, p.keys[0]).Result()
+	if err == nil {
+		_, err = p.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
+			tx.Del(ctx, p.keys[0])
+			tx.HSet(ctx, p.keys[0], filling, rand.Text())
+			return nil
+		})
+	}
+	if err != nil {
+		return false, fmt.Errorf("giving up the places in the tables: %w", err)
+	}
+	mine := append(p.fields(generation), filling)
+	slices.Sort(mine)
+	slices.Sort(there)
+	return len(there) > 0 && !slices.Equal(slices.Compact(mine), there), nil
+}
+
 // Begin implements [shared.Places].
 func (p *places) Begin(ctx context.Context) (err error) {
 	p.filled = nil
-	if p.began, err = p.look(ctx, p.tables[0].name); err != nil {
+	if p.began, err = p.look(ctx, p.tables[0]); err != nil {
 		return err
 	}
-	if err := p.client.Del(ctx, p.keys[0]).Err(); err != nil {
-		return fmt.Errorf("giving up the places in the tables: %w", err)
-	}
-	p.began.text, p.filled = "", make(map[string]json.RawMessage)
+	p.filled = make(map[string]json.RawMessage)
 	return nil
 }
 
 // End implements [shared.Places].
-func (p *places) End(ctx context.Context) (err error) {
-	for source, mark := range p.filled {
-		err = errors.Join(err, p.write(ctx, source, p.began, mark))
+func (p *places) End(ctx context.Context, generation int) (err error) {
+	for _, t := range p.tables {
+		at, failed := p.look(ctx, t)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		if at.mark == nil && at.others == p.began.others && at.generation == strconv.Itoa(generation) {
+			at.history, at.filling = p.began.history, p.began.filling
+			err = errors.Join(err, p.write(ctx, t, at, p.filled[t.name]))
+		}
 	}
 	p.filled = nil
 	return err

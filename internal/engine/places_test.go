@@ -23,12 +23,12 @@ func TestPlace(t *testing.T) {
 	}
 	t.Cleanup(set.Close)
 	const old, written, others = `{"floor":{"cursor":"1"}}`, `{"floor":{"cursor":"2"}}`, `{"floor":{"cursor":"3"}}`
-	p := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db"}}}
+	p := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
 	put := func(mark string) {
 		t.Helper()
-		at, err := p.look(t.Context(), "db")
+		at, err := p.look(t.Context(), p.tables[0])
 		if err == nil {
-			err = p.write(t.Context(), "db", at, json.RawMessage(mark))
+			err = p.write(t.Context(), p.tables[0], at, json.RawMessage(mark))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -41,10 +41,13 @@ func TestPlace(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T) error { return nil }, written},
 		{"another was faster", func(*testing.T) error { put(others); return nil }, others},
-		{"it is filled", func(t *testing.T) error { return p.Begin(t.Context()) }, ""},
+		{"it is filled", func(t *testing.T) error {
+			_, err := p.GiveUp(t.Context(), 1)
+			return err
+		}, ""},
 		{"another generation", func(t *testing.T) error {
 			return client.HSet(t.Context(), p.keys[1], "generation", 2).Err()
-		}, old},
+		}, ""},
 		{"a restart", func(t *testing.T) error { return server.Restart(t.Context()) }, old},
 		{"everything is gone", func(t *testing.T) error { return client.FlushAll(t.Context()).Err() }, ""},
 	} {
@@ -52,8 +55,11 @@ func TestPlace(t *testing.T) {
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
+			if err := client.HSet(t.Context(), p.keys[1], "generation", 1).Err(); err != nil {
+				t.Fatal(err)
+			}
 			put(old)
-			at, err := p.look(t.Context(), "db")
+			at, err := p.look(t.Context(), p.tables[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,22 +69,54 @@ func TestPlace(t *testing.T) {
 			if err := tc.meanwhile(t); err != nil {
 				t.Fatal(err)
 			}
-			if err := p.write(t.Context(), "db", at, json.RawMessage(written)); err != nil {
+			if err := p.write(t.Context(), p.tables[0], at, json.RawMessage(written)); err != nil {
 				t.Error(err)
 			}
-			if at, err = p.look(t.Context(), "db"); err != nil || string(at.mark) != tc.want {
+			if at, err = p.look(t.Context(), p.tables[0]); err != nil || string(at.mark) != tc.want {
 				t.Errorf("then the place is %q, %v, want %s", at.mark, err, tc.want)
 			}
 		})
 	}
 	t.Run("what is no place", func(t *testing.T) {
 		for _, text := range []string{"", "junk", written, `{"mark":` + written + `,"others":"f00"}`} {
-			if err := client.HSet(t.Context(), p.keys[0], "db", text).Err(); err != nil {
+			if err := client.HSet(t.Context(), p.keys[0], p.fields(1)[0], text).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if at, err := p.look(t.Context(), "db"); err != nil || at.mark != nil {
+			if at, err := p.look(t.Context(), p.tables[0]); err != nil || at.mark != nil {
 				t.Errorf("%q: it begins at %s, %v", text, at.mark, err)
 			}
 		}
 	})
+}
+
+// TestGivenUp tells who fills a set whether others may still take it for one that has their
+// tables: also where a filling that had found that out was not ended.
+func TestGivenUp(t *testing.T) {
+	bed := bedtest.New(t)
+	client := redis.NewClient(&redis.Options{Addr: bed.Redis().Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	p := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, tables: []*tableSource{{identity: "a"}, {identity: "a"}}}
+	giveUp := func(want bool) {
+		t.Helper()
+		if others, err := p.GiveUp(t.Context(), 1); err != nil || others != want {
+			t.Errorf("others: %v, %v, want %v", others, err, want)
+		}
+	}
+	has := func(fields ...string) {
+		t.Helper()
+		for _, field := range fields {
+			if err := client.HSet(t.Context(), p.keys[0], field, "{}").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	giveUp(false) // it is the first
+	giveUp(true)  // that one was not ended
+	has(p.fields(1)...)
+	giveUp(false)
+	has(append(p.fields(1), "1:/b")...)
+	giveUp(true)
+	giveUp(true)
+	has(p.fields(2)...)
+	giveUp(true)
 }

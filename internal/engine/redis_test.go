@@ -266,12 +266,15 @@ func keepPlaces(t *testing.T, client redis.UniversalClient) {
 		t.Fatal(impossible)
 	}
 	defer set.Close()
-	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db"}}}
-	err = errors.Join(err, marks.Begin(ctx))
+	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
+	err = errors.Join(err, client.HSet(ctx, marks.keys[1], "generation", 1, "capacity", 1000, "shards", 16).Err())
+	_, givenUp := marks.GiveUp(ctx, 1)
+	err = errors.Join(err, givenUp, marks.Begin(ctx))
 	marks.filled["db"] = json.RawMessage(`{}`)
-	err = errors.Join(err, marks.End(ctx))
-	at, readErr := marks.read(ctx, "db")
-	if err = errors.Join(err, readErr); string(at.mark) != "{}" || at.history == "" {
+	err = errors.Join(err, marks.End(ctx, 1))
+	has, lookErr := marks.Has(ctx, 1)
+	at, readErr := marks.read(ctx, marks.tables[0])
+	if err = errors.Join(err, lookErr, readErr); !has || string(at.mark) != "{}" || at.history == "" {
 		t.Errorf("the mark is %q of history %q", at.mark, at.history)
 	}
 	if _, cluster := client.(*redis.ClusterClient); cluster != (at.others != "") {

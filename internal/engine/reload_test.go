@@ -213,6 +213,12 @@ func TestReloadTakesRestart(t *testing.T) {
 		{"the key of a lock", b.with("{lease: 30s}", "{key: \"other:{id}\"}"), "locks.settlement.key: takes a restart"},
 		{"the kind of a lock, and what is fine", b.with("{lease: 30s}", "{lease: 20s, kind: fair}"), "locks.settlement.kind: takes a restart"},
 		{"another lock", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n", "lock: settlement", "lock: other"), "rules.settle.settle.lock: takes a restart"},
+		{"another rule for the same requests, with another lock", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n",
+			"name: settle\n", "name: pay\n", "/{id}/settle", "/{nr}/settle", "{path: id}\n    settle", "{path: nr}\n    settle", "lock: settlement", "lock: other"), "rules.pay.settle.lock: takes a restart"},
+		{"a rule before it, with another lock", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n",
+			"rules:\n", "rules:\n  - {name: first, match: {methods: [PUT, POST], path: \"/orders/{id}/settle\", query: {fast: on1}}, id: {path: id}, settle: {lock: other}}\n"),
+			"rules.first.settle.lock: takes a restart"},
+		{"IDs in another form, of which a lock has another key", b.with("{path: id}\n    settle", "{path: id, format: uuid}\n    settle"), "rules.settle.id: takes a restart"},
 	} {
 		b.write(tt.text, "refused")
 		if want := "the old one stays: " + tt.want; b.condition() != want {
@@ -234,6 +240,13 @@ func TestReloadTakesRestart(t *testing.T) {
 		{"observe", b.text + "    mode: observe\n"},
 		{"enforce", b.text},
 		{"the backend", "backend: tomcat\n" + b.text},
+		{"another lock, for other requests", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n") +
+			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n" +
+			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n"},
+		{"the same, and another one", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n  third: {key: \"third:{id}\"}\n") +
+			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n" +
+			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n" +
+			"  - {name: method, match: {methods: [PUT], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: third}}\n"},
 		{"a limit", b.with("{lock: settlement}", "{lock: settlement, limit: {lock: merchants, id: {header: x-merchant}}}")},
 		{"fewer rules", b.without("  - name: settle")},
 	} {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,8 +11,8 @@ import (
 )
 
 // takesRestart returns what cannot be changed while the engine runs, of all that has
-// changed between two configurations.
-func takesRestart(old, c *config.Config, changed []string) (paths []string) {
+// changed between two configurations. Calls of earlier rules may still run: past has them.
+func takesRestart(old, c *config.Config, past [][]taker, changed []string) (paths []string) {
 	for _, path := range changed {
 		switch section, _, _ := strings.Cut(path, "."); section {
 		case "backend", "rules", "locks":
@@ -20,7 +21,7 @@ func takesRestart(old, c *config.Config, changed []string) (paths []string) {
 		}
 	}
 	paths = append(paths, formsChanged(old, c)...)
-	return append(paths, locksChanged(old, c)...)
+	return append(paths, locksChanged(old, c, past)...)
 }
 
 // formsChanged names the rules by which a filter would have to hold its IDs in other
@@ -73,10 +74,12 @@ func identityOf(l config.Lock) identity {
 
 // locksChanged names what would have a settlement take another lock than one that still
 // runs: for a while two could settle one order. A restart lets those that run finish. It
-// goes by the names of locks and rules.
-func locksChanged(old, c *config.Config) (paths []string) {
+// goes by the names of locks, and by the requests that rules may have had and get.
+func locksChanged(old, c *config.Config, past [][]taker) (paths []string) {
+	renewed := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
 		if before, ok := old.Locks[name]; ok && identityOf(before) != identityOf(c.Locks[name]) && settlesWith(old, name) && settlesWith(c, name) {
+			renewed[name] = true
 			for _, path := range config.Changes(onlyLock(name, before), onlyLock(name, c.Locks[name])) {
 				switch _, key, _ := strings.Cut(strings.TrimPrefix(path, "locks."), "."); key {
 				case "kind", "format", "key", "quorum", "quorum.addresses":
@@ -85,19 +88,86 @@ func locksChanged(old, c *config.Config) (paths []string) {
 			}
 		}
 	}
-	for _, r := range c.Rules {
-		i := slices.IndexFunc(old.Rules, func(before config.Rule) bool { return before.Name == r.Name })
-		if i < 0 {
-			continue
-		}
-		before, after := locksOf(old.Rules[i]), locksOf(r)
-		for n, place := range []string{"lock", "limit.lock"} {
-			if before[n] != "" && after[n] != "" && before[n] != after[n] && identityOf(old.Locks[before[n]]) != identityOf(c.Locks[after[n]]) {
-				paths = append(paths, "rules."+r.Name+".settle."+place)
+	now := takersOf(c)
+	for _, before := range append(slices.Clip(past), takersOf(old)) {
+		for o := range before {
+			for r := range now {
+				if !mayMove(before, now, o, r) {
+					continue
+				}
+				was, is := &before[o], &now[r]
+				for n, place := range []string{"lock", "limit.lock"} {
+					if was.locks[n] != "" && is.locks[n] != "" && was.identities[n] != is.identities[n] && !(renewed[is.locks[n]] && was.locks[n] == is.locks[n]) {
+						paths = append(paths, "rules."+is.name+".settle."+place)
+					}
+				}
+				if was.locks[0] != "" && is.locks[0] != "" && was.foldsIDs != is.foldsIDs {
+					paths = append(paths, "rules."+is.name+".id")
+				}
 			}
 		}
 	}
-	return paths
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// taker is a rule as far as it decides which lock a request takes.
+type taker struct {
+	name       string
+	match      config.Match
+	locks      [2]string
+	identities [2]identity
+	foldsIDs   bool
+}
+
+// takersOf returns the rules of a configuration in their order.
+func takersOf(c *config.Config) []taker {
+	all := make([]taker, len(c.Rules))
+	for i, r := range c.Rules {
+		all[i] = taker{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r)}
+		for n, name := range all[i].locks {
+			if name != "" {
+				all[i].identities[n] = identityOf(c.Locks[name])
+			}
+		}
+	}
+	return all
+}
+
+// mayMove reports whether there may be a request that came under rule o of those before, and
+// comes under rule r now.
+func mayMove(before, now []taker, o, r int) bool {
+	same := func(a, b *taker) bool { return a.name == b.name && reflect.DeepEqual(a.match, b.match) }
+	switch {
+	case before[o].name == now[r].name:
+		return true
+	case !mayMeet(before[o].match, now[r].match):
+		return false
+	}
+	staysFirst := slices.ContainsFunc(now[:r], func(t taker) bool { return same(&t, &before[o]) })
+	wasFirst := slices.ContainsFunc(before[:o], func(t taker) bool { return same(&t, &now[r]) })
+	return !staysFirst && !wasFirst
+}
+
+// mayMeet reports whether there may be a request that both match.
+func mayMeet(a, b config.Match) bool {
+	if a.Host != "" && b.Host != "" && a.Host != b.Host || !slices.ContainsFunc(a.Methods, func(m string) bool { return slices.Contains(b.Methods, m) }) {
+		return false
+	}
+	for name, value := range a.Query {
+		if other, ok := b.Query[name]; ok && other != value {
+			return false
+		}
+	}
+	return slices.EqualFunc(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"), func(x, y string) bool {
+		return strings.EqualFold(x, y) || strings.HasPrefix(x, "{") || strings.HasPrefix(y, "{")
+	})
+}
+
+// foldsIDs reports whether the IDs of a rule are spelt in one way, whatever a request has:
+// only a UUID is. Another rule may make another key of what was sent.
+func foldsIDs(r config.Rule) bool {
+	return slices.ContainsFunc(r.IDs, func(id config.ID) bool { return id.Format == config.FormatUUID })
 }
 
 func onlyLock(name string, l config.Lock) *config.Config {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
@@ -17,9 +18,18 @@ import (
 // shared returns the set in Redis of a filter. Who fills it reads the sources and
 // the change log; one of Redisson's without sources is filled by others.
 func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside filter.Options) (*shared.Set, error) {
+	set, err := shared.New(m.redis, m.sharedOptions(name, c, unit, beside))
+	if unit.places != nil {
+		unit.places.set = set
+	}
+	return set, err
+}
+
+func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, beside filter.Options) shared.Options {
 	opts := shared.Options{
 		Name: name, Bits: bitsOf(c), Segments: beside.Segments, CanonicalForms: beside.CanonicalForms,
-		Fill: unit.everything, Logger: m.log,
+		Forms: shortSum(strings.Join(forms(rulesOf(m.config, name)), "\n")),
+		Fill:  unit.everything, Logger: m.log,
 	}
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = unit.sourcesAtLeast
@@ -33,17 +43,11 @@ func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside f
 	}
 	if tables := unit.live(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
 		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", shared.StateKey(name)}, tables: tables}
+		unit.places.name = shortSum(fmt.Sprintf("%q %q %+v %q", opts.Bits.Kind, opts.Bits.Key, c.Segments, opts.Forms))
 		opts.Places = unit.places
-		opts.Replaced = func() {
-			m.log.Warn("a server that has a part of the filter in Redis was restarted or failed over: its tables are read again", "filter", name)
-			unit.filter.Doubt(filter.Doubt{Reason: "a server that has a part of the set in Redis was restarted or failed over"})
-		}
+		opts.Lacking = func(reason string) { unit.filter.Doubt(filter.Doubt{Reason: reason}) }
 	}
-	set, err := shared.New(m.redis, opts)
-	if unit.places != nil {
-		unit.places.set = set
-	}
-	return set, err
+	return opts
 }
 
 // sourcesAtLeast is everything, for a filter whose sources have every order there is:

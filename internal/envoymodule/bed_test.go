@@ -160,12 +160,15 @@ type lock struct {
 	grant chan error // an answer to each Acquire
 	panic bool
 
-	mu   sync.Mutex
-	did  []string
-	lost chan struct{}
+	mu    sync.Mutex
+	did   []string
+	lost  chan struct{}
+	ended chan struct{} // closed at the end of the test
 }
 
-func newLock() *lock { return &lock{grant: make(chan error, 1), lost: make(chan struct{})} }
+func newLock() *lock {
+	return &lock{grant: make(chan error, 1), lost: make(chan struct{}), ended: make(chan struct{})}
+}
 
 func (l *lock) note(what string) {
 	l.mu.Lock()
@@ -194,6 +197,32 @@ func (l *lock) Acquire(ctx context.Context, _ gate.Ask) (gate.Lease, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// asyncLock is a lock whose callers need no goroutine.
+type asyncLock struct{ *lock }
+
+func (l asyncLock) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
+	go func() {
+		if _, err := l.Acquire(ctx, ask); err != nil {
+			then(nil, err)
+		} else {
+			then(l, nil)
+		}
+	}()
+	return true
+}
+
+func (l asyncLock) ReleaseAsync() { _ = l.Release(context.Background()) }
+
+func (l asyncLock) NotifyLost(lost func()) {
+	go func() {
+		select {
+		case <-l.lost:
+			lost()
+		case <-l.ended:
+		}
+	}()
 }
 
 func (l *lock) Fences() []int64                    { return []int64{7} }
@@ -255,6 +284,7 @@ type bench struct {
 	face   *Face
 	worker *worker
 	lock   *lock
+	async  bool // its callers need no goroutine
 	known  *known
 
 	missing []string // that the backend did not have; the worker's
@@ -264,7 +294,15 @@ func newBench(t *testing.T, opts Options) *bench {
 	t.Helper()
 	b := &bench{t: t, worker: newWorker(t), lock: newLock(), known: &known{learned: make(chan string, 10), hold: make(chan struct{})}}
 	b.face = NewFace(b.gate(http.StatusConflict), opts)
-	t.Cleanup(func() { b.face.Close(10 * time.Second) })
+	t.Cleanup(func() { b.face.Close(10 * time.Second); close(b.lock.ended) })
+	return b
+}
+
+// newAsyncBench is a bench whose lock's callers need no goroutine.
+func newAsyncBench(t *testing.T) *bench {
+	b := newBench(t, Options{})
+	b.async = true
+	b.face.Use(b.gate(http.StatusConflict))
 	return b
 }
 
@@ -273,7 +311,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 	b.t.Helper()
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	path := []order.ID{{In: order.InPath, Name: "id", Format: format}}
-	settle := &gate.Settle{Lock: b.lock, Busy: gate.Reply{Status: busy}, Unavailable: gate.Reply{Status: 503}}
+	settle := &gate.Settle{Lock: b.locker(), Busy: gate.Reply{Status: busy}, Unavailable: gate.Reply{Status: 503}}
 	g, err := gate.New([]gate.Policy{
 		{
 			Rule:    order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
@@ -300,6 +338,13 @@ func (b *bench) gate(busy int) *gate.Gate {
 		b.t.Fatal(err)
 	}
 	return g
+}
+
+func (b *bench) locker() gate.Locker {
+	if b.async {
+		return asyncLock{b.lock}
+	}
+	return b.lock
 }
 
 // request begins one, without a body.

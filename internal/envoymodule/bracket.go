@@ -2,13 +2,14 @@ package envoymodule
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// bracket is a call with a lock around it. One goroutine has the call, and reports
-// events to it; the worker tells that goroutine what happens to the stream.
+// bracket is a call with a lock around it. It has no goroutine: the worker reports what
+// happens to the stream, and whichever goroutine got the answer of Redis reports the lock.
 //
 // The races, and who wins:
 //   - The lock comes while the client leaves. Passing the request on is posted, and the
@@ -22,30 +23,53 @@ import (
 //     tells that there was no attempt to reach the backend.
 type bracket struct {
 	face   *Face
-	stream *Stream   // the worker's, but for its mailbox
-	call   gate.Call // the goroutine's
+	stream *Stream // the worker's, but for its mailbox
 	cancel context.CancelFunc
 	told   bool        // the worker's: of an answer
-	events chan event  // of capacity enough that the worker never waits
 	lost   atomic.Bool // the lease ended before the call
-}
 
-// event is what happened to the stream.
-type event struct {
-	answer *gate.Response // nil: none, or none that was not told of
-	ended  bool
-	passed bool // with ended: the request was passed on
+	mu    sync.Mutex // held for each event of the call, never for long
+	call  gate.Call
+	lease gate.Lease // that was granted
 }
-
-// mostEvents is an answer and the end.
-const mostEvents = 2
 
 // newBracket begins a call. The stream waits for it, with an open mailbox.
 func newBracket(s *Stream, call gate.Call) *bracket {
 	ctx, cancel := context.WithCancel(s.face.ctx)
-	b := &bracket{face: s.face, stream: s, call: call, cancel: cancel, events: make(chan event, mostEvents)}
-	b.face.spawn("a settlement", func() { b.run(ctx) })
+	b := &bracket{face: s.face, stream: s, call: call, cancel: cancel}
+	b.call.Background = b.face.background
+	if !b.call.AcquireAsync(ctx, b.acquired) {
+		b.face.spawn("a settlement", func() { b.acquire(ctx) })
+	}
 	return b
+}
+
+// acquire waits for the lock.
+func (b *bracket) acquire(ctx context.Context) {
+	defer b.guard()
+	b.acquired(b.call.Acquire(ctx))
+}
+
+// acquired acts on the end of the wait for a lock.
+func (b *bracket) acquired(g gate.Grant) {
+	defer b.guard()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lease = g.Lease
+	switch step := b.call.Granted(b.face.ctx, g); {
+	case step.Refuse:
+		d := b.call.Decision
+		if d.Verdict == gate.VerdictUnavailable {
+			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
+		}
+		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
+	case step.Forward:
+		b.forward(step.Lease)
+		b.call.NotifyLost(func() {
+			b.lost.Store(true)
+			b.face.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
+		})
+	}
 }
 
 // answered is the worker's: the response's headers have come.
@@ -58,93 +82,26 @@ func (b *bracket) answered(r *gate.Response) {
 	}
 	if !b.told { // the second of one stream would tell nothing new
 		b.told = true
-		b.events <- event{answer: r}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.call.Answered(r)
 	}
 }
 
 // ended is the worker's: the stream is over.
 func (b *bracket) ended(last *gate.Response, passed bool) {
+	defer b.guard()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancel() // a wait that goes on is for nothing
 	if !passed {
-		b.cancel()
-	}
-	b.events <- event{answer: last, ended: true, passed: passed}
-}
-
-// run is the call's life.
-func (b *bracket) run(ctx context.Context) {
-	defer b.cancel()
-	var granted gate.Grant
-	ended := false
-	defer func() {
-		if v := recover(); v != nil {
-			b.face.recovered("a settlement", v)
-			b.fail(granted, ended)
-		}
-	}()
-	granted = b.call.Acquire(ctx)
-	if ended = b.drain(); ended { // it was over before there was a lock: that is given back
-		b.grant(granted)
-		return
-	}
-	b.grant(granted)
-	for lost := b.call.Lost(); !ended; {
-		select {
-		case <-lost:
-			lost = nil
-			b.lost.Store(true)
-			b.face.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
-		case e := <-b.events:
-			ended = b.on(e)
-		}
-	}
-}
-
-// drain reports what happened while the lock was waited for, and whether the stream is
-// over.
-func (b *bracket) drain() (ended bool) {
-	for {
-		select {
-		case e := <-b.events:
-			if ended = b.on(e); ended {
-				return true
-			}
-		default:
-			return false
-		}
-	}
-}
-
-// on reports an event to the call, and whether it was the end.
-func (b *bracket) on(e event) (ended bool) {
-	cleanup, done := b.face.cleanupContext()
-	defer done()
-	if e.ended && !e.passed {
 		// Certainly: the worker did not, and nobody else could.
-		b.call.Unsent(cleanup)
+		b.call.Unsent(b.face.ctx)
 	}
-	if e.answer != nil {
-		b.call.Answered(e.answer)
+	if last != nil {
+		b.call.Answered(last)
 	}
-	if e.ended {
-		b.call.Ended(cleanup)
-	}
-	return e.ended
-}
-
-// grant acts on the end of the wait for a lock.
-func (b *bracket) grant(g gate.Grant) {
-	cleanup, done := b.face.cleanupContext()
-	defer done()
-	switch step := b.call.Granted(cleanup, g); {
-	case step.Refuse:
-		d := b.call.Decision
-		if d.Verdict == gate.VerdictUnavailable {
-			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
-		}
-		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
-	case step.Forward:
-		b.forward(step.Lease)
-	}
+	b.call.Ended(b.face.ctx)
 }
 
 // forward passes the request on. The lease is nil in observe mode.
@@ -177,16 +134,25 @@ func (b *bracket) post(do func(s *Stream) Step) {
 	})
 }
 
-// fail is a fault of ours in the middle of a call: whatever is held is renewed no more,
-// since nobody knows what became of it.
-func (b *bracket) fail(g gate.Grant, ended bool) {
-	b.post(func(s *Stream) Step { return s.refuse(s.face.fault) })
-	if g.Lease == nil || ended {
+// guard is deferred: a fault of ours in the middle of a call refuses the request, if it
+// still waits, and has whatever is held renewed no more, since nobody knows what became of
+// it.
+func (b *bracket) guard() {
+	v := recover()
+	if v == nil {
 		return
 	}
-	cleanup, done := b.face.cleanupContext()
-	defer done()
-	if err := g.Lease.Hold(cleanup, "a fault in ordergate"); err != nil {
-		b.face.log.Warn("a lock ends by itself after a fault", "error", err)
+	b.face.recovered("a settlement", v)
+	b.post(func(s *Stream) Step { return s.refuse(s.face.fault) })
+	b.mu.Lock()
+	lease := b.lease
+	b.mu.Unlock()
+	if lease == nil {
+		return
 	}
+	b.face.background(func(ctx context.Context) {
+		if err := lease.Hold(ctx, "a fault in ordergate"); err != nil {
+			b.face.log.Warn("a lock ends by itself after a fault", "error", err)
+		}
+	})
 }

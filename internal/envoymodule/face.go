@@ -185,6 +185,15 @@ func (f *Face) cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.ctx, f.opts.CleanupTimeout)
 }
 
+// background does something within the limit of a cleanup, and does not wait for it.
+func (f *Face) background(do func(context.Context)) {
+	f.spawn("the end of a settlement", func() {
+		ctx, done := f.cleanupContext()
+		defer done()
+		do(ctx)
+	})
+}
+
 // recovered logs a fault of ours. Envoy would otherwise die of it, and every stream
 // with it.
 func (f *Face) recovered(at string, fault any) {

@@ -203,25 +203,29 @@ func TestBracketRaces(t *testing.T) {
 			b.end(e)
 		}, "release"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, Options{})
-			e, do := b.request("POST", "/orders/42/settle")
-			if do != Wait {
-				t.Fatalf("it does not wait: %d", do)
-			}
-			tc.does(b, e)
-			b.face.Close(10 * time.Second)
-			did := b.lock.noted()
-			// A lock that was granted too late is given back; one that was not needs nothing.
-			if did != tc.want && (tc.want != "" || did != "release") {
-				t.Errorf("the lock: %q, want %q", did, tc.want)
-			}
-			b.worker.do(func() {
-				if tc.want == "" && e.continued > 0 {
-					t.Error("the request was passed on")
+		for how, b := range map[string]func(*testing.T) *bench{
+			"blocking": func(t *testing.T) *bench { return newBench(t, Options{}) }, "async": newAsyncBench,
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				b := b(t)
+				e, do := b.request("POST", "/orders/42/settle")
+				if do != Wait {
+					t.Fatalf("it does not wait: %d", do)
 				}
+				tc.does(b, e)
+				b.face.Close(10 * time.Second)
+				did := b.lock.noted()
+				// A lock that was granted too late is given back; one that was not needs nothing.
+				if did != tc.want && (tc.want != "" || did != "release") {
+					t.Errorf("the lock: %q, want %q", did, tc.want)
+				}
+				b.worker.do(func() {
+					if tc.want == "" && e.continued > 0 {
+						t.Error("the request was passed on")
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

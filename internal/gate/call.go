@@ -11,8 +11,8 @@ import (
 
 // Call is the life of one request that needs more than a verdict. The face that
 // opened it reports each event and does what the returned [Step] says. Its
-// methods are called from one goroutine, but for Acquire, which blocks and has
-// a goroutine of its own.
+// methods are called one at a time, but for Acquire, which blocks and has a goroutine of
+// its own, or AcquireAsync.
 type Call struct {
 	gate    *Gate
 	policy  *Policy
@@ -34,6 +34,11 @@ type Call struct {
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
 	learnsJSON   []string
+
+	// Background does what blocks at the end of a bracket, in a goroutine of its own and
+	// within a limit of time. Nil: the method that ends it blocks.
+	Background func(do func(context.Context))
+	ended      chan struct{} // closed when the lease is given up; nil: nobody waits for that
 }
 
 // Step is what a face has to do next.
@@ -142,6 +147,16 @@ func (c *Call) Acquire(ctx context.Context) Grant {
 	return Grant{Lease: lease, Err: err}
 }
 
+// AcquireAsync is Acquire for a caller that must not block: then is called once, before
+// this returns or by another goroutine, and must not block either. False: nothing was
+// done, and only Acquire can do this.
+func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
+	async, ok := c.policy.Settle.Lock.(AsyncLocker)
+	return ok && c.policy.Settle.Limit == nil && async.AcquireAsync(ctx, c.ask, func(lease Lease, err error) {
+		then(Grant{Lease: lease, Err: err})
+	})
+}
+
 // Granted reports the result of Acquire.
 func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	if g.Err != nil {
@@ -190,6 +205,12 @@ func (c *Call) decide(v Verdict) {
 // Unsent reports that the request could not be passed on after Granted said so.
 func (c *Call) Unsent(ctx context.Context) {
 	c.giveUp(ctx, c.bracket.on(unsent, OutcomeUnknown))
+}
+
+// Hides reports whether the request must not reach the backend as it is before Open has its
+// body: it may be a settlement, which has no lock yet.
+func (c *Call) Hides() bool {
+	return c.NeedsBody && c.NeedsAnswer && c.policy.Settle != nil && !c.policy.Observe
 }
 
 // Unseen reports the headers of an answer that came instead of the body which Open asked
@@ -248,15 +269,31 @@ func (c *Call) bracketEvent(e event, o Outcome) effect {
 // giveUp ends the lease as the bracket says. An error is not the caller's to
 // handle: the lock then ends by itself, since it is renewed no more.
 func (c *Call) giveUp(ctx context.Context, e effect) {
-	switch e {
-	case release:
-		_ = c.lease.Release(ctx)
-	case hold:
-		_ = c.lease.Hold(ctx, c.holdReason())
-	default:
+	if e != release && e != hold {
 		return
 	}
+	if c.ended != nil {
+		close(c.ended)
+	}
+	async, ok := c.lease.(AsyncLease)
+	switch {
+	case e == release && ok:
+		async.ReleaseAsync()
+	case e == release:
+		c.background(ctx, func(ctx context.Context) { _ = c.lease.Release(ctx) })
+	default:
+		reason := c.holdReason()
+		c.background(ctx, func(ctx context.Context) { _ = c.lease.Hold(ctx, reason) })
+	}
 	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome)
+}
+
+func (c *Call) background(ctx context.Context, do func(context.Context)) {
+	if c.Background != nil {
+		c.Background(do)
+		return
+	}
+	do(ctx)
 }
 
 // holdReason tells an operator why a lock is held although nobody is at work that
@@ -268,10 +305,23 @@ func (c *Call) holdReason() string {
 	return "outcome unknown: " + c.doubt
 }
 
-// Lost returns a channel that is closed when the call's lease was lost, or nil.
-func (c *Call) Lost() <-chan struct{} {
+// NotifyLost has a function called, in a goroutine of its own, when the call's lease is
+// lost before it is given up. It is called at most once, after Granted.
+func (c *Call) NotifyLost(lost func()) {
 	if c.lease == nil {
-		return nil
+		return
 	}
-	return c.lease.Lost()
+	if async, ok := c.lease.(AsyncLease); ok {
+		async.NotifyLost(lost)
+		return
+	}
+	ended, ends := make(chan struct{}), c.lease.Lost()
+	c.ended = ended
+	go func() {
+		select {
+		case <-ends:
+			lost()
+		case <-ended:
+		}
+	}()
 }

@@ -143,11 +143,7 @@ func (c *Call) existing() time.Time {
 func (c *Call) newID(text string, err error) (string, error) {
 	create := c.policy.Create
 	if err == nil && create.Learn.Capture != nil {
-		if found := create.Learn.Capture.FindStringSubmatch(text); found == nil {
-			err = errors.New("the answer does not match the rule's pattern")
-		} else {
-			text = found[1]
-		}
+		text, err = create.Learn.captured(text)
 	}
 	if err == nil {
 		if _, ok := create.Format.Canonical(text); ok {
@@ -159,4 +155,23 @@ func (c *Call) newID(text string, err error) (string, error) {
 		return c.named, nil
 	}
 	return "", err
+}
+
+// captured returns what the group of the pattern matches in the text of an answer. Envoy makes
+// one line of several of some headers, Location among them, with commas between: what stands
+// between the commas of a header may not say something else.
+func (l *Learn) captured(text string) (string, error) {
+	found := l.Capture.FindStringSubmatch(text)
+	if found == nil {
+		return "", errors.New("the answer does not match the rule's pattern")
+	}
+	if l.Header == "" {
+		return found[1], nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		if other := l.Capture.FindStringSubmatch(strings.TrimSpace(part)); other != nil && other[1] != found[1] {
+			return "", errors.New("the answer matches the rule's pattern in several ways")
+		}
+	}
+	return found[1], nil
 }

@@ -83,6 +83,25 @@ type Lease interface {
 	Hold(ctx context.Context, reason string) error
 }
 
+// AsyncLocker is a Locker that can do without a goroutine for each caller.
+type AsyncLocker interface {
+	Locker
+	// AcquireAsync is Acquire for a caller that must not block: then is called once,
+	// before this returns or by another goroutine, and must not block either. False: it
+	// has done nothing, since only Acquire can do this.
+	AcquireAsync(ctx context.Context, ask Ask, then func(Lease, error)) bool
+}
+
+// AsyncLease is a lease of an [AsyncLocker].
+type AsyncLease interface {
+	Lease
+	// ReleaseAsync is Release that does not block. What goes wrong is logged.
+	ReleaseAsync()
+	// NotifyLost is Lost without a goroutine that waits: lost is called, in one of its
+	// own.
+	NotifyLost(lost func())
+}
+
 // Policy is what to do with the requests of one rule.
 type Policy struct {
 	Rule    order.Rule

@@ -11,10 +11,11 @@ import (
 
 // memberText returns the text of the string or number at a path of object members. It
 // refuses a body that names a member of the path again behind it, since parsers differ in
-// which of the two counts; what is no JSON behind the value is not looked at. It quotes
-// nothing of the body in its errors.
+// which of the two counts; what is no JSON behind the value is not looked at. Old backends
+// write Latin-1, or a byte order mark. It quotes nothing of the body in its errors.
 func memberText(body []byte, path []string) (string, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
+	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for _, name := range path {
 		if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 			return "", errNotJSON

@@ -27,7 +27,8 @@ func (g *Gate) Answered(req order.Request, r *Response) {
 // backend says of it proves nothing or is of no interest. Only GET and HEAD ask for
 // what exists. Of a list nobody knows which of its orders was missing.
 func (l *Lookup) sought(m order.Match, method string) string {
-	if l == nil || l.Missing == nil || m.Result != order.Named || len(m.Batch) > 0 {
+	known := m.Result == order.Named || m.Result == order.NeedsBody // of a body that is empty, mostly
+	if l == nil || l.Missing == nil || !known || len(m.Batch) > 0 {
 		return ""
 	}
 	if method != http.MethodGet && method != http.MethodHead {

@@ -23,13 +23,14 @@ type readings struct {
 	parameters bool // lets a parameter or cookie of the ID's name override the path, or a field the method
 	authority  bool // takes what follows two slashes for a host: //x/orders/42 is /orders/42
 	anyDepth   bool // looks for a member of JSON by its name, wherever it stands
+	members    bool // takes the members of a JSON body for parameters
 }
 
 var profiles = [...]readings{
-	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true, authority: true},
+	Strict: {params: true, backslash: true, anyCase: true, trailing: true, indexPHP: true, parameters: true, anyDepth: true, authority: true, members: true},
 	Tomcat: {params: true, anyDepth: true},
 	Spring: {params: true, trailing: true, parameters: true},
-	PHP:    {trailing: true, indexPHP: true, parameters: true, authority: true},
+	PHP:    {trailing: true, indexPHP: true, parameters: true, authority: true, members: true},
 }
 
 // frontControllers are the paths that reach a PHP front controller unless a rule says
@@ -42,5 +43,6 @@ func (r readings) union(o readings) readings {
 		params: r.params || o.params, backslash: r.backslash || o.backslash, anyCase: r.anyCase || o.anyCase,
 		trailing: r.trailing || o.trailing, indexPHP: r.indexPHP || o.indexPHP, parameters: r.parameters || o.parameters,
 		anyDepth: r.anyDepth || o.anyDepth, authority: r.authority || o.authority,
+		members: r.members || o.members,
 	}
 }

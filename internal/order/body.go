@@ -9,7 +9,7 @@ import (
 // that decided the request.
 func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done bool) {
 	if !r.inBody {
-		return r.refuseForm(s, m)
+		return r.refuseForm(req, s, m) || r.readMembers(req, s, m)
 	}
 	if req.BodyState == BodyUnseen && s.hasBody {
 		if announcedSize(req.Header) > r.maxBody {
@@ -53,25 +53,58 @@ func (r *compiled) takes(in Place) bool {
 }
 
 // refuseForm keeps forms away from a rule that does not read them: to some
-// backends a field of theirs is the ID.
-func (r *compiled) refuseForm(s *seen, m *Match) (done bool) {
-	if len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form {
+// backends a field of theirs is the ID. Many clients give each request the type of a form.
+func (r *compiled) refuseForm(req *Request, s *seen, m *Match) (done bool) {
+	switch {
+	case len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form:
+		return false
+	case req.BodyState == BodyUnseen && !s.announced && mostlyHasNoBody(req.Method):
+		m.Result = NeedsBody // to see whether there is one
+	default:
+		*m = m.refused(Ambiguous, FormBody)
+	}
+	return true
+}
+
+// mostlyHasNoBody knows the methods for which a body has no meaning (RFC 9110, 9.3.1,
+// 9.3.2 and 9.3.5).
+func mostlyHasNoBody(method string) bool {
+	return method == "GET" || method == "HEAD" || method == "DELETE"
+}
+
+// readMembers looks at the members of JSON that a rule does not read its ID from: some
+// backends take them for the ID all the same, or for the method.
+func (r *compiled) readMembers(req *Request, s *seen, m *Match) (done bool) {
+	if len(r.IDs) == 0 || !s.hasBody || !s.json || !profiles[r.Backend].members {
 		return false
 	}
-	*m = m.refused(Ambiguous, FormBody)
-	return true
+	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {
+		*m = m.refused(Ambiguous, FormBody) // few see it, and it has no meaning (RFC 9110, 9.3.1)
+		return true
+	}
+	result, reason := req.eachField(true, func(name, value string) Reason { return r.member(name, value, s) })
+	result, done = formResult(result, reason)
+	if done {
+		*m = m.refused(result, reason)
+	}
+	return done
+}
+
+// member judges a member of JSON that may count as a parameter.
+func (r *compiled) member(name, value string, s *seen) Reason {
+	folded := foldName(name)
+	if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
+		return MethodOverride
+	}
+	if isOne, certain := r.selects(folded, name, value); isOne && !certain || !r.mayClaim(folded, name, value, InJSON, s) {
+		return JSONAlias
+	}
+	return NoReason
 }
 
 // announcedSize returns the Content-Length, or 0.
 func announcedSize(header Header) int {
-	if header == nil {
-		return 0
-	}
-	for cursor := 0; ; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			return 0
-		}
+	for name, value := range all(header) {
 		if name == "content-length" {
 			n, err := strconv.Atoi(value)
 			if err != nil && len(value) > 10 {
@@ -79,8 +112,8 @@ func announcedSize(header Header) int {
 			}
 			return n
 		}
-		cursor = next
 	}
+	return 0
 }
 
 // readForm looks for the ID in a urlencoded body.

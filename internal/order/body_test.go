@@ -230,3 +230,109 @@ func BenchmarkJSON(b *testing.B) {
 		}
 	}
 }
+
+// TestCookiesBehindCommas has cookies that parsers of RFC 2109 find, and others do not.
+func TestCookiesBehindCommas(t *testing.T) {
+	for cookie, want := range map[string]string{
+		"orderId=43": "43",
+		"a=1,2; x=order, id; orderId=43; b=x,y=z":          "43",
+		"$Version=1; orderId=43; $Path=/":                  "43",
+		"$Version=1; x=1, orderId=42; orderId=43":          "cookie_alias",
+		"orderId=43; x=1,orderId=42":                       "cookie_alias",
+		`$Version="1"; x="1" , orderId = "42"; orderId=43`: "cookie_alias",
+		"orderId=43; x, orderId=42":                        "cookie_alias",
+		"orderId=43; x=1,y=2,orderId=42":                   "cookie_alias",
+		"orderId=43, orderId=42":                           "cookie_alias",
+	} {
+		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {
+			table, err := NewTable([]Rule{{Name: "settle", Methods: []string{"POST"}, Path: "/settle", IDs: at(InCookie, "orderId"), Backend: b}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := oddRequest{method: "POST", target: "/settle", header: headers{"cookie", cookie, "content-length", "0"}}
+			if got := r.answer(table); got != want {
+				t.Errorf("profile %d: %s: got %q, want %q", b, cookie, got, want)
+			}
+		}
+	}
+}
+
+// TestNamesOfForms has media types that are no forms though their names have the word in
+// them, and odd ones that a backend may take for one.
+func TestNamesOfForms(t *testing.T) {
+	for contentType, want := range map[string]string{
+		"application/vnd.platform.v1+json":                                  "42",
+		"application/vnd.platform.v1+xml":                                   "42",
+		"application/x-information":                                         "42",
+		"application/formula":                                               "42",
+		"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "42",
+		"application/x-www-form-urlencoded":                                 "form_body",
+		"Application/X-WWW-Form-Urlencoded, text/plain":                     "form_body",
+		"application/x-www-form-urlencoded\tx":                              "form_body",
+		"multipart/form-data; boundary=b":                                   "form_body",
+		"multipart/mixed; boundary=b":                                       "form_body",
+		"application/form":                                                  "form_body",
+		"text/plain; x=form":                                                "form_body",
+		"platform/x-form":                                                   "form_body",
+		"application/x-www-urlencoded":                                      "form_body",
+	} {
+		for _, b := range []Backend{Strict, Spring, PHP} {
+			r := oddRequest{"", "POST", "/orders/42/settle", headers{"content-type", contentType}, `{"amount":1}`, want}
+			if got := r.answer(settleRule(t, b)); got != want {
+				t.Errorf("profile %d: %s: got %q, want %q", b, contentType, got, want)
+			}
+			r.target = "/index.php"
+			r.body = `{"x":"a;b&id=42"}`
+			want := map[string]string{"42": "", "form_body": "front_controller"}[want]
+			if strings.HasPrefix(contentType, "multipart") {
+				want = "" // it has no field's name
+			}
+			if got := r.answer(settleRule(t, b)); got != want && b != Spring {
+				t.Errorf("profile %d, a front controller: %s: got %q, want %q", b, contentType, got, want)
+			}
+		}
+	}
+}
+
+// TestTypeOfNoBody has requests with the type of a body, of which nobody knows whether they
+// have one.
+func TestTypeOfNoBody(t *testing.T) {
+	table, err := NewTable([]Rule{{Name: "any", Methods: []string{"GET", "DELETE", "POST"}, Path: "/orders/{id}", IDs: at(InPath, "id")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := []string{typeForm, typeForm + "; charset=UTF-8", "multipart/form-data; boundary=b", typeJSON}
+	for _, contentType := range types {
+		header := headers{"content-type", contentType}
+		for _, tt := range []struct {
+			name, method string
+			header       headers
+			state        BodyState
+			want         Result
+		}{
+			{"unseen", "GET", header, BodyUnseen, NeedsBody},
+			{"HEAD", "HEAD", header, BodyUnseen, NeedsBody},
+			{"DELETE", "DELETE", header, BodyUnseen, NeedsBody},
+			{"none", "GET", header, BodyComplete, Named},
+			{"empty", "GET", append(headers{"content-length", "0"}, header...), BodyUnseen, Named},
+			{"announced", "GET", append(headers{"content-length", "5"}, header...), BodyUnseen, Ambiguous},
+			{"announced in chunks", "GET", append(headers{"transfer-encoding", "chunked"}, header...), BodyUnseen, Ambiguous},
+		} {
+			m := table.Match(Request{Method: tt.method, Target: "/orders/42", Header: tt.header, BodyState: tt.state})
+			if m.Result != tt.want || m.Result != Ambiguous && m.ID != "42" {
+				t.Errorf("%s, %s: %+v", contentType, tt.name, m)
+			}
+		}
+		if contentType == typeJSON {
+			continue
+		}
+		for _, m := range []Match{
+			table.Match(Request{Method: "POST", Target: "/orders/42", Header: header, BodyState: BodyUnseen}),
+			table.Match(Request{Method: "GET", Target: "/orders/42", Header: header, Body: []byte("id=43"), BodyState: BodyComplete}),
+		} {
+			if m.Reason != FormBody {
+				t.Errorf("%s: %+v", contentType, m)
+			}
+		}
+	}
+}

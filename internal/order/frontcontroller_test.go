@@ -87,7 +87,6 @@ func TestFrontController(t *testing.T) {
 		{"path of a lookup in a form", "POST", "/", formed, "page=/orders/42", ""},
 		{"path of a lookup in a form, overridden", "POST", "/", formed, "page=/orders/42&_method=GET", "front_controller"},
 		{"path of a settlement in a form", "POST", "/", formed, "page=/refund", "front_controller"},
-		{"JSON", "POST", "/index.php", headers{"content-type", "application/json"}, "", ""},
 
 		{"choice in other letters", "POST", "/index.php?action=SETTLE&id=42", nil, "", "parameter_alias"},
 		{"choice in other letters, of no order", "POST", "/index.php?action=SETTLE", nil, "", "parameter_alias"},
@@ -223,4 +222,45 @@ func FuzzFrontController(f *testing.F) {
 			t.Errorf("%s %q, cookie %q, %s %q: %+v, and %+v with the body", method, target, cookie, contentType, body, unseen, m)
 		}
 	})
+}
+
+// TestOverrideOfAnExemptMethod has requests that a rule exempts under one method, and that
+// backends may take for those of another: WordPress has ?_method and the header override any.
+func TestOverrideOfAnExemptMethod(t *testing.T) {
+	override := func(method string) headers { return headers{"x-http-method-override", method} }
+	for _, r := range []oddRequest{
+		{"exempt", "OPTIONS", "/orders/42/settle", nil, "", ""},
+		{"by a header", "OPTIONS", "/orders/42/settle", override("POST"), "", "method_override"},
+		{"by a header in another spelling", "OPTIONS", "/orders/42/settle", headers{"x_http.method_override", "post"}, "", "method_override"},
+		{"by a parameter", "OPTIONS", "/orders/42/settle?_method=POST", nil, "", "method_override"},
+		{"by a cookie", "OPTIONS", "/orders/42/settle", headers{"cookie", "_method=POST"}, "", "method_override"},
+		{"by a method that nothing guards", "OPTIONS", "/orders/42/settle", override("PATCH"), "", ""},
+		{"by a method that is refused", "OPTIONS", "/orders/42/settle", override("GET"), "", "method_override"},
+		{"by its own", "OPTIONS", "/orders/42/settle", override("OPTIONS"), "", ""},
+		{"to one that is exempt, too", "GET", "/orders/search?_method=POST", nil, "", ""},
+		{"to one that is not", "GET", "/orders/export?_method=POST", nil, "", "method_override"},
+		{"a form is not looked into", "POST", "/orders/43", headers{"content-type", typeForm}, "_method=GET", ""},
+		{"but the query", "POST", "/orders/43?_method=GET", headers{"content-type", typeForm}, "_method=GET", "method_override"},
+		{"of any case", "OPTIONS", "/Pay/42?_method=POST", nil, "", "method_override"},
+	} {
+		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {
+			table, err := NewTable([]Rule{
+				{Name: "preflight", Methods: []string{"OPTIONS"}, Path: "/orders/{id}/settle", Pass: true},
+				{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: at(InPath, "id"), Backend: b},
+				{Name: "search", Methods: []string{"GET", "POST"}, Path: "/orders/search", Pass: true},
+				{Name: "export", Methods: []string{"GET"}, Path: "/orders/export", Pass: true},
+				{Name: "upload", Methods: []string{"POST"}, Path: "/orders/43", Pass: true},
+				{Name: "update", Methods: []string{"POST"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+				{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+				{Name: "pays", Methods: []string{"OPTIONS"}, Path: "/pay/{id}", IgnoreCase: true, Pass: true},
+				{Name: "pay", Methods: []string{"POST"}, Path: "/pay/{id}", IgnoreCase: true, IDs: at(InPath, "id"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
 }

@@ -9,6 +9,8 @@ type seen struct {
 	types       int // how many Content-Types
 	encoded     bool
 	form        bool // some Content-Type says that the body may be read as parameters
+	json        bool // some says that it is JSON, of whatever kind
+	announced   bool // the headers say that there is a body
 	hasBody     bool // not certainly empty
 	claim       claim
 	method      string
@@ -18,15 +20,7 @@ type seen struct {
 // look goes through the headers once. IDs that stand in headers are noted.
 func (r *compiled) look(header Header, into []found, s *seen) {
 	s.hasBody = true
-	if header == nil {
-		return
-	}
-	for cursor := 0; ; {
-		name, value, next := header.Next(cursor)
-		if next < 0 {
-			return
-		}
-		cursor = next
+	for name, value := range all(header) {
 		if reason := r.see(name, value, s, into); reason != NoReason && s.reason == NoReason {
 			s.reason = reason
 		}
@@ -44,13 +38,19 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 	case "content-type":
 		s.contentType = value
 		s.types++
-		s.form = s.form || strings.Contains(lower(value), "form") // urlencoded, multipart, and whatever else
+		kind := formOf(value)
+		s.form = s.form || kind&(urlencoded|multipart) != 0
+		s.json = s.json || kind&members != 0
 	case "content-encoding":
 		s.encoded = s.encoded || !strings.EqualFold(value, "identity")
 	case "content-length":
 		if value == "0" {
 			s.hasBody = false
+		} else {
+			s.announced = true
 		}
+	case "transfer-encoding":
+		s.announced = true
 	case "cookie":
 		return r.search(cookies(value), InCookie, into, s)
 	case "connection":
@@ -87,15 +87,7 @@ func withDashes(name string) string {
 // respellsURL reports whether a header is one that overrides the URL in a spelling that
 // only CGI takes for it (X.Original.URL): the plain ones are removed.
 func (req *Request) respellsURL() bool {
-	if req.Header == nil {
-		return false
-	}
-	for cursor := 0; ; {
-		name, _, next := req.Header.Next(cursor)
-		if next < 0 {
-			return false
-		}
-		cursor = next
+	for name := range all(req.Header) {
 		switch plain := dashed(name); plain {
 		case "x-original-url", "x-rewrite-url":
 			if plain != name {
@@ -103,6 +95,7 @@ func (req *Request) respellsURL() bool {
 			}
 		}
 	}
+	return false
 }
 
 // isOurs reports whether a header is one of ordergate's in a spelling that only

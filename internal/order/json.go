@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -117,7 +118,16 @@ func (d *reader) object(here []int, level int) error {
 
 // member reads the value of one member, whose name is given raw, without quotes.
 func (d *reader) member(name []byte, here []int, level int) error {
-	folded := foldJSONName(name)
+	plain := unquoted(name)
+	folded := foldName(plain)
+	if level == 0 && profiles[d.rule.Backend].members {
+		switch {
+		case plain == "_method":
+			return d.method()
+		case d.isWay(plain):
+			return d.refuse(JSONAlias)
+		}
+	}
 	var next []int
 	for _, i := range here {
 		id := &d.rule.IDs[i]
@@ -141,6 +151,24 @@ func (d *reader) member(name []byte, here []int, level int) error {
 		return d.refuse(JSONAlias)
 	}
 	return d.rest()
+}
+
+// method reads the method that some backends take for the request's.
+func (d *reader) method() error {
+	value, err := d.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if value.Kind() != '"' || !d.rule.admitsMethod(string(value[1:len(value)-1])) {
+		return d.refuse(MethodOverride)
+	}
+	return nil
+}
+
+// isWay reports whether a name is the whole path of an ID: order.id is the member id of
+// order to who looks for the whole name first (Arr::get of Laravel, _.get of lodash).
+func (d *reader) isWay(name string) bool {
+	return strings.Contains(name, ".") && slices.ContainsFunc(d.rule.IDs, func(id ID) bool { return strings.Join(id.Members, ".") == name })
 }
 
 // rest reads a value that holds no ID. A backend that goes by the name alone must
@@ -185,15 +213,15 @@ func (d *reader) refuse(r Reason) error {
 	return errRefused
 }
 
-// foldJSONName folds a name, whose escapes are undone first.
-func foldJSONName(raw []byte) string {
+// unquoted undoes the escapes of a name.
+func unquoted(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		quoted := append(append([]byte{'"'}, raw...), '"')
 		if text, err := jsontext.AppendUnquote(nil, quoted); err == nil {
 			raw = text
 		}
 	}
-	return foldName(string(raw))
+	return string(raw)
 }
 
 // value notes an ID, or a list of them.

@@ -14,7 +14,7 @@ func (t *Table) unmatched(req Request, path string, chooses bool) Match {
 	}
 	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses, chosen: chooses}
 	if !chooses {
-		s.script = s.script && isScript(path)
+		s.script = s.script && t.isScript(path)
 		s.orders = t.isController(path)
 	}
 	if !s.script && !s.orders {
@@ -29,16 +29,18 @@ const decodeRounds = 3
 
 // near judges a path that some backend may take for one that a rule guards.
 func (t *Table) near(req *Request, path string) (m Match) {
-	if odd := firstOdd(path); odd < 0 {
-		if !t.hasIndex {
+	if t.isPlain(path) {
+		if !t.hasFolders {
 			return Match{Rule: -1} // there is nothing to read differently
 		}
 		m = t.look(&t.folders, req, path)
-		m.Offset = odd
+		m.Offset = -1
 		return m
 	}
 	if t.readings(path, func(reading string) bool {
-		m = t.look(&t.folded, req, reading)
+		if m = t.look(&t.folded, req, reading); m.Result == Unruled {
+			m = t.look(&t.folders, req, reading)
+		}
 		return m.Result != Unruled
 	}) {
 		if m.Reason == PathNear {
@@ -76,13 +78,12 @@ func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
 	if t.lax.backslash {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
-	if rest, ok := strings.CutPrefix(path, "//"); ok && t.lax.authority {
-		// parse_url of PHP, as other parsers of URLs, takes it for //host/path.
-		if i := strings.IndexByte(rest, '/'); i < 0 {
-			if try("/") {
-				return true
-			}
-		} else if t.variants(rest[i:], try) {
+	if t.lax.authority {
+		// parse_url of PHP, as other parsers of URLs, takes what follows two slashes for a host.
+		if isPathless(path) && try("/") {
+			return true
+		}
+		if rest := behindHost(path); rest != path && t.variants(rest, try) {
 			return true
 		}
 	}
@@ -177,6 +178,37 @@ func firstOdd(path string) int {
 		}
 	}
 	return -1
+}
+
+// isPlain reports whether every backend reads a path alike.
+func (t *Table) isPlain(path string) bool {
+	return firstOdd(path) < 0 && !(t.lax.authority && isPathless(path))
+}
+
+// behindHost returns what stands behind the host that a path with two slashes begins with.
+func behindHost(path string) string {
+	if rest, ok := strings.CutPrefix(path, "//"); ok {
+		if i := strings.IndexByte(rest, '/'); i >= 0 {
+			return rest[i:]
+		}
+	}
+	return path
+}
+
+// isPathless reports whether parse_url of PHP may find no path in a target that begins with
+// this one, for which many scripts then take the root. What follows two slashes is a host to
+// it, and digits behind the first colon are a port, of which it refuses some
+// (php_url_parse_ex2 in its ext/standard/url.c).
+func isPathless(path string) bool {
+	if rest, ok := strings.CutPrefix(path, "//"); ok {
+		host, _, more := strings.Cut(rest, "/")
+		if !more || host == "" || strings.ContainsAny(host, ":@[") {
+			return true
+		}
+	}
+	_, rest, _ := strings.Cut(path, ":")
+	port, _, _ := strings.Cut(rest, "/")
+	return port != "" && strings.Trim(port, "0123456789") == ""
 }
 
 // withoutOrigin cuts the scheme and authority off an absolute-form target.
@@ -309,7 +341,13 @@ func trimTail(path string) string {
 }
 
 // isScript reports whether a path is that of a PHP script, or of a folder that has one.
-func isScript(path string) bool {
+func (t *Table) isScript(path string) bool {
+	if t.lax.authority {
+		if isPathless(path) {
+			return true
+		}
+		path = behindHost(path)
+	}
 	script := foldCase(unescape(path))
 	return script == "/" || strings.HasSuffix(script, ".php")
 }
@@ -330,7 +368,7 @@ func (t *Table) isController(path string) bool {
 		}
 		return false
 	}
-	return is(path) || len(t.controllers) > 0 && firstOdd(path) >= 0 && t.readings(path, is)
+	return is(path) || len(t.controllers) > 0 && !t.isPlain(path) && t.readings(path, is)
 }
 
 // isRoutingName knows the parameters by which front controllers choose what to

@@ -58,6 +58,13 @@ func TestNear(t *testing.T) {
 		{"/orders/42/settle%23x/y", s + tc + sp + p},
 		{"/orders/4%00/settle", s + tc + sp + p},
 		{"/orders/%zz42/settle", s + tc + sp + p},
+		{"/x:80/?action=settle&id=42", s + p},
+		{"/x/y:99999/z?route=/orders/42/settle", s + p},
+		{"///x?route=/orders/42/settle", s + p},
+		{"//x/?route=/orders/42/settle", s + p},
+		{"/x:80/?page=2", ""},
+		{"/x:y/?action=settle&id=42", ""},
+		{"//static/app.js", ""},
 	}
 	for name, backend := range map[string]Backend{s: Strict, tc: Tomcat, sp: Spring, p: PHP} {
 		table := settleRule(t, backend)
@@ -96,7 +103,7 @@ func TestOverrides(t *testing.T) {
 		header       headers
 		want         Reason
 	}{
-		{"plain", "/orders/42/settle?note=1", headers{"cookie", "sid=1", "content-type", "application/json"}, NoReason},
+		{"plain", "/orders/42/settle?note=1", headers{"cookie", "sid=1", "content-type", "application/json", "content-length", "0"}, NoReason},
 		{"empty form", "/orders/42/settle", headers{"content-type", typeForm, "content-length", "0"}, NoReason},
 		{"parameter of the ID's name", "/orders/42/settle?id=43", nil, ParameterAlias},
 		{"folded", "/orders/42/settle?I_d=43", nil, ParameterAlias},

@@ -11,6 +11,8 @@
 // (internal/gate).
 package order
 
+import "iter"
+
 // Request is what a rule can see of a request. Its strings need to stay valid
 // only as long as the call that is given it and the [Match] made from it.
 type Request struct {
@@ -42,6 +44,22 @@ type Header interface {
 	Next(cursor int) (name, value string, next int)
 }
 
+// all yields the name and value of each header; there are none without h.
+func all(h Header) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		if h == nil {
+			return
+		}
+		for cursor := 0; ; {
+			name, value, next := h.Next(cursor)
+			if next < 0 || !yield(name, value) {
+				return
+			}
+			cursor = next
+		}
+	}
+}
+
 // Result is what a [Table] makes of a request.
 type Result int8
 
@@ -50,7 +68,7 @@ const (
 	Unruled   Result = iota // no rule matches
 	Named                   // a rule matches and the ID is well-formed
 	Anonymous               // a rule matches that does without an ID, and there is none
-	NeedsBody               // a rule matches, and the ID is in the body: ask again with it
+	NeedsBody               // a rule matches, and the ID, or what may override it, is in the body: ask again with it
 	Invalid                 // a rule matches, and the ID is missing or malformed
 	Ambiguous               // backends may read the request in more than one way
 	TooLarge                // a rule matches, and the body is larger than it admits
@@ -60,7 +78,7 @@ const (
 type Match struct {
 	Result Result
 	Rule   int      // index of the rule as given to NewTable; -1 when Unruled
-	ID     string   // the canonical ID when Named, or when NeedsBody for the limit alone; may share memory with the request
+	ID     string   // the canonical ID when Named, or when NeedsBody and it is elsewhere; may share memory with the request
 	Batch  []string // all IDs, sorted, when the rule takes a list and it has several
 	Limit  string   // the canonical ID that the rule's limit is for, when Named and there is one
 	Reason Reason   // why Invalid, Ambiguous or TooLarge

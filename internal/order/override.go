@@ -24,14 +24,14 @@ func overridesMethod(folded, name string) bool {
 // methods. It may count as one under such a method to a backend that lets a header, a
 // parameter or a form's field say so.
 func (t *Table) overridden(req Request, path string, rule int) Match {
-	fields := req.Method == "POST" && profiles[t.rules[rule].Backend].parameters
-	methods, result, reason := t.otherMethods(&req, fields)
+	methods, result, reason := t.otherMethods(&req, profiles[t.rules[rule].Backend].parameters)
 	for _, method := range methods {
 		r := req
 		r.Method = method
 		f := t.finder(&r)
 		f.find(&t.exact, path[1:], admitsGuarding)
 		f.find(&t.folded, lower(path)[1:], admitsGuarding)
+		f.find(&t.folders, lower(path)[1:], admitsGuarding)
 		if first := min(f.best, f.other); first < len(t.rules) {
 			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}
@@ -39,14 +39,40 @@ func (t *Table) overridden(req Request, path string, rule int) Match {
 	return screened(rule, result, reason)
 }
 
+// exempt judges a request that a rule exempts. What overrides its method may have it count as
+// one that a rule guards; its body is left alone.
+func (t *Table) exempt(req Request, path string) Match {
+	methods, _, _ := t.otherMethods(&req, false)
+	for _, method := range methods {
+		req.Method = method
+		f := t.found(&req, path)
+		rule := f.best
+		if rule == len(t.rules) {
+			rule = f.other
+		}
+		if rule < len(t.rules) && !t.rules[rule].Pass {
+			return Match{Result: Ambiguous, Rule: rule, Reason: MethodOverride, Offset: -1, Screening: true}
+		}
+	}
+	return Match{Rule: -1}
+}
+
+// formResult returns what a request is whose form was looked into; decided: that, whatever
+// else it has.
+func formResult(result Result, reason Reason) (_ Result, decided bool) {
+	switch reason {
+	case NoReason:
+		return result, result == NeedsBody
+	case BodyTooLarge:
+		return TooLarge, true
+	}
+	return Ambiguous, true
+}
+
 // screened returns the match of a request whose form was looked into.
 func screened(rule int, result Result, reason Reason) Match {
-	switch {
-	case reason == BodyTooLarge:
-		result = TooLarge
-	case reason != NoReason:
-		result = Ambiguous
-	case result != NeedsBody:
+	result, decided := formResult(result, reason)
+	if !decided {
 		return Match{Rule: -1}
 	}
 	return Match{Result: result, Rule: rule, Reason: reason, Offset: -1, Screening: true}
@@ -77,7 +103,7 @@ func (t *Table) otherMethods(req *Request, fields bool) (methods []string, resul
 	_ = eachParameter(parameters(query), field)
 	_ = req.eachOverride(add, field)
 	if fields {
-		result, reason = req.eachField(field)
+		result, reason = req.eachField(t.lax.members, field)
 	}
 	return methods, result, reason
 }
@@ -85,15 +111,7 @@ func (t *Table) otherMethods(req *Request, fields bool) (methods []string, resul
 // eachOverride calls see with the value of each header that overrides the method, and
 // field with each cookie.
 func (req *Request) eachOverride(see func(string) Reason, field func(name, value string) Reason) Reason {
-	if req.Header == nil {
-		return NoReason
-	}
-	for cursor := 0; ; {
-		name, value, next := req.Header.Next(cursor)
-		if next < 0 {
-			return NoReason
-		}
-		cursor = next
+	for name, value := range all(req.Header) {
 		reason := NoReason
 		switch dashed(name) {
 		case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":
@@ -105,6 +123,7 @@ func (req *Request) eachOverride(see func(string) Reason, field func(name, value
 			return reason
 		}
 	}
+	return NoReason
 }
 
 func eachParameter(list pairs, field func(name, value string) Reason) Reason {

@@ -170,6 +170,9 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		if in != InCookie && profiles[r.Backend].indexPHP && (r.leads(name, s) || r.leads(value, s)) {
 			return FrontController
 		}
+		if in == InCookie && r.hasIDBehindComma(name, value) {
+			return alias
+		}
 		own := false
 		for i := range r.IDs {
 			if folded != r.aliases[i] {
@@ -185,15 +188,43 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		if own {
 			continue
 		}
-		isOwn := r.isAlias(folded, in)
-		switch {
-		case !isOwn && !slices.Contains(r.foreign, folded):
-			continue
-		case !isPlainName(name), r.isRespelt(folded, in), !s.claim.admits(folded, value):
+		if !r.mayClaim(folded, name, value, in, s) {
 			return alias
 		}
-		s.claim = claim{folded: folded, value: value, in: in, own: s.claim.own || isOwn, made: true}
 	}
+}
+
+// hasIDBehindComma reports whether a cookie has one with an ID's name behind a comma, which
+// separates cookies to old parsers: by RFC 2109, as Tomcat up to 9 does after $Version=1.
+func (r *compiled) hasIDBehindComma(name, value string) bool {
+	if strings.IndexByte(name, ',') < 0 && strings.IndexByte(value, ',') < 0 {
+		return false
+	}
+	_, rest, _ := strings.Cut(name+"="+value, ",")
+	for part := range strings.SplitSeq(rest, ",") {
+		name, _, _ := strings.Cut(part, "=")
+		folded := foldName(name)
+		for i := range r.IDs {
+			if r.IDs[i].In == InCookie && r.aliases[i] == folded {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mayClaim notes what a parameter claims that does not stand in the ID's own place. It
+// reports false if backends may differ about that.
+func (r *compiled) mayClaim(folded, name, value string, in Place, s *seen) bool {
+	isOwn := r.isAlias(folded, in)
+	switch {
+	case !isOwn && !slices.Contains(r.foreign, folded):
+		return true
+	case !isPlainName(name), r.isRespelt(folded, in), !s.claim.admits(folded, value):
+		return false
+	}
+	s.claim = claim{folded: folded, value: value, in: in, own: s.claim.own || isOwn, made: true}
+	return true
 }
 
 // leads reports whether a text is a path that leads to a rule: a web server that rewrites

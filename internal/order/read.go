@@ -20,9 +20,6 @@ const (
 // read takes the ID out of a request that the rule matches.
 func (r *compiled) read(index int, path, query string, req *Request) Match {
 	m := Match{Rule: index, Offset: -1}
-	if r.Pass {
-		return Match{Rule: -1}
-	}
 	var places [maxPlaces]found
 	into := places[:len(r.IDs)]
 	if reason := r.readPath(path, into, &m); reason != NoReason {
@@ -41,16 +38,16 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	}
 	if done := r.readBody(req, &s, into, &m); done {
 		if m.Result == NeedsBody && !r.ownBody {
-			return r.needsBody(into, m)
+			return r.needsBody(into, &s, m)
 		}
 		return m
 	}
 	return r.conclude(into, &s, m)
 }
 
-// needsBody tells the order of a request whose body is needed for the limit alone.
-func (r *compiled) needsBody(into []found, m Match) Match {
-	known := r.order(into, m)
+// needsBody tells the order of a request whose body does not name it.
+func (r *compiled) needsBody(into []found, s *seen, m Match) Match {
+	known := r.agreed(into, s, m)
 	if known.Result == Named {
 		known.Result = NeedsBody
 	}
@@ -140,16 +137,25 @@ func (r *compiled) readQuery(query string, into []found, s *seen, m *Match) Reas
 	return r.search(parameters(query), InQuery, into, s)
 }
 
-// conclude makes one ID of what was found, and one for the limit.
-func (r *compiled) conclude(into []found, s *seen, m Match) Match {
+// agreed makes one ID of what was found, unless something claims another one.
+func (r *compiled) agreed(into []found, s *seen, m Match) Match {
 	m = r.order(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
-		if s.claim.in == InCookie {
+		switch s.claim.in {
+		case InCookie:
 			return m.refused(Ambiguous, CookieAlias)
+		case InJSON:
+			return m.refused(Ambiguous, JSONAlias)
 		}
 		return m.refused(Ambiguous, ParameterAlias)
 	}
+	return m
+}
+
+// conclude makes one ID of what was found, and one for the limit.
+func (r *compiled) conclude(into []found, s *seen, m Match) Match {
+	m = r.agreed(into, s, m)
 	if r.limit < 0 || m.Result != Named {
 		return m
 	}

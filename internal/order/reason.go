@@ -17,6 +17,7 @@ const (
 	OtherMethod
 	MethodOverride
 	URLOverride
+	HostOverride
 	ParameterSpelling
 	ParameterAlias
 	TooManyParameters
@@ -54,12 +55,13 @@ var about = [Reasons]struct{ name, part, text string }{
 	OtherMethod:       {"other_method", "method", "the path is guarded under another method"},
 	MethodOverride:    {"method_override", "method", "the request overrides its method"},
 	URLOverride:       {"url_override", "header", "a header overrides the path"},
+	HostOverride:      {"host_override", "header", "a header names another host"},
 	ParameterSpelling: {"parameter_spelling", "query", "the query is not spelt in its plain form"},
 	ParameterAlias:    {"parameter_alias", "query", "a parameter may be read as the order ID or a route"},
 	TooManyParameters: {"too_many_parameters", "query", "there are too many parameters"},
 	CookieAlias:       {"cookie_alias", "cookie", "a cookie may be read as the order ID"},
 	HeaderAlias:       {"header_alias", "header", "a header may be read as the order ID"},
-	FormBody:          {"form_body", "body", "a form may override the order ID"},
+	FormBody:          {"form_body", "body", "a body may override the order ID"},
 	ContentType:       {"content_type", "body", "the content type is not the rule's"},
 	ContentEncoding:   {"content_encoding", "body", "the body is encoded"},
 	BodyTooLarge:      {"body_too_large", "body", "the body is too large"},

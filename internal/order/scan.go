@@ -1,6 +1,9 @@
 package order
 
-import "unicode/utf8"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // scan is the quick way through a JSON body: one pass, no allocation. It decides
 // only what is plainly good, which nearly every body is; at anything else (an
@@ -138,7 +141,7 @@ func (s *scan) member(name span, depth, level int, onPath bool) bool {
 	if !onPath {
 		return s.isNoID(raw) && s.value(depth)
 	}
-	if !s.isElsewhere(raw, level) {
+	if !s.isElsewhere(raw, level) || bytes.IndexByte(raw, '.') >= 0 {
 		return false
 	}
 	descend := false

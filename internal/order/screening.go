@@ -2,8 +2,12 @@ package order
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxScreened bounds a form that is looked into because its fields may choose what runs,
@@ -42,7 +46,7 @@ func (s *screening) screen() Match {
 	}
 	result := Unruled
 	if reason == NoReason && !s.noForm {
-		result, reason = s.req.eachField(func(name, value string) Reason { return s.see(name, value, InForm) })
+		result, reason = s.req.eachField(s.table.lax.members, func(name, value string) Reason { return s.see(name, value, InForm) })
 	}
 	if s.rule >= 0 {
 		guard = s.rule
@@ -95,28 +99,15 @@ func eachPart(text string, see func(name, value string) Reason) Reason {
 }
 
 func (s *screening) lookAtCookies() Reason {
-	if s.req.Header == nil {
-		return NoReason
-	}
-	for cursor := 0; ; {
-		name, value, next := s.req.Header.Next(cursor)
-		if next < 0 {
-			return NoReason
-		}
-		cursor = next
+	for name, value := range all(s.req.Header) {
 		if name != "cookie" {
 			continue
 		}
-		for list := cookies(value); ; {
-			name, value, ok := list.next()
-			if !ok {
-				break
-			}
-			if reason := s.see(name, value, InCookie); reason != NoReason {
-				return reason
-			}
+		if reason := eachParameter(cookies(value), func(name, value string) Reason { return s.see(name, value, InCookie) }); reason != NoReason {
+			return reason
 		}
 	}
+	return NoReason
 }
 
 // see judges one parameter.
@@ -176,26 +167,41 @@ func (t *Table) namesOrder(folded, value string, in Place) bool {
 	return false
 }
 
-// form is how a body may be read as parameters.
+// form is how a body may be read as parameters, in each way of these.
 type form int8
 
 const (
-	noForm form = iota
-	urlencoded
+	urlencoded form = 1 << iota
 	multipart
+	members // of JSON
+
+	noForm form = 0
 )
+
+// formOf tells it by a Content-Type, also by one that is odd. To Tomcat and Spring each
+// multipart type is a form. The word form counts only by itself: platform is none.
+func formOf(contentType string) (kind form) {
+	contentType = lower(contentType)
+	if strings.Contains(contentType, "json") {
+		kind |= members
+	}
+	if strings.Contains(contentType, "multipart") {
+		return kind | multipart
+	}
+	for word := range strings.FieldsFuncSeq(contentType, func(c rune) bool { return c < 'a' || c > 'z' }) {
+		if word == "form" || word == "urlencoded" {
+			kind |= urlencoded
+		}
+	}
+	return kind
+}
 
 // form tells by the headers; encoded tells that the body has a Content-Encoding.
 func (req *Request) form() (kind form, encoded bool) {
-	if req.Header == nil || req.BodyState == BodyComplete && len(req.Body) == 0 {
+	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		return noForm, false
 	}
-	for cursor := 0; ; {
-		name, value, next := req.Header.Next(cursor)
-		if next < 0 {
-			return kind, encoded
-		}
-		cursor = next
+	for name, value := range all(req.Header) {
 		switch name {
 		case "content-length":
 			if value == "0" {
@@ -204,20 +210,19 @@ func (req *Request) form() (kind form, encoded bool) {
 		case "content-encoding":
 			encoded = encoded || !strings.EqualFold(value, "identity")
 		case "content-type":
-			switch value = lower(value); {
-			case strings.Contains(value, "multipart"):
-				kind = multipart
-			case strings.Contains(value, "form"):
-				kind = max(kind, urlencoded)
-			}
+			kind |= formOf(value)
 		}
 	}
+	return kind, encoded
 }
 
-// eachField calls see with the fields of a form until it gives a reason. NeedsBody tells
-// that the form is yet to be seen.
-func (req *Request) eachField(see func(name, value string) Reason) (Result, Reason) {
+// eachField calls see with the fields of a form until it gives a reason, json: also with the
+// members of JSON. NeedsBody tells that the form is yet to be seen.
+func (req *Request) eachField(json bool, see func(name, value string) Reason) (Result, Reason) {
 	kind, encoded := req.form()
+	if !json {
+		kind &^= members
+	}
 	switch {
 	case kind == noForm:
 		return Unruled, NoReason
@@ -228,10 +233,18 @@ func (req *Request) eachField(see func(name, value string) Reason) (Result, Reas
 		return TooLarge, BodyTooLarge
 	case req.BodyState == BodyUnseen:
 		return NeedsBody, NoReason
-	case kind == multipart:
-		return Unruled, eachName(req.Body, see)
 	}
-	return Unruled, eachPart(string(req.Body), see)
+	reason := NoReason
+	if kind&multipart != 0 {
+		reason = eachName(req.Body, see)
+	}
+	if kind&urlencoded != 0 && reason == NoReason {
+		reason = eachPart(string(req.Body), see)
+	}
+	if kind&members != 0 && reason == NoReason {
+		reason = eachMember(req.Body, see)
+	}
+	return Unruled, reason
 }
 
 // eachName calls see with whatever a backend may take for the name of a field of a
@@ -281,6 +294,51 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 			}
 		}
 	}
+}
+
+// eachMember calls see with the members of a JSON object, none of which further in. What is
+// neither a string nor a number has the value of a field that is not certain.
+func eachMember(body []byte, see func(name, value string) Reason) Reason {
+	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if dec.PeekKind() != '{' { // of no names
+		if err := dec.SkipValue(); err != nil && !errors.Is(err, io.EOF) {
+			return BadJSON
+		}
+	} else {
+		_, _ = dec.ReadToken() // the bracket
+		for n := 0; dec.PeekKind() != '}'; n++ {
+			name, value, err := nextMember(dec)
+			switch {
+			case err != nil:
+				return BadJSON
+			case n == maxFields:
+				return TooManyParameters
+			}
+			if reason := see(name, value); reason != NoReason {
+				return reason
+			}
+		}
+		_, _ = dec.ReadToken()
+	}
+	if _, err := dec.ReadToken(); !errors.Is(err, io.EOF) {
+		return BadJSON
+	}
+	return NoReason
+}
+
+func nextMember(dec *jsontext.Decoder) (name, value string, err error) {
+	t, err := dec.ReadToken()
+	if err != nil {
+		return "", "", err
+	}
+	name = t.String()
+	if kind := dec.PeekKind(); kind != '"' && kind != '0' {
+		return name, unreadable, dec.SkipValue()
+	}
+	if t, err = dec.ReadToken(); err == nil {
+		value = t.String()
+	}
+	return name, value, err
 }
 
 // unreadable stands for the value of a field that is not certain.

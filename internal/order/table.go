@@ -17,16 +17,17 @@ type Table struct {
 	folded node // literals in lower case: of rules that ignore it, and for what comes near
 	lax    readings
 
-	folders  node // that an index.php of a rule stands for, in lower case
-	hasIndex bool // there are some
+	folders    node // rules' paths as folders: of an index.php, and without the slash at the end; in lower case
+	hasFolders bool // there are some
 
 	controllers []string   // paths at which parameters choose what runs, in lower case
 	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
 	selectors   []selector // of all rules
 	methods     []string   // of the rules that guard
 
-	ignoresCase bool // some rule does
-	depth       int  // the most segments of a rule's path, or of a front controller's
+	hosts       []string // that rules are for
+	ignoresCase bool     // some rule does
+	depth       int      // the most segments of a rule's path, or of a front controller's
 }
 
 // node stands for a path prefix.
@@ -54,15 +55,22 @@ func NewTable(rules []Rule) (*Table, error) {
 		t.folded.add(segments, i, lower)
 		t.selectors = append(t.selectors, c.selectors...)
 		if len(c.selectors) > 0 && !strings.Contains(r.Path, "{") {
-			t.controllers = append(t.controllers, lower(r.Path))
+			t.controllers = append(t.controllers, lower(withoutSlash(r.Path)))
+		}
+		if r.Host != "" && !slices.Contains(t.hosts, r.Host) {
+			t.hosts = append(t.hosts, r.Host)
 		}
 		if r.Pass {
 			continue
 		}
+		if r.Path != withoutSlash(r.Path) {
+			t.hasFolders = true
+			t.folders.add(segments[:len(segments)-1], i, lower)
+		}
 		t.lax = t.lax.union(profiles[r.Backend])
 		// The path of a folder: that of its script without the last segment, or "/".
 		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
-			t.hasIndex = true
+			t.hasFolders = true
 			t.folders.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i, lower)
 		}
 		t.methods = append(t.methods, r.Methods...)
@@ -112,6 +120,14 @@ func (t *Table) foreignNames(r *compiled) (names []string) {
 	return names
 }
 
+// withoutSlash cuts the slash off the end of a path, unless it is all of it.
+func withoutSlash(path string) string {
+	if path == "/" {
+		return path
+	}
+	return strings.TrimSuffix(path, "/")
+}
+
 func (n *node) add(segments []segment, rule int, spell func(string) string) {
 	for _, s := range segments {
 		if s.isVar {
@@ -139,6 +155,9 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 // linear in the size of the request.
 func (t *Table) Match(req Request) Match {
 	m := t.match(req)
+	if len(t.hosts) > 0 && m.Result != Ambiguous {
+		m = t.elsewhere(req, m)
+	}
 	if m.Rule < 0 && t.lax.indexPHP && req.respellsURL() {
 		if guard := t.guard(&req); guard >= 0 {
 			return Match{Result: Ambiguous, Rule: guard, Reason: URLOverride, Offset: -1, Screening: true}
@@ -152,11 +171,7 @@ func (t *Table) match(req Request) Match {
 	if path == "" || path[0] != '/' {
 		return t.unmatched(req, path, false)
 	}
-	f := t.finder(&req)
-	f.find(&t.exact, path[1:], admitsExact)
-	if f.best == len(t.rules) && t.ignoresCase {
-		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
-	}
+	f := t.found(&req, path)
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may find those parameters all the same.
@@ -165,6 +180,8 @@ func (t *Table) match(req Request) Match {
 		}
 	}
 	switch {
+	case best && t.rules[f.best].Pass:
+		return t.exempt(req, path)
 	case best:
 		return t.rules[f.best].read(f.best, path, query, &req)
 	case f.other < len(t.rules):
@@ -175,7 +192,7 @@ func (t *Table) match(req Request) Match {
 		}
 	}
 	chooses := f.selecting < len(t.rules)
-	if !chooses && firstOdd(path) < 0 && !t.hasIndex && !t.isController(path) {
+	if !chooses && t.isPlain(path) && !t.hasFolders && !t.isController(path) {
 		return Match{Rule: -1}
 	}
 	return t.unmatched(req, path, chooses)
@@ -190,6 +207,16 @@ type finder struct {
 	other     int // lowest index of one that would, but for its method
 	passing   int // the same of one that lets other methods pass
 	selecting int // lowest index of one that would, but for the parameters that it matches by
+}
+
+// found looks a path up as it is spelt.
+func (t *Table) found(req *Request, path string) finder {
+	f := t.finder(req)
+	f.find(&t.exact, path[1:], admitsExact)
+	if f.best == len(t.rules) && t.ignoresCase {
+		f.find(&t.folded, lower(path)[1:], admitsIgnoringCase)
+	}
+	return f
 }
 
 func (t *Table) finder(req *Request) finder {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
+	"time"
 )
 
 const (
@@ -18,6 +19,9 @@ const (
 	// stepLines is how often the context is looked at and progress reported: every
 	// few milliseconds.
 	stepLines = 10_000
+	// leftAlone is for how long a file has to be as it is before it is read: who writes one
+	// in place does so in parts.
+	leftAlone = 200 * time.Millisecond
 )
 
 // Options are the settings of a [File]. The zero value is usable.
@@ -44,7 +48,8 @@ type File struct {
 // columns that commas separate. Blank lines, a header (id or order_id), a byte order
 // mark, either kind of line end, blanks around an ID and double quotes around it are
 // tolerated; quotes that span lines are not. The path "-" is the standard input,
-// which can be read once. It opens nothing yet.
+// which can be read once. A file that changes while it is read is an error: what was read
+// may be a part of it. It opens nothing yet.
 func CSV(path string, opts Options) *File {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -89,12 +94,16 @@ func (f *File) Read(ctx context.Context, yield func(id string) error) (Report, e
 }
 
 func (f *File) read(ctx context.Context, yield func(id string) error) (Report, error) {
-	file, total, err := f.open(ctx)
+	file, before, err := f.open(ctx)
 	if err != nil {
 		return Report{}, err
 	}
 	defer file.Close()
 	var r Report
+	total := int64(0)
+	if before != nil {
+		total = before.Size()
+	}
 	in := &lines{buf: bufio.NewReaderSize(file, bufferBytes)}
 	for {
 		line, err := in.next()
@@ -118,25 +127,41 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 		}
 	}
 	f.progress(r, in.bytes, total)
-	return r, ctx.Err()
+	if ctx.Err() != nil {
+		return r, ctx.Err()
+	}
+	return r, f.unchanged(before)
+}
+
+// unchanged returns an error if the file is another than it was.
+func (f *File) unchanged(before os.FileInfo) error {
+	if before == nil {
+		return nil
+	}
+	now, err := os.Stat(f.path)
+	if err != nil || !os.SameFile(before, now) || before.Size() != now.Size() || !before.ModTime().Equal(now.ModTime()) {
+		return errors.New("it has changed while it was read: write it under another name, and rename it when it is whole")
+	}
+	return nil
 }
 
 func interrupted(ctx context.Context, line int64) error {
 	return fmt.Errorf("interrupted at line %d: %w", line, context.Cause(ctx))
 }
 
-// open returns a file that can be read, and its size, 0 if it has none.
-func (f *File) open(ctx context.Context) (io.ReadCloser, int64, error) {
+// open returns a file that can be read, and what it was when it was opened, nil if it is a
+// stream.
+func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 	if f.path == stdinPath {
 		if f.used {
-			return nil, 0, errors.New("it was read before, and cannot be read again")
+			return nil, nil, errors.New("it was read before, and cannot be read again")
 		}
 		f.used = true
-		return interruptible(ctx, f.opts.Stdin), 0, nil
+		return interruptible(ctx, f.opts.Stdin), nil, nil
 	}
 	file, err := os.Open(f.path)
 	if err != nil {
-		return nil, 0, cause(err)
+		return nil, nil, cause(err)
 	}
 	info, err := file.Stat()
 	if err == nil && info.IsDir() {
@@ -144,12 +169,18 @@ func (f *File) open(ctx context.Context) (io.ReadCloser, int64, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, 0, cause(err)
+		return nil, nil, cause(err)
 	}
 	if !info.Mode().IsRegular() {
-		return file, 0, nil
+		return file, nil, nil
 	}
-	return file, info.Size(), nil
+	if age := time.Since(info.ModTime()); age < leftAlone {
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(leftAlone-age, leftAlone)):
+		}
+	}
+	return file, info, nil
 }
 
 // cause drops the operation and path of an error, which Read names itself.

@@ -12,14 +12,20 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
+// writeFile writes a file that has been left alone for long.
 func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ids.csv")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, before, before); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -125,6 +131,42 @@ func TestCSVErrors(t *testing.T) {
 	err := CSV(filepath.Join(dir, "none.csv"), Options{}).IDs(t.Context(), nil)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("IDs = %v, want fs.ErrNotExist in it", err)
+	}
+}
+
+// TestCSVOfAFileThatIsWritten: what was read of it may be a part.
+func TestCSVOfAFileThatIsWritten(t *testing.T) {
+	half := strings.Repeat("1\n", stepLines)
+	for name, write := range map[string]func(path string) error{
+		"it grows":       func(path string) error { return os.WriteFile(path, []byte(half+half), 0o600) },
+		"it begins anew": func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"it is another": func(path string) error {
+			return errors.Join(os.WriteFile(path+".new", []byte(half), 0o600), os.Rename(path+".new", path))
+		},
+		"it is gone": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := writeFile(t, half)
+			began := time.Now()
+			if err := os.Chtimes(path, began, began); err != nil {
+				t.Fatal(err)
+			}
+			progress := func(s Step) {
+				if s.Done < s.Total {
+					return
+				}
+				if err := write(path); err != nil {
+					t.Error(err)
+				}
+			}
+			err := CSV(path, Options{Progress: progress}).IDs(t.Context(), func(string) error { return nil })
+			if err == nil || !strings.Contains(err.Error(), "it has changed while it was read") {
+				t.Errorf("IDs = %v", err)
+			}
+			if waited := time.Since(began); waited < leftAlone/2 {
+				t.Errorf("a file that was written just now was read after %v", waited)
+			}
+		})
 	}
 }
 

@@ -111,6 +111,13 @@ var orderCases = []orderCase{
 		},
 		columns: [2]string{"order_id", "order_id"}, want: "SELECT order_id FROM orders ORDER BY order_id",
 	}, {
+		name: "padded texts",
+		make: []string{
+			"CREATE TABLE orders (order_id CHAR(20) PRIMARY KEY)",
+			"INSERT INTO orders SELECT CONCAT('o', n) FROM {1..50}",
+		},
+		columns: [2]string{"order_id", "order_id"}, want: "SELECT RTRIM(order_id) FROM orders ORDER BY order_id",
+	}, {
 		name: "texts in another character set", only: MySQL,
 		make: []string{
 			"CREATE TABLE orders (order_id VARCHAR(20) CHARACTER SET latin1 PRIMARY KEY)",

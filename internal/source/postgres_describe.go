@@ -156,7 +156,10 @@ func (p *postgresTable) column(name string) (column, error) {
 	case "date":
 		c.resolution = dateResolution
 	case "int2", "int4", "int8", "numeric":
-	case "text", "varchar", "bpchar", "uuid":
+	case "bpchar":
+		c.out = "rtrim(" + quoted + ")" // without its padding
+		fallthrough
+	case "text", "varchar", "uuid":
 		c.exact = d.bytewise
 	default:
 		c.exact = false // as of citext
@@ -206,13 +209,14 @@ func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 // sequence finds out whether the cursor is a number that the database counts up: an
 // identity, or one whose default is the next number of a sequence. A sequence of which
 // each session takes several numbers at a time is none: the session may use the low
-// ones hours later. The column of a view has no default to go by.
+// ones hours later. So may an application where it counts in steps (Hibernate's pooled
+// optimizer). The column of a view has no default to go by.
 func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
 	numbers := []string{"int2", "int4", "int8", "numeric"}
 	if p.kind != "r" && p.kind != "p" || !slices.Contains(numbers, p.columns[l.cursor.name].base) {
 		return nil
 	}
-	const text = `SELECT seqcache, seqincrement > 0 AND NOT seqcycle FROM pg_catalog.pg_sequence WHERE seqrelid IN (
+	const text = `SELECT seqcache, seqincrement > 0 AND NOT seqcycle, seqincrement FROM pg_catalog.pg_sequence WHERE seqrelid IN (
 			SELECT d.objid FROM pg_catalog.pg_attribute a
 			JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = a.attrelid
 				AND d.refobjsubid = a.attnum AND d.classid = 'pg_catalog.pg_class'::regclass AND d.deptype = 'i'
@@ -225,8 +229,11 @@ func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
 			WHERE a.attrelid = $1::oid AND a.attname = $2
 				AND pg_get_expr(f.adbin, f.adrelid) ~ '^nextval\(''([^'']|'''')*''::regclass\)$')`
 	return p.conn.query(ctx, ask(Postgres, text, p.oid, l.cursor.name), func(c [][]byte) {
-		cached := string(c[0]) != "1"
-		l.counted = string(c[1]) == "t" && !cached
+		cached, steps := string(c[0]) != "1", string(c[1]) == "t" && string(c[2]) != "1"
+		l.counted = string(c[1]) == "t" && !cached && !steps
+		if steps {
+			l.warn("the sequence of %s counts in steps of %s: an application may use the numbers between them later, so rows do not come in the order of %s; use INCREMENT 1", l.cursor.name, c[2], l.cursor.name)
+		}
 		if cached {
 			l.warn("the sequence of %s has CACHE %s: each session uses up its own numbers, so rows do not come in the order of %s; use CACHE 1", l.cursor.name, c[0], l.cursor.name)
 		}

@@ -376,6 +376,7 @@ func testCounted(t *testing.T, s *server) {
 			{"downwards", []string{"CREATE SEQUENCE n INCREMENT -1", "CREATE TABLE counted (id int DEFAULT nextval('n'), order_id int)"}, false},
 			{"in circles", []string{"CREATE SEQUENCE n CYCLE", "CREATE TABLE counted (id int DEFAULT nextval('n'), order_id int)"}, false},
 			{"many at a time", []string{"CREATE TABLE counted (id int GENERATED ALWAYS AS IDENTITY (CACHE 20), order_id int)"}, false},
+			{"in steps, as of Hibernate, which uses the numbers between them later", []string{"CREATE SEQUENCE n INCREMENT 50", "CREATE TABLE counted (id bigint DEFAULT nextval('n'), order_id int)"}, false},
 			{"as text", []string{"CREATE SEQUENCE n", "CREATE TABLE counted (id text DEFAULT nextval('n'), order_id int)"}, false},
 			{"a time", []string{"CREATE TABLE counted (id timestamptz DEFAULT now(), order_id int)"}, false},
 			{"a view", []string{"CREATE TABLE under_it (id serial, order_id int)", "CREATE VIEW counted AS SELECT * FROM under_it"}, false},

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // Build compiles the command of a package, such as "./cmd/sidecar", with the
@@ -39,14 +38,11 @@ func (b *Bed) build(ctx context.Context, pkg, name string, flags []string) (stri
 			return "", err
 		}
 	}
-	lock, err := os.OpenFile(built+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+	unlock, err := lockFile(built + ".lock")
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // unlocks
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", fmt.Errorf("locking %s: %w", lock.Name(), err)
-	}
+	defer unlock()
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", built, pkg)...)
 	cmd.Dir = b.root
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -44,10 +43,9 @@ func (b *Bed) MariaDB(ctx context.Context, args ...string) (*MariaDB, error) {
 	}
 	data := filepath.Join(dir, "data")
 	m := &MariaDB{config: mysql.NewConfig()}
-	m.config.User, m.config.Passwd = "root", rand.Text()
-	m.config.Net, m.config.DBName = "tcp", "orders"
-	if err := installMariaDB(ctx, dir, data, m.config.Passwd); err != nil {
-		return nil, err
+	m.config.User, m.config.Net, m.config.DBName = "root", "tcp", "orders"
+	if m.config.Passwd, err = b.installed(ctx, "mariadb", path, data, nil, installMariaDB); err != nil {
+		return nil, fmt.Errorf("installing mariadb: %w", err)
 	}
 
 	p := &Process{path: path}
@@ -109,9 +107,9 @@ func (m *MariaDB) serves(ctx context.Context, data string) error {
 	return nil
 }
 
-// installMariaDB makes the data directory. Root, by TCP and with the password, is
+// installMariaDB makes the data directory below dir. Root, by TCP and with the password, is
 // its only user.
-func installMariaDB(ctx context.Context, dir, data, password string) error {
+func installMariaDB(ctx context.Context, dir, password string) error {
 	path, err := lookPathSbin("mariadb-install-db", "mariadb")
 	if err != nil {
 		return err
@@ -123,15 +121,15 @@ FLUSH PRIVILEGES;
 ALTER USER root@'127.0.0.1' IDENTIFIED BY '`+password+`';
 `), 0o600)
 	if err != nil {
-		return fmt.Errorf("installing mariadb: %w", err)
+		return err
 	}
 	cmd := exec.CommandContext(ctx, path, append([]string{
-		"--no-defaults", "--datadir=" + data, "--extra-file=" + accounts,
+		"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--extra-file=" + accounts,
 		"--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve",
 		mariadbSize, mariadbTemp(dir),
 	}, mariadbUser()...)...)
 	cmd.Dir = dir
-	return oneLine("installing mariadb", cmd)
+	return oneLine(cmd)
 }
 
 // mariadbTemp is the argument that gives a mariadbd a place of its own for temporary
@@ -153,7 +151,7 @@ var complaint = regexp.MustCompile(`(?i)error|fatal`)
 
 // oneLine runs a command and puts what it complained of, when it fails, into an
 // error of one line: if there is no complaint, the end of what it wrote.
-func oneLine(doing string, cmd *exec.Cmd) error {
+func oneLine(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err == nil {
 		return nil
@@ -164,7 +162,7 @@ func oneLine(doing string, cmd *exec.Cmd) error {
 	}); len(complaints) > 0 {
 		lines = complaints
 	}
-	return fmt.Errorf("%s: %w: %s", doing, err, strings.Join(lines[max(0, len(lines)-tailLines):], " | "))
+	return fmt.Errorf("%w: %s", err, strings.Join(lines[max(0, len(lines)-tailLines):], " | "))
 }
 
 // lookPathSbin is lookPath for a server, which Debian keeps where not every

@@ -2,7 +2,6 @@ package testbed
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"net"
 	"net/url"
@@ -42,10 +41,16 @@ func (b *Bed) Postgres(ctx context.Context, args ...string) (*Postgres, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting postgres: %w", err)
 	}
-	pg := &Postgres{password: rand.Text()}
+	pg := &Postgres{}
 	data := filepath.Join(dir, "data")
-	if err := initPostgres(ctx, as, bin, dir, data, pg.password); err != nil {
-		return nil, err
+	pg.password, err = b.installed(ctx, "postgres", filepath.Join(bin, "postgres"), data, as, func(ctx context.Context, dir, password string) error {
+		return initPostgres(ctx, as, bin, dir, password)
+	})
+	if err == nil {
+		err = as.own(dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("installing postgres: %w", err)
 	}
 
 	p := &Process{
@@ -108,24 +113,24 @@ func (p *Postgres) serves(ctx context.Context, data string) error {
 	return nil
 }
 
-// initPostgres makes the data directory. The superuser postgres, with the
+// initPostgres makes the data directory below dir. The superuser postgres, with the
 // password, is its only user.
-func initPostgres(ctx context.Context, as *account, bin, dir, data, password string) error {
+func initPostgres(ctx context.Context, as *account, bin, dir, password string) error {
 	secret := filepath.Join(dir, "password")
 	if err := os.WriteFile(secret, []byte(password), 0o600); err != nil {
-		return fmt.Errorf("installing postgres: %w", err)
+		return err
 	}
-	if err := as.own(dir, secret); err != nil {
-		return fmt.Errorf("installing postgres: %w", err)
+	if err := as.own(secret); err != nil {
+		return err
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"),
-		"-D", data, "-U", "postgres", "-A", "scram-sha-256", "--pwfile", secret,
+		"-D", filepath.Join(dir, "data"), "-U", "postgres", "-A", "scram-sha-256", "--pwfile", secret,
 		"-E", "UTF8", "--locale=C", "--no-sync")
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	cmd.WaitDelay = time.Second // its own child has our pipe too
 	as.apply(cmd)
-	return oneLine("installing postgres", cmd)
+	return oneLine(cmd)
 }
 
 // postgresBin finds the directory of initdb and postgres: Debian's newest, which

@@ -122,3 +122,20 @@ func TestAbandonedInVain(t *testing.T) {
 		release(t, held)
 	})
 }
+
+// TestGiveBackFails loses the answer to a grant, and then the first attempt to give it
+// back: the next one does it.
+func TestGiveBackFails(t *testing.T) {
+	t.Parallel()
+	c := single(t, 1)[0]
+	l, p := newLocker(t, c, Options{}), watch(t, c, Exclusive, Redisson)
+	p.once(isDeed("acquire"), true, errors.New("the answer was lost"))
+	p.once(isDeed("release"), false, errors.New("the question was lost"))
+	if _, err := l.Acquire(t.Context(), "k"); err == nil {
+		t.Error("granted without an answer")
+	}
+	l.cleanup.Wait()
+	if c.Exists(t.Context(), "k").Val() != 0 {
+		t.Error("it stays taken")
+	}
+}

@@ -84,6 +84,9 @@ func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(
 	}
 	slices.SortFunc(parts, func(a, b part) int { return cmp.Compare(a.key, b.key) })
 	joined := l.newLease(owner, o, asked, parts...)
+	joined.mu.Lock()
+	joined.named = true // what waited for the others may be on record
+	joined.mu.Unlock()
 	for _, lease := range leases {
 		lease.finish() // renewed by the joined one now
 	}

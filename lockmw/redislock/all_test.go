@@ -329,7 +329,7 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 					outer := acquire(t, l, "k")
 					ask = func() (*Lease, error) {
 						got := async(t.Context(), l, "k")
-						wantWaiting(t, l, 1)
+						p.settle(t, l, "k")
 						go func() { _ = outer.Release(t.Context()) }()
 						r := <-got
 						return r.lease, r.err

@@ -35,6 +35,17 @@ func (e *errands) track(f func()) bool {
 	return !e.closed
 }
 
+// begin has close wait until what it returns is called, unless close is over.
+func (e *errands) begin() (done func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return func() {}
+	}
+	e.wg.Add(1)
+	return e.wg.Done
+}
+
 // close waits for what has begun.
 func (e *errands) close() {
 	e.mu.Lock()

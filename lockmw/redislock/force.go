@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -16,7 +17,8 @@ var ErrChanged = errors.New("its holders have changed since they were looked at"
 // them, and wakes who waits for it. It returns how many subscriptions heard of it.
 // When somebody else holds the lock by then, or nobody does, it leaves it alone
 // and returns an error that wraps [ErrChanged]; a [ForeignError] when the key holds
-// something else.
+// something else. When the first answer was lost and the client asked again, it
+// returns no error as long as none of those holders holds the lock any more.
 //
 // The holders of a semaphore have nothing to do with each other: leave the one in
 // seen.Holders whose permit is to return. Permits that Java has cannot be told
@@ -47,18 +49,43 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 	if _, ok := client.(*redis.ClusterClient); ok {
 		publish = "spublish"
 	}
-	args := []any{shapeOf(seen.Kind, seen.Format), mostListed, publish, Channel(seen.Kind, seen.Key), seen.Fence}
+	// Seldom needed, so the script is sent as it is.
+	sent := sending{text: []byte(operatorScript(seen.Kind, seen.Format, "force").text)}
+	keys := operatorKeys(seen.Kind, seen.Key)
+	args := []any{"eval", &sent, len(keys)}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	args = append(args, shapeOf(seen.Kind, seen.Format), mostListed, publish, Channel(seen.Kind, seen.Key), seen.Fence)
 	for _, h := range seen.Holders {
 		args = append(args, h.Owner)
 		if seen.Kind == Write {
 			args = append(args, h.Owner+writeSuffix) // and by its bare name it may read
 		}
 	}
-	// Seldom needed, so the script is sent as it is.
-	n, err := client.Eval(ctx, operatorScript(seen.Kind, seen.Format, "force").text,
-		operatorKeys(seen.Kind, seen.Key), args...).Int()
-	if err == nil && n < 0 {
-		err = ErrChanged
+	n, err := client.Do(ctx, args...).Int()
+	if err != nil || n >= 0 {
+		return n, err
 	}
-	return n, err
+	if sent.repeated() { // the first time may have done it, and nobody knows who heard of it
+		gone, err := seen.gone(ctx, client)
+		if gone || err != nil {
+			return 0, err
+		}
+	}
+	return 0, ErrChanged
+}
+
+// gone reports whether none of the holders holds the lock any more.
+func (s *State) gone(ctx context.Context, client redis.UniversalClient) (bool, error) {
+	now, err := Inspect(ctx, client, s.Kind, s.Format, s.Key)
+	if err != nil {
+		return false, err
+	}
+	for _, h := range s.Holders {
+		if slices.ContainsFunc(now.Holders, func(other Holder) bool { return other.Owner == h.Owner }) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

@@ -11,22 +11,27 @@ import (
 // that Redis gave, or ErrLost when a part was no longer held.
 func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 	if len(lease.parts) > 1 {
-		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, p) })
+		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, lease, p) })
 	}
 	p := &lease.parts[0]
 	if s := l.room.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
 		return l.handOver(ctx, lease, s)
 	}
-	return l.releasePart(ctx, p)
+	return l.releasePart(ctx, lease, p)
 }
 
-func (l *Locker) releasePart(ctx context.Context, p *part) error {
+func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
 	late := stragglers(p.settled)
-	r, err := l.release(ctx, p.key, p.owner, p.entry)
-	l.room.let(p.key, r.heard())
+	r, err := l.release(ctx, p.key, p.owner, p.entry, lease.mayBeNoted())
 	if late {
 		l.releaseStragglers(ctx, p.key, p.owner, p.settled)
 	}
+	return l.releasedPart(p, r, err)
+}
+
+// releasedPart acts on the answer to the release of a part.
+func (l *Locker) releasedPart(p *part, r released, err error) error {
+	l.room.let(p.key, r.heard())
 	switch {
 	case err != nil:
 		return l.explain(p.key, err)
@@ -87,7 +92,7 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		l.room.unclaim(s, l.newOwner())
 		l.giveBack(ctx, key, owner, err)
 		if isMoving(err) {
-			return l.releasePart(ctx, &lease.parts[0])
+			return l.releasePart(ctx, lease, &lease.parts[0])
 		}
 		l.giveBack(ctx, key, lease.owner, err)
 		if errors.Is(err, errNotReplicated) || errors.Is(err, errLate) {

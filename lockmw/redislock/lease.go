@@ -25,10 +25,12 @@ type Lease struct {
 
 	mu    sync.Mutex
 	lost  chan struct{} // closed when a part is lost; made when somebody looks
+	watch func()        // called then; nil: nobody wants to know
 	gone  bool          // the loss of a part was reported
 	done  bool          // given up, or nothing left to renew
 	until time.Time     // when the lease ends unless renewed; once given up, when at the latest
 	noted bool          // it is on record in Redis
+	named bool          // it may be: a question that says so was sent, or is about to be
 	asked bool          // a renewal is on its way
 }
 
@@ -94,6 +96,28 @@ func (l *Lease) Lost() <-chan struct{} {
 		}
 	}
 	return l.lost
+}
+
+// NotifyLost is [Lease.Lost] without a goroutine that waits: f is called, in one of its
+// own, when the lease is lost. A second f takes the place of the first.
+func (l *Lease) NotifyLost(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.watch = f
+	if l.gone {
+		go f()
+	}
+}
+
+// reportLoss tells those who wanted to know when the lease was marked as gone.
+func (l *Lease) reportLoss(listening chan struct{}, watch func()) {
+	l.locker.opts.Observer.Lost()
+	if listening != nil { // last: who hears of it finds all the rest done
+		close(listening)
+	}
+	if watch != nil {
+		go watch()
+	}
 }
 
 // Release gives the lock up and wakes one who waits for it. It returns an error
@@ -198,7 +222,7 @@ func (l *Lease) lose(i int, why string) {
 		return
 	}
 	l.parts[i].lost = true
-	first, listening := !l.gone, l.lost
+	first, listening, watch := !l.gone, l.lost, l.watch
 	l.gone = true
 	over := true
 	for _, p := range l.parts {
@@ -211,10 +235,7 @@ func (l *Lease) lose(i int, why string) {
 		l.locker.opts.Observer.Released(time.Since(l.since))
 	}
 	if first {
-		l.locker.opts.Observer.Lost()
-		if listening != nil { // last: who hears of it finds all the rest done
-			close(listening)
-		}
+		l.reportLoss(listening, watch)
 	}
 	l.locker.log.Warn("lease lost", "key", l.parts[i].key, "fence", l.parts[i].fence, "reason", why)
 }
@@ -246,8 +267,8 @@ func (l *Lease) stand(now time.Time) (due, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := l.until.Sub(now)
-	if !l.asked && !l.expired(now) && (left <= l.locker.opts.Lease*2/3 || !l.noted && now.Sub(l.since) >= noteAge) {
-		l.asked, due = true, true
+	if !l.done && !l.asked && !l.expired(now) && (left <= l.locker.opts.Lease*2/3 || !l.noted && now.Sub(l.since) >= noteAge) {
+		l.asked, l.named, due = true, true, true
 	}
 	return due, left <= 0
 }
@@ -255,16 +276,13 @@ func (l *Lease) stand(now time.Time) (due, late bool) {
 // late reports, once, that the lease could not be renewed in time.
 func (l *Lease) late() {
 	l.mu.Lock()
-	first, listening := !l.gone && !l.done, l.lost
+	first, listening, watch := !l.gone && !l.done, l.lost, l.watch
 	l.gone = l.gone || first
 	l.mu.Unlock()
 	if !first {
 		return
 	}
-	l.locker.opts.Observer.Lost()
-	if listening != nil {
-		close(listening)
-	}
+	l.reportLoss(listening, watch)
 	l.locker.log.Warn("lease lost", "key", l.Key(), "fence", l.Fence(), "reason", "could not be renewed in time")
 }
 
@@ -289,6 +307,14 @@ func (l *Lease) onRecord() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.noted
+}
+
+// mayBeNoted reports whether an operator may see it. Of a lease that was given up the
+// answer stays the same.
+func (l *Lease) mayBeNoted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.named
 }
 
 // expired reports whether the lease has been held for its maximum.

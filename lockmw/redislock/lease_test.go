@@ -113,7 +113,7 @@ func TestRepeatedQuestion(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 		}
-		if r, err := l.release(t.Context(), "k", "me:1", ""); err != nil || !r.held() {
+		if r, err := l.release(t.Context(), "k", "me:1", "", false); err != nil || !r.held() {
 			t.Fatal("not released", err)
 		}
 		if taken(t, c) {

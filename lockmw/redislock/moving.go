@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -21,25 +22,31 @@ var (
 // before the script runs, or at a key that the script makes the name of.
 func isMoving(err error) bool {
 	var refused redis.Error
-	return errors.As(err, &refused) &&
-		(redis.HasErrorPrefix(err, "TRYAGAIN") || strings.Contains(refused.Error(), "non local key"))
+	return errors.As(err, &refused) && (redis.HasErrorPrefix(err, "TRYAGAIN") ||
+		redis.HasErrorPrefix(err, "ASK") || strings.Contains(refused.Error(), "non local key"))
 }
 
-// extendAlone is extend for a lock of its own whose slot moves. What to put on record is
-// left out, and a lease is never shortened.
+// extendAlone is extend for a lock whose slot moves. What to put on record is left out,
+// and a lease is never shortened.
 func (l *Locker) extendAlone(ctx context.Context, p *part, e extension) (bool, error) {
 	key, owner := p.key, l.field(p.owner)
+	extend := func(key, name string) (bool, error) {
+		n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, key).text(name).number(e.to.Milliseconds()))
+		return n == 1, err
+	}
+	// Where calls go on within the lease, its first part has an end there, too.
+	if ok, err := extend(after(key, entrySuffix+":"+owner), cmp.Or(p.entry, owner)); err != nil || !ok && p.entry != "" {
+		return false, err
+	}
 	switch l.opts.Kind {
 	case Semaphore:
 		key = after(p.key, permitsOfSuffix)
 	case Read:
-		entry := after(p.key, owner+":rwlock_timeout:1")
-		if n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, entry).text("").number(e.to.Milliseconds())); err != nil || n == 0 {
+		if ok, err := extend(after(p.key, owner+":rwlock_timeout:1"), ""); err != nil || !ok {
 			return false, err
 		}
 	}
-	n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, key).text(owner).number(e.to.Milliseconds()))
-	return n == 1, err
+	return extend(key, owner)
 }
 
 // releaseAlone is release for a lock of its own whose slot moves. It wakes nobody who waits

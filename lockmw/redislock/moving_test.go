@@ -150,6 +150,47 @@ func TestLeaseInAMovingSlot(t *testing.T) {
 	}
 }
 
+// TestCallsInAMovingSlot has a slot stand half way for longer than a lease, while a call
+// goes on within another one: neither loses its lease, and both are given up after it.
+func TestCallsInAMovingSlot(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 1)[0].(*redis.ClusterClient)
+	for _, s := range sorts {
+		if s.quorum {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			b := &bench{sort: s, clients: []redis.UniversalClient{c}, key: "{" + s.name + "}k"}
+			l := b.locker(t, Options{Lease: 2 * time.Second})
+			outer := acquire(t, l, b.key)
+			inner := acquire(t, l, b.key, Reenter(outer.Owner()))
+			m := beginMove(t, c, b.key)
+			begun := endOf(outer)
+			bedtest.Eventually(t, "renewals", func() bool {
+				select {
+				case <-outer.Lost():
+					t.Fatal("the outer lease was lost")
+				case <-inner.Lost():
+					t.Fatal("the inner lease was lost")
+				default:
+				}
+				return endOf(outer).Sub(begun) > 3*time.Second && endOf(inner).Sub(begun) > 3*time.Second
+			})
+			m.end()
+			bedtest.Eventually(t, "the client follows", func() bool {
+				return c.Set(t.Context(), "{"+s.name+"}x", "1", 0).Err() == nil
+			})
+			release(t, outer)
+			if _, err := b.rivals(t, Options{}).Acquire(t.Context(), b.key); err == nil {
+				t.Error("granted to another while a call goes on")
+			}
+			release(t, inner)
+			b.free(t)
+		})
+	}
+}
+
 // TestReshardUnderLoad moves slots from node to node while locks in them are taken and
 // given up: nobody is inside with another, and no lease is lost. Who wants a lock may get
 // an error.

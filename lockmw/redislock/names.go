@@ -10,8 +10,7 @@ import (
 
 // The names beside a lock's key. Those that start with "redisson" are
 // Redisson's (verified against 4.7.0), so that both sides mean the same. The scripts
-// add two: "ordergate_entry:<owner>" (lua/parts.lua) and "ordergate_grant"
-// (lua/text.lua).
+// add "ordergate_grant" (lua/text.lua).
 const (
 	fencePrefix     = "redisson_lock_token"
 	lockChannel     = "redisson_lock__channel"
@@ -21,6 +20,7 @@ const (
 	fairTimeouts    = "redisson_lock_timeout"
 	readTimeouts    = "rwlock_timeout"
 	recordSuffix    = "ordergate_holders" // hash {owner: Record as JSON}
+	entrySuffix     = "ordergate_entry"   // sorted set {part: end in ms} of an owner, whose name follows (lua/parts.lua)
 	waitingSuffix   = "ordergate_waiting" // sorted set {owner: alive until, in ms} of our waiters for a fair lock
 	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
 	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore

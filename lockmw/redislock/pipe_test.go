@@ -3,9 +3,11 @@ package redislock
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -192,7 +194,9 @@ func TestAloneAsksItself(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		l := newLocker(t, c, Options{})
 		p := watch(t, c, Exclusive, Redisson)
-		quick := func() bool { return len(l.nodes[0].pipe.lanes) == 0 || !l.nodes[0].pipe.lanes[nil].slow.Load() }
+		quick := func() bool {
+			return len(l.nodes[0].pipe.lanes) == 0 || l.nodes[0].pipe.lanes[nil].took.Load() <= int64(slowAfter)
+		}
 		for range 10 {
 			mine := quick()
 			lease := acquire(t, l, "k")
@@ -218,7 +222,7 @@ func TestAloneAsksItself(t *testing.T) {
 		}
 		// A server that was slow: a caller that leaves is not kept by its own question.
 		slow := l.nodes[0].pipe.lanes[nil]
-		slow.slow.Store(true)
+		slow.took.Store(int64(time.Second))
 		p.seen()
 		release(t, acquire(t, l, "k"))
 		if trips := p.seen(); trips[0].own {
@@ -363,4 +367,38 @@ func TestLanesOfACluster(t *testing.T) {
 	if len(lanes) != 3 {
 		t.Errorf("the questions went to %d masters: %v", len(lanes), lanes)
 	}
+}
+
+// TestLaneOfAnOldNode has a cluster's lanes end that were not used for long, when another
+// node is first asked.
+func TestLaneOfAnOldNode(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, 1)[0].(*redis.ClusterClient)
+	l := newLocker(t, c, Options{})
+	at := make(map[*redis.Client]string) // keys by their nodes
+	for _, key := range names("k", 100) {
+		node, err := c.MasterForKey(t.Context(), key)
+		bedtest.Check(t, err)
+		at[node] = key
+	}
+	keys := slices.Collect(maps.Values(at))
+	lanes := func(want int) {
+		t.Helper()
+		p := &l.nodes[0].pipe
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.lanes) != want {
+			t.Errorf("%d lanes, want %d", len(p.lanes), want)
+		}
+		for _, lane := range p.lanes {
+			lane.used.Add(-int64(laneUnused))
+		}
+	}
+	release(t, acquire(t, l, keys[0]))
+	lanes(1)
+	release(t, acquire(t, l, keys[0])) // it is used again
+	release(t, acquire(t, l, keys[1]))
+	lanes(2)
+	release(t, acquire(t, l, keys[2]))
+	lanes(1)
 }

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -25,6 +26,8 @@ type question struct {
 	// texts holds the strings, so that to put one into args allocates nothing.
 	texts []string
 
+	then    func(int64, error) // instead of done: see pipe.start
+	ctx     context.Context    // of the asker, with then
 	done    chan struct{}
 	integer *redis.IntCmd
 	several *redis.IntSliceCmd
@@ -50,6 +53,7 @@ func ask(script *script, lock string) *question {
 	q := questions.Get().(*question)
 	q.script, q.list, q.confirm, q.queue, q.again, q.err, q.keys = script, false, false, false, 0, nil, 0
 	q.sent = sending{text: script.name}
+	q.then, q.ctx = nil, nil
 	q.texts = q.texts[:0]
 	q.args = append(q.args[:0], "evalsha", &q.sent, 0)
 	return q.key(lock)
@@ -60,6 +64,21 @@ func (q *question) forget() {
 	if cap(q.args) <= mostPooled {
 		questions.Put(q)
 	}
+}
+
+// answered tells the asker.
+func (q *question) answered() {
+	if q.then == nil {
+		q.done <- struct{}{}
+		return
+	}
+	then, n, err := q.then, int64(0), q.err
+	if err == nil {
+		n = q.value()
+	}
+	q.then, q.ctx = nil, nil
+	q.forget()
+	then(n, err)
 }
 
 func (q *question) key(k string) *question {
@@ -88,32 +107,38 @@ func (q *question) entry(name string) *question {
 }
 
 // withText has the script itself sent from now on, to a server that does not know
-// its name.
+// its name. When the client sent the name more than once, one that knew it may have run
+// the script before.
 func (q *question) withText() {
-	q.sent = sending{text: []byte(q.script.text)}
+	q.sent = sending{text: []byte(q.script.text), times: q.sent.times - 1}
 	q.args[0] = "eval"
 }
 
 // value returns the answer of a script that answers one integer.
 func (q *question) value() int64 {
 	n := q.integer.Val()
-	if n == 0 && q.sent.times > 1 {
+	if n == 0 && q.sent.repeated() {
 		n = q.again
 	}
 	return n
 }
 
-// sending is an argument that counts how often the client sent it.
+// sending is an argument that counts how often the client sent it. That of a cluster may
+// send a batch to two nodes at once, after a node has both referred a command to another one
+// and failed.
 type sending struct {
 	text  []byte
-	times int
+	times int32 // atomic
 }
 
 // MarshalBinary is called by the client each time that it writes the command.
 func (s *sending) MarshalBinary() ([]byte, error) {
-	s.times++
+	atomic.AddInt32(&s.times, 1)
 	return s.text, nil
 }
+
+// repeated reports whether a server may have seen it before.
+func (s *sending) repeated() bool { return atomic.LoadInt32(&s.times) > 1 }
 
 // String is what the client shows in errors.
 func (s *sending) String() string { return string(s.text) }

@@ -177,7 +177,7 @@ const maxSplitPause = 20 * time.Millisecond
 // servers whose answer was not seen.
 func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs []error, settled <-chan struct{}) {
 	if granted > 0 {
-		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner)
+		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner, false)
 	}
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil && unseen(err) }) {
 		l.releaseStragglers(ctx, key, owner, settled)
@@ -218,7 +218,7 @@ func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settl
 	l.cleanup.Go(func() {
 		defer cancel()
 		<-settled // soon: within nodeTime and cleanupTime
-		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, ""); return err })
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, "", true); return err })
 	})
 }
 
@@ -266,8 +266,8 @@ func sum(answers []int64) (n int) {
 }
 
 // releaseQuorum gives the lock up everywhere, also where it was not granted.
-func (l *Locker) releaseQuorum(ctx context.Context, key, owner string) (released, error) {
-	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner, "") })
+func (l *Locker) releaseQuorum(ctx context.Context, key, owner string, noted bool) (released, error) {
+	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner, "", noted) })
 	held, heard := 0, int64(0)
 	for _, n := range answers {
 		if released(n).held() {

@@ -53,6 +53,7 @@ func connect(t *testing.T, opts *redis.UniversalOptions) redis.UniversalClient {
 }
 
 func embedded(t *testing.T, n int) (clients []redis.UniversalClient) {
+	bedtest.OnlyShort(t)
 	for range n {
 		server := miniredis.RunT(t)
 		driveClock(t, server)

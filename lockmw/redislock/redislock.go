@@ -119,6 +119,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 // are still held are left to end by themselves: release them first.
 func (l *Locker) Close() {
 	l.close()
+	l.room.wakeAll()
 	l.leases.stop()
 	l.cleanup.close()
 	for _, n := range l.nodes {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -402,4 +404,92 @@ func TestConfirmedHold(t *testing.T) {
 			t.Errorf("it is held for %v", left)
 		}
 	})
+}
+
+// mapsRead returns how often somebody read the map of a cluster.
+func mapsRead(t *testing.T, c *redis.ClusterClient) int {
+	t.Helper()
+	var n atomic.Int64
+	err := c.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		stats, err := node.Info(ctx, "commandstats").Result()
+		_, calls, _ := strings.Cut(stats, "cmdstat_cluster|slots:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		count, _ := strconv.Atoi(calls) // none: nobody has yet
+		n.Add(int64(count))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n.Load())
+}
+
+// TestConfirmedAfterAMove moves slots to another primary, of which the client does not
+// know yet. What replicas confirm follows the slot like everything else, and so does what
+// goes in one batch with it.
+func TestConfirmedAfterAMove(t *testing.T) {
+	t.Parallel()
+	m := mirroredCluster(t)
+	m.settled(t)
+	c := m.client.(*redis.ClusterClient)
+	l := m.locker(t, Options{Replicas: 1, Hold: time.Hour, Lease: time.Hour})
+	for _, tt := range []struct {
+		name string
+		do   func(held *Lease, free string) error
+	}{
+		{"acquire", func(_ *Lease, free string) error {
+			lease, err := l.Acquire(t.Context(), free)
+			if err == nil {
+				release(t, lease)
+			}
+			return err
+		}},
+		{"acquire all", func(_ *Lease, free string) error {
+			lease, err := l.AcquireAll(t.Context(), []string{free, free + "2"})
+			if err == nil {
+				release(t, lease)
+			}
+			return err
+		}},
+		{"hold", func(held *Lease, _ string) error { return held.Hold(t.Context(), "a test") }},
+		{"release beside an acquire", func(held *Lease, free string) error {
+			asks := []*question{
+				l.releaseQuestion(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireQuestion(free, l.newOwner()),
+			}
+			at, err := l.nodes[0].pipe.lane(t.Context(), free)
+			if err != nil {
+				return err
+			}
+			at.exchange(t.Context(), asks...)
+			return errors.Join(asks[0].err, asks[1].err)
+		}},
+		{"many at once", func(_ *Lease, free string) error {
+			const callers = 50
+			asks, errs := make([]*question, callers), make([]error, callers)
+			for i := range asks {
+				asks[i] = l.acquireQuestion(fmt.Sprint(free, i), l.newOwner())
+			}
+			at, err := l.nodes[0].pipe.lane(t.Context(), free)
+			if err != nil {
+				return err
+			}
+			before := mapsRead(t, c)
+			at.exchange(t.Context(), asks...)
+			if n := mapsRead(t, c) - before; n > callers/5 {
+				t.Errorf("the map of the cluster was read %d times", n)
+			}
+			for i, q := range asks {
+				errs[i] = q.err
+			}
+			return errors.Join(errs...)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			held := acquire(t, l, "{"+tt.name+"}held")
+			beginMove(t, c, held.Key()).end()
+			if err := tt.do(held, "{"+tt.name+"}free"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

@@ -47,6 +47,7 @@ type seat struct {
 	opts  AcquireOption
 
 	signal chan struct{} // something below has changed
+	wake   func()        // instead of signal, in a goroutine of its own; nil: signal
 	state  seatState
 	try    bool   // woken: ask Redis
 	asking bool   // a question is on its way: two grants for one seat must not cross
@@ -94,7 +95,9 @@ func (r *room) occupied(key string) bool {
 // the channel on which the release is published.
 func (r *room) enter(key string, s *seat) (channel string, ok bool) {
 	owner := s.owner
-	s.signal = make(chan struct{}, 1)
+	if s.wake == nil {
+		s.signal = make(chan struct{}, 1)
+	}
 	id := key
 	channel = Channel(r.locker.opts.Kind, key)
 	if r.locker.opts.Kind == Fair {
@@ -181,9 +184,24 @@ func (l *line) wakeHead() {
 }
 
 func (s *seat) notify() {
+	if s.wake != nil {
+		go s.wake()
+		return
+	}
 	select {
 	case s.signal <- struct{}{}:
 	default:
+	}
+}
+
+// wakeAll has every caller look again, since the Locker is closed.
+func (r *room) wakeAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.lines {
+		for _, s := range l.seats {
+			s.notify()
+		}
 	}
 }
 

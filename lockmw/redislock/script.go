@@ -33,9 +33,12 @@ type scripts struct {
 // scriptsOf composes the scripts of a kind of lock in a format.
 func scriptsOf(kind Kind, format Format) scripts {
 	library := libraryOf(kind, format)
-	of := func(deed string) *script { return compose(library, deed) }
+	of := func(deeds ...string) *script { return compose(library, deeds...) }
 	s := scripts{
 		acquire: of("acquire"), release: of("release"), extend: of("extend"), reenter: of("reenter"),
+	}
+	if kind == Exclusive && format == Redisson {
+		s.acquire, s.release = of("acquire_usual", "acquire"), of("release_usual", "release")
 	}
 	switch kind {
 	case Exclusive:
@@ -61,19 +64,24 @@ func libraryOf(kind Kind, format Format) []string {
 	return []string{"common", "shared", string(kind), "parts"}
 }
 
-// compose makes one script of a deed and of what it uses of a library.
-func compose(library []string, name string) *script {
-	deed := lua(name)
-	text := needed(lua(library...), deed) + deed
+// compose makes one script of deeds, one behind the other, and of what they use of a
+// library. What a deed uses stands right before it: a script that ends before, has not
+// made it.
+func compose(library []string, deeds ...string) *script {
+	text := ""
+	for _, name := range deeds {
+		deed := lua(name)
+		text += needed(lua(library...), text, deed) + deed
+	}
 	sum := sha1.Sum([]byte(text))
 	hash := hex.EncodeToString(sum[:])
 	return &script{text: text, hash: hash, name: []byte(hash)}
 }
 
-// needed returns those definitions that a deed uses, and those that they use: Redis
-// makes all that a script defines anew each time it runs. Of several of one name
-// that is the last above what uses it, as Lua has it.
-func needed(library, deed string) string {
+// needed returns those definitions that a deed uses, and those that they use, unless they
+// are above it: Redis makes all that a script defines anew each time it runs. Of several of
+// one name that is the last above what uses it, as Lua has it.
+func needed(library, above, deed string) string {
 	used := make(map[string]bool)
 	use := func(text string) {
 		for _, word := range words(text) {
@@ -89,8 +97,11 @@ func needed(library, deed string) string {
 			name = words(definition)[1]
 		}
 		if used[name] {
-			text = "local " + definition + "\n" + text
-			use(definition)
+			definition = "local " + definition + "\n"
+			if !strings.Contains(above, definition) {
+				text = definition + text
+				use(definition)
+			}
 			delete(used, name) // nothing above means this one
 		}
 	}

@@ -116,23 +116,25 @@ func TestNeeded(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		library []string
+		above   string
 		deed    string
 		want    []int // of the library
 	}{
-		{"nothing", []string{function("a", ""), constant}, "return 1", nil},
-		{"a word within another", []string{function("a", ""), constant}, "return a_most", nil},
-		{"through another", []string{constant, function("a", "most"), function("b", "a()"), function("c", "a()")}, "b()", []int{0, 1, 2}},
-		{"the later of two", []string{function("a", "most"), constant, function("a", "2")}, "a()", []int{2}},
-		{"the earlier too", []string{function("a", "1"), function("b", "a()"), function("a", "2")}, "b()\na()", []int{0, 1, 2}},
-		{"the earlier alone", []string{function("a", "1"), function("b", "a()"), function("a", "2")}, "b()", []int{0, 1}},
-		{"itself", []string{function("a", "1"), function("a", "a()")}, "a()", []int{1}},
+		{"nothing", []string{function("a", ""), constant}, "", "return 1", nil},
+		{"a word within another", []string{function("a", ""), constant}, "", "return a_most", nil},
+		{"through another", []string{constant, function("a", "most"), function("b", "a()"), function("c", "a()")}, "", "b()", []int{0, 1, 2}},
+		{"the later of two", []string{function("a", "most"), constant, function("a", "2")}, "", "a()", []int{2}},
+		{"the earlier too", []string{function("a", "1"), function("b", "a()"), function("a", "2")}, "", "b()\na()", []int{0, 1, 2}},
+		{"the earlier alone", []string{function("a", "1"), function("b", "a()"), function("a", "2")}, "", "b()", []int{0, 1}},
+		{"what is above", []string{constant, function("a", "most"), function("b", "a()")}, function("a", "most"), "b()", []int{2}},
+		{"itself", []string{function("a", "1"), function("a", "a()")}, "", "a()", []int{1}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			want := ""
 			for _, i := range tt.want {
 				want += tt.library[i]
 			}
-			if diff := gocmp.Diff(want, needed(strings.Join(tt.library, ""), tt.deed)); diff != "" {
+			if diff := gocmp.Diff(want, needed(strings.Join(tt.library, ""), tt.above, tt.deed)); diff != "" {
 				t.Errorf("needed (-want +got):\n%s", diff)
 			}
 		})

@@ -72,6 +72,19 @@ func waitsInLine(t *testing.T, b *bench) {
 // aborts has callers leave at random moments of asking, waiting and being granted,
 // and looks for what they left behind.
 func aborts(t *testing.T, b *bench) {
+	abortsOf(t, b, func(ctx context.Context, l *Locker, key string) (*Lease, error) { return l.Acquire(ctx, key) },
+		func(lease *Lease) { _ = lease.Release(t.Context()) })
+}
+
+// abortsAsync has those leave who wait without a goroutine.
+func abortsAsync(t *testing.T, b *bench) {
+	if b.opts.Kind == Fair || b.quorum {
+		t.Skip("they wait in a goroutine")
+	}
+	abortsOf(t, b, acquireAsync, func(lease *Lease) { lease.ReleaseAsync(func() {}) })
+}
+
+func abortsOf(t *testing.T, b *bench, acquire func(context.Context, *Locker, string) (*Lease, error), release func(*Lease)) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -84,8 +97,8 @@ func aborts(t *testing.T, b *bench) {
 			wg.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
-				if lease, err := l.Acquire(ctx, b.key); err == nil {
-					_ = lease.Release(t.Context())
+				if lease, err := acquire(ctx, l, b.key); err == nil {
+					release(lease)
 				} else if !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}

@@ -124,6 +124,7 @@ var behaviours = []struct {
 	{"is held on", isHeldOn},
 	{"waits in line", waitsInLine},
 	{"stops when its caller leaves", aborts},
+	{"stops when who waits without a goroutine leaves", abortsAsync},
 	{"takes all or none", allOrNone},
 	{"grows its fence", growsFence},
 }

@@ -128,7 +128,7 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 	case err != nil:
 		return err
 	case a.granted():
-		if _, err = l.release(ctx, key, a.owner, ""); err == nil {
+		if _, err = l.release(ctx, key, a.owner, "", false); err == nil {
 			l.trouble.over()
 		}
 	case l.opts.Kind == Fair:

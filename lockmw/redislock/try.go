@@ -72,7 +72,10 @@ func answerOf(n int64, asked time.Time) answer {
 func (l *Locker) acquireQuestion(key, owner string) *question {
 	q := ask(l.scripts.acquire, key).key(FenceKey(key))
 	l.kindKeys(q, key)
-	q.number(l.leaseArg).text(l.field(owner)).number(l.lifeArg)
+	q.number(l.leaseArg).text(l.field(owner))
+	if l.opts.FenceLife > 0 || l.opts.Kind == Fair || l.opts.Kind == Semaphore {
+		q.number(l.lifeArg)
+	}
 	switch l.opts.Kind {
 	case Fair:
 		q.number(l.aliveArg)
@@ -122,7 +125,7 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 		if errors.As(why, &abandoned) && abandoned.outcome(ctx) {
 			return
 		}
-		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, ""); return err })
+		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, "", true); return err })
 	})
 }
 
@@ -131,23 +134,28 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 // Redis after the first attempt; and a client may have asked for it twice.
 var lateAfter = []time.Duration{0, 20 * time.Millisecond, 300 * time.Millisecond}
 
-// undoLate undoes what may have been done to a lock, or may be done yet.
+// undoLate undoes what may have been done to a lock, or may be done yet. An attempt may
+// fail as what it undoes did; the next need not.
 func (l *Locker) undoLate(key string, undo func() error) {
+	var err error
 	for _, pause := range lateAfter {
 		select {
 		case <-time.After(pause):
 		case <-l.closed.Done(): // no time to wait; once more all the same
 		}
-		if err := undo(); err != nil {
-			l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
-			return
-		}
+		err = undo()
+	}
+	if err != nil {
+		l.log.Warn("a lock may stay taken until its lease ends", "key", key, "error", err)
 	}
 }
 
 // releaseQuestion is that of lua/release.lua.
-func (l *Locker) releaseQuestion(n *node, key, owner, entry string) *question {
-	q := ask(l.scripts.release, key).key(after(key, recordSuffix))
+func (l *Locker) releaseQuestion(n *node, key, owner, entry string, noted bool) *question {
+	q := ask(l.scripts.release, key)
+	if noted || entry != "" || l.opts.Kind != Exclusive {
+		q.key(after(key, recordSuffix))
+	}
 	l.kindKeys(q, key)
 	q.text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
 	q.again = 1 // it was given up the first time, and nobody knows who heard of it
@@ -163,11 +171,12 @@ func (r released) held() bool { return r > 0 }
 func (r released) heard() int { return int(max(0, r-2)) }
 
 // release gives up a lock, or, with an entry, a call's part of one.
-func (l *Locker) release(ctx context.Context, key, owner, entry string) (released, error) {
+// Noted says that its owner may be on record.
+func (l *Locker) release(ctx context.Context, key, owner, entry string, noted bool) (released, error) {
 	if len(l.nodes) > 1 {
-		return l.releaseQuorum(ctx, key, owner)
+		return l.releaseQuorum(ctx, key, owner, noted)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner, entry))
+	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner, entry, noted))
 	if entry == "" && isMoving(err) {
 		return l.releaseAlone(ctx, l.nodes[0], key, owner, err)
 	}
@@ -216,7 +225,7 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 		return l.extendQuorum(ctx, p, e)
 	}
 	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p, e))
-	if p.entry == "" && isMoving(err) {
+	if isMoving(err) && !(e.hold && p.entry != "") { // that has a mark, which stands in another key
 		return l.extendAlone(ctx, p, e)
 	}
 	return n == 1, err
@@ -237,7 +246,7 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		l.cleanup.Go(func() {
 			defer cancel()
-			l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, entry); return err })
+			l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, entry, true); return err })
 		})
 	}
 	return answerOf(n, asked), err

@@ -68,6 +68,15 @@ type vigil struct {
 // sit takes a seat and begins the wait, in which it is time to ask at once. It returns
 // nil when there is no seat. Call rise when it is over.
 func (l *Locker) sit(key string, s *seat, end time.Time) *vigil {
+	v := l.enter(key, s)
+	if v != nil {
+		v.poll, v.over = time.NewTimer(0), time.NewTimer(time.Until(end))
+	}
+	return v
+}
+
+// enter is sit without the timers.
+func (l *Locker) enter(key string, s *seat) *vigil {
 	if !l.opts.waits() {
 		return nil
 	}
@@ -75,10 +84,7 @@ func (l *Locker) sit(key string, s *seat, end time.Time) *vigil {
 	if !ok {
 		return nil
 	}
-	return &vigil{
-		locker: l, seat: s, channel: channel, head: l.room.first(s),
-		poll: time.NewTimer(0), over: time.NewTimer(time.Until(end)),
-	}
+	return &vigil{locker: l, seat: s, channel: channel, head: l.room.first(s)}
 }
 
 // rise gives the seat up. It returns the lease that was handed over at the last
@@ -94,41 +100,51 @@ func (v *vigil) rise(next bool) *Lease {
 // turn blocks until the lock was handed over (a lease), until it is time to ask
 // Redis (neither lease nor error), or until the wait is over.
 func (v *vigil) turn(ctx context.Context) (*Lease, error) {
-	if v.asked {
-		return nil, ErrBusy
-	}
-	polled := false
-	for {
+	for !v.asked {
+		polled := false
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-v.locker.closed.Done():
-			return nil, ErrClosed
 		case <-v.over.C:
 			v.last = true
 		case <-v.poll.C:
 			polled = true
 		case <-v.seat.signal:
 		}
-		t := v.locker.room.look(v.seat, time.Now(), polled || v.last)
-		switch {
-		case t.grant != nil:
-			return t.grant, nil
-		case t.claimed: // a grant comes within a round trip, or the seat is put back
-			continue
-		case t.ask:
-			v.head, v.asked = true, v.last
-			return nil, nil
-		case v.last:
-			return nil, ErrBusy // the head knows, and nobody else need ask
-		case t.wait > 0: // woken, but it is others' turn
-			v.poll.Reset(t.wait)
-		case t.head && !v.head: // from now on it is ours to poll
-			v.head = true
-			v.poll.Reset(v.pause(notKnown))
+		if lease, ask, err := v.look(polled); lease != nil || ask || err != nil {
+			return lease, err
 		}
-		polled = false
 	}
+	return nil, ErrBusy
+}
+
+// look returns what the caller is to do now: to take a lease that was handed over, to ask
+// Redis, to give up with an error, or nothing. Polled tells that its poll has come.
+func (v *vigil) look(polled bool) (lease *Lease, ask bool, err error) {
+	switch {
+	case v.locker.closed.Err() != nil:
+		return nil, false, ErrClosed
+	case v.asked:
+		return nil, false, ErrBusy
+	}
+	t := v.locker.room.look(v.seat, time.Now(), polled || v.last)
+	switch {
+	case t.grant != nil:
+		return t.grant, false, nil
+	case t.claimed: // a grant comes within a round trip, or the seat is put back
+	case t.ask:
+		v.head, v.asked = true, v.last
+		return nil, true, nil
+	case v.last:
+		return nil, false, ErrBusy // the head knows, and nobody else need ask
+	case t.wait > 0: // woken, but it is others' turn
+		v.poll.Reset(t.wait)
+	case t.head && !v.head: // from now on it is ours to poll
+		v.head = true
+		v.poll.Reset(v.pause(notKnown))
+	}
+	return nil, false, nil
 }
 
 // refused has the next attempt come when the lock may be free.

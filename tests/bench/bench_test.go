@@ -65,7 +65,7 @@ func TestWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	constant := regexp.MustCompile(`(?m)authzWorkers\s*=\s*(\d+)$`)
+	constant := regexp.MustCompile(`(?m)streamWorkers\s*=\s*(\d+)$`)
 	var found []string
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -77,6 +77,6 @@ func TestWorkers(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{strconv.Itoa(noopWorkers)}, found); diff != "" {
-		t.Errorf("cmd/sidecar's authzWorkers differs from noopWorkers (-here +there):\n%s", diff)
+		t.Errorf("cmd/sidecar's streamWorkers differs from noopWorkers (-here +there):\n%s", diff)
 	}
 }

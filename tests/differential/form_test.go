@@ -87,6 +87,20 @@ func formMutations() []mutation {
 			d.body = pick(d.rand, `{"orderId":`+d.other()+`}`, "orderId="+d.other(), "id="+d.other())
 			d.contentTypes = []string{pick(d.rand, "application/json", "application/x-www-form-urlencoded", "text/plain")}
 		}},
+		{"body: JSON with the order, decoy elsewhere", shape, from(inPath, inQuery, inSnake, inHeader, inCookie, inScript, inFile), func(d *draft) {
+			d.id = d.other()
+			d.path, d.query, d.cookies, d.headers = "", nil, nil, nil
+			d.place()
+			name, value := pick(d.rand, "id", "orderId", "order_id", `\u0069d`), pick(d.rand, "%s", `"%s"`)
+			d.body = fmt.Sprintf(`{"x":1,"`+name+`":`+value+`}`, d.number())
+			d.contentTypes = []string{pick(d.rand, "application/json", "application/vnd.api+json", "text/json")}
+		}},
+		{"body: JSON with another method", shape, from(inPath, inFile), func(d *draft) {
+			method := d.method
+			d.method = "POST"
+			d.body = pick(d.rand, `{"_method":"`+method+`"}`, `{"\u005fmethod":"`+strings.ToLower(method)+`"}`)
+			d.contentTypes = []string{"application/json"}
+		}},
 		{"body: chunked", framing, nil, func(d *draft) { d.chunked = true }},
 	}
 }

@@ -157,5 +157,6 @@ func (d *draft) setMultipart(name, value string) {
 		`form-data; name="%s"`, `form-data; name=%s`, `form-data; filename="f"; name="%s"`, `form-data; name="x"; name="%s"`, `FORM-DATA; NAME="%s"`)
 	d.body = fmt.Sprintf("--b\r\nContent-Disposition: "+disposition+"\r\n%s\r\n%s\r\n--b--\r\n", name,
 		pick(d.rand, "", "", "Content-Type: text/plain\r\n", "Content-Transfer-Encoding: base64\r\n"), value)
-	d.contentTypes = []string{pick(d.rand, "multipart/form-data; boundary=b", `multipart/form-data; boundary="b"`, "Multipart/Form-Data;boundary=b; charset=utf-8")}
+	d.contentTypes = []string{pick(d.rand, "multipart/form-data; boundary=b", `multipart/form-data; boundary="b"`, "Multipart/Form-Data;boundary=b; charset=utf-8",
+		"multipart/mixed; boundary=b", "MULTIPART/related; boundary=b", "multipart/x; boundary=b")}
 }

@@ -49,6 +49,9 @@ func phpSpelling(r *rand.Rand, name string, escape bool) string {
 var places = map[string]func(d *draft, name, value string){
 	"query":  func(d *draft, name, value string) { d.query = append(d.query, name+"="+value) },
 	"cookie": func(d *draft, name, value string) { d.cookies = append(d.cookies, name+"="+value) },
+	"cookies of two lines": func(d *draft, name, value string) {
+		d.headers = append(d.headers, pick(d.rand, "Cookie: x=1\r\nCookie: ", "Cookie: x=1; y=2\r\nCookie: z=3; ")+name+"="+value)
+	},
 	"form": func(d *draft, name, value string) {
 		d.method = "POST"
 		d.setForm(name + "=" + value)
@@ -164,6 +167,10 @@ func phpMutations() []mutation {
 	})
 	add("PHP: front controller as a host", shape, from(inPath, inScript), func(d *draft) {
 		d.path = pick(d.rand, "//", "//x", "//index.php", "//x/index.php", "//x:1/", "///")
+		d.query = []string{"action=" + d.verb(), "id=" + d.number()}
+	})
+	add("PHP: front controller by what is no URL", shape, from(inPath, inScript), func(d *draft) {
+		d.path = pick(d.rand, "/x:80/", "/:1/x", "/x/y:65535/z", "/orders:8/", "///x", "//x:99999/y", "//:80/", "//@/x", "/x:1/../y")
 		d.query = []string{"action=" + d.verb(), "id=" + d.number()}
 	})
 	// Maps have no order, a seed needs one.

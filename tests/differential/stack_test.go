@@ -26,44 +26,79 @@ type front struct {
 // newFront is newStack for other rules.
 func newFront(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, n int, rules string) *front {
 	t.Helper()
+	g := bed.Gate(bed.Build("./cmd/sidecar", true), gateConfig(t, bed, n, rules))
+	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
+	bedtest.Check(t, err)
+	changes := envoyChanges(isFront)
+	// Lookups go on when the verdict is late, which on a busy machine it may
+	// be: here that would be a request that nobody looked at.
+	changes = append(changes, change{"                timeout: 0.5s\n", "                timeout: 15s\n"})
+	if !isFront {
+		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
+		// change what is no UTF-8.
+		changes = append(changes, change{"              failure_mode_allow: true\n", "              failure_mode_allow: true\n" +
+			fmt.Sprintf("              with_request_body: { max_request_bytes: %d, allow_partial_message: false, pack_as_bytes: true }\n", shown)})
+	}
+	return &front{bed.ListenerAddr(bed.Envoy(changed(t, envoy, changes)), "orders"), bed.GateAddr(g, "admin")}
+}
+
+// shown bounds the bodies that ext_authz sees of lookups, in bytes.
+const shown = 64 << 10
+
+// newModule is newStack with ordergate inside Envoy.
+func newModule(t *testing.T, bed *bedtest.Bed, library, backend string, isFront bool, n int) (addr string) {
+	t.Helper()
+	envoy, g := bed.EnvoyWithModule(library, gateConfig(t, bed, n, rules(isFront)), func(file string) (string, error) {
+		envoy, err := bed.ModuleExample(file, backend)
+		if err == nil {
+			envoy = changed(t, envoy, envoyChanges(isFront))
+		}
+		return envoy, err
+	})
+	bedtest.Check(t, g.WaitReady(t.Context()))
+	return bed.ListenerAddr(envoy, "orders")
+}
+
+// gateConfig is ordergate's with these rules, and a Redis of its own.
+func gateConfig(t *testing.T, bed *bedtest.Bed, n int, rules string) string {
+	t.Helper()
 	gate, err := bed.GateExample(bed.Redis().Addr(), idFile(t, n))
 	bedtest.Check(t, err)
 	head, _, found := strings.Cut(gate, "\nrules:\n")
 	if !found {
 		t.Fatal("the example of ordergate's configuration has no rules to replace")
 	}
-	g := bed.Gate(bed.Build("./cmd/sidecar", true), head+"\nrules:\n"+rules)
+	return head + "\nrules:\n" + rules
+}
 
-	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
-	bedtest.Check(t, err)
-	type change struct{ from, to string }
-	changes := []change{
-		// Lookups go on when the verdict is late, which on a busy machine it may
-		// be: here that would be a request that nobody looked at.
-		{"                timeout: 0.5s\n", "                timeout: 15s\n"},
-		// How long a connection stays half open on which no request could be read:
-		// a second each would be most of the test.
-		{"          stat_prefix: orders\n", "          stat_prefix: orders\n          delayed_close_timeout: 0.02s\n"},
-	}
-	if !isFront {
-		// Lookups whose ID is in the body need it there too. As bytes: Envoy would
-		// change what is no UTF-8.
-		changes = append(changes, change{"              failure_mode_allow: true\n", "              failure_mode_allow: true\n" +
-			"              with_request_body: { max_request_bytes: 65536, allow_partial_message: false, pack_as_bytes: true }\n"})
-	} else {
+// change is one of an example.
+type change struct{ from, to string }
+
+// envoyChanges are those of either example of Envoy's configuration.
+func envoyChanges(isFront bool) []change {
+	// How long a connection stays half open on which no request could be read:
+	// a second each would be most of the test.
+	changes := []change{{"          stat_prefix: orders\n", "          stat_prefix: orders\n          delayed_close_timeout: 0.02s\n"}}
+	if isFront {
 		changes = append(changes,
 			change{"          normalize_path: true\n", "          normalize_path: false\n"},
 			change{"          merge_slashes: true\n", "          merge_slashes: false\n"},
 			change{"path_with_escaped_slashes_action: REJECT_REQUEST", "path_with_escaped_slashes_action: KEEP_UNCHANGED"},
 			change{"headers_with_underscores_action: REJECT_REQUEST", "headers_with_underscores_action: ALLOW"})
 	}
+	return changes
+}
+
+// changed makes the changes.
+func changed(t *testing.T, example string, changes []change) string {
+	t.Helper()
 	for _, change := range changes {
-		if strings.Count(envoy, change.from) != 1 {
+		if strings.Count(example, change.from) != 1 {
 			t.Fatalf("the example of Envoy's configuration does not have %q once", change.from)
 		}
-		envoy = strings.Replace(envoy, change.from, change.to, 1)
+		example = strings.Replace(example, change.from, change.to, 1)
 	}
-	return &front{bed.ListenerAddr(bed.Envoy(envoy), "orders"), bed.GateAddr(g, "admin")}
+	return example
 }
 
 // rules is what ordergate is told of the backends: every route, and where it has

@@ -100,7 +100,7 @@ func newFleet(t *testing.T, bed *bedtest.Bed, o fleetOptions) *fleet {
 		if n < sidecars-1 {
 			p.door = newFaces(t, "unix:"+authz, "unix:"+proc, f.store)
 		} else {
-			p.door = newEnvoyDoor(t, f.envoy(authz, proc, backend.Listener.Addr().String()))
+			p.door = newEnvoyDoor(t, envoyBefore(t, bed, authz, proc, backend.Listener.Addr().String()))
 		}
 		f.places = append(f.places, p)
 	}
@@ -179,21 +179,22 @@ func (p *place) reach(t *testing.T, o fleetOptions) string {
 	return fmt.Sprintf("mode: sentinel, master: %s, addresses: [%s]", o.sentinel.Master(), strings.Join(addrs, ", "))
 }
 
-// envoy starts one with the configuration of examples/envoy, but for where the sidecar
-// is: the sockets stay the same when that is started again.
-func (f *fleet) envoy(authz, proc, backend string) string {
-	f.t.Helper()
+// envoyBefore starts one with the configuration of examples/envoy, but for where the
+// sidecar is: the sockets stay the same when that is started again. It returns the address
+// for clients.
+func envoyBefore(t *testing.T, bed *bedtest.Bed, authz, proc, backend string) string {
+	t.Helper()
 	const authzPort, procPort = "127.0.0.1:9191", "127.0.0.1:9192"
-	config, err := f.bed.EnvoyExample(authzPort, procPort, backend)
-	bedtest.Check(f.t, err)
+	config, err := bed.EnvoyExample(authzPort, procPort, backend)
+	bedtest.Check(t, err)
 	for port, path := range map[string]string{"9191": authz, "9192": proc} {
 		tcp := "{ socket_address: { address: 127.0.0.1, port_value: " + port + " } }"
 		if !strings.Contains(config, tcp) {
-			f.t.Fatalf("examples/envoy has no %s", tcp)
+			t.Fatalf("examples/envoy has no %s", tcp)
 		}
 		config = strings.Replace(config, tcp, "{ pipe: { path: "+path+" } }", 1)
 	}
-	return f.bed.ListenerAddr(f.bed.Envoy(config), "orders")
+	return bed.ListenerAddr(bed.Envoy(config), "orders")
 }
 
 // enter returns a place, other than one, where there is room to do something; nil when

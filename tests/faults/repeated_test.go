@@ -24,6 +24,7 @@ type loser struct {
 	lose  int    // which of them; 0: none
 	seen  int
 	link  net.Conn // whose next answer is lost
+	then  func()   // what happens before the client asks again; may be nil
 }
 
 // set begins to count calls about something.
@@ -49,6 +50,9 @@ func (l *loser) plan(p packet) fate {
 		}
 	case !p.ask && p.link == l.link:
 		l.link = nil
+		if l.then != nil {
+			l.then()
+		}
 		return fate{drop: true, cut: true}
 	}
 	return fate{}
@@ -65,7 +69,7 @@ func (l *loser) wire(t *testing.T, addr string) *wire {
 type lossy struct {
 	*loser
 	locker, rival *redislock.Locker
-	direct        []redis.UniversalClient
+	wired, direct []redis.UniversalClient
 	kind          redislock.Kind
 	format        redislock.Format
 	key           string
@@ -119,6 +123,16 @@ var nested = []play{
 		l.release(t, inner)
 		l.busy(t)
 		l.clear(t)
+	}},
+	{"taken by force", func(t *testing.T, l *lossy) {
+		lease := l.acquire(t)
+		seen, err := redislock.Inspect(t.Context(), l.wired[0], l.kind, l.format, l.key)
+		bedtest.Check(t, err)
+		if _, err = redislock.ForceRelease(t.Context(), l.wired[0], seen); err != nil {
+			t.Error(err)
+		}
+		l.free(t, l.key)
+		_ = lease.Release(t.Context()) // it was lost
 	}},
 	{"inner held", func(t *testing.T, l *lossy) {
 		outer := l.acquire(t)
@@ -195,6 +209,7 @@ func TestLostReplies(t *testing.T) {
 		plays [][]play
 	}{
 		{"exclusive", redislock.Options{}, oneLossy, [][]play{plain, nested, handover, {several}}},
+		{"scripts flushed", redislock.Options{}, flushLossy, [][]play{plain, nested, handover}},
 		{"string", redislock.Options{Format: redislock.String}, oneLossy, [][]play{plain, nested, handover, {several}}},
 		{"fair", redislock.Options{Kind: redislock.Fair}, oneLossy, [][]play{plain, nested, handover, {several}}},
 		{"write", redislock.Options{Kind: redislock.Write}, oneLossy, [][]play{plain, nested, {several}}},
@@ -213,7 +228,7 @@ func TestLostReplies(t *testing.T) {
 			opts := sort.opts
 			opts.Lease, opts.Hold, opts.MaxWaitersPerKey = abortLease, repeatHold, 10
 			opts.Wait = redislock.Wait{UpTo: time.Minute}
-			l.locker, l.direct = build(t, wired, opts), direct
+			l.locker, l.wired, l.direct = build(t, wired, opts), wired, direct
 			opts.Wait = redislock.Wait{}
 			if opts.Kind == redislock.Read { // a reader gets in beside others
 				opts.Kind = redislock.Write
@@ -326,6 +341,15 @@ func oneLossy(t *testing.T, l *loser) (wired, direct []redis.UniversalClient) {
 	t.Helper()
 	addr := bedtest.New(t).Redis().Addr()
 	return []redis.UniversalClient{connect(t, l.wire(t, addr).addr())}, []redis.UniversalClient{connect(t, addr)}
+}
+
+// flushLossy has Redis forget its scripts before it is asked again, as one does that has
+// taken the place of another.
+func flushLossy(t *testing.T, l *loser) (wired, direct []redis.UniversalClient) {
+	t.Helper()
+	wired, direct = oneLossy(t, l)
+	l.then = func() { bedtest.Check(t, direct[0].ScriptFlush(context.Background()).Err()) }
+	return wired, direct
 }
 
 func quorumLossy(t *testing.T, l *loser) (wired, direct []redis.UniversalClient) {

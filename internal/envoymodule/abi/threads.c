@@ -3,7 +3,9 @@
 //
 // A thread that has entered Go keeps one of the scheduler's Ps (processors) while it is
 // back in C, until the monitor takes it away. With as many workers as Ps goroutines wait
-// for that, so there is one more P for each thread that comes in: see ordergateThread.
+// for that, so there is one more P for each worker that comes in: see ordergateThread.
+// Not for Envoy's main thread, which comes in once for each configuration: its P would
+// idle ever after, and each goroutine that begins would wake a thread to look for work on it.
 //
 // The monitor (sysmon) finds a worker's P idle whenever it looks, takes it, and is woken
 // by the worker's next entry: some 2,000 times a second and worker, each of which costs
@@ -25,7 +27,7 @@
 
 extern void ordergateThread(void);  // in Go
 
-// Called by whoever is about to enter Go.
+// Called by a worker that is about to enter Go.
 void ordergate_entering(void) {
   static _Thread_local int entered;
   if (!entered) {

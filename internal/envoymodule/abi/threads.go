@@ -10,14 +10,14 @@ import (
 	"sync"
 )
 
-// threads are those of Envoy's that have entered Go.
+// threads are Envoy's workers that have entered Go.
 var threads struct {
 	mu    sync.Mutex
 	own   int // Ps that Go would have
 	count int
 }
 
-// ordergateThread is called once by each thread: it brings its P with it, see threads.c.
+// ordergateThread is called once by each worker: it brings its P with it, see threads.c.
 //
 //export ordergateThread
 func ordergateThread() {

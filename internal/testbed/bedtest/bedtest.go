@@ -62,6 +62,25 @@ func NeedProcesses(tb testing.TB) {
 	}
 }
 
+// OnlyShort skips a test on miniredis without -short. Whatever runs on miniredis runs on a
+// redis-server, too, and the race detector has miniredis take seconds for a long script.
+// "make test" runs these in its target test-miniredis.
+func OnlyShort(tb testing.TB) {
+	tb.Helper()
+	if !testing.Short() {
+		tb.Skip("on miniredis: only with -short")
+	}
+}
+
+// WithoutRace skips a test that takes one step after the other, many times: the race
+// detector would see nothing new. "make test" names it in the target test-plain.
+func WithoutRace(tb testing.TB) {
+	tb.Helper()
+	if Race {
+		tb.Skip("runs without the race detector")
+	}
+}
+
 // Redis starts a redis-server; see [testbed.Bed.Redis].
 func (b *Bed) Redis(args ...string) *testbed.Redis {
 	b.tb.Helper()

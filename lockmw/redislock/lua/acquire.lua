@@ -5,7 +5,7 @@
 -- KEYS[3]..  of the kind
 -- ARGV[1]  lease, ms
 -- ARGV[2]  owner
--- ARGV[3]  how long the fence outlives its last grant, ms; 0: for ever
+-- ARGV[3]  how long the fence outlives its last grant, ms; 0 or nothing: for ever
 -- ARGV[4]..  of the kind
 -- returns  the fence (above 0) when granted; else -2 less the ms until the lock
 --          may become free, -1 when that is not known. An error that begins with
@@ -23,6 +23,7 @@ if left then
 end
 -- The fence comes first: a script that fails half way is not undone, and a number
 -- that nobody was granted does no harm.
-fence = next_fence(KEYS[2], ARGV[3])
-take(KEYS[1], ARGV[2], ARGV[1], fence)
+local text
+fence, text = next_fence(KEYS[2], ARGV[3])
+take(KEYS[1], ARGV[2], ARGV[1], text)
 return fence

@@ -33,8 +33,9 @@ for i = 1, free do
   if known[i] > 0 then
     last_for(KEYS[i], ARGV[2], tonumber(ARGV[1]))
   else
-    fences[i] = next_fence(KEYS[n + i], ARGV[3])
-    take(KEYS[i], ARGV[2], ARGV[1], fences[i])
+    local text
+    fences[i], text = next_fence(KEYS[n + i], ARGV[3])
+    take(KEYS[i], ARGV[2], ARGV[1], text)
   end
 end
 return fences

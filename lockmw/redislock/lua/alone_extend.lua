@@ -1,13 +1,12 @@
 -- Lengthens a lease while the slot of the lock moves from one node of a cluster to
 -- another, when Redis refuses every script that names a key which does not exist: with
--- one key alone. It never shortens, since the ends of calls within the lease stand in
--- another key.
+-- one key alone. It never shortens, since other parts of the lease may end later.
 --
--- KEYS[1]  what has the end: of kind read, one of its two keys; of kind semaphore, the
---          sorted set of leases
--- ARGV[1]  owner; "" where the key is the owner's own
+-- KEYS[1]  what has the end: the sorted set of the parts of a lease; the lock; of kind
+--          read, one of its two keys; of kind semaphore, the sorted set of leases
+-- ARGV[1]  owner, or the name of a part; "" where the key is the owner's own
 -- ARGV[2]  from now, ms
--- returns  1 when done, 0 when the owner does not hold the lock
+-- returns  1 when done, 0 when the key does not have it
 local is = redis.call('type', KEYS[1]).ok
 local t = redis.call('time')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -16,7 +15,12 @@ if is == 'zset' then
   if not till or tonumber(till) <= now then
     return 0
   end
+  redis.call('zremrangebyscore', KEYS[1], '-inf', '(0') -- nothing: a write that needs no memory
   redis.call('zadd', KEYS[1], string.format('%.0f', math.max(till, now + ARGV[2])), ARGV[1])
+  local left = redis.call('pttl', KEYS[1])
+  if left >= 0 and left < tonumber(ARGV[2]) then
+    redis.call('pexpire', KEYS[1], ARGV[2])
+  end
   return 1
 end
 if is == 'none' or

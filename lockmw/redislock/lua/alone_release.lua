@@ -12,6 +12,7 @@ if redis.call('type', KEYS[1]).ok == 'zset' then
   if not redis.call('zscore', KEYS[1], ARGV[1]) then
     return 0
   end
+  redis.call('zremrangebyscore', KEYS[1], '-inf', '(0') -- nothing: a write that needs no memory
   redis.call('zadd', KEYS[1], 0, ARGV[1]) -- it has ended: the next to ask returns its permit
 else
   local entered = redis.call('hget', KEYS[1], ARGV[1])

@@ -17,7 +17,8 @@
 --                              an error when the key holds no such lock; the fence
 --                              when the owner has it already, since a client that
 --                              lost the answer asks again
---   take(lock, owner, lease, fence)  makes the owner a holder for lease ms
+--   take(lock, owner, lease, fence)  makes the owner a holder for lease ms; the fence
+--                              is a text
 --   granted(lock, owner)       the fence of a holder that ordergate let in, nil of
 --                              any other: what tells is written by take alone
 --   nested(lock, owner)        nil when the owner holds nothing, else whether calls
@@ -56,16 +57,20 @@ local function parts_of(lock, owner)
   return beside(lock, 'ordergate_entry:' .. owner)
 end
 
--- keep_fence remembers a fence for life ms, 0 for ever, and returns the last one.
+-- keep_fence remembers a fence for life ms, '0' or nil for ever, and returns the last one.
 local function keep_fence(key, fence, life)
-  if tonumber(life) == 0 then
-    return tonumber(redis.call('set', key, fence, 'get') or 0) or 0
+  local last
+  if not life or life == '0' then
+    last = redis.call('set', key, fence, 'get')
+  else
+    last = redis.call('set', key, fence, 'px', life, 'get')
   end
-  return tonumber(redis.call('set', key, fence, 'px', life, 'get') or 0) or 0
+  return last and tonumber(last) or 0
 end
 
 -- next_fence returns the number of a grant, greater than that of every earlier
--- one of the same lock, and remembers it.
+-- one of the same lock, and remembers it. It returns it as a text too: to make that of a
+-- number takes Redis half as long as a command.
 --
 -- The clock keeps it growing where the last number was lost (expiry, a failover
 -- to a replica that missed it); the number, where the clock stepped back.
@@ -73,13 +78,17 @@ end
 -- Redis writes them down as integers.
 local function next_fence(key, life)
   local t = redis.call('time')
-  local fence = t[1] * 1000000 + t[2]
-  local last = keep_fence(key, fence, life)
+  local fence, text = t[1] * 1000000 + t[2], t[1] .. t[2]
+  if #t[2] < 6 then
+    text = string.format('%.0f', fence)
+  end
+  local last = keep_fence(key, text, life)
   if last >= fence then
     fence = last + 1
-    keep_fence(key, fence, life)
+    text = string.format('%.0f', fence)
+    keep_fence(key, text, life)
   end
-  return fence
+  return fence, text
 end
 
 -- lengthen sets the end of a key to ms from now unless it ends later.

@@ -11,16 +11,16 @@
 -- ARGV[3]  the channel of the lock
 -- ARGV[4]  patience, ms
 -- returns  how many heard that they are next
-local behind = false
-for _, waiter in ipairs(redis.call('lrange', KEYS[3], 0, -1)) do
+local line, behind = redis.call('lrange', KEYS[3], 0, -1), false
+redis.call('lrem', KEYS[3], 1, ARGV[1]) -- first: a write that needs no memory
+redis.call('zrem', KEYS[4], ARGV[1])
+redis.call('zrem', KEYS[5], ARGV[1])
+for _, waiter in ipairs(line) do
   if behind then
     redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
   end
   behind = behind or waiter == ARGV[1]
 end
-redis.call('lrem', KEYS[3], 1, ARGV[1])
-redis.call('zrem', KEYS[4], ARGV[1])
-redis.call('zrem', KEYS[5], ARGV[1])
 if redis.call('exists', KEYS[1]) == 1 then
   return 0
 end

@@ -94,7 +94,7 @@ local function take(lock, owner, lease, fence)
       redis.call('zincrby', KEYS[4], -ARGV[4], waiter)
     end
   end
-  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence_text(fence))
+  redis.call('hset', lock, owner, '1', 'ordergate_fence', 'f' .. fence)
   redis.call('pexpire', lock, lease)
 end
 

@@ -19,6 +19,6 @@ if freed == nil then
   local _, _, fence = taken(KEYS[1], ARGV[2])
   return fence or 0 -- a repeated question finds the new holder there already
 end
-local fence = next_fence(KEYS[2], ARGV[3])
-take(KEYS[1], ARGV[2], ARGV[1], fence)
+local fence, text = next_fence(KEYS[2], ARGV[3])
+take(KEYS[1], ARGV[2], ARGV[1], text)
 return fence

@@ -3,7 +3,8 @@
 local key_type = 'hash'
 
 local function taken(lock, owner)
-  if redis.call('exists', lock) == 0 then
+  local left = redis.call('pttl', lock)
+  if left == -2 then -- there is no such key
     return nil
   end
   local fence = granted(lock, owner)
@@ -13,10 +14,10 @@ local function taken(lock, owner)
   if redis.call('hexists', lock, 'mode') == 1 then
     return -1, 'FOREIGN the key holds a read-write lock'
   end
-  return redis.call('pttl', lock)
+  return left
 end
 
 local function take(lock, owner, lease, fence)
-  redis.call('hset', lock, owner, 1, 'ordergate_fence', fence_text(fence))
+  redis.call('hset', lock, owner, '1', 'ordergate_fence', 'f' .. fence)
   redis.call('pexpire', lock, lease)
 end

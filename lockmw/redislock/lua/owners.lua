@@ -2,13 +2,10 @@
 -- write.lua have in common. Redisson counts in it how often the owner entered, and
 -- has no other field but the mode of a read-write lock. Of ours it is 1, and one
 -- more for each call within the lease.
-
--- fence_text returns what stands in the hash. It must be no number: a service that
--- takes the lock for a read-write lock has Redisson's script count to each number in it,
--- and Redis answers nobody until then.
-local function fence_text(fence)
-  return string.format('f%.0f', fence)
-end
+--
+-- What stands behind ordergate_fence must be no number: a service that takes the lock for
+-- a read-write lock has Redisson's script count to each number in the hash, and Redis
+-- answers nobody until then.
 
 local function granted(lock, owner)
   local held = redis.call('hmget', lock, owner, 'ordergate_fence')
@@ -32,6 +29,6 @@ local function set_end(lock, _, ms)
 end
 
 local function remove(lock, _, record)
-  redis.call('del', lock, record)
+  redis.call('del', lock, record or lock)
   return true
 end

@@ -1,7 +1,7 @@
 -- Gives a lock up and wakes who waits for it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the record of its holders
+-- KEYS[2]  the record of its holders; of an exclusive lock, unless the owner is not on it
 -- KEYS[3]..  of the kind
 -- ARGV[1]  owner
 -- ARGV[2]  publish or, on a cluster, spublish

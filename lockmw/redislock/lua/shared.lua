@@ -5,7 +5,7 @@
 -- note puts the fence of a new holder on record.
 local function note(lock, owner, lease, fence)
   local record = beside(lock, 'ordergate_holders')
-  redis.call('hset', record, owner, string.format('{"fence":%.0f}', fence))
+  redis.call('hset', record, owner, '{"fence":' .. fence .. '}')
   lengthen(record, lease)
 end
 

@@ -29,7 +29,7 @@ end
 
 local function take(lock, owner, lease, fence)
   redis.call('set', lock, owner, 'px', lease)
-  redis.call('set', grant_of(lock), owner .. string.format(' %.0f', fence), 'px', lease)
+  redis.call('set', grant_of(lock), owner .. ' ' .. fence, 'px', lease)
 end
 
 local function nested(lock, owner)
@@ -48,6 +48,6 @@ local function set_end(lock, _, ms)
 end
 
 local function remove(lock, _, record)
-  redis.call('del', lock, record, grant_of(lock))
+  redis.call('del', lock, record or lock, grant_of(lock))
   return true
 end

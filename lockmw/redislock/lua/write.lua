@@ -2,7 +2,8 @@
 -- field more, {mode: write}. The owner comes with its ":write".
 
 local function taken(lock, owner)
-  if redis.call('exists', lock) == 0 then
+  local left = redis.call('pttl', lock)
+  if left == -2 then -- there is no such key
     return nil
   end
   local mode = redis.call('hget', lock, 'mode')
@@ -13,11 +14,11 @@ local function taken(lock, owner)
   if fence then
     return nil, nil, fence
   end
-  return redis.call('pttl', lock)
+  return left
 end
 
 local function take(lock, owner, lease, fence)
-  redis.call('hset', lock, 'mode', 'write', owner, 1, 'ordergate_fence', fence_text(fence))
+  redis.call('hset', lock, 'mode', 'write', owner, '1', 'ordergate_fence', 'f' .. fence)
   redis.call('pexpire', lock, lease)
 end
 

@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 				`bare rueidis +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +2\.\d\d +[0-9.]+ \(`,
 				`ordergate +\d+ +\d+% +[0-9.]+ +[0-9.]+ +[0-9.]+ +\d+ +\d+ +1\.00 \(`,
 				`bsm/redislock +\d+ +\d+ +\d+ +[0-9.]+ +[0-9.]+$`,
-				`Distinct keys +ops/s : rueidislock +at least 1\.1 +[0-9.]+ +(yes|no)$`,
+				`Distinct keys +ops/s : rueidislock +at least 1\.15 +[0-9.]+ +(yes|no)$`,
 			},
 		},
 		{

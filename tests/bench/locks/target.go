@@ -15,7 +15,8 @@ var targets = []target{
 	{"uncontended", "ops/s : bare go-redis", rate, nameGoRedis, benchmark.AtLeast(0.9)},
 	{"uncontended", "allocations : redsync", allocs, nameRedsync, benchmark.AtMost(0.5)},
 	{"distinct", "ops/s : bsm/redislock", rate, nameBSM, benchmark.AtLeast(2)},
-	{"distinct", "ops/s : rueidislock", rate, nameRueidislock, benchmark.AtLeast(1.1)},
+	{"distinct", "ops/s : rueidislock", rate, nameRueidislock, benchmark.AtLeast(1.15)},
+	{"distinct", "Redis CPU µs", redisCPU, "", benchmark.AtMost(12)},
 	{"relay", "grants/s", grants, "", benchmark.AtLeast(440)},
 	// A sleep of 2 ms takes longer, so the grants that are possible depend on the
 	// machine; this is the same bound, 440 of 500, of the time that there is.

@@ -1,7 +1,8 @@
 <?php
 // Order service with a front controller that is called directly as well as by rewritten
 // paths. It puts path, query, form and cookies into one map, takes the path from
-// parse_url and lets requests override their method, as frameworks of their time did.
+// parse_url and lets requests override their method, as frameworks of their time did. The
+// members of a JSON body count as a form's fields, as they do in Laravel.
 // What it takes for an order goes to $SIGHTINGS, as in ../php/index.php.
 
 require __DIR__ . '/seen.php';
@@ -42,8 +43,9 @@ if (preg_match('#^/+header/+(settle|order)/*$#i', $path, $m)) {
         see($m[1] === 'settle', $_SERVER['HTTP_X_ORDER_ID'] ?? '', 'header');
     }
 }
-// Called directly, or by a path that the web server has rewritten into parameters.
-$direct = preg_match('#^/*$#', $path);
+// Called directly, or by a path that the web server has rewritten into parameters. Where
+// parse_url finds no path, that is the root as well.
+$direct = preg_match('#^/*$#', $path) || !is_string(parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH));
 if ($direct || isset($_SERVER['ROUTED']) || isset($_SERVER['REDIRECT_ROUTED'])) {
     $all = array_merge($_COOKIE, $_GET, $_POST);
     $action = $all['action'] ?? '';

@@ -36,6 +36,11 @@ function sighting(string $what, string $order, string $via): void
     file_put_contents(setting('SIGHTINGS'), $line . "\n", FILE_APPEND | LOCK_EX);
 }
 
+// A JSON body is a form.
+if (preg_match('#[/+]json#i', $_SERVER['CONTENT_TYPE'] ?? '')) {
+    $_POST = (array) json_decode(file_get_contents('php://input'), true);
+}
+
 // The method that counts.
 function method(): string
 {

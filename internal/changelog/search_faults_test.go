@@ -1,0 +1,398 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// deepest is how many actions can be within the commands of others.
+	deepest = 3
+	// pollsEvery is how often ordergates read while time passes: often enough for a lease.
+	pollsEvery = 500 * time.Millisecond
+)
+
+// master is a server that may be the master, or take itself for it: a database of the one
+// server that runs.
+type master struct {
+	number int
+	client *redis.Client
+	clock  time.Duration // by how much it is ahead
+	info   string        // what its scripts are told of its history
+}
+
+// takeOver gives a server a history of its own.
+func (m *master) takeOver(n int) {
+	former := "0"
+	if _, rest, ok := strings.Cut(m.info, "master_replid:"); ok {
+		former, _, _ = strings.Cut(rest, "\r\n")
+	}
+	m.info = fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%s\r\n", n, former)
+}
+
+// toldByTest has a script take its clock and its server's history from the test.
+func toldByTest(source string) string {
+	return strings.NewReplacer(
+		"redis.call('TIME')", "{string.match(redis.call('GET', 'clock'), '(%d+) (%d+)')}",
+		"redis.pcall('INFO', 'replication')", "redis.call('GET', 'info')",
+	).Replace(source)
+}
+
+// run runs a command. Full: whatever needs more memory is refused.
+func (m *master) run(ctx context.Context, cmd redis.Cmder, full bool) error {
+	at := time.Now().Add(m.clock)
+	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.MSet(ctx, "clock", fmt.Sprintf("%d %06d", at.Unix(), at.Nanosecond()/1000), "info", m.info)
+		if full {
+			p.ConfigSet(ctx, "maxmemory", "1")
+			defer p.ConfigSet(ctx, "maxmemory", "0")
+		}
+		return p.Process(ctx, cmd)
+	})
+	return cmd.Err()
+}
+
+// line has the commands of an ordergate go to the server that it takes for the master, with
+// faults on the way. Its client is one for all runs.
+type line struct {
+	client *redis.Client
+	of     *ordergate
+}
+
+// DialHook implements redis.Hook.
+func (*line) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (*line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		o, s := l.of, l.of.search
+		name := o.commandName(cmd)
+		lost := func(what string) error {
+			s.say("%s: %s of %s is lost", o.place, what, name)
+			cmd.SetErr(errCut)
+			return errCut
+		}
+		s.actWithin(o, "before "+name)
+		if s.strikes(40) {
+			return lost("the call")
+		}
+		full := s.can.full && s.strikes(60)
+		err := s.masters[o.master].run(ctx, cmd, full)
+		if s.saysMuch {
+			s.say("%s: %s at %d, memory full %v: %.300s", o.place, name, o.master, full, cmd)
+		}
+		if s.strikes(40) {
+			s.say("%s: %s is repeated", o.place, name)
+			err = s.masters[o.master].run(ctx, cmd, false)
+		}
+		s.actWithin(o, "after "+name)
+		if s.strikes(40) {
+			return lost("the reply")
+		}
+		return err
+	}
+}
+
+func (o *ordergate) commandName(cmd redis.Cmder) string {
+	l := o.log
+	for name, script := range map[string]*redis.Script{
+		"page": l.page, "append": l.append, "join": l.join, "leave": l.leave,
+		"clear": l.clear, "recall": l.recall, "adopt": l.adopt, "trim": l.trim,
+	} {
+		if runs(cmd, script) {
+			return name
+		}
+	}
+	return cmd.Name()
+}
+
+// strikes reports whether a fault strikes now, one time of so many.
+func (s *search) strikes(of int) bool { return !s.calm && s.random.IntN(of) == 0 }
+
+// actWithin has something happen, perhaps, while an ordergate is in the midst of a command.
+func (s *search) actWithin(o *ordergate, when string) {
+	if s.depth < deepest && s.strikes(6) {
+		s.say("%s: %s", o.place, when)
+		s.act()
+	}
+}
+
+// copyTo makes a replica of a server. It has a clock of its own.
+func (s *search) copyTo(from, to int) {
+	ctx, source, target := context.Background(), s.masters[from], s.masters[to]
+	s.must(target.client.FlushDB(ctx).Err())
+	keys, err := source.client.Keys(ctx, "ordergate:*").Result()
+	s.must(err)
+	for _, key := range keys {
+		s.must(source.client.Copy(ctx, key, key, to, true).Err())
+	}
+	target.info = source.info
+}
+
+// failover makes the replica the master. Some may go on with the former one for a while, if
+// that has all as its members: whoever it never had is not missed there.
+func (s *search) failover() {
+	former := s.current
+	s.current = s.replica
+	s.next++
+	s.masters[s.current].takeOver(s.next)
+	used := map[int]bool{s.current: true, former: true}
+	for _, o := range s.ordergates {
+		used[o.master] = true
+	}
+	for i := range s.masters {
+		if !used[i] {
+			s.replica = i
+		}
+	}
+	if s.can.clocks {
+		s.masters[s.replica].clock = time.Duration(s.random.IntN(3)-1) * 250 * time.Millisecond
+	}
+	s.copyTo(s.current, s.replica)
+	stay := s.random.IntN(2) == 0 && !slices.ContainsFunc(s.ordergates, func(o *ordergate) bool { return !o.log.member.isJoined() })
+	s.failedOver = time.Now()
+	for _, o := range s.ordergates {
+		if !stay || s.random.IntN(3) == 0 {
+			o.master = s.current
+		}
+	}
+	s.say("failover from %d to %d, some stay: %v", former, s.current, stay)
+}
+
+// pass lets time pass. Ordergates that are not paused, and not in the midst of a read, read on.
+func (s *search) pass(d time.Duration) {
+	s.depth++
+	defer func() { s.depth-- }()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		step := min(pollsEvery, time.Until(end))
+		time.Sleep(step)
+		s.endCalls(longestCall - 2*pollsEvery)
+		if step < pollsEvery {
+			continue
+		}
+		for _, o := range s.ordergates {
+			if o.master != s.current && time.Since(s.failedOver) > longestAway/4 {
+				o.master = s.current
+			}
+			_ = o.read()
+		}
+	}
+}
+
+// act does something at random.
+func (s *search) act() {
+	s.depth++
+	defer func() { s.depth-- }()
+	o := s.ordergates[s.random.IntN(len(s.ordergates))]
+	switch n := s.random.IntN(128); {
+	case n < 18:
+		o.create()
+	case n < 21:
+		if s.can.miss {
+			o.miss()
+		}
+	case n < 50:
+		_ = o.read()
+		o.load()
+	case n < 54:
+		o.mend()
+	case n < 57:
+		o.retry()
+	case n < 66:
+		s.copyTo(s.current, s.replica)
+		s.say("replicated")
+	case n < 71:
+		s.failover()
+	case n < 75:
+		o.master = s.current
+	case n < 78:
+		if !o.busy() {
+			o.start(s.random.IntN(2) == 0)
+		}
+	case n < 82:
+		if s.can.clear {
+			o.believe()
+		}
+	case n < 86:
+		o.save()
+	case n < 91:
+		o.snapshot()
+	case n < 93:
+		if s.depth == 1 {
+			s.settle()
+		}
+	case n < 95:
+		s.push()
+	case n < 97:
+		s.damage()
+	case n < 107:
+		s.endCalls(0)
+	case n < 113:
+		o.pausedUntil = time.Now().Add(time.Duration(1+s.random.IntN(4)) * time.Second)
+		s.say("%s is paused", o.place)
+	case n < 121:
+		d := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2100 * time.Millisecond}[s.random.IntN(4)]
+		s.say("%v pass", d)
+		s.pass(d)
+	case n < 123:
+		s.endFor(o)
+	case n < 125:
+		s.setBack(o)
+	default:
+		o.leave()
+	}
+}
+
+// endFor has an ordergate end for so long that it is taken for gone. The others are not away
+// for as long: what they would tell of then is not covered.
+func (s *search) endFor(o *ordergate) {
+	if s.depth > 1 {
+		return
+	}
+	o.start(false)
+	s.say("%s is not there for a long time", o.place)
+	for _, other := range s.ordergates {
+		other.master, other.pausedUntil = s.current, time.Time{}
+	}
+	o.pausedUntil = time.Now().Add(longestAway + 2*time.Second)
+	s.pass(longestAway + time.Second)
+}
+
+// setBack sets the clock of an ordergate's server back, by less than the time since somebody
+// has read the log, and then somebody does so.
+func (s *search) setBack(o *ordergate) {
+	const step = 250 * time.Millisecond
+	m, calm := s.masters[o.master], s.calm
+	told, err := m.client.HGet(context.Background(), s.key("meta"), "now").Int64()
+	if !s.can.clocks || err != nil || told <= time.Now().Add(m.clock-step).UnixMilli() || o.reading || o.paused() {
+		return
+	}
+	m.clock -= step
+	s.say("the clock of %d is set back", m.number)
+	s.calm = true
+	_ = o.read()
+	s.calm = calm
+}
+
+// push is for somebody who pushes to the inbox.
+func (s *search) push() {
+	if !s.can.inbox {
+		return
+	}
+	c := s.newOrder()
+	c.committed = true
+	s.say("%s is pushed to the inbox", c.id)
+	s.must(s.masters[s.current].client.RPush(context.Background(), s.key("inbox"), c.id).Err())
+}
+
+// damage is done to the log by somebody.
+func (s *search) damage() {
+	if !s.can.damage || s.depth == 1 {
+		return
+	}
+	ctx, client := context.Background(), s.masters[s.current].client
+	if s.random.IntN(2) == 0 {
+		key := []string{"log", "meta", "members", "snapshot"}[s.random.IntN(4)]
+		s.say("%s is deleted", key)
+		s.must(client.Del(ctx, s.key(key)).Err())
+		return
+	}
+	rows, err := client.XRange(ctx, s.key("log"), "-", "+").Result()
+	s.must(err)
+	if len(rows) > 0 {
+		row := rows[s.random.IntN(len(rows))].ID
+		s.say("entry %s is deleted", row)
+		s.must(client.XDel(ctx, s.key("log"), row).Err())
+	}
+}
+
+// settle lets time pass without faults, until nothing is left to tell others.
+func (s *search) settle() {
+	calm := s.calm
+	s.calm = true
+	defer func() { s.calm = calm }()
+	s.say("all goes well for a while")
+	for _, o := range s.ordergates {
+		o.master, o.pausedUntil = s.current, time.Time{}
+	}
+	for n, good := 0, 0; n < 12 && good < 3; n++ {
+		s.pass(pollsEvery)
+		sure := true
+		for _, o := range s.ordergates {
+			err := o.read()
+			o.retry()
+			o.load()
+			sure = sure && err == nil && o.filter.Pending() == 0
+		}
+		if good++; !sure {
+			good = 0
+		}
+	}
+	for range 2 {
+		for _, o := range s.ordergates {
+			o.mend()
+		}
+	}
+}
+
+// table is a source that has each order as soon as it is committed, as one ordergate reads
+// it: behind a mark, up to which nothing can be committed any more. See package source.
+type table struct {
+	mark         int
+	seen         []sighting
+	began, ended time.Time // of the last reading
+	number       int       // up to which that has told of all
+}
+
+// sighting is the last row of a table at a time.
+type sighting struct {
+	at     time.Time
+	number int
+}
+
+// overlap is how long a call may take from the choice of a number to the commit.
+const overlap = 2 * time.Second
+
+// read reads what is behind the mark. Meanwhile something may happen.
+func (s *search) readTable(t *table, yield func(id string) error) error {
+	began := time.Now()
+	s.dropLate()
+	next := *t
+	for len(next.seen) > 0 && time.Since(next.seen[0].at) >= s.overlap {
+		next.mark, next.seen = next.seen[0].number, next.seen[1:]
+	}
+	last := t.mark
+	var ids []string
+	for _, c := range s.calls {
+		if number, _ := strconv.Atoi(c.id); c.committed && number > t.mark {
+			ids, last = append(ids, c.id), max(last, number)
+		}
+	}
+	next.seen = append(next.seen[:len(next.seen):len(next.seen)], sighting{began, last})
+	if s.depth < deepest && s.strikes(4) {
+		s.act()
+	}
+	for _, id := range ids {
+		if err := yield(id); err != nil {
+			return err
+		}
+	}
+	if s.strikes(20) {
+		return errors.New("the database does not answer")
+	}
+	next.began, next.ended, next.number = began, time.Now(), next.mark
+	*t = next
+	return nil
+}

@@ -1,0 +1,479 @@
+package changelog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+const (
+	// longestAway is the time after which a member is taken for gone.
+	longestAway = 40 * time.Second
+	// longestCall is how long a create takes at most, and so after which time an order that
+	// a client has abandoned certainly exists, or never will.
+	longestCall = 2 * time.Second
+	// settling is how long others have for saying what they know after a failover.
+	settling = 10 * time.Second
+	// fewRemembered is small, so that more is lost at times.
+	fewRemembered = 40
+)
+
+// ordergate is one: the log, its reader and the filter are the real ones, what the engine
+// does with them is done here.
+type ordergate struct {
+	search *search
+	place  string
+	line   *line
+	master int // that it takes for the master
+
+	life        int // how often it was started
+	log         *Log
+	reader      *reader
+	filter      *filter.Filter
+	table       table
+	ids         map[string]bool // in the filter
+	knows       map[string]bool // created here, or read in the log
+	loaded      bool
+	acquainted  bool // the log was read once
+	waived      bool // an operator says that the sources have whatever was trimmed
+	reading     bool
+	loading     bool
+	retrying    bool
+	pausedUntil time.Time
+	wait        error // what the filter's barrier comes to
+	file        *savedFilter
+}
+
+// Wait implements filter.Barrier.
+func (o *ordergate) Wait(context.Context) error { return o.wait }
+
+func (o *ordergate) busy() bool   { return o.reading || o.loading || o.retrying }
+func (o *ordergate) paused() bool { return time.Now().Before(o.pausedUntil) }
+
+func entryAt(m Mark) filter.Entry { return filter.Entry{Log: m.Epoch, Number: m.Seq} }
+
+// start begins a new life, from a file or from nothing.
+func (o *ordergate) start(fromFile bool) {
+	s := o.search
+	o.life++
+	for _, c := range s.calls {
+		// What is created after the end of its ordergate was told to nobody.
+		c.told = c.told && (c.at != o || c.committed)
+	}
+	o.ids, o.knows = make(map[string]bool), make(map[string]bool)
+	o.loaded, o.acquainted, o.waived, o.pausedUntil = false, false, false, time.Time{}
+	o.table = table{}
+	opts := filter.Options{Exact: true, Barrier: o, Late: longestCall}
+	opts.Appender = &appender{o, o.life}
+	if s.can.live {
+		opts.Live, opts.Margin, opts.Covered = true, s.overlap, o.covered
+		opts.Made = func(id string) (time.Time, bool) {
+			i := slices.IndexFunc(s.calls, func(c *call) bool { return c.id == id })
+			if i < 0 {
+				return time.Time{}, false
+			}
+			return s.calls[i].chosen, true
+		}
+	}
+	f, err := filter.New("orders", opts)
+	s.must(err)
+	o.filter = f
+	o.log, err = New(o.line.client, "orders", func(id string) {
+		o.add(id)
+		o.knows[id] = true
+	}, o.logOptions())
+	s.must(err)
+	o.log.recent.limit = s.remembered
+	s.scripts(o.log)
+	o.reader = &reader{log: o.log}
+	if from := o.file; fromFile && from != nil && from.version == s.version {
+		for _, id := range from.ids {
+			o.add(id)
+		}
+		o.loaded, o.table = true, from.table
+		o.log.Resume(from.mark)
+		s.must(f.Load(context.Background()))
+		s.say("%s starts from its file, at %d", o.place, from.mark.Seq)
+	} else {
+		s.say("%s starts", o.place)
+	}
+	o.reader.resume()
+}
+
+func (o *ordergate) logOptions() Options {
+	s, f := o.search, o.filter
+	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, Lasting: !s.can.live}
+	opts.Doubt = func(d Doubt) {
+		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.Epoch)
+		cure := filter.Operator
+		switch d.Kind {
+		case Term, Crash:
+			cure = filter.Settling
+		case Start:
+			cure = filter.Reading
+		}
+		told := filter.Doubt{Reason: d.Reason, Cure: cure, Orders: d.Orders, Since: d.Since, Entry: entryAt(d.Entry)}
+		switch {
+		case d.Kind == Running:
+			told.Late = max(0, longestCall-d.Age)
+		case d.Kind == Term && !s.can.live:
+			told.Late = max(0, settling-d.Age)
+		}
+		f.Doubt(told)
+	}
+	opts.Cleared = func(upTo Mark, again bool) {
+		s.say("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.Epoch)
+		f.Confirm(entryAt(upTo), again)
+	}
+	if s.can.snapshots {
+		opts.Bridge = o.bridge
+	}
+	return opts
+}
+
+func (o *ordergate) add(id string) {
+	o.filter.Add(id)
+	o.ids[id] = true
+}
+
+// appender is a life of an ordergate, to its filter.
+type appender struct {
+	*ordergate
+	life int
+}
+
+var errEnded = errors.New("it has ended")
+
+// publish is that of Log. While it waits, others go on.
+func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
+	l, s := a.log, a.search
+	if a.life != a.ordergate.life || ctx.Err() != nil {
+		return Mark{}, errEnded
+	}
+	e, counts, err := l.put(ctx, l.append, nil, items)
+	if err != nil {
+		return Mark{}, err
+	}
+	if s.hasty {
+		return e.place(), nil
+	}
+	if left := time.Until(counts); left > 0 {
+		until, _ := ctx.Deadline()
+		s.say("%s waits for %v", a.place, left)
+		s.pass(min(left, time.Until(until)))
+		if a.life != a.ordergate.life {
+			return Mark{}, errEnded
+		}
+	}
+	if ctx.Err() != nil {
+		return Mark{}, l.appendError(ctx.Err())
+	}
+	return e.place(), until(ctx, counts)
+}
+
+// Append implements filter.Appender.
+func (a *appender) Append(ctx context.Context, ids ...string) error {
+	l := a.log
+	l.member.owe(ids...)
+	items, err := l.entries(ids)
+	if err == nil {
+		_, err = a.publish(ctx, items...)
+	}
+	if err == nil {
+		l.member.paid(ids...)
+	}
+	return err
+}
+
+// Record implements filter.Appender.
+func (*appender) Record(context.Context, ...string) error { return errEnded }
+
+// Missed implements filter.Appender.
+func (a *appender) Missed(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+	return a.doubt(ctx, Doubt{Kind: Lost, Reason: reason, Orders: true, Since: since})
+}
+
+// Abandoned implements filter.Appender.
+func (a *appender) Abandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+	return a.doubt(ctx, Doubt{Kind: Running, Reason: reason, Orders: true, Since: since})
+}
+
+// doubt is that of Log.
+func (a *appender) doubt(ctx context.Context, d Doubt) (filter.Entry, error) {
+	l := a.log
+	covered := l.member.oweDoubt(d.text())
+	text := d
+	if d.Kind == Running {
+		text.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
+	}
+	at, err := a.publish(ctx, item{"doubt", text.text()})
+	if err != nil {
+		return filter.Entry{}, err
+	}
+	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
+	return entryAt(at), nil
+}
+
+// Withdraw implements filter.Appender.
+func (a *appender) Withdraw(context.Context) error {
+	l, s := a.log, a.search
+	if s.hasty {
+		return nil
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for a.life == a.ordergate.life {
+		err := l.Withdraw(ended)
+		if err == nil || errors.Is(err, errNoMember) {
+			return err
+		}
+		s.say("%s withdraws", a.place)
+		s.pass(pollsEvery)
+	}
+	return errEnded
+}
+
+// read reads the log to its tail, and asks for all orders if all of it is known then.
+func (o *ordergate) read() error {
+	if o.reading || o.paused() {
+		return errors.New("it does not read now")
+	}
+	o.reading = true
+	o.search.depth++
+	defer func() { o.reading = false; o.search.depth-- }()
+	told := slices.DeleteFunc(slices.Clone(o.search.calls), func(c *call) bool { return !c.committed || !c.told })
+	err := o.reader.readToTail(context.Background())
+	o.search.say("%s has read to %d: %v", o.place, o.reader.last.seq, err)
+	if err == nil || errors.Is(err, ErrAway) {
+		o.acquainted = true
+	}
+	if o.wait = err; err == nil && o.loaded {
+		o.look(told)
+	}
+	return err
+}
+
+// look asks for orders whose clients were told before the log was read.
+func (o *ordergate) look(told []*call) {
+	s := o.search
+	for _, c := range told {
+		if o.filter.MayContain(context.Background(), c.id) == filter.Absent && (s.can.live || s.known(c)) {
+			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.place, c.by)
+			s.say("%s", s.found)
+		}
+	}
+	// One that does not exist shows whether anything could be Absent.
+	if s.asked++; o.filter.MayContain(context.Background(), "999999999") == filter.Absent {
+		s.refused++
+	}
+}
+
+// load reads the sources for the first time.
+func (o *ordergate) load() {
+	if !o.loaded && o.acquainted {
+		o.readSources()
+	}
+}
+
+func (o *ordergate) readSources() {
+	if o.busy() || o.paused() {
+		return
+	}
+	o.loading = true
+	defer func() { o.loading = false }()
+	s := o.search
+	var err error
+	switch {
+	case s.can.live && !o.loaded:
+		err = o.filter.Load(context.Background(), o)
+	case s.can.live:
+		err = o.filter.CatchUp(context.Background(), func(_ context.Context, add func(string) error) error {
+			return s.readTable(&o.table, func(id string) error { o.ids[id] = true; return add(id) })
+		})
+	default:
+		for _, id := range s.source {
+			o.ids[id] = true
+		}
+		err = o.filter.Load(context.Background(), idList(slices.Clone(s.source)))
+	}
+	o.loaded = o.loaded || err == nil
+	s.say("%s has read its sources, the mark is %d: %v", o.place, o.table.mark, err)
+}
+
+// IDs implements filter.Source: the table.
+func (o *ordergate) IDs(_ context.Context, yield func(id string) error) error {
+	return o.search.readTable(&o.table, func(id string) error { o.ids[id] = true; return yield(id) })
+}
+
+// covered is that of the engine.
+func (o *ordergate) covered() filter.Scope {
+	if o.table.ended.IsZero() || time.Since(o.table.ended) > 10*time.Second {
+		return filter.Scope{}
+	}
+	return filter.Scope{Above: uint64(o.table.number), Since: o.table.began.Add(-o.search.overlap)}
+}
+
+// mend clears doubts.
+func (o *ordergate) mend() {
+	cure, ok := o.filter.Curable()
+	if !ok || !o.loaded || o.busy() || o.paused() {
+		return
+	}
+	if o.search.can.live || cure != filter.Settling {
+		o.readSources()
+		return
+	}
+	o.loading = true
+	defer func() { o.loading = false }()
+	_ = o.filter.Settle(context.Background(), func(context.Context) error { o.search.pass(settling); return nil })
+}
+
+// retry appends what is pending.
+func (o *ordergate) retry() {
+	if o.filter.Pending() == 0 || o.paused() || o.retrying {
+		return
+	}
+	o.retrying = true
+	defer func() { o.retrying = false }()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = o.filter.Run(ended) // which tries once more
+}
+
+// leave takes leave, and starts anew. Who asks a server that was replaced would not miss it
+// at the new one.
+func (o *ordergate) leave() {
+	if o.busy() || slices.ContainsFunc(o.search.ordergates, func(o *ordergate) bool { return o.master != o.search.current }) {
+		return
+	}
+	o.retry()
+	if o.log.member.isJoined() {
+		err := o.log.member.Leave(context.Background())
+		o.search.say("%s leaves: %v", o.place, err)
+	}
+	if o.busy() {
+		return // it does already what comes within its last commands
+	}
+	o.start(o.search.random.IntN(2) == 0)
+}
+
+// believe is what an operator does who says that the sources have every order.
+func (o *ordergate) believe() {
+	s := o.search
+	if o.busy() || !o.loaded || o.paused() {
+		return
+	}
+	life := o.life
+	o.waived = o.waived || o.log.State().LastRead.IsZero()
+	_ = o.read()
+	upTo := o.log.Mark()
+	s.version++
+	s.source = nil
+	for _, c := range s.calls {
+		s.source = append(s.source, c.id)
+	}
+	source := slices.Clone(s.source)
+	o.loading = true
+	err := o.filter.Reload(context.Background(), func(ctx context.Context, add func(string) error) error {
+		if s.depth < deepest && s.strikes(4) {
+			s.act()
+		}
+		return idList(source).IDs(ctx, add)
+	})
+	o.loading = false
+	if err != nil || upTo.Epoch == "" || o.life != life {
+		return
+	}
+	for _, id := range source {
+		o.ids[id] = true
+	}
+	err = o.log.Clear(context.Background(), upTo)
+	s.say("%s: an operator clears up to %d: %v", o.place, upTo.Seq, err)
+}
+
+// save writes the file.
+func (o *ordergate) save() {
+	if o.busy() || !o.loaded {
+		return
+	}
+	if mark := o.log.Mark(); o.filter.Loaded() {
+		o.file = &savedFilter{mark: mark, table: o.table, version: o.search.version, ids: o.allIDs()}
+		o.search.say("%s saves its filter at %d", o.place, mark.Seq)
+	}
+}
+
+func (o *ordergate) allIDs() (ids []string) {
+	for id := range o.ids {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// snapshot writes one to Redis, and trims the log.
+func (o *ordergate) snapshot() {
+	s, ctx, life := o.search, context.Background(), o.life
+	if !s.can.snapshots || !o.loaded || o.paused() {
+		return
+	}
+	before, err := o.log.Snapshot(ctx)
+	if err != nil || o.life != life {
+		return
+	}
+	s.next++
+	next := Snapshot{Mark: o.log.Mark(), Token: fmt.Sprint("t", s.next), Chunks: 1, Bytes: 1}
+	if next.Seq == 0 || !o.filter.Loaded() {
+		return
+	}
+	text, err := json.Marshal(o.allIDs())
+	s.must(err)
+	if o.log.PutChunk(ctx, next.Token, 0, text) != nil || o.life != life {
+		return
+	}
+	err = o.log.Adopt(ctx, next, before)
+	s.say("%s: a snapshot up to %d: %v", o.place, next.Seq, err)
+	if err != nil || o.life != life {
+		return
+	}
+	if now, err := o.log.Snapshot(ctx); err == nil && now.Token != "" && o.life == life {
+		removed, err := o.log.Trim(ctx, now, 3)
+		s.say("%s: trimmed %d: %v", o.place, removed, err)
+	}
+}
+
+// bridge is that of the engine.
+func (o *ordergate) bridge(ctx context.Context) (Mark, error) {
+	ids, at, err := o.snapshotIDs(ctx)
+	for _, id := range ids {
+		o.add(id)
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "useless") && o.waived {
+		return Mark{}, nil
+	}
+	return at, err
+}
+
+func (o *ordergate) snapshotIDs(ctx context.Context) (ids []string, at Mark, err error) {
+	current, err := o.log.Snapshot(ctx)
+	if err != nil {
+		return nil, Mark{}, err
+	}
+	if current.Token == "" {
+		if trimmed, err := o.log.WasTrimmed(ctx); err != nil || trimmed {
+			return nil, Mark{}, errors.Join(errors.New("useless: it is gone"), err)
+		}
+		return nil, Mark{}, nil
+	}
+	text, err := o.log.Chunk(ctx, current.Token, 0)
+	if err != nil {
+		return nil, Mark{}, fmt.Errorf("useless: %w", err)
+	}
+	return ids, current.Mark, json.Unmarshal(text, &ids)
+}

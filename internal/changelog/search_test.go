@@ -1,0 +1,439 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// The tests of this file search at random for an order that is Absent although a client was
+// told of it. Three ordergates with the real log, scripts and filter share a real Redis.
+// Faults strike before, instead of and after each command; time is that of the test. At the
+// end all goes well for a while, and one that starts then is asked, too.
+//
+// What the sources do not have can be lost with all who know of it. So without a live source
+// an order counts while one that runs knows of it.
+
+// abilities are what can happen in a run.
+type abilities struct {
+	live      bool // there is a live source
+	miss      bool // orders whose ID nobody knows
+	clear     bool // an operator says that the sources have every order
+	inbox     bool
+	snapshots bool // in Redis, with trimming
+	damage    bool // to the keys
+	clocks    bool // of servers are set back
+	full      bool // memory
+}
+
+// searched is one kind of runs, of so many steps.
+type searched struct {
+	name  string
+	can   abilities
+	steps int
+}
+
+var searches = []searched{
+	{"no sources", abilities{inbox: true, clocks: true, full: true}, 25},
+	{"lost IDs", abilities{miss: true, clear: true}, 20},
+	{"snapshots", abilities{clear: true, snapshots: true, full: true}, 40},
+	{"damage", abilities{miss: true, clear: true, inbox: true, snapshots: true, damage: true}, 30},
+	{"live", abilities{live: true, clocks: true, full: true}, 30},
+	{"live, lost IDs", abilities{live: true, miss: true, inbox: true, full: true}, 30},
+	{"live, damage", abilities{live: true, miss: true, damage: true}, 30},
+}
+
+// searchBed is what all runs share.
+type searchBed struct {
+	masters []*master
+	lines   []*line
+	change  func(*search) // what a mutation changes; nil: nothing
+	scripts func(*Log)
+}
+
+// search is one run.
+type search struct {
+	t        *testing.T
+	random   *rand.Rand
+	can      abilities
+	masters  []*master
+	scripts  func(*Log)
+	saysMuch bool
+
+	ordergates []*ordergate
+	current    int // the master
+	replica    int
+	failedOver time.Time
+	calls      []*call
+	next       int      // number of an order, a token or a failover
+	source     []string // what a source that is not live has
+	version    int      // of that
+	calm       bool     // no faults
+	depth      int      // of actions within others
+	trace      []string
+	found      string // an order that is Absent and should not be
+	asked      int    // how often all was asked for
+	refused    int    // how often an order was Absent that does not exist
+	sure       int    // ordergates that are without doubt in the end
+
+	overlap    time.Duration
+	remembered int
+	hasty      bool // clients are told of an order before the lease is over
+}
+
+// call is one that creates an order, or may create it.
+type call struct {
+	id         string
+	by         string // where
+	at         *ordergate
+	life       int // of that
+	began      time.Time
+	chosen     time.Time // the ID
+	committed  bool
+	unanswered bool // there is an answer which the ordergate has not read
+	unknown    bool // nobody knows the ID
+	told       bool // the client may know of the order
+}
+
+// savedFilter is a file that an ordergate can start from.
+type savedFilter struct {
+	ids     []string
+	mark    Mark
+	table   table
+	version int // of the sources
+}
+
+// idList is a source.
+type idList []string
+
+// IDs implements filter.Source.
+func (l idList) IDs(_ context.Context, yield func(id string) error) error {
+	for _, id := range l {
+		if err := yield(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *search) say(format string, args ...any) {
+	s.trace = append(s.trace, strings.Repeat("  ", s.depth)+fmt.Sprintf(format, args...))
+}
+
+func (s *search) key(name string) string { return "ordergate:{orders}:" + name }
+
+func (s *search) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// newOrder begins a call. Its number is greater than those before.
+func (s *search) newOrder() *call {
+	s.next++
+	c := &call{id: strconv.Itoa(s.next), by: "somebody", began: time.Now(), chosen: time.Now()}
+	s.calls = append(s.calls, c)
+	return c
+}
+
+// create has a client create an order.
+func (o *ordergate) create() {
+	s := o.search
+	if o.paused() {
+		return
+	}
+	c := s.newOrder()
+	c.by, c.at, c.life = o.place, o, o.life
+	if s.can.live && s.random.IntN(3) == 0 {
+		s.say("%s: a call begins that creates %s", o.place, c.id)
+		if s.can.miss && s.random.IntN(4) == 0 {
+			o.abandon(c)
+		}
+		return
+	}
+	c.committed = true
+	o.answer(c)
+}
+
+// miss has a client create an order whose ID nobody can read, or leave.
+func (o *ordergate) miss() {
+	if o.paused() {
+		return
+	}
+	c := o.search.newOrder()
+	c.by, c.at, c.life, c.unknown, c.committed = o.place, o, o.life, true, true
+	if o.search.random.IntN(3) == 0 {
+		c.committed = !o.search.can.live
+		o.abandon(c)
+		return
+	}
+	o.answer(c)
+}
+
+// abandon has the client of a call leave.
+func (o *ordergate) abandon(c *call) {
+	c.unknown = true
+	o.search.say("%s: the client of %s has left", o.place, c.id)
+	o.tell(c, func(ctx context.Context) error { return o.filter.Abandoned(ctx, "the client left", c.began) })
+}
+
+// answer is the backend's, of an order that was created.
+func (o *ordergate) answer(c *call) {
+	o.search.say("%s: %s is created", o.place, c.id)
+	if c.unknown {
+		o.tell(c, func(ctx context.Context) error { return o.filter.Missed(ctx, "no ID", c.began) })
+		return
+	}
+	o.ids[c.id], o.knows[c.id] = true, true
+	o.tell(c, func(ctx context.Context) error { return o.filter.Learn(ctx, c.id) })
+}
+
+// tell tells the client of an order once the filters were told.
+func (o *ordergate) tell(c *call, learn func(ctx context.Context) error) {
+	o.search.depth++
+	err := learn(context.Background())
+	o.search.depth--
+	if o.life == c.life && !errors.Is(err, filter.ErrExposed) {
+		c.told = true
+	}
+	o.search.say("%s: the client of %s is told %v: %v", o.place, c.id, c.told, err)
+}
+
+// endCalls ends those that have lasted so long; 0: one of all.
+func (s *search) endCalls(age time.Duration) {
+	s.dropLate()
+	for _, c := range slices.Clone(s.calls) {
+		if c.at == nil || c.committed && !c.unanswered || time.Since(c.chosen) < age || age == 0 && s.random.IntN(2) == 0 {
+			continue
+		}
+		if !c.committed {
+			s.say("%s is committed", c.id)
+			c.committed, c.unanswered = true, !c.unknown
+		}
+		if c.unanswered && !c.at.paused() && c.at.life == c.life {
+			c.unanswered = false
+			c.at.answer(c)
+		}
+		if age == 0 {
+			return
+		}
+	}
+}
+
+// dropLate has those roll back that were not committed in time.
+func (s *search) dropLate() {
+	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return !c.committed && time.Since(c.chosen) >= overlap })
+}
+
+// known reports whether one that runs knows of an order.
+func (s *search) known(c *call) bool {
+	if c.unknown {
+		return c.at.life == c.life
+	}
+	return slices.ContainsFunc(s.ordergates, func(o *ordergate) bool { return o.knows[c.id] })
+}
+
+func newSearchBed(t *testing.T) *searchBed {
+	r := startRealServer(t)
+	bed := &searchBed{}
+	for i := range 8 {
+		o := r.options()
+		o.DB, o.ConnMaxIdleTime, o.MaxRetries = i, -1, -1
+		bed.masters = append(bed.masters, &master{number: i, client: newClient(t, o)})
+	}
+	first := bed.masters[0].client
+	for name, value := range map[string]string{"stream-node-max-entries": "2", "appendonly": "no"} {
+		if err := first.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		l := &line{}
+		l.client = newClient(t, &redis.Options{Addr: "nowhere", MaxRetries: -1})
+		l.client.AddHook(l)
+		bed.lines = append(bed.lines, l)
+	}
+	bed.useScripts(t)
+	return bed
+}
+
+// useScripts has the logs use scripts that the test tells the time, with some text replaced:
+// what, and what by, in pairs.
+func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
+	t.Helper()
+	all := enterSource + appendSource + clearSource + joinSource + leaveSource + recallSource + pageSource + adoptSource + trimSource
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(all, pairs[i]) {
+			t.Fatalf("no script has %q", pairs[i])
+		}
+	}
+	script := func(source string) *redis.Script {
+		made := redis.NewScript(withoutComments(toldByTest(strings.NewReplacer(pairs...).Replace(enterSource + source))))
+		if err := made.Load(t.Context(), bed.masters[0].client).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	made := Log{
+		append: script(appendSource), clear: script(clearSource), join: script(joinSource), leave: script(leaveSource),
+		recall: script(recallSource), page: script(pageSource), adopt: script(adoptSource), trim: script(trimSource),
+	}
+	bed.scripts = func(l *Log) {
+		l.append, l.clear, l.join, l.leave = made.append, made.clear, made.join, made.leave
+		l.recall, l.page, l.adopt, l.trim = made.recall, made.page, made.adopt, made.trim
+	}
+}
+
+// run searches once. The seed decides on all that happens.
+func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch bool) (s *search) {
+	t.Helper()
+	for _, m := range bed.masters {
+		if err := m.client.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		m.clock, m.info = 0, ""
+	}
+	bed.masters[0].takeOver(0)
+	cryptotest.SetGlobalRandom(t, uint64(seed))
+	synctest.Test(t, func(t *testing.T) {
+		s = &search{
+			t: t, random: rand.New(rand.NewPCG(uint64(seed), 7)), can: can, masters: bed.masters, scripts: bed.scripts,
+			saysMuch: saysMuch, replica: 1, calm: true, overlap: overlap, remembered: fewRemembered,
+		}
+		if bed.change != nil {
+			bed.change(s)
+		}
+		for i, place := range []string{"a", "b", "c"} {
+			s.newOrdergate(place, bed.lines[i])
+		}
+		s.settle()
+		s.copyTo(0, 1)
+		s.calm = false
+		for range steps {
+			if s.found == "" {
+				s.act()
+			}
+		}
+		if s.found != "" {
+			return
+		}
+		s.settle()
+		s.settle()
+		s.calm = true
+		s.newOrdergate("d", bed.lines[3])
+		for n := range 4 {
+			for _, o := range s.ordergates {
+				if s.found != "" {
+					return
+				}
+				o.load()
+				o.mend()
+				_ = o.read()
+				if n == 3 && o.wait == nil && o.loaded && o.filter.Loaded() {
+					s.sure++
+				}
+			}
+		}
+	})
+	return s
+}
+
+func (s *search) newOrdergate(place string, l *line) {
+	o := &ordergate{search: s, place: place, line: l, master: s.current}
+	l.of = o
+	s.ordergates = append(s.ordergates, o)
+	o.start(false)
+}
+
+// seeds returns the first seed and how many there are: few; or with SOAK=N so many times
+// 2,000, from one that is another one each time; or SEED alone.
+func seeds(t *testing.T, few int) (first, n int) {
+	t.Helper()
+	if text := os.Getenv("SEED"); text != "" {
+		seed, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("SEED: %v", err)
+		}
+		return seed, 1
+	}
+	if soak := os.Getenv("SOAK"); soak != "" {
+		times, _ := strconv.Atoi(soak)
+		return rand.IntN(1 << 40), 2000 * max(times, 1)
+	}
+	return 1, few
+}
+
+func TestSearch(t *testing.T) {
+	bedtest.WithoutRace(t)
+	for _, sc := range searches {
+		t.Run(sc.name, func(t *testing.T) {
+			bed := newSearchBed(t)
+			first, n := seeds(t, 12)
+			began, asked, refused, sure := time.Now(), 0, 0, 0
+			for seed := first; seed < first+n; seed++ {
+				s := bed.run(t, sc.can, sc.steps, seed, n == 1)
+				asked, refused, sure = asked+s.asked, refused+s.refused, sure+s.sure
+				if n == 1 {
+					t.Log(strings.Join(s.trace, "\n"))
+				}
+				if s.found != "" {
+					t.Fatalf("%s: to see how, SEED=%d go test -v -run '%s$' ./internal/changelog", s.found, seed, t.Name())
+				}
+			}
+			t.Logf("%d runs from seed %d in %v: all was asked for %d times, %d times without doubt; in the end %d ordergates of %d have none",
+				n, first, time.Since(began).Round(time.Millisecond), asked, refused, sure, 4*n)
+			if n > 1 && refused == 0 {
+				t.Error("nothing was ever Absent")
+			}
+		})
+	}
+}
+
+// TestSearchFindsMutations leaves out one rule at a time.
+func TestSearchFindsMutations(t *testing.T) {
+	bedtest.WithoutRace(t)
+	hasty := func(s *search) { s.hasty = true }
+	for _, m := range []struct {
+		without, in string
+		from        int // the seed with which it was found
+		change      func(*search)
+		scripts     []string // what is replaced in them, and what by, in pairs
+	}{
+		{"an answer waits for the end of the lease", "live", 55, hasty, nil},
+		{"nobody is sure while a member is away", "live", 32, nil, []string{"away = over[i]", "away = ''"}},
+		{"a failover ends all leases", "live", 146, nil, []string{"if known[3] then\n      lapse()", "if known[3] then"}},
+		{"a member that ended is a doubt", "live", 58, nil, []string{"put('doubt', 'crash: ", "string.len('"}},
+		{"a table is read once more behind its mark", "live, lost IDs", 12, func(s *search) { s.overlap = 0 }, nil},
+		{"an order without an ID is a doubt", "live, lost IDs", 5, nil, []string{"put(ARGV[i], ARGV[i + 1])", "if ARGV[i] == 'id' then put(ARGV[i], ARGV[i + 1]) end"}},
+	} {
+		t.Run(m.without, func(t *testing.T) {
+			bed := newSearchBed(t)
+			bed.useScripts(t, m.scripts...)
+			bed.change = m.change
+			i := slices.IndexFunc(searches, func(s searched) bool { return s.name == m.in })
+			const most = 200
+			for seed := m.from; seed < m.from+most; seed++ {
+				if s := bed.run(t, searches[i].can, searches[i].steps, seed, false); s.found != "" {
+					t.Logf("with seed %d: %s", seed, s.found)
+					return
+				}
+			}
+			t.Errorf("nothing goes wrong in %d runs", most)
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package order
+
+import "testing"
+
+// TestSlashAtTheEnd has backends whose URLs end in a slash, as those of WordPress, Magento
+// and Django do. With the slash is the one spelling then; without it is near.
+func TestSlashAtTheEnd(t *testing.T) {
+	override := headers{"x-http-method-override", "GET"}
+	for _, r := range []oddRequest{
+		{"as it is", "POST", "/orders/42/settle/", nil, "", "42"},
+		{"with a query", "POST", "/orders/42/settle/?page=1", nil, "", "42"},
+		{"without the slash", "POST", "/orders/42/settle", nil, "", "path_near"},
+		{"without it, and a query", "POST", "/orders/42/settle?page=1", nil, "", "path_near"},
+		{"two slashes", "POST", "/orders/42/settle//", nil, "", "path_near"},
+		{"two slashes before", "POST", "/orders//42/settle/", nil, "", "path_near"},
+		{"the slash is escaped", "POST", "/orders/42/settle%2F", nil, "", "path_near"},
+		{"escaped", "POST", "/orders/42/%73ettle/", nil, "", "path_near"},
+		{"escaped, without it", "POST", "/orders/42/%73ettle", nil, "", "path_near"},
+		{"a dot segment", "POST", "/orders/42/settle/.", nil, "", "path_near"},
+		{"the ID is odd", "POST", "/orders/%34%32/settle/", nil, "", "malformed_id"},
+		{"the ID is odd, without it", "POST", "/orders/%34%32/settle", nil, "", "path_near"},
+		{"no ID", "POST", "/orders//settle/", nil, "", ""},
+		{"another method", "PUT", "/orders/42/settle/", nil, "", "other_method"},
+		{"another method, without it", "PUT", "/orders/42/settle", nil, "", "path_near"},
+		{"further on", "POST", "/orders/42/settle/x", nil, "", ""},
+		{"a rule of each spelling, with", "GET", "/both/42/", nil, "", "42"},
+		{"a rule of each spelling, without", "GET", "/both/43", nil, "", "43"},
+		{"other methods pass", "POST", "/view/42/", nil, "", ""},
+		{"other methods pass, without it", "POST", "/view/42", nil, "", ""},
+		{"an override", "POST", "/view/42/", override, "", "method_override"},
+		{"an override, without it", "POST", "/view/42", override, "", "method_override"},
+		{"of any case", "POST", "/CASE/42/", nil, "", "42"},
+		{"of any case, without it", "POST", "/Case/42", nil, "", "path_near"},
+		{"of any case, escaped", "POST", "/C%61se/42/", nil, "", "path_near"},
+		{"by a parameter", "POST", "/shop/?do=settle&id=42", nil, "", "42"},
+		{"by a parameter, without it", "POST", "/shop?do=settle&id=42", nil, "", "path_near"},
+		{"far", "POST", "/orders/42", nil, "", ""},
+		{"far, with a slash", "POST", "/orders/42/", nil, "", ""},
+	} {
+		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {
+			table, err := NewTable([]Rule{
+				{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle/", IDs: at(InPath, "id"), Backend: b},
+				{Name: "both", Methods: []string{"GET"}, Path: "/both/{id}/", IDs: at(InPath, "id"), Backend: b},
+				{Name: "plain", Methods: []string{"GET"}, Path: "/both/{id}", IDs: at(InPath, "id"), Backend: b},
+				{Name: "view", Methods: []string{"GET"}, Path: "/view/{id}/", IDs: at(InPath, "id"), OtherMethods: true, Backend: b},
+				{Name: "case", Methods: []string{"POST"}, Path: "/Case/{id}/", IDs: at(InPath, "id"), IgnoreCase: true, Backend: b},
+				{Name: "shop", Methods: []string{"POST"}, Path: "/shop/", Query: map[string]string{"do": "settle"}, IDs: at(InQuery, "id"), Backend: b},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.answer(table); got != r.want {
+				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)
+			}
+		}
+	}
+	table, err := NewTable([]Rule{
+		{Name: "shop", Methods: []string{"POST"}, Path: "/shop/", Query: map[string]string{"do": "settle"}, IDs: at(InQuery, "id")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for target, want := range map[string]string{
+		"/shop/?Do=settle&id=42": "parameter_alias", "/shop?Do=settle&id=42": "parameter_alias",
+		"/shop/index.php?do=settle&id=42": "path_near", "/shop?do=x&id=42": "front_controller", "/shop/?do=x&id=42": "front_controller",
+		"/shop?page=1": "", "/shop/?page=1": "", "/SHOP?do=settle&id=42": "path_near",
+	} {
+		if got := (&oddRequest{method: "POST", target: target}).answer(table); got != want {
+			t.Errorf("%s: got %q, want %q", target, got, want)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+)
+
+// AcquireAsync is [Locker.Acquire] for a caller that must not block, or that should not
+// keep a goroutine while it waits: then is called once, before AcquireAsync returns or by
+// another goroutine, with what Acquire would return. That goroutine has other callers, so
+// then must not block either.
+// AcquireAsync returns false, and does nothing, for what only Acquire does: fair locks,
+// several servers (a cluster, a quorum), and the presented owner of a lease.
+func (l *Locker) AcquireAsync(ctx context.Context, key string, then func(*Lease, error), opts ...AcquireOption) bool {
+	o := merge(opts)
+	if l.opts.Kind == Fair || len(l.nodes) > 1 || l.nodes[0].pipe.cluster != nil || o.present != "" {
+		return false
+	}
+	a := &acquisition{locker: l, ctx: ctx, key: key, start: time.Now(), then: then}
+	a.seat = seat{owner: l.newOwner(), opts: o, wake: a.woken}
+	a.mu.Lock()
+	a.unwatch = context.AfterFunc(ctx, a.canceled)
+	if l.room.occupied(key) {
+		a.wait(notKnown)
+		return true
+	}
+	a.ask()
+	a.mu.Unlock()
+	return true
+}
+
+// acquisition is an Acquire without a goroutine. Each event has it take the next step, and
+// between two of them it is a seat and two timers.
+type acquisition struct {
+	locker  *Locker
+	ctx     context.Context // of the caller, for as long as this exists
+	key     string
+	start   time.Time
+	then    func(*Lease, error)
+	unwatch func() bool // of ctx
+	seat    seat
+
+	mu     sync.Mutex
+	vigil  *vigil // nil: it has not been refused yet
+	asking bool   // Redis. What happens meanwhile is looked at when it has answered
+	due    bool   // the poll has come
+	over   bool   // then was called, or is about to be
+	late   func() // the end of an answer that comes after that; nil: none does
+}
+
+// ask asks Redis for the lock. The mutex is held.
+func (a *acquisition) ask() {
+	a.asking = true
+	owner, asked := a.seat.owner, time.Now()
+	a.locker.nodes[0].pipe.start(a.ctx, a.locker.acquireQuestion(a.key, owner), func(n int64, err error) {
+		if err == nil && n > 0 {
+			err = a.locker.unusable(a.ctx, asked)
+		}
+		a.mu.Lock()
+		a.asking = false
+		if a.late != nil {
+			defer a.late()
+		}
+		got := answerOf(n, asked)
+		switch {
+		case err != nil:
+			// As in try. Not here: giveBack waits for what it does once the Locker is closed.
+			a.locker.cleanup.start(func() { a.locker.giveBack(a.ctx, a.key, owner, err) })
+			a.finish(nil, a.locker.explain(a.key, err))
+		case got.granted():
+			a.finish(a.locker.newLease(owner, a.seat.opts, asked, part{key: a.key, owner: owner, fence: n}), nil)
+		case a.over:
+			a.mu.Unlock()
+		case a.vigil == nil:
+			a.wait(got.left)
+		default:
+			a.vigil.refused(got.left)
+			a.step()
+		}
+	})
+}
+
+// wait takes a seat. The mutex is held, and unlocked.
+func (a *acquisition) wait(left time.Duration) {
+	v := a.locker.enter(a.key, &a.seat)
+	if v == nil {
+		a.finish(nil, ErrBusy)
+		return
+	}
+	a.vigil = v
+	v.poll = time.AfterFunc(math.MaxInt64, a.polled)
+	v.over = time.AfterFunc(time.Until(a.locker.opts.Wait.end(a.start)), a.ended)
+	v.refused(left)
+	a.step()
+}
+
+func (a *acquisition) woken() {
+	a.mu.Lock()
+	a.step()
+}
+
+func (a *acquisition) polled() {
+	a.mu.Lock()
+	a.due = true
+	a.step()
+}
+
+func (a *acquisition) ended() {
+	a.mu.Lock()
+	a.vigil.last = true
+	a.step()
+}
+
+// step does what is to be done now. The mutex is held, and unlocked.
+func (a *acquisition) step() {
+	if a.over || a.asking {
+		a.mu.Unlock()
+		return
+	}
+	lease, ask, err := a.vigil.look(a.due)
+	a.due = false
+	if lease != nil || err != nil {
+		a.finish(lease, err)
+		return
+	}
+	if ask {
+		a.ask()
+	}
+	a.mu.Unlock()
+}
+
+// canceled is the end of the caller's context. It does not wait for Redis: what that
+// grants yet is given back.
+func (a *acquisition) canceled() {
+	a.mu.Lock()
+	if a.asking && !a.over {
+		a.late = a.locker.cleanup.begin()
+	}
+	a.finish(nil, a.ctx.Err())
+}
+
+// finish calls then, unless that was done before: a lease that comes too late is given
+// back. The mutex is held, and unlocked.
+func (a *acquisition) finish(lease *Lease, err error) {
+	over, v, l := a.over, a.vigil, a.locker
+	a.over = true
+	a.mu.Unlock()
+	if over {
+		if lease != nil {
+			l.giveUp(a.ctx, lease)
+		}
+		return
+	}
+	a.unwatch()
+	if v != nil {
+		late := v.rise(err == nil && l.opts.Kind.shared())
+		switch {
+		case late == nil || late == lease:
+		case errors.Is(err, ErrBusy): // handed over as the wait ended
+			lease, err = late, nil
+		default:
+			l.giveUp(a.ctx, late)
+		}
+	}
+	l.opts.Observer.Acquired(resultOf(a.ctx, err), time.Since(a.start))
+	if err != nil {
+		err = fmt.Errorf("acquiring lock %s: %w", a.key, err)
+	}
+	a.then(lease, err)
+}
+
+// ReleaseAsync is [Lease.Release] for a caller that must not block. Then is called at the
+// end, and must not block either. What goes wrong is logged.
+func (l *Lease) ReleaseAsync(then func()) {
+	if !l.finish() {
+		then()
+		return
+	}
+	k, p := l.locker, &l.parts[0]
+	done := k.cleanup.begin()
+	end := func(err error) {
+		_ = l.gaveUp("releasing", err) // it logs
+		then()
+		done()
+	}
+	blocking := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+		defer cancel()
+		end(k.releaseLease(ctx, l))
+	}
+	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].pipe.cluster != nil || k.room.occupied(p.key) {
+		go blocking()
+		return
+	}
+	n := k.nodes[0]
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	n.pipe.start(ctx, k.releaseQuestion(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
+		cancel()
+		end(k.releasedPart(p, released(r), err))
+	})
+}

@@ -1,0 +1,138 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// acquireAsync is Acquire by AcquireAsync where there is one.
+func acquireAsync(ctx context.Context, l *Locker, key string) (*Lease, error) {
+	got := make(chan result, 1)
+	if !l.AcquireAsync(ctx, key, func(lease *Lease, err error) { got <- result{lease, err} }) {
+		return l.Acquire(ctx, key)
+	}
+	r := <-got
+	return r.lease, r.err
+}
+
+// TestAcquireAsync is what those get who wait without a goroutine.
+func TestAcquireAsync(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		holder := newLocker(t, c, Options{})
+		begin := func(l *Locker, ctx context.Context) <-chan result {
+			got := make(chan result, 1)
+			if !l.AcquireAsync(ctx, "k", func(lease *Lease, err error) { got <- result{lease, err} }) {
+				t.Fatal("it does not")
+			}
+			return got
+		}
+		t.Run("released by another process", func(t *testing.T) {
+			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
+			got := begin(l, t.Context())
+			bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
+			done := make(chan struct{})
+			held.ReleaseAsync(func() { close(done) })
+			<-done
+			release(t, (<-got).ok(t))
+		})
+		t.Run("one after the other", func(t *testing.T) {
+			const callers = 3
+			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
+			got := make(chan result, callers)
+			for range callers {
+				l.AcquireAsync(t.Context(), "k", func(lease *Lease, err error) { got <- result{lease, err} })
+			}
+			bedtest.Eventually(t, "they wait", func() bool { return l.Waiting() == callers })
+			release(t, held)
+			for range callers { // handed over within the process
+				(<-got).ok(t).ReleaseAsync(func() {})
+			}
+			bedtest.Eventually(t, "nobody waits", func() bool { return l.Waiting() == 0 && l.Held() == 0 })
+		})
+		t.Run("busy", func(t *testing.T) {
+			l, held := newLocker(t, c, Options{Wait: Wait{UpTo: 50 * time.Millisecond}}), acquire(t, holder, "k")
+			defer release(t, held)
+			if r := <-begin(l, t.Context()); !errors.Is(r.err, ErrBusy) {
+				t.Errorf("after the wait: %v, want ErrBusy", r.err)
+			}
+			if r := <-begin(newLocker(t, c, Options{}), t.Context()); !errors.Is(r.err, ErrBusy) {
+				t.Errorf("without a wait: %v, want ErrBusy", r.err)
+			}
+		})
+		t.Run("left", func(t *testing.T) {
+			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
+			defer release(t, held)
+			ctx, leave := context.WithCancel(t.Context())
+			got := begin(l, ctx)
+			bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
+			leave()
+			if r := <-got; !errors.Is(r.err, context.Canceled) {
+				t.Errorf("who left: %v", r.err)
+			}
+			if r := <-begin(l, ctx); !errors.Is(r.err, context.Canceled) {
+				t.Errorf("who had left: %v", r.err)
+			}
+			if l.cleanup.Wait(); l.Waiting() != 0 {
+				t.Error("somebody waits")
+			}
+		})
+		t.Run("closed", func(t *testing.T) {
+			l, held := newLocker(t, c, Options{Wait: never}), acquire(t, holder, "k")
+			defer release(t, held)
+			got := begin(l, t.Context())
+			bedtest.Eventually(t, "it waits", func() bool { return l.Waiting() == 1 })
+			l.Close()
+			if r := <-got; !errors.Is(r.err, ErrClosed) {
+				t.Errorf("after Close: %v, want ErrClosed", r.err)
+			}
+		})
+		t.Run("lost", func(t *testing.T) {
+			l := newLocker(t, c, Options{Lease: 300 * time.Millisecond})
+			lease, lost := (<-begin(l, t.Context())).ok(t), make(chan struct{})
+			lease.NotifyLost(func() { close(lost) })
+			if err := c.Del(t.Context(), "k").Err(); err != nil {
+				t.Fatal(err)
+			}
+			<-lost
+			again := make(chan struct{})
+			lease.NotifyLost(func() { close(again) })
+			<-again
+			lease.ReleaseAsync(func() {})
+		})
+	})
+}
+
+// TestManyWaitWithoutGoroutines has a thousand wait.
+func TestManyWaitWithoutGoroutines(t *testing.T) {
+	t.Parallel()
+	const callers = 1000
+	c := embedded(t, 1)[0]
+	holder, l := newLocker(t, c, Options{}), newLocker(t, c, Options{Wait: never, MaxWaitersPerKey: callers})
+	held := acquire(t, holder, "k")
+	var granted atomic.Int32
+	before := runtime.NumGoroutine()
+	for range callers {
+		l.AcquireAsync(t.Context(), "k", func(lease *Lease, err error) {
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			granted.Add(1)
+			lease.ReleaseAsync(func() {})
+		})
+	}
+	// Other tests run beside this one.
+	bedtest.Eventually(t, "they wait", func() bool { return l.Waiting() == callers })
+	bedtest.Eventually(t, "they need no goroutines", func() bool { return runtime.NumGoroutine() < before+callers/2 })
+	release(t, held)
+	bedtest.Eventually(t, "all had their turns", func() bool { return granted.Load() == callers })
+}

@@ -1,0 +1,103 @@
+package redislock
+
+import (
+	"context"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// trips is a server that takes some time for each, and notes how many questions came with
+// it.
+type trips struct {
+	mu   sync.Mutex
+	seen []int
+}
+
+const tripTime = 100 * time.Microsecond
+
+func (s *trips) DialHook(redis.DialHook) redis.DialHook {
+	return func(context.Context, string, string) (net.Conn, error) { panic("there is nobody to call") }
+}
+
+func (s *trips) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(_ context.Context, cmd redis.Cmder) error { return s.answer(cmd) }
+}
+
+func (s *trips) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error { return s.answer(cmds...) }
+}
+
+func (s *trips) answer(cmds ...redis.Cmder) error {
+	s.mu.Lock()
+	s.seen = append(s.seen, len(cmds))
+	s.mu.Unlock()
+	time.Sleep(tripTime)
+	for _, cmd := range cmds {
+		cmd.(*redis.IntCmd).SetVal(1)
+	}
+	return nil
+}
+
+// TestBusyLaneGathers has questions come after a large batch, in a bubble's time. No real
+// server is that exact.
+func TestBusyLaneGathers(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		crowd   int
+		blocked int // of the crowd: a goroutine waits for the answer
+		want    []int
+	}{
+		{"after a large batch", busyFrom, 0, []int{1, busyFrom, 3, 1}},
+		{"after a smaller one", busyFrom - 1, 0, []int{1, busyFrom - 1, 1, 2, 1}},
+		{"after one that somebody waits for", busyFrom, 1, []int{1, busyFrom, 1, 2, 1}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var server trips
+				client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+				client.AddHook(&server)
+				defer func() { _ = client.Close() }()
+				p := &pipe{client: client}
+				question := func() *question {
+					q := ask(scriptsOf(Exclusive, Redisson).acquire, "k")
+					for range mostPooled { // what a bubble makes must not get out of it by the pool
+						q.key("k")
+					}
+					return q
+				}
+				start := func() { p.start(t.Context(), question(), func(int64, error) {}) }
+				start()
+				synctest.Wait()
+				for range tc.crowd - tc.blocked {
+					start()
+				}
+				for range tc.blocked {
+					go func() {
+						if n, err := p.do(t.Context(), question()); n != 1 || err != nil {
+							t.Errorf("answered %d, %v", n, err)
+						}
+					}()
+					synctest.Wait()
+				}
+				time.Sleep(2 * tripTime)
+				for range 3 {
+					time.Sleep(gatherFor / 5)
+					start()
+				}
+				time.Sleep(10 * tripTime)
+				start()
+				time.Sleep(10 * tripTime)
+				p.close()
+				if !slices.Equal(server.seen, tc.want) {
+					t.Errorf("trips of %v questions, want %v", server.seen, tc.want)
+				}
+			})
+		})
+	}
+}
