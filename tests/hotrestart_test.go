@@ -46,9 +46,7 @@ func TestHotRestart(t *testing.T) {
 	if next.url != old.url {
 		t.Fatalf("clients of %s would have to go to %s", old.url, next.url)
 	}
-	if n := old.members(); n != 2 {
-		t.Errorf("%d members of the change log, want both: %q", n, old.memberNames())
-	}
+	bedtest.Eventually(t, "both are members of the change log", func() bool { return old.members() == 2 })
 	next.crosses(staying)
 	late := next.settles("1", second)
 	bedtest.Eventually(t, "one waits in each process", func() bool { return old.listeners() == 2 })
