@@ -189,6 +189,12 @@ func (s stream) say(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse 
 	if err := s.Send(msg); err != nil {
 		s.t.Fatal(err)
 	}
+	return s.hear()
+}
+
+// hear returns what the server says next.
+func (s stream) hear() *extproc.ProcessingResponse {
+	s.t.Helper()
 	r, err := s.Recv()
 	if err != nil {
 		s.t.Fatal(err)
@@ -222,7 +228,13 @@ func requestHeaders(pairs ...string) *extproc.ProcessingRequest {
 }
 
 func settle() *extproc.ProcessingRequest {
-	return requestHeaders(":method", "POST", ":path", "/orders/42/settle", ":authority", "shop")
+	return whole(requestHeaders(":method", "POST", ":path", "/orders/42/settle", ":authority", "shop"))
+}
+
+// whole makes a request's headers all of it.
+func whole(m *extproc.ProcessingRequest) *extproc.ProcessingRequest {
+	m.GetRequestHeaders().EndOfStream = true
+	return m
 }
 
 // answered is a response's headers with Envoy's word on where it came from.

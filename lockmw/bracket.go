@@ -21,10 +21,9 @@ type bracket struct {
 	cancel  context.CancelFunc // ends the wait for the lock
 	waits   sync.WaitGroup     // for the end of that wait
 
-	mu        sync.Mutex // held for each event of the call, with what is sent for it
-	call      *gate.Call
-	leaseLost bool
-	over      bool // the call has ended
+	mu   sync.Mutex // held for each event of the call, with what is sent for it
+	call *gate.Call
+	over bool // the call has ended
 }
 
 // bracket serves a call with a lock around it.
@@ -68,14 +67,15 @@ func (b *bracket) granted(g gate.Grant) {
 	}
 }
 
+// lost ends a call whose lease went before its answer came. The end of the stream follows.
 func (b *bracket) lost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.over || !b.call.LeaseLost().Refuse {
 		return
 	}
-	b.leaseLost = true
-	b.server.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
+	b.server.log.Warn("a call is ended: its lease was lost, or held for max_hold", "key", b.call.Key())
+	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 }
 
 // receive acts on the messages of Envoy until the stream ends. Which error ended it says
@@ -107,11 +107,7 @@ func (b *bracket) message(msg *extproc.ProcessingRequest) error {
 			b.cancel()
 		}
 	}
-	reply := passOn(msg)
-	if b.leaseLost && msg.GetResponseHeaders() != nil {
-		reply = tellLost
-	}
-	return b.stream.Send(reply)
+	return b.stream.Send(passOn(msg))
 }
 
 // end ends the call, once, and the wait for its lock.

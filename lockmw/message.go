@@ -178,9 +178,6 @@ var (
 	goOnResponseTrailers = &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseTrailers{
 		ResponseTrailers: &extproc.TrailersResponse{}}}
 	goOn = &extproc.ProcessingResponse{}
-
-	// tellLost adds the news of a lost lease to the headers of an answer.
-	tellLost = onResponse(&extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{set(headerLost, "true")}})
 )
 
 // onResponse answers the response's headers.

@@ -21,9 +21,6 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// headerLost goes to the client when the lease ended before the call did.
-const headerLost = "x-ordergate-lease-lost"
-
 // Options bounds what a [Server] does on behalf of a call.
 type Options struct {
 	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type backend struct {
 	requests []*http.Request
 	bodies   map[*http.Request]string
 	tries    map[string]int
+	resets   []string // paths of requests that hung when Envoy dropped them
 }
 
 func newBackend(t testing.TB) *backend {
@@ -62,6 +64,13 @@ func (b *backend) body(r *http.Request) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bodies[r]
+}
+
+// dropped reports whether Envoy has dropped a request for a path that hung.
+func (b *backend) dropped(path string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Contains(b.resets, path)
 }
 
 // arrived counts the requests for a path.
@@ -103,7 +112,13 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 		fmt.Fprint(w, query.Get("body"))
 	case "hang":
-		<-b.release
+		select {
+		case <-b.release:
+		case <-r.Context().Done():
+			b.mu.Lock()
+			b.resets = append(b.resets, r.URL.Path)
+			b.mu.Unlock()
+		}
 	case "hang-once": // the first try hangs, the second answers
 		if try == 1 {
 			<-b.release

@@ -3,7 +3,6 @@ package envoymodule
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -21,12 +20,13 @@ import (
 //     worker, and a lock that is granted nevertheless is given back.
 //   - The client leaves after the request was passed on: the lock is held, unless Envoy
 //     tells that there was no attempt to reach the backend.
+//   - The lease is lost while the answer comes: the worker has the answer first, which
+//     passes, or the loss, which ends the call.
 type bracket struct {
 	face   *Face
 	stream *Stream // the worker's, but for its mailbox
 	cancel context.CancelFunc
-	told   bool        // the worker's: of an answer
-	lost   atomic.Bool // the lease ended before the call
+	told   bool // the worker's: of an answer
 
 	mu    sync.Mutex // held for each event of the call, never for long
 	call  gate.Call
@@ -65,20 +65,30 @@ func (b *bracket) acquired(g gate.Grant) {
 		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
 		b.forward(step.Lease)
-		b.call.NotifyLost(func() {
-			b.lost.Store(true)
-			b.face.log.Warn("the call outlives its lease: its fence is stale", "key", b.call.Key())
-		})
+		b.call.NotifyLost(b.lost)
 	}
+}
+
+// lost ends a call whose lease went before its answer came. The end of the stream follows.
+func (b *bracket) lost() {
+	s := b.stream
+	s.mail.post(func() Step {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if s.answered || !b.call.LeaseLost().Refuse {
+			return Step{}
+		}
+		b.face.log.Warn("a call is ended: its lease was lost, or held for max_hold", "key", b.call.Key())
+		s.answered = true // and its stage stays: the backend may have the request
+		d := b.call.Decision
+		return Step{Do: Refuse, Reply: s.decider.refusals[d.Rule][d.Refusal()]}
+	})
 }
 
 // answered is the worker's: the response's headers have come.
 func (b *bracket) answered(r *gate.Response) {
 	if b.stream.stage == waiting { // it is Envoy's own
 		b.cancel()
-	}
-	if b.lost.Load() {
-		b.stream.envoy.Set(Response, headerLost, "true")
 	}
 	if !b.told { // the second of one stream would tell nothing new
 		b.told = true

@@ -8,9 +8,6 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// headerLost goes to the client when the lease ended before the call did.
-const headerLost = "x-ordergate-lease-lost"
-
 // Headers are those of a message: names in lower case, repeated ones repeated.
 type Headers []Header
 

@@ -44,7 +44,7 @@ func TestAsk(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.observe)
-			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header})
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header, BodyState: order.BodyComplete})
 			c.Acquire(t.Context())
 			tt.want.IDs = []string{"42"}
 			if diff := cmp.Diff([]Ask{tt.want}, b.lock.asks); diff != "" {
@@ -83,7 +83,7 @@ func TestSeveralOrders(t *testing.T) {
 func BenchmarkSettle(b *testing.B) {
 	bench := newBench(b, false)
 	bench.gate.record = silent{}
-	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: headers{"x-request-id", "7d9f4c1e-0000-4000-8000-000000000001"}}
+	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: headers{"x-request-id", "7d9f4c1e-0000-4000-8000-000000000001"}, BodyState: order.BodyComplete}
 	known := &Response{Details: "via_upstream", Attempts: 1}
 	ctx := b.Context()
 	b.ReportAllocs()

@@ -5,6 +5,8 @@ package gate
 //	waiting --granted--> running --response--> answered --end--> closed
 //	   |                    |
 //	   |                    +--unsent, end--> closed
+//	   |                    +--lost--> ending --end--> closed
+//	   |                                  +--response--> answered
 //	   +--denied--> closed
 //	   +--response, end--> abandoned --granted, denied--> closed
 //
@@ -19,6 +21,7 @@ const (
 	waiting   state = iota // the lock is asked for; the request has not been forwarded
 	running                // the lock is held and the request was passed on
 	answered               // the response's headers have come
+	ending                 // the lease went first: the call is being ended
 	abandoned              // nobody wants the lock any more, but it may still be granted
 	closed                 // nothing is held
 )
@@ -31,6 +34,7 @@ const (
 	denied                // it is not, and will not be
 	unsent                // the request could not be passed on: Envoy is gone
 	response              // the response's headers have come
+	lost                  // the lease has ended, or will soon, and is renewed no more
 	ended                 // the stream is over
 )
 
@@ -41,6 +45,7 @@ const (
 	nothing effect = iota
 	forward        // pass the request on, with the lease's headers
 	refuse         // answer in the backend's stead
+	end            // the same, although the request was passed on
 	cancel         // stop asking for the lock
 	release        // give the lock up
 	hold           // keep it, unrenewed, until its hold time ends
@@ -61,10 +66,14 @@ func (b *bracket) on(e event, outcome Outcome) effect {
 		return b.onWaiting(e)
 	case running:
 		return b.onRunning(e, outcome)
-	case answered:
-		if e == ended {
+	case answered, ending:
+		switch {
+		case e == ended:
 			b.state = closed
 			return b.settleUp()
+		case e == response && b.state == ending: // it crossed our word
+			b.state = answered
+			b.outcome = outcome
 		}
 	case abandoned:
 		switch e {
@@ -108,6 +117,9 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 	case response:
 		b.state = answered
 		b.outcome = outcome
+	case lost:
+		b.state = ending
+		return end
 	case ended: // without an answer: the client or Envoy gave up, the backend may not have
 		b.state = closed
 		b.outcome = OutcomeUnknown

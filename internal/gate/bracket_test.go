@@ -58,6 +58,14 @@ func checkHistory(t *testing.T, history []step) {
 			if wasOver {
 				fail("forwarded a request that is over")
 			}
+		case refuse:
+			if wasForwarded {
+				fail("refused a request that was forwarded")
+			}
+		case end:
+			if !wasForwarded || learned != nil {
+				fail("ended a call that was not under way")
+			}
 		case release:
 			knownOutcome := learned != nil && *learned != OutcomeUnknown
 			if wasForwarded && s.event != unsent && !knownOutcome {
@@ -82,6 +90,9 @@ func checkHistory(t *testing.T, history []step) {
 	if got[forward] > 1 || got[refuse] > 1 || got[forward]+got[refuse] > 1 {
 		fail("answered the request's headers twice")
 	}
+	if got[end] > 1 {
+		fail("ended a call twice")
+	}
 	if got[release]+got[hold] > 1 {
 		fail("gave the lock up twice")
 	}
@@ -105,7 +116,7 @@ func TestGrantThatCrossesAnAbort(t *testing.T) {
 }
 
 func describe(history []step) string {
-	names := []string{"granted", "denied", "unsent", "response", "ended"}
+	names := []string{"granted", "denied", "unsent", "response", "lost", "ended"}
 	text := ""
 	for _, s := range history {
 		text += " " + names[s.event]

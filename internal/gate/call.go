@@ -93,7 +93,7 @@ func (g *Gate) Open(req order.Request) Call {
 		}
 	}
 	switch {
-	case m.Result == order.NeedsBody:
+	case m.Result == order.NeedsBody, c.policy.isIncomplete(m, req):
 		c.NeedsBody = true
 	case c.policy.Settle != nil && m.Result != order.Named:
 		c.NeedsAnswer = false // observed, and nothing to lock
@@ -110,6 +110,12 @@ func (g *Gate) Open(req order.Request) Call {
 		}
 	}
 	return c
+}
+
+// isIncomplete reports whether a lock has to wait for the rest of a request. A client could
+// send that rest when the lease of its call has ended, and another call has the lock.
+func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
+	return p.Settle != nil && !p.Observe && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
 
 // Rule returns the name of the call's rule. There has to be one.
@@ -251,6 +257,18 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
+// LeaseLost reports what [Call.NotifyLost] has told. A call that was not answered yet is to
+// be ended, by an answer in the backend's stead: Envoy drops what it has not sent of the
+// request, which another call may overtake from now on. Its outcome is unknown.
+func (c *Call) LeaseLost() Step {
+	if c.policy.Observe || c.bracket.on(lost, OutcomeUnknown) != end {
+		return Step{}
+	}
+	c.doubt = "the call was ended, since its lease went first"
+	c.decide(VerdictLost)
+	return Step{Refuse: true}
+}
+
 // Ended reports that the stream is over. Cancel tells that a result of Acquire
 // is still to come and has to be reported to Granted, which gives it back.
 func (c *Call) Ended(ctx context.Context) Step {
@@ -306,7 +324,8 @@ func (c *Call) holdReason() string {
 }
 
 // NotifyLost has a function called, in a goroutine of its own, when the call's lease is
-// lost before it is given up. It is called at most once, after Granted.
+// lost before it is given up, or has been held for its maximum and is renewed no more. It is
+// called at most once, after Granted.
 func (c *Call) NotifyLost(lost func()) {
 	if c.lease == nil {
 		return

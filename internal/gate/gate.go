@@ -142,6 +142,7 @@ type Reply struct {
 	Status     int
 	Body       string        // JSON
 	RetryAfter time.Duration // 0: none
+	leaseLost  bool
 }
 
 // Recorder is told what was decided. Its methods are called on the way of every

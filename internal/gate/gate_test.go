@@ -240,7 +240,7 @@ func (silent) Refused(int, order.Reason)                   {}
 func (silent) Learned(int, error)                          {}
 
 func settleCall(b *bench) Call {
-	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle"})
+	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
 }
 
 func TestSettle(t *testing.T) {

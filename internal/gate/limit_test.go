@@ -102,7 +102,7 @@ func newLimitBench(t *testing.T) *limitBench {
 
 func (b *limitBench) open(header ...string) Call {
 	return b.gate.Open(order.Request{
-		Method: "POST", Target: "/orders/42/settle", Header: append(headers{"x-merchant", "7"}, header...),
+		Method: "POST", Target: "/orders/42/settle", Header: append(headers{"x-merchant", "7"}, header...), BodyState: order.BodyComplete,
 	})
 }
 

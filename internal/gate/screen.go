@@ -51,9 +51,12 @@ func (g *Gate) Glance(req order.Request) Glimpse {
 	case m.Rule >= 0 && m.Result == order.NeedsBody:
 		return Glimpse{Decision: d, NeedsBody: true}
 	case p == nil:
-		return Glimpse{Decision: d}
+		return Glimpse{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
 	default:
 		v, ok := p.Lookup.glance(m)
+		if v != VerdictAbsent && p.isIncomplete(m, req) {
+			return Glimpse{Decision: d, NeedsBody: true}
+		}
 		if !ok {
 			return Glimpse{Decision: d, Waits: &Waiting{g, p, d, cloned(m), start}}
 		}

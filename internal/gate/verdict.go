@@ -16,6 +16,8 @@ const (
 	HeaderFence   = "x-ordergate-fence" // decimal
 	HeaderLease   = "x-ordergate-lease" // the lease's owner; see Present
 	HeaderVerdict = "x-ordergate-verdict"
+
+	HeaderLeaseLost = "x-ordergate-lease-lost" // to the client: the lease ended before the call
 )
 
 // Verdict is what the gate says of a request.
@@ -33,6 +35,7 @@ const (
 	VerdictUnavailable         // the lock cannot be asked for
 	VerdictAcquired            // the call holds the order's lock
 	VerdictUnlocked            // the backend has answered a settlement that no lock was taken for
+	VerdictLost                // the lease ended before the answer, and so the call
 	verdicts
 )
 
@@ -40,7 +43,7 @@ const (
 const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
-	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked",
+	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked", "lost",
 }
 
 // String returns the name that headers, metrics and logs use.
@@ -112,9 +115,10 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Settle.Busy, v, true
 	case v == VerdictUnavailable && p.Settle != nil:
 		return p.Settle.Unavailable, v, true
-	case v == VerdictUnlocked && p.Settle != nil:
+	case (v == VerdictUnlocked || v == VerdictLost) && p.Settle != nil:
 		reply := p.Settle.Unavailable
-		reply.RetryAfter = 0 // the backend has acted: a client must not try again by itself
+		reply.RetryAfter = 0 // the backend may have acted: a client must not try again by itself
+		reply.leaseLost = v == VerdictLost
 		return reply, v, true
 	}
 	return Reply{}, VerdictNone, false
@@ -176,6 +180,9 @@ type Header struct{ Name, Value string }
 // Headers returns the headers that go with the reply, besides the verdict.
 func (r Reply) Headers() []Header {
 	headers := []Header{{"content-type", "application/json"}}
+	if r.leaseLost {
+		headers = append(headers, Header{HeaderLeaseLost, "true"})
+	}
 	if r.RetryAfter > 0 {
 		// Whole seconds (RFC 9110, 10.2.3), rounded up: too early is in vain.
 		seconds := (r.RetryAfter + time.Second - 1) / time.Second

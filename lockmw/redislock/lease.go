@@ -27,6 +27,7 @@ type Lease struct {
 	lost  chan struct{} // closed when a part is lost; made when somebody looks
 	watch func()        // called then; nil: nobody wants to know
 	gone  bool          // the loss of a part was reported
+	told  bool          // those who wanted to know of a loss were notified
 	done  bool          // given up, or nothing left to renew
 	until time.Time     // when the lease ends unless renewed; once given up, when at the latest
 	noted bool          // it is on record in Redis
@@ -86,12 +87,14 @@ func (l *Lease) Fences() []int64 {
 // Lost returns a channel that is closed when the lease has ended without
 // Release or Hold: the lock was deleted or taken over, or could not be renewed
 // in time. Of several keys, one is enough. What Redis may still have is renewed on.
+// It is closed before that, in time for a Hold, when the lease has been held for its
+// maximum: it is renewed no more then.
 func (l *Lease) Lost() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lost == nil {
 		l.lost = make(chan struct{})
-		if l.gone {
+		if l.told {
 			close(l.lost)
 		}
 	}
@@ -104,15 +107,28 @@ func (l *Lease) NotifyLost(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watch = f
-	if l.gone {
+	if l.told {
 		go f()
 	}
 }
 
-// reportLoss tells those who wanted to know when the lease was marked as gone.
-func (l *Lease) reportLoss(listening chan struct{}, watch func()) {
+// reportLoss counts a lease that was marked as gone.
+func (l *Lease) reportLoss() {
 	l.locker.opts.Observer.Lost()
-	if listening != nil { // last: who hears of it finds all the rest done
+	l.notify(true) // last: who hears of it finds all the rest done
+}
+
+// notify tells those who wanted to know of a loss, once. A lease that was given up is of
+// interest only if it was lost before.
+func (l *Lease) notify(gone bool) {
+	l.mu.Lock()
+	first, listening, watch := !l.told && (gone || !l.done), l.lost, l.watch
+	l.told = l.told || first
+	l.mu.Unlock()
+	if !first {
+		return
+	}
+	if listening != nil {
 		close(listening)
 	}
 	if watch != nil {
@@ -222,7 +238,7 @@ func (l *Lease) lose(i int, why string) {
 		return
 	}
 	l.parts[i].lost = true
-	first, listening, watch := !l.gone, l.lost, l.watch
+	first := !l.gone
 	l.gone = true
 	over := true
 	for _, p := range l.parts {
@@ -235,7 +251,7 @@ func (l *Lease) lose(i int, why string) {
 		l.locker.opts.Observer.Released(time.Since(l.since))
 	}
 	if first {
-		l.reportLoss(listening, watch)
+		l.reportLoss()
 	}
 	l.locker.log.Warn("lease lost", "key", l.parts[i].key, "fence", l.parts[i].fence, "reason", why)
 }
@@ -276,13 +292,13 @@ func (l *Lease) stand(now time.Time) (due, late bool) {
 // late reports, once, that the lease could not be renewed in time.
 func (l *Lease) late() {
 	l.mu.Lock()
-	first, listening, watch := !l.gone && !l.done, l.lost, l.watch
+	first := !l.gone && !l.done
 	l.gone = l.gone || first
 	l.mu.Unlock()
 	if !first {
 		return
 	}
-	l.reportLoss(listening, watch)
+	l.reportLoss()
 	l.locker.log.Warn("lease lost", "key", l.Key(), "fence", l.Fence(), "reason", "could not be renewed in time")
 }
 

@@ -69,14 +69,17 @@ func (r *renewer) run(ctx context.Context) {
 	}
 }
 
-// look renews the leases that are due, and reports those as lost whose end has
-// passed. It does not wait for the renewals: those that take long must not keep
+// look renews the leases that are due, notifies the holders of those that are renewed no
+// more, and reports those as lost whose end has passed. It does not wait for the renewals: those that take long must not keep
 // it from seeing the end of another lease.
 func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
-	var renew, lost []*Lease
+	var renew, lost, ending []*Lease
 	for l := range r.leases {
 		due, late := l.stand(now)
+		if l.expired(now) {
+			ending = append(ending, l)
+		}
 		if due {
 			renew = append(renew, l)
 		}
@@ -91,6 +94,9 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 		} else {
 			l.late()
 		}
+	}
+	for _, l := range ending {
+		l.notify(false)
 	}
 	// All at once: the questions of one server share a round trip.
 	for _, l := range renew {

@@ -1,0 +1,173 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// trickled is a request whose body comes in parts.
+type trickled struct {
+	t    testing.TB
+	body *io.PipeWriter
+	done chan answer
+}
+
+// trickle begins a settlement, and waits until Envoy and ordergate have its beginning. A
+// content type "" is none.
+func (s *stack) trickle(path, contentType string, http2, trailers bool) *trickled {
+	s.t.Helper()
+	body, w := io.Pipe()
+	r := &trickled{t: s.t, body: w, done: make(chan answer, 1)}
+	req, err := http.NewRequestWithContext(s.t.Context(), "POST", s.url+path, body)
+	must(s.t, err)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	if trailers {
+		req.Trailer = http.Header{"X-Checksum": {"1"}}
+	}
+	transport := &http.Transport{DisableKeepAlives: true, Protocols: new(http.Protocols)}
+	transport.Protocols.SetHTTP1(!http2)
+	transport.Protocols.SetUnencryptedHTTP2(http2)
+	s.t.Cleanup(func() {
+		_ = w.Close()
+		transport.CloseIdleConnections()
+	})
+	before := s.active()
+	go func() {
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			s.t.Log(err)
+			r.done <- answer{}
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		r.done <- answer{status: resp.StatusCode, verdict: resp.Header.Get(gate.HeaderVerdict), body: string(text)}
+	}()
+	r.send(`{"note":`)
+	bedtest.Eventually(s.t, "Envoy has the request", func() bool { return s.active() > before })
+	s.must("GET", "/orders/1", "").want(s.t, 200, "") // a round trip, in which a lock would have been asked for
+	return r
+}
+
+func (r *trickled) send(part string) {
+	r.t.Helper()
+	_, err := io.WriteString(r.body, part)
+	must(r.t, err)
+}
+
+// end sends the end, and returns the answer.
+func (r *trickled) end() answer {
+	r.send(`"x"}`)
+	_ = r.body.Close()
+	return <-r.done
+}
+
+// active returns how many requests Envoy has under way.
+func (s *stack) active() int64 {
+	stats, err := s.envoy.Stats(s.t.Context(), "http.orders.downstream_rq_active")
+	must(s.t, err)
+	return stats["http.orders.downstream_rq_active"]
+}
+
+// TestTrickledBodies sends the beginning of a settlement, and its rest later. Nothing is
+// locked meanwhile: the rest could come when the lease has ended, beside another settlement.
+func TestTrickledBodies(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	for _, profile := range []string{"strict", "tomcat"} {
+		s := newStack(t, settings{backend: b.addr(), orders: 100, gate: func(yaml string) string {
+			return "backend: " + profile + "\n" + yaml
+		}})
+		id := 0
+		for _, contentType := range []string{"", jsonBody, "text/plain", "application/octet-stream"} {
+			for _, framing := range []string{"HTTP/1.1", "HTTP/2", "HTTP/2 with trailers"} {
+				id++
+				t.Run(fmt.Sprintf("%s/%q by %s", profile, contentType, framing), func(t *testing.T) {
+					path := fmt.Sprintf("/orders/%d/settle", id)
+					before := b.arrived(path)
+					r := s.trickle(path, contentType, framing != "HTTP/1.1", framing == "HTTP/2 with trailers")
+					if keys := s.keys(); len(keys) > 0 {
+						t.Errorf("%q are locked before the request is there", keys)
+					}
+					s.must("POST", path, "").want(t, 200, "")
+					if n := b.arrived(path) - before; n != 1 {
+						t.Errorf("%d settlements at the backend, want the second one only", n)
+					}
+					r.end().want(t, 200, "")
+				})
+			}
+		}
+	}
+}
+
+// lostSoon has leases that are soon held for their maximum.
+func lostSoon(t testing.TB) func(string) string {
+	return both(shortLease, edit(t, settleAction, "settle: {lock: settlement, max_hold: 1s}"))
+}
+
+// TestLostCallEnds has calls hold their locks for longer than they may: each is ended, and
+// what Envoy has not sent of it is never sent. Its lock is held.
+func TestLostCallEnds(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: lostSoon(t), envoy: edit(t,
+		"    connect_timeout: 1s\n", "    connect_timeout: 1s\n    circuit_breakers: { thresholds: [{ max_connections: 1 }] }\n")})
+	answers := make(chan answer, 2)
+	settle := func(id string) {
+		a, err := s.send(t.Context(), "POST", "/orders/"+id+"/settle?do=hang", "")
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- a
+	}
+	go settle("1")
+	bedtest.Eventually(t, "the backend has the first", func() bool { return b.arrived("/orders/1/settle") == 1 })
+	go settle("2") // waits in Envoy for the connection of the first
+	for range 2 {
+		a := <-answers
+		a.want(t, 503, "lost")
+		if a.header.Get("x-ordergate-lease-lost") != "true" {
+			t.Error("the client is not told that the lease was lost")
+		}
+	}
+	bedtest.Eventually(t, "Envoy drops the first", func() bool { return b.dropped("/orders/1/settle") })
+	s.wantFate("1", held)
+	s.wantFate("2", held)
+	s.must("POST", "/orders/3/settle", "").want(t, 200, "")
+	if n := b.arrived("/orders/2/settle"); n != 0 {
+		t.Errorf("the backend has %d settlements that were ended before they were sent", n)
+	}
+	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
+		t.Errorf("%s leases are counted as lost", n)
+	}
+}
+
+// TestLostLeaseEndsItsCall has somebody delete the lock of a call that runs.
+func TestLostLeaseEndsItsCall(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 30s", "lease: 1s")})
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	done := make(chan answer, 1)
+	go func() {
+		a, _ := s.send(ctx, "POST", "/orders/1/settle?do=hang", "")
+		done <- a
+	}()
+	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/1/settle") == 1 })
+	must(t, s.redis.Del(t.Context(), "order:lock:1").Err())
+	(<-done).want(t, 503, "lost")
+	bedtest.Eventually(t, "Envoy drops it", func() bool { return b.dropped("/orders/1/settle") })
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "1" {
+		t.Errorf("%s leases are counted as lost, want 1", n)
+	}
+}
