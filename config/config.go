@@ -481,7 +481,19 @@ type Settle struct {
 	Limit       *Limit        `mapstructure:"limit"`       // nil: none
 	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
 	Unavailable Reply         `mapstructure:"unavailable"` // Redis cannot be asked; default 503, Retry-After 1s
-	MaxHold     time.Duration `mapstructure:"max_hold"`    // renewal stops after it; 1s to 24h, default 10m
+	MaxHold     time.Duration `mapstructure:"max_hold"`    // a call that takes longer is ended; 1s to 24h, default 10m
+
+	// MaxInFlight bounds how many settlements the backend may have to work on, of all rules
+	// together: those that were forwarded, and those that are held. 1 to 100,000, default
+	// 100. MaxHeldPerClient is the part of them that calls of one client may be which ended
+	// without an answer; 1 to MaxInFlight, default a quarter.
+	MaxInFlight      int `mapstructure:"max_in_flight"`
+	MaxHeldPerClient int `mapstructure:"max_held_per_client"`
+	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000, and
+	// BackendTimeout the longest that it works on one, up to 24h. Both or none: with them, a
+	// hold that may be too short is refused.
+	BackendWorkers int           `mapstructure:"backend_workers"`
+	BackendTimeout time.Duration `mapstructure:"backend_timeout"`
 }
 
 // Limit bounds how many calls run at once that have an ID in common which is not

@@ -248,6 +248,8 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
 		})
 		fill(doc, path+".settle.max_hold", &s.MaxHold, 10*time.Minute)
+		fill(doc, path+".settle.max_in_flight", &s.MaxInFlight, 100)
+		fill(doc, path+".settle.max_held_per_client", &s.MaxHeldPerClient, max(s.MaxInFlight/4, 1))
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}

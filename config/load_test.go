@@ -204,7 +204,8 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 					Unavailable: Reply{
 						Status: 503, Body: `{"error":"settlement is not available, try again"}`,
 					},
-					MaxHold: time.Hour,
+					MaxHold:     time.Hour,
+					MaxInFlight: 64, MaxHeldPerClient: 8, BackendWorkers: 32, BackendTimeout: 10 * time.Second,
 				},
 				Mode: "enforce",
 			},

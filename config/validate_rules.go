@@ -106,6 +106,48 @@ func (v *validator) settle(path string, s *Settle) {
 	v.reply(path+".busy", s.Busy)
 	v.reply(path+".unavailable", s.Unavailable)
 	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)
+	between(v, path+".max_in_flight", s.MaxInFlight, 1, maxInFlight)
+	between(v, path+".max_held_per_client", s.MaxHeldPerClient, 1, max(s.MaxInFlight, 1))
+	v.backlog(path, s)
+}
+
+// maxInFlight bounds what a backend may be said to have at once.
+const maxInFlight = 100_000
+
+// backlog holds the end of a hold against the time that the backend may take before it has
+// worked off what is in flight.
+func (v *validator) backlog(path string, s *Settle) {
+	workers, timeout := path+".backend_workers", path+".backend_timeout"
+	switch {
+	case !v.given(workers) && !v.given(timeout):
+		return
+	case !v.given(timeout):
+		v.refute(workers, "goes with backend_timeout, the longest that the backend works on one call")
+		return
+	case !v.given(workers):
+		v.refute(timeout, "goes with backend_workers, how many calls the backend works on at once")
+		return
+	}
+	between(v, workers, s.BackendWorkers, 1, maxInFlight)
+	between(v, timeout, s.BackendTimeout, time.Millisecond, 24*time.Hour)
+	l, known := v.config.Locks[s.Lock]
+	if v.unusable(workers) || v.unusable(timeout) || s.BackendWorkers < 1 || s.BackendTimeout <= 0 || !known {
+		return
+	}
+	rounds := (s.MaxInFlight + s.BackendWorkers - 1) / s.BackendWorkers
+	hold := l.OnUnknownOutcome.Hold
+	if busy := time.Duration(rounds) * s.BackendTimeout; busy >= hold {
+		v.refute(path+".max_in_flight", "%d calls keep %d workers busy for up to %v, at %v each, and %s holds an order for %v: raise its on_unknown_outcome.hold above %v%s",
+			s.MaxInFlight, s.BackendWorkers, busy, s.BackendTimeout, s.Lock, hold, busy, fewer(s, hold))
+	}
+}
+
+// fewer names the greatest number of calls that a hold is long enough for.
+func fewer(s *Settle, hold time.Duration) string {
+	if rounds := int((hold - 1) / s.BackendTimeout); rounds > 0 {
+		return fmt.Sprintf(", or set max_in_flight to %d", rounds*s.BackendWorkers)
+	}
+	return ""
 }
 
 var (

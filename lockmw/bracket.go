@@ -49,7 +49,7 @@ func (b *bracket) granted(g gate.Grant) {
 	defer done()
 	switch step := b.call.Granted(cleanup, g); {
 	case step.Refuse:
-		if b.call.Decision.Verdict == gate.VerdictUnavailable {
+		if b.call.Decision.Verdict != gate.VerdictBusy {
 			b.server.refused.Note("key", b.call.Key(), "error", g.Err)
 		}
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case

@@ -50,9 +50,14 @@ func request(h *extproc.HttpHeaders) order.Request {
 	return req
 }
 
-// attributes is the name under which Envoy sends what response_attributes asks
-// for.
+// attributes is the name under which Envoy sends what request_attributes and
+// response_attributes ask for.
 const attributes = "envoy.filters.http.ext_proc"
+
+// client returns the address of a request's client, if request_attributes asks for it.
+func client(first *extproc.ProcessingRequest) string {
+	return first.GetAttributes()[attributes].GetFields()["source.address"].GetStringValue()
+}
 
 // response translates the headers of an answer.
 func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Response {

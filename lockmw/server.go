@@ -135,6 +135,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case !call.NeedsLock:
 		return s.observe(stream, &call, at)
 	}
+	call.From(client(first))
 	return s.bracket(stream, a, &call, at, hidden)
 }
 

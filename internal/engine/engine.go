@@ -38,6 +38,7 @@ type Engine struct {
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
+	flight  inFlight
 	bodies  bodies
 	process string // names this process to whoever looks at a lock
 	place   string // names where it runs to the other ordergates
@@ -78,6 +79,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		filters: make(map[string]*filterUnit), process: processName(),
 		ending: make(chan struct{}),
 	}
+	m.metrics.FlightGauges(m.flight.counts)
 	if c.Redis != nil {
 		m.place = placeOf(c)
 		client, closeClient, err := Connect(ctx, c.Redis)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 
@@ -46,6 +47,13 @@ func (m *Engine) gateLockers(ctx context.Context, c *config.Config, units map[lo
 		}
 		locker := NewGateLocker(c.Locks[name], r.Settle.MaxHold, use.observe)
 		locker.unit = unit
+		if name == r.Settle.Lock { // and not for the permit beside it
+			locker.inFlight = &m.flight
+			locker.limits = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxHeldPerClient}
+			if use.observe { // it is counted, and keeps nobody out
+				locker.limits = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
+			}
+		}
 		return locker, nil
 	}
 }

@@ -67,6 +67,7 @@ func (e *envoy) Headers(of Message) Headers { return e.headers[of] }
 func (e *envoy) Chunks(Message) []Text      { return []Text{textOf(e.chunk)} }
 func (e *envoy) Details() string            { return e.details }
 func (e *envoy) Attempts() (int, bool)      { return e.attempts, !e.mute }
+func (e *envoy) Client() string             { return "192.0.2.1:4711" }
 
 func (e *envoy) Waker() Waker {
 	e.wakers.Add(1)

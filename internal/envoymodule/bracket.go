@@ -38,6 +38,7 @@ func newBracket(s *Stream, call gate.Call) *bracket {
 	ctx, cancel := context.WithCancel(s.face.ctx)
 	b := &bracket{face: s.face, stream: s, call: call, cancel: cancel}
 	b.call.Background = b.face.background
+	b.call.From(s.envoy.Client())
 	if !b.call.AcquireAsync(ctx, b.acquired) {
 		b.face.spawn("a settlement", func() { b.acquire(ctx) })
 	}
@@ -59,7 +60,7 @@ func (b *bracket) acquired(g gate.Grant) {
 	switch step := b.call.Granted(b.face.ctx, g); {
 	case step.Refuse:
 		d := b.call.Decision
-		if d.Verdict == gate.VerdictUnavailable {
+		if d.Verdict != gate.VerdictBusy {
 			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
 		}
 		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })

@@ -15,6 +15,7 @@ type Envoy interface {
 	Chunks(of Message) []Text           // of a body: what has just come
 	Details() string                    // the response code details so far, "" if there are none
 	Attempts() (n int, ok bool)         // to reach the backend; false: Envoy has no number
+	Client() string                     // its address and port, "" if Envoy has none
 	Waker() Waker                       // a new one
 }
 

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"net/netip"
 	"strings"
 
 	"github.com/ordergate/ordergate/internal/order"
@@ -26,6 +27,24 @@ func askFor(p *Policy, m order.Match, header order.Header) (ask Ask, size header
 	}
 	ask.IDs = cloned(m)
 	return ask, size
+}
+
+// From tells whose call it is, before Acquire: an address with a port, as Envoy has it.
+func (c *Call) From(address string) { c.ask.Client = clientOf(address) }
+
+// clientOf returns an address without its port. Of IPv6 it is the network of 64 bits, which
+// one client has for itself (RFC 6177). Others have none.
+func clientOf(address string) string {
+	from, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ""
+	}
+	ip := from.Addr().Unmap()
+	if ip.Is4() {
+		return ip.String()
+	}
+	network, _ := ip.Prefix(64)
+	return network.String()
 }
 
 // tokens returns the lease that a request presents, and its ID. One that is sent

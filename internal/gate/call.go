@@ -192,8 +192,11 @@ func (c *Call) denied(err error) Step {
 		return Step{} // nobody is there to be told, whichever is heard of first
 	}
 	verdict := VerdictUnavailable
-	if errors.Is(err, ErrBusy) {
+	switch {
+	case errors.Is(err, ErrBusy):
 		verdict = VerdictBusy
+	case errors.Is(err, ErrOverloaded):
+		verdict = VerdictOverloaded
 	}
 	c.decide(verdict)
 	if c.policy.Observe {

@@ -54,12 +54,16 @@ type Filter interface {
 // ErrBusy is returned by a [Locker] when another held the lock past the wait.
 var ErrBusy = errors.New("the lock is held by another")
 
+// ErrOverloaded is returned by a [Locker] when the backend has, or may have, as many calls
+// as it may, and none of them ended within the wait.
+var ErrOverloaded = errors.New("too many settlements are in flight")
+
 // Locker takes the locks of orders.
 type Locker interface {
 	// Key is the name of the order's lock.
 	Key(id string) string
 	// Acquire blocks until it has the locks of all the orders, or of none: the wait
-	// is over (an error that wraps ErrBusy), ctx ended, or they cannot be asked for
+	// is over (an error that wraps ErrBusy or ErrOverloaded), ctx ended, or they cannot be asked for
 	// (any other error). Those granted to an ended ctx are given back by the Locker.
 	Acquire(ctx context.Context, ask Ask) (Lease, error)
 }
@@ -69,6 +73,7 @@ type Ask struct {
 	IDs     []string // of the orders, in sorted order, none twice; mostly one
 	Present string   // the owner of a lease that may be entered once more; "": none
 	Request string   // what it is for, to an operator who looks
+	Client  string   // the address of who asks, or its network; "": it is not known
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is

@@ -36,6 +36,7 @@ const (
 	VerdictAcquired            // the call holds the order's lock
 	VerdictUnlocked            // the backend has answered a settlement that no lock was taken for
 	VerdictLost                // the lease ended before the answer, and so the call
+	VerdictOverloaded          // the backend may have too much to do yet, or the client has left too often
 	verdicts
 )
 
@@ -43,7 +44,7 @@ const (
 const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
-	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked", "lost",
+	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked", "lost", "overloaded",
 }
 
 // String returns the name that headers, metrics and logs use.
@@ -113,7 +114,7 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Lookup.Absent, v, true
 	case v == VerdictBusy && p.Settle != nil:
 		return p.Settle.Busy, v, true
-	case v == VerdictUnavailable && p.Settle != nil:
+	case (v == VerdictUnavailable || v == VerdictOverloaded) && p.Settle != nil:
 		return p.Settle.Unavailable, v, true
 	case (v == VerdictUnlocked || v == VerdictLost) && p.Settle != nil:
 		reply := p.Settle.Unavailable

@@ -84,9 +84,16 @@ func (e envoy) Chunks(of envoymodule.Message) []envoymodule.Text {
 }
 
 func (e envoy) Details() string {
+	return e.attribute(C.envoy_dynamic_module_type_attribute_id_ResponseCodeDetails)
+}
+
+func (e envoy) Client() string {
+	return e.attribute(C.envoy_dynamic_module_type_attribute_id_SourceAddress)
+}
+
+func (e envoy) attribute(id C.envoy_dynamic_module_type_attribute_id) string {
 	text := new(C.envoy_dynamic_module_type_envoy_buffer)
-	ok := C.envoy_dynamic_module_callback_http_filter_get_attribute_string(e.stream,
-		C.envoy_dynamic_module_type_attribute_id_ResponseCodeDetails, text)
+	ok := C.envoy_dynamic_module_callback_http_filter_get_attribute_string(e.stream, id, text)
 	if !bool(ok) {
 		return ""
 	}

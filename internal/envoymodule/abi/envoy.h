@@ -55,6 +55,7 @@ typedef enum envoy_dynamic_module_type_log_level {
 
 typedef enum envoy_dynamic_module_type_attribute_id {
   envoy_dynamic_module_type_attribute_id_ResponseCodeDetails = 16,
+  envoy_dynamic_module_type_attribute_id_SourceAddress = 24,
   envoy_dynamic_module_type_attribute_id_UpstreamRequestAttemptCount = 53,
 } envoy_dynamic_module_type_attribute_id;
 

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+var two = flightLimits{calls: 2, perClient: 1}
+
+// mustBegin begins a call.
+func mustBegin(t *testing.T, f *inFlight, client string) *flightPlace {
+	t.Helper()
+	p := f.begin(two, client, false)
+	if p == nil {
+		t.Fatal("a call may not begin")
+	}
+	return p
+}
+
+func wantCounts(t *testing.T, f *inFlight, calls, held int) {
+	t.Helper()
+	if c, h := f.counts(); c != calls || h != held {
+		t.Errorf("%d calls in flight and %d held, want %d and %d", c, h, calls, held)
+	}
+}
+
+// TestInFlight has one call more than there may be. It waits until one has ended.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		first := mustBegin(t, &f, "a")
+		mustBegin(t, &f, "b")
+		if f.begin(two, "c", false) != nil || !f.crowded(two, "c") {
+			t.Error("a third call may begin")
+		}
+		if f.begin(two, "c", true) == nil { // the outer call waits for it
+			t.Error("a call within another may not begin")
+		}
+		wantCounts(t, &f, 3, 0)
+		time.AfterFunc(time.Second, first.end)
+		began := time.Now()
+		if _, err := f.await(t.Context(), two, 3*time.Second, "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) != 3*time.Second {
+			t.Errorf("%v after %v, want an error at the end of the wait", err, time.Since(began))
+		}
+		wantCounts(t, &f, 2, 0)
+		first.end() // twice is once
+		wantCounts(t, &f, 2, 0)
+	})
+}
+
+// TestInFlightInTurn has the first to wait be the first to go on.
+func TestInFlightInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		running := mustBegin(t, &f, "a")
+		mustBegin(t, &f, "a")
+		got := make(chan string, 2)
+		var waiting sync.WaitGroup
+		for _, name := range []string{"first", "second"} {
+			waiting.Go(func() {
+				if p, err := f.await(t.Context(), two, time.Minute, name); err != nil {
+					t.Error(err)
+				} else {
+					got <- name
+					time.Sleep(time.Second)
+					p.end()
+				}
+			})
+			synctest.Wait()
+		}
+		if _, err := f.await(t.Context(), two, time.Minute, "third"); !errors.Is(err, gate.ErrOverloaded) {
+			t.Errorf("%v, want a queue that is full", err)
+		}
+		running.end()
+		if one, other := <-got, <-got; one != "first" || other != "second" {
+			t.Errorf("%s, then %s", one, other)
+		}
+		waiting.Wait()
+	})
+}
+
+// TestInFlightAbandoned has a waiter leave at the moment when it gets its place.
+func TestInFlightAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 { // select takes either
+			var f inFlight
+			running := mustBegin(t, &f, "a")
+			mustBegin(t, &f, "a")
+			ctx, leave := context.WithCancel(t.Context())
+			done := make(chan *flightPlace)
+			go func() {
+				p, _ := f.await(ctx, two, time.Minute, "b")
+				done <- p
+			}()
+			synctest.Wait()
+			running.end()
+			leave()
+			if p := <-done; p != nil {
+				p.end()
+			}
+			wantCounts(t, &f, 1, 0)
+		}
+	})
+}
+
+// TestInFlightHeld has a call end without an answer: it counts until its hold has ended, and
+// against its client.
+func TestInFlightHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		p := mustBegin(t, &f, "a")
+		p.keep(time.Minute)
+		p.end() // once Redis has the hold
+		wantCounts(t, &f, 1, 1)
+		if f.begin(two, "a", false) != nil {
+			t.Error("the client's next call may begin")
+		}
+		if _, err := f.await(t.Context(), two, time.Hour, "a"); !errors.Is(err, gate.ErrOverloaded) {
+			t.Errorf("the client waits: %v", err)
+		}
+		mustBegin(t, &f, "b").end()
+		unknown := mustBegin(t, &f, "")
+		unknown.keep(time.Minute)
+		if f.crowded(flightLimits{calls: 3, perClient: 1}, "") {
+			t.Error("calls of unknown clients count against one another")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantCounts(t, &f, 0, 0)
+		mustBegin(t, &f, "a")
+		if len(f.of) != 0 {
+			t.Errorf("clients are remembered: %v", f.of)
+		}
+	})
+}
