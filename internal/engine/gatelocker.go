@@ -52,10 +52,13 @@ func (g GateLocker) Key(id string) string { return g.before + id + g.after }
 func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
 	short, cancel := context.WithTimeout(ctx, g.patience)
 	defer cancel()
-	for {
-		place, err := g.inFlight.await(short, g.limits, g.wait, ask.Client)
-		if err != nil {
-			return nil, err
+	var place *flightPlace
+	for within := ask.Present != ""; ; within = false { // a call that may be within another does not wait
+		var err error
+		if !within {
+			if place, err = g.inFlight.await(short, g.limits, g.wait, ask.Client); err != nil {
+				return nil, err
+			}
 		}
 		held, err := g.acquire(short, ask)
 		if err != nil {
@@ -76,7 +79,7 @@ func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, erro
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
-	if len(ask.IDs) != 1 || g.inFlight.crowded(g.limits, ask.Client) {
+	if len(ask.IDs) != 1 || ask.Present == "" && g.inFlight.crowded(g.limits, ask.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()

@@ -191,10 +191,10 @@ func (p *flightPlace) free() {
 	})
 }
 
-// counts returns how many calls are in flight, held ones among them, and how many of these
-// are held.
-func (f *inFlight) counts() (calls, held int) {
+// counts returns how many calls are in flight, held ones among them, how many of these are
+// held, and how many callers wait.
+func (f *inFlight) counts() (calls, held, waiting int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.calls, f.held
+	return f.calls, f.held, len(f.queue)
 }

@@ -25,7 +25,7 @@ func mustBegin(t *testing.T, f *inFlight, client string) *flightPlace {
 
 func wantCounts(t *testing.T, f *inFlight, calls, held int) {
 	t.Helper()
-	if c, h := f.counts(); c != calls || h != held {
+	if c, h, _ := f.counts(); c != calls || h != held {
 		t.Errorf("%d calls in flight and %d held, want %d and %d", c, h, calls, held)
 	}
 }
