@@ -158,16 +158,19 @@ func TestAlertMetrics(t *testing.T) {
 }
 
 // exposedSeries returns what /metrics shows after all has happened that the rules
-// look at: grants, a busy lock, an order that could not be learned, a settlement without
+// look at: grants, a busy lock, too many settlements at once, an order that could not be learned, a settlement without
 // a lock, Redis lost.
 func exposedSeries(t *testing.T) []series {
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_in_flight: 2", "60s")})
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
+	other := s.hang(b, "POST", "/orders/7/settle", "")
+	s.must("POST", "/orders/6/settle", "").want(t, 503, "overloaded")
 	b.goOn()
 	<-done
+	other.wantAnswer(t)
 	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
 	var unlocked []series
 	if *attachment == asSidecar {
@@ -179,10 +182,10 @@ func exposedSeries(t *testing.T) []series {
 	s.must("POST", "/orders/6/settle", "").want(t, 503, "unavailable")
 
 	table := mariaTable(t, s.Bed, 10)
-	other := table.gate(s.Bed, s.Redis().Addr(), tableSettings{
+	tables := table.gate(s.Bed, s.Redis().Addr(), tableSettings{
 		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
 	})
-	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, other.admin))
+	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin))
 }
 
 func exposedBy(t *testing.T, admin string) (list []series) {
