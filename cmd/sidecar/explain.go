@@ -340,6 +340,7 @@ var whens = [gate.Verdicts]string{
 	gate.VerdictAcquired:    "if the lock is free, or comes free within the wait",
 	gate.VerdictBusy:        "if another holds the lock past the wait",
 	gate.VerdictUnavailable: "if Redis cannot be asked",
+	gate.VerdictOverloaded:  "if too many settlements are in flight",
 }
 
 // whensLimited says it where a permit is needed besides.
@@ -361,7 +362,7 @@ func (e *explanation) undecided(p *gate.Policy) {
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named && v != gate.VerdictUnlocked { // which is about Envoy
+		if passes[v] || refused && named && whens[v] != "" { // others come later
 			verdicts = append(verdicts, v)
 		}
 	}

@@ -101,6 +101,7 @@ verdict      decided at run time, one of:
 absent       404, if the filter is certain that there is no such order
 busy         409, if another holds the lock past the wait
 unavailable  503, if Redis cannot be asked
+overloaded   503, if too many settlements are in flight
 acquired     the backend's, if the lock is free, or comes free within the wait
 reason       the order ID is well-formed: the filter decides, then the lock`},
 		{"settle, named in every place",
@@ -164,6 +165,7 @@ limit key    merchant:settling:7
 verdict      decided at run time, one of:
 busy         409, if another holds the lock past the wait, or others all the permits
 unavailable  503, if Redis cannot be asked
+overloaded   503, if too many settlements are in flight
 acquired     the backend's, if the lock and a permit are free, or come free within the wait
 reason       the order ID is well-formed: the lock decides`},
 		{"limit, malformed", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":"07"}`}, `

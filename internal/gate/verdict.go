@@ -33,10 +33,10 @@ const (
 	VerdictInvalid             // the order ID is missing or malformed
 	VerdictAmbiguous           // the request names its order more than once
 	VerdictUnavailable         // the lock cannot be asked for
+	VerdictOverloaded          // the backend may have too much to do yet, or the client has left too often
 	VerdictAcquired            // the call holds the order's lock
 	VerdictUnlocked            // the backend has answered a settlement that no lock was taken for
 	VerdictLost                // the lease ended before the answer, and so the call
-	VerdictOverloaded          // the backend may have too much to do yet, or the client has left too often
 	verdicts
 )
 
@@ -44,7 +44,7 @@ const (
 const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
-	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "acquired", "unlocked", "lost", "overloaded",
+	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "overloaded", "acquired", "unlocked", "lost",
 }
 
 // String returns the name that headers, metrics and logs use.
