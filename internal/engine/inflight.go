@@ -35,6 +35,10 @@ type flightLimits struct {
 	perClient int // held, of one client
 }
 
+// waitersPerCall bounds how many may wait for each call that may be in flight. A burst of
+// short calls is worked off within the wait; each waiter is some 20 kB of memory.
+const waitersPerCall = 10
+
 // flightWaiter waits for a place.
 type flightWaiter struct {
 	limits flightLimits
@@ -100,8 +104,8 @@ func (f *inFlight) enqueue(limits flightLimits, client string) (*flightWaiter, e
 		return nil, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, f.of[client])
 	case len(f.queue) == 0 && f.calls < limits.calls:
 		return nil, nil
-	case len(f.queue) >= limits.calls:
-		return nil, fmt.Errorf("%w: there are %d, and as many wait", gate.ErrOverloaded, f.calls)
+	case len(f.queue) >= waitersPerCall*limits.calls:
+		return nil, fmt.Errorf("%w: there are %d, and %d wait", gate.ErrOverloaded, f.calls, len(f.queue))
 	}
 	w := &flightWaiter{limits: limits, client: client, place: make(chan *flightPlace, 1)}
 	f.queue = append(f.queue, w)

@@ -74,12 +74,28 @@ func TestInFlightInTurn(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if _, err := f.await(t.Context(), two, time.Minute, "third"); !errors.Is(err, gate.ErrOverloaded) {
-			t.Errorf("%v, want a queue that is full", err)
-		}
 		running.end()
 		if one, other := <-got, <-got; one != "first" || other != "second" {
 			t.Errorf("%s, then %s", one, other)
+		}
+		waiting.Wait()
+	})
+}
+
+// TestInFlightQueueIsBounded has more wait than may.
+func TestInFlightQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		mustBegin(t, &f, "a")
+		mustBegin(t, &f, "a")
+		var waiting sync.WaitGroup
+		for range waitersPerCall * two.calls {
+			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Minute, "b") })
+		}
+		synctest.Wait()
+		began := time.Now()
+		if _, err := f.await(t.Context(), two, time.Minute, "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 		waiting.Wait()
 	})
