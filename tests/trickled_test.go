@@ -113,40 +113,39 @@ func lostSoon(t testing.TB) func(string) string {
 	return both(shortLease, edit(t, settleAction, "settle: {lock: settlement, max_hold: 1s}"))
 }
 
-// TestLostCallEnds has calls hold their locks for longer than they may: each is ended, and
-// what Envoy has not sent of it is never sent. Its lock is held.
+// TestLostCallEnds has a call hold its lock for longer than it may: it is ended, and its
+// lock is held.
 func TestLostCallEnds(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: lostSoon(t)})
+	a := s.must("POST", "/orders/1/settle?do=hang", "")
+	a.want(t, 503, "lost")
+	if a.header.Get("x-ordergate-lease-lost") != "true" {
+		t.Error("the client is not told that the lease was lost")
+	}
+	bedtest.Eventually(t, "Envoy drops it", func() bool { return b.dropped("/orders/1/settle") })
+	s.wantFate("1", held)
+	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
+		t.Errorf("%s leases are counted as lost", n)
+	}
+}
+
+// TestLostCallIsNeverSent has a call wait within Envoy for a connection to the backend.
+func TestLostCallIsNeverSent(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: lostSoon(t), envoy: edit(t,
 		"    connect_timeout: 1s\n", "    connect_timeout: 1s\n    circuit_breakers: { thresholds: [{ max_connections: 1 }] }\n")})
-	answers := make(chan answer, 2)
-	settle := func(id string) {
-		a, err := s.send(t.Context(), "POST", "/orders/"+id+"/settle?do=hang", "")
-		if err != nil {
-			t.Error(err)
-		}
-		answers <- a
-	}
-	go settle("1")
-	bedtest.Eventually(t, "the backend has the first", func() bool { return b.arrived("/orders/1/settle") == 1 })
-	go settle("2") // waits in Envoy for the connection of the first
-	for range 2 {
-		a := <-answers
-		a.want(t, 503, "lost")
-		if a.header.Get("x-ordergate-lease-lost") != "true" {
-			t.Error("the client is not told that the lease was lost")
-		}
-	}
-	bedtest.Eventually(t, "Envoy drops the first", func() bool { return b.dropped("/orders/1/settle") })
+	first := s.hang(b, "PUT", "/elsewhere", "")
+	s.must("POST", "/orders/1/settle", "").want(t, 503, "lost")
 	s.wantFate("1", held)
-	s.wantFate("2", held)
-	s.must("POST", "/orders/3/settle", "").want(t, 200, "")
-	if n := b.arrived("/orders/2/settle"); n != 0 {
-		t.Errorf("the backend has %d settlements that were ended before they were sent", n)
-	}
-	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
-		t.Errorf("%s leases are counted as lost", n)
+	b.goOn()
+	first.wantAnswer(t)
+	s.must("POST", "/orders/2/settle", "").want(t, 200, "")
+	if n := b.arrived("/orders/1/settle"); n != 0 {
+		t.Error("the backend has a settlement that was ended before it was sent")
 	}
 }
 
