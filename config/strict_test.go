@@ -109,11 +109,11 @@ func TestAliasesStandForTheirValues(t *testing.T) {
 	c := mustParse(t, `
 filters: {orders: {}}
 rules:
-  - &a {name: a, match: &m {methods: [GET], path: "/{id}"}, id: &id {path: id}, lookup: &l {filter: orders}}
-  - {name: b, match: *m, id: *id, lookup: *l}
+  - &a {name: a, match: {methods: &m [GET], path: "/{id}"}, id: &id {path: id}, lookup: &l {filter: orders}}
+  - {name: b, match: {methods: *m, path: "/b/{id}"}, id: *id, lookup: *l}
 `, nil)
 	want := c.Rules[0]
-	want.Name = "b"
+	want.Name, want.Match.Path = "b", "/b/{id}"
 	if diff := cmp.Diff(want, c.Rules[1]); diff != "" {
 		t.Errorf("the rule of aliases differs (-want +got):\n%s", diff)
 	}

@@ -56,6 +56,7 @@ func (c *Config) validate(doc *document) {
 		v.rule(rulePath(i), r)
 	}
 	v.ruleNamesDiffer(c.Rules)
+	v.rulesAreReached(c.Rules)
 }
 
 func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }

@@ -105,6 +105,7 @@ func TestObserveMode(t *testing.T) {
 	done := s.inBackground(t.Context(), "/orders/5/settle?do=hang")
 	bedtest.Eventually(t, "the backend has it", func() bool { return b.arrived("/orders/5/settle") == 1 })
 	s.must("POST", "/orders/5/settle", "").want(t, 200, "")
+	s.must("POST", "/orders/05/settle", "").want(t, 200, "")
 	for _, r := range b.seen() {
 		if r.Header.Get("x-ordergate-fence") != "" {
 			t.Error("an observed settlement carries a fence")
@@ -117,6 +118,9 @@ func TestObserveMode(t *testing.T) {
 		`ordergate_decisions_total{action="lookup",mode="observe",rule="order-lookup",verdict="invalid"}`,
 		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="acquired"}`,
 		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="busy"}`,
+		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="invalid"}`,
+		`ordergate_refused_total{reason="malformed_id",rule="commission-settle"}`,
+		`ordergate_refused_total{reason="malformed_id",rule="order-lookup"}`,
 	} {
 		if n := s.metric(line); n != "1" {
 			t.Errorf("%s is %s, want 1", line, n)

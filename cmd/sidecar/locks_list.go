@@ -32,7 +32,7 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 0 {
-				return usageError{errors.New("locks list: --limit is not negative")}
+				return usageError{errors.New("locks list: --limit is negative: give how many locks to list, or 0 for all")}
 			}
 			desk, err := env.openDesk()
 			if err != nil {

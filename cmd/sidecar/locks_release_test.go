@@ -119,7 +119,7 @@ func TestLocksReleaseRefuses(t *testing.T) {
 		{"show order:lock:1 order:lock:2", file, exitUsage, "want one key, got 2 arguments"},
 		{"show --lock payout 1", file, exitUsage, `--lock "payout" is not in`},
 		{"list --lock payout", file, exitUsage, `--lock "payout" is not in`},
-		{"list --limit -1", file, exitUsage, "--limit is not negative"},
+		{"list --limit -1", file, exitUsage, "--limit is negative"},
 		{"list order:lock:1", file, exitUsage, `unknown argument "order:lock:1"`},
 		{"list", embedded, exitUsage, "its locks are inside the process that serves"},
 		{"show order:lock:1", embedded, exitUsage, "its locks are inside the process that serves"},

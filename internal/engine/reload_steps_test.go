@@ -19,6 +19,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 		other   = `{name: settle, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: b}}`
 		moved   = `{name: settle, match: {methods: [POST], path: "/v1/{id}/settle"}, id: {path: id}, settle: {lock: a}}`
 		verbs   = `{name: verbs, match: {methods: [POST], path: "/orders/{id}/{verb}"}, id: {path: id}, settle: {lock: b}}`
+		shops   = `{name: settle, match: {methods: [POST], path: "/{shop}/{id}/settle"}, id: {path: id}, settle: {lock: a}}`
 		refund  = `{name: refund, match: {methods: [POST], path: "/orders/{id}/refund"}, id: {path: id}, settle: {lock: b}}`
 		more    = `{name: more, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id}, settle: {lock: b}}`
 		renamed = `{name: refund, match: {methods: [POST], path: "/orders/{id}/settle"}, id: {path: id}, settle: {lock: b}}`
@@ -30,7 +31,7 @@ func TestReloadToAnotherLock(t *testing.T) {
 	}{
 		{"a rule goes, and one behind it takes its requests", [][]string{{settle, verbs}, {verbs}}, true},
 		{"its path changes", [][]string{{settle, verbs}, {moved, verbs}}, true},
-		{"one behind it comes first", [][]string{{settle, verbs}, {verbs, settle}}, true},
+		{"one behind it comes first", [][]string{{shops, verbs}, {verbs, shops}}, true},
 		{"another takes its path", [][]string{{settle, refund}, {renamed}}, true},
 		{"it goes, and comes back with another lock", [][]string{{settle}, {more}, {other}}, true},
 		{"it is observed, and enforced with another lock", [][]string{{settle}, {observe}, {other}}, true},

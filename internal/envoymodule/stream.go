@@ -150,7 +150,7 @@ func (s *Stream) judged(h Headers, d *gate.Decision) Step {
 
 // open begins the call of a rule that creates or settles.
 func (s *Stream) open(h Headers) Step {
-	call := s.decider.gate.Open(h.request(s.body, s.state))
+	call := s.decider.gate.OpenJudged(h.request(s.body, s.state))
 	s.body = nil
 	if call.Decision.Refused {
 		return s.refuse(s.decider.refusals[call.Decision.Rule][call.Decision.Refusal()])

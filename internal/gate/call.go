@@ -54,7 +54,13 @@ type Step struct {
 // need nothing at all (NeedsLock and NeedsAnswer false), which is that of most
 // requests; when its Decision refuses, answer and forget it. The ID is copied:
 // the request's memory need not outlive Open.
-func (g *Gate) Open(req order.Request) Call {
+func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
+
+// OpenJudged is Open for a request that Screen or Glance has judged: what they have counted
+// is not counted again.
+func (g *Gate) OpenJudged(req order.Request) Call { return g.open(req, true) }
+
+func (g *Gate) open(req order.Request, judged bool) Call {
 	m := g.table.Match(req)
 	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
 	if m.Rule < 0 {
@@ -67,9 +73,7 @@ func (g *Gate) Open(req order.Request) Call {
 		// The bracket sees bodies without being set up for it, so it looks for lookups too.
 		c.NeedsBody = m.Result == order.NeedsBody
 		c.Decision.Offset = m.Offset
-		if g.refuses(c.policy, m, &c.Decision) {
-			c.decide(c.Decision.Verdict)
-		}
+		c.refuses(m, req.Header, judged)
 		return c
 	}
 	if c.policy.Create == nil && c.policy.Settle == nil {
@@ -78,11 +82,8 @@ func (g *Gate) Open(req order.Request) Call {
 		return c // the verdict is Screen's
 	}
 	c.Decision.Offset = m.Offset
-	if g.refuses(c.policy, m, &c.Decision) {
-		c.decide(c.Decision.Verdict)
-		if c.Decision.Refused {
-			return c
-		}
+	if c.refuses(m, req.Header, judged) {
+		return c
 	}
 	c.NeedsAnswer = true
 	if create := c.policy.Create; create != nil {
@@ -110,6 +111,31 @@ func (g *Gate) Open(req order.Request) Call {
 		}
 	}
 	return c
+}
+
+// refuses judges a request whose order cannot be told, and counts it, unless an observing
+// rule has it pass and it was counted before.
+func (c *Call) refuses(m order.Match, header order.Header, judged bool) bool {
+	if !isRefused(m) {
+		return false
+	}
+	markRefused(c.policy, m.Reason, &c.Decision)
+	if c.Decision.Refused || !judged && !hasVerdict(header, c.Decision.Verdict) {
+		c.gate.record.Refused(m.Rule, m.Reason)
+		c.decide(c.Decision.Verdict)
+	}
+	return c.Decision.Refused
+}
+
+// hasVerdict reports whether a request bears a verdict already: that of ext_authz, before.
+func hasVerdict(header order.Header, v Verdict) bool {
+	for cursor := 0; header != nil && cursor >= 0; {
+		var name, value string
+		if name, value, cursor = header.Next(cursor); cursor >= 0 && name == HeaderVerdict {
+			return value == v.String()
+		}
+	}
+	return false
 }
 
 // isIncomplete reports whether a lock has to wait for the rest of a request. A client could

@@ -141,19 +141,26 @@ func (l *Lookup) verdict(ctx context.Context, m order.Match) Verdict {
 
 // refuses fills in the verdict on a request whose order cannot be told.
 func (g *Gate) refuses(p *Policy, m order.Match, d *Decision) bool {
-	switch m.Result {
-	case order.Invalid, order.Ambiguous, order.TooLarge:
-	default:
+	if !isRefused(m) {
 		return false
 	}
 	g.refuse(p, m.Rule, m.Reason, d)
 	return true
 }
 
-// refuse fills in the verdict on a request that is refused for a reason.
+// isRefused reports whether the order of a request cannot be told.
+func isRefused(m order.Match) bool {
+	return m.Result == order.Invalid || m.Result == order.Ambiguous || m.Result == order.TooLarge
+}
+
+// refuse fills in the verdict on a request that is refused for a reason, and counts that.
 func (g *Gate) refuse(p *Policy, rule int, why order.Reason, d *Decision) {
-	d.Verdict, d.Refused, d.Reason = verdictFor(why), !p.Observe, why
+	markRefused(p, why, d)
 	g.record.Refused(rule, why)
+}
+
+func markRefused(p *Policy, why order.Reason, d *Decision) {
+	d.Verdict, d.Refused, d.Reason = verdictFor(why), !p.Observe, why
 }
 
 // firstAction is what a verdict on the ID itself is counted under: an order is

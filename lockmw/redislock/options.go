@@ -156,10 +156,10 @@ func (o *Options) validate() error {
 		wrong("hold %v is below 1ms", o.Hold)
 	}
 	if o.Wait.Tries < 0 || o.Wait.Every < 0 || o.Wait.UpTo < 0 {
-		wrong("a wait is not negative")
+		wrong("wait %+v has a negative part", o.Wait)
 	}
 	if o.MaxWaitersPerKey < 0 || o.MaxWaiters < 0 || o.Replicas < 0 || o.ReplicaTimeout < 0 {
-		wrong("a limit is not negative")
+		wrong("one of MaxWaitersPerKey %d, MaxWaiters %d, Replicas %d and ReplicaTimeout %v is negative", o.MaxWaitersPerKey, o.MaxWaiters, o.Replicas, o.ReplicaTimeout)
 	}
 	return errors.Join(errs...)
 }

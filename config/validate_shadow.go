@@ -1,0 +1,82 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// rulesAreReached refuses rules, or methods of rules, that an earlier rule takes every
+// request of: a settlement behind a wider rule would run without its lock.
+func (v *validator) rulesAreReached(rules []Rule) {
+	for j, r := range rules {
+		var taken []string // methods
+		var by []int       // the rules that take them
+		for _, method := range r.Match.Methods {
+			i := slices.IndexFunc(rules[:j], func(earlier Rule) bool { return takesAll(earlier.Match, r.Match, method) })
+			if i >= 0 {
+				taken = append(taken, method)
+				if !slices.Contains(by, i) {
+					by = append(by, i)
+				}
+			}
+		}
+		if len(taken) == 0 || v.unusable(rulePath(j)+".match") {
+			continue
+		}
+		names := make([]string, len(by))
+		for n, i := range by {
+			names[n] = rulePath(i)
+			if rules[i].Name != "" {
+				names[n] += " (" + rules[i].Name + ")"
+			}
+		}
+		before := strings.Join(names, " and ")
+		if len(taken) == len(r.Match.Methods) {
+			v.refute(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", before)
+			continue
+		}
+		v.refute(rulePath(j)+".match.methods", "%s never comes here: %s before it takes all such requests: put this rule first, or leave the method out",
+			strings.Join(taken, ", "), before)
+	}
+}
+
+// takesAll reports whether an earlier match takes each request of a method that another
+// would.
+func takesAll(earlier, m Match, method string) bool {
+	return (slices.Contains(earlier.Methods, method) || method == "HEAD" && slices.Contains(earlier.Methods, "GET")) &&
+		(earlier.Host == "" || earlier.Host == m.Host) &&
+		takesAllParameters(earlier.Query, m.Query) && takesAllPaths(earlier, m)
+}
+
+func takesAllParameters(earlier, query map[string]string) bool {
+	for name, value := range earlier {
+		if query[name] != value {
+			return false
+		}
+	}
+	return true
+}
+
+func takesAllPaths(earlier, m Match) bool {
+	wide, narrow := strings.Split(earlier.Path, "/"), strings.Split(m.Path, "/")
+	if earlier.Path == "" || m.Path == "" || len(wide) != len(narrow) {
+		return false
+	}
+	for i, segment := range wide {
+		switch {
+		case strings.HasPrefix(segment, "{"):
+			if narrow[i] == "" {
+				return false // a name stands for at least one byte
+			}
+		case strings.HasPrefix(narrow[i], "{"):
+			return false
+		case earlier.Case == CaseInsensitive:
+			if !strings.EqualFold(segment, narrow[i]) {
+				return false
+			}
+		case segment != narrow[i] || m.Case == CaseInsensitive && strings.ToLower(segment) != strings.ToUpper(segment):
+			return false
+		}
+	}
+	return true
+}
