@@ -25,10 +25,10 @@ const mostEnded = 3
 
 // body asks, with the given message, for the request's body and returns it whole: one that
 // Envoy cannot buffer it refuses itself, with 413. If the headers of an answer come
-// instead, that message is returned, which nobody has replied to. An error means that the
-// stream is over.
+// instead, or the request's trailers, that message is returned, which nobody has replied to. An
+// error means that the stream is over.
 func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) (
-	body []byte, answer *extproc.ProcessingRequest, err error,
+	body []byte, other *extproc.ProcessingRequest, err error,
 ) {
 	if err := stream.Send(ask); err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extpr
 				s.bodies.shown.Store(true)
 			}
 			return msg.GetRequestBody().GetBody(), nil, nil
-		case msg.GetResponseHeaders() != nil:
+		case msg.GetResponseHeaders() != nil, msg.GetRequestTrailers() != nil:
 			return nil, msg, nil
 		}
 		if err := stream.Send(passOn(msg)); err != nil {

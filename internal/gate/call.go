@@ -55,7 +55,7 @@ type Step struct {
 // requests; when its Decision refuses, answer and forget it. The ID is copied:
 // the request's memory need not outlive Open.
 func (g *Gate) Open(req order.Request) Call {
-	m := g.table.Match(req)
+	m := g.match(req)
 	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
 	if m.Rule < 0 {
 		return c
@@ -110,6 +110,21 @@ func (g *Gate) Open(req order.Request) Call {
 		}
 	}
 	return c
+}
+
+// MaxSettlement bounds the body of a settlement, in bytes: what Envoy buffers by default.
+const MaxSettlement = 1 << 20
+
+// match refuses, besides what the table does, a settlement that is too large to be waited for.
+func (g *Gate) match(req order.Request) order.Match {
+	m := g.table.Match(req)
+	if m.Rule < 0 || m.Result != order.Named {
+		return m
+	}
+	if p := &g.policies[m.Rule]; p.Settle != nil && !p.Observe && req.Size() > MaxSettlement {
+		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
+	}
+	return m
 }
 
 // isIncomplete reports whether a lock has to wait for the rest of a request. A client could
@@ -220,6 +235,13 @@ func (c *Call) Unsent(ctx context.Context) {
 // body: it may be a settlement, which has no lock yet.
 func (c *Call) Hides() bool {
 	return c.NeedsBody && c.NeedsAnswer && c.policy.Settle != nil && !c.policy.Observe
+}
+
+// TrailersAlone reports that the request ended, without the body which Open asked for, in
+// trailers. It is refused: Envoy lets a path that was hidden be set with a body only.
+func (c *Call) TrailersAlone() {
+	c.gate.refuse(c.policy, c.Decision.Rule, order.TrailersAlone, &c.Decision)
+	c.decide(c.Decision.Verdict)
 }
 
 // Unseen reports the headers of an answer that came instead of the body which Open asked
