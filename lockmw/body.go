@@ -71,9 +71,10 @@ func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answe
 
 // endedUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
 // client has left. An Envoy that passes requests on without their bodies and does not show
-// their answers has never shown a body.
+// their answers has never shown a body. Where the order is known without it, clients who leave
+// are all that can be seen, since a backend does not serve the hidden path.
 func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
-	if !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
+	if !call.OnlyEnd && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
 		call.EndedUnseen()
 		s.alarm(call)
 	}

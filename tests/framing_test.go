@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestFramedSettlements settles with requests that end in every way that HTTP has. Each is
@@ -129,5 +131,32 @@ func (s *stack) overHTTP2(size int, trailers bool) func(path string) (status int
 			return 0, err
 		}
 		return resp.StatusCode, resp.Body.Close()
+	}
+}
+
+// TestBrokenOffSettlements has clients leave while they send settlements, before any other has
+// come: that is no misconfigured Envoy.
+func TestBrokenOffSettlements(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	for range 2 * mostEnded {
+		before := s.active()
+		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		must(t, err)
+		_, err = io.WriteString(conn, "POST /orders/1/settle HTTP/1.1\r\nHost: shop\r\nContent-Length: 9\r\n\r\nabc")
+		must(t, err)
+		bedtest.Eventually(t, "Envoy has the request", func() bool { return s.active() > before })
+		s.must("GET", "/orders/1", "").want(t, 200, "") // a round trip, in which it is shown to ordergate
+		gone := s.aborted()
+		must(t, conn.Close())
+		bedtest.Eventually(t, "Envoy has noticed", func() bool { return s.aborted() > gone })
+	}
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	if status, reasons := s.readiness(); status != 200 || reasons["request bodies"] != "" {
+		t.Errorf("readiness %d, %v", status, reasons)
+	}
+	if n := s.metric(`ordergate_decisions_total{action="settle",mode="enforce",rule="commission-settle",verdict="unlocked"}`); n != "0" {
+		t.Errorf("%s settlements without a lock were counted", n)
 	}
 }

@@ -30,6 +30,7 @@ type Call struct {
 
 	Decision     Decision
 	NeedsBody    bool // ask Open again, with the request's body
+	OnlyEnd      bool // of which nothing but the end matters
 	NeedsLock    bool // call Acquire, report to Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
@@ -93,8 +94,10 @@ func (g *Gate) Open(req order.Request) Call {
 		}
 	}
 	switch {
-	case m.Result == order.NeedsBody, c.policy.isIncomplete(m, req):
+	case m.Result == order.NeedsBody:
 		c.NeedsBody = true
+	case c.policy.isIncomplete(m, req):
+		c.NeedsBody, c.OnlyEnd = true, true
 	case c.policy.Settle != nil && m.Result != order.Named:
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
