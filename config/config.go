@@ -485,10 +485,10 @@ type Settle struct {
 
 	// MaxInFlight bounds how many settlements the backend may have to work on, of all rules
 	// together: those that were forwarded, and those that are held. 1 to 100,000, default
-	// 100. MaxHeldPerClient is the part of them that calls of one client may be which ended
-	// without an answer; 1 to MaxInFlight, default a quarter.
-	MaxInFlight      int `mapstructure:"max_in_flight"`
-	MaxHeldPerClient int `mapstructure:"max_held_per_client"`
+	// 100. MaxInFlightPerClient is the part of them that may be one client's; 1 to
+	// MaxInFlight, default three quarters.
+	MaxInFlight          int `mapstructure:"max_in_flight"`
+	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
 	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000, and
 	// BackendTimeout the longest that it works on one, up to 24h. Both or none: with them, a
 	// hold that may be too short is refused.

@@ -205,7 +205,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 						Status: 503, Body: `{"error":"settlement is not available, try again"}`,
 					},
 					MaxHold:     time.Hour,
-					MaxInFlight: 64, MaxHeldPerClient: 8, BackendWorkers: 32, BackendTimeout: 10 * time.Second,
+					MaxInFlight: 64, MaxInFlightPerClient: 8, BackendWorkers: 32, BackendTimeout: 10 * time.Second,
 				},
 				Mode: "enforce",
 			},

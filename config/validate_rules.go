@@ -107,7 +107,7 @@ func (v *validator) settle(path string, s *Settle) {
 	v.reply(path+".unavailable", s.Unavailable)
 	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)
 	between(v, path+".max_in_flight", s.MaxInFlight, 1, maxInFlight)
-	between(v, path+".max_held_per_client", s.MaxHeldPerClient, 1, max(s.MaxInFlight, 1))
+	between(v, path+".max_in_flight_per_client", s.MaxInFlightPerClient, 1, max(s.MaxInFlight, 1))
 	v.backlog(path, s)
 }
 

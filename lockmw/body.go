@@ -25,10 +25,10 @@ const mostEnded = 3
 
 // body asks, with the given message, for the request's body and returns it whole: one that
 // Envoy cannot buffer it refuses itself, with 413. If the headers of an answer come
-// instead, that message is returned, which nobody has replied to. An error means that the
-// stream is over.
+// instead, or the request's trailers, that message is returned, which nobody has replied to. An
+// error means that the stream is over.
 func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) (
-	body []byte, answer *extproc.ProcessingRequest, err error,
+	body []byte, other *extproc.ProcessingRequest, err error,
 ) {
 	if err := stream.Send(ask); err != nil {
 		return nil, nil, err
@@ -44,7 +44,7 @@ func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extpr
 				s.bodies.shown.Store(true)
 			}
 			return msg.GetRequestBody().GetBody(), nil, nil
-		case msg.GetResponseHeaders() != nil:
+		case msg.GetResponseHeaders() != nil, msg.GetRequestTrailers() != nil:
 			return nil, msg, nil
 		}
 		if err := stream.Send(passOn(msg)); err != nil {
@@ -71,9 +71,10 @@ func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answe
 
 // endedUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
 // client has left. An Envoy that passes requests on without their bodies and does not show
-// their answers has never shown a body.
+// their answers has never shown a body. Where the order is known without it, clients who leave
+// are all that can be seen, since a backend does not serve the hidden path.
 func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
-	if !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
+	if !call.OnlyEnd && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
 		call.EndedUnseen()
 		s.alarm(call)
 	}

@@ -64,6 +64,7 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	}
 	var hide *extproc.HeaderMutation
 	if call.Hides() {
+		mode.RequestTrailerMode = procmode.ProcessingMode_SEND // they may come without a body
 		hide = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
 			set(headerPath, unseenPath+url.QueryEscape(path[:min(len(path), mostShown)]))}}
 	}

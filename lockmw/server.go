@@ -111,10 +111,13 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		if call.Hides() {
 			hidden = req.Target
 		}
-		body, answer, err := s.body(stream, askForBody(&call, req.Target))
+		body, other, err := s.body(stream, askForBody(&call, req.Target))
 		switch {
-		case answer != nil:
-			return s.unseen(stream, a, &call, answer)
+		case other.GetRequestTrailers() != nil:
+			call.TrailersAlone()
+			return stream.Send(a.refuse(&call.Decision))
+		case other != nil:
+			return s.unseen(stream, a, &call, other)
 		case err != nil:
 			s.endedUnseen(stream.Context(), &call)
 			return nil

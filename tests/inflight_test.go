@@ -22,7 +22,7 @@ func flying(t testing.TB, limits, hold string) func(string) string {
 func TestTooManyInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_in_flight: 2, max_held_per_client: 2", "100s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "100s")})
 	left := s.hang(b, "POST", "/orders/1/settle", "")
 	left.leave()
 	bedtest.Eventually(t, "it is held", func() bool { return s.metric("ordergate_settlements_held") == "1" })
@@ -90,7 +90,7 @@ func TestManyOrdersOneLock(t *testing.T) {
 	b := newBackend(t)
 	s := newStack(t, settings{
 		backend: b.addr(), orders: 10, envoy: patiently(t),
-		gate: both(flying(t, "max_in_flight: 2", "100s"), waitingUpTo(t, 40*time.Second)),
+		gate: both(flying(t, "max_in_flight: 2, max_in_flight_per_client: 2", "100s"), waitingUpTo(t, 40*time.Second)),
 	})
 	running := s.hang(b, "POST", "/orders/1/settle", "")
 	const crowd = 20
@@ -133,7 +133,7 @@ func (s *stack) settleFrom(ctx context.Context, address, path string) (answer, e
 func TestClientOfHeldCalls(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_held_per_client: 1", "3s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: flying(t, "max_in_flight_per_client: 1", "3s")})
 	const rude, other = "127.0.0.2", "127.0.0.3"
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})

@@ -19,7 +19,7 @@ type GateLocker struct {
 	unit          *lockUnit // nil for a look at keys
 	before, after string    // the key, around the ID
 	maxHold       time.Duration
-	wait          time.Duration // for a lock that another call holds
+	wait          time.Duration // for a place in flight and for the lock, together
 	patience      time.Duration // with one Acquire
 	hold          time.Duration // of a call whose outcome is unknown
 	inFlight      *inFlight     // the settlements of this process; nil: they are not counted
@@ -50,17 +50,24 @@ func (g GateLocker) Key(id string) string { return g.before + id + g.after }
 // to Redis. Questions go together: behind one that hangs, another would begin when
 // that has ended, and the proxy's patience with us be over before it has.
 func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
-	short, cancel := context.WithTimeout(ctx, g.patience)
+	return g.acquireSince(ctx, ask, time.Now())
+}
+
+// acquireSince is Acquire for a caller who has waited since then. The wait for a place in
+// flight and that for the lock are one.
+func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.Time) (gate.Lease, error) {
+	short, cancel := context.WithDeadline(ctx, start.Add(g.patience))
 	defer cancel()
+	until := start.Add(g.wait)
 	var place *flightPlace
 	for within := ask.Present != ""; ; within = false { // a call that may be within another does not wait
 		var err error
 		if !within {
-			if place, err = g.inFlight.await(short, g.limits, g.wait, ask.Client); err != nil {
+			if place, err = g.inFlight.await(short, g.limits, until, ask.Client); err != nil {
 				return nil, err
 			}
 		}
-		held, err := g.acquire(short, ask)
+		held, err := g.acquire(short, ask, until)
 		if err != nil {
 			place.end()
 			if short.Err() != nil && ctx.Err() == nil {
@@ -86,7 +93,8 @@ func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(ga
 	if err != nil {
 		return false // Acquire returns the error
 	}
-	short, cancel := context.WithTimeout(ctx, g.patience)
+	start := time.Now()
+	short, cancel := context.WithDeadline(ctx, start.Add(g.patience))
 	acquired := func(lease *redislock.Lease, err error) {
 		if err == nil {
 			cancel()
@@ -97,7 +105,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(ga
 			}
 			go func() { // which waits
 				_ = held.Release(context.WithoutCancel(ctx))
-				then(g.Acquire(ctx, ask))
+				then(g.acquireSince(ctx, ask, start))
 			}()
 			return
 		}
@@ -122,20 +130,20 @@ func (g GateLocker) options(ask gate.Ask) []redislock.AcquireOption {
 	}
 }
 
-func (g GateLocker) acquire(ctx context.Context, ask gate.Ask) (*heldLease, error) {
+func (g GateLocker) acquire(ctx context.Context, ask gate.Ask, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err
 	}
-	held := &heldLease{unit: g.unit}
+	held, options := &heldLease{unit: g.unit}, append(g.options(ask), redislock.Until(until))
 	if len(ask.IDs) == 1 {
-		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), g.options(ask)...)
+		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), options...)
 	} else {
 		keys := make([]string, len(ask.IDs))
 		for i, id := range ask.IDs {
 			keys[i] = g.Key(id)
 		}
-		if held.Lease, err = locker.AcquireAll(ctx, keys, g.options(ask)...); err == nil {
+		if held.Lease, err = locker.AcquireAll(ctx, keys, options...); err == nil {
 			held.fences = fencesOf(held.Lease, keys)
 		}
 	}

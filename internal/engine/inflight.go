@@ -23,16 +23,19 @@ import (
 // The zero value is empty; nil counts nothing. It is safe for concurrent use.
 type inFlight struct {
 	mu    sync.Mutex
-	calls int             // all that count
-	held  int             // of these
-	of    map[string]int  // held calls, by client
-	queue []*flightWaiter // the first first
+	calls int              // all that count
+	held  int              // of these
+	of    map[string]share // by client, where that is known
+	queue []*flightWaiter  // the first first
 }
+
+// share is one client's part of what is counted.
+type share struct{ calls, held, waiting int }
 
 // flightLimits are those of a rule.
 type flightLimits struct {
 	calls     int // in flight, of all rules together
-	perClient int // held, of one client
+	perClient int // of these, and of those that wait, of one client
 }
 
 // waitersPerCall bounds how many may wait for each call that may be in flight. A burst of
@@ -61,19 +64,19 @@ func (f *inFlight) crowded(limits flightLimits, client string) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.queue) > 0 || f.calls >= limits.calls || f.overdrawn(limits, client)
+	return f.full(limits, client)
 }
 
-// overdrawn reports whether a client has its share of held calls. Which client a call is
-// from is not always known.
-func (f *inFlight) overdrawn(limits flightLimits, client string) bool {
-	return client != "" && f.of[client] >= limits.perClient
+// full reports whether a call may not begin now. Those that wait do not matter: a place that
+// one of them may have is given to it at once.
+func (f *inFlight) full(limits flightLimits, client string) bool {
+	return f.calls >= limits.calls || f.of[client].calls >= limits.perClient
 }
 
-// await waits until a call may begin, for as long as the wait allows. The place is nil if it
-// did not have to wait: begin follows when it has its lock. The errors wrap
+// await waits until a call may begin, or until the given time. The place is nil if it did
+// not have to wait: begin follows when it has its lock. The errors wrap
 // [gate.ErrOverloaded], but for the end of ctx.
-func (f *inFlight) await(ctx context.Context, limits flightLimits, wait time.Duration, client string) (*flightPlace, error) {
+func (f *inFlight) await(ctx context.Context, limits flightLimits, until time.Time, client string) (*flightPlace, error) {
 	if f == nil {
 		return nil, nil
 	}
@@ -81,7 +84,7 @@ func (f *inFlight) await(ctx context.Context, limits flightLimits, wait time.Dur
 	if w == nil {
 		return nil, err
 	}
-	timer := time.NewTimer(wait)
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
 	case place := <-w.place:
@@ -89,26 +92,29 @@ func (f *inFlight) await(ctx context.Context, limits flightLimits, wait time.Dur
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
-		err = fmt.Errorf("%w: there are %d, and none has ended for %v", gate.ErrOverloaded, limits.calls, wait)
+		err = fmt.Errorf("%w: the wait has ended", gate.ErrOverloaded)
 	}
 	f.dequeue(w).end()
 	return nil, err
 }
 
-// enqueue returns nil, without an error, if nobody has to wait.
+// enqueue returns nil, without an error, if the call may begin.
 func (f *inFlight) enqueue(limits flightLimits, client string) (*flightWaiter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.overdrawn(limits, client):
-		return nil, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, f.of[client])
-	case len(f.queue) == 0 && f.calls < limits.calls:
+	switch mine := f.of[client]; {
+	case !f.full(limits, client):
 		return nil, nil
+	case mine.held >= limits.perClient:
+		return nil, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, mine.held)
+	case mine.waiting >= waitersPerCall*limits.perClient:
+		return nil, fmt.Errorf("%w: of this client %d wait already", gate.ErrOverloaded, mine.waiting)
 	case len(f.queue) >= waitersPerCall*limits.calls:
 		return nil, fmt.Errorf("%w: there are %d, and %d wait", gate.ErrOverloaded, f.calls, len(f.queue))
 	}
 	w := &flightWaiter{limits: limits, client: client, place: make(chan *flightPlace, 1)}
 	f.queue = append(f.queue, w)
+	f.count(client, share{waiting: 1})
 	return w, nil
 }
 
@@ -118,6 +124,7 @@ func (f *inFlight) dequeue(w *flightWaiter) *flightPlace {
 	defer f.mu.Unlock()
 	if i := slices.Index(f.queue, w); i >= 0 {
 		f.queue = slices.Delete(f.queue, i, i+1)
+		f.count(w.client, share{waiting: -1})
 		return nil
 	}
 	return <-w.place
@@ -127,7 +134,7 @@ func (f *inFlight) dequeue(w *flightWaiter) *flightPlace {
 func (f *inFlight) begin(limits flightLimits, client string, nested bool) *flightPlace {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !nested && (f.calls >= limits.calls || f.overdrawn(limits, client)) {
+	if !nested && f.full(limits, client) {
 		return nil
 	}
 	return f.take(client)
@@ -135,7 +142,27 @@ func (f *inFlight) begin(limits flightLimits, client string, nested bool) *fligh
 
 func (f *inFlight) take(client string) *flightPlace {
 	f.calls++
+	f.count(client, share{calls: 1})
 	return &flightPlace{of: f, client: client}
+}
+
+// count adds to the share of a client. One that is not known has none.
+func (f *inFlight) count(client string, change share) {
+	if client == "" {
+		return
+	}
+	mine := f.of[client]
+	mine.calls += change.calls
+	mine.held += change.held
+	mine.waiting += change.waiting
+	if mine == (share{}) {
+		delete(f.of, client)
+		return
+	}
+	if f.of == nil {
+		f.of = make(map[string]share)
+	}
+	f.of[client] = mine
 }
 
 // end gives the place to the next one, unless it is kept.
@@ -163,17 +190,12 @@ func (p *flightPlace) keep(d time.Duration) {
 	}
 	p.kept = true
 	f.held++
-	if f.of == nil {
-		f.of = make(map[string]int)
-	}
-	f.of[p.client]++
+	f.count(p.client, share{held: 1})
 	time.AfterFunc(d, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.held--
-		if f.of[p.client]--; f.of[p.client] == 0 {
-			delete(f.of, p.client)
-		}
+		f.count(p.client, share{held: -1})
 		p.free()
 	})
 }
@@ -186,9 +208,11 @@ func (p *flightPlace) free() {
 	p.over = true
 	f := p.of
 	f.calls--
+	f.count(p.client, share{calls: -1})
 	f.queue = slices.DeleteFunc(f.queue, func(w *flightWaiter) bool {
-		begins := f.calls < w.limits.calls
+		begins := !f.full(w.limits, w.client)
 		if begins {
+			f.count(w.client, share{waiting: -1})
 			w.place <- f.take(w.client)
 		}
 		return begins

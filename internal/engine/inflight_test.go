@@ -45,7 +45,7 @@ func TestInFlight(t *testing.T) {
 		wantCounts(t, &f, 3, 0)
 		time.AfterFunc(time.Second, first.end)
 		began := time.Now()
-		if _, err := f.await(t.Context(), two, 3*time.Second, "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) != 3*time.Second {
+		if _, err := f.await(t.Context(), two, time.Now().Add(3*time.Second), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) != 3*time.Second {
 			t.Errorf("%v after %v, want an error at the end of the wait", err, time.Since(began))
 		}
 		wantCounts(t, &f, 2, 0)
@@ -59,12 +59,12 @@ func TestInFlightInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inFlight
 		running := mustBegin(t, &f, "a")
-		mustBegin(t, &f, "a")
+		mustBegin(t, &f, "b")
 		got := make(chan string, 2)
 		var waiting sync.WaitGroup
 		for _, name := range []string{"first", "second"} {
 			waiting.Go(func() {
-				if p, err := f.await(t.Context(), two, time.Minute, name); err != nil {
+				if p, err := f.await(t.Context(), two, time.Now().Add(time.Minute), name); err != nil {
 					t.Error(err)
 				} else {
 					got <- name
@@ -90,11 +90,11 @@ func TestInFlightQueueIsBounded(t *testing.T) {
 		mustBegin(t, &f, "a")
 		var waiting sync.WaitGroup
 		for range waitersPerCall * two.calls {
-			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Minute, "b") })
+			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Now().Add(time.Minute), "b") })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := f.await(t.Context(), two, time.Minute, "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := f.await(t.Context(), two, time.Now().Add(time.Minute), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 		waiting.Wait()
@@ -107,11 +107,11 @@ func TestInFlightAbandoned(t *testing.T) {
 		for range 100 { // select takes either
 			var f inFlight
 			running := mustBegin(t, &f, "a")
-			mustBegin(t, &f, "a")
+			mustBegin(t, &f, "b")
 			ctx, leave := context.WithCancel(t.Context())
 			done := make(chan *flightPlace)
 			go func() {
-				p, _ := f.await(ctx, two, time.Minute, "b")
+				p, _ := f.await(ctx, two, time.Now().Add(time.Minute), "c")
 				done <- p
 			}()
 			synctest.Wait()
@@ -137,7 +137,7 @@ func TestInFlightHeld(t *testing.T) {
 		if f.begin(two, "a", false) != nil {
 			t.Error("the client's next call may begin")
 		}
-		if _, err := f.await(t.Context(), two, time.Hour, "a"); !errors.Is(err, gate.ErrOverloaded) {
+		if _, err := f.await(t.Context(), two, time.Now().Add(time.Hour), "a"); !errors.Is(err, gate.ErrOverloaded) {
 			t.Errorf("the client waits: %v", err)
 		}
 		mustBegin(t, &f, "b").end()
@@ -149,9 +149,72 @@ func TestInFlightHeld(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		wantCounts(t, &f, 0, 0)
-		mustBegin(t, &f, "a")
+		if mustBegin(t, &f, "a").end(); len(f.of) != 0 {
+			t.Errorf("clients are remembered: %v", f.of)
+		}
+	})
+}
+
+// TestInFlightOfOneClient has a client begin as many calls as it may, and leave them all:
+// others still have their places.
+func TestInFlightOfOneClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		limits := flightLimits{calls: 4, perClient: 2}
+		var rude []*flightPlace
+		for p := f.begin(limits, "rude", false); p != nil; p = f.begin(limits, "rude", false) {
+			rude = append(rude, p)
+		}
+		var waiting sync.WaitGroup
+		for range limits.perClient {
+			waiting.Go(func() {
+				if p, err := f.await(t.Context(), limits, time.Now().Add(time.Second), "rude"); p != nil || !errors.Is(err, gate.ErrOverloaded) {
+					t.Errorf("%v, %v: a client has more than its share", p, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := f.await(t.Context(), limits, time.Now().Add(time.Second), "rude"); !errors.Is(err, gate.ErrOverloaded) {
+			t.Errorf("%v: a client has the whole queue", err)
+		}
+		for _, p := range rude {
+			p.keep(time.Minute)
+		}
+		if f.crowded(limits, "other") {
+			t.Errorf("one client has all %d places", len(rude))
+		}
+		f.begin(limits, "other", false).end() // wakes nobody: those who wait have their share
+		waiting.Wait()
+		wantCounts(t, &f, 2, 2)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		wantCounts(t, &f, 0, 0)
 		if len(f.of) != 0 {
 			t.Errorf("clients are remembered: %v", f.of)
 		}
+	})
+}
+
+// TestInFlightOfSeveralRules has a caller wait under a rule that allows less than another.
+func TestInFlightOfSeveralRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var f inFlight
+		one := flightLimits{calls: 1, perClient: 1}
+		running := mustBegin(t, &f, "a")
+		got := make(chan *flightPlace)
+		go func() {
+			p, _ := f.await(t.Context(), one, time.Now().Add(time.Minute), "b")
+			got <- p
+		}()
+		synctest.Wait()
+		if f.crowded(two, "c") {
+			t.Error("a caller waits behind one whose rule allows less")
+		}
+		mustBegin(t, &f, "c").end()
+		running.end()
+		if (<-got) == nil {
+			t.Error("the caller has no place in the end")
+		}
+		wantCounts(t, &f, 1, 0)
 	})
 }

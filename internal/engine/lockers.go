@@ -47,15 +47,24 @@ func (m *Engine) gateLockers(ctx context.Context, c *config.Config, units map[lo
 		}
 		locker := NewGateLocker(c.Locks[name], r.Settle.MaxHold, use.observe)
 		locker.unit = unit
-		if name == r.Settle.Lock { // and not for the permit beside it
-			locker.inFlight = &m.flight
-			locker.limits = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxHeldPerClient}
+		if name == lastLock(r.Settle) {
+			locker.inFlight, locker.hold = &m.flight, c.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
+			locker.limits = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
 			if use.observe { // it is counted, and keeps nobody out
 				locker.limits = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
 			}
 		}
 		return locker, nil
 	}
+}
+
+// lastLock names the lock with which a call has all that it needs, and begins: a call that
+// waits for its permit is not in flight.
+func lastLock(s *config.Settle) string {
+	if s.Limit != nil {
+		return s.Limit.Lock
+	}
+	return s.Lock
 }
 
 // lockUnit returns the unit in force for a use, or a new one if its lock is another.

@@ -83,22 +83,25 @@ func (s *Stream) requestBody(end bool) Step {
 		return s.requestStep()
 	}
 	s.body = appendTo(s.body, s.envoy.Chunks(Request))
-	if !end {
-		return Step{Do: Read}
+	switch {
+	case end:
+		return s.bodyIsThere(order.BodyComplete)
+	case len(s.body) > gate.MaxSettlement: // no rule reads as much
+		return s.bodyIsThere(order.BodyCut)
 	}
-	return s.bodyIsThere()
+	return Step{Do: Read}
 }
 
 func (s *Stream) requestTrailers() Step {
 	if s.stage != reading {
 		return s.requestStep()
 	}
-	return s.bodyIsThere()
+	return s.bodyIsThere(order.BodyComplete)
 }
 
 // bodyIsThere asks for the verdict again.
-func (s *Stream) bodyIsThere() Step {
-	s.state = order.BodyComplete
+func (s *Stream) bodyIsThere(state order.BodyState) Step {
+	s.state = state
 	h := s.envoy.Headers(Request)
 	return s.glimpsed(h, s.decider.gate.Glance(h.request(s.body, s.state)))
 }

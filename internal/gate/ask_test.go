@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -132,3 +133,45 @@ func (fenced) Owner() string                      { return "owner" }
 func (fenced) Lost() <-chan struct{}              { return nil }
 func (fenced) Release(context.Context) error      { return nil }
 func (fenced) Hold(context.Context, string) error { return nil }
+
+// TestClientOf names clients by what Envoy tells of their addresses.
+func TestClientOf(t *testing.T) {
+	for address, want := range map[string]string{
+		"192.0.2.1:4711":              "192.0.2.1",
+		"192.0.2.1:0":                 "192.0.2.1", // as X-Forwarded-For has it
+		"[2001:db8:0:1:2:3:4:5]:4711": "2001:db8:0:1::/64",
+		"[2001:db8:0:1::9]:1":         "2001:db8:0:1::/64",
+		"[fe80::1%eth0]:4711":         "fe80::/64",
+		"[::ffff:192.0.2.1]:4711":     "192.0.2.1",
+		"192.0.2.1":                   "",
+		"/run/shop.sock":              "",
+		"@abstract":                   "",
+		"envoy://internal/":           "",
+		"":                            "",
+	} {
+		if got := clientOf(address); got != want {
+			t.Errorf("%q is client %q, want %q", address, got, want)
+		}
+	}
+}
+
+// TestLargestSettlement refuses one byte more, announced or sent. An observed one passes.
+func TestLargestSettlement(t *testing.T) {
+	for size, refused := range map[int]bool{MaxSettlement: false, MaxSettlement + 1: true} {
+		for _, observe := range []bool{false, true} {
+			announced := order.Request{
+				Method: "POST", Target: "/orders/42/settle", Header: headers{"content-length", strconv.Itoa(size)},
+			}
+			sent := order.Request{Method: "POST", Target: "/orders/42/settle", Body: make([]byte, size), BodyState: order.BodyComplete}
+			for _, req := range []order.Request{announced, sent} {
+				b := newBench(t, observe)
+				if c := b.gate.Open(req); c.Decision.Refused != (refused && !observe) {
+					t.Errorf("%d bytes, observed %t: %+v", size, observe, c.Decision)
+				}
+				if g := b.gate.Glance(req); g.Decision.Refused != (refused && !observe) {
+					t.Errorf("%d bytes, observed %t: glanced %+v", size, observe, g.Decision)
+				}
+			}
+		}
+	}
+}

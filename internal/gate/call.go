@@ -30,6 +30,7 @@ type Call struct {
 
 	Decision     Decision
 	NeedsBody    bool // ask Open again, with the request's body
+	OnlyEnd      bool // of which nothing but the end matters
 	NeedsLock    bool // call Acquire, report to Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
@@ -61,7 +62,7 @@ func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
 func (g *Gate) OpenJudged(req order.Request) Call { return g.open(req, true) }
 
 func (g *Gate) open(req order.Request, judged bool) Call {
-	m := g.table.Match(req)
+	m := g.match(req)
 	c := Call{gate: g, Decision: Decision{Rule: m.Rule}}
 	if m.Rule < 0 {
 		return c
@@ -94,8 +95,10 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		}
 	}
 	switch {
-	case m.Result == order.NeedsBody, c.policy.isIncomplete(m, req):
+	case m.Result == order.NeedsBody:
 		c.NeedsBody = true
+	case c.policy.isIncomplete(m, req):
+		c.NeedsBody, c.OnlyEnd = true, true
 	case c.policy.Settle != nil && m.Result != order.Named:
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
@@ -136,6 +139,21 @@ func hasVerdict(header order.Header, v Verdict) bool {
 		}
 	}
 	return false
+}
+
+// MaxSettlement bounds the body of a settlement, in bytes: what Envoy buffers by default.
+const MaxSettlement = 1 << 20
+
+// match refuses, besides what the table does, a settlement that is too large to be waited for.
+func (g *Gate) match(req order.Request) order.Match {
+	m := g.table.Match(req)
+	if m.Rule < 0 || m.Result != order.Named {
+		return m
+	}
+	if p := &g.policies[m.Rule]; p.Settle != nil && !p.Observe && req.Size() > MaxSettlement {
+		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
+	}
+	return m
 }
 
 // isIncomplete reports whether a lock has to wait for the rest of a request. A client could
@@ -246,6 +264,13 @@ func (c *Call) Unsent(ctx context.Context) {
 // body: it may be a settlement, which has no lock yet.
 func (c *Call) Hides() bool {
 	return c.NeedsBody && c.NeedsAnswer && c.policy.Settle != nil && !c.policy.Observe
+}
+
+// TrailersAlone reports that the request ended, without the body which Open asked for, in
+// trailers. It is refused: Envoy lets a path that was hidden be set with a body only.
+func (c *Call) TrailersAlone() {
+	c.gate.refuse(c.policy, c.Decision.Rule, order.TrailersAlone, &c.Decision)
+	c.decide(c.Decision.Verdict)
 }
 
 // Unseen reports the headers of an answer that came instead of the body which Open asked

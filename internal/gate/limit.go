@@ -23,7 +23,7 @@ func (s *Settle) acquire(ctx context.Context, ask Ask, limit string) (Lease, err
 	if err != nil || s.Limit == nil {
 		return lease, err
 	}
-	askLimit := Ask{IDs: []string{limit}, Request: ask.Request}
+	askLimit := Ask{IDs: []string{limit}, Request: ask.Request, Client: ask.Client}
 	// A call within another is no settlement more, and shares the permit of that
 	// one. Whoever only presents a permit, for another order, needs one of its own.
 	if presented != "" && lease.Owner() == presented {

@@ -13,7 +13,7 @@ import (
 // body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
-	m := g.table.Match(req)
+	m := g.match(req)
 	d, p := g.first(m)
 	if p == nil {
 		return d
@@ -44,7 +44,7 @@ type Waiting struct {
 // Glance is Screen for a face that must not block.
 func (g *Gate) Glance(req order.Request) Glimpse {
 	start := g.now()
-	m := g.table.Match(req)
+	m := g.match(req)
 	d, p := g.first(m)
 	switch {
 	case d.Verdict != VerdictNone:

@@ -169,7 +169,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge:
+	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

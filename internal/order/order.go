@@ -25,6 +25,15 @@ type Request struct {
 	BodyState BodyState
 }
 
+// Size returns how large the body is, in bytes: of one that was not seen as its headers say, 0
+// where they say nothing.
+func (r *Request) Size() int {
+	if r.BodyState == BodyUnseen {
+		return announcedSize(r.Header)
+	}
+	return len(r.Body)
+}
+
 // BodyState tells what is known of a request's body.
 type BodyState int8
 

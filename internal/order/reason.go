@@ -34,6 +34,7 @@ const (
 	MalformedLimit
 	RepeatedLimit
 	HeadersTooLarge
+	TrailersAlone
 	reasons
 )
 
@@ -72,6 +73,7 @@ var about = [Reasons]struct{ name, part, text string }{
 	MalformedLimit:    {"malformed_limit", "limit", "the ID that the limit is for is malformed"},
 	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
 	HeadersTooLarge:   {"headers_too_large", "header", "the request's headers leave no room for those of its locks"},
+	TrailersAlone:     {"trailers_alone", "body", "the request has trailers and no body"},
 }
 
 // String returns the sentence for people.

@@ -93,7 +93,7 @@ func (a *acquisition) wait(left time.Duration) {
 	}
 	a.vigil = v
 	v.poll = time.AfterFunc(math.MaxInt64, a.polled)
-	v.over = time.AfterFunc(time.Until(a.locker.opts.Wait.end(a.start)), a.ended)
+	v.over = time.AfterFunc(time.Until(a.seat.opts.end(a.locker.opts.Wait, a.start)), a.ended)
 	v.refused(left)
 	a.step()
 }

@@ -139,6 +139,7 @@ type AcquireOption struct {
 	maxHold time.Duration
 	present string
 	request string
+	until   time.Time // zero: the Locker's wait decides
 }
 
 // MaxHold ends renewal this long after the lock was asked for, so that a call
@@ -155,6 +156,19 @@ func Reenter(owner string) AcquireOption { return AcquireOption{present: owner} 
 // Request names what the lock is for, to an operator who looks at it.
 func Request(text string) AcquireOption { return AcquireOption{request: text} }
 
+// Until ends the wait at a time, if the Locker's wait does not end earlier. A lock that is
+// free is taken after it, too.
+func Until(t time.Time) AcquireOption { return AcquireOption{until: t} }
+
+// end returns when a wait is over that begins now.
+func (o AcquireOption) end(w Wait, now time.Time) time.Time {
+	end := w.end(now)
+	if !o.until.IsZero() && o.until.Before(end) {
+		return o.until
+	}
+	return end
+}
+
 func merge(opts []AcquireOption) (o AcquireOption) {
 	for _, add := range opts {
 		o.maxHold = max(o.maxHold, add.maxHold)
@@ -163,6 +177,9 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 		}
 		if add.request != "" {
 			o.request = add.request
+		}
+		if !add.until.IsZero() {
+			o.until = add.until
 		}
 	}
 	return o
@@ -174,8 +191,8 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 // reason, when it returns an error, no lock is left behind: one whose grant nobody
 // saw is given back.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
-	start := time.Now()
-	lease, err := l.acquireOne(ctx, key, merge(opts), l.opts.Wait.end(start))
+	start, o := time.Now(), merge(opts)
+	lease, err := l.acquireOne(ctx, key, o, o.end(l.opts.Wait, start))
 	l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
 	if err != nil {
 		return nil, fmt.Errorf("acquiring lock %s: %w", key, err)
@@ -196,8 +213,8 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireO
 	case 1:
 		return l.Acquire(ctx, keys[0], opts...)
 	}
-	start := time.Now()
-	lease, err := l.acquireAll(ctx, keys, merge(opts), l.opts.Wait.end(start))
+	start, o := time.Now(), merge(opts)
+	lease, err := l.acquireAll(ctx, keys, o, o.end(l.opts.Wait, start))
 	l.opts.Observer.Acquired(resultOf(ctx, err), time.Since(start))
 	if err != nil {
 		return nil, fmt.Errorf("acquiring %d locks: %w", len(keys), err)

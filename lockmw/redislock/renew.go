@@ -70,8 +70,8 @@ func (r *renewer) run(ctx context.Context) {
 }
 
 // look renews the leases that are due, notifies the holders of those that are renewed no
-// more, and reports those as lost whose end has passed. It does not wait for the renewals: those that take long must not keep
-// it from seeing the end of another lease.
+// more, and reports those as lost whose end has passed. It does not wait for the renewals:
+// those that take long must not keep it from seeing the end of another lease.
 func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var renew, lost, ending []*Lease

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// TestOneWait has a caller wait for a lock, and then for a place in flight. Both waits
+// together are no longer than the lock's: the proxy waits for ordergate no longer than that.
+func TestOneWait(t *testing.T) {
+	t.Parallel()
+	b := newReloadBed(t)
+	b.write(b.with("{lease: 30s}", "{lease: 30s, wait: {up_to: 2s}}", "settle: {lock: settlement}", "settle: {lock: settlement, max_in_flight: 1}"), "applied")
+	const foreign = "order:lock:1" // ends by itself before the wait does
+	check(t, b.redis.HSet(t.Context(), foreign, "java", 1).Err())
+	check(t, b.redis.PExpire(t.Context(), foreign, 1500*time.Millisecond).Err())
+
+	granted := make(chan gate.Grant, 1)
+	began := time.Now()
+	if !opened(b.Gate(), "1").AcquireAsync(t.Context(), func(g gate.Grant) { granted <- g }) {
+		t.Fatal("the lock is not waited for")
+	}
+	running, step := settlement(t, b.Gate(), "2")
+	if !step.Forward {
+		t.Fatalf("step %+v", step)
+	}
+	g := <-granted
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("it waited for %v", took)
+	}
+	if !errors.Is(g.Err, gate.ErrOverloaded) && !errors.Is(g.Err, gate.ErrBusy) {
+		t.Errorf("it ended with %v", g.Err)
+	}
+	end(t, running)
+	b.wantIdle()
+}
+
+// wantIdle waits until no settlement is in flight any more.
+func (b *reloadBed) wantIdle() {
+	b.t.Helper()
+	bedtest.Eventually(b.t, "none is in flight", func() bool {
+		calls, held, waiting := b.flight.counts()
+		return calls == 0 && held == 0 && waiting == 0
+	})
+}
+
+// TestPermitsAreNoPlaces has calls wait for their merchant's permit: they are not in flight,
+// and keep out no other merchant.
+func TestPermitsAreNoPlaces(t *testing.T) {
+	t.Parallel()
+	b := newReloadBed(t)
+	b.write(b.with(`permits: 2, key: "merchant:{id}"`, `permits: 1, key: "merchant:{id}", wait: {up_to: 60s}`,
+		"settle: {lock: settlement}", "settle: {lock: settlement, max_in_flight: 2, limit: {lock: merchants, id: {header: x-merchant}}}"), "applied")
+	of := func(merchant, id string) *gate.Call {
+		call := b.Gate().Open(order.Request{
+			Method: "POST", Target: "/orders/" + id + "/settle", Host: "shop", Header: oneHeader{"x-merchant", merchant}, BodyState: order.BodyComplete,
+		})
+		return &call
+	}
+	running := of("7", "1")
+	if step := running.Granted(t.Context(), running.Acquire(t.Context())); !step.Forward {
+		t.Fatalf("step %+v", step)
+	}
+	waiting := of("7", "2")
+	granted := make(chan gate.Grant, 1)
+	go func() { granted <- waiting.Acquire(t.Context()) }()
+	bedtest.Eventually(t, "one waits for its permit", func() bool {
+		return b.metric(`ordergate_lock_waiters{lock="merchants"}`) == "1"
+	})
+	if calls, _, _ := b.flight.counts(); calls != 1 {
+		t.Errorf("%d are in flight, want 1", calls)
+	}
+	other := of("8", "3")
+	if step := other.Granted(t.Context(), other.Acquire(t.Context())); !step.Forward {
+		t.Errorf("another merchant's call: %+v", step)
+	}
+	end(t, other)
+	end(t, running)
+	if step := waiting.Granted(t.Context(), <-granted); !step.Forward {
+		t.Errorf("the call that waited: %+v", step)
+	}
+	waiting.Ended(t.Context()) // without an answer
+	if calls, held, _ := b.flight.counts(); calls != 1 || held != 1 {
+		t.Errorf("%d are in flight and %d held, want 1", calls, held)
+	}
+}
+
+// oneHeader is all the headers of a request.
+type oneHeader struct{ name, value string }
+
+// Next implements order.Header.
+func (h oneHeader) Next(cursor int) (name, value string, next int) {
+	if cursor > 0 {
+		return "", "", -1
+	}
+	return h.name, h.value, 1
+}
