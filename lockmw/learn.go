@@ -12,8 +12,8 @@ import (
 // observe serves a create: it forwards the request and learns the new ID from
 // the answer before Envoy passes that on. Nothing is held, so messages are
 // served one after the other.
-func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage) error {
-	if err := stream.Send(expectAnswer(call, at)); err != nil {
+func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *passage) error {
+	if err := stream.Send(pass.expectAnswer(call)); err != nil {
 		return nil // Envoy did not forward the request
 	}
 	return s.follow(stream, call, nil)

@@ -107,12 +107,11 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.unasked(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
-	call, at := a.gate.Open(req), atHeaders
-	hidden := ""
+	call, pass := a.gate.Open(req), passage{at: atHeaders, forged: gate.Forged(req.Header)}
 	if call.NeedsBody && !call.Decision.Refused {
-		at = atBody
+		pass.at = atBody
 		if call.Hides() {
-			hidden = req.Target
+			pass.hidden = req.Target
 		}
 		body, answer, err := s.body(stream, askForBody(&call, req.Target))
 		switch {
@@ -130,15 +129,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case call.Decision.Refused:
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		reply := skip(&call, at)
-		showPath(reply, hidden)
+		reply := pass.skip(&call)
+		showPath(reply, pass.hidden)
 		return stream.Send(reply)
 	case call.Decision.Action == gate.ActionLookup:
-		return s.witness(stream, &call)
+		return s.witness(stream, &call, &pass)
 	case !call.NeedsLock:
-		return s.observe(stream, &call, at)
+		return s.observe(stream, &call, &pass)
 	}
-	return s.bracket(stream, a, &call, at, hidden)
+	return s.bracket(stream, a, &call, pass)
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.
