@@ -27,6 +27,7 @@ func (c *Config) ensureDefaults(doc *document) {
 	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
 	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
 	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
+	fill(doc, "listen.socket_mode", &c.Listen.SocketMode, "0660")
 	for name, s := range c.Sources {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
@@ -101,6 +102,10 @@ func (r *Redis) ensureDefaults(doc *document, path string) {
 	}
 }
 
+// mostTimes is how many times its capacity a filter grows to by default: six times by 1.5.
+// More is either a mistake in the capacity, which an operator should see, or a flood.
+const mostTimes = 16
+
 // filterSettings are what defaults of a filter depend on elsewhere in the file.
 type filterSettings struct{ withRedis, withTable bool }
 
@@ -144,6 +149,7 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)
 		fill(doc, path+".expand.by", &e.By, 1.5)
 		fill(doc, path+".expand.how", &e.How, how)
+		fill(doc, path+".expand.max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
 	f.ensureDefaultsOfLog(doc, path, file)
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -234,25 +233,6 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockU
 
 // Gate returns what decides now. It is immutable and safe for concurrent use.
 func (m *Engine) Gate() *gate.Gate { return m.inForce.gate.Load() }
-
-// AdminHandler answers operators: metrics, health, what filters and loads are asked for.
-// Draining tells that the process is about to end, which is not ready any more. It is
-// safe for concurrent use.
-func (m *Engine) AdminHandler(draining func() bool) http.Handler {
-	return m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return m.conditions(draining()) }))
-}
-
-// readHeaderTimeout bounds how long an operator's request may take over its headers.
-const readHeaderTimeout = 5 * time.Second
-
-// AdminServer returns a server with [Engine.AdminHandler], to be given a listener.
-func (m *Engine) AdminServer(draining func() bool) *http.Server {
-	return &http.Server{
-		Handler:           m.AdminHandler(draining),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
-	}
-}
 
 // Start runs the filters in the background, and looks after the locks, until Close.
 func (m *Engine) Start(ctx context.Context) {
