@@ -115,12 +115,7 @@ func TestAdminHosts(t *testing.T) {
 func TestAdminCommands(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, settings{backend: newBackend(t).addr(), orders: 10, gate: withToken(t)})
-	text, err := os.ReadFile(s.gate.ConfigFile())
-	must(t, err)
-	file := filepath.Join(t.TempDir(), "ordergate.yaml")
-	config := strings.Replace(string(text), "  admin: 127.0.0.1:0", "  admin: "+s.GateAddr(s.gate, "admin"), 1)
-	must(t, os.WriteFile(file, []byte(config), 0o600))
-	binary := s.Build("./cmd/sidecar", true)
+	binary, file := s.Build("./cmd/sidecar", true), commandFile(t, s)
 	for _, command := range []string{"filter add orders 11", "filter expand orders", "load --filter orders", "filter info orders"} {
 		out, err := exec.CommandContext(t.Context(), binary, append(strings.Fields(command), "--config", file)...).CombinedOutput()
 		if err != nil {

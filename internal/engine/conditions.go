@@ -26,6 +26,12 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			}
 		}
 		list = append(list, c)
+		if unit.filter.AtMax() {
+			list = append(list, admin.Condition{
+				Name: "filter " + name + " growth", Ready: true,
+				Reason: "the filter is too full, and has all the room that expand.max allows: more absent orders pass; raise expand.max",
+			})
+		}
 	}
 	for _, unit := range m.lockers.list() {
 		list = append(list, unit.condition())

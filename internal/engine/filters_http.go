@@ -242,7 +242,7 @@ func (m *Engine) serveExpand(r *http.Request, name string) (any, error) {
 		err = <-expanded
 	}
 	if err != nil {
-		if errors.Is(err, filter.ErrNoGrowth) {
+		if errors.Is(err, filter.ErrNoGrowth) || errors.Is(err, filter.ErrAtMax) {
 			err = statusError{err, http.StatusConflict}
 		}
 		return nil, err
