@@ -2,7 +2,6 @@ package lockmw
 
 import (
 	"context"
-	"errors"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -76,10 +75,6 @@ func (s *Server) learn(ctx context.Context, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			s.log.Error("a new order may be unknown elsewhere for a while", "error", err)
-			return
-		}
-		s.log.Error("a new order was not learned", "error", err)
+		s.unlearned.Note("error", err)
 	}
 }

@@ -42,7 +42,9 @@ type Server struct {
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Trouble
-	bodies  bodies
+	// unlearned is of new orders: each counts as one that may be missing everywhere.
+	unlearned *recurring.Trouble
+	bodies    bodies
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -68,6 +70,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"no request is passed on any more before ordergate saw its body")

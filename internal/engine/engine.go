@@ -34,6 +34,7 @@ type Engine struct {
 	inForce inForce // of what can
 
 	redis   redis.UniversalClient // nil when nothing needs it
+	full    *fullness             // nil without redis
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
@@ -84,6 +85,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
+		m.full = watchFull(client, log)
 	}
 	if err := m.buildFilters(ctx); err != nil {
 		m.Close()
@@ -257,6 +259,7 @@ func (m *Engine) Start(ctx context.Context) {
 			unit.feed(ctx, sources, m.log.With("filter", name))
 		})
 	}
+	m.background(m.full.run)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}

@@ -29,7 +29,7 @@ func (e *ForeignError) Error() string {
 func (e *ForeignError) Unwrap() error { return e.cause }
 
 // RefusedError says that Redis answers and cannot or will not serve locks: it is
-// too old, or its access control forbids a command.
+// too old, its access control forbids a command, or most servers of a quorum are full.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return "redis does not serve locks: " + e.cause.Error() }
@@ -96,7 +96,8 @@ func (l *Locker) explain(key string, err error) error {
 	case strings.HasPrefix(text, "NOPERM"), strings.HasPrefix(text, "NOAUTH"), strings.HasPrefix(text, "WRONGPASS"),
 		strings.Contains(text, "ACL"), strings.Contains(text, "The user executing the script"),
 		strings.Contains(strings.ToLower(text), "unknown command"), strings.Contains(text, "syntax error"),
-		strings.Contains(text, "Unknown Redis command"):
+		strings.Contains(text, "Unknown Redis command"),
+		len(l.nodes) > 1 && strings.Contains(text, "OOM command not allowed"): // of one Redis, others tell
 		err = &RefusedError{cause: said}
 		t.err = err
 		t.refused.Store(true)
