@@ -335,8 +335,11 @@ type Lock struct {
 	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
 	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
-	KeepFence        time.Duration `mapstructure:"keep_fence"`          // of a lock's last grant, in Redis; 0: for ever, or 24h to 87600h (ten years)
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
+	// KeepFence is how long the fence of a lock's last grant stays in Redis: 0, for ever, or
+	// 24h to 87600h (ten years). Default 0 of kind exclusive in format redisson, which Java
+	// counts on from, and otherwise 24h.
+	KeepFence time.Duration `mapstructure:"keep_fence"`
 }
 
 // Quorum names the servers of a lock of kind quorum. Those are single servers, and

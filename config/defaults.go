@@ -198,6 +198,12 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 	}
 }
 
+// leastFence is how long the last fence of a lock is of use to ordergate's own fences, which
+// go by the clock: for as much as Redis's clock may be set back. Java's getFencedLock counts
+// on from the last fence, and takes locks that ordergate has as exclusive ones in Redisson's
+// format: there it has no end by default.
+const leastFence = 24 * time.Hour
+
 func (l *Lock) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".kind", &l.Kind, LockExclusive)
 	fill(doc, path+".format", &l.Format, FormatRedisson)
@@ -213,6 +219,9 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
 	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
+	if l.Kind != LockExclusive || l.Format != FormatRedisson {
+		fill(doc, path+".keep_fence", &l.KeepFence, leastFence)
+	}
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
