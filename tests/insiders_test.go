@@ -127,7 +127,7 @@ func grpcHealth(t *testing.T, addr string, config *tls.Config) error {
 	}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(how))
 	must(t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_, err = healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
 	return err
 }

@@ -92,7 +92,7 @@ func wantServed(t *testing.T, addr net.Addr, certs *testbed.Certificates, want b
 	conn, err := tls.Dial("tcp", addr.String(), c)
 	answer := make([]byte, 4)
 	if err == nil {
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		_, _ = conn.Write([]byte("ping"))
 		_, err = io.ReadFull(conn, answer)
 	}
