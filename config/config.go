@@ -7,7 +7,11 @@
 // value; that is the work of cmd/sidecar.
 package config
 
-import "time"
+import (
+	"io/fs"
+	"strconv"
+	"time"
+)
 
 // Config is the whole file. The zero value is not usable; [Load] returns one
 // that is complete and consistent. It is not changed after that, so it may be
@@ -37,11 +41,39 @@ type Listen struct {
 	HTTP  string `mapstructure:"http"`  // HTTP sub-requests of nginx, Traefik and Envoy; default empty
 	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
 
-	// The token that services show who add IDs on the admin address (POST /v1/...), which
-	// nobody may without one.
+	// The token of requests to the admin address that change something. Without one, those
+	// of operators need none, and services cannot add IDs (POST /v1/...).
 	TokenFile string `mapstructure:"token_file"`
 	TokenEnv  string `mapstructure:"token_env"`
 	Token     Secret `mapstructure:"-" json:"-"` // what one of them held, at least 16 bytes; "" without either
+
+	// AdminHosts are the names under which the admin address may be asked for, besides IP
+	// addresses and localhost.
+	AdminHosts []string `mapstructure:"admin_hosts"`
+
+	// TLS is for authz, proc and http on host:port, nil: none. One of these that is not on
+	// loopback needs it, and admin there needs a token, unless Insecure is set.
+	TLS      *ListenTLS `mapstructure:"tls"`
+	Insecure bool       `mapstructure:"insecure"`
+
+	SocketMode string `mapstructure:"socket_mode"` // of unix sockets, three octal digits; default "0660"
+}
+
+// FileMode returns SocketMode as a number; 0 if it is none.
+func (l Listen) FileMode() fs.FileMode {
+	mode, err := strconv.ParseUint(l.SocketMode, 8, 9)
+	if err != nil {
+		return 0
+	}
+	return fs.FileMode(mode)
+}
+
+// ListenTLS says how servers speak TLS with clients that show a certificate. The files are
+// PEM, and all three are needed.
+type ListenTLS struct {
+	Cert string `mapstructure:"cert"` // our certificate, with those that lead from it to an authority
+	Key  string `mapstructure:"key"`  // its private key
+	CA   string `mapstructure:"ca"`   // authorities that sign the clients' certificates
 }
 
 // Redis modes.
@@ -224,6 +256,7 @@ type Expand struct {
 	AtFill float64 `mapstructure:"at_fill"` // share of the capacity: 0.1 to 1, default 0.8
 	By     float64 `mapstructure:"by"`      // 1.1 to 16, default 1.5
 	How    string  `mapstructure:"how"`     // default rebuild where there are sources and no segments, else layers
+	Max    uint64  `mapstructure:"max"`     // IDs, which no growth goes beyond; at least the capacity, default 16 times that
 }
 
 // Kinds of sources, and how they are followed.
@@ -302,8 +335,11 @@ type Lock struct {
 	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
 	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
-	KeepFence        time.Duration `mapstructure:"keep_fence"`          // of a lock's last grant, in Redis; 0: for ever, or 24h to 87600h (ten years)
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
+	// KeepFence is how long the fence of a lock's last grant stays in Redis: 0, for ever, or
+	// 24h to 87600h (ten years). Default 0 of kind exclusive in format redisson, which Java
+	// counts on from, and otherwise 24h.
+	KeepFence time.Duration `mapstructure:"keep_fence"`
 }
 
 // Quorum names the servers of a lock of kind quorum. Those are single servers, and

@@ -27,6 +27,7 @@ func (c *Config) ensureDefaults(doc *document) {
 	fill(doc, "listen.authz", &c.Listen.Authz, "127.0.0.1:9191")
 	fill(doc, "listen.proc", &c.Listen.Proc, "127.0.0.1:9192")
 	fill(doc, "listen.admin", &c.Listen.Admin, "127.0.0.1:9194")
+	fill(doc, "listen.socket_mode", &c.Listen.SocketMode, "0660")
 	for name, s := range c.Sources {
 		s.ensureDefaults(doc, join("sources", name), name)
 		c.Sources[name] = s
@@ -101,6 +102,10 @@ func (r *Redis) ensureDefaults(doc *document, path string) {
 	}
 }
 
+// mostTimes is how many times its capacity a filter grows to by default: six times by 1.5.
+// More is either a mistake in the capacity, which an operator should see, or a flood.
+const mostTimes = 16
+
 // filterSettings are what defaults of a filter depend on elsewhere in the file.
 type filterSettings struct{ withRedis, withTable bool }
 
@@ -144,6 +149,7 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 		fill(doc, path+".expand.at_fill", &e.AtFill, 0.8)
 		fill(doc, path+".expand.by", &e.By, 1.5)
 		fill(doc, path+".expand.how", &e.How, how)
+		fill(doc, path+".expand.max", &e.Max, min(mostTimes*f.Capacity, maxCapacity))
 	}
 	f.ensureDefaultsOfLog(doc, path, file)
 }
@@ -192,6 +198,12 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 	}
 }
 
+// leastFence is how long the last fence of a lock is of use to ordergate's own fences, which
+// go by the clock: for as much as Redis's clock may be set back. Java's getFencedLock counts
+// on from the last fence, and takes locks that ordergate has as exclusive ones in Redisson's
+// format: there it has no end by default.
+const leastFence = 24 * time.Hour
+
 func (l *Lock) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".kind", &l.Kind, LockExclusive)
 	fill(doc, path+".format", &l.Format, FormatRedisson)
@@ -207,6 +219,9 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".replicas.timeout", &r.Timeout, 100*time.Millisecond)
 	}
 	fill(doc, path+".on_unknown_outcome.hold", &l.OnUnknownOutcome.Hold, l.Lease)
+	if l.Kind != LockExclusive || l.Format != FormatRedisson {
+		fill(doc, path+".keep_fence", &l.KeepFence, leastFence)
+	}
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {

@@ -74,6 +74,9 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	c.ensureDefaults(doc)
 	c.validate(doc)
 	c.Redis.readFiles(doc, getenv)
+	if t := c.Listen.TLS; t != nil {
+		checkFiles(t.CA, t.Cert, t.Key, func(key, message string) { doc.report("listen.tls."+key, message) })
+	}
 	c.readSecrets(doc, getenv)
 	if err := invalid(doc.violations); err != nil {
 		return nil, err

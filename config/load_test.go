@@ -57,7 +57,8 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 	usualLog := ChangeLog{Lease: 2 * time.Second, Expel: 5 * time.Minute}
 	want := &Config{
 		Backend: "spring",
-		Listen:  Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294", TokenEnv: "ADMIN_TOKEN", Token: "also 16 or more bytes"},
+		Listen: Listen{Authz: "unix:/run/ordergate/authz.sock", Proc: "[::1]:9292", HTTP: "unix:/run/ordergate/http.sock", Admin: "0.0.0.0:9294", TokenEnv: "ADMIN_TOKEN", Token: "also 16 or more bytes",
+			AdminHosts: []string{"ordergate.internal", "gate"}, Insecure: true, SocketMode: "0600"},
 		Redis: &Redis{
 			Mode: "single", Addresses: []string{"redis.internal:6380"}, Username: "ordergate",
 			PasswordEnv: "REDIS_PASSWORD", Password: "secret", Member: "shop-3",
@@ -67,7 +68,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Kind: "local", Capacity: 200_000_000, FalsePositiveRate: 1e-6,
 				Sources: []string{"seed", "archive-2025"}, Freshness: barrier, StaleAfter: 5 * time.Second,
 				ChangeLog: usualLog, ShareLoad: &no,
-				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers"},
+				Layout: "classic", Expand: &Expand{AtFill: 0.7, By: 2, How: "layers", Max: 500_000_000},
 			},
 			"returns": {
 				Kind: "exact", Capacity: 1_000_000, FalsePositiveRate: 0.001, Freshness: Freshness{Mode: "none"}, StaleAfter: 5 * time.Second,

@@ -36,6 +36,6 @@ func (r *Redis) readFiles(doc *document, getenv func(string) string) {
 	r.Password = readSecret(doc, getenv, "redis.password", "password", r.PasswordFile, r.PasswordEnv)
 	r.SentinelPassword = readSecret(doc, getenv, "redis.sentinel_password", "password", r.SentinelPasswordFile, r.SentinelPasswordEnv)
 	if r.TLS != nil {
-		r.TLS.check(func(key, message string) { doc.report("redis.tls."+key, message) })
+		checkFiles(r.TLS.CA, r.TLS.Cert, r.TLS.Key, func(key, message string) { doc.report("redis.tls."+key, message) })
 	}
 }

@@ -45,19 +45,47 @@ func (t *TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// check reports what is wrong with the files, by the key that names them.
-func (t *TLS) check(report func(key, message string)) {
-	if t.CA != "" {
-		if _, err := readAuthorities(t.CA); err != nil {
+// checkFiles reports what is wrong with the files of TLS, by the key that names them. Those
+// with an empty name are left out.
+func checkFiles(ca, cert, key string, report func(key, message string)) {
+	if ca != "" {
+		if _, err := readAuthorities(ca); err != nil {
 			report("ca", "reading the authorities: "+oneLine(err.Error()))
 		}
 	}
-	if t.Cert != "" && t.Key != "" {
+	if cert != "" && key != "" {
 		what := map[string]string{"cert": "certificate", "key": "private key"}
-		if _, at, err := readPair(t.Cert, t.Key); err != nil {
+		if _, at, err := readPair(cert, key); err != nil {
 			report(at, "reading the "+what[at]+": "+oneLine(err.Error()))
 		}
 	}
+}
+
+// String returns the settings, which are no secret: a pointer would be printed as
+// one.
+func (t *ListenTLS) String() string {
+	if t == nil {
+		return "<nil>"
+	}
+	return fmt.Sprintf("%+v", *t)
+}
+
+// Config returns the settings for a server, TLS 1.2 or newer, that serves only clients
+// whose certificate one of the authorities has signed. It reads the files as they are now,
+// and blocks on the file system only.
+func (t *ListenTLS) Config() (*tls.Config, error) {
+	authorities, err := readAuthorities(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("reading listen.tls.ca: %w", err)
+	}
+	pair, at, err := readPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, fmt.Errorf("reading listen.tls.%s: %w", at, err)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
+	}, nil
 }
 
 // readAuthorities reads certificates, all of which have to be ones: an authority

@@ -192,6 +192,9 @@ func (v *validator) expand(path string, f Filter) {
 	}
 	between(v, path+".at_fill", e.AtFill, 0.1, 1)
 	between(v, path+".by", e.By, 1.1, 16)
+	if f.Capacity <= maxCapacity && (e.Max < f.Capacity || e.Max > maxCapacity) {
+		v.refute(path+".max", "%s is out of range: %s, the capacity, to %s are allowed", number(e.Max), number(f.Capacity), number(uint64(maxCapacity)))
+	}
 	v.choice(path+".how", e.How, ExpandRebuild, ExpandLayers)
 	switch {
 	case f.Segments == nil || e.How != ExpandRebuild:

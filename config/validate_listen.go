@@ -36,6 +36,63 @@ func (v *validator) listen(c *Config) {
 	}
 	v.secret("listen", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
 	v.served(c)
+	v.exposed(&c.Listen)
+	v.listenTLS(&c.Listen)
+	for i, name := range c.Listen.AdminHosts {
+		if !hostName.MatchString(name) {
+			v.refute(fmt.Sprintf("listen.admin_hosts[%d]", i), "%s is not a host name: give one without a port", quote(name))
+		}
+	}
+	if mode := c.Listen.SocketMode; !socketMode.MatchString(mode) {
+		v.refute("listen.socket_mode", "%s is not a mode: give three octal digits, such as \"0660\"", quote(mode))
+	}
+}
+
+// socketMode matches what chmod takes for a file that nothing runs.
+var socketMode = regexp.MustCompile(`^0?[0-7]{3}$`)
+
+// exposed refuses what lets other machines invent requests and orders, or change filters.
+func (v *validator) exposed(l *Listen) {
+	if l.Insecure {
+		return
+	}
+	const way = "%s can be reached from other machines: give %s, or listen on loopback or a unix socket, or write listen.insecure: true"
+	for _, served := range []struct{ path, address string }{{"listen.authz", l.Authz}, {"listen.proc", l.Proc}, {"listen.http", l.HTTP}} {
+		if isExposed(served.address) && l.TLS == nil {
+			v.refute(served.path, way, quote(served.address), "listen.tls")
+		}
+	}
+	if isExposed(l.Admin) && l.TokenFile == "" && l.TokenEnv == "" {
+		v.refute("listen.admin", way, quote(l.Admin), "listen.token_file or listen.token_env")
+	}
+}
+
+// isExposed reports whether a valid address may be one that other machines reach. A name
+// other than localhost may be any address.
+func isExposed(address string) bool {
+	if address == "" || addressProblem(address, 0) != "" || strings.HasPrefix(address, "unix:") {
+		return false
+	}
+	host, _, _ := net.SplitHostPort(address) // it is valid
+	ip, err := netip.ParseAddr(sameHost(host))
+	return err != nil || !ip.IsLoopback()
+}
+
+func (v *validator) listenTLS(l *Listen) {
+	t := l.TLS
+	if t == nil {
+		return
+	}
+	const path = "listen.tls"
+	v.required(path, "cert", t.Cert, "the file of the certificate")
+	v.required(path, "key", t.Key, "the file of its private key")
+	v.required(path, "ca", t.CA, "the file of the authorities that sign the clients' certificates")
+	for _, address := range []string{l.Authz, l.Proc, l.HTTP} {
+		if address != "" && !strings.HasPrefix(address, "unix:") {
+			return
+		}
+	}
+	v.refute(path, "is for authz, proc and http at host:port, and none is there: remove it")
 }
 
 // served checks that the filters that rules rely on have a listener: without

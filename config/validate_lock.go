@@ -44,7 +44,7 @@ func (v *validator) lock(path string, l Lock) {
 	v.wait(path+".wait", l.Wait)
 	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)
 	if l.KeepFence != 0 {
-		between(v, path+".keep_fence", l.KeepFence, 24*time.Hour, 87600*time.Hour)
+		between(v, path+".keep_fence", l.KeepFence, leastFence, 87600*time.Hour)
 	}
 	if hold := path + ".on_unknown_outcome.hold"; v.given(hold) || l.OnUnknownOutcome.Hold != l.Lease {
 		// By default it is the lease, which has been looked at.

@@ -7,11 +7,28 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// browser are the headers that one sends.
+var browser = map[string]string{
+	":path": "/orders/43", "accept": "application/json", "accept-encoding": "gzip, deflate, br", "cookie": "session=0123456789abcdef0123456789abcdef",
+	"user-agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36", "x-forwarded-for": "192.0.2.1",
+	"x-forwarded-proto": "https", "x-request-id": "01234567-89ab-cdef-0123-456789abcdef", "referer": "https://shop.example/orders", "sec-fetch-site": "same-origin",
+}
+
 // BenchmarkCheck is everything between gRPC handing a message over and taking the
 // reply.
 func BenchmarkCheck(b *testing.B) {
+	for name, headers := range map[string]map[string]string{
+		"ordinary": {"a": "b", ":path": "/orders/43", "user-agent": "curl"},
+		"browser":  browser,
+		"forged":   {"a": "b", ":path": "/orders/42", "user-agent": "curl", "x-ordergate-lease-lost": "true"},
+	} {
+		b.Run(name, func(b *testing.B) { benchmarkCheck(b, headers) })
+	}
+}
+
+func benchmarkCheck(b *testing.B, headers map[string]string) {
 	s, c := newServer(b), codec{}
-	encoded, err := proto.Marshal(checkRequest("/orders/43", map[string]string{"a": "b", ":path": "/orders/43", "user-agent": "curl"}))
+	encoded, err := proto.Marshal(checkRequest(headers[":path"], headers))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -23,9 +40,31 @@ func BenchmarkCheck(b *testing.B) {
 		if err := c.Unmarshal(data, check); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := c.Marshal(s.answer(ctx, check)); err != nil {
+		reply, err := s.answer(ctx, check)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Marshal(reply); err != nil {
 			b.Fatal(err)
 		}
 		s.checks.Put(check)
+	}
+}
+
+// BenchmarkMayForge is what an ordinary check pays for those with forged headers.
+func BenchmarkMayForge(b *testing.B) {
+	var c check
+	encoded, err := proto.Marshal(checkRequest("/orders/43", browser))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.decode(mem.BufferSlice{mem.SliceBuffer(encoded)}); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if c.mayForge() {
+			b.Fatal("it forges nothing")
+		}
 	}
 }

@@ -1,12 +1,14 @@
 package extauthz
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -110,6 +112,39 @@ func (c *check) isPartial() bool {
 		}
 		cursor = next
 	}
+}
+
+// mayForge reports whether forged could return anything: each header in a name of ordergate's
+// has that word in it, in the lower case that Envoy gives all names. To search the message
+// for its rarest letter costs a tenth of a look at each header.
+func (c *check) mayForge() bool {
+	const before, after = "order", "gate"
+	for rest := c.buf; ; {
+		at := bytes.IndexByte(rest, after[0])
+		if at < 0 {
+			return false
+		}
+		if start := len(c.buf) - len(rest) + at - len(before); start >= 0 && bytes.HasPrefix(c.buf[start:], []byte(before+after)) {
+			return true
+		}
+		rest = rest[at+1:]
+	}
+}
+
+// forged is [gate.Forged]. A verdict that came more than once is among them: Envoy would
+// overwrite only the first.
+func (c *check) forged() []string {
+	names, verdicts := gate.Forged(c), 0
+	for cursor := 0; cursor >= 0; {
+		var name string
+		if name, _, cursor = c.Next(cursor); name == gate.HeaderVerdict {
+			verdicts++
+		}
+	}
+	if verdicts > 1 {
+		names = append(names, gate.HeaderVerdict)
+	}
+	return names
 }
 
 // Next implements order.Header. The cursor is an offset into the part of the

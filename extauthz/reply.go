@@ -2,6 +2,7 @@ package extauthz
 
 import (
 	"fmt"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -18,17 +19,20 @@ import (
 type reply struct{ encoded mem.BufferSlice }
 
 // allow lets a request pass, with the verdict if there is one (only a rule that
-// looks up has one), and without what nobody but us may say of it.
+// looks up has one), and without what only ordergate may send.
 //
 // The lease of a request that is settled stays: ext_proc, the next in the chain,
 // judges it, and puts the one that it grants in its place. Of any other request
-// nobody else would take it off.
-func allow(v gate.Verdict, settles bool) (*reply, error) {
-	ok := &authv3.OkHttpResponse{HeadersToRemove: []string{gate.HeaderKey, gate.HeaderFence}}
+// nothing else would take it off.
+//
+// Forged are more headers to take off. Envoy sets before it removes, so a verdict
+// among them is not replaced by ours: see [check.forged].
+func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
+	ok := &authv3.OkHttpResponse{HeadersToRemove: append([]string{gate.HeaderKey, gate.HeaderFence}, forged...)}
 	if !settles {
 		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderLease)
 	}
-	if v != gate.VerdictNone {
+	if v != gate.VerdictNone && !slices.Contains(forged, gate.HeaderVerdict) {
 		ok.Headers = []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	} else {
 		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderVerdict,

@@ -46,14 +46,14 @@ func NewServer(g *gate.Gate) (*Server, error) {
 	s := &Server{http: newHTTPAnswers()}
 	s.checks.New = func() any { return new(check) }
 	var err error
-	if s.pass, err = allow(gate.VerdictNone, false); err != nil {
+	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
 		return nil, err
 	}
 	for v := range gate.Verdict(gate.Verdicts) {
-		if s.plain[v], err = allow(v, false); err != nil {
+		if s.plain[v], err = allow(v, false, nil); err != nil {
 			return nil, err
 		}
-		if s.settled[v], err = allow(v, true); err != nil {
+		if s.settled[v], err = allow(v, true, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -64,8 +64,8 @@ func NewServer(g *gate.Gate) (*Server, error) {
 // are those of [NewServer]; the gate before stays then. Calls must not overlap.
 func (s *Server) Use(g *gate.Gate) (err error) {
 	next := &answers{gate: g}
-	for _, p := range g.Policies() {
-		if p.Settle != nil && !p.Observe {
+	for rule := range g.Policies() {
+		if next.settles(rule) {
 			next.allowed = append(next.allowed, &s.settled)
 		} else {
 			next.allowed = append(next.allowed, &s.plain)
@@ -109,17 +109,29 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return s.answer(ctx, c), nil
+	return s.answer(ctx, c)
 }
 
-func (s *Server) answer(ctx context.Context, c *check) *reply {
+// answer fails for a forged header whose name is not UTF-8, which Envoy lets no client send.
+func (s *Server) answer(ctx context.Context, c *check) (*reply, error) {
 	a := s.current.Load()
 	d := a.gate.Screen(ctx, c.request())
-	switch {
-	case d.Rule < 0:
-		return s.pass
-	case d.Refused:
-		return a.refusals[d.Rule][d.Refusal()]
+	if d.Refused {
+		return a.refusals[d.Rule][d.Refusal()], nil
 	}
-	return a.allowed[d.Rule][d.Verdict]
+	if c.mayForge() {
+		if forged := c.forged(); len(forged) > 0 {
+			return allow(d.Verdict, d.Rule >= 0 && a.settles(d.Rule), forged)
+		}
+	}
+	if d.Rule < 0 {
+		return s.pass, nil
+	}
+	return a.allowed[d.Rule][d.Verdict], nil
+}
+
+// settles reports whether ext_proc looks at the lease of the rule's requests.
+func (a *answers) settles(rule int) bool {
+	p := &a.gate.Policies()[rule]
+	return p.Settle != nil && !p.Observe
 }

@@ -298,7 +298,11 @@ func TestDecisionDoesNotAllocate(t *testing.T) {
 			if err := c.Unmarshal(data, check); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Marshal(s.answer(ctx, check)); err != nil {
+			reply, err := s.answer(ctx, check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Marshal(reply); err != nil {
 				t.Fatal(err)
 			}
 			s.checks.Put(check)

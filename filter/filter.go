@@ -201,6 +201,8 @@ type Filter struct {
 
 	crowded   chan struct{} // of capacity 1: a part is too full
 	expanding sync.Mutex    // held by Expand
+	layering  sync.Mutex    // held by addLayer
+	stuck     atomic.Bool   // it should have grown, and Growth.Max did not allow it
 	growing   sync.Mutex    // guards expansion
 	expansion Expansion
 	reread    atomic.Uint64

@@ -12,6 +12,7 @@ import (
 type Growth struct {
 	AtFill float64 // share of the capacity, or of the bits that are set at capacity: above 0, at most 1
 	By     float64 // how many times its capacity it has then: 1.1 to 16
+	Max    uint64  // IDs, of all parts together, that no growth goes beyond; 0: none
 
 	// Again calls add with every ID that there is: of the sources, and of the change
 	// log up to where it ends at a moment after the call. With it a filter that grows
@@ -57,6 +58,35 @@ func (g *Growth) check() error {
 	return nil
 }
 
+// left returns how many IDs a filter with room for so many may yet get room for.
+func (g *Growth) left(capacity uint64) uint64 {
+	if g.Max == 0 {
+		return math.MaxUint64
+	}
+	return g.Max - min(g.Max, capacity)
+}
+
+// larger returns the capacity after the next growth.
+func (g *Growth) larger(capacity uint64) uint64 {
+	return capacity + min(timesBy(capacity, g.By)-capacity, g.left(capacity))
+}
+
+// AtMax reports whether the filter is too full and has all the room that its configuration
+// allows: more and more absent IDs pass.
+func (f *Filter) AtMax() bool {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.AtMax()
+	}
+	return f.stuck.Load() && f.opts.Growth.left(f.Capacity()) == 0
+}
+
+// noteMax logs, once, that the filter cannot grow when it should.
+func (f *Filter) noteMax() {
+	if f.stuck.CompareAndSwap(false, true) {
+		f.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
+	}
+}
+
 // Expansion returns what the filter does, or did last, to grow.
 func (f *Filter) Expansion() Expansion {
 	f.growing.Lock()
@@ -80,7 +110,13 @@ func (f *Filter) grow(ctx context.Context) {
 		if !f.tooFull() { // or not any more
 			continue
 		}
-		if err := f.Expand(ctx); err != nil && ctx.Err() == nil {
+		switch err := f.Expand(ctx); {
+		case err == nil:
+			f.stuck.Store(false) // days that are gone have made room
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrAtMax):
+			f.noteMax()
+		default:
 			f.log.Error("filter did not grow", "error", err)
 			pause(ctx, growthPause)
 		}
@@ -114,8 +150,13 @@ func (f *Filter) noteCrowd(s *stack) {
 	if !s.full(g.AtFill) {
 		return
 	}
+	if g.left(f.Capacity()) == 0 {
+		f.noteMax()
+		return
+	}
 	if s.full(1) {
-		if err := s.grow(g.By, 1); err != nil && f.full.CompareAndSwap(false, true) {
+		err := f.addLayer(s, 1)
+		if err != nil && !errors.Is(err, ErrAtMax) && f.full.CompareAndSwap(false, true) {
 			f.log.Error("filter is over its capacity and cannot grow: more absent orders will pass", "error", err)
 		}
 	}
@@ -131,7 +172,7 @@ func (f *Filter) makeRoom(s *stack) {
 	if !s.full(1) {
 		return
 	}
-	if err := s.grow(2, 1); err != nil && f.full.CompareAndSwap(false, true) {
+	if err := s.grow(2, 1, math.MaxUint64); err != nil && f.full.CompareAndSwap(false, true) {
 		f.log.Error("memory is over its capacity and cannot grow: more absent orders will pass", "error", err)
 	}
 }
@@ -141,6 +182,18 @@ var ErrForgotten = errors.New("the IDs themselves are kept no more")
 
 // ErrNoGrowth says that a filter was made without [Growth].
 var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
+
+// ErrAtMax says that a filter has all the room that [Growth] allows.
+var ErrAtMax = errors.New("the filter has all the room that expand.max allows")
+
+// addLayer gives a part one more layer, unless its last one is filled less than to the share
+// at. The error is ErrAtMax, or that of [New].
+func (f *Filter) addLayer(s *stack, at float64) error {
+	f.layering.Lock() // or two parts could take the same room
+	defer f.layering.Unlock()
+	g := f.opts.Growth
+	return s.grow(g.By, at, g.left(f.Capacity()))
+}
 
 // Expand makes the filter larger now, whether it is too full or not. Lookups never
 // wait for it and lose nothing. It blocks until the filter has grown, while it is
@@ -157,8 +210,11 @@ func (f *Filter) Expand(ctx context.Context) error {
 	f.expanding.Lock() // one at a time
 	defer f.expanding.Unlock()
 	from := f.Capacity()
+	if g.left(from) == 0 {
+		return fmt.Errorf("filter %s: %w: %d IDs", f.name, ErrAtMax, g.Max)
+	}
 	f.note(func(e *Expansion) {
-		*e = Expansion{Generation: e.Generation, Running: true, From: from, To: timesBy(from, g.By), Began: f.opts.Now()}
+		*e = Expansion{Generation: e.Generation, Running: true, From: from, To: g.larger(from), Began: f.opts.Now()}
 	})
 	f.reread.Store(0)
 	var err error
@@ -193,6 +249,9 @@ func (f *Filter) Expand(ctx context.Context) error {
 // anything is; otherwise, and where there is room, it does nothing. The error is that
 // of [New].
 func (f *Filter) Reserve(capacity uint64) error {
+	if g := f.opts.Growth; g != nil && g.Max > 0 {
+		capacity = min(capacity, g.Max)
+	}
 	if f.opts.Segments != nil || capacity <= f.Capacity() || f.CountInMemory() > 0 {
 		return nil
 	}
@@ -224,8 +283,12 @@ func (f *Filter) addLayers(g *Growth) error {
 	if len(full) == 0 {
 		full = all
 	}
-	for _, s := range full {
-		if err := s.grow(g.By, 0); err != nil {
+	for i, s := range full {
+		err := f.addLayer(s, 0)
+		if errors.Is(err, ErrAtMax) && i > 0 {
+			return nil // some have grown
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -252,7 +315,7 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 		ctx = work
 	}
 	old := f.memory.current()
-	next, err := newStack(f.name, timesBy(f.Capacity(), g.By), f.maker(f.opts.FalsePositiveRate))
+	next, err := newStack(f.name, g.larger(f.Capacity()), f.maker(f.opts.FalsePositiveRate))
 	if err != nil {
 		return err
 	}
@@ -275,7 +338,9 @@ func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
 	add := func(id string) (err error) {
 		f.opts.CanonicalForms.each(id, func(form string) {
 			if _, changed := next.add(form); changed && next.full(g.AtFill) {
-				err = errors.Join(err, next.grow(g.By, g.AtFill))
+				if more := next.grow(g.By, g.AtFill, g.left(next.room())); !errors.Is(more, ErrAtMax) {
+					err = errors.Join(err, more)
+				}
 			}
 		})
 		return err

@@ -259,6 +259,7 @@ func (r *farther) Ask(_ context.Context, id string) (Answer, error) {
 func (r *farther) Add(context.Context, ...string) error { return nil }
 func (r *farther) State() (state, reason string)        { return StateReady, "" }
 func (r *farther) Expand(context.Context) error         { return nil }
+func (r *farther) AtMax() bool                          { return false }
 func (r *farther) Size() RemoteSize                     { return RemoteSize{Capacity: 1000} }
 
 // TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for

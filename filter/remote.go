@@ -22,6 +22,8 @@ type Remote interface {
 	State() (state, reason string)
 	// Expand makes the set larger, and blocks until it is.
 	Expand(ctx context.Context) error
+	// AtMax reports whether it is too full and may grow no more. It does not block.
+	AtMax() bool
 	// Size returns what is known of the set.
 	Size() RemoteSize
 }

@@ -59,6 +59,7 @@ func (r *remoteSet) questions() int {
 
 func (r *remoteSet) State() (string, string)      { return StateReady, "" }
 func (r *remoteSet) Expand(context.Context) error { return nil }
+func (r *remoteSet) AtMax() bool                  { return false }
 func (r *remoteSet) Size() RemoteSize {
 	return RemoteSize{Count: 7, Capacity: 10, Bytes: 5, FillRatio: 0.25, FalsePositiveRate: 0.5}
 }

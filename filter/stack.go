@@ -59,19 +59,23 @@ func (s *stack) look(id string) Answer {
 	return Absent
 }
 
-// grow adds a layer, so that all together have room for so many times as much,
-// unless the last is filled less than to the share at.
-func (s *stack) grow(by, at float64) error {
+// grow adds a layer, so that all together have room for so many times as much, but of at
+// most so many IDs, unless the last is filled less than to the share at. With most of 0 it
+// returns ErrAtMax instead.
+func (s *stack) grow(by, at float64, most uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.full(at) {
+	switch {
+	case !s.full(at):
 		return nil
+	case most == 0:
+		return ErrAtMax
 	}
 	layers := *s.layers.Load()
 	if len(layers) >= mostLayers {
 		return fmt.Errorf("it has %d layers already: set its capacity higher", len(layers))
 	}
-	more := max(uint64(math.Ceil(float64(s.room())*(by-1))), 1)
+	more := min(max(uint64(math.Ceil(float64(s.room())*(by-1))), 1), most)
 	next, err := s.layer(len(layers), more)
 	if err != nil {
 		return err

@@ -16,8 +16,7 @@ type bracket struct {
 	server  *Server
 	stream  extproc.ExternalProcessor_ProcessServer
 	answers *answers
-	at      stage
-	hidden  string             // the request's path; "": Envoy has it
+	pass    passage
 	cancel  context.CancelFunc // ends the wait for the lock
 	waits   sync.WaitGroup     // for the end of that wait
 
@@ -27,9 +26,9 @@ type bracket struct {
 }
 
 // bracket serves a call with a lock around it.
-func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, at stage, hidden string) error {
+func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, pass passage) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	b := &bracket{server: s, stream: stream, answers: a, at: at, hidden: hidden, cancel: cancel, call: call}
+	b := &bracket{server: s, stream: stream, answers: a, pass: pass, cancel: cancel, call: call}
 	b.waits.Add(1)
 	if !call.AcquireAsync(ctx, b.granted) {
 		go func() { b.granted(call.Acquire(ctx)) }()
@@ -54,8 +53,8 @@ func (b *bracket) granted(g gate.Grant) {
 		}
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
-		reply := forward(b.call, step.Lease, b.at)
-		showPath(reply, b.hidden)
+		reply := b.pass.forward(b.call, step.Lease)
+		showPath(reply, b.pass.hidden)
 		if err := b.stream.Send(reply); err != nil {
 			// The message did not leave, so Envoy did not forward the request. (One
 			// that left may still find the request gone: that ends without an

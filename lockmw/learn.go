@@ -2,7 +2,6 @@ package lockmw
 
 import (
 	"context"
-	"errors"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -12,8 +11,8 @@ import (
 // observe serves a create: it forwards the request and learns the new ID from
 // the answer before Envoy passes that on. Nothing is held, so messages are
 // served one after the other.
-func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, at stage) error {
-	if err := stream.Send(expectAnswer(call, at)); err != nil {
+func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *passage) error {
+	if err := stream.Send(pass.expectAnswer(call)); err != nil {
 		return nil // Envoy did not forward the request
 	}
 	return s.follow(stream, call, nil)
@@ -76,10 +75,6 @@ func (s *Server) learn(ctx context.Context, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			s.log.Error("a new order may be unknown elsewhere for a while", "error", err)
-			return
-		}
-		s.log.Error("a new order was not learned", "error", err)
+		s.unlearned.Note("error", err)
 	}
 }

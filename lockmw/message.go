@@ -2,6 +2,7 @@ package lockmw
 
 import (
 	"net/url"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	procmode "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
@@ -35,14 +36,22 @@ var (
 	}
 )
 
-// Headers to take off a request. Nobody but ordergate may say what those of its own
-// say; the other two would let a client name a path that no filter has seen.
+// Headers to take off a request, besides those that are forged. Only ordergate may send
+// those of its own; the other two would let a client name a path that no filter has seen.
 var (
-	ours      = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict}
+	ours      = gate.Owned[:]
 	foreign   = append([]string{"x-original-url", "x-rewrite-url"}, ours...)
-	uncoded   = append([]string{"accept-encoding"}, ours...) // the answer has to be readable
-	butLookup = ours[:3]                                     // ext_authz, earlier in the chain, has set the verdict
+	uncoded   = append([]string{"accept-encoding"}, ours...)                 // the answer has to be readable
+	butLookup = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
 )
+
+// without returns a mutation that removes headers, and those that are forged.
+func without(names, forged []string) *extproc.HeaderMutation {
+	if len(forged) > 0 {
+		names = slices.Concat(names, forged)
+	}
+	return &extproc.HeaderMutation{RemoveHeaders: names}
+}
 
 // askForBody goes with the request's headers, which Envoy keeps back until the
 // body has been answered. What is wanted of the response can only be said here.
@@ -103,44 +112,58 @@ func onRequest(at stage, mutation *extproc.HeaderMutation, mode *procmode.Proces
 
 // Replies to most requests. They are shared by all streams and read-only.
 var (
-	skipUnruled = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: foreign}, skipRest)
-	skipRuled   = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: butLookup}, skipRest)
-	tellAnswer  = onRequest(atHeaders, &extproc.HeaderMutation{RemoveHeaders: butLookup}, onlyHeaders)
+	skipUnruled = onRequest(atHeaders, without(foreign, nil), skipRest)
+	skipRuled   = onRequest(atHeaders, without(butLookup, nil), skipRest)
+	watchAnswer = onRequest(atHeaders, without(butLookup, nil), onlyHeaders)
 )
 
+// passage is what a reply that passes a request on depends on, besides its call.
+type passage struct {
+	at     stage
+	hidden string   // the request's path; "": Envoy has it
+	forged []string // headers of the client that ordergate alone may send
+}
+
 // skip passes a request on that needs nothing more.
-func skip(call *gate.Call, at stage) *extproc.ProcessingResponse {
-	switch {
-	case call.Decision.Rule < 0 && at == atBody:
-		return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: foreign}, nil)
-	case call.Decision.Rule < 0:
-		return skipUnruled
-	case at == atHeaders:
-		return skipRuled
+func (p *passage) skip(call *gate.Call) *extproc.ProcessingResponse {
+	names, usual := butLookup, skipRuled
+	if call.Decision.Rule < 0 {
+		names, usual = foreign, skipUnruled
 	}
-	return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: butLookup}, nil)
+	if p.at == atHeaders && len(p.forged) == 0 {
+		return usual
+	}
+	return onRequest(p.at, without(names, p.forged), skipRest)
+}
+
+// watch passes a lookup on, and asks for the headers of its answer.
+func (p *passage) watch() *extproc.ProcessingResponse {
+	if len(p.forged) == 0 {
+		return watchAnswer
+	}
+	return onRequest(atHeaders, without(butLookup, p.forged), onlyHeaders)
 }
 
 // forward passes a bracketed request on. The lease is nil in observe mode.
 //
 // What the client sent is removed although it is overwritten, since of a header
 // that came twice Envoy overwrites the first only. It removes before it sets.
-func forward(call *gate.Call, lease gate.Lease, at stage) *extproc.ProcessingResponse {
-	mutation := &extproc.HeaderMutation{RemoveHeaders: ours}
+func (p *passage) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
+	mutation := without(ours, p.forged)
 	if lease != nil {
 		for _, h := range call.LeaseHeaders(lease) {
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
 		}
 	}
-	return onRequest(at, mutation, wholeBracket)
+	return onRequest(p.at, mutation, wholeBracket)
 }
 
 // expectAnswer passes a create on.
-func expectAnswer(call *gate.Call, at stage) *extproc.ProcessingResponse {
+func (p *passage) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	if call.LearnsBody() {
-		return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: uncoded}, headersAndBody)
+		return onRequest(p.at, without(uncoded, p.forged), headersAndBody)
 	}
-	return onRequest(at, &extproc.HeaderMutation{RemoveHeaders: ours}, onlyHeaders)
+	return onRequest(p.at, without(ours, p.forged), onlyHeaders)
 }
 
 func set(name, value string) *corev3.HeaderValueOption {

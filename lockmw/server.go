@@ -39,7 +39,9 @@ type Server struct {
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Trouble
-	bodies  bodies
+	// unlearned is of new orders: each counts as one that may be missing everywhere.
+	unlearned *recurring.Trouble
+	bodies    bodies
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -65,6 +67,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"no request is passed on any more before ordergate saw its body")
@@ -104,12 +107,11 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return s.unasked(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
-	call, at := a.gate.Open(req), atHeaders
-	hidden := ""
+	call, pass := a.gate.Open(req), passage{at: atHeaders, forged: gate.Forged(req.Header)}
 	if call.NeedsBody && !call.Decision.Refused {
-		at = atBody
+		pass.at = atBody
 		if call.Hides() {
-			hidden = req.Target
+			pass.hidden = req.Target
 		}
 		body, other, err := s.body(stream, askForBody(&call, req.Target))
 		switch {
@@ -130,16 +132,16 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	case call.Decision.Refused:
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
-		reply := skip(&call, at)
-		showPath(reply, hidden)
+		reply := pass.skip(&call)
+		showPath(reply, pass.hidden)
 		return stream.Send(reply)
 	case call.Decision.Action == gate.ActionLookup:
-		return s.witness(stream, &call)
+		return s.witness(stream, &call, &pass)
 	case !call.NeedsLock:
-		return s.observe(stream, &call, at)
+		return s.observe(stream, &call, &pass)
 	}
 	call.From(client(first))
-	return s.bracket(stream, a, &call, at, hidden)
+	return s.bracket(stream, a, &call, pass)
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

@@ -12,8 +12,8 @@ import (
 
 // witness serves a lookup: it passes the request on and looks at the headers of the
 // answer. Of an Envoy that is not to send them it hears nothing more.
-func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) error {
-	if err := stream.Send(tellAnswer); err != nil {
+func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *passage) error {
+	if err := stream.Send(pass.watch()); err != nil {
 		return nil
 	}
 	for {

@@ -90,7 +90,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	var ctx context.Context
 	ctx, r.ending = context.WithCancel(context.Background())
 	// First: whoever has the address is the one at this place, for the change log too.
-	listener, err := r.listen(c.Listen.Admin)
+	listener, err := r.listen(c.Listen)
 	if err == nil {
 		r.adapt(c)
 		r.engine, err = engine.New(ctx, c, version, log)
@@ -113,7 +113,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	}, nil)
 	r.admin = r.engine.AdminServer(func() bool { return ctx.Err() != nil })
 	if c.Listen.Admin != "" {
-		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen.Admin, listener) })
+		r.wg.Go(func() { r.serveAdmin(ctx, c.Listen, listener) })
 	}
 	log.Info("serving inside Envoy", "version", version, "rules", len(c.Rules), "config", path)
 	return r, nil
@@ -123,14 +123,14 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 // restarted hot: then the other one has it, and the place in the change log; this one
 // takes a place of its own, and the address as soon as it is free. So does one that has
 // no address.
-func (r *runtime) listen(addr string) (net.Listener, error) {
-	if addr == "" {
+func (r *runtime) listen(c config.Listen) (net.Listener, error) {
+	if c.Admin == "" {
 		r.place = ownPlace(r.path)
 		return nil, nil
 	}
-	l, err := engine.Listen(addr)
+	l, err := engine.Listen(c.Admin, c.FileMode())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", addr)
+		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Admin)
 		r.place = ownPlace(r.path)
 		return nil, nil
 	}
@@ -155,7 +155,7 @@ func (r *runtime) adapt(c *config.Config) {
 	}
 }
 
-func (r *runtime) serveAdmin(ctx context.Context, addr string, l net.Listener) {
+func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listener) {
 	for l == nil {
 		select {
 		case <-ctx.Done():
@@ -163,7 +163,7 @@ func (r *runtime) serveAdmin(ctx context.Context, addr string, l net.Listener) {
 		case <-time.After(adminAgain):
 		}
 		var err error
-		if l, err = engine.Listen(addr); err != nil {
+		if l, err = engine.Listen(c.Admin, c.FileMode()); err != nil {
 			l = nil
 		}
 	}

@@ -28,8 +28,8 @@ type notRunning struct{ error }
 func (n notRunning) Is(target error) bool { return target == errNotRunning }
 
 // askRunning asks the ordergate that serves a configuration, at its admin address,
-// about one of its filters. It takes as long as that does, so only the connection has
-// a time limit. Body is sent as JSON unless it is nil.
+// about one of its filters, with the token if there is one. It takes as long as that does,
+// so only the connection has a time limit. Body is sent as JSON unless it is nil.
 func (e *environment) askRunning(ctx context.Context, c *config.Config, method, filter, path string, body, into any) error {
 	switch _, ok := c.Filters[filter]; {
 	case !ok:
@@ -56,9 +56,12 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 		}
 		sent = bytes.NewReader(text)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, "http://ordergate/filters/"+filter+path, sent)
+	request, err := http.NewRequestWithContext(ctx, method, "http://localhost/filters/"+filter+path, sent)
 	if err != nil {
 		return err
+	}
+	if c.Listen.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+string(c.Listen.Token))
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestFilterSnapshotCommand(t *testing.T) {
 	m := serveEngine(t, withSnapshot(path, "127.0.0.1:0"))
 	bedtest.Eventually(t, "a snapshot is written", func() bool { _, err := os.Stat(path); return err == nil })
 	socket := filepath.Join(dir, "a.sock")
-	listener, err := engine.Listen("unix:" + socket)
+	listener, err := engine.Listen("unix:"+socket, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}

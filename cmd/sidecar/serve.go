@@ -100,6 +100,14 @@ const streamWorkers = 128
 const (
 	// readHeaderTimeout bounds how long a client may take over its headers.
 	readHeaderTimeout = 5 * time.Second
+	// subrequestTimeout bounds how long a client may take over a sub-request, whose body is
+	// not read, and over its answer. It is more than a verdict waits for.
+	subrequestTimeout = 30 * time.Second
+	// subrequestIdle is longer than proxies keep an idle connection (nginx a minute, Traefik
+	// 90 s, Envoy an hour): one that ordergate closed could be closed beneath a sub-request.
+	subrequestIdle = 2 * time.Hour
+	// connectTimeout bounds how long a client of gRPC may take until it speaks HTTP/2.
+	connectTimeout = 10 * time.Second
 	// maxSubrequestHeader bounds the headers of a sub-request, in bytes: those that
 	// Traefik and Envoy take by default (1 MiB, 60 KiB), and the target once more.
 	maxSubrequestHeader = 2 << 20
@@ -137,20 +145,24 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	})
 	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, answerTime)})
 	pings := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: shortestPing, PermitWithoutStream: true})
+	usual := []grpc.ServerOption{
+		grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), grpc.ConnectionTimeout(connectTimeout), alive, pings,
+	}
 	f := &faces{
 		log:    log,
-		authz:  checks.NewGRPC(grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), alive, pings),
-		proc:   grpc.NewServer(grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), grpc.MaxRecvMsgSize(maxMessage), alive, pings),
+		authz:  checks.NewGRPC(usual...),
+		proc:   grpc.NewServer(append(usual, grpc.MaxRecvMsgSize(maxMessage))...),
 		health: health.NewServer(),
 	}
 	extproc.RegisterExternalProcessorServer(f.proc, brackets)
 	healthpb.RegisterHealthServer(f.authz, f.health)
 	healthpb.RegisterHealthServer(f.proc, f.health)
-	// Without a time limit for idle connections, so that it is the proxy that closes
-	// them: it could otherwise send a sub-request into one that is being closed.
 	f.http = &http.Server{
 		Handler:           checks.HTTPHandler(),
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       subrequestTimeout,
+		WriteTimeout:      subrequestTimeout,
+		IdleTimeout:       subrequestIdle,
 		MaxHeaderBytes:    maxSubrequestHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -174,16 +186,21 @@ func (f *faces) listen(c config.Listen) error {
 	for _, s := range []struct {
 		name, addr string
 		serve      func(net.Listener) error
+		tls        *config.ListenTLS
+		protocol   string
 	}{
-		{"authz", c.Authz, f.authz.Serve},
-		{"proc", c.Proc, f.proc.Serve},
-		{"http", c.HTTP, f.http.Serve},
-		{"admin", c.Admin, f.admin.Serve},
+		{"authz", c.Authz, f.authz.Serve, c.TLS, "h2"},
+		{"proc", c.Proc, f.proc.Serve, c.TLS, "h2"},
+		{"http", c.HTTP, f.http.Serve, c.TLS, "http/1.1"},
+		{"admin", c.Admin, f.admin.Serve, nil, ""},
 	} {
 		if s.addr == "" {
 			continue
 		}
-		l, err := engine.Listen(s.addr)
+		l, err := engine.Listen(s.addr, c.FileMode())
+		if err == nil {
+			l, err = engine.WithTLS(l, s.tls, []string{s.protocol}, f.log)
+		}
 		if err != nil {
 			for _, open := range f.servers {
 				_ = open.listener.Close()

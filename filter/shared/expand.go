@@ -21,6 +21,9 @@ func (s *Set) Expand(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.isAtMax(before) && before.Next == 0 {
+		return fmt.Errorf("filter %s: %w: %d IDs", s.opts.Name, filter.ErrAtMax, s.opts.Max)
+	}
 	// What another left undone, the dropping of an older generation, comes first.
 	for range 2 {
 		err := s.expand(ctx, func(v *view) bool { return v.Generation == before.Generation })
@@ -29,6 +32,19 @@ func (s *Set) Expand(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isAtMax reports whether a set may not be larger than it is.
+func (s *Set) isAtMax(v *view) bool { return s.opts.Max > 0 && v.Capacity >= s.opts.Max }
+
+// AtMax reports whether the set is too full and may grow no more.
+func (s *Set) AtMax() bool { return s.stuck.Load() }
+
+// noteMax logs when the set cannot grow when it should, and keeps that for AtMax.
+func (s *Set) noteMax(stuck bool) {
+	if s.stuck.Swap(stuck) != stuck && stuck {
+		s.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", s.opts.Max)
+	}
 }
 
 // grow ends an expansion, or begins one if there is a need.
@@ -88,6 +104,9 @@ func (s *Set) following(v *view) (generation, error) {
 	g := v.state.current()
 	g.Number++
 	g.Capacity = max(uint64(math.Ceil(float64(g.Capacity)*s.opts.By)), s.opts.Bits.Capacity)
+	if s.opts.Max > 0 {
+		g.Capacity = min(g.Capacity, s.opts.Max)
+	}
 	bits := s.opts.Bits
 	bits.Capacity, bits.Secret = g.Capacity, [16]byte{1} // any will do, for the arithmetic
 	if s.opts.Segments == nil {

@@ -163,12 +163,14 @@ func (s *Set) ailing(ctx context.Context, err error) {
 // task returns what is to be done, or nil.
 func (s *Set) task() func(context.Context) error {
 	v := s.view.Load()
+	stuck := s.tooFull() && s.isAtMax(v)
+	s.noteMax(stuck)
 	switch {
-	case !s.health.Load().whole && !s.tooFull():
+	case !s.health.Load().whole && (!s.tooFull() || stuck):
 		return s.fill
 	case (v.Next != 0 || v.Old != 0) && !s.only():
 		return s.grow
-	case s.tooFull() || s.opts.AtFill > 0 && v.Capacity < s.opts.Bits.Capacity:
+	case s.tooFull() && !stuck || s.opts.AtFill > 0 && v.Capacity < s.opts.Bits.Capacity:
 		return s.grow
 	}
 	return nil

@@ -79,6 +79,7 @@ type Options struct {
 
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
 	By     float64 // how many times its capacity it has then
+	Max    uint64  // IDs, that no growth goes beyond; 0: none
 
 	// ViewAge is how old what a process knows of the state may be when it adds an ID.
 	// Twice as long does a change of the state wait for the others, whose clocks may
@@ -131,6 +132,7 @@ type Set struct {
 	filling atomic.Bool
 	failure atomic.Pointer[error] // of the last work, nil when it came to an end
 	warned  bool                  // of eviction; used by Run only
+	stuck   atomic.Bool           // it should grow, and Max does not allow it
 	others  *string               // servers, as of the last look; used by Run only
 	lacked  string                // why sources are read, "" once they were; used by Run only
 }

@@ -548,6 +548,26 @@ func TestFillTakenOver(t *testing.T) {
 }
 
 // TestGrowsByItself fills a set beyond its threshold.
+// TestGrowthEndsAtMax grows by itself and by an operator, and no further than is allowed.
+func TestGrowthEndsAtMax(t *testing.T) {
+	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Kind: redisbf.Bitmap, Capacity: 4_000}, AtFill: 0.8, By: 4, Max: 6_000})
+	n := d.node()
+	n.ready(t)
+	for i := range 4_000 {
+		must(t, n.learn(t.Context(), fmt.Sprintf("new-%d", i)))
+	}
+	bedtest.Eventually(t, "it has grown as far as it may", func() bool { v := n.view.Load(); return v.Capacity == 6_000 && v.Old == 0 })
+	bedtest.Eventually(t, "it says that it is full", n.AtMax)
+	if err := n.Expand(t.Context()); !errors.Is(err, filter.ErrAtMax) {
+		t.Errorf("expanding past the most: %v", err)
+	}
+	n.works(t)
+	d.neverAbsent(t, n)
+	if v := n.view.Load(); v.Generation != 2 || v.Capacity != 6_000 {
+		t.Errorf("generation %d of %d", v.Generation, v.Capacity)
+	}
+}
+
 func TestGrowsByItself(t *testing.T) {
 	srv := alone(t)
 	for _, kind := range []redisbf.Kind{redisbf.Bitmap, redisbf.Bloom} {

@@ -11,7 +11,8 @@ import (
 )
 
 // conditions tells what readiness depends on. Redis is told of but not waited
-// for: without it lookups still go on, and settlements are refused by name.
+// for: without it lookups still go on, and settlements are refused by name. One that is full
+// does not come back by itself, and an operator has to hear of it.
 func (m *Engine) conditions(draining bool) []admin.Condition {
 	list := []admin.Condition{{Name: "serving", Ready: !draining}}
 	if draining {
@@ -26,6 +27,12 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			}
 		}
 		list = append(list, c)
+		if unit.filter.AtMax() {
+			list = append(list, admin.Condition{
+				Name: "filter " + name + " growth", Ready: true,
+				Reason: "the filter is too full, and has all the room that expand.max allows: more absent orders pass; raise expand.max",
+			})
+		}
 	}
 	for _, unit := range m.lockers.list() {
 		list = append(list, unit.condition())
@@ -36,6 +43,8 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		defer cancel()
 		if err := m.redis.Ping(ctx).Err(); err != nil {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
+		} else if full := m.full.reason(); full != "" {
+			c.Ready, c.Reason = false, full
 		}
 		list = append(list, c)
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +34,7 @@ type Engine struct {
 	inForce inForce // of what can
 
 	redis   redis.UniversalClient // nil when nothing needs it
+	full    *fullness             // nil without redis
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
@@ -87,6 +87,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
+		m.full = watchFull(client, log)
 	}
 	if err := m.buildFilters(ctx); err != nil {
 		m.Close()
@@ -237,25 +238,6 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockU
 // Gate returns what decides now. It is immutable and safe for concurrent use.
 func (m *Engine) Gate() *gate.Gate { return m.inForce.gate.Load() }
 
-// AdminHandler answers operators: metrics, health, what filters and loads are asked for.
-// Draining tells that the process is about to end, which is not ready any more. It is
-// safe for concurrent use.
-func (m *Engine) AdminHandler(draining func() bool) http.Handler {
-	return m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return m.conditions(draining()) }))
-}
-
-// readHeaderTimeout bounds how long an operator's request may take over its headers.
-const readHeaderTimeout = 5 * time.Second
-
-// AdminServer returns a server with [Engine.AdminHandler], to be given a listener.
-func (m *Engine) AdminServer(draining func() bool) *http.Server {
-	return &http.Server{
-		Handler:           m.AdminHandler(draining),
-		ReadHeaderTimeout: readHeaderTimeout,
-		ErrorLog:          slog.NewLogLogger(m.log.Handler(), slog.LevelDebug),
-	}
-}
-
 // Start runs the filters in the background, and looks after the locks, until Close.
 func (m *Engine) Start(ctx context.Context) {
 	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -279,6 +261,7 @@ func (m *Engine) Start(ctx context.Context) {
 			unit.feed(ctx, sources, m.log.With("filter", name))
 		})
 	}
+	m.background(m.full.run)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}

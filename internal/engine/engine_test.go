@@ -34,38 +34,6 @@ func writeConfig(t *testing.T, text string) string {
 	return file
 }
 
-func TestListen(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "s.sock")
-	first, err := Listen("unix:" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix:" + path); err == nil {
-		t.Error("took over a socket that is in use")
-	}
-	// A process that was killed leaves its file behind.
-	first.(interface{ SetUnlinkOnClose(bool) }).SetUnlinkOnClose(false)
-	_ = first.Close()
-	second, err := Listen("unix:" + path)
-	if err != nil {
-		t.Fatalf("stale socket: %v", err)
-	}
-	_ = second.Close()
-
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix:" + file); err == nil {
-		t.Error("replaced a file that is no socket")
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
-		t.Errorf("the file now holds %q, %v", text, err)
-	}
-}
-
 func TestAfterGC(t *testing.T) {
 	cycles := make(chan struct{}, 2)
 	afterGC(func() bool {

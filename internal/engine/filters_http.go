@@ -166,14 +166,11 @@ type ContainsReport struct {
 	Reason string `json:"reason"` // of unknown
 }
 
-// withFilters adds what `ordergate filter` asks the process for to a handler. A
-// browser that another site has sent is turned away.
+// withFilters adds what `ordergate filter` asks the process for to a handler.
 func (m *Engine) withFilters(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
-		mux.Handle(pattern, http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			m.answer(w, r, answer)
-		})))
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, answer) })
 	}
 	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return m.filterReport(name), nil })
 	handle("GET /filters/{name}/contains", m.serveContains)
@@ -194,22 +191,30 @@ type statusError struct {
 }
 
 func (m *Engine) answer(w http.ResponseWriter, r *http.Request, answer func(*http.Request, string) (any, error)) {
-	status, name := http.StatusOK, r.PathValue("name")
+	name := r.PathValue("name")
 	var body any
 	err := error(statusError{fmt.Errorf("there is no filter %q", name), http.StatusNotFound})
 	if m.filters[name] != nil {
 		body, err = answer(r, name)
 	}
 	if err != nil {
-		status, body = http.StatusInternalServerError, Refusal{err.Error()}
-		var with statusError
-		if errors.As(err, &with) {
-			status = with.status
-		}
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = WriteJSON(w, body) // the client may be gone
+}
+
+// refuse answers with an error, and its status if it has one.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var with statusError
+	if errors.As(err, &with) {
+		status = with.status
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = WriteJSON(w, body) // whoever asked may be gone
+	_ = WriteJSON(w, Refusal{err.Error()}) // the client may be gone
 }
 
 func (m *Engine) serveContains(r *http.Request, name string) (any, error) {
@@ -237,7 +242,7 @@ func (m *Engine) serveExpand(r *http.Request, name string) (any, error) {
 		err = <-expanded
 	}
 	if err != nil {
-		if errors.Is(err, filter.ErrNoGrowth) {
+		if errors.Is(err, filter.ErrNoGrowth) || errors.Is(err, filter.ErrAtMax) {
 			err = statusError{err, http.StatusConflict}
 		}
 		return nil, err

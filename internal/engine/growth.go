@@ -40,7 +40,7 @@ func (m *Engine) growth(name string, c *config.Expand, unit *filterUnit) *filter
 	if c == nil {
 		return nil
 	}
-	g := &filter.Growth{AtFill: c.AtFill, By: c.By}
+	g := &filter.Growth{AtFill: c.AtFill, By: c.By, Max: c.Max}
 	if c.How == config.ExpandLayers {
 		return g
 	}

@@ -86,15 +86,15 @@ func TestInFlightInTurn(t *testing.T) {
 func TestInFlightQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inFlight
-		mustBegin(t, &f, "a")
-		mustBegin(t, &f, "a")
+		mustBegin(t, &f, "")
+		mustBegin(t, &f, "")
 		var waiting sync.WaitGroup
 		for range waitersPerCall * two.calls {
-			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Now().Add(time.Minute), "b") })
+			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Now().Add(time.Minute), "") })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := f.await(t.Context(), two, time.Now().Add(time.Minute), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := f.await(t.Context(), two, time.Now().Add(time.Minute), ""); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 		waiting.Wait()

@@ -1,35 +1,106 @@
 package engine
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// Listen opens "host:port" or "unix:/path". A socket file that nobody listens on
-// any more is what a killed process left, and is replaced.
-func Listen(addr string) (net.Listener, error) {
+// Listen opens "host:port" or "unix:/path", a socket with the mode given. A socket file of
+// a process that has ended is replaced; one of a process that lives is left alone.
+func Listen(addr string, mode fs.FileMode) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(addr, "unix:")
 	if !isUnix {
 		return net.Listen("tcp", addr)
 	}
-	l, err := net.Listen("unix", path)
+	l, err := listenUnix(path, mode)
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
-	if conn, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
+	if staleErr := removeStale(path); staleErr != nil {
+		return nil, fmt.Errorf("%w: %w", err, staleErr)
+	}
+	return listenUnix(path, mode)
+}
+
+// listenUnix binds a socket file that has its mode from the start: on Linux a file gets that
+// of the socket, less the umask. The mode that is set after that can only add to it.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	restrict := func(_, _ string, c syscall.RawConn) error {
+		// Where a socket has no mode, the file has it a moment later.
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode.Perm())) })
+	}
+	l, err := (&net.ListenConfig{Control: restrict}).Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, mode.Perm()); err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// removeStale removes a socket file if no process listens there. Only a connection that is
+// refused tells: one that is not permitted, or that finds the queue full, has a process
+// behind it. It returns nil only if the file is gone.
+func removeStale(path string) error {
+	before, err := os.Lstat(path)
+	if err != nil || before.Mode().Type() != os.ModeSocket {
+		return err
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
 		_ = conn.Close()
+		return fmt.Errorf("a process listens at %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	if now, err := os.Lstat(path); err != nil || !os.SameFile(before, now) {
+		return err // another process was faster
+	}
+	return os.Remove(path)
+}
+
+// WithTLS has a listener speak TLS as a configuration says, with the protocols given, in
+// the order of preference. A listener that is no TCP has none. The files are read now, and
+// again for each connection; while they cannot be read, those from before count.
+func WithTLS(l net.Listener, t *config.ListenTLS, protocols []string, log *slog.Logger) (net.Listener, error) {
+	if t == nil || l.Addr().Network() != "tcp" {
+		return l, nil
+	}
+	first, err := t.Config()
+	if err != nil {
 		return nil, err
 	}
-	if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != os.ModeSocket {
-		return nil, err
-	}
-	if err := os.Remove(path); err != nil {
-		return nil, fmt.Errorf("removing a stale socket: %w", err)
-	}
-	return net.Listen("unix", path)
+	first.NextProtos = protocols
+	var last atomic.Pointer[tls.Config]
+	last.Store(first)
+	trouble := recurring.New(log, slog.LevelError, "the files of listen.tls cannot be read, those from before count", "the files of listen.tls can be read again")
+	return tls.NewListener(l, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			now, err := t.Config()
+			if err != nil {
+				trouble.Note("error", err)
+				return last.Load(), nil
+			}
+			now.NextProtos = protocols
+			last.Store(now)
+			return now, nil
+		},
+	}), nil
 }

@@ -100,7 +100,7 @@ func (b *reloadBed) without(part string) string {
 func (b *reloadBed) metric(line string) (value string) {
 	b.t.Helper()
 	w := httptest.NewRecorder()
-	b.AdminHandler(func() bool { return false }).ServeHTTP(w, httptest.NewRequestWithContext(b.t.Context(), "GET", "/metrics", nil))
+	b.AdminHandler(func() bool { return false }).ServeHTTP(w, httptest.NewRequestWithContext(b.t.Context(), "GET", "http://localhost/metrics", nil))
 	for l := range strings.Lines(w.Body.String()) {
 		if v, ok := strings.CutPrefix(l, line+" "); ok {
 			return strings.TrimSpace(v)

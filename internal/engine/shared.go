@@ -39,7 +39,7 @@ func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, b
 		opts.Fill, opts.Turn = nil, nil
 	}
 	if c.Expand != nil {
-		opts.AtFill, opts.By = c.Expand.AtFill, c.Expand.By
+		opts.AtFill, opts.By, opts.Max = c.Expand.AtFill, c.Expand.By, c.Expand.Max
 	}
 	if tables := unit.live(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
 		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", shared.StateKey(name)}, tables: tables}

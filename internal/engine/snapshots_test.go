@@ -230,9 +230,9 @@ func TestServeSnapshot(t *testing.T) {
 	t.Parallel()
 	m := startEngine(t, filepath.Join(t.TempDir(), "orders.snap"))
 	s := m.filters["orders"].snapshots
-	handler := m.withFilters(http.NotFoundHandler())
+	handler := m.AdminHandler(func() bool { return false })
 	post := func(change func(r *http.Request), method, path string) (int, string) {
-		r := httptest.NewRequest(method, "http://ordergate"+path, nil)
+		r := httptest.NewRequest(method, "http://localhost"+path, nil)
 		if change != nil {
 			change(r)
 		}

@@ -120,7 +120,7 @@ func (c *create) learn(do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(s.face.ctx, s.face.opts.LearnTimeout)
 		defer cancel()
 		if err := do(ctx); err != nil {
-			s.face.log.Error("a new order is not known everywhere", "error", err)
+			s.face.unlearned.Note("error", err)
 		}
 	})
 }

@@ -50,7 +50,8 @@ type Face struct {
 	now   atomic.Pointer[decider]
 	fault *Reply // to a request that a fault of ours has hit
 
-	refused *recurring.Trouble
+	refused   *recurring.Trouble
+	unlearned *recurring.Trouble // new orders
 
 	ctx    context.Context // of what works for streams; ends with Close
 	cancel context.CancelFunc
@@ -79,6 +80,7 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 	}
 	f := &Face{opts: opts, log: opts.Logger}
 	f.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	f.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	f.fault = f.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.Use(g)
@@ -178,6 +180,7 @@ func (f *Face) Close(within time.Duration) {
 	timer.Stop()
 	f.cancel()
 	f.refused.Close()
+	f.unlearned.Close()
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

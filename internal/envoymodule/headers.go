@@ -58,9 +58,9 @@ func pseudo(req *order.Request, name string) *string {
 	return nil
 }
 
-// removable are headers that are taken off a request. Nobody but ordergate may say what
-// those of its own say, the first four; the next two would let a client name a path that
-// no rule has seen; and without the last an answer can be read.
+// removable are headers that are taken off a request, besides those that are forged. Only
+// ordergate may send those of its own, the first four; the next two would let a client name
+// a path that no rule has seen; and without the last an answer can be read.
 var removable = [...]string{
 	gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
 	"x-original-url", "x-rewrite-url",
@@ -73,22 +73,32 @@ const (
 	foreign = 6
 )
 
-// strip takes the first so many of removable off a request, and the last one if the
-// answer has to be plain. Which are there is seen here: to ask Envoy for each would cost
-// more than all the rest. All are found before any is removed, which frees its memory.
+// strip takes the first so many of removable off a request, what is forged, and the last one
+// if the answer has to be plain. Which are there is seen here: to ask Envoy for each would
+// cost more than all the rest. All are found before any is removed, which frees its memory.
 func (h Headers) strip(from Envoy, first int, plain bool) {
 	var found [len(removable)]bool
+	forged := false
 	for i := range h {
 		if name := h[i].Name.string(); name != "" && (name[0] == 'x' || name[0] == 'a') {
 			if at := slices.Index(removable[:], name); at >= 0 {
 				found[at] = true
+			} else if order.IsOurs(name) {
+				forged = true
 			}
 		}
+	}
+	var others []string
+	if forged {
+		others = gate.Forged(h)
 	}
 	for i, there := range found {
 		if there && (i < first || plain && i == len(removable)-1) {
 			from.Remove(Request, removable[i])
 		}
+	}
+	for _, name := range others {
+		from.Remove(Request, name)
 	}
 }
 

@@ -57,7 +57,7 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 		// What it names may be taken off on the way to the backend.
 		return r.dropped(value)
 	}
-	if isOurs(name) {
+	if IsOurs(name) && !strings.HasPrefix(name, ours) { // those that are spelt plainly are taken off
 		return HeaderAlias
 	}
 	return r.seeID(name, value, into)
@@ -78,10 +78,16 @@ func dashed(name string) string {
 }
 
 func withDashes(name string) string {
-	if strings.IndexByte(name, '_') < 0 && strings.IndexByte(name, '.') < 0 {
-		return name
+	for i := range len(name) {
+		if foldedByte(name[i]) != name[i] {
+			folded := []byte(name)
+			for i := range folded {
+				folded[i] = foldedByte(folded[i])
+			}
+			return string(folded)
+		}
 	}
-	return strings.NewReplacer("_", "-", ".", "-").Replace(name)
+	return name
 }
 
 // respellsURL reports whether a header is one that overrides the URL in a spelling that
@@ -98,19 +104,6 @@ func (req *Request) respellsURL() bool {
 	return false
 }
 
-// isOurs reports whether a header is one of ordergate's in a spelling that only
-// CGI takes for it (X.Ordergate.Key): the plain ones are overwritten.
-func isOurs(name string) bool {
-	const prefix = "x-ordergate-"
-	if len(name) <= len(prefix) || name[0] != 'x' || strings.HasPrefix(name, prefix) {
-		return false
-	}
-	if c := name[2] | 0x20; name[1] == '-' && c != 'o' && 'a' <= c && c <= 'z' {
-		return false // x-forwarded-proto: nearly all are, and to fold a name costs more
-	}
-	return strings.HasPrefix(foldName(name[:len(prefix)]), "xordergate")
-}
-
 // seeID notes a header that is an ID, and refuses one that may be taken for it:
 // CGI makes HTTP_X_ORDER_ID of X-Order-Id and of X_Order_Id.
 func (r *compiled) seeID(name, value string, into []found) Reason {
@@ -121,7 +114,7 @@ func (r *compiled) seeID(name, value string, into []found) Reason {
 		if name == r.IDs[i].Name {
 			into[i].text = value
 			into[i].times++
-		} else if len(name) == len(r.IDs[i].Name) && foldName(name) == r.aliases[i] {
+		} else if foldsTo(name, r.IDs[i].Name) {
 			return HeaderAlias
 		}
 	}

@@ -38,7 +38,7 @@ func (l *Locker) releasedPart(p *part, r released, err error) error {
 	case !r.held():
 		return ErrLost
 	}
-	l.trouble.over() // every command of a lock's life was let through
+	l.trouble.released() // every command of a lock's life was let through
 	return nil
 }
 

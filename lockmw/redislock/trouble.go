@@ -29,7 +29,7 @@ func (e *ForeignError) Error() string {
 func (e *ForeignError) Unwrap() error { return e.cause }
 
 // RefusedError says that Redis answers and cannot or will not serve locks: it is
-// too old, or its access control forbids a command.
+// too old, its access control forbids a command, or most servers of a quorum are full.
 type RefusedError struct{ cause error }
 
 func (e *RefusedError) Error() string { return "redis does not serve locks: " + e.cause.Error() }
@@ -46,6 +46,7 @@ type trouble struct {
 
 	mu      sync.Mutex
 	err     error // a RefusedError
+	full    bool  // it is for want of memory: releases are let through all the same
 	foreign error // the last ForeignError
 	at      time.Time
 }
@@ -55,8 +56,8 @@ type trouble struct {
 const foreignShown = 5 * time.Minute
 
 // Trouble returns what keeps the locks from being taken although Redis is there:
-// a [RefusedError] until a lock was released again, else the last [ForeignError]
-// of five minutes. Nil when there is nothing.
+// a [RefusedError] until a lock was released again, or, of a quorum that is full, until
+// [Locker.Check] has taken one; else the last [ForeignError] of five minutes. Nil when there is nothing.
 func (l *Locker) Trouble() error {
 	t := &l.trouble
 	t.mu.Lock()
@@ -70,14 +71,28 @@ func (l *Locker) Trouble() error {
 	return nil
 }
 
-func (t *trouble) over() {
+// released is the release of a lock, of whichever age.
+func (t *trouble) released() {
 	if !t.refused.Load() {
 		return
 	}
 	t.mu.Lock()
-	t.err = nil
+	defer t.mu.Unlock()
+	if !t.full {
+		t.overLocked()
+	}
+}
+
+// over is the release of a lock that was taken just now.
+func (t *trouble) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.overLocked()
+}
+
+func (t *trouble) overLocked() {
+	t.err, t.full = nil, false
 	t.refused.Store(false)
-	t.mu.Unlock()
 }
 
 // explain gives an error of Redis the type that says what is to be mended.
@@ -98,7 +113,11 @@ func (l *Locker) explain(key string, err error) error {
 		strings.Contains(strings.ToLower(text), "unknown command"), strings.Contains(text, "syntax error"),
 		strings.Contains(text, "Unknown Redis command"):
 		err = &RefusedError{cause: said}
-		t.err = err
+		t.err, t.full = err, false
+		t.refused.Store(true)
+	case len(l.nodes) > 1 && strings.Contains(text, "OOM command not allowed"): // the owner of a client watches that of one Redis
+		err = &RefusedError{cause: said}
+		t.err, t.full = err, true
 		t.refused.Store(true)
 	}
 	return err

@@ -30,7 +30,7 @@ func TestAttachmentsAgree(t *testing.T) {
 			requests := slices.Concat(simple, generate(seed(t, soak), b.name, b.front, size))
 			addrs := map[string]string{
 				"sidecar": newStack(t, bed, backend, b.front, size),
-				"module":  newModule(t, bed, library, backend, b.front, size),
+				"module":  newModule(t, bed, library, backend, b.front, size, rules(b.front)),
 			}
 			answers, seen := make(map[string][]answer), make(map[string]map[string][]string)
 			for by, addr := range addrs {

@@ -34,11 +34,11 @@ type backend struct {
 var backends = []backend{
 	{name: "tomcat", run: func(t *testing.T, root, file string) string { return runJava(t, root, "tomcat", "spring35", file) }},
 	{name: "spring35", run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring35", "spring35", file) }},
-	{name: "php", run: runPHP},
+	{name: "php", run: func(t *testing.T, root, file string) string { return runPHP(t, root, "php", file) }},
 	{name: "spring27", soak: true, run: func(t *testing.T, root, file string) string { return runJava(t, root, "spring27", "spring27", file) }},
 	{name: "nginx", soak: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "php", file) }},
 	{name: "fpm", front: true, run: func(t *testing.T, root, file string) string { return runNginx(t, root, "front", file) }},
-	{name: "apache", front: true, run: runApache},
+	{name: "apache", front: true, run: func(t *testing.T, root, file string) string { return runApache(t, root, "front", file) }},
 }
 
 // folder holds the backends' sources, from the root of the checkout.
@@ -99,10 +99,10 @@ func compile(t *testing.T, root, name, lib string, files []string) string {
 	return classes
 }
 
-// runPHP starts PHP's built-in server.
-func runPHP(t *testing.T, root, file string) string {
+// runPHP starts PHP's built-in server, for the script of a folder.
+func runPHP(t *testing.T, root, script, file string) string {
 	php := program(t, "php", "php")
-	dir := filepath.Join(root, folder, "php")
+	dir := filepath.Join(root, folder, script)
 	p := start(t, "php", []string{"BACKEND=php", "SIGHTINGS=" + file, "PHP_CLI_SERVER_WORKERS=4", "PREFIX=" + prefix()}, nil, php,
 		"-d", "display_errors=stderr", "-S", "127.0.0.1:0", "-t", dir, filepath.Join(dir, "index.php"))
 	return p.says(t, `\(http://(127\.0\.0\.1:\d+)\) started`)
@@ -147,8 +147,8 @@ func runNginx(t *testing.T, root, script, file string) string {
 // modules is where Debian has Apache's.
 const modules = "/usr/lib/apache2/modules"
 
-// runApache starts Apache with mod_php.
-func runApache(t *testing.T, root, file string) string {
+// runApache starts Apache with mod_php, for the script of a folder.
+func runApache(t *testing.T, root, script, file string) string {
 	apache := program(t, "apache2", "differential")
 	php, err := filepath.Glob(filepath.Join(modules, "libphp*.so"))
 	bedtest.Check(t, err)
@@ -159,7 +159,7 @@ func runApache(t *testing.T, root, file string) string {
 	dir, err := os.MkdirTemp("", "apache")
 	bedtest.Check(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	bedtest.Check(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, folder, "front"))))
+	bedtest.Check(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, folder, script))))
 	user := ""
 	if os.Geteuid() == 0 {
 		user = "User #65534\nGroup #65534\n"
