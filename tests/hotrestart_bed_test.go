@@ -74,7 +74,7 @@ const long = 3 * time.Minute
 // named has Envoy tell its name to clients, and be as patient as these tests.
 func named(t testing.TB, name string) func(yaml string) string {
 	return edit(t, "stat_prefix: orders\n", "stat_prefix: orders\n          server_name: "+name+"\n",
-		"stream_idle_timeout: 60s", "stream_idle_timeout: 600s", "cluster: backend, timeout: 30s", "cluster: backend, timeout: 600s")
+		"stream_idle_timeout: 60s", "stream_idle_timeout: 600s", "                  timeout: 30s\n", "                  timeout: 600s\n", "request_timeout: 20s", "request_timeout: 600s")
 }
 
 // reserved returns an address whose port is given to nobody for as long as the test runs.

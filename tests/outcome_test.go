@@ -15,9 +15,9 @@ import (
 // provoke. The header selects one.
 const testRoutes = `
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: timeout } }] }
-                route: { cluster: backend, timeout: 0.2s }
+                route: { cluster: backend-writes, timeout: 0.2s }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: retry } }] }
-                route: { cluster: backend, timeout: 20s, retry_policy: { retry_on: "gateway-error,reset", num_retries: 1, per_try_timeout: 0.2s } }
+                route: { cluster: backend-writes, timeout: 20s, retry_policy: { retry_on: "gateway-error,reset", num_retries: 1, per_try_timeout: 0.2s } }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: refused } }] }
                 route: { cluster: refused }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: empty } }] }
