@@ -84,7 +84,7 @@ func (s *stack) wantFate(id string, want fate) {
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease, envoy: withTestRoutes})
+	s := newStack(t, settings{backend: b.addr(), orders: 200, gate: shortLease, envoy: withTestRoutes})
 	tests := []struct {
 		name   string
 		do     string // what the backend does

@@ -53,13 +53,14 @@ func (b *Bed) GateExample(redis, ids string) (string, error) {
 }
 
 // GateAsShipped returns examples/envoy/ordergate.yaml with its sockets in the directory
-// run, a free port for its admin listener, and a running Redis. The table of orders is
-// where the variable ORDERS_DSN says.
-func (b *Bed) GateAsShipped(redis, run string) (string, error) {
+// run, a free port for its admin listener, a running Redis, and a file that has the data
+// source name of the table of orders.
+func (b *Bed) GateAsShipped(redis, run, dsn string) (string, error) {
 	return b.example("ordergate.yaml", map[string]string{
-		"/run/ordergate/": run + "/",
-		"127.0.0.1:9194":  "127.0.0.1:0",
-		"127.0.0.1:6379":  redis,
+		"/run/ordergate/":     run + "/",
+		"127.0.0.1:9194":      "127.0.0.1:0",
+		"127.0.0.1:6379":      redis,
+		"dsn_env: ORDERS_DSN": "dsn_file: " + dsn,
 	})
 }
 
@@ -71,9 +72,12 @@ var (
 	}
 	// wide are the limits that a test's many clients at one address would meet.
 	wide = map[string]string{
+		// A body as large as ordergate looks into is to reach it.
+		"per_connection_buffer_limit_bytes: 262144": "per_connection_buffer_limit_bytes: 1048576",
+		"max_request_bytes: 262144": "max_request_bytes: 1048576",
 		"max_connections: 12,":      "max_connections: 10000,",
 		"max_connections: 20,":      "max_connections: 10000,",
-		"max_pending_requests: 100": "max_pending_requests: 10000, max_requests: 10000",
+		"max_pending_requests: 100 }": "max_pending_requests: 10000, max_requests: 10000 }",
 		"{ max_tokens: 20, tokens_per_fill: 10, fill_interval: 1s }": "{ max_tokens: 1000000, tokens_per_fill: 1000000, fill_interval: 1s }",
 	}
 )
