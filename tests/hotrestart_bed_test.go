@@ -36,7 +36,7 @@ func newHotRestart(t testing.TB, c *clerk, gate func(yaml string) string, times 
 	h := &hotRestart{t: t, clients: reserved(t), admin: reserved(t), times: times, idFile: filepath.Join(t.TempDir(), "base-id")}
 	h.backend = strings.TrimPrefix(c.URL, "http://")
 	h.gate = both(gate, edit(t,
-		"  proc:  127.0.0.1:0   # gRPC ext_proc\n", "", // as usual: a port of 0 would make each start another place
+		"  proc:  127.0.0.1:0    # gRPC ext_proc\n", "", // as usual: a port of 0 would make each start another place
 		"admin: 127.0.0.1:0", "admin: "+h.admin))
 	t.Cleanup(func() { // Envoy leaves its shared memory for the next one
 		text, err := os.ReadFile(h.idFile)

@@ -12,13 +12,14 @@ import (
 // servers in place of its own: those of ordergate's two gRPC listeners, as
 // "127.0.0.1:port" or "unix:/path", and of the backend, as "127.0.0.1:port". Its own
 // listeners go to free ports; the one for clients is called "orders". Its limits are
-// wide: a test has all its clients at one address. [Bed.EnvoyAsShipped] keeps them.
+// wide, since a test has all its clients at one address, and no filter makes requests
+// complete before ordergate has them. [Bed.EnvoyAsShipped] keeps both.
 func (b *Bed) EnvoyExample(authz, proc, backend string) (string, error) {
 	text, err := b.EnvoyAsShipped(authz, proc, backend)
 	if err != nil {
 		return "", err
 	}
-	return replaceAll("envoy.yaml", text, wide)
+	return widened("envoy.yaml", text)
 }
 
 // EnvoyAsShipped is [Bed.EnvoyExample] with the limits of the example.
@@ -74,13 +75,23 @@ var (
 	wide = map[string]string{
 		// A body as large as ordergate looks into is to reach it.
 		"per_connection_buffer_limit_bytes: 262144": "per_connection_buffer_limit_bytes: 1048576",
-		"max_request_bytes: 262144": "max_request_bytes: 1048576",
 		"max_connections: 12,":      "max_connections: 10000,",
 		"max_connections: 20,":      "max_connections: 10000,",
 		"max_pending_requests: 100 }": "max_pending_requests: 10000, max_requests: 10000 }",
 		"{ max_tokens: 20, tokens_per_fill: 10, fill_interval: 1s }": "{ max_tokens: 1000000, tokens_per_fill: 1000000, fill_interval: 1s }",
 	}
 )
+
+// widened takes the limits of an example away, and the filter that has ordergate see
+// complete requests only: without it ordergate has to see to that itself.
+func widened(name, text string) (string, error) {
+	before, rest, found := strings.Cut(text, "          - name: envoy.filters.http.buffer\n")
+	_, after, ended := strings.Cut(rest, "\n\n")
+	if !found || !ended {
+		return "", fmt.Errorf("%s has no filter envoy.filters.http.buffer, followed by an empty line", name)
+	}
+	return replaceAll(name, before+after, wide)
+}
 
 // example reads a file of examples/envoy and replaces what must occur in it, so
 // that an example that changed is noticed.

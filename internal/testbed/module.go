@@ -30,7 +30,7 @@ func (b *Bed) ModuleExample(config, backend string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return replaceAll("envoy-module.yaml", text, wide)
+	return widened("envoy-module.yaml", text)
 }
 
 // ModuleAsShipped is [Bed.ModuleExample] with the limits of the example.

@@ -169,17 +169,9 @@ func (s *site) client(from string) *http.Client {
 	}
 }
 
-// drain waits until the order service has nothing to do: all its workers answer.
-func (s *site) drain() {
-	s.t.Helper()
-	bedtest.Eventually(s.t, "the order service is idle", func() bool {
-		return s.connections() == 0
-	})
-}
-
-// connections counts those that the order service has, answered or not: those that wait in
-// its accept queue, and those whose client has left.
-func (s *site) connections() (n int) {
+// waiting counts the requests that the order service has yet to read: those in its accept
+// queue, whose client may have left long ago.
+func (s *site) waiting() (n int) {
 	s.t.Helper()
 	text, err := os.ReadFile("/proc/net/tcp")
 	bedtest.Check(s.t, err)
@@ -188,13 +180,10 @@ func (s *site) connections() (n int) {
 	number, err := strconv.Atoi(port)
 	bedtest.Check(s.t, err)
 	for line := range strings.Lines(string(text)) {
-		// proc(5): the local address, the remote one, the state.
+		// proc(5): the local address is the second field, the bytes that wait, as
+		// sent:received, the fifth. Of a listener these are connections.
 		fields := strings.Fields(line)
-		if !strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", number)) {
-			continue
-		}
-		switch fields[3] {
-		case "01", "08": // ESTABLISHED, CLOSE_WAIT
+		if strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", number)) && !strings.HasSuffix(fields[4], ":00000000") {
 			n++
 		}
 	}
