@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -22,7 +23,7 @@ func (k attack) from(client int) string { return fmt.Sprintf("127.0.%d.%d", k.ne
 
 var attacks = map[string]attack{
 	"settlements in pieces":       {21, 4, 100 * time.Millisecond, trickle},
-	"aborted settlements":         {22, 10, 90 * time.Millisecond, abort},
+	"aborted settlements":         {22, 1, time.Second, fillQueue},
 	"creates without a client":    {23, 4, 120 * time.Millisecond, leave},
 	"odd creates":                 {24, 2, 150 * time.Millisecond, oddCreate},
 	"half-open HTTP/2":            {25, 4, time.Second, halfOpen},
@@ -57,15 +58,42 @@ func trickle(ctx context.Context, a *assault, from string, n int) {
 	a.count("in pieces: ended")
 }
 
-// abort begins settlements that take their time, and leaves: first those of other orders,
-// which fill the queue of the order service, and every so often the victim's.
-func abort(ctx context.Context, a *assault, from string, n int) {
-	id := 1 + rand.IntN(1000)
-	if n%5 == 4 {
-		id = a.victim()
+// fillQueue begins settlements that take their time, and leaves: many of other orders, for
+// which the order service is busy for longer than a lock is held, and then the victim's.
+// That runs when its lock has ended, beside the next one.
+func fillQueue(ctx context.Context, a *assault, _ string, n int) {
+	client := func(i int) string { return fmt.Sprintf("127.0.22.%d", i+1) }
+	const clients = workers // each may write 20 times at once
+	enough := workers*int(a.hold/a.slow) + workers/2
+	filling, stop := context.WithTimeout(ctx, a.hold/2)
+	defer stop()
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			for filling.Err() == nil {
+				a.abandon(filling, client(i), "POST", settleOf(1+rand.IntN(others), "?slow=%d", a.slow.Milliseconds()), "", 100*time.Millisecond)
+			}
+		})
 	}
-	a.abandon(ctx, from, "POST", settleOf(id, "?slow=%d", a.slow.Milliseconds()), "", 30*time.Millisecond)
-	a.count("aborted settlements")
+	for a.waiting() < enough && filling.Err() == nil {
+		pause(filling, 20*time.Millisecond)
+	}
+	stop()
+	all.Wait()
+	victim := settleOf(seeded-20_000+n+1, "?slow=%d", a.slow.Milliseconds())
+	a.count(fmt.Sprintf("aborted settlements: %d00 wait in the queue", a.waiting()/100))
+	a.abandon(ctx, client(clients), "POST", victim, "", 200*time.Millisecond)
+	pause(ctx, a.hold+200*time.Millisecond)
+	c := a.client(client(clients + 1))
+	defer c.CloseIdleConnections()
+	for range 20 {
+		status, _, _, _ := a.send(ctx, c, "POST", victim, "")
+		a.count(fmt.Sprintf("aborted settlements, the next one: %d", status))
+		if status == http.StatusOK || ctx.Err() != nil {
+			return
+		}
+		pause(ctx, 150*time.Millisecond)
+	}
 }
 
 // leave creates an order, and leaves before the answer.
@@ -108,7 +136,7 @@ func halfOpen(ctx context.Context, a *assault, from string, n int) {
 	defer c.Close()
 	go func() { _, _ = io.Copy(io.Discard, c.Conn) }() // ends with the connection
 	for i := range 400 {
-		_, err := c.open(false, ":method", "POST", ":scheme", "http", ":authority", "shop", ":path", settleOf(1+rand.IntN(1000), ""), "content-length", "10")
+		_, err := c.open(false, ":method", "POST", ":scheme", "http", ":authority", "shop", ":path", settleOf(1+rand.IntN(others), ""), "content-length", "10")
 		if err != nil {
 			break
 		}
@@ -133,7 +161,7 @@ func forge(ctx context.Context, a *assault, from string, n int) {
 	a.count(fmt.Sprintf("forged headers: %d", status))
 }
 
-// flooders are kept, so that the flood is not one of connections.
+// madeUp looks up orders that nobody has, one after the other on one connection.
 func madeUp(ctx context.Context, a *assault, from string, n int) {
 	client := a.client(from)
 	defer client.CloseIdleConnections()
@@ -190,7 +218,7 @@ func rawBytes(ctx context.Context, a *assault, from string, n int) {
 func envoyHeaders(ctx context.Context, a *assault, from string, n int) {
 	client := a.client(from)
 	defer client.CloseIdleConnections()
-	status, _, _, _ := a.send(ctx, client, "POST", settleOf(1+rand.IntN(1000), "?slow=200"), "",
+	status, _, _, _ := a.send(ctx, client, "POST", settleOf(1+rand.IntN(others), "?slow=200"), "",
 		"X-Envoy-Retry-On", "5xx,reset,connect-failure", "X-Envoy-Max-Retries", "5", "X-Envoy-Hedge-On-Per-Try-Timeout", "true",
 		"X-Envoy-Upstream-Rq-Per-Try-Timeout-Ms", "20", "X-Envoy-Upstream-Rq-Timeout-Ms", "100", "X-Forwarded-For", "10.0.0.1")
 	a.count(fmt.Sprintf("Envoy's headers: %d", status))
@@ -206,7 +234,7 @@ func unread(ctx context.Context, a *assault, from string, n int) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetReadBuffer(1)
 	}
-	fmt.Fprintf(conn, "GET /orders/%d/statement?chunks=100&every=50 HTTP/1.1\r\nHost: shop\r\n\r\n", 1+rand.IntN(1000))
+	fmt.Fprintf(conn, "GET /orders/%d/statement?chunks=100&every=50 HTTP/1.1\r\nHost: shop\r\n\r\n", 1+rand.IntN(others))
 	pause(ctx, 10*time.Second)
 	a.count("answers that are not read")
 }

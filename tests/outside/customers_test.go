@@ -20,7 +20,7 @@ func (a *assault) customer(ctx context.Context, n int) {
 			a.look(ctx, client, id)
 			a.settle(ctx, client, id)
 		}
-		a.look(ctx, client, fmt.Sprint(1501+rand.IntN(500)))
+		a.look(ctx, client, fmt.Sprint(seeded-rand.IntN(1000)))
 		a.settle(ctx, client, fmt.Sprint(a.victim()))
 		pause(ctx, time.Duration(200+rand.IntN(400))*time.Millisecond)
 	}

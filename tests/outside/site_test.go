@@ -31,8 +31,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	workers = 32   // of the backend, as the circuit breakers of the example say
-	seeded  = 2000 // orders that exist from the beginning: 1..seeded
+	workers = 32      // of the backend, as the circuit breakers of the example say
+	seeded  = 100_000 // orders that exist from the beginning: 1..seeded
+	others  = 80_000  // 1..others are settled by attackers only
 )
 
 // site is an order service on the internet.

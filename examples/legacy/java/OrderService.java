@@ -84,8 +84,9 @@ public class OrderService {
         }
         Matcher wanted = ID.matcher(body);
         Order order;
+        long id;
         synchronized (OrderService.class) {
-            long id = wanted.find() ? Long.parseLong(wanted.group(1)) : nextId;
+            id = wanted.find() ? Long.parseLong(wanted.group(1)) : nextId;
             order = id < 1 || read(id) != null ? null : new Order(id, amount.group(1), "open");
             if (order != null) {
                 write(order);
@@ -93,7 +94,7 @@ public class OrderService {
             }
         }
         if (order == null) {
-            answer(x, 409, "{\"error\":\"order exists\"}");
+            answer(x, 409, "{\"error\":\"order exists\",\"orderId\":" + id + "}");
             return;
         }
         x.getResponseHeaders().set("Location", "/orders/" + order.id());

@@ -86,7 +86,7 @@ function create_order(int|float $amount, int $wanted): array
     $next = max((int) stream_get_contents($counter), SEED + 1);
     $id = $wanted ?: $next;
     if (read_order($id) !== null) {
-        answer(409, ['error' => 'order exists']);
+        answer(409, ['error' => 'order exists', 'orderId' => $id]);
     }
     $order = ['orderId' => $id, 'amount' => $amount, 'commission' => 'open'];
     write_order($order);
