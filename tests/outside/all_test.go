@@ -50,12 +50,11 @@ type assault struct {
 	*site
 	scale
 
-	mu      sync.Mutex
-	counts  map[string]int             // what came of what
-	took    map[string][]time.Duration // how long answers took, by what people did
-	flood   []floodSecond
-	begun   time.Time
-	created []int64 // orders whose customer has seen the answer
+	mu     sync.Mutex
+	counts map[string]int             // what came of what
+	took   map[string][]time.Duration // how long answers took, by what people did
+	flood  []floodSecond
+	begun  time.Time
 }
 
 // floodSecond is what became of the made-up lookups of one second.
