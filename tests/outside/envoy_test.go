@@ -146,15 +146,20 @@ func TestEnvoyHeadersOfClients(t *testing.T) {
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	onBoth(t, change{backend: newBackend(t).addr()}, func(t *testing.T, s *site) {
+		served := 0
 		for i, path := range []string{
-			"/\x9b31mred", "/\xc2\x9b31mred", "/a\u0085b", "/\xff\xfe", "/\x1b[31m", "/a\nb", "/a\"},{\"path\":\"/forged", "/\u202egnp", "/\xe2\x80\xa8x", "/\x7f",
+			// Envoy refuses the first two before it brings them into one spelling.
+			"/\x9b31mred%2f", "/\u009b31mred%2f", "/\u202e%2f\"},{\"path\":\"/forged", "/\x9b31mred", "/\xc2\x9b31mred", "/a\u0085b", "/\xff\xfe", "/\x1b[31m", "/a\nb", "/a\"},{\"path\":\"/forged", "/\u202egnp", "/\xe2\x80\xa8x", "/\x7f",
 		} {
 			c, err := s.rawHTTP2(t.Context(), "127.0.0.1")
 			bedtest.Check(t, err)
 			stream, err := c.open(true, ":method", "GET", ":scheme", "http", ":authority", "shop", ":path", path, "user-agent", fmt.Sprint(i))
 			bedtest.Check(t, err)
 			status, err := c.status(stream, 10*time.Second)
-			t.Logf("%q: %d, %v", path, status, err)
+			t.Logf("%q: %d, %v", path, status, err) // Envoy refuses some, by closing the connection
+			if status > 0 {
+				served++
+			}
 			_ = c.Close()
 		}
 		s.ask("127.0.0.1", "GET", "/the-last")
@@ -163,8 +168,8 @@ func TestAccessLog(t *testing.T) {
 			bedtest.Check(t, err)
 			return strings.Contains(string(text), "/the-last")
 		})
-		if lines := s.checkAccessLog(); lines < 2 {
-			t.Errorf("the log has %d lines", lines)
+		if lines := s.checkAccessLog(); lines < served || served < 5 {
+			t.Errorf("the log has %d lines of %d requests", lines, served)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (s *site) rawHTTP2(ctx context.Context, from string) (*rawHTTP2, error) {
 		return nil, err
 	}
 	c := &rawHTTP2{Conn: conn, frames: http2.NewFramer(conn, conn), next: 1}
-	c.frames.AllowIllegalWrites, c.frames.AllowIllegalReads = true, true
+	c.frames.AllowIllegalWrites = true
 	c.frames.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return nil, err
