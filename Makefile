@@ -113,7 +113,7 @@ model:
 
 # What takes longer: the model of the change log in every configuration, the differential
 # test of order IDs in its full size, with every backend, the random search of the change
-# log, and the faults of the locks (docs/faults.md).
+# log, all attacks at once for ten minutes, and the faults of the locks (docs/faults.md).
 soak:
 	$(FETCH) all differential redisbloom mariadb postgres spin gcc
 	SOAK=1 go test -count=1 -v -timeout 60m -run 'TestModel' ./tests
@@ -121,6 +121,7 @@ soak:
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
 	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/engine
+	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 
 format:

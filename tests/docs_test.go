@@ -47,7 +47,7 @@ func TestDocumentation(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", filepath.Base(file), i+1), func(t *testing.T) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", replace.Replace(block[1]))
 				cmd.Dir = work
-				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MODULES="+modules)
+				cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MODULES="+modules, "ORDERS_DSN=gate:secret@tcp(127.0.0.1:1)/shop")
 				var out bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &out, &out
 				if err := cmd.Run(); err != nil {

@@ -239,7 +239,7 @@ func TestDoubtsThatLast(t *testing.T) {
 
 	must(t, k.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()}))
 	unknown("a doubt", lost)
-	for _, part := range []string{"no ID in the answer", "go on to the backend", "ordergate load --filter orders"} {
+	for _, part := range []string{"unknown, lookups of orders that do not exist go on to the backend: no ID in the answer", "ordergate load --filter orders"} {
 		if text := k.readyz(); !strings.Contains(text, part) {
 			t.Errorf("readiness does not say %q: %s", part, text)
 		}

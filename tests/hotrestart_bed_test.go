@@ -36,7 +36,7 @@ func newHotRestart(t testing.TB, c *clerk, gate func(yaml string) string, times 
 	h := &hotRestart{t: t, clients: reserved(t), admin: reserved(t), times: times, idFile: filepath.Join(t.TempDir(), "base-id")}
 	h.backend = strings.TrimPrefix(c.URL, "http://")
 	h.gate = both(gate, edit(t,
-		"  proc:  127.0.0.1:0   # gRPC ext_proc\n", "", // as usual: a port of 0 would make each start another place
+		"  proc:  127.0.0.1:0    # gRPC ext_proc\n", "", // as usual: a port of 0 would make each start another place
 		"admin: 127.0.0.1:0", "admin: "+h.admin))
 	t.Cleanup(func() { // Envoy leaves its shared memory for the next one
 		text, err := os.ReadFile(h.idFile)
@@ -74,7 +74,7 @@ const long = 3 * time.Minute
 // named has Envoy tell its name to clients, and be as patient as these tests.
 func named(t testing.TB, name string) func(yaml string) string {
 	return edit(t, "stat_prefix: orders\n", "stat_prefix: orders\n          server_name: "+name+"\n",
-		"stream_idle_timeout: 60s", "stream_idle_timeout: 600s", "cluster: backend, timeout: 30s", "cluster: backend, timeout: 600s")
+		"stream_idle_timeout: 60s", "stream_idle_timeout: 600s", "                  timeout: 30s\n", "                  timeout: 600s\n", "request_timeout: 20s", "request_timeout: 600s")
 }
 
 // reserved returns an address whose port is given to nobody for as long as the test runs.

@@ -28,7 +28,7 @@ func TestLearnFromLargeAnswer(t *testing.T) {
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10})
 	large := s.second(settings{backend: b.addr(), orders: 10, envoy: edit(t,
-		"  - name: orders\n    address:", "  - name: orders\n    per_connection_buffer_limit_bytes: 16777216\n    address:")})
+		"per_connection_buffer_limit_bytes: 1048576", "per_connection_buffer_limit_bytes: 16777216")})
 	for i, st := range []*stack{s, large} {
 		id := 1001 + 10*i
 		st.must("GET", fmt.Sprint("/orders/", id), "").want(t, 404, "absent")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -159,3 +160,43 @@ func TestLegacyOutcomes(t *testing.T) {
 		s.wantFate("4", released)
 	})
 }
+
+// TestLegacyOddCreates has the services create orders from odd requests. Each answer has
+// to tell the truth: a 201 names an order that can be looked up, and no request makes
+// later creates fail.
+func TestLegacyOddCreates(t *testing.T) {
+	t.Parallel()
+	onEveryLegacy(t, settings{}, func(t *testing.T, s *stack, orders *testbed.Orders) {
+		for _, body := range []string{
+			`{"amount":1e999}`, `{"amount":"1e999"}`, `{"amount":-1e999}`, `{"amount":"12\n"}`, `{"amount":" 12 "}`,
+			`{"amount":[1]}`, `{"amount":{}}`, `{"amount":null}`, `{"amount":true}`, `{"amount":"\ud800"}`,
+			`{"amount":5,"orderId":9223372036854775807}`, `{"amount":5,"orderId":999999999999999999}`,
+			`{"amount":5,"orderId":99999999999999999}`, `{"amount":5,"orderId":1e30}`, `{"amount":5,"orderId":[7]}`,
+			`{"amount":5,"orderId":{}}`, `{"amount":5,"orderId":-1}`, `{"amount":` + strings.Repeat("9", 400) + `}`,
+			`{"amount":5}`,
+		} {
+			a := s.must("POST", "/orders", body, "content-type", "application/json")
+			if a.status == 400 || a.status == 409 {
+				continue
+			}
+			var order struct{ OrderID int64 }
+			if err := json.Unmarshal([]byte(a.body), &order); a.status != 201 || err != nil || order.OrderID < 1 {
+				t.Errorf("%.60s: %d %q (%v)", body, a.status, a.body, err)
+				continue
+			}
+			s.must("GET", fmt.Sprintf("/orders/%d", order.OrderID), "").want(t, 200, "")
+			s.must("POST", fmt.Sprintf("/orders/%d/settle", order.OrderID), "").want(t, 200, "")
+		}
+		if a := s.must("POST", "/orders", `{"amount":5}`, "content-type", "application/json"); a.status != 201 {
+			t.Errorf("no more orders can be created: %d %s", a.status, a.body)
+		}
+		s.must("GET", "/orders/9000000001", "").want(t, 404, "absent")
+		for _, line := range lines(t, orders.Payments) {
+			if !paid.MatchString(line) {
+				t.Errorf("payments.log has the line %q", line)
+			}
+		}
+	})
+}
+
+var paid = regexp.MustCompile(`^order=\d+ amount=[0-9.e+-]+$`)

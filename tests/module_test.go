@@ -173,7 +173,7 @@ func TestModuleOutlivesConfigurations(t *testing.T) {
 	b := newBackend(t)
 	c := newChanging(t)
 	s := newStack(t, settings{
-		backend: b.addr(), orders: 10, gate: shortLease, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "5", "--concurrency", "2"},
+		backend: b.addr(), orders: 200, gate: shortLease, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "5", "--concurrency", "2"},
 	})
 
 	long := s.inBackground(t.Context(), "/orders/1/settle?do=hang")

@@ -15,9 +15,9 @@ import (
 // provoke. The header selects one.
 const testRoutes = `
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: timeout } }] }
-                route: { cluster: backend, timeout: 0.2s }
+                route: { cluster: backend-writes, timeout: 0.2s }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: retry } }] }
-                route: { cluster: backend, timeout: 20s, retry_policy: { retry_on: "gateway-error,reset", num_retries: 1, per_try_timeout: 0.2s } }
+                route: { cluster: backend-writes, timeout: 20s, retry_policy: { retry_on: "gateway-error,reset", num_retries: 1, per_try_timeout: 0.2s } }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: refused } }] }
                 route: { cluster: refused }
               - match: { prefix: /, headers: [{ name: x-test-route, string_match: { exact: empty } }] }
@@ -84,7 +84,7 @@ func (s *stack) wantFate(id string, want fate) {
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: shortLease, envoy: withTestRoutes})
+	s := newStack(t, settings{backend: b.addr(), orders: 200, gate: shortLease, envoy: withTestRoutes})
 	tests := []struct {
 		name   string
 		do     string // what the backend does

@@ -25,7 +25,7 @@ func morePlaces(yaml string) string {
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: morePlaces})
+	s := newStack(t, settings{backend: b.addr(), orders: 50, gate: morePlaces})
 	const json, form = "application/json", "application/x-www-form-urlencoded"
 	tests := []struct {
 		name, path, body, contentType, header, value string
@@ -79,7 +79,7 @@ func TestPlaces(t *testing.T) {
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: morePlaces})
+	s := newStack(t, settings{backend: b.addr(), orders: 50, gate: morePlaces})
 	post := func() answer {
 		return s.must("POST", "/batch", `{"ids":[3,"1",2]}`, "Content-Type", "application/json")
 	}

@@ -12,10 +12,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// exampleEnv has what the example's configuration needs.
+func exampleEnv(name string) string {
+	if name == "ORDERS_DSN" {
+		return "gate:secret@tcp(127.0.0.1:1)/shop"
+	}
+	return ""
+}
+
 // command runs a command line as main does.
 func command(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs strings.Builder
-	code = run(ctx, args, &out, &errs, func(string) string { return "" })
+	code = run(ctx, args, &out, &errs, exampleEnv)
 	return code, out.String(), errs.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 )
@@ -20,7 +21,11 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 	}
 	for name, unit := range m.filters {
 		state, reason := unit.filter.State()
-		c := admin.Condition{Name: "filter " + name, Ready: state != "loading", Reason: reason}
+		if state == filter.StateUnknown {
+			// No reason to take the process out: without it, nothing would be refused either.
+			reason = "unknown, lookups of orders that do not exist go on to the backend: " + reason
+		}
+		c := admin.Condition{Name: "filter " + name, Ready: state != filter.StateLoading, Reason: reason}
 		if unit.log != nil {
 			if err := unit.log.State().Err; errors.Is(err, changelog.ErrBlind) {
 				c.Ready, c.Reason = false, err.Error()

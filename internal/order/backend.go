@@ -13,7 +13,7 @@ const (
 )
 
 // readings are the liberties a backend takes. All of them were seen
-// (docs/security.md).
+// (docs/order-ids.md).
 type readings struct {
 	params     bool // cuts ;name=value off path segments
 	backslash  bool // takes \ for /

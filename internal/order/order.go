@@ -6,7 +6,7 @@
 // `?orderId=42&orderId=43`. The package reads requests as the raw bytes that
 // Envoy passes on and accepts one spelling only. What it cannot be sure of, and
 // what comes near a rule when read as the laxest backend would, is Ambiguous: to
-// be refused, never passed on as "another route". docs/security.md has the list,
+// be refused, never passed on as "another route". docs/order-ids.md has the list,
 // and how it was measured. What to do about a request is decided elsewhere
 // (internal/gate).
 package order

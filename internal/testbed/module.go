@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 )
 
@@ -22,14 +23,22 @@ func (b *Bed) Module(ctx context.Context) (string, error) {
 
 // ModuleExample returns examples/envoy/envoy-module.yaml with the port of a running
 // backend ("127.0.0.1:port"), and the path of ordergate's configuration. Its own
-// listeners go to free ports; the one for clients is called "orders".
+// listeners go to free ports; the one for clients is called "orders". Its limits are
+// wide, as those of [Bed.EnvoyExample].
 func (b *Bed) ModuleExample(config, backend string) (string, error) {
-	return b.example("envoy-module.yaml", map[string]string{
-		"port_value: 10000 ":    "port_value: 0 ",
-		"port_value: 9901 ":     "port_value: 0 ",
-		"port_value: 8080 ":     "port_value: " + port(backend) + " ",
-		"value: ordergate.yaml": "value: " + config,
-	})
+	text, err := b.ModuleAsShipped(config, backend)
+	if err != nil {
+		return "", err
+	}
+	return widened("envoy-module.yaml", text)
+}
+
+// ModuleAsShipped is [Bed.ModuleExample] with the limits of the example.
+func (b *Bed) ModuleAsShipped(config, backend string) (string, error) {
+	replace := maps.Clone(ports)
+	replace["port_value: 8080 "] = "port_value: " + port(backend) + " "
+	replace["value: ordergate.yaml"] = "value: " + config
+	return b.example("envoy-module.yaml", replace)
 }
 
 // EnvoyWithModule starts an Envoy with a library made by [Bed.Module]. The function gets

@@ -53,7 +53,7 @@ func testOrders(t *testing.T, orders *testbed.Orders) {
 		{"create", "POST", "/orders", `{"amount":12.5}`, 201, `{"orderId":1001,"amount":12.5,"commission":"open"}`},
 		{"created order", "GET", "/orders/1001", "", 200, `{"orderId":1001,"amount":12.5,"commission":"open"}`},
 		{"create by ID", "POST", "/orders", `{"orderId":2000,"amount":3}`, 201, `{"orderId":2000,"amount":3,"commission":"open"}`},
-		{"create by ID again", "POST", "/orders", `{"orderId":2000,"amount":4}`, 409, `{"error":"order exists"}`},
+		{"create by ID again", "POST", "/orders", `{"orderId":2000,"amount":4}`, 409, `{"error":"order exists","orderId":2000}`},
 		{"create after it", "POST", "/orders", `{"amount":5}`, 201, `{"orderId":2001,"amount":5,"commission":"open"}`},
 		{"settle", "POST", "/orders/7/settle", "", 200, `{"paid":true}`},
 		{"settle again", "POST", "/orders/7/settle", "", 200, `{"paid":false,"reason":"already paid"}`},

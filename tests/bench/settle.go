@@ -17,7 +17,7 @@ var settleLoad = []string{"-c", "1", "-m", strconv.Itoa(connections)}
 
 const settleNote = `POST /orders/{id}/settle of distinct orders through Envoy, as before, but over one
 HTTP/2 connection with 64 streams. Both filters are on the way: ext_authz, which
-has no rule for it, and ext_proc from the request's headers to the last byte of
+looks the order up, and ext_proc from the request's headers to the last byte of
 the answer. The no-op answers the same messages without a lock. A Redis script is
 one round trip; the follower of the change log adds ten a second.`
 

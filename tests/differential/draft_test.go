@@ -222,7 +222,7 @@ func (d *draft) bytes(name string) string {
 		}
 	}
 	switch {
-	// The chunks of a lookup's GET are announced to nobody: docs/security.md has that.
+	// The chunks of a lookup's GET are announced to nobody: docs/order-ids.md has that.
 	case d.chunked && body != "" && (d.settle || d.method != "GET"):
 		b.WriteString("Transfer-Encoding: chunked\r\n\r\n")
 		at := d.rand.IntN(len(body)) // an empty chunk would be the last one

@@ -184,16 +184,8 @@ func (p *place) reach(t *testing.T, o fleetOptions) string {
 // for clients.
 func envoyBefore(t *testing.T, bed *bedtest.Bed, authz, proc, backend string) string {
 	t.Helper()
-	const authzPort, procPort = "127.0.0.1:9191", "127.0.0.1:9192"
-	config, err := bed.EnvoyExample(authzPort, procPort, backend)
+	config, err := bed.EnvoyExample("unix:"+authz, "unix:"+proc, backend)
 	bedtest.Check(t, err)
-	for port, path := range map[string]string{"9191": authz, "9192": proc} {
-		tcp := "{ socket_address: { address: 127.0.0.1, port_value: " + port + " } }"
-		if !strings.Contains(config, tcp) {
-			t.Fatalf("examples/envoy has no %s", tcp)
-		}
-		config = strings.Replace(config, tcp, "{ pipe: { path: "+path+" } }", 1)
-	}
 	return bed.ListenerAddr(bed.Envoy(config), "orders")
 }
 

@@ -28,9 +28,11 @@ public class OrderService {
     static final Path DATA = Path.of(setting("orders.data", "ORDERS_DATA", "data"));
     static final long SEED = Long.parseLong(setting("orders.seed", "ORDERS_SEED", "0"));
     static final Pattern ROUTE = Pattern.compile("/orders/(\\d{1,18})(/settle|/statement)?");
-    static final Pattern ID = Pattern.compile("\"orderId\"\\s*:\\s*\"?(\\d{1,18})\\b");
-    static final Pattern AMOUNT = Pattern.compile("\"amount\"\\s*:\\s*\"?(\\d+(?:\\.\\d+)?)\\b");
+    /** Of 17 digits at most: the IDs given after the greatest one still fit ROUTE. */
+    static final Pattern ID = Pattern.compile("\"orderId\"\\s*:\\s*\"?(\\d{1,17})\\b");
+    static final Pattern AMOUNT = Pattern.compile("\"amount\"\\s*:\\s*\"?(\\d{1,12}(?:\\.\\d{1,12})?)\\b");
     static final Pattern COMMISSION = Pattern.compile("\"commission\"\\s*:\\s*\"(\\w+)\"");
+    static final int MAX_BODY = 65536;
     static long nextId = SEED + 1;
 
     public static void main(String[] args) throws IOException {
@@ -57,7 +59,7 @@ public class OrderService {
 
     static void route(HttpExchange x, String method, String path) throws IOException {
         if (method.equals("POST") && path.equals("/orders")) {
-            create(x, new String(x.getRequestBody().readAllBytes(), StandardCharsets.UTF_8));
+            create(x, new String(x.getRequestBody().readNBytes(MAX_BODY), StandardCharsets.UTF_8));
             return;
         }
         Matcher m = ROUTE.matcher(path);
@@ -82,8 +84,9 @@ public class OrderService {
         }
         Matcher wanted = ID.matcher(body);
         Order order;
+        long id;
         synchronized (OrderService.class) {
-            long id = wanted.find() ? Long.parseLong(wanted.group(1)) : nextId;
+            id = wanted.find() ? Long.parseLong(wanted.group(1)) : nextId;
             order = id < 1 || read(id) != null ? null : new Order(id, amount.group(1), "open");
             if (order != null) {
                 write(order);
@@ -91,7 +94,7 @@ public class OrderService {
             }
         }
         if (order == null) {
-            answer(x, 409, "{\"error\":\"order exists\"}");
+            answer(x, 409, "{\"error\":\"order exists\",\"orderId\":" + id + "}");
             return;
         }
         x.getResponseHeaders().set("Location", "/orders/" + order.id());

@@ -13,18 +13,22 @@ if (!is_dir(DATA . '/orders')) {
     @mkdir(DATA . '/orders', 0777, true);
 }
 
+ini_set('display_errors', 'stderr'); // never into an answer
+
 function access_log(int $status): void
 {
-    $line = $_SERVER['REQUEST_METHOD'] . ' ' . $_SERVER['REQUEST_URI'] . ' ' . $status . "\n";
+    $target = preg_replace('/[^\x21-\x7e]/', '?', $_SERVER['REQUEST_URI']); // terminals obey other bytes
+    $line = $_SERVER['REQUEST_METHOD'] . ' ' . $target . ' ' . $status . "\n";
     file_put_contents(DATA . '/access.log', $line, FILE_APPEND | LOCK_EX);
 }
 
 function answer(int $status, array $body): void
 {
+    $text = json_encode($body, JSON_THROW_ON_ERROR); // or the client gets 500, not nothing
     access_log($status);
     http_response_code($status);
     header('Content-Type: application/json');
-    echo json_encode($body), "\n";
+    echo $text, "\n";
     exit;
 }
 
@@ -48,20 +52,43 @@ function read_order(int $id): ?array
 function write_order(array $order): void
 {
     $file = order_file($order['orderId']);
-    file_put_contents("$file." . getmypid(), json_encode($order));
-    rename("$file." . getmypid(), $file); // a reader never sees half an order
+    $text = json_encode($order, JSON_THROW_ON_ERROR);
+    $temp = "$file." . getmypid();
+    // A reader never sees half an order, nor a client 201 for one that a full disk refused.
+    if (file_put_contents($temp, $text) !== strlen($text) || !rename($temp, $file)) {
+        throw new RuntimeException("cannot write $file");
+    }
 }
 
-function create_order(array $body): array
+// amount returns a number that JSON can hold, or null. It is a million millions at most.
+function amount(array $body): int|float|null
+{
+    $amount = $body['amount'] ?? null;
+    if (!is_numeric($amount) || abs((float) $amount) > 1e12) { // 1e999 is infinite
+        return null;
+    }
+    return $amount + 0; // "12\n" is numeric too, and would be two lines in payments.log
+}
+
+// wanted_id returns the ID that a client asks for, 0 if it asks for none, or null. After
+// the greatest one, the IDs that the service gives still have at most 18 digits.
+function wanted_id(array $body): ?int
+{
+    $id = $body['orderId'] ?? '0';
+    $ok = (is_int($id) || is_string($id)) && preg_match('/^\d{1,17}$/D', (string) $id);
+    return $ok ? (int) $id : null;
+}
+
+function create_order(int|float $amount, int $wanted): array
 {
     $counter = fopen(DATA . '/next_id', 'c+');
     flock($counter, LOCK_EX);
     $next = max((int) stream_get_contents($counter), SEED + 1);
-    $id = isset($body['orderId']) ? (int) $body['orderId'] : $next;
-    if ($id < 1 || read_order($id) !== null) {
-        answer(409, ['error' => 'order exists']);
+    $id = $wanted ?: $next;
+    if (read_order($id) !== null) {
+        answer(409, ['error' => 'order exists', 'orderId' => $id]);
     }
-    $order = ['orderId' => $id, 'amount' => $body['amount'], 'commission' => 'open'];
+    $order = ['orderId' => $id, 'amount' => $amount, 'commission' => 'open'];
     write_order($order);
     ftruncate($counter, 0);
     rewind($counter);
@@ -111,10 +138,13 @@ $path = parse_url($_SERVER['REQUEST_URI'], PHP_URL_PATH);
 
 if ($method === 'POST' && $path === '/orders') {
     $body = json_decode(file_get_contents('php://input'), true);
-    if (!is_array($body) || !is_numeric($body['amount'] ?? null)) {
+    if (!is_array($body) || amount($body) === null) {
         answer(400, ['error' => 'amount missing']);
     }
-    answer(201, create_order($body));
+    if (wanted_id($body) === null) {
+        answer(400, ['error' => 'orderId is no number of 1 to 17 digits']);
+    }
+    answer(201, create_order(amount($body), wanted_id($body)));
 }
 if (!is_string($path) || !preg_match('#^/orders/(\d{1,18})(/settle|/statement)?$#D', $path, $m)) {
     answer(404, ['error' => 'not found']);

@@ -293,7 +293,7 @@ func startModule(ctx context.Context, r *rig) (attachment, error) {
 	envoy, gate, err := r.bed.EnvoyWithModule(ctx, library, r.config(), func(file string) (string, error) {
 		config, err := r.bed.ModuleExample(file, addr)
 		return strings.NewReplacer(
-			"timeout: 30s", "timeout: 0s", "stream_idle_timeout: 60s", "stream_idle_timeout: 0s",
+			" timeout: 30s", " timeout: 0s", "stream_idle_timeout: 60s", "stream_idle_timeout: 0s", "request_timeout: 20s", "request_timeout: 0s",
 		).Replace(config), err
 	})
 	if err != nil {
