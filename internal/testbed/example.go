@@ -74,11 +74,11 @@ var (
 	// wide are the limits that a test's many clients at one address would meet.
 	wide = map[string]string{
 		// A body as large as ordergate looks into is to reach it.
-		"per_connection_buffer_limit_bytes: 262144":                  "per_connection_buffer_limit_bytes: 1048576",
-		"max_connections: 12,":                                       "max_connections: 10000,",
-		"max_connections: 20,":                                       "max_connections: 10000,",
-		"max_pending_requests: 100 }":                                "max_pending_requests: 10000, max_requests: 10000 }",
-		"{ max_tokens: 20, tokens_per_fill: 10, fill_interval: 1s }": "{ max_tokens: 1000000, tokens_per_fill: 1000000, fill_interval: 1s }",
+		"per_connection_buffer_limit_bytes: 262144":                     "per_connection_buffer_limit_bytes: 1048576",
+		"max_connections: 12,":                                          "max_connections: 10000,",
+		"max_connections: 20,":                                          "max_connections: 10000,",
+		"max_pending_requests: 1000 }":                                  "max_pending_requests: 10000, max_requests: 10000 }",
+		"{ max_tokens: 1000, tokens_per_fill: 100, fill_interval: 1s }": "{ max_tokens: 1000000, tokens_per_fill: 1000000, fill_interval: 1s }",
 	}
 )
 

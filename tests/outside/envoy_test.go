@@ -253,11 +253,12 @@ func TestRequestInPieces(t *testing.T) {
 	})
 }
 
-// TestOneClientsWrites has one client settle as fast as it can. It is slowed, and another
-// client is not.
-func TestOneClientsWrites(t *testing.T) {
+// TestOneClientsSettlements has one client settle as fast as it can. It is slowed, and
+// another client is not.
+func TestOneClientsSettlements(t *testing.T) {
 	t.Parallel()
-	onBoth(t, change{backend: newBackend(t).addr()}, func(t *testing.T, s *site) {
+	few := replaced(t, "max_tokens: 1000, tokens_per_fill: 100,", "max_tokens: 20, tokens_per_fill: 10,")
+	onBoth(t, change{backend: newBackend(t).addr(), envoy: few}, func(t *testing.T, s *site) {
 		limited := 0
 		for i := range 200 {
 			if status, _ := s.ask("127.0.1.1", "POST", fmt.Sprintf("/orders/%d/settle", i+1), "X-Forwarded-For", fmt.Sprintf("10.0.0.%d", i)); status == 429 {
