@@ -319,6 +319,7 @@ func (c *Call) LeaseLost() Step {
 		return Step{}
 	}
 	c.doubt = "the call was ended, since its lease went first"
+	c.start = c.gate.now() // the call has run until here, and nothing has waited for this
 	c.decide(VerdictLost)
 	return Step{Refuse: true}
 }

@@ -73,9 +73,13 @@ func (l *lock) Hold(_ context.Context, reason string) error {
 }
 
 // ledger is a Recorder that writes down what it is told.
-type ledger struct{ lines []string }
+type ledger struct {
+	lines []string
+	took  time.Duration // for all decisions
+}
 
-func (l *ledger) Decided(rule int, a Action, v Verdict, _ time.Duration) {
+func (l *ledger) Decided(rule int, a Action, v Verdict, took time.Duration) {
+	l.took += took
 	l.lines = append(l.lines, fmt.Sprintf("%d %s %s", rule, a, v))
 }
 func (l *ledger) Refused(int, order.Reason) {}

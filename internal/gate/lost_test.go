@@ -1,0 +1,50 @@
+package gate
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestLeaseLost loses the lease of a call before and during its answer. The time that the
+// call has run is no time that a decision took.
+func TestLeaseLost(t *testing.T) {
+	known := &Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
+	for name, tt := range map[string]struct {
+		observe  bool
+		answered bool
+		refuse   bool
+	}{
+		"before the answer": {refuse: true},
+		"during the answer": {answered: true},
+		"observed":          {observe: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, tt.observe)
+				c := settleCall(b)
+				if !c.Granted(t.Context(), c.Acquire(t.Context())).Forward {
+					t.Fatal("it is not forwarded")
+				}
+				if tt.answered {
+					c.Answered(known)
+				}
+				time.Sleep(time.Hour) // of the bubble
+				if got := c.LeaseLost().Refuse; got != tt.refuse {
+					t.Errorf("refused: %t, want %t", got, tt.refuse)
+				}
+				if lost := slices.Contains(b.ledger.lines, "2 settle lost"); lost != tt.refuse {
+					t.Errorf("counted as lost: %t, want %t", lost, tt.refuse)
+				}
+				if b.ledger.took != 0 {
+					t.Errorf("decisions took %v", b.ledger.took)
+				}
+				if c.LeaseLost().Refuse {
+					t.Error("it is refused twice")
+				}
+				c.Ended(t.Context())
+			})
+		})
+	}
+}
