@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -31,7 +32,12 @@ func TestLongChange(t *testing.T) {
 	bedtest.Check(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	defer func() { _ = server.Close(); _ = <-served }()
+	defer func() {
+		_ = server.Close()
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	}()
 
 	answer := make(chan string, 1)
 	go func() {
