@@ -194,6 +194,41 @@ func TestCreatedLate(t *testing.T) {
 	}
 }
 
+// TestCreatedLateInAFollowedTable is TestCreatedLate where the table is followed as it
+// changes: no client can make new IDs uncertain by leaving, and the order is found as soon as
+// the backend commits it.
+func TestCreatedLateInAFollowedTable(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	bed := bedtest.New(t)
+	table := mariaTable(t, bed, 10, "--log-bin", "--binlog-format=ROW", "--server-id=1")
+	with := settings{backend: b.addr(), orders: 10, gate: both(table.fromTable(), edit(t, "overlap: 1s}", "overlap: 1m, follow: binlog}")), envoy: withTestRoutes}
+	one := newStack(t, with)
+	other := one.second(with)
+	for i, end := range []func(){
+		func() { one.abort(b, "/orders?first=hangs") },
+		func() { one.must("POST", "/orders?first=hangs&n=2", "", "x-test-route", "timeout").want(t, 504, "") },
+	} {
+		for _, s := range []*stack{one, other} {
+			bedtest.Eventually(t, "the filter is certain", s.certainlyAbsent)
+		}
+		end()
+		bedtest.Eventually(t, "the end is noticed", func() bool {
+			return one.metric(`ordergate_learned_total{result="failed",rule="order-create"}`) == fmt.Sprint(i+1)
+		})
+		table.insert(3000 + i)
+		for _, s := range []*stack{one, other} {
+			bedtest.Eventually(t, "the order is found", func() bool { return s.must("GET", fmt.Sprint("/orders/", 3000+i), "").status == 200 })
+			if !s.certainlyAbsent() {
+				t.Error("other IDs are not certain")
+			}
+		}
+	}
+	if n := one.metric(`ordergate_filter_doubts_total{filter="orders",kind="running"}`); n != "0" {
+		t.Errorf("%s doubts about creates that may run", n)
+	}
+}
+
 // TestLoadAfterAbandonedCreate has somebody say that the sources have every order, while a
 // call may still make one: what they say counts when it is over.
 func TestLoadAfterAbandonedCreate(t *testing.T) {

@@ -219,7 +219,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockUse]*lockUnit) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
-		filters[name] = gateFilter{unit.filter, unit.measures}
+		filters[name] = gateFilter{unit.filter, unit.measures, areFollowed(c, name)}
 	}
 	policies, locks := make([]gate.Policy, 0, len(c.Rules)), m.gateLockers(ctx, c, units)
 	for _, r := range c.Rules {

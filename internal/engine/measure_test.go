@@ -46,7 +46,7 @@ func newMeasured(tb testing.TB) gateFilter {
 	}
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // asked by nobody
 	tb.Cleanup(func() { _ = client.Close() })
-	return gateFilter{f, &measures{
+	return gateFilter{Filter: f, measures: &measures{
 		meter:  filter.NewMeter(f, filter.MeterOptions{}),
 		probes: probes.New(client, "orders", probes.Options{}),
 	}}
