@@ -35,8 +35,12 @@ type share struct{ calls, held, waiting int }
 // flightLimits are those of a rule.
 type flightLimits struct {
 	calls     int // in flight, of all rules together
-	perClient int // of these, and of those that wait, of one client
+	perClient int // of these, of one client
 }
+
+// waitersPerCall bounds how many may wait for each call that may be in flight. A burst of
+// short calls is worked off within the wait; each waiter is some 20 kB of memory.
+const waitersPerCall = 10
 
 // flightWaiter waits for a place.
 type flightWaiter struct {
@@ -103,9 +107,9 @@ func (f *inFlight) enqueue(limits flightLimits, client string) (*flightWaiter, e
 		return nil, nil
 	case mine.held >= limits.perClient:
 		return nil, fmt.Errorf("%w: %d of this client have ended without an answer, and are held", gate.ErrOverloaded, mine.held)
-	case mine.waiting >= limits.perClient:
+	case mine.waiting >= waitersPerCall*limits.perClient:
 		return nil, fmt.Errorf("%w: of this client %d wait already", gate.ErrOverloaded, mine.waiting)
-	case len(f.queue) >= limits.calls:
+	case len(f.queue) >= waitersPerCall*limits.calls:
 		return nil, fmt.Errorf("%w: there are %d, and %d wait", gate.ErrOverloaded, f.calls, len(f.queue))
 	}
 	w := &flightWaiter{limits: limits, client: client, place: make(chan *flightPlace, 1)}
