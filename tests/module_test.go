@@ -250,7 +250,8 @@ func TestModuleStorm(t *testing.T) {
 	s := newStack(t, settings{
 		backend: b.addr(), orders: 1000, envoy: c.envoy, envoyArgs: []string{"--drain-time-s", "1", "--concurrency", "2"},
 		gate: func(yaml string) string { // held for longer than this takes
-			return strings.Replace(shortLease(yaml), fmt.Sprintf("hold: %v", heldFor), "hold: 1h", 1)
+			yaml = strings.Replace(shortLease(yaml), fmt.Sprintf("hold: %v", heldFor), "hold: 1h", 1)
+			return edit(t, settleAction, "settle: {lock: settlement, max_in_flight: 100_000, max_in_flight_per_client: 100_000}")(yaml)
 		},
 	})
 	s.storm(t, 1000) // what a first load takes stays

@@ -35,7 +35,7 @@ type share struct{ calls, held, waiting int }
 // flightLimits are those of a rule.
 type flightLimits struct {
 	calls     int // in flight, of all rules together
-	perClient int // of these, and of those that wait, of one client
+	perClient int // of these, of one client
 }
 
 // waitersPerCall bounds how many may wait for each call that may be in flight. A burst of

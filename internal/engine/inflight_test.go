@@ -86,15 +86,15 @@ func TestInFlightInTurn(t *testing.T) {
 func TestInFlightQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f inFlight
-		mustBegin(t, &f, "")
-		mustBegin(t, &f, "")
+		mustBegin(t, &f, "a")
+		mustBegin(t, &f, "b")
 		var waiting sync.WaitGroup
 		for range waitersPerCall * two.calls {
 			waiting.Go(func() { _, _ = f.await(t.Context(), two, time.Now().Add(time.Minute), "") })
 		}
 		synctest.Wait()
 		began := time.Now()
-		if _, err := f.await(t.Context(), two, time.Now().Add(time.Minute), ""); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+		if _, err := f.await(t.Context(), two, began.Add(time.Minute), "c"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
 			t.Errorf("%v after %v, want a refusal at once", err, time.Since(began))
 		}
 		waiting.Wait()
@@ -166,7 +166,7 @@ func TestInFlightOfOneClient(t *testing.T) {
 			rude = append(rude, p)
 		}
 		var waiting sync.WaitGroup
-		for range limits.perClient {
+		for range waitersPerCall * limits.perClient {
 			waiting.Go(func() {
 				if p, err := f.await(t.Context(), limits, time.Now().Add(time.Second), "rude"); p != nil || !errors.Is(err, gate.ErrOverloaded) {
 					t.Errorf("%v, %v: a client has more than its share", p, err)
@@ -174,8 +174,9 @@ func TestInFlightOfOneClient(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if _, err := f.await(t.Context(), limits, time.Now().Add(time.Second), "rude"); !errors.Is(err, gate.ErrOverloaded) {
-			t.Errorf("%v: a client has the whole queue", err)
+		began := time.Now()
+		if _, err := f.await(t.Context(), limits, began.Add(time.Second), "rude"); !errors.Is(err, gate.ErrOverloaded) || time.Since(began) > 0 {
+			t.Errorf("%v after %v: a client has more than its share of the queue", err, time.Since(began))
 		}
 		for _, p := range rude {
 			p.keep(time.Minute)
