@@ -110,6 +110,8 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		if c.answer.retried() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt(), c.start))
 		}
+	case known && errors.Is(err, errNoAnswer):
+		err = errors.Join(err, filter.Unanswered(ctx, err.Error(), c.existing()))
 	case known:
 		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
 	default:

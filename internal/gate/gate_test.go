@@ -32,6 +32,10 @@ func (k *knowledge) Missed(_ context.Context, reason string, _ time.Time) error 
 	k.missed = append(k.missed, reason)
 	return nil
 }
+func (k *knowledge) Unanswered(ctx context.Context, reason string, began time.Time) error {
+	return k.Missed(ctx, reason, began)
+}
+
 func (k *knowledge) Abandoned(_ context.Context, reason string, _ time.Time) error {
 	k.abandoned = append(k.abandoned, reason)
 	return nil
