@@ -118,7 +118,7 @@ func TestObserveMode(t *testing.T) {
 		`ordergate_decisions_total{action="lookup",mode="observe",rule="order-lookup",verdict="invalid"}`,
 		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="acquired"}`,
 		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="busy"}`,
-		`ordergate_decisions_total{action="settle",mode="observe",rule="commission-settle",verdict="invalid"}`,
+		`ordergate_decisions_total{action="lookup",mode="observe",rule="commission-settle",verdict="invalid"}`,
 		`ordergate_refused_total{reason="malformed_id",rule="commission-settle"}`,
 		`ordergate_refused_total{reason="malformed_id",rule="order-lookup"}`,
 	} {

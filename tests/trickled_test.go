@@ -137,7 +137,8 @@ func TestLostCallIsNeverSent(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: lostSoon(t), envoy: edit(t,
-		"    connect_timeout: 1s\n", "    connect_timeout: 1s\n    circuit_breakers: { thresholds: [{ max_connections: 1 }] }\n")})
+		"  - name: backend-writes\n    type: STATIC\n    connect_timeout: 1s\n    circuit_breakers:\n      thresholds: [{ max_connections: 10000,",
+		"  - name: backend-writes\n    type: STATIC\n    connect_timeout: 1s\n    circuit_breakers:\n      thresholds: [{ max_connections: 1,")})
 	first := s.hang(b, "PUT", "/elsewhere", "")
 	s.must("POST", "/orders/1/settle", "").want(t, 503, "lost")
 	s.wantFate("1", held)

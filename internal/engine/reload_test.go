@@ -241,11 +241,11 @@ func TestReloadTakesRestart(t *testing.T) {
 		{"enforce", b.text},
 		{"the backend", "backend: tomcat\n" + b.text},
 		{"another lock, for other requests", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n") +
-			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n" +
-			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n"},
-		{"the same, and another one", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n  third: {key: \"third:{id}\"}\n") +
-			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n" +
 			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n" +
+			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n"},
+		{"the same, and another one", b.with("locks:\n", "locks:\n  other: {key: \"other:{id}\"}\n  third: {key: \"third:{id}\"}\n") +
+			"  - {name: host, match: {methods: [POST], path: \"/orders/{id}/refund\", host: shop.example, query: {x: \"1\"}}, id: {path: id}, settle: {lock: other}}\n" +
+			"  - {name: other, match: {methods: [POST], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: other}}\n" +
 			"  - {name: method, match: {methods: [PUT], path: \"/orders/{id}/refund\"}, id: {path: id}, settle: {lock: third}}\n"},
 		{"a limit", b.with("{lock: settlement}", "{lock: settlement, limit: {lock: merchants, id: {header: x-merchant}}}")},
 		{"fewer rules", b.without("  - name: settle")},

@@ -75,6 +75,8 @@ var (
 	wide = map[string]string{
 		// A body as large as ordergate looks into is to reach it.
 		"per_connection_buffer_limit_bytes: 262144":                     "per_connection_buffer_limit_bytes: 1048576",
+		"initial_stream_window_size: 262144 ":                           "initial_stream_window_size: 16777216 ",
+		"initial_connection_window_size: 1048576 ":                      "initial_connection_window_size: 16777216 ",
 		"max_connections: 12,":                                          "max_connections: 10000,",
 		"max_connections: 20,":                                          "max_connections: 10000,",
 		"max_pending_requests: 1000 }":                                  "max_pending_requests: 10000, max_requests: 10000 }",

@@ -257,7 +257,9 @@ func TestRequestInPieces(t *testing.T) {
 // another client is not.
 func TestOneClientsSettlements(t *testing.T) {
 	t.Parallel()
-	few := replaced(t, "max_tokens: 1000, tokens_per_fill: 100,", "max_tokens: 20, tokens_per_fill: 10,")
+	few := func(text string) string {
+		return strings.ReplaceAll(text, "max_tokens: 1000, tokens_per_fill: 100,", "max_tokens: 20, tokens_per_fill: 10,")
+	}
 	onBoth(t, change{backend: newBackend(t).addr(), envoy: few}, func(t *testing.T, s *site) {
 		limited := 0
 		for i := range 200 {
