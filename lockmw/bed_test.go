@@ -80,8 +80,9 @@ func (b book) Missed(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil
 }
-func (b book) Unanswered(ctx context.Context, reason string, began time.Time) error {
-	return b.Missed(ctx, reason, began)
+func (b book) Unanswered(context.Context, string, time.Time) error {
+	b.locks.note("unanswered")
+	return nil
 }
 
 func (b book) Abandoned(context.Context, string, time.Time) error {

@@ -228,7 +228,7 @@ func TestCreate(t *testing.T) {
 		s.say(create)
 		s.say(answered("201", "via_upstream"))
 		s.leave()
-		b.wantNoted("missed")
+		b.wantNoted("unanswered")
 	})
 	t.Run("Envoy answers", func(t *testing.T) {
 		b := newBed(t)

@@ -258,8 +258,9 @@ func (k *known) Later(id string, answer func(gate.Answer)) {
 
 func (k *known) MayContain(context.Context, string) gate.Answer  { return gate.Unknown }
 func (k *known) Missed(context.Context, string, time.Time) error { k.learned <- "missed"; return nil }
-func (k *known) Unanswered(ctx context.Context, reason string, began time.Time) error {
-	return k.Missed(ctx, reason, began)
+func (k *known) Unanswered(context.Context, string, time.Time) error {
+	k.learned <- "unanswered"
+	return nil
 }
 
 func (k *known) Abandoned(context.Context, string, time.Time) error {

@@ -90,7 +90,9 @@ func (c *create) left(last *gate.Response) {
 	case idle:
 		c.learn(func(ctx context.Context) error { return c.call.Left(ctx, last) })
 	case collecting:
-		c.whole(true)
+		c.timer.Stop()
+		body := c.body
+		c.learn(func(ctx context.Context) error { return c.call.LeftWithin(ctx, body) })
 	case busy:
 	}
 }

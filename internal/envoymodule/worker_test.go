@@ -354,17 +354,17 @@ func TestCreateEnds(t *testing.T) {
 		"with an answer of Envoy's":   {func(e *envoy) { e.details, e.attempts = "response_timeout", 1; e.respond("504", false) }, "abandoned"},
 		"with one that says no":       {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("422", false) }, ""},
 		"after a conflict":            {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("409", true) }, "missed"},
-		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "missed"},
+		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "unanswered"},
 		"in the body, before the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)
 			e.more(`{"i`, false)
-		}, "missed"},
+		}, "unanswered"},
 		"in the body, within the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)
 			e.more(`{"id":4`, false)
-		}, "missed"},
+		}, "unanswered"},
 		"in the body, behind the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)

@@ -94,6 +94,15 @@ func (c *Call) Left(ctx context.Context, last *Response) error {
 	return c.learn(ctx, "", errNoAnswer)
 }
 
+// LeftWithin is Left for a stream that ended within the answer's body, of which a part came.
+func (c *Call) LeftWithin(ctx context.Context, part []byte) error {
+	text, err := memberText(part, c.learnsJSON)
+	if err != nil {
+		err = errNoAnswer
+	}
+	return c.learn(ctx, text, err)
+}
+
 // errNoAnswer is why there is no ID of a call that its client or Envoy gave up.
 var errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer")
 
