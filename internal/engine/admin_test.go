@@ -31,7 +31,7 @@ func TestLongChange(t *testing.T) {
 	bedtest.Check(t, err)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	defer func() { _ = server.Close(); <-served }()
+	defer func() { _, _ = server.Close(), <-served }()
 
 	answer := make(chan string, 1)
 	go func() {
