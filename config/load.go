@@ -25,11 +25,21 @@ const maxFileSize = 4 << 20
 // The error is an [*InvalidError] with everything that is wrong, or one line
 // when the file cannot be read. Load blocks on the file system only.
 func Load(path string, getenv func(string) string) (*Config, error) {
+	return load(path, getenv, true)
+}
+
+// LoadWithoutSources is [Load] for what asks no table: variables that hold the name of a data
+// source may be missing.
+func LoadWithoutSources(path string, getenv func(string) string) (*Config, error) {
+	return load(path, getenv, false)
+}
+
+func load(path string, getenv func(string) string, sources bool) (*Config, error) {
 	data, err := readFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
-	return Parse(path, data, getenv)
+	return parse(path, data, getenv, sources)
 }
 
 func readFile(path string) ([]byte, error) {
@@ -61,6 +71,10 @@ func withoutPath(err error) error {
 // Parse is [Load] for a file that has been read. The file's name is used in
 // violations only.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
+	return parse(file, data, getenv, true)
+}
+
+func parse(file string, data []byte, getenv func(string) string, sources bool) (*Config, error) {
 	doc := newDocument(file)
 	tree := doc.read(data)
 	if tree == nil {
@@ -77,7 +91,7 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	if t := c.Listen.TLS; t != nil {
 		checkFiles(t.CA, t.Cert, t.Key, func(key, message string) { doc.report("listen.tls."+key, message) })
 	}
-	c.readSecrets(doc, getenv)
+	c.readSecrets(doc, getenv, sources)
 	if err := invalid(doc.violations); err != nil {
 		return nil, err
 	}

@@ -36,8 +36,8 @@ func (s Secret) Format(state fmt.State, _ rune) {
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // readSecrets sets the token, and the secrets of the filters and sources, from where
-// it says that they are.
-func (c *Config) readSecrets(doc *document, getenv func(string) string) {
+// it says that they are. Without sources, their variables may be missing.
+func (c *Config) readSecrets(doc *document, getenv func(string) string, sources bool) {
 	c.Listen.Token = readLongSecret(doc, getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
 	for _, name := range sortedKeys(c.Filters) {
 		f, path := c.Filters[name], join("filters", name)+".secret"
@@ -46,6 +46,9 @@ func (c *Config) readSecrets(doc *document, getenv func(string) string) {
 	}
 	for _, name := range sortedKeys(c.Sources) {
 		s, path := c.Sources[name], join("sources", name)+".dsn"
+		if !sources && s.DSNFile == "" && s.DSNEnv != "" && getenv(s.DSNEnv) == "" {
+			continue
+		}
 		if s.Live() { // others have been told to remove it
 			s.DSN = Secret(readSecret(doc, getenv, path, "data source name", s.DSNFile, s.DSNEnv))
 			c.Sources[name] = s

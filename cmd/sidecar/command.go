@@ -93,7 +93,7 @@ func checkCommand(env *environment) *cobra.Command {
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := env.load()
+			_, err := env.loadWithoutSources()
 			return err
 		},
 	}
@@ -125,6 +125,15 @@ func versionText() string {
 // that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
 	c, err := engine.LoadConfig(e.file, e.getenv)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// loadWithoutSources is load for a command that asks no table.
+func (e *environment) loadWithoutSources() (*config.Config, error) {
+	c, err := engine.LoadConfigWithoutSources(e.file, e.getenv)
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -87,7 +87,7 @@ func explainCommand(env *environment) *cobra.Command {
 			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
 				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
 			}
-			c, err := env.load()
+			c, err := env.loadWithoutSources()
 			if err != nil {
 				return err
 			}

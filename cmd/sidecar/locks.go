@@ -91,7 +91,7 @@ func (s lockServer) on() string {
 }
 
 func (e *environment) openDesk() (*desk, error) {
-	c, err := e.load()
+	c, err := e.loadWithoutSources()
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,8 @@ func writeConfig(t *testing.T, text string) string {
 func TestCommandLine(t *testing.T) {
 	good := filepath.Join("..", "..", "examples", "envoy", "ordergate.yaml")
 	bad := writeConfig(t, "locks: {a: {lease: 1}}\nrules: [{}]\n")
+	noVariable := writeConfig(t, "filters: {orders: {sources: [db]}}\nsources:\n  db: {kind: mysql, dsn_env: NOPE, table: t, id_column: id}\nrules:\n"+
+		"  - {name: a, match: {methods: [GET], path: \"/{id}\"}, id: {path: id}, lookup: {filter: orders}}\nredis: {}\n")
 	tests := []struct {
 		name   string
 		args   []string
@@ -54,6 +56,8 @@ func TestCommandLine(t *testing.T) {
 		{"help", []string{"--help"}, exitDone, "Guards order services", "", 0},
 		{"version", []string{"version"}, exitDone, "ordergate ", "", 0},
 		{"good file", []string{"check", "--config", good}, exitDone, "", "", 0},
+		{"no variable", []string{"check", "--config", noVariable}, exitDone, "", "", 0},
+		{"serve without it", []string{"serve", "--config", noVariable}, exitUsage, "", "sources.db.dsn_env: the variable of this name is not set", 1},
 		{"missing file", []string{"check", "--config", "nowhere.yaml"}, exitUsage, "", "nowhere.yaml", 1},
 		{"bad file", []string{"check", "--config", bad}, exitUsage, "", ":1: locks.a.lease: ", 5},
 		{"serve a bad file", []string{"serve", "--config", bad}, exitUsage, "", ":2: rules[0]: ", 5},

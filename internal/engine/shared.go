@@ -78,7 +78,16 @@ func bitsOf(c config.Filter) redisbf.Options {
 // LoadConfig reads a configuration, and checks it as far as that can be done without
 // a server. The error has a line for each violation.
 func LoadConfig(file string, getenv func(string) string) (*config.Config, error) {
-	c, err := config.Load(file, getenv)
+	return fitting(config.Load(file, getenv))
+}
+
+// LoadConfigWithoutSources is LoadConfig for what asks no table, see
+// [config.LoadWithoutSources].
+func LoadConfigWithoutSources(file string, getenv func(string) string) (*config.Config, error) {
+	return fitting(config.LoadWithoutSources(file, getenv))
+}
+
+func fitting(c *config.Config, err error) (*config.Config, error) {
 	if err == nil {
 		err = bitsFit(c)
 	}
