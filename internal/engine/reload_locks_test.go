@@ -149,7 +149,9 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 	_, err := b.apply(t.Context(), versions[1])
 	check(t, err)
 	bedtest.Eventually(t, "one locker", func() bool { return b.openLockers() == 1 })
-	bedtest.Eventually(t, "no more goroutines", func() bool { return runtime.NumGoroutine() <= before })
+	// One that each reload left, or each fourth, would be a hundred. Some that the engine has
+	// anyway may have begun after they were counted.
+	bedtest.Eventually(t, "no more goroutines", func() bool { return runtime.NumGoroutine() < before+20 })
 	if keys := b.Engine.redis.Keys(t.Context(), "order:lock:?").Val(); len(keys) > 0 {
 		t.Errorf("left behind: %q", keys)
 	}
