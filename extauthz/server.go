@@ -65,7 +65,7 @@ func NewServer(g *gate.Gate) (*Server, error) {
 func (s *Server) Use(g *gate.Gate) (err error) {
 	next := &answers{gate: g}
 	for rule := range g.Policies() {
-		if next.settles(rule) {
+		if g.Policies()[rule].Locks() {
 			next.allowed = append(next.allowed, &s.settled)
 		} else {
 			next.allowed = append(next.allowed, &s.plain)
@@ -121,17 +121,11 @@ func (s *Server) answer(ctx context.Context, c *check) (*reply, error) {
 	}
 	if c.mayForge() {
 		if forged := c.forged(); len(forged) > 0 {
-			return allow(d.Verdict, d.Rule >= 0 && a.settles(d.Rule), forged)
+			return allow(d.Verdict, d.Rule >= 0 && a.gate.Policies()[d.Rule].Locks(), forged)
 		}
 	}
 	if d.Rule < 0 {
 		return s.pass, nil
 	}
 	return a.allowed[d.Rule][d.Verdict], nil
-}
-
-// settles reports whether ext_proc looks at the lease of the rule's requests.
-func (a *answers) settles(rule int) bool {
-	p := &a.gate.Policies()[rule]
-	return p.Settle != nil && !p.Observe
 }

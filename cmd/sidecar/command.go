@@ -124,16 +124,15 @@ func versionText() string {
 // load reads the configuration. Whatever is wrong with it is wrong usage, a file
 // that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
-	c, err := engine.LoadConfig(e.file, e.getenv)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	return c, nil
+	return usable(engine.LoadConfig(e.file, e.getenv))
 }
 
 // loadWithoutSources is load for a command that asks no table.
 func (e *environment) loadWithoutSources() (*config.Config, error) {
-	c, err := engine.LoadConfigWithoutSources(e.file, e.getenv)
+	return usable(engine.LoadConfigWithoutSources(e.file, e.getenv))
+}
+
+func usable(c *config.Config, err error) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -26,6 +26,9 @@ type fullness struct {
 	refused int // commands
 }
 
+// fullText tells an operator what it costs, and what to do.
+const fullText = "Redis is full and refuses writes (OOM): settlements are refused, and new orders are not logged; raise maxmemory, or remove what is not ordergate's"
+
 // tryFull is how often a write is tried while Redis is full.
 const tryFull = 5 * time.Second
 
@@ -46,7 +49,7 @@ func (f *fullness) reason() string {
 	if f == nil || !f.full.Load() {
 		return ""
 	}
-	return "Redis is full and refuses writes (OOM): settlements are refused, and new orders are not logged; raise maxmemory, or remove what is not ordergate's"
+	return fullText
 }
 
 // run tries whether Redis has room again, until ctx ends.
@@ -101,7 +104,7 @@ func (f *fullness) note(cmd redis.Cmder, err error) {
 	}
 	f.key, f.since = firstKey(cmd), time.Now()
 	f.full.Store(true)
-	f.log.Error("Redis is full and refuses writes: settlements are refused, and new orders are not logged; raise maxmemory, or remove what is not ordergate's", "error", err)
+	f.log.Error(fullText, "error", err)
 }
 
 // isFull reports whether an error is Redis's answer when it is at maxmemory and evicts

@@ -150,7 +150,7 @@ func (g *Gate) match(req order.Request) order.Match {
 	if m.Rule < 0 || m.Result != order.Named {
 		return m
 	}
-	if p := &g.policies[m.Rule]; p.Settle != nil && !p.Observe && req.Size() > MaxSettlement {
+	if g.policies[m.Rule].Locks() && req.Size() > MaxSettlement {
 		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
 	}
 	return m
@@ -159,7 +159,7 @@ func (g *Gate) match(req order.Request) order.Match {
 // isIncomplete reports whether a lock has to wait for the rest of a request. A client could
 // send that rest when the lease of its call has ended, and another call has the lock.
 func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
-	return p.Settle != nil && !p.Observe && m.Result == order.Named && req.BodyState == order.BodyUnseen
+	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
 
 // Rule returns the name of the call's rule. There has to be one.
@@ -263,7 +263,7 @@ func (c *Call) Unsent(ctx context.Context) {
 // Hides reports whether the request must not reach the backend as it is before Open has its
 // body: it may be a settlement, which has no lock yet.
 func (c *Call) Hides() bool {
-	return c.NeedsBody && c.NeedsAnswer && c.policy.Settle != nil && !c.policy.Observe
+	return c.NeedsBody && c.NeedsAnswer && c.policy.Locks()
 }
 
 // TrailersAlone reports that the request ended, without the body which Open asked for, in

@@ -119,6 +119,10 @@ type Policy struct {
 	Settle  *Settle
 }
 
+// Locks reports whether the rule's requests need a lock before they are passed on: it
+// settles, and is not only observed.
+func (p *Policy) Locks() bool { return p.Settle != nil && !p.Observe }
+
 // Lookup turns requests for absent orders away.
 type Lookup struct {
 	Filter Filter
