@@ -93,6 +93,9 @@ type Options struct {
 	Notify func(call func(error))
 	// Held reports whether the barrier's Wait would return nil at once. Nil: never.
 	Held func() bool
+	// Behind returns why a barrier would not hold now, as whoever keeps the filter up to date
+	// sees it, for State; nil: it would. It must not block. Nil: State does not know.
+	Behind func() error
 	// LastRead returns when everything that others have appended was known here last;
 	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
 	// not block. What a barrier brings is never too old, so with one this only shows in
@@ -185,7 +188,7 @@ type Filter struct {
 	status  atomic.Pointer[status]
 	doubts  atomic.Pointer[doubts] // nil: there are none
 	doubted chan struct{}          // of capacity 1
-	behind  atomic.Pointer[error]  // why the last barrier failed, nil when it did not
+	loaded  atomic.Bool            // it was ready once
 	full    atomic.Bool            // more IDs than Capacity were added
 	// complaint is what a Meter has against the filter, nil without one.
 	complaint atomic.Pointer[string]
@@ -264,7 +267,6 @@ func (f *Filter) MayContain(ctx context.Context, id string) Answer {
 		return f.askRemote(ctx, id)
 	}
 	if err := f.opts.Barrier.Wait(ctx); err != nil {
-		f.noteBarrier(ctx, err)
 		return Unknown
 	}
 	return f.secondLook(id)
@@ -310,7 +312,6 @@ func (f *Filter) Later(id string, answer func(Answer)) {
 	}
 	f.opts.Notify(func(err error) {
 		if err != nil {
-			f.noteBarrier(context.Background(), err)
 			answer(Unknown)
 			return
 		}
@@ -320,7 +321,6 @@ func (f *Filter) Later(id string, answer func(Answer)) {
 
 // secondLook is what follows a barrier that held.
 func (f *Filter) secondLook(id string) Answer {
-	f.barrierHeld()
 	certain := f.certain()
 	if a := f.memory.look(id); a != Absent {
 		return a
@@ -342,25 +342,6 @@ func (f *Filter) absent(id string) Answer {
 // stale reports whether what is known is too old to call anything absent.
 func (f *Filter) stale() bool {
 	return f.opts.LastRead != nil && time.Since(f.opts.LastRead()) > f.opts.StaleAfter
-}
-
-func (f *Filter) barrierHeld() {
-	if f.behind.Load() != nil {
-		f.behind.Store(nil)
-	}
-}
-
-// noteBarrier keeps the reason for State, unless it is the caller who gave up. It
-// allocates only when the reason changes, so that a flood during an outage does
-// not.
-func (f *Filter) noteBarrier(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if last := f.behind.Load(); last == nil || !errors.Is(*last, err) {
-		reason := err // a copy, or err itself would be allocated each time
-		f.behind.Store(&reason)
-	}
 }
 
 // newHolder returns what holds the filter's IDs at the beginning.

@@ -81,7 +81,11 @@ func TestMayContain(t *testing.T) {
 		{"tainted, no barrier", nil, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := mustNew(t, Options{Barrier: tc.barrier})
+			opts := Options{Barrier: tc.barrier}
+			if tc.barrier != nil {
+				opts.Behind = func() error { return tc.barrier.Wait(t.Context()) }
+			}
+			f := mustNew(t, opts)
 			f.Add("known")
 			if tc.sources != nil {
 				_ = f.Load(t.Context(), tc.sources...) // what it returns is another test's
@@ -138,33 +142,37 @@ func TestTaintDuringTheWait(t *testing.T) {
 	}
 }
 
-func TestBarrierFailureHeals(t *testing.T) {
-	var fail atomic.Bool
-	f := mustLoad(t, mustNew(t, Options{Barrier: barrierFunc(func(ctx context.Context) error {
-		if fail.Load() {
+// TestStateWithoutLookups has the state follow what keeps the filter up to date, whether
+// anybody asks for an ID or not.
+func TestStateWithoutLookups(t *testing.T) {
+	var down atomic.Bool
+	behind := func() error {
+		if down.Load() {
 			return errors.New("redis is away")
 		}
-		return ctx.Err()
-	})}))
+		return nil
+	}
+	f := mustLoad(t, mustNew(t, Options{
+		Barrier: barrierFunc(func(ctx context.Context) error { return errors.Join(ctx.Err(), behind()) }),
+		Behind:  behind,
+	}))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if got := f.MayContain(ended, "x"); got != Unknown {
 		t.Errorf("ended caller: %v, want unknown", got)
 	}
-	if state, reason := f.State(); state != StateReady {
-		t.Errorf("a caller that gave up made the filter %s: %s", state, reason)
-	}
-	fail.Store(true)
-	f.MayContain(t.Context(), "x")
-	if state, _ := f.State(); state != StateUnknown {
-		t.Errorf("state %s while the barrier fails, want unknown", state)
-	}
-	fail.Store(false)
-	if got := f.MayContain(t.Context(), "x"); got != Absent {
-		t.Errorf("%v after the barrier came back, want absent", got)
-	}
-	if state, _ := f.State(); state != StateReady {
-		t.Errorf("state %s, want ready", state)
+	for _, is := range []bool{false, true, false} {
+		down.Store(is)
+		want, answer := StateReady, Absent
+		if is {
+			want, answer = StateUnknown, Unknown
+		}
+		if state, reason := f.State(); state != want {
+			t.Errorf("down %v: state %s, %s", is, state, reason)
+		}
+		if got := f.MayContain(t.Context(), "x"); got != answer {
+			t.Errorf("down %v: %v, want %v", is, got, answer)
+		}
 	}
 }
 

@@ -260,6 +260,7 @@ func (r *farther) Add(context.Context, ...string) error { return nil }
 func (r *farther) State() (state, reason string)        { return StateReady, "" }
 func (r *farther) Expand(context.Context) error         { return nil }
 func (r *farther) AtMax() bool                          { return false }
+func (r *farther) EverWhole() bool                      { return true }
 func (r *farther) Size() RemoteSize                     { return RemoteSize{Capacity: 1000} }
 
 // TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for

@@ -20,6 +20,9 @@ type Remote interface {
 	Add(ctx context.Context, ids ...string) error
 	// State returns one of the states of a filter, and the reason for it.
 	State() (state, reason string)
+	// EverWhole reports whether it was whole once since the start of this process, or is not
+	// filled by it.
+	EverWhole() bool
 	// Expand makes the set larger, and blocks until it is.
 	Expand(ctx context.Context) error
 	// AtMax reports whether it is too full and may grow no more. It does not block.
@@ -55,27 +58,21 @@ func (f *Filter) glanceRemote(id string) (a Answer, ok bool) {
 func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	a, err := f.opts.Remote.Ask(ctx, id)
 	switch {
-	case err != nil:
-		f.noteBarrier(ctx, err)
-		return Unknown
 	case a == Maybe:
 		f.recent.add(id)
 		return Maybe
-	case a != Absent:
+	case err != nil || a != Absent:
 		return Unknown
 	}
 	if f.opts.Barrier == nil {
 		if f.stale() {
 			return Unknown
 		}
-		f.barrierHeld()
 		return f.absent(id)
 	}
 	if err := f.opts.Barrier.Wait(ctx); err != nil {
-		f.noteBarrier(ctx, err)
 		return Unknown
 	}
-	f.barrierHeld()
 	certain := f.certain() // before the look, as in MayContain
 	if f.memory.look(id) == Maybe {
 		return Maybe

@@ -57,7 +57,16 @@ func (r *remoteSet) questions() int {
 	return r.asked
 }
 
-func (r *remoteSet) State() (string, string)      { return StateReady, "" }
+func (r *remoteSet) State() (state, reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return StateUnknown, r.err.Error()
+	}
+	return StateReady, ""
+}
+
+func (r *remoteSet) EverWhole() bool              { return true }
 func (r *remoteSet) Expand(context.Context) error { return nil }
 func (r *remoteSet) AtMax() bool                  { return false }
 func (r *remoteSet) Size() RemoteSize {
@@ -105,10 +114,10 @@ func TestRemote(t *testing.T) {
 		t.Errorf("%s, %q", state, reason)
 	}
 	remote.set(nil, true)
-	mustAnswer(t, f, "4", Absent)
 	if state, reason := f.State(); state != StateReady || reason != "" {
 		t.Errorf("%s, %q", state, reason)
 	}
+	mustAnswer(t, f, "4", Absent)
 	broken = errors.New("the log is away")
 	mustAnswer(t, f, "4", Unknown)
 	broken = nil

@@ -88,6 +88,15 @@ func (f *Filter) Loaded() bool {
 	return f.status.Load().state == StateReady && f.doubts.Load() == nil
 }
 
+// EverLoaded reports whether the filter had, at one time since the start of this process, all
+// that it was to be loaded with.
+func (f *Filter) EverLoaded() bool {
+	if f.opts.Remote != nil {
+		return f.opts.Remote.EverWhole()
+	}
+	return f.loaded.Load()
+}
+
 // CountInMemory returns the number of IDs that a snapshot of now would have.
 func (f *Filter) CountInMemory() uint64 { return f.sum((*stack).ids) }
 

@@ -43,14 +43,17 @@ func (f *Filter) become(next *status) bool {
 			return false
 		}
 		if f.status.CompareAndSwap(now, next) {
+			if next.state == StateReady {
+				f.loaded.Store(true)
+			}
 			return true
 		}
 	}
 }
 
 // State returns the filter's state and, in one line, the reason for it; a filter
-// that is ready has one only when something is to be done about it. A filter whose
-// last barrier failed is unknown until one succeeds.
+// that is ready has one only when something is to be done about it. It does not block, and
+// does not depend on whether anybody asks for an ID.
 func (f *Filter) State() (state, reason string) {
 	s := f.status.Load()
 	switch {
@@ -65,8 +68,10 @@ func (f *Filter) State() (state, reason string) {
 	if d != nil && (d.scope.zero() || d.cure == Operator) {
 		return StateUnknown, f.doubtText(d)
 	}
-	if err := f.behind.Load(); err != nil {
-		return StateUnknown, (*err).Error()
+	if f.opts.Behind != nil {
+		if err := f.opts.Behind(); err != nil {
+			return StateUnknown, err.Error()
+		}
 	}
 	if f.stale() {
 		at := f.opts.LastRead()

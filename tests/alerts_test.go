@@ -184,6 +184,7 @@ func exposedSeries(t *testing.T) []series {
 	table := mariaTable(t, s.Bed, 10)
 	tables := table.gate(s.Bed, s.Redis().Addr(), tableSettings{
 		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
+		source: ", follow: poll",
 	})
 	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin))
 }

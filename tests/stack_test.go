@@ -167,14 +167,20 @@ func (a answer) want(t testing.TB, status int, verdict string) {
 // metric returns the value of one line of /metrics, 0 when it is not there.
 func (s *stack) metric(line string) string {
 	s.t.Helper()
-	resp, err := client.Get("http://" + s.GateAddr(s.gate, "admin") + "/metrics")
+	return metricAt(s.t, "http://"+s.GateAddr(s.gate, "admin"), line)
+}
+
+// metricAt is metric at an admin address.
+func metricAt(t testing.TB, admin, line string) string {
+	t.Helper()
+	resp, err := client.Get(admin + "/metrics")
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	for l := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(l, line+" "); ok {

@@ -111,6 +111,9 @@ func (s *Set) examine(ctx context.Context, seen *glances) (asked bool) {
 	s.warnOfEviction(ctx, v)
 	was := s.health.Load()
 	s.health.Store(&health{whole: len(lacking) == 0})
+	if len(lacking) == 0 && v.placed {
+		s.ever.Store(true)
+	}
 	switch {
 	case v.placed:
 		s.lacked = ""

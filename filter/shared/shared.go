@@ -125,6 +125,7 @@ type Set struct {
 	sets    map[string]target // those of the view, by key; guarded by looking
 
 	health  atomic.Pointer[health]
+	ever    atomic.Bool // it was whole, and placed, since the start
 	info    atomic.Pointer[Info]
 	working sync.Mutex // held by who fills or grows
 	kick    chan struct{}
@@ -301,6 +302,12 @@ func (s *Set) State() (state, reason string) {
 			v.Capacity, s.opts.Bits.Capacity)
 	}
 	return filter.StateReady, ""
+}
+
+// EverWhole implements filter.Remote. A set that nobody fills is whole when an operator says
+// so, for whom nothing waits.
+func (s *Set) EverWhole() bool {
+	return s.ever.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errAsked)
 }
 
 // Size implements filter.Remote. It is as of at most InfoEvery ago.

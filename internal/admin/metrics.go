@@ -86,6 +86,20 @@ func (m *Metrics) Lock(name string) *Lock {
 	}
 }
 
+// SourceGauges shows whether this process follows a table, and how long ago it knew of all
+// rows that were committed.
+func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration, bool)) {
+	labels := prometheus.Labels{"filter": filter, "source": source}
+	m.gauge("ordergate_source_followed", "1 where this process follows the table, for all ordergates.", labels, func() float64 {
+		if _, ok := lag(); ok {
+			return 1
+		}
+		return 0
+	})
+	m.gauge("ordergate_source_lag_seconds", "Time since this process knew of all rows that were committed; 0 where it does not follow the table.", labels,
+		func() float64 { behind, _ := lag(); return behind.Seconds() })
+}
+
 // LockGauges shows how many leases of a lock are held and how many callers wait, from
 // the first call for its name on: those after it change nothing.
 func (m *Metrics) LockGauges(name string, held, waiting func() int) {

@@ -41,6 +41,8 @@ var (
 	// ErrAway says that somebody who creates orders was not heard of for longer than its
 	// lease, and may have told clients of orders that are not in the log. It passes.
 	ErrAway = errors.New("an ordergate is cut off from the change log")
+	// ErrUnfollowed says that a member is away that [Options.Require] names. It passes.
+	ErrUnfollowed = errors.New("a table is not followed")
 	// ErrTwin says that another process runs at the same place: when one of them is cut
 	// off, the other would be taken for it. It passes.
 	ErrTwin = errors.New("two ordergates run at the same place: give each its own redis.member")
@@ -189,6 +191,7 @@ type Log struct {
 	crowded  chan struct{} // of capacity 1: many do
 	pace     *pace
 	running  atomic.Bool
+	required atomic.Bool               // all of opts.Require were there at one time
 	position atomic.Uint64             // sequence number of the last entry applied; stored by the reader only
 	fresh    atomic.Pointer[time.Time] // when the last good read began, nil after a bad one
 	member   *Member                   // nil: none

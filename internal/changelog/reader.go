@@ -90,12 +90,17 @@ func (r *reader) readToTail(ctx context.Context) error {
 	began := time.Now()
 	away, err := r.pages(ctx)
 	phase := Following
+	if err == nil && !slices.Contains(r.log.opts.Require, away) {
+		r.log.required.Store(true)
+	}
 	switch {
 	case err == nil && r.untold != "" && !r.log.opts.Ephemeral:
 		phase, err = Blind, fmt.Errorf("%w: %s", ErrBlind, r.untold)
 	case err == nil && r.log.member.hasTwin():
 		phase, err = Away, fmt.Errorf("%w, this one is %q", ErrTwin, r.log.member.place)
 		r.tellTwin(err)
+	case err == nil && slices.Contains(r.log.opts.Require, away):
+		phase, err = Away, fmt.Errorf("%w: %s", ErrUnfollowed, away)
 	case err == nil && away != "":
 		phase, err = Away, fmt.Errorf("%w: %s", ErrAway, away)
 	case err == nil:

@@ -51,6 +51,18 @@ func (l *Log) State() State {
 	return s
 }
 
+// Err returns why a Wait would fail now, as the reader found last; nil: it would not, or the
+// tail was not reached yet. It does not block.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state.Err
+}
+
+// EverRequired reports whether all members that [Options.Require] names were there, and not
+// away, at one time since Run began.
+func (l *Log) EverRequired() bool { return l.required.Load() }
+
 // LastRead returns when the tail was last reached; zero if never.
 func (l *Log) LastRead() time.Time {
 	l.mu.Lock()

@@ -53,7 +53,7 @@ func (r *round) then(call func(error)) {
 // log that starts after the call, plus the rest of the one under way; all callers
 // that wait at one moment share it. It returns [ErrBroken]; or [ErrUnavailable]
 // when Redis cannot be asked within [Options.Limit], and at once while the last
-// read failed; or [ErrAway]; or ctx's error. Without Run it never succeeds.
+// read failed; or [ErrAway] or [ErrUnfollowed]; or ctx's error. Without Run it never succeeds.
 func (l *Log) Wait(ctx context.Context) error {
 	r, err := l.enroll()
 	if err != nil {

@@ -13,8 +13,12 @@ import (
 
 // conditions tells what readiness depends on. Redis is told of but not waited
 // for: without it lookups still go on, and settlements are refused by name. One that is full
-// does not come back by itself, and an operator has to hear of it.
+// does not come back by itself, and an operator has to hear of it. What the configuration
+// names has to have worked once since the start: a source that could be read, a table that
+// could be followed. Its outages after that are told of only.
 func (m *Engine) conditions(draining bool) []admin.Condition {
+	ctx, cancel := context.WithTimeout(context.Background(), RedisTimeout)
+	defer cancel()
 	list := []admin.Condition{{Name: "serving", Ready: !draining}}
 	if draining {
 		list[0].Reason = "stopping"
@@ -25,13 +29,16 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			// No reason to take the process out: without it, nothing would be refused either.
 			reason = "unknown, lookups of orders that do not exist go on to the backend: " + reason
 		}
-		c := admin.Condition{Name: "filter " + name, Ready: state != filter.StateLoading, Reason: reason}
+		c := admin.Condition{Name: "filter " + name, Ready: unit.filter.EverLoaded(), Reason: reason}
 		if unit.log != nil {
 			if err := unit.log.State().Err; errors.Is(err, changelog.ErrBlind) {
 				c.Ready, c.Reason = false, err.Error()
 			}
 		}
 		list = append(list, c)
+		for _, f := range unit.followers {
+			list = append(list, f.condition(ctx))
+		}
 		if unit.filter.AtMax() {
 			list = append(list, admin.Condition{
 				Name: "filter " + name + " growth", Ready: true,
@@ -44,8 +51,6 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 	}
 	if m.redis != nil {
 		c := admin.Condition{Name: "redis", Ready: true}
-		ctx, cancel := context.WithTimeout(context.Background(), RedisTimeout)
-		defer cancel()
 		if err := m.redis.Ping(ctx).Err(); err != nil {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
 		} else if full := m.full.reason(); full != "" {

@@ -134,6 +134,9 @@ func (m *Engine) buildFilters(ctx context.Context) error {
 			gauges.Reconciled = func() (checked, missing uint64) { return r.checked.Load(), r.missing.Load() }
 		}
 		m.metrics.FilterGauges(name, gauges)
+		for _, f := range unit.followers {
+			m.metrics.SourceGauges(name, f.name, f.state.lag)
+		}
 	}
 	return nil
 }
@@ -178,6 +181,9 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		case config.FreshnessBounded:
 			trusting := bounded{unit.log, c.Freshness.Bounded}
 			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
+		}
+		if opts.Barrier != nil {
+			opts.Behind = unit.log.Err
 		}
 	}
 	opts.Young, opts.Made = young(m.config, name, formats, time.Now), madeOf(formats)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,12 +15,15 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/source/logical"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 const (
@@ -44,6 +48,7 @@ type follower struct {
 	member  *changelog.Member
 	place   string // key of a hash, whose field is the source's name
 	turn    func(ctx context.Context) (work context.Context, done func(), err error)
+	state   followState
 	log     *slog.Logger
 }
 
@@ -66,18 +71,17 @@ func (m *Engine) followers(name string, unit *filterUnit, formats []order.Format
 			log: m.log.With("filter", name, "source", s, "follow", c.Follow),
 		})
 	}
+	for _, f := range all {
+		f.state.trouble = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate")
+	}
 	return all
 }
 
 // run follows until ctx ends, whenever it is this process's turn.
 func (f *follower) run(ctx context.Context) {
-	said := ""
+	defer f.state.trouble.Drop()
 	for ctx.Err() == nil {
-		err := f.inTurn(ctx)
-		if err != nil && ctx.Err() == nil && err.Error() != said {
-			said = err.Error()
-			f.log.Error("a table is not followed: nothing counts as absent", "error", err)
-		}
+		f.inTurn(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(followAgain):
@@ -85,59 +89,121 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-func (f *follower) inTurn(ctx context.Context) error {
+func (f *follower) inTurn(ctx context.Context) {
 	work, done, err := f.turn(ctx)
 	if err != nil {
-		return fmt.Errorf("waiting for its turn: %w", err)
+		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
+			f.state.lost(fmt.Errorf("waiting for its turn: %w", err))
+		}
+		return
 	}
 	defer done()
-	f.log.Info("following a table for all ordergates")
 	work, cancel := context.WithCancel(work)
-	defer cancel()
-	// Of capacity 1, and the latest: a Redis that hangs must not hold up who follows.
-	caughtUp := make(chan time.Time, 1)
+	// Both of capacity 1, and the latest: a Redis that hangs must not hold up who follows.
+	caughtUp, lost := make(chan time.Time, 1), make(chan struct{}, 1)
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		f.renew(work, caughtUp)
+		f.renew(work, caughtUp, lost)
 	}()
-	defer func() { cancel(); <-renewed }()
-	err = f.follow(work, func(at time.Time) {
+	drop := func() {
 		select {
 		case <-caughtUp:
 		default:
 		}
-		caughtUp <- at
-	})
-	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
-		return cause
 	}
-	return err
+	err = f.follow(work, followEvents{
+		caughtUp: func(at time.Time) {
+			if f.state.caughtUp(at) {
+				f.log.Info("a table is followed, for all ordergates")
+			}
+			drop()
+			caughtUp <- at
+		},
+		lost: func(err error) {
+			f.state.lost(err)
+			drop() // or the lease would be renewed once more
+			select {
+			case lost <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if cause := context.Cause(work); cause != nil {
+		err = cause
+	}
+	cancel()
+	<-renewed
+	if f.state.ended(); ctx.Err() == nil {
+		f.state.lost(err)
+	}
+	f.leave(context.WithoutCancel(ctx))
 }
 
-func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time) {
+// followEvents are what somebody who follows a table tells.
+type followEvents struct {
+	caughtUp follow.CaughtUp
+	lost     func(error) // see [follow.Options.Lost]
+}
+
+func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-chan struct{}) {
+	told := true // of a cause, perhaps by whoever followed before
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-lost:
+			f.leave(ctx)
+			told = true
 		case at := <-caughtUp:
 			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
 				f.log.Debug("the change log was not told that a table is followed", "error", err)
+			} else if told {
+				told = f.client.HDel(ctx, f.place, causeOf(f.name)).Err() != nil
 			}
 		}
 	}
 }
 
+// leave tells the others that the table is not followed, and why: nothing is absent until it
+// is followed again. Where Redis does not hear of it, the lease ends by itself.
+func (f *follower) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, keepPlace)
+	defer cancel()
+	err := f.member.Leave(ctx)
+	if cause := f.state.why(); err == nil && cause != "" {
+		err = f.client.HSet(ctx, f.place, causeOf(f.name), cause).Err()
+	}
+	if err != nil && ctx.Err() == nil {
+		f.log.Debug("the change log was not told that a table is not followed", "error", err)
+	}
+}
+
+// condition tells whether the table is followed, by this ordergate or another one. It takes
+// readiness away until it was followed once since the start.
+func (f *follower) condition(ctx context.Context) admin.Condition {
+	c := admin.Condition{Name: "source " + f.name, Ready: f.changes.EverRequired()}
+	err, own := f.changes.Err(), f.state.why()
+	if !errors.Is(err, changelog.ErrUnfollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
+		return c
+	}
+	if told := f.client.HGet(ctx, f.place, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last
+		own = told
+	}
+	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "its turn is nobody's yet")
+	return c
+}
+
 // follow goes on from the place that is kept. Where that is gone, or there never was
 // one, what was committed before the new place is somebody else's to read: there is a
 // doubt, before the new place is kept. Where it was given up, that is all of the table.
-func (f *follower) follow(ctx context.Context, caughtUp func(time.Time)) error {
+func (f *follower) follow(ctx context.Context, tell followEvents) error {
 	for {
 		from, err := f.client.HGet(ctx, f.place, f.name).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Errorf("reading the place: %w", err)
 		}
-		err = f.from(ctx, from, caughtUp)
+		err = f.from(ctx, from, tell)
 		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
 			return err
 		}
@@ -181,6 +247,9 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 // source a word that is a new one whenever all of the table has to be read again.
 func followKey(filter string) string { return "ordergate:{" + filter + "}:follow" }
 
+// causeOf is the field with the reason why a table is not followed.
+func causeOf(source string) string { return source + "#cause" }
+
 // reread is the field of the word.
 func reread(source string) string { return source + "#reread" }
 
@@ -207,7 +276,7 @@ func (m *Engine) rereads(name string, tables []*tableSource) {
 	}
 }
 
-func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Time)) error {
+func (f *follower) from(ctx context.Context, from string, tell followEvents) error {
 	again := from == givenUp
 	if again {
 		from = ""
@@ -228,14 +297,14 @@ func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Tim
 		began = true
 		return nil
 	}
-	tell := func(at time.Time) {
+	caughtUp := func(at time.Time) {
 		if began {
-			caughtUp(at)
+			tell.caughtUp(at)
 		}
 	}
 	opts := follow.Options{
 		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, Logger: f.log,
-		Bad: func(reason string) { f.bad(ctx, reason) },
+		Bad: func(reason string) { f.bad(ctx, reason) }, Lost: tell.lost,
 	}
 	switch f.config.Follow {
 	case config.FollowBinlog:
@@ -243,15 +312,15 @@ func (f *follower) from(ctx context.Context, from string, caughtUp func(time.Tim
 		if err != nil {
 			return err
 		}
-		return b.Follow(ctx, from, emit, tell)
+		return b.Follow(ctx, from, emit, caughtUp)
 	case config.FollowLogical:
 		l, err := logical.New(logical.Options{Options: opts, Slot: f.config.Slot, Publication: f.config.Publication})
 		if err != nil {
 			return err
 		}
-		return l.Follow(ctx, from, emit, tell)
+		return l.Follow(ctx, from, emit, caughtUp)
 	}
-	return f.poll(ctx, from, emit, tell)
+	return f.poll(ctx, from, emit, caughtUp)
 }
 
 // append tells everybody of new rows.

@@ -61,12 +61,12 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		go func() {
 			defer close(ended)
 			for ctx.Err() == nil { // what is appended to a log that has just begun takes a while
-				_ = follower.follow(ctx, func(time.Time) {
+				_ = follower.follow(ctx, followEvents{caughtUp: func(time.Time) {
 					select {
 					case caughtUp <- struct{}{}:
 					default:
 					}
-				})
+				}})
 			}
 		}()
 		<-caughtUp

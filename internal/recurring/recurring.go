@@ -77,6 +77,16 @@ func (t *Trouble) Close() {
 	}
 }
 
+// Drop forgets the trouble without a word: whoever notes it ends.
+func (t *Trouble) Drop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+}
+
 func (t *Trouble) end() {
 	t.log.Info(t.over, "total", t.total, "since", t.since)
 	t.timer, t.total, t.count, t.last = nil, 0, 0, nil

@@ -54,7 +54,11 @@ type Options struct {
 	Advance time.Duration
 	// Bad is called with the reason when a row has no usable ID. It says where the
 	// row is, and nothing of what it holds. nil: such rows are only in the log.
-	Bad    func(reason string)
+	Bad func(reason string)
+	// Lost is called with the reason when the connection to the database ended, or could not
+	// be made: from then on nothing is told until the next call of CaughtUp. It must not
+	// block for long. nil: it is only in the log.
+	Lost   func(error)
 	Logger *slog.Logger // default: none
 }
 
@@ -68,6 +72,9 @@ func (o *Options) EnsureDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Lost == nil {
+		o.Lost = func(error) {}
 	}
 	bad, logger := o.Bad, o.Logger
 	o.Bad = func(reason string) {

@@ -227,11 +227,12 @@ func TestAsk(t *testing.T) {
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
-		logger := slog.New(slog.NewTextHandler(&log, nil))
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		lost := 0
 		began := time.Now()
 		var at []time.Duration
 		fatal := errors.New("fatal")
-		err := Retry(t.Context(), logger, func(context.Context) error {
+		err := Retry(t.Context(), logger, func(error) { lost++ }, func(context.Context) error {
 			at = append(at, time.Since(began))
 			switch n := len(at); {
 			case n == 11:
@@ -249,6 +250,9 @@ func TestRetry(t *testing.T) {
 		if strings.Contains(log.String(), `\n`) || strings.Count(log.String(), "\n") != 13 {
 			t.Errorf("log: %s", &log)
 		}
+		if lost != 11 { // not what another holds, nor what is permanent
+			t.Errorf("told of %d losses, want 11", lost)
+		}
 		gap := func(i int) time.Duration { return at[i] - at[i-1] }
 		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > steady+1+firstPause || gap(13) > busyPause {
 			t.Errorf("tried at %v", at)
@@ -256,7 +260,7 @@ func TestRetry(t *testing.T) {
 
 		stopped := errors.New("stopped")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		err = Retry(ctx, logger, func(context.Context) error {
+		err = Retry(ctx, logger, func(error) {}, func(context.Context) error {
 			time.AfterFunc(time.Millisecond, func() { cancel(stopped) })
 			return errors.New("again")
 		})

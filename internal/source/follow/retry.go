@@ -37,8 +37,9 @@ var ErrBusy = errors.New("waiting for it")
 
 // Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns an
 // error that is [Permanent] or ctx ends, and returns that error or the cause. A session
-// lasts as long as its connection does.
-func Retry(ctx context.Context, logger *slog.Logger, session func(context.Context) error) error {
+// lasts as long as its connection does. Lost is called with each error that is neither
+// permanent nor [ErrBusy].
+func Retry(ctx context.Context, logger *slog.Logger, lost func(error), session func(context.Context) error) error {
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -54,10 +55,12 @@ func Retry(ctx context.Context, logger *slog.Logger, session func(context.Contex
 		}
 		if errors.Is(err, ErrBusy) {
 			pause = min(pause, busyPause)
+		} else {
+			lost(err)
 		}
 		// So that those who lost the same server do not return as one.
 		wait := pause/2 + rand.N(pause/2+1)
-		logger.Warn("the database's changes are not followed", "error", OneLine(err), "again_in", wait)
+		logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", wait)
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

@@ -113,7 +113,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	}
 	r := &run{Follower: f, caughtUp: caughtUp}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
-	return f.wrap(follow.Retry(ctx, f.log, r.session))
+	return f.wrap(follow.Retry(ctx, f.log, f.opts.Lost, r.session))
 }
 
 // wrap says what was being done, unless it was ended by the caller.

@@ -1,0 +1,177 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// account is a user of a database whose connections can be ended, and kept from coming back.
+type account struct {
+	table     *orderTable
+	cut, back []string
+}
+
+// newAccount makes one, which ordergate uses from then on.
+func newAccount(o *orderTable) *account {
+	a := &account{table: o}
+	if o.kind == "mysql" {
+		o.exec("CREATE USER gate@'%' IDENTIFIED BY 'secret'")
+		o.exec("GRANT ALL ON *.* TO gate@'%'")
+		_, rest, _ := strings.Cut(o.dsn, "@")
+		o.dsn = "gate:secret@" + rest
+		a.cut = []string{"ALTER USER gate@'%' ACCOUNT LOCK", "KILL USER gate"}
+		a.back = []string{"ALTER USER gate@'%' ACCOUNT UNLOCK"}
+		return a
+	}
+	o.exec("CREATE ROLE gate SUPERUSER LOGIN PASSWORD 'secret'")
+	dsn, err := url.Parse(o.dsn)
+	must(o.t, err)
+	dsn.User = url.UserPassword("gate", "secret")
+	o.dsn = dsn.String()
+	a.cut = []string{"ALTER ROLE gate NOLOGIN", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'gate'"}
+	a.back = []string{"ALTER ROLE gate LOGIN"}
+	return a
+}
+
+// do runs statements.
+func (a *account) do(statements []string) {
+	a.table.t.Helper()
+	for _, s := range statements {
+		a.table.exec(s)
+	}
+}
+
+// condition returns the one of this name in /readyz, and whether the whole is ready.
+func (g *tableGate) condition(name string) (found struct {
+	Name, Reason string
+	Ready        bool
+}, ready bool) {
+	g.t.Helper()
+	resp, err := client.Get(g.admin + "/readyz")
+	must(g.t, err)
+	defer resp.Body.Close()
+	all := struct{ Conditions []json.RawMessage }{}
+	must(g.t, json.NewDecoder(resp.Body).Decode(&all))
+	for _, c := range all.Conditions {
+		one := found
+		must(g.t, json.Unmarshal(c, &one))
+		if one.Name == name {
+			return one, resp.StatusCode == 200
+		}
+	}
+	return found, resp.StatusCode == 200
+}
+
+// followed returns how many of some ordergates say that they follow the table.
+func followed(gates ...*tableGate) (n int) {
+	for _, g := range gates {
+		if metricAt(g.t, g.admin, `ordergate_source_followed{filter="orders",source="orders-db"}`) == "1" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTableCut ends ordergate's connections to the database, into which others go on
+// writing: whoever is asked knows at once that nothing is certain, long before stale_after.
+func TestTableCut(t *testing.T) {
+	for _, tc := range follows {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			bed := bedtest.New(t)
+			redis := bed.Redis()
+			table := tc.table(t, bed, 1000, tc.args...)
+			a := newAccount(table)
+			s := func(member string) tableSettings {
+				return tableSettings{member: member, filter: ", stale_after: 1h", source: tc.source}
+			}
+			one, two := table.gate(bed, redis.Addr(), s("one")), table.gate(bed, redis.Addr(), s("two"))
+			gates := []*tableGate{one, two}
+			for _, g := range gates {
+				g.becomes(5000, "absent")
+			}
+			bedtest.Eventually(t, "one of them follows", func() bool { return followed(gates...) == 1 })
+			a.do(a.cut)
+			table.insert(5000)
+			for _, g := range gates {
+				// Nobody asks for an order: the state does not depend on that.
+				bedtest.Eventually(t, "the state is unknown", func() bool { return g.info().State == "unknown" })
+				if got := g.answer(5000); got != "unknown" {
+					t.Errorf("an order that nobody has told of is %s", got)
+				}
+				bedtest.Eventually(t, "the condition has the cause", func() bool {
+					c, ready := g.condition("source orders-db")
+					return ready && c.Ready && strings.Contains(c.Reason, "the table is not followed, and nothing counts as absent: ")
+				})
+			}
+			bedtest.Eventually(t, "nobody says that it follows", func() bool { return followed(gates...) == 0 })
+			a.do(a.back)
+			for _, g := range gates {
+				g.becomes(5000, "maybe")
+				g.becomes(6000, "absent")
+				bedtest.Eventually(t, "the state is ready", func() bool { return g.info().State == "ready" })
+				bedtest.Eventually(t, "the condition has no cause", func() bool { c, _ := g.condition("source orders-db"); return c.Reason == "" })
+			}
+			bedtest.Eventually(t, "one of them follows again", func() bool { return followed(gates...) == 1 })
+		})
+	}
+}
+
+// TestReadyWhenRead has a table that cannot be read when ordergate starts: it is not ready
+// until it could be, once. An outage after that takes nothing away.
+func TestReadyWhenRead(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	redis := bed.Redis()
+	for _, tc := range []struct {
+		name, broken, mended, why, source string
+	}{
+		{"no table", "RENAME TABLE orders TO later", "RENAME TABLE later TO orders", "doesn't exist", ""},
+		{"another column", "ALTER TABLE orders CHANGE id other BIGINT", "ALTER TABLE orders CHANGE other id BIGINT", "", ""},
+		{"no table, followed", "RENAME TABLE orders TO later", "RENAME TABLE later TO orders", "doesn't exist", ", follow: poll, every: 100ms"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			table := mariaTable(t, bed, 10)
+			table.exec(tc.broken)
+			must(t, newClient(t, redis.Addr()).FlushAll(t.Context()).Err())
+			gate := table.gate(bed, redis.Addr(), tableSettings{member: tc.name, source: tc.source, unready: true})
+			bedtest.Eventually(t, "the filter's condition has the reason", func() bool {
+				c, ready := gate.condition("filter orders")
+				return !ready && !c.Ready && strings.Contains(c.Reason, tc.why) && strings.Contains(c.Reason, "orders-db")
+			})
+			table.exec(tc.mended)
+			bedtest.Eventually(t, "it is ready", func() bool { _, ready := gate.condition(""); return ready })
+			gate.becomes(1, "maybe")
+			table.exec(tc.broken)
+			if c, ready := gate.condition("filter orders"); !ready {
+				t.Errorf("an outage took readiness away: %+v", c)
+			}
+			must(t, gate.Stop())
+		})
+	}
+}
+
+// TestCauseIsRepeated has a table that can never be followed: the log says so once a minute,
+// with the cause, and nothing that reads like success.
+func TestCauseIsRepeated(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	redis := bed.Redis()
+	table := mariaTable(t, bed, 10) // without a binary log
+	gate := table.gate(bed, redis.Addr(), tableSettings{member: "one", source: ", follow: binlog", unready: true})
+	bedtest.Eventually(t, "the condition has the cause", func() bool {
+		c, ready := gate.condition("source orders-db")
+		return !ready && !c.Ready && strings.Contains(c.Reason, "the server writes no binary log; start it with log_bin")
+	})
+	if !gate.said("a table is not followed: nothing counts as absent") || gate.said("a table is followed") {
+		t.Error("the log says nothing of it, or something else")
+	}
+	bedtest.Eventually(t, "the filter's condition names it", func() bool {
+		c, _ := gate.condition("filter orders")
+		return c.Ready && strings.Contains(c.Reason, "a table is not followed: source:orders-db")
+	})
+}
