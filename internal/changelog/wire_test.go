@@ -161,6 +161,9 @@ func finds(t *testing.T, i *instance, away string) {
 	t.Helper()
 	eventually(t, away+" is found to be away", func() bool {
 		err := i.Wait(t.Context())
+		if slices.Contains(i.opts.Require, away) {
+			return errors.Is(err, ErrUnfollowed) && err.Error() == ErrUnfollowed.Error()+": "+away
+		}
 		return errors.Is(err, ErrAway) && err.Error() == ErrAway.Error()+": "+away
 	})
 }

@@ -116,7 +116,7 @@ func TestTakeover(t *testing.T) {
 	b.insert("a")
 	first.Fresh()
 	var log bedtest.Log
-	opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	second := start(t, opts, first.Last())
 	bedtest.Eventually(t, "the second waits", func() bool { return strings.Contains(log.String(), "in use") })
 	first.Fresh()
