@@ -135,7 +135,7 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	if err != nil {
 		return nil, err
 	}
-	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{BodyUnseen: m.BodyUnseen, Logger: log})
+	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, Logger: log})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
 			log.Error("checks go by the rules from before", "error", err)

@@ -373,6 +373,9 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 	}
 	sent := time.Now()
 	reply, err := by.Run(ctx, l.client, l.keys, args...).StringSlice()
+	if err == nil {
+		l.member.took(time.Since(sent))
+	}
 	if err == nil && len(reply) != 4 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
@@ -425,7 +428,7 @@ func (l *Log) appendError(cause error) error {
 // was replaced, and has come here since or has ended, is missed there then. Before that,
 // somebody who asks that server might be sure of orders that are told of here.
 func (l *Log) unsettled(age int64) time.Duration {
-	return l.opts.Lease + margin - time.Duration(age)*time.Millisecond
+	return l.opts.Lease + margin(l.opts.Lease) - time.Duration(age)*time.Millisecond
 }
 
 // latest returns the later of two moments.

@@ -127,7 +127,7 @@ func TestAcknowledgedInANewEra(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.member.mu.Lock()
-	over := a.member.base.at.Add(opts.Lease + margin)
+	over := a.member.over(a.member.base.at)
 	a.member.mu.Unlock()
 	a.mustAppend(t, "1")
 	if early := time.Until(over); early > 0 {

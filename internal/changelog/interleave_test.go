@@ -285,7 +285,7 @@ func (s *site) withdraw(p *play) {
 
 // pass lets the time pass in which a lease ends, for Redis and for everybody.
 func (p *play) pass() {
-	const step = longLease + 2*margin
+	const step = longLease + 2*(longLease/10+leastMargin)
 	ctx, keys := p.t.Context(), p.a1.log.keys
 	names, err := p.bed.plain.ZRange(ctx, keys[2], 0, -1).Result()
 	p.must(err)

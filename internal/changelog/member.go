@@ -59,6 +59,8 @@ type Member struct {
 	eras  []string  // that were seen, the latest last
 	since time.Time // when the latest was seen first
 
+	roundTrip time.Duration // of an append, about; 0: none was acknowledged yet
+
 	owed     map[string]time.Time // since when; IDs, and doubts with a blank before
 	queue    []debt               // the oldest first; some are paid
 	overdrew time.Time            // when it came to owe more than it remembers; zero: it does not
@@ -164,7 +166,7 @@ func (m *Member) isJoined() bool {
 }
 
 // over returns when a lease is certainly over that was granted from a moment.
-func (m *Member) over(base time.Time) time.Time { return base.Add(m.lease + margin) }
+func (m *Member) over(base time.Time) time.Time { return base.Add(m.lease + margin(m.lease)) }
 
 // Renew has the lease begin anew, at the last answer of Redis that came before a
 // moment as of which nothing is owed: so it takes two calls until there is one. It
@@ -299,6 +301,19 @@ func (m *Member) acknowledged(era string, sent time.Time) (time.Time, error) {
 	return m.clear, nil
 }
 
+// took notes how long an append took, which counts for an eighth.
+func (m *Member) took(roundTrip time.Duration) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.roundTrip == 0 {
+		m.roundTrip = roundTrip
+	}
+	m.roundTrip += (roundTrip - m.roundTrip) / 8
+}
+
 // until waits for a moment.
 func until(ctx context.Context, at time.Time) error {
 	left := time.Until(at)
@@ -335,7 +350,7 @@ func (m *Member) late(now time.Time) bool {
 	for len(m.queue) > 0 {
 		first := m.queue[0]
 		if since, ok := m.owed[first.what]; ok && since.Equal(first.since) {
-			return !m.overdrew.IsZero() || now.Sub(first.since) > patience
+			return !m.overdrew.IsZero() || now.Sub(first.since) > patience(m.roundTrip, m.lease)
 		}
 		m.queue = m.queue[1:]
 	}

@@ -30,7 +30,6 @@ local mine = me ~= '' and redis.call('ZSCORE', members, me) and 1 or 0
 -- long on its way grants nothing.
 if mine == 1 and base > 0 and ARGV[7] == era and base <= now then
   redis.call('ZADD', members, decimal(base + tonumber(ARGV[8])), me)
-  redis.call('HSET', meta, 'now', decimal(now))
 end
 
 local waiting = redis.call('LLEN', inbox)

@@ -143,6 +143,9 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		if len(r.found) == 0 && !r.recall {
+			r.vouch() // a log that takes long to read ends no lease: nobody would refuse anything meanwhile
+		}
 		r.members = p.members
 		if starts != r.starts { // the first page, of this log
 			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox

@@ -174,7 +174,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		if unit.log, err = changelog.New(m.redis, name, apply, logOpts); err != nil {
 			return nil, err
 		}
-		opts.Appender, opts.LastRead, opts.StaleAfter = appender{unit.log}, unit.log.LastRead, c.StaleAfter
+		opts.Appender, opts.LearnTimeout, opts.LastRead, opts.StaleAfter = appender{unit.log}, appendTimeout, unit.log.LastRead, c.StaleAfter
 		switch c.Freshness.Mode {
 		case config.FreshnessBarrier:
 			opts.Barrier, opts.Notify = unit.log, unit.log.Notify
@@ -239,6 +239,20 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockU
 		policies = append(policies, p)
 	}
 	return policies, nil
+}
+
+// appendTimeout bounds how long Redis may take to acknowledge a new order.
+const appendTimeout = 600 * time.Millisecond
+
+// LearnTimeout is how long the answer to a create may have to be kept back: until its order is
+// known everywhere, or nothing is certain any more. With some slack: an answer that is passed
+// on before that breaks the guarantee of docs/freshness.md.
+func (m *Engine) LearnTimeout() (longest time.Duration) {
+	const slack = 200 * time.Millisecond
+	for _, c := range m.config.Filters {
+		longest = max(longest, changelog.LongestWait(appendTimeout, c.ChangeLog.Lease)+slack)
+	}
+	return longest
 }
 
 // Gate returns what decides now. It is immutable and safe for concurrent use.

@@ -1,0 +1,197 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clock is what the scripts of a test take for the server's.
+type clock struct {
+	t      *testing.T
+	client *redis.Client
+	began  time.Time
+	pace   float64 // of one second
+
+	mu   sync.Mutex
+	back time.Duration
+}
+
+// newClock starts one that runs at a pace until the test ends.
+func newClock(t *testing.T, s server, pace float64) *clock {
+	t.Helper()
+	c := &clock{t: t, client: connect(t, s), began: time.Now(), pace: pace}
+	c.tell()
+	if err := c.client.Set(t.Context(), "info", fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%040d\r\n", 1, 0), 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			c.tell()
+			time.Sleep(time.Millisecond) // the clock goes on
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return c
+}
+
+func (c *clock) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.began.Add(time.Duration(c.pace*float64(time.Since(c.began))) - c.back)
+	_ = c.client.Set(context.Background(), "clock", fmt.Sprintf("%d %06d", at.Unix(), at.Nanosecond()/1000), 0).Err()
+}
+
+func (c *clock) setBack(by time.Duration) {
+	c.mu.Lock()
+	c.back += by
+	c.mu.Unlock()
+	c.tell()
+}
+
+// by has an instance, which must not run yet, go by the clock.
+func (c *clock) by(i *instance) *instance {
+	script := func(source string) *redis.Script {
+		return redis.NewScript(withoutComments(toldByTest(enterSource + source)))
+	}
+	i.append, i.join, i.leave = script(appendSource), script(joinSource), script(leaveSource)
+	i.page, i.recall, i.clear = script(pageSource), script(recallSource), script(clearSource)
+	return i
+}
+
+// TestClockSetBack sets the server's clock back by less than has passed since a lease was
+// renewed, and more than since a script ran: the lease would last longer than its member
+// knows.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	c := newClock(t, s, 1)
+	opts := patient("a")
+	a := c.by(newInstance(t, s, opts))
+	w := wired(t, s, a)
+	a.start(t)
+	b := c.by(newInstance(t, s, brisk(""))) // it only reads
+	b.start(t)
+	sure(t, a, b)
+	w.set(cut)
+	reads := b.State().Reads
+	eventually(t, "the log is read for a while", func() bool { return b.State().Reads > reads+40 }) // 400 ms
+	c.setBack(250 * time.Millisecond)
+	finds(t, b, a.member.Name())
+}
+
+// TestClockIsSlewed has the server's clock run as slowly as chrony lets it: who waits for the
+// end of its lease waits until that is over there.
+func TestClockIsSlewed(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	c := newClock(t, s, 1-0.08333)
+	opts := brisk("a")
+	opts.Lease = time.Second
+	a := c.by(newInstance(t, s, opts))
+	w := wired(t, s, a)
+	a.start(t)
+	b := c.by(newInstance(t, s, brisk("")))
+	b.start(t)
+	for n := range 3 {
+		sure(t, a, b)
+		w.set(only(a.append, cut))
+		if err := a.Append(t.Context(), fmt.Sprint(n)); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("Append = %v", err)
+		}
+		if err := a.Withdraw(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Wait(t.Context()); err == nil {
+			t.Error("somebody is sure after a client was told of an order that is not in the log")
+		}
+		w.set(nil)
+		if err := a.Append(t.Context(), fmt.Sprint(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLongLogAtTheStart has an ordergate start that reads a long log: the others are sure
+// while it does.
+func TestLongLogAtTheStart(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, patient("a"))
+		for i := range 100 {
+			a.mustAppend(t, fmt.Sprint(i))
+		}
+		opts := patient("b")
+		opts.PageSize = 10
+		b := newInstance(t, s, opts)
+		w, h := wired(t, s, b), hold(t)
+		var mu sync.Mutex
+		pages := 0
+		w.set(only(b.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			mu.Lock()
+			pages++
+			held := pages > 6
+			mu.Unlock()
+			if held {
+				return h.reply(ctx, cmd, next)
+			}
+			return next(ctx, cmd)
+		}))
+		b.start(t)
+		<-h.entered
+		sure(t, a)
+		if at := b.Position(); at >= 100 {
+			t.Errorf("it has read all %d entries", at)
+		}
+		h.release()
+		sure(t, a, b)
+	})
+}
+
+// TestMemberFarAway has appends of one member take longer than the others' patience: it goes
+// on renewing its lease, or nothing would be absent anywhere.
+func TestMemberFarAway(t *testing.T) {
+	t.Parallel()
+	s := startRealServer(t)
+	opts := brisk("a")
+	opts.Lease = 2 * time.Second
+	a, w := wiredInstance(t, s, opts)
+	b := runInstance(t, s, patient("b"))
+	sure(t, a, b)
+	const roundTrip = leastPatience + 100*time.Millisecond
+	w.set(only(a.append, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		time.Sleep(roundTrip) // the way there and back
+		return next(ctx, cmd)
+	}))
+	a.mustAppend(t, "first")
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for n := range 5 {
+		wg.Go(func() {
+			time.Sleep(time.Duration(n) * roundTrip / 5) // there is always one on its way
+			for i := 0; ctx.Err() == nil; i++ {
+				if err := a.Append(t.Context(), fmt.Sprint(n, " ", i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	first := members(t, b.client)[a.member.Name()]
+	eventually(t, "its lease goes on", func() bool {
+		if err := b.Wait(t.Context()); err != nil {
+			t.Fatalf("Wait = %v", err)
+		}
+		return members(t, b.client)[a.member.Name()] > first+2*float64(opts.Lease.Milliseconds())
+	})
+}
