@@ -23,7 +23,7 @@ import (
 
 // Options bounds what a [Server] does on behalf of a call.
 type Options struct {
-	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s
+	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
 	// BodyUnseen is told of each request that Envoy passed on without showing the body
 	// which it was asked for. It has to be quick. Nil: nobody wants to know.

@@ -126,6 +126,7 @@ func TestLongLogAtTheStart(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, patient("a"))
+		sure(t, a)
 		for i := range 100 {
 			a.mustAppend(t, fmt.Sprint(i))
 		}

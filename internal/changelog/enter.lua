@@ -4,7 +4,7 @@
 -- KEYS[1]  the log, a stream whose entry IDs are "<sequence number>-0"
 -- KEYS[2]  what is known of the log, a hash: epoch (its identity), seq (number of its
 --          last entry), term (of the server's history), now (the latest time
---          seen, to 10 ms), era (named anew whenever all leases end), members (how many there are),
+--          seen, to 50 ms), era (named anew whenever all leases end), members (how many there are),
 --          trimmed (see trim.lua)
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
@@ -114,8 +114,8 @@ do
   local latest = tonumber(known[4] or '')
   local set = latest and (now < latest or now > latest + 60000)
   if set then lapse() end
-  -- By every script, or a clock could go back by as much as nobody noted. Not more often than
-  -- it takes, for the replicas' sake; and where memory is full, the rest works without it.
-  if set or not latest or now >= latest + 10 then redis.pcall('HSET', meta, 'now', decimal(now)) end
+  -- By every script, or a clock could go back by as much as nobody noted. At most 20 times a
+  -- second, for the replicas' sake; and where memory is full, the rest works without it.
+  if set or not latest or now >= latest + 50 then redis.pcall('HSET', meta, 'now', decimal(now)) end
   if not era then lapse() end
 end

@@ -21,7 +21,7 @@
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
 -- where min-replicas-to-write is set. The hash never expires: nothing changes, and
--- there is nothing to send to replicas.
+-- there is nothing to send to replicas but the time, now and then.
 redis.call('PERSIST', meta)
 
 local me, base = ARGV[5], tonumber(ARGV[6])

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -51,6 +52,28 @@ func TestGCPercent(t *testing.T) {
 	for used, want := range map[uint64]int{0: 400, 16 << 20: 400, 32 << 20: 200, 128 << 20: 50, 360 << 20: 25, 54 << 30: 25} {
 		if got := gcPercent(used); got != want {
 			t.Errorf("gcPercent(%d) = %d, want %d", used, got, want)
+		}
+	}
+}
+
+// TestLearnTimeout compares it with the leases that an answer may have to be kept back for: it
+// is longer, or a client is told of an order that others may refuse.
+func TestLearnTimeout(t *testing.T) {
+	t.Parallel()
+	for _, lease := range []string{"200ms", "2s", "10s"} {
+		text := `
+redis: {mode: embedded}
+filters: {orders: {change_log: {lease: ` + lease + `}}, others: {}}
+rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}]
+`
+		c, err := config.Parse("a.yaml", []byte(text), os.Getenv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &Engine{config: c}
+		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
+		if got, least := m.LearnTimeout(), appendTimeout+longest+longest/10; got < least || got > least+time.Second {
+			t.Errorf("lease %s: %v, want %v and a little", lease, got, least)
 		}
 	}
 }

@@ -32,7 +32,7 @@ import (
 
 // Options bounds what a [Face] does on behalf of a call.
 type Options struct {
-	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on; 0: 3s
+	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
 	// FailureModeAllow passes every request on that a fault of ours hits before it is
 	// judged. Without it that is so for GET and HEAD; the others are answered with 503.
