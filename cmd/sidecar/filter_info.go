@@ -113,8 +113,8 @@ func expansionText(e *engine.ExpansionReport) string {
 		}
 	case e.Error != nil:
 		text += ", did not grow: " + *e.Error
-	case e.TookMS != nil:
-		text += fmt.Sprintf(", grown from %d to %d in %v", e.From, e.To, time.Duration(*e.TookMS)*time.Millisecond)
+	case e.Took != nil:
+		text += fmt.Sprintf(", grown from %d to %d in %v", e.From, e.To, *e.Took)
 	}
 	return text
 }
@@ -278,7 +278,7 @@ func logText(r *engine.LogReport, now time.Time) string {
 		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))
 	}
 	if r.Barrier > 0 {
-		text += fmt.Sprintf(", last barrier %.1f ms", r.Barrier)
+		text += fmt.Sprintf(", last barrier %.1f ms", 1e3*time.Duration(r.Barrier).Seconds())
 	}
 	for _, d := range []struct {
 		kind  string

@@ -211,8 +211,8 @@ func testFilterJSON(t *testing.T, file string) {
 	for _, f := range filters {
 		keys("a filter", f, info...)
 		of := f.(map[string]any)
-		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_ms")
-		keys("its log", of["log"], "doubts", "lag", "last_barrier_ms", "last_read", "members", "owed", "phase", "position", "reason", "repaired", "tail")
+		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_seconds")
+		keys("its log", of["log"], "doubts", "lag", "last_barrier_seconds", "last_read", "members", "owed", "phase", "position", "reason", "repaired", "tail")
 		for _, s := range of["segments"].([]any) {
 			keys("a segment", s, "bytes", "capacity", "estimated_false_positive_rate", "fill_ratio", "ids", "layers", "name")
 		}

@@ -35,7 +35,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 				upTo = fmt.Sprintf(", up to entry %d of the change log", *report.Position)
 			}
 			_, err = fmt.Fprintf(env.stdout, "%s: %d IDs in %d bytes%s, in %v\n",
-				report.Path, report.IDs, report.Bytes, upTo, time.Duration(report.TookMS)*time.Millisecond)
+				report.Path, report.IDs, report.Bytes, upTo, report.Took)
 			return err
 		},
 	}

@@ -73,7 +73,7 @@ func loadable(c *config.Config, file, name, from, csv string) error {
 }
 
 func printLoad(r *engine.LoadReport, env *environment) error {
-	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, time.Duration(r.TookMS)*time.Millisecond)
+	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, r.Took)
 	if r.Snapshot != nil {
 		text += ", written to " + *r.Snapshot
 	}
@@ -145,5 +145,5 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	if err == nil && report.Skipped > 0 {
 		err = fmt.Errorf("%d lines of %s are no order IDs by any rule's format, the first is %s; the others are loaded", report.Skipped, path, report.First[0])
 	}
-	return &engine.LoadReport{Filter: name, IDs: report.IDs, TookMS: time.Since(began).Milliseconds()}, err
+	return &engine.LoadReport{Filter: name, IDs: report.IDs, Took: engine.SecondsOf(time.Since(began))}, err
 }
