@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/spf13/cobra"
