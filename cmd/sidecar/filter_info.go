@@ -160,7 +160,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
 		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
 			"the change log as those of new orders do. The filter converts them to the forms that its rules\n" +
-			"ask for.",
+			"ask for. IDs that no rule takes are not added, and the command fails.",
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
 		Args:    filterArguments(2, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -176,6 +176,10 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
 				total.Added += r.Added
+				total.Refused += r.Refused
+				if total.FirstRefused == nil {
+					total.FirstRefused = r.FirstRefused
+				}
 				return err
 			}
 			if args[1] == "-" {
@@ -187,9 +191,13 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter add: %w", err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, total)
+				err = engine.WriteJSON(env.stdout, total)
+			} else {
+				_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
 			}
-			_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
+			if err == nil && total.Refused > 0 {
+				err = fmt.Errorf("filter add: no rule takes %d of the IDs, which were not added; the first is %q", total.Refused, *total.FirstRefused)
+			}
 			return err
 		},
 	}

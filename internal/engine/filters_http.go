@@ -163,7 +163,7 @@ type ContainsReport struct {
 	Filter string `json:"filter"`
 	ID     string `json:"id"`
 	Answer string `json:"answer"` // absent, maybe, unknown
-	Reason string `json:"reason"` // of unknown
+	Reason string `json:"reason"` // of unknown, and why no request asks for such an ID
 }
 
 // withFilters adds what `ordergate filter` asks the process for to a handler.
@@ -221,7 +221,13 @@ func (m *Engine) serveContains(r *http.Request, name string) (any, error) {
 	id := r.URL.Query().Get("id")
 	f := m.filters[name].filter
 	report := ContainsReport{Filter: name, ID: id, Answer: f.MayContain(r.Context(), id).String()}
-	if report.Answer == filter.Unknown.String() {
+	valid, err := m.validIDs(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !valid(id):
+		report.Reason = "no rule takes such an ID, so a request with it is refused"
+	case report.Answer == filter.Unknown.String():
 		_, report.Reason = f.State()
 	}
 	return report, nil

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/ordergate/ordergate/filter"
 )
@@ -26,16 +28,49 @@ type IDsRequest struct {
 // AddedReport tells what was added.
 type AddedReport struct {
 	Filter string `json:"filter"`
-	Added  int    `json:"added"` // the first so many of those that were given
+	Added  int    `json:"added"`
+	// Refused is how many have no rule's format, and were not added. FirstRefused is one of
+	// them, cut to 60 bytes; null: there is none.
+	Refused      int     `json:"refused"`
+	FirstRefused *string `json:"first_refused"`
 }
 
-// serveAdd adds IDs without a look at their formats: for ordergate filter add.
+// serveAdd adds those IDs that fit a rule's format: for ordergate filter add.
 func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
 	ids, err := idsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return m.add(r.Context(), name, ids)
+	valid, err := m.validIDs(name)
+	if err != nil {
+		return nil, err
+	}
+	good := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !valid(id) })
+	report, err := m.add(r.Context(), name, good)
+	if err != nil {
+		return nil, err
+	}
+	if report.Refused = len(ids) - len(good); report.Refused > 0 {
+		first := ids[slices.IndexFunc(ids, func(id string) bool { return !valid(id) })]
+		report.FirstRefused = new(strings.ToValidUTF8(first[:min(len(first), mostQuoted)], ""))
+	}
+	return report, nil
+}
+
+// mostQuoted bounds what is repeated of an ID that is none, in bytes.
+const mostQuoted = 60
+
+// validIDs returns what tells IDs that some rule of a filter takes. Where no rule names the
+// filter, all are.
+func (m *Engine) validIDs(name string) (func(id string) bool, error) {
+	formats, err := FormatsOf(m.config, name)
+	if err != nil {
+		return nil, err
+	}
+	if valid := Valid(formats); valid != nil {
+		return valid, nil
+	}
+	return func(string) bool { return true }, nil
 }
 
 // serveAnnounce adds IDs that fit a rule's format: for services that create orders
@@ -48,13 +83,12 @@ func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	formats, err := FormatsOf(m.config, name)
+	valid, err := m.validIDs(name)
 	if err != nil {
 		return nil, err
 	}
-	allowed := Valid(formats)
 	for i, id := range ids {
-		if allowed != nil && !allowed(id) {
+		if !valid(id) {
 			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format", i+1), http.StatusBadRequest}
 		}
 	}
@@ -77,7 +111,7 @@ func idsOf(r *http.Request) ([]string, error) {
 	return ids.IDs, nil
 }
 
-func (m *Engine) add(ctx context.Context, name string, ids []string) (any, error) {
+func (m *Engine) add(ctx context.Context, name string, ids []string) (*AddedReport, error) {
 	for done := 0; done < len(ids); {
 		next := ids[done:min(done+AddedAtOnce, len(ids))]
 		if err := m.filters[name].filter.LearnAll(ctx, next); err != nil {
@@ -85,5 +119,5 @@ func (m *Engine) add(ctx context.Context, name string, ids []string) (any, error
 		}
 		done += len(next)
 	}
-	return AddedReport{name, len(ids)}, nil
+	return &AddedReport{Filter: name, Added: len(ids)}, nil
 }
