@@ -27,7 +27,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 		Short:   "Tell about the filters of the ordergate that runs",
 		Example: "  ordergate filter info orders",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -126,7 +126,7 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter contains orders 42",
 		Args:    filterArguments(2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
 		Args:    filterArguments(2, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -262,7 +262,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 		Example: "  ordergate filter " + name + " orders",
 		Args:    oneOf("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter snapshot orders\n  ordergate filter snapshot inspect /var/lib/ordergate/orders.snap",
 		Args:    oneOf("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.load()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}

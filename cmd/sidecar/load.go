@@ -31,7 +31,7 @@ func loadCommand(env *environment) *cobra.Command {
 		Example: "  ordergate load --filter orders\n  ordergate load --filter orders --csv ids.csv\n  mysql -N -e 'SELECT id FROM orders' | ordergate load --filter orders --csv -",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.load()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -90,6 +90,10 @@ func printLoad(r *engine.LoadReport, env *environment) error {
 func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from, csv string) (*engine.LoadReport, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if csv != "" {
+		c, err := e.load()
+		if err != nil {
+			return nil, err
+		}
 		return e.loadFile(ctx, c, name, csv, log)
 	}
 	report := &engine.LoadReport{}
@@ -102,6 +106,9 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 		return nil, fmt.Errorf("%w, and without filters.%s.snapshot there is nothing else to load", err, name)
 	case from != "" && len(f.Sources) > 1:
 		return nil, fmt.Errorf("%w, and a snapshot of one source only would lack the others: leave out --source", err)
+	}
+	if c, err = e.load(); err != nil {
+		return nil, err
 	}
 	return engine.LoadSnapshot(ctx, c, name, log)
 }

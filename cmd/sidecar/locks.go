@@ -91,7 +91,7 @@ func (s lockServer) on() string {
 }
 
 func (e *environment) openDesk() (*desk, error) {
-	c, err := e.loadWithoutSources()
+	c, err := e.loadPart("redis", "locks")
 	if err != nil {
 		return nil, err
 	}
