@@ -25,7 +25,7 @@ type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	environ        func() []string // all variables, as os.Environ has them
-	file           string // --config
+	file           string          // --config
 }
 
 func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Command {

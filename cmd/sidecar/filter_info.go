@@ -155,7 +155,8 @@ func filterArguments(least int, what string) cobra.PositionalArgs {
 }
 
 func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
-	return &cobra.Command{
+	var by byHand
+	cmd := &cobra.Command{
 		Use:   "add NAME ORDER-ID...|-",
 		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
 		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
@@ -168,10 +169,13 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := by.check("filter add"); err != nil {
+				return err
+			}
 			total := engine.AddedReport{Filter: args[0]}
 			add := func(ids []string) error {
 				var r engine.AddedReport
-				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids}, &r)
+				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: by.reason}, &r)
 				if err != nil && total.Added > 0 {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
@@ -201,6 +205,8 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			return err
 		},
 	}
+	by.flag(cmd)
+	return cmd
 }
 
 // addBatch is how many IDs go in one request: each is told to Redis by itself.

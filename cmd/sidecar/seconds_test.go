@@ -13,7 +13,7 @@ import (
 // JSON: a length of time is a number of seconds there, and its key says so.
 func TestDurationsAreSeconds(t *testing.T) {
 	for _, report := range []any{
-		explanation{}, sizing{}, sampleReport{}, lockList{}, lockReports{}, releaseReport{}, snapshotFile{},
+		explanation{}, sizing{}, sampleReport{}, lockList{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
 		engine.AddedReport{}, engine.ContainsReport{}, engine.FilterReport{}, engine.LoadReport{}, engine.SnapshotReport{},
 	} {
 		at := reflect.TypeOf(report)

@@ -23,6 +23,9 @@ const (
 // IDsRequest are IDs to add.
 type IDsRequest struct {
 	IDs []string `json:"ids"`
+	// Who and Reason are for the log: user@host, and the operator's words.
+	Who    string `json:"who"`
+	Reason string `json:"reason"`
 }
 
 // AddedReport tells what was added.
@@ -37,10 +40,11 @@ type AddedReport struct {
 
 // serveAdd adds those IDs that fit a rule's format: for ordergate filter add.
 func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
-	ids, err := idsOf(r)
+	asked, err := idsOf(r)
 	if err != nil {
 		return nil, err
 	}
+	ids := asked.IDs
 	valid, err := m.validIDs(name)
 	if err != nil {
 		return nil, err
@@ -50,6 +54,7 @@ func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.logAdded(r, name, asked, good)
 	if report.Refused = len(ids) - len(good); report.Refused > 0 {
 		first := ids[slices.IndexFunc(ids, func(id string) bool { return !valid(id) })]
 		report.FirstRefused = new(strings.ToValidUTF8(first[:min(len(first), mostQuoted)], ""))
@@ -79,10 +84,11 @@ func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	if m.config.Listen.Token == "" { // with one, guard has seen it
 		return nil, statusError{errors.New("services cannot add IDs here: set listen.token_file or listen.token_env"), http.StatusForbidden}
 	}
-	ids, err := idsOf(r)
+	asked, err := idsOf(r)
 	if err != nil {
 		return nil, err
 	}
+	ids := asked.IDs
 	valid, err := m.validIDs(name)
 	if err != nil {
 		return nil, err
@@ -95,7 +101,7 @@ func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	return m.add(r.Context(), name, ids)
 }
 
-func idsOf(r *http.Request) ([]string, error) {
+func idsOf(r *http.Request) (*IDsRequest, error) {
 	var ids IDsRequest
 	if err := json.NewDecoder(r.Body).Decode(&ids); err != nil {
 		return nil, statusError{fmt.Errorf("reading the IDs: %w", err), http.StatusBadRequest}
@@ -108,7 +114,7 @@ func idsOf(r *http.Request) ([]string, error) {
 			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
 		}
 	}
-	return ids.IDs, nil
+	return &ids, nil
 }
 
 func (m *Engine) add(ctx context.Context, name string, ids []string) (*AddedReport, error) {
