@@ -12,7 +12,7 @@ func (o *Options) uses(path string) bool {
 }
 
 // divide tells violations of what is used from others. One that no section has counts as
-// used: nobody knows what was meant.
+// used: it may be a slip of any section.
 func (o *Options) divide(all []Violation) (used, elsewhere []Violation) {
 	for _, v := range all {
 		path := v.Path

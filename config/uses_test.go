@@ -52,7 +52,7 @@ backend: cobol
 	}
 }
 
-// TestUsesWhatIsWhole reads files of which nobody knows what was meant.
+// TestUsesWhatIsWhole reads files in which no section can be told from the others.
 func TestUsesWhatIsWhole(t *testing.T) {
 	for _, file := range []string{"- a", "lokcs: {a: {}}", "rules: [", ""} {
 		path := filepath.Join(t.TempDir(), "f.yaml")

@@ -10,8 +10,8 @@ import (
 
 // TestMixedRules has ext_authz go by some rules and ext_proc by others, as a request can find
 // them while a reload replaces the one by the other. Two ordergates are asked for that.
-// Whatever ext_authz says, a request has a lock where the rules of ext_proc settle, and a
-// malformed one that any of the two guards is refused.
+// A request has a lock where the rules of ext_proc settle. A malformed one that either of the
+// two guards is refused.
 func TestMixedRules(t *testing.T) {
 	needsSidecar(t, "inside Envoy, a request goes by one set of rules")
 	t.Parallel()

@@ -26,7 +26,7 @@ func (b *byHand) check(command string) error {
 	return nil
 }
 
-// who names whoever runs this, as user@host.
+// who names the user that runs this, as user@host.
 func who() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -34,7 +34,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestWatch tells of each entry once, whatever becomes of Redis between.
+// TestWatch expects each entry once, also when Redis was killed in between.
 func TestWatch(t *testing.T) {
 	server := bedtest.New(t).Redis("--appendonly", "yes")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})

@@ -21,7 +21,7 @@ func (m *Engine) watchAudit(ctx context.Context) {
 		}
 		m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
 			"holder", e.Holder, "request", e.Request, "reason", e.Reason)
-		if m.hasLock(e.Lock) { // or anybody could make up labels
+		if m.hasLock(e.Lock) { // another text would be a new label
 			m.metrics.Forced(e.Lock)
 		}
 	})

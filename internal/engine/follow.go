@@ -290,7 +290,7 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	}
 }
 
-// doubt tells everybody of one about the table, which the text goes on about.
+// doubt records one about the table in the change log. The text follows the table's name.
 func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()

@@ -8,10 +8,9 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// TestOpenRefusesWhatScreenDoes holds the two steps of a request against each other: whatever
-// Screen refuses, but an order that is absent, Open refuses as well. So a request whose steps
-// are taken by different rules, while these change, gets its lock, or is refused, by the
-// rules of Open alone.
+// TestOpenRefusesWhatScreenDoes compares the two steps of a request. Open refuses each request
+// that Screen refuses, except for an order that is absent. So when a reload comes between the
+// steps, the rules of Open alone decide whether the request gets a lock or is refused.
 func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	query := []order.ID{{In: order.InQuery, Name: "order_id", Format: digits}}
