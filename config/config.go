@@ -386,6 +386,12 @@ const (
 	BackendPHP    = "php"
 )
 
+// What becomes of a body without a Content-Type where a rule reads JSON.
+const (
+	WithoutTypeAccept = "accept" // it is read as JSON
+	WithoutTypeRefuse = "refuse"
+)
+
 // Rule is what to do with the requests that match it.
 type Rule struct {
 	Name    string `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
@@ -395,6 +401,11 @@ type Rule struct {
 	// parameters what it runs. A request there that names an order, under no rule, is
 	// refused. Default those of the file.
 	FrontControllers []string `mapstructure:"front_controllers"`
+
+	// JSONWithoutType says what becomes of a body without a Content-Type; of rules that read
+	// an ID from JSON. Default refuse of backend strict, since some (Rack, CGI.pm) take such
+	// a body for a form, and accept of others.
+	JSONWithoutType string `mapstructure:"json_without_type"`
 
 	Pass    bool    `mapstructure:"pass"`    // exempts what matches; excludes id, invalid, lookup, create and settle
 	IDs     []ID    `mapstructure:"id"`      // at most 8, no two in one place; a mapping in the file is a list of one

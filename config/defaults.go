@@ -248,6 +248,13 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
 	}
+	if r.readsJSON() {
+		untyped := WithoutTypeAccept
+		if r.Backend == BackendStrict {
+			untyped = WithoutTypeRefuse
+		}
+		fill(doc, path+".json_without_type", &r.JSONWithoutType, untyped)
+	}
 	if !r.Pass {
 		r.Invalid.ensureDefaults(doc, path+".invalid", Reply{Status: http.StatusBadRequest})
 	}
@@ -269,6 +276,12 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
 	}
+}
+
+// readsJSON reports whether an ID of the rule stands in JSON.
+func (r *Rule) readsJSON() bool {
+	inJSON := func(id ID) bool { return id.JSON != "" }
+	return slices.ContainsFunc(r.IDs, inJSON) || r.Settle != nil && r.Settle.Limit != nil && inJSON(r.Settle.Limit.ID)
 }
 
 // ensureDefaults leaves the lengths of a UUID alone: it has one length only.

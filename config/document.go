@@ -18,6 +18,7 @@ type document struct {
 	foreign    map[string]bool // mappings that hold a key that is not read
 	badNames   map[string]bool // "filters.Orders": defined, though under a name that is refused
 	violations []Violation
+	variables  map[string]bool // those that stand for a key
 }
 
 // place says where a value was given.
@@ -48,7 +49,7 @@ func (d *document) report(path, message string) {
 		}
 		v := Violation{File: d.file, Line: p.line, Path: p.shown + path[len(around):], Message: message}
 		if p.variable != "" {
-			v.File, v.Line, v.Path = "environment", 0, p.variable+path[len(around):]
+			v.File, v.Line, v.Path = environmentFile, 0, p.variable+path[len(around):]
 		}
 		d.violations = append(d.violations, v)
 		return

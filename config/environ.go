@@ -9,6 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+const (
+	// variablePrefix is what the names of variables begin with that stand for keys.
+	variablePrefix = "ORDERGATE_"
+	// environmentFile is the "file" of what a variable is refused for.
+	environmentFile = "environment"
+)
+
 // environment returns what environment variables override, keyed like the tree
 // that was read from the file. Rules have no names as keys, so their variables
 // would be positions in a list: they have none.
@@ -31,10 +38,12 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 			}
 		}
 	}
+	d.variables = make(map[string]bool, len(paths))
 	owner := make(map[string]string) // variable to path
 	overrides := make(map[string]any)
 	for _, path := range sortedKeys(paths) {
 		variable := variableOf(path)
+		d.variables[variable] = true
 		text := getenv(variable)
 		if text == "" {
 			continue
@@ -56,7 +65,7 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 }
 
 func (d *document) reportVariable(variable, message string) {
-	d.violations = append(d.violations, Violation{File: "environment", Path: variable, Message: message})
+	d.violations = append(d.violations, Violation{File: environmentFile, Path: variable, Message: message})
 }
 
 // addLeaves collects the paths below path that hold a scalar or a list.
@@ -76,7 +85,7 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 // variableOf names the variable of a key: viper's own scheme with "_" for
 // whatever a shell does not take in a name.
 func variableOf(path string) string {
-	return "ORDERGATE_" + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
+	return variablePrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
 // fromText reads a variable as a value of a field's type: text as it is, lists

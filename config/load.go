@@ -15,6 +15,30 @@ import (
 // what makes a file large: this leaves room for more than fifty of the largest.
 const maxFileSize = 4 << 20
 
+// Options say how a configuration is read. The zero value has no variables.
+type Options struct {
+	Getenv func(string) string // os.Getenv, but in tests; nil: there are no variables
+
+	// Uses are the paths of what the caller is going to use, such as "locks" or
+	// "listen.admin"; nil: all. What is wrong elsewhere is no error then, and secrets and
+	// files elsewhere are not read: those fields are not usable.
+	Uses []string
+	// WithoutDSN lets the variables be missing that hold the names of data sources.
+	WithoutDSN bool
+	// CheckTable says what is wrong with a source that is a table, whose DSN has been read;
+	// nil: nothing is. The error quotes nothing of the DSN.
+	CheckTable func(Source) error
+	// Environ are all variables, as of os.Environ, of which those are looked for that stand
+	// for no key; nil: they are not.
+	Environ []string
+}
+
+// Aside is what is wrong and no error.
+type Aside struct {
+	Elsewhere []Violation // outside of [Options.Uses]
+	Variables []Violation // that stand for no key
+}
+
 // Load reads the file at path, and from getenv (os.Getenv, but in tests) the
 // variables that override it and the Redis passwords. A variable is named after
 // the path of a key, ORDERGATE_REDIS_ADDRESSES for redis.addresses; a list is
@@ -25,21 +49,17 @@ const maxFileSize = 4 << 20
 // The error is an [*InvalidError] with everything that is wrong, or one line
 // when the file cannot be read. Load blocks on the file system only.
 func Load(path string, getenv func(string) string) (*Config, error) {
-	return load(path, getenv, true)
+	c, _, err := LoadWith(path, Options{Getenv: getenv})
+	return c, err
 }
 
-// LoadWithoutSources is [Load] for what asks no table: variables that hold the name of a data
-// source may be missing.
-func LoadWithoutSources(path string, getenv func(string) string) (*Config, error) {
-	return load(path, getenv, false)
-}
-
-func load(path string, getenv func(string) string, sources bool) (*Config, error) {
+// LoadWith is [Load] with options.
+func LoadWith(path string, o Options) (*Config, Aside, error) {
 	data, err := readFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, Aside{}, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
-	return parse(path, data, getenv, sources)
+	return parse(path, data, o)
 }
 
 func readFile(path string) ([]byte, error) {
@@ -71,31 +91,38 @@ func withoutPath(err error) error {
 // Parse is [Load] for a file that has been read. The file's name is used in
 // violations only.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
-	return parse(file, data, getenv, true)
+	c, _, err := parse(file, data, Options{Getenv: getenv})
+	return c, err
 }
 
-func parse(file string, data []byte, getenv func(string) string, sources bool) (*Config, error) {
+func parse(file string, data []byte, o Options) (*Config, Aside, error) {
+	if o.Getenv == nil {
+		o.Getenv = func(string) string { return "" }
+	}
 	doc := newDocument(file)
 	tree := doc.read(data)
 	if tree == nil {
-		return nil, invalid(doc.violations)
+		return nil, Aside{}, invalid(doc.violations)
 	}
-	overrides := doc.environment(tree, getenv)
+	overrides := doc.environment(tree, o.Getenv)
 	c, err := decode(tree, overrides)
 	if err != nil {
-		return nil, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
+		return nil, Aside{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
-	c.Redis.readFiles(doc, getenv)
-	if t := c.Listen.TLS; t != nil {
+	if o.uses("redis") {
+		c.Redis.readFiles(doc, o.Getenv)
+	}
+	if t := c.Listen.TLS; t != nil && o.uses("listen.tls") {
 		checkFiles(t.CA, t.Cert, t.Key, func(key, message string) { doc.report("listen.tls."+key, message) })
 	}
-	c.readSecrets(doc, getenv, sources)
-	if err := invalid(doc.violations); err != nil {
-		return nil, err
+	c.readSecrets(doc, o)
+	used, elsewhere := o.divide(doc.violations)
+	if err := invalid(used); err != nil {
+		return nil, Aside{}, err
 	}
-	return c, nil
+	return c, Aside{elsewhere, doc.unknownVariables(c, o.Environ)}, nil
 }
 
 // decode lays the overrides over the file and returns the result as a Config.

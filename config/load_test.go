@@ -161,6 +161,8 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Invalid: invalid,
 				Create:  &Create{Filter: "orders", Learn: Learn{ResponseJSON: "data.orderId"}},
 				Mode:    "enforce",
+
+				JSONWithoutType: "accept",
 			},
 			{
 				Name:    "return-create",
@@ -189,6 +191,8 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Invalid: invalid,
 				Lookup:  &Lookup{Filter: "orders", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
 				Mode:    "enforce",
+
+				JSONWithoutType: "accept",
 			},
 			{
 				Name: "commission-settle",

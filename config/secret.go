@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -36,23 +37,41 @@ func (s Secret) Format(state fmt.State, _ rune) {
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // readSecrets sets the token, and the secrets of the filters and sources, from where
-// it says that they are. Without sources, their variables may be missing.
-func (c *Config) readSecrets(doc *document, getenv func(string) string, sources bool) {
-	c.Listen.Token = readLongSecret(doc, getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
+// it says that they are.
+func (c *Config) readSecrets(doc *document, o Options) {
+	if o.uses("listen.token_file") || o.uses("listen.token_env") {
+		c.Listen.Token = readLongSecret(doc, o.Getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
+	}
 	for _, name := range sortedKeys(c.Filters) {
-		f, path := c.Filters[name], join("filters", name)+".secret"
-		f.Secret = readLongSecret(doc, getenv, path, "secret", f.SecretFile, f.SecretEnv)
-		c.Filters[name] = f
+		if f, path := c.Filters[name], join("filters", name); o.uses(path) {
+			f.Secret = readLongSecret(doc, o.Getenv, path+".secret", "secret", f.SecretFile, f.SecretEnv)
+			c.Filters[name] = f
+		}
 	}
 	for _, name := range sortedKeys(c.Sources) {
-		s, path := c.Sources[name], join("sources", name)+".dsn"
-		if !sources && s.DSNFile == "" && s.DSNEnv != "" && getenv(s.DSNEnv) == "" {
+		s, path := c.Sources[name], join("sources", name)
+		if missing := s.DSNFile == "" && s.DSNEnv != "" && o.Getenv(s.DSNEnv) == ""; !o.uses(path) || o.WithoutDSN && missing {
 			continue
 		}
 		if s.Live() { // others have been told to remove it
-			s.DSN = Secret(readSecret(doc, getenv, path, "data source name", s.DSNFile, s.DSNEnv))
+			s.DSN = Secret(readSecret(doc, o.Getenv, path+".dsn", "data source name", s.DSNFile, s.DSNEnv))
 			c.Sources[name] = s
+			s.checkTable(doc, path, o)
 		}
+	}
+}
+
+// checkTable has a table looked at of which everything is known.
+func (s Source) checkTable(doc *document, path string, o Options) {
+	if s.DSN == "" || o.CheckTable == nil || slices.ContainsFunc(doc.violations, func(v Violation) bool { return within(v.Path, path) }) {
+		return
+	}
+	if err := o.CheckTable(s); err != nil {
+		key := ".dsn_env"
+		if s.DSNFile != "" {
+			key = ".dsn_file"
+		}
+		doc.report(path+key, oneLine(err.Error()))
 	}
 }
 

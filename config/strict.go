@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"strconv"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -243,7 +244,7 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	case kind == reflect.Slice && n.Kind == yaml.SequenceNode:
 		return r.list(n, t.Elem(), path, shown), true
 	case kind == reflect.Struct || kind == reflect.Map:
-		problem = fmt.Sprintf("is %s: it has to be a mapping", describe(n))
+		problem = fmt.Sprintf("is %s: it has to be a mapping%s", describe(n), asMapping(n, t))
 	case t == idsType:
 		problem = fmt.Sprintf("is %s: it has to be a mapping or a list of mappings", describe(n))
 	case kind == reflect.Slice:
@@ -256,6 +257,23 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	}
 	r.report(path, problem)
 	return nil, r.refuse(path)
+}
+
+// asMapping shows how a duration is written where a mapping is wanted; "" for other values.
+// Of several keys that could be meant, the last is the one that bounds the others.
+func asMapping(n *yaml.Node, t reflect.Type) string {
+	if n.Kind != yaml.ScalarNode || t.Kind() != reflect.Struct {
+		return ""
+	}
+	if _, problem := duration(n.Value, n.ShortTag()); problem != "" {
+		return ""
+	}
+	for i := t.NumField() - 1; i >= 0; i-- {
+		if f := t.Field(i); f.Type == reflect.TypeFor[time.Duration]() {
+			return fmt.Sprintf(", such as {%s: %s}", f.Tag.Get("mapstructure"), n.Value)
+		}
+	}
+	return ""
 }
 
 // refuse marks a value as left out; it returns false.

@@ -67,6 +67,7 @@ func (v *validator) ids(path string, r Rule) {
 		}
 		v.format(here, id)
 	}
+	v.idsAgree(path, r.IDs[:min(n, maxIDs)])
 }
 
 func (v *validator) placeMissing(path string) {
@@ -115,38 +116,6 @@ func (v *validator) header(path, name string) {
 	if !headerName.MatchString(name) {
 		v.refute(path, "%s is not the name of a header", quote(name))
 	}
-}
-
-// placesDiffer refuses an entry that looks where an earlier one of its rule
-// looks: both find the same text, or refuse what the other looks for.
-func (v *validator) placesDiffer(places, earlier []idPlace) {
-	for _, p := range places {
-		for _, e := range earlier {
-			at := join(p.entry, p.key)
-			if p.key == e.key && p.name == e.name {
-				v.refute(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
-				break
-			}
-			if p.key == "json" && e.key == "json" && collide(p.name, e.name) {
-				v.refute(at, "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
-					quote(p.name), quote(e.name), e.entry)
-				break
-			}
-		}
-	}
-}
-
-// collide reports whether two JSON paths cannot both be looked for: one leads
-// through what is the other's ID, or through a name that the other takes for a
-// different spelling of its own.
-func collide(a, b string) bool {
-	namesA, namesB := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(namesA), len(namesB)) {
-		if namesA[i] != namesB[i] {
-			return squash(namesA[i]) == squash(namesB[i])
-		}
-	}
-	return true
 }
 
 // bodyOptions checks the options of IDs that stand in a body.

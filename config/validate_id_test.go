@@ -46,7 +46,12 @@ func TestIDs(t *testing.T) {
 		{"wrong in a list", lookupID, `[{path: id}, {query: a.b}]`, []string{`[1].query: "a.b" is not the name of a parameter: names are 1 to 128 letters, digits, _ and -`}},
 		{"no place in a list", lookupID, `[{path: id}, {}]`, []string{`[1]: says not where the ID is: give exactly one of path, query, header, json, form, cookie`}},
 		{"no place in a create's list", createID, `[{json: id}, {format: uuid}]`, []string{`[1]: says not where the ID is: give exactly one of path, query, header, json, form, cookie`}},
-		{"one place twice", lookupID, `[{query: id}, {path: id}, {query: id, format: uuid}]`, []string{`[2].query: "id" is also that of rules[0].id[0]: name a place once`}},
+		{"headers that CGI takes for one", lookupID, `[{header: X-Order-Id}, {header: x_order_id}]`, []string{`[1].header: "x_order_id" may be taken for "x-order-id" of rules[0].id[0], so that a request with either is refused: name the one that clients send`}},
+		{"a format that the path cannot have", lookupID, `[{path: id}, {query: id, format: uuid}]`, []string{`[1]: no ID fits both this format and that of rules[0].id[0], which each request has: a request with both is refused; give both one format, or remove this`}},
+		{"a length that the path cannot have", lookupID, `[{query: id, min_length: 6}, {path: id, max_length: 5}]`, []string{`[0]: no ID fits both this format and that of rules[0].id[1], which each request has: a request with both is refused; give both one format, or remove this`}},
+		{"formats that the path may have", lookupID, `[{path: id, min_length: 5}, {query: id, max_length: 5}, {cookie: id, format: pattern, pattern: "x+"}]`, nil},
+		{"formats apart, without the path", lookupID, `[{query: id}, {json: uuid, format: uuid}]`, nil},
+		{"one place twice", lookupID, `[{query: id}, {path: id}, {query: id, max_length: 5}]`, []string{`[2].query: "id" is also that of rules[0].id[0]: name a place once`}},
 		{"one name in two places", lookupID, `[{query: id}, {form: id}, {cookie: ID}, {cookie: id}]`, nil},
 		{"a text in a list", lookupID, `[path]`, []string{`[0]: is text: it has to be a mapping`}},
 		{"a list in a list", lookupID, `[[{path: id}]]`, []string{`[0]: is a list: it has to be a mapping`}},
@@ -87,6 +92,13 @@ func TestIDs(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { expectOfID(t, tt.rule, tt.id, tt.want) })
 	}
 
+	t.Run("two segments", func(t *testing.T) {
+		got := violations(t, ruleWith(`{name: a, match: {methods: [GET], path: "/m/{merchant}/o/{id}"}, lookup: {filter: orders}, id: [{path: merchant}, {path: id}]}`), nil)
+		want := []string{`rules[0].id[1].path: "id" is a second segment beside that of rules[0].id[0]: each request has both, and is refused unless they are equal: name the one that is the order`}
+		if len(got) != 1 || !strings.HasSuffix(got[0], want[0]) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 	t.Run("more are not looked at", func(t *testing.T) {
 		many := "[" + strings.Repeat("{query: a}, ", 1_000) + "{}]"
 		if got := violations(t, ruleWith("{"+lookupID+many+"}"), nil); len(got) > 10 {

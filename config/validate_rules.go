@@ -41,6 +41,11 @@ func (v *validator) rule(path string, r Rule) {
 		return
 	}
 	v.ids(path, r)
+	if at := path + ".json_without_type"; r.readsJSON() {
+		v.choice(at, r.JSONWithoutType, WithoutTypeAccept, WithoutTypeRefuse)
+	} else if r.JSONWithoutType != "" || v.given(at) {
+		v.refute(at, "is for a rule that reads an ID from JSON: remove it")
+	}
 	v.reply(path+".invalid", r.Invalid)
 	if r.Lookup == nil && r.Create == nil && r.Settle == nil {
 		v.lacks(path, []string{"lookup", "create", "settle", "pass"}, "does nothing: give it lookup, create, settle or pass")
@@ -70,7 +75,7 @@ func (v *validator) pass(path string, r Rule) {
 		set bool
 	}{
 		{"id", len(r.IDs) > 0}, {"invalid", r.Invalid != Reply{}},
-		{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil},
+		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil},
 	}
 	for _, g := range given {
 		if at := join(path, g.key); g.set || v.given(at) {

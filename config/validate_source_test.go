@@ -208,7 +208,7 @@ func TestGrace(t *testing.T) {
 		{"of numbers with a time", `{path: id, format: snowflake, time: {epoch: "2010-11-04T01:42:54.657Z"}}`, "orders", nil},
 		{"of days", `{path: id, format: timestamped, time: {layout: "20060102"}}`, "orders", []string{`f.yaml:1: sources.db.grace: the IDs of rule "look" have a date without a time: give them a layout to the second, such as 20060102150405, or remove this`}},
 		{"of minutes", `{path: id, format: timestamped, time: {layout: "200601021504"}}`, "orders", []string{`f.yaml:1: sources.db.grace: the IDs of rule "look" have a date without a time: give them a layout to the second, such as 20060102150405, or remove this`}},
-		{"of one of two", "[{path: id, format: timestamped}, {query: id, format: uuid}]", "orders", []string{`f.yaml:1: sources.db.grace: the IDs of rule "look" have format uuid, which has no date: give them format timestamped or snowflake, or remove this`}},
+		{"of one of two", "[{header: x-id, format: timestamped}, {query: id, format: uuid}]", "orders", []string{`f.yaml:1: sources.db.grace: the IDs of rule "look" have format uuid, which has no date: give them format timestamped or snowflake, or remove this`}},
 		{"of no date", `{path: id, format: timestamped, time: {layout: now}}`, "orders", []string{`f.yaml:3: rules[0].id.time.layout: "now" is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102`}},
 		{"of another filter", "{path: id}", "others", nil},
 	} {

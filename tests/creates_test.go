@@ -214,7 +214,7 @@ func TestCreatedLateInAFollowedTable(t *testing.T) {
 		}
 		end()
 		bedtest.Eventually(t, "the end is noticed", func() bool {
-			return one.metric(`ordergate_learned_total{result="failed",rule="order-create"}`) == fmt.Sprint(i+1)
+			return one.metric(`ordergate_learned_total{result="abandoned",rule="order-create"}`) == fmt.Sprint(i+1)
 		})
 		table.insert(3000 + i)
 		for _, s := range []*stack{one, other} {

@@ -124,3 +124,25 @@ func TestEmbedded(t *testing.T) {
 	<-done
 	bedtest.Eventually(t, "the lock is free again", func() bool { return s.must("POST", "/orders/5/settle", "").status == 200 })
 }
+
+// TestLearnedResults tells why orders were not learned: what pages is an answer that does not
+// name its order, and not a client that leaves, nor a Redis that is away.
+func TestLearnedResults(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10})
+	results := func() (all string) {
+		for _, result := range []string{"ok", "unnamed", "abandoned", "unlogged"} {
+			all += s.metric(`ordergate_learned_total{result="`+result+`",rule="order-create"}`) + ","
+		}
+		return all
+	}
+	s.must("POST", "/orders?do=create&id=1001", "").want(t, 201, "")
+	s.must("POST", `/orders?do=create&id="A-1"`, "").want(t, 201, "")
+	s.abort(b, "/orders?do=hang")
+	b.goOn()
+	bedtest.Eventually(t, "one of each", func() bool { return results() == "1,1,1,0," })
+	s.server.Kill()
+	s.must("POST", "/orders?do=create&id=1002", "").want(t, 201, "")
+	bedtest.Eventually(t, "one that was not logged", func() bool { return results() == "1,1,1,1," })
+}

@@ -24,11 +24,12 @@ var version = ""
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	file           string // --config
+	environ        func() []string // all variables, as os.Environ has them
+	file           string          // --config
 }
 
 func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Command {
-	env := &environment{stdout: stdout, stderr: stderr, getenv: getenv}
+	env := &environment{stdout: stdout, stderr: stderr, getenv: getenv, environ: os.Environ}
 	root := &cobra.Command{
 		Use:           "ordergate",
 		Short:         "Guards order services behind Envoy: lookups, creates and settlements",
@@ -73,9 +74,12 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			c, err := env.load()
+			c, aside, err := engine.LoadConfigWith(env.file, config.Options{Getenv: env.getenv, Environ: env.environ()})
 			if err != nil {
-				return err
+				return usageError{err}
+			}
+			for _, v := range aside.Variables {
+				log.Warn("a variable "+v.Message, "variable", v.Path)
 			}
 			opts.file, opts.load, opts.reload = env.file, env.load, reload
 			return serve(cmd.Context(), c, opts, log, env.getenv)
@@ -91,10 +95,20 @@ func checkCommand(env *environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
-		Args:  noArguments,
+		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
+			"The variables that hold data source names may be missing. A variable whose name begins\n" +
+			"with ORDERGATE_ and stands for no key of the file is named on standard error.",
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := env.loadWithoutSources()
-			return err
+			opts := config.Options{Getenv: env.getenv, WithoutDSN: true, Environ: env.environ()}
+			_, aside, err := engine.LoadConfigWith(env.file, opts)
+			if err != nil {
+				return usageError{err}
+			}
+			for _, v := range aside.Variables {
+				fmt.Fprintln(env.stderr, v)
+			}
+			return nil
 		},
 	}
 }
@@ -124,20 +138,28 @@ func versionText() string {
 // load reads the configuration. Whatever is wrong with it is wrong usage, a file
 // that cannot be read included.
 func (e *environment) load() (*config.Config, error) {
-	return usable(engine.LoadConfig(e.file, e.getenv))
-}
-
-// loadWithoutSources is load for a command that asks no table.
-func (e *environment) loadWithoutSources() (*config.Config, error) {
-	return usable(engine.LoadConfigWithoutSources(e.file, e.getenv))
-}
-
-func usable(c *config.Config, err error) (*config.Config, error) {
+	c, err := engine.LoadConfig(e.file, e.getenv)
 	if err != nil {
 		return nil, usageError{err}
 	}
 	return c, nil
 }
+
+// loadPart is load for a command that uses what is at some paths of the file only. What is
+// wrong elsewhere is counted on stderr.
+func (e *environment) loadPart(uses ...string) (*config.Config, error) {
+	c, aside, err := engine.LoadConfigWith(e.file, config.Options{Getenv: e.getenv, Uses: uses})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if n := len(aside.Elsewhere); n > 0 {
+		fmt.Fprintf(e.stderr, "%s: violations that do not concern this command: %d (ordergate check lists them)\n", e.file, n)
+	}
+	return c, nil
+}
+
+// toAsk is what a command uses that asks the ordergate which runs.
+var toAsk = []string{"listen.admin", "listen.token_file", "listen.token_env"}
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var opts slog.HandlerOptions

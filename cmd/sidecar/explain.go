@@ -87,7 +87,11 @@ func explainCommand(env *environment) *cobra.Command {
 			if q.Body, err = readData(cmd.InOrStdin(), data); err != nil {
 				return usageError{fmt.Errorf("explain: reading -d: %w", err)}
 			}
-			c, err := env.loadWithoutSources()
+			uses := []string{"backend", "front_controllers", "locks", "rules"}
+			if live {
+				uses = append(uses, "redis")
+			}
+			c, err := env.loadPart(uses...)
 			if err != nil {
 				return err
 			}

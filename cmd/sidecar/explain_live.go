@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,13 +15,13 @@ import (
 
 // lockState is what Redis says of a lock now.
 type lockState struct {
-	Key     string   `json:"key"`
-	Server  *string  `json:"server"`  // of a quorum; null: there is only one to ask
-	State   string   `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
-	LeftMS  *int64   `json:"left_ms"` // null: not held, or without an end
-	Holders []string `json:"holders"` // the beginnings of their names: whoever knows a whole one holds the lock
-	Free    *int     `json:"free"`    // permits of a semaphore; null: it is none
-	Error   *string  `json:"error"`
+	Key     string          `json:"key"`
+	Server  *string         `json:"server"`       // of a quorum; null: there is only one to ask
+	State   string          `json:"state"`        // free, held, other_type (no lock of this kind), unreachable
+	Left    *engine.Seconds `json:"left_seconds"` // null: not held, or without an end
+	Holders []string        `json:"holders"`      // the beginnings of their names: whoever knows a whole one holds the lock
+	Free    *int            `json:"free"`         // permits of a semaphore; null: it is none
+	Error   *string         `json:"error"`
 
 	holds string // what the key holds that is no lock of this kind
 }
@@ -110,7 +109,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 		}
 	}
 	if is.TTL > 0 && s.State != "free" {
-		s.LeftMS = new(is.TTL.Milliseconds())
+		s.Left = new(engine.SecondsOf(is.TTL))
 	}
 	for _, h := range is.Holders {
 		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), shownOwner)]))
@@ -125,8 +124,8 @@ func (s lockState) String() string {
 		where += " on " + *s.Server
 	}
 	left := "without an end"
-	if s.LeftMS != nil {
-		left = fmt.Sprintf("%s left", time.Duration(*s.LeftMS)*time.Millisecond)
+	if s.Left != nil {
+		left = fmt.Sprintf("%s left", *s.Left)
 	}
 	by := strings.Join(s.Holders, "..., ") + "..."
 	switch {

@@ -27,7 +27,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 		Short:   "Tell about the filters of the ordergate that runs",
 		Example: "  ordergate filter info orders",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -113,8 +113,8 @@ func expansionText(e *engine.ExpansionReport) string {
 		}
 	case e.Error != nil:
 		text += ", did not grow: " + *e.Error
-	case e.TookMS != nil:
-		text += fmt.Sprintf(", grown from %d to %d in %v", e.From, e.To, time.Duration(*e.TookMS)*time.Millisecond)
+	case e.Took != nil:
+		text += fmt.Sprintf(", grown from %d to %d in %v", e.From, e.To, *e.Took)
 	}
 	return text
 }
@@ -126,7 +126,7 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter contains orders 42",
 		Args:    filterArguments(2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -155,27 +155,35 @@ func filterArguments(least int, what string) cobra.PositionalArgs {
 }
 
 func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
-	return &cobra.Command{
+	var by byHand
+	cmd := &cobra.Command{
 		Use:   "add NAME ORDER-ID...|-",
 		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
 		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
 			"the change log as those of new orders do. The filter converts them to the forms that its rules\n" +
-			"ask for.",
+			"ask for. IDs that no rule takes are not added, and the command fails.",
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
 		Args:    filterArguments(2, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
+				return err
+			}
+			if err := by.check("filter add"); err != nil {
 				return err
 			}
 			total := engine.AddedReport{Filter: args[0]}
 			add := func(ids []string) error {
 				var r engine.AddedReport
-				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids}, &r)
+				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: by.reason}, &r)
 				if err != nil && total.Added > 0 {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
 				total.Added += r.Added
+				total.Refused += r.Refused
+				if total.FirstRefused == nil {
+					total.FirstRefused = r.FirstRefused
+				}
 				return err
 			}
 			if args[1] == "-" {
@@ -187,12 +195,18 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter add: %w", err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, total)
+				err = engine.WriteJSON(env.stdout, total)
+			} else {
+				_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
 			}
-			_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
+			if err == nil && total.Refused > 0 {
+				err = fmt.Errorf("filter add: no rule takes %d of the IDs, which were not added; the first is %q", total.Refused, *total.FirstRefused)
+			}
 			return err
 		},
 	}
+	by.flag(cmd)
+	return cmd
 }
 
 // addBatch is how many IDs go in one request: each is told to Redis by itself.
@@ -254,7 +268,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 		Example: "  ordergate filter " + name + " orders",
 		Args:    oneOf("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadWithoutSources()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -278,7 +292,7 @@ func logText(r *engine.LogReport, now time.Time) string {
 		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))
 	}
 	if r.Barrier > 0 {
-		text += fmt.Sprintf(", last barrier %.1f ms", r.Barrier)
+		text += fmt.Sprintf(", last barrier %.1f ms", 1e3*time.Duration(r.Barrier).Seconds())
 	}
 	for _, d := range []struct {
 		kind  string

@@ -32,8 +32,11 @@ filters:
   near: {capacity: 1000, sources: [seed], expand: {by: 2, how: layers}}
   days: {capacity: 1000, segments: {keep: 1, from: arrival, older: absent}}
   java: {kind: redisson, codec: string}
+  ruled: {capacity: 1000}
 sources:
   seed: {kind: csv, path: %s}
+rules:
+  - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, max_length: 6}, lookup: {filter: ruled}}
 `, admin, redis, source)
 }
 
@@ -68,7 +71,7 @@ func serveFilters(t *testing.T) (file, redis, source string) {
 	t.Cleanup(func() { stop(); <-done })
 	bedtest.Eventually(t, "its filters are known", func() bool {
 		_, out, _ := command(t.Context(), "filter", "info", "--config", file)
-		return strings.Count(out, "state         ready\n") == 3 && regexp.MustCompile(`ids +`+about100+` of 1000\n.*\n.*\n.*\nin redis`).MatchString(out)
+		return strings.Count(out, "state         ready\n") == 4 && regexp.MustCompile(`ids +`+about100+` of 1000\n.*\n.*\n.*\nin redis`).MatchString(out)
 	})
 	return file, redis, source
 }
@@ -114,7 +117,7 @@ generation    1
 		{"info of one that others fill", "", "", []string{"info", "java"}, exitDone,
 			`(?s)filter        java \(redisson\)\nstate         unknown: .*order:bloom:java.*`, ""},
 		{"info of all", "", "", []string{"info"}, exitDone,
-			`(?s)filter        days .*\n\nfilter        java .*\n\nfilter        near .*\n\nfilter        orders .*`, ""},
+			`(?s)filter        days .*\n\nfilter        java .*\n\nfilter        near .*\n\nfilter        orders .*\n\nfilter        ruled .*`, ""},
 		{"contains what is there", "", "", []string{"contains", "orders", "7"}, exitDone, "maybe\n", ""},
 		{"contains, by the flag", "", "", []string{"contains", "--filter", "orders", "7"}, exitDone, "maybe\n", ""},
 		{"contains without an ID, by the flag", "", "", []string{"contains", "--filter", "orders"}, exitUsage, "", "want a filter and an order ID, got 1 arguments\n"},
@@ -124,6 +127,10 @@ generation    1
 		{"contains what was added", "", "", []string{"contains", "orders", "A/ B&c=d"}, exitDone, "maybe\n", ""},
 		{"add in memory", "", "", []string{"add", "near", "5001"}, exitDone, "added 1\n", ""},
 		{"add from a file", "", "6001\n\n 6002 \r\n6003", []string{"add", "orders", "-"}, exitDone, "added 3\n", ""},
+		{"add what no rule takes", "", "", []string{"add", "ruled", "1", "abc", "01", "2"}, exitFailed, "added 2\n", `filter add: no rule takes 2 of the IDs, which were not added; the first is "abc"` + "\n"},
+		{"add a file with what no rule takes", "", "3\n1234567\n4\n", []string{"add", "ruled", "-"}, exitFailed, "added 2\n", `filter add: no rule takes 1 of the IDs, which were not added; the first is "1234567"` + "\n"},
+		{"contains what was added", "", "", []string{"contains", "ruled", "4"}, exitDone, "maybe\n", ""},
+		{"contains what no rule takes", "", "", []string{"contains", "ruled", "abc"}, exitDone, "absent: no rule takes such an ID, so a request with it is refused\n", ""},
 		{"add nothing", "", "", []string{"add", "orders", "-"}, exitDone, "added 0\n", ""},
 		{"contains what was in the file", "", "", []string{"contains", "orders", "6003"}, exitDone, "maybe\n", ""},
 		{"expand", "", "", []string{"expand", "near"}, exitDone, `grown: \d+ IDs of 2000` + "\n", ""},
@@ -205,14 +212,14 @@ func testFilterJSON(t *testing.T, file string) {
 		"measured_false_positive_rate", "memory_bytes", "pending", "reason", "redis", "redis_bytes", "segments", "state",
 	}
 	filters, _ := ask("info")["filters"].([]any)
-	if len(filters) != 4 {
+	if len(filters) != 5 {
 		t.Fatalf("%d filters", len(filters))
 	}
 	for _, f := range filters {
 		keys("a filter", f, info...)
 		of := f.(map[string]any)
-		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_ms")
-		keys("its log", of["log"], "doubts", "lag", "last_barrier_ms", "last_read", "members", "owed", "phase", "position", "reason", "repaired", "tail")
+		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_seconds")
+		keys("its log", of["log"], "doubts", "lag", "last_barrier_seconds", "last_read", "members", "owed", "phase", "position", "reason", "repaired", "tail")
 		for _, s := range of["segments"].([]any) {
 			keys("a segment", s, "bytes", "capacity", "estimated_false_positive_rate", "fill_ratio", "ids", "layers", "name")
 		}
@@ -233,7 +240,7 @@ func testFilterJSON(t *testing.T, file string) {
 		}
 	}
 	r := ask("add", "near", "7001", "7002")
-	keys("add", r, "added", "filter")
+	keys("add", r, "added", "filter", "first_refused", "refused")
 	if r["added"] != 2.0 {
 		t.Errorf("add: %v", r)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter snapshot orders\n  ordergate filter snapshot inspect /var/lib/ordergate/orders.snap",
 		Args:    oneOf("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.load()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
 				return err
 			}
@@ -35,7 +34,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 				upTo = fmt.Sprintf(", up to entry %d of the change log", *report.Position)
 			}
 			_, err = fmt.Fprintf(env.stdout, "%s: %d IDs in %d bytes%s, in %v\n",
-				report.Path, report.IDs, report.Bytes, upTo, time.Duration(report.TookMS)*time.Millisecond)
+				report.Path, report.IDs, report.Bytes, upTo, report.Took)
 			return err
 		},
 	}

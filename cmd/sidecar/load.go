@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/source"
 )
@@ -20,6 +21,7 @@ import (
 func loadCommand(env *environment) *cobra.Command {
 	var name, from, csv string
 	var asJSON bool
+	var by byHand
 	cmd := &cobra.Command{
 		Use:   "load --filter NAME [--source NAME | --csv FILE]",
 		Short: "Load a filter from its sources, or add the IDs of a file to it",
@@ -31,14 +33,17 @@ func loadCommand(env *environment) *cobra.Command {
 		Example: "  ordergate load --filter orders\n  ordergate load --filter orders --csv ids.csv\n  mysql -N -e 'SELECT id FROM orders' | ordergate load --filter orders --csv -",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.load()
+			c, err := env.loadPart(toAsk...)
 			if err != nil {
+				return err
+			}
+			if err := by.check("load"); err != nil {
 				return err
 			}
 			if err := loadable(c, env.file, name, from, csv); err != nil {
 				return usageError{fmt.Errorf("load: %w", err)}
 			}
-			report, err := env.loadInto(cmd.Context(), c, name, from, csv)
+			report, err := env.loadInto(cmd.Context(), c, name, from, csv, by.reason)
 			if err != nil {
 				return fmt.Errorf("load: %w", err)
 			}
@@ -51,6 +56,7 @@ func loadCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringVar(&name, "filter", "", "the filter to load")
 	cmd.Flags().StringVar(&from, "source", "", "one of its sources; default all")
 	cmd.Flags().StringVar(&csv, "csv", "", "a file with one ID a line, - for standard input")
+	by.flag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON value")
 	return cmd
 }
@@ -73,7 +79,7 @@ func loadable(c *config.Config, file, name, from, csv string) error {
 }
 
 func printLoad(r *engine.LoadReport, env *environment) error {
-	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, time.Duration(r.TookMS)*time.Millisecond)
+	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, r.Took)
 	if r.Snapshot != nil {
 		text += ", written to " + *r.Snapshot
 	}
@@ -87,10 +93,14 @@ func printLoad(r *engine.LoadReport, env *environment) error {
 	return err
 }
 
-func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from, csv string) (*engine.LoadReport, error) {
+func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from, csv, reason string) (*engine.LoadReport, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if csv != "" {
-		return e.loadFile(ctx, c, name, csv, log)
+		c, err := e.load()
+		if err != nil {
+			return nil, err
+		}
+		return e.loadFile(ctx, c, name, csv, reason, log)
 	}
 	report := &engine.LoadReport{}
 	err := e.askRunning(ctx, c, http.MethodPost, name, "/load?source="+from, nil, report)
@@ -103,19 +113,23 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 	case from != "" && len(f.Sources) > 1:
 		return nil, fmt.Errorf("%w, and a snapshot of one source only would lack the others: leave out --source", err)
 	}
+	if c, err = e.load(); err != nil {
+		return nil, err
+	}
 	return engine.LoadSnapshot(ctx, c, name, log)
 }
 
 // loadFile adds the IDs of a file by the change log, or, where that is within the
 // process, by the ordergate that runs.
-func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path string, log *slog.Logger) (*engine.LoadReport, error) {
+func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path, reason string, log *slog.Logger) (*engine.LoadReport, error) {
 	formats, err := engine.FormatsOf(c, name)
 	if err != nil {
 		return nil, err
 	}
 	add := func(ids []string) error {
-		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", engine.IDsRequest{IDs: ids}, &engine.AddedReport{})
+		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: reason}, &engine.AddedReport{})
 	}
+	trace := func(int64) error { return nil } // the ordergate that runs logs it
 	if c.Redis != nil && c.Redis.Mode != config.RedisEmbedded {
 		m, err := engine.New(ctx, c, versionText(), log)
 		if err != nil {
@@ -123,6 +137,9 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		}
 		defer m.Close()
 		add = func(ids []string) error { return m.Announce(ctx, name, ids) }
+		trace = func(ids int64) error {
+			return m.Audit(ctx, audit.Entry{Who: who(), Did: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
+		}
 	}
 	began, next := time.Now(), make([]string, 0, engine.AddedAtOnce)
 	progress := source.NewProgress(os.Stderr, log, path)
@@ -142,8 +159,13 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	if err == nil {
 		err = flush()
 	}
+	if report.IDs > 0 {
+		if failed := trace(report.IDs); failed != nil {
+			fmt.Fprintln(e.stderr, "load: ordergate locks audit will not show this:", failed)
+		}
+	}
 	if err == nil && report.Skipped > 0 {
 		err = fmt.Errorf("%d lines of %s are no order IDs by any rule's format, the first is %s; the others are loaded", report.Skipped, path, report.First[0])
 	}
-	return &engine.LoadReport{Filter: name, IDs: report.IDs, TookMS: time.Since(began).Milliseconds()}, err
+	return &engine.LoadReport{Filter: name, IDs: report.IDs, Took: engine.SecondsOf(time.Since(began))}, err
 }

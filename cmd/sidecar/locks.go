@@ -29,7 +29,7 @@ func locksCommand(env *environment) *cobra.Command {
 		},
 	}
 	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print one JSON value")
-	cmd.AddCommand(locksListCommand(env, &asJSON), locksShowCommand(env, &asJSON), locksReleaseCommand(env, &asJSON))
+	cmd.AddCommand(locksListCommand(env, &asJSON), locksShowCommand(env, &asJSON), locksReleaseCommand(env, &asJSON), locksAuditCommand(env, &asJSON))
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func (s lockServer) on() string {
 }
 
 func (e *environment) openDesk() (*desk, error) {
-	c, err := e.loadWithoutSources()
+	c, err := e.loadPart("redis", "locks")
 	if err != nil {
 		return nil, err
 	}

@@ -207,10 +207,10 @@ func (r *lockReport) row() []string {
 	if r.Waiting != nil {
 		cells[5] = fmt.Sprint(*r.Waiting)
 	}
-	left := int64(math.MaxInt64)
+	left := engine.Seconds(math.MaxInt64)
 	for _, h := range r.Holders {
-		if h.LeftMS != nil {
-			left = min(left, *h.LeftMS) // a permit that comes free, or a reader that ends
+		if h.Left != nil {
+			left = min(left, *h.Left) // a permit that comes free, or a reader that ends
 		}
 	}
 	switch {
@@ -232,11 +232,11 @@ func (r *lockReport) row() []string {
 		cells[2] += fmt.Sprintf(" +%d", more)
 	}
 	switch {
-	case h.AgeMS == nil:
+	case h.Age == nil:
 	case h.Recorded:
-		cells[3] = duration(*h.AgeMS)
+		cells[3] = duration(*h.Age)
 	default: // it left no record: an earlier holder's fence is all there is to go by
-		cells[3] = "<=" + duration(*h.AgeMS)
+		cells[3] = "<=" + duration(*h.Age)
 	}
 	if h.Fence != nil {
 		cells[4] = fmt.Sprint(*h.Fence)

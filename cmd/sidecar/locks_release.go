@@ -3,18 +3,18 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/user"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -32,6 +32,9 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate locks release order:lock:42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := r.check("locks release"); err != nil {
+				return err
+			}
 			r.stdin, r.stdout, r.stderr, r.asJSON = cmd.InOrStdin(), env.stdout, env.stderr, *asJSON
 			if !r.yes && !isTerminal(r.stdin) {
 				return usageError{errors.New("locks release: nobody to ask here: add --yes to release without a question")}
@@ -46,12 +49,14 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&r.name, "lock", "", "the lock's name in the configuration, where several could have the key")
 	cmd.Flags().StringVar(&r.owner, "owner", "", "of a semaphore: the holder whose permit is to return, or the beginning of its name")
+	r.flag(cmd)
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
 
 // lockRelease is one run of locks release.
 type lockRelease struct {
+	byHand
 	name, owner    string
 	yes, asJSON    bool
 	stdin          io.Reader
@@ -186,10 +191,13 @@ func (r *lockRelease) ask(ctx context.Context) error {
 	}
 }
 
-// release frees the lock wherever it was seen to be held, and logs who did it.
+// release frees the lock wherever it was seen to be held, and leaves a trace there of who
+// did it. A trace that cannot be left is told of, and is no reason to keep a lock: a Redis
+// that is full takes none.
 func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard int, err error) {
 	var failures []string
 	var released *lockReport
+	run := rand.Text()
 	for i := range reports {
 		report := &reports[i]
 		if report.State != stateHeld {
@@ -201,9 +209,14 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 			continue
 		}
 		heard, released = max(heard, n), report
+		entry := report.entry()
+		entry.Run, entry.Reason = run, r.reason
+		if err := audit.Append(ctx, report.server.client, entry); err != nil {
+			fmt.Fprintf(r.stderr, "locks release: released, and ordergate locks audit will not show it: %v%s\n", err, report.server.on())
+		}
 	}
 	if released != nil {
-		released.log(slog.New(slog.NewTextHandler(r.stderr, nil)), heard)
+		released.log(slog.New(slog.NewTextHandler(r.stderr, nil)), r.reason, heard)
 	}
 	if len(failures) > 0 {
 		return heard, errors.New(strings.Join(failures, "; "))
@@ -211,29 +224,34 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 	return heard, nil
 }
 
-// log leaves a trace of a release by hand.
-func (r *lockReport) log(log *slog.Logger, heard int) {
-	var owners, requests []string
+// entry is what is kept of a release.
+func (r *lockReport) entry() audit.Entry {
+	e := audit.Entry{Who: who(), Did: audit.Released, Lock: r.Lock, Key: r.state.Key}
+	e.Holder, e.Request = r.heldBy()
+	return e
+}
+
+// heldBy names the holders, and what they hold the lock for.
+func (r *lockReport) heldBy() (holders, requests string) {
+	var owners, wanted []string
 	for _, h := range r.Holders {
 		owners = append(owners, h.Owner)
 		if h.Request != nil {
-			requests = append(requests, *h.Request)
+			wanted = append(wanted, *h.Request)
 		}
 	}
-	attrs := []any{
-		"user", userName(), "lock", r.Lock, "key", r.Key, "kind", r.Kind,
-		"owner", strings.Join(owners, ", "), "fence", r.state.Fence,
-	}
-	if len(requests) > 0 {
-		attrs = append(attrs, "request", strings.Join(requests, ", "))
-	}
-	log.Warn("lock released by hand", append(attrs, "heard", heard)...)
+	return strings.Join(owners, ", "), strings.Join(wanted, ", ")
 }
 
-// userName names whoever runs this.
-func userName() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
+// log leaves a trace of a release by hand.
+func (r *lockReport) log(log *slog.Logger, reason string, heard int) {
+	holders, requests := r.heldBy()
+	attrs := []any{"who", who(), "lock", r.Lock, "key", r.Key, "kind", r.Kind, "owner", holders, "fence", r.state.Fence}
+	if requests != "" {
+		attrs = append(attrs, "request", requests)
 	}
-	return strconv.Itoa(os.Getuid())
+	if reason != "" {
+		attrs = append(attrs, "reason", reason)
+	}
+	log.Warn("lock released by hand", append(attrs, "heard", heard)...)
 }

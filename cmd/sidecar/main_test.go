@@ -41,6 +41,13 @@ func TestCommandLine(t *testing.T) {
 	bad := writeConfig(t, "locks: {a: {lease: 1}}\nrules: [{}]\n")
 	noVariable := writeConfig(t, "filters: {orders: {sources: [db]}}\nsources:\n  db: {kind: mysql, dsn_env: NOPE, table: t, id_column: id}\nrules:\n"+
 		"  - {name: a, match: {methods: [GET], path: \"/{id}\"}, id: {path: id}, lookup: {filter: orders}}\nredis: {}\n")
+	dsn := func(kind, text string) string {
+		path := filepath.Join(t.TempDir(), "dsn")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return writeConfig(t, "filters: {orders: {sources: [db]}}\nsources:\n  db: {kind: "+kind+", dsn_file: "+path+", table: t, id_column: id}\nredis: {}\n")
+	}
 	tests := []struct {
 		name   string
 		args   []string
@@ -58,6 +65,11 @@ func TestCommandLine(t *testing.T) {
 		{"good file", []string{"check", "--config", good}, exitDone, "", "", 0},
 		{"no variable", []string{"check", "--config", noVariable}, exitDone, "", "", 0},
 		{"serve without it", []string{"serve", "--config", noVariable}, exitUsage, "", "sources.db.dsn_env: the variable of this name is not set", 1},
+		{"no DSN", []string{"check", "--config", dsn("mysql", "hunter2@@")}, exitUsage, "", "ordergate.yaml:3: sources.db.dsn_file: mysql table t: the DSN is none: use user:password@tcp(host:3306)/database", 1},
+		{"DSN without a database", []string{"check", "--config", dsn("mysql", "u:hunter2@tcp(127.0.0.1:1)/")}, exitUsage, "", "sources.db.dsn_file: mysql table t: no database", 1},
+		{"serve without a database", []string{"serve", "--config", dsn("mysql", "u:hunter2@tcp(127.0.0.1:1)/")}, exitUsage, "", "sources.db.dsn_file: mysql table t: no database", 1},
+		{"no DSN of PostgreSQL", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@[/x")}, exitUsage, "", "sources.db.dsn_file: postgres table t: the DSN is none", 1},
+		{"a good DSN", []string{"check", "--config", dsn("postgres", "postgres://u:hunter2@127.0.0.1:1/x")}, exitDone, "", "", 0},
 		{"missing file", []string{"check", "--config", "nowhere.yaml"}, exitUsage, "", "nowhere.yaml", 1},
 		{"bad file", []string{"check", "--config", bad}, exitUsage, "", ":1: locks.a.lease: ", 5},
 		{"serve a bad file", []string{"serve", "--config", bad}, exitUsage, "", ":2: rules[0]: ", 5},
@@ -73,7 +85,7 @@ func TestCommandLine(t *testing.T) {
 			if !strings.HasPrefix(stdout, tt.stdout) || tt.stdout == "" && stdout != "" {
 				t.Errorf("stdout %q", stdout)
 			}
-			if !strings.Contains(stderr, tt.stderr) || strings.Count(stderr, "\n") != tt.lines {
+			if strings.Contains(stderr, "hunter2") || !strings.Contains(stderr, tt.stderr) || strings.Count(stderr, "\n") != tt.lines {
 				t.Errorf("stderr %q, want %d lines with %q", stderr, tt.lines, tt.stderr)
 			}
 		})

@@ -26,7 +26,9 @@ func TestMetrics(t *testing.T) {
 	r.Refused(0, order.PathNear)
 	r.Closed(1, gate.OutcomeUnknown)
 	r.Learned(0, nil)
-	r.Learned(0, errors.New("no ID"))
+	r.Learned(0, errors.New("Redis is away"))
+	r.Learned(0, errors.Join(gate.ErrUnnamed, errors.New("no ID")))
+	r.Learned(0, errors.Join(gate.ErrAbandoned, errors.New("no ID")))
 	// Another gate, in which the rule has another place and the other is gone.
 	again := m.Recorder([]Rule{{Name: "new", Mode: "enforce"}, {Name: "lookup", Mode: "enforce"}})
 	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
@@ -54,7 +56,9 @@ func TestMetrics(t *testing.T) {
 		`ordergate_decision_seconds_count{rule="lookup"} 2`,
 		`ordergate_refused_total{reason="path_near",rule="lookup"} 1`,
 		`ordergate_learned_total{result="ok",rule="lookup"} 1`,
-		`ordergate_learned_total{result="failed",rule="lookup"} 1`,
+		`ordergate_learned_total{result="unlogged",rule="lookup"} 1`,
+		`ordergate_learned_total{result="unnamed",rule="lookup"} 1`,
+		`ordergate_learned_total{result="abandoned",rule="lookup"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="unknown"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="known"} 0`,
 		`ordergate_lock_acquire_total{lock="l",result="granted"} 1`,

@@ -29,6 +29,7 @@ type Metrics struct {
 	lockWait    *prometheus.HistogramVec
 	lockHold    *prometheus.HistogramVec
 	lockLost    *prometheus.CounterVec
+	lockForced  *prometheus.CounterVec
 }
 
 // Buckets, in seconds. A decision takes microseconds from memory and
@@ -63,6 +64,7 @@ func NewMetrics(version string, loaded time.Time) *Metrics {
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
+	m.lockForced = m.counters("ordergate_lock_forced_total", "Locks that operators released by force. Each ordergate counts all of them.", "lock")
 	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before they were given up.", "lock")
 	return m
 }
@@ -78,6 +80,7 @@ func (m *Metrics) Lock(name string) *Lock {
 	for _, result := range lockResults {
 		acquired.WithLabelValues(result)
 	}
+	m.lockForced.WithLabelValues(name)
 	return &Lock{
 		acquired: acquired,
 		wait:     m.lockWait.WithLabelValues(name),
@@ -99,6 +102,9 @@ func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration,
 	m.gauge("ordergate_source_lag_seconds", "Time since this process knew of all rows that were committed; 0 where it does not follow the table.", labels,
 		func() float64 { behind, _ := lag(); return behind.Seconds() })
 }
+
+// Forced counts a lock that an operator released by force.
+func (m *Metrics) Forced(lock string) { m.lockForced.WithLabelValues(lock).Inc() }
 
 // LockGauges shows how many leases of a lock are held and how many callers wait, from
 // the first call for its name on: those after it change nothing.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,7 +27,7 @@ type ruleMetrics struct {
 	decisions [gate.Actions][gate.Verdicts]prometheus.Counter
 	seconds   prometheus.Observer
 	outcomes  [gate.Outcomes]prometheus.Counter // nil when the rule takes no lock
-	learned   [2]prometheus.Counter             // ok, failed
+	learned   [len(learnedResults)]prometheus.Counter
 	refused   [order.Reasons]prometheus.Counter
 }
 
@@ -54,8 +55,8 @@ func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
 			rm.outcomes[o] = m.outcomes.WithLabelValues(r.Lock, o.String())
 		}
 	}
-	rm.learned = [2]prometheus.Counter{
-		lazily(m.learned, r.Name, "ok"), lazily(m.learned, r.Name, "failed"),
+	for i, result := range learnedResults {
+		rm.learned[i] = lazily(m.learned, r.Name, result)
 	}
 	for reason := range order.Reason(order.Reasons) {
 		rm.refused[reason] = lazily(m.refused, r.Name, reason.Name())
@@ -76,11 +77,20 @@ func (m *Recorder) Refused(rule int, why order.Reason) { m.rules[rule].refused[w
 // Closed implements gate.Recorder.
 func (m *Recorder) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }
 
+// learnedResults are the values of the label result: the order is known to all; the answer
+// did not name it; there was no answer of the backend; Redis did not take it in time.
+var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged"}
+
 // Learned implements gate.Recorder.
 func (m *Recorder) Learned(rule int, err error) {
-	if err != nil {
-		m.rules[rule].learned[1].Inc()
-		return
+	result := 3
+	switch {
+	case err == nil:
+		result = 0
+	case errors.Is(err, gate.ErrUnnamed):
+		result = 1
+	case errors.Is(err, gate.ErrAbandoned):
+		result = 2
 	}
-	m.rules[rule].learned[0].Inc()
+	m.rules[rule].learned[result].Inc()
 }

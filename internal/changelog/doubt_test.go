@@ -23,7 +23,7 @@ func TestDoubtText(t *testing.T) {
 		{"term: Redis was restarted or failed over", Doubt{Kind: Term, Reason: "Redis was restarted or failed over", Orders: true}},
 		{"crash: the ordergate at [orders] ended", Doubt{Kind: Crash, Reason: "the ordergate at [orders] ended", Orders: true}},
 		{"lost: no ID", Doubt{Kind: Lost, Reason: "no ID"}}, // of the last release
-		{"gap: the table of source x: is followed from now on", Doubt{Kind: Gap, Reason: "the table of source x: is followed from now on"}},
+		{"gap: the table of source x is followed from now on", Doubt{Kind: Gap, Reason: "the table of source x is followed from now on"}},
 	} {
 		if got := parseDoubt(tc.text); got != tc.want {
 			t.Errorf("%q is %+v, want %+v", tc.text, got, tc.want)

@@ -189,7 +189,7 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 	for _, d := range []Doubt{
 		{Kind: Lost, Reason: "no ID", Orders: true, Since: since},
 		{Kind: Running, Reason: "the client left", Orders: true, Since: since},
-		{Kind: Gap, Reason: "the table of source x: is followed from now on"},
+		{Kind: Gap, Reason: "the table of source x is followed from now on"},
 	} {
 		if _, err := a.Doubt(t.Context(), d); err != nil {
 			t.Fatal(err)

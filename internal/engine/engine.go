@@ -282,6 +282,7 @@ func (m *Engine) Start(ctx context.Context) {
 		})
 	}
 	m.background(m.full.run)
+	m.background(m.watchAudit)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}

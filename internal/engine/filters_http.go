@@ -42,7 +42,7 @@ type LogReport struct {
 	Tail     uint64     `json:"tail"`
 	Lag      uint64     `json:"lag"`       // entries, at the last read
 	LastRead *time.Time `json:"last_read"` // when the tail was reached last; null: never
-	Barrier  float64    `json:"last_barrier_ms"`
+	Barrier  Seconds    `json:"last_barrier_seconds"`
 	Doubts   DoubtCount `json:"doubts"`   // told of since the start
 	Members  []string   `json:"members"`  // who may append, as of a second ago
 	Owed     int        `json:"owed"`     // IDs that clients may know of and the log does not have
@@ -68,7 +68,7 @@ type ExpansionReport struct {
 	To         uint64     `json:"to"`
 	Read       uint64     `json:"read"` // IDs, so far
 	Began      *time.Time `json:"began"`
-	TookMS     *int64     `json:"took_ms"` // null: it runs, or never did here
+	Took       *Seconds   `json:"took_seconds"` // null: it runs, or never did here
 	Error      *string    `json:"error"`
 }
 
@@ -132,7 +132,7 @@ func logReportOf(log *changelog.Log) *LogReport {
 	s := log.State()
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
-		Barrier: float64(s.LastWait.Microseconds()) / 1e3, Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
+		Barrier: Seconds(s.LastWait), Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
 		Doubts: DoubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
 	}
 	if !s.LastRead.IsZero() {
@@ -149,7 +149,7 @@ func expansionOf(e filter.Expansion) ExpansionReport {
 	if !e.Began.IsZero() {
 		r.Began = &e.Began
 		if !e.Running {
-			r.TookMS = new(e.Took.Milliseconds())
+			r.Took = new(SecondsOf(e.Took))
 		}
 	}
 	if e.Err != "" {
@@ -163,7 +163,7 @@ type ContainsReport struct {
 	Filter string `json:"filter"`
 	ID     string `json:"id"`
 	Answer string `json:"answer"` // absent, maybe, unknown
-	Reason string `json:"reason"` // of unknown
+	Reason string `json:"reason"` // of unknown, and why no request asks for such an ID
 }
 
 // withFilters adds what `ordergate filter` asks the process for to a handler.
@@ -221,7 +221,13 @@ func (m *Engine) serveContains(r *http.Request, name string) (any, error) {
 	id := r.URL.Query().Get("id")
 	f := m.filters[name].filter
 	report := ContainsReport{Filter: name, ID: id, Answer: f.MayContain(r.Context(), id).String()}
-	if report.Answer == filter.Unknown.String() {
+	valid, err := m.validIDs(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !valid(id):
+		report.Reason = "no rule takes such an ID, so a request with it is refused"
+	case report.Answer == filter.Unknown.String():
 		_, report.Reason = f.State()
 	}
 	return report, nil

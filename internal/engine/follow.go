@@ -227,7 +227,7 @@ func (f *follower) giveUp(ctx context.Context, why error) error {
 	if err := f.keep(ctx, givenUp); err != nil {
 		return err // with the place, whoever follows next gets here again
 	}
-	return f.doubt(ctx, changelog.Gap, follow.OneLine(why))
+	return f.doubt(ctx, changelog.Gap, ": "+follow.OneLine(why))
 }
 
 // begin tells the others that the table is followed from now on, before the place is kept:
@@ -240,7 +240,7 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 			return fmt.Errorf("having all of the table read: %w", err)
 		}
 	}
-	return f.doubt(ctx, changelog.Gap, "is followed from now on")
+	return f.doubt(ctx, changelog.Gap, " is followed from now on")
 }
 
 // followKey is where the places of a filter's followers are, and beside the place of each
@@ -348,7 +348,7 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	if f.config.OnBad == config.OnBadSkip {
 		return
 	}
-	for said := false; f.doubt(ctx, changelog.Lost, reason) != nil && ctx.Err() == nil; said = true {
+	for said := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; said = true {
 		if !said {
 			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
 		}
@@ -359,11 +359,11 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	}
 }
 
-// doubt tells everybody of one about the table.
-func (f *follower) doubt(ctx context.Context, kind changelog.Kind, reason string) error {
+// doubt records one about the table in the change log. The text follows the table's name.
+func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, keepPlace)
 	defer cancel()
-	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + ": " + reason})
+	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + text})
 }
 
 // poll reads what may be new in the table again and again.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/ordergate/ordergate/filter"
 )
@@ -21,21 +23,59 @@ const (
 // IDsRequest are IDs to add.
 type IDsRequest struct {
 	IDs []string `json:"ids"`
+	// Who and Reason are for the log: user@host, and the operator's words.
+	Who    string `json:"who"`
+	Reason string `json:"reason"`
 }
 
 // AddedReport tells what was added.
 type AddedReport struct {
 	Filter string `json:"filter"`
-	Added  int    `json:"added"` // the first so many of those that were given
+	Added  int    `json:"added"`
+	// Refused is how many have no rule's format, and were not added. FirstRefused is one of
+	// them, cut to 60 bytes; null: there is none.
+	Refused      int     `json:"refused"`
+	FirstRefused *string `json:"first_refused"`
 }
 
-// serveAdd adds IDs without a look at their formats: for ordergate filter add.
+// serveAdd adds those IDs that fit a rule's format: for ordergate filter add.
 func (m *Engine) serveAdd(r *http.Request, name string) (any, error) {
-	ids, err := idsOf(r)
+	asked, err := idsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	return m.add(r.Context(), name, ids)
+	ids := asked.IDs
+	valid, err := m.validIDs(name)
+	if err != nil {
+		return nil, err
+	}
+	good := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !valid(id) })
+	report, err := m.add(r.Context(), name, good)
+	if err != nil {
+		return nil, err
+	}
+	m.logAdded(r, name, asked, good)
+	if report.Refused = len(ids) - len(good); report.Refused > 0 {
+		first := ids[slices.IndexFunc(ids, func(id string) bool { return !valid(id) })]
+		report.FirstRefused = new(strings.ToValidUTF8(first[:min(len(first), mostQuoted)], ""))
+	}
+	return report, nil
+}
+
+// mostQuoted bounds what is repeated of an ID that is none, in bytes.
+const mostQuoted = 60
+
+// validIDs returns what tells IDs that some rule of a filter takes. Where no rule names the
+// filter, all are.
+func (m *Engine) validIDs(name string) (func(id string) bool, error) {
+	formats, err := FormatsOf(m.config, name)
+	if err != nil {
+		return nil, err
+	}
+	if valid := Valid(formats); valid != nil {
+		return valid, nil
+	}
+	return func(string) bool { return true }, nil
 }
 
 // serveAnnounce adds IDs that fit a rule's format: for services that create orders
@@ -44,24 +84,24 @@ func (m *Engine) serveAnnounce(r *http.Request, name string) (any, error) {
 	if m.config.Listen.Token == "" { // with one, guard has seen it
 		return nil, statusError{errors.New("services cannot add IDs here: set listen.token_file or listen.token_env"), http.StatusForbidden}
 	}
-	ids, err := idsOf(r)
+	asked, err := idsOf(r)
 	if err != nil {
 		return nil, err
 	}
-	formats, err := FormatsOf(m.config, name)
+	ids := asked.IDs
+	valid, err := m.validIDs(name)
 	if err != nil {
 		return nil, err
 	}
-	allowed := Valid(formats)
 	for i, id := range ids {
-		if allowed != nil && !allowed(id) {
+		if !valid(id) {
 			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format", i+1), http.StatusBadRequest}
 		}
 	}
 	return m.add(r.Context(), name, ids)
 }
 
-func idsOf(r *http.Request) ([]string, error) {
+func idsOf(r *http.Request) (*IDsRequest, error) {
 	var ids IDsRequest
 	if err := json.NewDecoder(r.Body).Decode(&ids); err != nil {
 		return nil, statusError{fmt.Errorf("reading the IDs: %w", err), http.StatusBadRequest}
@@ -74,10 +114,10 @@ func idsOf(r *http.Request) ([]string, error) {
 			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
 		}
 	}
-	return ids.IDs, nil
+	return &ids, nil
 }
 
-func (m *Engine) add(ctx context.Context, name string, ids []string) (any, error) {
+func (m *Engine) add(ctx context.Context, name string, ids []string) (*AddedReport, error) {
 	for done := 0; done < len(ids); {
 		next := ids[done:min(done+AddedAtOnce, len(ids))]
 		if err := m.filters[name].filter.LearnAll(ctx, next); err != nil {
@@ -85,5 +125,5 @@ func (m *Engine) add(ctx context.Context, name string, ids []string) (any, error
 		}
 		done += len(next)
 	}
-	return AddedReport{name, len(ids)}, nil
+	return &AddedReport{Filter: name, Added: len(ids)}, nil
 }

@@ -18,7 +18,7 @@ import (
 type LoadReport struct {
 	Filter   string  `json:"filter"`
 	IDs      int64   `json:"ids"` // read
-	TookMS   int64   `json:"took_ms"`
+	Took     Seconds `json:"took_seconds"`
 	State    string  `json:"state"`
 	Reason   string  `json:"reason"`
 	Snapshot *string `json:"snapshot"` // that was written; null: none
@@ -84,7 +84,7 @@ func LoadSnapshot(ctx context.Context, c *config.Config, name string, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	return &LoadReport{Filter: name, IDs: int64(info.IDs), TookMS: time.Since(began).Milliseconds(), Snapshot: &info.Path}, nil
+	return &LoadReport{Filter: name, IDs: int64(info.IDs), Took: SecondsOf(time.Since(began)), Snapshot: &info.Path}, nil
 }
 
 // serveLoad reads sources again, for an operator who says that they are up to date. One of
@@ -115,7 +115,7 @@ func (m *Engine) serveLoad(r *http.Request, name string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &LoadReport{Filter: name, IDs: read, TookMS: time.Since(began).Milliseconds()}
+	report := &LoadReport{Filter: name, IDs: read, Took: SecondsOf(time.Since(began))}
 	report.State, report.Reason = unit.filter.State()
 	return report, nil
 }

@@ -67,6 +67,7 @@ func orderRule(r config.Rule) (order.Rule, error) {
 		IgnoreCase:   r.Match.Case == config.CaseInsensitive,
 		OtherMethods: r.Match.OtherMethods == config.OtherMethodsPass,
 		Pass:         r.Pass,
+		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
 		Backend:      backends[r.Backend],
 		Query:        r.Match.Query,
 		// Not nil, which would be the default.

@@ -78,20 +78,18 @@ func bitsOf(c config.Filter) redisbf.Options {
 // LoadConfig reads a configuration, and checks it as far as that can be done without
 // a server. The error has a line for each violation.
 func LoadConfig(file string, getenv func(string) string) (*config.Config, error) {
-	return fitting(config.Load(file, getenv))
+	c, _, err := LoadConfigWith(file, config.Options{Getenv: getenv})
+	return c, err
 }
 
-// LoadConfigWithoutSources is LoadConfig for what asks no table, see
-// [config.LoadWithoutSources].
-func LoadConfigWithoutSources(file string, getenv func(string) string) (*config.Config, error) {
-	return fitting(config.LoadWithoutSources(file, getenv))
-}
-
-func fitting(c *config.Config, err error) (*config.Config, error) {
-	if err == nil {
+// LoadConfigWith is LoadConfig with options, of which CheckTable is set here.
+func LoadConfigWith(file string, o config.Options) (*config.Config, config.Aside, error) {
+	o.CheckTable = checkTable
+	c, aside, err := config.LoadWith(file, o)
+	if err == nil && o.Uses == nil {
 		err = bitsFit(c)
 	}
-	return c, err
+	return c, aside, err
 }
 
 // bitsFit reports a filter in Redis whose shards would be too large.

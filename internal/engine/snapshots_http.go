@@ -18,7 +18,7 @@ type SnapshotReport struct {
 	IDs      uint64    `json:"ids"`
 	Position *uint64   `json:"position"` // the last entry of the change log in it; null: it has none
 	Created  time.Time `json:"created"`
-	TookMS   int64     `json:"took_ms"`
+	Took     Seconds   `json:"took_seconds"`
 }
 
 // Refusal is the answer to a request that was not done.
@@ -41,7 +41,7 @@ func (m *Engine) serveSnapshot(r *http.Request, name string) (any, error) {
 	case err != nil:
 		return nil, err
 	}
-	return SnapshotReport{name, info.Path, info.Bytes, info.IDs, entryOf(info.Position), info.Created.UTC(), info.Took.Milliseconds()}, nil
+	return SnapshotReport{name, info.Path, info.Bytes, info.IDs, entryOf(info.Position), info.Created.UTC(), SecondsOf(info.Took)}, nil
 }
 
 // entryOf returns the sequence number in a position, nil for none.

@@ -53,30 +53,42 @@ type tableMark struct {
 // Zero reports whether all of the table is to be read.
 func (m tableMark) Zero() bool { return m.Mark.Zero() }
 
-func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
-	s := &tableSource{name: name, formats: formats, log: log}
-	s.reread = func(context.Context) (string, error) { return "", nil }
+// tableOptions are those of a source that the configuration gives.
+func tableOptions(c config.Source) source.TableOptions {
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
 		kind = source.Postgres
 	}
-	var err error
-	s.table, err = source.NewTable(source.TableOptions{
+	return source.TableOptions{
 		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, CursorColumn: c.CursorColumn,
 		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
-		Valid: Valid(formats), Logger: log,
-		Dropped: func(reason string) {
-			s.void()
-			if s.dropped != nil {
-				s.dropped("the table of source " + name + ": " + reason)
-			}
-		},
-		Progress: func(step source.Step) {
-			if s.steps != nil {
-				s.steps(step)
-			}
-		},
-	})
+	}
+}
+
+// checkTable says what is wrong with a table that can be told without its server.
+func checkTable(c config.Source) error {
+	_, err := source.NewTable(tableOptions(c))
+	return err
+}
+
+func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
+	s := &tableSource{name: name, formats: formats, log: log}
+	s.reread = func(context.Context) (string, error) { return "", nil }
+	opts := tableOptions(c)
+	opts.Valid, opts.Logger = Valid(formats), log
+	opts.Dropped = func(reason string) {
+		s.void()
+		if s.dropped != nil {
+			s.dropped("the table of source " + name + ": " + reason)
+		}
+	}
+	opts.Progress = func(step source.Step) {
+		if s.steps != nil {
+			s.steps(step)
+		}
+	}
+	var err error
+	s.table, err = source.NewTable(opts)
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}

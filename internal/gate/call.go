@@ -78,9 +78,15 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	if c.policy.Create == nil && c.policy.Settle == nil {
+		// The verdict on a lookup is Screen's. Screen may have gone by other rules, though,
+		// which a reload has replaced since: what is refused here does not depend on them.
+		c.Decision.Offset = m.Offset
+		if c.refuses(m, req.Header, judged) {
+			return c
+		}
 		c.sought = strings.Clone(c.policy.Lookup.sought(m, req.Method))
 		c.NeedsAnswer = c.sought != ""
-		return c // the verdict is Screen's
+		return c
 	}
 	c.Decision.Offset = m.Offset
 	if c.refuses(m, req.Header, judged) {

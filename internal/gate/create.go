@@ -113,6 +113,7 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	known := c.answer.Outcome() == OutcomeKnown && !c.answer.byGateway()
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
+	var why error // that it was not read
 	switch {
 	case err == nil:
 		err = filter.Learn(ctx, id)
@@ -120,10 +121,13 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt(), c.start))
 		}
 	case known && errors.Is(err, errNoAnswer):
+		why = ErrAbandoned
 		err = errors.Join(err, filter.Unanswered(ctx, err.Error(), c.existing()))
 	case known:
+		why = ErrUnnamed
 		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
 	default:
+		why = ErrAbandoned
 		reason := err.Error()
 		switch {
 		case c.answer.Outcome() == OutcomeKnown:
@@ -133,7 +137,7 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		}
 		err = errors.Join(err, filter.Abandoned(ctx, reason, c.existing()))
 	}
-	c.gate.record.Learned(c.Decision.Rule, err)
+	c.gate.record.Learned(c.Decision.Rule, errors.Join(why, err))
 	if err != nil {
 		return fmt.Errorf("rule %s: learning the new order: %w", c.policy.Rule.Name, err)
 	}

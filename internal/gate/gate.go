@@ -60,6 +60,12 @@ var ErrBusy = errors.New("the lock is held by another")
 // as it may, and none of them ended within the wait.
 var ErrOverloaded = errors.New("too many settlements are in flight")
 
+// Why a new order was not learned from its answer.
+var (
+	ErrUnnamed   = errors.New("the backend has created an order, and its answer does not name it")
+	ErrAbandoned = errors.New("the call may have created an order, and there is no answer of the backend")
+)
+
 // Locker takes the locks of orders.
 type Locker interface {
 	// Key is the name of the order's lock.
@@ -167,7 +173,8 @@ type Recorder interface {
 	Refused(rule int, why order.Reason)
 	// Closed reports how a bracketed call of the rule with this index ended.
 	Closed(rule int, outcome Outcome)
-	// Learned reports an attempt to learn a new ID.
+	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed or
+	// ErrAbandoned, or is that of a filter that could not tell the others in time.
 	Learned(rule int, err error)
 }
 

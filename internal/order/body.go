@@ -31,7 +31,7 @@ func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done
 	}
 	reason := ContentType
 	switch {
-	case r.takes(InJSON) && s.mediaType(typeJSON):
+	case r.takes(InJSON) && (s.mediaType(typeJSON) || r.UntypedJSON && s.types == 0):
 		reason = r.readJSON(req.Body, into, m)
 	case r.takes(InForm) && s.mediaType(typeForm):
 		reason = r.readForm(req.Body, into, s, m)

@@ -62,6 +62,31 @@ func TestJSON(t *testing.T) {
 			}
 		})
 	}
+	t.Run("untyped", func(t *testing.T) {
+		untyped, err := NewTable([]Rule{{Name: "json", Methods: []string{"POST"}, Path: "/json", UntypedJSON: true, IDs: []ID{
+			{In: InJSON, Members: []string{"order", "id"}, MaxBody: 1000, Format: Format{Kind: Digits, Min: 1, Max: 19}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			name, body string
+			header     headers
+			why        Reason
+		}{
+			{"JSON", `{"order":{"id":42}}`, nil, NoReason},
+			{"a form", `order=42`, nil, BadJSON},
+			{"twice", `{"order":{"id":42,"id":42}}`, nil, BadJSON},
+			{"an empty type", `{"order":{"id":42}}`, headers{"content-type", ""}, ContentType},
+			{"other type", `{"order":{"id":42}}`, headers{"content-type", "text/plain"}, ContentType},
+			{"encoded", `{"order":{"id":42}}`, headers{"content-encoding", "gzip"}, ContentEncoding},
+		} {
+			m := untyped.Match(Request{Method: "POST", Target: "/json", Header: tt.header, Body: []byte(tt.body), BodyState: BodyComplete})
+			if m.Reason != tt.why || (m.Result == Named) != (tt.why == NoReason) {
+				t.Errorf("%s: result %d, reason %q, want %q", tt.name, m.Result, m.Reason, tt.why)
+			}
+		}
+	})
 	if m := table.Match(Request{Method: "POST", Target: "/json", Header: json, Body: []byte(`{"order":{"id":42}}`), BodyState: BodyCut}); m.Result != TooLarge {
 		t.Errorf("a body that was cut: %+v", m)
 	}

@@ -27,6 +27,7 @@ type Rule struct {
 	OtherMethods bool   // requests under other methods pass; otherwise they are Ambiguous
 	Pass         bool   // the rule exempts what it matches: the result is Unruled
 	Backend      Backend
+	UntypedJSON  bool // a body without a Content-Type is read as JSON, where some ID stands in JSON; otherwise it is Ambiguous
 	IDs          []ID // tried in order; those present have to agree. Empty: only the answer has it
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
 

@@ -202,7 +202,10 @@ func mysqlArgs(args []arg) (values []any, err error) {
 // Numbers of the server's errors.
 const (
 	mysqlTooManyConnections = 1040
-	mysqlDenied             = 1045
+	mysqlDatabaseDenied     = 1044
+	mysqlDenied             = 1045 // the user, or the password
+	mysqlTableDenied        = 1142
+	mysqlColumnDenied       = 1143
 	mysqlMariaDBTimedOut    = 1969
 	mysqlTimedOut           = 3024
 )

@@ -2,10 +2,14 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // mysqlTable finds out about a table.
@@ -14,6 +18,15 @@ type mysqlTable struct {
 	opts          TableOptions
 	schema, table string
 	columns       map[string]mysqlColumn // by name in lower case, which is how they are compared
+}
+
+// grant says what a user lacks who may not read the table.
+func (m *mysqlTable) grant(err error, table string) error {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok || !slices.Contains([]uint16{mysqlDatabaseDenied, mysqlTableDenied, mysqlColumnDenied}, e.Number) {
+		return err
+	}
+	return fmt.Errorf("%w; the user needs: GRANT SELECT ON %s", err, table)
 }
 
 // mysqlColumn is what information_schema says of a column.
@@ -31,7 +44,7 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	// This finds what the catalogue would not say: a missing right, or column.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), quoteMySQL(m.opts.CursorColumn), l.table)
 	if err := m.conn.query(ctx, ask(MySQL, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, err)
+		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, m.grant(err, l.table))
 	}
 	if err := m.readColumns(ctx); err != nil {
 		return nil, fmt.Errorf("asking for its columns: %w", err)

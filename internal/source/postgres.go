@@ -144,6 +144,7 @@ func (c *postgresConn) prepare(ctx context.Context, text string) (name string, e
 const (
 	pgInvalidAuthorization = "28"
 	pgTooManyConnections   = "53300"
+	pgNoRight              = "42501"
 	pgCanceled             = "57014" // by a limit: we cancel on a connection of its own
 	pgNoOrder              = "42883"
 	pgShutDown             = "57P"

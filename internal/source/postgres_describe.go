@@ -39,7 +39,7 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	// This finds what the catalogue would not say: a missing right.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
 	if err := p.conn.query(ctx, ask(Postgres, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, err)
+		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, p.grant(err, l.table))
 	}
 	if err := p.status(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its size: %w", err)
@@ -66,6 +66,19 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	}
 	l.settle(p.opts.Ascending)
 	return l, p.comparable(ctx, l)
+}
+
+// grant says what a user lacks who may not read the table.
+func (p *postgresTable) grant(err error, table string) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || e.Code != pgNoRight || e.Routine == pgRowSecurity {
+		return err
+	}
+	schema := ""
+	if name, _, found := strings.Cut(p.opts.Table, "."); found {
+		schema = "GRANT USAGE ON SCHEMA " + quotePostgres(name) + "; "
+	}
+	return fmt.Errorf("%w; the user needs: %sGRANT SELECT ON %s", err, schema, table)
 }
 
 // order chooses the tie.

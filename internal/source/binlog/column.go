@@ -44,7 +44,7 @@ func (a *asker) base(ctx context.Context, table tableName) error {
 		table.schema, table.name).Scan(&kind, &engine)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return follow.Permanent(fmt.Errorf("there is no table %s, or the user may not see it: GRANT SELECT", table))
+		return follow.Permanent(fmt.Errorf("there is no table %s, or the user may not see it; the user needs: GRANT SELECT ON %s", table, table))
 	case err != nil:
 		return explain(err)
 	case strings.Contains(kind, "VIEW"):

@@ -37,8 +37,10 @@ func explain(err error) error {
 		return nil
 	case e == nil:
 		return err
-	case strings.HasPrefix(e.Code, invalidAuthorizationAll), e.Code == invalidCatalogName, e.Code == insufficientPrivilege:
+	case strings.HasPrefix(e.Code, invalidAuthorizationAll), e.Code == invalidCatalogName:
 		return follow.Permanent(errors.New(e.Message))
+	case e.Code == insufficientPrivilege:
+		return follow.Permanent(fmt.Errorf("%s; the user needs: GRANT USAGE on the schema, GRANT SELECT on the table", e.Message))
 	}
 	return errors.New(e.Message)
 }

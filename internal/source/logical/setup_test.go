@@ -92,7 +92,7 @@ func TestRefused(t *testing.T) {
 		"plugin":     {func(o *Options) { o.Slot = "foreign_slot" }, "is not ours"},
 		"physical":   {func(o *Options) { o.Slot = "physical_slot" }, "is not ours"},
 		"no owner":   {func(o *Options) { o.DSN, o.Publication = b.as("nobody"), "mine" }, `run: CREATE PUBLICATION "mine" FOR TABLE orders WITH (publish = 'insert, update')`},
-		"no schema":  {func(o *Options) { o.DSN, o.Table = b.as("nobody"), "private.orders" }, "permission denied for schema private"},
+		"no schema":  {func(o *Options) { o.DSN, o.Table = b.as("nobody"), "private.orders" }, "permission denied for schema private; the user needs: GRANT USAGE"},
 		"no stream":  {func(o *Options) { o.DSN, o.Table, o.Publication = b.as("owner"), "owned", "owners" }, `run: ALTER ROLE "owner" REPLICATION`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/internal/audit"
+)
+
+// byHand says who runs a command that changes something, and why.
+type byHand struct{ reason string }
+
+func (b *byHand) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&b.reason, "reason", "", "why, for the log and for ordergate locks audit")
+}
+
+func (b *byHand) check(command string) error {
+	if len(b.reason) > audit.MaxReason {
+		return usageError{fmt.Errorf("%s: --reason has %d bytes: at most %d are kept", command, len(b.reason), audit.MaxReason)}
+	}
+	return nil
+}
+
+// who names the user that runs this, as user@host.
+func who() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return userName() + "@" + host
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return cmp.Or(u.Username, u.Uid)
+	}
+	return strconv.Itoa(os.Getuid())
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/engine"
+)
+
+func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show which locks were released by force, by whom and why, the newest first",
+		Long: "Show which locks were released by force, by whom and why, the newest first, and which files\n" +
+			"of IDs were loaded by ordergate load --csv. Redis keeps the last thousand or so.",
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usageError{errors.New("locks audit: --limit is negative: give how many entries to show, or 0 for all")}
+			}
+			desk, err := env.openDesk()
+			if err != nil {
+				return err
+			}
+			defer desk.close()
+			deeds, err := desk.audit(cmd.Context(), limit, env.stderr)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return engine.WriteJSON(env.stdout, auditReport{deeds})
+			}
+			return printDeeds(env.stdout, deeds)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", defaultLimit, "how many to show at most, 0 for all")
+	return cmd
+}
+
+// auditReport is what locks audit prints as JSON.
+type auditReport struct {
+	Entries []deed `json:"entries"`
+}
+
+// deed is what an operator did by hand. Null is what it does not have; bytes outside visible
+// ASCII are written \xNN.
+type deed struct {
+	At      time.Time `json:"at"` // by the clock of Redis
+	Who     string    `json:"who"`
+	Did     string    `json:"did"` // released, loaded
+	Lock    *string   `json:"lock"`
+	Key     *string   `json:"key"`
+	Holder  *string   `json:"holder"`
+	Request *string   `json:"request"`
+	Filter  *string   `json:"filter"`
+	IDs     *int      `json:"ids"`
+	Reason  *string   `json:"reason"`
+	Servers int       `json:"servers"` // of a quorum, on how many it was done; otherwise 1
+
+	run string
+}
+
+func newDeed(e audit.Entry) deed {
+	shown := func(text string) *string { return unless("", visible(text)) }
+	return deed{
+		At: e.At, Who: visible(e.Who), Did: visible(e.Did), Lock: shown(e.Lock), Key: shown(e.Key), Holder: shown(e.Holder),
+		Request: shown(e.Request), Filter: shown(e.Filter), IDs: unless(0, e.IDs), Reason: shown(e.Reason), Servers: 1, run: e.Run,
+	}
+}
+
+// audit reads what was done on all servers that have locks. Some of a quorum may be away.
+func (d *desk) audit(ctx context.Context, limit int, unreachable io.Writer) ([]deed, error) {
+	servers, err := d.allServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	deeds, at := []deed{}, make(map[string]int) // index by run
+	var failures []error
+	for _, server := range servers {
+		entries, err := audit.Read(ctx, server.client, limit)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("locks audit: %w%s", err, server.on()))
+			continue
+		}
+		for _, e := range entries {
+			if i, known := at[e.Run]; known && e.Run != "" {
+				deeds[i].Servers++
+				continue
+			}
+			at[e.Run] = len(deeds)
+			deeds = append(deeds, newDeed(e))
+		}
+	}
+	if len(failures) == len(servers) {
+		return nil, failures[0]
+	}
+	for _, err := range failures {
+		fmt.Fprintln(unreachable, err)
+	}
+	slices.SortStableFunc(deeds, func(a, b deed) int { return b.At.Compare(a.At) })
+	if limit > 0 && len(deeds) > limit {
+		deeds = deeds[:limit]
+	}
+	return deeds, nil
+}
+
+// allServers returns those of all locks, each once.
+func (d *desk) allServers(ctx context.Context) (all []lockServer, err error) {
+	seen := make(map[string]bool) // by address; "" is that of the section redis
+	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
+		lock := d.config.Locks[name]
+		if lock.Kind != config.LockQuorum && seen[""] {
+			continue
+		}
+		servers, err := d.servers(ctx, lock)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range servers {
+			address := ""
+			if s.address != nil {
+				address = *s.address
+			}
+			if !seen[address] {
+				seen[address] = true
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
+}
+
+func printDeeds(w io.Writer, deeds []deed) error {
+	if len(deeds) == 0 {
+		_, err := fmt.Fprintln(w, "nothing was done by hand")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TIME\tWHO\tDID\tWHAT\tHOLDER\tREQUEST\tREASON")
+	for _, d := range deeds {
+		fmt.Fprintln(table, strings.Join(d.row(), "\t"))
+	}
+	return table.Flush()
+}
+
+// row returns the cells of a line of the table.
+func (d *deed) row() []string {
+	cell := func(text *string) string {
+		if text == nil {
+			return "-"
+		}
+		return *text
+	}
+	what, request := cell(d.Key), cell(d.Request)
+	if d.Lock != nil {
+		what += " (" + *d.Lock + ")"
+	}
+	if d.Filter != nil {
+		what = "filter " + *d.Filter
+	}
+	if d.IDs != nil {
+		request = fmt.Sprintf("%d IDs", *d.IDs)
+	}
+	return []string{d.At.Format(time.RFC3339), cmp.Or(d.Who, "-"), cmp.Or(d.Did, "-"), what, cell(d.Holder), request, cell(d.Reason)}
+}

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// serviceVariable matches what Kubernetes sets for a service whose name begins with
+// "ordergate" (kubernetes.io, "Discovering services", Docker links included).
+var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+
+// unknownVariables returns those that look as if they stood for a key, and do not. The
+// values of variables are repeated nowhere.
+func (d *document) unknownVariables(c *Config, environ []string) (unknown []Violation) {
+	known := maps.Clone(d.variables)
+	for _, name := range c.namedVariables() {
+		known[name] = true
+	}
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(variable, "=")
+		rest, ours := strings.CutPrefix(name, variablePrefix)
+		switch {
+		case !ours || value == "" || known[name]:
+		case serviceVariable.MatchString(rest), strings.HasSuffix("_"+rest, "_PORT") && strings.Contains(value, "://"):
+		default:
+			unknown = append(unknown, Violation{File: environmentFile, Path: name, Message: d.unknownVariable(rest)})
+		}
+	}
+	return unknown
+}
+
+func (d *document) unknownVariable(rest string) string {
+	if rest == "RULES" || strings.HasPrefix(rest, "RULES_") {
+		return "is ignored: rules have no variables"
+	}
+	text := "is ignored: it stands for no key of the file"
+	if near := nearest(variablePrefix+rest, sortedKeys(d.variables)); near != "" {
+		text += fmt.Sprintf(", did you mean %s?", near)
+	}
+	return text
+}
+
+// namedVariables returns the variables that the file names itself.
+func (c *Config) namedVariables() []string {
+	names := []string{c.Listen.TokenEnv}
+	if c.Redis != nil {
+		names = append(names, c.Redis.PasswordEnv, c.Redis.SentinelPasswordEnv)
+	}
+	for _, f := range c.Filters {
+		names = append(names, f.SecretEnv)
+	}
+	for _, s := range c.Sources {
+		names = append(names, s.DSNEnv)
+	}
+	return names
+}

@@ -1,0 +1,154 @@
+// Package audit keeps what operators did by hand, in a stream of Redis that all ordergates
+// read.
+//
+// Start with [Append] and [Read]. [Watch] tells a process of what others append.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// Stream is the key. In a cluster it is in the slot of its name.
+	Stream = "ordergate:audit"
+	// kept is how many entries there are at least: years, by hand, and some 300 kB.
+	kept = 1_000
+	// MaxReason bounds the words of an operator, in bytes.
+	MaxReason = 500
+)
+
+// The deeds.
+const (
+	Released = "released" // a lock, by force
+	Loaded   = "loaded"   // IDs of a file into a filter
+)
+
+// Entry is one deed.
+type Entry struct {
+	At      time.Time // by the clock of Redis; set by Read
+	Run     string    // the same of one run on several servers, and of no other
+	Who     string    // user@host
+	Did     string    // Released or Loaded
+	Lock    string    // its name in the configuration
+	Key     string    // of the lock
+	Holder  string    // the beginnings of the names of those who held it
+	Request string    // what they held it for
+	Filter  string
+	IDs     int
+	Reason  string // in the operator's words
+}
+
+// fields returns where an entry's texts are, by their names in the stream.
+func (e *Entry) fields() map[string]*string {
+	return map[string]*string{
+		"run": &e.Run, "who": &e.Who, "did": &e.Did, "lock": &e.Lock, "key": &e.Key, "holder": &e.Holder,
+		"request": &e.Request, "filter": &e.Filter, "reason": &e.Reason,
+	}
+}
+
+// Append adds an entry, and drops those past the newest thousand or so.
+func Append(ctx context.Context, client redis.UniversalClient, e Entry) error {
+	values := make(map[string]any)
+	for name, text := range e.fields() {
+		if *text != "" {
+			values[name] = *text
+		}
+	}
+	if e.IDs > 0 {
+		values["ids"] = e.IDs
+	}
+	err := client.XAdd(ctx, &redis.XAddArgs{Stream: Stream, MaxLen: kept, Approx: true, Values: values}).Err()
+	if err != nil {
+		return fmt.Errorf("writing to %s: %w", Stream, err)
+	}
+	return nil
+}
+
+// Read returns the newest entries, the newest first; limit 0: all.
+func Read(ctx context.Context, client redis.UniversalClient, limit int) ([]Entry, error) {
+	if limit == 0 {
+		limit = 10 * kept // Redis keeps less
+	}
+	messages, err := client.XRevRangeN(ctx, Stream, "+", "-", int64(limit)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", Stream, err)
+	}
+	entries := make([]Entry, len(messages))
+	for i := range messages {
+		entries[i] = entryOf(&messages[i])
+	}
+	return entries, nil
+}
+
+func entryOf(m *redis.XMessage) (e Entry) {
+	for name, text := range e.fields() {
+		*text, _ = m.Values[name].(string)
+	}
+	if text, ok := m.Values["ids"].(string); ok {
+		e.IDs, _ = strconv.Atoi(text) // it is for people: 0 if another has written something else
+	}
+	ms, _, _ := strings.Cut(m.ID, "-")
+	if n, err := strconv.ParseInt(ms, 10, 64); err == nil {
+		e.At = time.UnixMilli(n).UTC()
+	}
+	return e
+}
+
+const (
+	// watchEvery is how soon a deed is told of.
+	watchEvery = 5 * time.Second
+	// watchLimit bounds one look.
+	watchLimit = 2 * time.Second
+	// mostAtOnce bounds what one look brings: more comes with the next.
+	mostAtOnce = 100
+)
+
+// Watch calls tell with each entry that is appended from now on, in order, until ctx ends.
+// While Redis is away it waits. It blocks.
+func Watch(ctx context.Context, client redis.UniversalClient, tell func(Entry)) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	last := "" // the ID of the last entry that is known; "": Redis has not been asked yet
+	for {
+		if next, err := look(ctx, client, last, tell); err == nil {
+			last = next
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look tells of what came after an entry, and returns the last one that there is.
+func look(ctx context.Context, client redis.UniversalClient, last string, tell func(Entry)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, watchLimit)
+	defer cancel()
+	if last == "" {
+		newest, err := client.XRevRangeN(ctx, Stream, "+", "-", 1).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return "", err
+		}
+		if len(newest) == 0 {
+			return "0-0", nil
+		}
+		return newest[0].ID, nil
+	}
+	came, err := client.XRangeN(ctx, Stream, "("+last, "+", mostAtOnce).Result()
+	if err != nil {
+		return last, err
+	}
+	for i := range came {
+		tell(entryOf(&came[i]))
+		last = came[i].ID
+	}
+	return last, nil
+}
