@@ -207,7 +207,7 @@ func TestHTTPHosts(t *testing.T) {
 func TestHTTPDenial(t *testing.T) {
 	addr := serveHTTP(t)
 	want := http.Header{
-		"Content-Type": {"application/json"}, "X-Ordergate-Verdict": {"absent"},
+		"Content-Type": {"application/json"}, "X-Ordergate-Verdict": {"absent"}, "Cache-Control": {"no-store"},
 		"Content-Length": {strconv.Itoa(len(`{"error":"no such order"}`))},
 	}
 	for range 3 {

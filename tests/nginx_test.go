@@ -48,8 +48,9 @@ func substitute(t testing.TB, text string, pairs ...string) string {
 	return text
 }
 
-// newNginx starts nginx with the example in front of all that.
-func newNginx(t testing.TB) *httpStack {
+// newNginx starts nginx with the example in front of all that. Changes are pairs of what to
+// replace in it.
+func newNginx(t testing.TB, changes ...string) *httpStack {
 	t.Helper()
 	s := newHTTPStack(t)
 	text, err := os.ReadFile(filepath.Join(s.Root(), "examples", "nginx", "nginx.conf"))
@@ -60,7 +61,7 @@ func newNginx(t testing.TB) *httpStack {
 		"server 127.0.0.1:8080;", "server "+s.reads.addr()+";",
 		"server 127.0.0.1:10000;", "server "+s.writes.addr()+";",
 	)
-	nginx, err := s.Bed.Bed.Nginx(t.Context(), config)
+	nginx, err := s.Bed.Bed.Nginx(t.Context(), substitute(t, config, changes...))
 	bedtest.Check(t, err)
 	s.url = "http://" + nginx.Addr()
 	return s
@@ -215,6 +216,22 @@ func TestNginx(t *testing.T) {
 			t.Errorf("%d of them reached the backend", n)
 		}
 	})
+}
+
+// TestNginxThatCaches has nginx cache what ordergate answers, as some recipes for
+// auth_request do: an order that comes to exist is not refused by what was said before.
+func TestNginxThatCaches(t *testing.T) {
+	t.Parallel()
+	s := newNginx(t,
+		"upstream service {", "proxy_cache_path answers keys_zone=answers:1m; upstream service {",
+		"proxy_connect_timeout 250ms;", "proxy_cache answers; proxy_cache_key $request_uri$uri; proxy_cache_valid any 10m; proxy_connect_timeout 250ms;")
+	for range 2 {
+		s.must("GET", "/orders/77", "").want(t, 404, "absent")
+	}
+	if status, text := s.admin("POST", "/filters/orders/ids", `{"ids":["77"]}`); status != 200 {
+		t.Fatalf("telling of an order: %d %s", status, text)
+	}
+	s.must("GET", "/orders/77", "").want(t, 200, "")
 }
 
 func headerLines(pairs []string) string {
