@@ -80,8 +80,11 @@ func (c *rawHTTP3) status(stream *quic.Stream) (int, error) {
 			continue
 		}
 		field, err := qpack.NewDecoder().Decode(payload)()
-		if err != nil || field.Name != ":status" {
-			return 0, fmt.Errorf("the answer begins with %q: %v", field.Name, err)
+		if err != nil {
+			return 0, err
+		}
+		if field.Name != ":status" {
+			return 0, fmt.Errorf("the answer begins with %q", field.Name)
 		}
 		return strconv.Atoi(field.Value)
 	}
