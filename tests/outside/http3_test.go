@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,13 +64,13 @@ func onBothHTTP3(t *testing.T, test func(*testing.T, *http3Site, *backend)) {
 	bedtest.Check(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	soon := replaced(t, "request_timeout: 20s", "request_timeout: 2s")
-	with := documentedHTTP3(t, bedtest.New(t).Root(), certificates)
+	shortened := replaced(t, "request_timeout: 20s", "request_timeout: 2s")
+	addListener := documentedHTTP3(t, bedtest.New(t).Root(), certificates)
 	for _, attachment := range []string{"sidecar", "module"} {
 		t.Run(attachment, func(t *testing.T) {
 			t.Parallel()
 			b := newBackend(t)
-			s := newSite(t, attachment, change{backend: b.addr(), envoy: func(text string) string { return with(soon(text)) }})
+			s := newSite(t, attachment, change{backend: b.addr(), envoy: func(text string) string { return addListener(shortened(text)) }})
 			test(t, &http3Site{s, s.ListenerAddr(s.envoy, "orders-http3"), &tls.Config{
 				RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h3"}, ClientSessionCache: tls.NewLRUClientSessionCache(0),
 			}}, b)
@@ -94,7 +95,8 @@ func (s *http3Site) http3(t *testing.T, early bool) *rawHTTP3 {
 	return c
 }
 
-func of(method, path string, more ...string) []string {
+// requestOf returns the fields of a request.
+func requestOf(method, path string, more ...string) []string {
 	return append([]string{":method", method, ":scheme", "https", ":authority", "shop", ":path", path}, more...)
 }
 
@@ -109,8 +111,8 @@ func (s *http3Site) status(t *testing.T, fields ...string) int {
 	return status
 }
 
-// last returns the request that came last.
-func (b *backend) last() (header map[string][]string) {
+// last returns the headers of the request that came last.
+func (b *backend) last() http.Header {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.seen[len(b.seen)-1].Header
@@ -125,23 +127,23 @@ func TestHTTP3(t *testing.T) {
 				fields []string
 				status int
 			}{
-				{of("GET", "/orders/5"), 200},
-				{of("GET", "/orders/987654321098"), 404},
-				{of("HEAD", "/orders/987654321098"), 404},
-				{of("GET", "//orders/987654321098"), 404},
-				{of("POST", "/orders/987654321098/settle"), 404},
-				{of("POST", "/orders/5/settle"), 200},
-				{of("GET", "/Orders/987654321098"), 400},
-				{of("get", "/orders/987654321098"), 400},
-				{of("POST", "/orders/%2535/settle"), 400},
+				{requestOf("GET", "/orders/5"), 200},
+				{requestOf("GET", "/orders/987654321098"), 404},
+				{requestOf("HEAD", "/orders/987654321098"), 404},
+				{requestOf("GET", "//orders/987654321098"), 404},
+				{requestOf("POST", "/orders/987654321098/settle"), 404},
+				{requestOf("POST", "/orders/5/settle"), 200},
+				{requestOf("GET", "/Orders/987654321098"), 400},
+				{requestOf("get", "/orders/987654321098"), 400},
+				{requestOf("POST", "/orders/%2535/settle"), 400},
 				// Envoy resets these.
-				{of("GET", "/orders%2f5"), 400},
-				{of("GET", "http://shop/orders/987654321098"), 0},
-				{of("GET", "/orders/987654321098", "host", "other"), 0},
-				{of("GET", "/orders/5", "x_ordergate_fence", "9"), 0},
-				{of("GET", "/orders/5", "X-Ordergate-Fence", "9"), 0},
-				{of("POST", "/orders/5/settle", "content-length", "9"), 0},
-				{of("POST", "/orders/5/settle", "transfer-encoding", "chunked"), 0},
+				{requestOf("GET", "/orders%2f5"), 400},
+				{requestOf("GET", "http://shop/orders/987654321098"), 0},
+				{requestOf("GET", "/orders/987654321098", "host", "other"), 0},
+				{requestOf("GET", "/orders/5", "x_ordergate_fence", "9"), 0},
+				{requestOf("GET", "/orders/5", "X-Ordergate-Fence", "9"), 0},
+				{requestOf("POST", "/orders/5/settle", "content-length", "9"), 0},
+				{requestOf("POST", "/orders/5/settle", "transfer-encoding", "chunked"), 0},
 			} {
 				if status := s.status(t, tt.fields...); status != tt.status {
 					t.Errorf("%q: %d, want %d", tt.fields, status, tt.status)
@@ -154,7 +156,7 @@ func TestHTTP3(t *testing.T) {
 
 		t.Run("forged", func(t *testing.T) {
 			for _, name := range []string{"x-ordergate-fence", "x.ordergate.fence", "x-ordergate-lease", "x-ordergate-settled-at", "x~ordergate~key"} {
-				if status := s.status(t, of("GET", "/elsewhere", name, "9")...); status != 200 {
+				if status := s.status(t, requestOf("GET", "/elsewhere", name, "9")...); status != 200 {
 					t.Errorf("%s: %d", name, status)
 				}
 				for arrived := range b.last() {
@@ -167,7 +169,7 @@ func TestHTTP3(t *testing.T) {
 
 		t.Run("in pieces", func(t *testing.T) {
 			c := s.http3(t, false)
-			stream, err := c.open(of("POST", "/orders/7/settle")...)
+			stream, err := c.open(requestOf("POST", "/orders/7/settle")...)
 			bedtest.Check(t, err)
 			answered := make(chan int, 1)
 			go func() {
@@ -190,13 +192,13 @@ func TestHTTP3(t *testing.T) {
 		})
 
 		t.Run("reset before it is complete", func(t *testing.T) {
-			stream, err := s.http3(t, false).open(of("POST", "/orders/8/settle")...)
+			stream, err := s.http3(t, false).open(requestOf("POST", "/orders/8/settle")...)
 			bedtest.Check(t, err)
 			_, err = stream.Write(frame(frameData, []byte("x")))
 			bedtest.Check(t, err)
 			stream.CancelWrite(0x10c) // H3_REQUEST_CANCELLED
 			stream.CancelRead(0x10c)
-			if status := s.status(t, of("POST", "/orders/8/settle")...); status != 200 {
+			if status := s.status(t, requestOf("POST", "/orders/8/settle")...); status != 200 {
 				t.Errorf("the next settlement got %d", status)
 			}
 			if n := b.arrived("/orders/8/settle"); n != 1 {
@@ -211,7 +213,7 @@ func TestHTTP3(t *testing.T) {
 			t.Run(fmt.Sprint("left ", i), func(t *testing.T) {
 				path := fmt.Sprintf("/orders/%d/settle", i)
 				c := s.http3(t, false)
-				stream, err := c.open(of("POST", path+"?hang")...)
+				stream, err := c.open(requestOf("POST", path+"?hang")...)
 				bedtest.Check(t, err)
 				_ = stream.Close()
 				bedtest.Eventually(t, "it is at the backend", func() bool { return b.arrived(path) == 1 })
@@ -220,7 +222,7 @@ func TestHTTP3(t *testing.T) {
 					ttl, err := s.redis.PTTL(t.Context(), fmt.Sprintf("order:lock:%d", i)).Result()
 					return err == nil && ttl > 31*time.Second // longer than the lease of a call that runs
 				})
-				if status := s.status(t, of("POST", path)...); status != 409 {
+				if status := s.status(t, requestOf("POST", path)...); status != 409 {
 					t.Errorf("the next settlement got %d, want 409", status)
 				}
 				if n := b.arrived(path); n != 1 {
@@ -231,9 +233,9 @@ func TestHTTP3(t *testing.T) {
 		}
 
 		t.Run("early data", func(t *testing.T) {
-			_ = s.status(t, of("GET", "/elsewhere")...) // the session has a ticket now
+			_ = s.status(t, requestOf("GET", "/elsewhere")...) // the session has a ticket now
 			c := s.http3(t, true)
-			stream, err := c.open(of("POST", "/orders/30/settle")...)
+			stream, err := c.open(requestOf("POST", "/orders/30/settle")...)
 			bedtest.Check(t, err)
 			_ = stream.Close()
 			if status, err := c.status(stream); status != 200 {
