@@ -17,6 +17,7 @@ const (
 	pathNginx       = "/check/nginx"        // X-Original-URI, X-Original-Method and Host
 	pathForwardAuth = "/check/forward-auth" // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
 	pathAnswer      = "/answer/"            // a rule's name and that of a refusal follow
+	pathForged      = "/answer/forged"      // no rule's: a rule's has a slash behind its name
 )
 
 // headerAnswer tells nginx where the answer for the client is: auth_request takes
@@ -30,6 +31,10 @@ const headerAnswer = "x-ordergate-answer"
 // answer. A sub-request that does not name its original exactly once gets 400, and
 // one to any other path 500, which no proxy can take for the answer to an order.
 //
+// No header can be taken off the original request here. So one with a header that a server
+// may take for ordergate's own is refused, under a rule or not ([gate.Forged]). Those in
+// [gate.Owned] are left to the proxy.
+//
 // The handler reads no body, so a rule that needs one is left undecided here. It
 // is safe for concurrent use. It believes what the sub-request says: only proxies
 // may reach it.
@@ -42,16 +47,22 @@ type httpHandler Server
 type httpAnswers struct {
 	pass        *httpReply // for a request under no rule
 	allowed     [gate.Verdicts]*httpReply
+	forged      *httpReply
+	forgedNginx *httpReply // tells where forged is
 	unnamed     *httpReply
 	misdirected *httpReply
 }
 
 func newHTTPAnswers() *httpAnswers {
+	ambiguous := gate.Header{Name: gate.HeaderVerdict, Value: gate.VerdictAmbiguous.String()}
 	a := &httpAnswers{
 		pass:        newHTTPReply(http.StatusOK, ""),
-		unnamed:     problem(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each: have the proxy set them"),
+		unnamed:     problem(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each, and name a path: have the proxy set them"),
 		misdirected: problem(http.StatusInternalServerError, "nothing is decided at this path: send sub-requests to "+pathEnvoy+", "+pathNginx+" or "+pathForwardAuth),
 	}
+	a.forged = newHTTPReply(http.StatusBadRequest, `{"error":"a header may be read as one of ordergate's","part":"header"}`,
+		ambiguous, gate.Header{Name: "Content-Type", Value: "application/json"})
+	a.forgedNginx = newHTTPReply(http.StatusForbidden, "", ambiguous, gate.Header{Name: headerAnswer, Value: pathForged})
 	for v := range gate.Verdict(gate.Verdicts) {
 		a.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
 	}
@@ -102,6 +113,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.RequestURI {
+	case pathForged:
+		h.http.forged.write(w)
 	case pathNginx:
 		h.decide(w, r, a, original{target: "X-Original-Uri", method: "X-Original-Method"})
 	case pathForwardAuth:
@@ -110,7 +123,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		target, ok := strings.CutPrefix(r.RequestURI, pathEnvoy)
 		// A target without a slash is that of "OPTIONS *"; any other suffix is
 		// part of a wrong prefix.
-		if !ok || target != "*" && !strings.HasPrefix(target, "/") {
+		if !ok || !isPath(target) {
 			h.http.misdirected.write(w)
 			return
 		}
@@ -128,9 +141,9 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers,
 	method, hasMethod := once(r.Header, by.method)
 	host, hasHost := r.Host, true
 	if by.host != "" {
-		host, hasHost = once(r.Header, by.host)
+		host, hasHost = once(r.Header, by.host) // of HTTP/1.0 it may be empty
 	}
-	if !named || !hasMethod || !hasHost {
+	if !named || !hasMethod || !hasHost || !isPath(target) || method == "" {
 		h.http.unnamed.write(w)
 		return
 	}
@@ -146,6 +159,12 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers,
 func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers, req order.Request) {
 	d := a.gate.Screen(r.Context(), req)
 	switch {
+	case !d.Refused && len(gate.Forged(req.Header)) > 0:
+		if r.RequestURI == pathNginx {
+			h.http.forgedNginx.write(w)
+		} else {
+			h.http.forged.write(w)
+		}
 	case d.Rule < 0:
 		h.http.pass.write(w)
 	case !d.Refused:
@@ -157,10 +176,14 @@ func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers,
 	}
 }
 
-// once returns the value of a header that was sent exactly once and not empty.
+// isPath reports whether a target is a path, or the "*" of OPTIONS. Traefik passes others on:
+// "orders/42" of a client's "http:orders/42".
+func isPath(target string) bool { return strings.HasPrefix(target, "/") || target == "*" }
+
+// once returns the value of a header that was sent exactly once.
 func once(header http.Header, name string) (value string, ok bool) {
 	values := header[name]
-	if len(values) != 1 || values[0] == "" {
+	if len(values) != 1 {
 		return "", false
 	}
 	return values[0], true

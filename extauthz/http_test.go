@@ -98,7 +98,8 @@ func TestHTTPCheck(t *testing.T) {
 	exists, unknown, unruled := httpAnswer{200, "maybe", "", ""}, httpAnswer{200, "unknown", "", ""}, httpAnswer{200, "", "", ""}
 	ambiguous := httpAnswer{400, "ambiguous", "", invalid.Body}
 	forNginx := func(verdict, answer string) httpAnswer { return httpAnswer{403, verdict, "/answer/" + answer, ""} }
-	unnamed := httpAnswer{400, "", "", "ordergate: the headers that name the original request have to be there exactly once each: have the proxy set them\n"}
+	forged := httpAnswer{400, "ambiguous", "", `{"error":"a header may be read as one of ordergate's","part":"header"}`}
+	unnamed := httpAnswer{400, "", "", "ordergate: the headers that name the original request have to be there exactly once each, and name a path: have the proxy set them\n"}
 	misdirected := httpAnswer{500, "", "", "ordergate: nothing is decided at this path: send sub-requests to /check/envoy, /check/nginx or /check/forward-auth\n"}
 
 	tests := []struct {
@@ -148,7 +149,20 @@ func TestHTTPCheck(t *testing.T) {
 		{"traefik, two URIs", traefikAsks("/orders/43", "X-Forwarded-Uri: /orders/42"), unnamed},
 		{"traefik, two hosts", traefikAsks("/orders/43", "X-Forwarded-Host: shop"), unnamed},
 		{"traefik, no host", subrequest("GET", "/check/forward-auth", "X-Forwarded-Uri: /orders/43", "X-Forwarded-Method: GET"), unnamed},
+		{"traefik, an empty host", subrequest("GET", "/check/forward-auth", "X-Forwarded-Uri: /orders/43", "X-Forwarded-Method: GET", "X-Forwarded-Host:"), absent},
+		{"traefik, no path", traefikAsks("orders/43"), unnamed},
+		{"traefik, an origin", traefikAsks("http://shop/orders/43"), unnamed},
+		{"traefik, no path but *", traefikAsks("*"), unruled},
 		{"traefik, another's headers", traefikAsks("/orders/43", "X-Original-URI: /orders/42"), absent},
+
+		{"forged, under no rule", traefikAsks("/other", "X.Ordergate.Fence: 9"), forged},
+		{"forged, with an underscore", traefikAsks("/other", "X_Ordergate_Fence: 9"), forged},
+		{"forged, for clients only", traefikAsks("/orders/42", "x-ordergate-settled-at: 9"), forged},
+		{"forged, of an absent order", traefikAsks("/orders/43", "x-ordergate-settled-at: 9"), absent},
+		{"forged, by envoy", subrequest("GET", "/check/envoy/other", "x-ordergate-lease-lost: true"), forged},
+		{"forged, by nginx", nginxAsks("/other", "x-ordergate-settled-at: 9"), forNginx("ambiguous", "forged")},
+		{"the answer to it", subrequest("GET", "/answer/forged"), forged},
+		{"what the proxy overwrites", nginxAsks("/other", "x-ordergate-fence: 9", "x-ordergate-key: 9", "x-ordergate-lease: 9", "x-ordergate-verdict: 9"), unruled},
 
 		{"the answer for nginx", subrequest("GET", "/answer/path/absent"), absent},
 		{"the answer for nginx to a POST", subrequest("POST", "/answer/path/malformed_id"), invalid},
@@ -193,7 +207,7 @@ func TestHTTPHosts(t *testing.T) {
 func TestHTTPDenial(t *testing.T) {
 	addr := serveHTTP(t)
 	want := http.Header{
-		"Content-Type": {"application/json"}, "X-Ordergate-Verdict": {"absent"},
+		"Content-Type": {"application/json"}, "X-Ordergate-Verdict": {"absent"}, "Cache-Control": {"no-store"},
 		"Content-Length": {strconv.Itoa(len(`{"error":"no such order"}`))},
 	}
 	for range 3 {

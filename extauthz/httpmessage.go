@@ -23,6 +23,8 @@ func newHTTPReply(status int, body string, headers ...gate.Header) *httpReply {
 		r.header.Set(h.Name, h.Value)
 	}
 	r.header.Set("Content-Length", strconv.Itoa(len(body)))
+	// A proxy that caches 404 or 403 would refuse an order that was created since.
+	r.header.Set("Cache-Control", "no-store")
 	return r
 }
 

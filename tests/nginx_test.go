@@ -48,8 +48,9 @@ func substitute(t testing.TB, text string, pairs ...string) string {
 	return text
 }
 
-// newNginx starts nginx with the example in front of all that.
-func newNginx(t testing.TB) *httpStack {
+// newNginx starts nginx with the example in front of all that. Changes are pairs of what to
+// replace in it.
+func newNginx(t testing.TB, changes ...string) *httpStack {
 	t.Helper()
 	s := newHTTPStack(t)
 	text, err := os.ReadFile(filepath.Join(s.Root(), "examples", "nginx", "nginx.conf"))
@@ -60,7 +61,7 @@ func newNginx(t testing.TB) *httpStack {
 		"server 127.0.0.1:8080;", "server "+s.reads.addr()+";",
 		"server 127.0.0.1:10000;", "server "+s.writes.addr()+";",
 	)
-	nginx, err := s.Bed.Bed.Nginx(t.Context(), config)
+	nginx, err := s.Bed.Bed.Nginx(t.Context(), substitute(t, config, changes...))
 	bedtest.Check(t, err)
 	s.url = "http://" + nginx.Addr()
 	return s
@@ -135,6 +136,51 @@ func TestNginx(t *testing.T) {
 		}
 	})
 
+	t.Run("without a host", func(t *testing.T) {
+		s.raw("GET /orders/5 HTTP/1.0\r\n\r\n").want(t, 200, "")
+		s.raw("GET /orders/77 HTTP/1.0\r\n\r\n").want(t, 404, "absent")
+	})
+
+	t.Run("clients", func(t *testing.T) {
+		s.must("GET", "/clients", "", "X-Forwarded-For", "192.0.2.1").want(t, 200, "")
+		got := s.reads.seen()[len(s.reads.seen())-1]
+		if from := got.Header.Values("X-Forwarded-For"); len(from) != 1 || from[0] != "127.0.0.1" {
+			t.Errorf("the backend was asked for %q", from)
+		}
+	})
+
+	t.Run("forged", func(t *testing.T) {
+		before := len(s.reads.seen())
+		for _, name := range []string{"x-ordergate-settled-at", "x-ordergate-lease-lost", "x-ordergate-new"} {
+			for _, path := range []string{"/orders/5", "/elsewhere"} {
+				s.must("GET", path, "", name, "9").want(t, 400, "ambiguous")
+			}
+		}
+		if n := len(s.reads.seen()) - before; n != 0 {
+			t.Errorf("%d of them reached the backend", n)
+		}
+		s.must("GET", "/elsewhere", "", "X.Ordergate.Fence", "9", "X_Ordergate_Fence", "9").want(t, 200, "")
+		for name := range s.reads.seen()[before].Header {
+			if strings.Contains(strings.ToLower(name), "ordergate") {
+				t.Errorf("%s reached the backend", name)
+			}
+		}
+	})
+
+	t.Run("reads with a body", func(t *testing.T) {
+		before := len(s.writes.seen())
+		body := `{"id":77}`
+		s.raw("GET /orders/5 HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"+body).want(t, 200, "")
+		s.raw("GET /orders/5 HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n"+body+"\r\n0\r\n\r\n").want(t, 200, "")
+		if n := len(s.writes.seen()) - before; n != 2 {
+			t.Errorf("%d of 2 went to the Envoy", n)
+		}
+		s.raw("GET /orders/5 HTTP/1.1\r\nHost: shop\r\nContent-Length: 0\r\n\r\n").want(t, 200, "")
+		if n := len(s.writes.seen()) - before; n != 2 {
+			t.Error("one without a body went to the Envoy")
+		}
+	})
+
 	t.Run("writes", func(t *testing.T) {
 		body := strings.Repeat("x", 100_000)
 		s.must("POST", "/orders/5/settle", body).want(t, 200, "")
@@ -170,6 +216,22 @@ func TestNginx(t *testing.T) {
 			t.Errorf("%d of them reached the backend", n)
 		}
 	})
+}
+
+// TestNginxThatCaches has nginx cache what ordergate answers, as some recipes for
+// auth_request do: an order that comes to exist is not refused by what was said before.
+func TestNginxThatCaches(t *testing.T) {
+	t.Parallel()
+	s := newNginx(t,
+		"upstream service {", "proxy_cache_path answers keys_zone=answers:1m; upstream service {",
+		"proxy_connect_timeout 250ms;", "proxy_cache answers; proxy_cache_key $request_uri$uri; proxy_cache_valid any 10m; proxy_connect_timeout 250ms;")
+	for range 2 {
+		s.must("GET", "/orders/77", "").want(t, 404, "absent")
+	}
+	if status, text := s.admin("POST", "/filters/orders/ids", `{"ids":["77"]}`); status != 200 {
+		t.Fatalf("telling of an order: %d %s", status, text)
+	}
+	s.must("GET", "/orders/77", "").want(t, 200, "")
 }
 
 func headerLines(pairs []string) string {

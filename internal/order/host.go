@@ -5,23 +5,46 @@ import (
 	"strings"
 )
 
-// elsewhere judges a request whose headers name another host than its own, by which it would
-// come under another rule. Matched is what it is without them.
+// elsewhere judges a request that a backend may take for one to another host, by which it
+// would come under another rule: its headers name that host, or its own can be read in more
+// than one way. Matched is what it is to its own.
 func (t *Table) elsewhere(req Request, matched Match) Match {
-	own, isRules := hostname(req.Host), false
+	own, isRules, isOdd := hostname(req.Host), false, !isPlainHost(req.Host)
 	for _, host := range t.hosts {
 		if strings.EqualFold(host, own) {
 			isRules = true
-		} else if req.forwardsTo(host) {
+		} else if isOdd || req.forwardsTo(host) {
 			if m := t.at(host, req, matched); m.Reason == HostOverride {
 				return m
 			}
 		}
 	}
-	if isRules && t.forwardsElsewhere(&req, own) {
+	if isRules && (isOdd || t.forwardsElsewhere(&req, own)) {
 		return t.at("", req, matched)
 	}
 	return matched
+}
+
+// What a port, an IPv6 address and a name in an authority are made of.
+const (
+	portBytes    = "0123456789"
+	addressBytes = portBytes + "abcdefABCDEF.:"
+	nameBytes    = portBytes + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_."
+)
+
+// isPlainHost reports whether every backend reads an authority alike: a name or an address,
+// and perhaps a port. To nginx, say, the name ends at the first colon.
+func isPlainHost(authority string) bool {
+	name := hostname(authority)
+	port, _ := strings.CutPrefix(strings.TrimPrefix(authority[len(name):], "."), ":")
+	if strings.Trim(port, portBytes) != "" {
+		return false
+	}
+	if address, ok := strings.CutPrefix(name, "["); ok {
+		address, ok = strings.CutSuffix(address, "]")
+		return ok && strings.Trim(address, addressBytes) == ""
+	}
+	return strings.Trim(name, nameBytes) == "" && !strings.HasSuffix(name, ".")
 }
 
 // at returns why a request that a backend may take for one to another host is refused, or
@@ -36,14 +59,14 @@ func (t *Table) at(host string, req Request, matched Match) Match {
 }
 
 // forwardsTo reports whether a header names a host that backends which trust a proxy may
-// take for the request's.
+// take for the request's. What can be read in more than one way may name it, too.
 func (req *Request) forwardsTo(host string) bool {
 	for name, value := range all(req.Header) {
 		if !forwardsHost(name) {
 			continue
 		}
 		for text := range strings.FieldsFuncSeq(value, func(c rune) bool { return strings.ContainsRune(" \t,;=\"", c) }) {
-			if strings.EqualFold(hostname(text), host) {
+			if strings.EqualFold(hostname(text), host) || !isPlainHost(text) {
 				return true
 			}
 		}

@@ -31,6 +31,20 @@ func TestHosts(t *testing.T) {
 		{"its own host", "shop.example:80", settle, headers{"x-forwarded-host", "shop.example"}, Named},
 		{"a path near it", "blog.example", "/orders/42/settle/", headers{"x-host", "shop.example"}, Ambiguous},
 		{"another path", "blog.example", "/posts", headers{"x-forwarded-host", "shop.example"}, Unruled},
+		{"an address", "[::1]:8443", settle, nil, Unruled},
+		{"an address in a header", "blog.example", settle, headers{"forwarded", `for="[2001:db8::1]:4711";proto=https;by=_hidden`}, Unruled},
+		{"two ports", "shop.example:80:90", settle, nil, Ambiguous},
+		{"two colons", "shop.example::", settle, nil, Ambiguous},
+		{"a bracket behind the port", "shop.example:]", settle, nil, Ambiguous},
+		{"two dots at the end", "shop.example..", settle, nil, Ambiguous},
+		{"a user", "blog.example@shop.example", settle, nil, Ambiguous},
+		{"a user that looks like it", "shop.example:80@blog.example", settle, nil, Ambiguous},
+		{"escaped", "%73hop.example", settle, nil, Ambiguous},
+		{"two hosts", "blog.example,shop.example", settle, nil, Ambiguous},
+		{"beyond ASCII", "ｓhop.example", settle, nil, Ambiguous},
+		{"odd, and another path", "shop.example:80:90", "/posts", nil, Unruled},
+		{"odd in a header", "blog.example", settle, headers{"x-forwarded-host", "shop.example:80:90"}, Ambiguous},
+		{"quoted in a header", "blog.example", settle, headers{"forwarded", `host="sh\op.example"`}, Ambiguous},
 	} {
 		m := table.Match(Request{Method: "POST", Host: tt.host, Target: tt.target, Header: tt.header, BodyState: BodyComplete})
 		if m.Result != tt.want || m.Result == Ambiguous && m.Reason != HostOverride {

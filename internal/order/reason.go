@@ -56,7 +56,7 @@ var about = [Reasons]struct{ name, part, text string }{
 	OtherMethod:       {"other_method", "method", "the path is guarded under another method"},
 	MethodOverride:    {"method_override", "method", "the request overrides its method"},
 	URLOverride:       {"url_override", "header", "a header overrides the path"},
-	HostOverride:      {"host_override", "header", "a header names another host"},
+	HostOverride:      {"host_override", "header", "the host can be read in two ways, or a header names another"},
 	ParameterSpelling: {"parameter_spelling", "query", "the query is not spelt in its plain form"},
 	ParameterAlias:    {"parameter_alias", "query", "a parameter may be read as the order ID or a route"},
 	TooManyParameters: {"too_many_parameters", "query", "there are too many parameters"},
