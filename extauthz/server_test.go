@@ -44,7 +44,6 @@ func (k known) Later(id string, answer func(gate.Answer)) {
 }
 func (known) Learn(context.Context, string) error                 { return nil }
 func (known) Missed(context.Context, string, time.Time) error     { return nil }
-func (known) Unanswered(context.Context, string, time.Time) error { return nil }
 func (known) Abandoned(context.Context, string, time.Time) error  { return nil }
 
 type silent struct{}

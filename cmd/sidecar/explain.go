@@ -194,7 +194,6 @@ func (untold) Glance(string) (gate.Answer, bool)                   { return gate
 func (untold) Later(_ string, answer func(gate.Answer))            { answer(gate.Unknown) }
 func (untold) Learn(context.Context, string) error                 { return errOnlyExplained }
 func (untold) Missed(context.Context, string, time.Time) error     { return errOnlyExplained }
-func (untold) Unanswered(context.Context, string, time.Time) error { return errOnlyExplained }
 func (untold) Abandoned(context.Context, string, time.Time) error  { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
