@@ -59,7 +59,7 @@ const (
 const lease, heldFor = 10 * time.Second, 100 * time.Second
 
 func shortLease(yaml string) string {
-	yaml = strings.Replace(yaml, "lease: 30s", fmt.Sprintf("lease: %v", lease), 1)
+	yaml = strings.Replace(yaml, "lease: 90s", fmt.Sprintf("lease: %v", lease), 1)
 	return strings.Replace(yaml, "hold: 60s", fmt.Sprintf("hold: %v", heldFor), 1)
 }
 
