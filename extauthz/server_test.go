@@ -42,10 +42,9 @@ func (k known) Glance(id string) (gate.Answer, bool) {
 func (k known) Later(id string, answer func(gate.Answer)) {
 	answer(k.MayContain(context.Background(), id))
 }
-func (known) Learn(context.Context, string) error                 { return nil }
-func (known) Missed(context.Context, string, time.Time) error     { return nil }
-func (known) Unanswered(context.Context, string, time.Time) error { return nil }
-func (known) Abandoned(context.Context, string, time.Time) error  { return nil }
+func (known) Learn(context.Context, string) error                { return nil }
+func (known) Missed(context.Context, string, time.Time) error    { return nil }
+func (known) Abandoned(context.Context, string, time.Time) error { return nil }
 
 type silent struct{}
 

@@ -80,11 +80,6 @@ func (b book) Missed(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil
 }
-func (b book) Unanswered(context.Context, string, time.Time) error {
-	b.locks.note("unanswered")
-	return nil
-}
-
 func (b book) Abandoned(context.Context, string, time.Time) error {
 	b.locks.note("abandoned")
 	return nil
@@ -247,6 +242,11 @@ func answered(status, details string) *extproc.ProcessingRequest {
 	return answeredWith(status, map[string]any{
 		"response.code_details": details, "upstream.request_attempt_count": 1,
 	})
+}
+
+// bodyPart is a part of a response's body, or the last one.
+func bodyPart(last bool) *extproc.ProcessingRequest {
+	return &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseBody{ResponseBody: &extproc.HttpBody{EndOfStream: last}}}
 }
 
 // answeredWith is a response's headers with these attributes.

@@ -106,7 +106,15 @@ func (b *bracket) message(msg *extproc.ProcessingRequest) error {
 			b.cancel()
 		}
 	}
+	if isAnswersEnd(msg) {
+		b.call.Finished()
+	}
 	return b.stream.Send(passOn(msg))
+}
+
+// isAnswersEnd reports whether a message is the last one of an answer.
+func isAnswersEnd(msg *extproc.ProcessingRequest) bool {
+	return msg.GetResponseHeaders().GetEndOfStream() || msg.GetResponseBody().GetEndOfStream() || msg.GetResponseTrailers() != nil
 }
 
 // end ends the call, once, and the wait for its lock.

@@ -12,11 +12,13 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// What Envoy should still send after the request's headers. Trailers are asked
-// for because they keep the stream open until the response's body has ended.
+// What Envoy should still send after the request's headers.
 var (
+	// wholeBracket shows the response's end, which is in its body or in trailers: the stream
+	// of an answer that breaks off ends like any other.
 	wholeBracket = &procmode.ProcessingMode{
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseBodyMode:    procmode.ProcessingMode_STREAMED,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}
 	onlyHeaders = &procmode.ProcessingMode{
@@ -38,11 +40,13 @@ var (
 
 // Headers to take off a request, besides those that are forged. Only ordergate may send
 // those of its own; the other two would let a client name a path that no filter has seen.
+// Of a create, those go too that make the answer unreadable: Apache cuts the answer of a
+// script to a Range, or makes a 416 of it, whatever the method.
 var (
 	ours      = gate.Owned[:]
 	foreign   = append([]string{"x-original-url", "x-rewrite-url"}, ours...)
-	uncoded   = append([]string{"accept-encoding"}, ours...)                 // the answer has to be readable
-	butLookup = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
+	readable  = append([]string{"accept-encoding", "range", "if-range"}, ours...) // the answer has to be readable
+	butLookup = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease}      // ext_authz, earlier in the chain, has set the verdict
 )
 
 // without returns a mutation that removes headers, and those that are forged.
@@ -65,8 +69,11 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}
-	if call.LearnsBody() {
+	switch {
+	case call.LearnsBody():
 		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
+	case call.NeedsAnswer && call.Decision.Action == gate.ActionSettle:
+		mode.ResponseBodyMode = procmode.ProcessingMode_STREAMED
 	}
 	if !call.NeedsAnswer {
 		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
@@ -160,10 +167,11 @@ func (p *passage) forward(call *gate.Call, lease gate.Lease) *extproc.Processing
 
 // expectAnswer passes a create on.
 func (p *passage) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
+	mode := onlyHeaders
 	if call.LearnsBody() {
-		return onRequest(p.at, without(uncoded, p.forged), headersAndBody)
+		mode = headersAndBody
 	}
-	return onRequest(p.at, without(ours, p.forged), onlyHeaders)
+	return onRequest(p.at, without(readable, p.forged), mode)
 }
 
 func set(name, value string) *corev3.HeaderValueOption {

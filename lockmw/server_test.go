@@ -28,15 +28,47 @@ func TestBracket(t *testing.T) {
 	if got[gate.HeaderKey] != "lock:42" || got[gate.HeaderFence] != "7" || got[gate.HeaderLease] != "owner" || got[gate.HeaderVerdict] != "acquired" {
 		t.Errorf("headers to the backend: %v", got)
 	}
-	if m := r.GetModeOverride(); m.GetResponseTrailerMode() != procmode.ProcessingMode_SEND {
-		t.Errorf("mode %v: the stream would end before the body", m)
+	if m := r.GetModeOverride(); m.GetResponseTrailerMode() != procmode.ProcessingMode_SEND || m.GetResponseBodyMode() != procmode.ProcessingMode_STREAMED {
+		t.Errorf("mode %v: the answer's end would not be seen", m)
 	}
 	s.say(answered("200", "via_upstream"))
+	s.say(bodyPart(false))
 	if did := b.locks.noted(); did != "ask:42" {
 		t.Errorf("before the end: %s", did)
 	}
+	s.say(bodyPart(true))
 	s.leave()
 	b.wantNoted("ask:42 release")
+}
+
+// TestAnswersEnd has answers end in each way, and break off.
+func TestAnswersEnd(t *testing.T) {
+	headersAlone := answered("204", "via_upstream")
+	headersAlone.GetResponseHeaders().EndOfStream = true
+	trailers := &extproc.ProcessingRequest{Request: &extproc.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extproc.HttpTrailers{}}}
+	ok := answered("200", "via_upstream")
+	for name, tt := range map[string]struct {
+		answer []*extproc.ProcessingRequest
+		want   string
+	}{
+		"headers alone":      {[]*extproc.ProcessingRequest{headersAlone}, "release"},
+		"a body":             {[]*extproc.ProcessingRequest{ok, bodyPart(true)}, "release"},
+		"trailers":           {[]*extproc.ProcessingRequest{ok, bodyPart(false), trailers}, "release"},
+		"behind the headers": {[]*extproc.ProcessingRequest{ok}, "hold"},
+		"within the body":    {[]*extproc.ProcessingRequest{ok, bodyPart(false)}, "hold"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t)
+			b.locks.grant <- nil
+			s := b.open()
+			s.say(settle())
+			for _, msg := range tt.answer {
+				s.say(msg)
+			}
+			s.leave()
+			b.wantNoted("ask:42 " + tt.want)
+		})
+	}
 }
 
 // TestWithinAnother presents a lease, and a forged fence beside it: neither may
@@ -54,6 +86,7 @@ func TestWithinAnother(t *testing.T) {
 		}
 	}
 	s.say(answered("200", "via_upstream"))
+	s.say(bodyPart(true))
 	s.leave()
 	b.wantNoted("ask:42 present:outer:1 release")
 }
@@ -86,6 +119,7 @@ func TestLeaseLostDuringTheAnswer(t *testing.T) {
 	s.say(settle())
 	s.say(answered("200", "via_upstream"))
 	close(b.locks.lost)
+	s.say(bodyPart(true))
 	s.leave()
 	b.wantNoted("ask:42 release")
 }
@@ -228,7 +262,7 @@ func TestCreate(t *testing.T) {
 		s.say(create)
 		s.say(answered("201", "via_upstream"))
 		s.leave()
-		b.wantNoted("unanswered")
+		b.wantNoted("abandoned")
 	})
 	t.Run("Envoy answers", func(t *testing.T) {
 		b := newBed(t)

@@ -37,6 +37,7 @@ func TestUse(t *testing.T) {
 		t.Errorf("one that waited got %v, %v", r, err)
 	}
 	running.say(answered("200", "via_upstream"))
+	running.say(bodyPart(true))
 	if err := running.CloseSend(); err != nil {
 		t.Fatal(err)
 	}

@@ -123,8 +123,9 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		if try == 1 {
 			<-b.release
 		}
-	case "504":
-		w.WriteHeader(http.StatusGatewayTimeout)
+	case "502", "503", "504":
+		status, _ := strconv.Atoi(do)
+		w.WriteHeader(status)
 	case "204":
 		w.WriteHeader(http.StatusNoContent)
 	case "stream": // the first part at once, the rest when told to
@@ -132,6 +133,19 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		<-b.release
 		fmt.Fprintln(w, "part 2")
+	case "create-slowly": // prints while it works
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"status":"new",`)
+		w.(http.Flusher).Flush()
+		<-b.release
+		fmt.Fprintf(w, `"orderId":%s}`, query.Get("id"))
+	case "stream-trailers":
+		w.Header().Set("Trailer", "X-Checksum")
+		fmt.Fprintln(w, "part 1")
+		w.(http.Flusher).Flush()
+		<-b.release
+		w.Header().Set("X-Checksum", "1")
 	case "reset": // before any answer
 		panic(http.ErrAbortHandler)
 	case "reset-in-body": // when told to

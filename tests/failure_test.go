@@ -124,7 +124,7 @@ func TestBadConfiguration(t *testing.T) {
 	s := newStack(t, settings{backend: b.addr(), orders: 1})
 	bad, err := s.GateExample(s.server.Addr(), "orders.csv")
 	must(t, err)
-	bad = strings.Replace(bad, "lease: 30s", "lease: soon", 1)
+	bad = strings.Replace(bad, "lease: 90s", "lease: soon", 1)
 	bad = strings.Replace(bad, "filter: orders}", "filter: order}", 1)
 	gate, err := s.GateUnready(t.Context(), s.Build("./cmd/sidecar", true), bad)
 	must(t, err)

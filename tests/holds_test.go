@@ -119,7 +119,7 @@ func TestHoldOfANestedCallIsRepeated(t *testing.T) {
 func TestHoldIsRepeatedUntilTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 30s", "lease: 2s")})
+	s, w := breakable(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 90s", "lease: 2s")})
 	s.abandonedCut(b, "/orders/1/settle", "", "", w)
 	s.wantLogged(`"a lock ended before it was held`, "order:lock:1")
 	if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "1" {

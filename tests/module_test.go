@@ -79,7 +79,7 @@ func TestModuleRefusesItsConfiguration(t *testing.T) {
 	must(t, err)
 	library := s.Module()
 	for name, tc := range map[string]struct{ gate, from, to, want string }{
-		"a bad file":     {strings.Replace(good, "lease: 30s", "lease: soon", 1), "", "", "locks.settlement.lease: "},
+		"a bad file":     {strings.Replace(good, "lease: 90s", "lease: soon", 1), "", "", "locks.settlement.lease: "},
 		"no such file":   {good, stringValue + "\n                value: ", stringValue + "\n                value: /none", "no such file"},
 		"no file":        {good, stringValue + "\n                value: ", stringValue + "\n                value: \"\" #", "which ordergate.yaml?"},
 		"another filter": {good, "filter_name: ordergate", "filter_name: other", "there is no such filter in this module"},

@@ -185,14 +185,14 @@ func TestReloadDuringASettlement(t *testing.T) {
 	b := newBackend(t)
 	r := newReloads(t, settings{backend: b.addr(), orders: 10})
 	running := r.hang(b, "POST", "/orders/5/settle", "")
-	longer := r.edited("lease: 30s", "lease: 300s")
+	longer := r.edited("lease: 90s", "lease: 300s")
 	r.wantAfter("applied", func() { r.rewrite(longer) })
 	r.must("POST", "/orders/5/settle", "").want(t, 409, "busy")
 	next := r.hang(b, "POST", "/orders/6/settle", "")
-	if left := r.redis.PTTL(t.Context(), "order:lock:6").Val(); left.Seconds() < 60 {
+	if left := r.redis.PTTL(t.Context(), "order:lock:6").Val(); left.Seconds() < 120 {
 		t.Errorf("the new lease lasts %v", left)
 	}
-	if left := r.redis.PTTL(t.Context(), "order:lock:5").Val(); left.Seconds() > 30 {
+	if left := r.redis.PTTL(t.Context(), "order:lock:5").Val(); left.Seconds() > 90 {
 		t.Errorf("the old lease lasts %v", left)
 	}
 	rules, _, ok := strings.Cut(r.text, "  - name: commission-settle")
@@ -230,7 +230,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	first := "  - {name: status, match: {methods: [GET], path: \"/status/{id}\"}, id: {path: id}, lookup: {filter: orders}}\n"
 	versions := []string{
 		r.text,
-		strings.Replace(strings.Replace(r.absentIs(410), "rules:\n", "rules:\n"+first, 1), "lease: 30s", "lease: 40s", 1),
+		strings.Replace(strings.Replace(r.absentIs(410), "rules:\n", "rules:\n"+first, 1), "lease: 90s", "lease: 40s", 1),
 		edit(t, "rules:\n", "rules:\n"+strings.ReplaceAll(first, "status", "state"), "tries: 3", "tries: 5",
 			"- name: order-create", "- name: order-made", "response_json: orderId", "response_header: x-new-order")(r.absentIs(451)),
 	}

@@ -154,10 +154,12 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			b, running, bed := newBackend(t), newBackend(t), bedtest.New(t)
 			r := tt.redis(bed)
-			s := stackOn(t, bed, r.nodes[0], r.section, settings{backend: b.addr(), orders: 10})
+			// A release that is lost with its server leaves the lock until its lease ends.
+			short := edit(t, "lease: 90s", "lease: 20s")
+			s := stackOn(t, bed, r.nodes[0], r.section, settings{backend: b.addr(), orders: 10, gate: short})
 			everything(t, s, b)
 			// Another one beside it, with a backend of its own that takes its time.
-			other := stackOn(t, bed, r.nodes[0], r.section, settings{backend: running.addr(), orders: 10})
+			other := stackOn(t, bed, r.nodes[0], r.section, settings{backend: running.addr(), orders: 10, gate: short})
 			const key, path = "order:lock:9", "/orders/9/settle"
 			done := other.inBackground(t.Context(), path+"?do=hang")
 			bedtest.Eventually(t, "the backend has it", func() bool { return running.arrived(path) == 1 })

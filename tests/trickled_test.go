@@ -154,7 +154,7 @@ func TestLostCallIsNeverSent(t *testing.T) {
 func TestLostLeaseEndsItsCall(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 30s", "lease: 1s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: edit(t, "lease: 90s", "lease: 1s")})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	done := make(chan answer, 1)

@@ -36,14 +36,6 @@ func areFollowed(c *config.Config, filter string) bool {
 	return followed
 }
 
-// Unanswered implements gate.Filter. It is no doubt where Abandoned is none.
-func (f gateFilter) Unanswered(ctx context.Context, reason string, began time.Time) error {
-	if f.followed {
-		return nil
-	}
-	return f.Missed(ctx, reason, began)
-}
-
 // Abandoned implements gate.Filter. Where every table is followed as it changes, it is no
 // doubt. The follower brings the order when the backend commits it, as it brings orders
 // that are created in another way; one that has lost its table makes the filter unknown.

@@ -258,11 +258,6 @@ func (k *known) Later(id string, answer func(gate.Answer)) {
 
 func (k *known) MayContain(context.Context, string) gate.Answer  { return gate.Unknown }
 func (k *known) Missed(context.Context, string, time.Time) error { k.learned <- "missed"; return nil }
-func (k *known) Unanswered(context.Context, string, time.Time) error {
-	k.learned <- "unanswered"
-	return nil
-}
-
 func (k *known) Abandoned(context.Context, string, time.Time) error {
 	k.learned <- "abandoned"
 	return nil

@@ -99,6 +99,13 @@ func (b *bracket) answered(r *gate.Response) {
 	}
 }
 
+// finished is the worker's: the response has come to its end.
+func (b *bracket) finished() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.call.Finished()
+}
+
 // ended is the worker's: the stream is over.
 func (b *bracket) ended(last *gate.Response, passed bool) {
 	defer b.guard()

@@ -60,12 +60,16 @@ func pseudo(req *order.Request, name string) *string {
 
 // removable are headers that are taken off a request, besides those that are forged. Only
 // ordergate may send those of its own, the first four; the next two would let a client name
-// a path that no rule has seen; and without the last an answer can be read.
+// a path that no rule has seen; and without the last three an answer can be read. Apache cuts
+// the answer of a script to a Range, or makes a 416 of it, whatever the method.
 var removable = [...]string{
 	gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
 	"x-original-url", "x-rewrite-url",
-	"accept-encoding",
+	"accept-encoding", "range", "if-range",
 }
+
+// mayGo are the letters that they, and those that are forged, begin with.
+var mayGo = [256]bool{'x': true, 'a': true, 'r': true, 'i': true}
 
 // How many of removable are taken off.
 const (
@@ -73,14 +77,14 @@ const (
 	foreign = 6
 )
 
-// strip takes the first so many of removable off a request, what is forged, and the last one
-// if the answer has to be plain. Which are there is seen here: to ask Envoy for each would
-// cost more than all the rest. All are found before any is removed, which frees its memory.
-func (h Headers) strip(from Envoy, first int, plain bool) {
+// strip takes the first so many of removable off a request, what is forged, and the last three
+// if the answer has to be whole and plain. Which are there is seen here: to ask Envoy for each
+// would cost more than all the rest. All are found before any is removed, which frees its memory.
+func (h Headers) strip(from Envoy, first int, whole bool) {
 	var found [len(removable)]bool
 	forged := false
 	for i := range h {
-		if name := h[i].Name.string(); name != "" && (name[0] == 'x' || name[0] == 'a') {
+		if name := h[i].Name.string(); name != "" && mayGo[name[0]] {
 			if at := slices.Index(removable[:], name); at >= 0 {
 				found[at] = true
 			} else if order.IsOurs(name) {
@@ -93,7 +97,7 @@ func (h Headers) strip(from Envoy, first int, plain bool) {
 		others = gate.Forged(h)
 	}
 	for i, there := range found {
-		if there && (i < first || plain && i == len(removable)-1) {
+		if there && (i < first || whole && i >= foreign) {
 			from.Remove(Request, removable[i])
 		}
 	}

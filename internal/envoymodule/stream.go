@@ -164,7 +164,7 @@ func (s *Stream) open(h Headers) Step {
 		s.bracket = newBracket(s, call)
 		return Step{Do: Wait}
 	}
-	h.strip(s.envoy, ours, call.LearnsBody())
+	h.strip(s.envoy, ours, call.Decision.Action == gate.ActionCreate)
 	if call.NeedsAnswer {
 		s.create = &create{call: call, stream: s}
 	}
@@ -182,6 +182,9 @@ func (s *Stream) responseHeaders(end bool) Step {
 	switch {
 	case s.bracket != nil:
 		s.bracket.answered(response(s.envoy, s.envoy.Headers(Response)))
+		if end {
+			s.bracket.finished()
+		}
 	case s.create != nil:
 		h := s.envoy.Headers(Response)
 		return s.create.answered(response(s.envoy, h), h, end)
@@ -190,15 +193,21 @@ func (s *Stream) responseHeaders(end bool) Step {
 }
 
 func (s *Stream) responseBody(end bool) Step {
-	if s.create == nil {
-		return Step{Do: PassResponse}
+	switch {
+	case s.create != nil:
+		return s.create.more(end)
+	case s.bracket != nil && end:
+		s.bracket.finished()
 	}
-	return s.create.more(end)
+	return Step{Do: PassResponse}
 }
 
 func (s *Stream) responseTrailers() Step {
-	if s.create != nil && s.create.end() {
+	switch {
+	case s.create != nil && s.create.end():
 		return Step{Do: Wait}
+	case s.bracket != nil:
+		s.bracket.finished()
 	}
 	return Step{Do: PassResponse}
 }

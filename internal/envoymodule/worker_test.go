@@ -200,8 +200,27 @@ func TestBracketRaces(t *testing.T) {
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false) })
 			close(b.lock.lost)
+			b.worker.do(func() { e.more("x", true) })
 			b.end(e)
 		}, "release"},
+		"the answer ends": {func(b *bench, e *envoy) {
+			b.lock.grant <- nil
+			b.until("it goes on", func() bool { return e.continued == 1 })
+			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.more("x", true) })
+			b.end(e)
+		}, "release"},
+		"the answer ends with trailers": {func(b *bench, e *envoy) {
+			b.lock.grant <- nil
+			b.until("it goes on", func() bool { return e.continued == 1 })
+			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.on(ResponseTrailers, true) })
+			b.end(e)
+		}, "release"},
+		"the client leaves within the answer": {func(b *bench, e *envoy) {
+			b.lock.grant <- nil
+			b.until("it goes on", func() bool { return e.continued == 1 })
+			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.more("x", false) })
+			b.end(e)
+		}, "hold"},
 	} {
 		for how, b := range map[string]func(*testing.T) *bench{
 			"blocking": func(t *testing.T) *bench { return newBench(t, Options{}) }, "async": newAsyncBench,
@@ -354,17 +373,17 @@ func TestCreateEnds(t *testing.T) {
 		"with an answer of Envoy's":   {func(e *envoy) { e.details, e.attempts = "response_timeout", 1; e.respond("504", false) }, "abandoned"},
 		"with one that says no":       {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("422", false) }, ""},
 		"after a conflict":            {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("409", true) }, "missed"},
-		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "unanswered"},
+		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "abandoned"},
 		"in the body, before the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)
 			e.more(`{"i`, false)
-		}, "unanswered"},
+		}, "abandoned"},
 		"in the body, within the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)
 			e.more(`{"id":4`, false)
-		}, "unanswered"},
+		}, "abandoned"},
 		"in the body, behind the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
 			e.respond("201", false)

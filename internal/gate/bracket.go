@@ -2,8 +2,9 @@ package gate
 
 // The life of a lock around a call, as a state machine of plain values:
 //
-//	waiting --granted--> running --response--> answered --end--> closed
-//	   |                    |
+//	waiting --granted--> running --response--> answered --finished--> done --end--> closed
+//	   |                    |                     |
+//	   |                    |                     +--end--> closed
 //	   |                    +--unsent, end--> closed
 //	   |                    +--lost--> ending --end--> closed
 //	   |                                  +--response--> answered
@@ -20,7 +21,8 @@ type state int8
 const (
 	waiting   state = iota // the lock is asked for; the request has not been forwarded
 	running                // the lock is held and the request was passed on
-	answered               // the response's headers have come
+	answered               // the response's headers have come: the backend may still be at work
+	done                   // the response has come to its end
 	ending                 // the lease went first: the call is being ended
 	abandoned              // nobody wants the lock any more, but it may still be granted
 	closed                 // nothing is held
@@ -34,6 +36,7 @@ const (
 	denied                // it is not, and will not be
 	unsent                // the request could not be passed on: Envoy is gone
 	response              // the response's headers have come
+	finished              // so has its end
 	lost                  // the lease has ended, or will soon, and is renewed no more
 	ended                 // the stream is over
 )
@@ -66,15 +69,8 @@ func (b *bracket) on(e event, outcome Outcome) effect {
 		return b.onWaiting(e)
 	case running:
 		return b.onRunning(e, outcome)
-	case answered, ending:
-		switch {
-		case e == ended:
-			b.state = closed
-			return b.settleUp()
-		case e == response && b.state == ending: // it crossed our word
-			b.state = answered
-			b.outcome = outcome
-		}
+	case answered, done, ending:
+		return b.onAnswered(e, outcome)
 	case abandoned:
 		switch e {
 		case granted: // it crossed our cancel: give it back, nothing was forwarded
@@ -128,9 +124,27 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 	return nothing
 }
 
-func (b *bracket) settleUp() effect {
-	if b.outcome == OutcomeUnknown {
-		return hold
+// onAnswered is for a call that was answered, or is being ended.
+func (b *bracket) onAnswered(e event, outcome Outcome) effect {
+	switch {
+	case e == response && b.state == ending: // it crossed our word
+		b.state = answered
+		b.outcome = outcome
+	case e == finished && b.state == answered:
+		b.state = done
+	case e == ended:
+		if b.isCutOff() {
+			b.outcome = OutcomeUnknown
+		}
+		b.state = closed
+		if b.outcome == OutcomeUnknown {
+			return hold
+		}
+		return release
 	}
-	return release
+	return nothing
 }
+
+// isCutOff reports whether the backend's answer has begun, and not come to its end. A script
+// may print its page before it pays.
+func (b *bracket) isCutOff() bool { return b.state == answered && b.outcome == OutcomeKnown }

@@ -317,6 +317,9 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
+// Finished reports that the response has come to its end, after Answered.
+func (c *Call) Finished() { c.bracketEvent(finished, OutcomeUnknown) }
+
 // LeaseLost reports what [Call.NotifyLost] has told. A call that was not answered yet is to
 // be ended, by an answer in the backend's stead: Envoy drops what it has not sent of the
 // request, which another call may overtake from now on. Its outcome is unknown.
@@ -333,6 +336,9 @@ func (c *Call) LeaseLost() Step {
 // Ended reports that the stream is over. Cancel tells that a result of Acquire
 // is still to come and has to be reported to Granted, which gives it back.
 func (c *Call) Ended(ctx context.Context) Step {
+	if c.bracket.isCutOff() {
+		c.doubt = answerCutOff
+	}
 	e := c.bracketEvent(ended, OutcomeUnknown)
 	c.giveUp(ctx, e)
 	return Step{Cancel: e == cancel}
@@ -374,6 +380,9 @@ func (c *Call) background(ctx context.Context, do func(context.Context)) {
 	}
 	do(ctx)
 }
+
+// answerCutOff is why a lock is held although the backend's answer had begun.
+const answerCutOff = "the end of the backend's answer did not come, or Envoy does not show it: allow_mode_override: true, or response_body_mode: STREAMED"
 
 // holdReason tells an operator why a lock is held although nobody is at work that
 // we know of.

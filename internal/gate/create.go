@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -79,7 +78,7 @@ func (c *Call) LearnText(ctx context.Context, text string) error {
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	text, err := memberText(body, c.learnsJSON)
 	if err != nil && partial {
-		err = fmt.Errorf("the answer was cut off, or is larger than the buffer: %w", err)
+		err = fmt.Errorf("%w: %w", errPartial, err)
 	}
 	return c.learn(ctx, text, err)
 }
@@ -103,14 +102,18 @@ func (c *Call) LeftWithin(ctx context.Context, part []byte) error {
 	return c.learn(ctx, text, err)
 }
 
-// errNoAnswer is why there is no ID of a call that its client or Envoy gave up.
-var errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer")
+// Why there is no ID of a call whose answer has not come to its end: the backend may still
+// be at work, even if the answer began well.
+var (
+	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within
+	errPartial  = errors.New("the answer was cut off, is larger than the buffer, or takes too long")
+)
 
 // learn makes the new order known. Where its ID cannot be read, or is not the only one
 // that there may be, absence proves nothing from here on.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	c.open = false
-	known := c.answer.Outcome() == OutcomeKnown && !c.answer.byGateway()
+	known := c.answer.Outcome() == OutcomeKnown && !errors.Is(err, errNoAnswer)
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
 	var why error // that it was not read
@@ -120,19 +123,16 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		if c.answer.retried() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt(), c.start))
 		}
-	case known && errors.Is(err, errNoAnswer):
-		why = ErrAbandoned
-		err = errors.Join(err, filter.Unanswered(ctx, err.Error(), c.existing()))
+	case known && errors.Is(err, errPartial): // it is passed on: the client may see the ID
+		why = ErrUnnamed
+		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()), filter.Abandoned(ctx, err.Error(), c.existing()))
 	case known:
 		why = ErrUnnamed
 		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
 	default:
 		why = ErrAbandoned
 		reason := err.Error()
-		switch {
-		case c.answer.Outcome() == OutcomeKnown:
-			reason = "a gateway before the backend has no answer of it: " + strconv.Itoa(c.answer.Status)
-		case c.answer.Status != 0:
+		if c.answer.Status != 0 && c.answer.Outcome() != OutcomeKnown {
 			reason += ": " + c.answer.doubt()
 		}
 		err = errors.Join(err, filter.Abandoned(ctx, reason, c.existing()))

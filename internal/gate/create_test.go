@@ -197,7 +197,7 @@ func TestLeft(t *testing.T) {
 		{"without an answer", nil, nil, "abandoned"},
 		{"without an answer, told of", nil, gone(1), "abandoned"},
 		{"before it was passed on", nil, gone(0), ""},
-		{"in the middle of one", &Response{Status: 201, Details: "via_upstream", Attempts: 1}, nil, "missed"},
+		{"in the middle of one", &Response{Status: 201, Details: "via_upstream", Attempts: 1}, nil, "abandoned"},
 		{"in the middle of the second", &Response{Status: 201, Details: "via_upstream", Attempts: 2}, nil, "abandoned"},
 		{"after a failure", &Response{Status: 422, Details: "via_upstream", Attempts: 1}, nil, ""},
 	} {

@@ -46,8 +46,6 @@ type Filter interface {
 	// given reason, by a call that began at the given time; zero: by an earlier one, too.
 	// It returns as Learn does: whatever its ID may be is not certainly absent any more.
 	Missed(ctx context.Context, reason string, began time.Time) error
-	// Unanswered is Missed for an order whose client has left before it had the answer.
-	Unanswered(ctx context.Context, reason string, began time.Time) error
 	// Abandoned is Missed for a call that may have created an order, and that may do so
 	// yet, since nobody knows whether the backend is still at work.
 	Abandoned(ctx context.Context, reason string, began time.Time) error

@@ -32,10 +32,6 @@ func (k *knowledge) Missed(_ context.Context, reason string, _ time.Time) error 
 	k.missed = append(k.missed, reason)
 	return nil
 }
-func (k *knowledge) Unanswered(ctx context.Context, reason string, began time.Time) error {
-	return k.Missed(ctx, reason, began)
-}
-
 func (k *knowledge) Abandoned(_ context.Context, reason string, _ time.Time) error {
 	k.abandoned = append(k.abandoned, reason)
 	return nil
@@ -263,8 +259,14 @@ func TestSettle(t *testing.T) {
 		{"answered", func(ctx context.Context, c *Call) {
 			c.Granted(ctx, c.Acquire(ctx))
 			c.Answered(known)
+			c.Finished()
 			c.Ended(ctx)
 		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed known"}},
+		{"answered in part", func(ctx context.Context, c *Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(known)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold: outcome unknown: " + answerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
 		{"timed out", func(ctx context.Context, c *Call) {
 			c.Granted(ctx, c.Acquire(ctx))
 			c.Answered(timeout)
@@ -352,9 +354,9 @@ func TestLearnBody(t *testing.T) {
 		{"number", `{"status":"new","order":{"x":[1,{"id":9}],"id":1001}}`, false, []string{"1001"}, ""},
 		{"string", `{"order":{"id":"1001"}}`, false, []string{"1001"}, ""},
 		{"cut off after the ID", `{"order":{"id":1001,"lines":[`, true, []string{"1001"}, ""},
-		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
-		{"cut off within it", `{"order":{"id":10`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
-		{"cut off within a text", `{"order":{"id":"10`, true, nil, "the answer was cut off, or is larger than the buffer: the answer is not JSON"},
+		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
+		{"cut off within it", `{"order":{"id":10`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
+		{"cut off within a text", `{"order":{"id":"10`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
 		{"no such member", `{"order":{}}`, false, nil, `the answer has no member "id"`},
 		{"not an object", `[1]`, false, nil, "the answer is not JSON"},
 		{"empty", ``, false, nil, "the answer is not JSON"},
@@ -389,6 +391,9 @@ func TestLearnBody(t *testing.T) {
 			}
 			if diff := cmp.Diff(missed, b.filter.missed); diff != "" {
 				t.Error("missed (-want +got):\n" + diff)
+			}
+			if tt.partial && tt.missed != "" != (len(b.filter.abandoned) == 1) {
+				t.Errorf("calls that may still run: %q", b.filter.abandoned)
 			}
 		})
 	}

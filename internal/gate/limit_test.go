@@ -126,6 +126,7 @@ func TestLimit(t *testing.T) {
 		t.Errorf("granted: %+v", step)
 	}
 	c.Answered(&Response{Details: "via_upstream", Attempts: 1})
+	c.Finished()
 	c.Ended(t.Context())
 	slices.Sort(b.diary.lines[2:]) // at the same time
 	b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "merchant release", "order release")

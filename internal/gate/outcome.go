@@ -57,16 +57,16 @@ var notForwarded = []string{
 	resetBeforeAnswer + "overflow",
 }
 
-// Outcome reads the outcome off an answer. A status says nothing: only Envoy's
-// details tell a backend's own 504 from a route timeout, after which the
-// backend is still running. An answer that took more than one attempt is
-// Unknown, since the first may be running yet.
+// Outcome reads the outcome off an answer. A status says hardly anything: only Envoy's
+// details tell a backend's own 503 from a reset, after which the backend may still be
+// running. An answer that took more than one attempt is Unknown, since the first may be
+// running yet; so is that of a gateway, which knows none of what it has forwarded to.
 func (r *Response) Outcome() Outcome {
 	if r.Details == "" && r.Attempts < 0 {
 		return r.outcomeByHeaders()
 	}
 	switch {
-	case r.Details == detailsViaUpstream && r.Attempts == 1:
+	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.byGateway():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
 		return OutcomeUnknown
@@ -93,7 +93,7 @@ func (r *Response) NeverSent() bool {
 // asks for both of Envoy's own headers, since x-envoy-upstream-service-time
 // alone is silent about retries.
 func (r *Response) outcomeByHeaders() Outcome {
-	if r.ServedBy && r.AttemptHeader == 1 {
+	if r.ServedBy && r.AttemptHeader == 1 && !r.byGateway() {
 		return OutcomeKnown
 	}
 	return OutcomeUnknown
@@ -113,6 +113,8 @@ func (r *Response) doubt() string {
 		text = "Envoy does not tell where the answer is from"
 	case text == detailsViaUpstream && attempts < 1:
 		text += ", after nobody knows how many attempts"
+	case text == detailsViaUpstream && attempts == 1 && r.byGateway():
+		text = "a gateway before the backend has no answer of it: " + strconv.Itoa(r.Status)
 	}
 	if len(text) > maxDoubt {
 		text = text[:maxDoubt] + "..."
@@ -125,20 +127,21 @@ func (r *Response) doubt() string {
 
 // failed reports whether the call certainly made no order: the backend never saw it, or
 // refused it at the first and only attempt. A conflict is no such refusal: an order
-// exists that the client may be told of. Nor is the word of a gateway before the backend.
+// exists that the client may be told of.
 func (r *Response) failed() bool {
 	switch r.Outcome() {
 	case OutcomeNotForwarded:
 		return true
 	case OutcomeKnown:
-		return r.Status >= 400 && r.Status < 600 && r.Status != http.StatusConflict && !r.byGateway()
+		return r.Status >= 400 && r.Status < 600 && r.Status != http.StatusConflict
 	}
 	return false
 }
 
 // byGateway reports whether the status is that of a gateway, a web server before the
 // application say, which knows no answer of it (RFC 9110, 15.6.3 and 15.6.5): what it has
-// forwarded the call to may have acted, and may still be at work.
+// forwarded the call to may have acted, and may still be at work. nginx gives PHP up after
+// fastcgi_read_timeout, and PHP goes on.
 func (r *Response) byGateway() bool {
 	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
 }

@@ -16,6 +16,10 @@ func TestOutcome(t *testing.T) {
 		want Outcome
 	}{
 		{"answer", attrs("via_upstream", 1), OutcomeKnown},
+		{"answer of a gateway", Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
+		{"another one", Response{Status: 502, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
+		{"the backend's own refusal", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeKnown},
+		{"no attributes, answer of a gateway", Response{Status: 504, Attempts: -1, ServedBy: true, AttemptHeader: 1}, OutcomeUnknown},
 		{"answer to a second try", attrs("via_upstream", 2), OutcomeUnknown},
 		{"answer, attempts missing", attrs("via_upstream", -1), OutcomeUnknown},
 		{"route timeout", attrs("response_timeout", 1), OutcomeUnknown},
@@ -51,6 +55,7 @@ func TestDoubt(t *testing.T) {
 		want string
 	}{
 		{Response{Details: "response_timeout", Attempts: 1, AttemptHeader: -1}, "response_timeout"},
+		{Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, "a gateway before the backend has no answer of it: 504"},
 		{Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, "via_upstream after 2 attempts"},
 		{Response{Details: "response_timeout", Attempts: 3, AttemptHeader: -1}, "response_timeout after 3 attempts"},
 		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after nobody knows how many attempts"},

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // attack is one way to do harm with HTTP alone, by several clients with an address each.
@@ -30,6 +32,7 @@ var attacks = map[string]attack{
 	"forged headers":              {26, 2, 150 * time.Millisecond, forge},
 	"made-up lookups":             {27, 4, 5 * time.Millisecond, madeUp},
 	"made-up settlements":         {28, 2, 100 * time.Millisecond, madeUpSettlement},
+	"resets":                      {33, 2, 100 * time.Millisecond, reset},
 	"raw bytes":                   {29, 2, 50 * time.Millisecond, rawBytes},
 	"Envoy's headers":             {30, 2, 150 * time.Millisecond, envoyHeaders},
 	"answers that are not read":   {31, 2, time.Second, unread},
@@ -145,6 +148,32 @@ func halfOpen(ctx context.Context, a *assault, from string, n int) {
 		}
 	}
 	a.count("half-open connections")
+}
+
+// reset opens lookups, settlements and creates on one connection, and resets each at once,
+// until Envoy closes the connection.
+func reset(ctx context.Context, a *assault, from string, n int) {
+	c, err := a.rawHTTP2(ctx, from)
+	if err != nil {
+		a.count("resets: " + errorOf(err))
+		return
+	}
+	defer c.Close()
+	go func() { _, _ = io.Copy(io.Discard, c.Conn) }() // ends with the connection
+	for i := 0; i < 5000 && ctx.Err() == nil; i++ {
+		method, path := "GET", fmt.Sprintf("/orders/%d", int64(1e9)+rand.Int64N(1e17))
+		switch i % 10 {
+		case 0:
+			method, path = "POST", settleOf(1+rand.IntN(others), "")
+		case 1:
+			method, path = "POST", "/orders"
+		}
+		stream, err := c.open(true, ":method", method, ":scheme", "http", ":authority", "shop", ":path", path)
+		if err != nil || c.frames.WriteRSTStream(stream, http2.ErrCodeCancel) != nil {
+			break
+		}
+	}
+	a.count("connections with resets")
 }
 
 var forgedHeaders = [][2]string{

@@ -41,6 +41,15 @@ func newBackend(t testing.TB) *backend {
 			case <-b.hang:
 			case <-r.Context().Done():
 			}
+		case r.URL.Query().Has("prints"): // and pays when it goes on
+			if r.URL.Query().Get("prints") == "" {
+				w.Header().Set("Content-Length", "1000")
+			}
+			fmt.Fprintln(w, "<h1>Settling</h1>")
+			_ = http.NewResponseController(w).Flush()
+			if r.URL.Query().Get("prints") != "whole" {
+				<-b.hang
+			}
 		case r.URL.Query().Has("fail"):
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case r.URL.Query().Has("slow"):
