@@ -110,7 +110,9 @@ func answersOfAllKinds() (all []expected) {
 				{target: "do=stream&status=404", status: 404, body: "part 1\npart 2\n"},
 			} {
 				order++
-				with := func(text string) string { return strings.ReplaceAll(strings.ReplaceAll(text, "%d", fmt.Sprint(order)), "%%", "%") }
+				with := func(text string) string {
+					return strings.ReplaceAll(strings.ReplaceAll(text, "%d", fmt.Sprint(order)), "%%", "%")
+				}
 				joint := "?"
 				if strings.Contains(to.target, "?") {
 					joint = "&"
@@ -215,4 +217,3 @@ func TestKilledWithinACreate(t *testing.T) {
 	}
 	b.goOn()
 }
-

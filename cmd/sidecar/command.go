@@ -73,6 +73,9 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			if opts.delay < 0 || opts.drain < 0 {
+				return usageError{errors.New("--drain-delay and --drain: must be at least 0s")}
+			}
 			c, err := env.load()
 			if err != nil {
 				return err
@@ -81,7 +84,8 @@ func serveCommand(env *environment) *cobra.Command {
 			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
 	}
-	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after SIGTERM")
+	cmd.Flags().DurationVar(&opts.delay, "drain-delay", 5*time.Second, "how long new calls are served after SIGTERM, while /readyz and gRPC health send them elsewhere")
+	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after that")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
