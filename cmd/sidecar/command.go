@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -92,15 +93,27 @@ func serveCommand(env *environment) *cobra.Command {
 }
 
 func checkCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	var live bool
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
 		Args:  noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := env.loadWithoutSources()
-			return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !live {
+				_, err := env.loadWithoutSources()
+				return err
+			}
+			c, err := env.load()
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			return config.Report(env.file, env.getenv, engine.CheckLive(ctx, c))
 		},
 	}
+	cmd.Flags().BoolVar(&live, "live", false, "also connect to what the file names: Redis, its settings and rights, tables and files")
+	return cmd
 }
 
 func versionCommand(env *environment) *cobra.Command {

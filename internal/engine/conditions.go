@@ -50,6 +50,8 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
 		} else if full := m.full.reason(); full != "" {
 			c.Ready, c.Reason = false, full
+		} else if found := m.evicts.found(); found.text != "" {
+			c.Ready, c.Reason = !found.harms, found.text
 		}
 		list = append(list, c)
 	}

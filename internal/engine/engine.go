@@ -35,6 +35,7 @@ type Engine struct {
 
 	redis   redis.UniversalClient // nil when nothing needs it
 	full    *fullness             // nil without redis
+	evicts  *eviction             // of redis; nil without it
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
@@ -88,6 +89,9 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
 		m.full = watchFull(client, log)
+		if c.Redis.Mode != config.RedisEmbedded { // which has no memory of its own
+			m.evicts = &eviction{servers: func() []redis.UniversalClient { return []redis.UniversalClient{client} }, stake: m.stake, log: log}
+		}
 	}
 	if err := m.buildFilters(ctx); err != nil {
 		m.Close()
@@ -262,6 +266,7 @@ func (m *Engine) Start(ctx context.Context) {
 		})
 	}
 	m.background(m.full.run)
+	m.background(m.evicts.run)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}
