@@ -145,6 +145,9 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers,
 // more than "unknown".
 func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers, req order.Request) {
 	d := a.gate.Screen(r.Context(), req)
+	if d.Refused {
+		a.gate.LogRefused(h.log, &d, req.Header)
+	}
 	switch {
 	case d.Rule < 0:
 		h.http.pass.write(w)

@@ -49,8 +49,9 @@ func (b *bracket) granted(g gate.Grant) {
 	switch step := b.call.Granted(cleanup, g); {
 	case step.Refuse:
 		if b.call.Decision.Verdict != gate.VerdictBusy {
-			b.server.refused.Note("key", b.call.Key(), "error", g.Err)
+			b.server.refused.Note(append(b.call.About(), "key", b.call.Key(), "error", g.Err)...)
 		}
+		b.call.LogRefused(b.server.log)
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
 		reply := b.pass.forward(b.call, step.Lease)
@@ -73,7 +74,8 @@ func (b *bracket) lost() {
 	if b.over || !b.call.LeaseLost().Refuse {
 		return
 	}
-	b.server.log.Warn("a call is ended: its lease was lost, or held for max_hold", "key", b.call.Key())
+	b.server.ended.Note(append(b.call.About(), "key", b.call.Key())...)
+	b.call.LogRefused(b.server.log)
 	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 }
 

@@ -39,6 +39,7 @@ type Server struct {
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Trouble
+	ended   *recurring.Trouble // calls, by us
 	// unlearned is of new orders: each counts as one that may be missing everywhere.
 	unlearned *recurring.Trouble
 	bodies    bodies
@@ -67,6 +68,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
 	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
@@ -117,6 +119,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
+			call.LogRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		case other != nil:
 			return s.unseen(stream, a, &call, other)
@@ -130,6 +133,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	switch {
 	case call.Decision.Refused:
+		a.gate.LogRefused(s.log, &call.Decision, req.Header)
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		reply := pass.skip(&call)

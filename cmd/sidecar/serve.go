@@ -139,6 +139,7 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	if err != nil {
 		return nil, err
 	}
+	checks.LogTo(log)
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{BodyUnseen: m.BodyUnseen, Logger: log})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
