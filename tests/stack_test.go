@@ -28,6 +28,7 @@ type stack struct {
 	gate   *testbed.Gate
 	envoy  *testbed.Envoy
 	url    string // where clients go
+	empty  func() // makes room in a Redis that was filled
 }
 
 // settings changes a stack from what the examples say.

@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // Engine is everything behind what shows it requests. Close it after that has stopped.
@@ -41,8 +42,10 @@ type Engine struct {
 	lockers lockers
 	flight  inFlight
 	bodies  bodies
-	process string // names this process to whoever looks at a lock
-	place   string // names where it runs to the other ordergates
+	// warnings are of locks, which an outage of Redis brings with each request.
+	warnings recurring.Warnings
+	process  string // names this process to whoever looks at a lock
+	place    string // names where it runs to the other ordergates
 
 	wg         sync.WaitGroup
 	background func(func(context.Context)) // runs it until Close; set by Start
@@ -286,6 +289,7 @@ func (m *Engine) Close() {
 	}
 	m.wg.Wait()
 	m.lockers.close()
+	m.warnings.Close()
 	for _, unit := range m.filters {
 		if unit.shared != nil {
 			unit.shared.Close()

@@ -74,7 +74,7 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*loc
 	}
 	log := m.log.With("lock", use.String())
 	opts := lockerOptions(c)
-	opts.Process, opts.Observer, opts.Logger = m.process, lockObserver{m.metrics.Lock(use.String())}, log
+	opts.Process, opts.Observer, opts.Logger = m.process, lockObserver{m.metrics.Lock(use.String())}, m.warnings.Logger(log)
 	if use.observe {
 		opts.Wait = redislock.Wait{Tries: 1}
 	}
