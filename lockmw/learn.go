@@ -35,7 +35,7 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 		switch {
 		case msg.GetResponseHeaders() != nil:
 			reply = onResponse(nil) // not the shared one: it may say more
-			done = s.answered(ctx, call, msg, reply)
+			done = s.createAnswered(ctx, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
 			s.learn(ctx, call, func(ctx context.Context) error {
@@ -49,11 +49,13 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 	}
 }
 
-// answered looks at the headers of the answer to a create. It reports whether
+// createAnswered looks at the headers of the answer to a create. It reports whether
 // that was all there is to see.
-func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
+func (s *Server) createAnswered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
 	headers := msg.GetResponseHeaders()
-	switch call.Created(response(headers, msg)) {
+	r := response(headers, msg)
+	s.answered(call, r)
+	switch call.Created(r) {
 	case gate.NoPart:
 		reply.ModeOverride = skipRest
 	case gate.TheirBody:

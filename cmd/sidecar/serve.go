@@ -140,7 +140,7 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 		return nil, err
 	}
 	checks.LogTo(log)
-	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{BodyUnseen: m.BodyUnseen, Logger: log})
+	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{BodyUnseen: m.BodyUnseen, OutcomeUntold: m.OutcomeUntold, Logger: log})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
 			log.Error("checks go by the rules from before", "error", err)

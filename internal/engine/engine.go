@@ -41,7 +41,9 @@ type Engine struct {
 	filters map[string]*filterUnit
 	lockers lockers
 	flight  inFlight
-	bodies  bodies
+	bodies  lately // one was not shown
+	// outcomes is that one could not be read.
+	outcomes lately
 	// warnings are of locks, which an outage of Redis brings with each request.
 	warnings recurring.Warnings
 	process  string // names this process to whoever looks at a lock

@@ -167,6 +167,9 @@ func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
 	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
 
+// Observed reports whether the call's rule only observes.
+func (c *Call) Observed() bool { return c.policy.Observe }
+
 // Rule returns the name of the call's rule. There has to be one.
 func (c *Call) Rule() string { return c.policy.Rule.Name }
 
