@@ -152,7 +152,7 @@ func (s *stack) health(name string) healthpb.HealthCheckResponse_ServingStatus {
 	s.t.Helper()
 	conn, err := grpc.NewClient(s.GateAddr(s.gate, name), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(s.t, err)
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	answer, err := healthpb.NewHealthClient(conn).Check(s.t.Context(), &healthpb.HealthCheckRequest{})
 	must(s.t, err)
 	return answer.GetStatus()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ func (c *Call) LogRefused(log *slog.Logger) {
 }
 
 func logRefused(log *slog.Logger, d *Decision, about []any) {
-	args := append(about, "verdict", d.Verdict.String())
+	args := slices.Concat(about, []any{"verdict", d.Verdict.String()})
 	if d.Reason != order.NoReason {
 		args = append(args, "reason", d.Reason.Name())
 	}
