@@ -52,7 +52,7 @@ const (
 	// waitsApart is the least time between two that count: those that began together may
 	// have ended with their connection.
 	waitsApart = 20 * time.Millisecond
-	// leastWait is shorter than anybody's timeout.
+	// leastWait is shorter than any sensible timeout.
 	leastWait = 100 * time.Millisecond
 )
 

@@ -28,8 +28,8 @@ type Options struct {
 	// BodyUnseen is told of each request that Envoy passed on without showing the body
 	// which it was asked for. It has to be quick. Nil: nobody wants to know.
 	BodyUnseen func()
-	// OutcomeUntold is told of each answer to a call of a rule in force that Envoy showed
-	// without what its outcome is read off. It has to be quick. Nil: nobody wants to know.
+	// OutcomeUntold is called for each answer, under an enforced rule, that Envoy showed
+	// without what its outcome is read off. It has to be quick. Nil: it is not called.
 	OutcomeUntold func()
 	Logger        *slog.Logger // nil: none
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestRedisEvicts has an operator of Redis choose a policy by which locks may go, and change
-// his mind.
+// TestRedisEvicts has an operator choose a policy by which Redis may evict locks, and then
+// take it back.
 func TestRedisEvicts(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)

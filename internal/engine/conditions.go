@@ -74,8 +74,8 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 // for concurrent use.
 type lately struct{ last atomic.Int64 } // in ns since 1970
 
-// latelyShown is how long what was met takes readiness away: nobody tells when Envoy's
-// configuration was mended.
+// latelyShown is how long what was met takes readiness away: no message says when
+// Envoy's configuration was mended.
 const latelyShown = 5 * time.Minute
 
 func (l *lately) is() bool {

@@ -157,8 +157,8 @@ func (d *decider) verdict(e Envoy, h Headers, judged *gate.Decision) (step Step,
 	return Step{Do: PassRequest, Verdict: judged.Verdict, Witness: p.Lookup != nil && p.Lookup.Missing != nil}, false
 }
 
-// logRefused leaves a line for a request that is refused. The headers are nil if nobody has
-// fetched them.
+// logRefused leaves a line for a request that is refused. The headers are nil if they
+// were not fetched yet.
 func (f *Face) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision) {
 	if !f.log.Enabled(f.ctx, slog.LevelDebug) {
 		return

@@ -19,8 +19,7 @@ func (h headerPairs) Next(cursor int) (name, value string, next int) {
 	return h[cursor][0], h[cursor][1], cursor + 1
 }
 
-// TestLogRefused has requests whose IDs are not what an ID is: no line is forged, whatever
-// writes it.
+// TestLogRefused has requests with odd IDs: no line is forged, in either format.
 func TestLogRefused(t *testing.T) {
 	t.Parallel()
 	g := &Gate{policies: []Policy{{Rule: order.Rule{Name: "settle"}}}}
