@@ -64,15 +64,15 @@ func (c *cutWaits) note(call *gate.Call, now, since time.Time) {
 	}
 }
 
-// isSame reports whether several waits in a row, this one included, took the same time: give
-// or take a twentieth, and 20 ms, for a machine that is busy.
+// isSame reports whether several waits in a row, this one included, took the same time as
+// the one before: give or take a tenth, and 50 ms, for a machine that is busy.
 func (c *cutWaits) isSame(now time.Time, after time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if after < leastWait || now.Sub(c.at) < waitsApart {
 		return false
 	}
-	if difference := (after - c.after).Abs(); difference > c.after/20+20*time.Millisecond {
+	if difference := (after - c.after).Abs(); difference > c.after/10+50*time.Millisecond {
 		c.same = 0
 	}
 	c.after, c.at = after, now

@@ -77,7 +77,7 @@ func TestMessageTimeoutIsTooShort(t *testing.T) {
 	const hint = "is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?"
 	s.redis.HSet(t.Context(), "order:lock:2", "another:1", 1)
 	for i := range 8 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(150+i*100)*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(150+i%2*600)*time.Millisecond)
 		if a, err := s.send(ctx, "POST", "/orders/2/settle", ""); err == nil {
 			t.Errorf("a client who leaves got %d", a.status)
 		}
@@ -90,10 +90,16 @@ func TestMessageTimeoutIsTooShort(t *testing.T) {
 	if strings.Contains(logOf(t, s.gate), hint) {
 		t.Error("clients who leave are taken for Envoy")
 	}
-	for i := range 5 {
-		if a := s.must("POST", "/orders/2/settle", strings.Repeat(`{"a":1}`, i%2)); a.status != 504 {
+	sent := 0
+	bedtest.Eventually(t, "the hint", func() bool { // after five, unless the machine is too busy to be in time
+		if a := s.must("POST", "/orders/2/settle", strings.Repeat(`{"a":1}`, sent%2)); a.status != 504 {
 			t.Errorf("got %d, want 504", a.status)
 		}
+		sent++
+		return strings.Contains(logOf(t, s.gate), hint)
+	})
+	if sent < 5 {
+		t.Errorf("a hint after %d requests", sent)
 	}
 	s.wantLogged("level=WARN", hint, "rule=commission-settle order=2 request=", " after=")
 	if n := strings.Count(logOf(t, s.gate), hint); n != 1 {
