@@ -158,6 +158,9 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers,
 // more than "unknown".
 func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers, req order.Request) {
 	d := a.gate.Screen(r.Context(), req)
+	if d.Refused {
+		a.gate.LogRefused(h.log, &d, req.Header)
+	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:
 		if r.RequestURI == pathNginx {

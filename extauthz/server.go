@@ -10,6 +10,7 @@ package extauthz
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +30,7 @@ type Server struct {
 	plain, settled [gate.Verdicts]*reply // for one that goes on, and is not settled or is
 	http           *httpAnswers          // the same over HTTP
 	checks         sync.Pool             // of *check
+	log            *slog.Logger
 }
 
 // answers are a gate with what is answered as it decides. A check goes by one of them
@@ -43,7 +45,7 @@ type answers struct {
 // NewServer returns a server that answers what g decides. It fails for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{http: newHTTPAnswers()}
+	s := &Server{http: newHTTPAnswers(), log: slog.New(slog.DiscardHandler)}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
@@ -59,6 +61,9 @@ func NewServer(g *gate.Gate) (*Server, error) {
 	}
 	return s, s.Use(g)
 }
+
+// LogTo has refused requests leave a line at debug. It must be called before the first check.
+func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 
 // Use has the server answer what another gate decides, from the next check on. The errors
 // are those of [NewServer]; the gate before stays then. Calls must not overlap.
@@ -117,6 +122,7 @@ func (s *Server) answer(ctx context.Context, c *check) (*reply, error) {
 	a := s.current.Load()
 	d := a.gate.Screen(ctx, c.request())
 	if d.Refused {
+		a.gate.LogRefused(s.log, &d, c)
 		return a.refusals[d.Rule][d.Refusal()], nil
 	}
 	if c.mayForge() {

@@ -62,6 +62,7 @@ func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answe
 	}
 	switch {
 	case step.Refuse:
+		call.LogRefused(s.log)
 		return stream.Send(a.refuse(&call.Decision))
 	case step.Unseen && call.Decision.Action == gate.ActionCreate && call.NeedsAnswer:
 		return s.follow(stream, call, msg)
@@ -80,11 +81,11 @@ func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
 	}
 	// Another listener may have shown its bodies.
 	if call.Decision.Action == gate.ActionCreate && call.NeedsAnswer {
-		s.learn(ctx, func(ctx context.Context) error { return call.Left(ctx, nil) })
+		s.learn(ctx, call, func(ctx context.Context) error { return call.Left(ctx, nil) })
 	}
 }
 
 func (s *Server) alarm(call *gate.Call) {
 	s.opts.BodyUnseen()
-	s.bodies.unseen.Note("rule", call.Rule())
+	s.bodies.unseen.Note(call.About()...)
 }

@@ -3,6 +3,7 @@ package lockmw
 import (
 	"context"
 	"sync"
+	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
@@ -18,17 +19,19 @@ type bracket struct {
 	answers *answers
 	pass    passage
 	cancel  context.CancelFunc // ends the wait for the lock
+	begun   time.Time          // that wait
 	waits   sync.WaitGroup     // for the end of that wait
 
 	mu   sync.Mutex // held for each event of the call, with what is sent for it
 	call *gate.Call
 	over bool // the call has ended
+	told bool // Envoy has an answer: the lock is taken, or refused, or it has given one itself
 }
 
 // bracket serves a call with a lock around it.
 func (s *Server) bracket(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, pass passage) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	b := &bracket{server: s, stream: stream, answers: a, pass: pass, cancel: cancel, call: call}
+	b := &bracket{server: s, stream: stream, answers: a, pass: pass, cancel: cancel, begun: time.Now(), call: call}
 	b.waits.Add(1)
 	if !call.AcquireAsync(ctx, b.granted) {
 		go func() { b.granted(call.Acquire(ctx)) }()
@@ -48,11 +51,14 @@ func (b *bracket) granted(g gate.Grant) {
 	defer done()
 	switch step := b.call.Granted(cleanup, g); {
 	case step.Refuse:
+		b.told = true
 		if b.call.Decision.Verdict != gate.VerdictBusy {
-			b.server.refused.Note("key", b.call.Key(), "error", g.Err)
+			b.server.refused.Note(append(b.call.About(), "key", b.call.Key(), "error", g.Err)...)
 		}
+		b.call.LogRefused(b.server.log)
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 	case step.Forward:
+		b.told = true
 		reply := b.pass.forward(b.call, step.Lease)
 		showPath(reply, b.pass.hidden)
 		if err := b.stream.Send(reply); err != nil {
@@ -73,7 +79,8 @@ func (b *bracket) lost() {
 	if b.over || !b.call.LeaseLost().Refuse {
 		return
 	}
-	b.server.log.Warn("a call is ended: its lease was lost, or held for max_hold", "key", b.call.Key())
+	b.server.ended.Note(append(b.call.About(), "key", b.call.Key())...)
+	b.call.LogRefused(b.server.log)
 	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 }
 
@@ -102,7 +109,10 @@ func (b *bracket) message(msg *extproc.ProcessingRequest) error {
 		return context.Canceled
 	}
 	if headers := msg.GetResponseHeaders(); headers != nil {
-		if b.call.Answered(response(headers, msg)).Cancel {
+		b.told = true
+		r := response(headers, msg)
+		b.server.answered(b.call, r)
+		if b.call.Answered(r).Cancel {
 			b.cancel()
 		}
 	}
@@ -129,4 +139,7 @@ func (b *bracket) end() {
 	defer done()
 	b.call.Ended(cleanup)
 	b.cancel()
+	if !b.told {
+		b.server.waits.note(b.call, time.Now(), b.begun)
+	}
 }

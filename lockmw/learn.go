@@ -22,7 +22,7 @@ func (s *Server) observe(stream extproc.ExternalProcessor_ProcessServer, call *g
 // it is yet to come.
 func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest) error {
 	ctx := stream.Context()
-	defer s.learn(ctx, func(ctx context.Context) error { return call.Left(ctx, nil) })
+	defer s.learn(ctx, call, func(ctx context.Context) error { return call.Left(ctx, nil) })
 	for ; ; msg = nil {
 		if msg == nil {
 			var err error
@@ -35,10 +35,10 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 		switch {
 		case msg.GetResponseHeaders() != nil:
 			reply = onResponse(nil) // not the shared one: it may say more
-			done = s.answered(ctx, call, msg, reply)
+			done = s.createAnswered(ctx, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
-			s.learn(ctx, func(ctx context.Context) error {
+			s.learn(ctx, call, func(ctx context.Context) error {
 				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
 			})
 			done = true
@@ -49,32 +49,34 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 	}
 }
 
-// answered looks at the headers of the answer to a create. It reports whether
+// createAnswered looks at the headers of the answer to a create. It reports whether
 // that was all there is to see.
-func (s *Server) answered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
+func (s *Server) createAnswered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
 	headers := msg.GetResponseHeaders()
-	switch call.Created(response(headers, msg)) {
+	r := response(headers, msg)
+	s.answered(call, r)
+	switch call.Created(r) {
 	case gate.NoPart:
 		reply.ModeOverride = skipRest
 	case gate.TheirBody:
 		if !headers.GetEndOfStream() {
 			return false
 		}
-		s.learn(ctx, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
+		s.learn(ctx, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	case gate.TheirHeaders:
 		reply.ModeOverride = skipRest // an answer of Envoy's own has a body, too
 		text := call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
-		s.learn(ctx, func(ctx context.Context) error { return call.LearnText(ctx, text) })
+		s.learn(ctx, call, func(ctx context.Context) error { return call.LearnText(ctx, text) })
 	}
 	return true
 }
 
 // learn runs within its limit and whether or not the client still waits: the
 // order exists. What fails is logged; the answer is passed on in any case.
-func (s *Server) learn(ctx context.Context, do func(context.Context) error) {
+func (s *Server) learn(ctx context.Context, call *gate.Call, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
-		s.unlearned.Note("error", err)
+		s.unlearned.Note(append(call.About(), "error", err)...)
 	}
 }

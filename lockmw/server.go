@@ -28,7 +28,10 @@ type Options struct {
 	// BodyUnseen is told of each request that Envoy passed on without showing the body
 	// which it was asked for. It has to be quick. Nil: nobody wants to know.
 	BodyUnseen func()
-	Logger     *slog.Logger // nil: none
+	// OutcomeUntold is called for each answer, under an enforced rule, that Envoy showed
+	// without what its outcome is read off. It has to be quick. Nil: it is not called.
+	OutcomeUntold func()
+	Logger        *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
@@ -39,9 +42,12 @@ type Server struct {
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Trouble
+	ended   *recurring.Trouble // calls, by us
 	// unlearned is of new orders: each counts as one that may be missing everywhere.
 	unlearned *recurring.Trouble
 	bodies    bodies
+	outcomes  outcomes
+	waits     cutWaits
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -65,12 +71,23 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.BodyUnseen == nil {
 		opts.BodyUnseen = func() {}
 	}
+	if opts.OutcomeUntold == nil {
+		opts.OutcomeUntold = func() {}
+	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
 	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"no request is passed on any more before ordergate saw its body")
+	s.outcomes.untold = recurring.New(opts.Logger, slog.LevelWarn,
+		"Envoy does not tell where an answer is from, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
+			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
+		"Envoy tells where answers are from")
+	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
+		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
+		"settlements are not given up any more after the same time")
 	s.Use(g)
 	return s
 }
@@ -117,6 +134,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
+			call.LogRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		case other != nil:
 			return s.unseen(stream, a, &call, other)
@@ -130,6 +148,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	switch {
 	case call.Decision.Refused:
+		a.gate.LogRefused(s.log, &call.Decision, req.Header)
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		reply := pass.skip(&call)

@@ -128,7 +128,17 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)
 	case "204":
 		w.WriteHeader(http.StatusNoContent)
+	case "later": // the body comes behind the headers, as that of a service which does not buffer
+		status, _ := strconv.Atoi(query.Get("status"))
+		w.Header().Set("Content-Length", strconv.Itoa(len(query.Get("body"))))
+		w.WriteHeader(status)
+		w.(http.Flusher).Flush()
+		<-time.After(10 * time.Millisecond)
+		fmt.Fprint(w, query.Get("body"))
 	case "stream": // the first part at once, the rest when told to
+		if status, err := strconv.Atoi(query.Get("status")); err == nil {
+			w.WriteHeader(status)
+		}
 		fmt.Fprintln(w, "part 1")
 		w.(http.Flusher).Flush()
 		<-b.release

@@ -7,6 +7,10 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -115,6 +119,43 @@ func TestShutdown(t *testing.T) {
 	if n := b.arrived("/orders/3/settle"); n != 0 {
 		t.Error("an unlocked settlement reached the backend")
 	}
+}
+
+// TestShutdownIsAnnounced has readiness go first: until the delay is over, or a second signal
+// ends it, new calls are served as ever.
+func TestShutdownIsAnnounced(t *testing.T) {
+	needsSidecar(t, "the module ends with Envoy")
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, flags: []string{"--drain-delay=1h"}})
+	must(t, s.gate.Signal(syscall.SIGTERM))
+	bedtest.Eventually(t, "it is not ready", func() bool {
+		status, text := s.admin("GET", "/readyz", "")
+		return status == 503 && strings.Contains(text, `"stopping"`)
+	})
+	for _, name := range []string{"authz", "proc"} {
+		if got := s.health(name); got != healthpb.HealthCheckResponse_NOT_SERVING {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	s.must("GET", "/orders/77", "").want(t, 404, "absent")
+	if a := s.must("POST", "/orders?do=create&id=1077", "{}", "Content-Type", "application/json"); a.status != 201 {
+		t.Errorf("create: %d %s", a.status, a.body)
+	}
+	must(t, s.gate.Signal(syscall.SIGTERM))
+	must(t, s.gate.Wait(t.Context()))
+}
+
+// health asks one of ordergate's gRPC listeners how it is.
+func (s *stack) health(name string) healthpb.HealthCheckResponse_ServingStatus {
+	s.t.Helper()
+	conn, err := grpc.NewClient(s.GateAddr(s.gate, name), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(s.t, err)
+	defer func() { _ = conn.Close() }()
+	answer, err := healthpb.NewHealthClient(conn).Check(s.t.Context(), &healthpb.HealthCheckRequest{})
+	must(s.t, err)
+	return answer.GetStatus()
 }
 
 // TestBadConfiguration is what an operator sees: every violation, by place.

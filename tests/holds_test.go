@@ -72,7 +72,7 @@ func TestHoldIsRepeated(t *testing.T) {
 			if tt.name == "with a permit" {
 				s.ofMerchant("7", "/orders/2/settle").want(t, 409, "busy")
 			}
-			s.wantLogged(`"a lock is held that Redis did not take at first"`)
+			s.wantLogged(`"locks are held that Redis did not take at first"`)
 			if n := s.metric(`ordergate_lock_lost_total{lock="settlement"}`); n != "0" {
 				t.Errorf("%s leases are counted as lost", n)
 			}
@@ -109,7 +109,7 @@ func TestHoldOfANestedCallIsRepeated(t *testing.T) {
 	outer := s.hang(b, "POST", "/orders/1/settle", "")
 	s.abandonedCut(b, "/orders/1/settle", "", outer.ours("lease"), w)
 	w.set(whole)
-	s.wantLogged(`"a lock is held that Redis did not take at first"`)
+	s.wantLogged(`"locks are held that Redis did not take at first"`)
 	b.goOn()
 	outer.wantAnswer(t)
 	s.wantFate("1", held)

@@ -28,6 +28,7 @@ type stack struct {
 	gate   *testbed.Gate
 	envoy  *testbed.Envoy
 	url    string // where clients go
+	empty  func() // makes room in a Redis that was filled
 }
 
 // settings changes a stack from what the examples say.
@@ -37,6 +38,7 @@ type settings struct {
 	gate      func(yaml string) string
 	envoy     func(yaml string) string
 	envoyArgs []string // of the module only
+	flags     []string // "--name=value", of the sidecar only
 	unready   bool     // ordergate is not waited for until it is ready
 }
 
@@ -73,7 +75,7 @@ func (s *stack) start(change settings) {
 		must(s.t, err)
 		s.gate = gate
 	} else {
-		s.gate = s.Gate(s.Build("./cmd/sidecar", true), config)
+		s.gate = s.Gate(s.Build("./cmd/sidecar", true), config, change.flags...)
 	}
 
 	config = check(s.t)(s.EnvoyExample(s.GateAddr(s.gate, "authz"), s.GateAddr(s.gate, "proc"), change.backend))

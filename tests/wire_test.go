@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // wire stands between two processes, and can break.
@@ -14,6 +15,7 @@ type wire struct {
 
 	mu    sync.Mutex
 	state wireState
+	delay time.Duration // of what arrives, once or twice: the rest waits meanwhile
 	conns map[net.Conn]struct{}
 }
 
@@ -52,6 +54,19 @@ func (w *wire) set(state wireState) {
 			_ = conn.Close()
 		}
 	}
+}
+
+// slow has everything arrive later.
+func (w *wire) slow(delay time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.delay = delay
+}
+
+func (w *wire) lag() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.delay
 }
 
 func (w *wire) is(state wireState) bool {
@@ -105,6 +120,7 @@ func (w *wire) pass(from, to net.Conn) {
 	buffer := make([]byte, 64<<10)
 	for {
 		n, err := from.Read(buffer)
+		time.Sleep(w.lag()) // the fault itself: mostly none
 		if n > 0 && !w.is(mute) {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,9 @@ func serveCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
+			if opts.delay < 0 || opts.drain < 0 {
+				return usageError{errors.New("--drain-delay and --drain: must be at least 0s")}
+			}
 			c, aside, err := engine.LoadConfigWith(env.file, config.Options{Getenv: env.getenv, Environ: env.environ()})
 			if err != nil {
 				return usageError{err}
@@ -85,32 +89,42 @@ func serveCommand(env *environment) *cobra.Command {
 			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
 	}
-	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after SIGTERM")
+	cmd.Flags().DurationVar(&opts.delay, "drain-delay", 5*time.Second, "how long new calls are served after SIGTERM, while /readyz and gRPC health send them elsewhere")
+	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after that")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
 }
 
 func checkCommand(env *environment) *cobra.Command {
-	return &cobra.Command{
+	var live bool
+	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
 		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
-			"The variables that hold data source names may be missing. A variable whose name begins\n" +
-			"with ORDERGATE_ and stands for no key of the file is named on standard error.",
+			"The variables that hold data source names may be missing, but for --live. A variable\n" +
+			"whose name begins with ORDERGATE_ and stands for no key of the file is named on\n" +
+			"standard error.",
 		Args: noArguments,
-		RunE: func(*cobra.Command, []string) error {
-			opts := config.Options{Getenv: env.getenv, WithoutDSN: true, Environ: env.environ()}
-			_, aside, err := engine.LoadConfigWith(env.file, opts)
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opts := config.Options{Getenv: env.getenv, WithoutDSN: !live, Environ: env.environ()}
+			c, aside, err := engine.LoadConfigWith(env.file, opts)
 			if err != nil {
 				return usageError{err}
 			}
 			for _, v := range aside.Variables {
 				fmt.Fprintln(env.stderr, v)
 			}
-			return nil
+			if !live {
+				return nil
+			}
+			ctx, cancel := context.WithCancel(cmd.Context())
+			defer cancel()
+			return config.Report(env.file, env.getenv, engine.CheckLive(ctx, c))
 		},
 	}
+	cmd.Flags().BoolVar(&live, "live", false, "also connect to what the file names: Redis, its settings and rights, tables and files")
+	return cmd
 }
 
 func versionCommand(env *environment) *cobra.Command {

@@ -64,7 +64,7 @@ func serveFilters(t *testing.T) (file, redis, source string) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if code, _, log := command(ctx, "serve", "--config", file); code != exitDone {
+		if code, _, log := command(ctx, "serve", "--config", file, "--drain-delay", "0"); code != exitDone {
 			t.Errorf("serve ended with %d: %s", code, log)
 		}
 	}()

@@ -74,6 +74,7 @@ func TestCommandLine(t *testing.T) {
 		{"bad file", []string{"check", "--config", bad}, exitUsage, "", ":1: locks.a.lease: ", 5},
 		{"serve a bad file", []string{"serve", "--config", bad}, exitUsage, "", ":2: rules[0]: ", 5},
 		{"log level", []string{"serve", "--config", good, "--log-level", "loud"}, exitUsage, "", `"loud" is not one of`, 1},
+		{"negative time", []string{"serve", "--config", good, "--drain-delay", "-1s"}, exitUsage, "", "--drain-delay and --drain: must be at least 0s", 1},
 		{"log format", []string{"serve", "--config", good, "--log-format", "xml"}, exitUsage, "", `"xml" is not one of`, 1},
 	}
 	for _, tt := range tests {
@@ -106,7 +107,7 @@ rules:
 func TestServeStopsWhenTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop() // before it has begun: it starts and ends in order all the same
-	code, _, stderr := command(ctx, "serve", "--config", writeConfig(t, serving))
+	code, _, stderr := command(ctx, "serve", "--config", writeConfig(t, serving), "--drain-delay", "0")
 	if code != exitDone {
 		t.Errorf("exit code %d", code)
 	}

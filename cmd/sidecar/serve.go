@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	extproc "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -28,7 +30,8 @@ import (
 )
 
 type serveOptions struct {
-	drain  time.Duration // how long running calls may take to finish
+	delay  time.Duration // how long new calls are served after readiness has gone
+	drain  time.Duration // how long running calls may take to finish after that
 	file   string        // where the configuration is
 	load   func() (*config.Config, error)
 	reload <-chan os.Signal // asks for it to be read again
@@ -58,6 +61,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 
 	select {
 	case <-ctx.Done():
+		f.leave(opts.delay)
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
 	}
@@ -135,7 +139,10 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	if err != nil {
 		return nil, err
 	}
-	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, Logger: log})
+	checks.LogTo(log)
+	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
+		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, OutcomeUntold: m.OutcomeUntold, Logger: log,
+	})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
 			log.Error("checks go by the rules from before", "error", err)
@@ -226,6 +233,25 @@ func (f *faces) start() <-chan error {
 		})
 	}
 	return failed
+}
+
+// leave takes readiness away and serves on, so that proxies and load balancers send their new
+// calls to others before the listeners close. A second signal to stop ends that time.
+func (f *faces) leave(delay time.Duration) {
+	f.draining.Store(true)
+	f.health.Shutdown()
+	if delay <= 0 {
+		return
+	}
+	f.log.Info("stopping: not ready any more, new calls are still served", "for", delay)
+	again, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-again.Done():
+	case <-timer.C:
+	}
 }
 
 // stop refuses new calls, gives running ones the time to finish, and ends the

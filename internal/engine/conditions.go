@@ -55,29 +55,45 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
 		} else if full := m.full.reason(); full != "" {
 			c.Ready, c.Reason = false, full
+		} else if found := m.evicts.found(); found.text != "" {
+			c.Ready, c.Reason = !found.harms, found.text
 		}
 		list = append(list, c)
 	}
-	if m.bodies.unseen() {
+	if m.bodies.is() {
 		list = append(list, admin.Condition{
 			Name: "request bodies", Reason: "Envoy passes requests on without showing their bodies, and so without a lock: " +
 				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
 		})
 	}
+	if m.outcomes.is() {
+		list = append(list, admin.Condition{
+			Name: "response attributes", Reason: "Envoy does not tell where answers are from, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
+				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
+		})
+	}
 	return append(list, m.inForce.condition())
 }
 
-// bodies remembers requests whose bodies Envoy has not shown. The zero value remembers none.
-type bodies struct{ last atomic.Int64 }
+// lately is whether something was met a short time ago. The zero value says no. It is safe
+// for concurrent use.
+type lately struct{ last atomic.Int64 } // in ns since 1970
 
-// unseenShown is how long one of them takes readiness away: nobody tells when it was mended.
-const unseenShown = 5 * time.Minute
+// latelyShown is how long what was met takes readiness away: no message says when
+// Envoy's configuration was mended.
+const latelyShown = 5 * time.Minute
 
-func (b *bodies) unseen() bool {
-	last := b.last.Load()
-	return last != 0 && time.Since(time.Unix(0, last)) < unseenShown
+func (l *lately) is() bool {
+	last := l.last.Load()
+	return last != 0 && time.Since(time.Unix(0, last)) < latelyShown
 }
+
+func (l *lately) note() { l.last.Store(time.Now().UnixNano()) }
 
 // BodyUnseen tells that Envoy has passed a request on without showing the body that it was
 // asked for. It is safe for concurrent use.
-func (m *Engine) BodyUnseen() { m.bodies.last.Store(time.Now().UnixNano()) }
+func (m *Engine) BodyUnseen() { m.bodies.note() }
+
+// OutcomeUntold tells that Envoy has shown an answer without what its outcome is read off.
+// It is safe for concurrent use.
+func (m *Engine) OutcomeUntold() { m.outcomes.note() }

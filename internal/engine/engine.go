@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
 )
 
 // Engine is everything behind what shows it requests. Close it after that has stopped.
@@ -35,13 +36,18 @@ type Engine struct {
 
 	redis   redis.UniversalClient // nil when nothing needs it
 	full    *fullness             // nil without redis
+	evicts  *eviction             // of redis; nil without it
 	closers []func()              // let go of Redis, and of the servers of quorums
 	filters map[string]*filterUnit
 	lockers lockers
 	flight  inFlight
-	bodies  bodies
-	process string // names this process to whoever looks at a lock
-	place   string // names where it runs to the other ordergates
+	bodies  lately // one was not shown
+	// outcomes is that one could not be read.
+	outcomes lately
+	// warnings are of locks, which an outage of Redis brings with each request.
+	warnings recurring.Warnings
+	process  string // names this process to whoever looks at a lock
+	place    string // names where it runs to the other ordergates
 
 	wg         sync.WaitGroup
 	background func(func(context.Context)) // runs it until Close; set by Start
@@ -88,6 +94,9 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
 		m.full = watchFull(client, log)
+		if c.Redis.Mode != config.RedisEmbedded { // which has no memory of its own
+			m.evicts = &eviction{servers: func() []redis.UniversalClient { return []redis.UniversalClient{client} }, stake: m.stake, log: log}
+		}
 	}
 	if err := m.buildFilters(ctx); err != nil {
 		m.Close()
@@ -283,6 +292,7 @@ func (m *Engine) Start(ctx context.Context) {
 	}
 	m.background(m.full.run)
 	m.background(m.watchAudit)
+	m.background(m.evicts.run)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}
@@ -302,6 +312,7 @@ func (m *Engine) Close() {
 	}
 	m.wg.Wait()
 	m.lockers.close()
+	m.warnings.Close()
 	for _, unit := range m.filters {
 		if unit.shared != nil {
 			unit.shared.Close()

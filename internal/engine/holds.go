@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -34,6 +35,7 @@ type holds struct {
 	cancel  context.CancelFunc
 	closed  bool
 	worker  sync.WaitGroup
+	taken   atomic.Int64 // holds, since nothing was pending
 }
 
 // pendingHold is a lease that is renewed no more, and not held yet.
@@ -71,13 +73,16 @@ func (h *holds) run(ctx context.Context) {
 		round := h.pending
 		h.pending = nil
 		h.mu.Unlock()
-		failed := repeatHolds(ctx, round)
+		failed := h.repeat(ctx, round)
 
 		h.mu.Lock()
 		h.pending = append(failed, h.pending...)
 		if len(h.pending) == 0 || ctx.Err() != nil {
 			for _, p := range h.pending {
 				p.giveUp()
+			}
+			if n := h.taken.Swap(0); n > 0 {
+				round[0].log().Info("locks are held that Redis did not take at first", "count", n)
 			}
 			h.pending = nil
 			close(h.idle)
@@ -91,14 +96,14 @@ func (h *holds) run(ctx context.Context) {
 	}
 }
 
-// repeatHolds returns the holds that have to be repeated again.
-func repeatHolds(ctx context.Context, round []*pendingHold) (failed []*pendingHold) {
+// repeat returns the holds that have to be repeated again.
+func (h *holds) repeat(ctx context.Context, round []*pendingHold) (failed []*pendingHold) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(holdsAtOnce)
 	for _, p := range round {
 		group.Go(func() error {
-			if !p.repeat(ctx) {
+			if !p.repeat(ctx, &h.taken) {
 				mu.Lock()
 				failed = append(failed, p)
 				mu.Unlock()
@@ -110,15 +115,15 @@ func repeatHolds(ctx context.Context, round []*pendingHold) (failed []*pendingHo
 	return failed
 }
 
-// repeat reports whether there is nothing left to do.
-func (p *pendingHold) repeat(ctx context.Context) (over bool) {
+// repeat reports whether there is nothing left to do, and counts a hold that Redis took.
+func (p *pendingHold) repeat(ctx context.Context, taken *atomic.Int64) (over bool) {
 	ctx, cancel := context.WithTimeout(ctx, holdTime)
 	defer cancel()
 	switch err := p.lease.HoldAgain(ctx, p.reason); {
 	case err == nil:
-		p.log().Info("a lock is held that Redis did not take at first", "key", p.lease.Key())
+		taken.Add(1)
 	case errors.Is(err, redislock.ErrLost):
-		p.log().Error("a lock ended before it was held: its order may be settled beside a call that still runs", "error", err)
+		p.log().Error("a lock ended before it was held: its order may be settled beside a call that still runs", "request", p.lease.Request(), "error", err)
 	default:
 		return false
 	}
@@ -128,7 +133,7 @@ func (p *pendingHold) repeat(ctx context.Context) (over bool) {
 
 // giveUp leaves the lease to end by itself.
 func (p *pendingHold) giveUp() {
-	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key())
+	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key(), "request", p.lease.Request())
 	p.lease.end()
 }
 

@@ -73,17 +73,10 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*loc
 		return unit, nil
 	}
 	log := m.log.With("lock", use.String())
-	opts := redislock.Options{
-		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
-		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
-		Wait:    redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
-		Process: m.process, Observer: lockObserver{m.metrics.Lock(use.String())}, Logger: log,
-	}
+	opts := lockerOptions(c)
+	opts.Process, opts.Observer, opts.Logger = m.process, lockObserver{m.metrics.Lock(use.String())}, m.warnings.Logger(log)
 	if use.observe {
 		opts.Wait = redislock.Wait{Tries: 1}
-	}
-	if c.Replicas != nil {
-		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
 	}
 	// It may be made again, for calls of rules that are not in force any more.
 	ctx = context.WithoutCancel(ctx)
@@ -92,7 +85,26 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*loc
 		make:    func() (*redislock.Locker, func(), error) { return m.newLocker(ctx, c, opts) },
 		retired: make(chan struct{}),
 	}
+	if c.Kind == config.LockQuorum {
+		unit.eviction = &eviction{
+			servers: func() []redis.UniversalClient { return unit.locker.Load().Servers() },
+			stake:   func() stake { return stake{locks: !use.observe} }, log: log,
+		}
+	}
 	return unit, m.lockers.open(unit)
+}
+
+// lockerOptions returns what the configuration says of a lock.
+func lockerOptions(c config.Lock) redislock.Options {
+	opts := redislock.Options{
+		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
+		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
+		Wait: redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
+	}
+	if c.Replicas != nil {
+		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
+	}
+	return opts
 }
 
 // newLocker returns a Locker, and what closes it.

@@ -24,16 +24,18 @@ const (
 
 // lockUnit is the Locker of a use with what is known of its health.
 type lockUnit struct {
-	use     lockUse
-	config  config.Lock
-	log     *slog.Logger
-	probe   string // a key that is no order's
-	make    func() (locker *redislock.Locker, shut func(), err error)
-	set     *lockers
-	locker  atomic.Pointer[redislock.Locker] // the last one; the rest is guarded by set.mu
-	shut    func()                           // closes that
-	users   int                              // calls that ask for a lock, or have one
-	retired chan struct{}                    // closed when no rule in force has it
+	use    lockUse
+	config config.Lock
+	log    *slog.Logger
+	probe  string // a key that is no order's
+	make   func() (locker *redislock.Locker, shut func(), err error)
+	set    *lockers
+	// eviction is of the servers of a quorum; nil: those of everything else are asked.
+	eviction *eviction
+	locker   atomic.Pointer[redislock.Locker] // the last one; the rest is guarded by set.mu
+	shut     func()                           // closes that
+	users    int                              // calls that ask for a lock, or have one
+	retired  chan struct{}                    // closed when no rule in force has it
 
 	checked atomic.Bool // there was a try, whatever came of it
 	passed  bool        // one has succeeded; watch's own
@@ -52,6 +54,7 @@ func (u *lockUnit) watch(ctx context.Context) {
 		} else {
 			u.check(ctx)
 		}
+		u.eviction.look(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -111,6 +114,10 @@ func (u *lockUnit) condition() admin.Condition {
 		c.Reason = "settlements of an order are refused: " + trouble.Error()
 	case !u.checked.Load():
 		c.Ready, c.Reason = false, "not tried out yet"
+	default:
+		if found := u.eviction.found(); found.text != "" {
+			c.Ready, c.Reason = !found.harms, found.text
+		}
 	}
 	return c
 }

@@ -61,8 +61,9 @@ func (b *bracket) acquired(g gate.Grant) {
 	case step.Refuse:
 		d := b.call.Decision
 		if d.Verdict != gate.VerdictBusy {
-			b.face.refused.Note("key", b.call.Key(), "error", g.Err)
+			b.face.refused.Note(append(b.call.About(), "key", b.call.Key(), "error", g.Err)...)
 		}
+		b.call.LogRefused(b.face.log)
 		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
 		b.forward(step.Lease)
@@ -79,7 +80,8 @@ func (b *bracket) lost() {
 		if s.answered || !b.call.LeaseLost().Refuse {
 			return Step{}
 		}
-		b.face.log.Warn("a call is ended: its lease was lost, or held for max_hold", "key", b.call.Key())
+		b.face.ended.Note(append(b.call.About(), "key", b.call.Key())...)
+		b.call.LogRefused(b.face.log)
 		s.answered = true // and its stage stays: the backend may have the request
 		d := b.call.Decision
 		return Step{Do: Refuse, Reply: s.decider.refusals[d.Rule][d.Refusal()]}

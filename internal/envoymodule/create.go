@@ -122,7 +122,7 @@ func (c *create) learn(do func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(s.face.ctx, s.face.opts.LearnTimeout)
 		defer cancel()
 		if err := do(ctx); err != nil {
-			s.face.unlearned.Note("error", err)
+			s.face.unlearned.Note(append(c.call.About(), "error", err)...)
 		}
 	})
 }

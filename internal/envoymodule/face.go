@@ -51,6 +51,7 @@ type Face struct {
 	fault *Reply // to a request that a fault of ours has hit
 
 	refused   *recurring.Trouble
+	ended     *recurring.Trouble // calls, by us
 	unlearned *recurring.Trouble // new orders
 
 	ctx    context.Context // of what works for streams; ends with Close
@@ -80,6 +81,7 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 	}
 	f := &Face{opts: opts, log: opts.Logger}
 	f.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
+	f.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
 	f.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	f.fault = f.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -127,6 +129,9 @@ func (f *Face) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	glimpse := d.gate.Glance(h.request(nil, state))
 	if !glimpse.NeedsBody && glimpse.Waits == nil {
 		if step, opens := d.verdict(e, h, &glimpse.Decision); !opens {
+			if step.Do == Refuse {
+				f.logRefused(d.gate, e, h, &glimpse.Decision)
+			}
 			return step, nil
 		}
 	}
@@ -150,6 +155,18 @@ func (d *decider) verdict(e Envoy, h Headers, judged *gate.Decision) (step Step,
 	}
 	h.strip(e, ours, false)
 	return Step{Do: PassRequest, Verdict: judged.Verdict, Witness: p.Lookup != nil && p.Lookup.Missing != nil}, false
+}
+
+// logRefused leaves a line for a request that is refused. The headers are nil if they
+// were not fetched yet.
+func (f *Face) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision) {
+	if !f.log.Enabled(f.ctx, slog.LevelDebug) {
+		return
+	}
+	if h == nil {
+		h = e.Headers(Request)
+	}
+	g.LogRefused(f.log, d, h)
 }
 
 // Missing tells that the answer has come to a request that was passed on with Witness, and
@@ -180,6 +197,7 @@ func (f *Face) Close(within time.Duration) {
 	timer.Stop()
 	f.cancel()
 	f.refused.Close()
+	f.ended.Close()
 	f.unlearned.Close()
 }
 

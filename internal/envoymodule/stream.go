@@ -147,6 +147,7 @@ func (s *Stream) judged(h Headers, d *gate.Decision) Step {
 	s.stage = passed
 	if step.Do == Refuse {
 		s.stage, s.answered = refused, true
+		s.face.logRefused(s.decider.gate, s.envoy, h, d)
 	}
 	return step
 }
@@ -156,6 +157,7 @@ func (s *Stream) open(h Headers) Step {
 	call := s.decider.gate.OpenJudged(h.request(s.body, s.state))
 	s.body = nil
 	if call.Decision.Refused {
+		s.face.logRefused(s.decider.gate, s.envoy, h, &call.Decision)
 		return s.refuse(s.decider.refusals[call.Decision.Rule][call.Decision.Refusal()])
 	}
 	if call.NeedsLock {

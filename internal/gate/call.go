@@ -21,6 +21,7 @@ type Call struct {
 	ask     Ask      // for the lock
 	key     string   // see Key; "": not made yet
 	limit   string   // the ID that the rule's limit is for
+	request string   // its ID, for the log
 	doubt   string   // why the outcome is unknown
 	sought  string   // the ID of a lookup whose answer is of interest
 	named   string   // the ID that a create names, "" if it names none
@@ -99,18 +100,22 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		if m.Result == order.Named {
 			c.named = strings.Clone(m.ID)
 		}
+		c.request = strings.Clone(requestID(req.Header))
 	}
 	switch {
 	case m.Result == order.NeedsBody:
 		c.NeedsBody = true
+		c.request = strings.Clone(requestID(req.Header))
 	case c.policy.isIncomplete(m, req):
 		c.NeedsBody, c.OnlyEnd = true, true
+		c.request = strings.Clone(requestID(req.Header))
 	case c.policy.Settle != nil && m.Result != order.Named:
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
 		var size headerSize
 		c.ask, size = askFor(c.policy, m, req.Header)
+		c.request = strings.TrimPrefix(c.ask.Request[len(c.policy.Rule.Name):], " ")
 		c.limit = strings.Clone(m.Limit)
 		c.Decision.ID = c.ask.IDs[0]
 		if !c.policy.Observe && !c.fits(size) {
@@ -167,6 +172,9 @@ func (g *Gate) match(req order.Request) order.Match {
 func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
 	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
+
+// Observed reports whether the call's rule only observes.
+func (c *Call) Observed() bool { return c.policy.Observe }
 
 // Rule returns the name of the call's rule. There has to be one.
 func (c *Call) Rule() string { return c.policy.Rule.Name }

@@ -78,6 +78,12 @@ func (r *Response) Outcome() Outcome {
 	return OutcomeUnknown
 }
 
+// Untold reports whether the answer has nothing to read an outcome off: neither the two
+// attributes nor the number of attempts in a header.
+func (r *Response) Untold() bool {
+	return (r.Details == "" || r.Attempts < 0) && r.AttemptHeader < 0
+}
+
 // NeverSent reports whether Envoy's details are those of an answer to a request of which
 // the last attempt sent no byte. Only together with their number they tell of the others.
 func (r *Response) NeverSent() bool {

@@ -50,6 +50,9 @@ func (b *Bed) envoy(ctx context.Context, config string, env, args []string) (*En
 	if !slices.Contains(args, "--concurrency") {
 		args = append([]string{"--concurrency", "1"}, args...)
 	}
+	if !slices.Contains(args, "--file-flush-interval-msec") { // its access log is looked at
+		args = append([]string{"--file-flush-interval-msec", "100"}, args...)
+	}
 	if !slices.Contains(args, "--restart-epoch") {
 		args = append([]string{"--disable-hot-restart"}, args...)
 	}

@@ -20,11 +20,12 @@ type Gate struct {
 }
 
 // Gate runs "serve" of an ordergate binary, as made by [Bed.Build], with a
-// configuration in YAML and the variables "KEY=value" added to the
-// environment, and waits until its /readyz says so. Ports in the configuration
-// may be 0. The context bounds the start.
-func (b *Bed) Gate(ctx context.Context, binary, config string, env ...string) (*Gate, error) {
-	return b.gate(ctx, binary, config, env, func(ctx context.Context, r *run) error {
+// configuration in YAML, and waits until its /readyz says so. Of the extras, flags
+// "--name=value" are added to the command line and variables "KEY=value" to the
+// environment. Without a flag it stops at once, with --drain-delay=0s. Ports in the
+// configuration may be 0. The context bounds the start.
+func (b *Bed) Gate(ctx context.Context, binary, config string, extras ...string) (*Gate, error) {
+	return b.gate(ctx, binary, config, extras, func(ctx context.Context, r *run) error {
 		return r.until(ctx, func() error { return readyz(ctx, r) })
 	})
 }
@@ -33,11 +34,11 @@ func (b *Bed) Gate(ctx context.Context, binary, config string, env ...string) (*
 // listener, that can't be ready (its Redis is away), or that is to refuse its
 // configuration. Follow it with [Gate.Addr], [Gate.WaitReady] or
 // [Process.Wait].
-func (b *Bed) GateUnready(ctx context.Context, binary, config string, env ...string) (*Gate, error) {
-	return b.gate(ctx, binary, config, env, func(context.Context, *run) error { return nil })
+func (b *Bed) GateUnready(ctx context.Context, binary, config string, extras ...string) (*Gate, error) {
+	return b.gate(ctx, binary, config, extras, func(context.Context, *run) error { return nil })
 }
 
-func (b *Bed) gate(ctx context.Context, binary, config string, env []string, ready func(context.Context, *run) error) (*Gate, error) {
+func (b *Bed) gate(ctx context.Context, binary, config string, extras []string, ready func(context.Context, *run) error) (*Gate, error) {
 	file, err := b.tempFile("ordergate-*.yaml", config)
 	if err != nil {
 		return nil, fmt.Errorf("starting ordergate: %w", err)
@@ -46,7 +47,14 @@ func (b *Bed) gate(ctx context.Context, binary, config string, env []string, rea
 	if err != nil {
 		return nil, fmt.Errorf("starting ordergate: %w", err)
 	}
-	p := &Process{path: binary, args: []string{"serve", "--config", file}, env: env, ready: ready}
+	p := &Process{path: binary, args: []string{"serve", "--config", file, "--drain-delay=0s"}, ready: ready}
+	for _, extra := range extras {
+		if strings.HasPrefix(extra, "--") {
+			p.args = append(p.args, extra)
+		} else {
+			p.env = append(p.env, extra)
+		}
+	}
 	if err := b.launch(ctx, "ordergate", p); err != nil {
 		return nil, err
 	}

@@ -202,7 +202,7 @@ func (l *Lease) gaveUp(doing string, err error) error {
 		l.countLoss()
 	}
 	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
-	l.locker.log.Warn("lock not given up as planned", "error", err)
+	l.locker.log.Warn("lock not given up as planned", "request", l.request, "error", err)
 	return err
 }
 
@@ -216,6 +216,9 @@ func (l *Lease) countLoss() {
 		l.locker.opts.Observer.Lost()
 	}
 }
+
+// Request returns what the lease is for, as it was given to [Request].
+func (l *Lease) Request() string { return l.request }
 
 // finish ends renewal and reports whether this call was the one that did.
 func (l *Lease) finish() bool {
@@ -253,7 +256,7 @@ func (l *Lease) lose(i int, why string) {
 	if first {
 		l.reportLoss()
 	}
-	l.locker.log.Warn("lease lost", "key", l.parts[i].key, "fence", l.parts[i].fence, "reason", why)
+	l.logLoss(l.parts[i].key, l.parts[i].fence, why)
 }
 
 // loseAll marks every part as lost.
@@ -299,7 +302,12 @@ func (l *Lease) late() {
 		return
 	}
 	l.reportLoss()
-	l.locker.log.Warn("lease lost", "key", l.Key(), "fence", l.Fence(), "reason", "could not be renewed in time")
+	l.logLoss(l.Key(), l.Fence(), "could not be renewed in time")
+}
+
+// logLoss has a line for each: what was settled by that order's calls has to be compared.
+func (l *Lease) logLoss(key string, fence int64, why string) {
+	l.locker.log.Error("lease lost", "key", key, "fence", fence, "reason", why, "request", l.request)
 }
 
 // renewed records how a renewal ended. When it succeeded, Redis counts the lease

@@ -81,6 +81,16 @@ type node struct {
 	publish string
 }
 
+// Servers returns the clients by which the Locker speaks to its one Redis, or to the servers
+// of its quorum.
+func (l *Locker) Servers() []redis.UniversalClient {
+	clients := make([]redis.UniversalClient, len(l.nodes))
+	for i, n := range l.nodes {
+		clients[i] = n.client
+	}
+	return clients
+}
+
 // New returns a Locker that speaks to Redis through client, which it does not
 // close. The error names every option that is wrong. The client should have
 // short timeouts: they bound a question to Redis whose caller waits on.

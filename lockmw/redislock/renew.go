@@ -131,6 +131,6 @@ func (r *renewer) renew(ctx context.Context, l *Lease) {
 	err := errors.Join(results...)
 	lost := l.renewed(asked, err == nil)
 	if err != nil && !lost && r.locker.closed.Err() == nil {
-		r.locker.log.Warn("renewing a lease", "key", l.Key(), "error", err)
+		r.locker.log.Warn("renewing a lease", "key", l.Key(), "request", l.request, "error", err)
 	}
 }

@@ -185,9 +185,9 @@ func (b *Bed) Build(pkg string, race bool) string {
 
 // Gate starts an ordergate and waits until it is ready; see
 // [testbed.Bed.Gate].
-func (b *Bed) Gate(binary, config string, env ...string) *testbed.Gate {
+func (b *Bed) Gate(binary, config string, extras ...string) *testbed.Gate {
 	b.tb.Helper()
-	return start(b, func(ctx context.Context) (*testbed.Gate, error) { return b.Bed.Gate(ctx, binary, config, env...) })
+	return start(b, func(ctx context.Context) (*testbed.Gate, error) { return b.Bed.Gate(ctx, binary, config, extras...) })
 }
 
 // Program runs a binary until it listens; see [testbed.Bed.Program].

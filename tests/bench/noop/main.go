@@ -48,7 +48,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) != 3 || args[0] != "serve" || args[1] != "--config" {
+	if len(args) < 3 || args[0] != "serve" || args[1] != "--config" {
 		return fmt.Errorf("noop: arguments %q: use serve --config FILE", args)
 	}
 	s, err := load(args[2])

@@ -17,7 +17,7 @@ import (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if len(args) != 3 || args[0] != "serve" || args[1] != "--config" {
+	if len(args) < 3 || args[0] != "serve" || args[1] != "--config" {
 		fmt.Fprintf(os.Stderr, "gate: arguments %q\n", args)
 		return 2
 	}

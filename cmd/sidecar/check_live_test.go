@@ -1,0 +1,123 @@
+package main
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql" // the driver
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// liveRules use each lock and filter of these tests.
+const liveRules = `
+rules:
+  - name: lookup
+    match: {methods: [GET], path: "/orders/{id}"}
+    id: {path: id}
+    lookup: {filter: orders}
+  - name: settle
+    match: {methods: [POST], path: "/orders/{id}/settle"}
+    id: {path: id}
+    settle: {lock: settlement}
+`
+
+// TestCheckLive has servers of which each has something wrong.
+func TestCheckLive(t *testing.T) {
+	t.Parallel()
+	bed := bedtest.New(t)
+	good, evicts, gone := bed.Redis(), bed.Redis("--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru"), bed.Redis()
+	gone.Kill()
+	narrow := bed.Redis("--user", "ordergate", "on", ">secret", "~order:*", "~{order:*", "~redisson*", "&*", "+@all", "-config")
+	documented := bed.Redis(bedtest.DocumentedUserOnly(t)...)
+	db := bed.MariaDB("--log-bin", "--binlog-format=ROW")
+	setup, err := sql.Open("mysql", db.DSN())
+	bedtest.Check(t, err)
+	for _, statement := range []string{"CREATE DATABASE shop", "CREATE TABLE shop.orders (id BIGINT PRIMARY KEY)", "CREATE VIEW shop.seen AS SELECT * FROM shop.orders"} {
+		_, err := setup.ExecContext(t.Context(), statement)
+		bedtest.Check(t, err)
+	}
+	bedtest.Check(t, setup.Close())
+	shop := db.Config()
+	shop.DBName = "shop"
+	dsn := shop.FormatDSN()
+
+	file := func(redis, filters, sources, locks string) string {
+		if locks == "" {
+			locks = `{key: "order:lock:{id}"}`
+		}
+		return writeConfig(t, "redis: "+redis+"\nfilters:\n  orders: "+filters+"\nsources: {"+sources+"}\nlocks:\n  settlement: "+locks+liveRules)
+	}
+	at := func(r *testbed.Redis) string { return "addresses: [" + r.Addr() + "]" }
+	ids := writeConfig(t, "1\n2\n")
+	for _, tt := range []struct {
+		name string
+		file string
+		want []string // lines, by their beginnings and ends
+	}{
+		{"good", file("{"+at(good)+"}", "{sources: [seed]}", "seed: {kind: csv, path: "+ids+"}", ""), nil},
+		{"the documented user", file("{"+at(documented)+", username: ordergate, password_env: PW}", "{}", "", ""), nil},
+		{"away", file("{"+at(gone)+"}", "{}", "", ""), []string{":1: redis: not reachable: dial tcp ... connection refused"}},
+		{"evicts", file("{"+at(evicts)+"}", "{}", "", ""), []string{":1: redis: Redis may evict locks ...: set maxmemory-policy noeviction at " + evicts.Addr() + " (volatile-lru)"}},
+		{"too few keys", file("{"+at(narrow)+", username: ordergate, password_env: NARROW}", "{}", "", ""), []string{":3: filters.orders: ...ordergate:{orders}:log: NOPERM..."}},
+		{"wrong password", file("{"+at(narrow)+", username: ordergate, password_env: PW}", "{}", "", ""), []string{":1: redis: not reachable: WRONGPASS ..."}},
+		{"other servers", file("{"+at(good)+"}", "{}", "", "{kind: quorum, quorum: {addresses: ["+good.Addr()+", "+evicts.Addr()+", "+gone.Addr()+"]}, key: \"order:lock:{id}\"}"), []string{
+			":6: locks.settlement.quorum.addresses[2]: not reachable: dial tcp " + gone.Addr() + "...",
+			":6: locks.settlement: Redis may evict locks ... " + evicts.Addr() + " (volatile-lru)",
+		}},
+		{"sources", file("{"+at(good)+"}", "{sources: [seed, table, log]}", "\n  seed: {kind: csv, path: nowhere.csv},\n"+
+			"  table: {kind: mysql, dsn_env: DSN, table: ordres, id_column: id},\n  log: {kind: mysql, dsn_env: DSN, table: seen, id_column: id, cursor_column: id, follow: binlog}\n", ""), []string{
+			":5: sources.seed.path: open nowhere.csv: no such file or directory",
+			":6: sources.table: ...ordres...",
+			":7: sources.log: ...shop.seen is a view, and the log names only the tables below it: name the table, or use follow: poll",
+		}},
+		{"a followed table", file("{"+at(good)+"}", "{sources: [log]}", "log: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, follow: binlog, server_id: 7}", ""), nil},
+		{"no variable", file("{"+at(good)+"}", "{sources: [table]}", "table: {kind: mysql, dsn_env: NOPE, table: orders, id_column: id}", ""), []string{
+			":4: sources.table.dsn_env: the variable of this name is not set...",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var out, errs strings.Builder
+			code := run(t.Context(), []string{"check", "--live", "--config", tt.file}, &out, &errs, func(name string) string {
+				return map[string]string{"PW": "ordergate-secret", "NARROW": "secret", "DSN": dsn}[name]
+			})
+			if (code == exitDone) != (tt.want == nil) || out.String() != "" {
+				t.Errorf("exit code %d, stdout %q", code, out.String())
+			}
+			lines := strings.Split(strings.TrimSuffix(errs.String(), "\n"), "\n")
+			if tt.want == nil {
+				lines = lines[:min(len(lines), strings.Count(errs.String(), "\n"))]
+			}
+			if len(lines) != len(tt.want) {
+				t.Fatalf("got %d lines, want %d:\n%s", len(lines), len(tt.want), errs.String())
+			}
+			for i, line := range lines {
+				line := strings.TrimPrefix(line, tt.file)
+				for _, part := range strings.Split(tt.want[i], "...") {
+					if !strings.Contains(line, strings.TrimSpace(part)) {
+						t.Errorf("line %q, want %q", line, tt.want[i])
+					}
+				}
+				if strings.Contains(line, "secret") {
+					t.Errorf("line %q has a secret", line)
+				}
+			}
+			checkNothingLeft(t, good)
+		})
+	}
+}
+
+// checkNothingLeft looks for locks in a Redis.
+func checkNothingLeft(t *testing.T, server *testbed.Redis) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer client.Close()
+	bedtest.Eventually(t, "no lock is left", func() bool {
+		keys, err := client.Keys(t.Context(), "order:lock:*").Result()
+		return err == nil && len(keys) == 0
+	})
+}

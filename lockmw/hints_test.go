@@ -1,0 +1,38 @@
+package lockmw
+
+import (
+	"testing"
+	"time"
+)
+
+// TestCutWaits has waits end after the times given, one every so often.
+func TestCutWaits(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, tt := range map[string]struct {
+		after []time.Duration
+		every time.Duration
+		want  int // of them are the same as those before
+	}{
+		"none":                  {nil, time.Second, 0},
+		"four":                  {[]time.Duration{200 * ms, 200 * ms, 200 * ms, 200 * ms}, time.Second, 0},
+		"five":                  {[]time.Duration{200 * ms, 201 * ms, 253 * ms, 210 * ms, 219 * ms}, time.Second, 1},
+		"six of a busy one":     {[]time.Duration{5000 * ms, 5500 * ms, 5001 * ms, 5100 * ms, 5000 * ms, 5430 * ms}, time.Second, 2},
+		"one between":           {[]time.Duration{200 * ms, 200 * ms, 200 * ms, 900 * ms, 200 * ms, 200 * ms, 200 * ms}, time.Second, 0},
+		"short":                 {[]time.Duration{10 * ms, 10 * ms, 10 * ms, 10 * ms, 10 * ms, 10 * ms}, time.Second, 0},
+		"a lost connection's":   {[]time.Duration{200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms}, ms, 0},
+		"clients, each its own": {[]time.Duration{200 * ms, 300 * ms, 250 * ms, 1000 * ms, 800 * ms, 700 * ms, 150 * ms}, time.Second, 0},
+	} {
+		var c cutWaits
+		now, got := time.Now(), 0
+		for _, after := range tt.after {
+			now = now.Add(tt.every)
+			if c.isSame(now, after) {
+				got++
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %d are the same, want %d", name, got, tt.want)
+		}
+	}
+}
