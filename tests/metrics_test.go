@@ -31,6 +31,7 @@ func TestLockMetrics(t *testing.T) {
 		`held{lock="settlement"}`:                            "0",
 		`waiters{lock="settlement"}`:                         "0",
 		`lost_total{lock="settlement"}`:                      "0",
+		`forced_total{lock="settlement"}`:                    "0",
 		`outcome_total{lock="settlement",outcome="known"}`:   "0",
 		`outcome_total{lock="settlement",outcome="unknown"}`: "0",
 	}
