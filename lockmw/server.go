@@ -71,6 +71,10 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"no request is passed on any more before ordergate saw its body")
+	s.bodies.unproven = recurring.New(opts.Logger, slog.LevelWarn,
+		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
+			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
+		"no request ends any more before ordergate saw its body")
 	s.Use(g)
 	return s
 }
