@@ -3,7 +3,10 @@ package tests
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,19 +52,19 @@ func (s *stack) abandonFrom(b *backend, address string, orders ...int) (held int
 func TestPlacesLeftByFewClients(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 100, gate: flying(t, "max_in_flight: 16", "100s")})
+	s := newStack(t, settings{backend: b.addr(), orders: 200, gate: flying(t, "max_in_flight: 32", "100s")})
 	next := 1
-	for client, want := range []int{12, 3, 0, 0, 0} { // three quarters of what is there, and of the rest
+	for client, want := range []int{16, 8, 4, 2, 1} { // as many as are free
 		var orders []int
-		for range 16 {
+		for range 20 {
 			orders, next = append(orders, next), next+1
 		}
 		address := fmt.Sprintf("127.0.0.%d", 10+client)
-		if got := s.abandonFrom(b, address, orders...); client < 2 && got != want {
+		if got := s.abandonFrom(b, address, orders...); got != want {
 			t.Errorf("client %d keeps %d places, want %d", client, got, want)
 		}
 	}
-	a, err := s.settleFrom(t.Context(), "127.0.0.99", "/orders/100/settle")
+	a, err := s.settleFrom(t.Context(), "127.0.0.99", "/orders/200/settle")
 	must(t, err)
 	a.want(t, 200, "")
 }
@@ -70,7 +73,7 @@ func TestPlacesLeftByFewClients(t *testing.T) {
 func TestMorePlacesByReload(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, before, after string }{
-		{"in all", "max_in_flight: 1", "max_in_flight: 2"},
+		{"in all", "max_in_flight: 1", "max_in_flight: 2, max_in_flight_per_client: 2"},
 		{"of one client", "max_in_flight: 2, max_in_flight_per_client: 1", "max_in_flight: 2, max_in_flight_per_client: 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,7 +122,9 @@ func TestOneTryForAPlace(t *testing.T) {
 func TestBatchWithinOneInFlight(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
-	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(flying(t, "max_in_flight: 1", "100s"), withBatch)})
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(withBatch, func(yaml string) string {
+		return strings.ReplaceAll(yaml, settleAction, "settle: {lock: settlement, max_in_flight: 1}")
+	})})
 	outer := s.hang(b, "POST", "/batch", `{"ids":[1,2]}`, "Content-Type", jsonBody)
 	within := func(ids string) answer {
 		return s.must("POST", "/batch", `{"ids":`+ids+`}`, "Content-Type", jsonBody, leaseHeader, outer.ours("lease"))
@@ -136,9 +141,12 @@ func TestBatchWithinOneInFlight(t *testing.T) {
 	s.wantGone("order:lock:*")
 }
 
-// TestWaitersOfOneClient has one client wait for places as often as it may, while all are
-// taken. Others may wait, too, and the next place is theirs.
-func TestWaitersOfOneClient(t *testing.T) {
+// waitersPerCall is how many may wait for each call that may be in flight.
+const waitersPerCall = 10
+
+// TestWaitersOfFewClients has two clients wait for places as often as they may, while all are
+// taken. Others may wait, too.
+func TestWaitersOfFewClients(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	s := newStack(t, settings{
@@ -153,21 +161,34 @@ func TestWaitersOfOneClient(t *testing.T) {
 	bedtest.Eventually(t, "all places are taken", func() bool { return s.metric("ordergate_settlements_in_flight") == "2" })
 	ctx, leave := context.WithCancel(t.Context())
 	var rude sync.WaitGroup
+	var refused atomic.Int64
+	const each = 20
 	for client := range 2 {
-		for i := range 20 {
+		for i := range each {
 			rude.Go(func() {
-				_, _ = s.settleFrom(ctx, fmt.Sprintf("127.0.0.%d", 2+client), fmt.Sprintf("/orders/%d/settle?do=hang", 10+20*client+i))
+				a, _ := s.settleFrom(ctx, fmt.Sprintf("127.0.0.%d", 2+client), fmt.Sprintf("/orders/%d/settle?do=hang", 10+each*client+i))
+				if a.status == 503 {
+					refused.Add(1)
+				}
 			})
 		}
 	}
-	waiting := func() string { return s.metric("ordergate_settlements_waiting") }
-	bedtest.Eventually(t, "they wait", func() bool { return waiting() == "18" }) // of 20
+	waiting := func() int {
+		n, err := strconv.Atoi(s.metric("ordergate_settlements_waiting"))
+		must(t, err)
+		return n
+	}
+	bedtest.Eventually(t, "they wait, or are refused", func() bool { return waiting()+int(refused.Load()) == 2*each })
+	rest := waiting()
+	if rest >= 2*waitersPerCall {
+		t.Errorf("two clients fill all %d places to wait", rest)
+	}
 	customer := make(chan answer, 1)
 	go func() {
 		a, _ := s.settleFrom(t.Context(), "127.0.0.8", "/orders/3/settle")
 		customer <- a
 	}()
-	bedtest.Eventually(t, "the customer waits", func() bool { return waiting() == "19" })
+	bedtest.Eventually(t, "the customer waits", func() bool { return waiting() == rest+1 })
 	leave()
 	rude.Wait()
 	b.goOn()
@@ -175,6 +196,6 @@ func TestWaitersOfOneClient(t *testing.T) {
 	(<-second).want(t, 200, "")
 	(<-customer).want(t, 200, "")
 	bedtest.Eventually(t, "all is over", func() bool {
-		return waiting() == "0" && s.metric("ordergate_settlements_in_flight") == s.metric("ordergate_settlements_held")
+		return waiting() == 0 && s.metric("ordergate_settlements_in_flight") == s.metric("ordergate_settlements_held")
 	})
 }

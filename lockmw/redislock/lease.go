@@ -70,6 +70,12 @@ func (l *Lease) Key() string { return l.parts[0].key }
 // has its owner.
 func (l *Lease) Owner() string { return l.owner }
 
+// Reentered reports whether all that the lease locks was locked by the lease that its caller
+// presented: see [Reenter].
+func (l *Lease) Reentered() bool {
+	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.entry == "" })
+}
+
 // Fence returns the number of this grant, greater than that of every earlier
 // grant of the key: microseconds since 1970 unless the clock of Redis was set
 // back. Of several keys it is that of the first.
