@@ -338,7 +338,7 @@ type Lock struct {
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 	// KeepFence is how long the fence of a lock's last grant stays in Redis: 0, for ever, or
 	// 24h to 87600h (ten years). Default 0 of kind exclusive in format redisson, which Java
-	// counts on from, and otherwise 24h.
+	// counts on from, and otherwise 24h. Of kind semaphore, its counters stay as long.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 }
 
