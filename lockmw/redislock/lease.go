@@ -42,6 +42,8 @@ type part struct {
 	fence int64
 	entry string // the name of a re-entry; "" for a lock of its own
 
+	handed handovers // before it came to this lease
+
 	settled <-chan struct{} // of a quorum: closed when no server is still to answer
 
 	lost bool // guarded by the lease's mu
