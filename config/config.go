@@ -74,6 +74,9 @@ type ListenTLS struct {
 	Cert string `mapstructure:"cert"` // our certificate, with those that lead from it to an authority
 	Key  string `mapstructure:"key"`  // its private key
 	CA   string `mapstructure:"ca"`   // authorities that sign the clients' certificates
+	// Names are those of which a client's certificate has one, as a DNS name or a URI. None:
+	// any certificate of the authorities will do.
+	Names []string `mapstructure:"names"`
 }
 
 // Redis modes.
