@@ -74,6 +74,9 @@ type ListenTLS struct {
 	Cert string `mapstructure:"cert"` // our certificate, with those that lead from it to an authority
 	Key  string `mapstructure:"key"`  // its private key
 	CA   string `mapstructure:"ca"`   // authorities that sign the clients' certificates
+	// Names are those of which a client's certificate has one, as a DNS name or a URI. None:
+	// any certificate of the authorities will do.
+	Names []string `mapstructure:"names"`
 }
 
 // Redis modes.
@@ -338,7 +341,7 @@ type Lock struct {
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
 	// KeepFence is how long the fence of a lock's last grant stays in Redis: 0, for ever, or
 	// 24h to 87600h (ten years). Default 0 of kind exclusive in format redisson, which Java
-	// counts on from, and otherwise 24h.
+	// counts on from, and otherwise 24h. Of kind semaphore, its counters stay as long.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 }
 
@@ -533,7 +536,7 @@ type Settle struct {
 	// MaxInFlight bounds how many settlements the backend may have to work on, of all rules
 	// together: those that were forwarded, and those that are held. 1 to 100,000, default
 	// 100. MaxInFlightPerClient is the part of them that may be one client's; 1 to
-	// MaxInFlight, default three quarters.
+	// MaxInFlight, default half. The more is taken, the less: see docs/locks.md.
 	MaxInFlight          int `mapstructure:"max_in_flight"`
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
 	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000, and

@@ -271,7 +271,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		})
 		fill(doc, path+".settle.max_hold", &s.MaxHold, 10*time.Minute)
 		fill(doc, path+".settle.max_in_flight", &s.MaxInFlight, 100)
-		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, max(s.MaxInFlight*3/4, 1))
+		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}

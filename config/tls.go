@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // maxPEM bounds a file of certificates, in bytes: all of the authorities that a
@@ -71,7 +72,8 @@ func (t *ListenTLS) String() string {
 }
 
 // Config returns the settings for a server, TLS 1.2 or newer, that serves only clients
-// whose certificate one of the authorities has signed. It reads the files as they are now,
+// whose certificate one of the authorities has signed, and which has one of the names if
+// there are any. It reads the files as they are now,
 // and blocks on the file system only.
 func (t *ListenTLS) Config() (*tls.Config, error) {
 	authorities, err := readAuthorities(t.CA)
@@ -84,8 +86,24 @@ func (t *ListenTLS) Config() (*tls.Config, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*pair},
-		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities,
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities, VerifyConnection: t.verifyName,
 	}, nil
+}
+
+// verifyName wants one of the names in the client's certificate, as it stands there.
+func (t *ListenTLS) verifyName(state tls.ConnectionState) error {
+	if len(t.Names) == 0 {
+		return nil
+	}
+	client := state.PeerCertificates[0]
+	has := slices.Clone(client.DNSNames)
+	for _, uri := range client.URIs {
+		has = append(has, uri.String())
+	}
+	if slices.ContainsFunc(has, func(name string) bool { return slices.Contains(t.Names, name) }) {
+		return nil
+	}
+	return fmt.Errorf("the client's certificate has the names %q, none of which listen.tls.names has", has)
 }
 
 // readAuthorities reads certificates, all of which have to be ones: an authority

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,6 +88,9 @@ func (v *validator) listenTLS(l *Listen) {
 	v.required(path, "cert", t.Cert, "the file of the certificate")
 	v.required(path, "key", t.Key, "the file of its private key")
 	v.required(path, "ca", t.CA, "the file of the authorities that sign the clients' certificates")
+	if v.given(path+".names") && (len(t.Names) == 0 || slices.Contains(t.Names, "")) {
+		v.refute(path+".names", "has nothing in it, or an empty name: give a DNS name or a URI of a client's certificate, or remove the key")
+	}
 	for _, address := range []string{l.Authz, l.Proc, l.HTTP} {
 		if address != "" && !strings.HasPrefix(address, "unix:") {
 			return

@@ -70,6 +70,11 @@ func TestValidation(t *testing.T) {
 		{"calls and sub-requests by a name", with("listen", `{proc: "gate:9192", http: "localhost:9193"}`), []string{`listen.proc: "gate:9192" can be reached from other machines: give listen.tls, or listen on loopback or a unix socket, or write listen.insecure: true`}},
 		{"operators from other machines", with("listen", `{admin: "192.0.2.1:9194"}`), []string{`listen.admin: "192.0.2.1:9194" can be reached from other machines: give listen.token_file or listen.token_env, or listen on loopback or a unix socket, or write listen.insecure: true`}},
 		{"loopback by other names", with("listen", `{authz: "127.9.9.9:1", proc: "[::1]:2", http: "LOCALHOST:3", admin: "[::ffff:127.0.0.1]:4"}`), nil},
+		{"TLS for no names", with("listen", `{authz: "0.0.0.0:9191", tls: {cert: "", key: "", ca: "", names: []}}`), []string{
+			`listen.tls.cert: is empty: give the file of the certificate`, `listen.tls.key: is empty: give the file of its private key`,
+			`listen.tls.ca: is empty: give the file of the authorities that sign the clients' certificates`,
+			`listen.tls.names: has nothing in it, or an empty name: give a DNS name or a URI of a client's certificate, or remove the key`,
+		}},
 		{"TLS without an authority", with("listen", `{tls: {cert: /c, key: /k}}`), []string{`listen.tls: ca is missing: give the file of the authorities that sign the clients' certificates`, `listen.tls.cert: reading the certificate: no such file or directory`}},
 		{"TLS of sockets", with("listen", `{authz: "unix:/a", proc: "unix:/p", tls: {cert: "", key: "", ca: ""}}`), []string{
 			`listen.tls.cert: is empty: give the file of the certificate`, `listen.tls.key: is empty: give the file of its private key`,

@@ -16,11 +16,12 @@ type bodies struct {
 	shown atomic.Bool  // it has shown one
 	ended atomic.Int32 // streams that have ended without one, while none was shown
 
-	unseen *recurring.Trouble
+	unseen   *recurring.Trouble
+	unproven *recurring.Trouble
 }
 
 // mostEnded is how many streams in a row may end without a body and without an answer before
-// that is taken for Envoy's doing: clients leave, too.
+// that may be Envoy's doing: clients leave, too.
 const mostEnded = 3
 
 // body asks, with the given message, for the request's body and returns it whole: one that
@@ -72,12 +73,12 @@ func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answe
 
 // endedUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
 // client has left. An Envoy that passes requests on without their bodies and does not show
-// their answers has never shown a body. Where the order is known without it, clients who leave
-// are all that can be seen, since a backend does not serve the hidden path.
+// their answers has never shown a body. The two look the same here, so this takes no
+// readiness away: clients could do so at will. Where the order is known without its body,
+// clients who leave are all that can be seen, since a backend does not serve the hidden path.
 func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
 	if !call.OnlyEnd && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
-		call.EndedUnseen()
-		s.alarm(call)
+		s.bodies.unproven.Note("rule", call.Rule())
 	}
 	// Another listener may have shown its bodies.
 	if call.Decision.Action == gate.ActionCreate && call.NeedsAnswer {

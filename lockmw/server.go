@@ -88,6 +88,10 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
 		"settlements are not given up any more after the same time")
+	s.bodies.unproven = recurring.New(opts.Logger, slog.LevelWarn,
+		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
+			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
+		"no request ends any more before ordergate saw its body")
 	s.Use(g)
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -131,4 +132,26 @@ func TestLegacyLimit(t *testing.T) {
 		}
 		t.Logf("tries in vain: %v", busy)
 	})
+}
+
+// TestMadeUpMerchants settles orders for merchants that a client has made up: what they leave
+// in Redis ends.
+func TestMadeUpMerchants(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: limited(t, 2)})
+	for merchant := range 5 {
+		s.ofMerchant(fmt.Sprint(1000+merchant), "/orders/1/settle").want(t, 200, "")
+	}
+	keys := s.redis.Keys(t.Context(), "*merchant:settling:1*").Val()
+	if len(keys) == 0 {
+		t.Error("the semaphores left nothing: what is it that ends?")
+	}
+	for _, key := range keys {
+		if left := s.redis.TTL(t.Context(), key).Val(); left <= 0 || left > 24*time.Hour {
+			t.Errorf("%s lasts for %v, want a day at the most", key, left)
+		}
+	}
+	s.wantGone("order:lock:*")
+	s.ofMerchant("1000", "/orders/1/settle").want(t, 200, "") // an end makes it no other service's
 }

@@ -108,6 +108,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		return nil, err
 	}
 	m.lockers.replace(next.units)
+	m.flight.limit(flightLimitsOf(c))
 	m.inForce.config = c
 	m.inForce.gate.Store(next.gate)
 	return m, nil

@@ -23,7 +23,7 @@ type GateLocker struct {
 	patience      time.Duration // with one Acquire
 	hold          time.Duration // of a call whose outcome is unknown
 	inFlight      *inFlight     // the settlements of this process; nil: they are not counted
-	limits        flightLimits
+	rule          string        // whose limits count
 }
 
 // questionTime is what a question to a Redis that hangs takes, a new connection
@@ -32,14 +32,15 @@ const questionTime = redisDialTimeout + (1+redisRetries)*RedisTimeout
 
 // NewGateLocker returns one for a look at keys: nothing can be acquired by it.
 func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
-	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries)*c.Wait.Every)
+	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries-1)*c.Wait.Every)
 	if observe {
 		template, wait = template+config.ObservedSuffix, 0
 	}
 	before, after, _ := strings.Cut(template, "{id}")
 	return GateLocker{
-		before: before, after: after, maxHold: maxHold, wait: wait, patience: wait + questionTime,
-		hold: c.OnUnknownOutcome.Hold,
+		before: before, after: after, maxHold: maxHold, wait: wait,
+		patience: wait + wait/10 + questionTime, // pauses between tries vary by a tenth
+		hold:     c.OnUnknownOutcome.Hold,
 	}
 }
 
@@ -63,7 +64,7 @@ func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.T
 	for within := ask.Present != ""; ; within = false { // a call that may be within another does not wait
 		var err error
 		if !within {
-			if place, err = g.inFlight.await(short, g.limits, until, ask.Client); err != nil {
+			if place, err = g.inFlight.await(short, g.rule, until, ask.Client); err != nil {
 				return nil, err
 			}
 		}
@@ -86,7 +87,7 @@ func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.T
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
-	if len(ask.IDs) != 1 || ask.Present == "" && g.inFlight.crowded(g.limits, ask.Client) {
+	if len(ask.IDs) != 1 || ask.Present == "" && g.inFlight.crowded(g.rule, ask.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
@@ -172,15 +173,14 @@ type heldLease struct {
 	ended  atomic.Bool
 }
 
-// begins counts the call as in flight; false: there are too many, or their client has too
-// many that are held. A call within another passes, since that one waits for it.
+// begins counts the call as in flight; false: there are too many, or too many of its client.
+// A call within another passes, since that one waits for it, unless it locks a further order.
 func (l *heldLease) begins(place *flightPlace, g GateLocker, ask gate.Ask) bool {
 	l.place, l.hold = place, g.hold
 	if place != nil || g.inFlight == nil {
 		return true
 	}
-	nested := ask.Present != "" && l.Owner() == ask.Present
-	l.place = g.inFlight.begin(g.limits, ask.Client, nested)
+	l.place = g.inFlight.begin(g.rule, ask.Client, l.Reentered())
 	return l.place != nil
 }
 

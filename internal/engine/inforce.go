@@ -122,6 +122,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		f.past = append(f.past, rules)
 	}
 	f.config = c
+	m.flight.limit(flightLimitsOf(c))
 	f.gate.Store(next.gate)
 	for _, u := range f.users {
 		u.use(next.gate)

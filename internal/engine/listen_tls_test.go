@@ -54,6 +54,35 @@ func TestTLSFilesAreReadAgain(t *testing.T) {
 	}
 }
 
+// TestTLSNames has a client's certificate of the right authority, and names that it has or not.
+func TestTLSNames(t *testing.T) {
+	t.Parallel()
+	certs := newCertificates(t)
+	for _, tt := range []struct {
+		names []string
+		want  bool
+	}{
+		{nil, true},
+		{[]string{"other.test", testbed.ClientName}, true},
+		{[]string{"spiffe://testbed/client"}, true},
+		{[]string{"other.test"}, false},
+		{[]string{"testbed client"}, false}, // the common name says nothing
+		{[]string{"spiffe://testbed"}, false},
+	} {
+		plain, err := net.Listen("tcp", "127.0.0.1:0")
+		bedtest.Check(t, err)
+		settings := &config.ListenTLS{Cert: certs.ServerCert, Key: certs.ServerKey, CA: certs.CA, Names: tt.names}
+		l, err := WithTLS(plain, settings, []string{"h2"}, slog.Default())
+		bedtest.Check(t, err)
+		done := make(chan struct{})
+		go func() { defer close(done); echo(l) }()
+		t.Log(tt.names)
+		wantServed(t, l.Addr(), certs, tt.want)
+		_ = l.Close()
+		<-done
+	}
+}
+
 func TestTLSFilesAreMissing(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

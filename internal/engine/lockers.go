@@ -49,13 +49,25 @@ func (m *Engine) gateLockers(ctx context.Context, c *config.Config, units map[lo
 		locker.unit = unit
 		if name == lastLock(r.Settle) {
 			locker.inFlight, locker.hold = &m.flight, c.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
-			locker.limits = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
-			if use.observe { // it is counted, and keeps nobody out
-				locker.limits = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
-			}
+			locker.rule = r.Name
 		}
 		return locker, nil
 	}
+}
+
+// flightLimitsOf returns those of each rule that settles.
+func flightLimitsOf(c *config.Config) map[string]flightLimits {
+	limits := make(map[string]flightLimits)
+	for _, r := range c.Rules {
+		switch {
+		case r.Settle == nil:
+		case r.Mode == config.ModeObserve: // it is counted, and keeps nobody out
+			limits[r.Name] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
+		default:
+			limits[r.Name] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		}
+	}
+	return limits
 }
 
 // lastLock names the lock with which a call has all that it needs, and begins: a call that

@@ -296,14 +296,6 @@ func (c *Call) Unseen(r *Response) Step {
 		c.open = false
 		return Step{}
 	}
-	return c.passedUnseen()
-}
-
-// EndedUnseen reports the end of a stream that showed neither the body nor an answer, where
-// Envoy does not wait for the one and does not show the other.
-func (c *Call) EndedUnseen() { c.passedUnseen() }
-
-func (c *Call) passedUnseen() Step {
 	step := Step{Unseen: true}
 	if c.NeedsAnswer && c.policy.Settle != nil {
 		c.decide(VerdictUnlocked)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -30,6 +31,9 @@ type Certificates struct {
 
 // ServerName is a name that the server's certificate has and no resolver knows.
 const ServerName = "redis.test"
+
+// ClientName is a name that the client's certificate has. It has spiffe://testbed/client, too.
+const ClientName = "client.test"
 
 // Certificates returns the bed's certificates, which it makes the first time.
 func (b *Bed) Certificates() (*Certificates, error) {
@@ -80,6 +84,8 @@ func newCertificates(dir string) (*Certificates, error) {
 	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	server.DNSNames = []string{"localhost", ServerName}
 	client := template("testbed client")
+	client.DNSNames = []string{ClientName}
+	client.URIs = []*url.URL{{Scheme: "spiffe", Host: "testbed", Path: "/client"}}
 	for _, leaf := range []struct {
 		template  *x509.Certificate
 		cert, key string

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestWithdrawnQuestion has a caller leave before its question was sent: Redis
@@ -83,6 +85,71 @@ func TestAbandonedQuestion(t *testing.T) {
 					t.Error("the lock was left behind")
 				}
 			})
+		}
+	})
+}
+
+// TestAbandonedForLong has the answer take longer than who left is waited for: the grant is
+// given back all the same.
+func TestAbandonedForLong(t *testing.T) {
+	t.Parallel()
+	c := single(t, 1)[0]
+	j := jammed(t, c)
+	ctx, leave := context.WithCancel(t.Context())
+	got := async(ctx, j.locker, "k")
+	wantQueued(t, j.locker, 1)
+	opened := j.open
+	blocked, open := j.blockAnswer(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
+	defer open()
+	opened()
+	soon(t, "the question", blocked)
+	leave()
+	soon(t, "the end of who left", got)
+	for range maxFlights - 1 { // the flight that has the answer has one, too
+		release(t, soon(t, "a grant", j.results).ok(t))
+	}
+	bedtest.Eventually(t, "it is given back before its answer comes", func() bool { return !taken(t, c) })
+	open()
+	release(t, soon(t, "a grant", j.results).ok(t))
+	j.locker.cleanup.Wait()
+	if taken(t, c) {
+		t.Error("the lock was left behind")
+	}
+}
+
+// TestAbandonedBatch is the same for several locks that one question asks for, or for what of
+// them is free.
+func TestAbandonedBatch(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
+		j := jammed(t, c)
+		ctx, leave := context.WithCancel(t.Context())
+		keys := names("{first0}of a batch", 5)
+		got := make(chan result, 1)
+		go func() {
+			lease, err := j.locker.AcquireAll(ctx, keys)
+			got <- result{lease, err}
+		}()
+		wantQueued(t, j.locker, 1)
+		opened := j.open
+		blocked, open := j.blockAnswer(func(t trip) bool { return t.has("acquire_all") })
+		defer open()
+		opened()
+		soon(t, "the question", blocked)
+		leave()
+		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) {
+			t.Errorf("who left: %v", r.err)
+		}
+		if n := c.Exists(t.Context(), keys...).Val(); n != int64(len(keys)) {
+			t.Errorf("%d locks were granted", n)
+		}
+		open()
+		for range maxFlights {
+			release(t, soon(t, "a grant", j.results).ok(t))
+		}
+		j.locker.cleanup.Wait()
+		if n := c.Exists(t.Context(), keys...).Val(); n != 0 || j.locker.Held() != 0 {
+			t.Errorf("%d locks were left behind", n)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -68,4 +69,41 @@ func TestRecordOfAGroupGoes(t *testing.T) {
 	if left := c.Keys(t.Context(), "*"+recordSuffix).Val(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
+}
+
+// TestSemaphoreEnds has the counters of a semaphore stay as long as its fence, also when that
+// was changed, and leaves those alone that Java has made.
+func TestSemaphoreEnds(t *testing.T) {
+	t.Parallel()
+	c := single(t, 1)[0]
+	day := newLocker(t, c, Options{Kind: Semaphore, Permits: 3, FenceLife: 24 * time.Hour, Wait: never})
+	ever := newLocker(t, c, Options{Kind: Semaphore, Permits: 3, Wait: never})
+	check := func(key string, ends bool, free string) {
+		t.Helper()
+		left := c.PTTL(t.Context(), key).Val()
+		if (left > 0) != ends || left > 24*time.Hour {
+			t.Errorf("%s lasts for %v", key, left)
+		}
+		if got := c.Get(t.Context(), key).Val(); got != free {
+			t.Errorf("%s: %s permits, want %s", key, got, free)
+		}
+	}
+	first := acquire(t, day, "k")
+	check("k", true, "2")
+	check(after("k", permitsSuffix), true, "3")
+	second := acquire(t, ever, "k")
+	check("k", false, "1")
+	check(after("k", permitsSuffix), false, "3")
+	release(t, acquire(t, day, "k"))
+	release(t, second)
+	check("k", true, "2")
+	c.Del(t.Context(), "k", after("k", permitsSuffix)) // as they would end
+	release(t, acquire(t, day, "k"))
+	check("k", true, "2")
+	release(t, first)
+	check("k", true, "3")
+
+	c.Set(t.Context(), "java", 3, 0)
+	release(t, acquire(t, day, "java"))
+	check("java", false, "3")
 }

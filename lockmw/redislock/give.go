@@ -107,7 +107,8 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 		}
 		return nil
 	}
-	grant := l.newLease(s.owner, s.opts, asked, part{key: key, owner: s.owner, fence: n})
+	handed, _ := lease.parts[0].handed.more(asked)
+	grant := l.newLease(s.owner, s.opts, asked, part{key: key, owner: s.owner, fence: n, handed: handed})
 	if !l.room.deliver(s, grant) {
 		l.giveUp(ctx, grant)
 	}

@@ -42,6 +42,8 @@ type part struct {
 	fence int64
 	entry string // the name of a re-entry; "" for a lock of its own
 
+	handed handovers // before it came to this lease
+
 	settled <-chan struct{} // of a quorum: closed when no server is still to answer
 
 	lost bool // guarded by the lease's mu
@@ -69,6 +71,12 @@ func (l *Lease) Key() string { return l.parts[0].key }
 // Owner returns the unguessable name of this lease. One that re-entered another
 // has its owner.
 func (l *Lease) Owner() string { return l.owner }
+
+// Reentered reports whether all that the lease locks was locked by the lease that its caller
+// presented: see [Reenter].
+func (l *Lease) Reentered() bool {
+	return !slices.ContainsFunc(l.parts, func(p part) bool { return p.entry == "" })
+}
 
 // Fence returns the number of this grant, greater than that of every earlier
 // grant of the key: microseconds since 1970 unless the clock of Redis was set

@@ -164,10 +164,11 @@ type abandonedError struct {
 func (e abandonedError) Unwrap() error { return e.error }
 
 // outcome waits for the answer that nobody waited for, until ctx ends. It reports
-// whether the script granted nothing for certain.
+// whether the script granted nothing for certain. Several may ask, for a key each.
 func (e abandonedError) outcome(ctx context.Context) (nothing bool) {
 	select {
 	case <-e.q.done:
+		e.q.done <- struct{}{} // for the next; the question is not used again
 		return e.q.err == nil && e.q.refused()
 	case <-ctx.Done():
 		return false

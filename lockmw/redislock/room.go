@@ -32,10 +32,7 @@ type room struct {
 type line struct {
 	id, key, channel string
 
-	seats []*seat // first come first
-	// in turns, the lock goes from one waiter of this process to the next
-	turns     int
-	turnsFrom time.Time
+	seats     []*seat   // first come first
 	notBefore time.Time // it is others' turn until then
 }
 
@@ -250,6 +247,22 @@ func (r *room) refused(s *seat) {
 	r.mu.Unlock()
 }
 
+// handovers is how often in a row a lock went from one waiter of this process to the next. It
+// belongs to the lease, not to the line, which ends whenever none waits.
+type handovers struct {
+	count int
+	from  time.Time // when the first of them was
+}
+
+// more counts one more at a time. False: it is others' turn.
+func (h handovers) more(now time.Time) (handovers, bool) {
+	if h.count == 0 {
+		h.from = now
+	}
+	h.count++
+	return h, h.count <= maxTurns && now.Sub(h.from) <= maxTurnsTime
+}
+
 // claim takes the first in line out of it, to hand it the lock of a part that is
 // given up. It returns nil when nobody waits, or when it is others' turn; the
 // line then keeps back for a moment.
@@ -264,11 +277,7 @@ func (r *room) claim(p *part, able bool) *seat {
 	if l == nil || len(l.seats) == 0 || l.seats[0].asking {
 		return nil
 	}
-	if l.turns == 0 {
-		l.turnsFrom = now
-	}
-	if l.turns++; l.turns > maxTurns || now.Sub(l.turnsFrom) > maxTurnsTime {
-		l.turns = 0
+	if _, ours := p.handed.more(now); !ours {
 		l.notBefore = now.Add(yieldTime)
 		return nil
 	}

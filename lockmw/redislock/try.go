@@ -113,19 +113,22 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 	if !unseen(why) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	ctx = context.WithoutCancel(ctx)
 	l.cleanup.Go(func() {
-		defer cancel()
-		if l.opts.Kind == Fair {
-			defer l.dequeue(ctx, key, owner)
-		}
 		// The answer, if it is still to come, tells whether there is anything to give
 		// back; and the release must not overtake the question on another connection.
+		waiting, stop := context.WithTimeout(ctx, cleanupTime)
+		defer stop()
 		var abandoned abandonedError
-		if errors.As(why, &abandoned) && abandoned.outcome(ctx) {
-			return
+		nothing := errors.As(why, &abandoned) && abandoned.outcome(waiting)
+		undoing, cancel := context.WithTimeout(ctx, cleanupTime)
+		defer cancel()
+		if l.opts.Kind == Fair {
+			defer l.dequeue(undoing, key, owner)
 		}
-		l.undoLate(key, func() error { _, err := l.release(ctx, key, owner, "", true); return err })
+		if !nothing {
+			l.undoLate(key, func() error { _, err := l.release(undoing, key, owner, "", true); return err })
+		}
 	})
 }
 

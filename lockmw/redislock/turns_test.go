@@ -153,6 +153,45 @@ func TestOthersGetTheirTurn(t *testing.T) {
 	})
 }
 
+// TestOthersGetTheirTurnBesideTwo has two callers in one process take the lock in turns, so
+// that at most one waits there, and at times none does. One who waits in another process gets
+// it all the same.
+func TestOthersGetTheirTurnBesideTwo(t *testing.T) {
+	t.Parallel()
+	onEveryHanded(t, func(t *testing.T, c redis.UniversalClient, opts Options) {
+		elsewhere := another(t, c)
+		opts.Wait = never
+		other, pair := newLocker(t, elsewhere, opts), newLocker(t, c, opts)
+		held := acquire(t, pair, "k")
+		got := async(t.Context(), other, "k")
+		wantListeners(t, c, Channel(Exclusive, "k"), 1)
+		for range 100 * (maxTurns + 1) { // see TestOthersGetTheirTurn
+			next := async(t.Context(), pair, "k")
+			bedtest.Eventually(t, "it waits for a release alone", func() bool {
+				if !pair.subscribed(Channel(Exclusive, "k")) {
+					return false
+				}
+				pair.room.mu.Lock()
+				defer pair.room.mu.Unlock()
+				line := pair.room.lines["k"]
+				return line != nil && !line.seats[0].asking && !line.seats[0].try
+			})
+			release(t, held)
+			select {
+			case r := <-got:
+				release(t, r.ok(t))
+				release(t, soon(t, "the grant of who waits", next).ok(t))
+				return
+			case r := <-next:
+				held = r.ok(t)
+			}
+		}
+		t.Error("the other waits for ever")
+		release(t, held)
+		release(t, soon(t, "the other's grant", got).ok(t))
+	})
+}
+
 // checkOrder has callers come one by one while the lock "k" is held, and checks that
 // they are served as they came. Arrived returns when so many of them wait.
 func checkOrder(t *testing.T, lockers []*Locker, held *Lease, callers int, arrived func(int)) {

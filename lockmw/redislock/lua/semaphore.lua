@@ -5,6 +5,8 @@
 -- KEYS[3]  a sorted set {owner: end of its lease, in ms since 1970}
 -- KEYS[4]  the number of permits that we gave the semaphore; it does not exist
 --          where Java did (trySetPermits)
+-- ARGV[3]  to acquire: how long a semaphore of ours outlives the last question for
+--          it, ms; 0: for ever
 -- ARGV[4]  to acquire: the permits that the semaphore should have
 
 -- buried is how many that died a script forgets: others wait meanwhile.
@@ -23,17 +25,30 @@ local function bury(lock)
   end
 end
 
--- provide makes the semaphore have as many permits as it should.
-local function provide(lock, permits)
-  local given = redis.call('get', KEYS[4])
+-- provide makes the semaphore have as many permits as it should, for life ms, give or take
+-- an hour. Its ID may be one that a client made up, so it does not stay for ever unless it
+-- has to. Given is what KEYS[4] has, and left is how long the lock lasts.
+local function provide(lock, permits, given, left, life)
+  local same = tonumber(given) == permits
   if redis.call('exists', lock) == 0 then
     redis.call('set', lock, permits - redis.call('zcard', KEYS[3]))
-  elseif not given or tonumber(given) == permits then
+    same = false
+  elseif not given then
     return
-  else
+  elseif not same then
     redis.call('incrby', lock, permits - given)
   end
-  redis.call('set', KEYS[4], permits)
+  if not same then
+    redis.call('set', KEYS[4], permits)
+    left = 0
+  end
+  if life > 0 and left < life - 3600000 then
+    redis.call('pexpire', lock, life) -- first: without KEYS[4] it would be Java's
+    redis.call('pexpire', KEYS[4], life)
+  elseif life == 0 and left > 0 then -- it had another life
+    redis.call('set', lock, redis.call('get', lock))
+    redis.call('set', KEYS[4], permits)
+  end
 end
 
 local function granted(lock, owner)
@@ -44,12 +59,12 @@ local function granted(lock, owner)
 end
 
 local function taken(lock, owner)
-  local free = redis.call('get', lock)
-  if free and (not tonumber(free) or redis.call('pttl', lock) > 0) then
+  local free, given, left = redis.call('get', lock), redis.call('get', KEYS[4]), redis.call('pttl', lock)
+  if free and (not tonumber(free) or left > 0 and not given) then
     return -1, 'FOREIGN the key holds a text that ends, as a lock in format string'
   end
   bury(lock)
-  provide(lock, tonumber(ARGV[4]))
+  provide(lock, tonumber(ARGV[4]), given, left, tonumber(ARGV[3] or 0))
   local fence = granted(lock, owner)
   if fence or tonumber(redis.call('get', lock)) > 0 then
     return nil, nil, fence
