@@ -92,6 +92,15 @@ func (k *keeper) start(settings string) {
 	k.gate = k.Gate(k.binary, k.config)
 }
 
+// startUnready starts one that is not ready: its sources cannot be read.
+func (k *keeper) startUnready(settings string) {
+	k.t.Helper()
+	k.config = k.yaml(settings)
+	gate, err := k.GateUnready(k.t.Context(), k.binary, k.config)
+	must(k.t, err)
+	k.gate = gate
+}
+
 // ask returns the verdict on an order.
 func (k *keeper) ask(id string) string {
 	k.t.Helper()
@@ -256,7 +265,7 @@ func TestSnapshotSparesTheSources(t *testing.T) {
 
 	// Without its source a filter knows nothing for certain, as without a snapshot.
 	must(t, os.Remove(k.ids))
-	k.start("")
+	k.startUnready("")
 	k.want("unknown", "1001")
 }
 
@@ -387,7 +396,7 @@ func TestSnapshotRefusedIsKeptUntilTheLoad(t *testing.T) {
 	good, err := os.ReadFile(k.file)
 	must(t, err)
 	must(t, os.Rename(k.ids, k.ids+"2"))
-	k.start("capacity: 7000")
+	k.startUnready("capacity: 7000")
 	k.mustSay("the snapshot is refused")
 	if status, text := k.post("orders"); status != http.StatusServiceUnavailable || !strings.Contains(text, "no such file") {
 		t.Errorf("%d %s", status, text)
