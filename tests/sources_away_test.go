@@ -77,7 +77,7 @@ func followed(gates ...*tableGate) (n int) {
 }
 
 // TestTableCut ends ordergate's connections to the database, into which others go on
-// writing: whoever is asked knows at once that nothing is certain, long before stale_after.
+// writing: each ordergate knows at once that nothing is certain, long before stale_after.
 func TestTableCut(t *testing.T) {
 	for _, tc := range follows {
 		t.Run(tc.name, func(t *testing.T) {
@@ -101,14 +101,14 @@ func TestTableCut(t *testing.T) {
 				// Nobody asks for an order: the state does not depend on that.
 				bedtest.Eventually(t, "the state is unknown", func() bool { return g.info().State == "unknown" })
 				if got := g.answer(5000); got != "unknown" {
-					t.Errorf("an order that nobody has told of is %s", got)
+					t.Errorf("an order that the log does not have is %s", got)
 				}
 				bedtest.Eventually(t, "the condition has the cause", func() bool {
 					c, ready := g.condition("source orders-db")
 					return ready && c.Ready && strings.Contains(c.Reason, "the table is not followed, and nothing counts as absent: ")
 				})
 			}
-			bedtest.Eventually(t, "nobody says that it follows", func() bool { return followed(gates...) == 0 })
+			bedtest.Eventually(t, "no ordergate says that it follows", func() bool { return followed(gates...) == 0 })
 			a.do(a.back)
 			for _, g := range gates {
 				g.becomes(5000, "maybe")

@@ -140,14 +140,14 @@ func (f *follower) inTurn(ctx context.Context) {
 	f.leave(context.WithoutCancel(ctx))
 }
 
-// followEvents are what somebody who follows a table tells.
+// followEvents are what a follower of a database tells.
 type followEvents struct {
 	caughtUp follow.CaughtUp
 	lost     func(error) // see [follow.Options.Lost]
 }
 
 func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-chan struct{}) {
-	told := true // of a cause, perhaps by whoever followed before
+	told := true // of a cause, perhaps by the ordergate that followed before
 	for {
 		select {
 		case <-ctx.Done():
@@ -190,7 +190,7 @@ func (f *follower) condition(ctx context.Context) admin.Condition {
 	if told := f.client.HGet(ctx, f.place, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last
 		own = told
 	}
-	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "its turn is nobody's yet")
+	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "no ordergate has begun to")
 	return c
 }
 

@@ -77,7 +77,7 @@ func (t *Trouble) Close() {
 	}
 }
 
-// Drop forgets the trouble without a word: whoever notes it ends.
+// Drop forgets the trouble, and logs nothing: the process that noted it ends.
 func (t *Trouble) Drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
