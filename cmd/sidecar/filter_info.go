@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -124,7 +125,7 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 		Use:     "contains NAME ORDER-ID",
 		Short:   "Ask the ordergate that runs whether an order may exist",
 		Example: "  ordergate filter contains orders 42",
-		Args:    filterArguments(2, "a filter and an order ID"),
+		Args:    filterArguments(2, 2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.loadPart(toAsk...)
 			if err != nil {
@@ -144,10 +145,10 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 }
 
-// filterArguments wants at least so many.
-func filterArguments(least int, what string) cobra.PositionalArgs {
+// filterArguments wants so many: one that went unread would seem to be answered for.
+func filterArguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < least || slices.Contains(args, "") {
+		if len(args) < least || len(args) > most || slices.Contains(args, "") {
 			return usageError{fmt.Errorf("%s: want %s, got %d arguments", cmd.CommandPath(), what, len(args))}
 		}
 		return nil
@@ -163,7 +164,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			"the change log as those of new orders do. The filter converts them to the forms that its rules\n" +
 			"ask for. IDs that no rule takes are not added, and the command fails.",
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
-		Args:    filterArguments(2, "a filter and an order ID, or -"),
+		Args:    filterArguments(2, math.MaxInt, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.loadPart(toAsk...)
 			if err != nil {

@@ -137,6 +137,7 @@ generation    1
 
 		{"info of none", "", "", []string{"info", "nobody"}, exitUsage, "", `filter info: .* has no filter "nobody"` + "\n"},
 		{"contains without an ID", "", "", []string{"contains", "orders"}, exitUsage, "", "want a filter and an order ID, got 1 arguments\n"},
+		{"contains of two IDs", "", "", []string{"contains", "orders", "7", "8"}, exitUsage, "", "want a filter and an order ID, got 3 arguments\n"},
 		{"contains of an empty ID", "", "", []string{"contains", "orders", ""}, exitUsage, "", "want a filter and an order ID, .*\n"},
 		{"contains of none", "", "", []string{"contains", "nobody", "7"}, exitUsage, "", `has no filter "nobody"` + "\n"},
 		{"add without an ID", "", "", []string{"add", "orders"}, exitUsage, "", "want a filter and an order ID, or -, got 1 arguments\n"},

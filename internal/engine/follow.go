@@ -190,7 +190,7 @@ func (f *follower) condition(ctx context.Context) admin.Condition {
 	if told := f.client.HGet(ctx, f.place, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last
 		own = told
 	}
-	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "no ordergate has begun to")
+	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "nothing is heard of an ordergate that follows it: none has begun to, or it was killed, or it or the database hangs")
 	return c
 }
 

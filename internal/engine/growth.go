@@ -99,7 +99,7 @@ func (m *Engine) turn(ctx context.Context, filter string) (work context.Context,
 // takeTurn is turn for work of any kind.
 func (m *Engine) takeTurn(ctx context.Context, filter, kind string) (work context.Context, fence int64, done func(), err error) {
 	locker, err := redislock.New(m.redis, redislock.Options{
-		Lease: turnLease, Wait: redislock.Wait{UpTo: turnWait}, MaxWaitersPerKey: 1, Process: m.process, Logger: m.log,
+		Lease: turnLease, Wait: redislock.Wait{UpTo: turnWait}, MaxWaitersPerKey: 1, Process: m.process, Logger: m.warnings.Logger(m.log),
 	})
 	if err != nil {
 		return nil, 0, nil, err
