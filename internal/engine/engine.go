@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -158,6 +159,9 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
 		Logger: m.log,
 	}
+	if len(c.Sources) == 0 && c.InRedis() == "" && m.looksUp(name) {
+		m.log.Warn("the filter has no sources: every order is refused that ordergate has not learned", "filter", name)
+	}
 	unit.late = lateOrders(m.config, name)
 	opts.Late = unit.late
 	formats, err := FormatsOf(m.config, name)
@@ -263,6 +267,13 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 		longest = max(longest, changelog.LongestWait(appendTimeout, c.ChangeLog.Lease)+slack)
 	}
 	return longest
+}
+
+// looksUp reports whether a rule refuses by a filter.
+func (m *Engine) looksUp(filter string) bool {
+	return slices.ContainsFunc(m.config.Rules, func(r config.Rule) bool {
+		return r.Lookup != nil && r.Lookup.Filter == filter && r.Mode != config.ModeObserve
+	})
 }
 
 // Gate returns what decides now. It is immutable and safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,45 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
 		if got, least := m.LearnTimeout(), appendTimeout+longest+longest/10; got < least || got > least+time.Second {
 			t.Errorf("lease %s: %v, want %v and a little", lease, got, least)
+		}
+	}
+}
+
+// TestFilterWithoutSources has the log say that a filter refuses every order that was there
+// before it.
+func TestFilterWithoutSources(t *testing.T) {
+	t.Parallel()
+	csv := filepath.Join(t.TempDir(), "orders.csv")
+	if err := os.WriteFile(csv, []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, filter, lookup string
+		warns                bool
+	}{
+		{"none", "{}", "lookup: {filter: orders}", true},
+		{"one", "{sources: [seed]}", "lookup: {filter: orders}", false},
+		{"none, and no lookup", "{}", "create: {filter: orders, learn: {response_header: x-id}}", false},
+		{"none, and observed", "{}", "lookup: {filter: orders}, mode: observe", false},
+	} {
+		text := `
+redis: {mode: embedded}
+filters: {orders: ` + tc.filter + `}
+sources: {seed: {kind: csv, path: ` + csv + `}}
+rules: [{name: rule, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, ` + tc.lookup + `}]
+`
+		c, err := config.Parse("a.yaml", []byte(text), os.Getenv)
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		var log bedtest.Log
+		m, err := New(t.Context(), c, "test", slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(tc.name, err)
+		}
+		m.Close()
+		if got := strings.Contains(log.String(), "the filter has no sources"); got != tc.warns {
+			t.Errorf("%s: %s", tc.name, log.String())
 		}
 	}
 }
