@@ -141,7 +141,8 @@ func at(value any, path ...any) (any, error) {
 }
 
 // gateConfig is the example's configuration with this freshness; "" leaves the
-// default. It settles without a lookup, as the other gates do.
+// default. It settles without a lookup, and as many orders as there are callers, as the
+// other gates do: what wrk gives up at the end of a round is held.
 func gateConfig(bed *testbed.Bed, redisAddr, ids, freshness string) (string, error) {
 	config, err := bed.GateExample(redisAddr, ids)
 	if err != nil {
@@ -154,6 +155,11 @@ func gateConfig(bed *testbed.Bed, redisAddr, ids, freshness string) (string, err
 		return "", fmt.Errorf("taking the lookup out of the rule that settles: the example has no %q any more", lookup)
 	}
 	config = before + "\n" + after
+	const settles = "settle: {lock: settlement}"
+	if strings.Count(config, settles) != 1 {
+		return "", fmt.Errorf("raising max_in_flight: the example has no %q any more", settles)
+	}
+	config = strings.Replace(config, settles, "settle: {lock: settlement, max_in_flight: 100000, max_in_flight_per_client: 100000}", 1)
 	if freshness == "" {
 		return config, nil
 	}
