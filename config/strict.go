@@ -265,12 +265,15 @@ func asMapping(n *yaml.Node, t reflect.Type) string {
 	if n.Kind != yaml.ScalarNode || t.Kind() != reflect.Struct {
 		return ""
 	}
-	if _, problem := duration(n.Value, n.ShortTag()); problem != "" {
+	value := n.Value
+	if n.ShortTag() == "!!int" {
+		value += "s" // what the unit would be is a guess
+	} else if _, problem := duration(value, n.ShortTag()); problem != "" {
 		return ""
 	}
 	for i := t.NumField() - 1; i >= 0; i-- {
 		if f := t.Field(i); f.Type == reflect.TypeFor[time.Duration]() {
-			return fmt.Sprintf(", such as {%s: %s}", f.Tag.Get("mapstructure"), n.Value)
+			return fmt.Sprintf(", such as {%s: %s}", f.Tag.Get("mapstructure"), value)
 		}
 	}
 	return ""

@@ -46,6 +46,7 @@ func TestStrictness(t *testing.T) {
 			"2: filters.f.snapshot: is text: it has to be a mapping",
 			"3: listen: is text: it has to be a mapping",
 		}},
+		{"a number for a mapping", "locks: {a: {wait: 3}}\n", []string{"1: locks.a.wait: is a number: it has to be a mapping, such as {up_to: 3s}"}},
 		{"TLS as a switch", "redis: {tls: true}\n", []string{"1: redis.tls: is true or false: it has to be a mapping"}},
 		{"a key that is a list", "[listen]: {}\n", []string{"1: a key is a list: keys are plain words"}},
 		{"a merge", "listen: &l {}\nredis: {<<: *l}\n", []string{`2: redis."<<": merge keys are not read: write the keys out, or use an alias for a whole value`}},
