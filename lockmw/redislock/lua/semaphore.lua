@@ -9,6 +9,8 @@
 --          it, ms; 0: for ever
 -- ARGV[4]  to acquire: the permits that the semaphore should have
 
+local hour = 3600000
+
 -- buried is how many that died a script forgets: others wait meanwhile.
 local buried = 1000
 
@@ -42,12 +44,14 @@ local function provide(lock, permits, given, left, life)
     redis.call('set', KEYS[4], permits)
     left = 0
   end
-  if life > 0 and left < life - 3600000 then
+  if life > 0 and left < life - hour then
     redis.call('pexpire', lock, life) -- first: without KEYS[4] it would be Java's
     redis.call('pexpire', KEYS[4], life)
+    redis.call('pexpire', KEYS[3], life + hour) -- last: it tells which permits return
   elseif life == 0 and left > 0 then -- it had another life
-    redis.call('set', lock, redis.call('get', lock))
-    redis.call('set', KEYS[4], permits)
+    redis.call('persist', lock)
+    redis.call('persist', KEYS[4])
+    redis.call('persist', KEYS[3])
   end
 end
 
@@ -81,6 +85,10 @@ local function take(lock, owner, lease, fence)
   if redis.call('zadd', KEYS[3], till, owner) == 1 then
     redis.call('decr', lock)
   end
+  local life = tonumber(ARGV[3] or 0) -- of a semaphore of Java's, permits have to return after it, too
+  if life > 0 and redis.call('exists', KEYS[4]) == 1 then
+    redis.call('pexpire', KEYS[3], life + hour)
+  end
   note(lock, owner, lease, fence)
 end
 
@@ -98,6 +106,9 @@ end
 local function set_end(_, owner, ms)
   redis.call('zremrangebyscore', KEYS[3], '-inf', 0) -- nothing: a write that needs no memory
   redis.call('zadd', KEYS[3], string.format('%.0f', now_ms() + tonumber(ms)), owner)
+  if redis.call('pttl', KEYS[3]) > 0 then
+    lengthen(KEYS[3], ms)
+  end
 end
 
 local function ends_in(_, owner)
