@@ -93,8 +93,8 @@ type Options struct {
 	Notify func(call func(error))
 	// Held reports whether the barrier's Wait would return nil at once. Nil: never.
 	Held func() bool
-	// Behind returns why a barrier would not hold now, as whoever keeps the filter up to date
-	// sees it, for State; nil: it would. It must not block. Nil: State does not know.
+	// Behind returns why a barrier would not hold now, as the reader of the change log found
+	// last, for State; nil: it would. It must not block. Nil: State does not know.
 	Behind func() error
 	// LastRead returns when everything that others have appended was known here last;
 	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must

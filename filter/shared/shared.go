@@ -304,7 +304,7 @@ func (s *Set) State() (state, reason string) {
 	return filter.StateReady, ""
 }
 
-// EverWhole implements filter.Remote. A set that nobody fills is whole when an operator says
+// EverWhole implements filter.Remote. A set without Fill is whole when an operator says
 // so, for whom nothing waits.
 func (s *Set) EverWhole() bool {
 	return s.ever.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errAsked)

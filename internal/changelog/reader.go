@@ -144,7 +144,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if len(r.found) == 0 && !r.recall {
-			r.vouch() // a log that takes long to read ends no lease: nobody would refuse anything meanwhile
+			r.vouch() // a log that takes long to read ends no lease: no ordergate would refuse anything meanwhile
 		}
 		r.members = p.members
 		if starts != r.starts { // the first page, of this log
