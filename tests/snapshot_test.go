@@ -398,6 +398,7 @@ func TestSnapshotRefusedIsKeptUntilTheLoad(t *testing.T) {
 	must(t, os.Rename(k.ids, k.ids+"2"))
 	k.startUnready("capacity: 7000")
 	k.mustSay("the snapshot is refused")
+	k.mustSay("filter not loaded")
 	if status, text := k.post("orders"); status != http.StatusServiceUnavailable || !strings.Contains(text, "no such file") {
 		t.Errorf("%d %s", status, text)
 	}
