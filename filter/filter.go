@@ -3,7 +3,7 @@
 //
 // Start with [New]; [Filter.MayContain] is the question and [Filter.Learn] the
 // only way for a new order to become known. How a negative stays true while other
-// ordergates create orders is the business of a [Barrier]; the bits themselves are
+// ordergates create orders is the business of a [Window]; the bits themselves are
 // in filter/bloom. docs/freshness.md has the whole argument.
 package filter
 
@@ -28,9 +28,10 @@ type Answer int8
 // The answers. Unknown is the zero value, so that an answer nobody gave rejects
 // nothing.
 const (
-	Unknown Answer = iota // the filter cannot tell now
-	Maybe                 // the order may exist
-	Absent                // the order did not exist when it was asked for
+	Unknown   Answer = iota // the filter cannot tell now
+	Maybe                   // the order may exist
+	Absent                  // the order did not exist when it was asked for
+	Elsewhere               // what tells is not in memory
 )
 
 // String returns the answer in lower case.
@@ -42,33 +43,37 @@ func (a Answer) String() string {
 		return "maybe"
 	case Absent:
 		return "absent"
+	case Elsewhere:
+		return "elsewhere"
 	}
 	return fmt.Sprintf("answer(%d)", int8(a))
 }
 
-// Barrier makes sure that a filter is up to date.
-type Barrier interface {
-	// Wait returns nil only once every ID whose Append was acknowledged, to anyone,
-	// before the call has been given to [Filter.Add].
-	Wait(ctx context.Context) error
+// Window is a time in which an ID that is not in a filter is one that no client was told of.
+type Window interface {
+	// Holds reports whether it is not over yet. It does not block.
+	Holds() bool
 }
 
 // Appender tells every ordergate of new IDs.
 type Appender interface {
-	// Append returns nil once every [Barrier] that is waited for from now on
-	// includes the IDs. Appending an ID twice does no harm.
+	// Append returns nil once the IDs are on record: each filter will have them, by and by.
+	// Appending an ID twice does no harm.
 	Append(ctx context.Context, ids ...string) error
-	// Record is Append for whoever tells nobody of the IDs before it returns nil.
+	// Record is Append for whoever tells nobody of the IDs before [Appender.Spread].
 	Record(ctx context.Context, ids ...string) error
-	// Missed returns the place of the entry once every filter has a [Doubt] that waits for
-	// its barrier from now on: there is an order whose ID nobody knows. It was created since
+	// Missed returns the place of the entry once it is on record that every filter is to have a
+	// [Doubt]: there is an order whose ID nobody knows. It was created since
 	// a time of this process's clock; zero: that is not known.
 	Missed(ctx context.Context, reason string, since time.Time) (Entry, error)
 	// Abandoned is Missed for an order that there may be, and that may yet be created: a
 	// [Doubt] that is Late for as long as that can take.
 	Abandoned(ctx context.Context, reason string, since time.Time) (Entry, error)
-	// Withdraw returns nil once no barrier can succeed anywhere, but here, until all is
-	// appended whose Append, Missed or Abandoned failed.
+	// Spread returns nil once all that was put on record here before the call is known wherever a
+	// [Window] holds.
+	Spread(ctx context.Context) error
+	// Withdraw returns nil once no window holds anywhere, but here, until all is
+	// put on record whose Append, Missed or Abandoned failed.
 	Withdraw(ctx context.Context) error
 }
 
@@ -85,20 +90,16 @@ type Options struct {
 	Segments          *Segments // nil: nothing is ever forgotten
 	Growth            *Growth   // nil: it passes more and more absent IDs when it is over its capacity
 
-	// Barrier is waited for before each Absent. Without it a negative counts at
-	// once: right only where nothing but this process creates orders.
-	Barrier Barrier
-	// Notify is the barrier's Wait for somebody who must not block: it calls the function
-	// once, with what Wait would return. Nil: a goroutine waits.
-	Notify func(call func(error))
-	// Held reports whether the barrier's Wait would return nil at once. Nil: never.
-	Held func() bool
-	// Behind returns why a barrier would not hold now, as the reader of the change log found
-	// last, for State; nil: it would. It must not block. Nil: State does not know.
+	// Window returns the window that was opened last, before which whatever others had been told
+	// of was added. Without it a negative counts at
+	// once: right only where nothing but this process creates orders. It must not block.
+	Window func() Window
+	// Behind returns why no window is opened, as the reader of the change log found
+	// last, for State; nil: one is. It must not block. Nil: State does not know.
 	Behind func() error
 	// LastRead returns when everything that others have appended was known here last;
 	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
-	// not block. What a barrier brings is never too old, so with one this only shows in
+	// not block. What a window allows is never too old, so with one this only shows in
 	// the state. Nil: what is known is new enough.
 	LastRead   func() time.Time
 	StaleAfter time.Duration
@@ -132,10 +133,9 @@ type Options struct {
 	Covered func() Scope
 
 	Logger        *slog.Logger  // default: none
-	LearnTimeout  time.Duration // until Learn gives up appending; default 600 ms
 	MaxPending    int           // IDs kept for another try at appending them; default 10,000
 	RetryEvery    time.Duration // default 500 ms
-	AppendTimeout time.Duration // of each such try; default 1 s
+	AppendTimeout time.Duration // until an append fails; default 600 ms
 	// Now tells the day. The default is the time at which the process began and what
 	// has passed since by a clock that nobody sets.
 	Now func() time.Time
@@ -158,9 +158,6 @@ func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.LearnTimeout <= 0 {
-		o.LearnTimeout = 600 * time.Millisecond
-	}
 	if o.MaxPending <= 0 {
 		o.MaxPending = 10_000
 	}
@@ -168,7 +165,7 @@ func (o *Options) EnsureDefaults() {
 		o.RetryEvery = 500 * time.Millisecond
 	}
 	if o.AppendTimeout <= 0 {
-		o.AppendTimeout = time.Second
+		o.AppendTimeout = 600 * time.Millisecond
 	}
 	if o.Now == nil {
 		began := time.Now()
@@ -240,95 +237,64 @@ func New(name string, opts Options) (*Filter, error) {
 	return f, nil
 }
 
-// MayContain answers whether an order may exist. Maybe never waits. Absent waits
-// for the barrier, if there is one; Unknown is the answer while the filter is
-// loading or not to be trusted, and when the barrier fails or ctx ends. It does
-// not allocate, but for what the barrier does.
+// MayContain answers whether an order may exist. It never blocks, and does not allocate. Unknown
+// is the answer while the filter is loading or not to be trusted, and while no [Window] holds.
+// [Elsewhere] is the answer of a filter with a [Remote] for what memory does not have: see [Filter.Ask].
 //
-// Absent is never the answer for an order whose creation was acknowledged before
+// Absent is never the answer for an order that a client was told of before
 // the call. The order of the steps is the proof:
 //
-//  1. The state is read before the bits. Had it been read after them, a load that
-//     ends in between would make an early look count as one at the whole set.
-//  2. The look spares the known IDs the wait. It proves nothing else: the ID may
-//     have been appended elsewhere and not have arrived.
-//  3. The barrier starts after the call, so the ID was appended before it started, or
-//     nobody who may know of it was cut off. When it returns nil the ID has been added
-//     here, or there is a doubt.
-//  4. Again the state before the bits: who clears a doubt, or bounds it, has added first
+//  1. The window is loaded before the look. All that was told of before it was opened, or while it
+//     holds, has been added by then.
+//  2. The state is read before the look, too: who clears a doubt, or bounds it, has added first
 //     what it was about.
-//  5. The second look sees every bit that was set before it began: bits are set
-//     and read atomically, and never cleared.
-func (f *Filter) MayContain(ctx context.Context, id string) Answer {
-	if a, ok := f.Glance(id); ok {
-		return a
-	}
-	if f.opts.Remote != nil {
-		return f.askRemote(ctx, id)
-	}
-	if err := f.opts.Barrier.Wait(ctx); err != nil {
-		return Unknown
-	}
-	return f.secondLook(id)
-}
-
-// Lacks reports whether a lookup of an order can be refused: whether any canonical form
-// of its ID is Absent. It blocks as MayContain does.
-func (f *Filter) Lacks(ctx context.Context, id string) (absent bool) {
-	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.MayContain(ctx, form) == Absent })
-	return absent
-}
-
-// Glance is MayContain as far as that needs to wait for nothing: false means that it
-// does. It never blocks.
-func (f *Filter) Glance(id string) (a Answer, ok bool) {
+//  3. The look sees every bit that was set before it began: bits are set and read
+//     atomically, and never cleared.
+//  4. The window holds still: so it held when the look was made.
+func (f *Filter) MayContain(id string) Answer {
 	if f.opts.Remote != nil {
 		return f.glanceRemote(id)
 	}
-	certain := f.certain()
-	if a := f.memory.look(id); a != Absent {
-		return a, true
-	}
-	switch {
-	case !certain.of(f, id):
-		return Unknown, true
-	case f.opts.Barrier == nil && f.stale():
-		return Unknown, true
-	case f.opts.Barrier == nil:
-		return f.absent(id), true
-	case f.opts.Held != nil && f.opts.Held():
-		return f.secondLook(id), true
-	}
-	return Unknown, false
-}
-
-// Later is MayContain for somebody who must not block, and whom Glance has told that it
-// takes time. The answer is given to a function, which is called once, by the caller or
-// by another goroutine, and must not block either.
-func (f *Filter) Later(id string, answer func(Answer)) {
-	if f.opts.Remote != nil || f.opts.Notify == nil {
-		go func() { answer(f.MayContain(context.Background(), id)) }() // both have limits of their own
-		return
-	}
-	f.opts.Notify(func(err error) {
-		if err != nil {
-			answer(Unknown)
-			return
-		}
-		answer(f.secondLook(id))
-	})
-}
-
-// secondLook is what follows a barrier that held.
-func (f *Filter) secondLook(id string) Answer {
-	certain := f.certain()
+	window, certain := f.window(), f.certain()
 	if a := f.memory.look(id); a != Absent {
 		return a
 	}
-	if !certain.of(f, id) {
+	if !certain.of(f, id) || !f.isFresh(window) {
 		return Unknown
 	}
 	return f.absent(id)
+}
+
+// window returns the window that was opened last, nil if negatives count without one.
+func (f *Filter) window() Window {
+	if f.opts.Window == nil {
+		return nil
+	}
+	return f.opts.Window()
+}
+
+// isFresh reports whether what is not known here is unknown to clients, by a window loaded before the look.
+func (f *Filter) isFresh(w Window) bool {
+	if f.opts.Window == nil {
+		return !f.stale()
+	}
+	return w.Holds()
+}
+
+// Lacks reports whether a lookup of an order can be refused: whether any canonical form
+// of its ID is Absent. It blocks as Ask does.
+func (f *Filter) Lacks(ctx context.Context, id string) (absent bool) {
+	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Ask(ctx, form) == Absent })
+	return absent
+}
+
+// Ask is MayContain that asks elsewhere too, if need be. Only then it blocks, for a round trip. It
+// is Unknown if ctx ends.
+func (f *Filter) Ask(ctx context.Context, id string) Answer {
+	if a := f.MayContain(id); a != Elsewhere {
+		return a
+	}
+	return f.askRemote(ctx, id)
 }
 
 // absent is the answer for an ID that is not there.

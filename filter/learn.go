@@ -23,7 +23,7 @@ type learned struct {
 // created here.
 var ErrExposed = errors.New("another ordergate may answer absent for the new order")
 
-// Learn makes a new order known. It blocks until the Appender has acknowledged the
+// Learn makes a new order known. It blocks until the Appender has spread the
 // ID, and then returns nil: from now on no filter that follows the same change log
 // answers Absent for it. The answer to a create must not reach the client earlier.
 //
@@ -72,7 +72,7 @@ func (f *Filter) miss(ctx context.Context, what learned, late time.Duration) err
 }
 
 // LearnAll makes several orders known, for somebody who can try again and tells nobody
-// of them before. It blocks until the Appender has acknowledged them. After an error
+// of them before. It blocks until the Appender has spread them. After an error
 // some may be known.
 func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	add := func() {
@@ -88,10 +88,12 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	add() // again, as in Learn
-	if f.opts.Remote == nil {
-		return nil
+	if f.opts.Remote != nil {
+		if err := f.opts.Remote.Add(ctx, ids...); err != nil && f.opts.Window == nil {
+			return fmt.Errorf("filter %s: learning: %w", f.name, err)
+		}
 	}
-	if err := f.opts.Remote.Add(ctx, ids...); err != nil && f.opts.Barrier == nil {
+	if err := f.opts.Appender.Spread(ctx); err != nil {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
 	return nil
@@ -100,15 +102,17 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 // tell makes something known to the others, or sees that they know that they do not
 // know.
 func (f *Filter) tell(ctx context.Context, what learned) error {
-	err := f.within(ctx, f.opts.LearnTimeout, []learned{what})
-	if err == nil {
-		return nil
+	err := f.within(ctx, []learned{what})
+	if err != nil {
+		f.keep(what, err)
 	}
-	f.keep(what, err)
 	if !f.missed(err) {
+		if err := f.opts.Appender.Spread(ctx); err != nil {
+			return fmt.Errorf("filter %s: learning: %w: %w", f.name, ErrExposed, err)
+		}
 		return nil
 	}
-	if f.opts.Barrier == nil {
+	if f.opts.Window == nil {
 		return fmt.Errorf("filter %s: learning: %w: %w", f.name, ErrExposed, err)
 	}
 	if withdrawn := f.opts.Appender.Withdraw(ctx); withdrawn != nil {
@@ -117,9 +121,9 @@ func (f *Filter) tell(ctx context.Context, what learned) error {
 	return fmt.Errorf("filter %s: learning: %w", f.name, err)
 }
 
-// within appends a batch, see nextBatch, and takes limit at most.
-func (f *Filter) within(ctx context.Context, limit time.Duration, batch []learned) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+// within appends a batch, see nextBatch, and takes [Options.AppendTimeout] at most.
+func (f *Filter) within(ctx context.Context, batch []learned) error {
+	ctx, cancel := context.WithTimeout(ctx, f.opts.AppendTimeout)
 	defer cancel()
 	if what := batch[0]; what.id == "" {
 		miss := f.opts.Appender.Missed
@@ -242,7 +246,7 @@ func (f *Filter) appendPending(ctx context.Context) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := f.within(ctx, f.opts.AppendTimeout, batch); err != nil {
+		if err := f.within(ctx, batch); err != nil {
 			return err
 		}
 		// Only Run takes from the front, so those are still the same IDs.

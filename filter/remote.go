@@ -38,23 +38,25 @@ type RemoteSize struct {
 	FalsePositiveRate      float64 // the chance that an absent ID passes now
 }
 
-// glanceRemote is Glance of a filter with a [Remote].
-func (f *Filter) glanceRemote(id string) (a Answer, ok bool) {
+// glanceRemote is MayContain of a filter with a [Remote].
+func (f *Filter) glanceRemote(id string) Answer {
 	if f.memory.look(id) == Maybe || f.recent.has(id) {
-		return Maybe, true
+		return Maybe
 	}
-	return Unknown, !f.certain().of(f, id)
+	if !f.certain().of(f, id) {
+		return Unknown
+	}
+	return Elsewhere
 }
 
-// askRemote is the rest of MayContain of a filter with a [Remote]: what is in memory (the
+// askRemote asks the remote set: what is in memory (the
 // change log, the IDs that were found lately, and of a layered filter the sources)
 // spares the question to it, and is never why an ID is absent.
 //
 //  1. The remote set is asked after the call, so it knows an ID that was added to
 //     it before.
-//  2. The barrier is for an ID that it has not: one that was appended while the set
-//     could not be written, or that a failover took from it. It begins after the
-//     call too, and after it the ID is in memory.
+//  2. The window is for an ID that it has not: one that was appended while the set
+//     could not be written, or that a failover took from it. That is in memory by then.
 func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	a, err := f.opts.Remote.Ask(ctx, id)
 	switch {
@@ -64,20 +66,11 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	case err != nil || a != Absent:
 		return Unknown
 	}
-	if f.opts.Barrier == nil {
-		if f.stale() {
-			return Unknown
-		}
-		return f.absent(id)
-	}
-	if err := f.opts.Barrier.Wait(ctx); err != nil {
-		return Unknown
-	}
-	certain := f.certain() // before the look, as in MayContain
+	window, certain := f.window(), f.certain() // before the look, as in MayContain
 	if f.memory.look(id) == Maybe {
 		return Maybe
 	}
-	if !certain.of(f, id) {
+	if !certain.of(f, id) || !f.isFresh(window) {
 		return Unknown
 	}
 	return f.absent(id)
@@ -99,13 +92,13 @@ func (f *Filter) tellOthers(ctx context.Context, ids ...string) error {
 }
 
 // errNotShared says that an ID is in the change log, but not in the remote set. With
-// a barrier nobody misses it.
+// windows nobody misses it.
 var errNotShared = errors.New("not in the shared set yet")
 
 // missed reports whether other ordergates may answer Absent for an ID that could
 // not be told to them.
 func (f *Filter) missed(err error) bool {
-	return err != nil && (f.opts.Barrier == nil || !errors.Is(err, errNotShared))
+	return err != nil && (f.opts.Window == nil || !errors.Is(err, errNotShared))
 }
 
 // recent remembers IDs that the remote set was asked for and has, so that an order

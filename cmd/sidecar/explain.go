@@ -193,9 +193,8 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 // untold is a filter that was told of no order, and says so.
 type untold struct{}
 
-func (untold) MayContain(context.Context, string) gate.Answer     { return gate.Unknown }
-func (untold) Glance(string) (gate.Answer, bool)                  { return gate.Unknown, true }
-func (untold) Later(_ string, answer func(gate.Answer))           { answer(gate.Unknown) }
+func (untold) MayContain(string) gate.Answer                      { return gate.Unknown }
+func (untold) Ask(context.Context, string) gate.Answer            { return gate.Unknown }
 func (untold) Learn(context.Context, string) error                { return errOnlyExplained }
 func (untold) Missed(context.Context, string, time.Time) error    { return errOnlyExplained }
 func (untold) Abandoned(context.Context, string, time.Time) error { return errOnlyExplained }

@@ -3,16 +3,16 @@
 -- on the server that the log is on: chunks that another server took are in no failover's
 -- way then.
 --
--- KEYS[5]  the current snapshot, a hash: epoch, seq and nonce are its mark, token names
+-- KEYS[8]  the current snapshot, a hash: epoch, seq and nonce are its mark, token names
 --          its chunks, of which there are as many as chunks says, with so many bytes
--- KEYS[6], ...  its chunks, and then those of the one before
+-- KEYS[9], ...  its chunks, and then those of the one before
 -- ARGV[3], ARGV[4], ARGV[5]  its mark: epoch, sequence number, nonce of the entry there
 -- ARGV[6]  its token
 -- ARGV[7]  how many chunks it has
 -- ARGV[8]  how many bytes
 -- ARGV[9]  the token of the one before, '' if there is none
 -- Returns  why it was not done, '' if it was
-local current, chunks = KEYS[5], tonumber(ARGV[7])
+local current, chunks = KEYS[8], tonumber(ARGV[7])
 local known = redis.call('HMGET', current, 'epoch', 'seq', 'token')
 if (known[3] or '') ~= ARGV[9] then return 'another one was quicker' end
 if epoch ~= ARGV[3] then return 'the change log is another one' end
@@ -20,10 +20,10 @@ if known[1] == epoch and tonumber(known[2]) > tonumber(ARGV[4]) then return 'the
 local entry = redis.call('XRANGE', log, ARGV[4] .. '-0', ARGV[4] .. '-0')[1]
 if not entry or entry[2][4] ~= ARGV[5] then return 'the change log lost entry ' .. ARGV[4] end
 for i = 1, chunks do
-  if redis.call('EXISTS', KEYS[5 + i]) == 0 then return 'chunk ' .. i .. ' is gone' end
+  if redis.call('EXISTS', KEYS[8 + i]) == 0 then return 'chunk ' .. i .. ' is gone' end
 end
-for i = 1, chunks do redis.call('PERSIST', KEYS[5 + i]) end
+for i = 1, chunks do redis.call('PERSIST', KEYS[8 + i]) end
 redis.call('HSET', current, 'epoch', epoch, 'seq', ARGV[4], 'nonce', ARGV[5],
   'token', ARGV[6], 'chunks', ARGV[7], 'bytes', ARGV[8])
-for i = 6 + chunks, #KEYS do redis.call('UNLINK', KEYS[i]) end
+for i = 9 + chunks, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return ''

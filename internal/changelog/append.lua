@@ -1,6 +1,7 @@
 -- Appends entries.
 --
 -- ARGV[3], ARGV[4], ...  what each is, "id" or "doubt", and its value
--- Returns  {sequence number of the last, epoch, era, its age in ms}
+-- Returns  {sequence number of the last, epoch, era, its age in ms, the longest window of a reader in
+--          ms}
 for i = 3, #ARGV, 2 do put(ARGV[i], ARGV[i + 1]) end
-return {decimal(seq), epoch, era, decimal(age())}
+return {decimal(seq), epoch, era, decimal(age()), redis.call('HGET', meta, 'window') or '0'}

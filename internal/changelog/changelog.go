@@ -1,10 +1,11 @@
 // Package changelog is the list of new IDs of one filter, a Redis Stream that
 // every ordergate appends to and follows.
 //
-// Start with [New], and keep [Log.Run] running. [Log.Append] returns once an ID
-// is in the log; [Log.Wait] returns nil once everything that was in the log when
-// it was called has been applied here. An ID whose Append failed may be told of
-// after [Log.Withdraw]: from then on nobody's Wait succeeds until it is appended.
+// Start with [New], and keep [Log.Run] running. A read of the log that finds all well
+// opens a [Window]: while that holds, an ID that was not applied here is one that no
+// client was told of. So after [Log.Append] there is [Log.Spread], which returns when everybody
+// with a window has the ID, or all windows are over that began without it. An ID whose Append
+// failed may be told of after [Log.Withdraw]: from then on no window holds until it is appended.
 // Together they let a filter say of an ID that it does not exist; docs/freshness.md
 // has the argument, and docs/freshness.pml the model of it that is checked.
 //
@@ -43,6 +44,9 @@ var (
 	ErrAway = errors.New("an ordergate is cut off from the change log")
 	// ErrUnfollowed says that a member is away that [Options.Require] names. It passes.
 	ErrUnfollowed = errors.New("a table is not followed")
+	// ErrEarlier says that an ordergate of an earlier release is a member, which waits for no
+	// windows. It passes.
+	ErrEarlier = errors.New("an ordergate of an earlier release is a member of the change log")
 	// ErrTwin says that another process runs at the same place: when one of them is cut
 	// off, the other would be taken for it. It passes.
 	ErrTwin = errors.New("two ordergates run at the same place: give each its own redis.member")
@@ -64,6 +68,8 @@ var (
 	clearSource string
 	//go:embed join.lua
 	joinSource string
+	//go:embed forget.lua
+	forgetSource string
 	//go:embed leave.lua
 	leaveSource string
 	//go:embed recall.lua
@@ -89,7 +95,8 @@ const (
 // Options are the settings of a [Log]. The zero value is usable.
 type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
-	// order. It must not block. No Wait returns nil between the finding and its return.
+	// order. It must not block. No window holds that is opened between the finding and its
+	// return.
 	Doubt func(Doubt)
 	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
 	// was told of; see [Log.Clear]. Again: it is read once more, and says nothing of the
@@ -102,7 +109,7 @@ type Options struct {
 	// another one for every other process; "": it only reads, or never has an ID whose
 	// append could fail. It must not have '#' in it.
 	Member string
-	// Require are members that there must be for a Wait to succeed, see [Log.Member].
+	// Require are members that there must be for a window to open, see [Log.Member].
 	Require []string
 	// Keep is how many entries the log keeps at least; 0: all of them. It is for a
 	// filter whose live source has whatever is trimmed, and must be the same everywhere.
@@ -122,13 +129,17 @@ type Options struct {
 	// later lacks something.
 	Bridge func(ctx context.Context) (Mark, error)
 
+	// Window is how long a [Window] lasts. Creators wait for the longest of all readers.
+	// 0: none is ever opened.
+	Window time.Duration
+
 	Logger    *slog.Logger     // default: none
-	PollEvery time.Duration    // how often the log is read when nobody waits; default 100 ms
+	PollEvery time.Duration    // how often the log is read at least; default a fourth of Window, a fifth of Lease at most
 	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
 	PageSize  int              // entries a read; default 1000
 	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
-	MaxReads  int              // reads a second while a crowd waits; default 4000
+	MaxReads  int              // reads a second of all members together while there is something new, each with a call of XREAD; default 2500
 	Now       func() time.Time // default time.Now; dates State.LastRead
 }
 
@@ -146,9 +157,6 @@ func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = defaultPollEvery
-	}
 	if o.Limit <= 0 {
 		o.Limit = defaultLimit
 	}
@@ -158,11 +166,14 @@ func (o *Options) EnsureDefaults() {
 	if o.Lease <= 0 {
 		o.Lease = defaultLease
 	}
+	if o.PollEvery <= 0 {
+		o.PollEvery = pollEvery(o.Window, o.Lease)
+	}
 	if o.Expel <= 0 {
 		o.Expel = defaultExpel
 	}
 	if o.MaxReads <= 0 {
-		o.MaxReads = 4000
+		o.MaxReads = 2500
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -173,12 +184,13 @@ func (o *Options) EnsureDefaults() {
 type Log struct {
 	client redis.UniversalClient
 	filter string
-	keys   []string // the log, what is known of it, its members, the inbox
+	keys   []string // the log, what is known of it, its members, the inbox, the readers, their reads, what all have
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
 	clear  *redis.Script
 	join   *redis.Script
+	forget *redis.Script
 	leave  *redis.Script
 	recall *redis.Script
 	page   *redis.Script
@@ -187,19 +199,21 @@ type Log struct {
 
 	snapshot string // the key of the current one, and the beginning of those of chunks
 
-	kick     chan struct{} // of capacity 1: somebody waits
-	crowded  chan struct{} // of capacity 1: many do
-	pace     *pace
+	kick     chan struct{} // of capacity 1: there is something to read, or to report
 	running  atomic.Bool
-	required atomic.Bool               // all of opts.Require were there at one time
-	position atomic.Uint64             // sequence number of the last entry applied; stored by the reader only
-	fresh    atomic.Pointer[time.Time] // when the last good read began, nil after a bad one
-	member   *Member                   // nil: none
-	reached  chan struct{}             // closed once the tail was reached
+	waited   atomic.Pointer[ownEntry] // for which a creator has waited in vain
+	required atomic.Bool              // all of opts.Require were there at one time
+	position atomic.Uint64            // sequence number of the last entry applied; stored by the reader only
+	window   atomic.Pointer[Window]   // the last, nil if none holds
+	reader   string                   // what the log knows the reader by, see page.lua; "": windows are never opened
+	member   *Member                  // nil: none
+	reached  chan struct{}            // closed once the tail was reached
 
 	mu     sync.Mutex
-	next   *round    // the read that has not begun, nil when nobody waits for one
-	began  time.Time // of the last read
+	next   *round       // the read that has not begun, nil when nobody waits for one
+	latest acknowledged // of what was appended here
+	told   told
+	widest widest
 	state  State
 	mark   Mark
 	own    []ownEntry // of each era, the newest entry that was appended here and acknowledged
@@ -219,7 +233,7 @@ func (e ownEntry) place() Mark { return Mark{Epoch: e.epoch, Seq: e.seq, Nonce: 
 
 // New returns the change log of a filter. The name must be non-empty and have no
 // braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
-// ":meta", ":members", ":inbox" and ":snapshot".
+// ":meta", ":members", ":inbox", ":readers", ":reads", ":had" and ":snapshot".
 //
 // The client must ask a master, never a replica, and should have
 // ContextTimeoutEnabled set, which go-redis leaves off: without it a read of a
@@ -243,28 +257,35 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 	script := func(source string) *redis.Script { return redis.NewScript(withoutComments(enterSource + source)) }
 	prefix := "ordergate:{" + filter + "}:"
 	l := &Log{
-		client:  client,
-		filter:  filter,
-		keys:    []string{prefix + "log", prefix + "meta", prefix + "members", prefix + "inbox"},
+		client: client,
+		filter: filter,
+		keys: []string{prefix + "log", prefix + "meta", prefix + "members", prefix + "inbox",
+			prefix + "readers", prefix + "reads", prefix + "had"},
 		apply:   apply,
 		opts:    opts,
 		append:  script(appendSource),
 		clear:   script(clearSource),
 		join:    script(joinSource),
+		forget:  script(forgetSource),
 		leave:   script(leaveSource),
 		recall:  script(recallSource),
 		page:    script(pageSource),
 		adopt:   script(adoptSource),
 		trim:    script(trimSource),
 		kick:    make(chan struct{}, 1),
-		crowded: make(chan struct{}, 1),
-		pace:    newPace(opts.MaxReads),
+		told:    told{changed: make(chan struct{})},
 		state:   State{Phase: Loading},
 		reached: make(chan struct{}),
 	}
 	l.snapshot = prefix + "snapshot"
+	l.reader = newNonce()
 	if opts.Member != "" {
 		l.member = l.process(opts.Member)
+		l.reader = l.member.name
+	}
+	l.reader += "/" + strconv.FormatInt(opts.Window.Milliseconds(), 10)
+	if opts.Window <= 0 {
+		l.reader = ""
 	}
 	return l, nil
 }
@@ -280,9 +301,9 @@ func withoutComments(source string) string {
 	return out.String()
 }
 
-// Append adds IDs to the log, in one step. It blocks for one round trip to Redis and
-// returns nil once Redis has acknowledged: from then on every Wait that starts
-// anywhere includes them. It returns [ErrBadID], or [ErrUnavailable] with the cause;
+// Append adds IDs to the log, in one step. It blocks for one round trip to Redis,
+// and returns nil once Redis has acknowledged: a client may be told of
+// them after [Log.Spread]. It returns [ErrBadID], or [ErrUnavailable] with the cause;
 // the IDs may be in the log even so, and appending them again does no harm. They are
 // owed then, see [Log.Withdraw]. It does not need Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
@@ -292,7 +313,7 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 		return err
 	}
 	l.member.owe(ids...)
-	if _, err := l.publish(ctx, l.append, nil, items...); err != nil {
+	if _, err := l.put(ctx, l.append, nil, items); err != nil {
 		return err
 	}
 	l.member.paid(ids...)
@@ -307,7 +328,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	_, err = l.publish(ctx, l.append, nil, items...)
+	_, err = l.put(ctx, l.append, nil, items)
 	return err
 }
 
@@ -347,25 +368,20 @@ func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	return l.publish(ctx, l.append, nil, item{"doubt", d.text()})
+	a, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}})
+	return a.place(), err
 }
 
-// publish appends, and returns the place of the last entry once a client may be told of it.
-func (l *Log) publish(ctx context.Context, by *redis.Script, args []any, items ...item) (Mark, error) {
-	e, counts, err := l.put(ctx, by, args, items)
-	if err != nil {
-		return Mark{}, err
-	}
-	if err := until(ctx, counts); err != nil {
-		return Mark{}, l.appendError(err)
-	}
-	return e.place(), nil
+// acknowledged is an entry that was appended, when the reply came, and from when on it counts for
+// those who ask a server that was replaced.
+type acknowledged struct {
+	ownEntry
+	at, counts time.Time
 }
 
-// put runs a script that appends, and returns the last entry, and from when on its
-// acknowledgement counts for those who ask a server that was replaced. The items, which
-// follow its other arguments, are kept for a while: a log that loses them gets them again.
-func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (ownEntry, time.Time, error) {
+// put runs a script that appends. The items, which follow its other arguments, are kept for a
+// while: a log that loses them gets them again. It blocks for one round trip.
+func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (acknowledged, error) {
 	e := entry{nonce: newNonce()}
 	args = append([]any{e.nonce, l.opts.Keep}, args...)
 	for _, i := range items {
@@ -376,18 +392,19 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 	if err == nil {
 		l.member.took(time.Since(sent))
 	}
-	if err == nil && len(reply) != 4 {
+	if err == nil && len(reply) != 5 {
 		err = fmt.Errorf("unexpected reply %q", reply)
 	}
-	var age int64
+	var age, window int64
 	if err == nil {
-		var err1, err2 error
-		e.seq, err1 = strconv.ParseUint(reply[0], 10, 64)
-		age, err2 = strconv.ParseInt(reply[3], 10, 64)
-		err = errors.Join(err1, err2)
+		var errs [3]error
+		e.seq, errs[0] = strconv.ParseUint(reply[0], 10, 64)
+		age, errs[1] = strconv.ParseInt(reply[3], 10, 64)
+		window, errs[2] = strconv.ParseInt(reply[4], 10, 64)
+		err = errors.Join(errs[:]...)
 	}
 	if err != nil {
-		return ownEntry{}, time.Time{}, l.appendError(err)
+		return acknowledged{}, l.appendError(err)
 	}
 	epoch, era := reply[1], reply[2]
 	l.mu.Lock()
@@ -399,12 +416,18 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 			l.recent.acknowledged(ownItem{i, epoch, era, e.seq - uint64(len(items)-1-n)})
 		}
 	}
+	l.widest.heard(era, time.Duration(window)*time.Millisecond)
 	l.mu.Unlock()
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
-		return ownEntry{}, time.Time{}, l.appendError(err)
+		return acknowledged{}, l.appendError(err)
 	}
-	return ownEntry{e, epoch, era}, latest(counts, time.Now().Add(l.unsettled(age))), nil
+	now := time.Now()
+	a := acknowledged{ownEntry{e, epoch, era}, now, latest(counts, now.Add(l.unsettled(age)))}
+	l.mu.Lock()
+	l.latest = a
+	l.mu.Unlock()
+	return a, nil
 }
 
 // noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each

@@ -92,12 +92,15 @@ const cleared Kind = "cleared"
 
 // Clear says, to everybody who follows the log, that the sources have every order that the
 // doubts up to a place are about: the reading that showed it began when the log had been
-// read up to there. It returns as Record does, and an error too if the log has lost that
+// read up to there. It returns as Record does, when it counts for everybody, and an error too if the log has lost that
 // place since.
 func (l *Log) Clear(ctx context.Context, upTo Mark) error {
 	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
-	_, err := l.publish(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text})
-	return err
+	a, err := l.put(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text}, nil)
+	if err != nil {
+		return err
+	}
+	return until(ctx, a.counts)
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it

@@ -5,14 +5,20 @@
 -- KEYS[2]  what is known of the log, a hash: epoch (its identity), seq (number of its
 --          last entry), term (of the server's history), now (the latest time
 --          seen, to 50 ms), era (named anew whenever all leases end), members (how many there are),
---          trimmed (see trim.lua)
+--          modern (how many of them wait for windows), readers (how many there are), window
+--          (the longest of any reader, in ms), trimmed (see trim.lua)
 -- KEYS[3]  its members, a sorted set: who may append, and until when the lease is, in
 --          milliseconds of the server's clock
 -- KEYS[4]  the inbox, a list of IDs that anybody may push to
+-- KEYS[5]  its readers, a sorted set: who may refuse by a window, and up to which entry it
+--          has said that it has applied the log, in this era
+-- KEYS[6]  their reads, a sorted set: the number of the log's last entry at the last read of each
+-- KEYS[7]  what all readers have, a stream of one entry: an era, and the least number of its
+--          readers; written when that grows
 -- ARGV[1]  a nonce, unique to this call; a client that had no answer may repeat the call
 -- ARGV[2]  how many entries the log keeps at least, 0 for all
 -- Slot     all keys share the hash tag {<filter>}
-local log, meta, members, inbox = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local log, meta, members, inbox, readers, reads, had = unpack(KEYS, 1, 7)
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
 local epoch, seq, era
 local history -- what INFO says of it, if the server tells its name
@@ -59,8 +65,31 @@ local function put(field, value)
   redis.call('HSET', meta, 'seq', decimal(seq))
 end
 
--- Notes how many members there are, after each change: so their loss shows.
-local function count() redis.call('HSET', meta, 'members', redis.call('ZCARD', members)) end
+-- Notes how many members there are, after each change: so their loss shows. A member of an
+-- earlier release, without '~' at the end of its name, lets the answer to a create go before the windows of
+-- others are over, and leaves modern as it is.
+local function count()
+  local modern = 0
+  for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
+    if not string.find(m, '#', 1, true) or string.find(m, '~%+?$') then modern = modern + 1 end
+  end
+  redis.call('HSET', meta, 'members', redis.call('ZCARD', members), 'modern', modern)
+end
+
+-- Notes how many readers there are, after each change.
+local function countReaders() redis.call('HSET', meta, 'readers', redis.call('ZCARD', readers)) end
+
+-- Returns up to which entry all readers have the log, and true if there is none.
+local function least()
+  local first = redis.call('ZRANGE', readers, 0, 0, 'WITHSCORES')
+  return tonumber(first[2] or '') or seq, not first[1]
+end
+
+-- Tells all when the least number has grown.
+local function tellLeast(before)
+  local now = least()
+  if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, '*', 'era', era, 'least', decimal(now)) end
+end
 
 -- Returns for how many milliseconds leases have been granted here, in this era. Before
 -- it, another server may have granted some, and go on as if nothing had happened. That
@@ -73,17 +102,21 @@ local function age()
   return now - (tonumber(seconds) * 1000 + math.floor(tonumber(micros) / 1000))
 end
 
--- Ends all leases, and makes renewals void that are still on their way.
+-- Ends all leases, and makes renewals void that are still on their way. What readers have of the
+-- log says nothing any more: another server may have told it. Windows go on; creators wait until
+-- those that began before are over.
 local function lapse()
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
     redis.call('ZADD', members, decimal(now - 1), m)
   end
+  redis.call('DEL', readers, reads, had)
+  countReaders()
   era = unique -- not a counter, which a failover would set back
   redis.call('HSET', meta, 'era', era)
 end
 
 do
-  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era', 'members')
+  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era', 'members', 'readers')
   epoch, seq, era = known[1], tonumber(known[2] or ''), known[5]
   -- Without its members a log is none that anybody may rely on: one of them may be cut
   -- off. As another log it is noticed by all who knew them.
@@ -95,6 +128,8 @@ do
     lapse()
     if seq > 0 then put('doubt', 'gap: its identity was gone, or its members') end
   end
+  local known_readers = tonumber(known[7] or '') or 0
+  if redis.call('ZCARD', readers) ~= known_readers or redis.call('ZCARD', reads) ~= known_readers then lapse() end
   -- The history's name is another one after each start of a server and each failover,
   -- and either may have lost what was acknowledged. Where it is not told, who reads is
   -- told that.

@@ -365,14 +365,14 @@ func TestRepeatedCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			reply, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
-			if err != nil || len(reply) != 4 {
+			if err != nil || len(reply) != 5 {
 				t.Fatalf("%q, %v", reply, err)
 			}
 			if err := clockBack(t.Context(), a.client); err != nil {
 				t.Fatal(err)
 			}
 			later, err := a.append.Run(t.Context(), a.client, a.keys, "nonce", 0, "id", "1").StringSlice()
-			if err != nil || len(later) != 4 {
+			if err != nil || len(later) != 5 {
 				t.Fatalf("%q, %v", later, err)
 			}
 			if later[1] != reply[1] {

@@ -54,7 +54,7 @@ func (r *reader) startOver(found *damage) {
 	r.epoch, r.last, r.lenient, r.lost = "", entry{}, true, nil
 	// A gap that was told of has to be told in the log, too, that is there in the end.
 	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
-	r.recall, r.told, r.word, r.joint = true, 0, 0, Mark{}
+	r.recall, r.told, r.word, r.joint, r.steady, r.stated = true, 0, 0, Mark{}, false, -1
 	r.starts++
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,8 +248,8 @@ func (l *Log) share(items []item) []item {
 func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	e, _, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
-	return e, err
+	a, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
+	return a.ownEntry, err
 }
 
 func (l *Log) again(ctx context.Context, items []item) error {
@@ -259,7 +259,7 @@ func (l *Log) again(ctx context.Context, items []item) error {
 	for _, i := range items {
 		args = append(args, i.field, i.value)
 	}
-	_, _, err := l.put(ctx, l.append, args, nil)
+	_, err := l.put(ctx, l.append, args, nil)
 	return err
 }
 
@@ -321,5 +321,5 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 func (l *Log) replayed(ctx context.Context, from uint64, count int) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	return l.ask(ctx, nil, time.Time{}, from, count)
+	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "")
 }

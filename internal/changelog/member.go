@@ -16,6 +16,8 @@ import (
 const (
 	// placeEnd stands between a member's place and what tells it from those before.
 	placeEnd = "#"
+	// waiting is behind what tells a member from those before: it waits for the windows of others.
+	waiting = "~"
 	// mostOwed bounds what is remembered of the IDs owed.
 	mostOwed = 20_000
 )
@@ -27,7 +29,7 @@ var errNoMember = errors.New("this ordergate is no member of the change log")
 var errReplaced = errors.New("a server answered that another one has replaced")
 
 // Member is somebody whose orders may be known to clients before they are in the
-// log. It holds a lease; while that is over, nobody's Wait succeeds. A nil *Member
+// log. It holds a lease; while that is over, no window is opened. A nil *Member
 // owes nothing. All methods are safe for concurrent use.
 //
 // The lease is a time of the server's clock. The member never learns exactly when it
@@ -90,7 +92,7 @@ func (l *Log) Member(place string, lease time.Duration) *Member {
 // process returns this process as a member, which is another one after a restart.
 func (l *Log) process(place string) *Member {
 	m := l.Member(place, l.opts.Lease)
-	m.name += placeEnd + newNonce()
+	m.name += placeEnd + newNonce() + waiting
 	if l.opts.Bridge != nil {
 		m.name += bridging
 	}
@@ -177,7 +179,7 @@ func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
 	if err := m.enter(ctx); err != nil {
 		return m.log.readError(err)
 	}
-	_, err := m.log.ask(ctx, m, asOf, math.MaxUint64, 1)
+	_, err := m.log.ask(ctx, m, asOf, entry{seq: math.MaxUint64}, 1, "")
 	if err == nil {
 		m.vouch() // it has nothing of its own: it is as of a moment after
 	}
@@ -197,7 +199,11 @@ func (m *Member) Leave(ctx context.Context) error {
 	if !leaves {
 		return nil
 	}
-	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name, era).Err()
+	reader := ""
+	if m == m.log.member {
+		reader = m.log.reader
+	}
+	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name, era, reader).Err()
 }
 
 // renewal returns the moment that a renewal which is sent now has to name; zero: none
@@ -299,6 +305,16 @@ func (m *Member) acknowledged(era string, sent time.Time) (time.Time, error) {
 		return latest(m.clear, m.over(m.base.at)), nil
 	}
 	return m.clear, nil
+}
+
+// sawFirst returns when an era was seen first that is the latest; false: it is not.
+func (m *Member) sawFirst(era string) (time.Time, bool) {
+	if m == nil {
+		return time.Time{}, false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.since, len(m.eras) > 0 && m.eras[len(m.eras)-1] == era
 }
 
 // took notes how long an append took, which counts for an eighth.
@@ -431,16 +447,16 @@ func (m *Member) paidDoubt(text string, covers time.Time, anyAge bool) {
 	m.settled()
 }
 
-// withdraw waits until the lease is certainly over, and keeps it from being renewed
-// until everything owed is paid.
-func (m *Member) withdraw(ctx context.Context) error {
+// withdraw waits until the lease is certainly over, and for some time after that, and keeps it
+// from being renewed until everything owed is paid.
+func (m *Member) withdraw(ctx context.Context, after time.Duration) error {
 	m.mu.Lock()
 	if !m.owing() { // it has been paid meanwhile
 		m.mu.Unlock()
-		return nil
+		return m.log.Spread(ctx)
 	}
 	m.silent = true
-	over := latest(m.clear, m.over(m.base.at))
+	over := latest(m.clear, m.over(m.base.at)).Add(after)
 	unknown := m.left || m.base.at.IsZero() && !m.joined
 	m.mu.Unlock()
 	if unknown {
@@ -449,15 +465,15 @@ func (m *Member) withdraw(ctx context.Context) error {
 	return until(ctx, over)
 }
 
-// Withdraw returns nil once nobody's [Log.Wait] can succeed that has not begun yet,
-// until everything is appended whose Append failed here: so a client may be told of
-// such an order. It blocks for at most [Options.Lease] and a little. The error is
-// ctx's, or says that this process is no member: it was none yet, or took its leave.
+// Withdraw returns nil once no window holds anywhere, until everything is appended whose
+// Append failed here: so a client may be told of such an order. It blocks for at most
+// [Options.Lease], the longest window, and their margins. The error is ctx's, or says that this process is no member:
+// it was none yet, or took its leave.
 func (l *Log) Withdraw(ctx context.Context) error {
 	if l.member == nil {
 		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], errNoMember)
 	}
-	if err := l.member.withdraw(ctx); err != nil {
+	if err := l.member.withdraw(ctx, over(l.longestWindow())); err != nil {
 		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], err)
 	}
 	return nil

@@ -56,7 +56,7 @@ func TestMemberThatVanishes(t *testing.T) {
 					t.Fatalf("Wait = %v while a member is away", err)
 				}
 			}
-			if st := b.State(); st.Phase != Away || !errors.Is(st.Err, ErrAway) || b.Within(t.Context(), time.Hour) == nil {
+			if st := b.State(); st.Phase != Away || !errors.Is(st.Err, ErrAway) || b.Window().Holds() {
 				t.Errorf("state %+v", st)
 			}
 			w.set(nil)

@@ -33,16 +33,19 @@ type page struct {
 	member  bool   // whether the reader is a member
 	inbox   int64  // IDs left in the inbox
 	entries []entry
-	members []string // all; none unless the reader's lease was renewed
-	untold  string   // why nobody would notice a failover, "" if everybody does
+	members []string      // all; none unless the reader's lease was renewed
+	untold  string        // why nobody would notice a failover, "" if everybody does
+	least   uint64        // up to which entry all readers have the log
+	window  time.Duration // the longest of any reader, before this read
 }
 
 // drained is how many IDs a page takes from the inbox.
 const drained = 1000
 
 // ask runs the script that reads a page from an entry on, and renews a member's lease
-// as of a moment; nil: none. Its error is one of the package's, or ctx's.
-func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, count int) (page, error) {
+// as of a moment; nil: none. For a reader that has applied that entry, it reports this;
+// "": for none. Its error is one of the package's, or ctx's.
+func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader string) (page, error) {
 	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
@@ -50,8 +53,8 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 			twin = 1
 		}
 	}
-	args := append(make([]any, 0, 11+len(l.opts.Require)), newNonce(), l.opts.Keep, from, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin)
+	args := append(make([]any, 0, 13+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
@@ -67,6 +70,10 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 	if m != nil && !m.answered(p, sent) {
 		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errReplaced)
 	}
+	l.mu.Lock()
+	l.widest.heard(p.era, p.window)
+	l.mu.Unlock()
+	l.hear(p.era, p.least)
 	return p, nil
 }
 
@@ -74,11 +81,11 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from uint64, c
 // wrong with an entry stays with that.
 func parsePage(reply []any) (page, error) {
 	var p page
-	var tail, server string
+	var tail, server, least, window string
 	var mine int64
 	var rows, members []any
-	ok := len(reply) == 10
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold} {
+	ok := len(reply) == 12
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
@@ -92,6 +99,14 @@ func parsePage(reply []any) (page, error) {
 	if p.server, err = strconv.ParseInt(server, 10, 64); err != nil {
 		return p, fmt.Errorf("the time is %q, not a number", server)
 	}
+	if p.least, err = strconv.ParseUint(least, 10, 64); err != nil {
+		return p, fmt.Errorf("what its readers have is %q, not a number", least)
+	}
+	longest, err := strconv.ParseInt(window, 10, 64)
+	if err != nil {
+		return p, fmt.Errorf("its longest window is %q, not a number", window)
+	}
+	p.window = time.Duration(longest) * time.Millisecond
 	for _, name := range members {
 		text, _ := name.(string)
 		p.members = append(p.members, text)

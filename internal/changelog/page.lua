@@ -1,6 +1,8 @@
 -- Reads a page of a filter's change log: identity, members, tail and entries in one
 -- atomic step, so that nothing can change between a look at the one and the other.
--- It renews the reader's lease and takes in what was pushed to the inbox, too.
+-- It renews the reader's lease and takes in what was pushed to the inbox, too. A reader that
+-- refuses by a window is noted with what it has of the log: a window that nobody can see
+-- is none.
 --
 -- ARGV[3]   sequence number of the entry to begin with, 0 for the beginning
 -- ARGV[4]   how many entries at most
@@ -11,12 +13,15 @@
 -- ARGV[9]   after how long a lapsed member is taken for gone, in ms
 -- ARGV[10]  how many IDs to take from the inbox at most
 -- ARGV[11]  '1' if another member runs at the reader's place, as far as it knows
--- ARGV[12], ...  members that there must be
+-- ARGV[12]  who reads, "<name>/<its window in ms>"; '' if nothing is refused by what it reads
+-- ARGV[13]  the nonce of the entry that it begins with, which was applied, '' at the beginning
+-- ARGV[14], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
 --           how many IDs are left in the inbox, entries, all members if the reader
 --           renewed its lease, why the server does not tell the name of its history or
---           '' if it does}
+--           '' if it does, up to which entry all readers have the log, the longest window of
+--           a reader before this call in ms}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
@@ -62,7 +67,12 @@ for i = 1, #over, 2 do
     away = over[i]
   end
 end
-for i = 12, #ARGV do
+if redis.call('HGET', meta, 'modern') ~= tostring(redis.call('ZCARD', members)) then
+  for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
+    if string.find(m, '#', 1, true) and not string.find(m, '~%+?$') then away = m end
+  end
+end
+for i = 14, #ARGV do
   if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
 end
 
@@ -73,5 +83,22 @@ if last > seq then -- somebody else has written to the log
   redis.call('HSET', meta, 'seq', decimal(seq))
 end
 
+local longest = redis.call('HGET', meta, 'window')
+if ARGV[12] ~= '' then
+  local mine = string.match(ARGV[12], '/(%d+)$')
+  longest = longest or mine
+  if tonumber(mine) > tonumber(longest) or not redis.call('HEXISTS', meta, 'window') then
+    redis.call('HSET', meta, 'window', mine)
+  end
+  -- What it has of another log, or of what another server had, it does not have of this one.
+  local first, applied = entries[1], '0'
+  if first and first[1] == ARGV[3] .. '-0' and first[2][4] == ARGV[13] then applied = ARGV[3] end
+  local before, none = least()
+  local new = redis.call('ZADD', readers, applied, ARGV[12])
+  redis.call('ZADD', reads, decimal(seq), ARGV[12])
+  if new == 1 then countReaders() end
+  if not none then tellLeast(before) end
+end
+
 return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries,
-  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold}
+  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold, decimal(least()), longest or '0'}

@@ -5,45 +5,72 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // errStopped is why a log in phase Stopped cannot be waited for.
 var errStopped = fmt.Errorf("%w: it is not read any more", ErrUnavailable)
 
 // Run follows the log until ctx ends, and then returns nil: first all of it, or all
-// behind the mark given to [Log.Resume], then whatever is new every
-// [Options.PollEvery] and whenever a Wait asks. A log that is unavailable or broken
+// behind the mark given to [Log.Resume], then whatever is new, as soon as it is appended, and
+// at least every [Options.PollEvery]. A log that is unavailable or broken
 // does not end it; see [Log.State]. A member joins when it begins, and leaves when it
 // ends if it owes nothing. A log is run once: it returns an error the second time.
 func (l *Log) Run(ctx context.Context) error {
 	if !l.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("following %s: it was run before", l.keys[0])
 	}
-	r := &reader{log: l}
+	r := &reader{log: l, stated: -1}
 	r.resume()
 	poll := time.NewTicker(l.opts.PollEvery)
 	defer poll.Stop()
+	calm := rate.NewLimiter(rate.Inf, burst)
+	news := l.listen(ctx)
 	for {
 		asked := l.begin()
 		began := time.Now()
 		err := r.readToTail(ctx)
-		l.finish(asked, began, err)
-		if l.member.begins() { // the sooner others need not wait for it
+		asked.end(err)
+		l.mu.Lock()
+		l.state.ReadTook = time.Since(began)
+		l.mu.Unlock()
+		if r.steady && l.reader != "" {
+			news.ask(r.last.seq)
+		}
+		if l.member.begins() || r.unreported() { // the sooner others need not wait for it
 			signal(l.kick)
 		}
 		select {
 		case <-ctx.Done():
-			l.settle(Stopped, errStopped, began)
-			l.finish(l.begin(), began, errStopped)
+			l.settle(Stopped, errStopped, nil)
+			l.begin().end(errStopped)
 			l.farewell(ctx)
 			return nil
-		case <-l.kick:
-			l.pace.wait(ctx, l.crowded)
 		case <-poll.C:
+			continue
+		case <-l.kick:
+		case entries := <-news.arrived:
+			r.hear(news, entries)
+		}
+		// A crowd of readers that all report each entry would leave Redis no time for others.
+		calm.SetLimit(rate.Limit(l.opts.MaxReads) / rate.Limit(max(1, len(l.Members()))))
+		_ = calm.Wait(ctx) // it ends, or its turn has come
+		for more := true; more; {
+			select {
+			case entries := <-news.arrived:
+				r.hear(news, entries)
+			default:
+				more = false
+			}
 		}
 	}
 }
+
+// burst is how many reads may follow each other at once.
+const burst = 8
 
 // farewell is the end of a member.
 func (l *Log) farewell(ctx context.Context) {
@@ -80,6 +107,10 @@ type reader struct {
 	recall  bool            // members may have been forgotten
 	apart   bool            // it reads before it joins
 	joint   Mark            // of the snapshot that was taken, until its entry was read
+	steady  bool            // the tail was reached, and the log is what it was
+	stated  int64           // up to which entry the last page said that it was applied, -1: none did
+	wide    time.Time       // from when on its own window counts, and not the narrow one
+	narrow  time.Duration   // the longest that others had heard of before its own
 	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
 }
 
@@ -87,7 +118,9 @@ type reader struct {
 // pages was read. What is appended meanwhile is for the next time: under a steady
 // stream of creations this one would never end.
 func (r *reader) readToTail(ctx context.Context) error {
-	began := time.Now()
+	r.log.forgetReaders(ctx)
+	w := &Window{began: time.Now()}
+	reports := r.steady // else nobody sees a window that this read opens
 	away, err := r.pages(ctx)
 	phase := Following
 	if err == nil && !slices.Contains(r.log.opts.Require, away) {
@@ -101,9 +134,12 @@ func (r *reader) readToTail(ctx context.Context) error {
 		r.tellTwin(err)
 	case err == nil && slices.Contains(r.log.opts.Require, away):
 		phase, err = Away, fmt.Errorf("%w: %s", ErrUnfollowed, away)
+	case err == nil && isEarlier(away):
+		phase, err = Away, fmt.Errorf("%w: %s", ErrEarlier, away)
 	case err == nil && away != "":
 		phase, err = Away, fmt.Errorf("%w: %s", ErrAway, away)
 	case err == nil:
+		r.steady = true
 	case errors.Is(err, ErrBroken):
 		phase = Broken
 	case ctx.Err() != nil:
@@ -111,8 +147,30 @@ func (r *reader) readToTail(ctx context.Context) error {
 	default:
 		phase = Unavailable
 	}
-	r.log.settle(phase, err, began)
+	if w.lasts = r.window(); phase != Following || !reports || !r.steady || w.lasts == 0 {
+		w = nil
+	}
+	r.log.settle(phase, err, w)
 	return err
+}
+
+// window returns how long one may last now. One that is longer than those that creators have heard of
+// counts when they certainly have: who hears of it no more is missed by then.
+func (r *reader) window() time.Duration {
+	if time.Now().Before(r.wide) {
+		return min(r.narrow, r.log.opts.Window)
+	}
+	return r.log.opts.Window
+}
+
+// unreported reports whether others do not know yet that this reader has the last entry.
+func (r *reader) unreported() bool {
+	return r.steady && r.log.reader != "" && r.stated < int64(r.last.seq)
+}
+
+// isEarlier reports whether a member is of an earlier release.
+func isEarlier(member string) bool {
+	return strings.Contains(member, placeEnd) && !strings.HasSuffix(strings.TrimSuffix(member, bridging), waiting)
 }
 
 // tellTwin says once a minute that there is one: whoever looks at the log of either finds
@@ -318,9 +376,16 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 	for {
 		own := l.asking()
 		count := l.opts.PageSize + 1 // one more for the entry that we have
-		p, err = l.ask(ctx, m, time.Now(), r.last.seq, count)
+		reader := ""
+		if r.steady {
+			reader, r.stated = l.reader, int64(r.last.seq)
+		}
+		p, err = l.ask(ctx, m, time.Now(), r.last, count, reader)
 		if err != nil {
 			return p, nil, err
+		}
+		if reader != "" && p.window < l.opts.Window {
+			r.narrow, r.wide = p.window, time.Now().Add(l.opts.Lease+margin(l.opts.Lease))
 		}
 		own = l.looked(own, p)
 		if r.epoch == "" {

@@ -17,6 +17,7 @@ const (
 	deepest = 3
 	// pollsEvery is how often ordergates read while time passes: often enough for a lease.
 	pollsEvery = 500 * time.Millisecond
+	aWindow    = 3 * pollsEvery
 )
 
 // master is a server that may be the master, or take itself for it: a database of the one

@@ -47,12 +47,8 @@ type ordergate struct {
 	loading     bool
 	retrying    bool
 	pausedUntil time.Time
-	wait        error // what the filter's barrier comes to
 	file        *savedFilter
 }
-
-// Wait implements filter.Barrier.
-func (o *ordergate) Wait(context.Context) error { return o.wait }
 
 func (o *ordergate) busy() bool   { return o.reading || o.loading || o.retrying }
 func (o *ordergate) paused() bool { return time.Now().Before(o.pausedUntil) }
@@ -70,7 +66,8 @@ func (o *ordergate) start(fromFile bool) {
 	o.ids, o.knows = make(map[string]bool), make(map[string]bool)
 	o.loaded, o.acquainted, o.waived, o.pausedUntil = false, false, false, time.Time{}
 	o.table = table{}
-	opts := filter.Options{Exact: true, Barrier: o, Late: longestCall}
+	opts := filter.Options{Exact: true, Late: longestCall, AppendTimeout: time.Hour}
+	opts.Window = func() filter.Window { return o.log.Window() }
 	opts.Appender = &appender{o, o.life}
 	if s.can.live {
 		opts.Live, opts.Margin, opts.Covered = true, s.overlap, o.covered
@@ -92,7 +89,8 @@ func (o *ordergate) start(fromFile bool) {
 	s.must(err)
 	o.log.recent.limit = s.remembered
 	s.scripts(o.log)
-	o.reader = &reader{log: o.log}
+	o.reader = &reader{log: o.log, stated: -1}
+	o.log.running.Store(true)
 	if from := o.file; fromFile && from != nil && from.version == s.version {
 		for _, id := range from.ids {
 			o.add(id)
@@ -109,7 +107,7 @@ func (o *ordergate) start(fromFile bool) {
 
 func (o *ordergate) logOptions() Options {
 	s, f := o.search, o.filter
-	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, Lasting: !s.can.live}
+	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, Lasting: !s.can.live, Window: aWindow}
 	opts.Doubt = func(d Doubt) {
 		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.Epoch)
 		cure := filter.Operator
@@ -151,31 +149,38 @@ type appender struct {
 
 var errEnded = errors.New("it has ended")
 
-// publish is that of Log. While it waits, others go on.
+// publish is that of Log. After it, spread waits.
 func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
-	l, s := a.log, a.search
+	l := a.log
 	if a.life != a.ordergate.life || ctx.Err() != nil {
 		return Mark{}, errEnded
 	}
-	e, counts, err := l.put(ctx, l.append, nil, items)
-	if err != nil {
-		return Mark{}, err
-	}
+	e, err := l.put(ctx, l.append, nil, items)
+	return e.place(), err
+}
+
+// Spread implements filter.Appender. While it waits, others go on.
+func (a *appender) Spread(context.Context) error {
+	l, s := a.log, a.search
 	if s.hasty {
-		return e.place(), nil
+		return nil
 	}
-	if left := time.Until(counts); left > 0 {
-		until, _ := ctx.Deadline()
-		s.say("%s waits for %v", a.place, left)
-		s.pass(min(left, time.Until(until)))
-		if a.life != a.ordergate.life {
-			return Mark{}, errEnded
+	return a.wait("spreads", l.Spread)
+}
+
+// wait tries until something has come to pass.
+func (a *appender) wait(what string, try func(context.Context) error) error {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for a.life == a.ordergate.life {
+		err := try(ended)
+		if err == nil || errors.Is(err, errNoMember) {
+			return err
 		}
+		a.search.say("%s %s", a.place, what)
+		a.search.pass(pollsEvery)
 	}
-	if ctx.Err() != nil {
-		return Mark{}, l.appendError(ctx.Err())
-	}
-	return e.place(), until(ctx, counts)
+	return errEnded
 }
 
 // Append implements filter.Appender.
@@ -227,17 +232,7 @@ func (a *appender) Withdraw(context.Context) error {
 	if s.hasty {
 		return nil
 	}
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	for a.life == a.ordergate.life {
-		err := l.Withdraw(ended)
-		if err == nil || errors.Is(err, errNoMember) {
-			return err
-		}
-		s.say("%s withdraws", a.place)
-		s.pass(pollsEvery)
-	}
-	return errEnded
+	return a.wait("withdraws", l.Withdraw)
 }
 
 // read reads the log to its tail, and asks for all orders if all of it is known then.
@@ -248,29 +243,38 @@ func (o *ordergate) read() error {
 	o.reading = true
 	o.search.depth++
 	defer func() { o.reading = false; o.search.depth-- }()
-	told := slices.DeleteFunc(slices.Clone(o.search.calls), func(c *call) bool { return !c.committed || !c.told })
 	err := o.reader.readToTail(context.Background())
 	o.search.say("%s has read to %d: %v", o.place, o.reader.last.seq, err)
 	if err == nil || errors.Is(err, ErrAway) {
 		o.acquainted = true
 	}
-	if o.wait = err; err == nil && o.loaded {
-		o.look(told)
-	}
+	o.search.look()
 	return err
 }
 
-// look asks for orders whose clients were told before the log was read.
-func (o *ordergate) look(told []*call) {
+// look asks every ordergate for all orders.
+func (s *search) look() {
+	for _, o := range s.ordergates {
+		if o.loaded && !o.paused() {
+			o.look()
+		}
+	}
+}
+
+// look asks for all orders whose clients were told.
+func (o *ordergate) look() {
 	s := o.search
-	for _, c := range told {
-		if o.filter.MayContain(context.Background(), c.id) == filter.Absent && (s.can.live || s.known(c)) {
+	for _, c := range s.calls {
+		if !c.committed || !c.told {
+			continue
+		}
+		if o.filter.MayContain(c.id) == filter.Absent && (s.can.live || s.known(c)) {
 			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.place, c.by)
 			s.say("%s", s.found)
 		}
 	}
 	// One that does not exist shows whether anything could be Absent.
-	if s.asked++; o.filter.MayContain(context.Background(), "999999999") == filter.Absent {
+	if s.asked++; o.filter.MayContain("999999999") == filter.Absent {
 		s.refused++
 	}
 }

@@ -291,11 +291,11 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 	}
 	made := Log{
 		append: script(appendSource), clear: script(clearSource), join: script(joinSource), leave: script(leaveSource),
-		recall: script(recallSource), page: script(pageSource), adopt: script(adoptSource), trim: script(trimSource),
+		recall: script(recallSource), page: script(pageSource), adopt: script(adoptSource), trim: script(trimSource), forget: script(forgetSource),
 	}
 	bed.scripts = func(l *Log) {
 		l.append, l.clear, l.join, l.leave = made.append, made.clear, made.join, made.leave
-		l.recall, l.page, l.adopt, l.trim = made.recall, made.page, made.adopt, made.trim
+		l.recall, l.page, l.adopt, l.trim, l.forget = made.recall, made.page, made.adopt, made.trim, made.forget
 	}
 }
 
@@ -327,6 +327,7 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 		for range steps {
 			if s.found == "" {
 				s.act()
+				s.look()
 			}
 		}
 		if s.found != "" {
@@ -344,7 +345,7 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 				o.load()
 				o.mend()
 				_ = o.read()
-				if n == 3 && o.wait == nil && o.loaded && o.filter.Loaded() {
+				if n == 3 && o.log.Err() == nil && o.loaded && o.filter.Loaded() {
 					s.sure++
 				}
 			}

@@ -8,7 +8,7 @@ import (
 // Phase is what the reader of a [Log] is at.
 type Phase string
 
-// The phases of a log. Only in Following can a Wait succeed at once.
+// The phases of a log. Windows are opened in Following only.
 const (
 	Loading     Phase = "loading"     // reading what was there at the start
 	Following   Phase = "following"   // the last read reached the tail
@@ -27,8 +27,8 @@ type State struct {
 	Tail     uint64          // sequence number of the log's last entry when it was last read; less Position is the lag
 	Reads    uint64          // pages asked for so far
 	Waiting  int             // callers of Wait whose read has not begun
+	ReadTook time.Duration   // how long the last read took
 	LastRead time.Time       // when the tail was last reached; zero if never
-	LastWait time.Duration   // how long the last read took that somebody waited for
 	Doubts   map[Kind]uint64 // told of so far
 	Owed     int             // appended here, and not acknowledged
 	Repaired uint64          // IDs appended again since the log had lost them
@@ -51,7 +51,7 @@ func (l *Log) State() State {
 	return s
 }
 
-// Err returns why a Wait would fail now, as the reader found last; nil: it would not, or the
+// Err returns why no window is opened, as the reader found last; nil: one is, or the
 // tail was not reached yet. It does not block.
 func (l *Log) Err() error {
 	l.mu.Lock()
@@ -80,7 +80,10 @@ func (l *Log) Position() uint64 { return l.position.Load() }
 
 // settle records how a read to the tail ended, and says so in the log when that
 // changes something: a Redis that is away for an hour is worth one line.
-func (l *Log) settle(phase Phase, err error, began time.Time) {
+//
+// What it finds closes the window, but for a server that does not answer: the window was right
+// then, and ends by itself.
+func (l *Log) settle(phase Phase, err error, window *Window) {
 	l.mu.Lock()
 	before := l.state.Phase
 	l.state.Phase, l.state.Err = phase, err
@@ -91,10 +94,8 @@ func (l *Log) settle(phase Phase, err error, began time.Time) {
 		l.state.LastRead = l.opts.Now()
 	}
 	l.mu.Unlock()
-	if phase == Following {
-		l.fresh.Store(&began)
-	} else {
-		l.fresh.Store(nil)
+	if phase != Unavailable {
+		l.window.Store(window)
 	}
 	if phase == before {
 		return

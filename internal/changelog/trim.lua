@@ -5,18 +5,18 @@
 -- That it was trimmed is noted in the log's hash, at trimmed: without a snapshot it is
 -- not to be taken for whole again.
 --
--- KEYS[5]  the current snapshot, see adopt.lua
--- KEYS[6], ...  its chunks
+-- KEYS[8]  the current snapshot, see adopt.lua
+-- KEYS[9], ...  its chunks
 -- ARGV[3]  its token
 -- ARGV[4]  how many entries before its mark stay
 -- ARGV[5]  how many to look at in one call
 -- Returns  {how many were removed, why none may be or ''}
-local known = redis.call('HMGET', KEYS[5], 'epoch', 'seq', 'nonce', 'token')
+local known = redis.call('HMGET', KEYS[8], 'epoch', 'seq', 'nonce', 'token')
 if known[4] ~= ARGV[3] or known[1] ~= epoch then return {0, 'there is another snapshot, or another log'} end
 local entry = redis.call('XRANGE', log, known[2] .. '-0', known[2] .. '-0')[1]
 if not entry or entry[2][4] ~= known[3] then return {0, 'the change log lost entry ' .. known[2]} end
-for i = 6, #KEYS do
-  if redis.call('EXISTS', KEYS[i]) == 0 then return {0, 'chunk ' .. (i - 5) .. ' is gone'} end
+for i = 9, #KEYS do
+  if redis.call('EXISTS', KEYS[i]) == 0 then return {0, 'chunk ' .. (i - 8) .. ' is gone'} end
 end
 -- An ordergate that knows of no snapshots would have a doubt for good.
 for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do

@@ -52,7 +52,7 @@ func TestRenewalThatIsLate(t *testing.T) {
 				sure(t, a, b)
 				sent := make(chan redis.Cmder, 1)
 				w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-					const firstArg, base = 7, 6
+					const firstArg, base = 10, 6
 					if runs(cmd, a.page) && cmd.Args()[firstArg+base-1] != int64(0) { // it renews
 						select {
 						case sent <- cmd:
@@ -76,7 +76,7 @@ func TestRenewalThatIsLate(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Not b.Wait, which may be told of what an earlier read found.
-				p, err := b.ask(t.Context(), nil, time.Time{}, 0, 1)
+				p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "")
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,22 +48,11 @@ func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Tim
 }
 
 // MayContain implements gate.Filter.
-func (f gateFilter) MayContain(ctx context.Context, id string) gate.Answer {
-	return f.answer(id, f.Filter.MayContain(ctx, id))
-}
+func (f gateFilter) MayContain(id string) gate.Answer { return f.answer(id, f.Filter.MayContain(id)) }
 
-// Glance implements gate.Filter.
-func (f gateFilter) Glance(id string) (gate.Answer, bool) {
-	a, ok := f.Filter.Glance(id)
-	if !ok {
-		return gate.Unknown, false
-	}
-	return f.answer(id, a), true
-}
-
-// Later implements gate.Filter.
-func (f gateFilter) Later(id string, answer func(gate.Answer)) {
-	f.Filter.Later(id, func(a filter.Answer) { answer(f.answer(id, a)) })
+// Ask implements gate.Filter.
+func (f gateFilter) Ask(ctx context.Context, id string) gate.Answer {
+	return f.answer(id, f.Filter.Ask(ctx, id))
 }
 
 func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
@@ -73,6 +62,8 @@ func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 		return gate.Absent
 	case filter.Maybe:
 		return gate.Maybe
+	case filter.Elsewhere:
+		return gate.Elsewhere
 	default:
 		return gate.Unknown
 	}
@@ -95,17 +86,6 @@ func (a appender) doubt(ctx context.Context, d changelog.Doubt) (filter.Entry, e
 	at, err := a.Doubt(ctx, d)
 	return placeIn(at), err
 }
-
-// bounded is a barrier that trusts what was true a short time ago.
-type bounded struct {
-	log *changelog.Log
-	age time.Duration
-}
-
-// Wait implements filter.Barrier.
-func (b bounded) Wait(ctx context.Context) error { return b.log.Within(ctx, b.age) }
-
-func (b bounded) held() bool { return b.log.Fresh(b.age) }
 
 // cureOf tells what clears a doubt where no source tells of each order at once. One of a
 // kind that a later release has needs the most.

@@ -180,7 +180,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		logOpts := changelog.Options{
 			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, c),
 			Member: m.place, Require: followedMembers(m.config, name),
-			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Logger: m.log,
+			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: m.log,
 		}
 		if unit.logSnapshot != nil {
 			logOpts.Bridge = unit.logSnapshot.bridge
@@ -188,15 +188,9 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		if unit.log, err = changelog.New(m.redis, name, apply, logOpts); err != nil {
 			return nil, err
 		}
-		opts.Appender, opts.LearnTimeout, opts.LastRead, opts.StaleAfter = appender{unit.log}, appendTimeout, unit.log.LastRead, c.StaleAfter
-		switch c.Freshness.Mode {
-		case config.FreshnessBarrier:
-			opts.Barrier, opts.Notify = unit.log, unit.log.Notify
-		case config.FreshnessBounded:
-			trusting := bounded{unit.log, c.Freshness.Bounded}
-			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
-		}
-		if opts.Barrier != nil {
+		opts.Appender, opts.AppendTimeout, opts.LastRead, opts.StaleAfter = appender{unit.log}, appendTimeout, unit.log.LastRead, c.StaleAfter
+		if c.Freshness.Mode == config.FreshnessWindow {
+			opts.Window = func() filter.Window { return unit.log.Window() }
 			opts.Behind = unit.log.Err
 		}
 	}
@@ -264,7 +258,7 @@ const appendTimeout = 600 * time.Millisecond
 func (m *Engine) LearnTimeout() (longest time.Duration) {
 	const slack = 200 * time.Millisecond
 	for _, c := range m.config.Filters {
-		longest = max(longest, changelog.LongestWait(appendTimeout, c.ChangeLog.Lease)+slack)
+		longest = max(longest, changelog.LongestWait(appendTimeout, c.ChangeLog.Lease, c.Freshness.Window)+slack)
 	}
 	return longest
 }

@@ -42,7 +42,7 @@ type LogReport struct {
 	Tail     uint64     `json:"tail"`
 	Lag      uint64     `json:"lag"`       // entries, at the last read
 	LastRead *time.Time `json:"last_read"` // when the tail was reached last; null: never
-	Barrier  Seconds    `json:"last_barrier_seconds"`
+	ReadTook Seconds    `json:"read_took_seconds"`
 	Doubts   DoubtCount `json:"doubts"`   // told of since the start
 	Members  []string   `json:"members"`  // who may append, as of a second ago
 	Owed     int        `json:"owed"`     // IDs that clients may know of and the log does not have
@@ -132,7 +132,7 @@ func logReportOf(log *changelog.Log) *LogReport {
 	s := log.State()
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
-		Barrier: Seconds(s.LastWait), Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
+		ReadTook: Seconds(s.ReadTook), Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
 		Doubts: DoubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
 	}
 	if !s.LastRead.IsZero() {

@@ -127,7 +127,7 @@ func (f *Face) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 		state = order.BodyComplete
 	}
 	glimpse := d.gate.Glance(h.request(nil, state))
-	if !glimpse.NeedsBody && glimpse.Waits == nil {
+	if !glimpse.NeedsBody && glimpse.Asks == nil {
 		if step, opens := d.verdict(e, h, &glimpse.Decision); !opens {
 			if step.Do == Refuse {
 				f.logRefused(d.gate, e, h, &glimpse.Decision)

@@ -111,20 +111,19 @@ func (s *Stream) glimpsed(h Headers, g gate.Glimpse) Step {
 	switch {
 	case g.NeedsBody:
 		return Step{Do: Read}
-	case g.Waits != nil:
+	case g.Asks != nil:
 		s.stage = waiting
-		s.await(g.Waits)
+		s.await(g.Asks)
 		return Step{Do: Wait}
 	}
 	return s.judged(h, &g.Decision)
 }
 
-// await has the verdict waited for.
-func (s *Stream) await(w *gate.Waiting) {
+// await has a filter asked whose orders are not in memory.
+func (s *Stream) await(a *gate.Asking) {
 	s.mail.open(s.envoy)
-	s.face.work.Add(1)
-	w.Then(func(d gate.Decision) {
-		defer s.face.work.Done()
+	s.face.spawn("a lookup", func() {
+		d := a.Decide(s.face.ctx)
 		s.mail.post(func() Step {
 			if s.answered {
 				return Step{} // Envoy was faster, or the client

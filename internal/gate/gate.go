@@ -26,18 +26,16 @@ const (
 	Unknown Answer = iota // the filter cannot tell now
 	Maybe                 // the order may exist
 	Absent                // the order certainly does not exist
+	Elsewhere             // what tells is not in memory
 )
 
-// Filter knows which orders exist. Both methods are safe for concurrent use.
+// Filter knows which orders exist. Its methods are safe for concurrent use.
 type Filter interface {
-	// MayContain may wait until the filter is fresh enough to be certain, or
-	// until ctx ends, which is Unknown.
-	MayContain(ctx context.Context, id string) Answer
-	// Glance is MayContain as far as that needs no waiting; false: it does.
-	Glance(id string) (a Answer, ok bool)
-	// Later is MayContain for a caller that must not block: it has the function called
-	// once, by whatever goroutine, which must not block either.
-	Later(id string, answer func(Answer))
+	// MayContain never blocks. Elsewhere is for Ask.
+	MayContain(id string) Answer
+	// Ask is MayContain that asks elsewhere too. It may block until ctx ends, which is Unknown,
+	// and never answers Elsewhere.
+	Ask(ctx context.Context, id string) Answer
 	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
 	// for the ID, with or without an error, unless that says otherwise. The ID is the
 	// text of the answer: rules may differ about its canonical form.

@@ -8,9 +8,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Screen judges a request before it goes to the backend. It blocks only as long
-// as a filter takes to be certain, and does not allocate for a request without a
-// body.
+// Screen judges a request before it goes to the backend. It blocks only to ask a filter whose orders
+// are not in memory, and does not allocate for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
@@ -19,7 +18,11 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 		return d
 	}
 	if p.Lookup != nil && d.Verdict == VerdictNone {
-		p.judge(&d, p.Lookup.verdict(ctx, m))
+		a := p.Lookup.look(m)
+		if a == Elsewhere {
+			a = p.Lookup.ask(ctx, cloned(m))
+		}
+		p.judge(&d, verdictOf(a))
 	}
 	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
 	return d
@@ -28,12 +31,12 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 // Glimpse is a judgement as far as it goes without waiting.
 type Glimpse struct {
 	Decision  Decision
-	NeedsBody bool     // ask Glance again, with the request's body
-	Waits     *Waiting // it takes time; nil: it is judged
+	NeedsBody bool    // ask Glance again, with the request's body
+	Asks      *Asking // the orders are not in memory; nil: it is judged
 }
 
-// Waiting is a judgement that takes time. It has no part of the request's memory.
-type Waiting struct {
+// Asking is a judgement that takes time. It has no part of the request's memory.
+type Asking struct {
 	gate   *Gate
 	policy *Policy
 	d      Decision
@@ -53,35 +56,25 @@ func (g *Gate) Glance(req order.Request) Glimpse {
 	case p == nil:
 		return Glimpse{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
 	default:
-		v, ok := p.Lookup.glance(m)
-		if v != VerdictAbsent && p.isIncomplete(m, req) {
+		a := p.Lookup.look(m)
+		if a != Absent && p.isIncomplete(m, req) {
 			return Glimpse{Decision: d, NeedsBody: true}
 		}
-		if !ok {
-			return Glimpse{Decision: d, Waits: &Waiting{g, p, d, cloned(m), start}}
+		if a == Elsewhere {
+			return Glimpse{Decision: d, Asks: &Asking{g, p, d, cloned(m), start}}
 		}
-		p.judge(&d, v)
+		p.judge(&d, verdictOf(a))
 	}
 	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
 	return Glimpse{Decision: d}
 }
 
-// Then has a function called with the decision, once, by whatever goroutine. It must
-// not block. Then is called once, and does not block.
-func (w *Waiting) Then(decided func(Decision)) { w.ask(0, decided) }
-
-// ask asks for the IDs from one on: a list of orders is absent if all of them are.
-func (w *Waiting) ask(i int, decided func(Decision)) {
-	w.policy.Lookup.Filter.Later(w.ids[i], func(a Answer) {
-		if a == Absent && i+1 < len(w.ids) {
-			w.ask(i+1, decided)
-			return
-		}
-		w.d.ID = w.ids[0]
-		w.policy.judge(&w.d, verdictOf(a))
-		w.gate.record.Decided(w.d.Rule, w.d.Action, w.d.Verdict, w.gate.now().Sub(w.start))
-		decided(w.d)
-	})
+// Decide asks, and returns the decision. It blocks until ctx ends at most.
+func (a *Asking) Decide(ctx context.Context) Decision {
+	a.d.ID = a.ids[0]
+	a.policy.judge(&a.d, verdictOf(a.policy.Lookup.ask(ctx, a.ids)))
+	a.gate.record.Decided(a.d.Rule, a.d.Action, a.d.Verdict, a.gate.now().Sub(a.start))
+	return a.d
 }
 
 // cloned returns the IDs that a request names, in memory of their own.
@@ -114,29 +107,28 @@ func (p *Policy) judge(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, v == VerdictAbsent && !p.Observe
 }
 
-// glance is verdict without waiting.
-func (l *Lookup) glance(m order.Match) (Verdict, bool) {
+// look asks the filter as far as memory goes. A list of orders is absent if all of them are. An ID
+// that nobody showed us (its body was not passed on) may be any.
+func (l *Lookup) look(m order.Match) Answer {
 	if m.ID == "" {
-		return VerdictUnknown, true
+		return Unknown
 	}
-	answer, ok := l.Filter.Glance(m.ID)
-	for i := 1; i < len(m.Batch) && ok && answer == Absent; i++ {
-		answer, ok = l.Filter.Glance(m.Batch[i])
+	answer := l.Filter.MayContain(m.ID)
+	for i := 1; i < len(m.Batch) && (answer == Absent || answer == Elsewhere); i++ {
+		if a := l.Filter.MayContain(m.Batch[i]); a != Absent {
+			answer = a
+		}
 	}
-	return verdictOf(answer), ok
+	return answer
 }
 
-// verdict asks the filter. A list of orders is absent if all of them are. An ID
-// that nobody showed us (its body was not passed on) may be any.
-func (l *Lookup) verdict(ctx context.Context, m order.Match) Verdict {
-	if m.ID == "" {
-		return VerdictUnknown
+// ask is look, wherever the orders are.
+func (l *Lookup) ask(ctx context.Context, ids []string) Answer {
+	answer := Absent
+	for i := 0; i < len(ids) && answer == Absent; i++ {
+		answer = l.Filter.Ask(ctx, ids[i])
 	}
-	answer := l.Filter.MayContain(ctx, m.ID)
-	for i := 1; i < len(m.Batch) && answer == Absent; i++ {
-		answer = l.Filter.MayContain(ctx, m.Batch[i])
-	}
-	return verdictOf(answer)
+	return answer
 }
 
 // refuses fills in the verdict on a request whose order cannot be told.

@@ -1,0 +1,155 @@
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Window is a time in which an ID that was not applied here is one that no client was told of:
+// a read of the log found all well, and whoever appends something later waits for the window's end,
+// or until this reader has it. A nil Window never holds. It is immutable.
+type Window struct {
+	began time.Time // when the read was sent
+	lasts time.Duration
+}
+
+// Holds reports whether the window is not over yet. Load the window first, then look whether an
+// ID was applied, then ask this: what the read brought was applied before the window was opened.
+//
+// A machine that sleeps stops the monotonic clock, but not the other one, which somebody may
+// set: the window is over when either says so. It does not block.
+func (w *Window) Holds() bool {
+	if w == nil {
+		return false
+	}
+	now := time.Now()
+	return now.Sub(w.began) < w.lasts && now.Round(0).Sub(w.began.Round(0)) < w.lasts
+}
+
+// Window returns the one that was opened last, nil if none is open. It does not block.
+func (l *Log) Window() *Window { return l.window.Load() }
+
+// told is what a creator knows of the readers.
+type told struct {
+	era     string
+	least   uint64        // up to which entry of the log all had applied it, at one time in the era
+	changed chan struct{} // closed when that grows
+}
+
+// hear notes up to which entry all readers have the log.
+func (l *Log) hear(era string, least uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if era == l.told.era && least <= l.told.least {
+		return
+	}
+	close(l.told.changed)
+	l.told = told{era, least, make(chan struct{})}
+}
+
+// have reports whether all readers have an entry, and returns what is closed when
+// that may have changed.
+func (l *Log) have(e ownEntry) (bool, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told.era == e.era && l.told.least >= e.seq, l.told.changed
+}
+
+// widest is the longest window of any reader, as the log tells. In a new era it may have lost
+// the one that it had before, whose reader may still refuse by it.
+type widest struct {
+	era         string
+	now, before time.Duration
+	until       time.Time // before counts
+}
+
+func (w *widest) heard(era string, window time.Duration) {
+	if era != w.era {
+		w.before = w.longest()
+		w.era, w.until = era, time.Now().Add(over(w.before))
+	}
+	w.now = window
+}
+
+func (w *widest) longest() time.Duration {
+	if time.Now().Before(w.until) {
+		return max(w.now, w.before)
+	}
+	return w.now
+}
+
+// longestWindow returns how long a window may last, anybody's.
+func (l *Log) longestWindow() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.widest.longest(), l.opts.Window)
+}
+
+// Spread blocks until clients may be told of whatever was acknowledged here before the call: no window
+// holds any more that does not include it. That takes a round trip if all readers say
+// that they have it, the longest window and its margin at most, and a lease and its margin
+// longer after a failover. The error is [ErrUnavailable] with ctx's. It does not need Run, but takes
+// the longest then.
+//
+// At the latest the longest window is over that any read may have opened before
+// the entry was acknowledged, at this server or, before the acknowledgement counts, at one that
+// was replaced. It is sooner when all readers say that they have the entry. In a new era the log
+// does not know yet who reads: so that counts only when those windows are over that reads in
+// other eras have opened. They ran before this process saw the era, or at a server
+// that was replaced.
+func (l *Log) Spread(ctx context.Context) error {
+	l.mu.Lock()
+	a := l.latest
+	l.mu.Unlock()
+	if a.seq == 0 {
+		return nil
+	}
+	window := l.longestWindow()
+	last := latest(a.counts, a.at).Add(over(window))
+	since, known := l.member.sawFirst(a.era)
+	if window == 0 || !known || !l.running.Load() {
+		return l.unheard(until(ctx, last))
+	}
+	if err := until(ctx, latest(a.counts, since).Add(over(window))); err != nil {
+		return l.unheard(err)
+	}
+	timer := time.NewTimer(time.Until(last))
+	defer timer.Stop()
+	for {
+		switch all, changed := l.have(a.ownEntry); {
+		case all:
+			return nil
+		case !time.Now().Before(last):
+			l.waited.Store(&a.ownEntry)
+			return nil
+		default:
+			select {
+			case <-changed:
+			case <-timer.C:
+			case <-ctx.Done():
+				return l.unheard(context.Cause(ctx))
+			}
+		}
+	}
+}
+
+// unheard is the error of somebody who could not wait until all have an entry.
+func (l *Log) unheard(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: others may not have the entry yet: %w", ErrUnavailable, l.keys[0], err)
+}
+
+// forgetReaders lets nobody wait any more for readers that have ended without a word, if a creator has
+// waited in vain. That it fails is no matter: the next creator has it tried again.
+func (l *Log) forgetReaders(ctx context.Context) {
+	e := l.waited.Swap(nil)
+	if e == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	defer cancel()
+	_ = l.forget.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, e.seq, e.era).Err()
+}
