@@ -189,15 +189,8 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 			return nil, err
 		}
 		opts.Appender, opts.LearnTimeout, opts.LastRead, opts.StaleAfter = appender{unit.log}, appendTimeout, unit.log.LastRead, c.StaleAfter
-		switch c.Freshness.Mode {
-		case config.FreshnessBarrier:
-			opts.Barrier, opts.Notify = unit.log, unit.log.Notify
-		case config.FreshnessBounded:
-			trusting := bounded{unit.log, c.Freshness.Bounded}
-			opts.Barrier, opts.Held, opts.Notify = trusting, trusting.held, unit.log.Notify
-		}
-		if opts.Barrier != nil {
-			opts.Behind = unit.log.Err
+		if c.Freshness.Mode == config.FreshnessWindow {
+			opts.Barrier, opts.Notify, opts.Behind = unit.log, unit.log.Notify, unit.log.Err
 		}
 	}
 	opts.Young, opts.Made = young(m.config, name, formats, time.Now), madeOf(formats)
