@@ -124,6 +124,19 @@ func (v *validator) freshness(path string, f Filter) {
 	}
 }
 
+// window checks a window, and the times beside it. Where one of them is out of range itself,
+// that is reported there.
 func (v *validator) window(path string, f Filter) {
-	between(v, path+".window", f.Freshness.Window, minWindow, maxWindow)
+	w, at := f.Freshness.Window, path+".window"
+	between(v, at, w, minWindow, maxWindow)
+	if w < minWindow || w > maxWindow {
+		return
+	}
+	if stale := f.StaleAfter; stale >= time.Second && w > stale {
+		v.refute(at, "%s is longer than stale_after (%s), after which nothing is absent: write a window of at most that, or a longer stale_after", number(w), number(stale))
+	}
+	if expel := f.ChangeLog.Expel; expel >= minExpel && w+w/10 > expel {
+		v.refute(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+			number(w), number(expel))
+	}
 }

@@ -68,6 +68,41 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
+// TestWindowBesideOtherTimes has windows that fit, and do not fit, the filter's other times.
+func TestWindowBesideOtherTimes(t *testing.T) {
+	for _, tt := range []struct {
+		name, filter string
+		want         []string
+	}{
+		{"as long as stale_after", "{freshness: {window: 5s}}", nil},
+		{"longer than stale_after", "{freshness: {window: 5001ms}}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 5.001s is longer than stale_after (5s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+		}},
+		{"longer than the least stale_after", "{freshness: {window: 2s}, stale_after: 1s}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 2s is longer than stale_after (1s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+		}},
+		{"with a stale_after out of range", "{freshness: {window: 2s}, stale_after: 10ms}", []string{"f.yaml:1: filters.orders.stale_after: 10ms is out of range: 1s to 1h are allowed"}},
+		{"the longest", "{freshness: {window: 10s}, stale_after: 10s, change_log: {lease: 10s}}", nil},
+		{"almost as long as expel", "{freshness: {window: 9s}, stale_after: 10s, change_log: {expel: 10s}}", nil},
+		{"as long as expel", "{freshness: {window: 10s}, stale_after: 10s, change_log: {expel: 10s}}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 10s and a tenth are longer than change_log.expel (10s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+		}},
+		{"no window", "{freshness: none, stale_after: 1s, change_log: {expel: 10s}}", nil},
+		{"the shortest, with the shortest lease", "{freshness: {window: 100ms}, change_log: {lease: 200ms}}", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := "filters: {orders: " + tt.filter + "}\nredis: {}\n"
+			if tt.want == nil {
+				mustParse(t, file, nil)
+				return
+			}
+			if diff := cmp.Diff(tt.want, violations(t, file, nil)); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestFreshnessMadeInGo has what no file can say.
 func TestFreshnessMadeInGo(t *testing.T) {
 	for f, want := range map[Freshness]string{
