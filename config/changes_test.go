@@ -14,7 +14,7 @@ const changeable = `
 listen: {token_env: TOKEN}
 redis: {addresses: [a:1], password_env: PASSWORD}
 filters:
-  orders: {sources: [seed], freshness: {bounded: 1s}}
+  orders: {sources: [seed], freshness: {window: 1s}}
 sources: {seed: {kind: csv, path: a}}
 locks: {settlement: {}}
 rules:
@@ -43,7 +43,7 @@ func TestChanges(t *testing.T) {
 		env  map[string]string
 		want []string
 	}{
-		{name: "values", text: edited(t, "a:1", "b:1", "path: a}", "path: b}", "settlement: {}", "settlement: {lease: 20s}", "bounded: 1s", "bounded: 2s"),
+		{name: "values", text: edited(t, "a:1", "b:1", "path: a}", "path: b}", "settlement: {}", "settlement: {lease: 20s}", "window: 1s", "window: 2s"),
 			want: []string{"redis.addresses", "filters.orders.freshness", "sources.seed.path", "locks.settlement.lease", "locks.settlement.on_unknown_outcome.hold"}},
 		{name: "entries", text: edited(t, "locks: {settlement: {}", "locks: {settlement: {}, other: {key: \"other:{id}\"}"),
 			want: []string{"locks.other"}},

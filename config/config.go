@@ -151,9 +151,8 @@ const (
 	ExpandRebuild = "rebuild" // read everything again into a larger filter
 	ExpandLayers  = "layers"  // add another layer
 
-	FreshnessBarrier = "barrier" // a negative waits for a read of the change log to its tail
-	FreshnessBounded = "bounded" // it counts at once if the last such read began lately
-	FreshnessNone    = "none"    // a negative counts at once: only where nothing else creates orders
+	FreshnessWindow = "window" // a negative counts within a window after a read of the change log
+	FreshnessNone   = "none"   // it counts always: only where nothing else creates orders
 )
 
 // Filter is one set of order IDs.
@@ -162,8 +161,8 @@ type Filter struct {
 	Capacity          uint64   `mapstructure:"capacity"`            // IDs, 1 to 10^11; default 1,000,000
 	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
-	// Freshness is what a negative waits for; default barrier, or none in a file that uses
-	// no Redis.
+	// Freshness is what a negative rests on; default a window of 500ms, or none in a file
+	// that uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
 	ChangeLog ChangeLog `mapstructure:"change_log"`
 
@@ -199,11 +198,14 @@ type Filter struct {
 	Secret Secret `mapstructure:"-" json:"-"`
 }
 
-// Freshness is what a negative of a filter waits for. In a file it is a word, or
-// {bounded: 200ms}.
+// Freshness is what a negative of a filter rests on. In a file it is {window: 500ms}, or a
+// word: window, which is the default window, or none.
 type Freshness struct {
-	Mode    string        `mapstructure:"mode"`    // barrier, bounded or none
-	Bounded time.Duration `mapstructure:"bounded"` // of mode bounded: how old the last read may be, 10ms to 1m
+	Mode string `mapstructure:"mode"` // window or none
+	// Window is how long a complete read of the change log makes negatives count, from
+	// when it was sent. The answer to a create may have to wait for as long. Of mode
+	// window, 100ms to 10s; default [DefaultWindow].
+	Window time.Duration `mapstructure:"window"`
 }
 
 // ChangeLog says how the list of new IDs in Redis is kept. All ordergates of a

@@ -83,8 +83,7 @@ func (c *Config) needsRedis() bool {
 }
 
 func (f Filter) needsRedis() bool {
-	reads := f.Freshness.Mode == FreshnessBarrier || f.Freshness.Mode == FreshnessBounded
-	return reads || f.Kind == FilterLayered || f.InRedis() != "" || f.Reconcile != nil || f.ShareLoad != nil && *f.ShareLoad
+	return f.Freshness.Mode == FreshnessWindow || f.Kind == FilterLayered || f.InRedis() != "" || f.Reconcile != nil || f.ShareLoad != nil && *f.ShareLoad
 }
 
 // hasTable reports whether there is a table among the sources of a filter.
@@ -112,12 +111,15 @@ type filterSettings struct{ withRedis, withTable bool }
 func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSettings) {
 	freshness := Freshness{Mode: FreshnessNone}
 	if file.withRedis {
-		freshness.Mode = FreshnessBarrier
+		freshness = Freshness{Mode: FreshnessWindow, Window: DefaultWindow}
 	}
 	fill(doc, path+".kind", &f.Kind, FilterLocal)
 	fill(doc, path+".capacity", &f.Capacity, 1_000_000)
 	fill(doc, path+".false_positive_rate", &f.FalsePositiveRate, 0.001)
 	fill(doc, path+".freshness", &f.Freshness, freshness)
+	if f.Freshness.Mode == FreshnessWindow && !doc.given(path+".freshness") { // made in Go
+		fill(doc, path+".freshness.window", &f.Freshness.Window, DefaultWindow)
+	}
 	fill(doc, path+".stale_after", &f.StaleAfter, 5*time.Second)
 	switch f.Kind {
 	case FilterLayered:

@@ -33,7 +33,7 @@ func TestPageHasEveryKey(t *testing.T) {
 		}
 		switch {
 		case typ == freshnessType:
-			typ = reflect.TypeFor[bound]()
+			typ = reflect.TypeFor[windowed]()
 		case typ.Kind() != reflect.Struct:
 			return
 		}

@@ -11,7 +11,7 @@ import (
 func TestVariablesOverrideTheFile(t *testing.T) {
 	const file = `
 listen: {authz: 127.0.0.1:1111, proc: ""}
-filters: {orders: {capacity: 5, freshness: {bounded: 1s}}, plain-2: {share_load: false}}
+filters: {orders: {capacity: 5, freshness: {window: 1s}}, plain-2: {share_load: false}}
 sources: {seed: {kind: csv, path: a.csv}, db: {kind: mysql, dsn_env: A_DSN, table: t, id_column: id}}
 locks: {settlement: {wait: {tries: 2, every: 1s}}}
 `
@@ -23,9 +23,9 @@ locks: {settlement: {wait: {tries: 2, every: 1s}}}
 		"ORDERGATE_REDIS_ADDRESSES":                          " redis:1 ",
 		"ORDERGATE_FILTERS_ORDERS_CAPACITY":                  "200_000_000",
 		"ORDERGATE_FILTERS_ORDERS_SOURCES":                   "seed",
-		"ORDERGATE_FILTERS_ORDERS_FRESHNESS":                 " barrier ",
+		"ORDERGATE_FILTERS_ORDERS_FRESHNESS":                 " window ",
 		"ORDERGATE_FILTERS_PLAIN_2_FALSE_POSITIVE_RATE":      "0.25",
-		"ORDERGATE_FILTERS_PLAIN_2_FRESHNESS":                "bounded: 200ms",
+		"ORDERGATE_FILTERS_PLAIN_2_FRESHNESS":                "window: 200ms",
 		"ORDERGATE_FILTERS_PLAIN_2_SHARE_LOAD":               "true",
 		"ORDERGATE_FILTERS_PLAIN_2_SOURCES":                  "db",
 		"ORDERGATE_FILTERS_PLAIN_2_RECONCILE_EVERY":          "2h",
@@ -50,8 +50,8 @@ backend: tomcat
 listen: {authz: 127.0.0.1:2222, proc: "", admin: unix:/run/a.sock, token_env: TOKEN}
 redis: {mode: single, addresses: [redis:1], member: here}
 filters:
-  orders: {capacity: 200_000_000, sources: [seed], freshness: barrier}
-  plain-2: {false_positive_rate: 0.25, freshness: {bounded: 200ms}, share_load: true, sources: [db], reconcile: {every: 2h}, change_log: {keep: 0}}
+  orders: {capacity: 200_000_000, sources: [seed], freshness: {window: 500ms}}
+  plain-2: {false_positive_rate: 0.25, freshness: {window: 200ms}, share_load: true, sources: [db], reconcile: {every: 2h}, change_log: {keep: 0}}
 sources:
   seed: {kind: csv, path: "/b, c.csv"}
   db: {kind: mysql, dsn_env: B_DSN, table: t, id_column: id, follow: binlog, server_id: 7}
@@ -87,12 +87,14 @@ func TestVariablesThatAreWrong(t *testing.T) {
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SOURCES[1]: "sead" is not defined under sources, did you mean seed?`}},
 		{"unknown kind", with("", ""), env{"ORDERGATE_SOURCES_SEED_KIND": "oracle"},
 			[]string{`environment: ORDERGATE_SOURCES_SEED_KIND: "oracle" is not one of csv, mysql, postgres`}},
-		{"unknown freshness", with("filters", "{orders: {freshness: {bounded: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "stale"},
-			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: "stale" is not one of barrier, {bounded: 200ms}, none`}},
-		{"freshness without a unit", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 200"},
-			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: bounded: "200" has no unit: write it as a duration such as 30s or 100ms`}},
-		{"freshness out of range", with("filters", "{orders: {freshness: {bounded: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 2m"},
-			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS.bounded: 2m is out of range: 10ms to 1m are allowed`}},
+		{"unknown freshness", with("filters", "{orders: {freshness: {window: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "stale"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: "stale" is not one of {window: 500ms}, none`}},
+		{"freshness without a unit", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "window: 200"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: window: "200" has no unit: write it as a duration such as 30s or 100ms`}},
+		{"freshness of before", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "bounded: 200ms"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS: bounded is no more: write {window: 200ms}, which refuses no order that exists`}},
+		{"freshness out of range", with("filters", "{orders: {freshness: {window: 1s}}}"), env{"ORDERGATE_FILTERS_ORDERS_FRESHNESS": "window: 2m"},
+			[]string{`environment: ORDERGATE_FILTERS_ORDERS_FRESHNESS.window: 2m is out of range: 100ms to 10s are allowed`}},
 		{"neither true nor false", with("", ""), env{"ORDERGATE_FILTERS_ORDERS_SHARE_LOAD": "yes"},
 			[]string{`environment: ORDERGATE_FILTERS_ORDERS_SHARE_LOAD: "yes" is not true or false`}},
 		{"not UTF-8", with("", ""), env{"ORDERGATE_REDIS_MEMBER": "a\xff"},

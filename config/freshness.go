@@ -9,15 +9,32 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
+// DefaultWindow is the window of a filter for which the file names none: long beside a round
+// trip to Redis, and short beside the time that a create takes in a backend.
+const DefaultWindow = 500 * time.Millisecond
+
+// The bounds of a window. It is read anew four times while it lasts: a shorter one would end
+// between two reads.
+const (
+	minWindow = 100 * time.Millisecond
+	maxWindow = 10 * time.Second
+)
+
 // freshnessType is the one struct that a single word may stand for.
 var freshnessType = reflect.TypeFor[Freshness]()
 
 // freshnessForms is what may be written for it.
-const freshnessForms = FreshnessBarrier + ", {" + FreshnessBounded + ": 200ms}, " + FreshnessNone
+const freshnessForms = "{" + FreshnessWindow + ": 500ms}, " + FreshnessNone
 
-// bound is Freshness as a mapping.
-type bound struct {
-	Bounded time.Duration `mapstructure:"bounded"`
+// What earlier versions had in place of a window.
+const (
+	freshnessBarrier = "barrier"
+	freshnessBounded = "bounded"
+)
+
+// windowed is Freshness as a mapping.
+type windowed struct {
+	Window time.Duration `mapstructure:"window"`
 }
 
 // freshness reads a Freshness. It stays one in the tree of values, so that a variable
@@ -25,10 +42,14 @@ type bound struct {
 func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
-		if d, ok := r.structure(n, reflect.TypeFor[bound](), path, shown)["bounded"].(time.Duration); ok {
-			return Freshness{Mode: FreshnessBounded, Bounded: d}, true
+		if problem := oldFreshness(n); problem != "" {
+			r.report(path, problem)
+			break
 		}
-		if !r.foreign[path] && !r.refused[join(path, "bounded")] {
+		if d, ok := r.structure(n, reflect.TypeFor[windowed](), path, shown)["window"].(time.Duration); ok {
+			return Freshness{Mode: FreshnessWindow, Window: d}, true
+		}
+		if !r.foreign[path] && !r.refused[join(path, "window")] {
 			r.report(path, "is empty: write one of "+freshnessForms)
 		}
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
@@ -43,38 +64,79 @@ func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	return nil, r.refuse(path)
 }
 
-// freshnessOf reads a text: a word, which is not looked at, or "bounded: 200ms", for
+// freshnessOf reads a text: a word, which is not looked at, or "window: 1s", for
 // variables, which hold no mappings.
 func freshnessOf(text string) (f Freshness, problem string) {
 	text = strings.TrimSpace(text)
+	if text == FreshnessWindow {
+		return Freshness{Mode: FreshnessWindow, Window: DefaultWindow}, ""
+	}
 	inner := text
 	if strings.HasPrefix(text, "{") && strings.HasSuffix(text, "}") {
 		inner = text[1 : len(text)-1]
 	}
 	key, value, isMapping := strings.Cut(inner, ":")
-	if !isMapping || strings.TrimSpace(key) != FreshnessBounded {
+	key = strings.TrimSpace(key)
+	switch {
+	case isMapping && key == freshnessBounded:
+		return Freshness{}, notBounded(value)
+	case !isMapping || key != FreshnessWindow:
 		return Freshness{Mode: text}, ""
 	}
 	d, problem := fromText(value, reflect.TypeFor[time.Duration]())
 	if problem != "" {
-		return Freshness{}, FreshnessBounded + ": " + problem
+		return Freshness{}, FreshnessWindow + ": " + problem
 	}
-	return Freshness{Mode: FreshnessBounded, Bounded: d.(time.Duration)}, ""
+	return Freshness{Mode: FreshnessWindow, Window: d.(time.Duration)}, ""
 }
 
-func (v *validator) freshness(path string, f Freshness) {
-	switch f.Mode {
-	case FreshnessBounded:
-		if f.Bounded == 0 && !v.given(path+".bounded") {
-			v.refute(path, "is bounded by nothing: write {%s: 200ms}", FreshnessBounded)
-			return
+// oldFreshness says what to write for a mapping of an earlier version; "" if it is none.
+func oldFreshness(n *yaml.Node) string {
+	if len(n.Content) != 2 || resolve(n.Content[0]).Value != freshnessBounded {
+		return ""
+	}
+	return notBounded(resolve(n.Content[1]).Value)
+}
+
+// notBounded says what to write for "bounded: 200ms".
+func notBounded(bound string) string {
+	window := DefaultWindow
+	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= maxWindow {
+		window = d
+	}
+	return fmt.Sprintf("%s is no more: write {%s: %s}, which refuses no order that exists", freshnessBounded, FreshnessWindow, number(window))
+}
+
+func (v *validator) freshness(path string, f Filter) {
+	switch w := f.Freshness.Window; f.Freshness.Mode {
+	case FreshnessWindow:
+		v.window(path, f)
+	case FreshnessNone:
+		if w != 0 {
+			v.refute(path, "has a time, which is for %s only: remove one of the two", FreshnessWindow)
 		}
-		between(v, path+".bounded", f.Bounded, 10*time.Millisecond, time.Minute)
-	case FreshnessBarrier, FreshnessNone:
-		if f.Bounded != 0 {
-			v.refute(path, "has a time, which is for %s only: remove one of the two", FreshnessBounded)
-		}
+	case freshnessBarrier:
+		v.refute(path, "%s is no more: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
+	case freshnessBounded:
+		v.refute(path, "%s", notBounded(""))
 	default:
-		v.refute(path, "%s is not one of %s", quote(f.Mode), freshnessForms)
+		v.refute(path, "%s is not one of %s", quote(f.Freshness.Mode), freshnessForms)
+	}
+}
+
+// window checks a window, and the times beside it. Where one of them is out of range itself,
+// that is reported there.
+func (v *validator) window(path string, f Filter) {
+	w, at := f.Freshness.Window, path+".window"
+	between(v, at, w, minWindow, maxWindow)
+	if w < minWindow || w > maxWindow {
+		return
+	}
+	if stale := f.StaleAfter; stale >= time.Second && w > stale {
+		v.refute(at, "%s is longer than stale_after (%s), after which nothing is absent: write a window of at most that, or a longer stale_after", number(w), number(stale))
+	}
+	if expel := f.ChangeLog.Expel; expel >= minExpel && w+w/10 > expel {
+		v.refute(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+			number(w), number(expel))
 	}
 }

@@ -8,36 +8,43 @@ import (
 )
 
 func TestFreshness(t *testing.T) {
-	bounded := func(d time.Duration) Freshness { return Freshness{Mode: FreshnessBounded, Bounded: d} }
+	window := func(d time.Duration) Freshness { return Freshness{Mode: FreshnessWindow, Window: d} }
 	for _, tt := range []struct {
 		name, text string // what follows "freshness: "
 		want       Freshness
 		violations []string // nil: accepted
 	}{
-		{"barrier", "barrier", Freshness{Mode: FreshnessBarrier}, nil},
+		{"a word", "window", window(DefaultWindow), nil},
 		{"none", "none", Freshness{Mode: FreshnessNone}, nil},
 		{"in quotes", `" none "`, Freshness{Mode: FreshnessNone}, nil},
-		{"bounded", "{bounded: 200ms}", bounded(200 * time.Millisecond), nil},
-		{"bounded, over lines", "\n      bounded: 1m", bounded(time.Minute), nil},
-		{"bounded, in quotes", `"bounded: 10ms"`, bounded(10 * time.Millisecond), nil},
-		{"bounded, as text with braces", `"{ bounded : 1s }"`, bounded(time.Second), nil},
-		{"an alias", "&f {bounded: 2s}", bounded(2 * time.Second), nil},
+		{"a window", "{window: 200ms}", window(200 * time.Millisecond), nil},
+		{"a window, over lines", "\n      window: 5s", window(5 * time.Second), nil},
+		{"a window, in quotes", `"window: 100ms"`, window(100 * time.Millisecond), nil},
+		{"a window, as text with braces", `"{ window : 1s }"`, window(time.Second), nil},
+		{"an alias", "&f {window: 2s}", window(2 * time.Second), nil},
 
-		{"another word", "stale", Freshness{}, []string{`2: filters.orders.freshness: "stale" is not one of barrier, {bounded: 200ms}, none`}},
-		{"no word", `""`, Freshness{}, []string{`2: filters.orders.freshness: "" is not one of barrier, {bounded: 200ms}, none`}},
+		{"another word", "stale", Freshness{}, []string{`2: filters.orders.freshness: "stale" is not one of {window: 500ms}, none`}},
+		{"no word", `""`, Freshness{}, []string{`2: filters.orders.freshness: "" is not one of {window: 500ms}, none`}},
 		{"no value", "", Freshness{}, []string{`2: filters.orders.freshness: has no value: give it one or remove the key`}},
-		{"bounded by nothing", "bounded", Freshness{}, []string{`2: filters.orders.freshness: is bounded by nothing: write {bounded: 200ms}`}},
-		{"a number", "200", Freshness{}, []string{`2: filters.orders.freshness: is a number: write one of barrier, {bounded: 200ms}, none`}},
-		{"a list", "[barrier]", Freshness{}, []string{`2: filters.orders.freshness: is a list: write one of barrier, {bounded: 200ms}, none`}},
-		{"an empty mapping", "{}", Freshness{}, []string{`2: filters.orders.freshness: is empty: write one of barrier, {bounded: 200ms}, none`}},
-		{"another key", "{bound: 200ms}", Freshness{}, []string{`2: filters.orders.freshness.bound: unknown key, did you mean bounded?`}},
-		{"the field of the mode", "{mode: bounded, bounded: 200ms}", Freshness{}, []string{`2: filters.orders.freshness.mode: unknown key: known here are bounded`}},
-		{"no unit", "{bounded: 200}", Freshness{}, []string{`2: filters.orders.freshness.bounded: "200" has no unit: write it as a duration such as 30s or 100ms`}},
-		{"no unit, in quotes", `"bounded: 200"`, Freshness{}, []string{`2: filters.orders.freshness: bounded: "200" has no unit: write it as a duration such as 30s or 100ms`}},
-		{"half in braces", `"{bounded: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: "{bounded: 1s" is not one of barrier, {bounded: 200ms}, none`}},
-		{"short", "\n      bounded: 9ms", Freshness{}, []string{`3: filters.orders.freshness.bounded: 9ms is out of range: 10ms to 1m are allowed`}},
-		{"zero", "{bounded: 0s}", Freshness{}, []string{`2: filters.orders.freshness.bounded: 0s is out of range: 10ms to 1m are allowed`}},
-		{"long, in quotes", `"bounded: 61s"`, Freshness{}, []string{`2: filters.orders.freshness.bounded: 1m1s is out of range: 10ms to 1m are allowed`}},
+		{"a number", "200", Freshness{}, []string{`2: filters.orders.freshness: is a number: write one of {window: 500ms}, none`}},
+		{"a list", "[window]", Freshness{}, []string{`2: filters.orders.freshness: is a list: write one of {window: 500ms}, none`}},
+		{"an empty mapping", "{}", Freshness{}, []string{`2: filters.orders.freshness: is empty: write one of {window: 500ms}, none`}},
+		{"another key", "{windows: 200ms}", Freshness{}, []string{`2: filters.orders.freshness.windows: unknown key, did you mean window?`}},
+		{"the field of the mode", "{mode: window, window: 200ms}", Freshness{}, []string{`2: filters.orders.freshness.mode: unknown key: known here are window`}},
+		{"no unit", "{window: 200}", Freshness{}, []string{`2: filters.orders.freshness.window: "200" has no unit: write it as a duration such as 30s or 100ms`}},
+		{"no unit, in quotes", `"window: 200"`, Freshness{}, []string{`2: filters.orders.freshness: window: "200" has no unit: write it as a duration such as 30s or 100ms`}},
+		{"half in braces", `"{window: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: "{window: 1s" is not one of {window: 500ms}, none`}},
+		{"short", "\n      window: 99ms", Freshness{}, []string{`3: filters.orders.freshness.window: 99ms is out of range: 100ms to 10s are allowed`}},
+		{"zero", "{window: 0s}", Freshness{}, []string{`2: filters.orders.freshness.window: 0s is out of range: 100ms to 10s are allowed`}},
+		{"zero, in quotes", `"window: 0s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 0s is out of range: 100ms to 10s are allowed`}},
+		{"long, in quotes", `"window: 11s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 11s is out of range: 100ms to 10s are allowed`}},
+
+		{"barrier", "barrier", Freshness{}, []string{`2: filters.orders.freshness: barrier is no more: write {window: 500ms}, the default, or remove this`}},
+		{"bounded", "{bounded: 200ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 200ms}, which refuses no order that exists`}},
+		{"bounded, over lines", "\n      bounded: 1m", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
+		{"bounded, in quotes", `"bounded: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 1s}, which refuses no order that exists`}},
+		{"bounded by less", "{bounded: 10ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
+		{"bounded by nothing", "bounded", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := "filters:\n  orders: {freshness: " + tt.text + "}\nredis: {}\n"
@@ -61,12 +68,51 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
+// TestWindowBesideOtherTimes has windows that fit, and do not fit, the filter's other times.
+func TestWindowBesideOtherTimes(t *testing.T) {
+	for _, tt := range []struct {
+		name, filter string
+		want         []string
+	}{
+		{"as long as stale_after", "{freshness: {window: 5s}}", nil},
+		{"longer than stale_after", "{freshness: {window: 5001ms}}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 5.001s is longer than stale_after (5s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+		}},
+		{"longer than the least stale_after", "{freshness: {window: 2s}, stale_after: 1s}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 2s is longer than stale_after (1s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+		}},
+		{"with a stale_after out of range", "{freshness: {window: 2s}, stale_after: 10ms}", []string{"f.yaml:1: filters.orders.stale_after: 10ms is out of range: 1s to 1h are allowed"}},
+		{"the longest", "{freshness: {window: 10s}, stale_after: 10s, change_log: {lease: 10s}}", nil},
+		{"almost as long as expel", "{freshness: {window: 9s}, stale_after: 10s, change_log: {expel: 10s}}", nil},
+		{"as long as expel", "{freshness: {window: 10s}, stale_after: 10s, change_log: {expel: 10s}}", []string{
+			"f.yaml:1: filters.orders.freshness.window: 10s and a tenth are longer than change_log.expel (10s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+		}},
+		{"no window", "{freshness: none, stale_after: 1s, change_log: {expel: 10s}}", nil},
+		{"the shortest, with the shortest lease", "{freshness: {window: 100ms}, change_log: {lease: 200ms}}", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			file := "filters: {orders: " + tt.filter + "}\nredis: {}\n"
+			if tt.want == nil {
+				mustParse(t, file, nil)
+				return
+			}
+			if diff := cmp.Diff(tt.want, violations(t, file, nil)); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestFreshnessMadeInGo has what no file can say.
 func TestFreshnessMadeInGo(t *testing.T) {
 	for f, want := range map[Freshness]string{
-		{Mode: FreshnessBarrier}:                       "",
-		{Mode: FreshnessBarrier, Bounded: time.Second}: "filters.f.freshness: has a time, which is for bounded only: remove one of the two",
-		{Bounded: time.Second}:                         `filters.f.freshness: "" is not one of barrier, {bounded: 200ms}, none`,
+		{}:                      "",
+		{Mode: FreshnessWindow}: "",
+		{Mode: FreshnessWindow, Window: time.Second}: "",
+		{Mode: FreshnessWindow, Window: -1}:          "filters.f.freshness.window: -1ns is out of range: 100ms to 10s are allowed",
+		{Mode: FreshnessNone, Window: time.Second}:   "filters.f.freshness: has a time, which is for window only: remove one of the two",
+		{Mode: "barrier"}:                            "filters.f.freshness: barrier is no more: write {window: 500ms}, the default, or remove this",
+		{Window: time.Second}:                        `filters.f.freshness: "" is not one of {window: 500ms}, none`,
 	} {
 		c := &Config{Redis: &Redis{}, Filters: map[string]Filter{"f": {Freshness: f}}}
 		c.EnsureDefaults()

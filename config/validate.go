@@ -33,8 +33,7 @@ func (c *Config) validate(doc *document) {
 	if c.Redis != nil {
 		v.redis(c.Redis)
 	} else if c.needsRedis() {
-		v.refute("redis", "is missing: locks, create, freshness %s and %s, follow, reconcile and share_load need it",
-			FreshnessBarrier, FreshnessBounded)
+		v.refute("redis", "is missing: locks, create, freshness %s, follow, reconcile and share_load need it", FreshnessWindow)
 	}
 	for _, name := range sortedKeys(c.Filters) {
 		v.entry(join("filters", name), name)

@@ -83,7 +83,7 @@ func TestQuorumNeedsNoOtherRedis(t *testing.T) {
 	if c := mustParse(t, quorum, nil); c.Redis != nil {
 		t.Errorf("got %v, want no Redis", c.Redis)
 	}
-	if c := mustParse(t, quorum+"filters: {o: {freshness: barrier}}", nil); c.Redis == nil {
+	if c := mustParse(t, quorum+"filters: {o: {freshness: window}}", nil); c.Redis == nil {
 		t.Error("no Redis for the change log")
 	}
 }

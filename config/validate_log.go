@@ -9,6 +9,9 @@ const (
 	maxKept = 1_000_000_000
 )
 
+// minExpel is the least time after which an ordergate is taken for gone.
+const minExpel = 10 * time.Second
+
 func (v *validator) changeLog(path string, f Filter) {
 	l, keep := f.ChangeLog, path+".keep"
 	switch {
@@ -19,7 +22,7 @@ func (v *validator) changeLog(path string, f Filter) {
 		v.needsTable(keep, f, "what is trimmed would be known to nobody, without a table among the sources: remove this")
 	}
 	between(v, path+".lease", l.Lease, 200*time.Millisecond, 10*time.Second)
-	between(v, path+".expel", l.Expel, 10*time.Second, 24*time.Hour)
+	between(v, path+".expel", l.Expel, minExpel, 24*time.Hour)
 }
 
 // Bounds of what a reconciliation asks of a database.

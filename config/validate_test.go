@@ -120,7 +120,7 @@ func TestValidation(t *testing.T) {
 		{"smallest capacity, lowest rate", with("filters", `{orders: {capacity: 1, false_positive_rate: 1e-9}}`), nil},
 		{"rate of zero", with("filters", `{orders: {false_positive_rate: 0}}`), []string{`filters.orders.false_positive_rate: 0 is out of range: 1e-09 to 0.5 are allowed`}},
 		{"rate that is no number", with("filters", `{orders: {false_positive_rate: .nan}}`), []string{`filters.orders.false_positive_rate: NaN is out of range: 1e-09 to 0.5 are allowed`}},
-		{"unknown freshness", with("filters", `{orders: {freshness: stale}}`), []string{`filters.orders.freshness: "stale" is not one of barrier, {bounded: 200ms}, none`}},
+		{"unknown freshness", with("filters", `{orders: {freshness: stale}}`), []string{`filters.orders.freshness: "stale" is not one of {window: 500ms}, none`}},
 		{"dangling source", with("filters", `{orders: {sources: [sed]}}`), []string{`filters.orders.sources[0]: "sed" is not defined under sources, did you mean seed?`}},
 		{"dangling source, none near", with("filters", `{orders: {sources: [archive]}}`), []string{`filters.orders.sources[0]: "archive" is not defined under sources, which has seed`}},
 		{"source twice", with("filters", `{orders: {sources: [seed, seed]}}`), []string{`filters.orders.sources[1]: "seed" is given twice: name a source once`}},
@@ -324,7 +324,7 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 	c.Redis = nil
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, freshness barrier and bounded, follow, reconcile and share_load need it") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, freshness window, follow, reconcile and share_load need it") {
 		t.Errorf("a lock without Redis: %v", err)
 	}
 }

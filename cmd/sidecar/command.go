@@ -97,16 +97,22 @@ func serveCommand(env *environment) *cobra.Command {
 }
 
 func checkCommand(env *environment) *cobra.Command {
-	var live bool
+	var live, timeouts, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
 		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
 			"The variables that hold data source names may be missing, but for --live. A variable\n" +
 			"whose name begins with ORDERGATE_ and stands for no key of the file is named on\n" +
-			"standard error.",
+			"standard error.\n\n" +
+			"With --timeouts it also prints, for each rule with a create, for how long an answer may\n" +
+			"be held, and the least timeouts of Envoy: message_timeout of ext_proc, and that of the\n" +
+			"route.",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON && !timeouts {
+				return usageError{errors.New("check: --json is for --timeouts")}
+			}
 			opts := config.Options{Getenv: env.getenv, WithoutDSN: !live, Environ: env.environ()}
 			c, aside, err := engine.LoadConfigWith(env.file, opts)
 			if err != nil {
@@ -114,6 +120,11 @@ func checkCommand(env *environment) *cobra.Command {
 			}
 			for _, v := range aside.Variables {
 				fmt.Fprintln(env.stderr, v)
+			}
+			if timeouts {
+				if err := printTimeouts(env.stdout, c, asJSON); err != nil {
+					return err
+				}
 			}
 			if !live {
 				return nil
@@ -123,6 +134,8 @@ func checkCommand(env *environment) *cobra.Command {
 			return config.Report(env.file, env.getenv, engine.CheckLive(ctx, c))
 		},
 	}
+	cmd.Flags().BoolVar(&timeouts, "timeouts", false, "also print the least timeouts of Envoy for the rules with a create")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print these as JSON")
 	cmd.Flags().BoolVar(&live, "live", false, "also connect to what the file names: Redis, its settings and rights, tables and files")
 	return cmd
 }

@@ -292,8 +292,8 @@ func logText(r *engine.LogReport, now time.Time) string {
 	if r.LastRead != nil {
 		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))
 	}
-	if r.Barrier > 0 {
-		text += fmt.Sprintf(", last barrier %.1f ms", 1e3*time.Duration(r.Barrier).Seconds())
+	if r.ReadTook > 0 {
+		text += fmt.Sprintf(" in %.1f ms", 1e3*time.Duration(r.ReadTook).Seconds())
 	}
 	for _, d := range []struct {
 		kind  string

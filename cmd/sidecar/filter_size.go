@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 )
 
@@ -75,7 +74,6 @@ type sizeQuestion struct {
 	ids       uint64
 	rate      float64
 	shards    int  // 0: as few as will do
-	barrier   bool // a negative waits for a read of the change log
 	segments  bool // the filter of the configuration has some, which are left out
 	sample    *sampleReport
 	limit     uint64 // of memory in a process
@@ -89,7 +87,7 @@ func (f *sizeFlags) question(ctx context.Context, env *environment, given func(s
 	wrong := func(format string, args ...any) (*sizeQuestion, error) {
 		return nil, usageError{fmt.Errorf("filter size: "+format, args...)}
 	}
-	q := &sizeQuestion{rate: 0.001, barrier: true, processes: f.processes, replicas: f.replicas}
+	q := &sizeQuestion{rate: 0.001, processes: f.processes, replicas: f.replicas}
 	if !given("ids") || given("filter") || given("config") {
 		if err := f.configured(q, env); err != nil {
 			return nil, err
@@ -161,7 +159,6 @@ func (f *sizeFlags) configured(q *sizeQuestion, env *environment) error {
 		return usageError{fmt.Errorf("filter size: --filter %q is not in %s, which has %s", name, env.file, strings.Join(names, ", "))}
 	}
 	q.ids, q.rate = filter.Capacity, filter.FalsePositiveRate
-	q.barrier = filter.Freshness.Mode == config.FreshnessBarrier
 	q.segments = filter.Segments != nil
 	if filter.Shards > 1 { // 1 is what is there when nobody thought of it
 		q.shards = filter.Shards

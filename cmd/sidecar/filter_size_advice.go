@@ -33,7 +33,7 @@ func (q *sizeQuestion) recommend(kinds []kindSize) *recommended {
 	}
 	if fits(local) {
 		return &recommended{Kind: local.Kind, Layout: local.Layout, Reason: fmt.Sprintf(
-			"%s in each process are within the memory limit of %s, and an order that exists waits for no Redis%s",
+			"%s in each process are within the memory limit of %s, and a lookup waits for no Redis%s",
 			sizeText(local.ProcessBytes), limit, q.hint())}
 	}
 	if classic := byName[config.FilterLocal+", "+string(bloom.Classic)]; fits(classic) {

@@ -43,7 +43,8 @@ type kindSize struct {
 	PricePerMonth         *float64 `json:"price_per_month"` // null: without --price-per-gb-month
 }
 
-// roundTrips are those to Redis that a lookup waits for.
+// roundTrips are those to Redis that a lookup waits for: none where the bits are in memory,
+// since the change log is read beforehand.
 type roundTrips struct {
 	Least int `json:"least"`
 	Most  int `json:"most"`
@@ -70,18 +71,8 @@ func (q *sizeQuestion) answer() *sizing {
 	return s
 }
 
-// inMemory are the round trips of kinds that answer by themselves: an ID that is
-// there waits for nothing, and one that is not for a read of the change log that all
-// share who wait for it.
-func (q *sizeQuestion) inMemory() roundTrips {
-	if q.barrier {
-		return roundTrips{0, 1}
-	}
-	return roundTrips{}
-}
-
 func (q *sizeQuestion) local(layout bloom.Layout, rate float64) kindSize {
-	k := kindSize{Kind: config.FilterLocal, Layout: new(string(layout)), RoundTrips: q.inMemory()}
+	k := kindSize{Kind: config.FilterLocal, Layout: new(string(layout))}
 	size, err := bloom.Params{Capacity: q.ids, FalsePositiveRate: rate, Layout: layout}.Size()
 	if err != nil {
 		k.Problem = new(err.Error())
@@ -93,7 +84,7 @@ func (q *sizeQuestion) local(layout bloom.Layout, rate float64) kindSize {
 }
 
 func (q *sizeQuestion) exact() kindSize {
-	k := kindSize{Kind: config.FilterExact, RoundTrips: q.inMemory()}
+	k := kindSize{Kind: config.FilterExact}
 	switch {
 	case q.sample == nil:
 		k.Problem = new("for numbers that lie close together: --sample tells whether they do")

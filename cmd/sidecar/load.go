@@ -129,7 +129,8 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	add := func(ids []string) error {
 		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: reason}, &engine.AddedReport{})
 	}
-	trace := func(int64) error { return nil } // the ordergate that runs logs it
+	spread := func(context.Context) error { return nil } // it waits by itself
+	trace := func(int64) error { return nil }            // and logs it
 	if c.Redis != nil && c.Redis.Mode != config.RedisEmbedded {
 		m, err := engine.New(ctx, c, versionText(), log)
 		if err != nil {
@@ -137,6 +138,7 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		}
 		defer m.Close()
 		add = func(ids []string) error { return m.Announce(ctx, name, ids) }
+		spread = func(ctx context.Context) error { return m.Spread(ctx, name) }
 		trace = func(ids int64) error {
 			return m.Audit(ctx, audit.Entry{Who: who(), Did: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
 		}
@@ -158,6 +160,9 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	})
 	if err == nil {
 		err = flush()
+	}
+	if err == nil {
+		err = spread(ctx)
 	}
 	if report.IDs > 0 {
 		if failed := trace(report.IDs); failed != nil {

@@ -11,7 +11,7 @@ import (
 type Log struct {
 	Lag      uint64            // entries
 	Reads    uint64            // so far
-	Barrier  time.Duration     // that the last read took which lookups waited for
+	ReadTook time.Duration     // of the last read
 	Owed     int               // IDs that clients may know of and the log does not have
 	Members  int               // ordergates, and followers of tables
 	Repaired uint64            // IDs that the log had lost and got again from here
@@ -25,8 +25,8 @@ func (m *Metrics) logGauges(labels prometheus.Labels, log func() Log) {
 		func() float64 { return float64(log().Owed) })
 	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those who follow its tables.", labels,
 		func() float64 { return float64(log().Members) })
-	m.gauge("ordergate_filter_barrier_seconds", "Duration of the last read of the change log that lookups waited for.", labels,
-		func() float64 { return log().Barrier.Seconds() })
+	m.gauge("ordergate_filter_log_read_seconds", "Duration of the last read of the change log.", labels,
+		func() float64 { return log().ReadTook.Seconds() })
 	m.counter("ordergate_filter_log_reads_total", "Reads of the change log.", labels,
 		func() uint64 { return log().Reads })
 	m.counter("ordergate_filter_log_repaired_total", "IDs that the change log had lost and got again from here.", labels,

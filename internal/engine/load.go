@@ -24,11 +24,16 @@ type LoadReport struct {
 	Snapshot *string `json:"snapshot"` // that was written; null: none
 }
 
-// Announce tells every ordergate of IDs of a filter, by its change log. It needs a
-// Redis, and no Start. After an error some may be known.
+// Announce tells every ordergate of IDs of a filter, by its change log: all know them after
+// [Engine.Spread]. It needs a Redis, and no Start. After an error some may be known.
 func (m *Engine) Announce(ctx context.Context, filter string, ids []string) error {
 	u := m.filters[filter]
 	return announce(ctx, u.log, u.shared, ids)
+}
+
+// Spread blocks until no ordergate answers Absent for what was announced before the call.
+func (m *Engine) Spread(ctx context.Context, filter string) error {
+	return m.filters[filter].log.Spread(ctx)
 }
 
 // announce appends IDs to a change log, and then to the set in Redis if there is one.

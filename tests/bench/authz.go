@@ -49,10 +49,10 @@ func authzSection(s *servers) (*section, error) {
 		{plainNoop, nil, s.noop, exists, want{}},
 		{workerNoop, nil, s.noopWorkers, exists, want{}},
 		{floor, nil, s.noopRaw, exists, want{}},
-		{"ordergate, absent, behind the barrier", all, s.barrier, absent, want{true, "absent"}},
-		{"ordergate, absent, no barrier", all, s.unbarred, absent, want{true, "absent"}},
-		{"ordergate, may exist", all, s.barrier, exists, want{false, "maybe"}},
-		{"ordergate, under no rule", all, s.barrier, unruled, want{}},
+		{"ordergate, absent, with a window", all, s.window, absent, want{true, "absent"}},
+		{"ordergate, absent, no window", all, s.windowless, absent, want{true, "absent"}},
+		{"ordergate, may exist", all, s.window, exists, want{false, "maybe"}},
+		{"ordergate, under no rule", all, s.window, unruled, want{}},
 	} {
 		round, err := authzRound(s, c.on, c.path, c.want)
 		if err != nil {

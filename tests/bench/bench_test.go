@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 	benchtest.Rows(t, stdout.String(),
 		`no-op +\d+ `,
 		`floor, as many workers +\d+ `,
-		`ordergate, absent, behind the barrier +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ \(`,
+		`ordergate, absent, with a window +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ \(`,
 		`ordergate, under no rule +\d+ `,
 		`no-op, refuses +\d+ +[0-9.]+ `,
 		`ordergate, a lock each +\d+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +2\.\d\d +[0-9.]+ \(`,

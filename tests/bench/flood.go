@@ -26,24 +26,24 @@ var (
 	roundTrip = benchmark.Metric{Name: "round trip ms", Format: "%.2f"}
 )
 
-// floodSection compares refusals behind the barrier with those of an ordergate that
-// waits for nothing.
+// floodSection compares refusals within a window with those of an ordergate that has
+// none.
 func floodSection(s *servers) (*section, error) {
 	sec := &section{
 		title: "A flood of absent orders", note: floodNote, share: floodShare,
 		metrics: []benchmark.Metric{rate, p50, p99, sidecarCPU, redisCPU, readRate, roundTrip},
-		ratios:  []ratio{{rate, 0, "requests/s : no barrier"}, {sidecarCPU, 0, "CPU : no barrier"}, {p50, 0, "p50 : no barrier"}},
+		ratios:  []ratio{{rate, 0, "requests/s : no window"}, {sidecarCPU, 0, "CPU : no window"}, {p50, 0, "p50 : no window"}},
 	}
-	const none = "no barrier"
+	const none = "no window"
 	for _, c := range []struct {
 		name  string
 		bases []string
 		on    *sidecar
 	}{
-		{none, nil, s.unbarred},
-		{"behind the barrier", []string{none}, s.barrier},
-		{"an order that exists, behind the barrier", []string{none}, s.barrier},
-		{"an order that exists, no barrier", []string{none}, s.unbarred},
+		{none, nil, s.windowless},
+		{"with a window", []string{none}, s.window},
+		{"an order that exists, with a window", []string{none}, s.window},
+		{"an order that exists, no window", []string{none}, s.windowless},
 	} {
 		path, w := orderPath(firstAbsent), want{true, "absent"}
 		if c.name[0] == 'a' {

@@ -58,10 +58,10 @@ func lookupSection(s *servers) (*section, error) {
 		want  httpWant
 	}{
 		{passes, nil, s.noop, 1, httpWant{200, ""}},
-		{"ordergate, may exist", []string{passes}, s.barrier, 1, httpWant{200, ""}},
+		{"ordergate, may exist", []string{passes}, s.window, 1, httpWant{200, ""}},
 		{refuses, nil, s.noopRefuses, firstAbsent, httpWant{404, ""}},
-		{"ordergate, absent, behind the barrier", []string{refuses}, s.barrier, firstAbsent, httpWant{404, "absent"}},
-		{"ordergate, absent, no barrier", []string{refuses}, s.unbarred, firstAbsent, httpWant{404, "absent"}},
+		{"ordergate, absent, with a window", []string{refuses}, s.window, firstAbsent, httpWant{404, "absent"}},
+		{"ordergate, absent, no window", []string{refuses}, s.windowless, firstAbsent, httpWant{404, "absent"}},
 	} {
 		job := load{
 			uris: filepath.Join(s.dir, fmt.Sprintf("lookups-%d.txt", len(sec.contenders))),

@@ -44,7 +44,7 @@ func settleSection(s *servers) (*section, error) {
 		on    *sidecar
 	}{
 		{noLock, nil, s.noop},
-		{"ordergate, a lock each", []string{noLock}, s.barrier},
+		{"ordergate, a lock each", []string{noLock}, s.window},
 	} {
 		next := int64(1) // each order is settled once in all rounds
 		round := func(ctx context.Context, _, requests int) (benchmark.Sample, error) {

@@ -32,8 +32,8 @@ type servers struct {
 	dir     string // for files
 	backend *http.Server
 
-	barrier     *sidecar // ordergate, as in examples/envoy
-	unbarred    *sidecar // with freshness: none
+	window      *sidecar // ordergate, as in examples/envoy
+	windowless  *sidecar // with freshness: none
 	noop        *sidecar
 	noopWorkers *sidecar // without an Envoy
 	noopRaw     *sidecar // without an Envoy
@@ -78,10 +78,10 @@ func (s *servers) start(ctx context.Context, bed *testbed.Bed) error {
 	if err != nil {
 		return err
 	}
-	if s.barrier, err = startOrdergate(ctx, bed, ordergate, ids, "barrier"); err != nil {
+	if s.window, err = startOrdergate(ctx, bed, ordergate, ids, "window"); err != nil {
 		return err
 	}
-	if s.unbarred, err = startOrdergate(ctx, bed, ordergate, ids, "none"); err != nil {
+	if s.windowless, err = startOrdergate(ctx, bed, ordergate, ids, "none"); err != nil {
 		return err
 	}
 	if s.noop, err = startNoop(ctx, bed, noop, "refuse: false"); err != nil {
@@ -96,7 +96,7 @@ func (s *servers) start(ctx context.Context, bed *testbed.Bed) error {
 	if s.noopRefuses, err = startNoop(ctx, bed, noop, "refuse: true"); err != nil {
 		return err
 	}
-	for _, behind := range []*sidecar{s.barrier, s.unbarred, s.noop, s.noopRefuses} {
+	for _, behind := range []*sidecar{s.window, s.windowless, s.noop, s.noopRefuses} {
 		if err := behind.startEnvoy(ctx, bed, backend); err != nil {
 			return err
 		}
@@ -106,7 +106,7 @@ func (s *servers) start(ctx context.Context, bed *testbed.Bed) error {
 
 // close ends what does not belong to the bed.
 func (s *servers) close() {
-	for _, c := range []*sidecar{s.barrier, s.unbarred} {
+	for _, c := range []*sidecar{s.window, s.windowless} {
 		if c != nil {
 			_ = c.redis.Close()
 		}

@@ -46,8 +46,8 @@ func TestRun(t *testing.T) {
 	benchtest.Rows(t, stdout.String(),
 		nameEnvoy+figures,
 		nameNoop+figures,
-		nameAuthzBounded+figures,
-		nameModuleBounded+figures,
+		nameAuthzNone+figures,
+		nameModuleNone+figures,
 		// Compared with three others by their rates, as the CPU's may be missing.
 		nameModule+figures+`.* [0-9.]+ \([0-9.]+-[0-9.]+\) .*\) .*\)`,
 		nameNginx+figures,

@@ -6,15 +6,15 @@ import (
 
 // The rows.
 const (
-	nameEnvoy         = "Envoy, no gate"
-	nameDirect        = "Envoy, direct response"
-	nameNoop          = "Envoy, no-op sidecar"
-	nameAuthz         = "ordergate, sidecar"
-	nameAuthzBounded  = "ordergate, sidecar, 200ms"
-	nameModule        = "ordergate, module"
-	nameModuleBounded = "ordergate, module, 200ms"
-	nameNginx         = "nginx, no gate"
-	nameLua           = "nginx, Lua"
+	nameEnvoy      = "Envoy, no gate"
+	nameDirect     = "Envoy, direct response"
+	nameNoop       = "Envoy, no-op sidecar"
+	nameAuthz      = "ordergate, sidecar"
+	nameAuthzNone  = "ordergate, sidecar, none"
+	nameModule     = "ordergate, module"
+	nameModuleNone = "ordergate, module, none"
+	nameNginx      = "nginx, no gate"
+	nameLua        = "nginx, Lua"
 )
 
 // The answers that are due.
@@ -33,7 +33,7 @@ func sections(s *servers) []section {
 }
 
 const refuseNote = `GET /orders/{id} of orders that do not exist, each another one. Without a gate they
-reach the backend, which answers 200. The rows with 200ms have ` + "`freshness: {bounded:\n200ms}`" + `, the other two of ordergate's the default, a barrier. The no-op refuses
+reach the backend, which answers 200. The rows with none have ` + "`freshness:\nnone`" + `, the other two of ordergate's the default, a window of 500 ms. The no-op refuses
 everything. The direct response is a route of Envoy's with a 404 and no filter but the
 router: what no filter can be faster than.`
 
@@ -47,9 +47,9 @@ func refuse(s *servers) section {
 			{nameDirect, []string{nameEnvoy}, &s.direct, refused},
 			{nameNoop, []string{nameEnvoy}, &s.noopRefuses, refused},
 			{nameAuthz, bases, &s.authz, absent},
-			{nameAuthzBounded, bases, &s.authzBounded, absent},
+			{nameAuthzNone, bases, &s.authzNone, absent},
 			{nameModule, bases, &s.module, absent},
-			{nameModuleBounded, bases, &s.moduleBounded, absent},
+			{nameModuleNone, bases, &s.moduleNone, absent},
 			{nameNginx, nil, &s.nginx, passed},
 			{nameLua, []string{nameNginx}, &s.lua, refused},
 		},

@@ -29,8 +29,8 @@ const (
 	bloomBatch    = 10_000
 )
 
-// bounded is the other freshness that is measured.
-const bounded = "{bounded: 200ms}"
+// noWindow is the other freshness that is measured.
+const noWindow = "none"
 
 // servers are the gateways that are compared, each with its own of everything but
 // the backend, which they share.
@@ -44,8 +44,8 @@ type servers struct {
 
 	envoy, direct           gateway
 	noopPasses, noopRefuses gateway
-	authz, authzBounded     gateway
-	module, moduleBounded   gateway
+	authz, authzNone        gateway
+	module, moduleNone      gateway
 	nginx, lua              gateway
 }
 
@@ -70,9 +70,9 @@ func (s *servers) start(ctx context.Context) error {
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopPasses, false) },
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopRefuses, true) },
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, "") },
-		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzBounded, bounded) },
+		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzNone, noWindow) },
 		func(ctx context.Context) error { return s.startModule(ctx, &s.module, "") },
-		func(ctx context.Context) error { return s.startModule(ctx, &s.moduleBounded, bounded) },
+		func(ctx context.Context) error { return s.startModule(ctx, &s.moduleNone, noWindow) },
 		s.startByHand,
 	} {
 		group.Go(func() error { return one(ctx) })
@@ -102,7 +102,7 @@ func (s *servers) prepare(ctx context.Context) error {
 
 // close ends what does not belong to the bed.
 func (s *servers) close() {
-	for _, g := range []*gateway{&s.authz, &s.authzBounded, &s.module, &s.moduleBounded, &s.lua} {
+	for _, g := range []*gateway{&s.authz, &s.authzNone, &s.module, &s.moduleNone, &s.lua} {
 		g.close()
 	}
 }
