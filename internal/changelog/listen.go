@@ -114,16 +114,25 @@ func plain(messages []redis.XMessage) (entries []entry) {
 	return entries
 }
 
-// hear applies entries that follow the last, and has more brought. Those that do not are read later, as
-// is whatever is not an ID: only a read shows which log it is in.
+// hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
+// has replaced, and follow entries that this reader has not: so the next read brings them once more,
+// and page.lua looks whether they are in the log that it reads.
 func (r *reader) hear(n *news, entries []entry) {
 	n.asking = false
-	for _, e := range behind(entries, r.last) {
-		if !r.steady || e.seq != r.last.seq+1 {
+	for _, e := range behind(entries, r.heardUpTo()) {
+		if !r.steady || e.seq != r.heardUpTo().seq+1 {
 			break
 		}
-		r.apply(e)
+		r.log.apply(e.id)
+		r.ahead = e
 	}
-	r.log.position.Store(r.last.seq)
-	n.ask(r.last.seq)
+	n.ask(r.heardUpTo().seq)
+}
+
+// heardUpTo returns the last entry whose ID was added.
+func (r *reader) heardUpTo() entry {
+	if r.ahead.seq > r.last.seq {
+		return r.ahead
+	}
+	return r.last
 }

@@ -48,12 +48,14 @@ type Member struct {
 
 	mu     sync.Mutex
 	joined bool
-	again  bool   // it has joined before
-	anew   bool   // it has just joined, and not renewed its lease yet
-	left   bool   // it was joined, and took its leave
-	last   moment // of the last reply
-	reply  moment // of the last reply as of which all is well
-	base   moment // that the last renewal was sent with
+	again  bool // it has joined before
+	anew   bool // it has just joined, and not renewed its lease yet
+	left   bool // it was joined, and took its leave
+	// entered is when it joined last: before, windows were opened without a look at it.
+	entered time.Time
+	last    moment // of the last reply
+	reply   moment // of the last reply as of which all is well
+	base    moment // that the last renewal was sent with
 	// clear is when no lease is certainly good any more that another server granted to
 	// this member, or any server to who was at its place before. Somebody who asks a
 	// server that was replaced takes that one for the member until then.
@@ -132,7 +134,7 @@ func (m *Member) enter(ctx context.Context) error {
 	alone := again == 0 && reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.joined, m.again, m.anew, m.left = true, true, true, false
+	m.joined, m.again, m.anew, m.left, m.entered = true, true, true, false, time.Now()
 	m.base.era = "" // whatever was granted is gone
 	if !m.see(reply[1], sent) {
 		return errReplaced
@@ -179,7 +181,7 @@ func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
 	if err := m.enter(ctx); err != nil {
 		return m.log.readError(err)
 	}
-	_, err := m.log.ask(ctx, m, asOf, entry{seq: math.MaxUint64}, 1, "")
+	_, err := m.log.ask(ctx, m, asOf, entry{seq: math.MaxUint64}, 1, "", entry{})
 	if err == nil {
 		m.vouch() // it has nothing of its own: it is as of a moment after
 	}
@@ -456,7 +458,7 @@ func (m *Member) withdraw(ctx context.Context, after time.Duration) error {
 		return m.log.Spread(ctx)
 	}
 	m.silent = true
-	over := latest(m.clear, m.over(m.base.at)).Add(after)
+	over := latest(latest(m.clear, m.over(m.base.at)), m.entered).Add(after)
 	unknown := m.left || m.base.at.IsZero() && !m.joined
 	m.mu.Unlock()
 	if unknown {

@@ -43,9 +43,9 @@ type page struct {
 const drained = 1000
 
 // ask runs the script that reads a page from an entry on, and renews a member's lease
-// as of a moment; nil: none. For a reader that has applied that entry, it reports this;
+// as of a moment; nil: none. For a reader, it reports up to which entry the IDs were added;
 // "": for none. Its error is one of the package's, or ctx's.
-func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader string) (page, error) {
+func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader string, upTo entry) (page, error) {
 	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
@@ -53,8 +53,8 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 			twin = 1
 		}
 	}
-	args := append(make([]any, 0, 13+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce)
+	args := append(make([]any, 0, 15+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, upTo.seq, upTo.nonce)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}

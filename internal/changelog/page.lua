@@ -14,8 +14,10 @@
 -- ARGV[10]  how many IDs to take from the inbox at most
 -- ARGV[11]  '1' if another member runs at the reader's place, as far as it knows
 -- ARGV[12]  who reads, "<name>/<its window in ms>"; '' if nothing is refused by what it reads
--- ARGV[13]  the nonce of the entry that it begins with, which was applied, '' at the beginning
--- ARGV[14], ...  members that there must be
+-- ARGV[13]  the nonce of the entry that it begins with, '' at the beginning
+-- ARGV[14]  up to which entry it has the IDs, that one or one behind it
+-- ARGV[15]  the nonce of this entry
+-- ARGV[16], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
 --           how many IDs are left in the inbox, entries, all members if the reader
@@ -72,7 +74,7 @@ if redis.call('HGET', meta, 'modern') ~= tostring(redis.call('ZCARD', members)) 
     if string.find(m, '#', 1, true) and not string.find(m, '~%+?$') then away = m end
   end
 end
-for i = 14, #ARGV do
+for i = 16, #ARGV do
   if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
 end
 
@@ -90,11 +92,20 @@ if ARGV[12] ~= '' then
   if tonumber(mine) > tonumber(longest) or not redis.call('HEXISTS', meta, 'window') then
     redis.call('HSET', meta, 'window', mine)
   end
-  -- What it has of another log, or of what another server had, it does not have of this one.
-  local first, applied = entries[1], '0'
-  if first and first[1] == ARGV[3] .. '-0' and first[2][4] == ARGV[13] then applied = ARGV[3] end
+  -- What it has of another log, or of what another server had, it does not have of this one: both
+  -- entries are to be where it has them. From the one to the other it was told without a gap.
+  local function has(number, as)
+    local e = entries[number - tonumber(ARGV[3]) + (ARGV[3] == '0' and 0 or 1)]
+    return e and e[1] == decimal(number) .. '-0' and e[2][4] == as
+  end
+  local applied = tonumber(ARGV[14])
+  if ARGV[3] ~= '0' and not has(tonumber(ARGV[3]), ARGV[13]) then
+    applied = 0
+  elseif applied > 0 and not has(applied, ARGV[15]) then
+    applied = tonumber(ARGV[3])
+  end
   local before, none = least()
-  local new = redis.call('ZADD', readers, applied, ARGV[12])
+  local new = redis.call('ZADD', readers, decimal(applied), ARGV[12])
   redis.call('ZADD', reads, decimal(seq), ARGV[12])
   if new == 1 then countReaders() end
   if not none then tellLeast(before) end

@@ -38,7 +38,7 @@ func (l *Log) Run(ctx context.Context) error {
 		l.state.ReadTook = time.Since(began)
 		l.mu.Unlock()
 		if r.steady && l.reader != "" {
-			news.ask(r.last.seq)
+			news.ask(r.heardUpTo().seq)
 		}
 		if l.member.begins() || r.unreported() { // the sooner others need not wait for it
 			signal(l.kick)
@@ -107,6 +107,7 @@ type reader struct {
 	recall  bool            // members may have been forgotten
 	apart   bool            // it reads before it joins
 	joint   Mark            // of the snapshot that was taken, until its entry was read
+	ahead   entry           // the last that was heard of behind that, and added
 	steady  bool            // the tail was reached, and the log is what it was
 	stated  int64           // up to which entry the last page said that it was applied, -1: none did
 	wide    time.Time       // from when on its own window counts, and not the narrow one
@@ -165,7 +166,7 @@ func (r *reader) window() time.Duration {
 
 // unreported reports whether others do not know yet that this reader has the last entry.
 func (r *reader) unreported() bool {
-	return r.steady && r.log.reader != "" && r.stated < int64(r.last.seq)
+	return r.steady && r.log.reader != "" && r.stated < int64(r.heardUpTo().seq)
 }
 
 // isEarlier reports whether a member is of an earlier release.
@@ -378,9 +379,9 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		count := l.opts.PageSize + 1 // one more for the entry that we have
 		reader := ""
 		if r.steady {
-			reader, r.stated = l.reader, int64(r.last.seq)
+			reader, r.stated = l.reader, int64(r.heardUpTo().seq)
 		}
-		p, err = l.ask(ctx, m, time.Now(), r.last, count, reader)
+		p, err = l.ask(ctx, m, time.Now(), r.last, count, reader, r.heardUpTo())
 		if err != nil {
 			return p, nil, err
 		}
