@@ -148,7 +148,7 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 		h := hold(t)
 		w.set(only(a.append, h.reply))
 		appended := make(chan error, 1)
-		go func() { appended <- a.Append(ctx, "1") }()
+		go func() { appended <- a.tell(ctx, "1") }()
 		<-h.entered
 		old := make(chan any, 1)
 		w.set(only(a.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -209,7 +209,7 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 			t.Fatal(err)
 		}
 		appended := make(chan error, 1)
-		go func() { appended <- a.Append(ctx, "1") }()
+		go func() { appended <- a.tell(ctx, "1") }()
 		<-h.entered // in a second era
 		// A read that was under way before may bring the second one yet.
 		second, err := w.other.HGet(ctx, a.keys[1], "era").Result()

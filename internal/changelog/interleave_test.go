@@ -225,7 +225,13 @@ func (s *site) send(p *play) {
 	p.created = append(p.created, s.order)
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), siteKey{}, s))
 	s.giveUp, s.done = cancel, false
-	go func() { s.appending <- s.log.Append(ctx, s.order) }()
+	go func() {
+		err := s.log.Append(ctx, s.order)
+		if err == nil {
+			err = s.log.Spread(ctx)
+		}
+		s.appending <- err
+	}()
 	<-s.reached
 }
 

@@ -36,7 +36,7 @@ func TestTwoMasters(t *testing.T) {
 	}
 	withdrawn := func(t *testing.T, i *instance) {
 		t.Helper()
-		if err := i.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+		if err := i.tell(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("Append = %v", err)
 		}
 		if err := i.Withdraw(t.Context()); err != nil {

@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -200,10 +201,18 @@ func runInstance(t *testing.T, s server, opts Options) *instance {
 func (i *instance) mustAppend(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := i.Append(t.Context(), id); err != nil {
+		if err := i.tell(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// tell appends an ID, and returns nil once a client may be told of it.
+func (i *instance) tell(ctx context.Context, id string) error {
+	if err := i.Append(ctx, id); err != nil {
+		return err
+	}
+	return i.Spread(ctx)
 }
 
 func (i *instance) mustWait(t *testing.T) {

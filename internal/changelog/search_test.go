@@ -427,7 +427,7 @@ func TestSearchFindsMutations(t *testing.T) {
 			bed.useScripts(t, m.scripts...)
 			bed.change = m.change
 			i := slices.IndexFunc(searches, func(s searched) bool { return s.name == m.in })
-			const most = 200
+			const most = 3000
 			for seed := m.from; seed < m.from+most; seed++ {
 				if s := bed.run(t, searches[i].can, searches[i].steps, seed, false); s.found != "" {
 					t.Logf("with seed %d: %s", seed, s.found)
