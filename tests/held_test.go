@@ -23,23 +23,21 @@ func TestMessageTimeoutIsShorterThanAnswersAreHeld(t *testing.T) {
 	for _, tt := range []struct {
 		name, path string
 		envoy      func(string) string
+		status     int
 		hints      int
 	}{
-		{"of a body", "/orders?do=create&id=1001", short, 1},
-		{"of a header", "/named?do=create&id=1001", short, 1},
-		{"long enough", "/orders?do=create&id=1001", withTestRoutes, 0},
+		{"of a body", "/orders?do=create&id=1001", short, 504, 1},
+		{"of a header", "/named?do=create&id=1001", short, 504, 1},
+		{"passed on all the same", "/orders?do=create&id=1001", both(short, edit(t, "              failure_mode_allow: false\n", "              failure_mode_allow: true\n")), 201, 1},
+		{"long enough", "/orders?do=create&id=1001", withTestRoutes, 201, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: withForms(t), envoy: tt.envoy})
 			s.must("POST", tt.path, "").want(t, 201, "") // Redis has acknowledged: nothing is held
 			must(t, s.server.Pause())
-			status := 201
-			if tt.hints > 0 {
-				status = 504
-			}
 			for range 3 {
-				s.must("POST", tt.path, "").want(t, status, "")
+				s.must("POST", tt.path, "").want(t, tt.status, "")
 			}
 			if tt.hints > 0 {
 				s.wantLogged("level=WARN", heldHint, " message_timeout ", "request=", " after=2", " held_up_to=")
