@@ -34,13 +34,14 @@ func TestMessageTimeoutIsShorterThanAnswersAreHeld(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStack(t, settings{backend: b.addr(), orders: 10, gate: withForms(t), envoy: tt.envoy})
-			s.must("POST", tt.path, "").want(t, 201, "") // Redis has acknowledged: nothing is held
+			// Just after the start an answer may be held for a window.
+			bedtest.Eventually(t, "creates are answered", func() bool { return s.must("POST", tt.path, "").status == 201 })
 			must(t, s.server.Pause())
 			for range 3 {
 				s.must("POST", tt.path, "").want(t, tt.status, "")
 			}
 			if tt.hints > 0 {
-				s.wantLogged("level=WARN", heldHint, " message_timeout ", "request=", " after=2", " held_up_to=")
+				s.wantLogged("level=WARN", heldHint, " message_timeout ", "request=", " after=", " held_up_to=")
 			}
 			must(t, s.server.Resume())
 			if n := strings.Count(logOf(t, s.gate), heldHint); n != tt.hints {
