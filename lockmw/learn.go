@@ -35,10 +35,10 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 		switch {
 		case msg.GetResponseHeaders() != nil:
 			reply = onResponse(nil) // not the shared one: it may say more
-			done = s.createAnswered(ctx, call, msg, reply)
+			done = s.createAnswered(stream, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
-			s.learn(ctx, call, func(ctx context.Context) error {
+			s.learnHeld(stream, call, func(ctx context.Context) error {
 				return call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream())
 			})
 			done = true
@@ -51,7 +51,7 @@ func (s *Server) follow(stream extproc.ExternalProcessor_ProcessServer, call *ga
 
 // createAnswered looks at the headers of the answer to a create. It reports whether
 // that was all there is to see.
-func (s *Server) createAnswered(ctx context.Context, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
+func (s *Server) createAnswered(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
 	headers := msg.GetResponseHeaders()
 	r := response(headers, msg)
 	s.answered(call, r)
@@ -62,13 +62,21 @@ func (s *Server) createAnswered(ctx context.Context, call *gate.Call, msg *extpr
 		if !headers.GetEndOfStream() {
 			return false
 		}
-		s.learn(ctx, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
+		s.learnHeld(stream, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	case gate.TheirHeaders:
 		reply.ModeOverride = skipRest // an answer of Envoy's own has a body, too
 		text := call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
-		s.learn(ctx, call, func(ctx context.Context) error { return call.LearnText(ctx, text) })
+		s.learnHeld(stream, call, func(ctx context.Context) error { return call.LearnText(ctx, text) })
 	}
 	return true
+}
+
+// learnHeld is learn while Envoy holds the answer for our reply. Nothing else may receive from
+// the stream after it.
+func (s *Server) learnHeld(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, do func(context.Context) error) {
+	passedOn := s.held.watch(stream, call)
+	s.learn(stream.Context(), call, do)
+	passedOn()
 }
 
 // learn runs within its limit and whether or not the client still waits: the

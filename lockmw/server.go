@@ -48,6 +48,7 @@ type Server struct {
 	bodies    bodies
 	outcomes  outcomes
 	waits     cutWaits
+	held      heldAnswers
 }
 
 // answers are a gate with what is answered as it decides. A stream goes by one of them
@@ -88,6 +89,12 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
 		"settlements are not given up any more after the same time")
+	s.held.longest = opts.LearnTimeout
+	s.held.cut = recurring.New(opts.Logger, slog.LevelWarn,
+		"a create was given up while its answer was held, and its order may exist: is message_timeout of Envoy's ext_proc, "+
+			"the timeout of the route, or that of a client, shorter than an answer may be held? Set message_timeout to more than held_up_to, "+
+			"and the route's timeout to more than that and the backend's time together",
+		"no create is given up any more while its answer is held")
 	s.bodies.unproven = recurring.New(opts.Logger, slog.LevelWarn,
 		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
 			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",

@@ -136,6 +136,9 @@ func (b *backend) serve(w http.ResponseWriter, r *http.Request) {
 		<-time.After(10 * time.Millisecond)
 		fmt.Fprint(w, query.Get("body"))
 	case "stream": // the first part at once, the rest when told to
+		for _, id := range query["named"] {
+			w.Header().Add("X-New-Order", id)
+		}
 		if status, err := strconv.Atoi(query.Get("status")); err == nil {
 			w.WriteHeader(status)
 		}

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -85,5 +87,36 @@ func TestCheckTimeoutsWithoutCreates(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "nowhere.yaml")
 	if code, stdout, _ := command(t.Context(), "check", "--timeouts", "--config", bad); code != exitUsage || stdout != "" {
 		t.Errorf("exit code %d, %q", code, stdout)
+	}
+}
+
+// TestTimeoutsOfTheExamples compares those of the examples' Envoys with what the example's
+// creates need, if the backend takes 20 s.
+func TestTimeoutsOfTheExamples(t *testing.T) {
+	const backend = 20 * time.Second
+	c, _, err := config.LoadWith(filepath.Join("..", "..", "examples", "envoy", "ordergate.yaml"), config.Options{Getenv: func(string) string { return "" }, WithoutDSN: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, timeouts := range map[string]map[string]time.Duration{
+		"envoy.yaml":        {`(?m)^ *message_timeout: (\S+)$`: 0, `- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
+		"envoy-module.yaml": {`- name: writes\n.*\n.*\btimeout: (\w+)`: backend},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "examples", "envoy", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pattern, more := range timeouts {
+			found := regexp.MustCompile(pattern).FindSubmatch(text)
+			if found == nil {
+				t.Fatalf("%s has no %s", file, pattern)
+			}
+			timeout, err := time.ParseDuration(string(found[1]))
+			for _, h := range engine.HeldAnswers(c) {
+				if err != nil || timeout < h.MessageTimeout+more {
+					t.Errorf("%s: %s is %v, %v, and rule %s needs %v", file, pattern, timeout, err, h.Rule, h.MessageTimeout+more)
+				}
+			}
+		}
 	}
 }

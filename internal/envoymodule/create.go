@@ -15,6 +15,8 @@ type create struct {
 	state  learning
 	body   []byte // of the answer, so far
 	timer  *time.Timer
+	since  time.Time // when it became busy
+	how    string    // Envoy's details of the answer
 }
 
 // learning is how far it is.
@@ -32,6 +34,7 @@ const mostAnswer = 1 << 20
 
 // answered looks at the headers of the answer.
 func (c *create) answered(r *gate.Response, h Headers, end bool) Step {
+	c.how = r.Details
 	switch part := c.call.Created(r); {
 	case part == gate.NoPart:
 		c.stream.create = nil
@@ -94,6 +97,7 @@ func (c *create) left(last *gate.Response) {
 		body := c.body
 		c.learn(func(ctx context.Context) error { return c.call.LeftWithin(ctx, body) })
 	case busy:
+		c.stream.face.held.ended(c, c.stream.envoy.Details())
 	}
 }
 
@@ -111,7 +115,7 @@ func (c *create) whole(partial bool) {
 // learn runs within its limit and whether or not the client still waits: the order
 // exists. What fails is logged; the answer is passed on in any case.
 func (c *create) learn(do func(context.Context) error) {
-	c.state = busy
+	c.state, c.since = busy, time.Now()
 	s := c.stream
 	s.mail.open(s.envoy)
 	s.face.spawn("a new order", func() {

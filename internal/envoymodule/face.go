@@ -53,6 +53,7 @@ type Face struct {
 	refused   *recurring.Trouble
 	ended     *recurring.Trouble // calls, by us
 	unlearned *recurring.Trouble // new orders
+	held      heldAnswers        // to creates
 
 	ctx    context.Context // of what works for streams; ends with Close
 	cancel context.CancelFunc
@@ -83,6 +84,11 @@ func NewFace(g *gate.Gate, opts Options) *Face {
 	f.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
 	f.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
 	f.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
+	f.held.longest = opts.LearnTimeout
+	f.held.cut = recurring.New(opts.Logger, slog.LevelWarn,
+		"Envoy gave a create up while its answer was held, and its order may exist: set the timeout that details names "+
+			"(response_timeout: that of the route) to more than the backend takes and held_up_to together",
+		"Envoy gives no create up any more while its answer is held")
 	f.fault = f.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.Use(g)
@@ -199,6 +205,7 @@ func (f *Face) Close(within time.Duration) {
 	f.refused.Close()
 	f.ended.Close()
 	f.unlearned.Close()
+	f.held.cut.Close()
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.
