@@ -162,7 +162,7 @@ func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
 // Spread implements filter.Appender. While it waits, others go on.
 func (a *appender) Spread(context.Context) error {
 	l, s := a.log, a.search
-	if s.hasty {
+	if s.hasty || s.unspread {
 		return nil
 	}
 	return a.wait("spreads", l.Spread)
