@@ -10,26 +10,28 @@ import (
 	"time"
 )
 
-// TestDoubtComesBeforeTheLook: a barrier brings a doubt, and the reading that clears it
-// adds the order, between the two looks of a lookup. Whoever sees the doubt answers
+// TestDoubtComesBeforeTheLook: the log brings a doubt, and the reading that clears it
+// adds the order, before the window is opened that a lookup has. Whoever sees the doubt answers
 // Unknown, and whoever sees that it is cleared sees the order.
 func TestDoubtComesBeforeTheLook(t *testing.T) {
 	var f *Filter
 	clears := false
-	f = mustLoad(t, mustNew(t, Options{Barrier: barrierFunc(func(ctx context.Context) error {
+	f = mustLoad(t, mustNew(t, Options{Window: func() Window {
 		f.Doubt(Doubt{Reason: "Redis was restarted"})
 		if clears {
-			return f.CatchUp(ctx, func(_ context.Context, add func(string) error) error { return add("lost") })
+			if err := f.CatchUp(t.Context(), func(_ context.Context, add func(string) error) error { return add("lost") }); err != nil {
+				t.Error(err)
+			}
 		}
-		return nil
-	})}))
+		return open()
+	}}))
 	if got := f.MayContain("lost"); got != Unknown {
 		t.Errorf("%v with a doubt, want unknown", got)
 	}
 	if state, reason := f.State(); state != StateUnknown || reason != "Redis was restarted" {
 		t.Errorf("state %s: %s", state, reason)
 	}
-	f = mustLoad(t, mustNew(t, Options{Barrier: f.opts.Barrier}))
+	f = mustLoad(t, mustNew(t, Options{Window: f.opts.Window}))
 	clears = true
 	if got := f.MayContain("lost"); got != Maybe {
 		t.Errorf("%v after the doubt was cleared, want maybe", got)

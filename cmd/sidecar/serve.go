@@ -97,7 +97,7 @@ type server struct {
 
 // streamWorkers is how many goroutines of each server answer without being started for
 // each check or call: a new one grows its stack first, which took a sixth of the CPU with
-// 32 of them and 200 checks in flight. A check that waits for a barrier holds one, and so
+// 32 of them and 200 checks in flight. A check that asks a set in Redis holds one, and so
 // does a call as long as it lasts; past their number gRPC starts goroutines as usual.
 const streamWorkers = 128
 
