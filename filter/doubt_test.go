@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -441,4 +442,35 @@ func TestLateOrder(t *testing.T) {
 			t.Errorf("%v, want absent", got)
 		}
 	})
+}
+
+// TestClearedDoubtIsNeverAbsent clears a doubt between a lookup's steps, by a reading that brings
+// the order.
+func TestClearedDoubtIsNeverAbsent(t *testing.T) {
+	for name, opts := range map[string]Options{
+		"memory": {}, "a set that lost it": {Remote: newRemoteSet(), Appender: &sharedLog{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts.Window = open
+			f := mustLoad(t, mustNew(t, opts))
+			for n := range 2000 {
+				f.Doubt(Doubt{Reason: "Redis was restarted"})
+				id := strconv.Itoa(1000 + n)
+				var reading sync.WaitGroup
+				reading.Go(func() {
+					if err := f.CatchUp(t.Context(), func(_ context.Context, add func(string) error) error { return add(id) }); err != nil {
+						t.Error(err)
+					}
+				})
+				answer := Unknown
+				for answer == Unknown {
+					answer = f.Ask(t.Context(), id)
+				}
+				reading.Wait()
+				if answer != Maybe {
+					t.Fatalf("%v, want maybe", answer)
+				}
+			}
+		})
+	}
 }

@@ -197,6 +197,27 @@ func TestWindowIsLoadedFirst(t *testing.T) {
 	}
 }
 
+// TestWindowIsLoadedOnce has the log bring the ID, and another window be opened, after the look.
+func TestWindowIsLoadedOnce(t *testing.T) {
+	for name, remote := range map[string]Remote{"memory": nil, "a set that lost it": newRemoteSet()} {
+		var f *Filter
+		loaded := 0
+		f = mustLoad(t, mustNew(t, Options{Remote: remote, Appender: &sharedLog{}, Window: func() Window {
+			if loaded++; loaded == 1 {
+				return over()
+			}
+			f.Add("1001")
+			return open()
+		}}))
+		if got := f.Ask(t.Context(), "1001"); got != Unknown {
+			t.Errorf("%s: %v, want unknown", name, got)
+		}
+		if got := f.Ask(t.Context(), "1001"); got != Maybe {
+			t.Errorf("%s: %v after it, want maybe", name, got)
+		}
+	}
+}
+
 // TestStateWithoutLookups has the state follow what keeps the filter up to date, whether
 // anybody asks for an ID or not.
 func TestStateWithoutLookups(t *testing.T) {
