@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // known is a filter of the orders that exist; "7" it cannot tell.
 type known map[string]bool
 
-func (k known) MayContain(_ context.Context, id string) gate.Answer {
+func (k known) MayContain(id string) gate.Answer {
 	switch {
 	case id == "7":
 		return gate.Unknown
@@ -36,12 +36,7 @@ func (k known) MayContain(_ context.Context, id string) gate.Answer {
 	}
 	return gate.Absent
 }
-func (k known) Glance(id string) (gate.Answer, bool) {
-	return k.MayContain(context.Background(), id), true
-}
-func (k known) Later(id string, answer func(gate.Answer)) {
-	answer(k.MayContain(context.Background(), id))
-}
+func (k known) Ask(_ context.Context, id string) gate.Answer     { return k.MayContain(id) }
 func (known) Learn(context.Context, string) error                { return nil }
 func (known) Missed(context.Context, string, time.Time) error    { return nil }
 func (known) Abandoned(context.Context, string, time.Time) error { return nil }

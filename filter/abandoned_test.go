@@ -60,7 +60,7 @@ func TestAbandonedShareADoubt(t *testing.T) {
 					t.Errorf("doubt %d is about orders since %v", i, log.since[i])
 				}
 			}
-			if got := f.MayContain(t.Context(), "any"); got != Unknown {
+			if got := f.MayContain("any"); got != Unknown {
 				t.Errorf("%v, want unknown", got)
 			}
 		})

@@ -175,7 +175,7 @@ func (f *Filter) covered() Scope {
 }
 
 // Doubt makes negatives Unknown that the doubt is about, until it is cleared. When it
-// returns this holds for every MayContain whose barrier has not returned. It never blocks.
+// returns this holds for every MayContain that has not loaded its window. It never blocks.
 func (f *Filter) Doubt(d Doubt) { f.tellDoubt(d, false) }
 
 // tellDoubt is Doubt, and returns the number of the doubt. Own: it is one of this process's

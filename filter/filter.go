@@ -91,7 +91,7 @@ type Options struct {
 	Growth            *Growth   // nil: it passes more and more absent IDs when it is over its capacity
 
 	// Window returns the window that was opened last, before which whatever others had been told
-	// of was added. Without it a negative counts at
+	// of was added; nil: none was. Without it a negative counts at
 	// once: right only where nothing but this process creates orders. It must not block.
 	Window func() Window
 	// Behind returns why no window is opened, as the reader of the change log found
@@ -278,7 +278,7 @@ func (f *Filter) isFresh(w Window) bool {
 	if f.opts.Window == nil {
 		return !f.stale()
 	}
-	return w.Holds()
+	return w != nil && w.Holds()
 }
 
 // Lacks reports whether a lookup of an order can be refused: whether any canonical form

@@ -16,13 +16,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// barrierFunc and sourceFunc are what a test wants them to be.
+// windowFunc and sourceFunc are what a test wants them to be.
 type (
-	barrierFunc func(ctx context.Context) error
-	sourceFunc  func(ctx context.Context, yield func(string) error) error
+	windowFunc func() bool
+	sourceFunc func(ctx context.Context, yield func(string) error) error
 )
 
-func (b barrierFunc) Wait(ctx context.Context) error                         { return b(ctx) }
+func (w windowFunc) Holds() bool                                             { return w() }
 func (s sourceFunc) IDs(ctx context.Context, yield func(string) error) error { return s(ctx, yield) }
 
 // these is a source of a few IDs.
@@ -36,6 +36,18 @@ func these(ids ...string) Source {
 		return nil
 	})
 }
+
+// open, over and none are for [Options.Window]: one that holds, one that does not, and that none was
+// opened; closed is what a change log returns that has opened none.
+func open() Window   { return windowFunc(func() bool { return true }) }
+func over() Window   { return windowFunc(func() bool { return false }) }
+func none() Window   { return nil }
+func closed() Window { return (*lasting)(nil) }
+
+// lasting is a window that holds unless it is nil.
+type lasting struct{}
+
+func (w *lasting) Holds() bool { return w != nil }
 
 func mustNew(t testing.TB, opts Options) *Filter {
 	t.Helper()
@@ -59,31 +71,36 @@ func mustLoad(t testing.TB, f *Filter, sources ...Source) *Filter {
 
 func TestMayContain(t *testing.T) {
 	down := errors.New("redis is away")
-	fresh := barrierFunc(func(context.Context) error { return nil })
-	failing := barrierFunc(func(context.Context) error { return down })
 	unread := sourceFunc(func(context.Context, func(string) error) error { return errors.New("reading ids.csv: no such file") })
 	for _, tc := range []struct {
 		name       string
-		barrier    Barrier
+		window     func() Window
 		sources    []Source // nil: not loaded
 		taint      string
 		known, new Answer
 		state      string
 		reason     string
 	}{
-		{"loading", fresh, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
-		{"loading, no barrier", nil, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
-		{"ready", fresh, []Source{these()}, "", Maybe, Absent, StateReady, ""},
-		{"ready, no barrier", nil, []Source{these()}, "", Maybe, Absent, StateReady, ""},
-		{"barrier fails", failing, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
-		{"source missing", fresh, []Source{these("x"), unread}, "", Maybe, Unknown, StateUnknown, "reading ids.csv: no such file"},
-		{"tainted", fresh, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
-		{"tainted, no barrier", nil, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
+		{"loading", open, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
+		{"loading, without windows", nil, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
+		{"ready", open, []Source{these()}, "", Maybe, Absent, StateReady, ""},
+		{"ready, without windows", nil, []Source{these()}, "", Maybe, Absent, StateReady, ""},
+		{"the window is over", over, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
+		{"no window was opened", none, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
+		{"no window is open", closed, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
+		{"source missing", open, []Source{these("x"), unread}, "", Maybe, Unknown, StateUnknown, "reading ids.csv: no such file"},
+		{"tainted", open, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
+		{"tainted, without windows", nil, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			opts := Options{Barrier: tc.barrier}
-			if tc.barrier != nil {
-				opts.Behind = func() error { return tc.barrier.Wait(t.Context()) }
+			opts := Options{Window: tc.window}
+			if tc.window != nil {
+				opts.Behind = func() error {
+					if w := tc.window(); w == nil || !w.Holds() {
+						return down
+					}
+					return nil
+				}
 			}
 			f := mustNew(t, opts)
 			f.Add("known")
@@ -93,11 +110,13 @@ func TestMayContain(t *testing.T) {
 			if tc.taint != "" {
 				f.Taint(tc.taint)
 			}
-			if got := f.MayContain(t.Context(), "known"); got != tc.known {
-				t.Errorf("known ID: %v, want %v", got, tc.known)
-			}
-			if got := f.MayContain(t.Context(), "new"); got != tc.new {
-				t.Errorf("new ID: %v, want %v", got, tc.new)
+			for id, want := range map[string]Answer{"known": tc.known, "new": tc.new} {
+				if got := f.MayContain(id); got != want {
+					t.Errorf("%s ID: %v, want %v", id, got, want)
+				}
+				if got := f.Ask(t.Context(), id); got != want { // nothing is elsewhere
+					t.Errorf("%s ID: asked, %v, want %v", id, got, want)
+				}
 			}
 			state, reason := f.State()
 			if state != tc.state || !strings.Contains(reason, tc.reason) || (tc.reason == "") != (reason == "") {
@@ -107,38 +126,95 @@ func TestMayContain(t *testing.T) {
 	}
 }
 
-func TestPositiveNeverWaits(t *testing.T) {
-	f := mustNew(t, Options{Barrier: barrierFunc(func(context.Context) error {
-		t.Error("a positive waited")
-		return nil
-	})})
+func TestPositiveNeedsNoWindow(t *testing.T) {
+	f := mustNew(t, Options{Window: func() Window {
+		return windowFunc(func() bool {
+			t.Error("a positive depends on a window")
+			return false
+		})
+	}})
 	mustLoad(t, f, these("1001"))
-	if got := f.MayContain(t.Context(), "1001"); got != Maybe {
+	if got := f.MayContain("1001"); got != Maybe {
 		t.Errorf("%v, want maybe", got)
 	}
 }
 
-func TestBarrierBringsTheID(t *testing.T) {
-	var f *Filter
-	f = mustNew(t, Options{Barrier: barrierFunc(func(context.Context) error {
-		f.Add("1001")
-		return nil
-	})})
-	mustLoad(t, f)
-	if got := f.MayContain(t.Context(), "1001"); got != Maybe {
-		t.Errorf("%v, want maybe: the barrier brought the ID", got)
+// TestWindowIsLoadedFirst has the log bring something at each step of a lookup that can be met:
+// what is brought before a window is opened counts for whoever looks by that window.
+func TestWindowIsLoadedFirst(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// The window that is there brings something as it is loaded, or as it is asked whether it
+		// holds: then the one that it returns is opened.
+		loaded func(f *Filter)
+		asked  func(f *Filter) (next func() Window)
+		holds  bool // the one that is there
+		want   Answer
+		next   Answer // to the same question again
+	}{
+		{name: "nothing", holds: true, want: Absent, next: Absent},
+		{name: "the ID, then the window is opened", loaded: func(f *Filter) { f.Add("1001") }, holds: true, want: Maybe, next: Maybe},
+		{name: "a doubt, then the window is opened", loaded: func(f *Filter) { f.Doubt(Doubt{Reason: "lost"}) }, holds: true, want: Unknown, next: Unknown},
+		{name: "a fault, then the window is opened", loaded: func(f *Filter) { f.Taint("an ID that could not be read") }, holds: true, want: Unknown, next: Unknown},
+		{
+			name: "the ID, and another window is opened as this one is over", want: Unknown, next: Maybe,
+			asked: func(f *Filter) func() Window { f.Add("1001"); return open },
+		},
+		{
+			name: "a doubt, and another window is opened as this one is over", want: Unknown, next: Unknown,
+			asked: func(f *Filter) func() Window { f.Doubt(Doubt{Reason: "lost"}); return open },
+		},
+		{name: "nothing, and another window is opened as this one is over", want: Unknown, next: Absent, asked: func(*Filter) func() Window { return open }},
+		// No client was told of it yet: the window holds.
+		{name: "the ID, while the window holds", holds: true, want: Absent, next: Maybe, asked: func(f *Filter) func() Window { f.Add("1001"); return open }},
+		{name: "the end of all windows, while this one holds", holds: true, want: Absent, next: Unknown, asked: func(*Filter) func() Window { return none }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var f *Filter
+			var next func() Window
+			f = mustNew(t, Options{Window: func() Window {
+				if next != nil {
+					return next()
+				}
+				if tc.loaded != nil {
+					tc.loaded(f)
+				}
+				return windowFunc(func() bool {
+					if tc.asked != nil {
+						next = tc.asked(f)
+					}
+					return tc.holds
+				})
+			}})
+			mustLoad(t, f)
+			if got := f.MayContain("1001"); got != tc.want {
+				t.Errorf("%v, want %v", got, tc.want)
+			}
+			if got := f.MayContain("1001"); got != tc.next {
+				t.Errorf("%v after it, want %v", got, tc.next)
+			}
+		})
 	}
 }
 
-func TestTaintDuringTheWait(t *testing.T) {
-	var f *Filter
-	f = mustNew(t, Options{Barrier: barrierFunc(func(context.Context) error {
-		f.Taint("an ID that could not be read")
-		return nil
-	})})
-	mustLoad(t, f)
-	if got := f.MayContain(t.Context(), "1001"); got != Unknown {
-		t.Errorf("%v, want unknown", got)
+// TestWindowIsLoadedOnce has the log bring the ID, and another window be opened, after the look.
+func TestWindowIsLoadedOnce(t *testing.T) {
+	for name, remote := range map[string]Remote{"memory": nil, "a set that lost it": newRemoteSet()} {
+		var f *Filter
+		loaded := 0
+		f = mustLoad(t, mustNew(t, Options{Remote: remote, Appender: &sharedLog{}, Window: func() Window {
+			if loaded++; loaded == 1 {
+				return over()
+			}
+			f.Add("1001")
+			return open()
+		}}))
+		if got := f.Ask(t.Context(), "1001"); got != Unknown {
+			t.Errorf("%s: %v, want unknown", name, got)
+		}
+		if got := f.Ask(t.Context(), "1001"); got != Maybe {
+			t.Errorf("%s: %v after it, want maybe", name, got)
+		}
 	}
 }
 
@@ -153,14 +229,9 @@ func TestStateWithoutLookups(t *testing.T) {
 		return nil
 	}
 	f := mustLoad(t, mustNew(t, Options{
-		Barrier: barrierFunc(func(ctx context.Context) error { return errors.Join(ctx.Err(), behind()) }),
-		Behind:  behind,
+		Window: func() Window { return windowFunc(func() bool { return behind() == nil }) },
+		Behind: behind,
 	}))
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if got := f.MayContain(ended, "x"); got != Unknown {
-		t.Errorf("ended caller: %v, want unknown", got)
-	}
 	for _, is := range []bool{false, true, false} {
 		down.Store(is)
 		want, answer := StateReady, Absent
@@ -170,7 +241,7 @@ func TestStateWithoutLookups(t *testing.T) {
 		if state, reason := f.State(); state != want {
 			t.Errorf("down %v: state %s, %s", is, state, reason)
 		}
-		if got := f.MayContain(t.Context(), "x"); got != answer {
+		if got := f.MayContain("x"); got != answer {
 			t.Errorf("down %v: %v, want %v", is, got, answer)
 		}
 	}
@@ -183,7 +254,7 @@ func TestLoadedIDIsNeverAbsent(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() { mustLoad(t, f, these("1001")) })
 		for {
-			answer := f.MayContain(t.Context(), "1001")
+			answer := f.MayContain("1001")
 			if answer == Absent {
 				t.Fatal("absent, though the source has it")
 			}
@@ -228,7 +299,7 @@ func TestOverCapacity(t *testing.T) {
 		f.Add(fmt.Sprint(i))
 	}
 	for i := range 1000 {
-		if got := f.MayContain(t.Context(), fmt.Sprint(i)); got != Maybe {
+		if got := f.MayContain(fmt.Sprint(i)); got != Maybe {
 			t.Fatalf("ID %d: %v", i, got)
 		}
 	}
@@ -250,7 +321,7 @@ func TestNewRefusesSizes(t *testing.T) {
 }
 
 func TestAnswerString(t *testing.T) {
-	for answer, want := range map[Answer]string{Unknown: "unknown", Maybe: "maybe", Absent: "absent", 7: "answer(7)"} {
+	for answer, want := range map[Answer]string{Unknown: "unknown", Maybe: "maybe", Absent: "absent", Elsewhere: "elsewhere", 7: "answer(7)"} {
 		if got := answer.String(); got != want {
 			t.Errorf("%d: %q, want %q", int8(answer), got, want)
 		}
@@ -261,28 +332,52 @@ func TestAnswerString(t *testing.T) {
 }
 
 func TestNoAllocations(t *testing.T) {
-	fresh := barrierFunc(func(context.Context) error { return nil })
-	down := errors.New("away")
-	failing := barrierFunc(func(context.Context) error { return down })
-	ctx := t.Context()
+	now := &lasting{}
 	for _, tc := range []struct {
-		name    string
-		barrier Barrier
-		id      string
-		want    Answer
+		name   string
+		window func() Window
+		remote Remote
+		id     string
+		want   Answer
 	}{
-		{"positive", fresh, "known", Maybe},
-		{"negative without a barrier", nil, "new", Absent},
-		{"negative", fresh, "new", Absent},
-		{"negative in an outage", failing, "new", Unknown},
+		{"positive", open, nil, "known", Maybe},
+		{"positive without windows", nil, nil, "known", Maybe},
+		{"positive in an outage", over, nil, "known", Maybe},
+		{"negative without windows", nil, nil, "new", Absent},
+		{"negative", open, nil, "new", Absent},
+		{"negative by a change log", func() Window { return now }, nil, "new", Absent},
+		{"negative in an outage", over, nil, "new", Unknown},
+		{"negative in an outage from the start", none, nil, "new", Unknown},
+		{"negative by a change log that opened none", closed, nil, "new", Unknown},
+		{"positive beside a set", open, untouched{t}, "known", Maybe},
+		{"elsewhere", open, untouched{t}, "new", Elsewhere},
+		{"elsewhere in an outage", over, untouched{t}, "new", Elsewhere},
 	} {
-		f := mustLoad(t, mustNew(t, Options{Barrier: tc.barrier}), these("known"))
+		opts := Options{Window: tc.window, Remote: tc.remote}
+		if tc.remote != nil {
+			opts.Appender = &sharedLog{}
+		}
+		f := mustLoad(t, mustNew(t, opts), these("known"))
 		var got Answer
-		if n := testing.AllocsPerRun(100, func() { got = f.MayContain(ctx, tc.id) }); n != 0 || got != tc.want {
+		if n := testing.AllocsPerRun(100, func() { got = f.MayContain(tc.id) }); n != 0 || got != tc.want {
 			t.Errorf("%s: %v with %g allocations, want %v with none", tc.name, got, n, tc.want)
 		}
 	}
 }
+
+// untouched is a Remote that is asked for nothing: that would block.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Ask(context.Context, string) (Answer, error) {
+	u.t.Error("a lookup that must not block asked the set")
+	return Unknown, nil
+}
+func (untouched) Add(context.Context, ...string) error { return nil }
+func (untouched) State() (state, reason string)        { return StateReady, "" }
+func (untouched) EverWhole() bool                      { return true }
+func (untouched) Expand(context.Context) error         { return nil }
+func (untouched) AtMax() bool                          { return false }
+func (untouched) Size() RemoteSize                     { return RemoteSize{} }
 
 // TestStale has what is known of the change log grow old.
 func TestStale(t *testing.T) {
@@ -300,10 +395,10 @@ func TestStale(t *testing.T) {
 		{time.Now().Add(-2 * time.Minute), Unknown, StateUnknown, "stale: the change log was read to its end 2m0s ago"},
 	} {
 		read.Store(&tc.at)
-		if got := f.MayContain(t.Context(), "7"); got != tc.want {
+		if got := f.MayContain("7"); got != tc.want {
 			t.Errorf("read at %v: %v, want %v", tc.at, got, tc.want)
 		}
-		if got := f.MayContain(t.Context(), "1001"); got != Maybe {
+		if got := f.MayContain("1001"); got != Maybe {
 			t.Errorf("read at %v: one that exists is %v", tc.at, got)
 		}
 		if state, reason := f.State(); state != tc.state || reason != tc.reason {

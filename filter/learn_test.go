@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +14,11 @@ import (
 	"time"
 )
 
-// sharedLog is a change log in memory: every follower reads it only when its
-// barrier is waited for.
+// sharedLog is a change log in memory.
 type sharedLog struct {
-	mu  sync.Mutex
-	ids []string
+	mu        sync.Mutex
+	ids       []string
+	followers []*follower
 }
 
 func (l *sharedLog) Append(_ context.Context, ids ...string) error {
@@ -42,38 +43,87 @@ func (l *sharedLog) since(n int) []string {
 	return l.ids[n:len(l.ids):len(l.ids)]
 }
 
-// follower applies a log to a filter.
-type follower struct {
-	log *sharedLog
-	add func(string)
-	mu  sync.Mutex
-	pos int
-}
-
-func (f *follower) Wait(context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log.mu.Lock()
-	fresh := f.log.ids[f.pos:]
-	f.log.mu.Unlock()
-	for _, id := range fresh {
-		f.add(id)
+// Spread ends the windows of all that do not have the whole log.
+func (l *sharedLog) Spread(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range l.followers {
+		if w := f.window.Load(); w != nil && f.pos < len(l.ids) {
+			w.over.Store(true)
+		}
 	}
-	f.pos += len(fresh)
 	return nil
 }
 
+// follower applies a log to a filter, and opens a window whenever it has all of it.
+type follower struct {
+	log    *sharedLog
+	add    func(string)
+	pos    int // guarded by the log's mutex
+	window atomic.Pointer[ended]
+}
+
+// ended is a window that holds until it is ended.
+type ended struct{ over atomic.Bool }
+
+func (w *ended) Holds() bool { return w != nil && !w.over.Load() }
+
+// follow applies what the log has, all the time until ctx ends.
+func (f *follower) follow(ctx context.Context) {
+	for ; ctx.Err() == nil; runtime.Gosched() {
+		f.log.mu.Lock()
+		fresh := f.log.ids[f.pos:]
+		f.log.mu.Unlock()
+		for _, id := range fresh {
+			f.add(id)
+		}
+		f.log.mu.Lock()
+		f.pos += len(fresh)
+		if f.pos == len(f.log.ids) && !f.window.Load().Holds() {
+			f.window.Store(&ended{})
+		}
+		f.log.mu.Unlock()
+	}
+}
+
+// hasty is a log whose Spread waits for nothing.
+type hasty struct{ *sharedLog }
+
+func (hasty) Spread(context.Context) error { return nil }
+
 // learnHereLookThere creates orders at one filter and looks each up at another as
 // soon as Learn returned, and returns how often that said Absent.
-func learnHereLookThere(t *testing.T, barrier bool) int64 {
+func learnHereLookThere(t *testing.T, windows, spreads bool) int64 {
 	log := &sharedLog{}
 	var there *Filter
 	opts := Options{}
-	if barrier {
-		opts.Barrier = &follower{log: log, add: func(id string) { there.Add(id) }}
+	reader := &follower{log: log, add: func(id string) { there.Add(id) }}
+	if windows {
+		log.followers = append(log.followers, reader)
+		opts.Window = func() Window { return reader.window.Load() }
 	}
 	there = mustLoad(t, mustNew(t, opts))
-	here := mustLoad(t, mustNew(t, Options{Appender: log}))
+	var appender Appender = log
+	if !spreads {
+		appender = hasty{log}
+	}
+	here := mustLoad(t, mustNew(t, Options{Appender: appender}))
+	if windows {
+		ctx, cancel := context.WithCancel(t.Context())
+		var follows sync.WaitGroup
+		follows.Go(func() { reader.follow(ctx) })
+		defer func() {
+			// It refuses what nobody has created, or the test would show nothing.
+			for deadline := time.Now().Add(20 * time.Second); there.MayContain("nobody") != Absent; runtime.Gosched() {
+				if time.Now().After(deadline) {
+					t.Error("nothing is absent")
+					break
+				}
+			}
+			cancel()
+			follows.Wait()
+		}()
+	}
 	var absent atomic.Int64
 	var wg sync.WaitGroup
 	for w := range 8 {
@@ -83,7 +133,7 @@ func learnHereLookThere(t *testing.T, barrier bool) int64 {
 				if err := here.Learn(t.Context(), id); err != nil {
 					t.Error(err)
 				}
-				if there.MayContain(t.Context(), id) == Absent {
+				if there.MayContain(id) == Absent {
 					absent.Add(1)
 				}
 			}
@@ -94,12 +144,15 @@ func learnHereLookThere(t *testing.T, barrier bool) int64 {
 }
 
 func TestLearnedIsNeverAbsentElsewhere(t *testing.T) {
-	if n := learnHereLookThere(t, true); n != 0 {
+	if n := learnHereLookThere(t, true, true); n != 0 {
 		t.Errorf("%d learned IDs were absent at another filter", n)
 	}
-	// The same without a barrier fails, so the check is worth something.
-	if n := learnHereLookThere(t, false); n == 0 {
-		t.Error("nothing was absent without a barrier: this test shows nothing")
+	// The same without windows fails, and if Learn does not wait for their end, so the check is worth something.
+	if n := learnHereLookThere(t, false, true); n == 0 {
+		t.Error("nothing was absent without windows: this test shows nothing")
+	}
+	if n := learnHereLookThere(t, true, false); n == 0 {
+		t.Error("nothing was absent though windows held: this test shows nothing")
 	}
 }
 
@@ -108,7 +161,7 @@ func TestLearnWithoutAppender(t *testing.T) {
 	if err := f.Learn(t.Context(), "1001"); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.MayContain(t.Context(), "1001"); got != Maybe {
+	if got := f.MayContain("1001"); got != Maybe {
 		t.Errorf("%v, want maybe", got)
 	}
 }
@@ -141,12 +194,34 @@ type flaky struct {
 	missed    []string
 	withdrawn int
 	cannot    error
+	// unspread is what Spread returns; did are the calls, by name.
+	unspread error
+	did      []string
+}
+
+// note is called with the mutex held.
+func (a *flaky) note(call string) { a.did = append(a.did, call) }
+
+// calls returns what was called since the last time.
+func (a *flaky) calls() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	defer func() { a.did = nil }()
+	return strings.Join(a.did, " ")
+}
+
+func (a *flaky) Spread(context.Context) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.note("spread")
+	return a.unspread
 }
 
 func (a *flaky) Append(_ context.Context, ids ...string) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tries++
+	a.note("append")
 	if a.down {
 		return errAway
 	}
@@ -159,6 +234,7 @@ func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Appe
 func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) (Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.note("missed")
 	if a.down {
 		return Entry{}, errAway
 	}
@@ -174,6 +250,7 @@ func (a *flaky) Withdraw(context.Context) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.withdrawn++
+	a.note("withdraw")
 	return a.cannot
 }
 
@@ -206,7 +283,7 @@ func TestUnacknowledgedIsTriedAgain(t *testing.T) {
 
 		for _, id := range []string{"1", "2", "3"} {
 			mustFailToLearn(t, f, id)
-			if got := f.MayContain(ctx, id); got != Maybe {
+			if got := f.MayContain(id); got != Maybe {
 				t.Errorf("ID %s: %v here, want maybe", id, got)
 			}
 		}
@@ -241,7 +318,7 @@ func TestTooManyUnacknowledged(t *testing.T) {
 		f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2, RetryEvery: time.Second}))
 		for _, id := range []string{"1", "2", "3", "4"} {
 			mustFailToLearn(t, f, id)
-			if f.MayContain(t.Context(), id) != Maybe {
+			if f.MayContain(id) != Maybe {
 				t.Errorf("ID %s is not known here", id)
 			}
 		}
@@ -269,7 +346,6 @@ func TestTooManyUnacknowledged(t *testing.T) {
 // TestLearnWithdraws: an answer may be passed on once nobody relies on the log any
 // more, and not before; and the error says if that could not be had.
 func TestLearnWithdraws(t *testing.T) {
-	barrier := barrierFunc(func(context.Context) error { return nil })
 	for _, tc := range []struct {
 		name    string
 		opts    Options
@@ -277,8 +353,8 @@ func TestLearnWithdraws(t *testing.T) {
 		exposed bool
 		calls   int
 	}{
-		{"withdrawn", Options{Barrier: barrier}, nil, false, 1},
-		{"cannot withdraw", Options{Barrier: barrier}, errors.New("never a member"), true, 1},
+		{"withdrawn", Options{Window: open}, nil, false, 1},
+		{"cannot withdraw", Options{Window: open}, errors.New("never a member"), true, 1},
 		{"nobody waits for anything", Options{}, nil, true, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -299,6 +375,138 @@ func TestLearnWithdraws(t *testing.T) {
 			if err := f.Learn(t.Context(), "2"); err != nil {
 				t.Error(err)
 			}
+		})
+	}
+}
+
+// TestLearnSpreads: an answer may be passed on once no window holds anywhere that does not include
+// what was appended. What was not appended is withdrawn; and nobody waits for a retry.
+func TestLearnSpreads(t *testing.T) {
+	errFar := errors.New("others may not have it")
+	learn := func(f *Filter) error { return f.Learn(t.Context(), "1") }
+	tooLong := func(f *Filter) error { return f.Learn(t.Context(), strings.Repeat("x", MaxIDBytes+1)) }
+	missed := func(f *Filter) error { return f.Missed(t.Context(), "no ID in the answer", time.Time{}) }
+	abandoned := func(f *Filter) error { return f.Abandoned(t.Context(), "no answer", time.Time{}) }
+	all := func(f *Filter) error { return f.LearnAll(t.Context(), []string{"1", "2"}) }
+	retry := func(f *Filter) error { return f.appendPending(t.Context()) }
+	for _, tc := range []struct {
+		name     string
+		do       func(*Filter) error
+		window   func() Window
+		down     bool
+		unspread error
+		did      string
+		want     []error
+		not      error
+		pending  int
+	}{
+		{"learned", learn, open, false, nil, "append spread", nil, ErrExposed, 0},
+		{"learned, without windows", learn, nil, false, nil, "append spread", nil, ErrExposed, 0},
+		{"missed", missed, open, false, nil, "missed spread", nil, ErrExposed, 0},
+		{"abandoned", abandoned, open, false, nil, "missed spread", nil, ErrExposed, 0},
+		{"all learned", all, open, false, nil, "append spread", nil, ErrExposed, 0},
+		{"learned, not spread", learn, open, false, errFar, "append spread", []error{ErrExposed, errFar}, nil, 0},
+		{"learned, without windows, not spread", learn, nil, false, errFar, "append spread", []error{ErrExposed, errFar}, nil, 0},
+		{"missed, not spread", missed, open, false, errFar, "missed spread", []error{ErrExposed, errFar}, nil, 0},
+		{"abandoned, not spread", abandoned, open, false, errFar, "missed spread", []error{ErrExposed, errFar}, nil, 0},
+		{"too long, not spread", tooLong, open, false, errFar, "missed spread", []error{ErrExposed, errFar}, nil, 0},
+		{"all learned, not spread", all, open, false, errFar, "append spread", []error{errFar}, nil, 0},
+		{"not learned", learn, open, true, nil, "append withdraw", []error{errAway}, ErrExposed, 1},
+		{"not learned, without windows", learn, nil, true, nil, "append", []error{errAway, ErrExposed}, nil, 1},
+		{"not missed", missed, open, true, nil, "missed withdraw", []error{errAway}, ErrExposed, 1},
+		{"not abandoned", abandoned, open, true, nil, "missed withdraw", []error{errAway}, ErrExposed, 1},
+		{"not all learned", all, open, true, nil, "append", []error{errAway}, nil, 0},
+		{"tried again", retry, open, false, errFar, "append", nil, errFar, 0},
+		{"tried again in vain", retry, open, true, nil, "append", []error{errAway}, nil, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &flaky{unspread: tc.unspread}
+			f := mustLoad(t, mustNew(t, Options{Appender: a, Window: tc.window}))
+			if strings.HasPrefix(tc.name, "tried again") {
+				a.set(true)
+				mustFailToLearn(t, f, "0")
+				a.calls()
+			}
+			a.set(tc.down)
+			err := tc.do(f)
+			for _, want := range tc.want {
+				if !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+			}
+			if tc.want == nil && err != nil || tc.not != nil && errors.Is(err, tc.not) {
+				t.Error(err)
+			}
+			if did := a.calls(); did != tc.did {
+				t.Errorf("did %q, want %q", did, tc.did)
+			}
+			if n := f.Pending(); n != tc.pending {
+				t.Errorf("%d pending, want %d", n, tc.pending)
+			}
+		})
+	}
+}
+
+// patient is an appender whose calls take so long.
+type patient struct {
+	sharedLog
+	append, spread, withdraw time.Duration
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *patient) Append(ctx context.Context, ids ...string) error {
+	if err := sleep(ctx, l.append); err != nil {
+		return err
+	}
+	return l.sharedLog.Append(ctx, ids...)
+}
+
+func (l *patient) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
+func (l *patient) Spread(ctx context.Context) error                { return sleep(ctx, l.spread) }
+func (l *patient) Withdraw(ctx context.Context) error              { return sleep(ctx, l.withdraw) }
+
+// TestLearnTakes as long as Append, Spread and Withdraw do: only the first has a limit of its
+// own.
+func TestLearnTakes(t *testing.T) {
+	const s = time.Second
+	learn := func(ctx context.Context, f *Filter) error { return f.Learn(ctx, "1") }
+	all := func(ctx context.Context, f *Filter) error { return f.LearnAll(ctx, []string{"1"}) }
+	for _, tc := range []struct {
+		name  string
+		learn func(context.Context, *Filter) error
+		log   *patient
+		takes time.Duration
+		err   error // nil: none
+		not   error
+	}{
+		{"spread", learn, &patient{append: s, spread: 9 * s}, 10 * s, nil, ErrExposed},
+		{"all spread", all, &patient{append: s, spread: 9 * s}, 10 * s, nil, ErrExposed},
+		{"spread too late", learn, &patient{append: s, spread: time.Hour}, time.Minute, ErrExposed, nil},
+		{"all spread too late", all, &patient{append: s, spread: time.Hour}, time.Minute, context.DeadlineExceeded, nil},
+		{"withdrawn", learn, &patient{append: time.Hour, spread: time.Hour, withdraw: 9 * s}, 12 * s, context.DeadlineExceeded, ErrExposed},
+		{"withdrawn too late", learn, &patient{append: time.Hour, spread: time.Hour, withdraw: time.Hour}, time.Minute, ErrExposed, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := mustLoad(t, mustNew(t, Options{Appender: tc.log, Window: open, AppendTimeout: 3 * s}))
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				start := time.Now()
+				if err := tc.learn(ctx, f); !errors.Is(err, tc.err) || tc.not != nil && errors.Is(err, tc.not) {
+					t.Errorf("%v, want %v", err, tc.err)
+				}
+				if took := time.Since(start); took != tc.takes {
+					t.Errorf("it took %v, want %v", took, tc.takes)
+				}
+			})
 		})
 	}
 }

@@ -99,8 +99,8 @@ func (m *Meter) Missing(id string) {
 	}
 }
 
-// passes returns what the bits say of an ID, whatever state they are in. It waits
-// for no barrier: an ID that only that brings is one that exists.
+// passes returns what the bits say of an ID, whatever state they are in. It needs
+// no window: an ID that is yet to be brought is one that exists.
 func (f *Filter) passes(ctx context.Context, id string) Answer {
 	a := f.memory.look(id)
 	if a != Absent || f.opts.Remote == nil {

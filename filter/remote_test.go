@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // remoteSet is a Remote in memory, which counts its questions and can be away.
@@ -18,11 +19,13 @@ type remoteSet struct {
 	whole bool
 }
 
-func (r *remoteSet) Ask(_ context.Context, id string) (Answer, error) {
+func (r *remoteSet) Ask(ctx context.Context, id string) (Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
 	switch {
+	case ctx.Err() != nil:
+		return Unknown, ctx.Err()
 	case r.err != nil:
 		return Unknown, r.err
 	case r.ids[id]:
@@ -77,35 +80,66 @@ func newRemoteSet() *remoteSet { return &remoteSet{ids: map[string]bool{"1": tru
 
 func mustAnswer(t *testing.T, f *Filter, id string, want Answer) {
 	t.Helper()
-	if got := f.MayContain(t.Context(), id); got != want {
+	if got := f.Ask(t.Context(), id); got != want {
 		t.Errorf("%s is %v, want %v", id, got, want)
 	}
 }
 
+// mustGlance has memory alone tell.
+func mustGlance(t *testing.T, f *Filter, id string, want Answer) {
+	t.Helper()
+	if got := f.MayContain(id); got != want {
+		t.Errorf("%s is %v by memory, want %v", id, got, want)
+	}
+}
+
 func TestRemote(t *testing.T) {
-	remote, log := newRemoteSet(), &sharedLog{}
+	remote := newRemoteSet()
 	var f *Filter
-	barrier := &follower{log: log, add: func(id string) { f.Add(id) }}
-	var broken error
-	f = mustNew(t, Options{Remote: remote, Appender: log, Barrier: barrierFunc(func(ctx context.Context) error {
-		if broken != nil {
-			return broken
+	window, brings := open, ""
+	f = mustNew(t, Options{Remote: remote, Appender: &sharedLog{}, Window: func() Window {
+		if brings != "" {
+			f.Add(brings)
 		}
-		return barrier.Wait(ctx)
-	})})
+		return window()
+	}})
 	// Memory was never loaded: it is never why an ID is absent.
+	mustGlance(t, f, "1", Elsewhere)
+	mustGlance(t, f, "2", Elsewhere)
+	if n := remote.questions(); n != 0 {
+		t.Errorf("%d questions by somebody who must not block", n)
+	}
 	mustAnswer(t, f, "1", Maybe)
 	mustAnswer(t, f, "2", Absent)
 	asked := remote.questions()
 	mustAnswer(t, f, "1", Maybe)
+	mustGlance(t, f, "1", Maybe)
+	mustGlance(t, f, "2", Elsewhere) // it may be there by now
 	if n := remote.questions(); n != asked {
 		t.Errorf("%d questions about an ID that was found a moment ago", n-asked)
 	}
-	// Learned elsewhere, and lost by the set: the log has it.
-	if err := log.Append(t.Context(), "3"); err != nil {
-		t.Fatal(err)
-	}
+	// Learned elsewhere, and lost by the set: the log has brought it before the window was opened.
+	mustGlance(t, f, "3", Elsewhere)
+	brings = "3"
 	mustAnswer(t, f, "3", Maybe)
+	mustGlance(t, f, "3", Maybe)
+	brings = ""
+	for _, w := range []func() Window{over, none, closed} {
+		window = w
+		mustGlance(t, f, "4", Elsewhere)
+		mustAnswer(t, f, "4", Unknown)
+		mustAnswer(t, f, "1", Maybe)
+	}
+	window = func() Window { // over after the look, when another is opened that has brought the ID
+		return windowFunc(func() bool { f.Add("5"); window = open; return false })
+	}
+	mustAnswer(t, f, "5", Unknown)
+	mustAnswer(t, f, "5", Maybe)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := f.Ask(ended, "4"); got != Unknown {
+		t.Errorf("%v of one that has left", got)
+	}
 	remote.set(nil, false)
 	mustAnswer(t, f, "4", Unknown)
 	remote.set(errors.New("away"), true)
@@ -118,11 +152,26 @@ func TestRemote(t *testing.T) {
 		t.Errorf("%s, %q", state, reason)
 	}
 	mustAnswer(t, f, "4", Absent)
-	broken = errors.New("the log is away")
+	window = func() Window { // what it has brought counts
+		if err := f.Missed(t.Context(), "no ID", time.Time{}); err != nil {
+			t.Error(err)
+		}
+		return open()
+	}
 	mustAnswer(t, f, "4", Unknown)
-	broken = nil
+	window = open
+	mustGlance(t, f, "4", Unknown) // nothing that the set says would count
+	if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	mustAnswer(t, f, "4", Absent)
 	f.Taint("an order was missed")
+	asked = remote.questions()
+	mustGlance(t, f, "4", Unknown)
 	mustAnswer(t, f, "4", Unknown)
+	if n := remote.questions(); n != asked {
+		t.Errorf("%d questions whose answer cannot count", n-asked)
+	}
 	mustAnswer(t, f, "1", Maybe)
 	if f.Count() != 7 || f.Capacity() != 10 || f.FillRatio() != 0.25 || f.EstimatedFalsePositiveRate() < 0.5 {
 		t.Errorf("%+v", f.Info())
@@ -132,34 +181,58 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestRemoteLearn learns while the set cannot be written: with a barrier nobody
+// TestRemoteWithoutWindows believes the set for as long as the log is read now and then.
+func TestRemoteWithoutWindows(t *testing.T) {
+	read := time.Now()
+	f := mustNew(t, Options{
+		Remote: newRemoteSet(), Appender: &sharedLog{}, StaleAfter: time.Minute, LastRead: func() time.Time { return read },
+	})
+	mustAnswer(t, f, "2", Absent)
+	read = read.Add(-time.Hour)
+	mustGlance(t, f, "2", Elsewhere)
+	mustAnswer(t, f, "2", Unknown)
+	mustAnswer(t, f, "1", Maybe)
+}
+
+// TestRemoteLearn learns while the set cannot be written: with windows nobody
 // misses the ID, and the set gets it later.
 func TestRemoteLearn(t *testing.T) {
-	for _, barrier := range []bool{true, false} {
-		remote, log := newRemoteSet(), &sharedLog{}
+	for _, windows := range []bool{true, false} {
+		remote, log := newRemoteSet(), &flaky{}
 		opts := Options{Remote: remote, Appender: log, MaxPending: 2}
-		if barrier {
-			opts.Barrier = barrierFunc(func(context.Context) error { return nil })
+		did := "append"
+		if windows {
+			opts.Window, did = open, "append spread"
 		}
 		f := mustNew(t, opts)
-		if err := f.Learn(t.Context(), "3"); err != nil || !remote.ids["3"] || len(log.ids) != 1 {
+		if err := f.Learn(t.Context(), "3"); err != nil || !remote.ids["3"] || log.calls() != "append spread" {
 			t.Errorf("learned: %v, %v, %v", err, remote.ids, log.ids)
 		}
 		away := errors.New("away")
 		remote.set(away, true)
 		for i := range 4 {
 			err := f.Learn(t.Context(), fmt.Sprint("new-", i))
-			if barrier && err != nil || !barrier && (!errors.Is(err, away) || !strings.Contains(err.Error(), "not in the shared set")) {
-				t.Errorf("barrier %v: %v", barrier, err)
+			if windows && err != nil || !windows && (!errors.Is(err, away) || !errors.Is(err, ErrExposed) || !strings.Contains(err.Error(), "not in the shared set")) {
+				t.Errorf("windows %v: %v", windows, err)
+			}
+			if got := log.calls(); got != did {
+				t.Errorf("windows %v: did %q, want %q", windows, got, did)
 			}
 		}
-		// Without a barrier two are lost to the others: a doubt is to tell them.
-		if want := map[bool]int{true: 2, false: 3}[barrier]; len(log.ids) != 5 || f.Pending() != want {
-			t.Errorf("barrier %v: %d in the log, %d pending", barrier, len(log.ids), f.Pending())
+		// Without windows two are lost to the others: a doubt is to tell them.
+		if want := map[bool]int{true: 2, false: 3}[windows]; len(log.ids) != 5 || f.Pending() != want {
+			t.Errorf("windows %v: %d in the log, %d pending", windows, len(log.ids), f.Pending())
+		}
+		// Several at once: whoever loads them tells nobody before.
+		if err := f.LearnAll(t.Context(), []string{"a", "b"}); windows != (err == nil) || err != nil && !errors.Is(err, away) {
+			t.Errorf("windows %v: %v", windows, err)
+		}
+		if got := log.calls(); got != did {
+			t.Errorf("windows %v: did %q, want %q", windows, got, did)
 		}
 		remote.set(nil, true)
-		if got := f.MayContain(t.Context(), "nobody"); got != Absent { // all are known here
-			t.Errorf("barrier %v: nobody is %v", barrier, got)
+		if got := f.Ask(t.Context(), "nobody"); got != Absent { // all are known here
+			t.Errorf("windows %v: nobody is %v", windows, got)
 		}
 		if err := f.appendPending(t.Context()); err != nil || !remote.ids["new-0"] || !remote.ids["new-1"] || f.Pending() != 0 {
 			t.Errorf("pending: %v, %v", err, remote.ids)
@@ -178,7 +251,7 @@ func TestRemoteMemoryMakesRoom(t *testing.T) {
 	}
 	passed := 0
 	for i := range 10_000 {
-		if f.MayContain(t.Context(), fmt.Sprint("nobody-", i)) == Maybe {
+		if f.Ask(t.Context(), fmt.Sprint("nobody-", i)) == Maybe {
 			passed++
 		}
 	}

@@ -72,10 +72,9 @@ func (l *locks) Hold(context.Context, string) error { l.note("hold"); return nil
 // book is a Filter that writes down what it learns.
 type book struct{ locks *locks }
 
-func (b book) MayContain(context.Context, string) gate.Answer { return gate.Unknown }
-func (b book) Glance(string) (gate.Answer, bool)              { return gate.Unknown, true }
-func (b book) Later(_ string, answer func(gate.Answer))       { answer(gate.Unknown) }
-func (b book) Learn(_ context.Context, id string) error       { b.locks.note("learn:" + id); return nil }
+func (b book) MayContain(string) gate.Answer            { return gate.Unknown }
+func (b book) Ask(context.Context, string) gate.Answer  { return gate.Unknown }
+func (b book) Learn(_ context.Context, id string) error { b.locks.note("learn:" + id); return nil }
 func (b book) Missed(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil

@@ -290,10 +290,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 func logText(r *engine.LogReport, now time.Time) string {
 	text := fmt.Sprintf("%s, at %d of %d", r.Phase, r.Position, r.Tail)
 	if r.LastRead != nil {
-		text += fmt.Sprintf(", read %v ago", now.Sub(*r.LastRead).Round(100*time.Millisecond))
-	}
-	if r.ReadTook > 0 {
-		text += fmt.Sprintf(" in %.1f ms", 1e3*time.Duration(r.ReadTook).Seconds())
+		text += fmt.Sprintf(", read %v ago in %.1f ms", now.Sub(*r.LastRead).Round(100*time.Millisecond), 1e3*time.Duration(r.ReadTook).Seconds())
 	}
 	for _, d := range []struct {
 		kind  string

@@ -95,7 +95,7 @@ fill          \d\.\d% of the bits
 passes        .*% of the absent IDs, estimated
 memory        .* kB
 in redis      2\.\d kB
-change log    following, at 0 of 0, read [0-9.]+m?s ago(, last barrier [0-9.]+ ms)?
+change log    following, at 0 of 0, read [0-9.]+m?s ago in [0-9]+\.[0-9] ms
 generation    1
 
 PART +IDS +CAPACITY +FILL +PASSES +BYTES
@@ -108,7 +108,7 @@ ids           (99|100) of 1000
 fill          \d\.\d% of the bits
 passes        .*% of the absent IDs, estimated
 memory        2\.\d kB
-change log    following, at 0 of 0, read [0-9.]+m?s ago(, last barrier [0-9.]+ ms)?
+change log    following, at 0 of 0, read [0-9.]+m?s ago in [0-9]+\.[0-9] ms
 generation    1
 `, ""},
 		{"add to one by days", "", "", []string{"add", "days", "1"}, exitDone, "added 1\n", ""},
@@ -220,7 +220,7 @@ func testFilterJSON(t *testing.T, file string) {
 		keys("a filter", f, info...)
 		of := f.(map[string]any)
 		keys("its expansion", of["expansion"], "began", "error", "from", "generation", "read", "running", "to", "took_seconds")
-		keys("its log", of["log"], "doubts", "lag", "last_barrier_seconds", "last_read", "members", "owed", "phase", "position", "reason", "repaired", "tail")
+		keys("its log", of["log"], "doubts", "lag", "last_read", "members", "owed", "phase", "position", "read_took_seconds", "reason", "repaired", "tail")
 		for _, s := range of["segments"].([]any) {
 			keys("a segment", s, "bytes", "capacity", "estimated_false_positive_rate", "fill_ratio", "ids", "layers", "name")
 		}

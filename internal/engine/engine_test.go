@@ -57,14 +57,23 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
-// TestLearnTimeout compares it with the leases that an answer may have to be kept back for: it
-// is longer, or a client is told of an order that others may refuse.
+// TestLearnTimeout compares it with the leases and windows that an answer may have to be kept back
+// for: it is longer, or a client is told of an order that others may refuse.
 func TestLearnTimeout(t *testing.T) {
 	t.Parallel()
-	for _, lease := range []string{"200ms", "2s", "10s"} {
+	for _, tc := range []struct {
+		lease, freshness string
+		over             time.Duration // until no window holds that began before
+	}{
+		{"200ms", "{window: 500ms}", 560 * time.Millisecond},
+		{"2s", "{window: 100ms}", 560 * time.Millisecond}, // that of the other filter
+		{"10s", "{window: 500ms}", 560 * time.Millisecond},
+		{"2s", "{window: 5s}", 5500 * time.Millisecond},
+		{"10s", "none", 0},
+	} {
 		text := `
 redis: {mode: embedded}
-filters: {orders: {change_log: {lease: ` + lease + `}}, others: {}}
+filters: {orders: {change_log: {lease: ` + tc.lease + `}, freshness: ` + tc.freshness + `}, others: {}}
 rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}]
 `
 		c, err := config.Parse("a.yaml", []byte(text), os.Getenv)
@@ -73,8 +82,8 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		}
 		m := &Engine{config: c}
 		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
-		if got, least := m.LearnTimeout(), appendTimeout+longest+longest/10; got < least || got > least+time.Second {
-			t.Errorf("lease %s: %v, want %v and a little", lease, got, least)
+		if got, least := m.LearnTimeout(), appendTimeout+longest+longest/10+tc.over; got < least || got > least+time.Second {
+			t.Errorf("lease %s, freshness %s: %v, want %v and a little", tc.lease, tc.freshness, got, least)
 		}
 	}
 }

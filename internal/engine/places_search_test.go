@@ -89,7 +89,8 @@ type setSearch struct {
 	dated    bool   // IDs tell their day
 	days     int64  // that have passed
 
-	mu       sync.RWMutex // of the log; held for reading by barriers
+	mu       sync.RWMutex // of the log
+	changes  atomic.Int64 // of the log and its doubts; counted before they are made
 	log      []string
 	doubts   []string // that the log has
 	lives    []*liveSet
@@ -196,12 +197,26 @@ func (l *liveSet) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 	}
 }
 
-// Wait implements filter.Barrier.
-func (l *liveSet) Wait(context.Context) error {
-	l.s.mu.RLock()
-	defer l.s.mu.RUnlock()
-	return nil
+// upToDate is a filter.Window that holds until the log changes.
+type upToDate struct {
+	s       *setSearch
+	changes int64
 }
+
+// Holds implements filter.Window.
+func (w upToDate) Holds() bool { return w.changes == w.s.changes.Load() }
+
+// window opens one, but for the time in which the log is changed.
+func (l *liveSet) window() filter.Window {
+	if !l.s.mu.TryRLock() {
+		return upToDate{l.s, -1}
+	}
+	defer l.s.mu.RUnlock()
+	return upToDate{l.s, l.s.changes.Load()}
+}
+
+// Spread implements filter.Appender: what is appended all have.
+func (l *liveSet) Spread(context.Context) error { return nil }
 
 // Append implements filter.Appender.
 func (l *liveSet) Append(_ context.Context, ids ...string) error {
@@ -210,6 +225,7 @@ func (l *liveSet) Append(_ context.Context, ids ...string) error {
 	}
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
+	l.s.changes.Add(1)
 	l.s.log = append(l.s.log, ids...)
 	for _, other := range l.s.lives {
 		for _, id := range ids {
@@ -237,6 +253,7 @@ func (l *liveSet) Withdraw(context.Context) error { return nil }
 
 // doubt tells all of one. The lock is held.
 func (s *setSearch) doubt(reason string) {
+	s.changes.Add(1)
 	s.doubts = append(s.doubts, reason)
 	for _, l := range s.lives {
 		l.unit.filter.Doubt(filter.Doubt{Reason: reason})
@@ -304,7 +321,7 @@ func (s *setSearch) start(how setting) *liveSet {
 	check(s.t, err)
 	l.unit.sources, err = sourcesOf(c, "orders", formats, m.log)
 	check(s.t, err)
-	opts := filter.Options{Capacity: 1000, FalsePositiveRate: 1e-6, Barrier: l, Appender: l, Live: true, RetryEvery: 5 * time.Millisecond}
+	opts := filter.Options{Capacity: 1000, FalsePositiveRate: 1e-6, Window: l.window, Appender: l, Live: true, RetryEvery: 5 * time.Millisecond}
 	opts.CanonicalForms = func(id string) (string, []string) { return order.CanonicalForms(formats, id) }
 	opts.Segments = segments(f.Segments, formats)
 	shares := m.sharedOptions("orders", f, l.unit, opts)
@@ -635,7 +652,7 @@ func (l *liveSet) refuses() bool {
 	if l.s.dated {
 		id = l.now().UTC().Format(dateOfSearch) + "999999"
 	}
-	return l.unit.filter.MayContain(l.s.t.Context(), id) == filter.Absent
+	return l.unit.filter.Ask(l.s.t.Context(), id) == filter.Absent
 }
 
 // foreign is what the reason is like for which a set is left alone: an operator has to delete
@@ -646,7 +663,7 @@ var foreign = regexp.MustCompile("was made with|was not made with|has a capacity
 func (s *setSearch) ask() string {
 	for _, l := range s.lives {
 		for _, o := range s.orders {
-			if l.has(o.table) && l.unit.filter.MayContain(s.t.Context(), s.form(l.setting.format, o.id)) == filter.Absent {
+			if l.has(o.table) && l.unit.filter.Ask(s.t.Context(), s.form(l.setting.format, o.id)) == filter.Absent {
 				return o.id + " is absent at " + l.name
 			}
 		}

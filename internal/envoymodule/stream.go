@@ -113,6 +113,7 @@ func (s *Stream) glimpsed(h Headers, g gate.Glimpse) Step {
 		return Step{Do: Read}
 	case g.Asks != nil:
 		s.stage = waiting
+		s.settles = s.decider.gate.Policies()[g.Decision.Rule].Settle != nil
 		s.await(g.Asks)
 		return Step{Do: Wait}
 	}
@@ -123,6 +124,12 @@ func (s *Stream) glimpsed(h Headers, g gate.Glimpse) Step {
 func (s *Stream) await(a *gate.Asking) {
 	s.mail.open(s.envoy)
 	s.face.spawn("a lookup", func() {
+		defer func() {
+			if v := recover(); v != nil { // nobody else goes on with the request
+				s.face.recovered("a lookup", v)
+				s.mail.post(s.undecided)
+			}
+		}()
 		d := a.Decide(s.face.ctx)
 		s.mail.post(func() Step {
 			if s.answered {
@@ -241,10 +248,16 @@ func (s *Stream) failed(at Event, v any) Step {
 		return Step{}
 	case at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
 		return Step{Do: PassResponse}
-	case s.answered:
-		return Step{}
-	case s.stage == passed && s.bracket != nil:
+	case !s.answered && s.stage == passed && s.bracket != nil:
 		return Step{Do: PassRequest}
+	}
+	return s.undecided()
+}
+
+// undecided is what becomes of a request that a fault of ours has hit.
+func (s *Stream) undecided() Step {
+	if s.answered {
+		return Step{}
 	}
 	step := Step{Do: Refuse, Reply: s.face.fault}
 	if !s.settles { // never without its lock

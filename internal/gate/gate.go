@@ -23,10 +23,10 @@ type Answer int8
 // The answers. Unknown is the zero value, so that a filter that says nothing
 // rejects nothing.
 const (
-	Unknown Answer = iota // the filter cannot tell now
-	Maybe                 // the order may exist
-	Absent                // the order certainly does not exist
-	Elsewhere             // what tells is not in memory
+	Unknown   Answer = iota // the filter cannot tell now
+	Maybe                   // the order may exist
+	Absent                  // the order certainly does not exist
+	Elsewhere               // what tells is not in memory
 )
 
 // Filter knows which orders exist. Its methods are safe for concurrent use.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,18 +18,27 @@ import (
 // knowledge is a Filter of plain values.
 type knowledge struct {
 	answers   map[string]Answer
-	slow      bool // it has to wait before it says Absent
+	elsewhere bool // memory alone tells nothing
+	asked     []string
 	learned   []string
 	missed    []string
 	abandoned []string
 	err       error
 }
 
-func (k *knowledge) MayContain(_ context.Context, id string) Answer { return k.answers[id] }
-func (k *knowledge) Glance(id string) (Answer, bool) {
-	return k.answers[id], k.answers[id] != Absent || !k.slow
+func (k *knowledge) MayContain(id string) Answer {
+	if k.elsewhere {
+		return Elsewhere
+	}
+	return k.answers[id]
 }
-func (k *knowledge) Later(id string, answer func(Answer)) { answer(k.answers[id]) }
+func (k *knowledge) Ask(ctx context.Context, id string) Answer {
+	k.asked = append(k.asked, id)
+	if ctx.Err() != nil {
+		return Unknown
+	}
+	return k.answers[id]
+}
 func (k *knowledge) Missed(_ context.Context, reason string, _ time.Time) error {
 	k.missed = append(k.missed, reason)
 	return nil
@@ -160,33 +171,127 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestGlance is a face that must not block: it is told the same, or to wait for it.
+// TestGlance is a face that must not block: it is told the same, or to have it asked for.
+// Screen asks by itself. Neither asks for what memory tells.
 func TestGlance(t *testing.T) {
 	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/x", "/elsewhere"} {
 		for _, observe := range []bool{false, true} {
-			for _, slow := range []bool{false, true} {
-				b, other := newBench(t, observe), newBench(t, observe)
-				b.filter.slow = slow
-				req := order.Request{Method: "GET", Target: target}
-				glimpse := b.gate.Glance(req)
-				if waits := slow && target == "/orders/2"; (glimpse.Waits != nil) != waits || glimpse.NeedsBody {
-					t.Fatalf("%s: %+v", target, glimpse)
+			for _, elsewhere := range []bool{false, true} {
+				b, screened, other := newBench(t, observe), newBench(t, observe), newBench(t, observe)
+				b.filter.elsewhere, screened.filter.elsewhere = elsewhere, elsewhere
+				path := []byte(target)
+				req := order.Request{Method: "GET", Target: unsafe.String(&path[0], len(path))}
+				want, got := other.gate.Screen(t.Context(), req), screened.gate.Screen(t.Context(), req)
+				if got != want {
+					t.Errorf("%s: screened %+v, want %+v", target, got, want)
 				}
-				d := glimpse.Decision
-				if glimpse.Waits != nil {
+				glimpse := b.gate.Glance(req)
+				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3"}, target)
+				if (glimpse.Asks != nil) != asks || glimpse.NeedsBody || len(b.filter.asked) > 0 {
+					t.Fatalf("%s: %+v, asked for %q", target, glimpse, b.filter.asked)
+				}
+				want.ID, got = strings.Clone(want.ID), glimpse.Decision
+				if asks {
 					if len(b.ledger.lines) > 0 {
 						t.Errorf("counted before it is judged: %v", b.ledger.lines)
 					}
-					glimpse.Waits.Then(func(late Decision) { d = late })
+					clear(path) // it is the caller's
+					got = glimpse.Asks.Decide(t.Context())
 				}
-				if want := other.gate.Screen(t.Context(), req); d != want {
-					t.Errorf("%s: %+v, want %+v", target, d, want)
+				if got != want {
+					t.Errorf("%s: %+v, want %+v", target, got, want)
 				}
-				if diff := cmp.Diff(other.ledger.lines, b.ledger.lines); diff != "" {
-					t.Error("counted (-want +got):\n" + diff)
+				for _, one := range []*bench{b, screened} {
+					if diff := cmp.Diff(other.ledger.lines, one.ledger.lines); diff != "" {
+						t.Error("counted (-want +got):\n" + diff)
+					}
+					if (len(one.filter.asked) > 0) != asks {
+						t.Errorf("%s: asked for %q", target, one.filter.asked)
+					}
 				}
 			}
 		}
+	}
+}
+
+// TestAskingEnds has the context of one that asks end: it passes the request on.
+func TestAskingEnds(t *testing.T) {
+	b := newBench(t, false)
+	b.filter.elsewhere = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req := order.Request{Method: "GET", Target: "/orders/2"}
+	if d := b.gate.Screen(ctx, req); d.Refused || d.Verdict != VerdictUnknown {
+		t.Errorf("screened: %+v", d)
+	}
+	if d := b.gate.Glance(req).Asks.Decide(ctx); d.Refused || d.Verdict != VerdictUnknown {
+		t.Errorf("asked: %+v", d)
+	}
+}
+
+// mixed is a filter that tells of each ID by its first letter what memory knows, and by
+// the second what is known elsewhere.
+type mixed struct {
+	knowledge
+	asked []string
+}
+
+func answerOf(letter byte) Answer {
+	return map[byte]Answer{'u': Unknown, 'm': Maybe, 'a': Absent, 'e': Elsewhere}[letter]
+}
+
+func (f *mixed) MayContain(id string) Answer { return answerOf(id[0]) }
+func (f *mixed) Ask(_ context.Context, id string) Answer {
+	f.asked = append(f.asked, id)
+	if id[0] != 'e' {
+		return answerOf(id[0])
+	}
+	return answerOf(id[1])
+}
+
+// TestBatch: a list of orders is absent only if each of them is, wherever that is known.
+func TestBatch(t *testing.T) {
+	for _, tt := range []struct {
+		ids         string
+		look, final Answer
+	}{
+		{"a", Absent, Absent},
+		{"a a a", Absent, Absent},
+		{"a a m", Maybe, Maybe},
+		{"a u m", Unknown, Unknown},
+		{"m a", Maybe, Maybe},
+		{"u a", Unknown, Unknown},
+		{"ea", Elsewhere, Absent},
+		{"em", Elsewhere, Maybe},
+		{"eu", Elsewhere, Unknown},
+		{"ea a", Elsewhere, Absent},
+		{"a ea", Elsewhere, Absent},
+		{"ea em", Elsewhere, Maybe},
+		{"ea ea eu", Elsewhere, Unknown},
+		{"ea m", Maybe, Maybe},
+		{"ea u", Unknown, Unknown},
+		{"a ea a m", Maybe, Maybe},
+	} {
+		f := &mixed{}
+		l := &Lookup{Filter: f}
+		ids := strings.Fields(tt.ids)
+		m := order.Match{ID: ids[0]}
+		if len(ids) > 1 {
+			m.Batch = ids
+		}
+		got := l.look(m)
+		if got != tt.look || len(f.asked) > 0 {
+			t.Errorf("%s: %d in memory, want %d; asked for %q", tt.ids, got, tt.look, f.asked)
+		}
+		if got == Elsewhere {
+			got = l.ask(t.Context(), cloned(m))
+		}
+		if got != tt.final {
+			t.Errorf("%s: %d, want %d", tt.ids, got, tt.final)
+		}
+	}
+	if got := (&Lookup{Filter: &mixed{}}).look(order.Match{}); got != Unknown {
+		t.Errorf("of an ID that nobody showed us: %d", got)
 	}
 }
 
@@ -214,7 +319,7 @@ func TestGlanceOfABody(t *testing.T) {
 	} {
 		req := json
 		req.Target = tt.target
-		if glimpse := g.Glance(req); !glimpse.NeedsBody || glimpse.Waits != nil {
+		if glimpse := g.Glance(req); !glimpse.NeedsBody || glimpse.Asks != nil {
 			t.Errorf("%s: %+v", tt.target, glimpse)
 		}
 		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
@@ -229,10 +334,14 @@ func TestScreenDoesNotAllocate(t *testing.T) {
 	gate := b.gate
 	gate.record = silent{}
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(100, func() {
-		gate.Screen(ctx, order.Request{Method: "GET", Target: "/orders/2"})
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3"} {
+		req := order.Request{Method: "GET", Target: target}
+		if n := testing.AllocsPerRun(100, func() {
+			gate.Screen(ctx, req)
+			gate.Glance(req)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", target, n)
+		}
 	}
 }
 
