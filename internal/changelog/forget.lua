@@ -6,7 +6,7 @@
 -- ARGV[4]  the era in which it was acknowledged
 -- Returns  how many were forgotten
 if ARGV[4] ~= era then return 0 end
-local before, longest = least(), 0
+local before = least()
 local gone = redis.call('ZRANGEBYSCORE', reads, '-inf', '(' .. ARGV[3])
 for _, name in ipairs(gone) do
   redis.call('ZREM', reads, name)
@@ -16,8 +16,4 @@ if #gone > 0 then
   countReaders()
   tellLeast(before)
 end
-for _, name in ipairs(redis.call('ZRANGE', readers, 0, -1)) do
-  longest = math.max(longest, tonumber(string.match(name, '/(%d+)$') or '') or 0)
-end
-redis.call('HSET', meta, 'window', longest)
 return #gone

@@ -321,5 +321,5 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 func (l *Log) replayed(ctx context.Context, from uint64, count int) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "", entry{})
+	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", entry{})
 }

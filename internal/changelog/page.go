@@ -36,6 +36,7 @@ type page struct {
 	members []string      // all; none unless the reader's lease was renewed
 	untold  string        // why nobody would notice a failover, "" if everybody does
 	least   uint64        // up to which entry all readers have the log
+	noted   bool          // whether the reader was noted
 	window  time.Duration // the longest of any reader, before this read
 }
 
@@ -45,7 +46,7 @@ const drained = 1000
 // ask runs the script that reads a page from an entry on, and renews a member's lease
 // as of a moment; nil: none. For a reader, it reports up to which entry the IDs were added;
 // "": for none. Its error is one of the package's, or ctx's.
-func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader string, upTo entry) (page, error) {
+func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader, era string, upTo entry) (page, error) {
 	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
@@ -53,8 +54,8 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 			twin = 1
 		}
 	}
-	args := append(make([]any, 0, 15+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, upTo.seq, upTo.nonce)
+	args := append(make([]any, 0, 16+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, upTo.seq, upTo.nonce, era)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
@@ -82,16 +83,16 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 func parsePage(reply []any) (page, error) {
 	var p page
 	var tail, server, least, window string
-	var mine int64
+	var mine, noted int64
 	var rows, members []any
-	ok := len(reply) == 12
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window} {
+	ok := len(reply) == 13
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window, &noted} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
 		return page{}, errors.New("a page of other parts")
 	}
-	p.member = mine == 1
+	p.member, p.noted = mine == 1, noted == 1
 	var err error
 	if p.tail, err = strconv.ParseUint(tail, 10, 64); err != nil {
 		return p, fmt.Errorf("its counter is %q, not a number", tail)

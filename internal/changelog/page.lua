@@ -17,13 +17,15 @@
 -- ARGV[13]  the nonce of the entry that it begins with, '' at the beginning
 -- ARGV[14]  up to which entry it has the IDs, that one or one behind it
 -- ARGV[15]  the nonce of this entry
--- ARGV[16], ...  members that there must be
+-- ARGV[16]  the era in which it had its last reply, '' if it has yet to reach the tail: in another one it
+--           is not noted yet, so that it learns first what windows others have heard of
+-- ARGV[17], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
 --           how many IDs are left in the inbox, entries, all members if the reader
 --           renewed its lease, why the server does not tell the name of its history or
 --           '' if it does, up to which entry all readers have the log, the longest window of
---           a reader before this call in ms}
+--           a reader before this call in ms, whether the reader was noted}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
@@ -74,7 +76,7 @@ if redis.call('HGET', meta, 'modern') ~= tostring(redis.call('ZCARD', members)) 
     if string.find(m, '#', 1, true) and not string.find(m, '~%+?$') then away = m end
   end
 end
-for i = 16, #ARGV do
+for i = 17, #ARGV do
   if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
 end
 
@@ -85,12 +87,14 @@ if last > seq then -- somebody else has written to the log
   redis.call('HSET', meta, 'seq', decimal(seq))
 end
 
+local own = string.match(ARGV[12], '/(%d+)$')
 local longest = redis.call('HGET', meta, 'window')
-if ARGV[12] ~= '' then
-  local mine = string.match(ARGV[12], '/(%d+)$')
-  longest = longest or mine
-  if tonumber(mine) > tonumber(longest) or not redis.call('HEXISTS', meta, 'window') then
-    redis.call('HSET', meta, 'window', mine)
+if not longest and own and redis.call('ZCARD', members) < 2 then longest = own end -- nobody else is to hear of it
+longest = longest or '0'
+local noted = own and ARGV[16] == era and 1 or 0
+if noted == 1 then
+  if tonumber(own) > tonumber(longest) or redis.call('HEXISTS', meta, 'window') == 0 then
+    redis.call('HSET', meta, 'window', own)
   end
   -- What it has of another log, or of what another server had, it does not have of this one: both
   -- entries are to be where it has them. From the one to the other it was told without a gap.
@@ -112,4 +116,4 @@ if ARGV[12] ~= '' then
 end
 
 return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries,
-  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold, decimal(least()), longest or '0'}
+  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold, decimal(least()), longest, noted}

@@ -110,8 +110,11 @@ type reader struct {
 	ahead   entry           // the last that was heard of behind that, and added
 	steady  bool            // the tail was reached, and the log is what it was
 	stated  int64           // up to which entry the last page said that it was applied, -1: none did
-	wide    time.Time       // from when on its own window counts, and not the narrow one
-	narrow  time.Duration   // the longest that others had heard of before its own
+	noted   bool            // the log has it as a reader in this era
+	tried   string          // the era in which it asked to be noted last
+	wide    time.Time       // a read that is sent by then opens a narrow window
+	narrow  time.Duration   // the longest that others had heard of in this era before its own
+	opens   bool            // the first page of this read was read by a noted reader
 	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
 }
 
@@ -120,8 +123,7 @@ type reader struct {
 // stream of creations this one would never end.
 func (r *reader) readToTail(ctx context.Context) error {
 	r.log.forgetReaders(ctx)
-	w := &Window{began: time.Now()}
-	reports := r.steady // else nobody sees a window that this read opens
+	w := newWindow()
 	away, err := r.pages(ctx)
 	phase := Following
 	if err == nil && !slices.Contains(r.log.opts.Require, away) {
@@ -148,25 +150,43 @@ func (r *reader) readToTail(ctx context.Context) error {
 	default:
 		phase = Unavailable
 	}
-	if w.lasts = r.window(); phase != Following || !reports || !r.steady || w.lasts == 0 {
+	if w.lasts = r.window(w.began); phase != Following || !r.opens || !r.steady || w.lasts == 0 {
 		w = nil
 	}
 	r.log.settle(phase, err, w)
 	return err
 }
 
-// window returns how long one may last now. One that is longer than those that creators have heard of
-// counts when they certainly have: who hears of it no more is missed by then.
-func (r *reader) window() time.Duration {
-	if time.Now().Before(r.wide) {
-		return min(r.narrow, r.log.opts.Window)
+// window returns how long one may last that a read opens which was sent at a time. One that is longer
+// than what creators have heard of counts when they certainly have: who has not, and asks another server
+// by now, is missed by then.
+func (r *reader) window(sent time.Time) time.Duration {
+	if sent.After(r.wide) {
+		return r.log.opts.Window
 	}
-	return r.log.opts.Window
+	return min(r.narrow, r.log.opts.Window)
+}
+
+// note keeps what a page says of the reader.
+func (r *reader) note(p page) {
+	window := r.log.opts.Window
+	switch {
+	case p.noted && !r.noted:
+		r.noted, r.wide = true, time.Time{}
+		if r.narrow < window {
+			r.wide = time.Now().Add(r.log.opts.Lease + margin(r.log.opts.Lease))
+		}
+	case !p.noted:
+		r.noted = false
+		if r.tried != p.era { // else it may be its own that it hears of
+			r.narrow = p.window
+		}
+	}
 }
 
 // unreported reports whether others do not know yet that this reader has the last entry.
 func (r *reader) unreported() bool {
-	return r.steady && r.log.reader != "" && r.stated < int64(r.heardUpTo().seq)
+	return r.steady && r.log.reader != "" && (!r.noted || r.stated < int64(r.heardUpTo().seq))
 }
 
 // isEarlier reports whether a member is of an earlier release.
@@ -207,7 +227,7 @@ func (r *reader) pages(ctx context.Context) (string, error) {
 		}
 		r.members = p.members
 		if starts != r.starts { // the first page, of this log
-			starts, away, goal, inbox = r.starts, p.away, p.tail, p.inbox
+			starts, away, goal, inbox, r.opens = r.starts, p.away, p.tail, p.inbox, r.noted
 			continue
 		}
 		if inbox > 0 { // first in, first out: whoever else takes some only helps
@@ -377,17 +397,15 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 	for {
 		own := l.asking()
 		count := l.opts.PageSize + 1 // one more for the entry that we have
-		reader := ""
+		in := ""                     // else nobody need wait for it
 		if r.steady {
-			reader, r.stated = l.reader, int64(r.heardUpTo().seq)
+			in, r.stated, r.tried = r.era, int64(r.heardUpTo().seq), r.era
 		}
-		p, err = l.ask(ctx, m, time.Now(), r.last, count, reader, r.heardUpTo())
+		p, err = l.ask(ctx, m, time.Now(), r.last, count, l.reader, in, r.heardUpTo())
 		if err != nil {
 			return p, nil, err
 		}
-		if reader != "" && p.window < l.opts.Window {
-			r.narrow, r.wide = p.window, time.Now().Add(l.opts.Lease+margin(l.opts.Lease))
-		}
+		r.note(p)
 		own = l.looked(own, p)
 		if r.epoch == "" {
 			r.epoch, r.lenient = p.epoch, true

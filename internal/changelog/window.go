@@ -10,8 +10,13 @@ import (
 // a read of the log found all well, and whoever appends something later waits for the window's end,
 // or until this reader has it. A nil Window never holds. It is immutable.
 type Window struct {
-	began time.Time // when the read was sent
-	lasts time.Duration
+	began, wall time.Time // when the read was sent, by the monotonic and by the other clock
+	lasts       time.Duration
+}
+
+func newWindow() *Window {
+	now := time.Now()
+	return &Window{began: now, wall: now.Round(0)}
 }
 
 // Holds reports whether the window is not over yet. Load the window first, then look whether an
@@ -24,7 +29,7 @@ func (w *Window) Holds() bool {
 		return false
 	}
 	now := time.Now()
-	return now.Sub(w.began) < w.lasts && now.Round(0).Sub(w.began.Round(0)) < w.lasts
+	return now.Sub(w.began) < w.lasts && now.Round(0).Sub(w.wall) < w.lasts
 }
 
 // Window returns the one that was opened last, nil if none is open. It does not block.

@@ -1,0 +1,332 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// windowed is a member with a window that outlasts any test, unless it is given.
+func windowed(place string, window time.Duration) Options {
+	o := patient(place)
+	o.Window = window
+	return o
+}
+
+// open waits until each of some instances has a window, and creators need not wait for those of
+// eras before.
+func open(t *testing.T, all ...*instance) {
+	t.Helper()
+	for _, i := range all {
+		eventually(t, "a window is open", func() bool { return i.Window().Holds() })
+	}
+}
+
+// settled has an instance take the windows of eras before for over.
+func settled(i *instance) {
+	i.member.mu.Lock()
+	defer i.member.mu.Unlock()
+	i.member.since, i.member.clear = time.Now().Add(-3*time.Hour), time.Time{}
+}
+
+func TestWindowHolds(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, tc := range []struct {
+		name string
+		w    *Window
+		want bool
+	}{
+		{"none", nil, false},
+		{"open", &Window{now, now.Round(0), time.Hour}, true},
+		{"over", &Window{now.Add(-2 * time.Hour), now.Round(0).Add(-2 * time.Hour), time.Hour}, false},
+		{"the machine slept", &Window{now, now.Round(0).Add(-time.Hour), time.Hour}, false},
+		{"the clock was set back", &Window{now.Add(-time.Hour), now.Round(0).Add(time.Hour), time.Hour}, false},
+	} {
+		if got := tc.w.Holds(); got != tc.want {
+			t.Errorf("%s: %v", tc.name, got)
+		}
+	}
+}
+
+// TestWindowsOpenAndClose looks at a reader's window while things happen.
+func TestWindowsOpenAndClose(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		b := runInstance(t, s, windowed("b", time.Hour))
+		open(t, b)
+		if n := b.client.ZCard(t.Context(), b.keys[4]).Val(); n != 1 {
+			t.Errorf("%d readers in the log of one that has a window", n)
+		}
+		// A member whose lease is over.
+		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: float64(time.Now().UnixMilli() - 1000), Member: "c#1~"}).Err())
+		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
+		eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), ErrAway) })
+		must(t, b.client.ZRem(t.Context(), b.keys[2], "c#1~").Err())
+		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
+		open(t, b)
+		// One of an earlier release joins.
+		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: 1e15, Member: "old#1+"}).Err())
+		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
+		eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), ErrEarlier) })
+		must(t, b.client.ZRem(t.Context(), b.keys[2], "old#1+").Err())
+		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
+		open(t, b)
+		// Redis goes away: the window ends by itself.
+		s.stop(t)
+		eventually(t, "the loss is noticed", func() bool { return b.State().Phase == Unavailable })
+		if !b.Window().Holds() {
+			t.Error("a server that does not answer has closed the window")
+		}
+		s.start(t)
+		open(t, b)
+		b.stop()
+		if b.Window().Holds() {
+			t.Error("a window is open after Run")
+		}
+		if n := b.client.ZCard(t.Context(), b.keys[4]).Val(); n != 0 {
+			t.Errorf("%d readers in the log after Run", n)
+		}
+	})
+}
+
+// TestSpreadWaitsForReaders appends while a reader's replies are held back.
+func TestSpreadWaitsForReaders(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, windowed("a", time.Hour))
+		open(t, a)
+		b, w := wiredInstance(t, s, windowed("b", time.Hour))
+		open(t, a, b)
+		settled(a)
+		for i := range 20 {
+			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			if !b.has(fmt.Sprint(i)) {
+				t.Fatalf("%d was told of, and a reader with a window lacks it", i)
+			}
+		}
+		h := hold(t)
+		w.set(h.reply)
+		<-h.entered
+		told := make(chan error, 1)
+		go func() { told <- a.tell(t.Context(), "1001") }()
+		eventually(t, "it is in the log", func() bool { return a.client.XLen(t.Context(), a.keys[0]).Val() == 21 })
+		for range 20 { // whatever else is read
+			a.mustWait(t)
+		}
+		select {
+		case err := <-told:
+			t.Errorf("it was told of, %v: a reader with a window has said nothing, which has it: %v", err, b.has("1001"))
+		default:
+		}
+		h.release()
+		if err := <-told; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestSpreadOutlastsReaders kills a reader.
+func TestSpreadOutlastsReaders(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		const window = 300 * time.Millisecond
+		a := runInstance(t, s, windowed("a", window))
+		open(t, a)
+		b, w := wiredInstance(t, s, windowed("b", window))
+		open(t, a, b)
+		w.set(func(context.Context, redis.Cmder, redis.ProcessHook) error { return errCut })
+		began := time.Now()
+		must(t, a.tell(t.Context(), "1"))
+		if took := time.Since(began); took < window && !b.has("1") {
+			t.Errorf("it was told of after %v", took)
+		}
+		if b.Window().Holds() {
+			t.Error("a window outlasts those who wait for it")
+		}
+		eventually(t, "it is forgotten", func() bool { return a.client.ZCard(t.Context(), a.keys[4]).Val() == 1 })
+		settled(a)
+		for i := range 5 {
+			must(t, a.tell(t.Context(), fmt.Sprint(10+i)))
+			if a.waited.Load() != nil {
+				t.Error("it was waited for once more")
+			}
+		}
+		w.set(nil) // it is back, and is waited for
+		open(t, b)
+		for i := range 5 {
+			must(t, a.tell(t.Context(), fmt.Sprint(20+i)))
+			if !b.has(fmt.Sprint(20 + i)) {
+				t.Error("a reader that is back was not waited for")
+			}
+		}
+	})
+}
+
+// TestSpreadWithoutXRead has all wait for polls.
+func TestSpreadWithoutXRead(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, aWire := wiredInstance(t, s, windowed("a", time.Hour))
+		open(t, a)
+		b, bWire := wiredInstance(t, s, windowed("b", time.Hour))
+		for _, w := range []*wire{aWire, bWire} {
+			w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				if strings.EqualFold(cmd.Name(), "xread") {
+					err := errors.New("NOPERM this user has no permissions to run the 'xread' command")
+					cmd.SetErr(err)
+					return err
+				}
+				return next(ctx, cmd)
+			})
+		}
+		open(t, a, b)
+		settled(a)
+		for i := range 5 {
+			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			if !b.has(fmt.Sprint(i)) {
+				t.Errorf("%d was told of, and a reader with a window lacks it", i)
+			}
+		}
+	})
+}
+
+// TestSpreadInANewEra loses what the log knows of its readers.
+func TestSpreadInANewEra(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		const window = 200 * time.Millisecond
+		opts := windowed("a", window)
+		opts.Lease = 500 * time.Millisecond
+		a := runInstance(t, s, opts)
+		open(t, a)
+		opts.Member = "b"
+		b := runInstance(t, s, opts)
+		for _, key := range []int{4, 5} {
+			open(t, a, b)
+			settled(a)
+			before := a.member.lastEra()
+			must(t, a.client.Del(t.Context(), a.keys[key]).Err())
+			began := time.Now()
+			id := fmt.Sprint("lost-", key)
+			must(t, a.tell(t.Context(), id))
+			if a.member.lastEra() == before {
+				t.Error("nobody has noticed that the readers are gone")
+			}
+			if took := time.Since(began); took < over(window) {
+				t.Errorf("it was told of after %v: a window may be open that the log has lost", took)
+			}
+			open(t, b)
+		}
+	})
+}
+
+// TestWindowsDiffer has one ordergate with a longer window: others wait for that, and it does not
+// count before they have heard of it.
+func TestWindowsDiffer(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := brisk("a")
+		opts.Lease, opts.Window = 3*time.Second, 100*time.Millisecond
+		a := runInstance(t, s, opts)
+		open(t, a)
+		opts.Member, opts.Window = "b", 700*time.Millisecond
+		b := runInstance(t, s, opts)
+		open(t, b)
+		if w := b.Window(); w.lasts != 100*time.Millisecond {
+			t.Errorf("its first window lasts %v: nobody has heard of the longer one", w.lasts)
+		}
+		eventually(t, "others have heard of it", func() bool { return b.Window().Holds() && b.Window().lasts == opts.Window })
+		if w := a.longestWindow(); w != opts.Window {
+			t.Errorf("who creates waits for windows of %v", w)
+		}
+	})
+}
+
+// TestOwedBeforeTheFirstLease joins while a reader has a window, and cannot append.
+func TestOwedBeforeTheFirstLease(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		const window = 400 * time.Millisecond
+		b, bWire := wiredInstance(t, s, windowed("b", window))
+		open(t, b)
+		h := hold(t)
+		bWire.set(h.reply) // it reads no more, and its window goes on
+		<-h.entered
+		defer h.release()
+		a, w := wiredOnly(t, s, windowed("a", window))
+		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if runs(cmd, a.append) {
+				return errCut
+			}
+			return next(ctx, cmd)
+		})
+		must(t, a.member.enter(t.Context()))
+		if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+			t.Fatalf("Append = %v", err)
+		}
+		must(t, a.Withdraw(t.Context()))
+		if b.Window().Holds() {
+			t.Error("an order may be told of that a reader with a window lacks")
+		}
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wiredOnly is wiredInstance that is not run.
+func wiredOnly(t *testing.T, s server, opts Options) (*instance, *wire) {
+	t.Helper()
+	i := newInstance(t, s, opts)
+	return i, wired(t, s, i)
+}
+
+// TestToldIsKnown has many create and look at once, with windows that end all the time.
+func TestToldIsKnown(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		var all []*instance
+		for i := range 3 {
+			opts := brisk(fmt.Sprint("i", i))
+			opts.Lease, opts.Window = time.Second, 100*time.Millisecond
+			all = append(all, runInstance(t, s, opts))
+			open(t, all...)
+		}
+		var wg sync.WaitGroup
+		asked, refused := make([]int, len(all)), make([]int, len(all))
+		for n, creator := range all {
+			wg.Go(func() {
+				for i := range 150 {
+					id := fmt.Sprint(n, "-", i)
+					if err := creator.tell(t.Context(), id); err != nil {
+						t.Error(err)
+						return
+					}
+					for _, reader := range all {
+						w := reader.Window()
+						known := reader.has(id)
+						if asked[n]++; w.Holds() && !known {
+							t.Errorf("%s is absent", id)
+						}
+						if w.Holds() {
+							refused[n]++
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("asked %v times, of which a window held %v times", asked, refused)
+	})
+}
