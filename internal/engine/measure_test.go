@@ -73,6 +73,25 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 	}
 }
 
+// TestAnswers has each answer of a filter come to the gate, and the absent ones be counted.
+func TestAnswers(t *testing.T) {
+	f := newMeasured(t)
+	for from, want := range map[filter.Answer]gate.Answer{
+		filter.Unknown: gate.Unknown, filter.Maybe: gate.Maybe, filter.Absent: gate.Absent, filter.Elsewhere: gate.Elsewhere, 9: gate.Unknown,
+	} {
+		before := f.measures.probes.Today()
+		if got := f.answer(from.String(), from); got != want {
+			t.Errorf("%v is %d, want %d", from, got, want)
+		}
+		if counted := f.measures.probes.Today() > before; counted != (from == filter.Absent) {
+			t.Errorf("%v is counted as absent: %t", from, counted)
+		}
+	}
+	if got := f.Ask(t.Context(), "7"); got != gate.Absent {
+		t.Errorf("asked: %d", got)
+	}
+}
+
 // BenchmarkAbsent is what an absent ID costs the filter, without a window, and with
 // its measures.
 func BenchmarkAbsent(b *testing.B) {
