@@ -27,6 +27,7 @@
  *	PAGED     a page has one entry, and there are orders that nobody asks for
  *	OTHERS=1  there is one such order
  *	IDS=2     two orders are created, not one
+ *	PROMPT    a read takes no time
  *	READERS=2 there are two readers like B, and both are asked
  *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
  *	          read the ID of the second order, so that a doubt is appended for it, which leaves
@@ -45,7 +46,7 @@
 #define T 2	/* ticks after which a lease is over */
 #endif
 #ifndef V
-#define V 1	/* ticks after which a window is over */
+#define V 2	/* ticks after which a window is over */
 #endif
 #ifdef SKEW
 #define SLOW 1	/* ticks by which B's clock is late at the end of a window */
@@ -62,7 +63,13 @@
 #else
 #define WIDTH V
 #endif
-#define QUIET (WIDTH + MARGIN)	/* ticks that A may have to wait for a window */
+#define QUIET (WIDTH + MARGIN)	/* ticks after which a window of before is over, at most */
+/* A window may be opened in the last tick of a lease, and that tick is one of both. */
+#define AND_QUIET (QUIET - 1)
+/* Who is forgotten matters to the orders after that. */
+#if (defined(IDS) && IDS > 1) || defined(WIDER)
+#define FORGETTING
+#endif
 #define R (T + QUIET)	/* ticks after which a member is taken for gone */
 #define O 2	/* ticks after which an abandoned create runs no more: overlap, and 1 as in T */
 #define N 6	/* entries that a log has room for */
@@ -252,6 +259,7 @@ typedef Reader {
 #endif
 #endif
 	byte knows;		/* the incarnation of A that is a member, counted from 1 */
+	bool blind;		/* it opened its window when it knew of none */
 	byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
 	byte lookup, wanted
 }
@@ -448,7 +456,9 @@ inline register(s, j) {
 #ifdef M_REPORT_TAIL
 	redis[s].applied[j] = redis[s].seq;
 #endif
+#ifdef FORGETTING
 	redis[s].reads[j] = redis[s].seq
+#endif
 }
 
 /* Have all readers reported so many entries? */
@@ -497,16 +507,18 @@ inline forgetReader(s, j, n) {
 
 /* What is taken for granted, and A cannot know: B will see it among the members, or did
  * so and Redis forgot it; or B sees the one before it, which is missed once its lease is
- * over. */
+ * over. If Redis has lost something, this is so for as long as a window lasts. */
 #if defined(M_UNSEEN) || defined(M_NOT_JOINED) || defined(REMOVE)
 #define SEEN true
 #elif defined(RUNNING)
-#define SEEN BOTH(KNOWN)
+#define SEEN (BOTH(KNOWN) && BACK_FOR_LONG)
 #elif SERVERS > 1
-#define SEEN (BOTH(KNOWN) || (SEEN_AT(0) && SEEN_AT(1)))
+#define SEEN ((BOTH(KNOWN) || (SEEN_AT(0) && SEEN_AT(1))) && BACK_FOR_LONG)
 #else
-#define SEEN (BOTH(KNOWN) || SEEN_AT(0))
+#define SEEN ((BOTH(KNOWN) || SEEN_AT(0)) && BACK_FOR_LONG)
 #endif
+#define BACK_FOR_LONG (!(lost || promoted) || BOTH(SIGHTED))
+#define SIGHTED(j) (!r[j].blind && !(r[j].read == SURE && r[j].knows == 0))
 #define KNOWN(j) (r[j].knows == aWhich+1)
 #define LEAVING (stray.on && stray.what == LEAVE)
 #define SEEN_AT(s) (!redis[s].alive || (redis[s].member && (redis[s].which == aWhich || !LEAVING)))
@@ -531,7 +543,7 @@ inline forgetReader(s, j, n) {
 #endif
 #define AFTER_WINDOWS(ticks) (ticks <= SPARE)
 #ifdef M_COUNTS_EARLY
-#define ENDED(s) (aLease[s] <= QUIET)
+#define ENDED(s) (aLease[s] <= AND_QUIET)
 #else
 #define ENDED(s) AFTER_WINDOWS(aLease[s])
 #endif
@@ -573,7 +585,7 @@ inline forgetReader(s, j, n) {
 
 /* Else it has to wait until all of its leases are over, and all windows. */
 #ifdef M_WITHDRAW_EARLY
-#define NO_LEASE(s) (aLease[s] <= QUIET)
+#define NO_LEASE(s) (aLease[s] <= AND_QUIET)
 #else
 #define NO_LEASE(s) AFTER_WINDOWS(aLease[s])
 #endif
@@ -600,7 +612,7 @@ inline forgetReader(s, j, n) {
 	:: d_step { order[i] == NEW && MAY_CREATE -> order[i] = APPENDED; append[2*i+aAt] = true; BEGIN(i) } \
 	:: d_step { order[i] == APPENDED -> order[i] = WAITING; owes[i] = true } \
 	:: d_step { owes[i] && !append[2*i+aAt] -> append[2*i+aAt] = true } \
-	:: d_step { order[i] == WAITING && (BY_TIME(i) || SHORT(i) || WITHDRAWN) -> order[i] = TOLD; reported[i] = 0 }
+	:: d_step { order[i] == WAITING && (BY_TIME(i) || SHORT(i) || WITHDRAWN) -> order[i] = TOLD; reported[i] = 0; TOLD_NOW(i) }
 
 #ifdef WIDER
 #define learnWidth(s) aWide = aWide || redis[s].wide
@@ -627,6 +639,12 @@ inline acknowledge(i, s) {
 	:: d_step { append[2*i+s] && ROOM(s) -> append[2*i+s] = false; enter(s); putOrder(s, i, n) } \
 	:: d_step { append[2*i+s] && ROOM(s) -> append[2*i+s] = false; enter(s); putOrder(s, i, n); acknowledge(i, s) }
 #define APPENDS(i) CASES_SERVER(APPEND, i)
+
+#ifdef FORGETTING
+#define TOLD_NOW(i) skip
+#else
+#define TOLD_NOW(i) ackLeft[i] = 0
+#endif
 
 /* Redis says that all readers have reported an order, in the present era. A script says so,
  * after it has looked whether anything was lost. */
@@ -733,7 +751,9 @@ end:	do
 	CASES(CREATE)
 	CASES(APPENDS)
 	CASES(HEARS)
+#ifdef FORGETTING
 	CASES(FORGETS)
+#endif
 	/* It asks to become a member, or to have its lease renewed. What it asked before
 	 * is lost then. */
 	:: d_step { !aJoined || MAY_RENEW ->
@@ -746,7 +766,7 @@ end:	do
 		:: aJoined ->
 			asked.era = aEra;
 			asked.base = aBase;
-			aLease[aAt] = (aLease[aAt] > aGrants + QUIET -> aLease[aAt] : aGrants + QUIET)
+			aLease[aAt] = (aLease[aAt] > aGrants + AND_QUIET -> aLease[aAt] : aGrants + AND_QUIET)
 		:: else
 		fi
 	   }
@@ -914,7 +934,7 @@ inline narrowWindow(j) {
 }
 
 /* A window is opened if the read has proved everything, and closed if it has not. */
-#ifdef M_NOT_TAIL
+#if defined(M_NOT_TAIL) || defined(M_WINDOW_EARLY)
 #define AT_TAIL(j) true
 #else
 #define AT_TAIL(j) (r[j].pos >= r[j].goal)
@@ -927,11 +947,11 @@ inline narrowWindow(j) {
 inline openWindow(j, n) {
 	narrowWindow(j);
 	if
-	:: r[j].read == SURE && n == 0 && AT_TAIL(j) -> r[j].window = WINDOW(j)
+	:: r[j].read == SURE && n == 0 && AT_TAIL(j) -> r[j].window = WINDOW(j); r[j].blind = (r[j].window > 0 && r[j].knows == 0)
 #ifdef M_STAYS_OPEN
 	:: else
 #else
-	:: else -> r[j].window = 0
+	:: else -> r[j].window = 0; r[j].blind = false
 #endif
 	fi
 }
@@ -1062,6 +1082,9 @@ active [READERS] proctype B() provided (!OVER) {
 	byte n;
 end:	do
 	CASES(ASKS)
+#ifdef PROMPT
+	:: d_step { ROOM_TO_READ(r[J].at) -> sendRead(J); runRead(J, r[J].at); applyRead(J, r[J].at, n) }
+#else
 	:: d_step { r[J].read == IDLE || r[J].read == SENT -> sendRead(J) }
 	/* A reply is lost, or comes. */
 	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> enter(r[J].at); register(r[J].at, J); WIDEN(r[J].at); forgetRead(J) }
@@ -1071,6 +1094,7 @@ end:	do
 	:: d_step { (r[J].read == OPENED || r[J].read == BROKEN) -> applyRead(J, r[J].at, n) }
 #else
 	:: d_step { r[J].read > SENT -> applyRead(J, r[J].at, n) }
+#endif
 #endif
 	:: d_step { PUBLISHED(J, r[J].at) -> applyPublished(J, r[J].at) }
 	/* The last two steps of a lookup. */
@@ -1172,6 +1196,7 @@ inline tick(s) {
 
 inline tickReader(j) {
 	down(r[j].window);
+	r[j].blind = r[j].blind && r[j].window > 0;
 	down(r[j].left);
 #ifdef WIDER
 	down(r[j].narrow);
@@ -1303,7 +1328,7 @@ inline endOrder(i) {
 #ifdef M_HEIR
 inline inherit(s) { aLease[s] = 0 }
 #else
-inline inherit(s) { aLease[s] = T + G + QUIET }
+inline inherit(s) { aLease[s] = T + G + AND_QUIET }
 #endif
 
 /* What A sent last is still on its way: a leave, if it takes it. */
@@ -1336,7 +1361,7 @@ inline restart(j) {
 #endif
 	forgetLookup(j);
 	forgetRead(j);
-	r[j].window = 0;
+	r[j].window = 0; r[j].blind = false;
 	r[j].era = 0;
 	r[j].reading = false;
 	r[j].found[0] = false;
@@ -1353,7 +1378,7 @@ inline leaveReaders(j, s) {
 	removeReader(s, j);
 #ifndef M_LEAVE_OPEN
 	forgetRead(j);
-	r[j].window = 0
+	r[j].window = 0; r[j].blind = false
 #endif
 }
 
