@@ -27,7 +27,8 @@
  *	PAGED     a page has one entry, and there are orders that nobody asks for
  *	OTHERS=1  there is one such order
  *	IDS=2     two orders are created, not one
- *	PROMPT    a read takes no time
+ *	PROMPT    a read of B takes no time
+ *	STRAY     but one of them may be late by any time
  *	READERS=2 there are two readers like B, and both are asked
  *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
  *	          read the ID of the second order, so that a doubt is appended for it, which leaves
@@ -219,6 +220,9 @@ byte aFence;		/* ticks until it may be taken for gone; for REMOVE */
 bool owes[IDS];
 byte ackIn[IDS];	/* the era whose log has the order, 0: none for certain */
 byte ackLeft[IDS];	/* ticks until windows are over that were opened before */
+#ifdef FORGETTING
+byte ackNumber[IDS];	/* the number of its entry there */
+#endif
 byte reported[IDS];	/* the era in which all readers reported it, 0: none */
 
 /* What a reader knows. */
@@ -241,6 +245,7 @@ typedef Reader {
 	byte window;		/* ticks until the window is over, 0: there is none */
 #ifdef WIDER
 	bool replyWide;		/* the reply tells of a window as large as its own */
+	bool sentWide;		/* its read was sent when it could use that */
 	byte narrow;		/* ticks for which it uses the smaller one */
 #endif
 	bool doubted;
@@ -261,6 +266,10 @@ typedef Reader {
 	byte knows;		/* the incarnation of A that is a member, counted from 1 */
 	bool blind;		/* it opened its window when it knew of none */
 	byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
+#ifdef STRAY
+	bool stray;		/* an earlier read is on its way still, ... */
+	byte strayPos, strayEra; /* ... with a report of that time */
+#endif
 	byte lookup, wanted
 }
 Reader r[READERS];
@@ -357,6 +366,12 @@ inline lapse(s) {
 #define ROOM(s) (redis[s].alive && redis[s].seq + 2 < N)
 #define ROOM_TO_READ(s) (redis[s].alive && (redis[s].seq + 2 <= N || (redis[s].epoch != 0 && !redis[s].robbed && redis[s].termed && !OVERDUE(s))))
 
+#ifdef M_STRIPPED
+#define STRIPPED(s) false
+#else
+#define STRIPPED(s) redis[s].stripped
+#endif
+
 /* What every script begins with. */
 inline enter(s) {
 	if
@@ -386,12 +401,10 @@ inline enter(s) {
 #endif
 	:: else
 	fi;
-#ifndef M_STRIPPED
 	if
-	:: redis[s].stripped -> lapse(s)
+	:: STRIPPED(s) -> lapse(s)
 	:: else
 	fi;
-#endif
 #ifdef CLOCK
 	if
 	:: redis[s].ahead < 0 -> lapse(s)
@@ -446,7 +459,9 @@ inline serve(m, s) {
 /* What a read leaves in Redis: a report, of what was applied in the present era. */
 #ifdef M_REPORT_ANY
 #define REPORT(s, j) r[j].pos
+#define STRAY_REPORT(s, j) r[j].strayPos
 #else
+#define STRAY_REPORT(s, j) (r[j].strayEra == redis[s].era -> r[j].strayPos : 0)
 #define REPORT(s, j) (r[j].era == redis[s].era -> r[j].pos : 0)
 #endif
 
@@ -620,11 +635,18 @@ inline forgetReader(s, j, n) {
 #define learnWidth(s) skip
 #endif
 
+#ifdef FORGETTING
+inline noteNumber(s, i) { number(s, i, n); ackNumber[i] = n; n = 0 }
+#else
+#define noteNumber(s, i) skip
+#endif
+
 inline acknowledge(i, s) {
 	if
 	:: COUNTS(redis[s].era) && (PENDING(i) || owes[i]) ->
 		ackIn[i] = redis[s].era;
 		ackLeft[i] = QUIET;
+		noteNumber(s, i);
 		learnWidth(s);
 		owes[i] = false;
 #ifdef M_PAYS_OLDER
@@ -651,7 +673,7 @@ inline acknowledge(i, s) {
 #ifdef M_UNCHECKED
 #define CHECKED(s) true
 #else
-#define CHECKED(s) (redis[s].epoch != 0 && redis[s].termed && !redis[s].robbed && !redis[s].stripped && redis[s].ahead >= 0)
+#define CHECKED(s) (redis[s].epoch != 0 && redis[s].termed && !redis[s].robbed && !STRIPPED(s) && redis[s].ahead >= 0)
 #endif
 #define HEAR(i, s) \
 	:: d_step { PENDING(i) && redis[s].alive && CHECKED(s) && redis[s].era != reported[i] -> \
@@ -677,19 +699,17 @@ inline acknowledge(i, s) {
 #define FORGET(i, s) \
 	:: d_step { ackIn[i] != 0 && WAITED(i) && ROOM(s) && EITHER_READER(s) -> \
 		enter(s); \
-		number(SERVER(ackIn[i]), i, n); \
 		if \
-		:: n > 0 && FORGET_IN(s, i) -> forgetReaders(s, n) \
+		:: FORGET_IN(s, i) -> forgetReaders(s, ackNumber[i]) \
 		:: else \
-		fi; \
-		n = 0 }
+		fi }
 #define FORGETS(i) CASES_SERVER(FORGET, i)
 #if READERS > 1
 #define EITHER_READER(s) (redis[s].reader[0] || redis[s].reader[1])
 #define forgetReaders(s, n) forgetReader(s, 0, n); forgetReader(s, 1, n)
 #else
 #define EITHER_READER(s) redis[s].reader[0]
-#ifdef WIDER
+#if defined(WIDER) && defined(M_WIDE_FORGOTTEN)
 #define forgetReaders(s, n) forgetReader(s, 0, n); redis[s].wide = redis[s].wide && redis[s].reader[0]
 #else
 #define forgetReaders(s, n) forgetReader(s, 0, n)
@@ -883,7 +903,12 @@ inline readEntries(j, s, n) {
 inline sendRead(j) {
 	forgetRead(j);
 	r[j].read = SENT;
-	r[j].left = WIDTH + SLOW
+	r[j].left = WIDTH + SLOW;
+#if defined(WIDER) && !defined(M_WIDE)
+	r[j].sentWide = (r[j].narrow == 0 && r[j].era != 0);
+	r[j].left = (r[j].sentWide -> r[j].left : r[j].left - (WIDTH - V));
+#endif
+	skip
 }
 
 /* Redis answers it. */
@@ -907,28 +932,25 @@ inline runRead(j, s) {
 	r[j].replyEra = redis[s].era
 }
 
-/* A window that another one may not know of is as large as theirs. */
+/* For as long as a lease may last of who was not told of a reader's window, that is as
+ * large as theirs. */
 inline narrowWindow(j) {
 #ifdef WIDER
 #ifndef M_WIDE
 	if
-	:: !r[j].replyWide ->
-#ifdef M_WIDE_SOON
-		r[j].narrow = 1
+#ifdef M_WIDE_LOST
+	:: !r[j].replyWide -> r[j].narrow = T
 #else
-		r[j].narrow = T + 1
+	:: !r[j].replyWide || r[j].era != r[j].replyEra -> r[j].narrow = T
 #endif
 	:: else
 	fi;
 	if
-	:: r[j].narrow > 0 && r[j].left > 0 -> r[j].left--
+	:: r[j].sentWide && r[j].narrow > 0 && r[j].left > 0 -> r[j].left--
 	:: else
 	fi;
-#ifdef M_WIDE_SOON
-	r[j].narrow = 0;
 #endif
-#endif
-	r[j].replyWide = false;
+	r[j].replyWide = false; r[j].sentWide = false;
 #endif
 	skip
 }
@@ -945,7 +967,6 @@ inline narrowWindow(j) {
 #define WINDOW(j) r[j].left
 #endif
 inline openWindow(j, n) {
-	narrowWindow(j);
 	if
 	:: r[j].read == SURE && n == 0 && AT_TAIL(j) -> r[j].window = WINDOW(j); r[j].blind = (r[j].window > 0 && r[j].knows == 0)
 #ifdef M_STAYS_OPEN
@@ -958,6 +979,7 @@ inline openWindow(j, n) {
 
 /* The reply comes, and is applied. */
 inline applyRead(j, s, n) {
+	narrowWindow(j);
 	n = 0;
 	if
 	:: r[j].read == BROKEN -> startOver(j); n = 1
@@ -1082,6 +1104,15 @@ active [READERS] proctype B() provided (!OVER) {
 	byte n;
 end:	do
 	CASES(ASKS)
+#ifdef STRAY
+	:: d_step { !r[J].stray -> r[J].stray = true; r[J].strayPos = r[J].pos; r[J].strayEra = r[J].era }
+	:: d_step { r[J].stray && ROOM_TO_READ(r[J].at) ->
+		enter(r[J].at);
+		register(r[J].at, J);
+		redis[r[J].at].applied[J] = STRAY_REPORT(r[J].at, J);
+		r[J].stray = false; r[J].strayPos = 0; r[J].strayEra = 0
+	   }
+#endif
 #ifdef PROMPT
 	:: d_step { ROOM_TO_READ(r[J].at) -> sendRead(J); runRead(J, r[J].at); applyRead(J, r[J].at, n) }
 #else
@@ -1321,6 +1352,9 @@ inline endOrder(i) {
 	:: else
 	fi;
 	ackIn[i] = 0; ackLeft[i] = 0; reported[i] = 0;
+#ifdef FORGETTING
+	ackNumber[i] = 0;
+#endif
 	owes[i] = false
 }
 
@@ -1390,9 +1424,6 @@ inline beginReader(j) {
 #if defined(RUNNING) && defined(SCOPE)
 	r[j].seen = O+1;
 #endif
-#ifdef WIDER
-	r[j].narrow = T + 1;
-#endif
 	startOver(j)
 }
 
@@ -1456,13 +1487,17 @@ end:	do
 	:: d_step { !lost -> loseMeta() }
 	:: d_step { !lost -> loseMembers() }
 	:: d_step { !lost -> loseReaders() }
+	:: d_step { !lost -> loseLog(n); loseMeta() }
 #endif
 #ifdef CRASH
 	:: d_step { !again -> startAgain(false) }
 	:: d_step { !again && MAY_LEAVE -> startAgain(true) }
 #endif
 #if OTHERS > 0
-	:: d_step { others < OTHERS && ROOM(0) -> others++; put(0, OTHER) }
+	:: d_step { others < OTHERS && ROOM(0) -> others++; enter(0); put(0, OTHER) }
+#if SERVERS > 1
+	:: d_step { others < OTHERS && ROOM(1) -> others++; enter(1); put(1, OTHER) }
+#endif
 #endif
 #ifdef RESTART
 #if defined(RUNNING) && !defined(M_KEEP)
