@@ -68,7 +68,7 @@
 /* A window may be opened in the last tick of a lease, and that tick is one of both. */
 #define AND_QUIET (QUIET - 1)
 /* Who is forgotten matters to the orders after that. */
-#if (defined(IDS) && IDS > 1) || defined(WIDER)
+#if defined(IDS) && IDS > 1
 #define FORGETTING
 #endif
 #define R (T + QUIET)	/* ticks after which a member is taken for gone */
@@ -709,11 +709,7 @@ inline acknowledge(i, s) {
 #define forgetReaders(s, n) forgetReader(s, 0, n); forgetReader(s, 1, n)
 #else
 #define EITHER_READER(s) redis[s].reader[0]
-#if defined(WIDER) && defined(M_WIDE_FORGOTTEN)
-#define forgetReaders(s, n) forgetReader(s, 0, n); redis[s].wide = redis[s].wide && redis[s].reader[0]
-#else
 #define forgetReaders(s, n) forgetReader(s, 0, n)
-#endif
 #endif
 
 /* Another era than the one that has the order may not have it. A remembers so many
