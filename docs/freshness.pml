@@ -1,12 +1,12 @@
 /*
  * The protocol behind "certainly absent" (freshness.md), for the model checker spin.
  *
- * A creates orders, B is asked for them, Redis keeps the change log. spin tries every
- * order of their steps, every delay and loss of a message, and the faults that are
- * switched on. It looks for one thing: that B answers Absent for an order although its
- * client had been told of it before B was asked. tests/model_test.go runs the
- * configurations, and the mutations (M_...): each of those leaves out one rule of the
- * protocol, and has to be found out.
+ * A creates orders. B answers lookups of them by a window: a time that its last good read
+ * of the change log has opened. Redis keeps the log. spin tries every order of their steps,
+ * every delay and loss of a message, and the faults that are switched on. It looks for one
+ * thing: B answers Absent for an order although A's client had been told of it before the
+ * lookup came. tests/model_test.go runs the configurations, and the mutations (M_...): each
+ * mutation leaves out one rule of the protocol, and spin has to find the error.
  *
  *	spin -a -DFLUSH freshness.pml
  *	gcc -O2 -DSAFETY -DNOREDUCE -DCOLLAPSE -o pan pan.c
@@ -21,9 +21,15 @@
  *	CLOCK     its clock is set back by 1 or 2 ticks, once
  *	CRASH     A dies, or takes its leave, and starts again under its name, once
  *	REMOVE    a member whose lease was over for R ticks is taken for gone
- *	RESTART   B starts again, from a snapshot or from nothing, once
+ *	RESTART   B starts again, from a snapshot or from nothing, once; and leaves
+ *	SKEW      B's clock is slow by a tick at the end of a window
+ *	WIDER     B's window is larger than A's
  *	PAGED     a page has one entry, and there are orders that nobody asks for
+ *	OTHERS=1  there is one such order
  *	IDS=2     two orders are created, not one
+ *	PROMPT    a read of B takes no time
+ *	STRAY     but one of them may be late by any time
+ *	READERS=2 there are two readers like B, and both are asked
  *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
  *	          read the ID of the second order, so that a doubt is appended for it, which leaves
  *	          out the first if that was created before the call began
@@ -33,14 +39,39 @@
  *	          counts up, and readings begin behind a mark
  *
  * Time is in ticks. A lease of L is over when more than L ticks have passed, that is
- * after T = L + 1. What several ordergates do that create, or that are asked, is left
+ * after T = L + 1. A window is over after V ticks in the same way. Several creators are left
  * out: each of them answers only for itself.
  */
 
 #ifndef T
 #define T 2	/* ticks after which a lease is over */
 #endif
-#define R 2	/* ticks after which a member is taken for gone */
+#ifndef V
+#define V 2	/* ticks after which a window is over */
+#endif
+#ifdef SKEW
+#define SLOW 1	/* ticks by which B's clock is late at the end of a window */
+#else
+#define SLOW 0
+#endif
+#ifdef M_NO_MARGIN
+#define MARGIN 0
+#else
+#define MARGIN SLOW
+#endif
+#ifdef WIDER
+#define WIDTH (V + 1)	/* ticks of B's window */
+#else
+#define WIDTH V
+#endif
+#define QUIET (WIDTH + MARGIN)	/* ticks after which a window of before is over, at most */
+/* A window may be opened in the last tick of a lease, and that tick is one of both. */
+#define AND_QUIET (QUIET - 1)
+/* Who is forgotten matters to the orders after that. */
+#if defined(IDS) && IDS > 1
+#define FORGETTING
+#endif
+#define R (T + QUIET)	/* ticks after which a member is taken for gone */
 #define O 2	/* ticks after which an abandoned create runs no more: overlap, and 1 as in T */
 #define N 6	/* entries that a log has room for */
 #ifdef PAGED
@@ -63,6 +94,27 @@
 #define SERVERS 1
 #define EACH_SERVER(f) f(0)
 #define CASES_SERVER(f, i) f(i, 0)
+#endif
+#ifndef READERS
+#define READERS 1
+#endif
+#if READERS > 1
+#define EACH_READER(f) f(0); f(1)
+#define CASES_READER(f, i) f(i, 0) f(i, 1)
+#define BOTH(f) (f(0) && f(1))
+#define EITHER(f) (f(0) || f(1))
+#else
+#define EACH_READER(f) f(0)
+#define CASES_READER(f, i) f(i, 0)
+#define BOTH(f) f(0)
+#define EITHER(f) f(0)
+#endif
+#ifndef OTHERS
+#ifdef PAGED
+#define OTHERS 2	/* orders that nobody asks for */
+#else
+#define OTHERS 0
+#endif
 #endif
 #if defined(IDS) && IDS > 1
 #define EACH(f) f(0); f(1)
@@ -99,12 +151,18 @@ typedef Redis {
 	short left;	/* ticks until its lease is over */
 	byte gone;	/* ticks since it is over; for REMOVE */
 	bool robbed;	/* it has not as many members as meta.members says */
+	bool stripped;	/* nor as many readers as meta.readers says */
+	bool reader[READERS];	/* it has this one ... */
+	byte applied[READERS];	/* ... that reported so many entries, ... */
+	byte reads[READERS];	/* ... and whose last read found so many */
+#ifdef WIDER
+	bool wide;	/* meta.window is B's */
+#endif
 	short ahead	/* of meta.now, the clock; for CLOCK */
 }
 Redis redis[SERVERS];
 byte epochs, eras;	/* how many there were: none is given twice */
-#define HISTORY(s) (1 + 4*redis[s].epoch + s)
-#define SERVER(history) (((history)-1) & 3)
+#define SERVER(era) ((era) & 1)	/* the server that began it */
 
 /* The backend has committed an order when it is APPENDED. It is WAITING when that took
  * too long or is done: the answer has still to be passed on. */
@@ -150,48 +208,80 @@ Request asked, stray;	/* of A, and of the incarnation before it */
 byte aAt;		/* the server that it asks */
 byte aWhich;
 bool aJoined, aEver;	/* it is a member; it has been one */
-byte aHistory, aEra;	/* of the last reply, which is the base of the next renewal */
+byte aEra;		/* of the last reply, which is the base of the next renewal */
+byte aSince;		/* ticks until windows are over that were opened before that era was seen */
+#ifdef WIDER
+bool aWide;		/* it was told of B's window */
+#endif
 short aBase;		/* the age of that base, by the server's clock */
 byte aGrants;		/* ticks until a lease from that base is certainly over */
-byte aLease[SERVERS];	/* ticks until the lease there is certainly over */
+byte aLease[SERVERS];	/* ticks until the lease there is certainly over, and windows are */
 byte aFence;		/* ticks until it may be taken for gone; for REMOVE */
 bool owes[IDS];
-byte ackIn[IDS];	/* the history that has the order, 0: none for certain */
+byte ackIn[IDS];	/* the era whose log has the order, 0: none for certain */
+byte ackLeft[IDS];	/* ticks until windows are over that were opened before */
+#ifdef FORGETTING
+byte ackNumber[IDS];	/* the number of its entry there */
+#endif
+byte reported[IDS];	/* the era in which all readers reported it, 0: none */
 
-/* What B knows. */
-byte bAt, bServer;	/* the server that it asks; that of the last page */
-bool has[IDS];		/* its filter */
-byte bEpoch, bPos, bLast;
-bool bFresh;		/* it begins with whatever log there is */
-bool doubted;
-bool reading, stale;	/* the source is being read; that began before the last doubt */
-bool found[IDS];
+/* What a reader knows. */
+#define J (_pid - 1)	/* which of them a process is */
+#define IDLE 0
+#define SENT 1		/* its read is on its way */
+#define SURE 2		/* it was answered: nothing speaks against a window, ... */
+#define UNSURE 3	/* ... a member is away, ... */
+#define BROKEN 4	/* ... or the log is not what it was */
+#define OPENED 5	/* for M_WINDOW_EARLY */
+typedef Reader {
+	byte at, server;	/* the server that it asks; that of the last page */
+	bool has[IDS];		/* its filter */
+	byte epoch, pos, last;
+	byte era;		/* of the page that was applied last */
+	bool fresh;		/* it begins with whatever log there is */
+	byte read;		/* what became of its read */
+	byte left;		/* ticks until the window of that read is over */
+	byte goal, replyEra;	/* the tail and the era in the reply */
+	byte window;		/* ticks until the window is over, 0: there is none */
+#ifdef WIDER
+	bool replyWide;		/* the reply tells of a window as large as its own */
+	bool sentWide;		/* its read was sent when it could use that */
+	byte narrow;		/* ticks for which it uses the smaller one */
+#endif
+	bool doubted;
+	bool reading, stale;	/* the source is being read; that began before the last doubt */
+	bool found[IDS];
 #ifdef SCOPE
-bool missed, staleMissed; /* the same of the doubt about the second order */
-bool elder;		/* the first order was there when the call for the second began */
-bool passed[IDS];	/* the source has told of the ID: its mark is behind that */
+	bool missed, staleMissed; /* the same of the doubt about the second order */
+	bool passed[IDS];	/* the source has told of the ID: its mark is behind that */
 #endif
 #ifdef RUNNING
-bool running, staleRunning; /* the same of the doubt about the abandoned create */
-byte late;		/* ticks until a reading may clear that */
+	bool running, staleRunning; /* the same of the doubt about the abandoned create */
+	byte late;		/* ticks until a reading may clear that */
 #ifdef SCOPE
-byte seen = O+1;	/* ticks since the row with a greater number was seen last; O+1: never */
-bool ripe;		/* it was seen long enough before the reading began */
+	byte seen;		/* ticks since the row with a greater number was seen last; O+1: never */
+	bool ripe;		/* it was seen long enough before the reading began */
 #endif
 #endif
-byte bKnows;		/* the incarnation of A that is a member, counted from 1 */
-byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
+	byte knows;		/* the incarnation of A that is a member, counted from 1 */
+	bool blind;		/* it opened its window when it knew of none */
+	byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
+#ifdef STRAY
+	bool stray;		/* an earlier read is on its way still, ... */
+	byte strayPos, strayEra; /* ... with a report of that time */
+#endif
+	byte lookup, wanted
+}
+Reader r[READERS];
+#ifdef SCOPE
+bool elder;		/* the first order was there when the call for the second began */
+#endif
 
-/* A lookup of B. */
+/* A lookup, of an order that its client was told of. */
 #define NONE 0
-#define ASKED 1
-#define PAGING 2	/* the barrier needs more pages */
-#define TRUSTED 3	/* the barrier is done */
-#define HALF 4		/* and the first of the last two steps */
-#define ABSENT 5	/* and the second */
-byte lookup, wanted, goal;
-bool sure;
-bool lastSure;		/* for M_PAGE_BEFORE */
+#define LOADED 1	/* the window was loaded, and held; or its first step of three */
+#define HALF 2		/* and the second */
+#define ABSENT 3	/* and the third */
 
 /* B's snapshot, and the faults that there were. */
 bool kept, kHas[IDS], kDoubted, kFresh;
@@ -199,16 +289,24 @@ byte kEpoch, kPos, kLast;
 byte others;
 bool frozen, promoted, lost, back, again, restarted;
 
-/* From where on nothing can go wrong: B has all orders that there will be. */
-#ifdef RUNNING
-#define FOUND(i) (has[i] || order[i] == DEAD || (!made && ran == O))
+/* From where on nothing can go wrong: all readers have all orders that there will be. */
+#define HAS_0(j) r[j].has[0]
+#if IDS > 1
+#define HAS_1(j) r[j].has[1]
+#define HAVE(i) (i == 0 -> BOTH(HAS_0) : BOTH(HAS_1))
 #else
-#define FOUND(i) (has[i] || order[i] == DEAD)
+#define HAVE(i) BOTH(HAS_0)
 #endif
-#ifdef RESTART
-#define OVER (restarted && lookup == NONE && ALL(FOUND))
+#ifdef RUNNING
+#define FOUND(i) (HAVE(i) || order[i] == DEAD || (!made && ran == O))
 #else
-#define OVER (lookup == NONE && ALL(FOUND))
+#define FOUND(i) (HAVE(i) || order[i] == DEAD)
+#endif
+#define CALM(j) (r[j].lookup == NONE)
+#ifdef RESTART
+#define OVER (restarted && BOTH(CALM) && ALL(FOUND))
+#else
+#define OVER (BOTH(CALM) && ALL(FOUND))
 #endif
 
 /*** Redis ***/
@@ -239,11 +337,23 @@ inline setMember(s, incarnation) {
 	redis[s].gone = 0
 }
 
+inline removeReader(s, j) {
+	redis[s].reader[j] = false; redis[s].applied[j] = 0; redis[s].reads[j] = 0
+}
+
+/* All leases end, and readers have to report anew. */
 inline lapse(s) {
 	eras++;
-	redis[s].era = eras;
+	redis[s].era = 2*eras + s;
 	redis[s].left = 0;
-	redis[s].gone = 0
+	redis[s].gone = 0;
+#ifndef M_READERS_STAY
+	removeReader(s, 0);
+#if READERS > 1
+	removeReader(s, 1);
+#endif
+#endif
+	redis[s].stripped = false
 }
 
 #ifdef REMOVE
@@ -255,6 +365,12 @@ inline lapse(s) {
  * not: only REMOVE gets there. */
 #define ROOM(s) (redis[s].alive && redis[s].seq + 2 < N)
 #define ROOM_TO_READ(s) (redis[s].alive && (redis[s].seq + 2 <= N || (redis[s].epoch != 0 && !redis[s].robbed && redis[s].termed && !OVERDUE(s))))
+
+#ifdef M_STRIPPED
+#define STRIPPED(s) false
+#else
+#define STRIPPED(s) redis[s].stripped
+#endif
 
 /* What every script begins with. */
 inline enter(s) {
@@ -283,6 +399,10 @@ inline enter(s) {
 #ifndef M_NO_TERM
 		put(s, DOUBT);
 #endif
+	:: else
+	fi;
+	if
+	:: STRIPPED(s) -> lapse(s)
 	:: else
 	fi;
 #ifdef CLOCK
@@ -336,6 +456,60 @@ inline serve(m, s) {
 	fi
 }
 
+/* What a read leaves in Redis: a report, of what was applied in the present era. */
+#ifdef M_REPORT_ANY
+#define REPORT(s, j) r[j].pos
+#define STRAY_REPORT(s, j) r[j].strayPos
+#else
+#define STRAY_REPORT(s, j) (r[j].strayEra == redis[s].era -> r[j].strayPos : 0)
+#define REPORT(s, j) (r[j].era == redis[s].era -> r[j].pos : 0)
+#endif
+
+inline register(s, j) {
+	redis[s].reader[j] = true;
+	redis[s].applied[j] = REPORT(s, j);
+#ifdef M_REPORT_TAIL
+	redis[s].applied[j] = redis[s].seq;
+#endif
+#ifdef FORGETTING
+	redis[s].reads[j] = redis[s].seq
+#endif
+}
+
+/* Have all readers reported so many entries? */
+#define REACHED(s, j, number) (!redis[s].reader[j] || redis[s].applied[j] >= number)
+#if READERS == 1
+#define ALL_REACHED(s, number) REACHED(s, 0, number)
+#elif defined(M_ONE_READER)
+#define ALL_REACHED(s, number) (redis[s].applied[0] >= number || redis[s].applied[1] >= number)
+#else
+#define ALL_REACHED(s, number) (REACHED(s, 0, number) && REACHED(s, 1, number))
+#endif
+
+/* The number of an order in the log is n then; 0: it is not there. */
+inline number(s, i, n) {
+	n = 0;
+	do
+	:: n < redis[s].seq && WHAT(redis[s].log[n]) != i+1 -> n++
+	:: else -> break
+	od;
+	n = (n < redis[s].seq -> n+1 : 0)
+}
+
+/* Readers are removed that have not read since an entry was appended. */
+#ifdef M_FORGET_ALL
+#define BEHIND(s, j, number) redis[s].reader[j]
+#else
+#define BEHIND(s, j, number) (redis[s].reader[j] && redis[s].reads[j] < number)
+#endif
+
+inline forgetReader(s, j, n) {
+	if
+	:: BEHIND(s, j, n) -> removeReader(s, j)
+	:: else
+	fi
+}
+
 /*** A ***/
 
 #define OWES(i) owes[i]
@@ -348,16 +522,19 @@ inline serve(m, s) {
 
 /* What is taken for granted, and A cannot know: B will see it among the members, or did
  * so and Redis forgot it; or B sees the one before it, which is missed once its lease is
- * over. */
+ * over. If Redis has lost something, this is so for as long as a window lasts. */
 #if defined(M_UNSEEN) || defined(M_NOT_JOINED) || defined(REMOVE)
 #define SEEN true
 #elif defined(RUNNING)
-#define SEEN (bKnows == aWhich+1)
+#define SEEN (BOTH(KNOWN) && BACK_FOR_LONG)
 #elif SERVERS > 1
-#define SEEN (bKnows == aWhich+1 || (SEEN_AT(0) && SEEN_AT(1)))
+#define SEEN ((BOTH(KNOWN) || (SEEN_AT(0) && SEEN_AT(1))) && BACK_FOR_LONG)
 #else
-#define SEEN (bKnows == aWhich+1 || SEEN_AT(0))
+#define SEEN ((BOTH(KNOWN) || SEEN_AT(0)) && BACK_FOR_LONG)
 #endif
+#define BACK_FOR_LONG (!(lost || promoted) || BOTH(SIGHTED))
+#define SIGHTED(j) (!r[j].blind && !(r[j].read == SURE && r[j].knows == 0))
+#define KNOWN(j) (r[j].knows == aWhich+1)
 #define LEAVING (stray.on && stray.what == LEAVE)
 #define SEEN_AT(s) (!redis[s].alive || (redis[s].member && (redis[s].which == aWhich || !LEAVING)))
 
@@ -367,13 +544,25 @@ inline serve(m, s) {
 #define MAY_CREATE aEver
 #endif
 
-/* An acknowledgement counts if it comes from the history that the last reply came from,
- * and once the lease is over that A had elsewhere. */
+/* An acknowledgement counts if it comes from the era that the last reply came from, and
+ * once the lease is over that A had elsewhere, and windows that were opened before. */
 #ifdef M_ANY_ACK
-#define COUNTS(history) true
+#define COUNTS(era) true
 #else
-#define COUNTS(history) ((history) == aHistory)
+#define COUNTS(era) ((era) == aEra)
 #endif
+#ifdef WIDER
+#define SPARE (aWide -> 0 : WIDTH - V)	/* ticks that A need not wait, as far as it knows */
+#else
+#define SPARE 0
+#endif
+#define AFTER_WINDOWS(ticks) (ticks <= SPARE)
+#ifdef M_COUNTS_EARLY
+#define ENDED(s) (aLease[s] <= AND_QUIET)
+#else
+#define ENDED(s) AFTER_WINDOWS(aLease[s])
+#endif
+#define ELSEWHERE(i) ENDED((ackIn[i] != 0 -> 1-SERVER(ackIn[i]) : 0))
 #if defined(RUNNING) && !defined(SPLIT)
 #define LOGGED(i) (ackIn[i] != 0 && SEEN)
 #elif !defined(SPLIT)
@@ -381,11 +570,40 @@ inline serve(m, s) {
 #elif defined(M_TWO_LEASES)
 #define LOGGED(i) (ackIn[i] != 0 && SEEN)
 #else
-#define LOGGED(i) (ackIn[i] != 0 && SEEN && aLease[(ackIn[i] != 0 -> 1-SERVER(ackIn[i]) : 0)] == 0)
+#define LOGGED(i) (ackIn[i] != 0 && SEEN && ELSEWHERE(i))
 #endif
 
-/* Else it has to wait until all of its leases are over. */
-#define NO_LEASE(s) aLease[s] == 0
+/* Its client is told when all windows are over that were opened before, or sooner if all
+ * readers reported the order. */
+#ifdef M_NO_WINDOW
+#define BY_TIME(i) LOGGED(i)
+#else
+#define BY_TIME(i) (LOGGED(i) && AFTER_WINDOWS(ackLeft[i]))
+#endif
+#if defined(SPLIT) && defined(M_SHORT_COUNTS)
+#define LOGGED_SHORT(i) (ackIn[i] != 0 && SEEN)
+#else
+#define LOGGED_SHORT(i) LOGGED(i)
+#endif
+#if defined(M_NO_REPORT)
+#define IS_REPORTED(i) true
+#elif defined(M_REPORT_ERA)
+#define IS_REPORTED(i) (reported[i] != 0)
+#else
+#define IS_REPORTED(i) (reported[i] != 0 && reported[i] == ackIn[i])
+#endif
+#ifdef M_NO_SINCE
+#define SHORT(i) (LOGGED_SHORT(i) && IS_REPORTED(i))
+#else
+#define SHORT(i) (LOGGED_SHORT(i) && IS_REPORTED(i) && AFTER_WINDOWS(aSince))
+#endif
+
+/* Else it has to wait until all of its leases are over, and all windows. */
+#ifdef M_WITHDRAW_EARLY
+#define NO_LEASE(s) (aLease[s] <= AND_QUIET)
+#else
+#define NO_LEASE(s) AFTER_WINDOWS(aLease[s])
+#endif
 #if SERVERS > 1
 #define NO_LEASES (NO_LEASE(0) && NO_LEASE(1))
 #else
@@ -409,12 +627,27 @@ inline serve(m, s) {
 	:: d_step { order[i] == NEW && MAY_CREATE -> order[i] = APPENDED; append[2*i+aAt] = true; BEGIN(i) } \
 	:: d_step { order[i] == APPENDED -> order[i] = WAITING; owes[i] = true } \
 	:: d_step { owes[i] && !append[2*i+aAt] -> append[2*i+aAt] = true } \
-	:: d_step { order[i] == WAITING && (LOGGED(i) || WITHDRAWN) -> order[i] = TOLD }
+	:: d_step { order[i] == WAITING && (BY_TIME(i) || SHORT(i) || WITHDRAWN) -> order[i] = TOLD; reported[i] = 0; TOLD_NOW(i) }
+
+#ifdef WIDER
+#define learnWidth(s) aWide = aWide || redis[s].wide
+#else
+#define learnWidth(s) skip
+#endif
+
+#ifdef FORGETTING
+inline noteNumber(s, i) { number(s, i, n); ackNumber[i] = n; n = 0 }
+#else
+#define noteNumber(s, i) skip
+#endif
 
 inline acknowledge(i, s) {
 	if
-	:: COUNTS(HISTORY(s)) && (PENDING(i) || owes[i]) ->
-		ackIn[i] = HISTORY(s);
+	:: COUNTS(redis[s].era) && (PENDING(i) || owes[i]) ->
+		ackIn[i] = redis[s].era;
+		ackLeft[i] = QUIET;
+		noteNumber(s, i);
+		learnWidth(s);
 		owes[i] = false;
 #ifdef M_PAYS_OLDER
 		owes[0] = false;
@@ -429,13 +662,63 @@ inline acknowledge(i, s) {
 	:: d_step { append[2*i+s] && ROOM(s) -> append[2*i+s] = false; enter(s); putOrder(s, i, n); acknowledge(i, s) }
 #define APPENDS(i) CASES_SERVER(APPEND, i)
 
-/* Another history than the one that has the order may not have it. A remembers so many
+#ifdef FORGETTING
+#define TOLD_NOW(i) skip
+#else
+#define TOLD_NOW(i) ackLeft[i] = 0
+#endif
+
+/* Redis says that all readers have reported an order, in the present era. A script says so,
+ * after it has looked whether anything was lost. */
+#ifdef M_UNCHECKED
+#define CHECKED(s) true
+#else
+#define CHECKED(s) (redis[s].epoch != 0 && redis[s].termed && !redis[s].robbed && !STRIPPED(s) && redis[s].ahead >= 0)
+#endif
+#define HEAR(i, s) \
+	:: d_step { PENDING(i) && redis[s].alive && CHECKED(s) && redis[s].era != reported[i] -> \
+		number(s, i, n); \
+		if \
+		:: n > 0 && ALL_REACHED(s, n) -> reported[i] = redis[s].era \
+		:: else \
+		fi; \
+		n = 0 }
+#define HEARS(i) CASES_SERVER(HEAR, i)
+
+/* A had to wait for the whole window: it has readers removed that have not read since. */
+#ifdef M_FORGET_EARLY
+#define WAITED(i) true
+#else
+#define WAITED(i) AFTER_WINDOWS(ackLeft[i])
+#endif
+#ifdef M_FORGET_ERA
+#define FORGET_IN(s, i) true
+#else
+#define FORGET_IN(s, i) (redis[s].era == ackIn[i])
+#endif
+#define FORGET(i, s) \
+	:: d_step { ackIn[i] != 0 && WAITED(i) && ROOM(s) && EITHER_READER(s) -> \
+		enter(s); \
+		if \
+		:: FORGET_IN(s, i) -> forgetReaders(s, ackNumber[i]) \
+		:: else \
+		fi }
+#define FORGETS(i) CASES_SERVER(FORGET, i)
+#if READERS > 1
+#define EITHER_READER(s) (redis[s].reader[0] || redis[s].reader[1])
+#define forgetReaders(s, n) forgetReader(s, 0, n); forgetReader(s, 1, n)
+#else
+#define EITHER_READER(s) redis[s].reader[0]
+#define forgetReaders(s, n) forgetReader(s, 0, n)
+#endif
+
+/* Another era than the one that has the order may not have it. A remembers so many
  * orders, and no more: but where only this helps, it remembers none here. That is for
  * SPLIT, and for RUNNING, since the order is in no table yet. */
 inline perhapsLost(i) {
 #if (defined(SPLIT) || defined(RUNNING)) && !defined(M_NOT_AGAIN)
 	if
-	:: ackIn[i] != 0 && ackIn[i] != aHistory -> ackIn[i] = 0; owes[i] = true
+	:: ackIn[i] != 0 && ackIn[i] != aEra -> ackIn[i] = 0; ackLeft[i] = 0; owes[i] = true
 	:: else
 	fi;
 #endif
@@ -444,10 +727,18 @@ inline perhapsLost(i) {
 
 /* The reply of a server, to what was sent some ticks ago. */
 inline replied(s, ago) {
-	aHistory = HISTORY(s);
+	aSince = (aEra != redis[s].era -> QUIET : aSince);
 	aEra = redis[s].era;
+	learnWidth(s);
 	aBase = 0;
 	aGrants = T + G;
+#ifndef M_JOIN_AT_ONCE
+	/* Windows that were opened before it joined are not over yet. */
+	if
+	:: !aJoined && redis[s].member && redis[s].which == aWhich && aLease[s] < QUIET -> aLease[s] = QUIET
+	:: else
+	fi;
+#endif
 	aJoined = redis[s].member && redis[s].which == aWhich;
 	aEver = aEver || aJoined;
 	EACH(perhapsLost);
@@ -475,6 +766,10 @@ active proctype A() provided (!OVER) {
 end:	do
 	CASES(CREATE)
 	CASES(APPENDS)
+	CASES(HEARS)
+#ifdef FORGETTING
+	CASES(FORGETS)
+#endif
 	/* It asks to become a member, or to have its lease renewed. What it asked before
 	 * is lost then. */
 	:: d_step { !aJoined || MAY_RENEW ->
@@ -487,7 +782,7 @@ end:	do
 		:: aJoined ->
 			asked.era = aEra;
 			asked.base = aBase;
-			aLease[aAt] = (aLease[aAt] > aGrants -> aLease[aAt] : aGrants)
+			aLease[aAt] = (aLease[aAt] > aGrants + AND_QUIET -> aLease[aAt] : aGrants + AND_QUIET)
 		:: else
 		fi
 	   }
@@ -504,56 +799,59 @@ end:	do
 
 /*** B ***/
 
-inline doubt() { doubted = true; stale = true }
+inline doubt(j) { r[j].doubted = true; r[j].stale = true }
 
-inline notStale() {
-	stale = false;
+inline notStale(j) {
+	r[j].stale = false;
 #ifdef SCOPE
-	staleMissed = false;
+	r[j].staleMissed = false;
 #endif
 #ifdef RUNNING
 #ifdef M_AT_ONCE
-	staleRunning = false;
+	r[j].staleRunning = false;
 #else
-	staleRunning = (late > 0);
+	r[j].staleRunning = (r[j].late > 0);
 #endif
 #endif
 	skip
 }
 
-inline forgetLookup() { lookup = NONE; wanted = 0; goal = 0; sure = false }
+inline forgetLookup(j) { r[j].lookup = NONE; r[j].wanted = 0 }
 
-/* The log is not what it was: B reads all that there is of the one that there is. */
-inline startOver() {
-	doubt();
-	bFresh = true;
-	bEpoch = 0; bPos = 0; bLast = 0
+inline forgetRead(j) { r[j].read = IDLE; r[j].left = 0; r[j].goal = 0; r[j].replyEra = 0 }
+
+/* The log is not what it was: the reader reads all that there is of the one that there is. */
+inline startOver(j) {
+	doubt(j);
+	r[j].fresh = true;
+	r[j].epoch = 0; r[j].pos = 0; r[j].last = 0; r[j].era = 0
 }
 
-/* Has Redis forgotten its members? Then B makes A one again, with a lease that is over,
- * if it knew it. */
-inline meet(s) {
+/* Has Redis forgotten its members? Then the reader makes A one again, with a lease that is
+ * over, if it knew it. */
+inline meet(j, s) {
 	if
-	:: !redis[s].member && bKnows > 0 && (bFresh || s != bServer) ->
+	:: !redis[s].member && r[j].knows > 0 && (r[j].fresh || s != r[j].server) ->
 #ifndef M_FORGETFUL
-		setMember(s, bKnows-1);
+		setMember(s, r[j].knows-1);
 #endif
 		skip
-	:: else -> bKnows = (redis[s].member -> redis[s].which+1 : 0)
+	:: else -> r[j].knows = (redis[s].member -> redis[s].which+1 : 0)
 	fi;
-	bServer = s
+	r[j].server = s
 }
 
-#define BROKEN(s) (redis[s].epoch != bEpoch || bPos > redis[s].seq || (bPos > 0 && redis[s].log[(bPos > 0 -> bPos-1 : 0)] != bLast))
+#define LAST(j, s) redis[s].log[(r[j].pos > 0 -> r[j].pos-1 : 0)]
+#define DAMAGED(j, s) (redis[s].epoch != r[j].epoch || r[j].pos > redis[s].seq || (r[j].pos > 0 && LAST(j, s) != r[j].last))
 #ifdef M_IGNORE_LAPSED
 #define LAPSED(s) false
 #else
 #define LAPSED(s) (redis[s].member && redis[s].left <= 0)
 #endif
 #if defined(CLOCK) && !defined(M_UNSTEADY)
-#define SURE(s) (!LAPSED(s) && chain >= T + G)
+#define IS_SURE(j, s) (!LAPSED(s) && r[j].chain >= T + G)
 #else
-#define SURE(s) !LAPSED(s)
+#define IS_SURE(j, s) !LAPSED(s)
 #endif
 
 /* For how long a call has run on, as far as Redis's clock tells. */
@@ -563,193 +861,313 @@ inline meet(s) {
 #define AGE ran
 #endif
 
-/* Leaves n above 0 if an entry is missing. */
-inline readEntries(s, n) {
-	do
-	:: bPos < redis[s].seq && n < P ->
-		bLast = redis[s].log[bPos];
-		n++;
-		if
-		:: bLast == 0 && !bFresh -> startOver(); break
-		:: bLast == 0 && bFresh
-		:: WHAT(bLast) == DOUBT -> doubt()
-#ifdef PAGED
-		:: WHAT(bLast) == OTHER
+/* The reader has read the entry r[j].last. */
+inline applyEntry(j) {
+	if
+	:: WHAT(r[j].last) == DOUBT -> doubt(j)
+#if OTHERS > 0
+	:: WHAT(r[j].last) == OTHER
 #endif
 #ifdef SCOPE
-		:: WHAT(bLast) == MISSED -> missed = true; staleMissed = true
+	:: WHAT(r[j].last) == MISSED -> r[j].missed = true; r[j].staleMissed = true
 #endif
 #ifdef RUNNING
-		/* Its entry tells how old it is. */
-		:: WHAT(bLast) == 1 -> running = true; staleRunning = true; late = O - AGE
+	/* Its entry tells how old it is. */
+	:: WHAT(r[j].last) == 1 -> r[j].running = true; r[j].staleRunning = true; r[j].late = O - AGE
 #endif
-		:: else -> has[WHAT(bLast)-1] = true
+	:: else -> r[j].has[WHAT(r[j].last)-1] = true
+	fi
+}
+
+/* Leaves n above 0 if an entry is missing. */
+inline readEntries(j, s, n) {
+	do
+	:: r[j].pos < r[j].goal && n < P ->
+		r[j].last = redis[s].log[r[j].pos];
+		n++;
+		if
+		:: r[j].last == 0 && !r[j].fresh -> startOver(j); break
+		:: r[j].last == 0 && r[j].fresh
+		:: else -> applyEntry(j)
 		fi;
-		bPos++
+		r[j].pos++
 	:: else -> n = 0; break
 	od
 }
 
-/* A page is sent, answered and applied. Nothing happens in between that could not
- * happen before or after. */
-inline readPage(s, n) {
+/* The reader notes the time, and sends a read. */
+inline sendRead(j) {
+	forgetRead(j);
+	r[j].read = SENT;
+	r[j].left = WIDTH + SLOW;
+#if defined(WIDER) && !defined(M_WIDE)
+	r[j].sentWide = (r[j].narrow == 0 && r[j].era != 0);
+	r[j].left = (r[j].sentWide -> r[j].left : r[j].left - (WIDTH - V));
+#endif
+	skip
+}
+
+/* Redis answers it. */
+inline runRead(j, s) {
 	enter(s);
 #ifdef CLOCK
-	since = 0;
+	r[j].since = 0;
 #endif
-	n = 0;
+	register(s, j);
+#ifdef WIDER
+	r[j].replyWide = redis[s].wide;
+	redis[s].wide = true;
+#endif
 	if
-	:: !bFresh && BROKEN(s) -> startOver(); n = 1
+	:: !r[j].fresh && DAMAGED(j, s) -> r[j].read = BROKEN
 	:: else ->
-		meet(s);
-		if
-		:: bFresh ->
-			bEpoch = redis[s].epoch;
-#ifndef M_READ_FIRST
-			stale = true
-#endif
-		:: else
-		fi;
-		if
-		:: lookup == ASKED -> goal = redis[s].seq; sure = SURE(s)
-#ifdef M_LAST_PAGE
-		:: lookup == PAGING -> sure = SURE(s)
-#endif
-		:: else
-		fi;
-		readEntries(s, n)
+		meet(j, s);
+		r[j].read = (IS_SURE(j, s) -> SURE : UNSURE)
 	fi;
-#ifdef M_PAGE_BEFORE
-	lastSure = (n == 0) && SURE(s);
-#endif
+	r[j].goal = redis[s].seq;
+	r[j].replyEra = redis[s].era
+}
+
+/* For as long as a lease may last of who was not told of a reader's window, that is as
+ * large as theirs. */
+inline narrowWindow(j) {
+#ifdef WIDER
+#ifndef M_WIDE
 	if
-	:: lookup == ASKED || lookup == PAGING ->
-		if
-		:: n == 0 && bPos < goal -> lookup = PAGING
-		:: n == 0 && bPos >= goal && sure -> lookup = TRUSTED; goal = 0; sure = false
-		:: else -> forgetLookup()
-		fi
+#ifdef M_WIDE_LOST
+	:: !r[j].replyWide -> r[j].narrow = T
+#else
+	:: !r[j].replyWide || r[j].era != r[j].replyEra -> r[j].narrow = T
+#endif
 	:: else
 	fi;
-	bFresh = (n > 0);
+	if
+	:: r[j].sentWide && r[j].narrow > 0 && r[j].left > 0 -> r[j].left--
+	:: else
+	fi;
+#endif
+	r[j].replyWide = false; r[j].sentWide = false;
+#endif
+	skip
+}
+
+/* A window is opened if the read has proved everything, and closed if it has not. */
+#if defined(M_NOT_TAIL) || defined(M_WINDOW_EARLY)
+#define AT_TAIL(j) true
+#else
+#define AT_TAIL(j) (r[j].pos >= r[j].goal)
+#endif
+#ifdef M_FROM_REPLY
+#define WINDOW(j) (WIDTH + SLOW)
+#else
+#define WINDOW(j) r[j].left
+#endif
+inline openWindow(j, n) {
+	if
+	:: r[j].read == SURE && n == 0 && AT_TAIL(j) -> r[j].window = WINDOW(j); r[j].blind = (r[j].window > 0 && r[j].knows == 0)
+#ifdef M_STAYS_OPEN
+	:: else
+#else
+	:: else -> r[j].window = 0; r[j].blind = false
+#endif
+	fi
+}
+
+/* The reply comes, and is applied. */
+inline applyRead(j, s, n) {
+	narrowWindow(j);
+	n = 0;
+	if
+	:: r[j].read == BROKEN -> startOver(j); n = 1
+	:: else ->
+		if
+		:: r[j].fresh ->
+			r[j].epoch = redis[s].epoch;
+#ifndef M_READ_FIRST
+			r[j].stale = true
+#endif
+		:: else
+		fi;
+		r[j].era = r[j].replyEra;
+		readEntries(j, s, n)
+	fi;
+#ifndef M_WINDOW_EARLY
+	openWindow(j, n);
+#endif
+	r[j].fresh = (n > 0);
+	forgetRead(j);
 	n = 0
 }
 
-inline look() {
+/* An entry comes without a read, if it follows the last one. Redis publishes what was
+ * appended, and no doubt of its own. */
+#ifdef M_PUBLISHED_ANY
+#define FOLLOWS(j, s) (r[j].pos < redis[s].seq && redis[s].alive)
+#else
+#define FOLLOWS(j, s) (r[j].pos < redis[s].seq && redis[s].alive && redis[s].era == r[j].era)
+#endif
+#define NEXT(j, s) redis[s].log[(r[j].pos < N -> r[j].pos : 0)]
+#define PUBLISHED(j, s) (!r[j].fresh && FOLLOWS(j, s) && NEXT(j, s) != 0 && WHAT(NEXT(j, s)) != DOUBT)
+inline applyPublished(j, s) {
+	r[j].last = NEXT(j, s);
+	applyEntry(j);
+	r[j].pos++
+}
+
+inline look(j) {
 	if
-	:: has[wanted] -> forgetLookup()
-	:: else -> lookup++
+	:: r[j].has[r[j].wanted] -> forgetLookup(j)
+	:: else -> r[j].lookup++
 	fi
 }
 
 /* Is there a doubt that is about an order? */
 #if !defined(SCOPE) && !defined(RUNNING)
-#define DOUBTED(i) doubted
-#define ANY_DOUBT doubted
+#define DOUBTED(j, i) r[j].doubted
+#define ANY_DOUBT(j) r[j].doubted
 #elif !defined(SCOPE)
-#define DOUBTED(i) (doubted || running)
-#define ANY_DOUBT (doubted || running)
+#define DOUBTED(j, i) (r[j].doubted || r[j].running)
+#define ANY_DOUBT(j) (r[j].doubted || r[j].running)
 #elif defined(RUNNING)
-#define DOUBTED(i) ((doubted || running) && !passed[i])
-#define ANY_DOUBT true	/* others have reasons to read, too */
+#define DOUBTED(j, i) ((r[j].doubted || r[j].running) && !r[j].passed[i])
+#define ANY_DOUBT(j) true	/* others have reasons to read, too */
 #else
 #ifdef M_SINCE_TOLD
 #define BEFORE(i) (i == 1 || elder)
 #else
 #define BEFORE(i) (i == 0 && elder)
 #endif
-#define DOUBTED(i) ((doubted || (missed && !BEFORE(i))) && !passed[i])
-#define ANY_DOUBT (doubted || missed)
+#define DOUBTED(j, i) ((r[j].doubted || (r[j].missed && !BEFORE(i))) && !r[j].passed[i])
+#define ANY_DOUBT(j) (r[j].doubted || r[j].missed)
 #endif
 
-inline readState() {
+inline readState(j) {
 	if
-	:: DOUBTED(wanted) -> forgetLookup()
-	:: else -> lookup++
+	:: DOUBTED(j, r[j].wanted) -> forgetLookup(j)
+	:: else -> r[j].lookup++
 	fi
 }
 
-/* B is asked for an order that its client was told of, and sends a page for that. */
-#ifdef M_STATE_EARLY
-#define CALLED_FOR(i) (order[i] == TOLD && !has[i] && lookup == NONE && !DOUBTED(i))
+/* A reader is asked for an order that its client was told of: it loads its window, then
+ * the doubts, then it looks into its filter. */
+#define CALLED_FOR(j, i) (order[i] == TOLD && EXISTS(i) && !r[j].has[i] && r[j].lookup == NONE)
+#if defined(M_STATE_EARLY)
+#define ASK(i, j) \
+	:: d_step { j == J && CALLED_FOR(j, i) && !DOUBTED(j, i) -> r[j].wanted = i; r[j].lookup = LOADED }
+#elif defined(M_LOOK_EARLY)
+#define ASK(i, j) \
+	:: d_step { j == J && CALLED_FOR(j, i) -> r[j].wanted = i; r[j].lookup = LOADED }
 #else
-#define CALLED_FOR(i) (order[i] == TOLD && EXISTS(i) && !has[i] && lookup == NONE)
+#define ASK(i, j) \
+	:: d_step { j == J && CALLED_FOR(j, i) && r[j].window > 0 -> r[j].wanted = i; r[j].lookup = LOADED }
 #endif
-#ifdef M_PAGE_BEFORE
-#define ASK(i) \
-	:: d_step { CALLED_FOR(i) && lastSure -> wanted = i; lookup = TRUSTED }
-#else
-#define ASK(i) \
-	:: d_step { CALLED_FOR(i) && ROOM_TO_READ(bAt) -> wanted = i; lookup = ASKED; readPage(bAt, n) }
-#endif
+#define ASKS(i) CASES_READER(ASK, i)
 
 #if defined(RUNNING) && defined(SCOPE)
 /* The mark moves to a row that was seen long ago. */
-inline beginReading(i) {
-	found[i] = (EXISTS(i) && !passed[i]);
+inline beginReading(j, i) {
+	r[j].found[i] = (EXISTS(i) && !r[j].passed[i]);
 #ifdef M_MARK_EARLY
-	ripe = beyond;
+	r[j].ripe = beyond;
 #else
-	ripe = (seen == O);
+	r[j].ripe = (r[j].seen == O);
 #endif
-	seen = (beyond && seen > O -> 0 : seen)
+	r[j].seen = (beyond && r[j].seen > O -> 0 : r[j].seen)
 }
 #else
-inline beginReading(i) { found[i] = EXISTS(i) }
+inline beginReading(j, i) { r[j].found[i] = EXISTS(i) }
 #endif
 #ifndef SCOPE
-#define PASS(i) skip
+#define PASS(j, i) skip
 #elif defined(RUNNING)
-#define PASS(i) passed[i] = passed[i] || ripe
+#define PASS(j, i) r[j].passed[i] = r[j].passed[i] || r[j].ripe
 #elif defined(M_PASS_ALL)
-#define PASS(i) passed[i] = true
+#define PASS(j, i) r[j].passed[i] = true
 #else
-#define PASS(i) passed[i] = passed[i] || found[i]
+#define PASS(j, i) r[j].passed[i] = r[j].passed[i] || r[j].found[i]
 #endif
-inline endReading(i) { has[i] = has[i] || found[i]; PASS(i); found[i] = false }
-inline dropReading(i) { found[i] = false }
+inline endReading(j, i) { r[j].has[i] = r[j].has[i] || r[j].found[i]; PASS(j, i); r[j].found[i] = false }
 
-active proctype B() provided (!OVER) {
+#define BEGIN_READING(i) beginReading(J, i)
+#define END_READING(i) endReading(J, i)
+#ifdef WIDER
+#define WIDEN(s) redis[s].wide = true
+#else
+#define WIDEN(s) skip
+#endif
+
+active [READERS] proctype B() provided (!OVER) {
 	byte n;
 end:	do
-	CASES(ASK)
-	:: d_step { ROOM_TO_READ(bAt) -> readPage(bAt, n) }
+	CASES(ASKS)
+#ifdef STRAY
+	:: d_step { !r[J].stray -> r[J].stray = true; r[J].strayPos = r[J].pos; r[J].strayEra = r[J].era }
+	:: d_step { r[J].stray && ROOM_TO_READ(r[J].at) ->
+		enter(r[J].at);
+		register(r[J].at, J);
+		redis[r[J].at].applied[J] = STRAY_REPORT(r[J].at, J);
+		r[J].stray = false; r[J].strayPos = 0; r[J].strayEra = 0
+	   }
+#endif
+#ifdef PROMPT
+	:: d_step { ROOM_TO_READ(r[J].at) -> sendRead(J); runRead(J, r[J].at); applyRead(J, r[J].at, n) }
+#else
+	:: d_step { r[J].read == IDLE || r[J].read == SENT -> sendRead(J) }
+	/* A reply is lost, or comes. */
+	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> enter(r[J].at); register(r[J].at, J); WIDEN(r[J].at); forgetRead(J) }
+	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> runRead(J, r[J].at) }
+#ifdef M_WINDOW_EARLY
+	:: d_step { r[J].read > SENT && r[J].read < OPENED -> openWindow(J, n); r[J].read = (r[J].read == BROKEN -> BROKEN : OPENED) }
+	:: d_step { (r[J].read == OPENED || r[J].read == BROKEN) -> applyRead(J, r[J].at, n) }
+#else
+	:: d_step { r[J].read > SENT -> applyRead(J, r[J].at, n) }
+#endif
+#endif
+	:: d_step { PUBLISHED(J, r[J].at) -> applyPublished(J, r[J].at) }
 	/* The last two steps of a lookup. */
 #if defined(M_LOOK_FIRST)
-	:: d_step { lookup == TRUSTED -> look() }
-	:: d_step { lookup == HALF -> readState() }
+	:: d_step { r[J].lookup == LOADED -> look(J) }
+	:: d_step { r[J].lookup == HALF -> readState(J) }
 #elif defined(M_STATE_EARLY)
-	:: d_step { lookup == TRUSTED -> look(); lookup = (lookup == HALF -> ABSENT : lookup) }
+	:: d_step { r[J].lookup == LOADED && r[J].window > 0 -> r[J].lookup = HALF }
+	:: d_step { r[J].lookup == HALF -> look(J) }
+#elif defined(M_LOOK_EARLY)
+	:: d_step { r[J].lookup == LOADED && r[J].window > 0 -> r[J].lookup = HALF }
+	:: d_step { r[J].lookup == HALF -> readState(J) }
 #else
-	:: d_step { lookup == TRUSTED -> readState() }
-	:: d_step { lookup == HALF -> look() }
+	:: d_step { r[J].lookup == LOADED -> readState(J) }
+	:: d_step { r[J].lookup == HALF -> look(J) }
 #endif
-	:: lookup == ABSENT -> assert(false)
+	/* A lookup that found no window ends as well. */
+#if defined(M_STATE_EARLY) || defined(M_LOOK_EARLY)
+	:: d_step { r[J].lookup == LOADED -> forgetLookup(J) }
+#endif
+	:: r[J].lookup == ABSENT -> assert(false)
 	/* The source is read, which has what was committed when that began. */
-	:: d_step { ANY_DOUBT && !reading -> reading = true; notStale(); EACH(beginReading) }
-	:: d_step { reading ->
-		EACH(endReading);
+	:: d_step { ANY_DOUBT(J) && !r[J].reading -> r[J].reading = true; notStale(J); EACH(BEGIN_READING) }
+	:: d_step { r[J].reading ->
+		EACH(END_READING);
 		if
 #ifdef M_OLD_READ
-		:: !bFresh -> doubted = false
+		:: !r[J].fresh -> r[J].doubted = false
 #else
-		:: !bFresh && !stale -> doubted = false
+		:: !r[J].fresh && !r[J].stale -> r[J].doubted = false
 #endif
 		:: else
 		fi;
 #ifdef SCOPE
-		missed = missed && staleMissed;
+		r[J].missed = r[J].missed && r[J].staleMissed;
 #endif
 #if defined(RUNNING) && defined(M_ENDS_LATE)
-		running = running && late > 0;
+		r[J].running = r[J].running && r[J].late > 0;
 #elif defined(RUNNING)
-		running = running && staleRunning;
+		r[J].running = r[J].running && r[J].staleRunning;
 #endif
-		reading = false;
-		notStale()
+		r[J].reading = false;
+		notStale(J)
 	   }
 #if SERVERS > 1
-	:: d_step { promoted && bAt == 0 -> bAt = 1 }
+	:: d_step { promoted && r[J].at == 0 -> r[J].at = 1; forgetRead(J) }
 #endif
 	od
 }
@@ -803,6 +1221,27 @@ inline tick(s) {
 	down(aLease[s])
 }
 
+inline tickReader(j) {
+	down(r[j].window);
+	r[j].blind = r[j].blind && r[j].window > 0;
+	down(r[j].left);
+#ifdef WIDER
+	down(r[j].narrow);
+#endif
+#ifdef RUNNING
+	down(r[j].late);
+#ifdef SCOPE
+	r[j].seen = (r[j].seen < O -> r[j].seen+1 : r[j].seen);
+#endif
+#endif
+#ifdef CLOCK
+	up(r[j].chain, T + G);
+	up(r[j].since, G + 1);
+	r[j].chain = (r[j].since > G -> 0 : r[j].chain);
+#endif
+	skip
+}
+
 inline younger(age, ticks) {
 	if
 	:: age < NEVER -> age = age - ticks
@@ -820,6 +1259,21 @@ inline setBack(ticks) {
 	back = true
 }
 
+inline copyReader(j) {
+	redis[1].reader[j] = redis[0].reader[j]; redis[1].applied[j] = redis[0].applied[j]; redis[1].reads[j] = redis[0].reads[j]
+}
+
+inline copyReaders() {
+	copyReader(0);
+#if READERS > 1
+	copyReader(1);
+#endif
+#ifdef WIDER
+	redis[1].wide = redis[0].wide;
+#endif
+	skip
+}
+
 inline copyToReplica() {
 	redis[1].epoch = redis[0].epoch;
 	redis[1].era = redis[0].era;
@@ -830,9 +1284,35 @@ inline copyToReplica() {
 	:: else -> break
 	od;
 	redis[1].member = redis[0].member;
+	copyReaders();
 	redis[1].which = redis[0].which;
 	redis[1].left = redis[0].left;
 	redis[1].gone = redis[0].gone
+}
+
+/* A reply that was on its way may as well be lost. */
+inline loseReply(j) {
+	if
+	:: r[j].read > SENT -> forgetRead(j)
+	:: else
+	fi
+}
+
+inline loseReplies() {
+	loseReply(0);
+#if READERS > 1
+	loseReply(1);
+#endif
+	lost = true
+}
+
+inline loseReaders() {
+	redis[0].stripped = (redis[0].stripped || EITHER_READER(0));
+	removeReader(0, 0);
+#if READERS > 1
+	removeReader(0, 1);
+#endif
+	loseReplies()
 }
 
 inline loseLog(n) {
@@ -841,22 +1321,25 @@ inline loseLog(n) {
 	:: n > 0 -> n--; redis[0].log[n] = 0
 	:: else -> break
 	od;
-	lost = true
+	loseReplies()
 }
 
 inline loseMeta() {
-	redis[0].epoch = 0; redis[0].era = 0; redis[0].ahead = BACK; redis[0].robbed = false;
+	redis[0].epoch = 0; redis[0].era = 0; redis[0].ahead = BACK; redis[0].robbed = false; redis[0].stripped = false;
+#ifdef WIDER
+	redis[0].wide = false;
+#endif
 	do
 	:: redis[0].seq > 0 && redis[0].log[redis[0].seq-1] == 0 -> redis[0].seq--
 	:: else -> break
 	od;
-	lost = true
+	loseReplies()
 }
 
 inline loseMembers() {
 	redis[0].robbed = (redis[0].robbed || redis[0].member);
 	redis[0].member = false; redis[0].which = 0; redis[0].left = 0; redis[0].gone = 0;
-	lost = true
+	loseReplies()
 }
 
 inline endOrder(i) {
@@ -864,7 +1347,10 @@ inline endOrder(i) {
 	:: PENDING(i) -> order[i] = DEAD
 	:: else
 	fi;
-	ackIn[i] = 0;
+	ackIn[i] = 0; ackLeft[i] = 0; reported[i] = 0;
+#ifdef FORGETTING
+	ackNumber[i] = 0;
+#endif
 	owes[i] = false
 }
 
@@ -872,7 +1358,7 @@ inline endOrder(i) {
 #ifdef M_HEIR
 inline inherit(s) { aLease[s] = 0 }
 #else
-inline inherit(s) { aLease[s] = T + G }
+inline inherit(s) { aLease[s] = T + G + AND_QUIET }
 #endif
 
 /* What A sent last is still on its way: a leave, if it takes it. */
@@ -887,7 +1373,7 @@ inline startAgain(leaves) {
 	fi;
 	clearRequest(asked);
 	aWhich++;
-	aJoined = false; aEver = false; aHistory = 0; aEra = 0; aBase = 0; aGrants = 0; aFence = 0;
+	aJoined = false; aEver = false; aEra = 0; aSince = 0; aBase = 0; aGrants = 0; aFence = 0;
 	EACH_SERVER(inherit);
 	EACH(endOrder)
 }
@@ -898,28 +1384,53 @@ inline startAgain(leaves) {
 #define MAY_LEAVE (aJoined && !OWING && !ANY(PENDING))
 #endif
 
-inline restart() {
+inline restart(j) {
 	restarted = true;
 #ifdef RUNNING
-	running = false; late = 0;
+	r[j].running = false; r[j].late = 0;
 #endif
-	forgetLookup();
-	reading = false;
-	EACH(dropReading);
-	bKnows = 0;
-	chain = 0; since = 0
+	forgetLookup(j);
+	forgetRead(j);
+	r[j].window = 0; r[j].blind = false;
+	r[j].era = 0;
+	r[j].reading = false;
+	r[j].found[0] = false;
+#if IDS > 1
+	r[j].found[1] = false;
+#endif
+	r[j].knows = 0;
+	r[j].chain = 0; r[j].since = 0
 }
 
-inline keep(i) { kHas[i] = has[i] }
-inline takeBack(i) { has[i] = kHas[i] }
-inline forget(i) { has[i] = false }
+/* A reader closes its window, and has itself removed. */
+inline leaveReaders(j, s) {
+	enter(s);
+	removeReader(s, j);
+#ifndef M_LEAVE_OPEN
+	forgetRead(j);
+	r[j].window = 0; r[j].blind = false
+#endif
+}
+
+inline keep(i) { kHas[i] = r[0].has[i] }
+inline takeBack(i) { r[0].has[i] = kHas[i] }
+inline forgetOrder(i) { r[0].has[i] = false }
+
+inline beginReader(j) {
+#if defined(RUNNING) && defined(SCOPE)
+	r[j].seen = O+1;
+#endif
+	startOver(j)
+}
+
+inline tickOrder(i) { down(ackLeft[i]) }
 
 active proctype World() provided (!OVER) {
 	byte n;
 	d_step {
-		redis[0].alive = true; redis[0].epoch = 1; redis[0].era = 1; redis[0].termed = true;
+		redis[0].alive = true; redis[0].epoch = 1; redis[0].era = 2; redis[0].termed = true;
 		epochs = 1; eras = 1;
-		startOver()
+		EACH_READER(beginReader)
 	}
 end:	do
 #ifdef RUNNING
@@ -934,12 +1445,13 @@ end:	do
 #endif
 	:: d_step {
 		EACH_SERVER(tick);
+		EACH_READER(tickReader);
+		EACH(tickOrder);
+		down(aSince);
 #ifdef RUNNING
 		ran = (order[0] != NEW && ran < O -> ran+1 : ran);
-		down(late);
 #ifdef SCOPE
 		open = (numbered && open < O -> open+1 : open);
-		seen = (seen < O -> seen+1 : seen);
 #endif
 #endif
 		outdate(asked);
@@ -949,11 +1461,6 @@ end:	do
 #ifdef REMOVE
 		up(asked.sent, R);
 		down(aFence);
-#endif
-#ifdef CLOCK
-		up(chain, T + G);
-		up(since, G + 1);
-		chain = (since > G -> 0 : chain);
 #endif
 	   }
 #ifdef CLOCK
@@ -969,39 +1476,45 @@ end:	do
 	:: d_step { !promoted -> promoted = true; copyToReplica(); redis[1].alive = true }
 #endif
 #ifdef FLUSH
-	:: d_step { !lost -> loseLog(n); loseMembers(); loseMeta() }
+	:: d_step { !lost -> loseLog(n); loseMembers(); loseReaders(); loseMeta() }
 #endif
 #ifdef DELETE
 	:: d_step { !lost -> loseLog(n) }
 	:: d_step { !lost -> loseMeta() }
 	:: d_step { !lost -> loseMembers() }
+	:: d_step { !lost -> loseReaders() }
+	:: d_step { !lost -> loseLog(n); loseMeta() }
 #endif
 #ifdef CRASH
 	:: d_step { !again -> startAgain(false) }
 	:: d_step { !again && MAY_LEAVE -> startAgain(true) }
 #endif
-#ifdef PAGED
-	:: d_step { others < 2 && ROOM(0) -> others++; put(0, OTHER) }
+#if OTHERS > 0
+	:: d_step { others < OTHERS && ROOM(0) -> others++; enter(0); put(0, OTHER) }
+#if SERVERS > 1
+	:: d_step { others < OTHERS && ROOM(1) -> others++; enter(1); put(1, OTHER) }
+#endif
 #endif
 #ifdef RESTART
 #if defined(RUNNING) && !defined(M_KEEP)
-	:: d_step { !kept && !running ->
+	:: d_step { !kept && !r[0].running ->
 #else
 	:: d_step { !kept ->
 #endif
 		kept = true;
-		kEpoch = bEpoch; kPos = bPos; kLast = bLast; kFresh = bFresh;
+		kEpoch = r[0].epoch; kPos = r[0].pos; kLast = r[0].last; kFresh = r[0].fresh;
 #ifndef M_SNAPSHOT
-		kDoubted = doubted;
+		kDoubted = r[0].doubted;
 #endif
 		EACH(keep)
 	   }
 	:: d_step { kept && !restarted ->
-		restart();
-		bEpoch = kEpoch; bPos = kPos; bLast = kLast; bFresh = kFresh; doubted = kDoubted; stale = false;
+		restart(0);
+		r[0].epoch = kEpoch; r[0].pos = kPos; r[0].last = kLast; r[0].fresh = kFresh; r[0].doubted = kDoubted; r[0].stale = false;
 		EACH(takeBack)
 	   }
-	:: d_step { !restarted -> restart(); startOver(); EACH(forget) }
+	:: d_step { !restarted -> restart(0); startOver(0); EACH(forgetOrder) }
+	:: d_step { redis[r[0].at].reader[0] && ROOM(r[0].at) -> leaveReaders(0, r[0].at) }
 #endif
 	od
 }
