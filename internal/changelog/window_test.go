@@ -348,3 +348,32 @@ func TestToldIsKnown(t *testing.T) {
 		t.Logf("asked %v times, of which a window held %v times", asked, refused)
 	})
 }
+
+// TestListenToAnotherLog has the log begin anew with lower numbers: new entries are brought at once
+// all the same.
+func TestListenToAnotherLog(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("a", time.Hour)
+		opts.PollEvery = time.Hour // only XREAD brings anything
+		a := newInstance(t, s, opts)
+		n := a.listen(t.Context())
+		creator := newInstance(t, s, idle)
+		for i := range 5 {
+			must(t, creator.Append(t.Context(), fmt.Sprint(i)))
+		}
+		a.position.Store(5)
+		n.ask(5)
+		must(t, creator.client.Del(t.Context(), creator.keys...).Err())
+		a.position.Store(0)
+		if entries := <-n.arrived; entries != nil {
+			t.Errorf("%d entries of a log that has none", len(entries))
+		}
+		n.asking = false
+		n.ask(0)
+		must(t, creator.Append(t.Context(), "1001"))
+		if entries := <-n.arrived; len(entries) != 1 || entries[0].id != "1001" {
+			t.Errorf("%+v", entries)
+		}
+	})
+}
