@@ -122,17 +122,19 @@ func plain(messages []redis.XMessage) (entries []entry) {
 
 // hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
 // has replaced, and follow entries that this reader has not: so the next read brings them once more,
-// and page.lua looks whether they are in the log that it reads.
+// and page.lua looks whether they are in the log that it reads. What one call has brought is of
+// one server: so only entries that follow what was read count as heard.
 func (r *reader) hear(n *news, entries []entry) {
 	n.asking = false
-	for _, e := range behind(entries, r.heardUpTo()) {
-		if !r.steady || e.seq != r.heardUpTo().seq+1 {
-			break
-		}
+	upTo := r.heardUpTo().seq
+	for i, e := range behind(entries, r.last) {
 		r.log.apply(e.id)
-		r.ahead = e
+		upTo = max(upTo, e.seq)
+		if r.steady && e.seq == r.last.seq+1+uint64(i) {
+			r.ahead = e
+		}
 	}
-	n.ask(r.heardUpTo().seq)
+	n.ask(upTo)
 }
 
 // heardUpTo returns the last entry whose ID was added.
