@@ -17,7 +17,7 @@ func TestDoubtThatRedisLost(t *testing.T) {
 	k.start("")
 	k.want("absent", "3000001")
 	must(t, k.redis.Save(t.Context()).Err())
-	must(t, k.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()}))
+	recordDoubt(t, k.log, changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()})
 	k.mustSay("level=ERROR", "nothing counts as absent until the sources have every order")
 	must(t, k.server.Restart(t.Context())) // with what it had saved
 	other := *k
@@ -38,7 +38,7 @@ func TestClearedDoubtIsReadAgain(t *testing.T) {
 	k := newKeeper(t, 100)
 	k.start("")
 	k.want("absent", "3000001")
-	must(t, k.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()}))
+	recordDoubt(t, k.log, changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()})
 	k.mustSay("level=ERROR", "nothing counts as absent until the sources have every order")
 	k.load()
 	k.want("absent", "3000001")

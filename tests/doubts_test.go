@@ -105,7 +105,7 @@ func TestDoubtAboutLateOrders(t *testing.T) {
 		tell := func(d changelog.Doubt) {
 			t.Helper()
 			d.Kind, d.Reason = changelog.Lost, "no ID in the answer"
-			must(t, k.log.RecordDoubt(t.Context(), d))
+			recordDoubt(t, k.log, d)
 		}
 		tell(changelog.Doubt{Orders: true, Since: time.Now()})
 		k.want("unknown", id(0), id(30*time.Second))
@@ -139,7 +139,7 @@ func TestDoubtAboutLateOrders(t *testing.T) {
 		// Doubts about the log have no time of their own.
 		log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
 		must(t, err)
-		must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Crash, Reason: "an ordergate ended"}))
+		recordDoubt(t, log, changelog.Doubt{Kind: changelog.Crash, Reason: "an ordergate ended"})
 		for range 50 {
 			if got := answer(id(time.Hour)); got != "absent" {
 				t.Fatalf("an ID of an hour ago is %s", got)
@@ -168,7 +168,7 @@ func tellDoubt(t testing.TB, redis string, since time.Time) {
 	t.Helper()
 	log, err := changelog.New(newClient(t, redis), "orders", func(string) {}, changelog.Options{})
 	must(t, err)
-	must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: since}))
+	recordDoubt(t, log, changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: since})
 }
 
 // floodOfDoubts tells a hundred of them a second until it is stopped.
@@ -237,7 +237,7 @@ func TestDoubtsThatLast(t *testing.T) {
 	k.written()
 	other.written()
 
-	must(t, k.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()}))
+	recordDoubt(t, k.log, changelog.Doubt{Kind: changelog.Lost, Reason: "no ID in the answer", Orders: true, Since: time.Now()})
 	unknown("a doubt", lost)
 	for _, part := range []string{"unknown, lookups of orders that do not exist go on to the backend: no ID in the answer", "ordergate load --filter orders"} {
 		if text := k.readyz(); !strings.Contains(text, part) {

@@ -21,7 +21,7 @@ func TestMarkInTheEnd(t *testing.T) {
 	others, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{Member: "others"})
 	must(t, err)
 	doubt := func() {
-		must(t, others.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Lost, Reason: "a test says so"}))
+		recordDoubt(t, others, changelog.Doubt{Kind: changelog.Lost, Reason: "a test says so"})
 		gate.becomes(5000, "absent")
 	}
 	behind := func() (n int) {

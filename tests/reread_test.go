@@ -33,7 +33,7 @@ func TestReadingForAnotherSet(t *testing.T) {
 			}
 			log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
 			must(t, err)
-			must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Term, Reason: "Redis was restarted"}))
+			recordDoubt(t, log, changelog.Doubt{Kind: changelog.Term, Reason: "Redis was restarted"})
 			if got := gate.answer(5000); got == "absent" {
 				t.Error("an order that exists is absent at once")
 			}
@@ -71,7 +71,7 @@ func TestAbandonedCreateIsForgotten(t *testing.T) {
 	log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
 	must(t, err)
 	time.Sleep(6 * time.Second) // until it may read the table at once, which it does in vain
-	must(t, log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Running, Reason: "the client left", Orders: true, Since: time.Now()}))
+	recordDoubt(t, log, changelog.Doubt{Kind: changelog.Running, Reason: "the client left", Orders: true, Since: time.Now()})
 	if got := gate.answer(9999); got != "unknown" {
 		t.Errorf("an order that may be created yet is %s", got)
 	}

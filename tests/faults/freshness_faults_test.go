@@ -80,6 +80,8 @@ func (f *fleet) placeFaults() []fault {
 		}),
 		f.atPlace("stop", func(ctx context.Context, r *rand.Rand, p *place) {
 			defer f.diary.note("stop: %s", p)()
+			p.interrupted.Add(1)
+			defer p.interrupted.Add(1)
 			if err := p.gate.Pause(); err != nil {
 				f.t.Error(err)
 			}
@@ -93,6 +95,7 @@ func (f *fleet) placeFaults() []fault {
 		list = append(list,
 			f.atPlace("end, "+with, func(ctx context.Context, r *rand.Rand, p *place) {
 				defer f.diary.note("end, %s: %s", with, p)()
+				p.interrupted.Add(1)
 				if err := p.end(context.WithoutCancel(ctx)); err != nil {
 					f.t.Error(err)
 				}
@@ -100,6 +103,7 @@ func (f *fleet) placeFaults() []fault {
 			}),
 			f.atPlace("kill, "+with, func(ctx context.Context, r *rand.Rand, p *place) {
 				defer f.diary.note("kill, %s: %s", with, p)()
+				p.interrupted.Add(1)
 				p.gate.Kill()
 				f.restart(ctx, r, p, with)
 			}))
@@ -110,6 +114,7 @@ func (f *fleet) placeFaults() []fault {
 // restart brings a sidecar back after a while. Nothing is created there until it has
 // reached Redis: it is not ready before, and nobody would miss it.
 func (f *fleet) restart(ctx context.Context, r *rand.Rand, p *place, with string) {
+	defer p.interrupted.Add(1)
 	for range slots {
 		p.busy[creating] <- struct{}{}
 		defer p.leave(creating)

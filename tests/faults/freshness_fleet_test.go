@@ -40,6 +40,8 @@ type place struct {
 	busy      [2]chan struct{}
 	certain   atomic.Int64 // when it was asked last what it called absent, in Unix ns
 	longest   atomic.Int64 // the longest time in which it called nothing absent, in ns
+
+	interrupted atomic.Int64 // how often it was stopped or ended, and how often it went on: odd while it is
 }
 
 // What clients do at a place.

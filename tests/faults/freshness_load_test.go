@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -41,15 +43,16 @@ type load struct {
 	lookups, wrong     atomic.Int64 // of orders that a client had been told of; and called absent
 	asked, told, early atomic.Int64 // IDs that no order has: asked for, and called absent; the next order's, called absent
 
-	mu     sync.Mutex
-	orders []acked // a ring of the latest
-	next   int
+	mu      sync.Mutex
+	orders  []acked // a ring of the latest
+	next    int
+	reasons map[string]int // why creates failed, as clients saw it
 }
 
 // startLoad has clients go on until the test, or the returned function, ends.
 func startLoad(t *testing.T, f *fleet, violate func(o acked, at *place, asked, answered time.Time)) (l *load, stop func()) {
 	t.Helper()
-	l = &load{fleet: f, violate: violate}
+	l = &load{fleet: f, violate: violate, reasons: make(map[string]int)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	stop = func() {
@@ -89,12 +92,18 @@ func (l *load) client(ctx context.Context, r *rand.Rand) {
 	if by == nil {
 		return
 	}
+	began, interrupted := time.Now(), by.interrupted.Load()
 	id, err := by.door.create(ctx)
 	o := acked{id, by, time.Now()}
 	by.leave(creating)
 	if err != nil {
 		l.failed.Add(1)
-		wait(ctx, time.Millisecond) // a sidecar that is not there fails at once
+		if ctx.Err() == nil {
+			l.note(o, err, began, interrupted%2 == 1 || interrupted != by.interrupted.Load())
+		}
+		// A sidecar that ends fails at once, and does so for as long as it keeps the answers of others
+		// back: most of the clients are at those then, and few would fail often.
+		wait(ctx, 25*time.Millisecond)
 	} else {
 		l.created.Add(1)
 		l.remember(o)
@@ -174,6 +183,22 @@ func (l *load) probe(ctx context.Context, p *place) {
 	}
 }
 
+// note counts a create that failed, by what its client saw and for about how long it had waited. That is
+// an error unless the sidecar was interrupted meanwhile: whatever Redis does, a create only takes longer.
+func (l *load) note(o acked, err error, began time.Time, interrupted bool) {
+	waited := o.told.Sub(began)
+	if !interrupted {
+		l.fleet.t.Errorf("a create through %s, begun at %s, failed after %v: %v\n%s", o.by, clockTime(began), waited, err, l.fleet.diary.around(o.told))
+	}
+	reason := err.Error()
+	if s, ok := status.FromError(err); ok {
+		reason = s.Code().String()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reasons[fmt.Sprintf("%s after %v", reason, waited.Round(time.Second))]++
+}
+
 func (l *load) remember(o acked) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,8 +225,10 @@ func (l *load) figures() string {
 	for _, p := range l.fleet.places {
 		longest = max(longest, p.longest.Load())
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return fmt.Sprintf("%d creates told of, %d not; %d lookups of those orders, %d of them called absent; "+
-		"%d of %d IDs that no order has were called absent, and %d times the next order's; a sidecar was certain of nothing for at most %v",
+		"%d of %d IDs that no order has were called absent, and %d times the next order's; a sidecar was certain of nothing for at most %v; creates failed with %v",
 		l.created.Load(), l.failed.Load(), l.lookups.Load(), l.wrong.Load(), l.told.Load(), l.asked.Load(), l.early.Load(),
-		time.Duration(longest).Round(10*time.Millisecond))
+		time.Duration(longest).Round(10*time.Millisecond), l.reasons)
 }
