@@ -141,7 +141,7 @@ type Options struct {
 	PageSize  int              // entries a read; default 1000
 	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
-	MaxReads  int              // reads a second of all members together while there is something new, each with a call of XREAD; default 2500
+	Pause     time.Duration    // between two reads while there is something new, for each member beyond the second; default 600 µs
 	Now       func() time.Time // default time.Now; dates State.LastRead
 }
 
@@ -174,8 +174,8 @@ func (o *Options) EnsureDefaults() {
 	if o.Expel <= 0 {
 		o.Expel = defaultExpel
 	}
-	if o.MaxReads <= 0 {
-		o.MaxReads = 2500
+	if o.Pause <= 0 {
+		o.Pause = 600 * time.Microsecond
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -201,15 +201,17 @@ type Log struct {
 
 	snapshot string // the key of the current one, and the beginning of those of chunks
 
-	kick     chan struct{} // of capacity 1: there is something to read, or to report
-	running  atomic.Bool
-	waited   atomic.Pointer[ownEntry] // for which a creator has waited in vain
-	required atomic.Bool              // all of opts.Require were there at one time
-	position atomic.Uint64            // sequence number of the last entry applied; stored by the reader only
-	window   atomic.Pointer[Window]   // the last, nil if none holds
-	reader   string                   // what the log knows the reader by, see page.lua; "": windows are never opened
-	member   *Member                  // nil: none
-	reached  chan struct{}            // closed once the tail was reached
+	kick      chan struct{} // of capacity 1: there is something to read, or to report
+	spreads   chan struct{} // of capacity 1: somebody waits in Spread
+	running   atomic.Bool
+	spreading atomic.Int64             // how many wait in Spread for readers
+	waited    atomic.Pointer[ownEntry] // for which a creator has waited in vain
+	required  atomic.Bool              // all of opts.Require were there at one time
+	position  atomic.Uint64            // sequence number of the last entry applied; stored by the reader only
+	window    atomic.Pointer[Window]   // the last, nil if none holds
+	reader    string                   // what the log knows the reader by, see page.lua; "": windows are never opened
+	member    *Member                  // nil: none
+	reached   chan struct{}            // closed once the tail was reached
 
 	mu     sync.Mutex
 	next   *round       // the read that has not begun, nil when nobody waits for one
@@ -275,6 +277,7 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		adopt:   script(adoptSource),
 		trim:    script(trimSource),
 		kick:    make(chan struct{}, 1),
+		spreads: make(chan struct{}, 1),
 		told:    told{changed: make(chan struct{})},
 		state:   State{Phase: Loading},
 		reached: make(chan struct{}),

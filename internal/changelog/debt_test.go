@@ -63,11 +63,11 @@ func TestDebtIsPaidByTryingAgain(t *testing.T) {
 		if err := a.Withdraw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", entry{}); err != nil || p.away != a.member.Name() {
+		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
 		a.mustAppend(t, "other", "1") // that does not pay for all
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", entry{}); err != nil || p.away != a.member.Name() || a.State().Owed != 1 {
+		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() || a.State().Owed != 1 {
 			t.Fatalf("away %q, %v, %d owed", p.away, err, a.State().Owed)
 		}
 		a.mustAppend(t, "2")
@@ -174,7 +174,7 @@ func TestOverdrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "one more")
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", entry{}); err != nil || p.away != a.member.Name() {
+		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
 		if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {

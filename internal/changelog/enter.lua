@@ -21,6 +21,7 @@
 local log, meta, members, inbox, readers, reads, had = unpack(KEYS, 1, 7)
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
 local epoch, seq, era
+local modern, window -- as meta has them
 local history -- what INFO says of it, if the server tells its name
 local untold = '' -- why it does not, if it does not
 
@@ -69,10 +70,11 @@ end
 -- earlier release, without '~' at the end of its name, lets the answer to a create go before the windows of
 -- others are over, and leaves modern as it is.
 local function count()
-  local modern = 0
+  local n = 0
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
-    if not string.find(m, '#', 1, true) or string.find(m, '~%+?$') then modern = modern + 1 end
+    if not string.find(m, '#', 1, true) or string.find(m, '~%+?$') then n = n + 1 end
   end
+  modern = tostring(n)
   redis.call('HSET', meta, 'members', redis.call('ZCARD', members), 'modern', modern)
 end
 
@@ -85,10 +87,11 @@ local function least()
   return tonumber(first[2] or '') or seq, not first[1]
 end
 
--- Tells all when the least number has grown.
+-- Tells all when the least number has grown, and returns it.
 local function tellLeast(before)
   local now = least()
   if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, '*', 'era', era, 'least', decimal(now)) end
+  return now
 end
 
 -- Returns for how many milliseconds leases have been granted here, in this era. Before
@@ -116,8 +119,8 @@ local function lapse()
 end
 
 do
-  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era', 'members', 'readers')
-  epoch, seq, era = known[1], tonumber(known[2] or ''), known[5]
+  local known = redis.call('HMGET', meta, 'epoch', 'seq', 'term', 'now', 'era', 'members', 'readers', 'modern', 'window')
+  epoch, seq, era, modern, window = known[1], tonumber(known[2] or ''), known[5], known[8], known[9]
   -- Without its members a log is none that anybody may rely on: one of them may be cut
   -- off. As another log it is noticed by all who knew them.
   local gone = redis.call('ZCARD', members) ~= (tonumber(known[6] or '') or 0)

@@ -51,7 +51,7 @@ func (r *reader) startOver(found *damage) {
 	l := r.log
 	l.doubt(found.doubt())
 	epoch := r.epoch
-	r.epoch, r.last, r.ahead, r.lenient, r.lost = "", entry{}, entry{}, true, nil
+	r.epoch, r.last, r.ahead, r.lenient, r.lost = "", entry{}, heard{}, true, nil
 	// A gap that was told of has to be told in the log, too, that is there in the end.
 	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
 	r.recall, r.told, r.word, r.joint, r.steady, r.stated = true, 0, 0, Mark{}, false, -1
@@ -321,5 +321,5 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 func (l *Log) replayed(ctx context.Context, from uint64, count int) (page, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", entry{})
+	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", "")
 }

@@ -2,11 +2,12 @@ package changelog
 
 import (
 	"context"
-	"slices"
+	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 )
 
 // listenFor is how long a call of XREAD may wait for something new.
@@ -19,13 +20,12 @@ type news struct {
 	asked   chan uint64  // of capacity 1: behind which entry
 	arrived chan []entry // of capacity 1
 	asking  bool         // a call is under way; of the reader
-	heard   string       // the last that was read of what all readers have
 	failed  int          // calls one after the other
 }
 
 // listen waits for what is asked for, until ctx ends and then for a second at most.
 func (l *Log) listen(ctx context.Context) *news {
-	n := &news{log: l, asked: make(chan uint64, 1), arrived: make(chan []entry, 1), heard: "0"}
+	n := &news{log: l, asked: make(chan uint64, 1), arrived: make(chan []entry, 1)}
 	go func() {
 		for ctx.Err() == nil {
 			select {
@@ -35,6 +35,7 @@ func (l *Log) listen(ctx context.Context) *news {
 			}
 		}
 	}()
+	go l.hearLeast(ctx)
 	return n
 }
 
@@ -48,45 +49,68 @@ func (n *news) ask(from uint64) {
 
 // read returns entries behind one, none if others come first, or after an error.
 func (n *news) read(ctx context.Context, from uint64) []entry {
-	l := n.log
 	for ctx.Err() == nil {
-		args := &redis.XReadArgs{
-			Streams: []string{l.keys[0], l.keys[6], strconv.FormatUint(from, 10) + "-0", n.heard},
-			Count:   int64(l.opts.PageSize), Block: listenFor,
-		}
-		within, cancel := context.WithTimeout(ctx, listenFor+l.opts.Limit)
-		streams, err := l.client.XRead(within, args).Result()
-		cancel()
-		switch {
-		case err == redis.Nil && l.position.Load() < from: // the log is another one, which begins anew
-			return nil
-		case err == redis.Nil: // nothing was appended
-			continue
+		switch messages, err := n.log.listenTo(ctx, n.log.keys[0], strconv.FormatUint(from, 10)+"-0"); {
 		case err != nil:
 			n.fail(ctx, err)
 			return nil
+		case len(messages) > 0:
+			n.failed = 0
+			return plain(messages)
+		case n.log.position.Load() < from: // the log is another one, which begins anew
+			return nil
 		}
-		n.failed = 0
-		var entries []entry
-		for _, s := range streams {
-			if s.Stream == l.keys[0] {
-				entries = plain(s.Messages)
-				continue
+	}
+	return nil
+}
+
+// listenTo returns what a stream has behind an entry as soon as there is something, and nothing after
+// listenFor.
+func (l *Log) listenTo(ctx context.Context, stream, from string) ([]redis.XMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, listenFor+l.opts.Limit)
+	defer cancel()
+	streams, err := l.client.XRead(ctx, &redis.XReadArgs{
+		Streams: []string{stream, from}, Count: int64(l.opts.PageSize), Block: listenFor,
+	}).Result()
+	switch {
+	case err == redis.Nil:
+		return nil, nil
+	case err != nil || len(streams) == 0:
+		return nil, err
+	}
+	return streams[0].Messages, nil
+}
+
+// hearLeast brings how far all readers are while a creator waits for them, until ctx ends and then for a
+// second at most.
+func (l *Log) hearLeast(ctx context.Context) {
+	last, calm := "0", rate.NewLimiter(rate.Inf, burst)
+	for {
+		select {
+		case <-l.spreads:
+		case <-ctx.Done():
+			return
+		}
+		for l.spreading.Load() > 0 && ctx.Err() == nil {
+			messages, err := l.listenTo(ctx, l.keys[6], last)
+			if len(messages) == 0 {
+				last = "0" // those of another server may be less
 			}
-			for _, m := range s.Messages {
-				n.heard = m.ID
+			for _, m := range messages {
+				last = m.ID
 				era, _ := m.Values["era"].(string)
 				text, _ := m.Values["least"].(string)
 				if least, err := strconv.ParseUint(text, 10, 64); err == nil {
 					l.hear(era, least)
 				}
 			}
-		}
-		if slices.ContainsFunc(streams, func(s redis.XStream) bool { return s.Stream == l.keys[0] }) {
-			return entries
+			calm.SetLimit(rate.Every(l.pause() / 4)) // it may grow with each reader that reports
+			_ = calm.Wait(ctx)                       // it ends, or its turn has come
+			if err != nil {
+				_ = until(ctx, time.Now().Add(listenFor))
+			}
 		}
 	}
-	return nil
 }
 
 // fail waits before the next try. The first one may have hit a server that was just replaced.
@@ -120,27 +144,61 @@ func plain(messages []redis.XMessage) (entries []entry) {
 	return entries
 }
 
-// hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
-// has replaced, and follow entries that this reader has not: so the next read brings them once more,
-// and page.lua looks whether they are in the log that it reads. What one call has brought is of
-// one server: so only entries that follow what was read count as heard.
-func (r *reader) hear(n *news, entries []entry) {
-	n.asking = false
-	upTo := r.heardUpTo().seq
-	for i, e := range behind(entries, r.last) {
-		r.log.apply(e.id)
-		upTo = max(upTo, e.seq)
-		if r.steady && e.seq == r.last.seq+1+uint64(i) {
-			r.ahead = e
-		}
+// heard is what was heard of behind the last entry that was read.
+type heard struct {
+	entries []entry
+	ends    string // the last of each batch, as page.lua has them
+}
+
+// behind returns what is left of it when more was read: all or nothing, as a page has all that was heard of
+// or none of it.
+func (h heard) behind(last entry) heard {
+	if len(h.entries) > 0 && h.entries[0].seq == last.seq+1 {
+		return h
 	}
-	n.ask(upTo)
+	return heard{}
+}
+
+// before returns a page as it would be if it began with the last entry that was read, and not with the last
+// that was heard of: they are the same that page.lua has found in its log.
+func (h heard) before(last entry, page []entry) (entries []entry) {
+	if len(h.entries) == 0 {
+		return page
+	}
+	if last.seq > 0 {
+		entries = append(entries, last)
+	}
+	return append(append(entries, h.entries[:len(h.entries)-1]...), page...)
+}
+
+// hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
+// has replaced, and follow entries that this reader has not. So they count only when page.lua has found the last
+// of each batch in the log that it reads. Until then they are what was heard of, and the position stays.
+// It reports whether the log is to be read: not when what comes was read meanwhile.
+func (r *reader) hear(n *news, entries []entry) bool {
+	n.asking = false
+	r.ahead = r.ahead.behind(r.last)
+	fresh := behind(entries, r.heardUpTo())
+	known := len(entries) > 0 && len(fresh) == 0
+	for i, e := range fresh {
+		if !r.steady || e.seq != r.heardUpTo().seq+1 {
+			fresh = fresh[:i]
+			break
+		}
+		r.log.apply(e.id)
+		r.ahead.entries = append(r.ahead.entries, e)
+	}
+	if len(fresh) > 0 {
+		end := r.heardUpTo()
+		r.ahead.ends += fmt.Sprintf("%d-0 %s ", end.seq, end.nonce)
+	}
+	return !known
 }
 
 // heardUpTo returns the last entry whose ID was added.
 func (r *reader) heardUpTo() entry {
-	if r.ahead.seq > r.last.seq {
-		return r.ahead
+	if h := r.ahead.behind(r.last); len(h.entries) > 0 {
+		return h.entries[len(h.entries)-1]
 	}
 	return r.last
 }

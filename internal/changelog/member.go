@@ -186,7 +186,7 @@ func (m *Member) Renew(ctx context.Context, asOf time.Time) error {
 	if err := m.enter(ctx); err != nil {
 		return m.log.readError(err)
 	}
-	_, err := m.log.ask(ctx, m, asOf, entry{seq: math.MaxUint64}, 1, "", "", entry{})
+	_, err := m.log.ask(ctx, m, asOf, entry{seq: math.MaxUint64}, 1, "", "", "")
 	if err == nil {
 		m.vouch() // it has nothing of its own: it is as of a moment after
 	}

@@ -14,7 +14,7 @@ func TestReadsAreBounded(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const most = 100
 		opts := idle
-		opts.MaxReads = most
+		opts.Pause = time.Second / most
 		b := runInstance(t, s, opts)
 		b.mustWait(t)
 		before, began := b.State().Reads, time.Now()

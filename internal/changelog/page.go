@@ -38,15 +38,16 @@ type page struct {
 	least   uint64        // up to which entry all readers have the log
 	noted   bool          // whether the reader was noted
 	window  time.Duration // the longest of any reader, before this read
+	from    uint64        // with which entry it begins: one that was asked for, or the last that was heard of
 }
 
 // drained is how many IDs a page takes from the inbox.
 const drained = 1000
 
 // ask runs the script that reads a page from an entry on, and renews a member's lease
-// as of a moment; nil: none. For a reader, it reports up to which entry the IDs were added;
+// as of a moment; nil: none. For a reader, it reports that entry, and what was heard of behind it;
 // "": for none. Its error is one of the package's, or ctx's.
-func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader, era string, upTo entry) (page, error) {
+func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader, era, heard string) (page, error) {
 	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.renewal(asOf), m.lease
@@ -54,8 +55,8 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 			twin = 1
 		}
 	}
-	args := append(make([]any, 0, 14+len(l.opts.Require)), from.seq, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, upTo.seq, upTo.nonce, era)
+	args := append(make([]any, 0, 13+len(l.opts.Require)), from.seq, count,
+		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, heard, era)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
@@ -83,11 +84,11 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 // wrong with an entry stays with that.
 func parsePage(reply []any) (page, error) {
 	var p page
-	var tail, server, least, window string
+	var tail, server, least, window, from string
 	var mine, noted int64
 	var rows, members []any
-	ok := len(reply) == 13
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window, &noted} {
+	ok := len(reply) == 14
+	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window, &noted, &from} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
@@ -107,6 +108,9 @@ func parsePage(reply []any) (page, error) {
 	longest, err := strconv.ParseInt(window, 10, 64)
 	if err != nil {
 		return p, fmt.Errorf("its longest window is %q, not a number", window)
+	}
+	if p.from, err = strconv.ParseUint(from, 10, 64); err != nil {
+		return p, fmt.Errorf("it begins with %q, not a number", from)
 	}
 	p.window = time.Duration(longest) * time.Millisecond
 	for _, name := range members {

@@ -15,17 +15,17 @@
 -- ARGV[11]  '1' if another member runs at the reader's place, as far as it knows
 -- ARGV[12]  who reads, "<name>/<its window in ms>"; '' if nothing is refused by what it reads
 -- ARGV[13]  the nonce of the entry that it begins with, '' at the beginning
--- ARGV[14]  up to which entry it has the IDs, that one or one behind it
--- ARGV[15]  the nonce of this entry
--- ARGV[16]  the era in which it had its last reply, '' if it has yet to reach the tail: in another one it
+-- ARGV[14]  what it has heard of behind that entry: the last entry of each batch, "<entry ID> <nonce> " and so on
+-- ARGV[15]  the era in which it had its last reply, '' if it has yet to reach the tail: in another one it
 --           is not noted yet, so that it learns first what windows others have heard of
--- ARGV[17], ...  members that there must be
+-- ARGV[16], ...  members that there must be
 -- Returns   {epoch, sequence number of the tail, server's time in ms, era, a member
 --           that may have IDs which are not here or '', whether the reader is a member,
 --           how many IDs are left in the inbox, entries, all members if the reader
 --           renewed its lease, why the server does not tell the name of its history or
 --           '' if it does, up to which entry all readers have the log, the longest window of
---           a reader before this call in ms, whether the reader was noted}
+--           a reader before this call in ms, whether the reader was noted, with which entry the entries begin: the
+--           last that was heard of if all of that is in this log, or that of ARGV[3]}
 --
 -- A replica's tail proves nothing, nor does that of a master that was cut off and
 -- replaced. So this asks to write, which the first refuses always, and the second
@@ -71,16 +71,36 @@ for i = 1, #over, 2 do
     away = over[i]
   end
 end
-if redis.call('HGET', meta, 'modern') ~= tostring(redis.call('ZCARD', members)) then
+if modern ~= tostring(redis.call('ZCARD', members)) then
   for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
     if string.find(m, '#', 1, true) and not string.find(m, '~%+?$') then away = m end
   end
 end
-for i = 17, #ARGV do
+for i = 16, #ARGV do
   if not redis.call('ZSCORE', members, ARGV[i]) then away = ARGV[i] end
 end
 
-local entries = redis.call('XRANGE', log, ARGV[3] .. '-0', '+', 'COUNT', ARGV[4])
+-- What the reader has of another log, or of what another server had, it does not have of this one:
+-- the entry that it begins with is to be where it has it, and so is the last of each batch. A batch came
+-- from one server, and logs that have an entry in common have all before it in common.
+local function has(number, as)
+  local e = redis.call('XREVRANGE', log, number, number)[1]
+  return e and e[2][4] == as
+end
+local from, applied = ARGV[3], 0
+if ARGV[12] ~= '' and (from == '0' or has(from .. '-0', ARGV[13])) then
+  local heard = from
+  for number, as in string.gmatch(ARGV[14], '(%d+)%-0 (%S+) ') do
+    if not has(number .. '-0', as) then
+      heard = from
+      break
+    end
+    heard = number
+  end
+  from, applied = heard, tonumber(heard)
+end
+
+local entries = redis.call('XRANGE', log, from .. '-0', '+', 'COUNT', ARGV[4])
 local last = entries[#entries] and tonumber(string.match(entries[#entries][1], '^%d+')) or 0
 if last > seq then -- somebody else has written to the log
   seq = last
@@ -88,33 +108,21 @@ if last > seq then -- somebody else has written to the log
 end
 
 local own = string.match(ARGV[12], '/(%d+)$')
-local longest = redis.call('HGET', meta, 'window')
+local longest = window
 if not longest and own and redis.call('ZCARD', members) < 2 then -- nobody else is to hear of it
   longest = own
   redis.call('HSET', meta, 'window', own)
 end
 longest = longest or '0'
-local noted = own and ARGV[16] == era and 1 or 0
+local noted = own and ARGV[15] == era and 1 or 0
+local all, none = least()
 if noted == 1 then
   if tonumber(own) > tonumber(longest) then redis.call('HSET', meta, 'window', own) end
-  -- What it has of another log, or of what another server had, it does not have of this one: both
-  -- entries are to be where it has them. From the one to the other it was told without a gap.
-  local function has(number, as)
-    local e = entries[number - tonumber(ARGV[3]) + (ARGV[3] == '0' and 0 or 1)]
-    return e and e[1] == decimal(number) .. '-0' and e[2][4] == as
-  end
-  local applied = tonumber(ARGV[14])
-  if ARGV[3] ~= '0' and not has(tonumber(ARGV[3]), ARGV[13]) then
-    applied = 0
-  elseif applied > 0 and not has(applied, ARGV[15]) then
-    applied = tonumber(ARGV[3])
-  end
-  local before, none = least()
   local new = redis.call('ZADD', readers, decimal(applied), ARGV[12])
   redis.call('ZADD', reads, decimal(seq), ARGV[12])
   if new == 1 then countReaders() end
-  if not none then tellLeast(before) end
+  if none then all = least() else all = tellLeast(all) end
 end
 
 return {epoch, decimal(seq), decimal(now), era, away, mine, waiting, entries,
-  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold, decimal(least()), longest, noted}
+  base > 0 and redis.call('ZRANGE', members, 0, -1) or {}, untold, decimal(all), longest, noted, from}

@@ -8,7 +8,7 @@ import (
 )
 
 func reply(epoch, tail any, entries any) []any {
-	return []any{epoch, tail, "1700000000000", "1", "", int64(0), int64(0), entries, []any{}, "", "0", "0", int64(0)}
+	return []any{epoch, tail, "1700000000000", "1", "", int64(0), int64(0), entries, []any{}, "", "0", "0", int64(0), "0"}
 }
 
 func TestParsePageRefuses(t *testing.T) {
@@ -22,9 +22,10 @@ func TestParsePageRefuses(t *testing.T) {
 		{"epoch of another type", reply(1, "0", []any{}), "other parts"},
 		{"entries of another type", reply("e", "0", "x"), "other parts"},
 		{"counter not a number", reply("e", "-1", []any{}), "not a number"},
-		{"time not a number", []any{"e", "1", "now", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "0", int64(0)}, "not a number"},
-		{"least not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "x", "0", int64(0)}, "not a number"},
-		{"window not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "1s", int64(0)}, "not a number"},
+		{"time not a number", []any{"e", "1", "now", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "0", int64(0), "0"}, "not a number"},
+		{"least not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "x", "0", int64(0), "0"}, "not a number"},
+		{"window not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "1s", int64(0), "0"}, "not a number"},
+		{"beginning not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "0", int64(0), "x"}, "not a number"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			p, err := parsePage(tc.reply)

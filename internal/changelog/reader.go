@@ -25,52 +25,29 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 	r := &reader{log: l, stated: -1}
 	r.resume()
-	poll := time.NewTicker(l.opts.PollEvery)
-	defer poll.Stop()
-	calm := rate.NewLimiter(rate.Inf, burst)
-	news := l.listen(ctx)
+	rest := &rest{
+		reader: r, news: l.listen(ctx), poll: time.NewTicker(l.opts.PollEvery), turn: time.NewTimer(0),
+		pace: rate.NewLimiter(rate.Inf, burst),
+	}
+	defer rest.poll.Stop()
+	defer rest.turn.Stop()
 	for {
 		asked := l.begin()
+		rest.poll.Reset(l.opts.PollEvery)
 		began := time.Now()
 		err := r.readToTail(ctx)
 		asked.end(err)
 		l.mu.Lock()
 		l.state.ReadTook = time.Since(began)
 		l.mu.Unlock()
-		if r.steady && l.reader != "" {
-			news.ask(r.heardUpTo().seq)
-		}
-		if l.member.begins() || r.unreported() { // the sooner others need not wait for it
-			signal(l.kick)
-		}
-		select {
-		case <-ctx.Done():
+		if rest.wait(ctx) != nil {
 			l.settle(Stopped, errStopped, nil)
 			l.begin().end(errStopped)
 			l.farewell(ctx)
 			return nil
-		case <-poll.C:
-			continue
-		case <-l.kick:
-		case entries := <-news.arrived:
-			r.hear(news, entries)
-		}
-		// A crowd of readers that all report each entry would leave Redis no time for others.
-		calm.SetLimit(rate.Limit(l.opts.MaxReads) / rate.Limit(max(1, len(l.Members()))))
-		_ = calm.Wait(ctx) // it ends, or its turn has come
-		for more := true; more; {
-			select {
-			case entries := <-news.arrived:
-				r.hear(news, entries)
-			default:
-				more = false
-			}
 		}
 	}
 }
-
-// burst is how many reads may follow each other at once.
-const burst = 8
 
 // farewell is the end of a member.
 func (l *Log) farewell(ctx context.Context) {
@@ -107,7 +84,7 @@ type reader struct {
 	recall     bool            // members may have been forgotten
 	apart      bool            // it reads before it joins
 	joint      Mark            // of the snapshot that was taken, until its entry was read
-	ahead      entry           // the last that was heard of behind that, and added
+	ahead      heard           // what was heard of behind that, and added
 	steady     bool            // the tail was reached, and the log is what it was
 	stated     int64           // up to which entry the last page said that it was applied, -1: none did
 	noted      bool            // the log has it as a reader in this era
@@ -407,16 +384,20 @@ func (r *reader) fetch(ctx context.Context, bridge bool) (p page, fresh []entry,
 		if r.steady {
 			in, r.stated, r.tried = r.era, int64(r.heardUpTo().seq), r.era
 		}
-		p, err = l.ask(ctx, m, time.Now(), r.last, count, l.reader, in, r.heardUpTo())
+		ahead := r.ahead.behind(r.last)
+		p, err = l.ask(ctx, m, time.Now(), r.last, count, l.reader, in, ahead.ends)
 		if err != nil {
 			return p, nil, err
+		}
+		full := len(p.entries) >= count
+		if p.from > r.last.seq {
+			p.entries = ahead.before(r.last, p.entries)
 		}
 		r.note(p)
 		own = l.looked(own, p)
 		if r.epoch == "" {
 			r.epoch, r.lenient = p.epoch, true
 		}
-		full := len(p.entries) >= count
 		fresh, bad := p.after(r.epoch, r.last, full)
 		lost := p.lostOwn(own, full)
 		if bad == nil {

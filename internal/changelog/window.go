@@ -121,6 +121,9 @@ func (l *Log) Spread(ctx context.Context) error {
 	}
 	timer := time.NewTimer(time.Until(last))
 	defer timer.Stop()
+	l.spreading.Add(1)
+	defer l.spreading.Add(-1)
+	signal(l.spreads)
 	for {
 		switch all, changed := l.have(a.ownEntry); {
 		case all:

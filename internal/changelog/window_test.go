@@ -79,22 +79,27 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		if n := b.client.ZCard(t.Context(), b.keys[4]).Val(); n != 1 {
 			t.Errorf("%d readers in the log of one that has a window", n)
 		}
-		// A member whose lease is over.
-		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: float64(time.Now().UnixMilli() - 1000), Member: "c#1~"}).Err())
-		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
-		eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), ErrAway) })
-		shut(t, b)
-		must(t, b.client.ZRem(t.Context(), b.keys[2], "c#1~").Err())
-		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
-		open(t, b)
-		// One of an earlier release joins.
-		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: 1e15, Member: "old#1+"}).Err())
-		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
-		eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), ErrEarlier) })
-		shut(t, b)
-		must(t, b.client.ZRem(t.Context(), b.keys[2], "old#1+").Err())
-		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
-		open(t, b)
+		join := func(score float64, name string) {
+			_, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.ZAdd(t.Context(), b.keys[2], redis.Z{Score: score, Member: name})
+				return p.HIncrBy(t.Context(), b.keys[1], "members", 1).Err()
+			})
+			must(t, err)
+		}
+		leave := func(name string) {
+			_, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				p.ZRem(t.Context(), b.keys[2], name)
+				return p.HIncrBy(t.Context(), b.keys[1], "members", -1).Err()
+			})
+			must(t, err)
+		}
+		for name, want := range map[string]error{"lapsed#1~": ErrAway, "earlier#1+": ErrEarlier} {
+			join(float64(time.Now().UnixMilli()-1000), name)
+			eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), want) })
+			shut(t, b)
+			leave(name)
+			open(t, b)
+		}
 		// Redis goes away: the window ends by itself.
 		s.stop(t)
 		eventually(t, "the loss is noticed", func() bool { return b.State().Phase == Unavailable })

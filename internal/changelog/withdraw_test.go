@@ -76,7 +76,7 @@ func TestRenewalThatIsLate(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Not b.Wait, which may be told of what an earlier read found.
-				p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", entry{})
+				p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
