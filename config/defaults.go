@@ -161,7 +161,7 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSettings) {
 	keep := 0
 	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; file.withTable && !byArrival {
-		keep = 1_000_000
+		keep = 100_000
 	}
 	fill(doc, path+".change_log.keep", &f.ChangeLog.Keep, keep)
 	fill(doc, path+".change_log.lease", &f.ChangeLog.Lease, 2*time.Second)

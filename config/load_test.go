@@ -84,7 +84,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 			},
 			"polled": {
 				Kind: "local", Capacity: 1_000_000, FalsePositiveRate: 0.001, Sources: []string{"returns-db"}, StaleAfter: 5 * time.Second, Layout: "blocked",
-				Freshness: window, ChangeLog: ChangeLog{Keep: 1_000_000, Lease: 2 * time.Second, Expel: 5 * time.Minute}, ShareLoad: &yes,
+				Freshness: window, ChangeLog: ChangeLog{Keep: 100_000, Lease: 2 * time.Second, Expel: 5 * time.Minute}, ShareLoad: &yes,
 			},
 			"shared": {
 				Kind: "redis-bitmap", Capacity: 30_000_000_000, FalsePositiveRate: 0.001, Freshness: window, ChangeLog: usualLog, ShareLoad: &no, StaleAfter: 5 * time.Second,

@@ -104,8 +104,8 @@ filters:
 		keep  int
 		share bool
 	}{
-		"table": {1_000_000, true}, "exact": {1_000_000, true}, "file": {0, false}, "nothing": {0, false},
-		"arrival": {0, true}, "layered": {1_000_000, false}, "bitmap": {1_000_000, false}, "all": {0, false}, "some": {1_000_000, true},
+		"table": {100_000, true}, "exact": {100_000, true}, "file": {0, false}, "nothing": {0, false},
+		"arrival": {0, true}, "layered": {100_000, false}, "bitmap": {100_000, false}, "all": {0, false}, "some": {100_000, true},
 	} {
 		f := c.Filters[name]
 		if log := (ChangeLog{Keep: want.keep, Lease: 2 * time.Second, Expel: 5 * time.Minute}); f.ChangeLog != log {

@@ -22,7 +22,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -379,16 +381,26 @@ type acknowledged struct {
 	at, counts time.Time
 }
 
+// and returns what to wait for so that two are known to all.
+func (a acknowledged) and(b acknowledged) acknowledged {
+	both := a
+	if a.era == b.era && b.seq > a.seq || a.era != b.era && b.at.After(a.at) {
+		both = b
+	}
+	both.at, both.counts = latest(a.at, b.at), latest(a.counts, b.counts)
+	return both
+}
+
 // put runs a script that appends. The items, which follow its other arguments, are kept for a
 // while: a log that loses them gets them again. It blocks for one round trip.
 func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (acknowledged, error) {
-	e := entry{nonce: newNonce()}
-	args = append([]any{e.nonce, l.opts.Keep}, args...)
 	for _, i := range items {
 		args = append(args, i.field, i.value)
 	}
 	sent := time.Now()
-	reply, err := by.Run(ctx, l.client, l.keys, args...).StringSlice()
+	nonce, cmd := l.run(ctx, by, l.keys, args...)
+	e := entry{nonce: nonce}
+	reply, err := cmd.StringSlice()
 	if err == nil {
 		l.member.took(time.Since(sent))
 	}
@@ -425,7 +437,7 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 	now := time.Now()
 	a := acknowledged{ownEntry{e, epoch, era}, now, latest(counts, now.Add(l.unsettled(age)))}
 	l.mu.Lock()
-	l.latest = a
+	l.latest = l.latest.and(a)
 	l.mu.Unlock()
 	return a, nil
 }
@@ -460,6 +472,49 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// once has go-redis not repeat a script after an error: another server would get the same
+// nonce, and nobody could tell their entries apart.
+type once struct{ redis.UniversalClient }
+
+type onceCmd struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (onceCmd) NoRetry() bool { return true }
+
+// EvalSha implements redis.Scripter.
+func (c once) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	return c.do(ctx, "evalsha", sha, keys, args)
+}
+
+// Eval implements redis.Scripter.
+func (c once) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
+	return c.do(ctx, "eval", source, keys, args)
+}
+
+func (c once) do(ctx context.Context, how, script string, keys []string, args []any) *redis.Cmd {
+	all := append(make([]any, 0, 3+len(keys)+len(args)), how, script, len(keys))
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	cmd := redis.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	_ = c.Process(ctx, onceCmd{cmd})
+	return cmd
+}
+
+// run runs a script with a nonce of its own, which it returns, and once more with another one if the connection
+// was lost.
+func (l *Log) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (nonce string, cmd *redis.Cmd) {
+	for range 2 {
+		nonce = newNonce()
+		cmd = script.Run(ctx, once{l.client}, keys, append([]any{nonce, l.opts.Keep}, args...)...)
+		if _, lost := errors.AsType[*net.OpError](cmd.Err()); !lost && !errors.Is(cmd.Err(), io.EOF) || ctx.Err() != nil {
+			break
+		}
+	}
+	return nonce, cmd
 }
 
 // newNonce returns eight characters that make an entry unlike any other with the

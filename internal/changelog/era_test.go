@@ -155,7 +155,7 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 			err := next(ctx, cmd)
 			if err == nil {
 				select {
-				case old <- cmd.(*redis.Cmd).Val():
+				case old <- cmd.(onceCmd).Val():
 				default:
 				}
 			}
@@ -176,7 +176,7 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 			t.Errorf("%d are owed", n)
 		}
 		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
-			cmd.(*redis.Cmd).SetVal(page)
+			cmd.(onceCmd).SetVal(page)
 			return nil
 		}))
 		eventually(t, "the page is refused", func() bool { return errors.Is(a.Wait(ctx), errReplaced) })

@@ -6,7 +6,7 @@
 -- ARGV[5]  '1' if it was a member before: one at its place that has a lease, or has just
 --          joined, is no predecessor, but runs beside it, and stays
 -- Returns  {server's time in ms, era, its age in ms, whether somebody may have been there
---          before}
+--          before, the longest window of a reader in ms}
 local place, before = ARGV[3] .. '#', '0'
 for _, m in ipairs(redis.call('ZRANGE', members, 0, -1)) do
   local lease = tonumber(redis.call('ZSCORE', members, m))
@@ -21,4 +21,4 @@ end
 -- already asks once more, and had no answer: who was there before is gone since.
 if redis.call('ZADD', members, 'NX', decimal(now - 1) .. '.5', ARGV[4]) == 0 then before = '1' end
 count()
-return {decimal(now), era, decimal(age()), before}
+return {decimal(now), era, decimal(age()), before, redis.call('HGET', meta, 'window') or '0'}

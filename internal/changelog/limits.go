@@ -41,12 +41,15 @@ func patience(roundTrip, lease time.Duration) time.Duration {
 	return max(min(4*roundTrip, lease/2), min(leastPatience, lease))
 }
 
-// LongestWait is how long [Log.Append] and [Log.Withdraw] after it take at most, until the
-// answer to a create may be passed on: the first is given so much time. The lease is
-// [Options.Lease], the window the longest of any reader.
+// LongestWait is how long [Log.Append], given so much time, and [Log.Spread] or [Log.Withdraw] after
+// it take at most, until the answer to a create may be passed on. The lease is [Options.Lease], the window the
+// longest of any reader. What else is appended for the same answer takes no longer than Again.
 func LongestWait(appending, lease, window time.Duration) time.Duration {
 	return appending + lease + margin(lease) + over(window)
 }
+
+// Again is how long it takes at most to append something more, and to have it spread: leases are over by then.
+func Again(appending, window time.Duration) time.Duration { return appending + over(window) }
 
 // over is after how long a window is certainly over that began by now; 0: there is none.
 func over(window time.Duration) time.Duration {

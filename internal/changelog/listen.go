@@ -20,7 +20,7 @@ type news struct {
 	arrived chan []entry // of capacity 1
 	asking  bool         // a call is under way; of the reader
 	heard   string       // the last that was read of what all readers have
-	deaf    bool         // the last call has failed
+	failed  int          // calls one after the other
 }
 
 // listen waits for what is asked for, until ctx ends and then for a second at most.
@@ -58,13 +58,15 @@ func (n *news) read(ctx context.Context, from uint64) []entry {
 		streams, err := l.client.XRead(within, args).Result()
 		cancel()
 		switch {
+		case err == redis.Nil && l.position.Load() < from: // the log is another one, which begins anew
+			return nil
 		case err == redis.Nil: // nothing was appended
 			continue
 		case err != nil:
 			n.fail(ctx, err)
 			return nil
 		}
-		n.deaf = false
+		n.failed = 0
 		var entries []entry
 		for _, s := range streams {
 			if s.Stream == l.keys[0] {
@@ -87,14 +89,18 @@ func (n *news) read(ctx context.Context, from uint64) []entry {
 	return nil
 }
 
-// fail waits before the next try.
+// fail waits before the next try. The first one may have hit a server that was just replaced.
 func (n *news) fail(ctx context.Context, err error) {
-	if !n.deaf && ctx.Err() == nil && n.log.Err() == nil {
+	n.failed++
+	pause := n.log.opts.PollEvery
+	if n.failed > 1 {
+		pause = listenFor
+	}
+	if n.failed == 2 && ctx.Err() == nil && n.log.Err() == nil {
 		n.log.opts.Logger.Warn("new entries of the change log are read late, and answers to creates wait for that: XREAD fails",
 			"filter", n.log.filter, "within", n.log.opts.PollEvery, "error", err)
-		n.deaf = true
 	}
-	_ = until(ctx, time.Now().Add(listenFor))
+	_ = until(ctx, time.Now().Add(pause))
 }
 
 // plain returns the first of the entries that are IDs.
@@ -116,17 +122,19 @@ func plain(messages []redis.XMessage) (entries []entry) {
 
 // hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
 // has replaced, and follow entries that this reader has not: so the next read brings them once more,
-// and page.lua looks whether they are in the log that it reads.
+// and page.lua looks whether they are in the log that it reads. What one call has brought is of
+// one server: so only entries that follow what was read count as heard.
 func (r *reader) hear(n *news, entries []entry) {
 	n.asking = false
-	for _, e := range behind(entries, r.heardUpTo()) {
-		if !r.steady || e.seq != r.heardUpTo().seq+1 {
-			break
-		}
+	upTo := r.heardUpTo().seq
+	for i, e := range behind(entries, r.last) {
 		r.log.apply(e.id)
-		r.ahead = e
+		upTo = max(upTo, e.seq)
+		if r.steady && e.seq == r.last.seq+1+uint64(i) {
+			r.ahead = e
+		}
 	}
-	n.ask(r.heardUpTo().seq)
+	n.ask(upTo)
 }
 
 // heardUpTo returns the last entry whose ID was added.

@@ -122,15 +122,20 @@ func (m *Member) enter(ctx context.Context) error {
 		return nil
 	}
 	l, sent := m.log, time.Now()
-	reply, err := l.join.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, m.place, m.name, again).StringSlice()
-	if err != nil || len(reply) != 4 {
+	_, cmd := l.run(ctx, l.join, l.keys, m.place, m.name, again)
+	reply, err := cmd.StringSlice()
+	if err != nil || len(reply) != 5 {
 		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
 	}
 	server, err1 := strconv.ParseInt(reply[0], 10, 64)
 	age, err2 := strconv.ParseInt(reply[2], 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
+	window, err3 := strconv.ParseInt(reply[4], 10, 64)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.widest.heard(reply[1], time.Duration(window)*time.Millisecond)
+	l.mu.Unlock()
 	alone := again == 0 && reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +210,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	if m == m.log.member {
 		reader = m.log.reader
 	}
-	return m.log.leave.Run(ctx, m.log.client, m.log.keys, newNonce(), m.log.opts.Keep, m.name, era, reader).Err()
+	_, cmd := m.log.run(ctx, m.log.leave, m.log.keys, m.name, era, reader)
+	return cmd.Err()
 }
 
 // renewal returns the moment that a renewal which is sent now has to name; zero: none

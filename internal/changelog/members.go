@@ -24,19 +24,19 @@ func (l *Log) know(members []string) {
 
 // callBack makes those members again that were known before the log was lost.
 func (l *Log) callBack(ctx context.Context) error {
-	args := []any{newNonce(), l.opts.Keep}
+	var args []any
 	for _, name := range l.Members() {
 		if name != l.member.Name() {
 			args = append(args, name)
 		}
 	}
-	if len(args) == 2 {
+	if len(args) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	if err := l.recall.Run(ctx, l.client, l.keys, args...).Err(); err != nil {
-		return l.readError(err)
+	if _, cmd := l.run(ctx, l.recall, l.keys, args...); cmd.Err() != nil {
+		return l.readError(cmd.Err())
 	}
 	return nil
 }

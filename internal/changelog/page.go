@@ -54,13 +54,14 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 			twin = 1
 		}
 	}
-	args := append(make([]any, 0, 16+len(l.opts.Require)), newNonce(), l.opts.Keep, from.seq, count,
+	args := append(make([]any, 0, 14+len(l.opts.Require)), from.seq, count,
 		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, upTo.seq, upTo.nonce, era)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
 	sent := time.Now()
-	reply, err := l.page.Run(ctx, l.client, l.keys, args...).Slice()
+	_, cmd := l.run(ctx, l.page, l.keys, args...)
+	reply, err := cmd.Slice()
 	if err != nil {
 		return page{}, l.readError(err)
 	}

@@ -89,13 +89,14 @@ end
 
 local own = string.match(ARGV[12], '/(%d+)$')
 local longest = redis.call('HGET', meta, 'window')
-if not longest and own and redis.call('ZCARD', members) < 2 then longest = own end -- nobody else is to hear of it
+if not longest and own and redis.call('ZCARD', members) < 2 then -- nobody else is to hear of it
+  longest = own
+  redis.call('HSET', meta, 'window', own)
+end
 longest = longest or '0'
 local noted = own and ARGV[16] == era and 1 or 0
 if noted == 1 then
-  if tonumber(own) > tonumber(longest) or redis.call('HEXISTS', meta, 'window') == 0 then
-    redis.call('HSET', meta, 'window', own)
-  end
+  if tonumber(own) > tonumber(longest) then redis.call('HSET', meta, 'window', own) end
   -- What it has of another log, or of what another server had, it does not have of this one: both
   -- entries are to be where it has them. From the one to the other it was told without a gap.
   local function has(number, as)

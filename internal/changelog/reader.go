@@ -95,27 +95,28 @@ type reader struct {
 	starts int64
 	// lenient reads a log that is known to be damaged, or was never read: what is
 	// missing in it has been told of, or is told of at the end.
-	lenient bool
-	first   bool            // nothing was read yet, and there was no mark
-	lost    *damage         // found while lenient
-	told    uint64          // up to which number the log itself tells what is missing
-	word    uint64          // up to which number the log says that doubts are cleared
-	found   []*damage       // why it started over, none once that has been told of again
-	members []string        // as the last page has them, if it has
-	untold  string          // of the last page
-	toldOf  time.Time       // when it was said last that there is a twin
-	recall  bool            // members may have been forgotten
-	apart   bool            // it reads before it joins
-	joint   Mark            // of the snapshot that was taken, until its entry was read
-	ahead   entry           // the last that was heard of behind that, and added
-	steady  bool            // the tail was reached, and the log is what it was
-	stated  int64           // up to which entry the last page said that it was applied, -1: none did
-	noted   bool            // the log has it as a reader in this era
-	tried   string          // the era in which it asked to be noted last
-	wide    time.Time       // a read that is sent by then opens a narrow window
-	narrow  time.Duration   // the longest that others had heard of in this era before its own
-	opens   bool            // the first page of this read was read by a noted reader
-	has     map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
+	lenient    bool
+	first      bool            // nothing was read yet, and there was no mark
+	lost       *damage         // found while lenient
+	told       uint64          // up to which number the log itself tells what is missing
+	word       uint64          // up to which number the log says that doubts are cleared
+	found      []*damage       // why it started over, none once that has been told of again
+	members    []string        // as the last page has them, if it has
+	untold     string          // of the last page
+	toldOf     time.Time       // when it was said last that there is a twin
+	recall     bool            // members may have been forgotten
+	apart      bool            // it reads before it joins
+	joint      Mark            // of the snapshot that was taken, until its entry was read
+	ahead      entry           // the last that was heard of behind that, and added
+	steady     bool            // the tail was reached, and the log is what it was
+	stated     int64           // up to which entry the last page said that it was applied, -1: none did
+	noted      bool            // the log has it as a reader in this era
+	tried      string          // the era in which it asked to be noted last
+	wide       time.Time       // a read that is sent by then opens a narrow window
+	narrow     time.Duration   // the longest that others had heard of in this era before its own
+	toldWindow bool            // that others have another window
+	opens      bool            // the first page of this read was read by a noted reader
+	has        map[item]uint64 // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
 }
 
 // readToTail applies everything up to where the log ended when the first of its
@@ -177,6 +178,11 @@ func (r *reader) note(p page) {
 			r.wide = time.Now().Add(r.log.opts.Lease + margin(r.log.opts.Lease))
 		}
 	case !p.noted:
+		if window > 0 && p.window != window && p.window > 0 && !r.toldWindow {
+			r.toldWindow = true
+			r.log.opts.Logger.Warn("ordergates have different windows: creates wait for the longest",
+				"filter", r.log.filter, "window", window, "longest", max(p.window, window))
+		}
 		r.noted = false
 		if r.tried != p.era { // else it may be its own that it hears of
 			r.narrow = p.window

@@ -93,8 +93,9 @@ func (l *Log) Chunk(ctx context.Context, token string, n int) ([]byte, error) {
 // why it is not current.
 func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
-	why, err := l.adopt.Run(ctx, l.client, append(keys, l.chunkKeys(before)...), newNonce(), l.opts.Keep,
-		s.Epoch, s.Seq, s.Nonce, s.Token, s.Chunks, s.Bytes, before.Token).Text()
+	_, cmd := l.run(ctx, l.adopt, append(keys, l.chunkKeys(before)...),
+		s.Epoch, s.Seq, s.Nonce, s.Token, s.Chunks, s.Bytes, before.Token)
+	why, err := cmd.Text()
 	if err == nil && why != "" {
 		err = errors.New(why)
 	}
@@ -110,7 +111,8 @@ func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, err error) {
 	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
 	for {
-		reply, err := l.trim.Run(ctx, l.client, keys, newNonce(), l.opts.Keep, s.Token, stay, trimmedAtOnce).Slice()
+		_, cmd := l.run(ctx, l.trim, keys, s.Token, stay, trimmedAtOnce)
+		reply, err := cmd.Slice()
 		var n int64
 		var why string
 		switch {

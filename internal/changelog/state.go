@@ -81,8 +81,7 @@ func (l *Log) Position() uint64 { return l.position.Load() }
 // settle records how a read to the tail ended, and says so in the log when that
 // changes something: a Redis that is away for an hour is worth one line.
 //
-// What it finds closes the window, but for a server that does not answer: the window was right
-// then, and ends by itself.
+// Nothing that a read finds closes a window: it was right to open it, and those who create wait for its end.
 func (l *Log) settle(phase Phase, err error, window *Window) {
 	l.mu.Lock()
 	before := l.state.Phase
@@ -94,7 +93,7 @@ func (l *Log) settle(phase Phase, err error, window *Window) {
 		l.state.LastRead = l.opts.Now()
 	}
 	l.mu.Unlock()
-	if phase != Unavailable {
+	if window != nil || phase == Stopped {
 		l.window.Store(window)
 	}
 	if phase == before {

@@ -156,5 +156,5 @@ func (l *Log) forgetReaders(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
 	defer cancel()
-	_ = l.forget.Run(ctx, l.client, l.keys, newNonce(), l.opts.Keep, e.seq, e.era).Err()
+	l.run(ctx, l.forget, l.keys, e.seq, e.era)
 }

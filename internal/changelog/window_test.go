@@ -28,6 +28,21 @@ func open(t *testing.T, all ...*instance) {
 	}
 }
 
+// shut has an instance's window be over, and looks whether one is opened by what it reads.
+func shut(t *testing.T, i *instance) {
+	t.Helper()
+	if !i.Window().Holds() {
+		t.Error("what was read has closed the window: those who create wait for it anyway")
+	}
+	i.window.Store(nil)
+	for range 3 {
+		_ = i.Wait(t.Context())
+	}
+	if i.Window().Holds() {
+		t.Error("a window was opened")
+	}
+}
+
 // settled has an instance take the windows of eras before for over.
 func settled(i *instance) {
 	i.member.mu.Lock()
@@ -67,14 +82,16 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		// A member whose lease is over.
 		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: float64(time.Now().UnixMilli() - 1000), Member: "c#1~"}).Err())
 		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
-		eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), ErrAway) })
+		eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), ErrAway) })
+		shut(t, b)
 		must(t, b.client.ZRem(t.Context(), b.keys[2], "c#1~").Err())
 		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
 		open(t, b)
 		// One of an earlier release joins.
 		must(t, b.client.ZAdd(t.Context(), b.keys[2], redis.Z{Score: 1e15, Member: "old#1+"}).Err())
 		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", 1).Err())
-		eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), ErrEarlier) })
+		eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), ErrEarlier) })
+		shut(t, b)
 		must(t, b.client.ZRem(t.Context(), b.keys[2], "old#1+").Err())
 		must(t, b.client.HIncrBy(t.Context(), b.keys[1], "members", -1).Err())
 		open(t, b)
@@ -85,7 +102,8 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			t.Error("a server that does not answer has closed the window")
 		}
 		s.start(t)
-		open(t, b)
+		i := b.Window()
+		eventually(t, "it is read again", func() bool { return b.Window() != i })
 		b.stop()
 		if b.Window().Holds() {
 			t.Error("a window is open after Run")
@@ -328,5 +346,34 @@ func TestToldIsKnown(t *testing.T) {
 		}
 		wg.Wait()
 		t.Logf("asked %v times, of which a window held %v times", asked, refused)
+	})
+}
+
+// TestListenToAnotherLog has the log begin anew with lower numbers: new entries are brought at once
+// all the same.
+func TestListenToAnotherLog(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("a", time.Hour)
+		opts.PollEvery = time.Hour // only XREAD brings anything
+		a := newInstance(t, s, opts)
+		n := a.listen(t.Context())
+		creator := newInstance(t, s, idle)
+		for i := range 5 {
+			must(t, creator.Append(t.Context(), fmt.Sprint(i)))
+		}
+		a.position.Store(5)
+		n.ask(5)
+		must(t, creator.client.Del(t.Context(), creator.keys...).Err())
+		a.position.Store(0)
+		if entries := <-n.arrived; entries != nil {
+			t.Errorf("%d entries of a log that has none", len(entries))
+		}
+		n.asking = false
+		n.ask(0)
+		must(t, creator.Append(t.Context(), "1001"))
+		if entries := <-n.arrived; len(entries) != 1 || entries[0].id != "1001" {
+			t.Errorf("%+v", entries)
+		}
 	})
 }

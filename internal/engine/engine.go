@@ -258,7 +258,9 @@ const appendTimeout = 600 * time.Millisecond
 func (m *Engine) LearnTimeout() (longest time.Duration) {
 	const slack = 200 * time.Millisecond
 	for _, c := range m.config.Filters {
-		longest = max(longest, changelog.LongestWait(appendTimeout, c.ChangeLog.Lease, c.Freshness.Window)+slack)
+		window := c.Freshness.Window
+		once := changelog.LongestWait(appendTimeout, c.ChangeLog.Lease, window)
+		longest = max(longest, once+changelog.Again(appendTimeout, window)+slack) // an ID, and then a doubt
 	}
 	return longest
 }

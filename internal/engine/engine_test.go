@@ -82,7 +82,7 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		}
 		m := &Engine{config: c}
 		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
-		if got, least := m.LearnTimeout(), appendTimeout+longest+longest/10+tc.over; got < least || got > least+time.Second {
+		if got, least := m.LearnTimeout(), 2*appendTimeout+longest+longest/10+2*tc.over; got < least || got > least+time.Second {
 			t.Errorf("lease %s, freshness %s: %v, want %v and a little", tc.lease, tc.freshness, got, least)
 		}
 	}
