@@ -42,8 +42,13 @@ type keeper struct {
 func newKeeper(t *testing.T, orders int) *keeper {
 	t.Helper()
 	bed := bedtest.New(t)
+	return newKeeperOn(t, bed, bed.Redis(), orders)
+}
+
+func newKeeperOn(t *testing.T, bed *bedtest.Bed, server *testbed.Redis, orders int) *keeper {
+	t.Helper()
 	k := &keeper{
-		Bed: bed, t: t, server: bed.Redis(), binary: bed.Build("./cmd/sidecar", true),
+		Bed: bed, t: t, server: server, binary: bed.Build("./cmd/sidecar", true),
 		ids: idFile(t, orders), file: filepath.Join(t.TempDir(), "orders.snap"),
 	}
 	k.age(time.Hour)
