@@ -478,10 +478,8 @@ inline serve(m, s) {
 #endif
 #define READ_STANDS(s, j) STANDS(s, r[j].pos, r[j].last)
 #define HEARD_STANDS(s, j) STANDS(s, r[j].ahead, r[j].heard)
-#if defined(M_HEARD_ANY)
+#ifdef M_HEARD_ANY
 #define COUNTS_HEARD(s, j) true
-#elif defined(M_HEARD_ONE)
-#define COUNTS_HEARD(s, j) HEARD_STANDS(s, j)
 #else
 #define COUNTS_HEARD(s, j) (READ_STANDS(s, j) && HEARD_STANDS(s, j))
 #endif
@@ -1597,7 +1595,8 @@ end:	do
 	   }
 	:: d_step { kept && !restarted ->
 		restart(0);
-		r[0].epoch = kEpoch; r[0].pos = kPos; r[0].last = kLast; r[0].ahead = kPos; r[0].heard = kLast; r[0].fresh = kFresh; r[0].doubted = kDoubted; r[0].stale = false;
+		r[0].epoch = kEpoch; r[0].pos = kPos; r[0].last = kLast; r[0].ahead = kPos; r[0].heard = kLast;
+		r[0].fresh = kFresh; r[0].doubted = kDoubted; r[0].stale = false;
 		EACH(takeBack)
 	   }
 	:: d_step { !restarted -> restart(0); startOver(0); EACH(forgetOrder) }
