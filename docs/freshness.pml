@@ -9,13 +9,14 @@
  * mutation leaves out one rule of the protocol, and spin has to find the error.
  *
  *	spin -a -DFLUSH freshness.pml
- *	gcc -O2 -DSAFETY -DNOREDUCE -DCOLLAPSE -o pan pan.c
+ *	gcc -O2 -DSAFETY -DNOREDUCE -o pan pan.c
  *	./pan -m100000
  *
  * Configurations, which may be combined:
  *
  *	FAILOVER  a replica that lags takes over, once; the old master is dead
  *	SPLIT     a replica takes over, once; the old master goes on and is still asked
+ *	LAGS      it lacks two orders then that nobody asks for
  *	FLUSH     all data of Redis is lost, once
  *	DELETE    one of its keys is lost, once
  *	CLOCK     its clock is set back by 1 or 2 ticks, once
@@ -29,6 +30,8 @@
  *	IDS=2     two orders are created, not one
  *	PROMPT    a read of B takes no time
  *	STRAY     but one of them may be late by any time
+ *	LOST      but its reply may be lost
+ *	HEARD     B hears of orders before it reads them
  *	READERS=2 there are two readers like B, and both are asked
  *	SCOPE     no doubt is about an ID that the source has told of; and with IDS=2 nobody can
  *	          read the ID of the second order, so that a doubt is appended for it, which leaves
@@ -112,6 +115,8 @@
 #ifndef OTHERS
 #ifdef PAGED
 #define OTHERS 2	/* orders that nobody asks for */
+#elif defined(LAGS)
+#define OTHERS 1
 #else
 #define OTHERS 0
 #endif
@@ -237,7 +242,8 @@ typedef Reader {
 	byte at, server;	/* the server that it asks; that of the last page */
 	bool has[IDS];		/* its filter */
 	byte epoch, pos, last;
-	byte era;		/* of the page that was applied last */
+	byte ahead, heard;	/* the same of what it has heard of behind that, if anything */
+	byte era;		/* of the page that was applied last, 0: it has yet to reach the tail */
 	bool fresh;		/* it begins with whatever log there is */
 	byte read;		/* what became of its read */
 	byte left;		/* ticks until the window of that read is over */
@@ -246,6 +252,9 @@ typedef Reader {
 #ifdef WIDER
 	bool replyWide;		/* the reply tells of a window as large as its own */
 	bool sentWide;		/* its read was sent when it could use that */
+	byte tried;		/* the era in which it asked last to be noted */
+	bool noted;		/* Redis notes it as a reader in this era, */
+	bool known;		/* and others had heard of its window before */
 	byte narrow;		/* ticks for which it uses the smaller one */
 #endif
 	bool doubted;
@@ -268,7 +277,7 @@ typedef Reader {
 	byte chain, since;	/* ticks: with no gap in its pages; since the last; for CLOCK */
 #ifdef STRAY
 	bool stray;		/* an earlier read is on its way still, ... */
-	byte strayPos, strayEra; /* ... with a report of that time */
+	byte strayPos, strayLast, strayEra; /* ... with a report of that time */
 #endif
 	byte lookup, wanted
 }
@@ -456,24 +465,50 @@ inline serve(m, s) {
 	fi
 }
 
-/* What a read leaves in Redis: a report, of what was applied in the present era. */
+/* What a read leaves in Redis: a report, if the reader has had a reply in the present era.
+ * It has what it has read, up to an entry that stands in the log. What it has heard may come
+ * from another server, and counts if that stands there, too. */
+#define STANDS(s, at, entry) (at == 0 || (at <= redis[s].seq && redis[s].log[(at+N-1)%N] == entry))
 #ifdef M_REPORT_ANY
-#define REPORT(s, j) r[j].pos
-#define STRAY_REPORT(s, j) r[j].strayPos
+#define NOTED(s, j) true
+#define STRAY_NOTED(s, j) true
 #else
-#define STRAY_REPORT(s, j) (r[j].strayEra == redis[s].era -> r[j].strayPos : 0)
-#define REPORT(s, j) (r[j].era == redis[s].era -> r[j].pos : 0)
+#define NOTED(s, j) (r[j].era == redis[s].era)
+#define STRAY_NOTED(s, j) (r[j].strayEra == redis[s].era)
+#endif
+#define READ_STANDS(s, j) STANDS(s, r[j].pos, r[j].last)
+#define HEARD_STANDS(s, j) STANDS(s, r[j].ahead, r[j].heard)
+#ifdef M_HEARD_ANY
+#define COUNTS_HEARD(s, j) true
+#else
+#define COUNTS_HEARD(s, j) (READ_STANDS(s, j) && HEARD_STANDS(s, j))
 #endif
 
-inline register(s, j) {
+inline noteReader(s, j) {
 	redis[s].reader[j] = true;
-	redis[s].applied[j] = REPORT(s, j);
 #ifdef M_REPORT_TAIL
 	redis[s].applied[j] = redis[s].seq;
 #endif
 #ifdef FORGETTING
-	redis[s].reads[j] = redis[s].seq
+	redis[s].reads[j] = redis[s].seq;
 #endif
+#ifdef WIDER
+	redis[s].wide = true;
+#endif
+	skip
+}
+
+inline register(s, j) {
+	if
+	:: !NOTED(s, j)
+	:: else ->
+		if
+		:: COUNTS_HEARD(s, j) -> redis[s].applied[j] = r[j].ahead
+		:: !COUNTS_HEARD(s, j) && READ_STANDS(s, j) -> redis[s].applied[j] = r[j].pos
+		:: else -> redis[s].applied[j] = 0
+		fi;
+		noteReader(s, j)
+	fi
 }
 
 /* Have all readers reported so many entries? */
@@ -729,7 +764,11 @@ inline perhapsLost(i) {
 inline replied(s, ago) {
 	aSince = (aEra != redis[s].era -> QUIET : aSince);
 	aEra = redis[s].era;
+#ifdef M_JOIN_DEAF
+	aWide = (aJoined && redis[s].wide || aWide);
+#else
 	learnWidth(s);
+#endif
 	aBase = 0;
 	aGrants = T + G;
 #ifndef M_JOIN_AT_ONCE
@@ -824,7 +863,8 @@ inline forgetRead(j) { r[j].read = IDLE; r[j].left = 0; r[j].goal = 0; r[j].repl
 inline startOver(j) {
 	doubt(j);
 	r[j].fresh = true;
-	r[j].epoch = 0; r[j].pos = 0; r[j].last = 0; r[j].era = 0
+	r[j].epoch = 0; r[j].pos = 0; r[j].last = 0; r[j].era = 0;
+	r[j].ahead = 0; r[j].heard = 0
 }
 
 /* Has Redis forgotten its members? Then the reader makes A one again, with a lease that is
@@ -900,12 +940,19 @@ inline sendRead(j) {
 	forgetRead(j);
 	r[j].read = SENT;
 	r[j].left = WIDTH + SLOW;
-#if defined(WIDER) && !defined(M_WIDE)
-	r[j].sentWide = (r[j].narrow == 0 && r[j].era != 0);
-	r[j].left = (r[j].sentWide -> r[j].left : r[j].left - (WIDTH - V));
+#ifdef WIDER
+	r[j].sentWide = (r[j].narrow == 0);
+	r[j].tried = (r[j].era != 0 -> r[j].era : r[j].tried);
 #endif
 	skip
 }
+
+/* A reader that was not noted opens no window: no creator waits for its report. */
+#ifdef M_NOT_NOTED
+#define MAY_OPEN(s, j) true
+#else
+#define MAY_OPEN(s, j) NOTED(s, j)
+#endif
 
 /* Redis answers it. */
 inline runRead(j, s) {
@@ -913,38 +960,41 @@ inline runRead(j, s) {
 #ifdef CLOCK
 	r[j].since = 0;
 #endif
-	register(s, j);
 #ifdef WIDER
 	r[j].replyWide = redis[s].wide;
-	redis[s].wide = true;
+#ifdef M_WIDE_ALONE
+	r[j].replyWide = (redis[s].wide || !redis[s].member);
 #endif
+#endif
+	register(s, j);
 	if
 	:: !r[j].fresh && DAMAGED(j, s) -> r[j].read = BROKEN
 	:: else ->
 		meet(j, s);
-		r[j].read = (IS_SURE(j, s) -> SURE : UNSURE)
+		r[j].read = (IS_SURE(j, s) && MAY_OPEN(s, j) -> SURE : UNSURE)
 	fi;
 	r[j].goal = redis[s].seq;
 	r[j].replyEra = redis[s].era
 }
 
-/* For as long as a lease may last of who was not told of a reader's window, that is as
- * large as theirs. */
+/* A larger window counts when who was not told of it has no lease any more: that is counted
+ * from the first reply that has noted the reader. What others had heard of before is what the reply
+ * before that tells, and not a later one: a reply that was lost may have noted it. */
 inline narrowWindow(j) {
 #ifdef WIDER
 #ifndef M_WIDE
 	if
+	:: r[j].era != 0 && r[j].era == r[j].replyEra ->
 #ifdef M_WIDE_LOST
-	:: !r[j].replyWide -> r[j].narrow = T
-#else
-	:: !r[j].replyWide || r[j].era != r[j].replyEra -> r[j].narrow = T
+		r[j].known = (r[j].noted -> r[j].known : r[j].replyWide);
 #endif
-	:: else
+		r[j].narrow = (!r[j].noted && !r[j].known -> T : r[j].narrow);
+		r[j].noted = true
+	:: else ->
+		r[j].noted = false;
+		r[j].known = (r[j].tried == r[j].replyEra -> r[j].known : r[j].replyWide)
 	fi;
-	if
-	:: r[j].sentWide && r[j].narrow > 0 && r[j].left > 0 -> r[j].left--
-	:: else
-	fi;
+	r[j].left = (!r[j].known && (r[j].narrow > 0 || !r[j].sentWide) && r[j].left > 0 -> r[j].left - 1 : r[j].left);
 #endif
 	r[j].replyWide = false; r[j].sentWide = false;
 #endif
@@ -988,8 +1038,15 @@ inline applyRead(j, s, n) {
 #endif
 		:: else
 		fi;
-		r[j].era = r[j].replyEra;
-		readEntries(j, s, n)
+		readEntries(j, s, n);
+		if
+		:: n > 0 || (r[j].era == 0 && r[j].pos < r[j].goal)
+		:: else -> r[j].era = r[j].replyEra
+		fi;
+		if
+		:: r[j].ahead <= r[j].pos -> r[j].ahead = r[j].pos; r[j].heard = r[j].last
+		:: else
+		fi
 	fi;
 #ifndef M_WINDOW_EARLY
 	openWindow(j, n);
@@ -999,20 +1056,37 @@ inline applyRead(j, s, n) {
 	n = 0
 }
 
-/* An entry comes without a read, if it follows the last one. Redis publishes what was
- * appended, and no doubt of its own. */
-#ifdef M_PUBLISHED_ANY
-#define FOLLOWS(j, s) (r[j].pos < redis[s].seq && redis[s].alive)
+/* A reader hears of orders without a read, from any server, in their order. It adds them,
+ * and reports them: but what follows each other came from one server. Doubts it only reads. */
+#ifdef M_HEARD_MIXED
+#define FROM_ONE(j, s) true
 #else
-#define FOLLOWS(j, s) (r[j].pos < redis[s].seq && redis[s].alive && redis[s].era == r[j].era)
+#define FROM_ONE(j, s) (r[j].ahead == r[j].pos || HEARD_STANDS(s, j))
 #endif
-#define NEXT(j, s) redis[s].log[(r[j].pos < N -> r[j].pos : 0)]
-#define PUBLISHED(j, s) (!r[j].fresh && FOLLOWS(j, s) && NEXT(j, s) != 0 && WHAT(NEXT(j, s)) != DOUBT)
-inline applyPublished(j, s) {
-	r[j].last = NEXT(j, s);
-	applyEntry(j);
-	r[j].pos++
+#define NEXT(j, s) redis[s].log[r[j].ahead%N]
+#if defined(RUNNING)
+#define IS_ORDER(entry) (WHAT(entry) == OTHER)
+#elif defined(SCOPE)
+#define IS_ORDER(entry) (WHAT(entry) == 1)
+#else
+#define IS_ORDER(entry) (WHAT(entry) != DOUBT)
+#endif
+#define HEARS_OF(j, s) (r[j].era != 0 && redis[s].alive && r[j].ahead < redis[s].seq && NEXT(j, s) != 0 && IS_ORDER(NEXT(j, s)) && FROM_ONE(j, s))
+inline hearOf(j, s) {
+	r[j].heard = NEXT(j, s);
+	r[j].ahead++;
+	if
+#if OTHERS > 0
+	:: WHAT(r[j].heard) == OTHER
+#endif
+	:: else -> r[j].has[WHAT(r[j].heard)-1] = true
+	fi;
+#ifdef M_HEARD_IS_READ
+	r[j].pos = r[j].ahead; r[j].last = r[j].heard;
+#endif
+	skip
 }
+#define HEAR_OF(j, s) :: d_step { HEARS_OF(j, s) -> hearOf(j, s) }
 
 inline look(j) {
 	if
@@ -1090,31 +1164,33 @@ inline endReading(j, i) { r[j].has[i] = r[j].has[i] || r[j].found[i]; PASS(j, i)
 
 #define BEGIN_READING(i) beginReading(J, i)
 #define END_READING(i) endReading(J, i)
-#ifdef WIDER
-#define WIDEN(s) redis[s].wide = true
-#else
-#define WIDEN(s) skip
-#endif
-
 active [READERS] proctype B() provided (!OVER) {
 	byte n;
 end:	do
 	CASES(ASKS)
 #ifdef STRAY
-	:: d_step { !r[J].stray -> r[J].stray = true; r[J].strayPos = r[J].pos; r[J].strayEra = r[J].era }
+	:: d_step { !r[J].stray && r[J].era != 0 ->
+		r[J].stray = true; r[J].strayPos = r[J].pos; r[J].strayLast = r[J].last; r[J].strayEra = r[J].era }
 	:: d_step { r[J].stray && ROOM_TO_READ(r[J].at) ->
 		enter(r[J].at);
-		register(r[J].at, J);
-		redis[r[J].at].applied[J] = STRAY_REPORT(r[J].at, J);
-		r[J].stray = false; r[J].strayPos = 0; r[J].strayEra = 0
+		if
+		:: STRAY_NOTED(r[J].at, J) ->
+			redis[r[J].at].applied[J] = (STANDS(r[J].at, r[J].strayPos, r[J].strayLast) -> r[J].strayPos : 0);
+			noteReader(r[J].at, J)
+		:: else
+		fi;
+		r[J].stray = false; r[J].strayPos = 0; r[J].strayLast = 0; r[J].strayEra = 0
 	   }
 #endif
 #ifdef PROMPT
 	:: d_step { ROOM_TO_READ(r[J].at) -> sendRead(J); runRead(J, r[J].at); applyRead(J, r[J].at, n) }
+#ifdef LOST
+	:: d_step { NOTED(r[J].at, J) && ROOM_TO_READ(r[J].at) -> enter(r[J].at); register(r[J].at, J) }
+#endif
 #else
 	:: d_step { r[J].read == IDLE || r[J].read == SENT -> sendRead(J) }
 	/* A reply is lost, or comes. */
-	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> enter(r[J].at); register(r[J].at, J); WIDEN(r[J].at); forgetRead(J) }
+	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> enter(r[J].at); register(r[J].at, J); forgetRead(J) }
 	:: d_step { r[J].read == SENT && ROOM_TO_READ(r[J].at) -> runRead(J, r[J].at) }
 #ifdef M_WINDOW_EARLY
 	:: d_step { r[J].read > SENT && r[J].read < OPENED -> openWindow(J, n); r[J].read = (r[J].read == BROKEN -> BROKEN : OPENED) }
@@ -1123,7 +1199,9 @@ end:	do
 	:: d_step { r[J].read > SENT -> applyRead(J, r[J].at, n) }
 #endif
 #endif
-	:: d_step { PUBLISHED(J, r[J].at) -> applyPublished(J, r[J].at) }
+#ifdef HEARD
+	CASES_SERVER(HEAR_OF, J)
+#endif
 	/* The last two steps of a lookup. */
 #if defined(M_LOOK_FIRST)
 	:: d_step { r[J].lookup == LOADED -> look(J) }
@@ -1473,7 +1551,12 @@ end:	do
 	:: d_step { frozen && !promoted -> promoted = true; redis[0].alive = false; redis[1].alive = true }
 #endif
 #ifdef SPLIT
-	:: d_step { !promoted -> promoted = true; copyToReplica(); redis[1].alive = true }
+	:: d_step { !promoted ->
+		promoted = true; copyToReplica(); redis[1].alive = true;
+#ifdef LAGS
+		enter(0); put(0, OTHER); put(0, OTHER)
+#endif
+	   }
 #endif
 #ifdef FLUSH
 	:: d_step { !lost -> loseLog(n); loseMembers(); loseReaders(); loseMeta() }
@@ -1490,7 +1573,9 @@ end:	do
 	:: d_step { !again && MAY_LEAVE -> startAgain(true) }
 #endif
 #if OTHERS > 0
+#ifndef LAGS
 	:: d_step { others < OTHERS && ROOM(0) -> others++; enter(0); put(0, OTHER) }
+#endif
 #if SERVERS > 1
 	:: d_step { others < OTHERS && ROOM(1) -> others++; enter(1); put(1, OTHER) }
 #endif
@@ -1510,7 +1595,8 @@ end:	do
 	   }
 	:: d_step { kept && !restarted ->
 		restart(0);
-		r[0].epoch = kEpoch; r[0].pos = kPos; r[0].last = kLast; r[0].fresh = kFresh; r[0].doubted = kDoubted; r[0].stale = false;
+		r[0].epoch = kEpoch; r[0].pos = kPos; r[0].last = kLast; r[0].ahead = kPos; r[0].heard = kLast;
+		r[0].fresh = kFresh; r[0].doubted = kDoubted; r[0].stale = false;
 		EACH(takeBack)
 	   }
 	:: d_step { !restarted -> restart(0); startOver(0); EACH(forgetOrder) }
