@@ -85,10 +85,17 @@ local function least()
   return tonumber(first[2] or '') or seq, not first[1]
 end
 
--- Tells all when the least number has grown.
+-- Tells all when the least number has grown. Its entry bears that number: the clock of another server
+-- may be behind. (There is one of that number already: all were told.)
 local function tellLeast(before)
   local now = least()
-  if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, '*', 'era', era, 'least', decimal(now)) end
+  if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, decimal(now) .. '-0', 'era', era, 'least', decimal(now)) end
+end
+
+-- Returns the longest window of any reader in ms, nil if none is known: an operator may have set it.
+local function longestWindow()
+  local text = redis.call('HGET', meta, 'window')
+  return text and #text < 10 and string.match(text, '^%d+$') or nil
 end
 
 -- Returns for how many milliseconds leases have been granted here, in this era. Before

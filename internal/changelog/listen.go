@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -19,13 +20,12 @@ type news struct {
 	asked   chan uint64  // of capacity 1: behind which entry
 	arrived chan []entry // of capacity 1
 	asking  bool         // a call is under way; of the reader
-	heard   string       // the last that was read of what all readers have
 	deaf    bool         // the last call has failed
 }
 
 // listen waits for what is asked for, until ctx ends and then for a second at most.
 func (l *Log) listen(ctx context.Context) *news {
-	n := &news{log: l, asked: make(chan uint64, 1), arrived: make(chan []entry, 1), heard: "0"}
+	n := &news{log: l, asked: make(chan uint64, 1), arrived: make(chan []entry, 1)}
 	go func() {
 		for ctx.Err() == nil {
 			select {
@@ -51,7 +51,7 @@ func (n *news) read(ctx context.Context, from uint64) []entry {
 	l := n.log
 	for ctx.Err() == nil {
 		args := &redis.XReadArgs{
-			Streams: []string{l.keys[0], l.keys[6], strconv.FormatUint(from, 10) + "-0", n.heard},
+			Streams: []string{l.keys[0], l.keys[6], behindAll(from), behindAll(l.knownLeast())},
 			Count:   int64(l.opts.PageSize), Block: listenFor,
 		}
 		within, cancel := context.WithTimeout(ctx, listenFor+l.opts.Limit)
@@ -72,7 +72,6 @@ func (n *news) read(ctx context.Context, from uint64) []entry {
 				continue
 			}
 			for _, m := range s.Messages {
-				n.heard = m.ID
 				era, _ := m.Values["era"].(string)
 				text, _ := m.Values["least"].(string)
 				if least, err := strconv.ParseUint(text, 10, 64); err == nil {
@@ -85,6 +84,11 @@ func (n *news) read(ctx context.Context, from uint64) []entry {
 		}
 	}
 	return nil
+}
+
+// behindAll is behind all entries of a number, one that somebody else has put there included.
+func behindAll(number uint64) string {
+	return strconv.FormatUint(number, 10) + "-" + strconv.FormatUint(math.MaxUint64, 10)
 }
 
 // fail waits before the next try.
@@ -126,7 +130,9 @@ func (r *reader) hear(n *news, entries []entry) {
 		r.log.apply(e.id)
 		r.ahead = e
 	}
-	n.ask(r.heardUpTo().seq)
+	if r.answered && r.steady { // else what is there may be brought again and again
+		n.ask(r.heardUpTo().seq)
+	}
 }
 
 // heardUpTo returns the last entry whose ID was added.

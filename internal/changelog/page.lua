@@ -88,12 +88,13 @@ if last > seq then -- somebody else has written to the log
 end
 
 local own = string.match(ARGV[12], '/(%d+)$')
-local longest = redis.call('HGET', meta, 'window')
-if not longest and own and redis.call('ZCARD', members) < 2 then longest = own end -- nobody else is to hear of it
+local known = longestWindow()
+local longest = known
+if not longest and own and redis.call('ZCARD', members) <= mine then longest = own end -- nobody else is to hear of it
 longest = longest or '0'
 local noted = own and ARGV[16] == era and 1 or 0
 if noted == 1 then
-  if tonumber(own) > tonumber(longest) or redis.call('HEXISTS', meta, 'window') == 0 then
+  if tonumber(own) > tonumber(longest) or not known then
     redis.call('HSET', meta, 'window', own)
   end
   -- What it has of another log, or of what another server had, it does not have of this one: both
