@@ -215,7 +215,7 @@ type Log struct {
 
 	mu     sync.Mutex
 	next   *round       // the read that has not begun, nil when nobody waits for one
-	latest acknowledged // of what was appended here
+	latest acknowledged // all that was appended here
 	told   told
 	widest widest
 	state  State
@@ -384,16 +384,6 @@ type acknowledged struct {
 	at, counts time.Time
 }
 
-// and returns what to wait for so that two are known to all.
-func (a acknowledged) and(b acknowledged) acknowledged {
-	both := a
-	if a.era == b.era && b.seq > a.seq || a.era != b.era && b.at.After(a.at) {
-		both = b
-	}
-	both.at, both.counts = latest(a.at, b.at), latest(a.counts, b.counts)
-	return both
-}
-
 // put runs a script that appends. The items, which follow its other arguments, are kept for a
 // while: a log that loses them gets them again. It blocks for one round trip.
 func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (acknowledged, error) {
@@ -431,18 +421,25 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 			l.recent.acknowledged(ownItem{i, epoch, era, e.seq - uint64(len(items)-1-n)})
 		}
 	}
-	l.widest.heard(era, time.Duration(window)*time.Millisecond)
-	l.mu.Unlock()
+	l.widest.heard(era, time.Duration(window)*time.Millisecond, l.opts.Lease)
+	defer l.mu.Unlock() // calls are noted in the order in which their eras are seen
 	counts, err := l.member.acknowledged(era, sent)
 	if err != nil {
 		return acknowledged{}, l.appendError(err)
 	}
 	now := time.Now()
 	a := acknowledged{ownEntry{e, epoch, era}, now, latest(counts, now.Add(l.unsettled(age)))}
-	l.mu.Lock()
 	l.latest = l.latest.and(a)
-	l.mu.Unlock()
 	return a, nil
+}
+
+// and returns what who waits for both has to wait for. They come in any order within an era.
+func (a acknowledged) and(b acknowledged) acknowledged {
+	if a.era == b.era && a.seq > b.seq {
+		b.ownEntry = a.ownEntry
+	}
+	b.at, b.counts = latest(a.at, b.at), latest(a.counts, b.counts)
+	return b
 }
 
 // noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each

@@ -9,4 +9,4 @@ if epoch ~= ARGV[3] or ARGV[4] ~= '0' and (not entry or entry[2][4] ~= ARGV[5]) 
   error('the change log lost entry ' .. ARGV[4] .. ', up to which doubts were to be cleared', 0)
 end
 put('doubt', ARGV[6])
-return {decimal(seq), epoch, era, decimal(age()), '0'}
+return {decimal(seq), epoch, era, decimal(age()), longestWindow() or '0'}

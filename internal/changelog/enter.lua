@@ -21,7 +21,7 @@
 local log, meta, members, inbox, readers, reads, had = unpack(KEYS, 1, 7)
 local nonce, keep = ARGV[1], tonumber(ARGV[2])
 local epoch, seq, era
-local modern, window -- as meta has them
+local modern, window -- as meta has them at the beginning
 local history -- what INFO says of it, if the server tells its name
 local untold = '' -- why it does not, if it does not
 
@@ -87,11 +87,17 @@ local function least()
   return tonumber(first[2] or '') or seq, not first[1]
 end
 
--- Tells all when the least number has grown, and returns it.
+-- Tells all when the least number has grown, and returns it. Its entry bears that number: the clock of another server
+-- may be behind. (There is one of that number already: all were told.)
 local function tellLeast(before)
   local now = least()
-  if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, '*', 'era', era, 'least', decimal(now)) end
+  if now > before then redis.pcall('XADD', had, 'MAXLEN', 1, decimal(now) .. '-0', 'era', era, 'least', decimal(now)) end
   return now
+end
+
+-- Returns the longest window of any reader in ms, nil if none is known: an operator may have set it.
+local function longestWindow()
+  return window and #window < 10 and string.match(window, '^%d+$') or nil
 end
 
 -- Returns for how many milliseconds leases have been granted here, in this era. Before

@@ -21,4 +21,4 @@ end
 -- already asks once more, and had no answer: who was there before is gone since.
 if redis.call('ZADD', members, 'NX', decimal(now - 1) .. '.5', ARGV[4]) == 0 then before = '1' end
 count()
-return {decimal(now), era, decimal(age()), before, redis.call('HGET', meta, 'window') or '0'}
+return {decimal(now), era, decimal(age()), before, longestWindow() or '0'}

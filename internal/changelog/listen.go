@@ -3,6 +3,7 @@ package changelog
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -50,7 +51,7 @@ func (n *news) ask(from uint64) {
 // read returns entries behind one, none if others come first, or after an error.
 func (n *news) read(ctx context.Context, from uint64) []entry {
 	for ctx.Err() == nil {
-		switch messages, err := n.log.listenTo(ctx, n.log.keys[0], strconv.FormatUint(from, 10)+"-0"); {
+		switch messages, err := n.log.listenTo(ctx, n.log.keys[0], behindAll(from)); {
 		case err != nil:
 			n.fail(ctx, err)
 			return nil
@@ -84,7 +85,7 @@ func (l *Log) listenTo(ctx context.Context, stream, from string) ([]redis.XMessa
 // hearLeast brings how far all readers are while a creator waits for them, until ctx ends and then for a
 // second at most.
 func (l *Log) hearLeast(ctx context.Context) {
-	last, calm := "0", rate.NewLimiter(rate.Inf, burst)
+	calm := rate.NewLimiter(rate.Inf, burst)
 	for {
 		select {
 		case <-l.spreads:
@@ -92,12 +93,8 @@ func (l *Log) hearLeast(ctx context.Context) {
 			return
 		}
 		for l.spreading.Load() > 0 && ctx.Err() == nil {
-			messages, err := l.listenTo(ctx, l.keys[6], last)
-			if len(messages) == 0 {
-				last = "0" // those of another server may be less
-			}
+			messages, err := l.listenTo(ctx, l.keys[6], behindAll(l.knownLeast()))
 			for _, m := range messages {
-				last = m.ID
 				era, _ := m.Values["era"].(string)
 				text, _ := m.Values["least"].(string)
 				if least, err := strconv.ParseUint(text, 10, 64); err == nil {
@@ -111,6 +108,11 @@ func (l *Log) hearLeast(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// behindAll is behind all entries of a number, one that somebody else has put there included.
+func behindAll(number uint64) string {
+	return strconv.FormatUint(number, 10) + "-" + strconv.FormatUint(math.MaxUint64, 10)
 }
 
 // fail waits before the next try. The first one may have hit a server that was just replaced.

@@ -134,7 +134,7 @@ func (m *Member) enter(ctx context.Context) error {
 		return err
 	}
 	l.mu.Lock()
-	l.widest.heard(reply[1], time.Duration(window)*time.Millisecond)
+	l.widest.heard(reply[1], time.Duration(window)*time.Millisecond, l.opts.Lease)
 	l.mu.Unlock()
 	alone := again == 0 && reply[3] == "0" && l.unsettled(age) <= 0
 	m.mu.Lock()

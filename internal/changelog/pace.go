@@ -37,7 +37,7 @@ func (r *rest) wait(ctx context.Context) error {
 		r.turned = false
 		r.turn.Reset(r.next())
 	}
-	wanted := r.log.member.begins() // the sooner others need not wait for it
+	wanted := r.answered && r.log.member.begins() // the sooner others need not wait for it
 	listened := make(<-chan time.Time)
 	r.listens(&listened)
 	for !wanted || !r.turned {
@@ -67,7 +67,7 @@ func (r *rest) wait(ctx context.Context) error {
 // listens has what is new brought when it is the reader's turn. If something that the last read brought is to be
 // reported, it waits for no longer than a pause: most often there is something, which is reported too.
 func (r *rest) listens(listened *<-chan time.Time) {
-	if !r.turned || !r.steady || r.log.reader == "" {
+	if !r.turned || !r.answered || !r.steady || r.log.reader == "" {
 		return
 	}
 	r.news.ask(r.heardUpTo().seq)

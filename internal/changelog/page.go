@@ -74,7 +74,7 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errReplaced)
 	}
 	l.mu.Lock()
-	l.widest.heard(p.era, p.window)
+	l.widest.heard(p.era, p.window, l.opts.Lease)
 	l.mu.Unlock()
 	l.hear(p.era, p.least)
 	return p, nil

@@ -108,8 +108,8 @@ if last > seq then -- somebody else has written to the log
 end
 
 local own = string.match(ARGV[12], '/(%d+)$')
-local longest = window
-if not longest and own and redis.call('ZCARD', members) < 2 then -- nobody else is to hear of it
+local longest = longestWindow()
+if not longest and own and redis.call('ZCARD', members) <= mine then -- nobody else is to hear of it
   longest = own
   redis.call('HSET', meta, 'window', own)
 end

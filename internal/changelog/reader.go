@@ -85,6 +85,7 @@ type reader struct {
 	apart      bool            // it reads before it joins
 	joint      Mark            // of the snapshot that was taken, until its entry was read
 	ahead      heard           // what was heard of behind that, and added
+	answered   bool            // the last read was; else the next one has its time
 	steady     bool            // the tail was reached, and the log is what it was
 	stated     int64           // up to which entry the last page said that it was applied, -1: none did
 	noted      bool            // the log has it as a reader in this era
@@ -104,6 +105,7 @@ func (r *reader) readToTail(ctx context.Context) error {
 	w := newWindow()
 	away, err := r.pages(ctx)
 	phase := Following
+	r.answered = err == nil
 	if err == nil && !slices.Contains(r.log.opts.Require, away) {
 		r.log.required.Store(true)
 	}

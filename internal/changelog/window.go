@@ -53,6 +53,12 @@ func (l *Log) hear(era string, least uint64) {
 	l.told = told{era, least, make(chan struct{})}
 }
 
+func (l *Log) knownLeast() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told.least
+}
+
 // have reports whether all readers have an entry, and returns what is closed when
 // that may have changed.
 func (l *Log) have(e ownEntry) (bool, <-chan struct{}) {
@@ -62,17 +68,18 @@ func (l *Log) have(e ownEntry) (bool, <-chan struct{}) {
 }
 
 // widest is the longest window of any reader, as the log tells. In a new era it may have lost
-// the one that it had before, whose reader may still refuse by it.
+// the one that it had before, whose reader may still refuse by it: it may open one at a server that
+// was replaced for as long as a lease lasts there.
 type widest struct {
 	era         string
 	now, before time.Duration
 	until       time.Time // before counts
 }
 
-func (w *widest) heard(era string, window time.Duration) {
+func (w *widest) heard(era string, window, lease time.Duration) {
 	if era != w.era {
 		w.before = w.longest()
-		w.era, w.until = era, time.Now().Add(over(w.before))
+		w.era, w.until = era, time.Now().Add(lease+margin(lease)+over(w.before))
 	}
 	w.now = window
 }

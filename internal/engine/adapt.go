@@ -72,6 +72,15 @@ func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 // appender shows a change log to its filter.
 type appender struct{ *changelog.Log }
 
+// Spread implements filter.Appender. The time that its caller has goes by the windows and leases of this
+// ordergate; others may have longer ones, and the log knows for how long to wait.
+func (a appender) Spread(ctx context.Context) error { return a.Log.Spread(context.WithoutCancel(ctx)) }
+
+// Withdraw implements filter.Appender, in the same way.
+func (a appender) Withdraw(ctx context.Context) error {
+	return a.Log.Withdraw(context.WithoutCancel(ctx))
+}
+
 // Missed implements filter.Appender.
 func (a appender) Missed(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})

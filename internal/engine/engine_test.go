@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
@@ -124,5 +125,43 @@ rules: [{name: rule, match: {methods: [GET], path: "/orders/{id}"}, id: {path: i
 		if got := strings.Contains(log.String(), "the filter has no sources"); got != tc.warns {
 			t.Errorf("%s: %s", tc.name, log.String())
 		}
+	}
+}
+
+// TestAnswerOutlastsLongerWindows has another ordergate, with a longer window, say nothing any more.
+func TestAnswerOutlastsLongerWindows(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse("a.yaml", []byte(`
+redis: {mode: embedded}
+filters: {orders: {change_log: {lease: 200ms}, freshness: {window: 100ms}}}
+rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: digits}, create: {filter: orders, learn: {response_header: x-id}}}]
+`), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	unit := m.filters["orders"]
+	bedtest.Eventually(t, "a window is open", func() bool { return unit.log.Window().Holds() })
+	const window = 3 * time.Second
+	reader := redis.Z{Member: "another#1~/3000"}
+	_, err = m.redis.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.ZAdd(t.Context(), "ordergate:{orders}:readers", reader)
+		p.ZAdd(t.Context(), "ordergate:{orders}:reads", reader)
+		p.HIncrBy(t.Context(), "ordergate:{orders}:meta", "readers", 1)
+		return p.HSet(t.Context(), "ordergate:{orders}:meta", "window", window.Milliseconds()).Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), m.LearnTimeout()) // as all faces do
+	defer cancel()
+	began := time.Now()
+	err = unit.filter.Learn(ctx, "1001")
+	if took := time.Since(began); err != nil || took < window {
+		t.Errorf("the answer may be passed on after %v, while another ordergate refuses by a window of %v: %v", took, window, err)
 	}
 }

@@ -1,0 +1,179 @@
+package changelog
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TestSpreadOfTheLaterAppend has an earlier append return after a later one, of which a reader has not heard.
+func TestSpreadOfTheLaterAppend(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a, aWire := wiredInstance(t, s, windowed("a", time.Hour))
+		open(t, a)
+		b, bWire := wiredInstance(t, s, windowed("b", time.Hour))
+		open(t, a, b)
+		settled(a)
+		must(t, a.tell(t.Context(), "0")) // the script is known
+		first := hold(t)
+		aWire.set(only(a.append, first.reply))
+		appended := make(chan error, 1)
+		go func() { appended <- a.Append(t.Context(), "1") }()
+		<-first.entered
+		aWire.set(nil)
+		eventually(t, "all have the first", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.told.least >= 2 })
+		bWire.set(cut)
+		must(t, a.Append(t.Context(), "2"))
+		first.release()
+		must(t, <-appended)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := a.Spread(ctx); err == nil && !b.has("2") {
+			t.Error("an order may be told of that a reader with a window lacks")
+		}
+	})
+}
+
+// TestClearKeepsTheWindow clears a doubt beside an ordergate with a longer window.
+func TestClearKeepsTheWindow(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		a := runInstance(t, s, windowed("a", time.Hour))
+		open(t, a)
+		must(t, a.client.HSet(t.Context(), a.keys[1], "window", 2*time.Hour.Milliseconds()).Err())
+		b := newInstance(t, s, brisk("b"))
+		must(t, b.Append(t.Context(), "1"))
+		a.mustWait(t)
+		at := a.Mark()
+		must(t, b.Clear(t.Context(), at))
+		if w := b.longestWindow(); w != 2*time.Hour {
+			t.Errorf("who has cleared a doubt waits for windows of %v", w)
+		}
+	})
+}
+
+// TestUnreadLogIsLeftInPeace has a log that cannot be read, while XREAD works: that of a master which became a replica.
+func TestUnreadLogIsLeftInPeace(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("b", time.Hour)
+		opts.PollEvery = 50 * time.Millisecond
+		b, w := wiredInstance(t, s, opts)
+		open(t, b)
+		a := newInstance(t, s, patient("a"))
+		var reads, heard atomic.Int64
+		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			switch {
+			case runs(cmd, b.page):
+				reads.Add(1)
+				cmd.SetErr(redisError("READONLY You can't write against a read only replica."))
+				return cmd.Err()
+			case strings.EqualFold(cmd.Name(), "xread"):
+				heard.Add(1)
+			}
+			return next(ctx, cmd)
+		})
+		_, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "a test"})
+		must(t, err)
+		must(t, a.Append(t.Context(), "1"))
+		time.Sleep(time.Second)
+		if reads.Load() > 40 || heard.Load() > 40 {
+			t.Errorf("in a second, %d reads that fail and %d calls of XREAD", reads.Load(), heard.Load())
+		}
+		w.set(nil)
+		eventually(t, "it is read", func() bool { return b.has("1") })
+	})
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// TestForeignEntryAtTheEnd has somebody write to the log in a way of his own.
+func TestForeignEntryAtTheEnd(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("b", time.Hour)
+		opts.PollEvery = 50 * time.Millisecond
+		b, w := wiredInstance(t, s, opts)
+		open(t, b)
+		must(t, b.Append(t.Context(), "1"))
+		must(t, b.client.Do(t.Context(), "XADD", b.keys[0], "1-1", "id", "2").Err())
+		eventually(t, "it is passed over", func() bool { return b.hasKind(Gap) })
+		time.Sleep(100 * time.Millisecond)
+		var calls atomic.Int64
+		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			calls.Add(1)
+			return next(ctx, cmd)
+		})
+		time.Sleep(time.Second)
+		if n := calls.Load(); n > 60 {
+			t.Errorf("%d calls in a second in which nothing happens", n)
+		}
+	})
+}
+
+// TestOddWindow has an operator write nonsense where others look for the longest window.
+func TestOddWindow(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		for _, odd := range []string{"500ms", "", "0.5", "-1"} {
+			b := runInstance(t, s, windowed(fmt.Sprint("b", len(odd)), 400*time.Millisecond))
+			open(t, b)
+			must(t, b.client.HSet(t.Context(), b.keys[1], "window", odd).Err())
+			eventually(t, "it is put right", func() bool { return b.client.HGet(t.Context(), b.keys[1], "window").Val() == "400" })
+			must(t, b.tell(t.Context(), odd+"!"))
+			b.stop()
+		}
+	})
+}
+
+// TestReadersAreHeardOfAfterAFailover has the new server's clock behind that of the old one.
+func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("a", time.Second)
+		opts.PollEvery, opts.Lease = 400*time.Millisecond, 2*time.Second
+		a := newInstance(t, s, opts)
+		future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-0")
+		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
+		a.start(t)
+		opts.Member = "b"
+		b := runInstance(t, s, opts)
+		open(t, a, b)
+		time.Sleep(100 * time.Millisecond)                             // it is read
+		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as by a failover: a new era
+		before := a.member.lastEra()
+		eventually(t, "there is a new era", func() bool { return a.member.lastEra() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2 })
+		settled(a)
+		must(t, a.tell(t.Context(), "first")) // when the era counts
+		var slow int
+		for i := range 10 {
+			began := time.Now()
+			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			if time.Since(began) > 100*time.Millisecond {
+				slow++
+			}
+		}
+		if slow > 5 {
+			t.Errorf("%d of 10 answers wait for the next read", slow)
+		}
+	})
+}
+
+// TestWidestOutlastsALease has a server take over that has not heard of the longest window.
+func TestWidestOutlastsALease(t *testing.T) {
+	var w widest
+	w.heard("one", 10*time.Second, 2*time.Second)
+	w.heard("two", time.Second, 2*time.Second)
+	if left := time.Until(w.until); left < over(10*time.Second)+2*time.Second {
+		t.Errorf("windows of the server before count for %v", left)
+	}
+}
