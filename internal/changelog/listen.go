@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -74,7 +75,7 @@ func (l *Log) listenTo(ctx context.Context, stream, from string) ([]redis.XMessa
 		Streams: []string{stream, from}, Count: int64(l.opts.PageSize), Block: listenFor,
 	}).Result()
 	switch {
-	case err == redis.Nil:
+	case errors.Is(err, redis.Nil):
 		return nil, nil
 	case err != nil || len(streams) == 0:
 		return nil, err
