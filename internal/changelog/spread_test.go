@@ -142,12 +142,16 @@ func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
 		opts := windowed("a", time.Second)
 		opts.PollEvery, opts.Lease = 400*time.Millisecond, 2*time.Second
 		a := newInstance(t, s, opts)
-		future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-0")
-		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
 		a.start(t)
 		opts.Member = "b"
-		b := runInstance(t, s, opts)
+		b, w := wiredInstance(t, s, opts)
+		w.set(only(b.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			time.Sleep(20 * time.Millisecond) // it is farther away
+			return next(ctx, cmd)
+		}))
 		open(t, a, b)
+		future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-0")
+		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
 		time.Sleep(100 * time.Millisecond)                             // it is read
 		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as by a failover: a new era
 		before := a.member.lastEra()

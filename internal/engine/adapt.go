@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/ordergate/ordergate/config"
@@ -74,11 +75,21 @@ type appender struct{ *changelog.Log }
 
 // Spread implements filter.Appender. The time that its caller has goes by the windows and leases of this
 // ordergate; others may have longer ones, and the log knows for how long to wait.
-func (a appender) Spread(ctx context.Context) error { return a.Log.Spread(context.WithoutCancel(ctx)) }
+func (a appender) Spread(ctx context.Context) error { return untimed(ctx, a.Log.Spread) }
 
 // Withdraw implements filter.Appender, in the same way.
-func (a appender) Withdraw(ctx context.Context) error {
-	return a.Log.Withdraw(context.WithoutCancel(ctx))
+func (a appender) Withdraw(ctx context.Context) error { return untimed(ctx, a.Log.Withdraw) }
+
+// untimed runs something that may be cancelled, but has no deadline.
+func untimed(ctx context.Context, do func(context.Context) error) error {
+	within, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			cancel(context.Cause(ctx))
+		}
+	})()
+	return do(within)
 }
 
 // Missed implements filter.Appender.

@@ -89,7 +89,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.metrics.FlightGauges(m.flight.counts)
 	if c.Redis != nil {
 		m.place = placeOf(c)
-		client, closeClient, err := Connect(ctx, c.Redis)
+		client, closeClient, err := connect(ctx, c.Redis, len(c.Filters)) // the change log of each waits for entries
 		if err != nil {
 			return nil, err
 		}

@@ -164,4 +164,12 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	if took := time.Since(began); err != nil || took < window {
 		t.Errorf("the answer may be passed on after %v, while another ordergate refuses by a window of %v: %v", took, window, err)
 	}
+
+	// Who ends this ordergate is not kept waiting.
+	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+	cancel()
+	began = time.Now()
+	if err := unit.filter.Learn(ctx, "1002"); err == nil || time.Since(began) > window/2 {
+		t.Errorf("cancelled, it took %v: %v", time.Since(began), err)
+	}
 }

@@ -59,6 +59,11 @@ const (
 // deadline shortens; one more try where an answer did not come; and only masters
 // are asked, since a replica knows neither the newest lock nor the newest order.
 func Connect(ctx context.Context, c *config.Redis) (redis.UniversalClient, func(), error) {
+	return connect(ctx, c, 0)
+}
+
+// connect is Connect for somebody who has so many calls wait in Redis all the time, each of which takes a connection.
+func connect(ctx context.Context, c *config.Redis, waiting int) (redis.UniversalClient, func(), error) {
 	// It would write to stderr, several lines for each failed connection. What
 	// matters comes back as an error.
 	redis.SetLogger(silent{})
@@ -66,6 +71,7 @@ func Connect(ctx context.Context, c *config.Redis) (redis.UniversalClient, func(
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to Redis: %w", err)
 	}
+	opts.PoolSize += waiting
 	var client redis.UniversalClient
 	stop := func() {}
 	switch c.Mode {
