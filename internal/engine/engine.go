@@ -89,7 +89,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.metrics.FlightGauges(m.flight.counts)
 	if c.Redis != nil {
 		m.place = placeOf(c)
-		client, closeClient, err := connect(ctx, c.Redis, len(c.Filters)) // the change log of each waits for entries
+		client, closeClient, err := connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
 		if err != nil {
 			return nil, err
 		}
