@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
-	compile stress model soak format lint bench bench-locks bench-waiting bench-filters bench-gateway module build fuzz clean
+	compile stress model soak format lint bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 # times in a run.
 export GORACE ?= atexit_sleep_ms=20
 # The modules below this one.
-MODULES := tests/faults tests/bench/locks tests/bench/filters
+MODULES := tests/faults tests/bench/locks tests/bench/filters tests/bench/distance
 
 # The main job, end to end. ONESHOT=1 ends by itself; MODULE=1 has ordergate inside Envoy.
 demo: build
@@ -86,6 +86,7 @@ test-plain:
 	$(GOTEST) -p 1 ./tests/bench/...
 	cd tests/bench/locks && $(GOTEST) ./...
 	cd tests/bench/filters && $(GOTEST) ./...
+	cd tests/bench/distance && $(GOTEST) ./...
 
 test-tools:
 	python3 -m unittest discover -q -s tools -p '*_test.py'
@@ -158,6 +159,12 @@ bench-filters:
 bench-gateway:
 	$(FETCH) envoy redis gateway
 	go run ./tests/bench/gateway
+
+# Creates that wait for all readers, and a Redis far away: see docs/benchmarks-windows.md.
+bench-windows:
+	$(FETCH) envoy redis
+	go run ./tests/bench/windows
+	cd tests/bench/distance && go run .
 
 # ordergate inside Envoy: see docs/envoy-module.md.
 module:
