@@ -292,9 +292,12 @@ func TestTableAway(t *testing.T) {
 	gate := table.gate(bed, redis.Addr(), tableSettings{member: "one", filter: ", stale_after: 1s", source: ", follow: poll, every: 100ms"})
 	gate.becomes(11, "absent")
 	must(t, db.Pause())
-	gate.becomes(11, "unknown")
-	if i := gate.info(); i.Log.Phase != "away" || !strings.Contains(i.Reason, "source:orders-db") {
-		t.Errorf("%+v", i)
+	bedtest.Eventually(t, "the table is missed", func() bool { // on a busy machine, a window may end before that
+		i := gate.info()
+		return i.Log.Phase == "away" && strings.Contains(i.Reason, "source:orders-db")
+	})
+	if got := gate.answer(11); got != "unknown" {
+		t.Errorf("an ID that the table may have is %s", got)
 	}
 	must(t, db.Resume())
 	gate.becomes(11, "absent")
