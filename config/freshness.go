@@ -17,7 +17,7 @@ const DefaultWindow = 500 * time.Millisecond
 // between two reads.
 const (
 	minWindow = 100 * time.Millisecond
-	MaxWindow = 10 * time.Second
+	maxWindow = 10 * time.Second
 )
 
 // freshnessType is the one struct that a single word may stand for.
@@ -101,7 +101,7 @@ func oldFreshness(n *yaml.Node) string {
 // notBounded says what to write for "bounded: 200ms".
 func notBounded(bound string) string {
 	window := DefaultWindow
-	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= MaxWindow {
+	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= maxWindow {
 		window = d
 	}
 	return fmt.Sprintf("%s is no more: write {%s: %s}, which refuses no order that exists", freshnessBounded, FreshnessWindow, number(window))
@@ -128,8 +128,8 @@ func (v *validator) freshness(path string, f Filter) {
 // that is reported there.
 func (v *validator) window(path string, f Filter) {
 	w, at := f.Freshness.Window, path+".window"
-	between(v, at, w, minWindow, MaxWindow)
-	if w < minWindow || w > MaxWindow {
+	between(v, at, w, minWindow, maxWindow)
+	if w < minWindow || w > maxWindow {
 		return
 	}
 	if stale := f.StaleAfter; stale >= time.Second && w > stale {

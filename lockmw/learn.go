@@ -82,7 +82,7 @@ func (s *Server) learnHeld(stream extproc.ExternalProcessor_ProcessServer, call 
 // learn runs within its limit and whether or not the client still waits: the
 // order exists. What fails is logged; the answer is passed on in any case.
 func (s *Server) learn(ctx context.Context, call *gate.Call, do func(context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		s.unlearned.Note(append(call.About(), "error", err)...)

@@ -23,8 +23,7 @@ import (
 
 // Options bounds what a [Server] does on behalf of a call.
 type Options struct {
-	LearnTimeout   time.Duration // that the answer to a create is held for at most by the configuration, see engine.LearnTimeout; 0: 3s
-	LearnLimit     time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnLimit; 0: LearnTimeout
+	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
 	// BodyUnseen is told of each request that Envoy passed on without showing the body
 	// which it was asked for. It has to be quick. Nil: nobody wants to know.
@@ -63,9 +62,6 @@ type answers struct {
 func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
-	}
-	if opts.LearnLimit == 0 {
-		opts.LearnLimit = opts.LearnTimeout
 	}
 	if opts.CleanupTimeout == 0 {
 		opts.CleanupTimeout = 2 * time.Second

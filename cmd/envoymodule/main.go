@@ -37,7 +37,7 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Place,
 		return abi.Place{}, err
 	}
 	face := envoymodule.NewFace(r.engine.Gate(), envoymodule.Options{
-		Logger: log, LearnTimeout: r.engine.LearnTimeout(), LearnLimit: r.engine.LearnLimit(), FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
+		Logger: log, LearnTimeout: r.engine.LearnTimeout(), FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
 	})
 	unfollow := r.engine.Follow(face.Use)
 	return abi.Place{Face: face, Close: func() {

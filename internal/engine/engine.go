@@ -255,21 +255,10 @@ const appendTimeout = 600 * time.Millisecond
 // LearnTimeout is how long the answer to a create may have to be kept back: until its order is
 // known everywhere, or nothing is certain any more. With some slack: an answer that is passed
 // on before that breaks the guarantee of docs/freshness.md.
-// It goes by the windows of this configuration: see [Engine.LearnLimit].
-func (m *Engine) LearnTimeout() time.Duration {
-	return m.longestWait(func(f config.Filter) time.Duration { return f.Freshness.Window })
-}
-
-// LearnLimit is LearnTimeout if another ordergate has the longest window that there can be. A limit
-// by this one's own windows would pass an answer on while the other one may refuse its order.
-func (m *Engine) LearnLimit() time.Duration {
-	return m.longestWait(func(config.Filter) time.Duration { return config.MaxWindow })
-}
-
-func (m *Engine) longestWait(windowOf func(config.Filter) time.Duration) (longest time.Duration) {
+func (m *Engine) LearnTimeout() (longest time.Duration) {
 	const slack = 200 * time.Millisecond
 	for _, c := range m.config.Filters {
-		window := windowOf(c)
+		window := c.Freshness.Window
 		once := changelog.LongestWait(appendTimeout, c.ChangeLog.Lease, window)
 		longest = max(longest, once+changelog.Again(appendTimeout, window)+slack) // an ID, and then a doubt
 	}

@@ -123,7 +123,7 @@ func (c *create) learn(do func(context.Context) error) {
 			s.create = nil
 			return Step{Do: PassResponse}
 		})
-		ctx, cancel := context.WithTimeout(s.face.ctx, s.face.opts.LearnLimit)
+		ctx, cancel := context.WithTimeout(s.face.ctx, s.face.opts.LearnTimeout)
 		defer cancel()
 		if err := do(ctx); err != nil {
 			s.face.unlearned.Note(append(c.call.About(), "error", err)...)

@@ -32,8 +32,7 @@ import (
 
 // Options bounds what a [Face] does on behalf of a call.
 type Options struct {
-	LearnTimeout   time.Duration // that the answer to a create is held for at most by the configuration, see engine.LearnTimeout, and waited for; 0: 3s
-	LearnLimit     time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnLimit; 0: LearnTimeout
+	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
 	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
 	// FailureModeAllow passes every request on that a fault of ours hits before it is
 	// judged. Without it that is so for GET and HEAD; the others are answered with 503.
@@ -71,9 +70,6 @@ type decider struct {
 func NewFace(g *gate.Gate, opts Options) *Face {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
-	}
-	if opts.LearnLimit == 0 {
-		opts.LearnLimit = opts.LearnTimeout
 	}
 	if opts.CleanupTimeout == 0 {
 		opts.CleanupTimeout = 2 * time.Second
