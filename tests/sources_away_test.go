@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
