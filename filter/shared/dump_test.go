@@ -78,6 +78,7 @@ func TestDumpAmidAFill(t *testing.T) {
 				if grows {
 					amid.Store(true)
 					_ = n.Expand(t.Context()) // it says that it came to nothing
+					bedtest.Eventually(t, "Redis is back", func() bool { return client.Ping(t.Context()).Err() == nil })
 					if err := n.Expand(t.Context()); err != nil {
 						t.Fatal(err)
 					}
