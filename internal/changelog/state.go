@@ -81,7 +81,9 @@ func (l *Log) Position() uint64 { return l.position.Load() }
 // settle records how a read to the tail ended, and says so in the log when that
 // changes something: a Redis that is away for an hour is worth one line.
 //
-// Nothing that a read finds closes a window: it was right to open it, and those who create wait for its end.
+// What it finds closes the window, but for a server that does not answer. Those who create wait for the
+// end of a window anyway; but who comes back after it was taken for gone may owe an order that no window
+// was opened for.
 func (l *Log) settle(phase Phase, err error, window *Window) {
 	l.mu.Lock()
 	before := l.state.Phase
@@ -93,7 +95,7 @@ func (l *Log) settle(phase Phase, err error, window *Window) {
 		l.state.LastRead = l.opts.Now()
 	}
 	l.mu.Unlock()
-	if window != nil || phase == Stopped {
+	if phase != Unavailable {
 		l.window.Store(window)
 	}
 	if phase == before {

@@ -28,21 +28,6 @@ func open(t *testing.T, all ...*instance) {
 	}
 }
 
-// shut has an instance's window be over, and looks whether one is opened by what it reads.
-func shut(t *testing.T, i *instance) {
-	t.Helper()
-	if !i.Window().Holds() {
-		t.Error("what was read has closed the window: those who create wait for it anyway")
-	}
-	i.window.Store(nil)
-	for range 3 {
-		_ = i.Wait(t.Context())
-	}
-	if i.Window().Holds() {
-		t.Error("a window was opened")
-	}
-}
-
 // settled has an instance take the windows of eras before for over.
 func settled(i *instance) {
 	i.member.mu.Lock()
@@ -95,8 +80,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		}
 		for name, want := range map[string]error{"lapsed#1~": ErrAway, "earlier#1+": ErrEarlier} {
 			join(float64(time.Now().UnixMilli()-1000), name)
-			eventually(t, "no window is opened", func() bool { return errors.Is(b.Err(), want) })
-			shut(t, b)
+			eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), want) })
 			leave(name)
 			open(t, b)
 		}
