@@ -31,6 +31,7 @@ func TestLearnFromLargeAnswer(t *testing.T) {
 		"per_connection_buffer_limit_bytes: 1048576", "per_connection_buffer_limit_bytes: 16777216")})
 	for i, st := range []*stack{s, large} {
 		id := 1001 + 10*i
+		bedtest.Eventually(t, "it has seen the other join", st.certainlyAbsent)
 		st.must("GET", fmt.Sprint("/orders/", id), "").want(t, 404, "absent")
 		a := st.must("POST", fmt.Sprintf("/orders?do=create&id=%d&size=%d", id, 3_000_000*(i+1)), "")
 		if a.status != 201 || len(a.body) < 3_000_000 {

@@ -93,6 +93,7 @@ func TestReadersAndWriters(t *testing.T) {
 	change.backend = b.addr()
 	s := newStack(t, change)
 	other := s.second(change)
+	bedtest.Eventually(t, "the first has seen the other join", s.certainlyAbsent)
 
 	s.must("GET", "/orders/77", "").want(t, 404, "absent") // before any lock
 	first := s.hang(b, "GET", "/orders/1", "")
