@@ -114,7 +114,7 @@ func kindsStack(t *testing.T, bed *bedtest.Bed, b *backend, redis *replicated, k
 	s.start(settings{
 		backend: b.addr(),
 		gate:    func(string) string { return kindsYAML(t, redis.section, kinds) },
-		envoy:   edit(t, "                timeout: 0.5s", "                timeout: 20s"), // a slow machine is no reason to let one pass
+		envoy:   unhurried(t), // a slow machine is no reason to let one pass
 	})
 	return s
 }
