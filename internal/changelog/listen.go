@@ -49,7 +49,8 @@ func (n *news) ask(from uint64) {
 	}
 }
 
-// read returns entries behind one, none if others come first, or after an error.
+// read returns the IDs behind an entry; none if something else comes first, if the log begins anew, or after
+// an error.
 func (n *news) read(ctx context.Context, from uint64) []entry {
 	for ctx.Err() == nil {
 		switch messages, err := n.log.listenTo(ctx, n.log.keys[0], behindAll(from)); {

@@ -130,7 +130,7 @@ func (r *reader) readToTail(ctx context.Context) error {
 	default:
 		phase = Unavailable
 	}
-	if w.lasts = r.window(w.began); phase != Following || !r.opens || !r.steady || w.lasts == 0 {
+	if w.lasts = r.window(w.began); phase != Following || !r.opens || w.lasts == 0 {
 		w = nil
 	}
 	r.log.settle(phase, err, w)
