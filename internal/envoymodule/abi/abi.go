@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"runtime/cgo"
 	"runtime/debug"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/envoymodule"
@@ -82,27 +83,26 @@ func ordergateNew(name, config C.envoy_dynamic_module_type_envoy_buffer) (handle
 		refused("the configuration cannot be used", "error", err)
 		return 0
 	}
-	return C.uintptr_t(cgo.NewHandle(&p))
+	return places.add(&p)
 }
 
 func refused(why string, args ...any) { envoymodule.NewLogger(Log{}).Error(why, args...) }
 
 //export ordergateEnd
 func ordergateEnd(place C.uintptr_t) {
-	h := cgo.Handle(place)
-	defer h.Delete()
+	defer places.forget(place)
 	defer func() {
 		if v := recover(); v != nil {
 			envoymodule.NewLogger(Log{}).Error("a fault in ordergate", "at", "the end", "fault", v)
 		}
 	}()
-	h.Value().(*Place).Close()
+	places.at(place).Close()
 }
 
 //export ordergateRequest
 func ordergateRequest(place C.uintptr_t, stream unsafe.Pointer, headers *C.envoy_dynamic_module_type_envoy_http_header, size C.size_t, end C.bool, into *C.ordergate_step) {
 	h := unsafe.Slice((*envoymodule.Header)(unsafe.Pointer(headers)), int(size))
-	step, s := cgo.Handle(place).Value().(*Place).Face.Request(envoy{stream}, h, bool(end))
+	step, s := places.at(place).Face.Request(envoy{stream}, h, bool(end))
 	fill(into, step)
 	if s != nil {
 		goOn(s, 0, into)
@@ -111,7 +111,7 @@ func ordergateRequest(place C.uintptr_t, stream unsafe.Pointer, headers *C.envoy
 
 //export ordergateMissing
 func ordergateMissing(place C.uintptr_t, stream unsafe.Pointer) {
-	cgo.Handle(place).Value().(*Place).Face.Missing(envoy{stream})
+	places.at(place).Face.Missing(envoy{stream})
 }
 
 //export ordergateEvent
@@ -149,6 +149,9 @@ type Log struct{}
 
 // Enabled implements envoymodule.Output.
 func (Log) Enabled(l slog.Level) bool {
+	if l < slog.LevelInfo { // asked for every refusal
+		return atomic.LoadUint32((*uint32)(unsafe.Pointer(&C.ordergate_debug))) != 0
+	}
 	return bool(C.envoy_dynamic_module_callback_log_enabled(level(l)))
 }
 

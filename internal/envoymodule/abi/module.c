@@ -24,6 +24,14 @@ extern void ordergate_entering(void);  // see threads.c
 envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
 envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 
+uint32_t ordergate_debug;  // read and written atomically
+
+static void look_at_log(void) {
+  uint32_t now = envoy_dynamic_module_callback_log_enabled(envoy_dynamic_module_type_log_level_Debug);
+  if (__atomic_load_n(&ordergate_debug, __ATOMIC_RELAXED) != now)
+    __atomic_store_n(&ordergate_debug, now, __ATOMIC_RELAXED);
+}
+
 // A place in Envoy's configuration.
 typedef struct place {
   uintptr_t go;
@@ -45,6 +53,7 @@ const void* envoy_dynamic_module_on_http_filter_config_new(
     void* config, envoy_dynamic_module_type_envoy_buffer name,
     envoy_dynamic_module_type_envoy_buffer text) {
   (void)config;
+  look_at_log();
   place* p = malloc(sizeof *p);
   if (p != NULL && (p->go = ordergateNew(name, text)) == 0) {
     free(p);
@@ -121,6 +130,7 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   envoy_dynamic_module_callback_http_get_headers(
       envoy, envoy_dynamic_module_type_http_header_type_RequestHeader, headers);
   ordergate_step step = {0};
+  look_at_log();
   ordergate_entering();
   ordergateRequest(s->place->go, envoy, headers, size, end, &step);
   if (headers != few) free(headers);

@@ -55,4 +55,8 @@ enum {
 extern envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
 extern envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 
+// Whether Envoy's log has lines at debug, as of the last request. To ask Envoy from Go takes
+// as long as half of a decision.
+extern uint32_t ordergate_debug;
+
 #endif

@@ -9,6 +9,7 @@ const (
 	nameEnvoy      = "Envoy, no gate"
 	nameDirect     = "Envoy, direct response"
 	nameNoop       = "Envoy, no-op sidecar"
+	nameNoopModule = "Envoy, no-op module"
 	nameAuthz      = "ordergate, sidecar"
 	nameAuthzNone  = "ordergate, sidecar, none"
 	nameModule     = "ordergate, module"
@@ -26,6 +27,9 @@ var (
 
 // bases are those of ordergate's rows.
 var bases = []string{nameEnvoy, nameNoop, nameLua}
+
+// inside are the bases of a module that refuses.
+var inside = []string{nameDirect, nameNoopModule, nameLua}
 
 // sections returns what is measured.
 func sections(s *servers) []section {
@@ -46,10 +50,11 @@ func refuse(s *servers) section {
 			{nameEnvoy, nil, &s.envoy, passed},
 			{nameDirect, []string{nameEnvoy}, &s.direct, refused},
 			{nameNoop, []string{nameEnvoy}, &s.noopRefuses, refused},
-			{nameAuthz, bases, &s.authz, absent},
-			{nameAuthzNone, bases, &s.authzNone, absent},
-			{nameModule, bases, &s.module, absent},
-			{nameModuleNone, bases, &s.moduleNone, absent},
+			{nameNoopModule, []string{nameDirect}, &s.noopModule, absent},
+			{nameAuthz, []string{nameNoop, nameLua}, &s.authz, absent},
+			{nameAuthzNone, []string{nameNoop, nameLua}, &s.authzNone, absent},
+			{nameModule, inside, &s.module, absent},
+			{nameModuleNone, inside, &s.moduleNone, absent},
 			{nameNginx, nil, &s.nginx, passed},
 			{nameLua, []string{nameNginx}, &s.lua, refused},
 		},

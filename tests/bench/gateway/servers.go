@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -44,6 +45,7 @@ type servers struct {
 
 	envoy, direct           gateway
 	noopPasses, noopRefuses gateway
+	noopModule              gateway
 	authz, authzNone        gateway
 	module, moduleNone      gateway
 	nginx, lua              gateway
@@ -69,6 +71,7 @@ func (s *servers) start(ctx context.Context) error {
 		s.startPlain,
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopPasses, false) },
 		func(ctx context.Context) error { return s.startNoop(ctx, &s.noopRefuses, true) },
+		s.startNoopModule,
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authz, "") },
 		func(ctx context.Context) error { return s.startAuthz(ctx, &s.authzNone, noWindow) },
 		func(ctx context.Context) error { return s.startModule(ctx, &s.module, "") },
@@ -137,6 +140,20 @@ func (s *servers) startNoop(ctx context.Context, g *gateway, refuse bool) error 
 	return s.startSidecar(ctx, g, sidecar)
 }
 
+// startNoopModule starts an Envoy with a module that refuses all.
+func (s *servers) startNoopModule(ctx context.Context) error {
+	library := filepath.Join(s.bed.Dir(), "libordergate.so")
+	const events = "internal/envoymodule/abi"
+	cc := exec.CommandContext(ctx, "gcc", "-O2", "-shared", "-fPIC", "-I", events, "-o", library,
+		filepath.Join(events, "module.c"), "tests/bench/gateway/noop/noop.c")
+	cc.Dir = s.bed.Root()
+	if out, err := cc.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the module that refuses all: %w: %s", err, out)
+	}
+	_, err := s.withModule(ctx, &s.noopModule, library, "")
+	return err
+}
+
 // startAuthz starts an Envoy with ordergate beside it.
 func (s *servers) startAuthz(ctx context.Context, g *gateway, freshness string) error {
 	if err := s.startRedis(ctx, g); err != nil {
@@ -184,7 +201,17 @@ func (s *servers) startModule(ctx context.Context, g *gateway, freshness string)
 	if err != nil {
 		return err
 	}
-	envoy, gate, err := s.bed.EnvoyWithModule(ctx, s.library, config, func(file string) (string, error) {
+	gate, err := s.withModule(ctx, g, s.library, config)
+	if err != nil {
+		return err
+	}
+	g.lockForeign()
+	return gate.WaitReady(ctx)
+}
+
+// withModule puts an Envoy with a module in front.
+func (s *servers) withModule(ctx context.Context, g *gateway, library, config string) (*testbed.Gate, error) {
+	envoy, gate, err := s.bed.EnvoyWithModule(ctx, library, config, func(file string) (string, error) {
 		config, err := s.bed.ModuleExample(file, s.backend)
 		if err != nil {
 			return "", err
@@ -192,13 +219,9 @@ func (s *servers) startModule(ctx context.Context, g *gateway, freshness string)
 		return quiet(config)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := gate.WaitReady(ctx); err != nil {
-		return err
-	}
-	g.lockForeign()
-	return g.behind(ctx, envoy)
+	return gate, g.behind(ctx, envoy)
 }
 
 // startByHand starts nginx with Lua, and RedisBloom with the orders.

@@ -1,0 +1,46 @@
+package abi
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// places are those that Envoy has, by their handles: indices, and one more. A request finds
+// its own without the hash table of [cgo.Handle].
+var places placeList
+
+type placeList struct {
+	mu  sync.Mutex               // of those who write
+	all atomic.Pointer[[]*Place] // nil in the place of one that is over; read-only
+}
+
+// at returns the place of a handle that add returned, unless it is forgotten.
+func (l *placeList) at(handle C.uintptr_t) *Place { return (*l.all.Load())[handle-1] }
+
+func (l *placeList) add(p *Place) C.uintptr_t {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []*Place
+	if now := l.all.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	at := slices.Index(all, nil)
+	if at < 0 {
+		at, all = len(all), append(all, nil)
+	}
+	all[at] = p
+	l.all.Store(&all)
+	return C.uintptr_t(at + 1)
+}
+
+func (l *placeList) forget(handle C.uintptr_t) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Clone(*l.all.Load())
+	all[handle-1] = nil
+	l.all.Store(&all)
+}
