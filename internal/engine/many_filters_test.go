@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -36,21 +35,21 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	for _, u := range m.filters {
 		bedtest.Eventually(t, "a window is open", func() bool { return u.log.Window().Holds() })
 	}
-	time.Sleep(3 * time.Second)
-	var asked, without int
-	for began := time.Now(); time.Since(began) < 2*time.Second; time.Sleep(10 * time.Millisecond) {
-		for _, u := range m.filters {
-			if asked++; !u.log.Window().Holds() {
-				without++
-			}
-		}
-	}
+	before := m.redis.PoolStats().WaitCount // for a connection; of many that begin at once
 	for i := range 20 {
 		if err := m.filters["f0"].filter.Learn(t.Context(), fmt.Sprint(i)); err != nil {
 			t.Error(err)
 		}
 	}
-	if without > asked/20 {
-		t.Errorf("no window is open at %d of %d times", without, asked)
+	reads := func() (n int) {
+		for _, u := range m.filters {
+			n += int(u.log.State().Reads)
+		}
+		return n
+	}
+	first := reads()
+	bedtest.Eventually(t, "every log is read eight times", func() bool { return reads() >= first+8*many })
+	if after := m.redis.PoolStats().WaitCount; after > before {
+		t.Errorf("a connection was waited for %d times", after-before)
 	}
 }
