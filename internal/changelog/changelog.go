@@ -141,7 +141,7 @@ type Options struct {
 	PageSize  int              // entries a read; default 1000
 	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
-	Pause     time.Duration    // between two reads while there is something new, for each member beyond the second; default 600 µs
+	Pause     time.Duration    // between two reads while there is something new, for each member beyond the second; default 700 µs
 	Now       func() time.Time // default time.Now; dates State.LastRead
 }
 
@@ -175,7 +175,7 @@ func (o *Options) EnsureDefaults() {
 		o.Expel = defaultExpel
 	}
 	if o.Pause <= 0 {
-		o.Pause = 600 * time.Microsecond
+		o.Pause = 700 * time.Microsecond
 	}
 	if o.Now == nil {
 		o.Now = time.Now

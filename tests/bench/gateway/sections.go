@@ -39,7 +39,8 @@ func sections(s *servers) []section {
 const refuseNote = `GET /orders/{id} of orders that do not exist, each another one. Without a gate they
 reach the backend, which answers 200. The rows with none have ` + "`freshness:\nnone`" + `, the other two of ordergate's the default, a window of 500 ms. The no-op refuses
 everything. The direct response is a route of Envoy's with a 404 and no filter but the
-router: what no filter can be faster than.`
+router: what no filter can be faster than. For what is inside Envoy that is "plain", and
+the module that refuses everything is the no-op.`
 
 // refuse compares what an absent order costs.
 func refuse(s *servers) section {
