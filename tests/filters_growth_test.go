@@ -164,7 +164,7 @@ rules:
     id: {path: id}
     lookup: {filter: orders}
 `, server.Addr(), filter, idFile(t, large))
-	binary := bed.Build("./cmd/sidecar", false) // filter/shared has the same with the race detector
+	binary := bed.Build("./cmd/sidecar", false) // filter/redisset has the same with the race detector
 	for i := range h.gates {
 		h.gates[i] = &stack{Bed: bed, t: t, gate: bed.Gate(binary, strings.Replace(config, "MEMBER", fmt.Sprint("heir-", i), 1))}
 	}

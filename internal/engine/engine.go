@@ -20,7 +20,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/bloom"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
@@ -62,7 +62,7 @@ type filterUnit struct {
 	log       *changelog.Log // nil without a change log
 	sources   []filter.Source
 	stamp     func(now time.Time) string // tells the state of the sources from any other, "" if it cannot
-	shared    *shared.Set                // nil: it is all in memory
+	shared    *redisset.Set              // nil: it is all in memory
 	measures  *measures
 	snapshots *snapshots   // nil: a restart reads the sources
 	growth    *growthState // nil: it does not grow, or alone

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
 )
 
@@ -262,7 +262,7 @@ func (m *Engine) serveTrust(r *http.Request, name string) (any, error) {
 		return nil, statusError{errors.New("only a filter in Redis is filled by others"), http.StatusConflict}
 	}
 	if err := set.Trust(r.Context()); err != nil {
-		if errors.Is(err, shared.ErrFilled) {
+		if errors.Is(err, redisset.ErrFilled) {
 			err = statusError{err, http.StatusConflict}
 		}
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
@@ -44,7 +44,7 @@ type follower struct {
 	formats []order.Format
 	client  redis.UniversalClient
 	changes *changelog.Log
-	set     *shared.Set // nil: none
+	set     *redisset.Set // nil: none
 	member  *changelog.Member
 	place   string // key of a hash, whose field is the source's name
 	turn    func(ctx context.Context) (work context.Context, done func(), err error)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 )
 
 // growthState is what a deployment knows of the growth of a filter in memory, so
@@ -37,7 +37,7 @@ const (
 )
 
 func newGrowthState(m *Engine, name string, f *filter.Filter) *growthState {
-	return &growthState{m.redis, shared.StateKey(name), m.process, f, m.log.With("filter", name)}
+	return &growthState{m.redis, redisset.StateKey(name), m.process, f, m.log.With("filter", name)}
 }
 
 // reserve makes the filter as large as the others are. It is called before anything

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
 )
 
@@ -37,7 +37,7 @@ func (m *Engine) Spread(ctx context.Context, filter string) error {
 }
 
 // announce appends IDs to a change log, and then to the set in Redis if there is one.
-func announce(ctx context.Context, log *changelog.Log, set *shared.Set, ids []string) error {
+func announce(ctx context.Context, log *changelog.Log, set *redisset.Set, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
 )
@@ -93,7 +93,7 @@ func (m *Engine) newLogSnapshot(name string, c config.Filter, unit *filterUnit, 
 			if c.Secret != "" {
 				return key, nil
 			}
-			return shared.Secret(ctx, m.redis, name, key)
+			return redisset.Secret(ctx, m.redis, name, key)
 		},
 	}
 	if c.Snapshot != nil {

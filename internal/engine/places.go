@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 )
 
 //go:embed place.lua
@@ -29,7 +29,7 @@ type places struct {
 	client redis.UniversalClient
 	keys   []string // the marks, the state of the set
 	name   string   // tells the set from others that the filter may have
-	set    *shared.Set
+	set    *redisset.Set
 	tables []*tableSource // one at least
 
 	// Used by who fills the set only: of a process, that is one at a time.
@@ -200,7 +200,7 @@ func (p *places) fields(generation int) (fields []string) {
 	return fields
 }
 
-// Has implements [shared.Places].
+// Has implements [redisset.Places].
 func (p *places) Has(ctx context.Context, generation int) (bool, error) {
 	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
 	if err != nil {
@@ -213,7 +213,7 @@ func (p *places) Has(ctx context.Context, generation int) (bool, error) {
 // before may have added to bits that are gone.
 const filling = "filling"
 
-// GiveUp implements [shared.Places].
+// GiveUp implements [redisset.Places].
 func (p *places) GiveUp(ctx context.Context, generation int) (others bool, err error) {
 	there, err := p.client.HKeys(ctx, p.keys[0]).Result()
 	if err == nil {
@@ -232,7 +232,7 @@ func (p *places) GiveUp(ctx context.Context, generation int) (others bool, err e
 	return len(there) > 0 && !slices.Equal(slices.Compact(mine), there), nil
 }
 
-// Begin implements [shared.Places].
+// Begin implements [redisset.Places].
 func (p *places) Begin(ctx context.Context) (err error) {
 	p.filled = nil
 	if p.began, err = p.look(ctx, p.tables[0]); err != nil {
@@ -242,7 +242,7 @@ func (p *places) Begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// End implements [shared.Places].
+// End implements [redisset.Places].
 func (p *places) End(ctx context.Context, generation int) (err error) {
 	for _, t := range p.tables {
 		at, failed := p.look(ctx, t)

@@ -23,7 +23,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
@@ -342,7 +342,7 @@ func (s *setSearch) start(how setting) *liveSet {
 		}
 		return nil
 	}
-	l.unit.shared, err = shared.New(l.client, shares)
+	l.unit.shared, err = redisset.New(l.client, shares)
 	check(s.t, err)
 	if l.unit.places != nil {
 		l.unit.places.set = l.unit.shared

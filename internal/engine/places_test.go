@@ -7,7 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -17,13 +17,13 @@ func TestPlace(t *testing.T) {
 	server := bed.Redis("--appendonly", "yes")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	set, err := shared.New(client, shared.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000}})
+	set, err := redisset.New(client, redisset.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(set.Close)
 	const old, written, others = `{"floor":{"cursor":"1"}}`, `{"floor":{"cursor":"2"}}`, `{"floor":{"cursor":"3"}}`
-	p := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
+	p := &places{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
 	put := func(mark string) {
 		t.Helper()
 		at, err := p.look(t.Context(), p.tables[0])
@@ -95,7 +95,7 @@ func TestGivenUp(t *testing.T) {
 	bed := bedtest.New(t)
 	client := redis.NewClient(&redis.Options{Addr: bed.Redis().Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	p := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, tables: []*tableSource{{identity: "a"}, {identity: "a"}}}
+	p := &places{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, tables: []*tableSource{{identity: "a"}, {identity: "a"}}}
 	giveUp := func(want bool) {
 		t.Helper()
 		if others, err := p.GiveUp(t.Context(), 1); err != nil || others != want {

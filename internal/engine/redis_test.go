@@ -19,7 +19,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -154,7 +154,7 @@ func asTestbed(t *testing.T, bed *bedtest.Bed, r *testbed.Redis) *redis.Client {
 func shareFilters(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	for _, kind := range []redisbf.Kind{redisbf.Bitmap, redisbf.Redisson} {
-		opts := shared.Options{
+		opts := redisset.Options{
 			Name: string(kind), Bits: redisbf.Options{Kind: kind, Key: "order:bloom:" + string(kind), Capacity: 1000},
 			ViewAge: 50 * time.Millisecond, Grace: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 			Fill: func(_ context.Context, add func(string) error) error { return errors.Join(add("1"), add("2")) },
@@ -163,7 +163,7 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 		if kind == redisbf.Bitmap {
 			opts.Bits.Shards, opts.AtFill, opts.By = 3, 0.9, 2
 		}
-		set, err := shared.New(client, opts)
+		set, err := redisset.New(client, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,12 +261,12 @@ func keepPlaces(t *testing.T, client redis.UniversalClient) {
 	}
 	err = errors.Join(err, client.HDel(ctx, place.place, place.name).Err())
 
-	set, impossible := shared.New(client, shared.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000, Shards: 16}})
+	set, impossible := redisset.New(client, redisset.Options{Name: "orders", Bits: redisbf.Options{Kind: redisbf.Bitmap, Key: "order:bloom:orders", Capacity: 1000, Shards: 16}})
 	if impossible != nil {
 		t.Fatal(impossible)
 	}
 	defer set.Close()
-	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", shared.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
+	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
 	err = errors.Join(err, client.HSet(ctx, marks.keys[1], "generation", 1, "capacity", 1000, "shards", 16).Err())
 	_, givenUp := marks.GiveUp(ctx, 1)
 	err = errors.Join(err, givenUp, marks.Begin(ctx))

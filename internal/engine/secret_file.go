@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 )
 
 // keyOf returns the key of what a filter has in memory, zero if any will do. Where a
@@ -71,7 +71,7 @@ func (m *Engine) commonKey(ctx context.Context, name string, c config.Filter) [1
 	}
 	ctx, cancel := context.WithTimeout(ctx, RedisTimeout)
 	defer cancel()
-	key, err := shared.Secret(ctx, m.redis, name, mine)
+	key, err := redisset.Secret(ctx, m.redis, name, mine)
 	if err != nil {
 		m.log.Warn("snapshots of other ordergates cannot be used", "filter", name, "error", err)
 	}

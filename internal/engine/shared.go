@@ -11,22 +11,22 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
-	"github.com/ordergate/ordergate/filter/shared"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
 )
 
 // shared returns the set in Redis of a filter. Who fills it reads the sources and
 // the change log; one of Redisson's without sources is filled by others.
-func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside filter.Options) (*shared.Set, error) {
-	set, err := shared.New(m.redis, m.sharedOptions(name, c, unit, beside))
+func (m *Engine) shared(name string, c config.Filter, unit *filterUnit, beside filter.Options) (*redisset.Set, error) {
+	set, err := redisset.New(m.redis, m.sharedOptions(name, c, unit, beside))
 	if unit.places != nil {
 		unit.places.set = set
 	}
 	return set, err
 }
 
-func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, beside filter.Options) shared.Options {
-	opts := shared.Options{
+func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, beside filter.Options) redisset.Options {
+	opts := redisset.Options{
 		Name: name, Bits: bitsOf(c), Segments: beside.Segments, CanonicalForms: beside.CanonicalForms,
 		Forms: shortSum(strings.Join(forms(rulesOf(m.config, name)), "\n")),
 		Fill:  unit.everything, Logger: m.log,
@@ -42,7 +42,7 @@ func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, b
 		opts.AtFill, opts.By, opts.Max = c.Expand.AtFill, c.Expand.By, c.Expand.Max
 	}
 	if tables := unit.live(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
-		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", shared.StateKey(name)}, tables: tables}
+		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", redisset.StateKey(name)}, tables: tables}
 		unit.places.name = shortSum(fmt.Sprintf("%q %q %+v %q", opts.Bits.Kind, opts.Bits.Key, c.Segments, opts.Forms))
 		opts.Places = unit.places
 		opts.Lacking = func(reason string) { unit.filter.Doubt(filter.Doubt{Reason: reason}) }
@@ -118,7 +118,7 @@ const (
 )
 
 // besideShared fits what is in memory to a set in Redis.
-func besideShared(opts *filter.Options, c config.Filter, set *shared.Set) {
+func besideShared(opts *filter.Options, c config.Filter, set *redisset.Set) {
 	opts.Remote = set
 	opts.FalsePositiveRate *= MemoryShare
 	if c.Kind != config.FilterLayered {

@@ -1,4 +1,4 @@
-// Package shared is a filter in Redis that all ordergates of a deployment use. One
+// Package redisset is a filter in Redis that all ordergates of a deployment use. One
 // of them at a time fills it, and makes it larger; any other takes over from one
 // that dies.
 //
@@ -7,7 +7,7 @@
 // This package adds what lasts longer than a command: that a set which is not whole
 // is filled again, that it grows into another one without a pause, and that days
 // are forgotten. docs/filters.md tells how.
-package shared
+package redisset
 
 import (
 	"context"
@@ -158,17 +158,17 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	}
 	switch {
 	case opts.Name == "" || strings.ContainsAny(opts.Name, "{}"):
-		return nil, fmt.Errorf("shared filter %q: a filter's name must be non-empty and have no braces", opts.Name)
+		return nil, fmt.Errorf("filter in Redis %q: a filter's name must be non-empty and have no braces", opts.Name)
 	case opts.Fill != nil && opts.Turn == nil:
-		return nil, fmt.Errorf("shared filter %s: filling takes turns", opts.Name)
+		return nil, fmt.Errorf("filter in Redis %s: filling takes turns", opts.Name)
 	case opts.AtFill < 0 || opts.AtFill > 1 || opts.AtFill > 0 && opts.By <= 1:
-		return nil, fmt.Errorf("shared filter %s: growing at %g by %g", opts.Name, opts.AtFill, opts.By)
+		return nil, fmt.Errorf("filter in Redis %s: growing at %g by %g", opts.Name, opts.AtFill, opts.By)
 	case opts.AtFill > 0 && (opts.Fill == nil || opts.Bits.Kind == redisbf.Redisson):
-		return nil, fmt.Errorf("shared filter %s: nobody but those who fill it can make it larger", opts.Name)
+		return nil, fmt.Errorf("filter in Redis %s: nobody but those who fill it can make it larger", opts.Name)
 	}
 	s.secret[0] = 1 // any will do, to find what is impossible now
 	if _, err := s.target(s.first().current()); err != nil {
-		return nil, fmt.Errorf("shared filter %s: %w", opts.Name, err)
+		return nil, fmt.Errorf("filter in Redis %s: %w", opts.Name, err)
 	}
 	s.secret = [16]byte{}
 	s.health.Store(&health{err: errAsked})
