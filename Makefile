@@ -3,7 +3,7 @@
 # others in the order in which a change needs them.
 
 .PHONY: demo quick test test-race test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
-	compile stress model soak format lint bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
+	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
@@ -133,6 +133,10 @@ lint: format
 	go vet ./...
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run ./...
+
+# How the documentation is written: the style is in tools/prose/. PAGES chooses some.
+prose:
+	python3 tools/prose.py $(PAGES)
 
 # Ratios, not verdicts: see docs/benchmarks.md.
 bench:
