@@ -40,7 +40,7 @@ func benchmarkCheck(b *testing.B, headers map[string]string) {
 		if err := c.Unmarshal(data, check); err != nil {
 			b.Fatal(err)
 		}
-		reply, err := s.answer(ctx, check)
+		reply, err := s.respond(ctx, check)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func answerTo(t *testing.T, s *Server, path string, names []string) *authv3.Chec
 	if err := c.decode(mem.BufferSlice{mem.SliceBuffer(encoded)}); err != nil {
 		t.Fatal(err)
 	}
-	reply, err := s.answer(t.Context(), &c)
+	reply, err := s.respond(t.Context(), &c)
 	if err != nil {
 		t.Fatal(err)
 	}

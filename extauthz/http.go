@@ -43,8 +43,8 @@ func (s *Server) HTTPHandler() http.Handler { return (*httpHandler)(s) }
 // httpHandler answers sub-requests with answers that were made once.
 type httpHandler Server
 
-// httpAnswers are those that no rule changes.
-type httpAnswers struct {
+// staticReplies are those that no rule changes.
+type staticReplies struct {
 	pass        *httpReply // for a request under no rule
 	allowed     [gate.Verdicts]*httpReply
 	forged      *httpReply
@@ -53,25 +53,25 @@ type httpAnswers struct {
 	misdirected *httpReply
 }
 
-func newHTTPAnswers() *httpAnswers {
+func newStaticReplies() *staticReplies {
 	ambiguous := gate.Header{Name: gate.HeaderVerdict, Value: gate.VerdictAmbiguous.String()}
-	a := &httpAnswers{
+	replies := &staticReplies{
 		pass:        newHTTPReply(http.StatusOK, ""),
-		unnamed:     problem(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each, and name a path: have the proxy set them"),
-		misdirected: problem(http.StatusInternalServerError, "nothing is decided at this path: send sub-requests to "+pathEnvoy+", "+pathNginx+" or "+pathForwardAuth),
+		unnamed:     misconfigured(http.StatusBadRequest, "the headers that name the original request have to be there exactly once each, and name a path: have the proxy set them"),
+		misdirected: misconfigured(http.StatusInternalServerError, "nothing is decided at this path: send sub-requests to "+pathEnvoy+", "+pathNginx+" or "+pathForwardAuth),
 	}
-	a.forged = newHTTPReply(http.StatusBadRequest, `{"error":"a header may be read as one of ordergate's","part":"header"}`,
+	replies.forged = newHTTPReply(http.StatusBadRequest, `{"error":"a header may be read as one of ordergate's","part":"header"}`,
 		ambiguous, gate.Header{Name: "Content-Type", Value: "application/json"})
-	a.forgedNginx = newHTTPReply(http.StatusForbidden, "", ambiguous, gate.Header{Name: headerAnswer, Value: pathForged})
+	replies.forgedNginx = newHTTPReply(http.StatusForbidden, "", ambiguous, gate.Header{Name: headerAnswer, Value: pathForged})
 	for v := range gate.Verdict(gate.Verdicts) {
-		a.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
+		replies.allowed[v] = newHTTPReply(http.StatusOK, "", gate.Header{Name: gate.HeaderVerdict, Value: v.String()})
 	}
-	a.allowed[gate.VerdictNone] = a.pass
-	return a
+	replies.allowed[gate.VerdictNone] = replies.pass
+	return replies
 }
 
-// ruleAnswers are those of one gate.
-type ruleAnswers struct {
+// ruleReplies are those of one gate.
+type ruleReplies struct {
 	refused []refusals            // by rule
 	own     map[string]*httpReply // by path
 	byPath  map[string]*httpReply // with those of the gate before: nginx may have been told of them just now
@@ -80,8 +80,8 @@ type ruleAnswers struct {
 // refusals are the answers of one rule, nil where it cannot refuse so.
 type refusals struct{ direct, nginx [gate.Refusals]*httpReply }
 
-func httpAnswersOf(g *gate.Gate, before *answers) ruleAnswers {
-	a := ruleAnswers{own: make(map[string]*httpReply), byPath: make(map[string]*httpReply)}
+func newRuleReplies(g *gate.Gate, before *gateReplies) ruleReplies {
+	replies := ruleReplies{own: make(map[string]*httpReply), byPath: make(map[string]*httpReply)}
 	for _, p := range g.Policies() {
 		var r refusals
 		for i := range gate.Refusal(gate.Refusals) {
@@ -93,22 +93,22 @@ func httpAnswersOf(g *gate.Gate, before *answers) ruleAnswers {
 			path := pathAnswer + url.PathEscape(p.Rule.Name) + "/" + i.String()
 			r.direct[i] = newHTTPReply(reply.Status, reply.Body, append(reply.Headers(), verdict)...)
 			r.nginx[i] = newHTTPReply(http.StatusForbidden, "", verdict, gate.Header{Name: headerAnswer, Value: path})
-			a.own[path] = r.direct[i]
+			replies.own[path] = r.direct[i]
 		}
-		a.refused = append(a.refused, r)
+		replies.refused = append(replies.refused, r)
 	}
 	if before != nil {
-		maps.Copy(a.byPath, before.http.own)
+		maps.Copy(replies.byPath, before.http.own)
 	}
-	maps.Copy(a.byPath, a.own)
-	return a
+	maps.Copy(replies.byPath, replies.own)
+	return replies
 }
 
 // ServeHTTP implements http.Handler. It goes by the request target as it came: a
 // ServeMux would clean the original path that is part of it.
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := h.current.Load()
-	if answer, ok := a.http.byPath[r.RequestURI]; ok {
+	replies := h.current.Load()
+	if answer, ok := replies.http.byPath[r.RequestURI]; ok {
 		answer.write(w)
 		return
 	}
@@ -116,9 +116,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case pathForged:
 		h.http.forged.write(w)
 	case pathNginx:
-		h.decide(w, r, a, original{target: "X-Original-Uri", method: "X-Original-Method"})
+		h.decide(w, r, replies, original{target: "X-Original-Uri", method: "X-Original-Method"})
 	case pathForwardAuth:
-		h.decide(w, r, a, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
+		h.decide(w, r, replies, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
 	default:
 		target, ok := strings.CutPrefix(r.RequestURI, pathEnvoy)
 		// A target without a slash is that of "OPTIONS *"; any other suffix is
@@ -127,7 +127,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			h.http.misdirected.write(w)
 			return
 		}
-		h.answer(w, r, a, order.Request{Method: r.Method, Host: r.Host, Target: target, Header: newFields(r.Header)})
+		h.respond(w, r, replies, order.Request{Method: r.Method, Host: r.Host, Target: target, Header: newFields(r.Header)})
 	}
 }
 
@@ -136,7 +136,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type original struct{ target, method, host string }
 
 // decide answers a sub-request that names its original by headers.
-func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers, by original) {
+func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *gateReplies, by original) {
 	target, named := once(r.Header, by.target)
 	method, hasMethod := once(r.Header, by.method)
 	host, hasHost := r.Host, true
@@ -150,16 +150,16 @@ func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, a *answers,
 	// What the proxy added is no part of the original: of a client, it would be an
 	// attempt to have the backend take the request for another one.
 	header := newFields(r.Header, by.target, by.method, by.host)
-	h.answer(w, r, a, order.Request{Method: method, Host: host, Target: target, Header: header})
+	h.respond(w, r, replies, order.Request{Method: method, Host: host, Target: target, Header: header})
 }
 
-// answer decides. The request has an unseen body: that of a sub-request is not the
+// respond decides. The request has an unseen body: that of a sub-request is not the
 // original's for nginx and Traefik, and of a rule that needs it the gate cannot say
 // more than "unknown".
-func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers, req order.Request) {
-	d := a.gate.Screen(r.Context(), req)
+func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *gateReplies, req order.Request) {
+	d := replies.gate.Screen(r.Context(), req)
 	if d.Refused {
-		a.gate.LogRefused(h.log, &d, req.Header)
+		replies.gate.LogRefused(h.log, &d, req.Header)
 	}
 	switch {
 	case !d.Refused && len(gate.Forged(req.Header)) > 0:
@@ -173,9 +173,9 @@ func (h *httpHandler) answer(w http.ResponseWriter, r *http.Request, a *answers,
 	case !d.Refused:
 		h.http.allowed[d.Verdict].write(w)
 	case r.RequestURI == pathNginx:
-		a.http.refused[d.Rule].nginx[d.Refusal()].write(w)
+		replies.http.refused[d.Rule].nginx[d.Refusal()].write(w)
 	default:
-		a.http.refused[d.Rule].direct[d.Refusal()].write(w)
+		replies.http.refused[d.Rule].direct[d.Refusal()].write(w)
 	}
 }
 

@@ -299,7 +299,7 @@ func TestAnswersOfOddRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path := range maps.Keys(httpAnswersOf(g, nil).byPath) {
+	for path := range maps.Keys(newRuleReplies(g, nil).byPath) {
 		if strings.ContainsAny(path, " ?\r\n") || strings.Count(path, "/") != 3 {
 			t.Errorf("the answer is at %q", path)
 		}

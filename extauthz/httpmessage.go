@@ -28,8 +28,8 @@ func newHTTPReply(status int, body string, headers ...gate.Header) *httpReply {
 	return r
 }
 
-// problem is the answer to a sub-request that a misconfigured proxy sent.
-func problem(status int, text string) *httpReply {
+// misconfigured is the answer to a sub-request that a misconfigured proxy sent.
+func misconfigured(status int, text string) *httpReply {
 	return newHTTPReply(status, "ordergate: "+text+"\n", gate.Header{Name: "Content-Type", Value: "text/plain"})
 }
 

@@ -25,27 +25,27 @@ const maxMessageSize = 9 << 20
 
 // Server answers checks. It is safe for concurrent use.
 type Server struct {
-	current        atomic.Pointer[answers]
+	current        atomic.Pointer[gateReplies]
 	pass           *reply                // for a request under no rule
 	plain, settled [gate.Verdicts]*reply // for one that goes on, and is not settled or is
-	http           *httpAnswers          // the same over HTTP
+	http           *staticReplies        // the same over HTTP
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
 }
 
-// answers are a gate with what is answered as it decides. A check goes by one of them
+// gateReplies are a gate with what is answered as it decides. A check goes by one of them
 // from its beginning to its end.
-type answers struct {
+type gateReplies struct {
 	gate     *gate.Gate
 	allowed  []*[gate.Verdicts]*reply // by rule
 	refusals [][gate.Refusals]*reply  // by rule
-	http     ruleAnswers
+	http     ruleReplies
 }
 
 // NewServer returns a server that answers what g decides. It fails for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
-	s := &Server{http: newHTTPAnswers(), log: slog.New(slog.DiscardHandler)}
+	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler)}
 	s.checks.New = func() any { return new(check) }
 	var err error
 	if s.pass, err = allow(gate.VerdictNone, false, nil); err != nil {
@@ -68,7 +68,7 @@ func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 // Use has the server answer what another gate decides, from the next check on. The errors
 // are those of [NewServer]; the gate before stays then. Calls must not overlap.
 func (s *Server) Use(g *gate.Gate) (err error) {
-	next := &answers{gate: g}
+	next := &gateReplies{gate: g}
 	for rule := range g.Policies() {
 		if g.Policies()[rule].Locks() {
 			next.allowed = append(next.allowed, &s.settled)
@@ -79,7 +79,7 @@ func (s *Server) Use(g *gate.Gate) (err error) {
 	if next.refusals, err = gate.Prepare(g, deny); err != nil {
 		return err
 	}
-	next.http = httpAnswersOf(g, s.current.Load())
+	next.http = newRuleReplies(g, s.current.Load())
 	s.current.Store(next)
 	return nil
 }
@@ -114,24 +114,24 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 	if err := decode(c); err != nil {
 		return nil, err
 	}
-	return s.answer(ctx, c)
+	return s.respond(ctx, c)
 }
 
-// answer fails for a forged header whose name is not UTF-8, which Envoy lets no client send.
-func (s *Server) answer(ctx context.Context, c *check) (*reply, error) {
-	a := s.current.Load()
-	d := a.gate.Screen(ctx, c.request())
+// respond fails for a forged header whose name is not UTF-8, which Envoy lets no client send.
+func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
+	replies := s.current.Load()
+	d := replies.gate.Screen(ctx, c.request())
 	if d.Refused {
-		a.gate.LogRefused(s.log, &d, c)
-		return a.refusals[d.Rule][d.Refusal()], nil
+		replies.gate.LogRefused(s.log, &d, c)
+		return replies.refusals[d.Rule][d.Refusal()], nil
 	}
 	if c.mayForge() {
 		if forged := c.forged(); len(forged) > 0 {
-			return allow(d.Verdict, d.Rule >= 0 && a.gate.Policies()[d.Rule].Locks(), forged)
+			return allow(d.Verdict, d.Rule >= 0 && replies.gate.Policies()[d.Rule].Locks(), forged)
 		}
 	}
 	if d.Rule < 0 {
 		return s.pass, nil
 	}
-	return a.allowed[d.Rule][d.Verdict], nil
+	return replies.allowed[d.Rule][d.Verdict], nil
 }

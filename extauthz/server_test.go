@@ -293,7 +293,7 @@ func TestDecisionDoesNotAllocate(t *testing.T) {
 			if err := c.Unmarshal(data, check); err != nil {
 				t.Fatal(err)
 			}
-			reply, err := s.answer(ctx, check)
+			reply, err := s.respond(ctx, check)
 			if err != nil {
 				t.Fatal(err)
 			}

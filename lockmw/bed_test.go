@@ -47,10 +47,10 @@ func (l *locks) noted() string {
 }
 
 func (l *locks) Key(id string) string { return "lock:" + id }
-func (l *locks) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
-	l.note("ask:" + strings.Join(ask.IDs, ","))
-	if ask.Present != "" {
-		l.note("present:" + ask.Present)
+func (l *locks) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
+	l.note("ask:" + strings.Join(request.IDs, ","))
+	if request.PresentedLease != "" {
+		l.note("present:" + request.PresentedLease)
 	}
 	select {
 	case err := <-l.grant:
@@ -69,17 +69,20 @@ func (l *locks) Lost() <-chan struct{}              { return l.lost }
 func (l *locks) Release(context.Context) error      { l.note("release"); return nil }
 func (l *locks) Hold(context.Context, string) error { l.note("hold"); return nil }
 
-// book is a Filter that writes down what it learns.
-type book struct{ locks *locks }
+// fakeFilter is a Filter that writes down what it learns.
+type fakeFilter struct{ locks *locks }
 
-func (b book) MayContain(string) gate.Answer            { return gate.Unknown }
-func (b book) Ask(context.Context, string) gate.Answer  { return gate.Unknown }
-func (b book) Learn(_ context.Context, id string) error { b.locks.note("learn:" + id); return nil }
-func (b book) Missed(context.Context, string, time.Time) error {
+func (b fakeFilter) MayContain(string) gate.Answer           { return gate.Unknown }
+func (b fakeFilter) Ask(context.Context, string) gate.Answer { return gate.Unknown }
+func (b fakeFilter) Learn(_ context.Context, id string) error {
+	b.locks.note("learn:" + id)
+	return nil
+}
+func (b fakeFilter) Missed(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil
 }
-func (b book) Abandoned(context.Context, string, time.Time) error {
+func (b fakeFilter) Abandoned(context.Context, string, time.Time) error {
 	b.locks.note("abandoned")
 	return nil
 }
@@ -116,12 +119,12 @@ func newBed(t *testing.T) *bed {
 		},
 		{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-			Create: &gate.Create{Filter: book{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+			Create: &gate.Create{Filter: fakeFilter{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
 		{
 			Rule: order.Rule{Name: "form", Methods: []string{"POST"}, Path: "/orders.php"},
 			Create: &gate.Create{
-				Filter: book{l}, Format: format,
+				Filter: fakeFilter{l}, Format: format,
 				Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile(`/orders/([0-9]+)$`)},
 			},
 		},
@@ -130,14 +133,14 @@ func newBed(t *testing.T) *bed {
 				Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
-			Lookup: &gate.Lookup{Filter: book{l}, Missing: func(id string) { l.note("missing:" + id) }},
+			Lookup: &gate.Lookup{Filter: fakeFilter{l}, OnNotFound: func(id string) { l.note("missing:" + id) }},
 		},
 		{
 			Rule: order.Rule{
 				Name: "by-header", Methods: []string{"GET"}, Path: "/order",
 				IDs: []order.ID{{In: order.InHeader, Name: "x-order-id", Format: format}},
 			},
-			Lookup: &gate.Lookup{Filter: book{l}, Missing: func(id string) { l.note("missing:" + id) }},
+			Lookup: &gate.Lookup{Filter: fakeFilter{l}, OnNotFound: func(id string) { l.note("missing:" + id) }},
 		},
 	}, silent{}, time.Now)
 	if err != nil {
@@ -256,6 +259,6 @@ func answeredWith(status string, attrs map[string]any) *extproc.ProcessingReques
 	}
 	return &extproc.ProcessingRequest{
 		Request:    &extproc.ProcessingRequest_ResponseHeaders{ResponseHeaders: headersOf(":status", status)},
-		Attributes: map[string]*structpb.Struct{attributes: fields},
+		Attributes: map[string]*structpb.Struct{attributesKey: fields},
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// bodies is whether Envoy shows the bodies that it is asked for. With allow_mode_override:
+// bodyCheck is whether Envoy shows the bodies that it is asked for. With allow_mode_override:
 // false it does not, and passes the request on instead.
-type bodies struct {
+type bodyCheck struct {
 	shown atomic.Bool  // it has shown one
 	ended atomic.Int32 // streams that have ended without one, while none was shown
 
-	unseen   *recurring.Trouble
-	unproven *recurring.Trouble
+	unseen     *recurring.Trouble
+	neverShown *recurring.Trouble
 }
 
-// mostEnded is how many streams in a row may end without a body and without an answer before
+// maxEnded is how many streams in a row may end without a body and without an answer before
 // that may be Envoy's doing: clients leave, too.
-const mostEnded = 3
+const maxEnded = 3
 
-// body asks, with the given message, for the request's body and returns it whole: one that
+// fetchBody asks, with the given message, for the request's body and returns it whole: one that
 // Envoy cannot buffer it refuses itself, with 413. If the headers of an answer come
 // instead, or the request's trailers, that message is returned, which nobody has replied to. An
 // error means that the stream is over.
-func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extproc.ProcessingResponse) (
+func (s *Server) fetchBody(stream extproc.ExternalProcessor_ProcessServer, request *extproc.ProcessingResponse) (
 	body []byte, other *extproc.ProcessingRequest, err error,
 ) {
-	if err := stream.Send(ask); err != nil {
+	if err := stream.Send(request); err != nil {
 		return nil, nil, err
 	}
 	for {
@@ -48,45 +48,45 @@ func (s *Server) body(stream extproc.ExternalProcessor_ProcessServer, ask *extpr
 		case msg.GetResponseHeaders() != nil, msg.GetRequestTrailers() != nil:
 			return nil, msg, nil
 		}
-		if err := stream.Send(passOn(msg)); err != nil {
+		if err := stream.Send(continueReply(msg)); err != nil {
 			return nil, nil, err
 		}
 	}
 }
 
-// unseen serves a request that was answered before its body came. Unless that is Envoy's own
+// handleUnseen serves a request that was answered before its body came. Unless that is Envoy's own
 // answer, the backend has had the request without anybody looking at it.
-func (s *Server) unseen(stream extproc.ExternalProcessor_ProcessServer, a *answers, call *gate.Call, msg *extproc.ProcessingRequest) error {
-	step := call.Unseen(response(msg.GetResponseHeaders(), msg))
-	if step.Unseen {
-		s.alarm(call)
+func (s *Server) handleUnseen(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, msg *extproc.ProcessingRequest) error {
+	step := call.BodyUnseen(response(msg.GetResponseHeaders(), msg))
+	if step.BodyUnseen {
+		s.reportUnseen(call)
 	}
 	switch {
 	case step.Refuse:
 		call.LogRefused(s.log)
 		return stream.Send(a.refuse(&call.Decision))
-	case step.Unseen && call.Decision.Action == gate.ActionCreate && call.NeedsAnswer:
-		return s.follow(stream, call, msg)
+	case step.BodyUnseen && call.Decision.Action == gate.ActionCreate && call.NeedsAnswer:
+		return s.followCreate(stream, call, msg)
 	}
-	return stream.Send(passOn(msg))
+	return stream.Send(continueReply(msg))
 }
 
-// endedUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
+// endUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
 // client has left. An Envoy that passes requests on without their bodies and does not show
 // their answers has never shown a body. The two look the same here, so this takes no
 // readiness away: clients could do so at will. Where the order is known without its body,
 // clients who leave are all that can be seen, since a backend does not serve the hidden path.
-func (s *Server) endedUnseen(ctx context.Context, call *gate.Call) {
-	if !call.OnlyEnd && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= mostEnded {
-		s.bodies.unproven.Note("rule", call.Rule())
+func (s *Server) endUnseen(ctx context.Context, call *gate.Call) {
+	if !call.BodyEndOnly && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= maxEnded {
+		s.bodies.neverShown.Note("rule", call.Rule())
 	}
 	// Another listener may have shown its bodies.
 	if call.Decision.Action == gate.ActionCreate && call.NeedsAnswer {
-		s.learn(ctx, call, func(ctx context.Context) error { return call.Left(ctx, nil) })
+		s.learn(ctx, call, func(ctx context.Context) error { return call.StreamEnded(ctx, nil) })
 	}
 }
 
-func (s *Server) alarm(call *gate.Call) {
+func (s *Server) reportUnseen(call *gate.Call) {
 	s.opts.BodyUnseen()
-	s.bodies.unseen.Note(call.About()...)
+	s.bodies.unseen.Note(call.LogArgs()...)
 }

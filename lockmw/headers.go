@@ -50,13 +50,13 @@ func request(h *extproc.HttpHeaders) order.Request {
 	return req
 }
 
-// attributes is the name under which Envoy sends what request_attributes and
+// attributesKey is the name under which Envoy sends what request_attributes and
 // response_attributes ask for.
-const attributes = "envoy.filters.http.ext_proc"
+const attributesKey = "envoy.filters.http.ext_proc"
 
 // client returns the address of a request's client, if request_attributes asks for it.
 func client(first *extproc.ProcessingRequest) string {
-	return first.GetAttributes()[attributes].GetFields()["source.address"].GetStringValue()
+	return first.GetAttributes()[attributesKey].GetFields()["source.address"].GetStringValue()
 }
 
 // response translates the headers of an answer.
@@ -67,12 +67,12 @@ func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Resp
 		case ":status":
 			r.Status = number(headerValue(h))
 		case "x-envoy-upstream-service-time":
-			r.ServedBy = true
+			r.HasServiceTime = true
 		case "x-envoy-attempt-count":
 			r.AttemptHeader = number(headerValue(h))
 		}
 	}
-	fields := msg.GetAttributes()[attributes].GetFields()
+	fields := msg.GetAttributes()[attributesKey].GetFields()
 	r.Details = fields["response.code_details"].GetStringValue()
 	if v, ok := fields["upstream.request_attempt_count"]; ok {
 		r.Attempts = int(v.GetNumberValue())

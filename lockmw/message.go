@@ -43,10 +43,10 @@ var (
 // Of a create, those go too that make the answer unreadable: Apache cuts the answer of a
 // script to a Range, or makes a 416 of it, whatever the method.
 var (
-	ours      = gate.Owned[:]
-	foreign   = append([]string{"x-original-url", "x-rewrite-url"}, ours...)
-	readable  = append([]string{"accept-encoding", "range", "if-range"}, ours...) // the answer has to be readable
-	butLookup = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease}      // ext_authz, earlier in the chain, has set the verdict
+	removeOwned      = gate.Owned[:]
+	removeUnruled    = append([]string{"x-original-url", "x-rewrite-url"}, removeOwned...)
+	removeForCreate  = append([]string{"accept-encoding", "range", "if-range"}, removeOwned...) // the answer has to be readable
+	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease}             // ext_authz, earlier in the chain, has set the verdict
 )
 
 // without returns a mutation that removes headers, and those that are forged.
@@ -79,10 +79,10 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 		mode.ResponseHeaderMode, mode.ResponseTrailerMode = procmode.ProcessingMode_SKIP, procmode.ProcessingMode_SKIP
 	}
 	var hide *extproc.HeaderMutation
-	if call.Hides() {
+	if call.HidesPath() {
 		mode.RequestTrailerMode = procmode.ProcessingMode_SEND // they may come without a body
 		hide = &extproc.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{
-			set(headerPath, unseenPath+url.QueryEscape(path[:min(len(path), mostShown)]))}}
+			set(headerPath, unseenPath+url.QueryEscape(path[:min(len(path), maxShownPath)]))}}
 	}
 	return onRequest(atHeaders, hide, mode)
 }
@@ -90,9 +90,9 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 const (
 	headerPath = ":path"
 	unseenPath = "/.ordergate/body-not-seen?ordergate="
-	// mostShown is how much of a path an access log has of a request that goes no further,
+	// maxShownPath is how much of a path an access log has of a request that goes no further,
 	// in bytes.
-	mostShown = 500
+	maxShownPath = 500
 )
 
 // showPath gives a request its path back, if that was hidden, with the reply to its body.
@@ -104,7 +104,7 @@ func showPath(reply *extproc.ProcessingResponse, hidden string) {
 }
 
 // onRequest answers the request's headers, or its body.
-func onRequest(at stage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
+func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
 	common := &extproc.CommonResponse{HeaderMutation: mutation}
 	if at == atBody {
 		return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_RequestBody{
@@ -119,23 +119,23 @@ func onRequest(at stage, mutation *extproc.HeaderMutation, mode *procmode.Proces
 
 // Replies to most requests. They are shared by all streams and read-only.
 var (
-	skipUnruled = onRequest(atHeaders, without(foreign, nil), skipRest)
-	skipRuled   = onRequest(atHeaders, without(butLookup, nil), skipRest)
-	watchAnswer = onRequest(atHeaders, without(butLookup, nil), onlyHeaders)
+	skipUnruled = onRequest(atHeaders, without(removeUnruled, nil), skipRest)
+	skipRuled   = onRequest(atHeaders, without(removeButVerdict, nil), skipRest)
+	watchAnswer = onRequest(atHeaders, without(removeButVerdict, nil), onlyHeaders)
 )
 
-// passage is what a reply that passes a request on depends on, besides its call.
-type passage struct {
-	at     stage
-	hidden string   // the request's path; "": Envoy has it
-	forged []string // headers of the client that ordergate alone may send
+// forwarding is what a reply that passes a request on depends on, besides its call.
+type forwarding struct {
+	at         replyStage
+	hiddenPath string   // the request's path; "": Envoy has it
+	forged     []string // headers of the client that ordergate alone may send
 }
 
 // skip passes a request on that needs nothing more.
-func (p *passage) skip(call *gate.Call) *extproc.ProcessingResponse {
-	names, usual := butLookup, skipRuled
+func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
+	names, usual := removeButVerdict, skipRuled
 	if call.Decision.Rule < 0 {
-		names, usual = foreign, skipUnruled
+		names, usual = removeUnruled, skipUnruled
 	}
 	if p.at == atHeaders && len(p.forged) == 0 {
 		return usual
@@ -144,19 +144,19 @@ func (p *passage) skip(call *gate.Call) *extproc.ProcessingResponse {
 }
 
 // watch passes a lookup on, and asks for the headers of its answer.
-func (p *passage) watch() *extproc.ProcessingResponse {
+func (p *forwarding) watch() *extproc.ProcessingResponse {
 	if len(p.forged) == 0 {
 		return watchAnswer
 	}
-	return onRequest(atHeaders, without(butLookup, p.forged), onlyHeaders)
+	return onRequest(atHeaders, without(removeButVerdict, p.forged), onlyHeaders)
 }
 
 // forward passes a bracketed request on. The lease is nil in observe mode.
 //
 // What the client sent is removed although it is overwritten, since of a header
 // that came twice Envoy overwrites the first only. It removes before it sets.
-func (p *passage) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	mutation := without(ours, p.forged)
+func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
+	mutation := without(removeOwned, p.forged)
 	if lease != nil {
 		for _, h := range call.LeaseHeaders(lease) {
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
@@ -166,12 +166,12 @@ func (p *passage) forward(call *gate.Call, lease gate.Lease) *extproc.Processing
 }
 
 // expectAnswer passes a create on.
-func (p *passage) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
+func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	mode := onlyHeaders
 	if call.LearnsBody() {
 		mode = headersAndBody
 	}
-	return onRequest(p.at, without(readable, p.forged), mode)
+	return onRequest(p.at, without(removeForCreate, p.forged), mode)
 }
 
 func set(name, value string) *corev3.HeaderValueOption {
@@ -218,8 +218,8 @@ func onResponse(mutation *extproc.HeaderMutation) *extproc.ProcessingResponse {
 		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}}}
 }
 
-// passOn answers any message with "go on".
-func passOn(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
+// continueReply answers any message with "go on".
+func continueReply(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
 	switch msg.GetRequest().(type) {
 	case *extproc.ProcessingRequest_RequestHeaders:
 		return goOnRequestHeaders

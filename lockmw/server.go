@@ -28,32 +28,32 @@ type Options struct {
 	// BodyUnseen is told of each request that Envoy passed on without showing the body
 	// which it was asked for. It has to be quick. Nil: nobody wants to know.
 	BodyUnseen func()
-	// OutcomeUntold is called for each answer, under an enforced rule, that Envoy showed
+	// AttributesMissing is called for each answer, under an enforced rule, that Envoy showed
 	// without what its outcome is read off. It has to be quick. Nil: it is not called.
-	OutcomeUntold func()
-	Logger        *slog.Logger // nil: none
+	AttributesMissing func()
+	Logger            *slog.Logger // nil: none
 }
 
 // Server implements Envoy's ExternalProcessor service. It is safe for concurrent
 // use.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
-	current atomic.Pointer[answers]
+	current atomic.Pointer[gateReplies]
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Trouble
 	ended   *recurring.Trouble // calls, by us
 	// unlearned is of new orders: each counts as one that may be missing everywhere.
-	unlearned *recurring.Trouble
-	bodies    bodies
-	outcomes  outcomes
-	waits     cutWaits
-	held      heldAnswers
+	unlearned  *recurring.Trouble
+	bodies     bodyCheck
+	attributes attributeCheck
+	waits      cutOffWaits
+	delayed    delayedAnswers
 }
 
-// answers are a gate with what is answered as it decides. A stream goes by one of them
+// gateReplies are a gate with what is answered as it decides. A stream goes by one of them
 // from its beginning to its end: a settlement ends under the rules that it began with.
-type answers struct {
+type gateReplies struct {
 	gate     *gate.Gate
 	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
 }
@@ -72,8 +72,8 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.BodyUnseen == nil {
 		opts.BodyUnseen = func() {}
 	}
-	if opts.OutcomeUntold == nil {
-		opts.OutcomeUntold = func() {}
+	if opts.AttributesMissing == nil {
+		opts.AttributesMissing = func() {}
 	}
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
@@ -82,20 +82,20 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
 		"no request is passed on any more before ordergate saw its body")
-	s.outcomes.untold = recurring.New(opts.Logger, slog.LevelWarn,
+	s.attributes.missing = recurring.New(opts.Logger, slog.LevelWarn,
 		"Envoy does not tell where an answer is from, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
 			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		"Envoy tells where answers are from")
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
 		"settlements are not given up any more after the same time")
-	s.held.longest = opts.LearnTimeout
-	s.held.cut = recurring.New(opts.Logger, slog.LevelWarn,
+	s.delayed.maxDelay = opts.LearnTimeout
+	s.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"a create was given up while its answer was held, and its order may exist: is message_timeout of Envoy's ext_proc, "+
 			"the timeout of the route, or that of a client, shorter than an answer may be held? Set message_timeout to more than held_up_to, "+
 			"and the route's timeout to more than that and the backend's time together",
 		"no create is given up any more while its answer is held")
-	s.bodies.unproven = recurring.New(opts.Logger, slog.LevelWarn,
+	s.bodies.neverShown = recurring.New(opts.Logger, slog.LevelWarn,
 		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
 			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
 		"no request ends any more before ordergate saw its body")
@@ -108,18 +108,18 @@ func (s *Server) Use(g *gate.Gate) {
 	refusals, _ := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
 		return immediate(r, v), nil // it never fails
 	})
-	s.current.Store(&answers{g, refusals})
+	s.current.Store(&gateReplies{g, refusals})
 }
 
-func (a *answers) refuse(d *gate.Decision) *extproc.ProcessingResponse {
+func (a *gateReplies) refuse(d *gate.Decision) *extproc.ProcessingResponse {
 	return a.refusals[d.Rule][d.Refusal()]
 }
 
-// stage is the message that a request is decided at.
-type stage int8
+// replyStage is the message that a request is decided at.
+type replyStage int8
 
 const (
-	atHeaders stage = iota
+	atHeaders replyStage = iota
 	atBody
 )
 
@@ -132,25 +132,25 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	}
 	headers := first.GetRequestHeaders()
 	if headers == nil {
-		return s.unasked(stream, first)
+		return s.handleResponseOnly(stream, first)
 	}
 	a, req := s.current.Load(), request(headers)
-	call, pass := a.gate.Open(req), passage{at: atHeaders, forged: gate.Forged(req.Header)}
+	call, pass := a.gate.Open(req), forwarding{at: atHeaders, forged: gate.Forged(req.Header)}
 	if call.NeedsBody && !call.Decision.Refused {
 		pass.at = atBody
-		if call.Hides() {
-			pass.hidden = req.Target
+		if call.HidesPath() {
+			pass.hiddenPath = req.Target
 		}
-		body, other, err := s.body(stream, askForBody(&call, req.Target))
+		body, other, err := s.fetchBody(stream, askForBody(&call, req.Target))
 		switch {
 		case other.GetRequestTrailers() != nil:
 			call.TrailersAlone()
 			call.LogRefused(s.log)
 			return stream.Send(a.refuse(&call.Decision))
 		case other != nil:
-			return s.unseen(stream, a, &call, other)
+			return s.handleUnseen(stream, a, &call, other)
 		case err != nil:
-			s.endedUnseen(stream.Context(), &call)
+			s.endUnseen(stream.Context(), &call)
 			return nil
 		}
 		req.Body = body
@@ -163,15 +163,15 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsAnswer:
 		reply := pass.skip(&call)
-		showPath(reply, pass.hidden)
+		showPath(reply, pass.hiddenPath)
 		return stream.Send(reply)
 	case call.Decision.Action == gate.ActionLookup:
-		return s.witness(stream, &call, &pass)
+		return s.handleLookup(stream, &call, &pass)
 	case !call.NeedsLock:
-		return s.observe(stream, &call, &pass)
+		return s.handleCreate(stream, &call, &pass)
 	}
-	call.From(client(first))
-	return s.bracket(stream, a, &call, pass)
+	call.SetClient(client(first))
+	return s.handleSettle(stream, a, &call, pass)
 }
 
 // cleanupContext outlives the stream: a lock is given up after its call ended.

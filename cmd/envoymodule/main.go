@@ -20,29 +20,29 @@ func main() {} // Envoy never calls it
 
 func init() {
 	var shared runtimes
-	abi.Register("ordergate", func(text []byte) (abi.Place, error) { return open(&shared, os.Getenv, text) })
+	abi.Register("ordergate", func(text []byte) (abi.FilterConfig, error) { return open(&shared, os.Getenv, text) })
 }
 
 // open makes what Envoy needs for each place where the filter stands in its
 // configuration. The text is that of the filter, see [parseSettings]. Envoy calls it from
 // its main thread.
-func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Place, error) {
+func open(shared *runtimes, getenv func(string) string, text []byte) (abi.FilterConfig, error) {
 	log := envoymodule.NewLogger(abi.Log{})
 	s, err := parseSettings(text)
 	if err != nil {
-		return abi.Place{}, err
+		return abi.FilterConfig{}, err
 	}
 	r, err := shared.get(s.Config, getenv, log)
 	if err != nil {
-		return abi.Place{}, err
+		return abi.FilterConfig{}, err
 	}
-	face := envoymodule.NewFace(r.engine.Gate(), envoymodule.Options{
+	adapter := envoymodule.NewAdapter(r.engine.Gate(), envoymodule.Options{
 		Logger: log, LearnTimeout: r.engine.LearnTimeout(), FailureModeAllow: s.FailureModeAllow, Native: abi.Native,
 	})
-	unfollow := r.engine.Follow(face.Use)
-	return abi.Place{Face: face, Close: func() {
+	unfollow := r.engine.Follow(adapter.Use)
+	return abi.FilterConfig{Adapter: adapter, Close: func() {
 		unfollow()
-		face.Close(cleanupTime)
+		adapter.Close(cleanupTime)
 		shared.release(r) // with the last place everything ends, since it may be Envoy that does
 	}}, nil
 }

@@ -23,8 +23,8 @@ const (
 	// their locks, when Envoy ends or its configuration is another one; and once more for
 	// Redis to take the holds that it did not take at first.
 	cleanupTime = 5 * time.Second
-	// adminAgain is how long after another try an address is asked for that somebody has.
-	adminAgain = time.Second
+	// adminRetry is how long after another try an address is asked for that somebody has.
+	adminRetry = time.Second
 )
 
 // runtimes are the engines of a process, one for each file: Envoy asks for a filter in
@@ -38,12 +38,12 @@ type runtimes struct {
 // runtime is an engine and what operators ask.
 type runtime struct {
 	path   string
-	place  string // in the change log, unless the file names one; "": that of listen.admin
+	member string // in the change log, unless the file names one; "": that of listen.admin
 	users  int    // guarded by runtimes.mu
 	engine *engine.Engine
 	log    *slog.Logger
 	admin  *http.Server
-	ending context.CancelFunc
+	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
@@ -88,7 +88,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 		return nil, err
 	}
 	var ctx context.Context
-	ctx, r.ending = context.WithCancel(context.Background())
+	ctx, r.cancel = context.WithCancel(context.Background())
 	// First: whoever has the address is the one at this place, for the change log too.
 	listener, err := r.listen(c.Listen)
 	if err == nil {
@@ -96,7 +96,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 		r.engine, err = engine.New(ctx, c, version, log)
 	}
 	if err != nil {
-		r.ending()
+		r.cancel()
 		if listener != nil {
 			_ = listener.Close()
 		}
@@ -125,13 +125,13 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 // no address.
 func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	if c.Admin == "" {
-		r.place = ownPlace(r.path)
+		r.member = ownMember(r.path)
 		return nil, nil
 	}
 	l, err := engine.Listen(c.Admin, c.FileMode())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Admin)
-		r.place = ownPlace(r.path)
+		r.member = ownMember(r.path)
 		return nil, nil
 	}
 	if err != nil {
@@ -140,8 +140,8 @@ func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	return l, nil
 }
 
-// ownPlace names a place that no process takes over.
-func ownPlace(path string) string {
+// ownMember names a place that no process takes over.
+func ownMember(path string) string {
 	host, _ := os.Hostname() // "" will do beside the rest
 	return strings.ReplaceAll(fmt.Sprintf("%s %d %s", host, os.Getpid(), path), "#", "_")
 }
@@ -150,8 +150,8 @@ func ownPlace(path string) string {
 // and every Envoy of a host may have the same ones: no place is named by them.
 func (r *runtime) adapt(c *config.Config) {
 	c.Listen.Authz, c.Listen.Proc, c.Listen.HTTP = "", "", ""
-	if r.place != "" && c.Redis != nil && c.Redis.Member == "" {
-		c.Redis.Member = r.place
+	if r.member != "" && c.Redis != nil && c.Redis.Member == "" {
+		c.Redis.Member = r.member
 	}
 }
 
@@ -160,7 +160,7 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(adminAgain):
+		case <-time.After(adminRetry):
 		}
 		var err error
 		if l, err = engine.Listen(c.Admin, c.FileMode()); err != nil {
@@ -175,7 +175,7 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 
 // stop ends everything, and blocks until it has.
 func (r *runtime) stop() {
-	r.ending()
+	r.cancel()
 	_ = r.admin.Close()
 	r.wg.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)

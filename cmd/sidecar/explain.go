@@ -202,7 +202,9 @@ func (untold) Abandoned(context.Context, string, time.Time) error { return errOn
 // keyLocker gives the keys that the server would lock, and no lock.
 type keyLocker struct{ engine.GateLocker }
 
-func (keyLocker) Acquire(context.Context, gate.Ask) (gate.Lease, error) { return nil, errOnlyExplained }
+func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) {
+	return nil, errOnlyExplained
+}
 
 var errOnlyExplained = errors.New("nothing is done here, only explained")
 

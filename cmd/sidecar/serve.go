@@ -141,7 +141,7 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	}
 	checks.LogTo(log)
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
-		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, OutcomeUntold: m.OutcomeUntold, Logger: log,
+		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, Logger: log,
 	})
 	m.Follow(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8

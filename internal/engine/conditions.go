@@ -94,6 +94,6 @@ func (l *lately) note() { l.last.Store(time.Now().UnixNano()) }
 // asked for. It is safe for concurrent use.
 func (m *Engine) BodyUnseen() { m.bodies.note() }
 
-// OutcomeUntold tells that Envoy has shown an answer without what its outcome is read off.
+// AttributesMissing tells that Envoy has shown an answer without what its outcome is read off.
 // It is safe for concurrent use.
-func (m *Engine) OutcomeUntold() { m.outcomes.note() }
+func (m *Engine) AttributesMissing() { m.outcomes.note() }

@@ -131,7 +131,7 @@ func madeOf(formats []order.Format) func(id string) (time.Time, bool) {
 	steps := make([]time.Duration, len(formats)) // 0: it tells no time
 	tells := false
 	for i := range formats {
-		if step, ok := formats[i].Step(); ok {
+		if step, ok := formats[i].Resolution(); ok {
 			tells, steps[i] = true, step
 			if formats[i].Kind == order.Timestamped {
 				steps[i] += zonesApart

@@ -242,7 +242,7 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockU
 			return nil, err
 		}
 		if p.Lookup != nil {
-			p.Lookup.Missing = m.filters[r.Lookup.Filter].measures.missing
+			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.missing
 		}
 		policies = append(policies, p)
 	}

@@ -50,25 +50,25 @@ func (g GateLocker) Key(id string) string { return g.before + id + g.after }
 // Acquire implements gate.Locker. It takes no longer than the wait and one question
 // to Redis. Questions go together: behind one that hangs, another would begin when
 // that has ended, and the proxy's patience with us be over before it has.
-func (g GateLocker) Acquire(ctx context.Context, ask gate.Ask) (gate.Lease, error) {
-	return g.acquireSince(ctx, ask, time.Now())
+func (g GateLocker) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
+	return g.acquireSince(ctx, request, time.Now())
 }
 
 // acquireSince is Acquire for a caller who has waited since then. The wait for a place in
 // flight and that for the lock are one.
-func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.Time) (gate.Lease, error) {
+func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, start time.Time) (gate.Lease, error) {
 	short, cancel := context.WithDeadline(ctx, start.Add(g.patience))
 	defer cancel()
 	until := start.Add(g.wait)
 	var place *flightPlace
-	for within := ask.Present != ""; ; within = false { // a call that may be within another does not wait
+	for within := request.PresentedLease != ""; ; within = false { // a call that may be within another does not wait
 		var err error
 		if !within {
-			if place, err = g.inFlight.await(short, g.rule, until, ask.Client); err != nil {
+			if place, err = g.inFlight.await(short, g.rule, until, request.Client); err != nil {
 				return nil, err
 			}
 		}
-		held, err := g.acquire(short, ask, until)
+		held, err := g.acquire(short, request, until)
 		if err != nil {
 			place.end()
 			if short.Err() != nil && ctx.Err() == nil {
@@ -76,7 +76,7 @@ func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.T
 			}
 			return nil, err
 		}
-		if held.begins(place, g, ask) {
+		if held.begins(place, g, request) {
 			return held, nil
 		}
 		// Others were faster. Nothing was forwarded: the lock is free again, and waited
@@ -86,8 +86,8 @@ func (g GateLocker) acquireSince(ctx context.Context, ask gate.Ask, start time.T
 }
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
-func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
-	if len(ask.IDs) != 1 || ask.Present == "" && g.inFlight.crowded(g.rule, ask.Client) {
+func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
+	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.crowded(g.rule, request.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
@@ -100,13 +100,13 @@ func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(ga
 		if err == nil {
 			cancel()
 			held := &heldLease{Lease: lease, unit: g.unit}
-			if held.begins(nil, g, ask) {
+			if held.begins(nil, g, request) {
 				then(held, nil)
 				return
 			}
 			go func() { // which waits
 				_ = held.Release(context.WithoutCancel(ctx))
-				then(g.acquireSince(ctx, ask, start))
+				then(g.acquireSince(ctx, request, start))
 			}()
 			return
 		}
@@ -117,7 +117,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(ga
 		g.unit.leave()
 		then(nil, forGate(err))
 	}
-	if locker.AcquireAsync(short, g.Key(ask.IDs[0]), acquired, g.options(ask)...) {
+	if locker.AcquireAsync(short, g.Key(request.IDs[0]), acquired, g.options(request)...) {
 		return true
 	}
 	cancel()
@@ -125,23 +125,23 @@ func (g GateLocker) AcquireAsync(ctx context.Context, ask gate.Ask, then func(ga
 	return false
 }
 
-func (g GateLocker) options(ask gate.Ask) []redislock.AcquireOption {
+func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption {
 	return []redislock.AcquireOption{
-		redislock.MaxHold(g.maxHold), redislock.Reenter(ask.Present), redislock.Request(ask.Request),
+		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose),
 	}
 }
 
-func (g GateLocker) acquire(ctx context.Context, ask gate.Ask, until time.Time) (*heldLease, error) {
+func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err
 	}
-	held, options := &heldLease{unit: g.unit}, append(g.options(ask), redislock.Until(until))
-	if len(ask.IDs) == 1 {
-		held.Lease, err = locker.Acquire(ctx, g.Key(ask.IDs[0]), options...)
+	held, options := &heldLease{unit: g.unit}, append(g.options(request), redislock.Until(until))
+	if len(request.IDs) == 1 {
+		held.Lease, err = locker.Acquire(ctx, g.Key(request.IDs[0]), options...)
 	} else {
-		keys := make([]string, len(ask.IDs))
-		for i, id := range ask.IDs {
+		keys := make([]string, len(request.IDs))
+		for i, id := range request.IDs {
 			keys[i] = g.Key(id)
 		}
 		if held.Lease, err = locker.AcquireAll(ctx, keys, options...); err == nil {
@@ -175,12 +175,12 @@ type heldLease struct {
 
 // begins counts the call as in flight; false: there are too many, or too many of its client.
 // A call within another passes, since that one waits for it, unless it locks a further order.
-func (l *heldLease) begins(place *flightPlace, g GateLocker, ask gate.Ask) bool {
+func (l *heldLease) begins(place *flightPlace, g GateLocker, request gate.LockRequest) bool {
 	l.place, l.hold = place, g.hold
 	if place != nil || g.inFlight == nil {
 		return true
 	}
-	l.place = g.inFlight.begin(g.rule, ask.Client, l.Reentered())
+	l.place = g.inFlight.begin(g.rule, request.Client, l.Reentered())
 	return l.place != nil
 }
 

@@ -38,7 +38,7 @@ func (noHeader) Next(int) (name, value string, next int) { return "", "", -1 }
 
 func end(t *testing.T, call *gate.Call) {
 	t.Helper()
-	call.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, ServedBy: true})
+	call.Answered(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1, HasServiceTime: true})
 	call.Finished()
 	call.Ended(t.Context())
 }

@@ -129,7 +129,7 @@ func TestFencesInTheOrderAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lease, err := locker.Acquire(t.Context(), gate.Ask{IDs: ids})
+	lease, err := locker.Acquire(t.Context(), gate.LockRequest{IDs: ids})
 	if err != nil {
 		t.Fatal(err)
 	}

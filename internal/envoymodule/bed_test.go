@@ -58,7 +58,7 @@ type envoy struct {
 	why       string
 	response  int // times that the answer was continued
 
-	witness bool // the answer is of interest
+	watchNotFound bool // the answer is of interest
 
 	wakers atomic.Int32 // that are not freed
 }
@@ -93,7 +93,7 @@ func (e *envoy) on(event Event, end bool) Action {
 }
 
 func (e *envoy) act(step Step, woken bool) Action {
-	e.witness = step.Witness
+	e.watchNotFound = step.WatchNotFound
 	if e.stream != nil && e.stream.Done() {
 		e.stream.On(Complete, true)
 		e.stream = nil
@@ -185,7 +185,7 @@ func (l *lock) noted() string {
 
 func (l *lock) Key(id string) string { return "lock:" + id }
 
-func (l *lock) Acquire(ctx context.Context, _ gate.Ask) (gate.Lease, error) {
+func (l *lock) Acquire(ctx context.Context, _ gate.LockRequest) (gate.Lease, error) {
 	if l.panic {
 		panic("a fault in the locker")
 	}
@@ -203,9 +203,9 @@ func (l *lock) Acquire(ctx context.Context, _ gate.Ask) (gate.Lease, error) {
 // asyncLock is a lock whose callers need no goroutine.
 type asyncLock struct{ *lock }
 
-func (l asyncLock) AcquireAsync(ctx context.Context, ask gate.Ask, then func(gate.Lease, error)) bool {
+func (l asyncLock) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
 	go func() {
-		if _, err := l.Acquire(ctx, ask); err != nil {
+		if _, err := l.Acquire(ctx, request); err != nil {
 			then(nil, err)
 		} else {
 			then(l, nil)
@@ -232,16 +232,16 @@ func (l *lock) Lost() <-chan struct{}              { return l.lost }
 func (l *lock) Release(context.Context) error      { l.note("release"); return nil }
 func (l *lock) Hold(context.Context, string) error { l.note("hold"); return nil }
 
-// known is a filter of which memory has little: that order 1 exists, and that 5 does not. It
+// fakeFilter is a filter of which memory has little: that order 1 exists, and that 5 does not. It
 // cannot tell of 4, nor elsewhere of 3; what it has to be asked for beside those is absent.
-type known struct {
+type fakeFilter struct {
 	panics  string // an ID
 	asked   atomic.Int32
 	learned chan string
 	hold    chan struct{} // closed: learning ends
 }
 
-func (k *known) MayContain(id string) gate.Answer {
+func (k *fakeFilter) MayContain(id string) gate.Answer {
 	switch id {
 	case k.panics:
 		panic("a fault in the filter")
@@ -256,7 +256,7 @@ func (k *known) MayContain(id string) gate.Answer {
 }
 
 // Ask has a fault of its own, and is slow where that is asked for.
-func (k *known) Ask(ctx context.Context, id string) gate.Answer {
+func (k *fakeFilter) Ask(ctx context.Context, id string) gate.Answer {
 	k.asked.Add(1)
 	switch id {
 	case "3":
@@ -270,12 +270,15 @@ func (k *known) Ask(ctx context.Context, id string) gate.Answer {
 	return gate.Absent
 }
 
-func (k *known) Missed(context.Context, string, time.Time) error { k.learned <- "missed"; return nil }
-func (k *known) Abandoned(context.Context, string, time.Time) error {
+func (k *fakeFilter) Missed(context.Context, string, time.Time) error {
+	k.learned <- "missed"
+	return nil
+}
+func (k *fakeFilter) Abandoned(context.Context, string, time.Time) error {
 	k.learned <- "abandoned"
 	return nil
 }
-func (k *known) Learn(ctx context.Context, id string) error {
+func (k *fakeFilter) Learn(ctx context.Context, id string) error {
 	k.learned <- id
 	select {
 	case <-k.hold:
@@ -294,21 +297,21 @@ func (silent) Learned(int, error)                                    {}
 
 // bench is a face with a worker.
 type bench struct {
-	t      *testing.T
-	face   *Face
-	worker *worker
-	lock   *lock
-	async  bool // its callers need no goroutine
-	known  *known
+	t       *testing.T
+	adapter *Adapter
+	worker  *worker
+	lock    *lock
+	async   bool // its callers need no goroutine
+	filter  *fakeFilter
 
-	missing []string // that the backend did not have; the worker's
+	notFound []string // that the backend did not have; the worker's
 }
 
 func newBench(t *testing.T, opts Options) *bench {
 	t.Helper()
-	b := &bench{t: t, worker: newWorker(t), lock: newLock(), known: &known{learned: make(chan string, 10), hold: make(chan struct{})}}
-	b.face = NewFace(b.gate(http.StatusConflict), opts)
-	t.Cleanup(func() { b.face.Close(10 * time.Second); close(b.lock.ended) })
+	b := &bench{t: t, worker: newWorker(t), lock: newLock(), filter: &fakeFilter{learned: make(chan string, 10), hold: make(chan struct{})}}
+	b.adapter = NewAdapter(b.gate(http.StatusConflict), opts)
+	t.Cleanup(func() { b.adapter.Close(10 * time.Second); close(b.lock.ended) })
 	return b
 }
 
@@ -316,7 +319,7 @@ func newBench(t *testing.T, opts Options) *bench {
 func newAsyncBench(t *testing.T) *bench {
 	b := newBench(t, Options{})
 	b.async = true
-	b.face.Use(b.gate(http.StatusConflict))
+	b.adapter.Use(b.gate(http.StatusConflict))
 	return b
 }
 
@@ -330,11 +333,11 @@ func (b *bench) gate(busy int) *gate.Gate {
 		{
 			Rule:    order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
 			Invalid: gate.Reply{Status: 400},
-			Lookup:  &gate.Lookup{Filter: b.known, Absent: gate.Reply{Status: 404}, Missing: func(id string) { b.missing = append(b.missing, id) }},
+			Lookup:  &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}, OnNotFound: func(id string) { b.notFound = append(b.notFound, id) }},
 		},
 		{
 			Rule:   order.Rule{Name: "both", Methods: []string{"GET"}, Path: "/orders/{id}/confirm", IDs: path},
-			Lookup: &gate.Lookup{Filter: b.known, Absent: gate.Reply{Status: 404}},
+			Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
 			Settle: settle,
 		},
 		{
@@ -350,7 +353,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 		},
 		{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-			Create: &gate.Create{Filter: b.known, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
 	}, silent{}, time.Now)
 	if err != nil {
@@ -378,7 +381,7 @@ func (b *bench) begin(method, path string, end bool) (*envoy, Action) {
 	var do Action
 	b.worker.do(func() {
 		var step Step
-		step, e.stream = b.face.Request(e, e.headers[Request], end)
+		step, e.stream = b.adapter.Request(e, e.headers[Request], end)
 		do = e.act(step, false)
 	})
 	return e, do

@@ -58,10 +58,10 @@ type Header struct{ Name, Value Text }
 
 // Step is what Envoy is to do next.
 type Step struct {
-	Do      Action
-	Verdict gate.Verdict // to be set on a request that passes; none: nothing is
-	Witness bool         // with PassRequest: see Face.Missing
-	Reply   *Reply       // with Refuse
+	Do            Action
+	Verdict       gate.Verdict // to be set on a request that passes; none: nothing is
+	WatchNotFound bool         // with PassRequest: see Adapter.NotFound
+	Reply         *Reply       // with Refuse
 }
 
 // Action is what a [Step] is about.
@@ -99,5 +99,5 @@ const (
 	ResponseTrailers
 	Woken // by a Waker
 	Complete
-	requestHeaders // see Face.Request
+	requestHeaders // see Adapter.Request
 )

@@ -68,13 +68,13 @@ var removable = [...]string{
 	"accept-encoding", "range", "if-range",
 }
 
-// mayGo are the letters that they, and those that are forged, begin with.
-var mayGo = [256]bool{'x': true, 'a': true, 'r': true, 'i': true}
+// removableInitials are the letters that they, and those that are forged, begin with.
+var removableInitials = [256]bool{'x': true, 'a': true, 'r': true, 'i': true}
 
 // How many of removable are taken off.
 const (
-	ours    = 4
-	foreign = 6
+	stripOwned   = 4
+	stripUnruled = 6
 )
 
 // strip takes the first so many of removable off a request, what is forged, and the last three
@@ -84,7 +84,7 @@ func (h Headers) strip(from Envoy, first int, whole bool) {
 	var found [len(removable)]bool
 	forged := false
 	for i := range h {
-		if name := h[i].Name.string(); name != "" && mayGo[name[0]] {
+		if name := h[i].Name.string(); name != "" && removableInitials[name[0]] {
 			if at := slices.Index(removable[:], name); at >= 0 {
 				found[at] = true
 			} else if order.IsOurs(name) {
@@ -97,7 +97,7 @@ func (h Headers) strip(from Envoy, first int, whole bool) {
 		others = gate.Forged(h)
 	}
 	for i, there := range found {
-		if there && (i < first || whole && i >= foreign) {
+		if there && (i < first || whole && i >= stripUnruled) {
 			from.Remove(Request, removable[i])
 		}
 	}
@@ -121,7 +121,7 @@ func response(e Envoy, h Headers) *gate.Response {
 	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Details: e.Details()}
 	if h != nil {
 		r.Status = h.status()
-		r.ServedBy = h.Get("x-envoy-upstream-service-time") != ""
+		r.HasServiceTime = h.Get("x-envoy-upstream-service-time") != ""
 	}
 	n, ok := e.Attempts()
 	switch {

@@ -31,8 +31,8 @@ func (m *mailbox) post(task func() Step) {
 	}
 }
 
-// take returns the next task, nil if there is none.
-func (m *mailbox) take() func() Step {
+// next returns the next task, nil if there is none.
+func (m *mailbox) next() func() Step {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.tasks) == 0 {

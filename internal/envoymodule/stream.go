@@ -8,19 +8,19 @@ import (
 // Stream is one HTTP stream whose request is not done with. All of it is the worker's:
 // its methods are called by Envoy, one at a time.
 type Stream struct {
-	face    *Face
-	decider *decider
+	adapter *Adapter
+	replies *gateReplies
 	envoy   Envoy
 	mail    mailbox
 
-	stage    stage
-	body     []byte // of the request, as far as it was waited for
-	state    order.BodyState
-	settles  bool // by its rule
-	over     bool
-	answered bool     // the response's headers have come, or an answer was given
-	bracket  *bracket // of a settlement; nil: none
-	create   *create  // nil: none, or it is done with
+	stage      stage
+	body       []byte // of the request, as far as it was waited for
+	bodyState  order.BodyState
+	settles    bool // by its rule
+	completed  bool
+	answered   bool        // the response's headers have come, or an answer was given
+	settlement *settlement // of a settlement; nil: none
+	create     *create     // nil: none, or it is done with
 }
 
 // stage is where a request stands.
@@ -38,7 +38,7 @@ const (
 func (s *Stream) On(e Event, end bool) (step Step) {
 	defer func() {
 		if v := recover(); v != nil {
-			step = s.failed(e, v)
+			step = s.onFault(e, v)
 		}
 	}()
 	switch e {
@@ -53,7 +53,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 	case ResponseTrailers:
 		return s.responseTrailers()
 	case Woken:
-		if task := s.mail.take(); task != nil {
+		if task := s.mail.next(); task != nil {
 			return task()
 		}
 	case Complete:
@@ -64,7 +64,7 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 
 // Done tells that nothing that may yet happen to the stream is of interest.
 func (s *Stream) Done() bool {
-	return s.over || (s.stage == passed || s.stage == refused) && s.bracket == nil && s.create == nil
+	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil
 }
 
 // requestStep is what becomes of a request at its present stage.
@@ -85,9 +85,9 @@ func (s *Stream) requestBody(end bool) Step {
 	s.body = appendTo(s.body, s.envoy.Chunks(Request))
 	switch {
 	case end:
-		return s.bodyIsThere(order.BodyComplete)
+		return s.screenBody(order.BodyComplete)
 	case len(s.body) > gate.MaxSettlement: // no rule reads as much
-		return s.bodyIsThere(order.BodyCut)
+		return s.screenBody(order.BodyCut)
 	}
 	return Step{Do: Read}
 }
@@ -96,83 +96,83 @@ func (s *Stream) requestTrailers() Step {
 	if s.stage != reading {
 		return s.requestStep()
 	}
-	return s.bodyIsThere(order.BodyComplete)
+	return s.screenBody(order.BodyComplete)
 }
 
-// bodyIsThere asks for the verdict again.
-func (s *Stream) bodyIsThere(state order.BodyState) Step {
-	s.state = state
+// screenBody asks for the verdict again.
+func (s *Stream) screenBody(state order.BodyState) Step {
+	s.bodyState = state
 	h := s.envoy.Headers(Request)
-	return s.glimpsed(h, s.decider.gate.Glance(h.request(s.body, s.state)))
+	return s.onResult(h, s.replies.gate.TryScreen(h.request(s.body, s.bodyState)))
 }
 
-// glimpsed goes on with a verdict, unless that takes time.
-func (s *Stream) glimpsed(h Headers, g gate.Glimpse) Step {
+// onResult goes on with a verdict, unless that takes time.
+func (s *Stream) onResult(h Headers, result gate.TryResult) Step {
 	switch {
-	case g.NeedsBody:
+	case result.NeedsBody:
 		return Step{Do: Read}
-	case g.Asks != nil:
+	case result.Pending != nil:
 		s.stage = waiting
-		s.settles = s.decider.gate.Policies()[g.Decision.Rule].Settle != nil
-		s.await(g.Asks)
+		s.settles = s.replies.gate.Policies()[result.Decision.Rule].Settle != nil
+		s.resolve(result.Pending)
 		return Step{Do: Wait}
 	}
-	return s.judged(h, &g.Decision)
+	return s.onDecision(h, &result.Decision)
 }
 
-// await has a filter asked whose orders are not in memory.
-func (s *Stream) await(a *gate.Asking) {
+// resolve has a filter asked whose orders are not in memory.
+func (s *Stream) resolve(a *gate.PendingLookup) {
 	s.mail.open(s.envoy)
-	s.face.spawn("a lookup", func() {
+	s.adapter.spawn("a lookup", func() {
 		defer func() {
 			if v := recover(); v != nil { // nobody else goes on with the request
-				s.face.recovered("a lookup", v)
-				s.mail.post(s.undecided)
+				s.adapter.logFault("a lookup", v)
+				s.mail.post(s.replyToFault)
 			}
 		}()
-		d := a.Decide(s.face.ctx)
+		d := a.Resolve(s.adapter.ctx)
 		s.mail.post(func() Step {
 			if s.answered {
 				return Step{} // Envoy was faster, or the client
 			}
 			if d.Refused { // a flood of them must not fetch what nobody looks at
-				return s.judged(nil, &d)
+				return s.onDecision(nil, &d)
 			}
-			return s.judged(s.envoy.Headers(Request), &d)
+			return s.onDecision(s.envoy.Headers(Request), &d)
 		})
 	})
 }
 
-// judged does what follows a verdict.
-func (s *Stream) judged(h Headers, d *gate.Decision) Step {
-	step, opens := s.decider.verdict(s.envoy, h, d)
+// onDecision does what follows a verdict.
+func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
+	step, opens := s.replies.verdict(s.envoy, h, d)
 	if opens {
-		s.settles = s.decider.gate.Policies()[d.Rule].Settle != nil
-		return s.open(h)
+		s.settles = s.replies.gate.Policies()[d.Rule].Settle != nil
+		return s.openCall(h)
 	}
 	s.stage = passed
 	if step.Do == Refuse {
 		s.stage, s.answered = refused, true
-		s.face.logRefused(s.decider.gate, s.envoy, h, d)
+		s.adapter.logRefused(s.replies.gate, s.envoy, h, d)
 	}
 	return step
 }
 
-// open begins the call of a rule that creates or settles.
-func (s *Stream) open(h Headers) Step {
-	call := s.decider.gate.OpenJudged(h.request(s.body, s.state))
+// openCall begins the call of a rule that creates or settles.
+func (s *Stream) openCall(h Headers) Step {
+	call := s.replies.gate.OpenScreened(h.request(s.body, s.bodyState))
 	s.body = nil
 	if call.Decision.Refused {
-		s.face.logRefused(s.decider.gate, s.envoy, h, &call.Decision)
-		return s.refuse(s.decider.refusals[call.Decision.Rule][call.Decision.Refusal()])
+		s.adapter.logRefused(s.replies.gate, s.envoy, h, &call.Decision)
+		return s.refuse(s.replies.refusals[call.Decision.Rule][call.Decision.Refusal()])
 	}
 	if call.NeedsLock {
 		s.stage = waiting
 		s.mail.open(s.envoy)
-		s.bracket = newBracket(s, call)
+		s.settlement = newSettlement(s, call)
 		return Step{Do: Wait}
 	}
-	h.strip(s.envoy, ours, call.Decision.Action == gate.ActionCreate)
+	h.strip(s.envoy, stripOwned, call.Decision.Action == gate.ActionCreate)
 	if call.NeedsAnswer {
 		s.create = &create{call: call, stream: s}
 	}
@@ -188,14 +188,14 @@ func (s *Stream) refuse(r *Reply) Step {
 func (s *Stream) responseHeaders(end bool) Step {
 	s.answered = true
 	switch {
-	case s.bracket != nil:
-		s.bracket.answered(response(s.envoy, s.envoy.Headers(Response)))
+	case s.settlement != nil:
+		s.settlement.answered(response(s.envoy, s.envoy.Headers(Response)))
 		if end {
-			s.bracket.finished()
+			s.settlement.finished()
 		}
 	case s.create != nil:
 		h := s.envoy.Headers(Response)
-		return s.create.answered(response(s.envoy, h), h, end)
+		return s.create.responseHeaders(response(s.envoy, h), h, end)
 	}
 	return Step{Do: PassResponse}
 }
@@ -203,19 +203,19 @@ func (s *Stream) responseHeaders(end bool) Step {
 func (s *Stream) responseBody(end bool) Step {
 	switch {
 	case s.create != nil:
-		return s.create.more(end)
-	case s.bracket != nil && end:
-		s.bracket.finished()
+		return s.create.responseBody(end)
+	case s.settlement != nil && end:
+		s.settlement.finished()
 	}
 	return Step{Do: PassResponse}
 }
 
 func (s *Stream) responseTrailers() Step {
 	switch {
-	case s.create != nil && s.create.end():
+	case s.create != nil && s.create.responseTrailers():
 		return Step{Do: Wait}
-	case s.bracket != nil:
-		s.bracket.finished()
+	case s.settlement != nil:
+		s.settlement.finished()
 	}
 	return Step{Do: PassResponse}
 }
@@ -223,45 +223,45 @@ func (s *Stream) responseTrailers() Step {
 // complete is the end of the stream, well or badly: nothing that is posted comes any
 // more.
 func (s *Stream) complete() {
-	if s.over {
+	if s.completed {
 		return
 	}
-	s.over = true
+	s.completed = true
 	s.mail.close()
 	var last *gate.Response
 	if !s.answered {
 		last = response(s.envoy, nil)
 	}
 	if s.create != nil {
-		s.create.left(last)
+		s.create.streamEnded(last)
 	}
-	if s.bracket != nil {
-		s.bracket.ended(last, s.stage == passed)
+	if s.settlement != nil {
+		s.settlement.ended(last, s.stage == passed)
 	}
 }
 
-// failed is a fault of ours.
-func (s *Stream) failed(at Event, v any) Step {
-	s.face.recovered(at.String(), v)
+// onFault is a fault of ours.
+func (s *Stream) onFault(at Event, v any) Step {
+	s.adapter.logFault(at.String(), v)
 	switch {
 	case at == Complete:
 		return Step{}
 	case at == ResponseHeaders, at == ResponseBody, at == ResponseTrailers:
 		return Step{Do: PassResponse}
-	case !s.answered && s.stage == passed && s.bracket != nil:
+	case !s.answered && s.stage == passed && s.settlement != nil:
 		return Step{Do: PassRequest}
 	}
-	return s.undecided()
+	return s.replyToFault()
 }
 
-// undecided is what becomes of a request that a fault of ours has hit.
-func (s *Stream) undecided() Step {
+// replyToFault is what becomes of a request that a fault of ours has hit.
+func (s *Stream) replyToFault() Step {
 	if s.answered {
 		return Step{}
 	}
-	step := Step{Do: Refuse, Reply: s.face.fault}
+	step := Step{Do: Refuse, Reply: s.adapter.faultReply}
 	if !s.settles { // never without its lock
-		step = s.face.failed(s.envoy.Headers(Request).Get(":method"))
+		step = s.adapter.onFault(s.envoy.Headers(Request).Get(":method"))
 	}
 	if step.Do == Refuse {
 		return s.refuse(step.Reply)

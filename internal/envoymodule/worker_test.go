@@ -67,8 +67,8 @@ func TestOneCall(t *testing.T) {
 		}
 		b.end(e)
 	}
-	b.face.Close(10 * time.Second)
-	if n := b.known.asked.Load(); n != 0 {
+	b.adapter.Close(10 * time.Second)
+	if n := b.filter.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
 	}
 }
@@ -85,8 +85,8 @@ func TestLookupEnds(t *testing.T) {
 	if do != Wait {
 		t.Errorf("%d, want to wait", do)
 	}
-	b.until("all are asked", func() bool { return b.known.asked.Load() == 3 })
-	b.face.Close(time.Millisecond)
+	b.until("all are asked", func() bool { return b.filter.asked.Load() == 3 })
+	b.adapter.Close(time.Millisecond)
 	b.until("the last goes on", func() bool { return last.continued == 1 && last.headers[Request].Get(gate.HeaderVerdict) == "unknown" })
 	b.end(late)
 	b.end(last)
@@ -100,15 +100,15 @@ func TestMissing(t *testing.T) {
 	for details, want := range map[string]int{"via_upstream": 1, "no_healthy_upstream": 0} {
 		b := newBench(t, Options{})
 		e, _ := b.request("GET", "/orders/1")
-		if !e.witness {
+		if !e.watchNotFound {
 			t.Fatal("the answer is of no interest")
 		}
 		b.worker.do(func() {
 			e.details, e.attempts = details, 1
 			e.headers[Response] = headersOf(":status", "404")
-			b.face.Missing(e)
-			if len(b.missing) != want {
-				t.Errorf("%s: missing are %v", details, b.missing)
+			b.adapter.NotFound(e)
+			if len(b.notFound) != want {
+				t.Errorf("%s: missing are %v", details, b.notFound)
 			}
 		})
 		b.end(e)
@@ -159,7 +159,7 @@ func TestBody(t *testing.T) {
 func TestUse(t *testing.T) {
 	b := newBench(t, Options{})
 	first, _ := b.request("POST", "/orders/42/settle")
-	b.face.Use(b.gate(http.StatusLocked))
+	b.adapter.Use(b.gate(http.StatusLocked))
 	second, _ := b.request("POST", "/orders/43/settle")
 	b.lock.grant <- gate.ErrBusy
 	b.lock.grant <- gate.ErrBusy
@@ -265,7 +265,7 @@ func TestBracketRaces(t *testing.T) {
 					t.Fatalf("it does not wait: %d", do)
 				}
 				tc.does(b, e)
-				b.face.Close(10 * time.Second)
+				b.adapter.Close(10 * time.Second)
 				did := b.lock.noted()
 				// A lock that was granted too late is given back; one that was not needs nothing.
 				if did != tc.want && (tc.want != "" || did != "release") {
@@ -311,9 +311,9 @@ func TestResponse(t *testing.T) {
 // TestManyStreams has a lot of them at a time, each of which ends whenever it likes.
 func TestManyStreams(t *testing.T) {
 	b := newBench(t, Options{})
-	close(b.known.hold)
+	close(b.filter.hold)
 	go func() {
-		for range b.known.learned { // nobody looks
+		for range b.filter.learned { // nobody looks
 		}
 	}()
 	close(b.lock.grant) // all are granted
@@ -336,8 +336,8 @@ func TestManyStreams(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	b.face.Close(10 * time.Second)
-	close(b.known.learned)
+	b.adapter.Close(10 * time.Second)
+	close(b.filter.learned)
 }
 
 func TestCreate(t *testing.T) {
@@ -358,7 +358,7 @@ func TestCreate(t *testing.T) {
 			t.Errorf("the last part: %d", s)
 		}
 	})
-	if id := <-b.known.learned; id != "42" {
+	if id := <-b.filter.learned; id != "42" {
 		t.Errorf("learned %q", id)
 	}
 	b.worker.do(func() {
@@ -366,7 +366,7 @@ func TestCreate(t *testing.T) {
 			t.Error("the answer was passed on before the order is known")
 		}
 	})
-	close(b.known.hold)
+	close(b.filter.hold)
 	b.until("the answer goes on", func() bool { return e.response == 1 })
 	b.end(e)
 }
@@ -375,14 +375,14 @@ func TestCreate(t *testing.T) {
 // it is passed on.
 func TestAnswerThatStops(t *testing.T) {
 	b := newBench(t, Options{LearnTimeout: 50 * time.Millisecond})
-	close(b.known.hold)
+	close(b.filter.hold)
 	e, _ := b.request("POST", "/orders")
 	b.worker.do(func() {
 		e.details, e.attempts = "via_upstream", 1
 		e.respond("201", false)
 		e.more(`{"padding": "xxxxxxxx`, false)
 	})
-	if id := <-b.known.learned; id != "missed" {
+	if id := <-b.filter.learned; id != "missed" {
 		t.Errorf("learned %q", id)
 	}
 	b.until("the answer goes on", func() bool { return e.response == 1 })
@@ -432,14 +432,14 @@ func TestCreateEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{})
-			close(b.known.hold)
+			close(b.filter.hold)
 			e, _ := b.request("POST", "/orders")
 			b.worker.do(func() { tc.does(e) })
 			b.end(e)
-			b.face.Close(10 * time.Second)
-			close(b.known.learned)
+			b.adapter.Close(10 * time.Second)
+			close(b.filter.learned)
 			var learned []string
-			for what := range b.known.learned {
+			for what := range b.filter.learned {
 				learned = append(learned, what)
 			}
 			if got := strings.Join(learned, " "); got != tc.want {
@@ -466,7 +466,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, Options{FailureModeAllow: tc.allow})
-			b.known.panics, b.lock.panic = "13", true
+			b.filter.panics, b.lock.panic = "13", true
 			e, do := b.request(tc.method, tc.path)
 			if tc.answer == 0 {
 				b.until("it passes", func() bool { return do == PassRequest || e.continued == 1 })

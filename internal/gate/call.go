@@ -14,24 +14,24 @@ import (
 // methods are called one at a time, but for Acquire, which blocks and has a goroutine of
 // its own, or AcquireAsync.
 type Call struct {
-	gate    *Gate
-	policy  *Policy
-	bracket bracket
-	lease   Lease
-	ask     Ask      // for the lock
-	key     string   // see Key; "": not made yet
-	limit   string   // the ID that the rule's limit is for
-	request string   // its ID, for the log
-	doubt   string   // why the outcome is unknown
-	sought  string   // the ID of a lookup whose answer is of interest
-	named   string   // the ID that a create names, "" if it names none
-	open    bool     // a create may make an order, which nobody has learned yet
-	answer  Response // to a create, as far as it came
-	start   time.Time
+	gate          *Gate
+	policy        *Policy
+	bracket       bracket
+	lease         Lease
+	lockRequest   LockRequest // for the lock
+	lockKey       string      // see Key; "": not made yet
+	limitID       string      // the ID that the rule's limit is for
+	requestID     string      // its ID, for the log
+	unknownReason string      // why the outcome is unknown
+	watchedID     string      // the ID of a lookup whose answer is of interest
+	namedID       string      // the ID that a create names, "" if it names none
+	mayCreate     bool        // a create may make an order, which nobody has learned yet
+	answer        Response    // to a create, as far as it came
+	start         time.Time
 
 	Decision     Decision
 	NeedsBody    bool // ask Open again, with the request's body
-	OnlyEnd      bool // of which nothing but the end matters
+	BodyEndOnly  bool // of which nothing but the end matters
 	NeedsLock    bool // call Acquire, report to Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
@@ -40,16 +40,16 @@ type Call struct {
 	// Background does what blocks at the end of a bracket, in a goroutine of its own and
 	// within a limit of time. Nil: the method that ends it blocks.
 	Background func(do func(context.Context))
-	ended      chan struct{} // closed when the lease is given up; nil: nobody waits for that
+	leaseDone  chan struct{} // closed when the lease is given up; nil: nobody waits for that
 }
 
 // Step is what a face has to do next.
 type Step struct {
-	Forward bool // pass the request on
-	Lease   Lease
-	Refuse  bool // answer with the policy's reply for Decision.Verdict
-	Cancel  bool // end the context of Acquire
-	Unseen  bool // the backend had the request before Open had its body
+	Forward    bool // pass the request on
+	Lease      Lease
+	Refuse     bool // answer with the policy's reply for Decision.Verdict
+	Cancel     bool // end the context of Acquire
+	BodyUnseen bool // the backend had the request before Open had its body
 }
 
 // Open matches a request that is about to be forwarded. The returned call may
@@ -58,9 +58,9 @@ type Step struct {
 // the request's memory need not outlive Open.
 func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
 
-// OpenJudged is Open for a request that Screen or Glance has judged: what they have counted
+// OpenScreened is Open for a request that Screen or TryScreen has judged: what they have counted
 // is not counted again.
-func (g *Gate) OpenJudged(req order.Request) Call { return g.open(req, true) }
+func (g *Gate) OpenScreened(req order.Request) Call { return g.open(req, true) }
 
 func (g *Gate) open(req order.Request, judged bool) Call {
 	m := g.match(req)
@@ -75,50 +75,50 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		// The bracket sees bodies without being set up for it, so it looks for lookups too.
 		c.NeedsBody = m.Result == order.NeedsBody
 		c.Decision.Offset = m.Offset
-		c.refuses(m, req.Header, judged)
+		c.rejectUnreadable(m, req.Header, judged)
 		return c
 	}
 	if c.policy.Create == nil && c.policy.Settle == nil {
 		// The verdict on a lookup is Screen's. Screen may have gone by other rules, though,
 		// which a reload has replaced since: what is refused here does not depend on them.
 		c.Decision.Offset = m.Offset
-		if c.refuses(m, req.Header, judged) {
+		if c.rejectUnreadable(m, req.Header, judged) {
 			return c
 		}
-		c.sought = strings.Clone(c.policy.Lookup.sought(m, req.Method))
-		c.NeedsAnswer = c.sought != ""
+		c.watchedID = strings.Clone(c.policy.Lookup.watchedID(m, req.Method))
+		c.NeedsAnswer = c.watchedID != ""
 		return c
 	}
 	c.Decision.Offset = m.Offset
-	if c.refuses(m, req.Header, judged) {
+	if c.rejectUnreadable(m, req.Header, judged) {
 		return c
 	}
 	c.NeedsAnswer = true
 	if create := c.policy.Create; create != nil {
 		c.learnsHeader, c.learnsJSON = create.Learn.Header, create.Learn.JSON
-		c.open, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
+		c.mayCreate, c.answer = true, Response{Attempts: -1, AttemptHeader: -1}
 		if m.Result == order.Named {
-			c.named = strings.Clone(m.ID)
+			c.namedID = strings.Clone(m.ID)
 		}
-		c.request = strings.Clone(requestID(req.Header))
+		c.requestID = strings.Clone(requestID(req.Header))
 	}
 	switch {
 	case m.Result == order.NeedsBody:
 		c.NeedsBody = true
-		c.request = strings.Clone(requestID(req.Header))
+		c.requestID = strings.Clone(requestID(req.Header))
 	case c.policy.isIncomplete(m, req):
-		c.NeedsBody, c.OnlyEnd = true, true
-		c.request = strings.Clone(requestID(req.Header))
+		c.NeedsBody, c.BodyEndOnly = true, true
+		c.requestID = strings.Clone(requestID(req.Header))
 	case c.policy.Settle != nil && m.Result != order.Named:
 		c.NeedsAnswer = false // observed, and nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
 		var size headerSize
-		c.ask, size = askFor(c.policy, m, req.Header)
-		c.request = strings.TrimPrefix(c.ask.Request[len(c.policy.Rule.Name):], " ")
-		c.limit = strings.Clone(m.Limit)
-		c.Decision.ID = c.ask.IDs[0]
-		if !c.policy.Observe && !c.fits(size) {
+		c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
+		c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
+		c.limitID = strings.Clone(m.Limit)
+		c.Decision.ID = c.lockRequest.IDs[0]
+		if !c.policy.Observe && !c.fitsEnvoy(size) {
 			c.NeedsLock, c.NeedsAnswer = false, false
 			g.refuse(c.policy, m.Rule, order.HeadersTooLarge, &c.Decision)
 			c.decide(c.Decision.Verdict)
@@ -127,10 +127,10 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	return c
 }
 
-// refuses judges a request whose order cannot be told, and counts it, unless an observing
+// rejectUnreadable judges a request whose order cannot be told, and counts it, unless an observing
 // rule has it pass and it was counted before.
-func (c *Call) refuses(m order.Match, header order.Header, judged bool) bool {
-	if !isRefused(m) {
+func (c *Call) rejectUnreadable(m order.Match, header order.Header, judged bool) bool {
+	if !isUnreadable(m) {
 		return false
 	}
 	markRefused(c.policy, m.Reason, &c.Decision)
@@ -195,7 +195,7 @@ func (c *Call) LimitKey() string {
 	if c.policy.Settle.Limit == nil {
 		return ""
 	}
-	return c.policy.Settle.Limit.Key(c.limit)
+	return c.policy.Settle.Limit.Key(c.limitID)
 }
 
 // Grant is the end of an attempt to get a lock.
@@ -207,7 +207,7 @@ type Grant struct {
 // Acquire asks for the lock and blocks until there is an answer or ctx ends.
 // Always report its result to Granted, also when Ended came first.
 func (c *Call) Acquire(ctx context.Context) Grant {
-	lease, err := c.policy.Settle.acquire(ctx, c.ask, c.limit)
+	lease, err := c.policy.Settle.acquire(ctx, c.lockRequest, c.limitID)
 	return Grant{Lease: lease, Err: err}
 }
 
@@ -216,7 +216,7 @@ func (c *Call) Acquire(ctx context.Context) Grant {
 // done, and only Acquire can do this.
 func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 	async, ok := c.policy.Settle.Lock.(AsyncLocker)
-	return ok && c.policy.Settle.Limit == nil && async.AcquireAsync(ctx, c.ask, func(lease Lease, err error) {
+	return ok && c.policy.Settle.Limit == nil && async.AcquireAsync(ctx, c.lockRequest, func(lease Lease, err error) {
 		then(Grant{Lease: lease, Err: err})
 	})
 }
@@ -230,15 +230,15 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
 		c.decide(VerdictAcquired)
-		return Step{Forward: true, Lease: c.leaseToShow()}
+		return Step{Forward: true, Lease: c.visibleLease()}
 	case release:
-		c.giveUp(ctx, release)
+		c.releaseOrHold(ctx, release)
 	}
 	return Step{}
 }
 
-// leaseToShow hides the lease of an observed rule: its request goes on as it came.
-func (c *Call) leaseToShow() Lease {
+// visibleLease hides the lease of an observed rule: its request goes on as it came.
+func (c *Call) visibleLease() Lease {
 	if c.policy.Observe {
 		return nil
 	}
@@ -271,12 +271,12 @@ func (c *Call) decide(v Verdict) {
 
 // Unsent reports that the request could not be passed on after Granted said so.
 func (c *Call) Unsent(ctx context.Context) {
-	c.giveUp(ctx, c.bracket.on(unsent, OutcomeUnknown))
+	c.releaseOrHold(ctx, c.bracket.on(unsent, OutcomeUnknown))
 }
 
-// Hides reports whether the request must not reach the backend as it is before Open has its
+// HidesPath reports whether the request must not reach the backend as it is before Open has its
 // body: it may be a settlement, which has no lock yet.
-func (c *Call) Hides() bool {
+func (c *Call) HidesPath() bool {
 	return c.NeedsBody && c.NeedsAnswer && c.policy.Locks()
 }
 
@@ -287,16 +287,16 @@ func (c *Call) TrailersAlone() {
 	c.decide(c.Decision.Verdict)
 }
 
-// Unseen reports the headers of an answer that came instead of the body which Open asked
+// BodyUnseen reports the headers of an answer that came instead of the body which Open asked
 // for. An answer of Envoy's own, to a request that it gave up before its body came, is
 // nothing new. Otherwise the request was passed on as it was: a create has to be learned
 // from (see Created), and the answer to a settlement is refused, which nothing guarded.
-func (c *Call) Unseen(r *Response) Step {
+func (c *Call) BodyUnseen(r *Response) Step {
 	if !r.forwarded() {
-		c.open = false
+		c.mayCreate = false
 		return Step{}
 	}
-	step := Step{Unseen: true}
+	step := Step{BodyUnseen: true}
 	if c.NeedsAnswer && c.policy.Settle != nil {
 		c.decide(VerdictUnlocked)
 		step.Refuse = !c.policy.Observe
@@ -306,13 +306,13 @@ func (c *Call) Unseen(r *Response) Step {
 
 // Answered reports the headers of the response.
 func (c *Call) Answered(r *Response) Step {
-	if c.sought != "" {
-		c.policy.Lookup.answered(c.sought, r)
+	if c.watchedID != "" {
+		c.policy.Lookup.checkNotFound(c.watchedID, r)
 		return Step{}
 	}
 	outcome := r.Outcome()
 	if outcome == OutcomeUnknown && c.bracket.state == running {
-		c.doubt = r.doubt()
+		c.unknownReason = r.unknownReason()
 	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
@@ -327,7 +327,7 @@ func (c *Call) LeaseLost() Step {
 	if c.policy.Observe || c.bracket.on(lost, OutcomeUnknown) != end {
 		return Step{}
 	}
-	c.doubt = "the call was ended, since its lease went first"
+	c.unknownReason = "the call was ended, since its lease went first"
 	c.start = c.gate.now() // the call has run until here, and nothing has waited for this
 	c.decide(VerdictLost)
 	return Step{Refuse: true}
@@ -337,10 +337,10 @@ func (c *Call) LeaseLost() Step {
 // is still to come and has to be reported to Granted, which gives it back.
 func (c *Call) Ended(ctx context.Context) Step {
 	if c.bracket.isCutOff() {
-		c.doubt = answerCutOff
+		c.unknownReason = answerCutOff
 	}
 	e := c.bracketEvent(ended, OutcomeUnknown)
-	c.giveUp(ctx, e)
+	c.releaseOrHold(ctx, e)
 	return Step{Cancel: e == cancel}
 }
 
@@ -351,14 +351,14 @@ func (c *Call) bracketEvent(e event, o Outcome) effect {
 	return c.bracket.on(e, o)
 }
 
-// giveUp ends the lease as the bracket says. An error is not the caller's to
+// releaseOrHold ends the lease as the bracket says. An error is not the caller's to
 // handle: the lock then ends by itself, since it is renewed no more.
-func (c *Call) giveUp(ctx context.Context, e effect) {
+func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 	if e != release && e != hold {
 		return
 	}
-	if c.ended != nil {
-		close(c.ended)
+	if c.leaseDone != nil {
+		close(c.leaseDone)
 	}
 	async, ok := c.lease.(AsyncLease)
 	switch {
@@ -387,10 +387,10 @@ const answerCutOff = "the end of the backend's answer did not come, or Envoy doe
 // holdReason tells an operator why a lock is held although nobody is at work that
 // we know of.
 func (c *Call) holdReason() string {
-	if c.doubt == "" {
+	if c.unknownReason == "" {
 		return "outcome unknown: the client or Envoy ended the call before an answer"
 	}
-	return "outcome unknown: " + c.doubt
+	return "outcome unknown: " + c.unknownReason
 }
 
 // NotifyLost has a function called, in a goroutine of its own, when the call's lease is
@@ -405,7 +405,7 @@ func (c *Call) NotifyLost(lost func()) {
 		return
 	}
 	ended, ends := make(chan struct{}), c.lease.Lost()
-	c.ended = ended
+	c.leaseDone = ended
 	go func() {
 		select {
 		case <-ends:

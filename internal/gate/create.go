@@ -24,9 +24,9 @@ type Part int8
 
 // The parts.
 const (
-	NoPart       Part = iota // none: the call certainly made no order
-	TheirHeaders             // call LearnText
-	TheirBody                // call LearnBody
+	NoPart     Part = iota // none: the call certainly made no order
+	HeaderPart             // call LearnHeader
+	BodyPart               // call LearnBody
 )
 
 // Created reports the headers of the answer to a create. Whatever they are, there may be
@@ -34,13 +34,13 @@ const (
 func (c *Call) Created(r *Response) Part {
 	c.answer = *r
 	switch {
-	case r.failed():
-		c.open = false
+	case r.madeNoOrder():
+		c.mayCreate = false
 		return NoPart
-	case c.LearnsBody() && r.mayBeBackends():
-		return TheirBody
+	case c.LearnsBody() && r.mayBeFromBackend():
+		return BodyPart
 	}
-	return TheirHeaders
+	return HeaderPart
 }
 
 // HeaderText returns a copy of what the response header that holds the new ID says, ""
@@ -65,10 +65,10 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 // LearnsBody reports whether the response's body holds the new ID.
 func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
 
-// LearnText learns the ID that an answer carries in a header, see HeaderText. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
+// LearnHeader learns the ID that an answer carries in a header, see HeaderText. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
 // ends. The answer goes on to the client in any case; the error is for the log.
-func (c *Call) LearnText(ctx context.Context, text string) error {
-	if !c.answer.mayBeBackends() {
+func (c *Call) LearnHeader(ctx context.Context, text string) error {
+	if !c.answer.mayBeFromBackend() {
 		return c.learn(ctx, "", errNoAnswer)
 	}
 	return c.learn(ctx, text, nil)
@@ -83,18 +83,18 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	return c.learn(ctx, text, err)
 }
 
-// Left reports that the stream of a create is over, whose request was passed on. Last is
+// StreamEnded reports that the stream of a create is over, whose request was passed on. Last is
 // what Envoy tells of the end, nil if nothing. Unless the answer was learned from before,
-// or the call failed, it blocks and returns as LearnText does.
-func (c *Call) Left(ctx context.Context, last *Response) error {
-	if !c.open || last != nil && last.Outcome() == OutcomeNotForwarded {
+// or the call failed, it blocks and returns as LearnHeader does.
+func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
+	if !c.mayCreate || last != nil && last.Outcome() == OutcomeNotForwarded {
 		return nil
 	}
 	return c.learn(ctx, "", errNoAnswer)
 }
 
-// LeftWithin is Left for a stream that ended within the answer's body, of which a part came.
-func (c *Call) LeftWithin(ctx context.Context, part []byte) error {
+// StreamEndedInBody is Left for a stream that ended within the answer's body, of which a part came.
+func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
 	text, err := memberText(part, c.learnsJSON)
 	if err != nil {
 		err = errNoAnswer
@@ -112,7 +112,7 @@ var (
 // learn makes the new order known. Where its ID cannot be read, or is not the only one
 // that there may be, absence proves nothing from here on.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
-	c.open = false
+	c.mayCreate = false
 	known := c.answer.Outcome() == OutcomeKnown && !errors.Is(err, errNoAnswer)
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
@@ -121,21 +121,21 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	case err == nil:
 		err = filter.Learn(ctx, id)
 		if c.answer.retried() {
-			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.doubt(), c.start))
+			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
 		}
 	case known && errors.Is(err, errPartial): // it is passed on: the client may see the ID
 		why = ErrUnnamed
-		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()), filter.Abandoned(ctx, err.Error(), c.existing()))
+		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
 	case known:
 		why = ErrUnnamed
-		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.existing()))
+		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.earliestCreation()))
 	default:
 		why = ErrAbandoned
 		reason := err.Error()
 		if c.answer.Status != 0 && c.answer.Outcome() != OutcomeKnown {
-			reason += ": " + c.answer.doubt()
+			reason += ": " + c.answer.unknownReason()
 		}
-		err = errors.Join(err, filter.Abandoned(ctx, reason, c.existing()))
+		err = errors.Join(err, filter.Abandoned(ctx, reason, c.earliestCreation()))
 	}
 	c.gate.record.Learned(c.Decision.Rule, errors.Join(why, err))
 	if err != nil {
@@ -144,9 +144,9 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	return nil
 }
 
-// existing returns when the order of the call was created at the earliest; zero: the answer
+// earliestCreation returns when the order of the call was created at the earliest; zero: the answer
 // says that it existed before.
-func (c *Call) existing() time.Time {
+func (c *Call) earliestCreation() time.Time {
 	if c.answer.Status == http.StatusConflict {
 		return time.Time{}
 	}
@@ -158,7 +158,7 @@ func (c *Call) existing() time.Time {
 func (c *Call) newID(text string, err error) (string, error) {
 	create := c.policy.Create
 	if err == nil && create.Learn.Capture != nil {
-		text, err = create.Learn.captured(text)
+		text, err = create.Learn.capture(text)
 	}
 	if err == nil {
 		if _, ok := create.Format.Canonical(text); ok {
@@ -166,16 +166,16 @@ func (c *Call) newID(text string, err error) (string, error) {
 		}
 		err = errors.New("the ID in the answer does not have the rule's format")
 	}
-	if c.named != "" && c.answer.Status == http.StatusConflict && c.answer.Outcome() == OutcomeKnown {
-		return c.named, nil
+	if c.namedID != "" && c.answer.Status == http.StatusConflict && c.answer.Outcome() == OutcomeKnown {
+		return c.namedID, nil
 	}
 	return "", err
 }
 
-// captured returns what the group of the pattern matches in the text of an answer. Envoy makes
+// capture returns what the group of the pattern matches in the text of an answer. Envoy makes
 // one line of several of some headers, Location among them, with commas between: what stands
 // between the commas of a header may not say something else.
-func (l *Learn) captured(text string) (string, error) {
+func (l *Learn) capture(text string) (string, error) {
 	found := l.Capture.FindStringSubmatch(text)
 	if found == nil {
 		return "", errors.New("the answer does not match the rule's pattern")

@@ -11,16 +11,16 @@ import (
 )
 
 // newCreate opens a create with this rule, of which the request may name order 7.
-func newCreate(t *testing.T, learn Learn, target string) (*Call, *knowledge) {
+func newCreate(t *testing.T, learn Learn, target string) (*Call, *fakeFilter) {
 	t.Helper()
-	filter := &knowledge{}
+	filter := &fakeFilter{}
 	g, err := New([]Policy{{
 		Rule: order.Rule{
 			Name: "create", Methods: []string{"POST"}, Path: "/orders", Optional: true,
 			IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
 		},
 		Create: &Create{Filter: filter, Learn: learn, Format: digits},
-	}}, &ledger{}, time.Now)
+	}}, &recorder{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func newCreate(t *testing.T, learn Learn, target string) (*Call, *knowledge) {
 }
 
 // did is all that a filter was told, in one line.
-func (k *knowledge) did() string {
+func (k *fakeFilter) did() string {
 	return strings.Join(slices.Concat(k.learned, mark("missed", k.missed), mark("abandoned", k.abandoned)), ", ")
 }
 
@@ -61,9 +61,9 @@ func TestCreated(t *testing.T) {
 	refusedLater := Response{Details: "upstream_reset_before_response_started{remote_connection_failure}", Attempts: 2, AttemptHeader: -1}
 	nowhere := Response{Details: "cluster_not_found", Attempts: 0, AttemptHeader: -1}
 	mute := Response{Attempts: -1, AttemptHeader: -1}
-	served := Response{Attempts: -1, ServedBy: true, AttemptHeader: -1}
-	servedOnce := Response{Attempts: -1, ServedBy: true, AttemptHeader: 1}
-	servedTwice := Response{Attempts: -1, ServedBy: true, AttemptHeader: 2}
+	served := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}
+	servedOnce := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 1}
+	servedTwice := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}
 	uncounted := Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}
 
 	tests := []struct {
@@ -141,11 +141,11 @@ func TestCreated(t *testing.T) {
 			var err error
 			switch part := c.Created(&tt.r); part {
 			case NoPart:
-			case TheirHeaders:
-				if err = c.LearnText(t.Context(), tt.text); tt.learn.Header == "" && filter.did() != "abandoned" {
+			case HeaderPart:
+				if err = c.LearnHeader(t.Context(), tt.text); tt.learn.Header == "" && filter.did() != "abandoned" {
 					t.Error("its body was not asked for")
 				}
-			case TheirBody:
+			case BodyPart:
 				err = c.LearnBody(t.Context(), []byte(tt.text), false)
 			}
 			if got := filter.did(); got != tt.want {
@@ -154,7 +154,7 @@ func TestCreated(t *testing.T) {
 			if told := strings.Contains(tt.want, "missed") || tt.want == "abandoned"; told != (err != nil) {
 				t.Errorf("error %v", err)
 			}
-			if err := c.Left(t.Context(), nil); err != nil || filter.did() != tt.want {
+			if err := c.StreamEnded(t.Context(), nil); err != nil || filter.did() != tt.want {
 				t.Errorf("its end did something too: %v, %s", err, filter.did())
 			}
 		})
@@ -183,8 +183,8 @@ func TestConflictNamedByTheRequest(t *testing.T) {
 	}
 }
 
-// TestLeft is the end of a stream that nothing was learned from.
-func TestLeft(t *testing.T) {
+// TestStreamEnded is the end of a stream that nothing was learned from.
+func TestStreamEnded(t *testing.T) {
 	gone := func(attempts int) *Response {
 		return &Response{Details: "downstream_remote_disconnect", Attempts: attempts, AttemptHeader: -1}
 	}
@@ -207,7 +207,7 @@ func TestLeft(t *testing.T) {
 				c.Created(tt.answer)
 			}
 			for range 2 { // the second time changes nothing
-				if err := c.Left(t.Context(), tt.last); err != nil && tt.want == "" {
+				if err := c.StreamEnded(t.Context(), tt.last); err != nil && tt.want == "" {
 					t.Error(err)
 				}
 			}
@@ -218,11 +218,11 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestWhyNobodyKnows is what an operator reads.
-func TestWhyNobodyKnows(t *testing.T) {
+// TestUnknownReason is what an operator reads.
+func TestUnknownReason(t *testing.T) {
 	c, filter := newCreate(t, inBody, "/orders")
 	c.Created(&Response{Status: 504, Details: "response_timeout", Attempts: 1, AttemptHeader: -1})
-	_ = c.LearnText(t.Context(), "")
+	_ = c.LearnHeader(t.Context(), "")
 	c.Created(&Response{Status: 422, Attempts: -1, AttemptHeader: -1})
 	_ = c.LearnBody(t.Context(), nil, false)
 	c.Created(&Response{Status: 201, Details: "via_upstream", Attempts: 2, AttemptHeader: -1})
@@ -241,8 +241,8 @@ func TestCaptureHasOneGroup(t *testing.T) {
 	for expr, ok := range map[string]bool{`/orders/([0-9]+)$`: true, `/orders/[0-9]+$`: false, `(a)(b)`: false} {
 		_, err := New([]Policy{{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-			Create: &Create{Filter: &knowledge{}, Learn: Learn{Header: "location", Capture: regexp.MustCompile(expr)}, Format: digits},
-		}}, &ledger{}, time.Now)
+			Create: &Create{Filter: &fakeFilter{}, Learn: Learn{Header: "location", Capture: regexp.MustCompile(expr)}, Format: digits},
+		}}, &recorder{}, time.Now)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", expr, err)
 		}

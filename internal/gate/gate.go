@@ -69,15 +69,15 @@ type Locker interface {
 	// Acquire blocks until it has the locks of all the orders, or of none: the wait
 	// is over (an error that wraps ErrBusy or ErrOverloaded), ctx ended, or they cannot be asked for
 	// (any other error). Those granted to an ended ctx are given back by the Locker.
-	Acquire(ctx context.Context, ask Ask) (Lease, error)
+	Acquire(ctx context.Context, request LockRequest) (Lease, error)
 }
 
-// Ask is what a [Locker] is asked for.
-type Ask struct {
-	IDs     []string // of the orders, in sorted order, none twice; mostly one
-	Present string   // the owner of a lease that may be entered once more; "": none
-	Request string   // what it is for, to an operator who looks
-	Client  string   // the address of who asks, or its network; "": it is not known
+// LockRequest is what a [Locker] is asked for.
+type LockRequest struct {
+	IDs            []string // of the orders, in sorted order, none twice; mostly one
+	PresentedLease string   // the owner of a lease that may be entered once more; "": none
+	Purpose        string   // what it is for, to an operator who looks
+	Client         string   // the address of who asks, or its network; "": it is not known
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is
@@ -98,7 +98,7 @@ type AsyncLocker interface {
 	// AcquireAsync is Acquire for a caller that must not block: then is called once,
 	// before this returns or by another goroutine, and must not block either. False: it
 	// has done nothing, since only Acquire can do this.
-	AcquireAsync(ctx context.Context, ask Ask, then func(Lease, error)) bool
+	AcquireAsync(ctx context.Context, request LockRequest, then func(Lease, error)) bool
 }
 
 // AsyncLease is a lease of an [AsyncLocker].
@@ -129,10 +129,10 @@ func (p *Policy) Locks() bool { return p.Settle != nil && !p.Observe }
 type Lookup struct {
 	Filter Filter
 	Absent Reply
-	// Missing is told of each order that a lookup was passed on for and that the
+	// OnNotFound is told of each order that a lookup was passed on for and that the
 	// backend does not have. It must be quick, and safe for concurrent use; the ID is
 	// valid only during the call. Nil: nobody wants to know.
-	Missing func(id string)
+	OnNotFound func(id string)
 }
 
 // Create learns the ID of a new order from the backend's answer.

@@ -15,8 +15,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// knowledge is a Filter of plain values.
-type knowledge struct {
+// fakeFilter is a Filter of plain values.
+type fakeFilter struct {
 	answers   map[string]Answer
 	elsewhere bool // memory alone tells nothing
 	asked     []string
@@ -26,50 +26,50 @@ type knowledge struct {
 	err       error
 }
 
-func (k *knowledge) MayContain(id string) Answer {
+func (k *fakeFilter) MayContain(id string) Answer {
 	if k.elsewhere {
 		return Elsewhere
 	}
 	return k.answers[id]
 }
-func (k *knowledge) Ask(ctx context.Context, id string) Answer {
+func (k *fakeFilter) Ask(ctx context.Context, id string) Answer {
 	k.asked = append(k.asked, id)
 	if ctx.Err() != nil {
 		return Unknown
 	}
 	return k.answers[id]
 }
-func (k *knowledge) Missed(_ context.Context, reason string, _ time.Time) error {
+func (k *fakeFilter) Missed(_ context.Context, reason string, _ time.Time) error {
 	k.missed = append(k.missed, reason)
 	return nil
 }
-func (k *knowledge) Abandoned(_ context.Context, reason string, _ time.Time) error {
+func (k *fakeFilter) Abandoned(_ context.Context, reason string, _ time.Time) error {
 	k.abandoned = append(k.abandoned, reason)
 	return nil
 }
-func (k *knowledge) Learn(_ context.Context, id string) error {
+func (k *fakeFilter) Learn(_ context.Context, id string) error {
 	k.learned = append(k.learned, id)
 	return k.err
 }
 
 // lock is a Locker and its own only Lease.
 type lock struct {
-	err  error
-	asks []Ask
-	did  []string
+	err      error
+	requests []LockRequest
+	did      []string
 }
 
 func (l *lock) Key(id string) string { return "order:lock:" + id }
-func (l *lock) Acquire(_ context.Context, ask Ask) (Lease, error) {
-	l.asks = append(l.asks, ask)
-	l.did = append(l.did, "acquire "+strings.Join(ask.IDs, " "))
+func (l *lock) Acquire(_ context.Context, request LockRequest) (Lease, error) {
+	l.requests = append(l.requests, request)
+	l.did = append(l.did, "acquire "+strings.Join(request.IDs, " "))
 	if l.err != nil {
 		return nil, l.err
 	}
 	return l, nil
 }
 func (l *lock) Fences() []int64 {
-	fences := make([]int64, len(l.asks[len(l.asks)-1].IDs))
+	fences := make([]int64, len(l.requests[len(l.requests)-1].IDs))
 	for i := range fences {
 		fences[i] = int64(7 + i)
 	}
@@ -83,29 +83,29 @@ func (l *lock) Hold(_ context.Context, reason string) error {
 	return nil
 }
 
-// ledger is a Recorder that writes down what it is told.
-type ledger struct {
+// recorder is a Recorder that writes down what it is told.
+type recorder struct {
 	lines []string
 	took  time.Duration // for all decisions
 }
 
-func (l *ledger) Decided(rule int, a Action, v Verdict, took time.Duration) {
+func (l *recorder) Decided(rule int, a Action, v Verdict, took time.Duration) {
 	l.took += took
 	l.lines = append(l.lines, fmt.Sprintf("%d %s %s", rule, a, v))
 }
-func (l *ledger) Refused(int, order.Reason) {}
-func (l *ledger) Closed(rule int, o Outcome) {
+func (l *recorder) Refused(int, order.Reason) {}
+func (l *recorder) Closed(rule int, o Outcome) {
 	l.lines = append(l.lines, fmt.Sprintf("%d closed %s", rule, o))
 }
-func (l *ledger) Learned(rule int, err error) {
+func (l *recorder) Learned(rule int, err error) {
 	l.lines = append(l.lines, fmt.Sprintf("%d learned %t", rule, err == nil))
 }
 
 type bench struct {
 	gate   *Gate
-	filter *knowledge
+	filter *fakeFilter
 	lock   *lock
-	ledger *ledger
+	record *recorder
 }
 
 var digits = order.Format{Kind: order.Digits, Min: 1, Max: 19}
@@ -113,8 +113,8 @@ var digits = order.Format{Kind: order.Digits, Min: 1, Max: 19}
 func newBench(t testing.TB, observe bool) *bench {
 	t.Helper()
 	b := &bench{
-		filter: &knowledge{answers: map[string]Answer{"1": Maybe, "2": Absent}},
-		lock:   &lock{}, ledger: &ledger{},
+		filter: &fakeFilter{answers: map[string]Answer{"1": Maybe, "2": Absent}},
+		lock:   &lock{}, record: &recorder{},
 	}
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	policies := []Policy{
@@ -135,7 +135,7 @@ func newBench(t testing.TB, observe bool) *bench {
 		policies[i].Observe = observe
 	}
 	var err error
-	if b.gate, err = New(policies, b.ledger, time.Now); err != nil {
+	if b.gate, err = New(policies, b.record, time.Now); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -164,16 +164,16 @@ func TestScreen(t *testing.T) {
 			if d.Verdict != tt.verdict || d.Refused != tt.refused {
 				t.Errorf("verdict %s refused %t, want %s %t", d.Verdict, d.Refused, tt.verdict, tt.refused)
 			}
-			if diff := cmp.Diff(tt.counted, b.ledger.lines); diff != "" {
+			if diff := cmp.Diff(tt.counted, b.record.lines); diff != "" {
 				t.Error("counted (-want +got):\n" + diff)
 			}
 		})
 	}
 }
 
-// TestGlance is a face that must not block: it is told the same, or to have it asked for.
+// TestTryScreen is a face that must not block: it is told the same, or to have it asked for.
 // Screen asks by itself. Neither asks for what memory tells.
-func TestGlance(t *testing.T) {
+func TestTryScreen(t *testing.T) {
 	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/x", "/elsewhere"} {
 		for _, observe := range []bool{false, true} {
 			for _, elsewhere := range []bool{false, true} {
@@ -185,24 +185,24 @@ func TestGlance(t *testing.T) {
 				if got != want {
 					t.Errorf("%s: screened %+v, want %+v", target, got, want)
 				}
-				glimpse := b.gate.Glance(req)
+				result := b.gate.TryScreen(req)
 				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3"}, target)
-				if (glimpse.Asks != nil) != asks || glimpse.NeedsBody || len(b.filter.asked) > 0 {
-					t.Fatalf("%s: %+v, asked for %q", target, glimpse, b.filter.asked)
+				if (result.Pending != nil) != asks || result.NeedsBody || len(b.filter.asked) > 0 {
+					t.Fatalf("%s: %+v, asked for %q", target, result, b.filter.asked)
 				}
-				want.ID, got = strings.Clone(want.ID), glimpse.Decision
+				want.ID, got = strings.Clone(want.ID), result.Decision
 				if asks {
-					if len(b.ledger.lines) > 0 {
-						t.Errorf("counted before it is judged: %v", b.ledger.lines)
+					if len(b.record.lines) > 0 {
+						t.Errorf("counted before it is judged: %v", b.record.lines)
 					}
 					clear(path) // it is the caller's
-					got = glimpse.Asks.Decide(t.Context())
+					got = result.Pending.Resolve(t.Context())
 				}
 				if got != want {
 					t.Errorf("%s: %+v, want %+v", target, got, want)
 				}
 				for _, one := range []*bench{b, screened} {
-					if diff := cmp.Diff(other.ledger.lines, one.ledger.lines); diff != "" {
+					if diff := cmp.Diff(other.record.lines, one.record.lines); diff != "" {
 						t.Error("counted (-want +got):\n" + diff)
 					}
 					if (len(one.filter.asked) > 0) != asks {
@@ -214,8 +214,8 @@ func TestGlance(t *testing.T) {
 	}
 }
 
-// TestAskingEnds has the context of one that asks end: it passes the request on.
-func TestAskingEnds(t *testing.T) {
+// TestPendingLookupEnds has the context of one that asks end: it passes the request on.
+func TestPendingLookupEnds(t *testing.T) {
 	b := newBench(t, false)
 	b.filter.elsewhere = true
 	ctx, cancel := context.WithCancel(t.Context())
@@ -224,7 +224,7 @@ func TestAskingEnds(t *testing.T) {
 	if d := b.gate.Screen(ctx, req); d.Refused || d.Verdict != VerdictUnknown {
 		t.Errorf("screened: %+v", d)
 	}
-	if d := b.gate.Glance(req).Asks.Decide(ctx); d.Refused || d.Verdict != VerdictUnknown {
+	if d := b.gate.TryScreen(req).Pending.Resolve(ctx); d.Refused || d.Verdict != VerdictUnknown {
 		t.Errorf("asked: %+v", d)
 	}
 }
@@ -232,7 +232,7 @@ func TestAskingEnds(t *testing.T) {
 // mixed is a filter that tells of each ID by its first letter what memory knows, and by
 // the second what is known elsewhere.
 type mixed struct {
-	knowledge
+	fakeFilter
 	asked []string
 }
 
@@ -279,30 +279,30 @@ func TestBatch(t *testing.T) {
 		if len(ids) > 1 {
 			m.Batch = ids
 		}
-		got := l.look(m)
+		got := l.mayContain(m)
 		if got != tt.look || len(f.asked) > 0 {
 			t.Errorf("%s: %d in memory, want %d; asked for %q", tt.ids, got, tt.look, f.asked)
 		}
 		if got == Elsewhere {
-			got = l.ask(t.Context(), cloned(m))
+			got = l.lookUp(t.Context(), cloneIDs(m))
 		}
 		if got != tt.final {
 			t.Errorf("%s: %d, want %d", tt.ids, got, tt.final)
 		}
 	}
-	if got := (&Lookup{Filter: &mixed{}}).look(order.Match{}); got != Unknown {
+	if got := (&Lookup{Filter: &mixed{}}).mayContain(order.Match{}); got != Unknown {
 		t.Errorf("of an ID that nobody showed us: %d", got)
 	}
 }
 
-// TestGlanceOfABody asks for what the ID stands in, whatever the rule is for.
-func TestGlanceOfABody(t *testing.T) {
+// TestTryScreenOfABody asks for what the ID stands in, whatever the rule is for.
+func TestTryScreenOfABody(t *testing.T) {
 	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
 	b := newBench(t, false)
 	g, err := New([]Policy{
 		{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &Lookup{Filter: b.filter}},
 		{Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/settle", IDs: inBody}, Settle: &Settle{Lock: b.lock}},
-	}, b.ledger, time.Now)
+	}, b.record, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,12 +319,12 @@ func TestGlanceOfABody(t *testing.T) {
 	} {
 		req := json
 		req.Target = tt.target
-		if glimpse := g.Glance(req); !glimpse.NeedsBody || glimpse.Asks != nil {
-			t.Errorf("%s: %+v", tt.target, glimpse)
+		if result := g.TryScreen(req); !result.NeedsBody || result.Pending != nil {
+			t.Errorf("%s: %+v", tt.target, result)
 		}
 		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
-		if glimpse := g.Glance(req); glimpse.NeedsBody || glimpse.Decision.Verdict != tt.verdict {
-			t.Errorf("%s %s: %+v", tt.target, tt.body, glimpse)
+		if result := g.TryScreen(req); result.NeedsBody || result.Decision.Verdict != tt.verdict {
+			t.Errorf("%s %s: %+v", tt.target, tt.body, result)
 		}
 	}
 }
@@ -338,7 +338,7 @@ func TestScreenDoesNotAllocate(t *testing.T) {
 		req := order.Request{Method: "GET", Target: target}
 		if n := testing.AllocsPerRun(100, func() {
 			gate.Screen(ctx, req)
-			gate.Glance(req)
+			gate.TryScreen(req)
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", target, n)
 		}
@@ -405,7 +405,7 @@ func TestSettle(t *testing.T) {
 			if diff := cmp.Diff(tt.did, b.lock.did); diff != "" {
 				t.Error("did (-want +got):\n" + diff)
 			}
-			if diff := cmp.Diff(tt.counted, b.ledger.lines); diff != "" {
+			if diff := cmp.Diff(tt.counted, b.record.lines); diff != "" {
 				t.Error("counted (-want +got):\n" + diff)
 			}
 		})
@@ -484,7 +484,7 @@ func TestLearnBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, false)
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
-			if part := c.Created(&Response{Status: 201, Details: "via_upstream", Attempts: 1}); part != TheirBody {
+			if part := c.Created(&Response{Status: 201, Details: "via_upstream", Attempts: 1}); part != BodyPart {
 				t.Fatalf("part %d", part)
 			}
 			err := c.LearnBody(t.Context(), []byte(tt.body), tt.partial)

@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// mostListed is how many orders have their keys and fences listed one by one in the headers
+// maxListed is how many orders have their keys and fences listed one by one in the headers
 // to the backend. A thousand UUIDs listed so would be more than Envoy carries.
-const mostListed = 50
+const maxListed = 50
 
 // Key returns the lock key of the call's order, or those of its orders, joined by commas. Of
 // more than mostListed orders it is the template of the keys, a semicolon and their number.
 func (c *Call) Key() string {
-	if c.key == "" {
-		c.key = keyText(c.policy.Settle.Lock, c.ask.IDs)
+	if c.lockKey == "" {
+		c.lockKey = keyText(c.policy.Settle.Lock, c.lockRequest.IDs)
 	}
-	return c.key
+	return c.lockKey
 }
 
 func keyText(lock Locker, ids []string) string {
-	if len(ids) > mostListed {
+	if len(ids) > maxListed {
 		return lock.Key("{id}") + ";" + strconv.Itoa(len(ids))
 	}
 	keys := make([]string, len(ids))
@@ -39,7 +39,7 @@ func FenceText(lease Lease) string {
 		return strconv.FormatInt(fences[0], 10)
 	}
 	text := strconv.AppendInt(nil, fences[0], 10)
-	if len(fences) <= mostListed {
+	if len(fences) <= maxListed {
 		for _, fence := range fences[1:] {
 			text = strconv.AppendInt(append(text, ','), fence, 10)
 		}
@@ -63,8 +63,8 @@ func FenceText(lease Lease) string {
 }
 
 // LeaseHeaders returns what the backend is told of the call's lease.
-func (c *Call) LeaseHeaders(lease Lease) [leaseHeaders]Header {
-	return [leaseHeaders]Header{
+func (c *Call) LeaseHeaders(lease Lease) [leaseHeaderCount]Header {
+	return [leaseHeaderCount]Header{
 		{HeaderKey, c.Key()}, {HeaderFence, FenceText(lease)},
 		{HeaderLease, lease.Owner()}, {HeaderVerdict, c.Decision.Verdict.String()},
 	}
@@ -74,24 +74,24 @@ func (c *Call) LeaseHeaders(lease Lease) [leaseHeaders]Header {
 // refuse a request that grew larger here when its locks are held already. One that comes
 // larger, by more than Envoy itself adds, is from an Envoy that carries more.
 const (
-	mostHeaderBytes, mostHeaders   = 60 << 10, 100
-	addedHeaderBytes, addedHeaders = 4 << 10, 20
+	maxHeaderBytes, maxHeaders     = 60 << 10, 100
+	envoyHeaderBytes, envoyHeaders = 4 << 10, 20
 )
 
-// leaseHeaders is the number of LeaseHeaders.
-const leaseHeaders = 4
+// leaseHeaderCount is the number of LeaseHeaders.
+const leaseHeaderCount = 4
 
-// longestFence bounds what FenceText has for one order, in bytes: a number of 64 bits with
+// maxFenceBytes bounds what FenceText has for one order, in bytes: a number of 64 bits with
 // its sign, and a comma.
-const longestFence = 21
+const maxFenceBytes = 21
 
 // headerSize is that of a request's headers, those of a lease left out.
 type headerSize struct{ bytes, count int }
 
-// fits reports whether Envoy carries a request with the headers of its lease.
-func (c *Call) fits(has headerSize) bool {
+// fitsEnvoy reports whether Envoy carries a request with the headers of its lease.
+func (c *Call) fitsEnvoy(has headerSize) bool {
 	ours := len(HeaderKey) + len(HeaderFence) + len(HeaderLease) + len(HeaderVerdict) +
-		len(c.Key()) + longestFence*len(c.ask.IDs) + maxToken + len(VerdictAcquired.String())
-	return (has.bytes > mostHeaderBytes+addedHeaderBytes || has.bytes+ours <= mostHeaderBytes) &&
-		(has.count > mostHeaders+addedHeaders || has.count+leaseHeaders <= mostHeaders)
+		len(c.Key()) + maxFenceBytes*len(c.lockRequest.IDs) + maxTokenBytes + len(VerdictAcquired.String())
+	return (has.bytes > maxHeaderBytes+envoyHeaderBytes || has.bytes+ours <= maxHeaderBytes) &&
+		(has.count > maxHeaders+envoyHeaders || has.count+leaseHeaderCount <= maxHeaders)
 }

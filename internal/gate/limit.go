@@ -11,25 +11,25 @@ import (
 // permit beside it, where a lease has both. Neither has it in it.
 const ownerSeparator = "+"
 
-// errLostMeanwhile is why a settlement is refused that has its permit by now.
-var errLostMeanwhile = errors.New("the order's lock was lost while the permit was waited for")
+// errLockLost is why a settlement is refused that has its permit by now.
+var errLockLost = errors.New("the order's lock was lost while the permit was waited for")
 
 // acquire takes the lock, and then the permit of the limit if there is one. When
 // there is no permit, the lock is given back.
-func (s *Settle) acquire(ctx context.Context, ask Ask, limit string) (Lease, error) {
-	presented, permit, _ := strings.Cut(ask.Present, ownerSeparator)
-	ask.Present = presented
-	lease, err := s.Lock.Acquire(ctx, ask)
+func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string) (Lease, error) {
+	presented, permit, _ := strings.Cut(request.PresentedLease, ownerSeparator)
+	request.PresentedLease = presented
+	lease, err := s.Lock.Acquire(ctx, request)
 	if err != nil || s.Limit == nil {
 		return lease, err
 	}
-	askLimit := Ask{IDs: []string{limit}, Request: ask.Request, Client: ask.Client}
+	limitRequest := LockRequest{IDs: []string{limit}, Purpose: request.Purpose, Client: request.Client}
 	// A call within another is no settlement more, and shares the permit of that
 	// one. Whoever only presents a permit, for another order, needs one of its own.
 	if presented != "" && lease.Owner() == presented {
-		askLimit.Present = permit
+		limitRequest.PresentedLease = permit
 	}
-	second, err := s.Limit.Acquire(ctx, askLimit)
+	second, err := s.Limit.Acquire(ctx, limitRequest)
 	if err != nil {
 		// Nothing was forwarded. What cannot be released ends by itself.
 		_ = lease.Release(context.WithoutCancel(ctx))
@@ -39,7 +39,7 @@ func (s *Settle) acquire(ctx context.Context, ask Ask, limit string) (Lease, err
 	select {
 	case <-lease.Lost(): // while the permit was waited for
 		_ = both.Release(context.WithoutCancel(ctx))
-		return nil, errLostMeanwhile
+		return nil, errLockLost
 	default:
 		return both, nil
 	}

@@ -41,13 +41,13 @@ type named struct {
 
 func (n *named) Key(id string) string { return n.name + ":" + id }
 
-func (n *named) Acquire(_ context.Context, ask Ask) (Lease, error) {
-	n.diary.write("%s acquire %s present=%q", n.name, strings.Join(ask.IDs, " "), ask.Present)
+func (n *named) Acquire(_ context.Context, request LockRequest) (Lease, error) {
+	n.diary.write("%s acquire %s present=%q", n.name, strings.Join(request.IDs, " "), request.PresentedLease)
 	if n.err != nil {
 		return nil, n.err
 	}
 	owner := n.name + "-owner"
-	if ask.Present != "" && ask.Present == n.holds {
+	if request.PresentedLease != "" && request.PresentedLease == n.holds {
 		owner = n.holds
 	}
 	return &namedLease{n, owner}, nil

@@ -16,14 +16,14 @@ import (
 // line for each.
 func (g *Gate) LogRefused(log *slog.Logger, d *Decision, header order.Header) {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
-		logRefused(log, d, about(g.policies[d.Rule].Rule.Name, d.ID, requestID(header)))
+		logRefused(log, d, logArgs(g.policies[d.Rule].Rule.Name, d.ID, requestID(header)))
 	}
 }
 
 // LogRefused is [Gate.LogRefused] for a call.
 func (c *Call) LogRefused(log *slog.Logger) {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
-		logRefused(log, &c.Decision, c.About())
+		logRefused(log, &c.Decision, c.LogArgs())
 	}
 }
 
@@ -35,24 +35,24 @@ func logRefused(log *slog.Logger, d *Decision, about []any) {
 	log.Debug("refused", args...)
 }
 
-// About returns what a log line says of a call's request, as the arguments of [slog.Logger]:
+// LogArgs returns what a log line says of a call's request, as the arguments of [slog.Logger]:
 // its rule, its order or orders, and the ID by which Envoy's access log has it. What is not
 // known is left out.
-func (c *Call) About() []any {
+func (c *Call) LogArgs() []any {
 	orders := c.Decision.ID
-	switch n := len(c.ask.IDs); {
+	switch n := len(c.lockRequest.IDs); {
 	case n > 1:
-		orders = fmt.Sprintf("%s and %d more", c.ask.IDs[0], n-1)
+		orders = fmt.Sprintf("%s and %d more", c.lockRequest.IDs[0], n-1)
 	case orders == "":
-		orders = c.named
+		orders = c.namedID
 	}
-	return about(c.policy.Rule.Name, orders, c.request)
+	return logArgs(c.policy.Rule.Name, orders, c.requestID)
 }
 
-func about(rule, orders, request string) []any {
+func logArgs(rule, orders, request string) []any {
 	args := []any{"rule", rule}
 	if orders != "" {
-		args = append(args, "order", visible(orders))
+		args = append(args, "order", printable(orders))
 	}
 	if request != "" {
 		args = append(args, "request", request)
@@ -60,9 +60,9 @@ func about(rule, orders, request string) []any {
 	return args
 }
 
-// visible returns a text that a terminal only shows: a handler of logs may leave a character
+// printable returns a text that a terminal only shows: a handler of logs may leave a character
 // beyond ASCII as it is.
-func visible(text string) string {
+func printable(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f }) < 0 {
 		return text
 	}
@@ -71,6 +71,6 @@ func visible(text string) string {
 
 // requestID returns a request's ID: visible ASCII, and short. "": it has none that is of use.
 func requestID(header order.Header) string {
-	_, id, _ := tokens(header)
+	_, id, _ := leaseAndRequestID(header)
 	return id
 }

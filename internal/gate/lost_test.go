@@ -34,11 +34,11 @@ func TestLeaseLost(t *testing.T) {
 				if got := c.LeaseLost().Refuse; got != tt.refuse {
 					t.Errorf("refused: %t, want %t", got, tt.refuse)
 				}
-				if lost := slices.Contains(b.ledger.lines, "2 settle lost"); lost != tt.refuse {
+				if lost := slices.Contains(b.record.lines, "2 settle lost"); lost != tt.refuse {
 					t.Errorf("counted as lost: %t, want %t", lost, tt.refuse)
 				}
-				if b.ledger.took != 0 {
-					t.Errorf("decisions took %v", b.ledger.took)
+				if b.record.took != 0 {
+					t.Errorf("decisions took %v", b.record.took)
 				}
 				if c.LeaseLost().Refuse {
 					t.Error("it is refused twice")

@@ -33,9 +33,9 @@ type Response struct {
 	Details string
 	// Attempts is Envoy's upstream.request_attempt_count; -1 when not given.
 	Attempts int
-	// ServedBy tells that the answer carries x-envoy-upstream-service-time, which
+	// HasServiceTime tells that the answer carries x-envoy-upstream-service-time, which
 	// Envoy sets on what a backend answered.
-	ServedBy bool
+	HasServiceTime bool
 	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
 	AttemptHeader int
 }
@@ -66,7 +66,7 @@ func (r *Response) Outcome() Outcome {
 		return r.outcomeByHeaders()
 	}
 	switch {
-	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.byGateway():
+	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.fromGateway():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
 		return OutcomeUnknown
@@ -78,9 +78,9 @@ func (r *Response) Outcome() Outcome {
 	return OutcomeUnknown
 }
 
-// Untold reports whether the answer has nothing to read an outcome off: neither the two
+// LacksAttributes reports whether the answer has nothing to read an outcome off: neither the two
 // attributes nor the number of attempts in a header.
-func (r *Response) Untold() bool {
+func (r *Response) LacksAttributes() bool {
 	return (r.Details == "" || r.Attempts < 0) && r.AttemptHeader < 0
 }
 
@@ -99,31 +99,31 @@ func (r *Response) NeverSent() bool {
 // asks for both of Envoy's own headers, since x-envoy-upstream-service-time
 // alone is silent about retries.
 func (r *Response) outcomeByHeaders() Outcome {
-	if r.ServedBy && r.AttemptHeader == 1 && !r.byGateway() {
+	if r.HasServiceTime && r.AttemptHeader == 1 && !r.fromGateway() {
 		return OutcomeKnown
 	}
 	return OutcomeUnknown
 }
 
-// maxDoubt bounds what is told of Envoy's details, in bytes: they may quote an
+// maxUnknownReason bounds what is told of Envoy's details, in bytes: they may quote an
 // error of the transport.
-const maxDoubt = 160
+const maxUnknownReason = 160
 
-// doubt says why the outcome of an answer is unknown.
-func (r *Response) doubt() string {
+// unknownReason says why the outcome of an answer is unknown.
+func (r *Response) unknownReason() string {
 	text, attempts := r.Details, r.Attempts
 	switch {
-	case text == "" && attempts < 0 && r.ServedBy && r.AttemptHeader > 1:
+	case text == "" && attempts < 0 && r.HasServiceTime && r.AttemptHeader > 1:
 		text, attempts = "answered", r.AttemptHeader
 	case text == "":
 		text = "Envoy does not tell where the answer is from"
 	case text == detailsViaUpstream && attempts < 1:
 		text += ", after nobody knows how many attempts"
-	case text == detailsViaUpstream && attempts == 1 && r.byGateway():
+	case text == detailsViaUpstream && attempts == 1 && r.fromGateway():
 		text = "a gateway before the backend has no answer of it: " + strconv.Itoa(r.Status)
 	}
-	if len(text) > maxDoubt {
-		text = text[:maxDoubt] + "..."
+	if len(text) > maxUnknownReason {
+		text = text[:maxUnknownReason] + "..."
 	}
 	if attempts > 1 {
 		text += " after " + strconv.Itoa(attempts) + " attempts"
@@ -131,10 +131,10 @@ func (r *Response) doubt() string {
 	return text
 }
 
-// failed reports whether the call certainly made no order: the backend never saw it, or
+// madeNoOrder reports whether the call certainly made no order: the backend never saw it, or
 // refused it at the first and only attempt. A conflict is no such refusal: an order
 // exists that the client may be told of.
-func (r *Response) failed() bool {
+func (r *Response) madeNoOrder() bool {
 	switch r.Outcome() {
 	case OutcomeNotForwarded:
 		return true
@@ -144,11 +144,11 @@ func (r *Response) failed() bool {
 	return false
 }
 
-// byGateway reports whether the status is that of a gateway, a web server before the
+// fromGateway reports whether the status is that of a gateway, a web server before the
 // application say, which knows no answer of it (RFC 9110, 15.6.3 and 15.6.5): what it has
 // forwarded the call to may have acted, and may still be at work. nginx gives PHP up after
 // fastcgi_read_timeout, and PHP goes on.
-func (r *Response) byGateway() bool {
+func (r *Response) fromGateway() bool {
 	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
 }
 
@@ -157,19 +157,19 @@ func (r *Response) retried() bool {
 	return r.Attempts > 1 || r.Attempts < 0 && r.AttemptHeader > 1
 }
 
-// mayBeBackends reports whether the answer is not certainly Envoy's own.
-func (r *Response) mayBeBackends() bool {
-	return r.Details == "" || r.byBackend()
+// mayBeFromBackend reports whether the answer is not certainly Envoy's own.
+func (r *Response) mayBeFromBackend() bool {
+	return r.Details == "" || r.fromBackend()
 }
 
 // forwarded reports whether the backend may have had the request. Without a word of Envoy's
 // an error counts as its own.
 func (r *Response) forwarded() bool {
-	return r.byBackend() || r.Attempts > 0 || r.AttemptHeader > 0 ||
+	return r.fromBackend() || r.Attempts > 0 || r.AttemptHeader > 0 ||
 		r.Details == "" && r.Attempts < 0 && r.Status < http.StatusBadRequest
 }
 
-// byBackend reports whether the answer is the backend's own.
-func (r *Response) byBackend() bool {
-	return r.Details == detailsViaUpstream || r.Details == "" && r.ServedBy
+// fromBackend reports whether the answer is the backend's own.
+func (r *Response) fromBackend() bool {
+	return r.Details == detailsViaUpstream || r.Details == "" && r.HasServiceTime
 }

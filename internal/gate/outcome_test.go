@@ -19,7 +19,7 @@ func TestOutcome(t *testing.T) {
 		{"answer of a gateway", Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"another one", Response{Status: 502, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeUnknown},
 		{"the backend's own refusal", Response{Status: 503, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, OutcomeKnown},
-		{"no attributes, answer of a gateway", Response{Status: 504, Attempts: -1, ServedBy: true, AttemptHeader: 1}, OutcomeUnknown},
+		{"no attributes, answer of a gateway", Response{Status: 504, Attempts: -1, HasServiceTime: true, AttemptHeader: 1}, OutcomeUnknown},
 		{"answer to a second try", attrs("via_upstream", 2), OutcomeUnknown},
 		{"answer, attempts missing", attrs("via_upstream", -1), OutcomeUnknown},
 		{"route timeout", attrs("response_timeout", 1), OutcomeUnknown},
@@ -34,9 +34,9 @@ func TestOutcome(t *testing.T) {
 		{"failed upgrade", attrs("upgrade_failed", 0), OutcomeNotForwarded},
 		{"something new of Envoy's", attrs("brand_new_reason", 1), OutcomeUnknown},
 		{"nothing at all", Response{Attempts: -1, AttemptHeader: -1}, OutcomeUnknown},
-		{"no attributes, served once", Response{Attempts: -1, ServedBy: true, AttemptHeader: 1}, OutcomeKnown},
-		{"no attributes, served at the second try", Response{Attempts: -1, ServedBy: true, AttemptHeader: 2}, OutcomeUnknown},
-		{"no attributes, attempts not told", Response{Attempts: -1, ServedBy: true, AttemptHeader: -1}, OutcomeUnknown},
+		{"no attributes, served once", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 1}, OutcomeKnown},
+		{"no attributes, served at the second try", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}, OutcomeUnknown},
+		{"no attributes, attempts not told", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, OutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,16 +59,16 @@ func TestDoubt(t *testing.T) {
 		{Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, "via_upstream after 2 attempts"},
 		{Response{Details: "response_timeout", Attempts: 3, AttemptHeader: -1}, "response_timeout after 3 attempts"},
 		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after nobody knows how many attempts"},
-		{Response{Attempts: -1, ServedBy: true, AttemptHeader: 2}, "answered after 2 attempts"},
-		{Response{Attempts: -1, ServedBy: true, AttemptHeader: -1}, "Envoy does not tell where the answer is from"},
+		{Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}, "answered after 2 attempts"},
+		{Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, "Envoy does not tell where the answer is from"},
 		{Response{Attempts: -1, AttemptHeader: 1}, "Envoy does not tell where the answer is from"},
-		{Response{Details: long, Attempts: 2, AttemptHeader: -1}, long[:maxDoubt] + "... after 2 attempts"},
+		{Response{Details: long, Attempts: 2, AttemptHeader: -1}, long[:maxUnknownReason] + "... after 2 attempts"},
 	}
 	for _, tt := range tests {
 		if tt.r.Outcome() != OutcomeUnknown {
 			t.Errorf("%+v: the outcome is %s", tt.r, tt.r.Outcome())
 		}
-		if got := tt.r.doubt(); got != tt.want {
+		if got := tt.r.unknownReason(); got != tt.want {
 			t.Errorf("%+v: doubt %q, want %q", tt.r, got, tt.want)
 		}
 	}

@@ -13,72 +13,72 @@ import (
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.first(m)
+	d, p := g.begin(m)
 	if p == nil {
 		return d
 	}
 	if p.Lookup != nil && d.Verdict == VerdictNone {
-		a := p.Lookup.look(m)
+		a := p.Lookup.mayContain(m)
 		if a == Elsewhere {
-			a = p.Lookup.ask(ctx, cloned(m))
+			a = p.Lookup.lookUp(ctx, cloneIDs(m))
 		}
-		p.judge(&d, verdictOf(a))
+		p.setVerdict(&d, verdictOf(a))
 	}
 	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
 	return d
 }
 
-// Glimpse is a judgement as far as it goes without waiting.
-type Glimpse struct {
+// TryResult is a judgement as far as it goes without waiting.
+type TryResult struct {
 	Decision  Decision
-	NeedsBody bool    // ask Glance again, with the request's body
-	Asks      *Asking // the orders are not in memory; nil: it is judged
+	NeedsBody bool           // ask TryScreen again, with the request's body
+	Pending   *PendingLookup // the orders are not in memory; nil: it is judged
 }
 
-// Asking is a judgement that takes time. It has no part of the request's memory.
-type Asking struct {
-	gate   *Gate
-	policy *Policy
-	d      Decision
-	ids    []string
-	start  time.Time
+// PendingLookup is a judgement that takes time. It has no part of the request's memory.
+type PendingLookup struct {
+	gate     *Gate
+	policy   *Policy
+	decision Decision
+	ids      []string
+	start    time.Time
 }
 
-// Glance is Screen for a face that must not block.
-func (g *Gate) Glance(req order.Request) Glimpse {
+// TryScreen is Screen for a face that must not block.
+func (g *Gate) TryScreen(req order.Request) TryResult {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.first(m)
+	d, p := g.begin(m)
 	switch {
 	case d.Verdict != VerdictNone:
 	case m.Rule >= 0 && m.Result == order.NeedsBody:
-		return Glimpse{Decision: d, NeedsBody: true}
+		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
-		return Glimpse{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
+		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
 	default:
-		a := p.Lookup.look(m)
+		a := p.Lookup.mayContain(m)
 		if a != Absent && p.isIncomplete(m, req) {
-			return Glimpse{Decision: d, NeedsBody: true}
+			return TryResult{Decision: d, NeedsBody: true}
 		}
 		if a == Elsewhere {
-			return Glimpse{Decision: d, Asks: &Asking{g, p, d, cloned(m), start}}
+			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 		}
-		p.judge(&d, verdictOf(a))
+		p.setVerdict(&d, verdictOf(a))
 	}
 	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
-	return Glimpse{Decision: d}
+	return TryResult{Decision: d}
 }
 
-// Decide asks, and returns the decision. It blocks until ctx ends at most.
-func (a *Asking) Decide(ctx context.Context) Decision {
-	a.d.ID = a.ids[0]
-	a.policy.judge(&a.d, verdictOf(a.policy.Lookup.ask(ctx, a.ids)))
-	a.gate.record.Decided(a.d.Rule, a.d.Action, a.d.Verdict, a.gate.now().Sub(a.start))
-	return a.d
+// Resolve asks, and returns the decision. It blocks until ctx ends at most.
+func (a *PendingLookup) Resolve(ctx context.Context) Decision {
+	a.decision.ID = a.ids[0]
+	a.policy.setVerdict(&a.decision, verdictOf(a.policy.Lookup.lookUp(ctx, a.ids)))
+	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.gate.now().Sub(a.start))
+	return a.decision
 }
 
-// cloned returns the IDs that a request names, in memory of their own.
-func cloned(m order.Match) []string {
+// cloneIDs returns the IDs that a request names, in memory of their own.
+func cloneIDs(m order.Match) []string {
 	if len(m.Batch) == 0 {
 		return []string{strings.Clone(m.ID)}
 	}
@@ -89,27 +89,27 @@ func cloned(m order.Match) []string {
 	return ids
 }
 
-// first begins a judgement. The policy is nil if there is nothing to say of the request
+// begin begins a judgement. The policy is nil if there is nothing to say of the request
 // yet; a verdict says that it is judged already.
-func (g *Gate) first(m order.Match) (d Decision, p *Policy) {
+func (g *Gate) begin(m order.Match) (d Decision, p *Policy) {
 	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
 		return Decision{Rule: -1}, nil // or under a rule by a body that is yet to be seen
 	}
 	p = &g.policies[m.Rule]
 	d = Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
-	if !g.refuses(p, m, &d) && p.Lookup == nil {
+	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil {
 		return d, nil
 	}
 	return d, p
 }
 
-func (p *Policy) judge(d *Decision, v Verdict) {
+func (p *Policy) setVerdict(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, v == VerdictAbsent && !p.Observe
 }
 
-// look asks the filter as far as memory goes. A list of orders is absent if all of them are. An ID
+// mayContain asks the filter as far as memory goes. A list of orders is absent if all of them are. An ID
 // that nobody showed us (its body was not passed on) may be any.
-func (l *Lookup) look(m order.Match) Answer {
+func (l *Lookup) mayContain(m order.Match) Answer {
 	if m.ID == "" {
 		return Unknown
 	}
@@ -122,8 +122,8 @@ func (l *Lookup) look(m order.Match) Answer {
 	return answer
 }
 
-// ask is look, wherever the orders are.
-func (l *Lookup) ask(ctx context.Context, ids []string) Answer {
+// lookUp is look, wherever the orders are.
+func (l *Lookup) lookUp(ctx context.Context, ids []string) Answer {
 	answer := Absent
 	for i := 0; i < len(ids) && answer == Absent; i++ {
 		answer = l.Filter.Ask(ctx, ids[i])
@@ -131,17 +131,17 @@ func (l *Lookup) ask(ctx context.Context, ids []string) Answer {
 	return answer
 }
 
-// refuses fills in the verdict on a request whose order cannot be told.
-func (g *Gate) refuses(p *Policy, m order.Match, d *Decision) bool {
-	if !isRefused(m) {
+// rejectUnreadable fills in the verdict on a request whose order cannot be told.
+func (g *Gate) rejectUnreadable(p *Policy, m order.Match, d *Decision) bool {
+	if !isUnreadable(m) {
 		return false
 	}
 	g.refuse(p, m.Rule, m.Reason, d)
 	return true
 }
 
-// isRefused reports whether the order of a request cannot be told.
-func isRefused(m order.Match) bool {
+// isUnreadable reports whether the order of a request cannot be told.
+func isUnreadable(m order.Match) bool {
 	return m.Result == order.Invalid || m.Result == order.Ambiguous || m.Result == order.TooLarge
 }
 

@@ -17,8 +17,8 @@ func TestScreening(t *testing.T) {
 			Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", OtherMethods: true,
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 		},
-		Lookup: &Lookup{Filter: b.filter, Missing: func(string) {}},
-	}}, b.ledger, time.Now)
+		Lookup: &Lookup{Filter: b.filter, OnNotFound: func(string) {}},
+	}}, b.record, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,20 +38,20 @@ func TestScreening(t *testing.T) {
 		if d := g.Screen(t.Context(), req); d.Refused != inQuery || !inQuery && d != (Decision{Rule: -1}) {
 			t.Errorf("%s %s: without its body: %+v", tt.target, tt.body, d)
 		}
-		if glimpse, call := g.Glance(req), g.Open(req); glimpse.NeedsBody == inQuery || call.NeedsBody == inQuery || call.NeedsAnswer {
-			t.Errorf("%s %s: %+v, %+v", tt.target, tt.body, glimpse, call)
+		if result, call := g.TryScreen(req), g.Open(req); result.NeedsBody == inQuery || call.NeedsBody == inQuery || call.NeedsAnswer {
+			t.Errorf("%s %s: %+v, %+v", tt.target, tt.body, result, call)
 		}
 		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
-		d, glimpse, call := g.Screen(t.Context(), req), g.Glance(req), g.Open(req)
-		if d.Refused != tt.refused || glimpse.Decision != d || call.Decision.Refused != tt.refused || call.NeedsAnswer || call.NeedsBody {
-			t.Errorf("%s %s: %+v, %+v, %+v", tt.target, tt.body, d, glimpse, call)
+		d, result, call := g.Screen(t.Context(), req), g.TryScreen(req), g.Open(req)
+		if d.Refused != tt.refused || result.Decision != d || call.Decision.Refused != tt.refused || call.NeedsAnswer || call.NeedsBody {
+			t.Errorf("%s %s: %+v, %+v, %+v", tt.target, tt.body, d, result, call)
 		}
 		if !tt.refused && (d.Rule >= 0 || call.Decision.Rule >= 0) {
 			t.Errorf("%s %s is under a rule: %+v, %+v", tt.target, tt.body, d, call.Decision)
 		}
 	}
-	if slices.Contains(b.ledger.lines, "0 lookup unknown") {
-		t.Errorf("what is under no rule is counted as a lookup: %q", b.ledger.lines)
+	if slices.Contains(b.record.lines, "0 lookup unknown") {
+		t.Errorf("what is under no rule is counted as a lookup: %q", b.record.lines)
 	}
 }
 

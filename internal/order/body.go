@@ -7,7 +7,7 @@ import (
 
 // readBody looks at the body as far as the rule needs it, and reports whether
 // that decided the request.
-func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done bool) {
+func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Match) (done bool) {
 	if !r.inBody {
 		return r.refuseForm(req, s, m) || r.readMembers(req, s, m)
 	}
@@ -31,9 +31,9 @@ func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done
 	}
 	reason := ContentType
 	switch {
-	case r.takes(InJSON) && (s.mediaType(typeJSON) || r.UntypedJSON && s.types == 0):
+	case r.reads(InJSON) && (s.mediaType(typeJSON) || r.UntypedJSON && s.types == 0):
 		reason = r.readJSON(req.Body, into, m)
-	case r.takes(InForm) && s.mediaType(typeForm):
+	case r.reads(InForm) && s.mediaType(typeForm):
 		reason = r.readForm(req.Body, into, s, m)
 	}
 	if reason == NoReason {
@@ -48,17 +48,17 @@ func (r *compiled) readBody(req *Request, s *seen, into []found, m *Match) (done
 	return true
 }
 
-func (r *compiled) takes(in Place) bool {
+func (r *compiled) reads(in Location) bool {
 	return slices.ContainsFunc(r.IDs, func(id ID) bool { return id.In == in })
 }
 
 // refuseForm keeps forms away from a rule that does not read them: to some
 // backends a field of theirs is the ID. Many clients give each request the type of a form.
-func (r *compiled) refuseForm(req *Request, s *seen, m *Match) (done bool) {
+func (r *compiled) refuseForm(req *Request, s *headerFacts, m *Match) (done bool) {
 	switch {
 	case len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form:
 		return false
-	case req.BodyState == BodyUnseen && !s.announced && mostlyHasNoBody(req.Method):
+	case req.BodyState == BodyUnseen && !s.announced && usuallyHasNoBody(req.Method):
 		m.Result = NeedsBody // to see whether there is one
 	default:
 		*m = m.refused(Ambiguous, FormBody)
@@ -66,15 +66,15 @@ func (r *compiled) refuseForm(req *Request, s *seen, m *Match) (done bool) {
 	return true
 }
 
-// mostlyHasNoBody knows the methods for which a body has no meaning (RFC 9110, 9.3.1,
+// usuallyHasNoBody knows the methods for which a body has no meaning (RFC 9110, 9.3.1,
 // 9.3.2 and 9.3.5).
-func mostlyHasNoBody(method string) bool {
+func usuallyHasNoBody(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "DELETE"
 }
 
 // readMembers looks at the members of JSON that a rule does not read its ID from: some
 // backends take them for the ID all the same, or for the method.
-func (r *compiled) readMembers(req *Request, s *seen, m *Match) (done bool) {
+func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done bool) {
 	if len(r.IDs) == 0 || !s.hasBody || !s.json || !profiles[r.Backend].members {
 		return false
 	}
@@ -82,7 +82,7 @@ func (r *compiled) readMembers(req *Request, s *seen, m *Match) (done bool) {
 		*m = m.refused(Ambiguous, FormBody) // few see it, and it has no meaning (RFC 9110, 9.3.1)
 		return true
 	}
-	result, reason := req.eachField(true, func(name, value string) Reason { return r.member(name, value, s) })
+	result, reason := req.eachField(true, func(name, value string) Reason { return r.checkMember(name, value, s) })
 	result, done = formResult(result, reason)
 	if done {
 		*m = m.refused(result, reason)
@@ -90,8 +90,8 @@ func (r *compiled) readMembers(req *Request, s *seen, m *Match) (done bool) {
 	return done
 }
 
-// member judges a member of JSON that may count as a parameter.
-func (r *compiled) member(name, value string, s *seen) Reason {
+// checkMember judges a member of JSON that may count as a parameter.
+func (r *compiled) checkMember(name, value string, s *headerFacts) Reason {
 	folded := foldName(name)
 	if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
 		return MethodOverride
@@ -117,7 +117,7 @@ func announcedSize(header Header) int {
 }
 
 // readForm looks for the ID in a urlencoded body.
-func (r *compiled) readForm(body []byte, into []found, s *seen, m *Match) Reason {
+func (r *compiled) readForm(body []byte, into []idText, s *headerFacts, m *Match) Reason {
 	text := string(body)
 	for i := range len(text) {
 		if c := text[i]; c == ';' || c == '#' || c <= ' ' || c >= 0x7f {
@@ -125,5 +125,5 @@ func (r *compiled) readForm(body []byte, into []found, s *seen, m *Match) Reason
 			return BadForm
 		}
 	}
-	return r.search(parameters(text), InForm, into, s)
+	return r.readParameters(parameters(text), InForm, into, s)
 }

@@ -224,7 +224,7 @@ func FuzzScan(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, r := range rules {
-			quick, slow := make([]found, len(r.IDs)), make([]found, len(r.IDs))
+			quick, slow := make([]idText, len(r.IDs)), make([]idText, len(r.IDs))
 			if !r.scanJSON(body, quick) {
 				continue
 			}

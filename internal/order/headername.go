@@ -1,7 +1,7 @@
 package order
 
-// ours is what the names of ordergate's headers begin with.
-const ours = "x-ordergate-"
+// ownPrefix is what the names of ordergate's headers begin with.
+const ownPrefix = "x-ordergate-"
 
 // IsOurs reports whether a header's name is one that only ordergate may use, or one that a
 // server makes such a name of: each that folds to one with the prefix "x-ordergate-",
@@ -9,7 +9,7 @@ const ours = "x-ordergate-"
 //
 // It runs for each header of each request, so most names are told apart by three bytes.
 func IsOurs(name string) bool {
-	return len(name) > len(ours) && name[2]|0x20 == 'o' && name[0]|0x20 == 'x' && foldsTo(name[:len(ours)], ours)
+	return len(name) > len(ownPrefix) && name[2]|0x20 == 'o' && name[0]|0x20 == 'x' && foldsTo(name[:len(ownPrefix)], ownPrefix)
 }
 
 // foldsTo reports whether a server may make the same variable of two headers' names.

@@ -2,8 +2,8 @@ package order
 
 import "strings"
 
-// seen is what a request's headers say that matters to a ruled one.
-type seen struct {
+// headerFacts is what a request's headers say that matters to a ruled one.
+type headerFacts struct {
 	reason      Reason // why the request is refused, if it is
 	contentType string
 	types       int // how many Content-Types
@@ -17,17 +17,17 @@ type seen struct {
 	host        string
 }
 
-// look goes through the headers once. IDs that stand in headers are noted.
-func (r *compiled) look(header Header, into []found, s *seen) {
+// readHeaders goes through the headers once. IDs that stand in headers are noted.
+func (r *compiled) readHeaders(header Header, into []idText, s *headerFacts) {
 	s.hasBody = true
 	for name, value := range all(header) {
-		if reason := r.see(name, value, s, into); reason != NoReason && s.reason == NoReason {
+		if reason := r.readHeader(name, value, s, into); reason != NoReason && s.reason == NoReason {
 			s.reason = reason
 		}
 	}
 }
 
-func (r *compiled) see(name, value string, s *seen, into []found) Reason {
+func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText) Reason {
 	switch dashed(name) {
 	case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":
 		if !r.admitsMethod(value) { // one of the rule's own leads to the same rule
@@ -38,7 +38,7 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 	case "content-type":
 		s.contentType = value
 		s.types++
-		kind := formOf(value)
+		kind := formsOf(value)
 		s.form = s.form || kind&(urlencoded|multipart) != 0
 		s.json = s.json || kind&members != 0
 	case "content-encoding":
@@ -52,15 +52,15 @@ func (r *compiled) see(name, value string, s *seen, into []found) Reason {
 	case "transfer-encoding":
 		s.announced = true
 	case "cookie":
-		return r.search(cookies(value), InCookie, into, s)
+		return r.readParameters(cookies(value), InCookie, into, s)
 	case "connection":
 		// What it names may be taken off on the way to the backend.
-		return r.dropped(value)
+		return r.connectionRemovesID(value)
 	}
-	if IsOurs(name) && !strings.HasPrefix(name, ours) { // those that are spelt plainly are taken off
+	if IsOurs(name) && !strings.HasPrefix(name, ownPrefix) { // those that are spelt plainly are taken off
 		return HeaderAlias
 	}
-	return r.seeID(name, value, into)
+	return r.readIDHeader(name, value, into)
 }
 
 // overrideLengths has a bit for each length of a header's name that changes the request.
@@ -104,9 +104,9 @@ func (req *Request) respellsURL() bool {
 	return false
 }
 
-// seeID notes a header that is an ID, and refuses one that may be taken for it:
+// readIDHeader notes a header that is an ID, and refuses one that may be taken for it:
 // CGI makes HTTP_X_ORDER_ID of X-Order-Id and of X_Order_Id.
-func (r *compiled) seeID(name, value string, into []found) Reason {
+func (r *compiled) readIDHeader(name, value string, into []idText) Reason {
 	for i := range r.IDs {
 		if r.IDs[i].In != InHeader {
 			continue
@@ -121,7 +121,7 @@ func (r *compiled) seeID(name, value string, into []found) Reason {
 	return NoReason
 }
 
-func (r *compiled) dropped(tokens string) Reason {
+func (r *compiled) connectionRemovesID(tokens string) Reason {
 	for i := range r.IDs {
 		if r.IDs[i].In != InHeader {
 			continue
@@ -137,7 +137,7 @@ func (r *compiled) dropped(tokens string) Reason {
 
 // mediaType reports whether the request has exactly one Content-Type and it is
 // the given one, with no parameter but charset=utf-8.
-func (s *seen) mediaType(want string) bool {
+func (s *headerFacts) mediaType(want string) bool {
 	base, parameter, _ := strings.Cut(s.contentType, ";")
 	if s.types != 1 || !strings.EqualFold(strings.TrimSpace(base), want) {
 		return false

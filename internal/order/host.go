@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// elsewhere judges a request that a backend may take for one to another host, by which it
+// matchOtherHosts judges a request that a backend may take for one to another host, by which it
 // would come under another rule: its headers name that host, or its own can be read in more
 // than one way. Matched is what it is to its own.
-func (t *Table) elsewhere(req Request, matched Match) Match {
+func (t *Table) matchOtherHosts(req Request, matched Match) Match {
 	own, isRules, isOdd := hostname(req.Host), false, !isPlainHost(req.Host)
 	for _, host := range t.hosts {
 		if strings.EqualFold(host, own) {
 			isRules = true
 		} else if isOdd || req.forwardsTo(host) {
-			if m := t.at(host, req, matched); m.Reason == HostOverride {
+			if m := t.matchHost(host, req, matched); m.Reason == HostOverride {
 				return m
 			}
 		}
 	}
 	if isRules && (isOdd || t.forwardsElsewhere(&req, own)) {
-		return t.at("", req, matched)
+		return t.matchHost("", req, matched)
 	}
 	return matched
 }
@@ -47,9 +47,9 @@ func isPlainHost(authority string) bool {
 	return strings.Trim(name, nameBytes) == "" && !strings.HasSuffix(name, ".")
 }
 
-// at returns why a request that a backend may take for one to another host is refused, or
+// matchHost returns why a request that a backend may take for one to another host is refused, or
 // what it is if that makes no difference. No rule is for the host "".
-func (t *Table) at(host string, req Request, matched Match) Match {
+func (t *Table) matchHost(host string, req Request, matched Match) Match {
 	req.Host = host
 	m := t.match(req)
 	if m.Rule < 0 || m.Rule == matched.Rule || m.Screening && matched.Screening {

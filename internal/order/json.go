@@ -14,11 +14,11 @@ import (
 // depths, all of them deeper.
 const maxDepth = 64
 
-// reader walks through one JSON object.
-type reader struct {
+// jsonReader walks through one JSON object.
+type jsonReader struct {
 	rule   *compiled
 	dec    *jsontext.Decoder
-	into   []found
+	into   []idText
 	m      Match
 	reason Reason
 }
@@ -28,7 +28,7 @@ var errRefused = errors.New("refused")
 // readJSON looks for the IDs in a body that has to be one object of RFC 8259,
 // with no name twice and nothing after it. All of it is read: what stands behind
 // the ID can change how a backend reads it.
-func (r *compiled) readJSON(body []byte, into []found, m *Match) Reason {
+func (r *compiled) readJSON(body []byte, into []idText, m *Match) Reason {
 	if r.scanJSON(body, into) {
 		return NoReason
 	}
@@ -36,13 +36,13 @@ func (r *compiled) readJSON(body []byte, into []found, m *Match) Reason {
 }
 
 // parseJSON is readJSON the thorough way.
-func (r *compiled) parseJSON(body []byte, into []found, m *Match) Reason {
+func (r *compiled) parseJSON(body []byte, into []idText, m *Match) Reason {
 	if tooDeep(body) {
 		return BadJSON
 	}
 	// The reader works on copies, so that a request without a body need not have
 	// its own on the heap.
-	d := &reader{rule: r, dec: jsontext.NewDecoder(bytes.NewBuffer(body)), into: slices.Clone(into), m: *m}
+	d := &jsonReader{rule: r, dec: jsontext.NewDecoder(bytes.NewBuffer(body)), into: slices.Clone(into), m: *m}
 	defer func() {
 		copy(into, d.into)
 		*m = d.m
@@ -54,7 +54,7 @@ func (r *compiled) parseJSON(body []byte, into []found, m *Match) Reason {
 			here = append(here, i)
 		}
 	}
-	err := d.object(here, 0)
+	err := d.readObject(here, 0)
 	if err == nil {
 		if _, end := d.dec.ReadToken(); !errors.Is(end, io.EOF) {
 			err = errNotPlain
@@ -93,9 +93,9 @@ func tooDeep(body []byte) bool {
 	return false
 }
 
-// object reads an object whose members may be step level of the paths of the IDs
+// readObject reads an object whose members may be step level of the paths of the IDs
 // in here.
-func (d *reader) object(here []int, level int) error {
+func (d *jsonReader) readObject(here []int, level int) error {
 	t, err := d.dec.ReadToken()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (d *reader) object(here []int, level int) error {
 		if err != nil {
 			return err
 		}
-		if err := d.member(name[1:len(name)-1], here, level); err != nil {
+		if err := d.readMember(name[1:len(name)-1], here, level); err != nil {
 			return err
 		}
 	}
@@ -116,15 +116,15 @@ func (d *reader) object(here []int, level int) error {
 	return err
 }
 
-// member reads the value of one member, whose name is given raw, without quotes.
-func (d *reader) member(name []byte, here []int, level int) error {
+// readMember reads the value of one member, whose name is given raw, without quotes.
+func (d *jsonReader) readMember(name []byte, here []int, level int) error {
 	plain := unquoted(name)
 	folded := foldName(plain)
 	if level == 0 && profiles[d.rule.Backend].members {
 		switch {
 		case plain == "_method":
-			return d.method()
-		case d.isWay(plain):
+			return d.readMethod()
+		case d.isDottedPath(plain):
 			return d.refuse(JSONAlias)
 		}
 	}
@@ -138,23 +138,23 @@ func (d *reader) member(name []byte, here []int, level int) error {
 				next = append(next, i)
 				continue
 			}
-			return d.value(i)
+			return d.readID(i)
 		case folded == foldName(want):
 			return d.refuse(JSONAlias)
 		}
 	}
 	switch {
 	case len(next) > 0:
-		return d.object(next, level+1)
+		return d.readObject(next, level+1)
 	case level == 0 && d.rule.isAlias(folded, InJSON),
 		profiles[d.rule.Backend].anyDepth && d.isIDName(folded):
 		return d.refuse(JSONAlias)
 	}
-	return d.rest()
+	return d.skipValue()
 }
 
-// method reads the method that some backends take for the request's.
-func (d *reader) method() error {
+// readMethod reads the method that some backends take for the request's.
+func (d *jsonReader) readMethod() error {
 	value, err := d.dec.ReadValue()
 	if err != nil {
 		return err
@@ -165,15 +165,15 @@ func (d *reader) method() error {
 	return nil
 }
 
-// isWay reports whether a name is the whole path of an ID: order.id is the member id of
+// isDottedPath reports whether a name is the whole path of an ID: order.id is the member id of
 // order to who looks for the whole name first (Arr::get of Laravel, _.get of lodash).
-func (d *reader) isWay(name string) bool {
+func (d *jsonReader) isDottedPath(name string) bool {
 	return strings.Contains(name, ".") && slices.ContainsFunc(d.rule.IDs, func(id ID) bool { return strings.Join(id.Members, ".") == name })
 }
 
-// rest reads a value that holds no ID. A backend that goes by the name alone must
+// skipValue reads a value that holds no ID. A backend that goes by the name alone must
 // not find one in it.
-func (d *reader) rest() error {
+func (d *jsonReader) skipValue() error {
 	if !profiles[d.rule.Backend].anyDepth {
 		return d.dec.SkipValue()
 	}
@@ -193,12 +193,12 @@ func (d *reader) rest() error {
 }
 
 // isName reports whether the token read last is a member's name.
-func (d *reader) isName() bool {
+func (d *jsonReader) isName() bool {
 	kind, length := d.dec.StackIndex(d.dec.StackDepth())
 	return kind == '{' && length%2 == 1
 }
 
-func (d *reader) isIDName(folded string) bool {
+func (d *jsonReader) isIDName(folded string) bool {
 	for i := range d.rule.IDs {
 		if d.rule.IDs[i].In == InJSON && folded == d.rule.aliases[i] {
 			return true
@@ -207,7 +207,7 @@ func (d *reader) isIDName(folded string) bool {
 	return false
 }
 
-func (d *reader) refuse(r Reason) error {
+func (d *jsonReader) refuse(r Reason) error {
 	d.reason = r
 	d.m.Offset = int(d.dec.InputOffset())
 	return errRefused
@@ -224,17 +224,17 @@ func unquoted(raw []byte) string {
 	return string(raw)
 }
 
-// value notes an ID, or a list of them.
-func (d *reader) value(i int) error {
+// readID notes an ID, or a list of them.
+func (d *jsonReader) readID(i int) error {
 	id := &d.rule.IDs[i]
 	if id.List {
-		return d.list(id)
+		return d.readList(id)
 	}
 	malformed := MalformedID
 	if i == d.rule.limit {
 		malformed = MalformedLimit
 	}
-	text, err := d.scalar(id, malformed)
+	text, err := d.readScalar(id, malformed)
 	if err != nil {
 		return err
 	}
@@ -244,9 +244,9 @@ func (d *reader) value(i int) error {
 	return nil
 }
 
-// scalar reads a string without escapes, or a number; whether it is an ID is the
+// readScalar reads a string without escapes, or a number; whether it is an ID is the
 // format's to say, on the bytes as they stand.
-func (d *reader) scalar(id *ID, malformed Reason) (string, error) {
+func (d *jsonReader) readScalar(id *ID, malformed Reason) (string, error) {
 	value, err := d.dec.ReadValue()
 	if err != nil {
 		return "", err
@@ -260,7 +260,7 @@ func (d *reader) scalar(id *ID, malformed Reason) (string, error) {
 	return "", d.refuse(malformed)
 }
 
-func (d *reader) list(id *ID) error {
+func (d *jsonReader) readList(id *ID) error {
 	t, err := d.dec.ReadToken()
 	if err != nil {
 		return err
@@ -269,7 +269,7 @@ func (d *reader) list(id *ID) error {
 		return d.refuse(MalformedID)
 	}
 	for d.dec.PeekKind() != ']' {
-		text, err := d.scalar(id, MalformedID)
+		text, err := d.readScalar(id, MalformedID)
 		if err != nil {
 			return err
 		}

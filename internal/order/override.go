@@ -20,10 +20,10 @@ func overridesMethod(folded, name string) bool {
 	return false
 }
 
-// overridden judges a request whose path, or a reading of it, a rule guards under other
+// screenOverride judges a request whose path, or a reading of it, a rule guards under other
 // methods. It may count as one under such a method to a backend that lets a header, a
 // parameter or a form's field say so.
-func (t *Table) overridden(req Request, path string, rule int) Match {
+func (t *Table) screenOverride(req Request, path string, rule int) Match {
 	methods, result, reason := t.otherMethods(&req, profiles[t.rules[rule].Backend].parameters)
 	for _, method := range methods {
 		r := req
@@ -36,16 +36,16 @@ func (t *Table) overridden(req Request, path string, rule int) Match {
 			return Match{Result: Ambiguous, Rule: first, Reason: MethodOverride, Offset: -1, Screening: true}
 		}
 	}
-	return screened(rule, result, reason)
+	return screenedMatch(rule, result, reason)
 }
 
-// exempt judges a request that a rule exempts. What overrides its method may have it count as
+// screenExempt judges a request that a rule exempts. What overrides its method may have it count as
 // one that a rule guards; its body is left alone.
-func (t *Table) exempt(req Request, path string) Match {
+func (t *Table) screenExempt(req Request, path string) Match {
 	methods, _, _ := t.otherMethods(&req, false)
 	for _, method := range methods {
 		req.Method = method
-		f := t.found(&req, path)
+		f := t.findExact(&req, path)
 		rule := f.best
 		if rule == len(t.rules) {
 			rule = f.other
@@ -69,8 +69,8 @@ func formResult(result Result, reason Reason) (_ Result, decided bool) {
 	return Ambiguous, true
 }
 
-// screened returns the match of a request whose form was looked into.
-func screened(rule int, result Result, reason Reason) Match {
+// screenedMatch returns the match of a request whose form was looked into.
+func screenedMatch(rule int, result Result, reason Reason) Match {
 	result, decided := formResult(result, reason)
 	if !decided {
 		return Match{Rule: -1}
@@ -103,7 +103,7 @@ func (t *Table) otherMethods(req *Request, fields bool) (methods []string, resul
 	_ = eachParameter(parameters(query), field)
 	_ = req.eachOverride(add, field)
 	if fields {
-		result, reason = req.eachField(t.lax.members, field)
+		result, reason = req.eachField(t.lenient.members, field)
 	}
 	return methods, result, reason
 }

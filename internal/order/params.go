@@ -108,8 +108,8 @@ func isPlainName(name string) bool {
 	return name != ""
 }
 
-// found is an ID's text where it was looked for.
-type found struct {
+// idText is an ID's text where it was looked for.
+type idText struct {
 	text   string
 	times  int
 	offset int // of the text in its part
@@ -119,7 +119,7 @@ type found struct {
 // merges path, query, form and cookies goes by it.
 type claim struct {
 	folded, value string // the last name, and its value
-	in            Place
+	in            Location
 	own           bool // the name is one that the rule itself reads an ID by
 	made          bool
 }
@@ -130,11 +130,11 @@ func (c *claim) admits(folded, value string) bool {
 	return !c.made || c.value == value && (c.folded != folded || c.in == InCookie)
 }
 
-// search goes through a name space that backends mix (query, form, cookie),
+// readParameters goes through a name space that backends mix (query, form, cookie),
 // notes every ID that stands there, and returns why the request is refused, if it
 // is. Strange names are refused only where they fold to an ID's or to a route:
 // others may be odd as they like, as long as every backend finds the same pairs.
-func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
+func (r *compiled) readParameters(list pairs, in Location, into []idText, s *headerFacts) Reason {
 	alias := ParameterAlias
 	if in == InCookie {
 		alias = CookieAlias
@@ -167,7 +167,7 @@ func (r *compiled) search(list pairs, in Place, into []found, s *seen) Reason {
 		if in != InCookie && profiles[r.Backend].indexPHP && (folded == "action" || folded == "route") {
 			return alias
 		}
-		if in != InCookie && profiles[r.Backend].indexPHP && (r.leads(name, s) || r.leads(value, s)) {
+		if in != InCookie && profiles[r.Backend].indexPHP && (r.leadsToRule(name, s) || r.leadsToRule(value, s)) {
 			return FrontController
 		}
 		if in == InCookie && r.hasIDBehindComma(name, value) {
@@ -215,7 +215,7 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 
 // mayClaim notes what a parameter claims that does not stand in the ID's own place. It
 // reports false if backends may differ about that.
-func (r *compiled) mayClaim(folded, name, value string, in Place, s *seen) bool {
+func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
 	isOwn := r.isAlias(folded, in)
 	switch {
 	case !isOwn && !slices.Contains(r.foreign, folded):
@@ -227,20 +227,20 @@ func (r *compiled) mayClaim(folded, name, value string, in Place, s *seen) bool 
 	return true
 }
 
-// leads reports whether a text is a path that leads to a rule: a web server that rewrites
+// leadsToRule reports whether a text is a path that leads to a rule: a web server that rewrites
 // paths into a parameter (index.php?url=$1) adds those of the query behind it, and the last
 // one counts.
-func (r *compiled) leads(text string, s *seen) bool {
+func (r *compiled) leadsToRule(text string, s *headerFacts) bool {
 	if !strings.ContainsAny(text, `/%\`) {
 		return false
 	}
 	other := Request{Method: s.method, Host: s.host}
-	return r.table.near(&other, "/./"+unescape(text)).Result != Unruled // the dot makes it odd
+	return r.table.matchLenient(&other, "/./"+unescape(text)).Result != Unruled // the dot makes it odd
 }
 
 // isAlias reports whether a folded name is that of an ID that stands elsewhere.
 // Backends that keep path, header and parameters apart are not fooled by it.
-func (r *compiled) isAlias(folded string, in Place) bool {
+func (r *compiled) isAlias(folded string, in Location) bool {
 	for i := range r.IDs {
 		if folded != r.aliases[i] {
 			continue
@@ -255,7 +255,7 @@ func (r *compiled) isAlias(folded string, in Place) bool {
 // isRespelt reports whether a folded name is another spelling of an ID's in its own place,
 // or in the form beside the query, which servlets read as one; or that of the limit's ID,
 // which need not be the order's.
-func (r *compiled) isRespelt(folded string, in Place) bool {
+func (r *compiled) isRespelt(folded string, in Location) bool {
 	for i := range r.IDs {
 		own := r.IDs[i].In
 		if folded == r.aliases[i] && (own == in || own == InQuery && in == InForm || own == InForm && in == InQuery || !r.isOrder(i)) {

@@ -11,22 +11,22 @@ const (
 )
 
 const (
-	// maxSources bounds a rule's places of an ID.
-	maxSources = 8
-	// maxPlaces counts that of the limit's ID too.
-	maxPlaces = maxSources + 1
+	// maxIDs bounds a rule's places of an ID.
+	maxIDs = 8
+	// maxLocations counts that of the limit's ID too.
+	maxLocations = maxIDs + 1
 )
 
 // read takes the ID out of a request that the rule matches.
 func (r *compiled) read(index int, path, query string, req *Request) Match {
 	m := Match{Rule: index, Offset: -1}
-	var places [maxPlaces]found
+	var places [maxLocations]idText
 	into := places[:len(r.IDs)]
 	if reason := r.readPath(path, into, &m); reason != NoReason {
 		return m.refused(Ambiguous, reason)
 	}
-	s := seen{method: req.Method, host: req.Host}
-	r.look(req.Header, into, &s)
+	s := headerFacts{method: req.Method, host: req.Host}
+	r.readHeaders(req.Header, into, &s)
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		s.hasBody = false
 	}
@@ -42,12 +42,12 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 		}
 		return m
 	}
-	return r.conclude(into, &s, m)
+	return r.finish(into, &s, m)
 }
 
 // needsBody tells the order of a request whose body does not name it.
-func (r *compiled) needsBody(into []found, s *seen, m Match) Match {
-	known := r.agreed(into, s, m)
+func (r *compiled) needsBody(into []idText, s *headerFacts, m Match) Match {
+	known := r.combineWithClaim(into, s, m)
 	if known.Result == Named {
 		known.Result = NeedsBody
 	}
@@ -61,11 +61,11 @@ func (m Match) refused(result Result, reason Reason) Match {
 
 // readPath notes the ID in the path. The rest of the path must be as plain as
 // the template is: a variable segment could otherwise hide another route.
-func (r *compiled) readPath(path string, into []found, m *Match) Reason {
+func (r *compiled) readPath(path string, into []idText, m *Match) Reason {
 	for i := range r.IDs {
 		if r.IDs[i].In == InPath {
 			text, offset := segmentAt(path, r.segments[i])
-			into[i] = found{text: text, times: 1, offset: offset}
+			into[i] = idText{text: text, times: 1, offset: offset}
 		}
 	}
 	if isPlainPath(path) {
@@ -74,8 +74,8 @@ func (r *compiled) readPath(path string, into []found, m *Match) Reason {
 	offset := 0
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		offset++ // the slash
-		isID := slices.ContainsFunc(into, func(f found) bool { return f.times > 0 && f.offset == offset })
-		if odd := oddIn(segment); odd >= 0 && !isID {
+		isID := slices.ContainsFunc(into, func(f idText) bool { return f.times > 0 && f.offset == offset })
+		if odd := ambiguousIn(segment); odd >= 0 && !isID {
 			m.Offset = offset + odd
 			return PathSpelling
 		}
@@ -88,20 +88,20 @@ func (r *compiled) readPath(path string, into []found, m *Match) Reason {
 // for.
 func isPlainPath(path string) bool {
 	for i := range len(path) {
-		if c := path[i]; !plain[c] && c != '/' && !isUpper(c) {
+		if c := path[i]; !plainBytes[c] && c != '/' && !isUpper(c) {
 			return false
 		}
 	}
 	return true
 }
 
-// oddIn returns the offset of what is not plain in a segment, or -1.
-func oddIn(segment string) int {
+// ambiguousIn returns the offset of what is not plain in a segment, or -1.
+func ambiguousIn(segment string) int {
 	if segment == "." || segment == ".." {
 		return 0
 	}
 	for i := range len(segment) {
-		if c := segment[i]; !plain[c] && c != '.' && !isUpper(c) {
+		if c := segment[i]; !plainBytes[c] && c != '.' && !isUpper(c) {
 			return i
 		}
 	}
@@ -126,7 +126,7 @@ func segmentAt(path string, n int) (text string, offset int) {
 }
 
 // readQuery looks for the ID, and for what may be taken for it.
-func (r *compiled) readQuery(query string, into []found, s *seen, m *Match) Reason {
+func (r *compiled) readQuery(query string, into []idText, s *headerFacts, m *Match) Reason {
 	if query == "" {
 		return NoReason
 	}
@@ -134,12 +134,12 @@ func (r *compiled) readQuery(query string, into []found, s *seen, m *Match) Reas
 		m.Offset = i
 		return ParameterSpelling
 	}
-	return r.search(parameters(query), InQuery, into, s)
+	return r.readParameters(parameters(query), InQuery, into, s)
 }
 
-// agreed makes one ID of what was found, unless something claims another one.
-func (r *compiled) agreed(into []found, s *seen, m Match) Match {
-	m = r.order(into, m)
+// combineWithClaim makes one ID of what was found, unless something claims another one.
+func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Match {
+	m = r.combineIDs(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
 		switch s.claim.in {
@@ -153,9 +153,9 @@ func (r *compiled) agreed(into []found, s *seen, m Match) Match {
 	return m
 }
 
-// conclude makes one ID of what was found, and one for the limit.
-func (r *compiled) conclude(into []found, s *seen, m Match) Match {
-	m = r.agreed(into, s, m)
+// finish makes one ID of what was found, and one for the limit.
+func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
+	m = r.combineWithClaim(into, s, m)
 	if r.limit < 0 || m.Result != Named {
 		return m
 	}
@@ -179,8 +179,8 @@ func (r *compiled) conclude(into []found, s *seen, m Match) Match {
 	return m.refused(Ambiguous, RepeatedLimit)
 }
 
-// order makes one ID of what was found.
-func (r *compiled) order(into []found, m Match) Match {
+// combineIDs makes one ID of what was found.
+func (r *compiled) combineIDs(into []idText, m Match) Match {
 	for i := range into {
 		f := &into[i]
 		switch {

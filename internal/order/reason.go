@@ -41,9 +41,9 @@ const (
 // Reasons is the number of reasons, for tables indexed by one.
 const Reasons = int(reasons)
 
-// about is a reason's name for metrics, the part of the request that it is
+// reasonTexts is a reason's name for metrics, the part of the request that it is
 // about, and a sentence for people.
-var about = [Reasons]struct{ name, part, text string }{
+var reasonTexts = [Reasons]struct{ name, part, text string }{
 	NoReason:          {"none", "", ""},
 	MissingID:         {"missing_id", "id", "the request names no order"},
 	MalformedID:       {"malformed_id", "id", "the order ID is malformed"},
@@ -77,11 +77,11 @@ var about = [Reasons]struct{ name, part, text string }{
 }
 
 // String returns the sentence for people.
-func (r Reason) String() string { return about[r].text }
+func (r Reason) String() string { return reasonTexts[r].text }
 
 // Name returns the reason's name for metrics and logs.
-func (r Reason) Name() string { return about[r].name }
+func (r Reason) Name() string { return reasonTexts[r].name }
 
 // Part returns the part of the request that the reason is about: id, limit, path,
 // method, header, query, cookie or body.
-func (r Reason) Part() string { return about[r].part }
+func (r Reason) Part() string { return reasonTexts[r].part }

@@ -36,12 +36,12 @@ type Rule struct {
 	Limit *ID
 }
 
-// Place is where in a request an order ID stands.
-type Place int8
+// Location is where in a request an order ID stands.
+type Location int8
 
 // The places.
 const (
-	InPath Place = iota
+	InPath Location = iota
 	InQuery
 	InHeader
 	InCookie
@@ -51,7 +51,7 @@ const (
 
 // ID says where an order ID stands and what it looks like.
 type ID struct {
-	In       Place
+	In       Location
 	Name     string   // of the path segment, parameter, header (lower case), cookie or form field
 	Members  []string // InJSON: the path of member names
 	JSONType JSONType
@@ -119,9 +119,9 @@ type compiled struct {
 	inParams  bool       // some ID stands in the query, a form or a cookie
 	maxBody   int
 
-	// first holds the bytes that the raw name of a JSON member may begin with if it
+	// firstBytes holds the bytes that the raw name of a JSON member may begin with if it
 	// is on the way to an ID or may be taken for one: all but most letters.
-	first [256]bool
+	firstBytes [256]bool
 }
 
 func compile(r Rule) (compiled, []segment, error) {
@@ -136,8 +136,8 @@ func compile(r Rule) (compiled, []segment, error) {
 	if c.selectors, err = r.compileQuery(); err != nil {
 		return compiled{}, nil, err
 	}
-	if len(r.IDs) > maxSources {
-		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxSources)
+	if len(r.IDs) > maxIDs {
+		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxIDs)
 	}
 	if r.Limit != nil {
 		if err := r.checkLimit(); err != nil {
@@ -170,7 +170,7 @@ func compile(r Rule) (compiled, []segment, error) {
 			c.ownBody = c.ownBody || i != c.limit
 			c.maxBody = max(c.maxBody, id.MaxBody)
 		}
-		c.noteFirst(id, c.aliases[i])
+		c.markFirstBytes(id, c.aliases[i])
 		c.inParams = c.inParams || id.In == InQuery || id.In == InForm || id.In == InCookie
 		if slices.ContainsFunc(c.selectors, func(s selector) bool { return s.folded == c.aliases[i] }) {
 			return compiled{}, nil, fmt.Errorf("the parameter that the rule matches by may be taken for the ID %s", id.Name)
@@ -213,22 +213,22 @@ func (id *ID) alias() string {
 	return foldName(id.Name)
 }
 
-// noteFirst marks the first letters of an ID's names.
-func (c *compiled) noteFirst(id *ID, alias string) {
+// markFirstBytes marks the first letters of an ID's names.
+func (c *compiled) markFirstBytes(id *ID, alias string) {
 	for b := range 256 {
 		if lower := b | 0x20; lower < 'a' || lower > 'z' {
-			c.first[b] = true
+			c.firstBytes[b] = true
 		}
 	}
 	for _, name := range append([]string{alias}, id.Members...) {
 		if name == "" {
 			continue
 		}
-		c.first[name[0]|0x20] = true
-		c.first[name[0]&^0x20] = true
+		c.firstBytes[name[0]|0x20] = true
+		c.firstBytes[name[0]&^0x20] = true
 		if folded := foldName(name); folded != "" {
-			c.first[folded[0]|0x20] = true
-			c.first[folded[0]&^0x20] = true
+			c.firstBytes[folded[0]|0x20] = true
+			c.firstBytes[folded[0]&^0x20] = true
 		}
 	}
 }

@@ -5,20 +5,20 @@ import (
 	"unicode/utf8"
 )
 
-// scan is the quick way through a JSON body: one pass, no allocation. It decides
+// jsonScan is the quick way through a JSON body: one pass, no allocation. It decides
 // only what is plainly good, which nearly every body is; at anything else (an
 // escape in a name, a member that may be an alias, an error) it gives up, and
 // readJSON, with a real parser, decides. So what scan accepts readJSON accepts,
 // with the same IDs: a fuzz test holds the two together.
-type scan struct {
+type jsonScan struct {
 	rule *compiled
 	body []byte
 	pos  int
 
 	names  [maxNames]span // of the objects that are open, outer ones first
 	open   int            // how many of names are in use
-	values [maxPlaces]span
-	found  [maxPlaces]bool
+	values [maxLocations]span
+	found  [maxLocations]bool
 }
 
 type span struct{ from, to int }
@@ -28,13 +28,13 @@ type span struct{ from, to int }
 const maxNames = 64
 
 // scanJSON reads a body and notes the IDs, or reports false.
-func (r *compiled) scanJSON(body []byte, into []found) bool {
+func (r *compiled) scanJSON(body []byte, into []idText) bool {
 	for i := range r.IDs {
 		if r.IDs[i].In == InJSON && r.IDs[i].List {
 			return false
 		}
 	}
-	s := scan{rule: r, body: body}
+	s := jsonScan{rule: r, body: body}
 	s.peek()
 	if !s.object(0, 0, true) {
 		return false
@@ -45,14 +45,14 @@ func (r *compiled) scanJSON(body []byte, into []found) bool {
 	for i := range r.IDs {
 		if s.found[i] {
 			v := s.values[i]
-			into[i] = found{text: string(body[v.from:v.to]), times: into[i].times + 1, offset: v.from}
+			into[i] = idText{text: string(body[v.from:v.to]), times: into[i].times + 1, offset: v.from}
 		}
 	}
 	return true
 }
 
 // peek skips blanks and returns the byte that is next, 0 at the end.
-func (s *scan) peek() byte {
+func (s *jsonScan) peek() byte {
 	if s.pos < len(s.body) {
 		if c := s.body[s.pos]; c > ' ' {
 			return c
@@ -61,7 +61,7 @@ func (s *scan) peek() byte {
 	return s.skip()
 }
 
-func (s *scan) skip() byte {
+func (s *jsonScan) skip() byte {
 	for ; s.pos < len(s.body); s.pos++ {
 		switch c := s.body[s.pos]; c {
 		case ' ', '\t', '\n', '\r':
@@ -72,8 +72,8 @@ func (s *scan) skip() byte {
 	return 0
 }
 
-// take consumes a byte if it is next, without blanks before it.
-func (s *scan) take(c byte) bool {
+// accept consumes a byte if it is next, without blanks before it.
+func (s *jsonScan) accept(c byte) bool {
 	if s.pos < len(s.body) && s.body[s.pos] == c {
 		s.pos++
 		return true
@@ -83,8 +83,8 @@ func (s *scan) take(c byte) bool {
 
 // object reads an object at a nesting depth. While onPath, its members may be step
 // level of the way to an ID.
-func (s *scan) object(depth, level int, onPath bool) bool {
-	if depth >= maxDepth || !s.take('{') {
+func (s *jsonScan) object(depth, level int, onPath bool) bool {
+	if depth >= maxDepth || !s.accept('{') {
 		return false
 	}
 	first := s.open
@@ -96,7 +96,7 @@ func (s *scan) object(depth, level int, onPath bool) bool {
 		if s.peek() != '"' {
 			return false
 		}
-		name, ok := s.text(false)
+		name, ok := s.stringBody(false)
 		if !ok || !s.isNew(first, name) || s.peek() != ':' {
 			return false
 		}
@@ -119,7 +119,7 @@ func (s *scan) object(depth, level int, onPath bool) bool {
 }
 
 // isNew notes a name unless its object has it already.
-func (s *scan) isNew(first int, name span) bool {
+func (s *jsonScan) isNew(first int, name span) bool {
 	if s.open == maxNames {
 		return false
 	}
@@ -133,9 +133,9 @@ func (s *scan) isNew(first int, name span) bool {
 	return true
 }
 
-func (s *scan) member(name span, depth, level int, onPath bool) bool {
+func (s *jsonScan) member(name span, depth, level int, onPath bool) bool {
 	raw := s.body[name.from:name.to]
-	if len(raw) > 0 && !s.rule.first[raw[0]] {
+	if len(raw) > 0 && !s.rule.firstBytes[raw[0]] {
 		return s.value(depth) // of no concern to any ID
 	}
 	if !onPath {
@@ -148,17 +148,17 @@ func (s *scan) member(name span, depth, level int, onPath bool) bool {
 	for i := range s.rule.IDs {
 		id := &s.rule.IDs[i]
 		if id.In != InJSON || level >= len(id.Members) {
-			if level == 0 && !foldsApart(raw, s.rule.aliases[i]) {
+			if level == 0 && !foldsDifferently(raw, s.rule.aliases[i]) {
 				return false
 			}
 			continue
 		}
 		switch last := level+1 == len(id.Members); {
 		case string(raw) == id.Members[level] && last:
-			return s.id(i)
+			return s.readID(i)
 		case string(raw) == id.Members[level]:
 			descend = true
-		case !foldsApart(raw, id.Members[level]), level == 0 && !foldsApart(raw, s.rule.aliases[i]):
+		case !foldsDifferently(raw, id.Members[level]), level == 0 && !foldsDifferently(raw, s.rule.aliases[i]):
 			return false
 		}
 	}
@@ -171,12 +171,12 @@ func (s *scan) member(name span, depth, level int, onPath bool) bool {
 }
 
 // isNoID reports whether a name is certainly not that of an ID, where it matters.
-func (s *scan) isNoID(raw []byte) bool {
+func (s *jsonScan) isNoID(raw []byte) bool {
 	if !profiles[s.rule.Backend].anyDepth {
 		return true
 	}
 	for i := range s.rule.IDs {
-		if s.rule.IDs[i].In == InJSON && !foldsApart(raw, s.rule.aliases[i]) {
+		if s.rule.IDs[i].In == InJSON && !foldsDifferently(raw, s.rule.aliases[i]) {
 			return false
 		}
 	}
@@ -184,7 +184,7 @@ func (s *scan) isNoID(raw []byte) bool {
 }
 
 // isElsewhere is isNoID for a member on the way to an ID, unless it is the ID.
-func (s *scan) isElsewhere(raw []byte, level int) bool {
+func (s *jsonScan) isElsewhere(raw []byte, level int) bool {
 	for i := range s.rule.IDs {
 		id := &s.rule.IDs[i]
 		if id.In == InJSON && level+1 == len(id.Members) && string(raw) == id.Members[level] {
@@ -194,10 +194,10 @@ func (s *scan) isElsewhere(raw []byte, level int) bool {
 	return s.isNoID(raw)
 }
 
-// foldsApart reports whether a name is certainly no alias of another: their first
+// foldsDifferently reports whether a name is certainly no alias of another: their first
 // letters differ when folded. A name that begins with anything but a letter is not
 // judged.
-func foldsApart(raw []byte, other string) bool {
+func foldsDifferently(raw []byte, other string) bool {
 	if len(raw) == 0 || other == "" {
 		return false
 	}
@@ -211,13 +211,13 @@ func foldsApart(raw []byte, other string) bool {
 	return foldName(string(raw)) != foldName(other)
 }
 
-// id notes the value of an ID.
-func (s *scan) id(i int) bool {
+// readID notes the value of an ID.
+func (s *jsonScan) readID(i int) bool {
 	kind := s.rule.IDs[i].JSONType
 	from := s.pos
 	switch {
 	case s.pos < len(s.body) && s.body[s.pos] == '"' && kind != OnlyNumber:
-		v, ok := s.text(false)
+		v, ok := s.stringBody(false)
 		s.values[i], s.found[i] = v, ok
 	case kind != OnlyString && s.number():
 		s.values[i], s.found[i] = span{from, s.pos}, true
@@ -225,29 +225,29 @@ func (s *scan) id(i int) bool {
 	return s.found[i]
 }
 
-func (s *scan) value(depth int) bool {
+func (s *jsonScan) value(depth int) bool {
 	if s.pos == len(s.body) {
 		return false
 	}
 	switch c := s.body[s.pos]; {
 	case c == '"':
-		_, ok := s.text(true)
+		_, ok := s.stringBody(true)
 		return ok
 	case c == '{':
 		return s.object(depth+1, 0, false)
 	case c == '[':
 		return s.array(depth + 1)
 	case c == 't':
-		return s.word("true")
+		return s.literal("true")
 	case c == 'f':
-		return s.word("false")
+		return s.literal("false")
 	case c == 'n':
-		return s.word("null")
+		return s.literal("null")
 	}
 	return s.number()
 }
 
-func (s *scan) array(depth int) bool {
+func (s *jsonScan) array(depth int) bool {
 	if depth >= maxDepth {
 		return false
 	}
@@ -273,7 +273,7 @@ func (s *scan) array(depth int) bool {
 	}
 }
 
-func (s *scan) word(word string) bool {
+func (s *jsonScan) literal(word string) bool {
 	if len(s.body)-s.pos < len(word) || string(s.body[s.pos:s.pos+len(word)]) != word {
 		return false
 	}
@@ -281,15 +281,15 @@ func (s *scan) word(word string) bool {
 	return true
 }
 
-// text reads a string and returns what is between its quotes. Of escapes it knows
+// stringBody reads a string and returns what is between its quotes. Of escapes it knows
 // those of one letter.
-func (s *scan) text(escapes bool) (span, bool) {
-	if !s.take('"') {
+func (s *jsonScan) stringBody(escapes bool) (span, bool) {
+	if !s.accept('"') {
 		return span{}, false
 	}
 	from, body := s.pos, s.body
 	for i := from; i < len(body); i++ {
-		if !ends[body[i]] {
+		if !stringEnds[body[i]] {
 			continue
 		}
 		switch body[i] {
@@ -297,7 +297,7 @@ func (s *scan) text(escapes bool) (span, bool) {
 			s.pos = i + 1
 			return span{from, i}, true
 		case '\\':
-			if i++; !escapes || i == len(body) || !short[body[i]] {
+			if i++; !escapes || i == len(body) || !shortEscapes[body[i]] {
 				return span{}, false
 			}
 		default: // a control byte
@@ -307,9 +307,9 @@ func (s *scan) text(escapes bool) (span, bool) {
 	return span{}, false
 }
 
-// ends holds the bytes at which a string is not simply read on, short those that
+// stringEnds holds the bytes at which a string is not simply read on, short those that
 // make an escape of one letter.
-var ends, short = func() (ends, short [256]bool) {
+var stringEnds, shortEscapes = func() (ends, short [256]bool) {
 	for c := range ' ' {
 		ends[c] = true
 	}
@@ -321,24 +321,24 @@ var ends, short = func() (ends, short [256]bool) {
 }()
 
 // number reads a number of RFC 8259, 6.
-func (s *scan) number() bool {
-	s.take('-')
-	if !s.take('0') && !s.digits() {
+func (s *jsonScan) number() bool {
+	s.accept('-')
+	if !s.accept('0') && !s.digits() {
 		return false
 	}
-	if s.take('.') && !s.digits() {
+	if s.accept('.') && !s.digits() {
 		return false
 	}
-	if s.take('e') || s.take('E') {
-		if !s.take('+') {
-			s.take('-')
+	if s.accept('e') || s.accept('E') {
+		if !s.accept('+') {
+			s.accept('-')
 		}
 		return s.digits()
 	}
 	return true
 }
 
-func (s *scan) digits() bool {
+func (s *jsonScan) digits() bool {
 	i, body := s.pos, s.body
 	for i < len(body) && '0' <= body[i] && body[i] <= '9' {
 		i++

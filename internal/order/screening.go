@@ -32,7 +32,7 @@ type screening struct {
 // screen returns why the request is refused, or Unruled.
 func (s *screening) screen() Match {
 	_, query, _ := strings.Cut(s.req.Target, "?")
-	guard := s.table.guard(s.req)
+	guard := s.table.guardRule(s.req)
 	if guard < 0 {
 		return Match{Rule: -1}
 	}
@@ -40,23 +40,23 @@ func (s *screening) screen() Match {
 		s.methods, _, _ = s.table.otherMethods(s.req, true)
 		s.methods = append(s.methods, s.req.Method)
 	}
-	reason := s.look(query, InQuery)
+	reason := s.readParameters(query, InQuery)
 	if reason == NoReason && (s.orders || len(s.table.selectors) > 0) {
-		reason = s.lookAtCookies()
+		reason = s.readCookies()
 	}
 	result := Unruled
 	if reason == NoReason && !s.noForm {
-		result, reason = s.req.eachField(s.table.lax.members, func(name, value string) Reason { return s.see(name, value, InForm) })
+		result, reason = s.req.eachField(s.table.lenient.members, func(name, value string) Reason { return s.readParameter(name, value, InForm) })
 	}
 	if s.rule >= 0 {
 		guard = s.rule
 	}
-	return screened(guard, result, reason)
+	return screenedMatch(guard, result, reason)
 }
 
-// guard returns a rule to answer for a request that may be read as one under a rule: the
+// guardRule returns a rule to answer for a request that may be read as one under a rule: the
 // first that lets no other methods pass, since its calls are bracketed, or else the first.
-func (t *Table) guard(req *Request) int {
+func (t *Table) guardRule(req *Request) int {
 	first := -1
 	for i := range t.rules {
 		r := &t.rules[i]
@@ -73,8 +73,8 @@ func (t *Table) guard(req *Request) int {
 	return first
 }
 
-func (s *screening) look(text string, in Place) Reason {
-	return eachPart(text, func(name, value string) Reason { return s.see(name, value, in) })
+func (s *screening) readParameters(text string, in Location) Reason {
+	return eachPart(text, func(name, value string) Reason { return s.readParameter(name, value, in) })
 }
 
 // eachPart calls see with parameters until it gives a reason. More than PHP reads of a
@@ -98,20 +98,20 @@ func eachPart(text string, see func(name, value string) Reason) Reason {
 	}
 }
 
-func (s *screening) lookAtCookies() Reason {
+func (s *screening) readCookies() Reason {
 	for name, value := range all(s.req.Header) {
 		if name != "cookie" {
 			continue
 		}
-		if reason := eachParameter(cookies(value), func(name, value string) Reason { return s.see(name, value, InCookie) }); reason != NoReason {
+		if reason := eachParameter(cookies(value), func(name, value string) Reason { return s.readParameter(name, value, InCookie) }); reason != NoReason {
 			return reason
 		}
 	}
 	return NoReason
 }
 
-// see judges one parameter.
-func (s *screening) see(name, value string, in Place) Reason {
+// readParameter judges one parameter.
+func (s *screening) readParameter(name, value string, in Location) Reason {
 	t := s.table
 	alias := ParameterAlias
 	if in == InCookie {
@@ -141,7 +141,7 @@ func (s *screening) see(name, value string, in Place) Reason {
 		}
 		for _, method := range s.methods {
 			r := Request{Method: method, Host: s.req.Host}
-			if m := t.near(&r, "/./"+text); m.Result != Unruled { // the dot makes it odd
+			if m := t.matchLenient(&r, "/./"+text); m.Result != Unruled { // the dot makes it odd
 				s.rule = m.Rule
 				return FrontController
 			}
@@ -152,7 +152,7 @@ func (s *screening) see(name, value string, in Place) Reason {
 
 // namesOrder reports whether a folded name is one by which some rule reads an order's ID.
 // A cookie has to hold one, too: there are many that are called id.
-func (t *Table) namesOrder(folded, value string, in Place) bool {
+func (t *Table) namesOrder(folded, value string, in Location) bool {
 	for i := range t.orders {
 		r := &t.orders[i]
 		for j := range r.IDs {
@@ -178,9 +178,9 @@ const (
 	noForm form = 0
 )
 
-// formOf tells it by a Content-Type, also by one that is odd. To Tomcat and Spring each
+// formsOf tells it by a Content-Type, also by one that is odd. To Tomcat and Spring each
 // multipart type is a form. The word form counts only by itself: platform is none.
-func formOf(contentType string) (kind form) {
+func formsOf(contentType string) (kind form) {
 	contentType = lower(contentType)
 	if strings.Contains(contentType, "json") {
 		kind |= members
@@ -210,7 +210,7 @@ func (req *Request) form() (kind form, encoded bool) {
 		case "content-encoding":
 			encoded = encoded || !strings.EqualFold(value, "identity")
 		case "content-type":
-			kind |= formOf(value)
+			kind |= formsOf(value)
 		}
 	}
 	return kind, encoded

@@ -62,9 +62,9 @@ func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
 // isSelectivePass reports whether the rule exempts requests by their parameters.
 func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 0 }
 
-// selected judges a request that falls under a rule for want of parameters that an earlier
+// screenSelection judges a request that falls under a rule for want of parameters that an earlier
 // one matches by, or is exempt because of some: they have to be certain.
-func (t *Table) selected(req Request, rule int) Match {
+func (t *Table) screenSelection(req Request, rule int) Match {
 	s := screening{table: t, req: &req, rule: -1, chosen: true}
 	s.noForm = !t.rules[rule].Pass // what another rule makes of a form is for it to say
 	return s.screen()
@@ -75,7 +75,7 @@ type choice struct{ folded, value string }
 
 // choose notes such a parameter, and reports whether every backend finds the same value
 // everywhere, and none that a rule matches by without having matched.
-func (s *screening) choose(folded, name, value string, in Place) bool {
+func (s *screening) choose(folded, name, value string, in Location) bool {
 	certain := isPlainName(name) && isPlainName(value)
 	for i := range s.table.selectors {
 		sel := &s.table.selectors[i]

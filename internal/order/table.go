@@ -12,10 +12,10 @@ import (
 // Rules hang in trees with one level for each path segment, so the cost of a
 // match depends on the length of the path and not on the number of rules.
 type Table struct {
-	rules  []compiled
-	exact  node // literals as written
-	folded node // literals in lower case: of rules that ignore it, and for what comes near
-	lax    readings
+	rules   []compiled
+	exact   node // literals as written
+	folded  node // literals in lower case: of rules that ignore it, and for what comes near
+	lenient readings
 
 	folders    node // rules' paths as folders: of an index.php, and without the slash at the end; in lower case
 	hasFolders bool // there are some
@@ -67,7 +67,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			t.hasFolders = true
 			t.folders.add(segments[:len(segments)-1], i, lower)
 		}
-		t.lax = t.lax.union(profiles[r.Backend])
+		t.lenient = t.lenient.union(profiles[r.Backend])
 		// The path of a folder: that of its script without the last segment, or "/".
 		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
 			t.hasFolders = true
@@ -156,10 +156,10 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 func (t *Table) Match(req Request) Match {
 	m := t.match(req)
 	if len(t.hosts) > 0 && m.Result != Ambiguous {
-		m = t.elsewhere(req, m)
+		m = t.matchOtherHosts(req, m)
 	}
-	if m.Rule < 0 && t.lax.indexPHP && req.respellsURL() {
-		if guard := t.guard(&req); guard >= 0 {
+	if m.Rule < 0 && t.lenient.indexPHP && req.respellsURL() {
+		if guard := t.guardRule(&req); guard >= 0 {
 			return Match{Result: Ambiguous, Rule: guard, Reason: URLOverride, Offset: -1, Screening: true}
 		}
 	}
@@ -169,25 +169,25 @@ func (t *Table) Match(req Request) Match {
 func (t *Table) match(req Request) Match {
 	path, query, _ := strings.Cut(req.Target, "?")
 	if path == "" || path[0] != '/' {
-		return t.unmatched(req, path, false)
+		return t.screenUnmatched(req, path, false)
 	}
-	f := t.found(&req, path)
+	f := t.findExact(&req, path)
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
 		// A backend may find those parameters all the same.
-		if m := t.selected(req, f.best); m.Result != Unruled {
+		if m := t.screenSelection(req, f.best); m.Result != Unruled {
 			return m
 		}
 	}
 	switch {
 	case best && t.rules[f.best].Pass:
-		return t.exempt(req, path)
+		return t.screenExempt(req, path)
 	case best:
 		return t.rules[f.best].read(f.best, path, query, &req)
 	case f.other < len(t.rules):
 		return Match{Result: Ambiguous, Rule: f.other, Reason: OtherMethod, Offset: -1}
 	case f.passing < len(t.rules):
-		if m := t.overridden(req, path, f.passing); m.Result != Unruled {
+		if m := t.screenOverride(req, path, f.passing); m.Result != Unruled {
 			return m
 		}
 	}
@@ -195,7 +195,7 @@ func (t *Table) match(req Request) Match {
 	if !chooses && t.isPlain(path) && !t.hasFolders && !t.isController(path) {
 		return Match{Rule: -1}
 	}
-	return t.unmatched(req, path, chooses)
+	return t.screenUnmatched(req, path, chooses)
 }
 
 // finder looks a path up in a tree.
@@ -209,8 +209,8 @@ type finder struct {
 	selecting int // lowest index of one that would, but for the parameters that it matches by
 }
 
-// found looks a path up as it is spelt.
-func (t *Table) found(req *Request, path string) finder {
+// findExact looks a path up as it is spelt.
+func (t *Table) findExact(req *Request, path string) finder {
 	f := t.finder(req)
 	f.find(&t.exact, path[1:], admitsExact)
 	if f.best == len(t.rules) && t.ignoresCase {

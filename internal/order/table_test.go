@@ -22,7 +22,7 @@ func (h headers) Next(cursor int) (string, string, int) {
 	return h[cursor], h[cursor+1], cursor + 2
 }
 
-func at(in Place, name string) []ID {
+func at(in Location, name string) []ID {
 	return []ID{{In: in, Name: name, MaxBody: 1000, Format: digits}}
 }
 

@@ -48,15 +48,15 @@ const (
 	_ = -uint(unsafe.Sizeof(envoymodule.Text{}) - C.sizeof_envoy_dynamic_module_type_envoy_buffer)
 )
 
-// Place is one place in Envoy's configuration where the filter stands.
-type Place struct {
-	Face  *envoymodule.Face
-	Close func() // all its streams are over
+// FilterConfig is one place in Envoy's configuration where the filter stands.
+type FilterConfig struct {
+	Adapter *envoymodule.Adapter
+	Close   func() // all its streams are over
 }
 
 // Open makes a place. The text is the filter's configuration, in memory of its own. What
 // it returns as an error is Envoy's reason to refuse its configuration, and is logged.
-type Open func(text []byte) (Place, error)
+type Open func(text []byte) (FilterConfig, error)
 
 // filter is what Register says. It is written before Envoy calls anything.
 var filter struct {
@@ -71,59 +71,59 @@ func Register(name string, open Open) { filter.name, filter.open = name, open }
 func ordergateNew(name, config C.envoy_dynamic_module_type_envoy_buffer) (handle C.uintptr_t) {
 	defer func() {
 		if v := recover(); v != nil {
-			refused("a fault", "fault", v, "stack", string(debug.Stack()))
+			logRefusal("a fault", "fault", v, "stack", string(debug.Stack()))
 		}
 	}()
 	if got := C.GoStringN(name.ptr, C.int(name.length)); got != filter.name {
-		refused("there is no such filter in this module", "filter_name", got, "want", filter.name)
+		logRefusal("there is no such filter in this module", "filter_name", got, "want", filter.name)
 		return 0
 	}
 	p, err := filter.open(C.GoBytes(unsafe.Pointer(config.ptr), C.int(config.length)))
 	if err != nil {
-		refused("the configuration cannot be used", "error", err)
+		logRefusal("the configuration cannot be used", "error", err)
 		return 0
 	}
-	return places.add(&p)
+	return configs.add(&p)
 }
 
-func refused(why string, args ...any) { envoymodule.NewLogger(Log{}).Error(why, args...) }
+func logRefusal(why string, args ...any) { envoymodule.NewLogger(Log{}).Error(why, args...) }
 
 //export ordergateEnd
-func ordergateEnd(place C.uintptr_t) {
-	defer places.forget(place)
+func ordergateEnd(config C.uintptr_t) {
+	defer configs.forget(config)
 	defer func() {
 		if v := recover(); v != nil {
 			envoymodule.NewLogger(Log{}).Error("a fault in ordergate", "at", "the end", "fault", v)
 		}
 	}()
-	places.at(place).Close()
+	configs.at(config).Close()
 }
 
 //export ordergateRequest
-func ordergateRequest(place C.uintptr_t, stream unsafe.Pointer, headers *C.envoy_dynamic_module_type_envoy_http_header, size C.size_t, end C.bool, into *C.ordergate_step) {
+func ordergateRequest(config C.uintptr_t, stream unsafe.Pointer, headers *C.envoy_dynamic_module_type_envoy_http_header, size C.size_t, end C.bool, into *C.ordergate_step) {
 	h := unsafe.Slice((*envoymodule.Header)(unsafe.Pointer(headers)), int(size))
-	step, s := places.at(place).Face.Request(envoy{stream}, h, bool(end))
-	fill(into, step)
+	step, s := configs.at(config).Adapter.Request(envoy{stream}, h, bool(end))
+	writeStep(into, step)
 	if s != nil {
-		goOn(s, 0, into)
+		keepStream(s, 0, into)
 	}
 }
 
-//export ordergateMissing
-func ordergateMissing(place C.uintptr_t, stream unsafe.Pointer) {
-	places.at(place).Face.Missing(envoy{stream})
+//export ordergateNotFound
+func ordergateNotFound(config C.uintptr_t, stream unsafe.Pointer) {
+	configs.at(config).Adapter.NotFound(envoy{stream})
 }
 
 //export ordergateEvent
 func ordergateEvent(stream C.uintptr_t, event C.uint8_t, end C.bool, into *C.ordergate_step) {
 	h := cgo.Handle(stream)
 	s := h.Value().(*envoymodule.Stream)
-	fill(into, s.On(envoymodule.Event(event), bool(end)))
-	goOn(s, h, into)
+	writeStep(into, s.On(envoymodule.Event(event), bool(end)))
+	keepStream(s, h, into)
 }
 
-// goOn keeps a stream as long as it is not done with.
-func goOn(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
+// keepStream keeps a stream as long as it is not done with.
+func keepStream(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
 	switch done := s.Done(); {
 	case !done && h == 0:
 		h = cgo.NewHandle(s)
@@ -137,8 +137,8 @@ func goOn(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
 	into.stream = C.uintptr_t(h)
 }
 
-func fill(into *C.ordergate_step, step envoymodule.Step) {
-	into.action, into.verdict, into.witness = C.uint8_t(step.Do), C.uint8_t(step.Verdict), C.bool(step.Witness)
+func writeStep(into *C.ordergate_step, step envoymodule.Step) {
+	into.action, into.verdict, into.watch_not_found = C.uint8_t(step.Do), C.uint8_t(step.Verdict), C.bool(step.WatchNotFound)
 	if step.Reply != nil {
 		into.reply = (*C.ordergate_reply)(step.Reply.Native)
 	}

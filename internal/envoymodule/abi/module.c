@@ -12,11 +12,11 @@
 // In Go.
 extern uintptr_t ordergateNew(envoy_dynamic_module_type_envoy_buffer name,
                               envoy_dynamic_module_type_envoy_buffer config);
-extern void ordergateEnd(uintptr_t place);
-extern void ordergateRequest(uintptr_t place, void* envoy,
+extern void ordergateEnd(uintptr_t config);
+extern void ordergateRequest(uintptr_t config, void* envoy,
                              envoy_dynamic_module_type_envoy_http_header* headers, size_t size,
                              bool end, ordergate_step* step);
-extern void ordergateMissing(uintptr_t place, void* envoy);
+extern void ordergateNotFound(uintptr_t config, void* envoy);
 extern void ordergateEvent(uintptr_t stream, uint8_t event, bool end, ordergate_step* step);
 
 extern void ordergate_entering(void);  // see threads.c
@@ -26,22 +26,22 @@ envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 
 uint32_t ordergate_debug;  // read and written atomically
 
-static void look_at_log(void) {
+static void update_log_level(void) {
   uint32_t now = envoy_dynamic_module_callback_log_enabled(envoy_dynamic_module_type_log_level_Debug);
   if (__atomic_load_n(&ordergate_debug, __ATOMIC_RELAXED) != now)
     __atomic_store_n(&ordergate_debug, now, __ATOMIC_RELAXED);
 }
 
 // A place in Envoy's configuration.
-typedef struct place {
+typedef struct filter_config {
   uintptr_t go;
-} place;
+} filter_config;
 
 typedef struct stream {
-  const place* place;
+  const filter_config* config;
   uintptr_t go;  // 0: Go has no part in it, or none any more
   bool refused;  // it was answered here
-  bool witness;  // Go wants to know if the backend has no such order
+  bool watch_not_found;  // Go wants to know if the backend has no such order
 } stream;
 
 // Most requests have fewer headers than this.
@@ -53,19 +53,19 @@ const void* envoy_dynamic_module_on_http_filter_config_new(
     void* config, envoy_dynamic_module_type_envoy_buffer name,
     envoy_dynamic_module_type_envoy_buffer text) {
   (void)config;
-  look_at_log();
-  place* p = malloc(sizeof *p);
-  if (p != NULL && (p->go = ordergateNew(name, text)) == 0) {
-    free(p);
-    p = NULL;  // Envoy refuses its configuration
+  update_log_level();
+  filter_config* c = malloc(sizeof *c);
+  if (c != NULL && (c->go = ordergateNew(name, text)) == 0) {
+    free(c);
+    c = NULL;  // Envoy refuses its configuration
   }
-  return p;
+  return c;
 }
 
 void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
-  place* p = (place*)config;
-  ordergateEnd(p->go);
-  free(p);
+  filter_config* c = (filter_config*)config;
+  ordergateEnd(c->go);
+  free(c);
 }
 
 // There are no settings of a route.
@@ -87,14 +87,14 @@ void envoy_dynamic_module_on_http_filter_per_route_config_destroy(const void* co
 const void* envoy_dynamic_module_on_http_filter_new(const void* config, void* envoy) {
   (void)envoy;
   stream* s = malloc(sizeof *s);
-  if (s != NULL) *s = (stream){.place = config};
+  if (s != NULL) *s = (stream){.config = config};
   return s;
 }
 
 // act does what a step says, but for letting the stream go on.
 static void act(stream* s, void* envoy, const ordergate_step* step) {
   s->go = step->stream;
-  s->witness = step->witness;
+  s->watch_not_found = step->watch_not_found;
   switch (step->action) {
     case ordergate_pass_request:
       if (step->verdict != 0)
@@ -112,7 +112,7 @@ static void act(stream* s, void* envoy, const ordergate_step* step) {
 }
 
 // tell tells Go what happened, and does what that says.
-static uint8_t tell(stream* s, void* envoy, uint8_t event, bool end) {
+static uint8_t send_event(stream* s, void* envoy, uint8_t event, bool end) {
   ordergate_step step = {.stream = s->go};
   ordergateEvent(s->go, event, end, &step);
   act(s, envoy, &step);
@@ -130,9 +130,9 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   envoy_dynamic_module_callback_http_get_headers(
       envoy, envoy_dynamic_module_type_http_header_type_RequestHeader, headers);
   ordergate_step step = {0};
-  look_at_log();
+  update_log_level();
   ordergate_entering();
-  ordergateRequest(s->place->go, envoy, headers, size, end, &step);
+  ordergateRequest(s->config->go, envoy, headers, size, end, &step);
   if (headers != few) free(headers);
   act(s, envoy, &step);
   switch (step.action) {
@@ -146,14 +146,14 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
 }
 
 // passes tells Go of more of a request, and reports whether it goes on.
-static bool passes(stream* s, void* envoy, uint8_t event, bool end) {
+static bool request_event(stream* s, void* envoy, uint8_t event, bool end) {
   if (s->go == 0) return !s->refused;
-  return tell(s, envoy, event, end) == ordergate_pass_request;
+  return send_event(s, envoy, event, end) == ordergate_pass_request;
 }
 
 envoy_dynamic_module_type_on_http_filter_request_body_status
 envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter, bool end) {
-  if (passes((stream*)filter, envoy, ordergate_request_body, end))
+  if (request_event((stream*)filter, envoy, ordergate_request_body, end))
     return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
   // One that is too large Envoy refuses, with 413.
   return envoy_dynamic_module_type_on_http_filter_request_body_status_StopIterationAndBuffer;
@@ -161,13 +161,13 @@ envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter
 
 envoy_dynamic_module_type_on_http_filter_request_trailers_status
 envoy_dynamic_module_on_http_filter_request_trailers(void* envoy, const void* filter) {
-  if (passes((stream*)filter, envoy, ordergate_request_trailers, true))
+  if (request_event((stream*)filter, envoy, ordergate_request_trailers, true))
     return envoy_dynamic_module_type_on_http_filter_request_trailers_status_Continue;
   return envoy_dynamic_module_type_on_http_filter_request_trailers_status_StopIteration;
 }
 
 // missing reports whether the status is 404 or 410.
-static bool missing(void* envoy) {
+static bool not_found(void* envoy) {
   static const char name[] = ":status";
   envoy_dynamic_module_type_envoy_buffer status;
   return envoy_dynamic_module_callback_http_get_header(
@@ -178,16 +178,16 @@ static bool missing(void* envoy) {
 }
 
 // answered tells Go of more of an answer, unless that is ours.
-static uint8_t answered(stream* s, void* envoy, uint8_t event, bool end) {
-  return s->go == 0 || s->refused ? ordergate_pass_response : tell(s, envoy, event, end);
+static uint8_t response_event(stream* s, void* envoy, uint8_t event, bool end) {
+  return s->go == 0 || s->refused ? ordergate_pass_response : send_event(s, envoy, event, end);
 }
 
 envoy_dynamic_module_type_on_http_filter_response_headers_status
 envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
   stream* s = (stream*)filter;
-  if (s->witness && missing(envoy)) ordergateMissing(s->place->go, envoy);
-  s->witness = false;
-  switch (answered(s, envoy, ordergate_response_headers, end)) {
+  if (s->watch_not_found && not_found(envoy)) ordergateNotFound(s->config->go, envoy);
+  s->watch_not_found = false;
+  switch (response_event(s, envoy, ordergate_response_headers, end)) {
     case ordergate_read:
       return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;
     case ordergate_wait:
@@ -198,14 +198,14 @@ envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* fi
 
 envoy_dynamic_module_type_on_http_filter_response_body_status
 envoy_dynamic_module_on_http_filter_response_body(void* envoy, const void* filter, bool end) {
-  if (answered((stream*)filter, envoy, ordergate_response_body, end) == ordergate_wait)
+  if (response_event((stream*)filter, envoy, ordergate_response_body, end) == ordergate_wait)
     return envoy_dynamic_module_type_on_http_filter_response_body_status_StopIterationAndWatermark;
   return envoy_dynamic_module_type_on_http_filter_response_body_status_Continue;
 }
 
 envoy_dynamic_module_type_on_http_filter_response_trailers_status
 envoy_dynamic_module_on_http_filter_response_trailers(void* envoy, const void* filter) {
-  if (answered((stream*)filter, envoy, ordergate_response_trailers, true) == ordergate_wait)
+  if (response_event((stream*)filter, envoy, ordergate_response_trailers, true) == ordergate_wait)
     return envoy_dynamic_module_type_on_http_filter_response_trailers_status_StopIteration;
   return envoy_dynamic_module_type_on_http_filter_response_trailers_status_Continue;
 }
@@ -214,7 +214,7 @@ void envoy_dynamic_module_on_http_filter_scheduled(void* envoy, const void* filt
   (void)event;
   stream* s = (stream*)filter;
   if (s->go == 0) return;
-  switch (tell(s, envoy, ordergate_woken, false)) {
+  switch (send_event(s, envoy, ordergate_woken, false)) {
     case ordergate_pass_request:
       envoy_dynamic_module_callback_http_filter_continue_decoding(envoy);
       break;
@@ -226,12 +226,12 @@ void envoy_dynamic_module_on_http_filter_scheduled(void* envoy, const void* filt
 
 void envoy_dynamic_module_on_http_filter_stream_complete(void* envoy, const void* filter) {
   stream* s = (stream*)filter;
-  if (s->go != 0) tell(s, envoy, ordergate_complete, true);
+  if (s->go != 0) send_event(s, envoy, ordergate_complete, true);
 }
 
 void envoy_dynamic_module_on_http_filter_destroy(const void* filter) {
   stream* s = (stream*)filter;
-  if (s->go != 0) tell(s, NULL, ordergate_complete, true);  // Envoy has told the end before
+  if (s->go != 0) send_event(s, NULL, ordergate_complete, true);  // Envoy has told the end before
   free(s);
 }
 
@@ -255,9 +255,9 @@ void envoy_dynamic_module_on_http_filter_downstream_below_write_buffer_low_water
   (void)envoy, (void)filter;
 }
 
-void envoy_dynamic_module_on_http_filter_config_scheduled(void* config, const void* place,
+void envoy_dynamic_module_on_http_filter_config_scheduled(void* config, const void* filter_config,
                                                           uint64_t event) {
-  (void)config, (void)place, (void)event;
+  (void)config, (void)filter_config, (void)event;
 }
 
 #define UNUSED (void)envoy, (void)filter, (void)id

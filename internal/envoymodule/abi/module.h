@@ -23,7 +23,7 @@ typedef struct ordergate_reply {
 typedef struct ordergate_step {
   uint8_t action;   // envoymodule.Action
   uint8_t verdict;  // gate.Verdict; 0: none
-  bool witness;     // see envoymodule.Face.Missing
+  bool watch_not_found;     // see envoymodule.Adapter.NotFound
   const ordergate_reply* reply;
   uintptr_t stream;
 } ordergate_step;

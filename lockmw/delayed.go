@@ -13,34 +13,34 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// heldAnswers finds out whether Envoy holds the answer to a create for less time than
+// delayedAnswers finds out whether Envoy holds the answer to a create for less time than
 // ordergate may need (message_timeout). Its stream ends then just as that of a client who
 // leaves, as measured with Envoy 1.40: EOF, while ordergate has yet to reply. A client who
 // leaves sooner than another answer was held for shows nothing, since Envoy waited longer.
-type heldAnswers struct {
-	cut     *recurring.Trouble
-	longest time.Duration // that an answer may be held for
+type delayedAnswers struct {
+	cut      *recurring.Trouble
+	maxDelay time.Duration // that an answer may be held for
 
-	mu     sync.Mutex
-	kept   time.Duration // for which an answer was held lately, and Envoy waited
-	keptAt time.Time
+	mu        sync.Mutex
+	longest   time.Duration // for which an answer was held lately, and Envoy waited
+	longestAt time.Time
 }
 
 const (
-	// leastHeld is shorter than any sensible timeout. Most answers are held for less, and
+	// minDelay is shorter than any sensible timeout. Most answers are held for less, and
 	// their streams are not watched.
-	leastHeld = 50 * time.Millisecond
-	// keptCounts is for how long an answer that was held tells of Envoy's configuration.
-	keptCounts = 5 * time.Minute
+	minDelay = 50 * time.Millisecond
+	// longestValid is for how long an answer that was held tells of Envoy's configuration.
+	longestValid = 5 * time.Minute
 )
 
 // watch receives from the stream of a create, whose answer is held from now on until the
 // returned function is called. No reply may be sent before that. The goroutine ends with the
 // stream, at the latest when its handler returns.
-func (h *heldAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) (passedOn func()) {
+func (h *delayedAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) (passedOn func()) {
 	since := time.Now()
 	var over, ended atomic.Bool
-	timer := time.AfterFunc(leastHeld, func() {
+	timer := time.AfterFunc(minDelay, func() {
 		var err error
 		for err == nil { // what comes before our reply is passed over, as it is after it
 			_, err = stream.Recv()
@@ -60,24 +60,24 @@ func (h *heldAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, call
 }
 
 // note takes the end of a stream whose answer was held for so long.
-func (h *heldAnswers) note(call *gate.Call, now time.Time, after time.Duration) {
+func (h *delayedAnswers) note(call *gate.Call, now time.Time, after time.Duration) {
 	if h.isCut(now, after) {
-		h.cut.Note(append(call.About(), "after", after.Round(time.Millisecond), "held_up_to", h.longest)...)
+		h.cut.Note(append(call.LogArgs(), "after", after.Round(time.Millisecond), "held_up_to", h.maxDelay)...)
 	}
 }
 
 // isCut reports whether Envoy may have ended a stream after so long.
-func (h *heldAnswers) isCut(now time.Time, after time.Duration) bool {
+func (h *delayedAnswers) isCut(now time.Time, after time.Duration) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return after >= h.kept || now.Sub(h.keptAt) > keptCounts
+	return after >= h.longest || now.Sub(h.longestAt) > longestValid
 }
 
 // keep takes the end of an answer that was held for so long, and passed on.
-func (h *heldAnswers) keep(now time.Time, held time.Duration) {
+func (h *delayedAnswers) keep(now time.Time, held time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if held >= h.kept || now.Sub(h.keptAt) > keptCounts {
-		h.kept, h.keptAt = held, now
+	if held >= h.longest || now.Sub(h.longestAt) > longestValid {
+		h.longest, h.longestAt = held, now
 	}
 }

@@ -16,7 +16,7 @@ func newWitness(t testing.TB) (*Gate, *[]string) {
 	t.Helper()
 	var missing []string
 	note := func(id string) { missing = append(missing, id) }
-	filter := &knowledge{}
+	filter := &fakeFilter{}
 	settle := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	g, err := New([]Policy{
 		{
@@ -24,14 +24,14 @@ func newWitness(t testing.TB) (*Gate, *[]string) {
 				Name: "lookup", Methods: []string{"GET", "HEAD", "POST"}, Path: "/orders/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			},
-			Lookup: &Lookup{Filter: filter, Absent: Reply{Status: 404}, Missing: note},
+			Lookup: &Lookup{Filter: filter, Absent: Reply{Status: 404}, OnNotFound: note},
 		},
 		{
 			Rule: order.Rule{
 				Name: "optional", Methods: []string{"GET"}, Path: "/orders", Optional: true,
 				IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
 			},
-			Lookup: &Lookup{Filter: filter, Missing: note},
+			Lookup: &Lookup{Filter: filter, OnNotFound: note},
 		},
 		{
 			Rule:   order.Rule{Name: "unmeasured", Methods: []string{"GET"}, Path: "/refunds/{id}", IDs: settle},
@@ -41,7 +41,7 @@ func newWitness(t testing.TB) (*Gate, *[]string) {
 			Rule:   order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: settle},
 			Settle: &Settle{Lock: &lock{}},
 		},
-	}, &ledger{}, time.Now)
+	}, &recorder{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestMissing(t *testing.T) {
 		{"HEAD", "HEAD", "/orders/42?x=1", backend(404), "42"},
 		{"query", "GET", "/orders?id=7", backend(404), "7"},
 		{"after a retry", "GET", "/orders/42", &Response{Status: 404, Details: "via_upstream", Attempts: 2}, "42"},
-		{"without attributes", "GET", "/orders/42", &Response{Status: 404, Attempts: -1, ServedBy: true}, "42"},
+		{"without attributes", "GET", "/orders/42", &Response{Status: 404, Attempts: -1, HasServiceTime: true}, "42"},
 		{"there it is", "GET", "/orders/42", backend(200), ""},
 		{"403", "GET", "/orders/42", backend(403), ""},
 		{"500", "GET", "/orders/42", backend(500), ""},
@@ -135,7 +135,7 @@ func BenchmarkAnswered(b *testing.B) {
 	for name, status := range map[string]int{"200": 200, "404": 404} {
 		b.Run(name, func(b *testing.B) {
 			g, _ := newWitness(b)
-			g.policies[0].Lookup.Missing = func(string) {}
+			g.policies[0].Lookup.OnNotFound = func(string) {}
 			req := order.Request{Method: "GET", Target: "/orders/42"}
 			r := &Response{Status: status, Details: "via_upstream", Attempts: 1}
 			b.ReportAllocs()

@@ -33,12 +33,12 @@ func TestHeldAnswers(t *testing.T) {
 					e.respond(tt.status, false)
 					e.more(`{"id":42}`, true)
 				})
-				<-b.known.learned // and it is held
+				<-b.filter.learned // and it is held
 				b.worker.do(func() { e.details = tt.end })
 				b.end(e)
 			}
-			close(b.known.hold)
-			b.face.Close(10 * time.Second)
+			close(b.filter.hold)
+			b.adapter.Close(10 * time.Second)
 			if n := strings.Count(log.String(), "while its answer was held, and its order may exist"); n != tt.hints {
 				t.Errorf("%d hints, want %d: %s", n, tt.hints, &log)
 			}

@@ -22,25 +22,25 @@ func (h headers) Next(cursor int) (string, string, int) {
 	return h[cursor], h[cursor+1], cursor + 2
 }
 
-// TestAsk checks what of a request comes to the lock.
-func TestAsk(t *testing.T) {
-	longest := strings.Repeat("a", maxToken)
+// TestLockRequest checks what of a request comes to the lock.
+func TestLockRequest(t *testing.T) {
+	longest := strings.Repeat("a", maxTokenBytes)
 	tests := []struct {
 		name    string
 		header  headers
 		observe bool
-		want    Ask
+		want    LockRequest
 	}{
-		{"plain", headers{"accept", "*/*"}, false, Ask{Request: "settle"}},
-		{"named", headers{"x-request-id", "9f-1"}, false, Ask{Request: "settle 9f-1"}},
-		{"within another", headers{"x-ordergate-lease", "u:1", "x-request-id", "9f-1"}, false, Ask{Present: "u:1", Request: "settle 9f-1"}},
-		{"longest", headers{"x-ordergate-lease", longest, "x-request-id", longest}, false, Ask{Present: longest, Request: "settle " + longest}},
-		{"too long", headers{"x-ordergate-lease", longest + "a", "x-request-id", longest + "a"}, false, Ask{Request: "settle"}},
-		{"empty", headers{"x-ordergate-lease", "", "x-request-id", ""}, false, Ask{Request: "settle"}},
-		{"blank in it", headers{"x-ordergate-lease", "u: 1", "x-request-id", "a b"}, false, Ask{Request: "settle"}},
-		{"not ASCII", headers{"x-ordergate-lease", "ü:1", "x-request-id", "\x7f"}, false, Ask{Request: "settle"}},
-		{"twice", headers{"x-ordergate-lease", "u:1", "x-ordergate-lease", "u:1", "x-request-id", "a", "x-request-id", "a"}, false, Ask{Request: "settle"}},
-		{"observed", headers{"x-ordergate-lease", "u:1", "x-request-id", "a"}, true, Ask{Request: "settle a"}},
+		{"plain", headers{"accept", "*/*"}, false, LockRequest{Purpose: "settle"}},
+		{"named", headers{"x-request-id", "9f-1"}, false, LockRequest{Purpose: "settle 9f-1"}},
+		{"within another", headers{"x-ordergate-lease", "u:1", "x-request-id", "9f-1"}, false, LockRequest{PresentedLease: "u:1", Purpose: "settle 9f-1"}},
+		{"longest", headers{"x-ordergate-lease", longest, "x-request-id", longest}, false, LockRequest{PresentedLease: longest, Purpose: "settle " + longest}},
+		{"too long", headers{"x-ordergate-lease", longest + "a", "x-request-id", longest + "a"}, false, LockRequest{Purpose: "settle"}},
+		{"empty", headers{"x-ordergate-lease", "", "x-request-id", ""}, false, LockRequest{Purpose: "settle"}},
+		{"blank in it", headers{"x-ordergate-lease", "u: 1", "x-request-id", "a b"}, false, LockRequest{Purpose: "settle"}},
+		{"not ASCII", headers{"x-ordergate-lease", "ü:1", "x-request-id", "\x7f"}, false, LockRequest{Purpose: "settle"}},
+		{"twice", headers{"x-ordergate-lease", "u:1", "x-ordergate-lease", "u:1", "x-request-id", "a", "x-request-id", "a"}, false, LockRequest{Purpose: "settle"}},
+		{"observed", headers{"x-ordergate-lease", "u:1", "x-request-id", "a"}, true, LockRequest{Purpose: "settle a"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestAsk(t *testing.T) {
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header, BodyState: order.BodyComplete})
 			c.Acquire(t.Context())
 			tt.want.IDs = []string{"42"}
-			if diff := cmp.Diff([]Ask{tt.want}, b.lock.asks); diff != "" {
+			if diff := cmp.Diff([]LockRequest{tt.want}, b.lock.requests); diff != "" {
 				t.Error("asked for (-want +got):\n" + diff)
 			}
 		})
@@ -72,7 +72,7 @@ func TestSeveralOrders(t *testing.T) {
 		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
 	})
 	step := c.Granted(t.Context(), c.Acquire(t.Context()))
-	if diff := cmp.Diff([]Ask{{IDs: []string{"1", "20", "3"}, Request: "batch"}}, locks.asks); diff != "" {
+	if diff := cmp.Diff([]LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.requests); diff != "" {
 		t.Error("asked for (-want +got):\n" + diff)
 	}
 	if c.Key() != "order:lock:1,order:lock:20,order:lock:3" || FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
@@ -89,7 +89,7 @@ func BenchmarkSettle(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		bench.lock.asks, bench.lock.did = bench.lock.asks[:0], bench.lock.did[:0]
+		bench.lock.requests, bench.lock.did = bench.lock.requests[:0], bench.lock.did[:0]
 		c := bench.gate.Open(req)
 		c.Granted(ctx, c.Acquire(ctx))
 		c.Answered(known)
@@ -104,7 +104,7 @@ func TestFences(t *testing.T) {
 		for _, d := range differences {
 			fences = append(fences, fences[len(fences)-1]+d)
 		}
-		for len(fences) <= mostListed {
+		for len(fences) <= maxListed {
 			fences = append(fences, fences[len(fences)-1]+1)
 		}
 		return fences
@@ -168,7 +168,7 @@ func TestLargestSettlement(t *testing.T) {
 				if c := b.gate.Open(req); c.Decision.Refused != (refused && !observe) {
 					t.Errorf("%d bytes, observed %t: %+v", size, observe, c.Decision)
 				}
-				if g := b.gate.Glance(req); g.Decision.Refused != (refused && !observe) {
+				if g := b.gate.TryScreen(req); g.Decision.Refused != (refused && !observe) {
 					t.Errorf("%d bytes, observed %t: glanced %+v", size, observe, g.Decision)
 				}
 			}

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// unmatched judges a request that no rule matches as it is spelt. Chooses tells that
+// screenUnmatched judges a request that no rule matches as it is spelt. Chooses tells that
 // parameters choose at its path what runs.
-func (t *Table) unmatched(req Request, path string, chooses bool) Match {
-	if m := t.near(&req, path); m.Result != Unruled {
+func (t *Table) screenUnmatched(req Request, path string, chooses bool) Match {
+	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
 	}
-	s := screening{table: t, req: &req, rule: -1, script: t.lax.indexPHP, orders: chooses, chosen: chooses}
+	s := screening{table: t, req: &req, rule: -1, script: t.lenient.indexPHP, orders: chooses, chosen: chooses}
 	if !chooses {
 		s.script = s.script && t.isScript(path)
 		s.orders = t.isController(path)
@@ -27,24 +27,24 @@ func (t *Table) unmatched(req Request, path string, chooses bool) Match {
 // application. More were not seen.
 const decodeRounds = 3
 
-// near judges a path that some backend may take for one that a rule guards.
-func (t *Table) near(req *Request, path string) (m Match) {
+// matchLenient judges a path that some backend may take for one that a rule guards.
+func (t *Table) matchLenient(req *Request, path string) (m Match) {
 	if t.isPlain(path) {
 		if !t.hasFolders {
 			return Match{Rule: -1} // there is nothing to read differently
 		}
-		m = t.look(&t.folders, req, path)
+		m = t.lookUpLenient(&t.folders, req, path)
 		m.Offset = -1
 		return m
 	}
 	if t.readings(path, func(reading string) bool {
-		if m = t.look(&t.folded, req, reading); m.Result == Unruled {
-			m = t.look(&t.folders, req, reading)
+		if m = t.lookUpLenient(&t.folded, req, reading); m.Result == Unruled {
+			m = t.lookUpLenient(&t.folders, req, reading)
 		}
 		return m.Result != Unruled
 	}) {
 		if m.Reason == PathNear {
-			m.Offset = firstOdd(path)
+			m.Offset = firstAmbiguous(path)
 		}
 		return m
 	}
@@ -75,10 +75,10 @@ func (t *Table) readings(path string, try func(string) bool) bool {
 
 // readingsAsIs is readings for a path whose escapes stand for themselves.
 func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
-	if t.lax.backslash {
+	if t.lenient.backslash {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
-	if t.lax.authority {
+	if t.lenient.authority {
 		// parse_url of PHP, as other parsers of URLs, takes what follows two slashes for a host.
 		if isPathless(path) && try("/") {
 			return true
@@ -94,17 +94,17 @@ func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
 func (t *Table) variants(path string, try func(string) bool) bool {
 	path = strings.ReplaceAll(path, "+", " ") // as in a query, to many
 	candidates := [2]string{path, path}
-	if t.lax.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
+	if t.lenient.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
 		candidates[1] = cutParams(path)
 	}
 	for _, c := range candidates {
 		c = resolve(c)
-		if t.lax.anyCase {
+		if t.lenient.anyCase {
 			c = foldCase(c)
 		} else {
 			c = foldLiterals(t, c)
 		}
-		if t.lax.indexPHP {
+		if t.lenient.indexPHP {
 			if t.scripts(c, try) {
 				return true
 			}
@@ -119,7 +119,7 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 			if try(variant) {
 				return true
 			}
-			if !t.lax.trailing {
+			if !t.lenient.trailing {
 				break
 			}
 		}
@@ -137,8 +137,8 @@ func foldLiterals(t *Table, path string) string {
 	return path
 }
 
-// look looks a reading of a path up in a tree of templates in lower case.
-func (t *Table) look(templates *node, req *Request, path string) Match {
+// lookUpLenient looks a reading of a path up in a tree of templates in lower case.
+func (t *Table) lookUpLenient(templates *node, req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
 	}
@@ -148,15 +148,15 @@ func (t *Table) look(templates *node, req *Request, path string) Match {
 		return Match{Result: Ambiguous, Rule: first, Reason: PathNear}
 	}
 	if f.passing < len(t.rules) {
-		return t.overridden(*req, path, f.passing)
+		return t.screenOverride(*req, path, f.passing)
 	}
 	return Match{Rule: -1}
 }
 
-// plain are the bytes that every backend reads alike in a path. A dot is not one
+// plainBytes are the bytes that every backend reads alike in a path. A dot is not one
 // of them only where it makes a segment special, and an upper-case letter only
 // where a template differs from it by case.
-var plain = func() (table [256]bool) {
+var plainBytes = func() (table [256]bool) {
 	for c := range 256 {
 		b := byte(c)
 		table[c] = 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || strings.IndexByte("-_~!$&'()*,=:@", b) >= 0
@@ -164,12 +164,12 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// firstOdd returns the offset of the first byte that some backend may read
+// firstAmbiguous returns the offset of the first byte that some backend may read
 // differently from another, or -1.
-func firstOdd(path string) int {
+func firstAmbiguous(path string) int {
 	for i := range len(path) {
 		switch c := path[i]; {
-		case plain[c]:
+		case plainBytes[c]:
 		case c == '/' && i > 0 && (path[i-1] == '/' || i == len(path)-1):
 			return i
 		case c == '/':
@@ -182,7 +182,7 @@ func firstOdd(path string) int {
 
 // isPlain reports whether every backend reads a path alike.
 func (t *Table) isPlain(path string) bool {
-	return firstOdd(path) < 0 && !(t.lax.authority && isPathless(path))
+	return firstAmbiguous(path) < 0 && !(t.lenient.authority && isPathless(path))
 }
 
 // behindHost returns what stands behind the host that a path with two slashes begins with.
@@ -333,7 +333,7 @@ func withoutScript(path string) string {
 func trimTail(path string) string {
 	last := strings.LastIndexByte(path, '/') + 1
 	for i := last; i < len(path); i++ {
-		if c := path[i]; !plain[c] && !isUpper(c) || strings.IndexByte("!$&'()*,=:@", c) >= 0 {
+		if c := path[i]; !plainBytes[c] && !isUpper(c) || strings.IndexByte("!$&'()*,=:@", c) >= 0 {
 			return path[:i]
 		}
 	}
@@ -342,7 +342,7 @@ func trimTail(path string) string {
 
 // isScript reports whether a path is that of a PHP script, or of a folder that has one.
 func (t *Table) isScript(path string) bool {
-	if t.lax.authority {
+	if t.lenient.authority {
 		if isPathless(path) {
 			return true
 		}

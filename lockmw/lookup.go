@@ -10,9 +10,9 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// witness serves a lookup: it passes the request on and looks at the headers of the
+// handleLookup serves a lookup: it passes the request on and looks at the headers of the
 // answer. Of an Envoy that is not to send them it hears nothing more.
-func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *passage) error {
+func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
 	if err := stream.Send(pass.watch()); err != nil {
 		return nil
 	}
@@ -25,17 +25,17 @@ func (s *Server) witness(stream extproc.ExternalProcessor_ProcessServer, call *g
 		if headers != nil {
 			call.Answered(response(headers, msg))
 		}
-		if err := stream.Send(passOn(msg)); err != nil || headers != nil {
+		if err := stream.Send(continueReply(msg)); err != nil || headers != nil {
 			return nil
 		}
 	}
 }
 
-// unasked serves a stream that does not begin with a request: that of a filter which
+// handleResponseOnly serves a stream that does not begin with a request: that of a filter which
 // shows answers only, or of an upgrade that failed. Nothing was bracketed, so there
 // is nothing to do but to let it pass. Where Envoy only tells, and waits for no reply,
 // none is sent: the stream ends when this returns, rather than seconds later.
-func (s *Server) unasked(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
+func (s *Server) handleResponseOnly(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
 	if headers := first.GetResponseHeaders(); headers != nil {
 		if req, ok := requestOf(first); ok {
 			s.current.Load().gate.Answered(req, response(headers, first))
@@ -44,13 +44,13 @@ func (s *Server) unasked(stream extproc.ExternalProcessor_ProcessServer, first *
 	if first.GetObservabilityMode() {
 		return nil
 	}
-	return stream.Send(passOn(first))
+	return stream.Send(continueReply(first))
 }
 
 // requestOf returns the request that a message is about, from its attributes; false
 // if Envoy was not told to send them.
 func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
-	fields := msg.GetAttributes()[attributes].GetFields()
+	fields := msg.GetAttributes()[attributesKey].GetFields()
 	req.Method = fields["request.method"].GetStringValue()
 	req.Host = fields["request.host"].GetStringValue()
 	req.Target = fields["request.path"].GetStringValue() // query included
@@ -60,7 +60,7 @@ func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
 
 // headerAttributes returns the request headers that are among the attributes, as
 // request.headers['x-order-id'].
-func headerAttributes(fields map[string]*structpb.Value) (found pairs) {
+func headerAttributes(fields map[string]*structpb.Value) (found headerPairs) {
 	for name, value := range fields {
 		name, isHeader := strings.CutPrefix(name, "request.headers[")
 		if !isHeader || len(name) < len(`''`)+len("]") {
@@ -71,11 +71,11 @@ func headerAttributes(fields map[string]*structpb.Value) (found pairs) {
 	return found
 }
 
-// pairs are headers, names in lower case. They implement order.Header.
-type pairs [][2]string
+// headerPairs are headers, names in lower case. They implement order.Header.
+type headerPairs [][2]string
 
 // Next implements order.Header. The cursor is an index.
-func (p pairs) Next(cursor int) (name, value string, next int) {
+func (p headerPairs) Next(cursor int) (name, value string, next int) {
 	if cursor >= len(p) {
 		return "", "", -1
 	}

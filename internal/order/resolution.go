@@ -4,9 +4,9 @@ import "time"
 
 const day = 24 * time.Hour
 
-// Step returns how long after the time that its ID tells an order may have been made; false
+// Resolution returns how long after the time that its ID tells an order may have been made; false
 // if the IDs of the format tell no time, or none that is in one year only.
-func (f *Format) Step() (step time.Duration, ok bool) {
+func (f *Format) Resolution() (step time.Duration, ok bool) {
 	switch f.Kind {
 	case Snowflake:
 		return time.Millisecond, true

@@ -14,14 +14,14 @@ func TestStep(t *testing.T) {
 		"0102150405":     0, "150405": 0, "021504": 0, // in any year
 	} {
 		f := Format{Kind: Timestamped, Layout: layout}
-		if got, ok := f.Step(); got != want || ok != (want > 0) {
+		if got, ok := f.Resolution(); got != want || ok != (want > 0) {
 			t.Errorf("%s: %v, %v, want %v", layout, got, ok, want)
 		}
 	}
-	if got, ok := (&Format{Kind: Snowflake}).Step(); got != time.Millisecond || !ok {
+	if got, ok := (&Format{Kind: Snowflake}).Resolution(); got != time.Millisecond || !ok {
 		t.Errorf("a snowflake: %v, %v", got, ok)
 	}
-	if got, ok := (&Format{Kind: Digits}).Step(); ok {
+	if got, ok := (&Format{Kind: Digits}).Resolution(); ok {
 		t.Errorf("digits: %v", got)
 	}
 }

@@ -23,7 +23,7 @@ func TestCutWaits(t *testing.T) {
 		"a lost connection's":   {[]time.Duration{200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms, 200 * ms}, ms, 0},
 		"clients, each its own": {[]time.Duration{200 * ms, 300 * ms, 250 * ms, 1000 * ms, 800 * ms, 700 * ms, 150 * ms}, time.Second, 0},
 	} {
-		var c cutWaits
+		var c cutOffWaits
 		now, got := time.Now(), 0
 		for _, after := range tt.after {
 			now = now.Add(tt.every)

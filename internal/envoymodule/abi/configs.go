@@ -9,22 +9,22 @@ import (
 	"sync/atomic"
 )
 
-// places are those that Envoy has, by their handles: indices, and one more. A request finds
+// configs are those that Envoy has, by their handles: indices, and one more. A request finds
 // its own without the hash table of [cgo.Handle].
-var places placeList
+var configs configList
 
-type placeList struct {
-	mu  sync.Mutex               // of those who write
-	all atomic.Pointer[[]*Place] // nil in the place of one that is over; read-only
+type configList struct {
+	mu  sync.Mutex                      // of those who write
+	all atomic.Pointer[[]*FilterConfig] // nil in the place of one that is over; read-only
 }
 
 // at returns the place of a handle that add returned, unless it is forgotten.
-func (l *placeList) at(handle C.uintptr_t) *Place { return (*l.all.Load())[handle-1] }
+func (l *configList) at(handle C.uintptr_t) *FilterConfig { return (*l.all.Load())[handle-1] }
 
-func (l *placeList) add(p *Place) C.uintptr_t {
+func (l *configList) add(p *FilterConfig) C.uintptr_t {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []*Place
+	var all []*FilterConfig
 	if now := l.all.Load(); now != nil {
 		all = slices.Clone(*now)
 	}
@@ -37,7 +37,7 @@ func (l *placeList) add(p *Place) C.uintptr_t {
 	return C.uintptr_t(at + 1)
 }
 
-func (l *placeList) forget(handle C.uintptr_t) {
+func (l *configList) forget(handle C.uintptr_t) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := slices.Clone(*l.all.Load())

@@ -10,27 +10,27 @@ import (
 // headerRequestID is the name that Envoy gives to each request.
 const headerRequestID = "x-request-id"
 
-// maxToken bounds the headers that a lock is asked with, in bytes: two owners, or
+// maxTokenBytes bounds the headers that a lock is asked with, in bytes: two owners, or
 // any sensible request ID. What is longer is ignored.
-const maxToken = 128
+const maxTokenBytes = 128
 
-// askFor takes what a lock is asked for out of a request, and of its memory. Size is that of
+// newLockRequest takes what a lock is asked for out of a request, and of its memory. Size is that of
 // the headers that the request keeps.
-func askFor(p *Policy, m order.Match, header order.Header) (ask Ask, size headerSize) {
-	ask.Request = p.Rule.Name
-	presented, id, size := tokens(header)
+func newLockRequest(p *Policy, m order.Match, header order.Header) (request LockRequest, size headerSize) {
+	request.Purpose = p.Rule.Name
+	presented, id, size := leaseAndRequestID(header)
 	if !p.Observe { // nobody is shown a lease of its
-		ask.Present = strings.Clone(presented)
+		request.PresentedLease = strings.Clone(presented)
 	}
 	if id != "" {
-		ask.Request += " " + id
+		request.Purpose += " " + id
 	}
-	ask.IDs = cloned(m)
-	return ask, size
+	request.IDs = cloneIDs(m)
+	return request, size
 }
 
-// From tells whose call it is, before Acquire: an address with a port, as Envoy has it.
-func (c *Call) From(address string) { c.ask.Client = clientOf(address) }
+// SetClient tells whose call it is, before Acquire: an address with a port, as Envoy has it.
+func (c *Call) SetClient(address string) { c.lockRequest.Client = clientOf(address) }
 
 // clientOf returns an address without its port. Of IPv6 it is the network of 64 bits, which
 // one client has for itself (RFC 6177). Others have none.
@@ -47,9 +47,9 @@ func clientOf(address string) string {
 	return network.String()
 }
 
-// tokens returns the lease that a request presents, and its ID. One that is sent
+// leaseAndRequestID returns the lease that a request presents, and its ID. One that is sent
 // twice counts as none: nobody knows which of the two the sender meant.
-func tokens(header order.Header) (presented, id string, size headerSize) {
+func leaseAndRequestID(header order.Header) (presented, id string, size headerSize) {
 	leases, ids := 0, 0
 	for cursor := 0; header != nil; {
 		name, value, next := header.Next(cursor)
@@ -82,7 +82,7 @@ func tokens(header order.Header) (presented, id string, size headerSize) {
 
 // isToken admits short visible ASCII.
 func isToken(text string) bool {
-	if len(text) > maxToken {
+	if len(text) > maxTokenBytes {
 		return false
 	}
 	for i := range len(text) {

@@ -22,7 +22,7 @@ func TestHeldAnswers(t *testing.T) {
 		"one was held for longer, long ago": {300 * ms, time.Second, 200 * ms, 10 * time.Minute, true},
 		"one was held for longer, before":   {3 * time.Second, time.Second, 200 * ms, 5 * time.Minute, false},
 	} {
-		var h heldAnswers
+		var h delayedAnswers
 		if tt.kept > 0 {
 			h.keep(begin.Add(tt.keptAt), tt.kept)
 			h.keep(begin.Add(tt.keptAt), tt.kept/2) // a shorter one says less

@@ -15,7 +15,7 @@ func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	query := []order.ID{{In: order.InQuery, Name: "order_id", Format: digits}}
 	inJSON := []order.ID{{In: order.InJSON, Members: []string{"orderId"}, MaxBody: 1000, Format: digits}}
-	filter, locks := &knowledge{answers: map[string]Answer{"42": Maybe}}, &lock{}
+	filter, locks := &fakeFilter{answers: map[string]Answer{"42": Maybe}}, &lock{}
 	look, settle := &Lookup{Filter: filter, Absent: Reply{Status: 404}}, &Settle{Lock: locks}
 	create := &Create{Filter: filter, Learn: Learn{JSON: []string{"orderId"}}, Format: digits}
 	rule := func(method, path string, ids []order.ID, b order.Backend) order.Rule {
@@ -37,7 +37,7 @@ func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 			"create":   {{Rule: rule("POST", "/orders", nil, backend), Create: create}},
 			"observed": {{Rule: rule("POST", "/orders/{id}/settle", path, backend), Lookup: look, Observe: true}},
 		} {
-			g, err := New(policies, &ledger{}, time.Now)
+			g, err := New(policies, &recorder{}, time.Now)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}

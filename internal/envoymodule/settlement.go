@@ -7,7 +7,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// bracket is a call with a lock around it. It has no goroutine: the worker reports what
+// settlement is a call with a lock around it. It has no goroutine: the worker reports what
 // happens to the stream, and whichever goroutine got the answer of Redis reports the lock.
 //
 // The races, and who wins:
@@ -22,57 +22,57 @@ import (
 //     tells that there was no attempt to reach the backend.
 //   - The lease is lost while the answer comes: the worker has the answer first, which
 //     passes, or the loss, which ends the call.
-type bracket struct {
-	face   *Face
-	stream *Stream // the worker's, but for its mailbox
-	cancel context.CancelFunc
-	told   bool // the worker's: of an answer
+type settlement struct {
+	adapter      *Adapter
+	stream       *Stream // the worker's, but for its mailbox
+	cancel       context.CancelFunc
+	responseSeen bool // the worker's: of an answer
 
 	mu    sync.Mutex // held for each event of the call, never for long
 	call  gate.Call
 	lease gate.Lease // that was granted
 }
 
-// newBracket begins a call. The stream waits for it, with an open mailbox.
-func newBracket(s *Stream, call gate.Call) *bracket {
-	ctx, cancel := context.WithCancel(s.face.ctx)
-	b := &bracket{face: s.face, stream: s, call: call, cancel: cancel}
-	b.call.Background = b.face.background
-	b.call.From(s.envoy.Client())
-	if !b.call.AcquireAsync(ctx, b.acquired) {
-		b.face.spawn("a settlement", func() { b.acquire(ctx) })
+// newSettlement begins a call. The stream waits for it, with an open mailbox.
+func newSettlement(s *Stream, call gate.Call) *settlement {
+	ctx, cancel := context.WithCancel(s.adapter.ctx)
+	b := &settlement{adapter: s.adapter, stream: s, call: call, cancel: cancel}
+	b.call.Background = b.adapter.runCleanup
+	b.call.SetClient(s.envoy.Client())
+	if !b.call.AcquireAsync(ctx, b.onGrant) {
+		b.adapter.spawn("a settlement", func() { b.acquire(ctx) })
 	}
 	return b
 }
 
 // acquire waits for the lock.
-func (b *bracket) acquire(ctx context.Context) {
-	defer b.guard()
-	b.acquired(b.call.Acquire(ctx))
+func (b *settlement) acquire(ctx context.Context) {
+	defer b.recoverFault()
+	b.onGrant(b.call.Acquire(ctx))
 }
 
-// acquired acts on the end of the wait for a lock.
-func (b *bracket) acquired(g gate.Grant) {
-	defer b.guard()
+// onGrant acts on the end of the wait for a lock.
+func (b *settlement) onGrant(grant gate.Grant) {
+	defer b.recoverFault()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.lease = g.Lease
-	switch step := b.call.Granted(b.face.ctx, g); {
+	b.lease = grant.Lease
+	switch step := b.call.Granted(b.adapter.ctx, grant); {
 	case step.Refuse:
 		d := b.call.Decision
 		if d.Verdict != gate.VerdictBusy {
-			b.face.refused.Note(append(b.call.About(), "key", b.call.Key(), "error", g.Err)...)
+			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", grant.Err)...)
 		}
-		b.call.LogRefused(b.face.log)
-		b.post(func(s *Stream) Step { return s.refuse(s.decider.refusals[d.Rule][d.Refusal()]) })
+		b.call.LogRefused(b.adapter.log)
+		b.post(func(s *Stream) Step { return s.refuse(s.replies.refusals[d.Rule][d.Refusal()]) })
 	case step.Forward:
 		b.forward(step.Lease)
-		b.call.NotifyLost(b.lost)
+		b.call.NotifyLost(b.onLost)
 	}
 }
 
-// lost ends a call whose lease went before its answer came. The end of the stream follows.
-func (b *bracket) lost() {
+// onLost ends a call whose lease went before its answer came. The end of the stream follows.
+func (b *settlement) onLost() {
 	s := b.stream
 	s.mail.post(func() Step {
 		b.mu.Lock()
@@ -80,21 +80,21 @@ func (b *bracket) lost() {
 		if s.answered || !b.call.LeaseLost().Refuse {
 			return Step{}
 		}
-		b.face.ended.Note(append(b.call.About(), "key", b.call.Key())...)
-		b.call.LogRefused(b.face.log)
+		b.adapter.ended.Note(append(b.call.LogArgs(), "key", b.call.Key())...)
+		b.call.LogRefused(b.adapter.log)
 		s.answered = true // and its stage stays: the backend may have the request
 		d := b.call.Decision
-		return Step{Do: Refuse, Reply: s.decider.refusals[d.Rule][d.Refusal()]}
+		return Step{Do: Refuse, Reply: s.replies.refusals[d.Rule][d.Refusal()]}
 	})
 }
 
 // answered is the worker's: the response's headers have come.
-func (b *bracket) answered(r *gate.Response) {
+func (b *settlement) answered(r *gate.Response) {
 	if b.stream.stage == waiting { // it is Envoy's own
 		b.cancel()
 	}
-	if !b.told { // the second of one stream would tell nothing new
-		b.told = true
+	if !b.responseSeen { // the second of one stream would tell nothing new
+		b.responseSeen = true
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.call.Answered(r)
@@ -102,30 +102,30 @@ func (b *bracket) answered(r *gate.Response) {
 }
 
 // finished is the worker's: the response has come to its end.
-func (b *bracket) finished() {
+func (b *settlement) finished() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.call.Finished()
 }
 
 // ended is the worker's: the stream is over.
-func (b *bracket) ended(last *gate.Response, passed bool) {
-	defer b.guard()
+func (b *settlement) ended(last *gate.Response, passed bool) {
+	defer b.recoverFault()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancel() // a wait that goes on is for nothing
 	if !passed {
 		// Certainly: the worker did not, and nobody else could.
-		b.call.Unsent(b.face.ctx)
+		b.call.Unsent(b.adapter.ctx)
 	}
 	if last != nil {
 		b.call.Answered(last)
 	}
-	b.call.Ended(b.face.ctx)
+	b.call.Ended(b.adapter.ctx)
 }
 
 // forward passes the request on. The lease is nil in observe mode.
-func (b *bracket) forward(lease gate.Lease) {
+func (b *settlement) forward(lease gate.Lease) {
 	var set []gate.Header
 	if lease != nil {
 		headers := b.call.LeaseHeaders(lease)
@@ -134,7 +134,7 @@ func (b *bracket) forward(lease gate.Lease) {
 	b.post(func(s *Stream) Step {
 		// What the client sent is removed although it is overwritten: of a header that
 		// came twice only the first would be.
-		s.envoy.Headers(Request).strip(s.envoy, ours, false)
+		s.envoy.Headers(Request).strip(s.envoy, stripOwned, false)
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)
 		}
@@ -144,7 +144,7 @@ func (b *bracket) forward(lease gate.Lease) {
 }
 
 // post has the worker do something to a stream that still waits.
-func (b *bracket) post(do func(s *Stream) Step) {
+func (b *settlement) post(do func(s *Stream) Step) {
 	s := b.stream
 	s.mail.post(func() Step {
 		if s.answered || s.stage != waiting {
@@ -154,25 +154,25 @@ func (b *bracket) post(do func(s *Stream) Step) {
 	})
 }
 
-// guard is deferred: a fault of ours in the middle of a call refuses the request, if it
+// recoverFault is deferred: a fault of ours in the middle of a call refuses the request, if it
 // still waits, and has whatever is held renewed no more, since nobody knows what became of
 // it.
-func (b *bracket) guard() {
+func (b *settlement) recoverFault() {
 	v := recover()
 	if v == nil {
 		return
 	}
-	b.face.recovered("a settlement", v)
-	b.post(func(s *Stream) Step { return s.refuse(s.face.fault) })
+	b.adapter.logFault("a settlement", v)
+	b.post(func(s *Stream) Step { return s.refuse(s.adapter.faultReply) })
 	b.mu.Lock()
 	lease := b.lease
 	b.mu.Unlock()
 	if lease == nil {
 		return
 	}
-	b.face.background(func(ctx context.Context) {
+	b.adapter.runCleanup(func(ctx context.Context) {
 		if err := lease.Hold(ctx, "a fault in ordergate"); err != nil {
-			b.face.log.Warn("a lock ends by itself after a fault", "error", err)
+			b.adapter.log.Warn("a lock ends by itself after a fault", "error", err)
 		}
 	})
 }

@@ -7,22 +7,22 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// heldAnswers finds out whether Envoy waits for the answer to a create for less time than
+// delayedAnswers finds out whether Envoy waits for the answer to a create for less time than
 // ordergate may need. The details of a stream's end tell Envoy's timeouts from clients who
 // leave (downstream_...), as measured with Envoy 1.40. A route's timeout no longer runs once
 // Envoy has the whole answer.
-type heldAnswers struct {
-	cut     *recurring.Trouble
-	longest time.Duration // that an answer may be held for
+type delayedAnswers struct {
+	cut      *recurring.Trouble
+	maxDelay time.Duration // that an answer may be held for
 }
 
-// ended takes the end of a stream whose answer was held, with Envoy's details of it.
-func (h *heldAnswers) ended(c *create, details string) {
-	if !isTimeout(details) || details == c.how { // the answer is Envoy's own, of that timeout
+// streamEnded takes the end of a stream whose answer was held, with Envoy's details of it.
+func (h *delayedAnswers) streamEnded(c *create, details string) {
+	if !isTimeout(details) || details == c.answerDetails { // the answer is Envoy's own, of that timeout
 		return
 	}
-	after := time.Since(c.since).Round(time.Millisecond)
-	h.cut.Note(append(c.call.About(), "after", after, "held_up_to", h.longest, "details", details)...)
+	after := time.Since(c.delayedSince).Round(time.Millisecond)
+	h.cut.Note(append(c.call.LogArgs(), "after", after, "held_up_to", h.maxDelay, "details", details)...)
 }
 
 // isTimeout reports whether details are those of one of Envoy's timeouts: response_timeout of
