@@ -124,6 +124,9 @@ func (s *settings) dialer() func(ctx context.Context, network, addr string) (net
 // call does one section after the other until ctx ends.
 func (s *settings) call(ctx context.Context, locker *redislock.Locker) error {
 	numbers, err := register.Dial(ctx, s.register, s.worker)
+	if err != nil && ctx.Err() != nil {
+		return nil // it was to end before it began
+	}
 	if err != nil {
 		return err
 	}
