@@ -187,10 +187,9 @@ type Filter struct {
 	doubted chan struct{}          // of capacity 1
 	loaded  atomic.Bool            // it was ready once
 	full    atomic.Bool            // more IDs than Capacity were added
-	// complaint is what a Meter has against the filter, nil without one.
-	complaint atomic.Pointer[string]
-	unsaved   atomic.Pointer[error] // why the last snapshot was not written, nil when it was
-	loading   sync.Mutex            // held by Load
+	alert   atomic.Pointer[string] // see NoteAlert
+	unsaved atomic.Pointer[error]  // why the last snapshot was not written, nil when it was
+	loading sync.Mutex             // held by Load
 
 	mu         sync.Mutex
 	pending    []learned // not acknowledged yet; oldest first
@@ -295,6 +294,24 @@ func (f *Filter) Ask(ctx context.Context, id string) Answer {
 		return a
 	}
 	return f.askRemote(ctx, id)
+}
+
+// QueryBits returns Maybe or Absent as the bits contain an ID or not, in every state of the
+// filter and without a [Window]. Unknown means that a [Remote] gave no answer. It blocks as
+// Ask does.
+func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
+	a := f.memory.look(id)
+	if a != Absent || f.opts.Remote == nil {
+		return a
+	}
+	if f.recent.has(id) {
+		return Maybe
+	}
+	a, err := f.opts.Remote.Ask(ctx, id)
+	if err != nil {
+		return Unknown
+	}
+	return a
 }
 
 // absent is the answer for an ID that is not there.

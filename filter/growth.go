@@ -96,6 +96,18 @@ func (f *Filter) Expansion() Expansion {
 	return e
 }
 
+// BitsVersion returns a number that changes when other bits replace all bits of the filter.
+// One more layer or day does not change it.
+func (f *Filter) BitsVersion() uint64 {
+	switch {
+	case f.opts.Remote != nil:
+		return f.opts.Remote.Size().Capacity
+	case f.opts.Growth == nil || f.opts.Growth.Again == nil:
+		return 0
+	}
+	return uint64(f.Expansion().Generation)
+}
+
 // grow expands the filter whenever it has become too full, until ctx ends.
 func (f *Filter) grow(ctx context.Context) {
 	tick := time.NewTicker(growthTick)

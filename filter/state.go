@@ -35,6 +35,9 @@ func (f *Filter) NoteProgress(text string) {
 	}
 }
 
+// NoteAlert makes State show an alert about the rate of false positives; "": there is none.
+func (f *Filter) NoteAlert(text string) { f.alert.Store(&text) }
+
 // become replaces the status, unless the present one is final.
 func (f *Filter) become(next *status) bool {
 	for {
@@ -89,8 +92,8 @@ func (f *Filter) State() (state, reason string) {
 	if err := f.unsaved.Load(); err != nil {
 		return StateReady, (*err).Error()
 	}
-	if complaint := f.complaint.Load(); complaint != nil {
-		return StateReady, *complaint
+	if alert := f.alert.Load(); alert != nil && *alert != "" {
+		return StateReady, *alert
 	}
 	return StateReady, ""
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/fprate"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/probes"
 )
 
 // measures is what a filter is measured by.
 type measures struct {
-	meter  *filter.Meter
+	meter  *fprate.Meter
 	probes *probes.Counter
 }
 
@@ -26,9 +26,10 @@ func (m *Engine) measure(name string, c config.Filter, unit *filterUnit) *measur
 		client = m.redis
 	}
 	s := &measures{
-		meter: filter.NewMeter(unit.filter, filter.MeterOptions{
-			Alert: c.AlertFalsePositiveRate,
-			Grow:  c.Expand != nil && c.Expand.How == config.ExpandRebuild,
+		meter: fprate.New(unit.filter, fprate.Options{
+			Alert:  c.AlertFalsePositiveRate,
+			Grow:   c.Expand != nil && c.Expand.How == config.ExpandRebuild,
+			Logger: m.log.With("filter", name),
 		}),
 		probes: probes.New(client, name, probes.Options{Logger: m.log}),
 	}
@@ -41,13 +42,13 @@ func (m *Engine) measure(name string, c config.Filter, unit *filterUnit) *measur
 
 // absent notes that an ID was answered Absent.
 func (s *measures) absent(id string) {
-	s.meter.Absent(id)
+	s.meter.OnAbsent(id)
 	s.probes.Note(id)
 }
 
 // missing notes that the backend has no order of this ID.
 func (s *measures) missing(id string) {
-	s.meter.Missing(id)
+	s.meter.OnNotFound(id)
 	s.probes.Note(id)
 }
 

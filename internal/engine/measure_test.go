@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/fprate"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/probes"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -47,7 +48,7 @@ func newMeasured(tb testing.TB) gateFilter {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // asked by nobody
 	tb.Cleanup(func() { _ = client.Close() })
 	return gateFilter{Filter: f, measures: &measures{
-		meter:  filter.NewMeter(f, filter.MeterOptions{}),
+		meter:  fprate.New(f, fprate.Options{}),
 		probes: probes.New(client, "orders", probes.Options{}),
 	}}
 }

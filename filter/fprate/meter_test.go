@@ -1,4 +1,4 @@
-package filter
+package fprate
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,24 +14,63 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// numbers is a [filter.Source] of the IDs "0" to n-1.
+type numbers int
+
+func (n numbers) IDs(_ context.Context, yield func(string) error) error {
+	for i := range int(n) {
+		if err := yield(strconv.Itoa(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebuilding is a growth by four times, with n IDs to rescan.
+func rebuilding(n int) *filter.Growth {
+	return &filter.Growth{AtFill: 1, By: 4, Again: func(ctx context.Context, add func(string) error) error {
+		return numbers(n).IDs(ctx, add)
+	}}
+}
+
+// expired is a [filter.Window] that does not hold.
+type expired struct{}
+
+func (expired) Holds() bool { return false }
+
 // metered is a filter with a meter that runs, and what is logged of the two.
 type metered struct {
-	*Filter
+	*filter.Filter
 	meter *Meter
 	log   *bedtest.Log
 }
 
 // newMetered returns one that is ready with n IDs, "0" and so on.
-func newMetered(t *testing.T, n int, opts Options, m MeterOptions) *metered {
+func newMetered(t *testing.T, n int, opts filter.Options, m Options) *metered {
 	t.Helper()
 	log := &bedtest.Log{}
 	opts.Logger = slog.New(slog.NewTextHandler(log, nil))
-	f := mustLoad(t, mustNew(t, opts), numbers(n))
-	f.opts.Now = time.Now // which a bubble winds
-	meter := NewMeter(f, m)
+	opts.Now = time.Now // the time of a synctest bubble
+	m.Logger = opts.Logger
+	if opts.Capacity == 0 {
+		opts.Capacity = 10_000
+	}
+	f, err := filter.New("orders", opts)
+	if err == nil {
+		err = f.Load(t.Context(), numbers(n))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := New(f, m)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = meter.Run(ctx) })
@@ -45,13 +85,13 @@ func (m *metered) probe(t *testing.T, prefix string, n int) (passed int) {
 	for i := range n {
 		id := fmt.Sprint(prefix, "-", i)
 		switch m.MayContain(id) {
-		case Absent:
-			m.meter.Absent(id)
-		case Maybe:
+		case filter.Absent:
+			m.meter.OnAbsent(id)
+		case filter.Maybe:
 			passed++
-			m.meter.Missing(id)
-		case Unknown:
-			m.meter.Missing(id)
+			m.meter.OnNotFound(id)
+		case filter.Unknown:
+			m.meter.OnNotFound(id)
 		}
 		if i%1000 == 999 {
 			synctest.Wait() // until they have been looked at again
@@ -70,13 +110,13 @@ func after(d time.Duration) {
 // TestMeterMeasures compares what is measured with the formula of the bits.
 func TestMeterMeasures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 1000, Options{Capacity: 1000, FalsePositiveRate: 0.05}, MeterOptions{})
+		m := newMetered(t, 1000, filter.Options{Capacity: 1000, FalsePositiveRate: 0.05}, Options{})
 		if !math.IsNaN(m.meter.Rate()) {
 			t.Error("a rate of nothing")
 		}
 		passed := m.probe(t, "a", 20_000)
 		m.probe(t, "a", 20_000) // once more: each counts once
-		after(meterTick)
+		after(sampleEvery)
 		if got, want := m.meter.Rate(), float64(passed)/20_000; math.Abs(got-want) > 0.03*want {
 			t.Errorf("measured %g, %d of 20,000 passed", got, passed)
 		}
@@ -87,7 +127,7 @@ func TestMeterMeasures(t *testing.T) {
 			t.Errorf("%d passed, want %d", got, 2*passed)
 		}
 		// An hour later nobody knows.
-		after(measured + eachStep)
+		after(windowLength + slotLength)
 		if !math.IsNaN(m.meter.Rate()) {
 			t.Errorf("measured %g of what was long ago", m.meter.Rate())
 		}
@@ -98,12 +138,12 @@ func TestMeterMeasures(t *testing.T) {
 // loading or no window holds: they must not look like false positives.
 func TestMeterInEveryState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 1000, Options{
+		m := newMetered(t, 1000, filter.Options{
 			Capacity: 1000, FalsePositiveRate: 0.05,
-			Window: over,
-		}, MeterOptions{Alert: 0.2})
+			Window: func() filter.Window { return expired{} },
+		}, Options{Alert: 0.2})
 		passed := m.probe(t, "a", 2000)
-		after(meterTick)
+		after(sampleEvery)
 		if got, want := m.meter.Rate(), float64(passed)/2000; passed == 0 || math.Abs(got-want) > 0.1*want {
 			t.Errorf("measured %g, bits let %d of 2000 pass", got, passed)
 		}
@@ -117,11 +157,11 @@ func TestMeterInEveryState(t *testing.T) {
 // rate of 0 would be a lie.
 func TestMeterWithoutAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 1000, Options{Capacity: 100, FalsePositiveRate: 0.05}, MeterOptions{Alert: 0.01})
+		m := newMetered(t, 1000, filter.Options{Capacity: 100, FalsePositiveRate: 0.05}, Options{Alert: 0.01})
 		for i := range 5000 {
-			m.meter.Absent(fmt.Sprint(i))
+			m.meter.OnAbsent(fmt.Sprint(i))
 		}
-		after(meterTick)
+		after(sampleEvery)
 		if !math.IsNaN(m.meter.Rate()) || m.meter.Alarmed() {
 			t.Errorf("measured %g", m.meter.Rate())
 		}
@@ -131,19 +171,19 @@ func TestMeterWithoutAnswers(t *testing.T) {
 // TestMeterExpands has a filter that lets too much pass grow, once.
 func TestMeterExpands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 1000, Options{
-			Capacity: 1000, FalsePositiveRate: 0.05, Growth: &Growth{AtFill: 1, By: 4, Again: again(1000)},
-		}, MeterOptions{Alert: 0.01, Grow: true})
+		m := newMetered(t, 1000, filter.Options{
+			Capacity: 1000, FalsePositiveRate: 0.05, Growth: rebuilding(1000),
+		}, Options{Alert: 0.01, Grow: true})
 		m.probe(t, "a", 5000)
-		after(2 * meterTick)
+		after(2 * sampleEvery)
 		if m.Capacity() != 4000 || m.Expansion().Generation != 2 {
 			t.Fatalf("capacity %d, generation %d", m.Capacity(), m.Expansion().Generation)
 		}
-		if state, reason := m.State(); state != StateReady || !strings.Contains(reason, "of the absent IDs pass, alert_false_positive_rate is 1%") || !m.meter.Alarmed() {
+		if state, reason := m.State(); state != filter.StateReady || !strings.Contains(reason, "of the absent IDs pass, alert_false_positive_rate is 1%") || !m.meter.Alarmed() {
 			t.Errorf("state %s, %q", state, reason)
 		}
 		m.probe(t, "b", 5000)
-		after(2 * meterTick)
+		after(2 * sampleEvery)
 		if rate := m.meter.Rate(); !(rate < 0.005) {
 			t.Errorf("measured %g after that", rate)
 		}
@@ -168,15 +208,15 @@ func (m *metered) says(t *testing.T, want map[string]int) {
 // would not help, however long that goes on.
 func TestMeterDoesNotExpand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 5000, Options{
-			Capacity: 10_000, FalsePositiveRate: 0.001, Growth: &Growth{AtFill: 1, By: 4, Again: again(5000)},
-		}, MeterOptions{Alert: 0.01, Grow: true})
+		m := newMetered(t, 5000, filter.Options{
+			Capacity: 10_000, FalsePositiveRate: 0.001, Growth: rebuilding(5000),
+		}, Options{Alert: 0.01, Grow: true})
 		for hour := range 4 {
 			for i := range 500 {
-				m.meter.Missing(fmt.Sprint(i))
+				m.meter.OnNotFound(fmt.Sprint(i))
 			}
 			m.probe(t, fmt.Sprint(hour), 1000)
-			after(measured / 2)
+			after(windowLength / 2)
 		}
 		if m.Capacity() != 10_000 || !m.meter.Alarmed() {
 			t.Errorf("capacity %d, alarm %v", m.Capacity(), m.meter.Alarmed())
@@ -188,9 +228,9 @@ func TestMeterDoesNotExpand(t *testing.T) {
 // TestMeterLeavesAlone has a filter that does what it was made for.
 func TestMeterLeavesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMetered(t, 990, Options{
-			Capacity: 1000, FalsePositiveRate: 0.001, Growth: &Growth{AtFill: 1, By: 4, Again: again(1000)},
-		}, MeterOptions{Alert: 0.005, Grow: true})
+		m := newMetered(t, 990, filter.Options{
+			Capacity: 1000, FalsePositiveRate: 0.001, Growth: rebuilding(1000),
+		}, Options{Alert: 0.005, Grow: true})
 		m.probe(t, "a", 50_000)
 		after(time.Minute)
 		if _, reason := m.State(); reason != "" || m.meter.Alarmed() || m.Capacity() != 1000 || strings.Count(m.log.String(), "level=WARN") != 0 {
@@ -204,84 +244,87 @@ func TestMeterLeavesAlone(t *testing.T) {
 
 // TestWindowForgets moves through the parts of a window.
 func TestWindowForgets(t *testing.T) {
-	var w window
-	w.restart(noon)
-	w.stop(1)
-	w.pass(2)
-	for step := range steps - 1 {
-		w.advance(noon.Add(time.Duration(step+1) * eachStep))
-		w.stop(1) // it counts once
-		w.stop(uint64(step) + 10)
-		if stopped, passed := w.count(); stopped != uint64(step)+2 || passed != 1 {
+	var w slidingWindow
+	noon := time.Date(2028, 2, 28, 12, 0, 0, 0, time.UTC)
+	w.reset(noon)
+	w.addStopped(1)
+	w.addPassed(2)
+	for step := range slots - 1 {
+		w.advance(noon.Add(time.Duration(step+1) * slotLength))
+		w.addStopped(1) // it counts once
+		w.addStopped(uint64(step) + 10)
+		if stopped, passed := w.counts(); stopped != uint64(step)+2 || passed != 1 {
 			t.Errorf("step %d: %d and %d", step, stopped, passed)
 		}
 	}
-	w.advance(noon.Add(steps * eachStep))
-	if stopped, passed := w.count(); stopped != steps || passed != 0 {
+	w.advance(noon.Add(slots * slotLength))
+	if stopped, passed := w.counts(); stopped != slots || passed != 0 {
 		t.Errorf("after an hour: %d and %d", stopped, passed)
 	}
-	w.advance(noon.Add(10 * measured))
-	if stopped, passed := w.count(); stopped != 0 || passed != 0 {
+	w.advance(noon.Add(10 * windowLength))
+	if stopped, passed := w.counts(); stopped != 0 || passed != 0 {
 		t.Errorf("after ten: %d and %d", stopped, passed)
 	}
 }
 
 func BenchmarkMeterAbsent(b *testing.B) {
-	f, err := New("orders", Options{Capacity: 1000})
+	f, err := filter.New("orders", filter.Options{Capacity: 1000})
 	if err != nil {
 		b.Fatal(err)
 	}
-	m := NewMeter(f, MeterOptions{})
+	m := New(f, Options{})
 	ids := make([]string, 1<<16)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("%019d", i)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		m.Absent(ids[i&(1<<16-1)])
+		m.OnAbsent(ids[i&(1<<16-1)])
 	}
 }
 
-// farther is a Remote that takes orders that begin with "9" for known, and cannot be
-// asked for those that begin with "?".
-type farther struct{ asked atomic.Int64 }
+// noLog is a [filter.Appender] that a test without creates never calls.
+type noLog struct{ filter.Appender }
 
-func (r *farther) Ask(_ context.Context, id string) (Answer, error) {
-	r.asked.Add(1)
+// remote contains the IDs that begin with "9". A query for one that begins with "?" fails.
+type remote struct{ queries atomic.Int64 }
+
+func (r *remote) Ask(_ context.Context, id string) (filter.Answer, error) {
+	r.queries.Add(1)
 	switch id[0] {
 	case '9':
-		return Maybe, nil
+		return filter.Maybe, nil
 	case '?':
-		return Unknown, errors.New("away")
+		return filter.Unknown, errors.New("away")
 	}
-	return Absent, nil
+	return filter.Absent, nil
 }
-func (r *farther) Add(context.Context, ...string) error { return nil }
-func (r *farther) State() (state, reason string)        { return StateReady, "" }
-func (r *farther) Expand(context.Context) error         { return nil }
-func (r *farther) AtMax() bool                          { return false }
-func (r *farther) EverWhole() bool                      { return true }
-func (r *farther) Size() RemoteSize                     { return RemoteSize{Capacity: 1000} }
+func (r *remote) Add(context.Context, ...string) error { return nil }
+func (r *remote) State() (state, reason string)        { return filter.StateReady, "" }
+func (r *remote) Expand(context.Context) error         { return nil }
+func (r *remote) AtMax() bool                          { return false }
+func (r *remote) EverWhole() bool                      { return true }
+func (r *remote) Size() filter.RemoteSize              { return filter.RemoteSize{Capacity: 1000} }
 
 // TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for
 // what they were found to have lately. What they cannot tell counts for nothing.
 func TestMeterOfRemote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		remote := &farther{}
-		m := newMetered(t, 0, Options{Remote: remote, Appender: &sharedLog{}}, MeterOptions{})
+		set := &remote{}
+		m := newMetered(t, 0, filter.Options{Remote: set, Appender: noLog{}}, Options{})
 		for i := range 200 {
-			m.meter.Missing(fmt.Sprint("1-", i))
-			m.meter.Missing(fmt.Sprint("?-", i))
-			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Ask(t.Context(), id) == Maybe {
-				m.meter.Missing(id)
+			m.meter.OnNotFound(fmt.Sprint("1-", i))
+			m.meter.OnNotFound(fmt.Sprint("?-", i))
+			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Ask(t.Context(), id) == filter.Maybe {
+				m.meter.OnNotFound(id)
 			}
 		}
-		after(meterTick)
+		after(sampleEvery)
 		if got := m.meter.Rate(); math.Abs(got-0.2) > 0.01 || m.meter.PassedButMissing() != 50 {
 			t.Errorf("measured %g, %d passed; want 0.2 and 50", got, m.meter.PassedButMissing())
 		}
 		// Of the 50 that it has one may have taken the place of another.
-		if n := remote.asked.Load(); n < 450 || n > 455 {
+		if n := set.queries.Load(); n < 450 || n > 455 {
 			t.Errorf("asked %d times", n)
 		}
 	})
