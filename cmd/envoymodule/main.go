@@ -1,9 +1,9 @@
 // Command envoymodule is ordergate inside Envoy: a dynamic module, built with
-// -buildmode=c-shared as libordergate.so, whose HTTP filter "ordergate" decides what the
-// sidecar decides, without a hop. docs/envoy-module.md tells when to choose which.
+// -buildmode=c-shared as libordergate.so. Its HTTP filter "ordergate" makes the decisions
+// of the sidecar without a network hop. docs/envoy-module.md compares the two.
 //
-// Package main only wires: the filter is internal/envoymodule, and what it asks is
-// internal/engine.
+// Package main only connects packages: the filter is internal/envoymodule, and the engine
+// behind it is internal/engine.
 package main
 
 import (
@@ -23,9 +23,8 @@ func init() {
 	abi.Register("ordergate", func(text []byte) (abi.FilterConfig, error) { return open(&shared, os.Getenv, text) })
 }
 
-// open makes what Envoy needs for each place where the filter stands in its
-// configuration. The text is that of the filter, see [parseSettings]. Envoy calls it from
-// its main thread.
+// open creates what Envoy needs for each use of the filter in its configuration. The text
+// is the filter's configuration, see [parseSettings]. Envoy calls it from its main thread.
 func open(shared *runtimes, getenv func(string) string, text []byte) (abi.FilterConfig, error) {
 	log := envoymodule.NewLogger(abi.Log{})
 	s, err := parseSettings(text)
@@ -43,6 +42,6 @@ func open(shared *runtimes, getenv func(string) string, text []byte) (abi.Filter
 	return abi.FilterConfig{Adapter: adapter, Close: func() {
 		unfollow()
 		adapter.Close(cleanupTime)
-		shared.release(r) // with the last place everything ends, since it may be Envoy that does
+		shared.release(r) // the last release stops the engine: Envoy may be about to end
 	}}, nil
 }

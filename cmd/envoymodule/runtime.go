@@ -19,26 +19,26 @@ import (
 )
 
 const (
-	// cleanupTime is how long the calls of streams that are over may take to give up
-	// their locks, when Envoy ends or its configuration is another one; and once more for
-	// Redis to take the holds that it did not take at first.
+	// cleanupTime limits how long ended streams may take to release their locks when Envoy
+	// ends or replaces its configuration. Redis has the same time again for holds that it
+	// did not accept at first.
 	cleanupTime = 5 * time.Second
-	// adminRetry is how long after another try an address is asked for that somebody has.
+	// adminRetry is the interval between attempts to listen at an address that is in use.
 	adminRetry = time.Second
 )
 
-// runtimes are the engines of a process, one for each file: Envoy asks for a filter in
-// each listener, and again with each new configuration. The zero value is empty. It is
-// safe for concurrent use.
+// runtimes are the engines of a process, one for each file. Envoy opens a filter for each
+// listener, and again with each new configuration. The zero value is empty. It is safe for
+// concurrent use.
 type runtimes struct {
 	mu  sync.Mutex
 	all map[string]*runtime // by path
 }
 
-// runtime is an engine and what operators ask.
+// runtime is an engine with its admin server.
 type runtime struct {
 	path   string
-	member string // in the change log, unless the file names one; "": that of listen.admin
+	member string // its name in the change log, unless the file sets one; "": the address listen.admin
 	users  int    // guarded by runtimes.mu
 	engine *engine.Engine
 	log    *slog.Logger
@@ -47,8 +47,8 @@ type runtime struct {
 	wg     sync.WaitGroup
 }
 
-// get returns the engine of a file, and starts it if need be. What the file says is
-// looked at then only.
+// get returns the engine of a file, and starts it if necessary. It reads the file only
+// then.
 func (all *runtimes) get(path string, getenv func(string) string, log *slog.Logger) (*runtime, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func (all *runtimes) get(path string, getenv func(string) string, log *slog.Logg
 	return r, nil
 }
 
-// release ends the engine when its last user has gone. It blocks until it has ended.
+// release stops the engine after its last user has gone, and blocks until it has stopped.
 func (all *runtimes) release(r *runtime) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -89,7 +89,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	}
 	var ctx context.Context
 	ctx, r.cancel = context.WithCancel(context.Background())
-	// First: whoever has the address is the one at this place, for the change log too.
+	// Listen first: the owner of the address also owns the member's name in the change log.
 	listener, err := r.listen(c.Listen)
 	if err == nil {
 		r.adapt(c)
@@ -119,10 +119,10 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 	return r, nil
 }
 
-// listen opens the address for operators. Envoy has two processes for a while when it is
-// restarted hot: then the other one has it, and the place in the change log; this one
-// takes a place of its own, and the address as soon as it is free. So does one that has
-// no address.
+// listen opens the admin address. During a hot restart Envoy has two processes for a while.
+// Then the other process has the address and the member's name in the change log. This one
+// uses a name of its own, and takes the address as soon as it is free. Without an address
+// it also uses a name of its own.
 func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	if c.Admin == "" {
 		r.member = ownMember(r.path)
@@ -140,14 +140,14 @@ func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	return l, nil
 }
 
-// ownMember names a place that no process takes over.
+// ownMember returns a member name that no other process uses.
 func ownMember(path string) string {
-	host, _ := os.Hostname() // "" will do beside the rest
+	host, _ := os.Hostname() // the rest is unique without it
 	return strings.ReplaceAll(fmt.Sprintf("%s %d %s", host, os.Getpid(), path), "#", "_")
 }
 
-// adapt makes of a file what is meant by it here. The sidecar's addresses are not opened,
-// and every Envoy of a host may have the same ones: no place is named by them.
+// adapt adjusts a file's settings for use inside Envoy. It does not open the sidecar's
+// addresses. All Envoys of a host may use the same ones, so they do not name the member.
 func (r *runtime) adapt(c *config.Config) {
 	c.Listen.Authz, c.Listen.Proc, c.Listen.HTTP = "", "", ""
 	if r.member != "" && c.Redis != nil && c.Redis.Member == "" {
@@ -173,7 +173,7 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 	}
 }
 
-// stop ends everything, and blocks until it has.
+// stop stops everything, and blocks until it has stopped.
 func (r *runtime) stop() {
 	r.cancel()
 	_ = r.admin.Close()

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// settings are what Envoy's configuration says of the filter.
+// settings are the filter's settings in Envoy's configuration.
 type settings struct {
 	Config           string `json:"config"` // the path of ordergate.yaml
 	FailureModeAllow bool   `json:"failure_mode_allow"`

@@ -1,18 +1,18 @@
-// Package envoymodule decides inside Envoy's own process: it shows requests to the
-// gate, and does what that says, as an HTTP filter of a dynamic module.
+// Package envoymodule decides inside Envoy's own process. It is the part of a dynamic
+// module's HTTP filter that passes requests to the gate and returns what the gate decides.
 //
-// Start with [NewAdapter]. [Adapter.Request] begins with one stream's request; a [Stream] goes
-// on with those that it is not done with. What to do at each event is decided by
-// internal/gate, as for the other faces. Envoy calls a filter from the one worker thread
-// that its stream belongs to, and that thread has other streams: nothing here may block
-// it. Whatever takes time (a read of the change log, a lock, learning) has a goroutine
-// of its own, which leaves what it wants done in the stream's mailbox.
+// Start with [NewAdapter]. [Adapter.Request] handles the request headers of one stream. If
+// the stream needs more events, it returns a [Stream], which handles them. internal/gate
+// decides what to do at each event, as for the other adapters. Envoy calls a filter from
+// the one worker thread that owns its stream. That thread serves other streams too, so
+// nothing here may block it. Slow work (a read of the change log, a lock, learning) runs in
+// goroutines of its own, which post their results to the stream's mailbox.
 //
-// Every entry into Go costs more than a filter's answer. So a request that needs nothing
-// but a verdict, which are nearly all, is one call, and nothing of it is kept.
+// Each call from C into Go costs more than a filter's answer. So nearly all requests, which
+// need only a verdict, cost one call, and leave no state behind.
 //
-// The package knows nothing of C, so that every order of events can be tested under the
-// race detector; internal/envoymodule/abi ties it to Envoy.
+// The package contains no C, so that tests can run every order of events under the race
+// detector. internal/envoymodule/abi connects it to Envoy.
 package envoymodule
 
 import (
@@ -30,43 +30,44 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// Options bounds what a [Adapter] does on behalf of a call.
+// Options bounds the work of an [Adapter] for one call.
 type Options struct {
-	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
-	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
-	// FailureModeAllow passes every request on that a fault of ours hits before it is
-	// judged. Without it that is so for GET and HEAD; the others are answered with 503.
+	LearnTimeout   time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
+	CleanupTimeout time.Duration // to release a lock after its call; 0: 2s
+	// FailureModeAllow forwards every request that is not judged yet when a fault (a panic)
+	// of ordergate occurs. Without it only GET and HEAD are forwarded; the others get 503.
 	FailureModeAllow bool
 	Logger           *slog.Logger // nil: none
-	// Native makes what a reply is to whoever sends it. It is kept beside the reply,
-	// and has to stay valid. Nil: nobody needs that.
+	// Native converts a reply for the code that sends it. The result is kept with the reply
+	// and must stay valid. Nil: not needed.
 	Native func(*Reply) unsafe.Pointer
 }
 
-// Adapter shows streams to a gate. It is safe for concurrent use.
+// Adapter connects streams to a gate. It is safe for concurrent use.
 type Adapter struct {
 	opts       Options
 	log        *slog.Logger
 	current    atomic.Pointer[gateReplies]
-	faultReply *Reply // to a request that a fault of ours has hit
+	faultReply *Reply // to a request during which a fault occurred
 
 	refused   *recurring.Trouble
-	ended     *recurring.Trouble // calls, by us
+	ended     *recurring.Trouble // calls that the gate ended
 	unlearned *recurring.Trouble // new orders
-	delayed   delayedAnswers     // to creates
+	delayed   delayedAnswers     // answers to creates
 
-	ctx    context.Context // of what works for streams; ends with Close
+	ctx    context.Context // for all work on behalf of streams; ends with Close
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// gateReplies is a gate with its answers. A stream keeps the one that it began with.
+// gateReplies is a gate with its prepared replies. A stream keeps the one that it began
+// with.
 type gateReplies struct {
 	gate     *gate.Gate
 	refusals [][gate.Refusals]*Reply // by rule; read-only
 }
 
-// NewAdapter returns a face that does what g decides.
+// NewAdapter returns an adapter that follows g's decisions.
 func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
@@ -95,7 +96,7 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	return a
 }
 
-// Use has another gate decide on the requests that come from now on.
+// Use replaces the gate for all later requests.
 func (a *Adapter) Use(g *gate.Gate) {
 	d := &gateReplies{gate: g}
 	d.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*Reply, error) {
@@ -114,8 +115,8 @@ func (a *Adapter) prepare(r gate.Reply, v gate.Verdict, details string) *Reply {
 	return reply
 }
 
-// Request judges a request by its headers. End tells that it has no body. The stream has
-// to be told what happens next; nil: nothing more is of interest.
+// Request judges a request by its headers. End means that the request has no body. If it
+// returns a stream, report all later events to it; nil: no later event matters.
 func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -145,8 +146,8 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	return s.onResult(h, result), s
 }
 
-// verdict does what a verdict asks for, unless a call that creates or settles is to be
-// opened.
+// verdict carries out a verdict. It does nothing and returns opens if the rule creates or
+// settles, and a call must be opened.
 func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step Step, opens bool) {
 	if decision.Refused {
 		return Step{Do: Refuse, Reply: d.refusals[decision.Rule][decision.Refusal()]}, false
@@ -163,8 +164,7 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step
 	return Step{Do: PassRequest, Verdict: decision.Verdict, WatchNotFound: p.Lookup != nil && p.Lookup.OnNotFound != nil}, false
 }
 
-// logRefused leaves a line for a request that is refused. The headers are nil if they
-// were not fetched yet.
+// logRefused logs a refused request. The headers are nil if they were not read yet.
 func (a *Adapter) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision) {
 	if !a.log.Enabled(a.ctx, slog.LevelDebug) {
 		return
@@ -175,8 +175,8 @@ func (a *Adapter) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision)
 	g.LogRefused(a.log, d, h)
 }
 
-// NotFound tells that the answer has come to a request that was passed on with Witness, and
-// that its status is 404 or 410. Other answers are of no interest.
+// NotFound reports that a request forwarded with WatchNotFound was answered with status 404
+// or 410. Other answers do not matter.
 func (a *Adapter) NotFound(e Envoy) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -186,7 +186,7 @@ func (a *Adapter) NotFound(e Envoy) {
 	a.current.Load().gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response)))
 }
 
-// onFault is what becomes of a request, without a lock, that a fault of ours has hit.
+// onFault decides about a request, without a lock, during which a fault occurred.
 func (a *Adapter) onFault(method string) Step {
 	if a.opts.FailureModeAllow || method == http.MethodGet || method == http.MethodHead {
 		return Step{Do: PassRequest}
@@ -194,9 +194,9 @@ func (a *Adapter) onFault(method string) Step {
 	return Step{Do: Refuse, Reply: a.faultReply}
 }
 
-// Close waits until everything is done that works for streams which are over: locks
-// are given up, orders learned. It blocks for at most the time given; what is not done
-// then is cut off, and its leases end by themselves. No stream may begin meanwhile.
+// Close waits for the work that remains after streams have ended: releasing locks, learning
+// orders. It blocks for the given time at most, and then cancels what is left; those leases
+// expire. No stream may begin meanwhile.
 func (a *Adapter) Close(within time.Duration) {
 	timer := time.AfterFunc(within, a.cancel)
 	a.work.Wait()
@@ -208,12 +208,12 @@ func (a *Adapter) Close(within time.Duration) {
 	a.delayed.cut.Close()
 }
 
-// cleanupContext outlives the stream: a lock is given up after its call ended.
+// cleanupContext outlives the stream: a lock is released after its call has ended.
 func (a *Adapter) cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(a.ctx, a.opts.CleanupTimeout)
 }
 
-// runCleanup does something within the limit of a cleanup, and does not wait for it.
+// runCleanup runs do in the background, within CleanupTimeout.
 func (a *Adapter) runCleanup(do func(context.Context)) {
 	a.spawn("the end of a settlement", func() {
 		ctx, done := a.cleanupContext()
@@ -222,13 +222,13 @@ func (a *Adapter) runCleanup(do func(context.Context)) {
 	})
 }
 
-// logFault logs a fault of ours. Envoy would otherwise die of it, and every stream
-// with it.
+// logFault logs a fault of ordergate. A panic would otherwise end Envoy and every stream in
+// it.
 func (a *Adapter) logFault(at string, fault any) {
 	a.log.Error("a fault in ordergate", "at", at, "fault", fault, "stack", string(debug.Stack()))
 }
 
-// spawn runs something on behalf of a stream.
+// spawn runs do in a goroutine, on behalf of a stream.
 func (a *Adapter) spawn(at string, do func()) {
 	a.work.Add(1)
 	go func() {

@@ -7,32 +7,33 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// create is a call whose answer tells of a new order, which is learned before the
-// client hears of it. All of it is the worker's, but for the call once learn has it.
+// create is a call whose answer may name a new order. The order is learned before the
+// client receives the answer. The worker owns all of it, and passes the call to learn's
+// goroutine.
 type create struct {
 	call          gate.Call
 	stream        *Stream
 	phase         learnPhase
 	body          []byte // of the answer, so far
 	timer         *time.Timer
-	delayedSince  time.Time // when it became busy
-	answerDetails string    // Envoy's details of the answer
+	delayedSince  time.Time // when the answer began to wait
+	answerDetails string    // Envoy's response code details
 }
 
-// learnPhase is how far it is.
+// learnPhase is the progress of learning.
 type learnPhase int8
 
 const (
-	idle       learnPhase = iota // there is nothing to learn, or no answer yet
-	collecting                   // the answer's body
+	idle       learnPhase = iota // nothing to learn, or no answer yet
+	collecting                   // reading the answer's body
 	learning                     // the answer waits until the order is known
 )
 
-// maxAnswer bounds what is read of an answer for its ID, in bytes: what Envoy buffers
-// by default.
+// maxAnswer bounds the part of an answer in which the ID is searched, in bytes. It is
+// Envoy's default buffer size.
 const maxAnswer = 1 << 20
 
-// responseHeaders looks at the headers of the answer.
+// responseHeaders handles the headers of the answer.
 func (c *create) responseHeaders(r *gate.Response, h Headers, end bool) Step {
 	c.answerDetails = r.Details
 	switch part := c.call.Created(r); {
@@ -52,8 +53,9 @@ func (c *create) responseHeaders(r *gate.Response, h Headers, end bool) Step {
 	return Step{Do: Wait}
 }
 
-// startTimer ends the wait for the rest of a body. An answer that is larger than Envoy's
-// buffer comes no further until it is passed on, and nobody tells how large that is.
+// startTimer limits the time for the rest of a body. If an answer is larger than Envoy's
+// buffer, Envoy sends no more of it until it is passed on, and the size of that buffer is
+// unknown here.
 func (c *create) startTimer() {
 	s := c.stream
 	s.mail.open(s.envoy)
@@ -65,7 +67,7 @@ func (c *create) startTimer() {
 	})
 }
 
-// responseBody takes a piece of the body. It is kept back until the order is known.
+// responseBody handles a piece of the body, which waits until the order is known.
 func (c *create) responseBody(end bool) Step {
 	switch c.phase {
 	case collecting:
@@ -80,14 +82,15 @@ func (c *create) responseBody(end bool) Step {
 	return Step{Do: PassResponse}
 }
 
-// responseTrailers is the end of a body by trailers. It reports whether they have to wait.
+// responseTrailers handles the end of a body by trailers. It reports whether they have to
+// wait.
 func (c *create) responseTrailers() bool {
 	c.learnCollected(false)
 	return c.phase == learning
 }
 
-// streamEnded is the end of the stream. What has come of an answer is learned from; last is what
-// Envoy tells of the end if none has come.
+// streamEnded handles the end of the stream. It learns from the part of the answer that has
+// arrived. Last is Envoy's information about the end, if no answer has arrived.
 func (c *create) streamEnded(last *gate.Response) {
 	switch c.phase {
 	case idle:
@@ -101,7 +104,7 @@ func (c *create) streamEnded(last *gate.Response) {
 	}
 }
 
-// learnCollected learns from the body that is there. Partial tells that it was cut off.
+// learnCollected learns from the collected body. Partial means that the body was cut off.
 func (c *create) learnCollected(partial bool) {
 	if c.phase != collecting {
 		return
@@ -112,8 +115,8 @@ func (c *create) learnCollected(partial bool) {
 	c.learn(func(ctx context.Context) error { return c.call.LearnBody(ctx, body, partial) })
 }
 
-// learn runs within its limit and whether or not the client still waits: the order
-// exists. What fails is logged; the answer is passed on in any case.
+// learn runs do with a time limit, even if the client has left: the order exists. It logs
+// an error, and passes the answer on in any case.
 func (c *create) learn(do func(context.Context) error) {
 	c.phase, c.delayedSince = learning, time.Now()
 	s := c.stream

@@ -6,28 +6,27 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// Envoy is what Envoy has of one stream. It is the worker's, like the stream itself, and
-// none of its methods has Envoy call the stream.
+// Envoy is Envoy's side of one stream. Only the worker may use it. None of its methods
+// makes Envoy call the stream.
 type Envoy interface {
 	Headers(of Message) Headers
-	Set(of Message, name, value string) // in the place of the first; the others stay
-	Remove(of Message, name string)     // all of them
-	Chunks(of Message) []Text           // of a body: what has just come
-	Details() string                    // the response code details so far, "" if there are none
+	Set(of Message, name, value string) // replaces the first one; others stay
+	Remove(of Message, name string)     // all of that name
+	Chunks(of Message) []Text           // of a body: the newest piece
+	Details() string                    // response code details so far, "" if none
 	Attempts() (n int, ok bool)         // to reach the backend; false: Envoy has no number
-	Client() string                     // its address and port, "" if Envoy has none
+	Client() string                     // address and port, "" if unknown
 	Waker() Waker                       // a new one
 }
 
-// Waker has Envoy's worker call [Stream.Wake], once for each Wake. It is safe for
-// concurrent use until it is freed. A Wake that Envoy has not come to when its stream
-// ends comes to nothing.
+// Waker asks Envoy's worker to call [Stream.On] with Woken, once for each Wake. It is safe
+// for concurrent use until Free. Envoy drops a pending Wake when its stream ends.
 type Waker interface {
 	Wake()
 	Free()
 }
 
-// Message is one of the two that a stream has.
+// Message is the request or the response of a stream.
 type Message int8
 
 // The messages.
@@ -36,8 +35,7 @@ const (
 	Response
 )
 
-// Text is in Envoy's memory, and valid as long as the worker has not gone on with the
-// stream.
+// Text points into Envoy's memory. It is valid until the worker continues with the stream.
 type Text struct {
 	data   *byte
 	length uintptr
@@ -56,48 +54,48 @@ func appendTo(body []byte, chunks []Text) []byte {
 // Header is one line of a message's headers. The layout is that of Envoy's ABI.
 type Header struct{ Name, Value Text }
 
-// Step is what Envoy is to do next.
+// Step is what Envoy does next.
 type Step struct {
 	Do            Action
-	Verdict       gate.Verdict // to be set on a request that passes; none: nothing is
-	WatchNotFound bool         // with PassRequest: see Adapter.NotFound
+	Verdict       gate.Verdict // to set on a request that is forwarded; VerdictNone: no header
+	WatchNotFound bool         // with PassRequest: call Adapter.NotFound after 404 or 410
 	Reply         *Reply       // with Refuse
 }
 
-// Action is what a [Step] is about.
+// Action is the action of a [Step].
 type Action int8
 
 // The actions.
 const (
 	Nothing      Action = iota
-	PassRequest         // on to the next filter, and the rest of it
+	PassRequest         // to the next filter, with the rest of it
 	PassResponse        // likewise
-	Read                // keep the message back, and show its body
-	Wait                // keep the message back until Wake says otherwise
-	Refuse              // answer in the backend's stead
+	Read                // stop the message, and send its body to the stream
+	Wait                // stop the message until a later step
+	Refuse              // answer in place of the backend
 )
 
-// Reply is an answer in the backend's stead.
+// Reply is an answer in place of the backend.
 type Reply struct {
 	Status  uint32
 	Headers [][2]string
 	Body    string
 	Details string         // response code details
-	Native  unsafe.Pointer // what Options.Native made of it
+	Native  unsafe.Pointer // the result of Options.Native
 }
 
-// Event is something that happens to a stream after its request headers.
+// Event is an event of a stream after its request headers.
 type Event int8
 
-// The events. RequestBody and RequestTrailers come only while the request is read or
-// waits, or has passed.
+// The events. RequestBody and RequestTrailers occur only while the request is read or
+// waits, or after it was forwarded.
 const (
 	RequestBody Event = iota
 	RequestTrailers
 	ResponseHeaders
 	ResponseBody
 	ResponseTrailers
-	Woken // by a Waker
+	Woken // after Waker.Wake
 	Complete
-	requestHeaders // see Adapter.Request
+	requestHeaders // only for the log, see Adapter.Request
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Headers are those of a message: names in lower case, repeated ones repeated.
+// Headers are the headers of a message: names in lower case, repeated headers repeated.
 type Headers []Header
 
 // Next implements order.Header. The cursor is an index.
@@ -29,7 +29,7 @@ func (h Headers) Get(name string) string {
 	return ""
 }
 
-// request shows a request to the gate, in Envoy's memory. A body is that so far.
+// request returns the request in Envoy's memory, with the body so far.
 func (h Headers) request(body []byte, state order.BodyState) order.Request {
 	req := order.Request{Header: h, Body: body, BodyState: state}
 	left := 3
@@ -58,28 +58,29 @@ func pseudo(req *order.Request, name string) *string {
 	return nil
 }
 
-// removable are headers that are taken off a request, besides those that are forged. Only
-// ordergate may send those of its own, the first four; the next two would let a client name
-// a path that no rule has seen; and without the last three an answer can be read. Apache cuts
-// the answer of a script to a Range, or makes a 416 of it, whatever the method.
+// removable are headers to remove from a request, besides forged ones. Only ordergate may
+// send the first four. With the next two a client could name a path that no rule has
+// checked. Without the last three the answer is readable: Apache cuts a script's answer to
+// a Range, or replaces it by 416, whatever the method.
 var removable = [...]string{
 	gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
 	"x-original-url", "x-rewrite-url",
 	"accept-encoding", "range", "if-range",
 }
 
-// removableInitials are the letters that they, and those that are forged, begin with.
+// removableInitials are the first letters of removable and of forged headers.
 var removableInitials = [256]bool{'x': true, 'a': true, 'r': true, 'i': true}
 
-// How many of removable are taken off.
+// How many of removable are removed.
 const (
 	stripOwned   = 4
 	stripUnruled = 6
 )
 
-// strip takes the first so many of removable off a request, what is forged, and the last three
-// if the answer has to be whole and plain. Which are there is seen here: to ask Envoy for each
-// would cost more than all the rest. All are found before any is removed, which frees its memory.
+// strip removes the first n of removable, and forged headers. If the answer must be
+// readable, it also removes the last three. It finds the headers itself, because a call of
+// Envoy for each would cost more than all the rest. It finds all of them before it removes
+// any, because a removal frees their memory.
 func (h Headers) strip(from Envoy, first int, whole bool) {
 	var found [len(removable)]bool
 	forged := false
@@ -106,7 +107,7 @@ func (h Headers) strip(from Envoy, first int, whole bool) {
 	}
 }
 
-// status returns the status of an answer, -1 if it has none.
+// status returns the status of an answer, -1 if there is none.
 func (h Headers) status() int {
 	n, err := strconv.Atoi(h.Get(":status"))
 	if err != nil {
@@ -115,8 +116,8 @@ func (h Headers) status() int {
 	return n
 }
 
-// response translates what Envoy tells of an answer, or of the end of a stream: without
-// headers.
+// response translates Envoy's information about an answer. Without headers it is about the
+// end of a stream.
 func response(e Envoy, h Headers) *gate.Response {
 	r := &gate.Response{Attempts: -1, AttemptHeader: -1, Details: e.Details()}
 	if h != nil {
@@ -128,8 +129,8 @@ func response(e Envoy, h Headers) *gate.Response {
 	case ok:
 		r.Attempts = n
 	case r.NeverSent():
-		// Envoy has no number before the first attempt. Only with details that say the
-		// same is that taken for none: another Envoy may number its attributes otherwise.
+		// Envoy has no number before the first attempt. Take it for zero only if the
+		// details agree: another version of Envoy may number its attributes differently.
 		r.Attempts = 0
 	}
 	return r

@@ -14,8 +14,7 @@ type Output interface {
 	Log(l slog.Level, line string)
 }
 
-// NewLogger returns a logger whose lines are Envoy's, with its time and its level, and
-// wherever it logs to.
+// NewLogger returns a logger that writes to Envoy's log. Envoy adds the time and the level.
 func NewLogger(to Output) *slog.Logger {
 	w := &lines{to: to}
 	text := slog.NewTextHandler(&w.line, &slog.HandlerOptions{
@@ -30,7 +29,7 @@ func NewLogger(to Output) *slog.Logger {
 	return slog.New(handler{text, w})
 }
 
-// lines hands lines to Envoy, one at a time.
+// lines writes lines to Envoy, one at a time.
 type lines struct {
 	to   Output
 	mu   sync.Mutex

@@ -2,9 +2,9 @@ package envoymodule
 
 import "sync"
 
-// mailbox brings what goroutines want done to a stream to its worker. What comes after
-// the stream's end is dropped, so that nobody asks anything of an Envoy that may have
-// gone. The zero value is a mailbox; it is safe for concurrent use.
+// mailbox passes tasks from goroutines to a stream's worker. It drops tasks after the
+// stream's end, when Envoy's side may be gone. The zero value is a mailbox. It is safe for
+// concurrent use.
 type mailbox struct {
 	mu     sync.Mutex
 	waker  Waker // nil: not open yet, or closed
@@ -12,7 +12,7 @@ type mailbox struct {
 	tasks  []func() Step
 }
 
-// open is the worker's, before anybody posts. It may be opened again.
+// open is called by the worker before any post. It may be called again.
 func (m *mailbox) open(e Envoy) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -27,7 +27,7 @@ func (m *mailbox) post(task func() Step) {
 	defer m.mu.Unlock()
 	if m.waker != nil {
 		m.tasks = append(m.tasks, task)
-		m.waker.Wake() // Envoy only notes it: the task runs later
+		m.waker.Wake() // this only schedules the task
 	}
 }
 
@@ -43,7 +43,7 @@ func (m *mailbox) next() func() Step {
 	return task
 }
 
-// close is the worker's.
+// close is called by the worker.
 func (m *mailbox) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,33 +7,33 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// settlement is a call with a lock around it. It has no goroutine: the worker reports what
-// happens to the stream, and whichever goroutine got the answer of Redis reports the lock.
+// settlement is a call with a lock. It has no goroutine: the worker reports the stream's
+// events, and the goroutine that received Redis's answer reports the lock.
 //
-// The races, and who wins:
-//   - The lock comes while the client leaves. Passing the request on is posted, and the
-//     mailbox drops it. So the worker, which is the only one to pass requests on, tells
-//     at the end whether it has: if not, the lock is released, for nothing was sent.
-//   - The lock comes while Envoy answers by itself (a timeout). The same, and what was
-//     posted finds that the stream is answered.
-//   - The client leaves while the lock is waited for: the wait is canceled by the
-//     worker, and a lock that is granted nevertheless is given back.
-//   - The client leaves after the request was passed on: the lock is held, unless Envoy
-//     tells that there was no attempt to reach the backend.
-//   - The lease is lost while the answer comes: the worker has the answer first, which
-//     passes, or the loss, which ends the call.
+// The races, and their results:
+//   - The lock arrives while the client leaves. The task that forwards the request is
+//     posted, and the mailbox drops it. Only the worker forwards requests, so at the end it
+//     reports whether it did. If not, the lock is released, because nothing was sent.
+//   - The lock arrives while Envoy answers by itself, after a timeout. This is the same
+//     case: the posted task finds that the stream is answered.
+//   - The client leaves during the wait for the lock. The worker cancels the wait, and a
+//     lock that is still granted is released.
+//   - The client leaves after the request was forwarded. The lock is held, unless Envoy
+//     reports that it did not try to reach the backend.
+//   - The lease is lost while the answer arrives. If the worker handles the answer first,
+//     the answer passes. If it handles the loss first, the call is ended.
 type settlement struct {
 	adapter      *Adapter
-	stream       *Stream // the worker's, but for its mailbox
+	stream       *Stream // the worker's, except its mailbox
 	cancel       context.CancelFunc
-	responseSeen bool // the worker's: of an answer
+	responseSeen bool // the worker's: a response was reported to the call
 
-	mu    sync.Mutex // held for each event of the call, never for long
+	mu    sync.Mutex // held during each event of the call, never for long
 	call  gate.Call
-	lease gate.Lease // that was granted
+	lease gate.Lease // once granted
 }
 
-// newSettlement begins a call. The stream waits for it, with an open mailbox.
+// newSettlement begins a call. The stream waits for its result, with an open mailbox.
 func newSettlement(s *Stream, call gate.Call) *settlement {
 	ctx, cancel := context.WithCancel(s.adapter.ctx)
 	b := &settlement{adapter: s.adapter, stream: s, call: call, cancel: cancel}
@@ -51,7 +51,7 @@ func (b *settlement) acquire(ctx context.Context) {
 	b.onGrant(b.call.Acquire(ctx))
 }
 
-// onGrant acts on the end of the wait for a lock.
+// onGrant handles the result of the lock request.
 func (b *settlement) onGrant(grant gate.Grant) {
 	defer b.recoverFault()
 	b.mu.Lock()
@@ -71,7 +71,8 @@ func (b *settlement) onGrant(grant gate.Grant) {
 	}
 }
 
-// onLost ends a call whose lease went before its answer came. The end of the stream follows.
+// onLost ends a call that lost its lease before its answer arrived. The stream's end
+// follows.
 func (b *settlement) onLost() {
 	s := b.stream
 	s.mail.post(func() Step {
@@ -82,18 +83,18 @@ func (b *settlement) onLost() {
 		}
 		b.adapter.ended.Note(append(b.call.LogArgs(), "key", b.call.Key())...)
 		b.call.LogRefused(b.adapter.log)
-		s.answered = true // and its stage stays: the backend may have the request
+		s.answered = true // its stage stays: the backend may have the request
 		d := b.call.Decision
 		return Step{Do: Refuse, Reply: s.replies.refusals[d.Rule][d.Refusal()]}
 	})
 }
 
-// answered is the worker's: the response's headers have come.
+// answered handles the response's headers. The worker calls it.
 func (b *settlement) answered(r *gate.Response) {
-	if b.stream.stage == waiting { // it is Envoy's own
+	if b.stream.stage == waiting { // the response is Envoy's own
 		b.cancel()
 	}
-	if !b.responseSeen { // the second of one stream would tell nothing new
+	if !b.responseSeen { // a stream's second response adds nothing
 		b.responseSeen = true
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -101,21 +102,21 @@ func (b *settlement) answered(r *gate.Response) {
 	}
 }
 
-// finished is the worker's: the response has come to its end.
+// finished handles the end of the response. The worker calls it.
 func (b *settlement) finished() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.call.Finished()
 }
 
-// ended is the worker's: the stream is over.
+// ended handles the end of the stream. The worker calls it.
 func (b *settlement) ended(last *gate.Response, passed bool) {
 	defer b.recoverFault()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cancel() // a wait that goes on is for nothing
+	b.cancel() // the lock is no longer needed
 	if !passed {
-		// Certainly: the worker did not, and nobody else could.
+		// This is certain: only the worker could forward it.
 		b.call.Unsent(b.adapter.ctx)
 	}
 	if last != nil {
@@ -124,7 +125,7 @@ func (b *settlement) ended(last *gate.Response, passed bool) {
 	b.call.Ended(b.adapter.ctx)
 }
 
-// forward passes the request on. The lease is nil in observe mode.
+// forward forwards the request. The lease is nil in observe mode.
 func (b *settlement) forward(lease gate.Lease) {
 	var set []gate.Header
 	if lease != nil {
@@ -132,8 +133,8 @@ func (b *settlement) forward(lease gate.Lease) {
 		set = headers[:]
 	}
 	b.post(func(s *Stream) Step {
-		// What the client sent is removed although it is overwritten: of a header that
-		// came twice only the first would be.
+		// Remove the client's headers although Set overwrites them: of a repeated header,
+		// Set overwrites only the first.
 		s.envoy.Headers(Request).strip(s.envoy, stripOwned, false)
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)
@@ -143,7 +144,7 @@ func (b *settlement) forward(lease gate.Lease) {
 	})
 }
 
-// post has the worker do something to a stream that still waits.
+// post has the worker run do, if the stream still waits.
 func (b *settlement) post(do func(s *Stream) Step) {
 	s := b.stream
 	s.mail.post(func() Step {
@@ -154,9 +155,9 @@ func (b *settlement) post(do func(s *Stream) Step) {
 	})
 }
 
-// recoverFault is deferred: a fault of ours in the middle of a call refuses the request, if it
-// still waits, and has whatever is held renewed no more, since nobody knows what became of
-// it.
+// recoverFault is deferred. After a fault in the middle of a call it refuses the request if
+// it still waits. It holds the lease without renewal, because the state of the call is
+// unknown.
 func (b *settlement) recoverFault() {
 	v := recover()
 	if v == nil {

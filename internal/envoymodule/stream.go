@@ -5,8 +5,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Stream is one HTTP stream whose request is not done with. All of it is the worker's:
-// its methods are called by Envoy, one at a time.
+// Stream is one HTTP stream that needs more events. Envoy's worker owns it, and calls its
+// methods one at a time.
 type Stream struct {
 	adapter *Adapter
 	replies *gateReplies
@@ -14,27 +14,27 @@ type Stream struct {
 	mail    mailbox
 
 	stage      stage
-	body       []byte // of the request, as far as it was waited for
+	body       []byte // of the request, as far as it was read
 	bodyState  order.BodyState
-	settles    bool // by its rule
+	settles    bool // its rule does
 	completed  bool
-	answered   bool        // the response's headers have come, or an answer was given
-	settlement *settlement // of a settlement; nil: none
-	create     *create     // nil: none, or it is done with
+	answered   bool        // the response's headers have arrived, or ordergate has answered
+	settlement *settlement // nil: none
+	create     *create     // nil: none, or it is finished
 }
 
-// stage is where a request stands.
+// stage is the progress of a request.
 type stage int8
 
 const (
-	reading stage = iota // its headers, or its body, are yet to come
-	waiting              // for a verdict, or for a lock: it is not passed on
-	passed               // it is on its way
-	refused              // it was answered here
+	reading stage = iota // its headers, or its body, are still to come
+	waiting              // for a verdict or a lock, before it is forwarded
+	passed               // it was forwarded
+	refused              // ordergate has answered it
 )
 
-// On tells the stream what happened, and returns what to do. End is the end of a message,
-// where the event is about one.
+// On handles an event and returns the next step. End means the end of the message, if the
+// event concerns one.
 func (s *Stream) On(e Event, end bool) (step Step) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -62,12 +62,12 @@ func (s *Stream) On(e Event, end bool) (step Step) {
 	return Step{}
 }
 
-// Done tells that nothing that may yet happen to the stream is of interest.
+// Done reports whether no later event matters.
 func (s *Stream) Done() bool {
 	return s.completed || (s.stage == passed || s.stage == refused) && s.settlement == nil && s.create == nil
 }
 
-// requestStep is what becomes of a request at its present stage.
+// requestStep is the step for more of a request at its present stage.
 func (s *Stream) requestStep() Step {
 	switch s.stage {
 	case passed:
@@ -99,14 +99,14 @@ func (s *Stream) requestTrailers() Step {
 	return s.screenBody(order.BodyComplete)
 }
 
-// screenBody asks for the verdict again.
+// screenBody judges the request again, with its body.
 func (s *Stream) screenBody(state order.BodyState) Step {
 	s.bodyState = state
 	h := s.envoy.Headers(Request)
 	return s.onResult(h, s.replies.gate.TryScreen(h.request(s.body, s.bodyState)))
 }
 
-// onResult goes on with a verdict, unless that takes time.
+// onResult continues with a verdict, or starts the work that leads to one.
 func (s *Stream) onResult(h Headers, result gate.TryResult) Step {
 	switch {
 	case result.NeedsBody:
@@ -120,12 +120,12 @@ func (s *Stream) onResult(h Headers, result gate.TryResult) Step {
 	return s.onDecision(h, &result.Decision)
 }
 
-// resolve has a filter asked whose orders are not in memory.
+// resolve asks a filter whose orders are not in memory.
 func (s *Stream) resolve(a *gate.PendingLookup) {
 	s.mail.open(s.envoy)
 	s.adapter.spawn("a lookup", func() {
 		defer func() {
-			if v := recover(); v != nil { // nobody else goes on with the request
+			if v := recover(); v != nil { // nothing else would continue the request
 				s.adapter.logFault("a lookup", v)
 				s.mail.post(s.replyToFault)
 			}
@@ -133,9 +133,9 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 		d := a.Resolve(s.adapter.ctx)
 		s.mail.post(func() Step {
 			if s.answered {
-				return Step{} // Envoy was faster, or the client
+				return Step{} // Envoy has answered, or the client has left
 			}
-			if d.Refused { // a flood of them must not fetch what nobody looks at
+			if d.Refused { // do not read headers for a flood of refusals
 				return s.onDecision(nil, &d)
 			}
 			return s.onDecision(s.envoy.Headers(Request), &d)
@@ -143,7 +143,7 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 	})
 }
 
-// onDecision does what follows a verdict.
+// onDecision carries out a verdict.
 func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 	step, opens := s.replies.verdict(s.envoy, h, d)
 	if opens {
@@ -220,8 +220,8 @@ func (s *Stream) responseTrailers() Step {
 	return Step{Do: PassResponse}
 }
 
-// complete is the end of the stream, well or badly: nothing that is posted comes any
-// more.
+// complete handles the end of the stream, for whatever reason. The mailbox drops later
+// tasks.
 func (s *Stream) complete() {
 	if s.completed {
 		return
@@ -240,7 +240,7 @@ func (s *Stream) complete() {
 	}
 }
 
-// onFault is a fault of ours.
+// onFault returns the step after a fault of ordergate.
 func (s *Stream) onFault(at Event, v any) Step {
 	s.adapter.logFault(at.String(), v)
 	switch {
@@ -254,13 +254,13 @@ func (s *Stream) onFault(at Event, v any) Step {
 	return s.replyToFault()
 }
 
-// replyToFault is what becomes of a request that a fault of ours has hit.
+// replyToFault refuses or forwards a request during which a fault occurred.
 func (s *Stream) replyToFault() Step {
 	if s.answered {
 		return Step{}
 	}
 	step := Step{Do: Refuse, Reply: s.adapter.faultReply}
-	if !s.settles { // never without its lock
+	if !s.settles { // a settlement is never forwarded without its lock
 		step = s.adapter.onFault(s.envoy.Headers(Request).Get(":method"))
 	}
 	if step.Do == Refuse {

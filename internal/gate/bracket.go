@@ -11,58 +11,58 @@ package gate
 //	   +--denied--> closed
 //	   +--response, end--> abandoned --granted, denied--> closed
 //
-// Every event may come in every state, since the two sides race: a grant
-// crosses an abort, an answer of Envoy's own (a stream timeout, say) overtakes
-// the grant. What is not drawn changes nothing.
+// Every event may occur in every state, because the two sides race. A grant may cross an
+// abort. An answer of Envoy's own, after a stream timeout for example, may arrive before the
+// grant. An event that the diagram does not show changes nothing.
 
-// state is where a bracket stands.
+// state is the state of a bracket.
 type state int8
 
 const (
-	waiting   state = iota // the lock is asked for; the request has not been forwarded
-	running                // the lock is held and the request was passed on
-	answered               // the response's headers have come: the backend may still be at work
-	done                   // the response has come to its end
-	ending                 // the lease went first: the call is being ended
-	abandoned              // nobody wants the lock any more, but it may still be granted
+	waiting   state = iota // the lock was requested; the request has not been forwarded
+	running                // the lock is held and the request was forwarded
+	answered               // the response's headers have arrived: the backend may still be at work
+	done                   // the response has ended
+	ending                 // the lease ended first: the gate is ending the call
+	abandoned              // the caller has left, but the lock may still be granted
 	closed                 // nothing is held
 )
 
-// event is what can happen to a bracket.
+// event is an input of the bracket.
 type event int8
 
 const (
 	granted  event = iota // the lock is ours
-	denied                // it is not, and will not be
-	unsent                // the request could not be passed on: Envoy is gone
-	response              // the response's headers have come
-	finished              // so has its end
-	lost                  // the lease has ended, or will soon, and is renewed no more
+	denied                // the lock was refused, finally
+	unsent                // the adapter could not forward the request: Envoy is gone
+	response              // the response's headers have arrived
+	finished              // the response has ended
+	lost                  // the lease has ended or is about to, and is not renewed
 	ended                 // the stream is over
 )
 
-// effect is what has to be done about an event.
+// effect is what the adapter does after an event.
 type effect int8
 
 const (
 	nothing effect = iota
-	forward        // pass the request on, with the lease's headers
-	refuse         // answer in the backend's stead
-	end            // the same, although the request was passed on
-	cancel         // stop asking for the lock
-	release        // give the lock up
-	hold           // keep it, unrenewed, until its hold time ends
+	forward        // forward the request, with the lease's headers
+	refuse         // answer in place of the backend
+	end            // answer in place of the backend, although the request was forwarded
+	cancel         // cancel the pending Acquire
+	release        // release the lock
+	hold           // keep the lock, without renewing it, until its hold time ends
 )
 
-// bracket is one such life. The zero value waits.
+// bracket is one call with a lock. The zero value is waiting.
 type bracket struct {
 	state   state
-	outcome Outcome // known once answered
+	outcome Outcome // set once answered
 }
 
-// on moves the bracket and says what to do. The outcome counts with response
-// only. It is the whole of G3: release is returned only when the request was
-// certainly not forwarded or its outcome is known.
+// on applies an event and returns the effect. The outcome is read with the event response
+// only. It implements G3 alone: it returns release only if the request was certainly not
+// forwarded, or if the outcome is known.
 func (b *bracket) on(e event, outcome Outcome) effect {
 	switch b.state {
 	case waiting:
@@ -73,7 +73,7 @@ func (b *bracket) on(e event, outcome Outcome) effect {
 		return b.onAnswered(e, outcome)
 	case abandoned:
 		switch e {
-		case granted: // it crossed our cancel: give it back, nothing was forwarded
+		case granted: // the grant crossed the cancel: release it, nothing was forwarded
 			b.state = closed
 			b.outcome = OutcomeNotForwarded
 			return release
@@ -95,8 +95,8 @@ func (b *bracket) onWaiting(e event) effect {
 		b.outcome = OutcomeNotForwarded
 		return refuse
 	case response, ended:
-		// The request waits in Envoy for our word, so an answer to it can only be
-		// Envoy's own, and the end that of the client's patience.
+		// The request waits in Envoy for our reply. So a response can only be Envoy's own,
+		// and an end means that the client left.
 		b.state = abandoned
 		b.outcome = OutcomeNotForwarded
 		return cancel
@@ -116,7 +116,7 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 	case lost:
 		b.state = ending
 		return end
-	case ended: // without an answer: the client or Envoy gave up, the backend may not have
+	case ended: // no answer: the client or Envoy left, the backend may still be at work
 		b.state = closed
 		b.outcome = OutcomeUnknown
 		return hold
@@ -124,10 +124,10 @@ func (b *bracket) onRunning(e event, outcome Outcome) effect {
 	return nothing
 }
 
-// onAnswered is for a call that was answered, or is being ended.
+// onAnswered handles a call that was answered, or that the gate is ending.
 func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 	switch {
-	case e == response && b.state == ending: // it crossed our word
+	case e == response && b.state == ending: // it crossed our reply
 		b.state = answered
 		b.outcome = outcome
 	case e == finished && b.state == answered:
@@ -145,6 +145,6 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 	return nothing
 }
 
-// isCutOff reports whether the backend's answer has begun, and not come to its end. A script
-// may print its page before it pays.
+// isCutOff reports whether the backend's answer has begun but not ended. A script may print
+// its page before it charges the customer.
 func (b *bracket) isCutOff() bool { return b.state == answered && b.outcome == OutcomeKnown }

@@ -9,57 +9,56 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Call is the life of one request that needs more than a verdict. The face that
-// opened it reports each event and does what the returned [Step] says. Its
-// methods are called one at a time, but for Acquire, which blocks and has a goroutine of
-// its own, or AcquireAsync.
+// Call is one request that needs more than a verdict. The adapter that opened it reports
+// each event and follows the returned [Step]. An adapter calls the methods one at a time.
+// Acquire is the exception: it blocks, and runs in a goroutine of its own.
 type Call struct {
 	gate          *Gate
 	policy        *Policy
 	bracket       bracket
 	lease         Lease
 	lockRequest   LockRequest // for the lock
-	lockKey       string      // see Key; "": not made yet
-	limitID       string      // the ID that the rule's limit is for
-	requestID     string      // its ID, for the log
+	lockKey       string      // see Key; "": not built yet
+	limitID       string      // the ID that the rule's limit counts
+	requestID     string      // x-request-id, for the log
 	unknownReason string      // why the outcome is unknown
-	watchedID     string      // the ID of a lookup whose answer is of interest
-	namedID       string      // the ID that a create names, "" if it names none
-	mayCreate     bool        // a create may make an order, which nobody has learned yet
-	answer        Response    // to a create, as far as it came
+	watchedID     string      // the ID of a lookup, if the gate reads its answer
+	namedID       string      // the ID in the request of a create; "": none
+	mayCreate     bool        // a create may have made an order that is not learned yet
+	answer        Response    // the answer to a create, as far as it has arrived
 	start         time.Time
 
 	Decision     Decision
-	NeedsBody    bool // ask Open again, with the request's body
-	BodyEndOnly  bool // of which nothing but the end matters
-	NeedsLock    bool // call Acquire, report to Granted
+	NeedsBody    bool // call Open again, with the request's body
+	BodyEndOnly  bool // the gate needs the end of the body, not its content
+	NeedsLock    bool // call Acquire, then Granted
 	NeedsAnswer  bool // report the response's headers
 	learnsHeader string
 	learnsJSON   []string
 
-	// Background does what blocks at the end of a bracket, in a goroutine of its own and
-	// within a limit of time. Nil: the method that ends it blocks.
+	// Background runs the blocking part of a bracket's end in a goroutine of its own, with
+	// a time limit. Nil: the method that ends the bracket blocks.
 	Background func(do func(context.Context))
-	leaseDone  chan struct{} // closed when the lease is given up; nil: nobody waits for that
+	leaseDone  chan struct{} // closed when the lease is released or held; nil: no goroutine waits for it
 }
 
-// Step is what a face has to do next.
+// Step is what an adapter does next.
 type Step struct {
-	Forward    bool // pass the request on
+	Forward    bool // forward the request
 	Lease      Lease
 	Refuse     bool // answer with the policy's reply for Decision.Verdict
-	Cancel     bool // end the context of Acquire
-	BodyUnseen bool // the backend had the request before Open had its body
+	Cancel     bool // cancel the context of Acquire
+	BodyUnseen bool // the backend received the request before Open saw its body
 }
 
-// Open matches a request that is about to be forwarded. The returned call may
-// need nothing at all (NeedsLock and NeedsAnswer false), which is that of most
-// requests; when its Decision refuses, answer and forget it. The ID is copied:
-// the request's memory need not outlive Open.
+// Open matches a request that is about to be forwarded. For most requests the returned call
+// needs nothing (NeedsLock and NeedsAnswer are false). If its Decision refuses the request,
+// answer it and drop the call. Open copies the ID, so the call does not keep the request's
+// memory.
 func (g *Gate) Open(req order.Request) Call { return g.open(req, false) }
 
-// OpenScreened is Open for a request that Screen or TryScreen has judged: what they have counted
-// is not counted again.
+// OpenScreened is Open for a request that Screen or TryScreen has judged. It does not count
+// their decision again.
 func (g *Gate) OpenScreened(req order.Request) Call { return g.open(req, true) }
 
 func (g *Gate) open(req order.Request, judged bool) Call {
@@ -72,15 +71,16 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	c.policy = &g.policies[m.Rule]
 	c.Decision.Action = c.policy.bracketAction()
 	if m.Screening {
-		// The bracket sees bodies without being set up for it, so it looks for lookups too.
+		// The adapter reads bodies for the bracket without any setup, so screen lookups
+		// here too.
 		c.NeedsBody = m.Result == order.NeedsBody
 		c.Decision.Offset = m.Offset
 		c.rejectUnreadable(m, req.Header, judged)
 		return c
 	}
 	if c.policy.Create == nil && c.policy.Settle == nil {
-		// The verdict on a lookup is Screen's. Screen may have gone by other rules, though,
-		// which a reload has replaced since: what is refused here does not depend on them.
+		// Screen gives the verdict on a lookup. A reload may have replaced its rules since.
+		// So Open refuses unreadable requests by its own rules.
 		c.Decision.Offset = m.Offset
 		if c.rejectUnreadable(m, req.Header, judged) {
 			return c
@@ -110,7 +110,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		c.NeedsBody, c.BodyEndOnly = true, true
 		c.requestID = strings.Clone(requestID(req.Header))
 	case c.policy.Settle != nil && m.Result != order.Named:
-		c.NeedsAnswer = false // observed, and nothing to lock
+		c.NeedsAnswer = false // observe mode, and there is nothing to lock
 	case c.policy.Settle != nil:
 		c.NeedsLock = true
 		var size headerSize
@@ -127,8 +127,8 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	return c
 }
 
-// rejectUnreadable judges a request whose order cannot be told, and counts it, unless an observing
-// rule has it pass and it was counted before.
+// rejectUnreadable refuses and counts a request whose order cannot be determined. In
+// observe mode it passes the request, and counts it unless ext_authz has done so.
 func (c *Call) rejectUnreadable(m order.Match, header order.Header, judged bool) bool {
 	if !isUnreadable(m) {
 		return false
@@ -141,7 +141,7 @@ func (c *Call) rejectUnreadable(m order.Match, header order.Header, judged bool)
 	return c.Decision.Refused
 }
 
-// hasVerdict reports whether a request bears a verdict already: that of ext_authz, before.
+// hasVerdict reports whether ext_authz has already set this verdict on the request.
 func hasVerdict(header order.Header, v Verdict) bool {
 	for cursor := 0; header != nil && cursor >= 0; {
 		var name, value string
@@ -152,10 +152,12 @@ func hasVerdict(header order.Header, v Verdict) bool {
 	return false
 }
 
-// MaxSettlement bounds the body of a settlement, in bytes: what Envoy buffers by default.
+// MaxSettlement bounds the body of a settlement, in bytes. It is Envoy's default buffer
+// size.
 const MaxSettlement = 1 << 20
 
-// match refuses, besides what the table does, a settlement that is too large to be waited for.
+// match is the table's match. It also refuses a settlement whose body is too large to
+// buffer.
 func (g *Gate) match(req order.Request) order.Match {
 	m := g.table.Match(req)
 	if m.Rule < 0 || m.Result != order.Named {
@@ -167,16 +169,17 @@ func (g *Gate) match(req order.Request) order.Match {
 	return m
 }
 
-// isIncomplete reports whether a lock has to wait for the rest of a request. A client could
-// send that rest when the lease of its call has ended, and another call has the lock.
+// isIncomplete reports whether the lock has to wait for the rest of the request. Otherwise
+// a client could send the rest after its lease has ended, while another call holds the
+// lock.
 func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
 	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
 
-// Observed reports whether the call's rule only observes.
+// Observed reports whether the call's rule is in observe mode.
 func (c *Call) Observed() bool { return c.policy.Observe }
 
-// Rule returns the name of the call's rule. There has to be one.
+// Rule returns the name of the call's rule. The call must have one.
 func (c *Call) Rule() string { return c.policy.Rule.Name }
 
 func (p *Policy) bracketAction() Action {
@@ -190,7 +193,7 @@ func (p *Policy) bracketAction() Action {
 	}
 }
 
-// LimitKey returns the key of the permit that the call needs besides, or "".
+// LimitKey returns the key of the permit that the call also needs, or "".
 func (c *Call) LimitKey() string {
 	if c.policy.Settle.Limit == nil {
 		return ""
@@ -198,22 +201,22 @@ func (c *Call) LimitKey() string {
 	return c.policy.Settle.Limit.Key(c.limitID)
 }
 
-// Grant is the end of an attempt to get a lock.
+// Grant is the result of Acquire.
 type Grant struct {
 	Lease Lease
 	Err   error
 }
 
-// Acquire asks for the lock and blocks until there is an answer or ctx ends.
-// Always report its result to Granted, also when Ended came first.
+// Acquire requests the lock. It blocks until the locker answers or ctx ends. Always pass
+// its result to Granted, even after Ended.
 func (c *Call) Acquire(ctx context.Context) Grant {
 	lease, err := c.policy.Settle.acquire(ctx, c.lockRequest, c.limitID)
 	return Grant{Lease: lease, Err: err}
 }
 
-// AcquireAsync is Acquire for a caller that must not block: then is called once, before
-// this returns or by another goroutine, and must not block either. False: nothing was
-// done, and only Acquire can do this.
+// AcquireAsync is Acquire for a caller that must not block. It calls then once, before it
+// returns or from another goroutine; then must not block. If it returns false, it did
+// nothing: use Acquire.
 func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 	async, ok := c.policy.Settle.Lock.(AsyncLocker)
 	return ok && c.policy.Settle.Limit == nil && async.AcquireAsync(ctx, c.lockRequest, func(lease Lease, err error) {
@@ -221,7 +224,7 @@ func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
 	})
 }
 
-// Granted reports the result of Acquire.
+// Granted takes the result of Acquire.
 func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	if g.Err != nil {
 		return c.denied(g.Err)
@@ -237,7 +240,8 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	return Step{}
 }
 
-// visibleLease hides the lease of an observed rule: its request goes on as it came.
+// visibleLease returns the lease that the backend may see. In observe mode that is nil: the
+// request goes on unchanged.
 func (c *Call) visibleLease() Lease {
 	if c.policy.Observe {
 		return nil
@@ -247,7 +251,7 @@ func (c *Call) visibleLease() Lease {
 
 func (c *Call) denied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
-		return Step{} // nobody is there to be told, whichever is heard of first
+		return Step{} // the client has left, whichever event arrives first
 	}
 	verdict := VerdictUnavailable
 	switch {
@@ -269,28 +273,28 @@ func (c *Call) decide(v Verdict) {
 	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.gate.now().Sub(c.start))
 }
 
-// Unsent reports that the request could not be passed on after Granted said so.
+// Unsent reports that the adapter could not forward the request after Granted asked for it.
 func (c *Call) Unsent(ctx context.Context) {
 	c.releaseOrHold(ctx, c.bracket.on(unsent, OutcomeUnknown))
 }
 
-// HidesPath reports whether the request must not reach the backend as it is before Open has its
-// body: it may be a settlement, which has no lock yet.
+// HidesPath reports whether the adapter must hide the path from the backend until Open has
+// the body. The request may be a settlement, which has no lock yet.
 func (c *Call) HidesPath() bool {
 	return c.NeedsBody && c.NeedsAnswer && c.policy.Locks()
 }
 
-// TrailersAlone reports that the request ended, without the body which Open asked for, in
-// trailers. It is refused: Envoy lets a path that was hidden be set with a body only.
+// TrailersAlone reports that the request ended in trailers, without the body that Open
+// needs. The gate refuses it: Envoy lets an adapter restore a hidden path only with a body.
 func (c *Call) TrailersAlone() {
 	c.gate.refuse(c.policy, c.Decision.Rule, order.TrailersAlone, &c.Decision)
 	c.decide(c.Decision.Verdict)
 }
 
-// BodyUnseen reports the headers of an answer that came instead of the body which Open asked
-// for. An answer of Envoy's own, to a request that it gave up before its body came, is
-// nothing new. Otherwise the request was passed on as it was: a create has to be learned
-// from (see Created), and the answer to a settlement is refused, which nothing guarded.
+// BodyUnseen reports that an answer arrived in place of the body that Open needs. It may be
+// Envoy's own answer, to a request that it dropped before the body arrived. Then nothing
+// happened. Otherwise Envoy forwarded the request as it was: a create is learned (see
+// Created), and the answer to a settlement is refused, because no lock protected it.
 func (c *Call) BodyUnseen(r *Response) Step {
 	if !r.forwarded() {
 		c.mayCreate = false
@@ -304,7 +308,7 @@ func (c *Call) BodyUnseen(r *Response) Step {
 	return step
 }
 
-// Answered reports the headers of the response.
+// Answered reports the response's headers.
 func (c *Call) Answered(r *Response) Step {
 	if c.watchedID != "" {
 		c.policy.Lookup.checkNotFound(c.watchedID, r)
@@ -317,24 +321,24 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
-// Finished reports that the response has come to its end, after Answered.
+// Finished reports the end of the response, after Answered.
 func (c *Call) Finished() { c.bracketEvent(finished, OutcomeUnknown) }
 
-// LeaseLost reports what [Call.NotifyLost] has told. A call that was not answered yet is to
-// be ended, by an answer in the backend's stead: Envoy drops what it has not sent of the
-// request, which another call may overtake from now on. Its outcome is unknown.
+// LeaseLost reports what [Call.NotifyLost] signaled. If the call is not answered yet, the
+// gate ends it with an answer of its own. Envoy then drops the unsent part of the request,
+// because another call may run from now on. The outcome is unknown.
 func (c *Call) LeaseLost() Step {
 	if c.policy.Observe || c.bracket.on(lost, OutcomeUnknown) != end {
 		return Step{}
 	}
 	c.unknownReason = "the call was ended, since its lease went first"
-	c.start = c.gate.now() // the call has run until here, and nothing has waited for this
+	c.start = c.gate.now() // the call ran until now, and nothing waited for this
 	c.decide(VerdictLost)
 	return Step{Refuse: true}
 }
 
-// Ended reports that the stream is over. Cancel tells that a result of Acquire
-// is still to come and has to be reported to Granted, which gives it back.
+// Ended reports that the stream is over. With Cancel, the result of Acquire is still to
+// come: pass it to Granted, which releases the lock.
 func (c *Call) Ended(ctx context.Context) Step {
 	if c.bracket.isCutOff() {
 		c.unknownReason = answerCutOff
@@ -351,8 +355,8 @@ func (c *Call) bracketEvent(e event, o Outcome) effect {
 	return c.bracket.on(e, o)
 }
 
-// releaseOrHold ends the lease as the bracket says. An error is not the caller's to
-// handle: the lock then ends by itself, since it is renewed no more.
+// releaseOrHold ends the lease as the bracket decides. The caller ignores errors: without
+// renewal the lock expires by itself.
 func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 	if e != release && e != hold {
 		return
@@ -384,8 +388,7 @@ func (c *Call) background(ctx context.Context, do func(context.Context)) {
 // answerCutOff is why a lock is held although the backend's answer had begun.
 const answerCutOff = "the end of the backend's answer did not come, or Envoy does not show it: allow_mode_override: true, or response_body_mode: STREAMED"
 
-// holdReason tells an operator why a lock is held although nobody is at work that
-// we know of.
+// holdReason tells an operator why the lock stays although no call is known to run.
 func (c *Call) holdReason() string {
 	if c.unknownReason == "" {
 		return "outcome unknown: the client or Envoy ended the call before an answer"
@@ -393,9 +396,9 @@ func (c *Call) holdReason() string {
 	return "outcome unknown: " + c.unknownReason
 }
 
-// NotifyLost has a function called, in a goroutine of its own, when the call's lease is
-// lost before it is given up, or has been held for its maximum and is renewed no more. It is
-// called at most once, after Granted.
+// NotifyLost calls lost in a goroutine of its own when the lease is lost before the call
+// ends, or when it reaches its maximum hold time and is not renewed. It calls lost at most
+// once. Call it after Granted.
 func (c *Call) NotifyLost(lost func()) {
 	if c.lease == nil {
 		return

@@ -12,25 +12,25 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Learn says where in an answer the new ID stands: Header or JSON, one of the two.
+// Learn is the location of the new ID in an answer: either Header or JSON.
 type Learn struct {
 	Header  string         // a response header, in lower case
 	JSON    []string       // the path of a member of the response body
-	Capture *regexp.Regexp // its one group is the ID in that text; nil: the text is the ID
+	Capture *regexp.Regexp // its one group matches the ID in that text; nil: the text is the ID
 }
 
-// Part is what of the answer to a create has to be learned from.
+// Part is the part of a create's answer that holds the new ID.
 type Part int8
 
 // The parts.
 const (
-	NoPart     Part = iota // none: the call certainly made no order
+	NoPart     Part = iota // the call certainly made no order
 	HeaderPart             // call LearnHeader
 	BodyPart               // call LearnBody
 )
 
-// Created reports the headers of the answer to a create. Whatever they are, there may be
-// an order, unless NoPart is returned.
+// Created reports the headers of the answer to a create. It returns NoPart only if there is
+// certainly no order.
 func (c *Call) Created(r *Response) Part {
 	c.answer = *r
 	switch {
@@ -43,9 +43,8 @@ func (c *Call) Created(r *Response) Part {
 	return HeaderPart
 }
 
-// HeaderText returns a copy of what the response header that holds the new ID says, ""
-// where there is none, and where there are several that say different things: clients
-// differ in which counts.
+// HeaderText returns a copy of the response header that holds the new ID. It returns "" if
+// there is none, or if several have different values: clients differ in which one they use.
 func (c *Call) HeaderText(h order.Header) (text string) {
 	for cursor := 0; ; {
 		name, value, next := h.Next(cursor)
@@ -65,8 +64,9 @@ func (c *Call) HeaderText(h order.Header) (text string) {
 // LearnsBody reports whether the response's body holds the new ID.
 func (c *Call) LearnsBody() bool { return len(c.learnsJSON) > 0 }
 
-// LearnHeader learns the ID that an answer carries in a header, see HeaderText. It blocks until the ID is known everywhere, or nothing is certain any more, or ctx
-// ends. The answer goes on to the client in any case; the error is for the log.
+// LearnHeader learns the ID from the header text that HeaderText returned. It blocks until
+// every instance knows the ID, or until every instance answers Unknown, or until ctx ends.
+// The answer goes on to the client in any case; the error is for the log.
 func (c *Call) LearnHeader(ctx context.Context, text string) error {
 	if !c.answer.mayBeFromBackend() {
 		return c.learn(ctx, "", errNoAnswer)
@@ -74,7 +74,7 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 	return c.learn(ctx, text, nil)
 }
 
-// LearnBody does the same for a body. Partial tells that it was cut off.
+// LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	text, err := memberText(body, c.learnsJSON)
 	if err != nil && partial {
@@ -83,9 +83,9 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	return c.learn(ctx, text, err)
 }
 
-// StreamEnded reports that the stream of a create is over, whose request was passed on. Last is
-// what Envoy tells of the end, nil if nothing. Unless the answer was learned from before,
-// or the call failed, it blocks and returns as LearnHeader does.
+// StreamEnded reports that the stream of a create is over after its request was forwarded.
+// Last is Envoy's information about the end, or nil. If the answer was learned before, or
+// if the call failed, it does nothing. Otherwise it blocks and returns as LearnHeader does.
 func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
 	if !c.mayCreate || last != nil && last.Outcome() == OutcomeNotForwarded {
 		return nil
@@ -93,7 +93,8 @@ func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
 	return c.learn(ctx, "", errNoAnswer)
 }
 
-// StreamEndedInBody is Left for a stream that ended within the answer's body, of which a part came.
+// StreamEndedInBody is StreamEnded for a stream that ended within the answer's body. Part
+// is the body so far.
 func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
 	text, err := memberText(part, c.learnsJSON)
 	if err != nil {
@@ -102,28 +103,28 @@ func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
 	return c.learn(ctx, text, err)
 }
 
-// Why there is no ID of a call whose answer has not come to its end: the backend may still
-// be at work, even if the answer began well.
+// Why an answer has no ID when it did not end: the backend may still be at work, even if
+// the answer began well.
 var (
-	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within
+	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within it
 	errPartial  = errors.New("the answer was cut off, is larger than the buffer, or takes too long")
 )
 
-// learn makes the new order known. Where its ID cannot be read, or is not the only one
-// that there may be, absence proves nothing from here on.
+// learn makes the new order known. If its ID cannot be read, or if there may be more
+// orders, then absence proves nothing from now on.
 func (c *Call) learn(ctx context.Context, text string, err error) error {
 	c.mayCreate = false
 	known := c.answer.Outcome() == OutcomeKnown && !errors.Is(err, errNoAnswer)
 	id, err := c.newID(text, err)
 	filter := c.policy.Create.Filter
-	var why error // that it was not read
+	var why error // why the ID was not read
 	switch {
 	case err == nil:
 		err = filter.Learn(ctx, id)
 		if c.answer.retried() {
 			err = errors.Join(err, filter.Abandoned(ctx, "an earlier attempt may make another order: "+c.answer.unknownReason(), c.start))
 		}
-	case known && errors.Is(err, errPartial): // it is passed on: the client may see the ID
+	case known && errors.Is(err, errPartial): // the answer is passed on, so the client may see the ID
 		why = ErrUnnamed
 		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
 	case known:
@@ -144,8 +145,8 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 	return nil
 }
 
-// earliestCreation returns when the order of the call was created at the earliest; zero: the answer
-// says that it existed before.
+// earliestCreation returns the earliest time at which the call's order was created. Zero:
+// the answer says that the order existed before.
 func (c *Call) earliestCreation() time.Time {
 	if c.answer.Status == http.StatusConflict {
 		return time.Time{}
@@ -153,8 +154,8 @@ func (c *Call) earliestCreation() time.Time {
 	return c.start
 }
 
-// newID returns the ID in the text of an answer. An answer that says that the order
-// existed before may leave it to the request to name it.
+// newID returns the ID in the text of an answer. If the answer says that the order existed
+// before, the ID may come from the request.
 func (c *Call) newID(text string, err error) (string, error) {
 	create := c.policy.Create
 	if err == nil && create.Learn.Capture != nil {
@@ -162,7 +163,7 @@ func (c *Call) newID(text string, err error) (string, error) {
 	}
 	if err == nil {
 		if _, ok := create.Format.Canonical(text); ok {
-			return text, nil // as it came: other rules may have another form of it
+			return text, nil // as it is: other rules may have another canonical form
 		}
 		err = errors.New("the ID in the answer does not have the rule's format")
 	}
@@ -172,9 +173,9 @@ func (c *Call) newID(text string, err error) (string, error) {
 	return "", err
 }
 
-// capture returns what the group of the pattern matches in the text of an answer. Envoy makes
-// one line of several of some headers, Location among them, with commas between: what stands
-// between the commas of a header may not say something else.
+// capture returns the text that the pattern's group matches. Envoy joins several lines of
+// some headers, Location among them, with commas. So no part between commas may name
+// another ID.
 func (l *Learn) capture(text string) (string, error) {
 	found := l.Capture.FindStringSubmatch(text)
 	if found == nil {

@@ -1,11 +1,10 @@
-// Package gate decides: which verdict a request gets, and what to do at each
-// event of a call that it lets through.
+// Package gate decides which verdict a request gets, and what to do at each event of a call
+// that it lets through.
 //
-// Start with [New]. [Gate.Screen] judges a request before it is forwarded, and
-// [Gate.Open] begins a [Call], the life of one that needs more than a verdict:
-// a lock around it, or a look at its answer. The package knows no transport, no
-// Redis and no clock, so that every face of ordergate (ext_authz, ext_proc, ...)
-// decides alike, and every order of events can be tested without a network.
+// Start with [New]. [Gate.Screen] judges a request before it is forwarded. [Gate.Open]
+// begins a [Call], which holds a lock around a request or reads its answer. The package has
+// no transport, no Redis client and no clock. So every adapter (ext_authz, ext_proc, ...)
+// decides alike, and tests can run every order of events without a network.
 package gate
 
 import (
@@ -17,43 +16,44 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Answer is what a filter says of an order ID.
+// Answer is a filter's answer about an order ID.
 type Answer int8
 
-// The answers. Unknown is the zero value, so that a filter that says nothing
-// rejects nothing.
+// The answers. Unknown is the zero value, so that a filter without an answer rejects
+// nothing.
 const (
-	Unknown   Answer = iota // the filter cannot tell now
+	Unknown   Answer = iota // the filter cannot answer now
 	Maybe                   // the order may exist
 	Absent                  // the order certainly does not exist
-	Elsewhere               // what tells is not in memory
+	Elsewhere               // memory does not hold the answer
 )
 
 // Filter knows which orders exist. Its methods are safe for concurrent use.
 type Filter interface {
-	// MayContain never blocks. Elsewhere is for Ask.
+	// MayContain never blocks. After Elsewhere, call Ask.
 	MayContain(id string) Answer
-	// Ask is MayContain that asks elsewhere too. It may block until ctx ends, which is Unknown,
-	// and never answers Elsewhere.
+	// Ask is MayContain that may also query Redis. It blocks until ctx ends at most, and
+	// then returns Unknown. It never returns Elsewhere.
 	Ask(ctx context.Context, id string) Answer
-	// Learn returns once every ordergate is bound to answer Maybe (or Unknown)
-	// for the ID, with or without an error, unless that says otherwise. The ID is the
-	// text of the answer: rules may differ about its canonical form.
+	// Learn returns once every instance is guaranteed to answer Maybe or Unknown for the
+	// ID. This holds with an error too, unless the error says otherwise. The ID is the text
+	// of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
-	// Missed tells that an order was created whose ID could not be learned, for the
-	// given reason, by a call that began at the given time; zero: by an earlier one, too.
-	// It returns as Learn does: whatever its ID may be is not certainly absent any more.
+	// Missed reports that an order was created and that its ID could not be learned, for
+	// the given reason. The call began at the given time; zero: an earlier call may have
+	// created it. It returns as Learn does: then no instance answers Absent for that
+	// order's ID, whatever it is.
 	Missed(ctx context.Context, reason string, began time.Time) error
-	// Abandoned is Missed for a call that may have created an order, and that may do so
-	// yet, since nobody knows whether the backend is still at work.
+	// Abandoned is Missed for a call that may have created an order, or may still create
+	// it: the backend may still be at work.
 	Abandoned(ctx context.Context, reason string, began time.Time) error
 }
 
-// ErrBusy is returned by a [Locker] when another held the lock past the wait.
+// ErrBusy is returned by a [Locker] if another call held the lock for the whole wait.
 var ErrBusy = errors.New("the lock is held by another")
 
-// ErrOverloaded is returned by a [Locker] when the backend has, or may have, as many calls
-// as it may, and none of them ended within the wait.
+// ErrOverloaded is returned by a [Locker] if the backend has, or may have, its maximum
+// number of calls, and none ended within the wait.
 var ErrOverloaded = errors.New("too many settlements are in flight")
 
 // Why a new order was not learned from its answer.
@@ -64,49 +64,50 @@ var (
 
 // Locker takes the locks of orders.
 type Locker interface {
-	// Key is the name of the order's lock.
+	// Key returns the key of the order's lock.
 	Key(id string) string
-	// Acquire blocks until it has the locks of all the orders, or of none: the wait
-	// is over (an error that wraps ErrBusy or ErrOverloaded), ctx ended, or they cannot be asked for
-	// (any other error). Those granted to an ended ctx are given back by the Locker.
+	// Acquire blocks until it holds the locks of all the orders, or of none. It returns an
+	// error that wraps ErrBusy or ErrOverloaded after the wait, ctx's error if ctx ended,
+	// and any other error if the locks are unavailable. If ctx ended, the Locker releases
+	// what it was granted.
 	Acquire(ctx context.Context, request LockRequest) (Lease, error)
 }
 
-// LockRequest is what a [Locker] is asked for.
+// LockRequest is a request to a [Locker].
 type LockRequest struct {
-	IDs            []string // of the orders, in sorted order, none twice; mostly one
-	PresentedLease string   // the owner of a lease that may be entered once more; "": none
-	Purpose        string   // what it is for, to an operator who looks
-	Client         string   // the address of who asks, or its network; "": it is not known
+	IDs            []string // of the orders, sorted and unique; usually one
+	PresentedLease string   // the owner of a lease that this call may enter again; "": none
+	Purpose        string   // for an operator who inspects the lock
+	Client         string   // the caller's address, or its network; "": unknown
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is
 // called.
 type Lease interface {
-	Fences() []int64       // one for each order asked for, in that order; grows with every lease of its key
+	Fences() []int64       // one for each ID, in their order; grows with every lease of its key
 	Owner() string         // the unguessable name of this lease, or of the one that it entered
-	Lost() <-chan struct{} // closed when the lease, or a part of it, ended against our will
+	Lost() <-chan struct{} // closed when the lease, or a part of it, ended before Release or Hold
 	Release(ctx context.Context) error
-	// Hold keeps it without renewing, until its hold time ends. The reason is for an
-	// operator.
+	// Hold keeps the lease, without renewing it, until its hold time ends. The reason is
+	// for an operator.
 	Hold(ctx context.Context, reason string) error
 }
 
-// AsyncLocker is a Locker that can do without a goroutine for each caller.
+// AsyncLocker is a Locker that needs no goroutine for each caller.
 type AsyncLocker interface {
 	Locker
-	// AcquireAsync is Acquire for a caller that must not block: then is called once,
-	// before this returns or by another goroutine, and must not block either. False: it
-	// has done nothing, since only Acquire can do this.
+	// AcquireAsync is Acquire for a caller that must not block. It calls then once, before
+	// it returns or from another goroutine; then must not block. If it returns false, it
+	// did nothing: use Acquire.
 	AcquireAsync(ctx context.Context, request LockRequest, then func(Lease, error)) bool
 }
 
 // AsyncLease is a lease of an [AsyncLocker].
 type AsyncLease interface {
 	Lease
-	// ReleaseAsync is Release that does not block. What goes wrong is logged.
+	// ReleaseAsync is Release without blocking. It logs errors.
 	ReleaseAsync()
-	// NotifyLost is Lost without a goroutine that waits: lost is called, in one of its
+	// NotifyLost is Lost without a waiting goroutine: it calls lost in a goroutine of its
 	// own.
 	NotifyLost(lost func())
 }
@@ -121,17 +122,17 @@ type Policy struct {
 	Settle  *Settle
 }
 
-// Locks reports whether the rule's requests need a lock before they are passed on: it
-// settles, and is not only observed.
+// Locks reports whether the rule's requests need a lock before they are forwarded: the rule
+// settles, and is not in observe mode.
 func (p *Policy) Locks() bool { return p.Settle != nil && !p.Observe }
 
-// Lookup turns requests for absent orders away.
+// Lookup refuses requests for absent orders.
 type Lookup struct {
 	Filter Filter
 	Absent Reply
-	// OnNotFound is told of each order that a lookup was passed on for and that the
-	// backend does not have. It must be quick, and safe for concurrent use; the ID is
-	// valid only during the call. Nil: nobody wants to know.
+	// OnNotFound is called with each order that a forwarded lookup asked for and that the
+	// backend does not have. It must be quick, and safe for concurrent use. The ID is valid
+	// only during the call. Nil: it is not called.
 	OnNotFound func(id string)
 }
 
@@ -142,7 +143,7 @@ type Create struct {
 	Format order.Format // of the new ID
 }
 
-// Settle brackets a call with a lock.
+// Settle holds a lock around a call.
 type Settle struct {
 	Lock        Locker
 	Limit       Locker // of permits, by the ID of the rule's limit; nil: none
@@ -150,7 +151,7 @@ type Settle struct {
 	Unavailable Reply
 }
 
-// Reply is an answer that the gate gives in the backend's stead.
+// Reply is an answer that the gate gives in place of the backend.
 type Reply struct {
 	Status     int
 	Body       string        // JSON
@@ -158,23 +159,23 @@ type Reply struct {
 	leaseLost  bool
 }
 
-// Recorder is told what was decided. Its methods are called on the way of every
-// request: they must be quick and safe for concurrent use.
+// Recorder counts decisions. Every request calls its methods: they must be quick and safe
+// for concurrent use.
 type Recorder interface {
 	// Decided reports a verdict on a request of the rule with this index, and
 	// how long it took, waits included.
 	Decided(rule int, action Action, verdict Verdict, took time.Duration)
-	// Refused reports why a request of the rule is invalid or ambiguous, or would be
-	// refused as such but for observe mode.
+	// Refused reports why a request of the rule is invalid or ambiguous. In observe mode it
+	// reports why the request would be refused.
 	Refused(rule int, why order.Reason)
-	// Closed reports how a bracketed call of the rule with this index ended.
+	// Closed reports the outcome of a call with a lock.
 	Closed(rule int, outcome Outcome)
 	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed or
-	// ErrAbandoned, or is that of a filter that could not tell the others in time.
+	// ErrAbandoned, or comes from a filter that could not inform its peers in time.
 	Learned(rule int, err error)
 }
 
-// Gate decides. It is immutable and safe for concurrent use.
+// Gate makes the decisions. It is immutable and safe for concurrent use.
 type Gate struct {
 	table    *order.Table
 	policies []Policy
@@ -182,9 +183,8 @@ type Gate struct {
 	now      func() time.Time
 }
 
-// New builds a gate. The order of policies counts: the first whose rule matches
-// decides. The error names the first policy that is unusable. The clock, which
-// is time.Now but in tests, only measures.
+// New builds a gate. The first policy whose rule matches decides. The error names the first
+// unusable policy. The clock only measures durations; it is time.Now except in tests.
 func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error) {
 	rules := make([]order.Rule, len(policies))
 	for i, p := range policies {
@@ -216,6 +216,6 @@ func (p *Policy) check() error {
 	return nil
 }
 
-// Policies returns the policies as given to [New]: the faces prepare their
-// answers from them. They must not be changed.
+// Policies returns the policies as given to [New]. Adapters prepare their answers from
+// them, and must not change them.
 func (g *Gate) Policies() []Policy { return g.policies }

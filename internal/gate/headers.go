@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// maxListed is how many orders have their keys and fences listed one by one in the headers
-// to the backend. A thousand UUIDs listed so would be more than Envoy carries.
+// maxListed is the largest number of orders whose keys and fences are listed one by one in
+// the headers to the backend. Envoy does not carry the list of a thousand UUIDs.
 const maxListed = 50
 
-// Key returns the lock key of the call's order, or those of its orders, joined by commas. Of
-// more than mostListed orders it is the template of the keys, a semicolon and their number.
+// Key returns the lock key of the call's order, or the keys of its orders joined by commas.
+// For more than maxListed orders it is the template of the keys, a semicolon and the number
+// of orders.
 func (c *Call) Key() string {
 	if c.lockKey == "" {
 		c.lockKey = keyText(c.policy.Settle.Lock, c.lockRequest.IDs)
@@ -29,10 +30,10 @@ func keyText(lock Locker, ids []string) string {
 	return strings.Join(keys, ",")
 }
 
-// FenceText returns the fence of a lease in decimal, or the fences, joined by commas in the
-// order of the keys, when it stands for several orders. Of more than mostListed orders each
-// but the first is told by its difference to the one before, with its sign; "*n" behind a
-// difference stands for n of them.
+// FenceText returns the fence of a lease in decimal. For several orders it joins their
+// fences by commas, in the order of the keys. For more than maxListed orders it writes each
+// fence after the first as the signed difference to the one before; "*n" after a difference
+// repeats it n times.
 func FenceText(lease Lease) string {
 	fences := lease.Fences()
 	if len(fences) == 1 {
@@ -62,7 +63,7 @@ func FenceText(lease Lease) string {
 	return string(text)
 }
 
-// LeaseHeaders returns what the backend is told of the call's lease.
+// LeaseHeaders returns the headers that describe the call's lease to the backend.
 func (c *Call) LeaseHeaders(lease Lease) [leaseHeaderCount]Header {
 	return [leaseHeaderCount]Header{
 		{HeaderKey, c.Key()}, {HeaderFence, FenceText(lease)},
@@ -70,25 +71,25 @@ func (c *Call) LeaseHeaders(lease Lease) [leaseHeaderCount]Header {
 	}
 }
 
-// Envoy carries no more by default (max_request_headers_kb, max_headers_count). It would
-// refuse a request that grew larger here when its locks are held already. One that comes
-// larger, by more than Envoy itself adds, is from an Envoy that carries more.
+// Envoy's default limits (max_request_headers_kb, max_headers_count). Envoy would refuse a
+// request that grows beyond them here, after its locks were acquired. If a request arrives
+// with more than the limit and Envoy's own headers, then its Envoy has a higher limit.
 const (
 	maxHeaderBytes, maxHeaders     = 60 << 10, 100
 	envoyHeaderBytes, envoyHeaders = 4 << 10, 20
 )
 
-// leaseHeaderCount is the number of LeaseHeaders.
+// leaseHeaderCount is the number of headers that LeaseHeaders returns.
 const leaseHeaderCount = 4
 
-// maxFenceBytes bounds what FenceText has for one order, in bytes: a number of 64 bits with
-// its sign, and a comma.
+// maxFenceBytes bounds the text of FenceText for one order, in bytes: a signed number of 64
+// bits, and a comma.
 const maxFenceBytes = 21
 
-// headerSize is that of a request's headers, those of a lease left out.
+// headerSize is the size of a request's headers, without those of a lease.
 type headerSize struct{ bytes, count int }
 
-// fitsEnvoy reports whether Envoy carries a request with the headers of its lease.
+// fitsEnvoy reports whether Envoy carries the request with the headers of its lease.
 func (c *Call) fitsEnvoy(has headerSize) bool {
 	ours := len(HeaderKey) + len(HeaderFence) + len(HeaderLease) + len(HeaderVerdict) +
 		len(c.Key()) + maxFenceBytes*len(c.lockRequest.IDs) + maxTokenBytes + len(VerdictAcquired.String())

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// ownerSeparator stands between the owner of an order's lease and that of the
-// permit beside it, where a lease has both. Neither has it in it.
+// ownerSeparator separates the owner of an order's lease from the owner of its permit.
+// Neither contains it.
 const ownerSeparator = "+"
 
-// errLockLost is why a settlement is refused that has its permit by now.
+// errLockLost is the reason to refuse a settlement that has acquired its permit.
 var errLockLost = errors.New("the order's lock was lost while the permit was waited for")
 
-// acquire takes the lock, and then the permit of the limit if there is one. When
-// there is no permit, the lock is given back.
+// acquire acquires the lock, and then the permit of the limit if there is one. Without a
+// permit it releases the lock.
 func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string) (Lease, error) {
 	presented, permit, _ := strings.Cut(request.PresentedLease, ownerSeparator)
 	request.PresentedLease = presented
@@ -24,20 +24,20 @@ func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string)
 		return lease, err
 	}
 	limitRequest := LockRequest{IDs: []string{limit}, Purpose: request.Purpose, Client: request.Client}
-	// A call within another is no settlement more, and shares the permit of that
-	// one. Whoever only presents a permit, for another order, needs one of its own.
+	// A call within another call is not one more settlement, and shares its permit. A call
+	// that only presents a permit, for another order, needs a permit of its own.
 	if presented != "" && lease.Owner() == presented {
 		limitRequest.PresentedLease = permit
 	}
 	second, err := s.Limit.Acquire(ctx, limitRequest)
 	if err != nil {
-		// Nothing was forwarded. What cannot be released ends by itself.
+		// Nothing was forwarded. If the release fails, the lock expires.
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	both := &limited{order: lease, permit: second, done: make(chan struct{})}
 	select {
-	case <-lease.Lost(): // while the permit was waited for
+	case <-lease.Lost(): // lost during the wait for the permit
 		_ = both.Release(context.WithoutCancel(ctx))
 		return nil, errLockLost
 	default:
@@ -45,24 +45,24 @@ func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string)
 	}
 }
 
-// limited is the lease of an order with a permit beside it. They are lost and
-// given up together.
+// limited is the lease of an order together with a permit. Both are lost, released and held
+// together.
 type limited struct {
 	order, permit Lease
 
 	watch sync.Once
 	lost  chan struct{} // closed when one of them is lost
 	end   sync.Once
-	done  chan struct{} // closed when they are given up
+	done  chan struct{} // closed by Release and Hold
 }
 
-// Fences returns those of the orders. A permit has none that a backend could use.
+// Fences returns the fences of the orders. A backend has no use for the fence of a permit.
 func (l *limited) Fences() []int64 { return l.order.Fences() }
 
 // Owner returns both owners.
 func (l *limited) Owner() string { return l.order.Owner() + ownerSeparator + l.permit.Owner() }
 
-// Lost is closed when one of the two is lost.
+// Lost is closed when either lease is lost.
 func (l *limited) Lost() <-chan struct{} {
 	l.watch.Do(func() {
 		l.lost = make(chan struct{})
@@ -79,7 +79,7 @@ func (l *limited) Lost() <-chan struct{} {
 	return l.lost
 }
 
-// Release gives both up, whatever becomes of each.
+// Release releases both, even if one fails.
 func (l *limited) Release(ctx context.Context) error {
 	return l.both(func(lease Lease) error { return lease.Release(ctx) })
 }
@@ -89,8 +89,7 @@ func (l *limited) Hold(ctx context.Context, reason string) error {
 	return l.both(func(lease Lease) error { return lease.Hold(ctx, reason) })
 }
 
-// both does something for the two at once: one that takes all the time that ctx
-// gives must leave the other some.
+// both runs do for the two leases at once, so that neither uses up the time of the other.
 func (l *limited) both(do func(Lease) error) error {
 	l.end.Do(func() { close(l.done) })
 	var permit error

@@ -7,19 +7,19 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// headerRequestID is the name that Envoy gives to each request.
+// headerRequestID is the header with Envoy's ID of the request.
 const headerRequestID = "x-request-id"
 
-// maxTokenBytes bounds the headers that a lock is asked with, in bytes: two owners, or
-// any sensible request ID. What is longer is ignored.
+// maxTokenBytes bounds the headers that go into a lock request, in bytes: two owners, or
+// any sensible request ID. Longer values are ignored.
 const maxTokenBytes = 128
 
-// newLockRequest takes what a lock is asked for out of a request, and of its memory. Size is that of
-// the headers that the request keeps.
+// newLockRequest builds a lock request from copies of what the request holds. Size is the
+// size of the headers that the request keeps.
 func newLockRequest(p *Policy, m order.Match, header order.Header) (request LockRequest, size headerSize) {
 	request.Purpose = p.Rule.Name
 	presented, id, size := leaseAndRequestID(header)
-	if !p.Observe { // nobody is shown a lease of its
+	if !p.Observe { // in observe mode no client receives a lease that it could present
 		request.PresentedLease = strings.Clone(presented)
 	}
 	if id != "" {
@@ -29,11 +29,11 @@ func newLockRequest(p *Policy, m order.Match, header order.Header) (request Lock
 	return request, size
 }
 
-// SetClient tells whose call it is, before Acquire: an address with a port, as Envoy has it.
+// SetClient sets the caller's address, before Acquire: with a port, as Envoy sends it.
 func (c *Call) SetClient(address string) { c.lockRequest.Client = clientOf(address) }
 
-// clientOf returns an address without its port. Of IPv6 it is the network of 64 bits, which
-// one client has for itself (RFC 6177). Others have none.
+// clientOf returns an address without its port. For IPv6 it returns the /64 network, which
+// belongs to one client (RFC 6177). For anything else it returns "".
 func clientOf(address string) string {
 	from, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -47,8 +47,8 @@ func clientOf(address string) string {
 	return network.String()
 }
 
-// leaseAndRequestID returns the lease that a request presents, and its ID. One that is sent
-// twice counts as none: nobody knows which of the two the sender meant.
+// leaseAndRequestID returns the lease that a request presents, and the request's ID. A
+// header that was sent twice counts as absent, because it is ambiguous.
 func leaseAndRequestID(header order.Header) (presented, id string, size headerSize) {
 	leases, ids := 0, 0
 	for cursor := 0; header != nil; {
@@ -80,7 +80,7 @@ func leaseAndRequestID(header order.Header) (presented, id string, size headerSi
 	return presented, id, size
 }
 
-// isToken admits short visible ASCII.
+// isToken accepts short visible ASCII.
 func isToken(text string) bool {
 	if len(text) > maxTokenBytes {
 		return false

@@ -11,9 +11,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// LogRefused leaves a line at debug for a request that was refused. Without that level it
-// costs next to nothing. A flood of refusals is what ordergate is for: no other level has a
-// line for each.
+// LogRefused logs a refused request at debug level. At other levels it costs next to
+// nothing: ordergate exists to refuse floods, and must not log each refusal.
 func (g *Gate) LogRefused(log *slog.Logger, d *Decision, header order.Header) {
 	if log.Enabled(context.Background(), slog.LevelDebug) {
 		logRefused(log, d, logArgs(g.policies[d.Rule].Rule.Name, d.ID, requestID(header)))
@@ -35,9 +34,9 @@ func logRefused(log *slog.Logger, d *Decision, about []any) {
 	log.Debug("refused", args...)
 }
 
-// LogArgs returns what a log line says of a call's request, as the arguments of [slog.Logger]:
-// its rule, its order or orders, and the ID by which Envoy's access log has it. What is not
-// known is left out.
+// LogArgs returns the log attributes of a call's request, as arguments of [slog.Logger]:
+// its rule, its order or orders, and the request ID of Envoy's access log. It leaves out
+// what is unknown.
 func (c *Call) LogArgs() []any {
 	orders := c.Decision.ID
 	switch n := len(c.lockRequest.IDs); {
@@ -60,8 +59,8 @@ func logArgs(rule, orders, request string) []any {
 	return args
 }
 
-// printable returns a text that a terminal only shows: a handler of logs may leave a character
-// beyond ASCII as it is.
+// printable escapes a text so that a terminal shows it as it is. Some log handlers leave
+// characters beyond ASCII unescaped.
 func printable(text string) string {
 	if strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r >= 0x7f }) < 0 {
 		return text
@@ -69,7 +68,8 @@ func printable(text string) string {
 	return strconv.QuoteToASCII(text)
 }
 
-// requestID returns a request's ID: visible ASCII, and short. "": it has none that is of use.
+// requestID returns a request's ID: short, visible ASCII. "": there is none, or it is
+// unusable.
 func requestID(header order.Header) string {
 	_, id, _ := leaseAndRequestID(header)
 	return id

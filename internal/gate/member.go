@@ -10,9 +10,9 @@ import (
 )
 
 // memberText returns the text of the string or number at a path of object members. It
-// refuses a body that names a member of the path again behind it, since parsers differ in
-// which of the two counts; what is no JSON behind the value is not looked at. Old backends
-// write Latin-1, or a byte order mark. It quotes nothing of the body in its errors.
+// refuses a body that repeats a member of the path after it, because parsers differ in
+// which one they use. It ignores invalid JSON after the value. It accepts Latin-1 and a
+// byte order mark, which old backends write. Its errors quote nothing of the body.
 func memberText(body []byte, path []string) (string, error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
@@ -35,7 +35,7 @@ func memberText(body []byte, path []string) (string, error) {
 	case '"':
 		text = t.String()
 	case '0':
-		if d.InputOffset() == int64(len(body)) { // there may be more of it: an object ends with a brace
+		if d.InputOffset() == int64(len(body)) { // the number may continue: an object ends with a brace
 			return "", errNotJSON
 		}
 		text = t.String()
@@ -44,7 +44,7 @@ func memberText(body []byte, path []string) (string, error) {
 	}
 	for _, name := range slices.Backward(path) {
 		if again, err := enterMember(d, name); err != nil {
-			return text, nil // the rest was cut off, or is none
+			return text, nil // the rest was cut off, or is not JSON
 		} else if again {
 			return "", fmt.Errorf("the answer has two members %q", name)
 		}
@@ -54,8 +54,8 @@ func memberText(body []byte, path []string) (string, error) {
 
 var errNotJSON = errors.New("the answer is not JSON")
 
-// enterMember reads an object up to the value of the next member of a name, or to the end
-// if there is none.
+// enterMember reads an object up to the value of the next member with this name, or to its
+// end.
 func enterMember(d *jsontext.Decoder, name string) (found bool, err error) {
 	for d.PeekKind() != '}' {
 		t, err := d.ReadToken()

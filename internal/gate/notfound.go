@@ -6,11 +6,11 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Answered looks at the headers of an answer to a request that nobody opened a
-// [Call] for: a face that is shown nothing but answers calls it. The request is the
-// one that was judged, as far as the face knows it.
+// Answered reads the headers of an answer to a request without a [Call]. An adapter that
+// sees only answers calls it. The request is the one that was judged, as far as the adapter
+// has it.
 func (g *Gate) Answered(req order.Request, r *Response) {
-	if !r.notFound() { // which is seen at once
+	if !r.notFound() { // the cheap check first
 		return
 	}
 	m := g.table.Match(req)
@@ -23,11 +23,11 @@ func (g *Gate) Answered(req order.Request, r *Response) {
 	}
 }
 
-// watchedID returns the ID that a request looks up, or "" when what the
-// backend says of it proves nothing or is of no interest. Only GET and HEAD ask for
-// what exists. Of a list nobody knows which of its orders was missing.
+// watchedID returns the ID that a request looks up. It returns "" if the backend's answer
+// proves nothing, or if OnNotFound is nil. Only GET and HEAD ask whether an order exists.
+// With a list it is unclear which order is missing.
 func (l *Lookup) watchedID(m order.Match, method string) string {
-	known := m.Result == order.Named || m.Result == order.NeedsBody // of a body that is empty, mostly
+	known := m.Result == order.Named || m.Result == order.NeedsBody // mostly of an empty body
 	if l == nil || l.OnNotFound == nil || !known || len(m.Batch) > 0 {
 		return ""
 	}
@@ -37,15 +37,15 @@ func (l *Lookup) watchedID(m order.Match, method string) string {
 	return m.ID
 }
 
-// checkNotFound looks at the answer to a lookup.
+// checkNotFound reads the answer to a lookup.
 func (l *Lookup) checkNotFound(id string, r *Response) {
 	if r.notFound() {
 		l.OnNotFound(id)
 	}
 }
 
-// notFound reports whether the backend itself says that there is no such order. Of
-// an answer that Envoy made, or we did, it is never true.
+// notFound reports whether the backend itself answers that there is no such order. It is
+// false for an answer of Envoy or ordergate.
 func (r *Response) notFound() bool {
 	return (r.Status == http.StatusNotFound || r.Status == http.StatusGone) && r.fromBackend()
 }

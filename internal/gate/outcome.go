@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Outcome is what became of a call.
+// Outcome is what happened to a call at the backend.
 type Outcome int8
 
-// The outcomes. OutcomeUnknown is the zero value: without evidence the backend
-// may still be at work.
+// The outcomes. OutcomeUnknown is the zero value: without evidence the backend may still be
+// at work.
 const (
-	OutcomeUnknown      Outcome = iota // the backend may have acted, or still act
+	OutcomeUnknown      Outcome = iota // the backend may have acted, or may still act
 	OutcomeKnown                       // the backend answered
-	OutcomeNotForwarded                // the backend certainly never saw the request
+	OutcomeNotForwarded                // the backend certainly did not receive the request
 	outcomes
 )
 
@@ -26,15 +26,15 @@ var outcomeNames = [Outcomes]string{"unknown", "known", "not_forwarded"}
 // String returns the name that metrics and logs use.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// Response is what a face can tell of an answer when its headers arrive.
+// Response is what an adapter reports about an answer when its headers arrive.
 type Response struct {
 	Status int
 	// Details is Envoy's response.code_details; "" when not given.
 	Details string
 	// Attempts is Envoy's upstream.request_attempt_count; -1 when not given.
 	Attempts int
-	// HasServiceTime tells that the answer carries x-envoy-upstream-service-time, which
-	// Envoy sets on what a backend answered.
+	// HasServiceTime means that the answer has x-envoy-upstream-service-time, which Envoy
+	// sets on a backend's answer.
 	HasServiceTime bool
 	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
 	AttemptHeader int
@@ -45,8 +45,8 @@ const (
 	resetBeforeAnswer  = "upstream_reset_before_response_started{"
 )
 
-// notForwarded lists what Envoy answers in the backend's stead without having
-// sent it a byte of the request, as measured on Envoy 1.40.
+// notForwarded lists Envoy's own answers after which it has sent no byte of the request, as
+// measured with Envoy 1.40.
 var notForwarded = []string{
 	"no_healthy_upstream",
 	"cluster_not_found",
@@ -57,10 +57,11 @@ var notForwarded = []string{
 	resetBeforeAnswer + "overflow",
 }
 
-// Outcome reads the outcome off an answer. A status says hardly anything: only Envoy's
-// details tell a backend's own 503 from a reset, after which the backend may still be
-// running. An answer that took more than one attempt is Unknown, since the first may be
-// running yet; so is that of a gateway, which knows none of what it has forwarded to.
+// Outcome derives the outcome from an answer. The status alone says little: only Envoy's
+// details distinguish a backend's own 503 from a reset, after which the backend may still
+// be at work. After more than one attempt the outcome is Unknown, because the first attempt
+// may still run. The answer of a gateway is Unknown too, because a gateway does not know
+// what its own backend did.
 func (r *Response) Outcome() Outcome {
 	if r.Details == "" && r.Attempts < 0 {
 		return r.outcomeByHeaders()
@@ -78,14 +79,14 @@ func (r *Response) Outcome() Outcome {
 	return OutcomeUnknown
 }
 
-// LacksAttributes reports whether the answer has nothing to read an outcome off: neither the two
-// attributes nor the number of attempts in a header.
+// LacksAttributes reports whether the answer lacks all evidence of its outcome: the two
+// attributes and the attempt header.
 func (r *Response) LacksAttributes() bool {
 	return (r.Details == "" || r.Attempts < 0) && r.AttemptHeader < 0
 }
 
-// NeverSent reports whether Envoy's details are those of an answer to a request of which
-// the last attempt sent no byte. Only together with their number they tell of the others.
+// NeverSent reports whether Envoy's details say that the last attempt sent no byte of the
+// request. About earlier attempts they say something only with the number of attempts.
 func (r *Response) NeverSent() bool {
 	for _, prefix := range notForwarded {
 		if strings.HasPrefix(r.Details, prefix) {
@@ -95,9 +96,8 @@ func (r *Response) NeverSent() bool {
 	return false
 }
 
-// outcomeByHeaders serves an Envoy that was not told to send the attributes. It
-// asks for both of Envoy's own headers, since x-envoy-upstream-service-time
-// alone is silent about retries.
+// outcomeByHeaders is for an Envoy that does not send the attributes. It needs both of
+// Envoy's own headers, because x-envoy-upstream-service-time alone does not show retries.
 func (r *Response) outcomeByHeaders() Outcome {
 	if r.HasServiceTime && r.AttemptHeader == 1 && !r.fromGateway() {
 		return OutcomeKnown
@@ -105,11 +105,11 @@ func (r *Response) outcomeByHeaders() Outcome {
 	return OutcomeUnknown
 }
 
-// maxUnknownReason bounds what is told of Envoy's details, in bytes: they may quote an
-// error of the transport.
+// maxUnknownReason bounds the part of Envoy's details that is copied, in bytes: they may
+// quote a transport error.
 const maxUnknownReason = 160
 
-// unknownReason says why the outcome of an answer is unknown.
+// unknownReason explains why the outcome of an answer is unknown.
 func (r *Response) unknownReason() string {
 	text, attempts := r.Details, r.Attempts
 	switch {
@@ -131,9 +131,9 @@ func (r *Response) unknownReason() string {
 	return text
 }
 
-// madeNoOrder reports whether the call certainly made no order: the backend never saw it, or
-// refused it at the first and only attempt. A conflict is no such refusal: an order
-// exists that the client may be told of.
+// madeNoOrder reports whether the call certainly made no order: the backend did not receive
+// it, or refused it at the first and only attempt. A conflict is not such a refusal: an
+// order exists, and the answer may name it.
 func (r *Response) madeNoOrder() bool {
 	switch r.Outcome() {
 	case OutcomeNotForwarded:
@@ -144,26 +144,26 @@ func (r *Response) madeNoOrder() bool {
 	return false
 }
 
-// fromGateway reports whether the status is that of a gateway, a web server before the
-// application say, which knows no answer of it (RFC 9110, 15.6.3 and 15.6.5): what it has
-// forwarded the call to may have acted, and may still be at work. nginx gives PHP up after
-// fastcgi_read_timeout, and PHP goes on.
+// fromGateway reports whether the status comes from a gateway, for example from a web
+// server in front of the application, which has no answer of the application (RFC 9110,
+// 15.6.3 and 15.6.5). The application may have acted, and may still be at work: nginx ends
+// its wait for PHP after fastcgi_read_timeout, and PHP continues.
 func (r *Response) fromGateway() bool {
 	return r.Status == http.StatusBadGateway || r.Status == http.StatusGatewayTimeout
 }
 
-// retried reports whether the answer is certainly not that of the only attempt.
+// retried reports whether Envoy certainly made more than one attempt.
 func (r *Response) retried() bool {
 	return r.Attempts > 1 || r.Attempts < 0 && r.AttemptHeader > 1
 }
 
-// mayBeFromBackend reports whether the answer is not certainly Envoy's own.
+// mayBeFromBackend reports whether the answer may be the backend's.
 func (r *Response) mayBeFromBackend() bool {
 	return r.Details == "" || r.fromBackend()
 }
 
-// forwarded reports whether the backend may have had the request. Without a word of Envoy's
-// an error counts as its own.
+// forwarded reports whether the backend may have received the request. Without Envoy's
+// attributes, an error counts as Envoy's own answer.
 func (r *Response) forwarded() bool {
 	return r.fromBackend() || r.Attempts > 0 || r.AttemptHeader > 0 ||
 		r.Details == "" && r.Attempts < 0 && r.Status < http.StatusBadRequest

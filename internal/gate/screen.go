@@ -8,8 +8,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Screen judges a request before it goes to the backend. It blocks only to ask a filter whose orders
-// are not in memory, and does not allocate for a request without a body.
+// Screen judges a request before it goes to the backend. It blocks only if a filter does
+// not hold its orders in memory. It does not allocate for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
@@ -28,14 +28,14 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	return d
 }
 
-// TryResult is a judgement as far as it goes without waiting.
+// TryResult is a judgement that did not wait. It may be incomplete.
 type TryResult struct {
 	Decision  Decision
-	NeedsBody bool           // ask TryScreen again, with the request's body
-	Pending   *PendingLookup // the orders are not in memory; nil: it is judged
+	NeedsBody bool           // call TryScreen again, with the request's body
+	Pending   *PendingLookup // memory does not hold the orders; nil: the judgement is complete
 }
 
-// PendingLookup is a judgement that takes time. It has no part of the request's memory.
+// PendingLookup is a judgement that takes time. It keeps nothing of the request's memory.
 type PendingLookup struct {
 	gate     *Gate
 	policy   *Policy
@@ -44,7 +44,7 @@ type PendingLookup struct {
 	start    time.Time
 }
 
-// TryScreen is Screen for a face that must not block.
+// TryScreen is Screen for an adapter that must not block.
 func (g *Gate) TryScreen(req order.Request) TryResult {
 	start := g.now()
 	m := g.match(req)
@@ -69,7 +69,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 	return TryResult{Decision: d}
 }
 
-// Resolve asks, and returns the decision. It blocks until ctx ends at most.
+// Resolve asks the filter and returns the decision. It blocks until ctx ends at most.
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	a.decision.ID = a.ids[0]
 	a.policy.setVerdict(&a.decision, verdictOf(a.policy.Lookup.lookUp(ctx, a.ids)))
@@ -77,7 +77,7 @@ func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	return a.decision
 }
 
-// cloneIDs returns the IDs that a request names, in memory of their own.
+// cloneIDs returns copies of the IDs that a request names.
 func cloneIDs(m order.Match) []string {
 	if len(m.Batch) == 0 {
 		return []string{strings.Clone(m.ID)}
@@ -89,11 +89,11 @@ func cloneIDs(m order.Match) []string {
 	return ids
 }
 
-// begin begins a judgement. The policy is nil if there is nothing to say of the request
-// yet; a verdict says that it is judged already.
+// begin starts a judgement. The policy is nil if nothing is decided yet. With a verdict,
+// the judgement is complete.
 func (g *Gate) begin(m order.Match) (d Decision, p *Policy) {
 	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
-		return Decision{Rule: -1}, nil // or under a rule by a body that is yet to be seen
+		return Decision{Rule: -1}, nil // or the rule depends on a body that was not read yet
 	}
 	p = &g.policies[m.Rule]
 	d = Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
@@ -107,8 +107,8 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 	d.Verdict, d.Refused = v, v == VerdictAbsent && !p.Observe
 }
 
-// mayContain asks the filter as far as memory goes. A list of orders is absent if all of them are. An ID
-// that nobody showed us (its body was not passed on) may be any.
+// mayContain asks the filter's memory. A list is absent if all of its orders are. Without
+// an ID, because the body was not passed on, the answer is Unknown.
 func (l *Lookup) mayContain(m order.Match) Answer {
 	if m.ID == "" {
 		return Unknown
@@ -122,7 +122,7 @@ func (l *Lookup) mayContain(m order.Match) Answer {
 	return answer
 }
 
-// lookUp is look, wherever the orders are.
+// lookUp asks the filter, and blocks if memory does not hold the orders.
 func (l *Lookup) lookUp(ctx context.Context, ids []string) Answer {
 	answer := Absent
 	for i := 0; i < len(ids) && answer == Absent; i++ {
@@ -131,7 +131,8 @@ func (l *Lookup) lookUp(ctx context.Context, ids []string) Answer {
 	return answer
 }
 
-// rejectUnreadable fills in the verdict on a request whose order cannot be told.
+// rejectUnreadable sets the verdict on a request whose order cannot be determined, and
+// reports whether it is one.
 func (g *Gate) rejectUnreadable(p *Policy, m order.Match, d *Decision) bool {
 	if !isUnreadable(m) {
 		return false
@@ -140,12 +141,12 @@ func (g *Gate) rejectUnreadable(p *Policy, m order.Match, d *Decision) bool {
 	return true
 }
 
-// isUnreadable reports whether the order of a request cannot be told.
+// isUnreadable reports whether the order of a request cannot be determined.
 func isUnreadable(m order.Match) bool {
 	return m.Result == order.Invalid || m.Result == order.Ambiguous || m.Result == order.TooLarge
 }
 
-// refuse fills in the verdict on a request that is refused for a reason, and counts that.
+// refuse sets and counts the verdict on a request that is refused for a reason.
 func (g *Gate) refuse(p *Policy, rule int, why order.Reason, d *Decision) {
 	markRefused(p, why, d)
 	g.record.Refused(rule, why)
@@ -155,8 +156,8 @@ func markRefused(p *Policy, why order.Reason, d *Decision) {
 	d.Verdict, d.Refused, d.Reason = verdictFor(why), !p.Observe, why
 }
 
-// firstAction is what a verdict on the ID itself is counted under: an order is
-// looked up before it is settled.
+// firstAction is the action that counts the verdict on the ID itself: a rule looks an order
+// up before it settles it.
 func (p *Policy) firstAction() Action {
 	switch {
 	case p.Lookup != nil:

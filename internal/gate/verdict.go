@@ -9,34 +9,34 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Headers that tell the backend, and the client with an answer of ours, what was
-// decided. Nobody else may say these things: the faces remove what a client sent.
+// Headers that describe the decision to the backend, and to the client in an answer of
+// ours. Only ordergate may send them: the adapters remove a client's copy.
 const (
 	HeaderKey     = "x-ordergate-key"   // of the order's lock
 	HeaderFence   = "x-ordergate-fence" // decimal
-	HeaderLease   = "x-ordergate-lease" // the lease's owner; see Present
+	HeaderLease   = "x-ordergate-lease" // the lease's owner; see LockRequest.PresentedLease
 	HeaderVerdict = "x-ordergate-verdict"
 
 	HeaderLeaseLost = "x-ordergate-lease-lost" // to the client: the lease ended before the call
 )
 
-// Verdict is what the gate says of a request.
+// Verdict is the gate's verdict on a request.
 type Verdict int8
 
-// The verdicts. None is that of a request no rule has an opinion on.
+// The verdicts. VerdictNone is for a request without a rule.
 const (
 	VerdictNone        Verdict = iota
 	VerdictAbsent              // the order certainly does not exist
 	VerdictMaybe               // it may exist
-	VerdictUnknown             // the filter could not tell
-	VerdictBusy                // another settles this order
+	VerdictUnknown             // the filter cannot answer
+	VerdictBusy                // another call settles this order
 	VerdictInvalid             // the order ID is missing or malformed
 	VerdictAmbiguous           // the request names its order more than once
-	VerdictUnavailable         // the lock cannot be asked for
-	VerdictOverloaded          // the backend may have too much to do yet, or the client has left too often
+	VerdictUnavailable         // the lock is unavailable
+	VerdictOverloaded          // the backend may be overloaded, or the client has left too often
 	VerdictAcquired            // the call holds the order's lock
-	VerdictUnlocked            // the backend has answered a settlement that no lock was taken for
-	VerdictLost                // the lease ended before the answer, and so the call
+	VerdictUnlocked            // the backend answered a settlement that had no lock
+	VerdictLost                // the lease ended before the answer, and so did the call
 	verdicts
 )
 
@@ -50,7 +50,7 @@ var verdictNames = [Verdicts]string{
 // String returns the name that headers, metrics and logs use.
 func (v Verdict) String() string { return verdictNames[v] }
 
-// Action is the part of a rule that a verdict came from.
+// Action is the part of a rule that gave a verdict.
 type Action int8
 
 // The actions.
@@ -75,16 +75,16 @@ type Decision struct {
 	Action  Action
 	Verdict Verdict
 	Reason  order.Reason // why the request is invalid or ambiguous
-	Refused bool         // answer with the policy's reply; never set in observe mode
+	Refused bool         // answer with the policy's reply; always false in observe mode
 	ID      string       // the canonical ID, if there is one; may share memory with the request
-	Offset  int          // of the byte that Reason is about, in its part; -1: no single one
+	Offset  int          // of the byte that Reason is about, in its part; -1: not a single byte
 }
 
-// Refusal numbers the answers that a policy can give, so that a face can prepare
-// them: one for each reason, and one for each verdict that has none.
+// Refusal numbers the answers that a policy can give, so that an adapter can prepare them.
+// There is one for each reason, and one for each verdict without a reason.
 type Refusal int
 
-// String returns the name of the reason, or of the verdict that has none.
+// String returns the name of the reason, or of the verdict.
 func (r Refusal) String() string {
 	if int(r) < order.Reasons {
 		return order.Reason(r).Name()
@@ -95,7 +95,7 @@ func (r Refusal) String() string {
 // Refusals is the number of refusals, for tables indexed by one.
 const Refusals = order.Reasons + Verdicts
 
-// Refusal returns which answer to give to a request that is refused.
+// Refusal returns the answer to give to a refused request.
 func (d *Decision) Refusal() Refusal {
 	if d.Reason != order.NoReason {
 		return Refusal(d.Reason)
@@ -103,8 +103,7 @@ func (d *Decision) Refusal() Refusal {
 	return Refusal(order.Reasons + int(d.Verdict))
 }
 
-// Reply returns an answer and its verdict, or false when the policy never gives
-// it.
+// Reply returns an answer and its verdict, or false if the policy never gives it.
 func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 	if int(r) < order.Reasons {
 		return p.invalid(order.Reason(r))
@@ -118,16 +117,16 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Settle.Unavailable, v, true
 	case (v == VerdictUnlocked || v == VerdictLost) && p.Settle != nil:
 		reply := p.Settle.Unavailable
-		reply.RetryAfter = 0 // the backend may have acted: a client must not try again by itself
+		reply.RetryAfter = 0 // the backend may have acted: a client must not retry by itself
 		reply.leaseLost = v == VerdictLost
 		return reply, v, true
 	}
 	return Reply{}, VerdictNone, false
 }
 
-// Prepare makes, by rule, every answer that the gate's policies can give, in the form
-// that a face sends; nil where a policy never gives it. The error is the first of
-// encode's, with the rule.
+// Prepare encodes, by rule, every answer that the gate's policies can give. An entry is nil
+// if its policy never gives that answer. The error is encode's first one, with the rule's
+// name.
 func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusals]*T, error) {
 	all := make([][Refusals]*T, len(g.policies))
 	for i := range g.policies {
@@ -146,8 +145,8 @@ func Prepare[T any](g *Gate, encode func(Reply, Verdict) (*T, error)) ([][Refusa
 	return all, nil
 }
 
-// invalid is the answer to a request whose order cannot be told. Unless the
-// policy has a body of its own, it says which part of the request is to blame.
+// invalid is the answer to a request whose order cannot be determined. If the policy has no
+// body for it, the body names the faulty part of the request.
 func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 	if why == order.NoReason {
 		return Reply{}, VerdictNone, false
@@ -165,8 +164,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 	return reply, verdictFor(why), true
 }
 
-// verdictFor tells a request that names no usable order from one that may name
-// several.
+// verdictFor separates a request without a usable order from one that may name several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
 	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone:
@@ -178,14 +176,14 @@ func verdictFor(why order.Reason) Verdict {
 // Header is a response header.
 type Header struct{ Name, Value string }
 
-// Headers returns the headers that go with the reply, besides the verdict.
+// Headers returns the headers of the reply, except the verdict.
 func (r Reply) Headers() []Header {
 	headers := []Header{{"content-type", "application/json"}}
 	if r.leaseLost {
 		headers = append(headers, Header{HeaderLeaseLost, "true"})
 	}
 	if r.RetryAfter > 0 {
-		// Whole seconds (RFC 9110, 10.2.3), rounded up: too early is in vain.
+		// Whole seconds (RFC 9110, 10.2.3), rounded up: an earlier retry would fail.
 		seconds := (r.RetryAfter + time.Second - 1) / time.Second
 		headers = append(headers, Header{"retry-after", strconv.FormatInt(int64(seconds), 10)})
 	}

@@ -1,13 +1,13 @@
-// Package abi ties the filter of internal/envoymodule to Envoy's ABI for dynamic modules:
-// importing it makes the shared library one, and [Register] says what filter it has.
+// Package abi connects the filter of internal/envoymodule to Envoy's ABI for dynamic
+// modules. A shared library that imports it is a module. [Register] names its filter.
 //
-// The events are in module.c, which enters Go only where something is to be decided: an
-// entry from C costs as much as the whole decision. Envoy's own SDK for Go enters six
-// times for a request that passes, and costs it some 20 µs of CPU where this costs a few;
-// it also has C read Go's memory in a way that Go forbids.
+// module.c handles Envoy's events. It calls Go only where ordergate decides, because a call
+// from C costs as much as the whole decision. Envoy's own Go SDK makes six calls for a
+// request that passes, which takes some 20 µs of CPU; this package takes a few. The SDK
+// also lets C read Go's memory in a way that Go forbids.
 //
-// All of it runs on Envoy's threads, and with Envoy's memory: see the types for what is
-// valid when.
+// All of the package runs on Envoy's threads, with Envoy's memory. Each type says how long
+// that memory is valid.
 package abi
 
 /*
@@ -26,8 +26,8 @@ import (
 	"github.com/ordergate/ordergate/internal/envoymodule"
 )
 
-// The numbers in module.h are those of envoymodule, and so are the sizes: a difference
-// overflows a constant.
+// The numbers in module.h must equal those of envoymodule, and so must the sizes. A
+// difference overflows a constant.
 const (
 	_ = -uint(C.ordergate_nothing - envoymodule.Nothing)
 	_ = -uint(C.ordergate_pass_request - envoymodule.PassRequest)
@@ -48,23 +48,23 @@ const (
 	_ = -uint(unsafe.Sizeof(envoymodule.Text{}) - C.sizeof_envoy_dynamic_module_type_envoy_buffer)
 )
 
-// FilterConfig is one place in Envoy's configuration where the filter stands.
+// FilterConfig is one use of the filter in Envoy's configuration.
 type FilterConfig struct {
 	Adapter *envoymodule.Adapter
-	Close   func() // all its streams are over
+	Close   func() // called after all of its streams have ended
 }
 
-// Open makes a place. The text is the filter's configuration, in memory of its own. What
-// it returns as an error is Envoy's reason to refuse its configuration, and is logged.
+// Open creates a FilterConfig. The text is the filter's configuration, as a copy. If Open
+// returns an error, Envoy refuses its configuration; the error is logged.
 type Open func(text []byte) (FilterConfig, error)
 
-// filter is what Register says. It is written before Envoy calls anything.
+// filter is what Register was given. It is set before Envoy calls anything.
 var filter struct {
 	name string
 	open Open
 }
 
-// Register says which filter the library has. It is called once, in an init.
+// Register names the library's filter. Call it once, in an init.
 func Register(name string, open Open) { filter.name, filter.open = name, open }
 
 //export ordergateNew
@@ -122,7 +122,7 @@ func ordergateEvent(stream C.uintptr_t, event C.uint8_t, end C.bool, into *C.ord
 	keepStream(s, h, into)
 }
 
-// keepStream keeps a stream as long as it is not done with.
+// keepStream keeps a stream until it is done.
 func keepStream(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
 	switch done := s.Done(); {
 	case !done && h == 0:
@@ -149,7 +149,7 @@ type Log struct{}
 
 // Enabled implements envoymodule.Output.
 func (Log) Enabled(l slog.Level) bool {
-	if l < slog.LevelInfo { // asked for every refusal
+	if l < slog.LevelInfo { // called for every refusal
 		return atomic.LoadUint32((*uint32)(unsafe.Pointer(&C.ordergate_debug))) != 0
 	}
 	return bool(C.envoy_dynamic_module_callback_log_enabled(level(l)))
@@ -172,7 +172,7 @@ func level(l slog.Level) C.envoy_dynamic_module_type_log_level {
 	return C.envoy_dynamic_module_type_log_level_Debug
 }
 
-// buffer shows a string to C, for the length of one call.
+// buffer passes a string to C for the duration of one call.
 func buffer(s string) C.envoy_dynamic_module_type_module_buffer {
 	return C.envoy_dynamic_module_type_module_buffer{
 		ptr: (*C.char)(unsafe.Pointer(unsafe.StringData(s))), length: C.size_t(len(s)),

@@ -9,16 +9,16 @@ import (
 	"sync/atomic"
 )
 
-// configs are those that Envoy has, by their handles: indices, and one more. A request finds
-// its own without the hash table of [cgo.Handle].
+// configs are the filter configurations in use. A handle is an index plus one. So a request
+// finds its configuration without the hash table of [cgo.Handle].
 var configs configList
 
 type configList struct {
-	mu  sync.Mutex                      // of those who write
-	all atomic.Pointer[[]*FilterConfig] // nil in the place of one that is over; read-only
+	mu  sync.Mutex                      // for writers
+	all atomic.Pointer[[]*FilterConfig] // nil where a configuration was removed; read-only
 }
 
-// at returns the place of a handle that add returned, unless it is forgotten.
+// at returns the configuration of a handle that add returned.
 func (l *configList) at(handle C.uintptr_t) *FilterConfig { return (*l.all.Load())[handle-1] }
 
 func (l *configList) add(p *FilterConfig) C.uintptr_t {

@@ -3,7 +3,7 @@ package abi
 /*
 #include "module.h"
 
-// None of these calls Go, nor keeps a pointer that it is given.
+// None of these calls Go or keeps a pointer.
 #cgo nocallback envoy_dynamic_module_callback_http_get_headers_size
 #cgo nocallback envoy_dynamic_module_callback_http_get_headers
 #cgo noescape envoy_dynamic_module_callback_http_get_headers
@@ -20,7 +20,7 @@ package abi
 #cgo nocallback ordergate_wake
 #cgo nocallback ordergate_free
 
-// A number for a pointer, so that Go does not look whether it is one of its own.
+// A number in place of a pointer, so that Go does not check whether the pointer is its own.
 static void ordergate_wake(uintptr_t scheduler) {
   envoy_dynamic_module_callback_http_filter_scheduler_commit((void*)scheduler, 0);
 }
@@ -37,8 +37,8 @@ import (
 	"github.com/ordergate/ordergate/internal/envoymodule"
 )
 
-// envoy implements envoymodule.Envoy. It is a pointer of Envoy's to one of its streams,
-// valid as long as that is.
+// envoy implements envoymodule.Envoy. It is Envoy's pointer to a stream, and valid as long
+// as the stream.
 type envoy struct{ stream unsafe.Pointer }
 
 var headersOf = [...]C.envoy_dynamic_module_type_http_header_type{
@@ -57,7 +57,7 @@ func (e envoy) Headers(of envoymodule.Message) envoymodule.Headers {
 		return nil
 	}
 	h := make(envoymodule.Headers, n)
-	// Go's memory, which C fills with pointers into Envoy's.
+	// Go's memory, which C fills with pointers into Envoy's memory.
 	C.envoy_dynamic_module_callback_http_get_headers(e.stream, headersOf[of],
 		(*C.envoy_dynamic_module_type_envoy_http_header)(unsafe.Pointer(&h[0])))
 	return h
@@ -68,7 +68,7 @@ func (e envoy) Set(of envoymodule.Message, name, value string) {
 }
 
 func (e envoy) Remove(of envoymodule.Message, name string) {
-	// To set nothing is to remove.
+	// Setting an empty value removes the header.
 	C.envoy_dynamic_module_callback_http_set_header(e.stream, headersOf[of], buffer(name), C.envoy_dynamic_module_type_module_buffer{})
 }
 
@@ -111,7 +111,7 @@ func (e envoy) Waker() envoymodule.Waker {
 	return waker(uintptr(C.envoy_dynamic_module_callback_http_filter_scheduler_new(e.stream)))
 }
 
-// waker is a scheduler of Envoy's for one stream.
+// waker is Envoy's scheduler for one stream.
 type waker uintptr
 
 func (w waker) Wake() { C.ordergate_wake(C.uintptr_t(w)) }

@@ -1,15 +1,15 @@
-// The events that Envoy calls. Go is entered only where something is to be decided: once
-// for a request that needs nothing but a verdict, and never for what follows that.
+// The functions that Envoy calls for each event. They call Go only where ordergate decides:
+// once for a request that needs only a verdict, and never for its later events.
 //
-// An answer and what lets a stream go on can end the stream, and free what is kept of it
-// here, before they return: they come last.
+// Sending a reply or continuing a stream can end the stream and free its state here before
+// the call returns. So these calls come last.
 
 #include "module.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// In Go.
+// Implemented in Go.
 extern uintptr_t ordergateNew(envoy_dynamic_module_type_envoy_buffer name,
                               envoy_dynamic_module_type_envoy_buffer config);
 extern void ordergateEnd(uintptr_t config);
@@ -32,19 +32,19 @@ static void update_log_level(void) {
     __atomic_store_n(&ordergate_debug, now, __ATOMIC_RELAXED);
 }
 
-// A place in Envoy's configuration.
+// One use of the filter in Envoy's configuration.
 typedef struct filter_config {
   uintptr_t go;
 } filter_config;
 
 typedef struct stream {
   const filter_config* config;
-  uintptr_t go;  // 0: Go has no part in it, or none any more
-  bool refused;  // it was answered here
-  bool watch_not_found;  // Go wants to know if the backend has no such order
+  uintptr_t go;  // 0: Go does not need this stream, or no longer
+  bool refused;  // ordergate has answered it
+  bool watch_not_found;  // call Go if the backend has no such order
 } stream;
 
-// Most requests have fewer headers than this.
+// Most requests have fewer headers.
 #define MOST_HEADERS 64
 
 const char* envoy_dynamic_module_on_program_init(void) { return ENVOY_DYNAMIC_MODULES_ABI_VERSION; }
@@ -68,7 +68,7 @@ void envoy_dynamic_module_on_http_filter_config_destroy(const void* config) {
   free(c);
 }
 
-// There are no settings of a route.
+// The filter has no settings of a route.
 const void* envoy_dynamic_module_on_http_filter_per_route_config_new(
     envoy_dynamic_module_type_envoy_buffer name, envoy_dynamic_module_type_envoy_buffer text) {
   (void)name, (void)text;
@@ -91,7 +91,7 @@ const void* envoy_dynamic_module_on_http_filter_new(const void* config, void* en
   return s;
 }
 
-// act does what a step says, but for letting the stream go on.
+// act carries out a step, except for continuing the stream.
 static void act(stream* s, void* envoy, const ordergate_step* step) {
   s->go = step->stream;
   s->watch_not_found = step->watch_not_found;
@@ -111,7 +111,7 @@ static void act(stream* s, void* envoy, const ordergate_step* step) {
   }
 }
 
-// tell tells Go what happened, and does what that says.
+// send_event reports an event to Go, and carries out the returned step.
 static uint8_t send_event(stream* s, void* envoy, uint8_t event, bool end) {
   ordergate_step step = {.stream = s->go};
   ordergateEvent(s->go, event, end, &step);
@@ -138,14 +138,15 @@ envoy_dynamic_module_on_http_filter_request_headers(void* envoy, const void* fil
   switch (step.action) {
     case ordergate_pass_request:
       return envoy_dynamic_module_type_on_http_filter_request_headers_status_Continue;
-    case ordergate_read:  // the body will be shown
+    case ordergate_read:  // the body will be passed to Go
       return envoy_dynamic_module_type_on_http_filter_request_headers_status_StopIteration;
   }
-  // Not the one that refuses what is larger than a buffer: the client is slowed down.
+  // Not the status that refuses a body larger than the buffer: this one slows the client
+  // down.
   return envoy_dynamic_module_type_on_http_filter_request_headers_status_StopAllIterationAndWatermark;
 }
 
-// passes tells Go of more of a request, and reports whether it goes on.
+// request_event reports more of a request to Go, and returns whether it is forwarded.
 static bool request_event(stream* s, void* envoy, uint8_t event, bool end) {
   if (s->go == 0) return !s->refused;
   return send_event(s, envoy, event, end) == ordergate_pass_request;
@@ -155,7 +156,7 @@ envoy_dynamic_module_type_on_http_filter_request_body_status
 envoy_dynamic_module_on_http_filter_request_body(void* envoy, const void* filter, bool end) {
   if (request_event((stream*)filter, envoy, ordergate_request_body, end))
     return envoy_dynamic_module_type_on_http_filter_request_body_status_Continue;
-  // One that is too large Envoy refuses, with 413.
+  // Envoy refuses a body that is too large, with 413.
   return envoy_dynamic_module_type_on_http_filter_request_body_status_StopIterationAndBuffer;
 }
 
@@ -166,7 +167,7 @@ envoy_dynamic_module_on_http_filter_request_trailers(void* envoy, const void* fi
   return envoy_dynamic_module_type_on_http_filter_request_trailers_status_StopIteration;
 }
 
-// missing reports whether the status is 404 or 410.
+// not_found reports whether the status is 404 or 410.
 static bool not_found(void* envoy) {
   static const char name[] = ":status";
   envoy_dynamic_module_type_envoy_buffer status;
@@ -177,7 +178,7 @@ static bool not_found(void* envoy) {
          (memcmp(status.ptr, "404", 3) == 0 || memcmp(status.ptr, "410", 3) == 0);
 }
 
-// answered tells Go of more of an answer, unless that is ours.
+// response_event reports more of an answer to Go, unless the answer is ordergate's.
 static uint8_t response_event(stream* s, void* envoy, uint8_t event, bool end) {
   return s->go == 0 || s->refused ? ordergate_pass_response : send_event(s, envoy, event, end);
 }
@@ -231,11 +232,11 @@ void envoy_dynamic_module_on_http_filter_stream_complete(void* envoy, const void
 
 void envoy_dynamic_module_on_http_filter_destroy(const void* filter) {
   stream* s = (stream*)filter;
-  if (s->go != 0) send_event(s, NULL, ordergate_complete, true);  // Envoy has told the end before
+  if (s->go != 0) send_event(s, NULL, ordergate_complete, true);  // Envoy has called stream_complete before
   free(s);
 }
 
-// What follows Envoy demands of a module, and ordergate has no use for.
+// Envoy requires these functions of a module. ordergate does not use them.
 
 envoy_dynamic_module_type_on_http_filter_local_reply_status
 envoy_dynamic_module_on_http_filter_local_reply(void* envoy, const void* filter, uint32_t status,
@@ -262,7 +263,7 @@ void envoy_dynamic_module_on_http_filter_config_scheduled(void* config, const vo
 
 #define UNUSED (void)envoy, (void)filter, (void)id
 
-// Each of a stream and of a configuration.
+// For a stream, and for a configuration.
 #define CALLS(of)                                                                                  \
   void envoy_dynamic_module_on_http_filter_##of##http_callout_done(                                \
       void* envoy, const void* filter, uint64_t id,                                                \

@@ -1,15 +1,15 @@
-// What the events in module.c and Go have in common.
+// Shared by the events in module.c and by Go.
 
 #ifndef ORDERGATE_MODULE_H
 #define ORDERGATE_MODULE_H
 
-#ifdef ORDERGATE_ABI  // Envoy's own, for a test
+#ifdef ORDERGATE_ABI  // Envoy's own header, for a test
 #include ORDERGATE_ABI
 #else
 #include "envoy.h"
 #endif
 
-// An answer in the backend's stead. It is never freed, see intern in reply.go.
+// An answer in place of the backend. It is never freed, see intern in reply.go.
 typedef struct ordergate_reply {
   uint32_t status;
   envoy_dynamic_module_type_module_http_header* headers;
@@ -18,8 +18,7 @@ typedef struct ordergate_reply {
   envoy_dynamic_module_type_module_buffer details;
 } ordergate_reply;
 
-// What to do next: envoymodule.Step, and the handle of the Go part that the stream has
-// then, 0 for none.
+// The next step: envoymodule.Step, and the handle of the stream in Go, 0 for none.
 typedef struct ordergate_step {
   uint8_t action;   // envoymodule.Action
   uint8_t verdict;  // gate.Verdict; 0: none
@@ -49,14 +48,14 @@ enum {
   ordergate_complete,
 };
 
-// The name of the header that tells a verdict, and the verdicts by number. They are
-// filled in before the first request.
+// The name of the verdict header, and the verdicts by number. They are set before the first
+// request.
 #define ORDERGATE_VERDICTS 16
 extern envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
 extern envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 
-// Whether Envoy's log has lines at debug, as of the last request. To ask Envoy from Go takes
-// as long as half of a decision.
+// Whether Envoy logs at debug level, as of the last request. Asking Envoy from Go would
+// take half as long as a decision.
 extern uint32_t ordergate_debug;
 
 #endif

@@ -15,15 +15,15 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// replies are those in C's memory, by what they say. They are never freed, so that a
-// worker can send one while the rules change: there are as many as operators write.
+// replies are the replies in C's memory, by content. They are never freed, so that a worker
+// can send one while the rules change. There are only as many as operators configure.
 var replies = struct {
 	mu  sync.Mutex
 	all map[string]*C.ordergate_reply // guarded by mu
 }{all: make(map[string]*C.ordergate_reply)}
 
-// Native puts a reply where module.c sends it from. It implements Native of
-// envoymodule.Options.
+// Native copies a reply to C's memory, from where module.c sends it. It implements Native
+// of envoymodule.Options.
 func Native(r *envoymodule.Reply) unsafe.Pointer {
 	replies.mu.Lock()
 	defer replies.mu.Unlock()
@@ -68,5 +68,5 @@ func init() {
 	}
 }
 
-// There has to be room for every verdict.
+// There must be room for every verdict.
 var _ [C.ORDERGATE_VERDICTS - gate.Verdicts]struct{}

@@ -1,21 +1,22 @@
-// Go's scheduler among Envoy's threads. Two things that suit a Go program do not suit a
-// library whose Go code is entered some ten thousand times a second:
+// Go's scheduler among Envoy's threads. Two properties suit a Go program, but not a library
+// that Envoy calls some ten thousand times a second.
 //
-// A thread that has entered Go keeps one of the scheduler's Ps (processors) while it is
-// back in C, until the monitor takes it away. With as many workers as Ps goroutines wait
-// for that, so there is one more P for each worker that comes in: see ordergateThread.
-// Not for Envoy's main thread, which comes in once for each configuration: its P would
-// idle ever after, and each goroutine that begins would wake a thread to look for work on it.
+// First: a thread that has called Go keeps one of the scheduler's Ps (processors) after it
+// returns to C, until Go's monitor takes the P away. With as many workers as Ps, goroutines
+// wait for that. So ordergateThread adds a P for each worker. It adds none for Envoy's main
+// thread, which calls Go once for each configuration: that P would stay idle, and each new
+// goroutine would wake a thread to look for work on it.
 //
-// The monitor (sysmon) finds a worker's P idle whenever it looks, takes it, and is woken
-// by the worker's next entry: some 2,000 times a second and worker, each of which costs
-// as much as a request, and more on a virtual machine. It sleeps for 20 µs then. So its
-// thread has a timer slack that makes those 2 ms; see prctl(2), PR_SET_TIMERSLACK.
-// Nothing of ordergate's waits for it: there is a P to spare.
+// Second: whenever the monitor (sysmon) looks, it finds a worker's P idle and takes it. The
+// worker's next call wakes the monitor. This happens some 2,000 times a second for each
+// worker, and each time costs as much as a request, and more on a virtual machine. The
+// monitor sleeps for 20 µs in between. A timer slack on its thread turns these into 2 ms;
+// see prctl(2), PR_SET_TIMERSLACK. ordergate does not need the monitor more often, because
+// it has spare Ps.
 //
-// In a library it is the second thread that Go begins (Go 1.26: the first one runs main,
-// whose first act is to begin the monitor). Were it another one, that one's timers would
-// be up to 2 ms late. A test looks whether it is.
+// In a library the monitor is the second thread that Go starts (Go 1.26: the first thread
+// runs main, which starts the monitor first). If it were another thread, that thread's
+// timers would be up to 2 ms late. A test checks which thread it is.
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +28,7 @@
 
 extern void ordergateThread(void);  // in Go
 
-// Called by a worker that is about to enter Go.
+// Called by a worker before it calls Go.
 void ordergate_entering(void) {
   static _Thread_local int entered;
   if (!entered) {
@@ -44,14 +45,15 @@ typedef struct begin {
 static void* unhurried(void* arg) {
   begin b = *(begin*)arg;
   free(arg);
-  prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0);  // it works without, too
+  prctl(PR_SET_TIMERSLACK, SLACK_NS, 0, 0, 0);  // an error only costs speed
   return b.run(b.arg);
 }
 
 int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attr, void* (*run)(void*),
                           void* arg);
 
-// What Go's runtime calls, by the linker's --wrap; Envoy's own threads are begun by Envoy.
+// Go's runtime calls this one, by the linker's --wrap. Envoy starts its own threads without
+// it.
 int __wrap_pthread_create(pthread_t* thread, const pthread_attr_t* attr, void* (*run)(void*),
                           void* arg) {
   static atomic_int threads;

@@ -10,10 +10,10 @@ import (
 	"sync"
 )
 
-// threads are Envoy's workers that have entered Go.
+// threads are the worker threads of Envoy that have called Go.
 var threads struct {
 	mu    sync.Mutex
-	own   int // Ps that Go would have
+	own   int // GOMAXPROCS without them
 	count int
 }
 
