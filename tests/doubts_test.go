@@ -259,10 +259,10 @@ func TestDoubtsThatLast(t *testing.T) {
 	followed.Go(func() { _ = read.Run(ctx) })
 	defer followed.Wait()
 	defer cancel()
-	<-read.Reached()
+	<-read.TailReached()
 	early := read.Mark()
 	early.Seq--
-	must(t, k.log.Clear(t.Context(), early))
+	must(t, k.log.ClearDoubts(t.Context(), early))
 	unknown("somebody has said that of an earlier reading", lost)
 
 	file, err := os.OpenFile(k.ids, os.O_APPEND|os.O_WRONLY, 0)

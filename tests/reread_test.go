@@ -33,7 +33,7 @@ func TestReadingForAnotherSet(t *testing.T) {
 			}
 			log, err := changelog.New(newClient(t, redis.Addr()), "orders", func(string) {}, changelog.Options{})
 			must(t, err)
-			recordDoubt(t, log, changelog.Doubt{Kind: changelog.Term, Reason: "Redis was restarted"})
+			recordDoubt(t, log, changelog.Doubt{Kind: changelog.Failover, Reason: "Redis was restarted"})
 			if got := gate.answer(5000); got == "absent" {
 				t.Error("an order that exists is absent at once")
 			}

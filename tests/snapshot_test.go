@@ -137,14 +137,14 @@ func (k *keeper) create(ids ...string) {
 	for _, id := range ids {
 		must(k.t, k.log.Append(k.t.Context(), id))
 	}
-	must(k.t, k.log.Spread(k.t.Context()))
+	must(k.t, k.log.WaitForPeers(k.t.Context()))
 }
 
 // recordDoubt has another ordergate record a doubt, and wait until no window holds without it.
 func recordDoubt(t testing.TB, log *changelog.Log, d changelog.Doubt) {
 	t.Helper()
 	must(t, log.RecordDoubt(t.Context(), d))
-	must(t, log.Spread(t.Context()))
+	must(t, log.WaitForPeers(t.Context()))
 }
 
 // touch has the source be another one than before, since a while.

@@ -115,7 +115,7 @@ func (f *snapshotFile) print(w io.Writer) error {
 	line("ids", "%d", f.IDs)
 	line("bytes", "%d, all checksums are right", f.Bytes)
 	if f.Position != nil {
-		line("change log", "up to entry %d of log %s", f.Position.Seq, visible(f.Position.Epoch))
+		line("change log", "up to entry %d of log %s", f.Position.Seq, visible(f.Position.LogID))
 	}
 	if f.Sources != nil {
 		line("sources", "%s", visible(*f.Sources))

@@ -47,7 +47,7 @@ func writeHereLookThere(t *testing.T, a, b *instance, wait bool) (missed int64) 
 func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		a, b := runInstance(t, s, Options{Limit: 10 * time.Second}), runInstance(t, s, idle)
+		a, b := runInstance(t, s, Options{Timeout: 10 * time.Second}), runInstance(t, s, idle)
 		// A flood of lookups shares the reads with those that we check.
 		ctx, cancel := context.WithCancel(t.Context())
 		var flood sync.WaitGroup
@@ -93,7 +93,7 @@ func TestNothingIsLostBeforeTheFirstRead(t *testing.T) {
 			a.mustAppend(t, fmt.Sprint(i))
 		}
 		// Pages of 10: the first read takes three.
-		b := runInstance(t, s, Options{PollEvery: time.Hour, Limit: 10 * time.Second, PageSize: 10})
+		b := runInstance(t, s, Options{PollEvery: time.Hour, Timeout: 10 * time.Second, PageSize: 10})
 		b.mustWait(t)
 		if b.count() != n || b.Position() != n {
 			t.Errorf("%d IDs, position %d; want %d", b.count(), b.Position(), n)
@@ -109,7 +109,7 @@ func TestPollFollowsWithoutWait(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
-		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
+		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})
 		a.mustAppend(t, "1001")
 		eventually(t, "the ID arrives by polling", func() bool { return b.has("1001") })
 	})
@@ -208,7 +208,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		if err := b.Wait(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("Wait = %v, want the context's error", err)
 		}
-		b.opts.Limit = time.Millisecond
+		b.opts.Timeout = time.Millisecond
 		if err := b.Wait(t.Context()); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("Wait = %v, want ErrUnavailable after the limit", err)
 		}
@@ -237,7 +237,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
-		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
+		b := runInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})
 		a.mustAppend(t, "1")
 		b.mustWait(t)
 		s.stop(t)
@@ -267,7 +267,7 @@ func TestRedisThatHangs(t *testing.T) {
 	}
 	defer ln.Close()
 	client := newClient(t, &redis.Options{Addr: ln.Addr().String(), ContextTimeoutEnabled: true})
-	log, err := New(client, "orders", func(string) {}, Options{Limit: 20 * time.Millisecond})
+	log, err := New(client, "orders", func(string) {}, Options{Timeout: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ var mishaps = []mishap{
 		return errors.Join(a.Append(ctx, "6"), a.Append(ctx, "7"), c.XTrimMaxLen(ctx, logKey, 1).Err())
 	}, Gap, "entry 5 is gone", "entry 1 is missing"},
 	{"set back", func(ctx context.Context, c *redis.Client, _ *instance) error { return setBack(ctx, c, 3) },
-		Term, "went back from entry 5 to 3", ""},
+		Failover, "went back from entry 5 to 3", ""},
 	{"newest entries and the counter deleted", func(ctx context.Context, c *redis.Client, a *instance) error {
 		return errors.Join(c.XDel(ctx, logKey, "4-0", "5-0").Err(), c.Del(ctx, metaKey).Err(), a.Append(ctx, "new"))
 	}, Gap, "it was recreated", "identity was gone"},
@@ -100,16 +100,16 @@ var mishaps = []mishap{
 			return err
 		}
 		return errors.Join(a.Append(ctx, "other5"), a.Append(ctx, "other6"))
-	}, Term, "entry 5 is not the one read before", ""},
+	}, Failover, "entry 5 is not the one read before", ""},
 	{"failover, then grown to where we are", func(ctx context.Context, c *redis.Client, a *instance) error {
 		if err := setBack(ctx, c, 4); err != nil {
 			return err
 		}
 		return a.Append(ctx, "other5")
-	}, Term, "entry 5 is not the one read before", ""},
+	}, Failover, "entry 5 is not the one read before", ""},
 	{"another term", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
-	}, Term, "restarted or failed over", "restarted or failed over"},
+	}, Failover, "restarted or failed over", "restarted or failed over"},
 }
 
 // setBack makes the log what it was after its first n entries, as a replica would
@@ -329,7 +329,7 @@ func TestRestartIsADoubt(t *testing.T) {
 		s.start(t)
 		eventually(t, "the log is read again", func() bool { return b.Wait(t.Context()) == nil })
 		got := b.doubted()
-		if len(got) != restarts+1 || got[restarts].Kind != Term {
+		if len(got) != restarts+1 || got[restarts].Kind != Failover {
 			t.Errorf("after %d restarts there are the doubts %v", restarts+1, got)
 		}
 	}
@@ -345,19 +345,19 @@ func TestLongLogThatWentBack(t *testing.T) {
 		told bool
 		// The oldest that is remembered was in the log before, and is there still.
 		again bool
-	}{{"less than is remembered", 100, false, false}, {"more", remembered + 100, true, false}, {"more, and the oldest came twice", remembered + 100, true, true}} {
+	}{{"less than is remembered", 100, false, false}, {"more", recentItems + 100, true, false}, {"more, and the oldest came twice", recentItems + 100, true, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := startRealServer(t)
 			opts := idle
 			opts.PageSize = 5000
 			b := runInstance(t, s, opts)
-			const n = 2*remembered + 500
+			const n = 2*recentItems + 500
 			ids := make([]string, n)
 			for i := range ids {
 				ids[i] = fmt.Sprint(i)
 			}
 			if tc.again {
-				ids[n-remembered] = ids[0]
+				ids[n-recentItems] = ids[0]
 			}
 			for at := 0; at < n; at += 500 {
 				if err := b.Append(t.Context(), ids[at:at+500]...); err != nil {
@@ -386,7 +386,7 @@ func TestLongLogThatWentBack(t *testing.T) {
 					missing++
 				}
 			}
-			if want := max(0, tc.lost-remembered); missing != want {
+			if want := max(0, tc.lost-recentItems); missing != want {
 				t.Errorf("%d of %d are not in the log again, want %d", missing, tc.lost, want)
 			}
 			told := slices.ContainsFunc(c.doubted(), func(d Doubt) bool { return d.Kind == Lost })

@@ -45,13 +45,13 @@ var (
 	// lease, and may have told clients of orders that are not in the log. It passes.
 	ErrAway = errors.New("an ordergate is cut off from the change log")
 	// ErrUnfollowed says that a member is away that [Options.Require] names. It passes.
-	ErrUnfollowed = errors.New("a table is not followed")
+	ErrNotFollowed = errors.New("a table is not followed")
 	// ErrEarlier says that an ordergate of an earlier release is a member, which waits for no
 	// windows. It passes.
-	ErrEarlier = errors.New("an ordergate of an earlier release is a member of the change log")
+	ErrEarlierRelease = errors.New("an ordergate of an earlier release is a member of the change log")
 	// ErrTwin says that another process runs at the same place: when one of them is cut
 	// off, the other would be taken for it. It passes.
-	ErrTwin = errors.New("two ordergates run at the same place: give each its own redis.member")
+	ErrDuplicate = errors.New("two ordergates run at the same place: give each its own redis.member")
 	// ErrBlind says that the server does not tell whether it was restarted or replaced,
 	// and may have lost orders. It passes.
 	ErrBlind = errors.New("nobody would notice that Redis was restarted or failed over: let the user run INFO")
@@ -85,11 +85,11 @@ type Kind string
 
 // The kinds of doubt.
 const (
-	Term  Kind = "term"  // Redis restarted or failed over, and may have lost its newest entries
-	Crash Kind = "crash" // a member ended, or was away for too long, without taking its leave
-	Lost  Kind = "lost"  // an order was created whose ID nobody could read, or keep
-	Gap   Kind = "gap"   // entries are missing, or the log is another one
-	Start Kind = "start" // whatever came of the log before it was read here for the first time
+	Failover Kind = "term"  // Redis restarted or failed over, and may have lost its newest entries
+	Crash    Kind = "crash" // a member ended, or was away for too long, without taking its leave
+	Lost     Kind = "lost"  // an order was created whose ID nobody could read, or keep
+	Gap      Kind = "gap"   // entries are missing, or the log is another one
+	Start    Kind = "start" // whatever came of the log before it was read here for the first time
 	// Running is a call that nobody waits for any more: the order may yet be created.
 	Running Kind = "running"
 )
@@ -99,14 +99,14 @@ type Options struct {
 	// Doubt is told of each doubt, by the goroutine that calls apply and in the same
 	// order. It must not block. No window holds that is opened between the finding and its
 	// return.
-	Doubt func(Doubt)
+	OnDoubt func(Doubt)
 	// Cleared is told, by the same goroutine, up to where the doubts are cleared that Doubt
 	// was told of; see [Log.Clear]. Again: it is read once more, and says nothing of the
 	// doubts of other logs. It must not block.
-	Cleared func(upTo Mark, again bool)
+	OnCleared func(upTo Mark, again bool)
 	// Lasting has the gaps that the reader finds appended, as doubts: they are there after
 	// a restart. It is for a filter without a live source.
-	Lasting bool
+	PersistGaps bool
 	// Member is the place that this process appends from, the same after a restart and
 	// another one for every other process; "": it only reads, or never has an ID whose
 	// append could fail. It must not have '#' in it.
@@ -115,7 +115,7 @@ type Options struct {
 	Require []string
 	// Keep is how many entries the log keeps at least; 0: all of them. It is for a
 	// filter whose live source has whatever is trimmed, and must be the same everywhere.
-	Keep int
+	MinEntries int
 	// Ephemeral is for a server that ends with this process, and need not tell whether it
 	// is another one.
 	Ephemeral bool
@@ -129,7 +129,7 @@ type Options struct {
 	// calls it when the log begins behind what it has, and goes on in the log. It may
 	// block. An error is one that passes: it is called again. Nil: a log that begins
 	// later lacks something.
-	Bridge func(ctx context.Context) (Mark, error)
+	LoadSnapshot func(ctx context.Context) (Mark, error)
 
 	// Window is how long a [Window] lasts. Creators wait for the longest of all readers.
 	// 0: none is ever opened.
@@ -137,7 +137,7 @@ type Options struct {
 
 	Logger    *slog.Logger     // default: none
 	PollEvery time.Duration    // how often the log is read at least; default a fourth of Window, a fifth of Lease at most
-	Limit     time.Duration    // the longest that a read, and a Wait, may take; default 1 s
+	Timeout   time.Duration    // the longest that a read, and a Wait, may take; default 1 s
 	PageSize  int              // entries a read; default 1000
 	Lease     time.Duration    // of a member; default 2 s
 	Expel     time.Duration    // after which a lapsed member is taken for gone; default 5 min
@@ -147,20 +147,20 @@ type Options struct {
 
 // EnsureDefaults fills in what is unset.
 func (o *Options) EnsureDefaults() {
-	if o.Doubt == nil {
-		o.Doubt = func(Doubt) {}
+	if o.OnDoubt == nil {
+		o.OnDoubt = func(Doubt) {}
 	}
 	if o.CanonicalForms == nil {
 		o.CanonicalForms = func(ids []string) []string { return ids }
 	}
-	if o.Cleared == nil {
-		o.Cleared = func(Mark, bool) {}
+	if o.OnCleared == nil {
+		o.OnCleared = func(Mark, bool) {}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Limit <= 0 {
-		o.Limit = defaultLimit
+	if o.Timeout <= 0 {
+		o.Timeout = defaultLimit
 	}
 	if o.PageSize <= 0 {
 		o.PageSize = 1000
@@ -199,41 +199,41 @@ type Log struct {
 	adopt  *redis.Script
 	trim   *redis.Script
 
-	snapshot string // the key of the current one, and the beginning of those of chunks
+	snapshotKey string // the key of the current one, and the beginning of those of chunks
 
-	kick      chan struct{} // of capacity 1: there is something to read, or to report
-	spreads   chan struct{} // of capacity 1: somebody waits in Spread
-	running   atomic.Bool
-	spreading atomic.Int64             // how many wait in Spread for readers
-	waited    atomic.Pointer[ownEntry] // for which a creator has waited in vain
-	required  atomic.Bool              // all of opts.Require were there at one time
-	position  atomic.Uint64            // sequence number of the last entry applied; stored by the reader only
-	window    atomic.Pointer[Window]   // the last, nil if none holds
-	reader    string                   // what the log knows the reader by, see page.lua; "": windows are never opened
-	member    *Member                  // nil: none
-	reached   chan struct{}            // closed once the tail was reached
+	wakeReader     chan struct{} // of capacity 1: there is something to read, or to report
+	peersKick      chan struct{} // of capacity 1: somebody waits in Spread
+	started        atomic.Bool
+	peerWaiters    atomic.Int64               // how many wait in Spread for readers
+	unreported     atomic.Pointer[ackedEntry] // for which a creator has waited in vain
+	requiredJoined atomic.Bool                // all of opts.Require were there at one time
+	position       atomic.Uint64              // sequence number of the last entry applied; stored by the reader only
+	window         atomic.Pointer[Window]     // the last, nil if none holds
+	reader         string                     // what the log knows the reader by, see page.lua; "": windows are never opened
+	member         *Member                    // nil: none
+	tailReached    chan struct{}              // closed once the tail was reached
 
-	mu     sync.Mutex
-	next   *round       // the read that has not begun, nil when nobody waits for one
-	latest acknowledged // all that was appended here
-	told   told
-	widest widest
-	state  State
-	mark   Mark
-	own    []ownEntry // of each era, the newest entry that was appended here and acknowledged
-	done   ownEntry   // up to which all that was acknowledged in an era has been read
-	recent recent
-	known  []string           // members, as of the last renewal, before whatever was lost since
-	said   map[Kind]time.Time // when a doubt was told in the log last
+	mu          sync.Mutex
+	nextRead    *sharedRead // the read that has not begun, nil when nobody waits for one
+	lastAck     ack         // all that was appended here
+	progress    readerProgress
+	peers       peerWindows
+	state       State
+	mark        Mark
+	unreadAcks  []ackedEntry // of each era, the newest entry that was appended here and acknowledged
+	readAcks    ackedEntry   // up to which all that was acknowledged in an era has been read
+	recent      recent
+	members     []string           // members, as of the last renewal, before whatever was lost since
+	doubtLogged map[Kind]time.Time // when a doubt was told in the log last
 }
 
 // ownEntry is an entry, and the log and the era in which it was acknowledged.
-type ownEntry struct {
+type ackedEntry struct {
 	entry
-	epoch, era string
+	logID, leaseEpoch string
 }
 
-func (e ownEntry) place() Mark { return Mark{Epoch: e.epoch, Seq: e.seq, Nonce: e.nonce} }
+func (e ackedEntry) mark() Mark { return Mark{LogID: e.logID, Seq: e.seq, Nonce: e.nonce} }
 
 // New returns the change log of a filter. The name must be non-empty and have no
 // braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
@@ -254,8 +254,8 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 	if filter == "" || strings.ContainsAny(filter, "{}") {
 		return nil, fmt.Errorf("change log of filter %q: a filter's name must be non-empty and have no braces", filter)
 	}
-	if strings.Contains(opts.Member, placeEnd) {
-		return nil, fmt.Errorf("change log of filter %s: the member %q has %q in it", filter, opts.Member, placeEnd)
+	if strings.Contains(opts.Member, instanceSep) {
+		return nil, fmt.Errorf("change log of filter %s: the member %q has %q in it", filter, opts.Member, instanceSep)
 	}
 	opts.EnsureDefaults()
 	script := func(source string) *redis.Script { return redis.NewScript(withoutComments(enterSource + source)) }
@@ -265,27 +265,27 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		filter: filter,
 		keys: []string{prefix + "log", prefix + "meta", prefix + "members", prefix + "inbox",
 			prefix + "readers", prefix + "reads", prefix + "had"},
-		apply:   apply,
-		opts:    opts,
-		append:  script(appendSource),
-		clear:   script(clearSource),
-		join:    script(joinSource),
-		forget:  script(forgetSource),
-		leave:   script(leaveSource),
-		recall:  script(recallSource),
-		page:    script(pageSource),
-		adopt:   script(adoptSource),
-		trim:    script(trimSource),
-		kick:    make(chan struct{}, 1),
-		spreads: make(chan struct{}, 1),
-		told:    told{changed: make(chan struct{})},
-		state:   State{Phase: Loading},
-		reached: make(chan struct{}),
+		apply:       apply,
+		opts:        opts,
+		append:      script(appendSource),
+		clear:       script(clearSource),
+		join:        script(joinSource),
+		forget:      script(forgetSource),
+		leave:       script(leaveSource),
+		recall:      script(recallSource),
+		page:        script(pageSource),
+		adopt:       script(adoptSource),
+		trim:        script(trimSource),
+		wakeReader:  make(chan struct{}, 1),
+		peersKick:   make(chan struct{}, 1),
+		progress:    readerProgress{changed: make(chan struct{})},
+		state:       State{Phase: Loading},
+		tailReached: make(chan struct{}),
 	}
-	l.snapshot = prefix + "snapshot"
+	l.snapshotKey = prefix + "snapshot"
 	l.reader = newNonce()
 	if opts.Member != "" {
-		l.member = l.process(opts.Member)
+		l.member = l.newSelf(opts.Member)
 		l.reader = l.member.name
 	}
 	l.reader += "/" + strconv.FormatInt(opts.Window.Milliseconds(), 10)
@@ -317,11 +317,11 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	l.member.owe(ids...)
-	if _, err := l.put(ctx, l.append, nil, items); err != nil {
+	l.member.track(ids...)
+	if _, err := l.runAppend(ctx, l.append, nil, items); err != nil {
 		return err
 	}
-	l.member.paid(ids...)
+	l.member.ack(ids...)
 	return nil
 }
 
@@ -333,7 +333,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	_, err = l.put(ctx, l.append, nil, items)
+	_, err = l.runAppend(ctx, l.append, nil, items)
 	return err
 }
 
@@ -353,13 +353,13 @@ func (l *Log) entries(ids []string) ([]item, error) {
 // is about was created before the call. It returns as Append does, with the place of the
 // entry, and like an ID it is owed after an error. One that is about orders of any age
 // covers what was owed before.
-func (l *Log) Doubt(ctx context.Context, d Doubt) (Mark, error) {
-	covered := l.member.oweDoubt(d.text())
+func (l *Log) AppendDoubt(ctx context.Context, d Doubt) (Mark, error) {
+	covered := l.member.trackDoubt(d.text())
 	at, err := l.recordDoubt(ctx, d)
 	if err != nil {
 		return Mark{}, err
 	}
-	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
+	l.member.ackDoubt(d.text(), covered, d.Since.IsZero())
 	return at, nil
 }
 
@@ -373,29 +373,29 @@ func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	if d.Kind == Running {
 		d.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
 	}
-	a, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}})
-	return a.place(), err
+	a, err := l.runAppend(ctx, l.append, nil, []item{{"doubt", d.text()}})
+	return a.mark(), err
 }
 
 // acknowledged is an entry that was appended, when the reply came, and from when on it counts for
 // those who ask a server that was replaced.
-type acknowledged struct {
-	ownEntry
-	at, counts time.Time
+type ack struct {
+	ackedEntry
+	received, validFrom time.Time
 }
 
 // put runs a script that appends. The items, which follow its other arguments, are kept for a
 // while: a log that loses them gets them again. It blocks for one round trip.
-func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []item) (acknowledged, error) {
+func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items []item) (ack, error) {
 	for _, i := range items {
 		args = append(args, i.field, i.value)
 	}
 	sent := time.Now()
-	nonce, cmd := l.run(ctx, by, l.keys, args...)
+	nonce, cmd := l.runScript(ctx, by, l.keys, args...)
 	e := entry{nonce: nonce}
 	reply, err := cmd.StringSlice()
 	if err == nil {
-		l.member.took(time.Since(sent))
+		l.member.noteRoundTrip(time.Since(sent))
 	}
 	if err == nil && len(reply) != 5 {
 		err = fmt.Errorf("unexpected reply %q", reply)
@@ -409,48 +409,48 @@ func (l *Log) put(ctx context.Context, by *redis.Script, args []any, items []ite
 		err = errors.Join(errs[:]...)
 	}
 	if err != nil {
-		return acknowledged{}, l.appendError(err)
+		return ack{}, l.appendError(err)
 	}
-	epoch, era := reply[1], reply[2]
+	logID, leaseEpoch := reply[1], reply[2]
 	l.mu.Lock()
 	// Before the era is looked at: what the reader finds out about a log, it finds out
 	// of this entry too, or this is not taken for acknowledged.
-	if l.done.epoch != epoch || l.done.era != era || l.done.seq < e.seq {
-		l.noteOwn(ownEntry{e, epoch, era})
+	if l.readAcks.logID != logID || l.readAcks.leaseEpoch != leaseEpoch || l.readAcks.seq < e.seq {
+		l.addUnreadAck(ackedEntry{e, logID, leaseEpoch})
 		for n, i := range items {
-			l.recent.acknowledged(ownItem{i, epoch, era, e.seq - uint64(len(items)-1-n)})
+			l.recent.addAcked(ackedItem{i, logID, leaseEpoch, e.seq - uint64(len(items)-1-n)})
 		}
 	}
-	l.widest.heard(era, time.Duration(window)*time.Millisecond, l.opts.Lease)
+	l.peers.note(leaseEpoch, time.Duration(window)*time.Millisecond, l.opts.Lease)
 	defer l.mu.Unlock() // calls are noted in the order in which their eras are seen
-	counts, err := l.member.acknowledged(era, sent)
+	counts, err := l.member.ackValidFrom(leaseEpoch, sent)
 	if err != nil {
-		return acknowledged{}, l.appendError(err)
+		return ack{}, l.appendError(err)
 	}
 	now := time.Now()
-	a := acknowledged{ownEntry{e, epoch, era}, now, latest(counts, now.Add(l.unsettled(age)))}
-	l.latest = l.latest.and(a)
+	a := ack{ackedEntry{e, logID, leaseEpoch}, now, laterOf(counts, now.Add(l.untilLeasesOver(age)))}
+	l.lastAck = l.lastAck.merge(a)
 	return a, nil
 }
 
 // and returns what who waits for both has to wait for. They come in any order within an era.
-func (a acknowledged) and(b acknowledged) acknowledged {
-	if a.era == b.era && a.seq > b.seq {
-		b.ownEntry = a.ownEntry
+func (a ack) merge(b ack) ack {
+	if a.leaseEpoch == b.leaseEpoch && a.seq > b.seq {
+		b.ackedEntry = a.ackedEntry
 	}
-	b.at, b.counts = latest(a.at, b.at), latest(a.counts, b.counts)
+	b.received, b.validFrom = laterOf(a.received, b.received), laterOf(a.validFrom, b.validFrom)
 	return b
 }
 
 // noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each
 // failover may lose one, and there would be nothing behind those of later eras to show that.
-func (l *Log) noteOwn(e ownEntry) {
-	i := slices.IndexFunc(l.own, func(own ownEntry) bool { return own.epoch == e.epoch && own.era == e.era })
+func (l *Log) addUnreadAck(e ackedEntry) {
+	i := slices.IndexFunc(l.unreadAcks, func(own ackedEntry) bool { return own.logID == e.logID && own.leaseEpoch == e.leaseEpoch })
 	if i < 0 {
-		l.own = append(slices.Clone(l.own), e)
-	} else if e.seq > l.own[i].seq {
-		l.own = slices.Clone(l.own) // the reader may have it
-		l.own[i] = e
+		l.unreadAcks = append(slices.Clone(l.unreadAcks), e)
+	} else if e.seq > l.unreadAcks[i].seq {
+		l.unreadAcks = slices.Clone(l.unreadAcks) // the reader may have it
+		l.unreadAcks[i] = e
 	}
 }
 
@@ -462,12 +462,12 @@ func (l *Log) appendError(cause error) error {
 // milliseconds has just been told; 0 or less: it is. Whoever held leases at a server that
 // was replaced, and has come here since or has ended, is missed there then. Before that,
 // somebody who asks that server might be sure of orders that are told of here.
-func (l *Log) unsettled(age int64) time.Duration {
+func (l *Log) untilLeasesOver(age int64) time.Duration {
 	return l.opts.Lease + margin(l.opts.Lease) - time.Duration(age)*time.Millisecond
 }
 
 // latest returns the later of two moments.
-func latest(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
@@ -476,40 +476,40 @@ func latest(a, b time.Time) time.Time {
 
 // once has go-redis not repeat a script after an error: another server would get the same
 // nonce, and nobody could tell their entries apart.
-type once struct{ redis.UniversalClient }
+type noRetryClient struct{ redis.UniversalClient }
 
-type onceCmd struct{ *redis.Cmd }
+type noRetryCmd struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
-func (onceCmd) NoRetry() bool { return true }
+func (noRetryCmd) NoRetry() bool { return true }
 
 // EvalSha implements redis.Scripter.
-func (c once) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+func (c noRetryClient) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	return c.do(ctx, "evalsha", sha, keys, args)
 }
 
 // Eval implements redis.Scripter.
-func (c once) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
+func (c noRetryClient) Eval(ctx context.Context, source string, keys []string, args ...any) *redis.Cmd {
 	return c.do(ctx, "eval", source, keys, args)
 }
 
-func (c once) do(ctx context.Context, how, script string, keys []string, args []any) *redis.Cmd {
+func (c noRetryClient) do(ctx context.Context, how, script string, keys []string, args []any) *redis.Cmd {
 	all := append(make([]any, 0, 3+len(keys)+len(args)), how, script, len(keys))
 	for _, k := range keys {
 		all = append(all, k)
 	}
 	cmd := redis.NewCmd(ctx, append(all, args...)...)
 	cmd.SetFirstKeyPos(3)
-	_ = c.Process(ctx, onceCmd{cmd})
+	_ = c.Process(ctx, noRetryCmd{cmd})
 	return cmd
 }
 
 // run runs a script with a nonce of its own, which it returns, and once more with another one if the connection
 // was lost.
-func (l *Log) run(ctx context.Context, script *redis.Script, keys []string, args ...any) (nonce string, cmd *redis.Cmd) {
+func (l *Log) runScript(ctx context.Context, script *redis.Script, keys []string, args ...any) (nonce string, cmd *redis.Cmd) {
 	for range 2 {
 		nonce = newNonce()
-		cmd = script.Run(ctx, once{l.client}, keys, append([]any{nonce, l.opts.Keep}, args...)...)
+		cmd = script.Run(ctx, noRetryClient{l.client}, keys, append([]any{nonce, l.opts.MinEntries}, args...)...)
 		if _, lost := errors.AsType[*net.OpError](cmd.Err()); !lost && !errors.Is(cmd.Err(), io.EOF) || ctx.Err() != nil {
 			break
 		}

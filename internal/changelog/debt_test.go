@@ -38,7 +38,7 @@ func TestAppendThatTakesTooLong(t *testing.T) {
 		if took := time.Since(began); took < leastPatience {
 			t.Logf("away after %v: somebody else kept the machine busy", took)
 		}
-		if n := a.State().Owed; n != 1 {
+		if n := a.State().Pending; n != 1 {
 			t.Errorf("%d are owed, want 1", n)
 		}
 		h.release()
@@ -47,7 +47,7 @@ func TestAppendThatTakesTooLong(t *testing.T) {
 		}
 		w.set(nil)
 		sure(t, a, b)
-		if n := a.State().Owed; n != 0 || !b.has("slow") {
+		if n := a.State().Pending; n != 0 || !b.has("slow") {
 			t.Errorf("%d are owed, the ID is there: %v", n, b.has("slow"))
 		}
 	})
@@ -63,17 +63,17 @@ func TestDebtIsPaidByTryingAgain(t *testing.T) {
 		if err := a.Withdraw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
+		if p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
 		a.mustAppend(t, "other", "1") // that does not pay for all
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() || a.State().Owed != 1 {
-			t.Fatalf("away %q, %v, %d owed", p.away, err, a.State().Owed)
+		if p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() || a.State().Pending != 1 {
+			t.Fatalf("away %q, %v, %d owed", p.away, err, a.State().Pending)
 		}
 		a.mustAppend(t, "2")
 		sure(t, a, b)
-		if a.State().Owed != 0 || !b.has("1") || !b.has("2") || len(b.doubted()) > 0 {
-			t.Errorf("%d owed, doubts %v", a.State().Owed, b.doubted())
+		if a.State().Pending != 0 || !b.has("1") || !b.has("2") || len(b.doubted()) > 0 {
+			t.Errorf("%d owed, doubts %v", a.State().Pending, b.doubted())
 		}
 		began := time.Now()
 		if err := a.Withdraw(t.Context()); err != nil || time.Since(began) > a.opts.Lease {
@@ -109,7 +109,7 @@ func TestSameIDTwice(t *testing.T) {
 		if err := <-failed; !errors.Is(err, ErrUnavailable) {
 			t.Errorf("Append = %v", err)
 		}
-		if n := a.State().Owed; n != 0 {
+		if n := a.State().Pending; n != 0 {
 			t.Errorf("%d are owed", n)
 		}
 		if err := a.Withdraw(t.Context()); err != nil {
@@ -130,14 +130,14 @@ func TestDoubtPaysForWhatItCovers(t *testing.T) {
 		h := hold(t)
 		w.set(only(a.append, h.reply))
 		told := make(chan error, 1)
-		go func() { _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); told <- err }()
+		go func() { _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); told <- err }()
 		<-h.entered
 		owes(t, a, w, "after")
 		h.release()
 		if err := <-told; err != nil {
 			t.Fatal(err)
 		}
-		if n := a.State().Owed; n != 1 {
+		if n := a.State().Pending; n != 1 {
 			t.Errorf("%d are owed, want the one that came later", n)
 		}
 		finds(t, b, a.member.Name())
@@ -156,17 +156,17 @@ func TestOverdrawn(t *testing.T) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
 		sure(t, a, b)
-		ids := make([]string, mostOwed+1)
+		ids := make([]string, maxPending+1)
 		for n := range ids {
 			ids[n] = fmt.Sprint(n)
 		}
 		owes(t, a, w, ids...)
-		if n := a.State().Owed; n != mostOwed {
+		if n := a.State().Pending; n != maxPending {
 			t.Errorf("%d are owed", n)
 		}
 		// All that are remembered are paid. The one that is not may still be owed.
-		a.member.paid(ids...)
-		if n := a.State().Owed; n != 0 {
+		a.member.ack(ids...)
+		if n := a.State().Pending; n != 0 {
 			t.Errorf("%d are owed", n)
 		}
 		finds(t, b, a.member.Name())
@@ -174,10 +174,10 @@ func TestOverdrawn(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "one more")
-		if p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
+		if p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() {
 			t.Fatalf("away %q, %v", p.away, err)
 		}
-		if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {
+		if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "too many"}); err != nil {
 			t.Fatal(err)
 		}
 		sure(t, a, b)
@@ -198,14 +198,14 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		w.set(only(a.append, cut))
 		forgotten := make(map[item]uint64)
 		a.mu.Lock()
-		for i := range remembered {
+		for i := range recentItems {
 			a.recent.add(item{"id", fmt.Sprint("old ", i)}, uint64(i+1))
 		}
 		a.mu.Unlock()
 		for name, err := range map[string]error{
 			"Record":      a.Record(t.Context(), "1"),
 			"RecordDoubt": a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "one"}),
-			"giveBack":    (&reader{log: a.Log, has: forgotten}).giveBack(t.Context()),
+			"giveBack":    (&reader{log: a.Log, rescanned: forgotten}).reappendLost(t.Context()),
 		} {
 			if !errors.Is(err, ErrUnavailable) {
 				t.Errorf("%s = %v", name, err)
@@ -214,7 +214,7 @@ func TestNothingIsOwedForARecord(t *testing.T) {
 		w.set(nil)
 		time.Sleep(2 * leastPatience)
 		sure(t, a, b)
-		if n := a.State().Owed; n != 0 || b.has("1") || len(b.doubted()) > 0 {
+		if n := a.State().Pending; n != 0 || b.has("1") || len(b.doubted()) > 0 {
 			t.Errorf("%d are owed, doubts %v", n, b.doubted())
 		}
 		if err := errors.Join(a.Record(t.Context(), "1"), a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "two"})); err != nil {

@@ -32,19 +32,19 @@ type Doubt struct {
 // To a reader that does not know of it, it is a part of the reason, and the doubt is about
 // everything.
 const (
-	ordersMark = "[orders] "
-	sinceMark  = "[orders since "
-	sinceEnd   = "] "
+	ordersPrefix = "[orders] "
+	sincePrefix  = "[orders since "
+	prefixEnd    = "] "
 )
 
 // missingMark stands before the reason of a gap, with the number of the last entry that is
 // missing.
-const missingMark = "[up to entry "
+const missingPrefix = "[up to entry "
 
 // missing returns up to which number a gap tells what is missing, 0 if it does not.
-func (d Doubt) missing() uint64 {
-	text, _ := strings.CutPrefix(d.Reason, missingMark)
-	number, _, _ := strings.Cut(text, sinceEnd)
+func (d Doubt) missingUpTo() uint64 {
+	text, _ := strings.CutPrefix(d.Reason, missingPrefix)
+	number, _, _ := strings.Cut(text, prefixEnd)
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil {
 		return 0
@@ -56,11 +56,11 @@ func (d Doubt) missing() uint64 {
 func (d Doubt) text() string {
 	scope := ""
 	switch {
-	case !d.Orders || d.Kind.orders():
+	case !d.Orders || d.Kind.isAboutOrders():
 	case d.Since.IsZero():
-		scope = ordersMark
+		scope = ordersPrefix
 	default:
-		scope = sinceMark + strconv.FormatInt(d.Since.UnixMilli(), 10) + sinceEnd
+		scope = sincePrefix + strconv.FormatInt(d.Since.UnixMilli(), 10) + prefixEnd
 	}
 	return string(d.Kind) + ": " + scope + d.Reason
 }
@@ -69,16 +69,16 @@ func (d Doubt) text() string {
 func parseDoubt(text string) Doubt {
 	kind, reason, _ := strings.Cut(text, ": ")
 	d := Doubt{Kind: Kind(kind), Reason: reason}
-	if d.Kind.orders() {
+	if d.Kind.isAboutOrders() {
 		d.Orders = true
 		return d
 	}
-	if rest, ok := strings.CutPrefix(reason, ordersMark); ok {
+	if rest, ok := strings.CutPrefix(reason, ordersPrefix); ok {
 		d.Orders, d.Reason = true, rest
 		return d
 	}
-	rest, ok := strings.CutPrefix(reason, sinceMark)
-	number, rest, found := strings.Cut(rest, sinceEnd)
+	rest, ok := strings.CutPrefix(reason, sincePrefix)
+	number, rest, found := strings.Cut(rest, prefixEnd)
 	if at, err := strconv.ParseInt(number, 10, 64); ok && found && err == nil && at > 0 {
 		d.Orders, d.Since, d.Reason = true, time.UnixMilli(at), rest
 	}
@@ -94,26 +94,26 @@ const cleared Kind = "cleared"
 // doubts up to a place are about: the reading that showed it began when the log had been
 // read up to there. It returns as Record does, when it counts for everybody, and an error too if the log has lost that
 // place since.
-func (l *Log) Clear(ctx context.Context, upTo Mark) error {
-	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.Epoch)
-	a, err := l.put(ctx, l.clear, []any{upTo.Epoch, upTo.Seq, upTo.Nonce, text}, nil)
+func (l *Log) ClearDoubts(ctx context.Context, upTo Mark) error {
+	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.LogID)
+	a, err := l.runAppend(ctx, l.clear, []any{upTo.LogID, upTo.Seq, upTo.Nonce, text}, nil)
 	if err != nil {
 		return err
 	}
-	return until(ctx, a.counts)
+	return waitUntil(ctx, a.validFrom)
 }
 
 // clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it
 // clears none.
-func (d Doubt) clears(epoch string) uint64 {
+func (d Doubt) clearsUpTo(logID string) uint64 {
 	text, ok := strings.CutPrefix(d.Reason, "up to ")
 	number, of, _ := strings.Cut(text, " of ")
 	n, err := strconv.ParseUint(number, 10, 64)
-	if d.Kind != cleared || !ok || err != nil || of != epoch {
+	if d.Kind != cleared || !ok || err != nil || of != logID {
 		return 0
 	}
 	return n
 }
 
 // orders reports whether a doubt of the kind is about orders, whoever wrote it.
-func (k Kind) orders() bool { return k == Term || k == Crash || k == Start }
+func (k Kind) isAboutOrders() bool { return k == Failover || k == Crash || k == Start }

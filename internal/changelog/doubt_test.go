@@ -20,7 +20,7 @@ func TestDoubtText(t *testing.T) {
 		{"lost: [orders since 1750000000123] no ID", Doubt{Kind: Lost, Reason: "no ID", Orders: true, Since: at}},
 		{"lost: [orders] no ID: at all", Doubt{Kind: Lost, Reason: "no ID: at all", Orders: true}},
 		{"gap: [orders] it went back", Doubt{Kind: Gap, Reason: "it went back", Orders: true}},
-		{"term: Redis was restarted or failed over", Doubt{Kind: Term, Reason: "Redis was restarted or failed over", Orders: true}},
+		{"term: Redis was restarted or failed over", Doubt{Kind: Failover, Reason: "Redis was restarted or failed over", Orders: true}},
 		{"crash: the ordergate at [orders] ended", Doubt{Kind: Crash, Reason: "the ordergate at [orders] ended", Orders: true}},
 		{"lost: no ID", Doubt{Kind: Lost, Reason: "no ID"}}, // of the last release
 		{"gap: the table of source x is followed from now on", Doubt{Kind: Gap, Reason: "the table of source x is followed from now on"}},
@@ -55,10 +55,10 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		owes(t, a, w, "before")
 		w.set(nil)
 		d := Doubt{Kind: Lost, Reason: "no ID", Orders: true, Since: time.UnixMilli(time.Now().UnixMilli())}
-		if _, err := a.Doubt(t.Context(), d); err != nil {
+		if _, err := a.AppendDoubt(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
-		if n := a.State().Owed; n != 1 {
+		if n := a.State().Pending; n != 1 {
 			t.Errorf("%d are owed, want the order from before", n)
 		}
 		finds(t, b, a.member.Name())
@@ -83,25 +83,25 @@ func TestSameDoubtTwice(t *testing.T) {
 			h := hold(t)
 			w.set(only(a.append, h.reply))
 			first := make(chan error, 1)
-			go func() { _, err := a.Doubt(t.Context(), d); first <- err }()
+			go func() { _, err := a.AppendDoubt(t.Context(), d); first <- err }()
 			<-h.entered
 			w.set(only(a.append, cut))
-			if _, err := a.Doubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
+			if _, err := a.AppendDoubt(t.Context(), d); !errors.Is(err, ErrUnavailable) {
 				t.Fatalf("%s: the second is %v", name, err)
 			}
 			h.release()
 			if err := <-first; err != nil {
 				t.Fatal(err)
 			}
-			if n := a.State().Owed; n != 1 {
+			if n := a.State().Pending; n != 1 {
 				t.Errorf("%s: %d are owed, want the second", name, n)
 			}
 			finds(t, b, a.member.Name())
 			w.set(nil)
-			if _, err := a.Doubt(t.Context(), d); err != nil {
+			if _, err := a.AppendDoubt(t.Context(), d); err != nil {
 				t.Fatal(err)
 			}
-			if n := a.State().Owed; n != 0 {
+			if n := a.State().Pending; n != 0 {
 				t.Errorf("%s: %d are owed when it was tried again", name, n)
 			}
 		}
@@ -115,19 +115,19 @@ func TestClear(t *testing.T) {
 		var told []Mark
 		var mu sync.Mutex
 		opts := patient("b")
-		opts.Cleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
+		opts.OnCleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		sure(t, a, b)
 		at := a.Mark()
 		other := Doubt{Kind: cleared, Reason: "up to 7 of another"}
-		if err := errors.Join(a.Clear(t.Context(), at), a.RecordDoubt(t.Context(), other)); err != nil {
+		if err := errors.Join(a.ClearDoubts(t.Context(), at), a.RecordDoubt(t.Context(), other)); err != nil {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "1")
 		sure(t, b)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) > 1 || len(told) == 1 && (told[0].Epoch != at.Epoch || told[0].Seq != at.Seq) || len(told) == 0 && at.Seq > 0 {
+		if len(told) > 1 || len(told) == 1 && (told[0].LogID != at.LogID || told[0].Seq != at.Seq) || len(told) == 0 && at.Seq > 0 {
 			t.Errorf("told %v, want %v", told, at)
 		}
 		if len(b.doubted()) > 0 {
@@ -138,7 +138,7 @@ func TestClear(t *testing.T) {
 		"cleared: up to 7 of e": 7, "cleared: up to 7 of f": 0, "cleared: up to -7 of e": 0, "cleared: up to x of e": 0,
 		"cleared: up to 7": 0, "cleared: ": 0, "lost: up to 7 of e": 0,
 	} {
-		if got := parseDoubt(text).clears("e"); got != want {
+		if got := parseDoubt(text).clearsUpTo("e"); got != want {
 			t.Errorf("%q clears up to %d, want %d", text, got, want)
 		}
 	}
@@ -160,16 +160,16 @@ func TestClearAfterAFailover(t *testing.T) {
 	if err := b.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Clear(t.Context(), at); err == nil || !strings.Contains(err.Error(), "lost entry 5") {
+	if err := a.ClearDoubts(t.Context(), at); err == nil || !strings.Contains(err.Error(), "lost entry 5") {
 		t.Errorf("clearing up to an entry that was lost: %v", err)
 	}
-	at.Epoch = "another"
-	if err := a.Clear(t.Context(), at); err == nil {
+	at.LogID = "another"
+	if err := a.ClearDoubts(t.Context(), at); err == nil {
 		t.Error("doubts of another log are cleared")
 	}
 	a.mustWait(t)
 	a.mustWait(t)
-	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+	if err := a.ClearDoubts(t.Context(), a.Mark()); err != nil {
 		t.Error(err)
 	}
 }
@@ -182,15 +182,15 @@ func TestClearedStaysCleared(t *testing.T) {
 	var last Mark
 	opts := idle
 	opts.Lease = 100 * time.Millisecond
-	opts.Cleared = func(upTo Mark, _ bool) { last = upTo }
+	opts.OnCleared = func(upTo Mark, _ bool) { last = upTo }
 	a := runInstance(t, s, opts)
 	a.mustAppend(t, "1", "2")
-	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+	if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)
 	upTo := a.Mark()
-	if err := a.Clear(t.Context(), upTo); err != nil {
+	if err := a.ClearDoubts(t.Context(), upTo); err != nil {
 		t.Fatal(err)
 	}
 	a.mustAppend(t, "lost")
@@ -217,7 +217,7 @@ func TestLastingGap(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		lasting := func(name string) Options {
 			o := patient(name)
-			o.Lasting = true
+			o.PersistGaps = true
 			return o
 		}
 		gaps := func(i *instance) (n int) {
@@ -247,12 +247,12 @@ func TestLastingGap(t *testing.T) {
 		if gaps(a) == 0 || gaps(c) == 0 || c.State().Tail != tail {
 			t.Errorf("doubts %+v and %+v; the log went on from %d to %d", a.doubted(), c.doubted(), tail, c.State().Tail)
 		}
-		if err := c.Clear(t.Context(), c.Mark()); err != nil {
+		if err := c.ClearDoubts(t.Context(), c.Mark()); err != nil {
 			t.Fatal(err)
 		}
 		var upTo Mark
 		o := lasting("d")
-		o.Cleared = func(m Mark, _ bool) { upTo = m }
+		o.OnCleared = func(m Mark, _ bool) { upTo = m }
 		d := runInstance(t, s, o)
 		sure(t, d)
 		for _, doubt := range d.doubted() {
@@ -279,15 +279,15 @@ func TestGapOfAnotherLog(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
-	opts.Lasting, opts.Lease = true, 100*time.Millisecond
+	opts.PersistGaps, opts.Lease = true, 100*time.Millisecond
 	a := runInstance(t, s, opts)
 	a.mustAppend(t, "1")
-	gap := Doubt{Kind: Gap, Reason: missingMark + "500" + sinceEnd + "entry 500 is missing", Orders: true}
+	gap := Doubt{Kind: Gap, Reason: missingPrefix + "500" + prefixEnd + "entry 500 is missing", Orders: true}
 	if err := a.RecordDoubt(t.Context(), gap); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)
-	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+	if err := a.ClearDoubts(t.Context(), a.Mark()); err != nil {
 		t.Fatal(err)
 	}
 	a.mustAppend(t, "4", "5", "6")
@@ -311,7 +311,7 @@ func TestClearedWhileItIsMended(t *testing.T) {
 	opts.Lease = 100 * time.Millisecond
 	a, b := runInstance(t, s, opts), runInstance(t, s, opts)
 	a.mustAppend(t, "1")
-	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+	if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)
@@ -324,7 +324,7 @@ func TestClearedWhileItIsMended(t *testing.T) {
 	c.mustAppend(t, "2")
 	c.start(t)
 	c.mustWait(t)
-	if err := c.Clear(t.Context(), c.Mark()); err != nil {
+	if err := c.ClearDoubts(t.Context(), c.Mark()); err != nil {
 		t.Fatal(err)
 	}
 	c.stop()
@@ -354,11 +354,11 @@ func TestLostWord(t *testing.T) {
 	a.mustAppend(t, "1")
 	a.mustWait(t)
 	b.mustWait(t)
-	if _, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
+	if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "no ID", Orders: true}); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)
-	if err := a.Clear(t.Context(), a.Mark()); err != nil {
+	if err := a.ClearDoubts(t.Context(), a.Mark()); err != nil {
 		t.Fatal(err)
 	}
 	a.mustWait(t)
@@ -376,7 +376,7 @@ func TestLostAgainWhileItIsMended(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
-	opts.Lasting, opts.Lease, opts.PageSize = true, 100*time.Millisecond, 2
+	opts.PersistGaps, opts.Lease, opts.PageSize = true, 100*time.Millisecond, 2
 	a, other := newInstance(t, s, opts), newInstance(t, s, opts)
 	apply, again := a.apply, sync.OnceFunc(func() { other.client.FlushAll(t.Context()) })
 	a.Log.apply = func(id string) {

@@ -120,14 +120,14 @@ func TestAcknowledgedInANewEra(t *testing.T) {
 	eventually(t, "it has a lease", func() bool {
 		a.member.mu.Lock()
 		defer a.member.mu.Unlock()
-		return !a.member.base.at.IsZero() && time.Since(a.member.base.at) < opts.Lease/2
+		return !a.member.renewedFrom.received.IsZero() && time.Since(a.member.renewedFrom.received) < opts.Lease/2
 	})
 	w.set(only(a.page, cut))
 	if err := failover(t.Context(), w.other); err != nil {
 		t.Fatal(err)
 	}
 	a.member.mu.Lock()
-	over := a.member.over(a.member.base.at)
+	over := a.member.leaseOver(a.member.renewedFrom.received)
 	a.member.mu.Unlock()
 	a.mustAppend(t, "1")
 	if early := time.Until(over); early > 0 {
@@ -155,7 +155,7 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 			err := next(ctx, cmd)
 			if err == nil {
 				select {
-				case old <- cmd.(onceCmd).Val():
+				case old <- cmd.(noRetryCmd).Val():
 				default:
 				}
 			}
@@ -163,23 +163,23 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 		}))
 		page := <-old
 		w.set(nil)
-		era := a.member.lastEra()
+		leaseEpoch := a.member.lastLeaseEpoch()
 		if err := clockBack(ctx, w.other); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the new era is known", func() bool { return a.member.lastEra() != era })
+		eventually(t, "the new era is known", func() bool { return a.member.lastLeaseEpoch() != leaseEpoch })
 		h.release()
-		if err := <-appended; !errors.Is(err, ErrUnavailable) || !errors.Is(err, errReplaced) {
+		if err := <-appended; !errors.Is(err, ErrUnavailable) || !errors.Is(err, errDemoted) {
 			t.Errorf("Append = %v, want one that is not acknowledged", err)
 		}
-		if n := a.State().Owed; n != 1 {
+		if n := a.State().Pending; n != 1 {
 			t.Errorf("%d are owed", n)
 		}
 		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
-			cmd.(onceCmd).SetVal(page)
+			cmd.(noRetryCmd).SetVal(page)
 			return nil
 		}))
-		eventually(t, "the page is refused", func() bool { return errors.Is(a.Wait(ctx), errReplaced) })
+		eventually(t, "the page is refused", func() bool { return errors.Is(a.Wait(ctx), errDemoted) })
 		if st := a.State(); st.Phase != Unavailable {
 			t.Errorf("state %+v", st)
 		}
@@ -198,7 +198,7 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 		sure(t, a)
 		a.mustAppend(t, "0")
 		h := hold(t)
-		era := a.member.lastEra()
+		leaseEpoch := a.member.lastLeaseEpoch()
 		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if runs(cmd, a.append) {
 				return h.reply(ctx, cmd, next)
@@ -213,7 +213,7 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 		<-h.entered // in a second era
 		// A read that was under way before may bring the second one yet.
 		second, err := w.other.HGet(ctx, a.keys[1], "era").Result()
-		if err != nil || second == era {
+		if err != nil || second == leaseEpoch {
 			t.Fatalf("the second era is %q, %v", second, err)
 		}
 		if err := clockBack(ctx, w.other); err != nil {
@@ -221,11 +221,11 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 		}
 		w.set(nil)
 		eventually(t, "the third era is known", func() bool {
-			known := a.member.lastEra()
-			return known != era && known != second
+			known := a.member.lastLeaseEpoch()
+			return known != leaseEpoch && known != second
 		})
 		h.release()
-		if err := <-appended; !errors.Is(err, errReplaced) {
+		if err := <-appended; !errors.Is(err, errDemoted) {
 			t.Errorf("Append = %v, want one that is not acknowledged", err)
 		}
 		a.mustAppend(t, "1")
@@ -396,7 +396,7 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 		name    string
 		entries int
 		trimmed bool
-	}{{"a long log", remembered + 3000, false}, {"a snapshot", 1000, true}} {
+	}{{"a long log", recentItems + 3000, false}, {"a snapshot", 1000, true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := startRealServer(t)
@@ -410,15 +410,15 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 			a.stop()
 			opts = idle
 			opts.Lease = 100 * time.Millisecond
-			opts.Bridge = a.opts.Bridge
+			opts.LoadSnapshot = a.opts.LoadSnapshot
 			b := newInstance(t, s, opts)
 			apply, acknowledge, lose := b.apply, sync.OnceFunc(func() { b.mustAppend(t, "early") }), sync.OnceFunc(func() {
-				loseLast(t, b.client, b.own[len(b.own)-1].seq)
+				loseLast(t, b.client, b.unreadAcks[len(b.unreadAcks)-1].seq)
 			})
 			if tc.trimmed {
-				b.opts.Bridge = func(ctx context.Context) (Mark, error) {
+				b.opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
 					acknowledge()
-					return a.opts.Bridge(ctx)
+					return a.opts.LoadSnapshot(ctx)
 				}
 			}
 			b.opts.PageSize = tc.entries / 100
@@ -432,7 +432,7 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 			b.start(t)
 			eventually(t, "the log is read", func() bool { return b.Wait(t.Context()) == nil })
 			c := newInstance(t, s, idle)
-			c.opts.Bridge = a.opts.Bridge
+			c.opts.LoadSnapshot = a.opts.LoadSnapshot
 			c.start(t)
 			if !c.waitFor(t, "early") {
 				t.Errorf("the log does not have it; doubts %v", b.doubted())

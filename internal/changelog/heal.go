@@ -13,146 +13,146 @@ import (
 )
 
 // sayEvery is how often a doubt of one kind is told in the log, at most.
-const sayEvery = time.Second
+const doubtLogEvery = time.Second
 
 // doubt tells of one.
-func (l *Log) doubt(d Doubt) {
+func (l *Log) reportDoubt(d Doubt) {
 	now := time.Now()
 	l.mu.Lock()
 	if l.state.Doubts == nil {
-		l.state.Doubts, l.said = make(map[Kind]uint64), make(map[Kind]time.Time)
+		l.state.Doubts, l.doubtLogged = make(map[Kind]uint64), make(map[Kind]time.Time)
 	}
 	l.state.Doubts[d.Kind]++
-	says := d.Kind != Start && now.Sub(l.said[d.Kind]) >= sayEvery
+	says := d.Kind != Start && now.Sub(l.doubtLogged[d.Kind]) >= doubtLogEvery
 	if says {
-		l.said[d.Kind] = now
+		l.doubtLogged[d.Kind] = now
 	}
 	l.mu.Unlock()
 	if says {
 		l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
 	}
-	l.opts.Doubt(d)
+	l.opts.OnDoubt(d)
 }
 
 // resume takes the mark that the reader is to begin behind. Without one it begins
 // with whatever log there is, in which there may be gaps.
-func (r *reader) resume() {
+func (r *reader) resumeAtMark() {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	at := r.log.mark
-	r.epoch, r.last = at.Epoch, entry{seq: at.Seq, nonce: at.Nonce}
+	r.logID, r.last = at.LogID, entry{seq: at.Seq, nonce: at.Nonce}
 	r.lenient = at == Mark{}
-	r.first = r.lenient
+	r.firstRead = r.lenient
 }
 
 // startOver is for a log that is not what it was: there is a doubt, and all of it that
 // is left is read again.
-func (r *reader) startOver(found *damage) {
+func (r *reader) startOver(found *integrityError) {
 	l := r.log
-	l.doubt(found.doubt())
-	epoch := r.epoch
-	r.epoch, r.last, r.ahead, r.lenient, r.lost = "", entry{}, heard{}, true, nil
+	l.reportDoubt(found.doubt())
+	logID := r.logID
+	r.logID, r.last, r.received, r.lenient, r.missing = "", entry{}, receivedEntries{}, true, nil
 	// A gap that was told of has to be told in the log, too, that is there in the end.
-	r.found = append(slices.DeleteFunc(r.found, func(d *damage) bool { return d.kind != Gap }), found)
-	r.recall, r.told, r.word, r.joint, r.steady, r.stated = true, 0, 0, Mark{}, false, -1
-	r.starts++
+	r.causes = append(slices.DeleteFunc(r.causes, func(d *integrityError) bool { return d.kind != Gap }), found)
+	r.restoring, r.gapLoggedUpTo, r.clearedUpTo, r.snapshotMark, r.caughtUp, r.reported = true, 0, 0, Mark{}, false, -1
+	r.restarts++
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.has != nil {
-		l.recent.lostAgain(epoch, r.has)
+	if r.rescanned != nil {
+		l.recent.mergeLost(logID, r.rescanned)
 	}
-	l.recent.lost()
-	r.has = make(map[item]uint64)
-	l.mark, l.own, l.done = Mark{}, nil, ownEntry{}
+	l.recent.dropPositions()
+	r.rescanned = make(map[item]uint64)
+	l.mark, l.unreadAcks, l.readAcks = Mark{}, nil, ackedEntry{}
 }
 
 // healed ends the reading of a log that was damaged, or that was never read: what it
 // lacks is told of, and what of that is known here is appended again. After a failover
 // too, members may have been forgotten.
-func (r *reader) healed(ctx context.Context) error {
-	if r.recall {
-		if err := r.log.callBack(ctx); err != nil {
+func (r *reader) recover(ctx context.Context) error {
+	if r.restoring {
+		if err := r.log.restoreMembers(ctx); err != nil {
 			return err
 		}
-		r.recall = false
+		r.restoring = false
 	}
 	if !r.lenient {
 		return nil
 	}
-	if err := r.doubtLost(ctx); err != nil {
+	if err := r.reportMissing(ctx); err != nil {
 		return err
 	}
-	if r.first {
+	if r.firstRead {
 		// A log that was flushed while the sources were read is as good as any.
-		r.first = false
-		r.log.doubt(Doubt{Kind: Start, Reason: "the change log is read for the first time", Orders: true})
+		r.firstRead = false
+		r.log.reportDoubt(Doubt{Kind: Start, Reason: "the change log is read for the first time", Orders: true})
 	}
 	// The next read tries again what fails.
-	if r.has != nil {
+	if r.rescanned != nil {
 		// Once more: what was created while the log went from one to the other may have
 		// been lost with a third.
-		for ; len(r.found) > 0; r.found = r.found[1:] {
-			r.log.doubt(r.found[0].doubt())
-			if err := r.record(ctx, r.found[0]); err != nil {
+		for ; len(r.causes) > 0; r.causes = r.causes[1:] {
+			r.log.reportDoubt(r.causes[0].doubt())
+			if err := r.persistGap(ctx, r.causes[0]); err != nil {
 				return err
 			}
 		}
-		if err := r.giveBack(ctx); err != nil {
+		if err := r.reappendLost(ctx); err != nil {
 			return err
 		}
-		if err := r.doubtLost(ctx); err != nil {
+		if err := r.reportMissing(ctx); err != nil {
 			return err
 		}
 	}
-	if r.has != nil {
-		late := r.log.recent.lateIn(r.has)
+	if r.rescanned != nil {
+		late := r.log.recent.newestOf(r.rescanned)
 		r.log.mu.Lock()
-		r.log.recent.mended(r.epoch, r.has, late)
+		r.log.recent.replace(r.logID, r.rescanned, late)
 		r.log.mu.Unlock()
 	}
-	r.lenient, r.has, r.joint = false, nil, Mark{} // if that is missing, there is a gap
-	r.applied(r.last.seq)
+	r.lenient, r.rescanned, r.snapshotMark = false, nil, Mark{} // if that is missing, there is a gap
+	r.publish(r.last.seq)
 	return nil
 }
 
 // doubtLost tells of what a lenient reader found missing.
-func (r *reader) doubtLost(ctx context.Context) error {
-	lost := r.lost
+func (r *reader) reportMissing(ctx context.Context) error {
+	lost := r.missing
 	if lost == nil {
 		return nil
 	}
 	// The log may say so itself: who has read that is in doubt by that entry. An earlier gap
 	// says nothing of one that was made since, behind it.
-	if !(r.log.opts.Lasting && lost.kind == Gap && r.told >= lost.seq) {
+	if !(r.log.opts.PersistGaps && lost.kind == Gap && r.gapLoggedUpTo >= lost.seq) {
 		told := *lost
-		told.reason = missingMark + strconv.FormatUint(lost.seq, 10) + sinceEnd + lost.reason
-		r.log.doubt(told.doubt())
-		if err := r.record(ctx, &told); err != nil {
+		told.reason = missingPrefix + strconv.FormatUint(lost.seq, 10) + prefixEnd + lost.reason
+		r.log.reportDoubt(told.doubt())
+		if err := r.persistGap(ctx, &told); err != nil {
 			return err
 		}
 	}
-	r.lost = nil
+	r.missing = nil
 	return nil
 }
 
 // record appends a gap that was found, and tells of the entry: what becomes of that becomes
 // of the gap.
-func (r *reader) record(ctx context.Context, found *damage) error {
-	if !r.log.opts.Lasting || found.kind != Gap {
+func (r *reader) persistGap(ctx context.Context, found *integrityError) error {
+	if !r.log.opts.PersistGaps || found.kind != Gap {
 		return nil
 	}
 	d := found.doubt()
-	e, err := r.log.short(ctx, d)
+	e, err := r.log.appendDoubtInTime(ctx, d)
 	if err != nil {
 		return err
 	}
-	d.Entry = e.place()
-	r.log.doubt(d)
+	d.Entry = e.mark()
+	r.log.reportDoubt(d)
 	return nil
 }
 
 // batch is how many items are appended at once.
-const batch = 500
+const reappendBatch = 500
 
 // giveBack appends what was appended or applied here lately and is in the log no more: IDs,
 // and doubts that time does not clear.
@@ -160,26 +160,26 @@ const batch = 500
 // batch reads what the others have appended meanwhile. What is left then is the share of
 // members that are slow, or gone: it is given back in small parts, drawn at random, since
 // several may be at it. An item that comes twice does no harm.
-func (r *reader) giveBack(ctx context.Context) error {
+func (r *reader) reappendLost(ctx context.Context) error {
 	l := r.log
 	l.mu.Lock()
-	items, more := l.recent.lacking(r.epoch, r.has, r.word)
-	left := l.recent.left
+	items, more := l.recent.missing(r.logID, r.rescanned, r.clearedUpTo)
+	left := l.recent.dropped
 	l.mu.Unlock()
 	if more {
-		if _, err := l.short(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
+		if _, err := l.appendDoubtInTime(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
 			return err
 		}
 		l.mu.Lock()
-		if l.recent.left == left { // else another one has come since
-			l.recent.left = ownItem{}
+		if l.recent.dropped == left { // else another one has come since
+			l.recent.dropped = ackedItem{}
 		}
 		l.mu.Unlock()
 	}
-	given, starts, from := 0, r.starts, r.last.seq
+	given, starts, from := 0, r.restarts, r.last.seq
 	for len(items) > 0 {
-		next := l.share(items)
-		if err := l.again(ctx, next); err != nil {
+		next := l.nextShare(items)
+		if err := l.reappend(ctx, next); err != nil {
 			return err
 		}
 		for _, i := range next {
@@ -187,14 +187,14 @@ func (r *reader) giveBack(ctx context.Context) error {
 				given++
 			}
 		}
-		if err := r.readOn(ctx); err != nil {
+		if err := r.catchUp(ctx); err != nil {
 			return err
 		}
-		if r.starts != starts { // it was lost once more
-			return r.healed(ctx)
+		if r.restarts != starts { // it was lost once more
+			return r.recover(ctx)
 		}
 		items = slices.DeleteFunc(items, func(i item) bool {
-			seq := r.has[i]
+			seq := r.rescanned[i]
 			return seq > from || i.field == "id" && seq > 0
 		})
 	}
@@ -208,15 +208,15 @@ func (r *reader) giveBack(ctx context.Context) error {
 }
 
 // readOn reads to where the log ends now.
-func (r *reader) readOn(ctx context.Context) error {
+func (r *reader) catchUp(ctx context.Context) error {
 	var goal uint64
-	for starts := int64(-1); starts != r.starts || r.last.seq < goal; {
-		p, err := r.page(ctx)
+	for starts := int64(-1); starts != r.restarts || r.last.seq < goal; {
+		p, err := r.nextPage(ctx)
 		if err != nil {
 			return err
 		}
-		if starts != r.starts {
-			starts, goal = r.starts, p.tail
+		if starts != r.restarts {
+			starts, goal = r.restarts, p.tail
 		}
 	}
 	return nil
@@ -224,8 +224,8 @@ func (r *reader) readOn(ctx context.Context) error {
 
 // share returns which of the items that the log lacks are to be given back next, one at
 // least and [batch] at most.
-func (l *Log) share(items []item) []item {
-	members := slices.DeleteFunc(l.Members(), func(name string) bool { return !strings.Contains(name, placeEnd) })
+func (l *Log) nextShare(items []item) []item {
+	members := slices.DeleteFunc(l.Members(), func(name string) bool { return !strings.Contains(name, instanceSep) })
 	slices.Sort(members)
 	me, of := slices.Index(members, l.member.Name()), max(len(members), 1)
 	var ours []item
@@ -241,25 +241,25 @@ func (l *Log) share(items []item) []item {
 		rand.Shuffle(len(ours), func(i, j int) { ours[i], ours[j] = ours[j], ours[i] })
 		ours = ours[:(len(ours)-1)/of+1]
 	}
-	return ours[:min(len(ours), batch)]
+	return ours[:min(len(ours), reappendBatch)]
 }
 
 // short appends a doubt within the limit of a read.
-func (l *Log) short(ctx context.Context, d Doubt) (ownEntry, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+func (l *Log) appendDoubtInTime(ctx context.Context, d Doubt) (ackedEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	a, err := l.put(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
-	return a.ownEntry, err
+	a, err := l.runAppend(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
+	return a.ackedEntry, err
 }
 
-func (l *Log) again(ctx context.Context, items []item) error {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+func (l *Log) reappend(ctx context.Context, items []item) error {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
 	var args []any // they are remembered already
 	for _, i := range items {
 		args = append(args, i.field, i.value)
 	}
-	_, err := l.put(ctx, l.append, args, nil)
+	_, err := l.runAppend(ctx, l.append, args, nil)
 	return err
 }
 
@@ -269,11 +269,11 @@ func (l *Log) again(ctx context.Context, items []item) error {
 // Run has yet to read it, as it has after damage; or [ErrUnavailable]. It is for whoever
 // builds a second set of the IDs. Doubts are Run's to tell of.
 func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
-	epoch := l.Mark().Epoch
-	if epoch == "" {
+	logID := l.Mark().LogID
+	if logID == "" {
 		return l.brokenError(errors.New("it has not been read yet"))
 	}
-	return l.replay(ctx, Mark{Epoch: epoch}, false, each)
+	return l.replay(ctx, Mark{LogID: logID}, false, each)
 }
 
 // ReplayFrom is Replay behind a mark, for whoever has everything up to there. It returns
@@ -284,30 +284,30 @@ func (l *Log) ReplayFrom(ctx context.Context, at Mark, each func(id string) erro
 
 // replay reads what is behind a mark. With whole, a missing entry is an error.
 func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id string) error) error {
-	r := &reader{log: l, epoch: at.Epoch, last: entry{seq: at.Seq, nonce: at.Nonce}}
+	r := &reader{log: l, logID: at.LogID, last: entry{seq: at.Seq, nonce: at.Nonce}}
 	var goal uint64
 	for first := true; first || r.last.seq < goal; first = false {
 		count := l.opts.PageSize + 1
-		p, err := l.replayed(ctx, r.last.seq, count)
+		p, err := l.replayPage(ctx, r.last.seq, count)
 		if err != nil {
 			return err
 		}
-		if p.epoch != r.epoch {
-			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.epoch, r.epoch))
+		if p.logID != r.logID {
+			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.logID, r.logID))
 		}
 		if first {
 			goal = p.tail // what comes meanwhile is told to the second set by others
 		}
 		full := len(p.entries) >= count
-		fresh := r.skip(p, full)
+		fresh := r.skipMissing(p, full)
 		if whole {
-			var bad *damage
-			if fresh, bad = p.after(r.epoch, r.last, full); bad != nil {
+			var bad *integrityError
+			if fresh, bad = p.newEntries(r.logID, r.last, full); bad != nil {
 				return l.brokenError(errors.New(bad.reason))
 			}
 		}
 		for _, e := range fresh {
-			if r.last = e; e.bad != "" || e.id == "" {
+			if r.last = e; e.malformed != "" || e.id == "" {
 				continue
 			}
 			if err := each(e.id); err != nil {
@@ -318,8 +318,8 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 	return nil
 }
 
-func (l *Log) replayed(ctx context.Context, from uint64, count int) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+func (l *Log) replayPage(ctx context.Context, from uint64, count int) (page, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	return l.ask(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", "")
+	return l.requestPage(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", "")
 }

@@ -19,15 +19,15 @@ func TestLostLogIsGivenBackOnce(t *testing.T) {
 		stopped int // of the ordergates, without their leave
 	}{{"by all", 0}, {"by a few", 7}} {
 		t.Run(tc.name, func(t *testing.T) {
-			const n = remembered
+			const n = recentItems
 			s := startRealServer(t)
 			var all []*instance
 			for i := range 10 {
-				opts := Options{Member: fmt.Sprint("place ", i), Limit: 10 * time.Second, Lease: 10 * time.Second}
+				opts := Options{Member: fmt.Sprint("place ", i), Timeout: 10 * time.Second, Lease: 10 * time.Second}
 				all = append(all, runInstance(t, s, opts))
 			}
 			ids := numbers("order ", n)
-			for part := range slices.Chunk(ids, batch) {
+			for part := range slices.Chunk(ids, reappendBatch) {
 				if err := all[0].Append(t.Context(), part...); err != nil {
 					t.Fatal(err)
 				}
@@ -36,7 +36,7 @@ func TestLostLogIsGivenBackOnce(t *testing.T) {
 				eventually(t, "all is known to a member", func() bool { return i.count() == n && len(i.Members()) == len(all) })
 			}
 			for _, i := range all[:tc.stopped] {
-				i.member.owe("what keeps it from leaving")
+				i.member.track("what keeps it from leaving")
 				i.stop()
 			}
 			client := all[0].client
@@ -83,7 +83,7 @@ func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
 	loseLast(t, a.client, 2)
 	push("3") // the page that shows the loss brings it
 	sure(t, a)
-	if !a.has("3") || !a.hasKind(Term) {
+	if !a.has("3") || !a.hasKind(Failover) {
 		t.Fatalf("it has 3: %v, doubts %v", a.has("3"), a.doubted())
 	}
 	pipe := a.client.TxPipeline()

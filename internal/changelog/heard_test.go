@@ -15,7 +15,7 @@ func TestHeardCountsAsAWhole(t *testing.T) {
 		for n := range 4 {
 			a.mustAppend(t, fmt.Sprint(n))
 		}
-		all, err := a.ask(t.Context(), nil, time.Time{}, entry{}, 10, "", "", "")
+		all, err := a.requestPage(t.Context(), nil, time.Time{}, entry{}, 10, "", "", "")
 		if err != nil || len(all.entries) != 4 {
 			t.Fatalf("%+v, %v", all, err)
 		}
@@ -39,9 +39,9 @@ func TestHeardCountsAsAWhole(t *testing.T) {
 			{"what it read is lost", lost, end(e[3]), 2, 3, 0},
 			{"it ends later", e[0], end(e[3]) + "9-0 later ", 1, 4, 1},
 		} {
-			p, err := a.ask(t.Context(), nil, time.Time{}, tc.last, 10, "reader/500", all.era, tc.heard)
-			if err != nil || p.from != tc.from || len(p.entries) != tc.entries || p.least != tc.least {
-				t.Errorf("%s: from %d, %d entries, all have %d, %v; want %d, %d, %d", tc.name, p.from, len(p.entries), p.least, err, tc.from, tc.entries, tc.least)
+			p, err := a.requestPage(t.Context(), nil, time.Time{}, tc.last, 10, "reader/500", all.leaseEpoch, tc.heard)
+			if err != nil || p.from != tc.from || len(p.entries) != tc.entries || p.applied != tc.least {
+				t.Errorf("%s: from %d, %d entries, all have %d, %v; want %d, %d, %d", tc.name, p.from, len(p.entries), p.applied, err, tc.from, tc.entries, tc.least)
 			}
 		}
 	})
@@ -51,29 +51,29 @@ func TestHeardCountsAsAWhole(t *testing.T) {
 func TestHeardIsAPage(t *testing.T) {
 	t.Parallel()
 	at := func(seq uint64) entry { return entry{seq: seq, id: fmt.Sprint(seq), nonce: "n"} }
-	h := heard{entries: []entry{at(2), at(3)}}
+	h := receivedEntries{entries: []entry{at(2), at(3)}}
 	for _, tc := range []struct {
 		name string
-		h    heard
+		h    receivedEntries
 		last entry
 		want int
 	}{
 		{"behind an entry", h, at(1), 4},
-		{"from the beginning", heard{entries: []entry{at(1), at(2), at(3)}}, entry{}, 4},
+		{"from the beginning", receivedEntries{entries: []entry{at(1), at(2), at(3)}}, entry{}, 4},
 	} {
-		page := page{epoch: "e", tail: 4, entries: tc.h.before(tc.last, []entry{at(3), at(4)})}
+		page := page{logID: "e", tail: 4, entries: tc.h.prepend(tc.last, []entry{at(3), at(4)})}
 		if len(page.entries) != tc.want {
 			t.Errorf("%s: %+v", tc.name, page.entries)
 		}
-		fresh, bad := page.after("e", tc.last, false)
+		fresh, bad := page.newEntries("e", tc.last, false)
 		if bad != nil || len(fresh) != int(4-tc.last.seq) {
 			t.Errorf("%s: %+v, %+v", tc.name, fresh, bad)
 		}
 	}
-	if len(h.behind(at(1)).entries) != 2 || len(h.behind(at(2)).entries) != 0 || len(h.behind(at(9)).entries) != 0 {
+	if len(h.after(at(1)).entries) != 2 || len(h.after(at(2)).entries) != 0 || len(h.after(at(9)).entries) != 0 {
 		t.Error("what was heard of is left when more was read")
 	}
-	if got := (heard{}).before(at(1), []entry{at(3)}); len(got) != 1 {
+	if got := (receivedEntries{}).prepend(at(1), []entry{at(3)}); len(got) != 1 {
 		t.Errorf("a page is %+v", got)
 	}
 }

@@ -35,12 +35,12 @@ func numbers(prefix string, n int) []string {
 func TestPushedIsThereAfterWait(t *testing.T) {
 	t.Parallel()
 	opts := idle
-	opts.Limit = time.Minute // miniredis with the race detector takes seconds for a page, on an idle machine
+	opts.Timeout = time.Minute // miniredis with the race detector takes seconds for a page, on an idle machine
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, opts)
 		b.mustWait(t)
-		for _, n := range []int{1, drained - 1, drained, drained + 1, 5 * drained} {
-			if _, slow := s.(*miniServer); slow && n > drained+1 {
+		for _, n := range []int{1, inboxBatch - 1, inboxBatch, inboxBatch + 1, 5 * inboxBatch} {
+			if _, slow := s.(*miniServer); slow && n > inboxBatch+1 {
 				continue
 			}
 			ids := numbers(fmt.Sprint(n, "-"), n)
@@ -62,7 +62,7 @@ func TestPushedIsThereAfterWait(t *testing.T) {
 func TestManyPush(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		all := []*instance{runInstance(t, s, idle), runInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})}
+		all := []*instance{runInstance(t, s, idle), runInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})}
 		var wg sync.WaitGroup
 		for who := range 8 {
 			wg.Go(func() {

@@ -68,9 +68,9 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	s := startRealServer(t)
 	st := &stage{clients: make(map[string]*redis.Client), plain: connect(t, s)}
-	for _, place := range []string{"a1", "a2", "b"} {
-		st.clients[place] = connect(t, s)
-		st.clients[place].AddHook(stops{})
+	for _, instanceID := range []string{"a1", "a2", "b"} {
+		st.clients[instanceID] = connect(t, s)
+		st.clients[instanceID].AddHook(stops{})
 	}
 	return st
 }
@@ -110,22 +110,22 @@ func (stops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // longLease is one that no play outlasts: only pass ends it.
 const longLease = time.Hour
 
-func (p *play) newSite(place string) *site {
-	s := &site{order: "order-" + place, appending: make(chan error, 1), goOn: make(chan fate), reached: make(chan struct{})}
-	opts := Options{Member: place, Lease: longLease, Expel: 100 * longLease, Limit: 20 * time.Second}
+func (p *play) newSite(instanceID string) *site {
+	s := &site{order: "order-" + instanceID, appending: make(chan error, 1), goOn: make(chan fate), reached: make(chan struct{})}
+	opts := Options{Member: instanceID, Lease: longLease, Expel: 100 * longLease, Timeout: 20 * time.Second}
 	apply := func(string) {}
-	if place == "b" {
+	if instanceID == "b" {
 		apply = func(id string) { p.has[id] = true }
-		opts.Doubt = func(Doubt) { p.doubted, p.stale = true, true }
+		opts.OnDoubt = func(Doubt) { p.doubted, p.stale = true, true }
 	}
-	log, err := New(p.bed.clients[place], p.filter, apply, opts)
+	log, err := New(p.bed.clients[instanceID], p.filter, apply, opts)
 	p.must(err)
 	if p.bed.mutate != nil {
 		p.bed.mutate(log)
 	}
 	s.log = log
 	s.reader = &reader{log: log}
-	s.reader.resume()
+	s.reader.resumeAtMark()
 	return s
 }
 
@@ -175,7 +175,7 @@ func (s *site) read(p *play) error {
 	if s == p.b { // nobody waits for the end of its lease, since it creates nothing
 		m := s.log.member
 		m.mu.Lock()
-		m.base.at = m.base.at.Add(-2 * longLease)
+		m.renewedFrom.received = m.renewedFrom.received.Add(-2 * longLease)
 		m.mu.Unlock()
 	}
 	return s.reader.readToTail(context.WithValue(ctx, readKey{}, reading{s.log.append, cancel}))
@@ -228,7 +228,7 @@ func (s *site) send(p *play) {
 	go func() {
 		err := s.log.Append(ctx, s.order)
 		if err == nil {
-			err = s.log.Spread(ctx)
+			err = s.log.WaitForPeers(ctx)
 		}
 		s.appending <- err
 	}()
@@ -304,9 +304,9 @@ func (p *play) pass() {
 	for _, s := range []*site{p.a1, p.a2, p.b} {
 		m := s.log.member
 		m.mu.Lock()
-		for _, at := range []*moment{&m.last, &m.reply, &m.base} {
-			if !at.at.IsZero() {
-				at.at, at.server = at.at.Add(-step), at.server-step.Milliseconds()
+		for _, at := range []*serverTime{&m.lastReply, &m.confirmed, &m.renewedFrom} {
+			if !at.received.IsZero() {
+				at.received, at.ms = at.received.Add(-step), at.ms-step.Milliseconds()
 			}
 		}
 		m.mu.Unlock()

@@ -14,7 +14,7 @@ func TestLogIsTrimmed(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const keep = 1000
-		opts := Options{PollEvery: time.Hour, Limit: 10 * time.Second, Keep: keep}
+		opts := Options{PollEvery: time.Hour, Timeout: 10 * time.Second, MinEntries: keep}
 		near, far := runInstance(t, s, opts), runInstance(t, s, opts)
 		add := func(what string, n int) {
 			t.Helper()

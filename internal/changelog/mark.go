@@ -3,7 +3,7 @@ package changelog
 // Mark is a place in a log, behind the last entry that was applied. The zero Mark
 // is the beginning of whatever log there is.
 type Mark struct {
-	Epoch string `json:"epoch"` // the log's identity
+	LogID string `json:"epoch"` // the log's identity
 	Seq   uint64 `json:"seq"`   // of the last entry applied, 0 before the first
 	Nonce string `json:"nonce"` // of that entry: after a failover another one may have its number
 }
@@ -23,12 +23,12 @@ func (l *Log) Mark() Mark {
 // A log that is not the one of the mark, or does not have the mark's entry, is read
 // from its beginning after a [Doubt].
 func (l *Log) Resume(at Mark) {
-	if at.Epoch == "" {
+	if at.LogID == "" {
 		at = Mark{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mark = at
-	l.recent.partly = at.Seq > 0
+	l.recent.incomplete = at.Seq > 0
 	l.position.Store(at.Seq)
 }

@@ -34,7 +34,7 @@ func resume(t *testing.T, s server, at Mark) (*instance, error) {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		a := runInstance(t, s, Options{PageSize: 2, PollEvery: time.Hour, Limit: 10 * time.Second})
+		a := runInstance(t, s, Options{PageSize: 2, PollEvery: time.Hour, Timeout: 10 * time.Second})
 		if m := a.Mark(); m.Seq != 0 {
 			t.Errorf("a mark in an empty log: %+v", m)
 		}
@@ -43,7 +43,7 @@ func TestResume(t *testing.T) {
 		a.mustAppend(t, "1", "2", "3")
 		a.mustWait(t)
 		third := a.Mark()
-		if third.Seq != 3 || third.Epoch == "" || third.Epoch != empty.Epoch || third.Nonce == "" || empty.Seq != 0 {
+		if third.Seq != 3 || third.LogID == "" || third.LogID != empty.LogID || third.Nonce == "" || empty.Seq != 0 {
 			t.Fatalf("marks %+v and %+v", empty, third)
 		}
 		a.mustAppend(t, "4", "5")
@@ -169,7 +169,7 @@ func TestResumeOutlastsAnOutage(t *testing.T) {
 	mark := a.Mark()
 	a.mustAppend(t, "3")
 	s.stop(t)
-	r := newInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
+	r := newInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})
 	r.Resume(mark)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -187,7 +187,7 @@ func TestResumeOutlastsAnOutage(t *testing.T) {
 	s.start(t)
 	eventually(t, "the log is followed", func() bool { return r.Wait(t.Context()) == nil })
 	// The server was restarted: what is doubted is that, not the mark.
-	if d := r.doubted(); len(d) != 1 || d[0].Kind != Term || r.count() != 1 || !r.has("3") || r.Mark().Seq != 4 {
+	if d := r.doubted(); len(d) != 1 || d[0].Kind != Failover || r.count() != 1 || !r.has("3") || r.Mark().Seq != 4 {
 		t.Errorf("lost %v, %d IDs, mark %+v", r.doubted(), r.count(), r.Mark())
 	}
 }

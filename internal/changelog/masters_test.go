@@ -19,15 +19,15 @@ type masters struct{ former, present tcpServer }
 // somebody asks the former one: nobody may be sure there by the time the client is told.
 func TestTwoMasters(t *testing.T) {
 	t.Parallel()
-	opts := func(place string) Options {
-		o := brisk(place)
+	opts := func(instanceID string) Options {
+		o := brisk(instanceID)
 		o.Lease = 700 * time.Millisecond
 		return o
 	}
-	base := func(i *instance) moment {
+	base := func(i *instance) serverTime {
 		i.member.mu.Lock()
 		defer i.member.mu.Unlock()
-		return i.member.base
+		return i.member.renewedFrom
 	}
 	// These return when a client may be told.
 	appended := func(t *testing.T, i *instance) {
@@ -48,7 +48,7 @@ func TestTwoMasters(t *testing.T) {
 		t.Helper()
 		before := base(i)
 		w.set(goTo(connect(t, to)))
-		eventually(t, "it has a lease of the new server", func() bool { return base(i).era != before.era })
+		eventually(t, "it has a lease of the new server", func() bool { return base(i).leaseEpoch != before.leaseEpoch })
 	}
 	joins := func(t *testing.T, i *instance) {
 		t.Helper()
@@ -63,9 +63,9 @@ func TestTwoMasters(t *testing.T) {
 		t.Helper()
 		newInstance(t, m.present, Options{Lease: opts("").Lease}).mustAppend(t, "1")
 	}
-	started := func(t *testing.T, m masters, place string) (*instance, *wire) {
+	started := func(t *testing.T, m masters, instanceID string) (*instance, *wire) {
 		t.Helper()
-		i := newInstance(t, m.present, opts(place))
+		i := newInstance(t, m.present, opts(instanceID))
 		w := wired(t, m.present, i)
 		w.set(only(i.page, cut)) // it has no lease here
 		i.start(t)
@@ -138,7 +138,7 @@ func TestTwoMasters(t *testing.T) {
 				b, bWire := wiredInstance(t, m.former, opts("b"))
 				a, w := wiredInstance(t, m.former, opts("a"))
 				sure(t, a, b)
-				eventually(t, "it has a lease", func() bool { return time.Since(base(a).at) < opts("").Lease/2 })
+				eventually(t, "it has a lease", func() bool { return time.Since(base(a).received) < opts("").Lease/2 })
 				promote()
 				creator, wire := tc.creator(t, m, a, w)
 				if how == "withdrawn" {
@@ -184,14 +184,14 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 	sure(t, a, b)
 	promote()
 	bWire.set(goTo(connect(t, m.present)))
-	eventually(t, "the failover is seen", func() bool { return b.hasKind(Term) })
+	eventually(t, "the failover is seen", func() bool { return b.hasKind(Failover) })
 	since := time.UnixMilli(time.Now().UnixMilli())
 	for _, d := range []Doubt{
 		{Kind: Lost, Reason: "no ID", Orders: true, Since: since},
 		{Kind: Running, Reason: "the client left", Orders: true, Since: since},
 		{Kind: Gap, Reason: "the table of source x is followed from now on"},
 	} {
-		if _, err := a.Doubt(t.Context(), d); err != nil {
+		if _, err := a.AppendDoubt(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 	}
 	eventually(t, "the next failover is seen", func() bool { return len(b.doubted()) > before })
 	sure(t, a, b)
-	if got := b.kinds()[before:]; !slices.Equal(got, []Kind{Term}) {
+	if got := b.kinds()[before:]; !slices.Equal(got, []Kind{Failover}) {
 		t.Errorf("after one that lost nothing: doubts %v", got)
 	}
 }
@@ -254,7 +254,7 @@ func TestLeaveAfterAFailover(t *testing.T) {
 	if err := failover(t.Context(), b.client); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the failover is seen", func() bool { return b.hasKind(Term) })
+	eventually(t, "the failover is seen", func() bool { return b.hasKind(Failover) })
 	finds(t, b, a.member.Name()) // those that a failover may have forgotten were called back
 	if b.hasKind(Crash) {
 		t.Fatalf("doubts %v", b.doubted())

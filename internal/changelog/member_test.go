@@ -98,7 +98,7 @@ func TestMemberTakesItsLeave(t *testing.T) {
 		if err := a.Append(t.Context(), "late"); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("Append = %v", err)
 		}
-		if err := a.Withdraw(t.Context()); !errors.Is(err, errNoMember) {
+		if err := a.Withdraw(t.Context()); !errors.Is(err, errNotMember) {
 			t.Errorf("Withdraw of one that has left = %v", err)
 		}
 	})
@@ -172,7 +172,7 @@ func TestPageOfAPredecessor(t *testing.T) {
 		w.set(cut)
 		a.stop()
 		next := newInstance(t, s, patient("a"))
-		if err := next.member.enter(t.Context()); err != nil {
+		if err := next.member.join(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if err := late(); err != nil {
@@ -229,7 +229,7 @@ func TestRequiredMember(t *testing.T) {
 		opts.Require = []string{"source:db"}
 		b := runInstance(t, s, opts)
 		finds(t, b, "source:db")
-		m := b.Member("source:db", brisk("").Lease)
+		m := b.NewMember("source:db", brisk("").Lease)
 		eventually(t, "it has come", func() bool {
 			if err := m.Renew(ctx, time.Now()); err != nil {
 				t.Fatal(err)
@@ -262,13 +262,13 @@ func TestRenewalIsAsOf(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := newInstance(t, s, idle)
 		const lease = time.Hour
-		m := b.Member("source:db", lease)
-		renew := func(asOf time.Time) (left time.Duration) {
+		m := b.NewMember("source:db", lease)
+		renew := func(confirmedAt time.Time) (left time.Duration) {
 			t.Helper()
-			if err := m.Renew(t.Context(), asOf); err != nil {
+			if err := m.Renew(t.Context(), confirmedAt); err != nil {
 				t.Fatal(err)
 			}
-			return time.Duration(members(t, b.client)["source:db"]-float64(m.last.server)) * time.Millisecond
+			return time.Duration(members(t, b.client)["source:db"]-float64(m.lastReply.ms)) * time.Millisecond
 		}
 		start := time.Now()
 		if left := renew(start); left > 0 {
@@ -277,12 +277,12 @@ func TestRenewalIsAsOf(t *testing.T) {
 		if left := renew(start); left > 0 {
 			t.Errorf("a lease of %v as of before", left)
 		}
-		heard := m.last
+		heard := m.lastReply
 		if left := renew(time.Now()); left <= lease-time.Minute || left > lease {
 			t.Errorf("a lease of %v, want %v less what it took", left, lease)
 		}
-		if end := int64(members(t, b.client)["source:db"]); end != heard.server+lease.Milliseconds() {
-			t.Errorf("it ends %d ms after the reply, want %v", end-heard.server, lease)
+		if end := int64(members(t, b.client)["source:db"]); end != heard.ms+lease.Milliseconds() {
+			t.Errorf("it ends %d ms after the reply, want %v", end-heard.ms, lease)
 		}
 	})
 }
@@ -292,8 +292,8 @@ func TestRenewalIsAsOf(t *testing.T) {
 func TestTwins(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		var said [2]bytes.Buffer
-		unhurried := func(place string) Options {
-			o := brisk(place)
+		unhurried := func(instanceID string) Options {
+			o := brisk(instanceID)
 			o.Lease = 2 * time.Second // of a process that lives, it does not end
 			return o
 		}
@@ -309,7 +309,7 @@ func TestTwins(t *testing.T) {
 		twins := func() {
 			t.Helper()
 			for _, i := range []*instance{a, b} {
-				eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrTwin) })
+				eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
 			}
 		}
 		twins()
@@ -321,7 +321,7 @@ func TestTwins(t *testing.T) {
 		for range 50 {
 			c.mustWait(t)
 			for _, i := range []*instance{a, b} {
-				if err := i.Wait(t.Context()); !errors.Is(err, ErrTwin) {
+				if err := i.Wait(t.Context()); !errors.Is(err, ErrDuplicate) {
 					t.Fatalf("Wait = %v beside a twin", err)
 				}
 			}
@@ -355,7 +355,7 @@ func TestTwinIsCutOff(t *testing.T) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, brisk("a"))
 		for _, i := range []*instance{a, b} {
-			eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrTwin) })
+			eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
 		}
 		w.set(cut)
 		if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {

@@ -33,7 +33,7 @@ func TestReadsAreBounded(t *testing.T) {
 		}
 		wg.Wait()
 		reads, took := b.State().Reads-before, time.Since(began)
-		if limit := most*1.1*took.Seconds() + burst + 2; float64(reads) > limit {
+		if limit := most*1.1*took.Seconds() + readBurst + 2; float64(reads) > limit {
 			t.Errorf("%d reads in %v, want %.0f at most", reads, took, limit)
 		}
 		if reads < 2 {

@@ -13,55 +13,55 @@ import (
 
 // entry is one line of the log: an ID, or a doubt.
 type entry struct {
-	seq   uint64 // dense, from 1
-	sub   uint64 // 0 but for entries of others
-	id    string // "" for a doubt
-	doubt Doubt
-	text  string // of a doubt, as the log has it
-	at    int64  // of a doubt of kind Running or Term: the server's time then or later, ms, 0 if it is not known
-	nonce string
-	bad   string // what is wrong with it, "" if nothing is
+	seq       uint64 // dense, from 1
+	sub       uint64 // 0 but for entries of others
+	id        string // "" for a doubt
+	doubt     Doubt
+	text      string // of a doubt, as the log has it
+	at        int64  // of a doubt of kind Running or Term: the server's time then or later, ms, 0 if it is not known
+	nonce     string
+	malformed string // what is wrong with it, "" if nothing is
 }
 
 // page is one atomic read of the log.
 type page struct {
-	epoch   string // the log's identity
-	tail    uint64 // sequence number of the log's last entry
-	server  int64  // the server's time, ms
-	era     string
-	away    string // a member whose lease is over
-	member  bool   // whether the reader is a member
-	inbox   int64  // IDs left in the inbox
-	entries []entry
-	members []string      // all; none unless the reader's lease was renewed
-	untold  string        // why nobody would notice a failover, "" if everybody does
-	least   uint64        // up to which entry all readers have the log
-	noted   bool          // whether the reader was noted
-	window  time.Duration // the longest of any reader, before this read
-	from    uint64        // with which entry it begins: one that was asked for, or the last that was heard of
+	logID       string // the log's identity
+	tail        uint64 // sequence number of the log's last entry
+	serverMs    int64  // the server's time, ms
+	leaseEpoch  string
+	away        string // a member whose lease is over
+	member      bool   // whether the reader is a member
+	inbox       int64  // IDs left in the inbox
+	entries     []entry
+	members     []string      // all; none unless the reader's lease was renewed
+	blindReason string        // why nobody would notice a failover, "" if everybody does
+	applied     uint64        // up to which entry all readers have the log
+	registered  bool          // whether the reader was noted
+	window      time.Duration // the longest of any reader, before this read
+	from        uint64        // with which entry it begins: one that was asked for, or the last that was heard of
 }
 
 // drained is how many IDs a page takes from the inbox.
-const drained = 1000
+const inboxBatch = 1000
 
 // ask runs the script that reads a page from an entry on, and renews a member's lease
 // as of a moment; nil: none. For a reader, it reports that entry, and what was heard of behind it;
 // "": for none. Its error is one of the package's, or ctx's.
-func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, count int, reader, era, heard string) (page, error) {
-	name, renewal, lease, twin := "", moment{}, time.Duration(0), 0
+func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time, from entry, count int, reader, leaseEpoch, heard string) (page, error) {
+	name, renewal, lease, twin := "", serverTime{}, time.Duration(0), 0
 	if m != nil {
-		name, renewal, lease = m.name, m.renewal(asOf), m.lease
-		if m.seenTwin.Load() {
+		name, renewal, lease = m.name, m.nextRenewal(confirmedAt), m.lease
+		if m.hadDuplicate.Load() {
 			twin = 1
 		}
 	}
 	args := append(make([]any, 0, 13+len(l.opts.Require)), from.seq, count,
-		name, renewal.server, renewal.era, lease.Milliseconds(), l.opts.Expel.Milliseconds(), drained, twin, reader, from.nonce, heard, era)
+		name, renewal.ms, renewal.leaseEpoch, lease.Milliseconds(), l.opts.Expel.Milliseconds(), inboxBatch, twin, reader, from.nonce, heard, leaseEpoch)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}
 	sent := time.Now()
-	_, cmd := l.run(ctx, l.page, l.keys, args...)
+	_, cmd := l.runScript(ctx, l.page, l.keys, args...)
 	reply, err := cmd.Slice()
 	if err != nil {
 		return page{}, l.readError(err)
@@ -70,13 +70,13 @@ func (l *Log) ask(ctx context.Context, m *Member, asOf time.Time, from entry, co
 	if err != nil {
 		return page{}, l.brokenError(err)
 	}
-	if m != nil && !m.answered(p, sent) {
-		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errReplaced)
+	if m != nil && !m.noteReply(p, sent) {
+		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errDemoted)
 	}
 	l.mu.Lock()
-	l.widest.heard(p.era, p.window, l.opts.Lease)
+	l.peers.note(p.leaseEpoch, p.window, l.opts.Lease)
 	l.mu.Unlock()
-	l.hear(p.era, p.least)
+	l.noteProgress(p.leaseEpoch, p.applied)
 	return p, nil
 }
 
@@ -88,21 +88,21 @@ func parsePage(reply []any) (page, error) {
 	var mine, noted int64
 	var rows, members []any
 	ok := len(reply) == 14
-	for i, into := range []any{&p.epoch, &tail, &server, &p.era, &p.away, &mine, &p.inbox, &rows, &members, &p.untold, &least, &window, &noted, &from} {
+	for i, into := range []any{&p.logID, &tail, &server, &p.leaseEpoch, &p.away, &mine, &p.inbox, &rows, &members, &p.blindReason, &least, &window, &noted, &from} {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
 		return page{}, errors.New("a page of other parts")
 	}
-	p.member, p.noted = mine == 1, noted == 1
+	p.member, p.registered = mine == 1, noted == 1
 	var err error
 	if p.tail, err = strconv.ParseUint(tail, 10, 64); err != nil {
 		return p, fmt.Errorf("its counter is %q, not a number", tail)
 	}
-	if p.server, err = strconv.ParseInt(server, 10, 64); err != nil {
+	if p.serverMs, err = strconv.ParseInt(server, 10, 64); err != nil {
 		return p, fmt.Errorf("the time is %q, not a number", server)
 	}
-	if p.least, err = strconv.ParseUint(least, 10, 64); err != nil {
+	if p.applied, err = strconv.ParseUint(least, 10, 64); err != nil {
 		return p, fmt.Errorf("what its readers have is %q, not a number", least)
 	}
 	longest, err := strconv.ParseInt(window, 10, 64)
@@ -121,11 +121,11 @@ func parsePage(reply []any) (page, error) {
 	for i, row := range rows {
 		p.entries[i] = parseEntry(row)
 		e := &p.entries[i]
-		if e.doubt.Kind == Term {
-			e.at = eraBegan(p.era)
+		if e.doubt.Kind == Failover {
+			e.at = epochBegan(p.leaseEpoch)
 		}
 		if e.at > 0 {
-			e.doubt.Age = max(0, time.Duration(p.server-e.at)*time.Millisecond)
+			e.doubt.Age = max(0, time.Duration(p.serverMs-e.at)*time.Millisecond)
 		}
 	}
 	return p, nil
@@ -133,8 +133,8 @@ func parsePage(reply []any) (page, error) {
 
 // eraBegan returns when an era began, by the server's clock in ms; 0: it does not tell. No
 // doubt of kind Term is younger: each begins an era.
-func eraBegan(era string) int64 {
-	parts := strings.Split(era, ".")
+func epochBegan(leaseEpoch string) int64 {
+	parts := strings.Split(leaseEpoch, ".")
 	if len(parts) != 3 {
 		return 0
 	}
@@ -162,7 +162,7 @@ func assign(into, value any) (ok bool) {
 func parseEntry(row any) (e entry) {
 	parts, ok := row.([]any)
 	if !ok || len(parts) != 2 {
-		return entry{bad: "an entry that is no entry"}
+		return entry{malformed: "an entry that is no entry"}
 	}
 	name, _ := parts[0].(string)
 	number, rest, _ := strings.Cut(name, "-")
@@ -170,12 +170,12 @@ func parseEntry(row any) (e entry) {
 	e.seq, errs[0] = strconv.ParseUint(number, 10, 64)
 	e.sub, errs[1] = strconv.ParseUint(rest, 10, 64)
 	if errs != [2]error{} || e.sub != 0 {
-		e.bad = fmt.Sprintf("entry %q was not written by ordergate", name)
+		e.malformed = fmt.Sprintf("entry %q was not written by ordergate", name)
 		return e
 	}
 	fields, _ := parts[1].([]any)
 	if len(fields) != 4 || fields[2] != "n" {
-		e.bad = fmt.Sprintf("entry %s is malformed", name)
+		e.malformed = fmt.Sprintf("entry %s is malformed", name)
 		return e
 	}
 	value, _ := fields[1].(string)
@@ -187,9 +187,9 @@ func parseEntry(row any) (e entry) {
 			e.doubt.Reason, e.at = cutTime(e.doubt.Reason)
 		}
 	case fields[0] != "id":
-		e.bad = fmt.Sprintf("entry %s is malformed", name)
+		e.malformed = fmt.Sprintf("entry %s is malformed", name)
 	case len(value) == 0 || len(value) > MaxIDBytes:
-		e.bad = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
+		e.malformed = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
 	default:
 		e.id = value
 	}
@@ -211,43 +211,43 @@ func cutTime(text string) (reason string, at int64) {
 // is an error, which says what is wrong, unless p proves that nothing was missed: the
 // log is the one we know, the entry that we applied last stands where it stood, no
 // number is left out, and the page ends at the log's tail or is full.
-func (p page) after(epoch string, last entry, full bool) ([]entry, *damage) {
-	if p.epoch != epoch {
-		return nil, gap("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.epoch, epoch)
+func (p page) newEntries(logID string, last entry, full bool) ([]entry, *integrityError) {
+	if p.logID != logID {
+		return nil, gapError("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.logID, logID)
 	}
 	if p.tail < last.seq {
-		return nil, back("it went back from entry %d to %d", last.seq, p.tail)
+		return nil, failoverError("it went back from entry %d to %d", last.seq, p.tail)
 	}
 	fresh := p.entries
 	if last.nonce != "" {
 		if len(fresh) == 0 || fresh[0].seq != last.seq {
-			return nil, gap("entry %d is gone", last.seq)
+			return nil, gapError("entry %d is gone", last.seq)
 		}
 		// A log that lost its newest entries in a failover and grew again has the
 		// same numbers on other entries.
 		if fresh[0].nonce != last.nonce {
-			return nil, back("entry %d is not the one read before", last.seq)
+			return nil, failoverError("entry %d is not the one read before", last.seq)
 		}
 	}
-	fresh = behind(fresh, last)
+	fresh = entriesAfter(fresh, last)
 	end := last.seq
 	for _, e := range fresh {
-		if e.bad != "" {
-			return nil, gap("%s", e.bad)
+		if e.malformed != "" {
+			return nil, gapError("%s", e.malformed)
 		}
 		if e.seq != end+1 {
-			return nil, gap("entry %d is missing, the next is %d", end+1, e.seq)
+			return nil, gapError("entry %d is missing, the next is %d", end+1, e.seq)
 		}
 		end = e.seq
 	}
 	if end > p.tail || !full && end < p.tail {
-		return nil, gap("it ends at entry %d, but counts %d", end, p.tail)
+		return nil, gapError("it ends at entry %d, but counts %d", end, p.tail)
 	}
 	return fresh, nil
 }
 
 // behind returns the entries that follow the last.
-func behind(entries []entry, last entry) []entry {
+func entriesAfter(entries []entry, last entry) []entry {
 	for len(entries) > 0 && (entries[0].seq < last.seq || entries[0].seq == last.seq && entries[0].sub <= last.sub) {
 		entries = entries[1:]
 	}
@@ -255,23 +255,23 @@ func behind(entries []entry, last entry) []entry {
 }
 
 // damage is why a log may lack entries that it had.
-type damage struct {
+type integrityError struct {
 	kind   Kind
 	reason string
 	seq    uint64 // of the last entry that is missing, of a gap that a lenient reader has found
 }
 
 // doubt is the doubt that it is a reason for: about orders, whatever their age.
-func (d *damage) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
+func (d *integrityError) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
 
 // gap is damage that somebody did to the log.
-func gap(format string, args ...any) *damage {
-	return &damage{kind: Gap, reason: fmt.Sprintf(format, args...)}
+func gapError(format string, args ...any) *integrityError {
+	return &integrityError{kind: Gap, reason: fmt.Sprintf(format, args...)}
 }
 
 // back is damage that a failover does: whoever has the entries appends them again.
-func back(format string, args ...any) *damage {
-	return &damage{kind: Term, reason: fmt.Sprintf(format, args...)}
+func failoverError(format string, args ...any) *integrityError {
+	return &integrityError{kind: Failover, reason: fmt.Sprintf(format, args...)}
 }
 
 // readError tells a log that is no log from a Redis that does not answer.

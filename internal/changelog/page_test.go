@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-func reply(epoch, tail any, entries any) []any {
-	return []any{epoch, tail, "1700000000000", "1", "", int64(0), int64(0), entries, []any{}, "", "0", "0", int64(0), "0"}
+func reply(logID, tail any, entries any) []any {
+	return []any{logID, tail, "1700000000000", "1", "", int64(0), int64(0), entries, []any{}, "", "0", "0", int64(0), "0"}
 }
 
 func TestParsePageRefuses(t *testing.T) {
@@ -55,12 +55,12 @@ func TestParseEntry(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := parseEntry(tc.row)
-			if tc.bad == "" && e != (entry{seq: 1, id: "x", nonce: "y"}) || tc.bad != "" && !strings.Contains(e.bad, tc.bad) {
+			if tc.bad == "" && e != (entry{seq: 1, id: "x", nonce: "y"}) || tc.bad != "" && !strings.Contains(e.malformed, tc.bad) {
 				t.Errorf("parseEntry = %+v, want %q", e, tc.bad)
 			}
 		})
 	}
-	if e := parseEntry(row("3-0", "doubt", "term: a: b", "n", "y")); e.doubt != (Doubt{Kind: Term, Reason: "a: b", Orders: true}) || e.bad != "" || e.id != "" {
+	if e := parseEntry(row("3-0", "doubt", "term: a: b", "n", "y")); e.doubt != (Doubt{Kind: Failover, Reason: "a: b", Orders: true}) || e.malformed != "" || e.id != "" {
 		t.Errorf("a doubt: %+v", e)
 	}
 }
@@ -74,7 +74,7 @@ func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
 		read := rapid.IntRange(0, n).Draw(t, "read before")
 		count := rapid.IntRange(1, 5).Draw(t, "page size") + 1
 		var last entry
-		p := page{epoch: "e", tail: uint64(n)}
+		p := page{logID: "e", tail: uint64(n)}
 		for seq := 1; seq <= n; seq++ {
 			e := entry{seq: uint64(seq), id: "x", nonce: string(rune('a' + seq))}
 			if seq == read {
@@ -85,7 +85,7 @@ func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
 				p.entries = append(p.entries, e)
 			}
 		}
-		fresh, bad := p.after("e", last, len(p.entries) >= count)
+		fresh, bad := p.newEntries("e", last, len(p.entries) >= count)
 		if bad != nil {
 			return
 		}

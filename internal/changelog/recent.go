@@ -9,7 +9,7 @@ import (
 
 // remembered is how many items are kept for a log that loses them: IDs of a minute at
 // 150 new orders a second, or of what a replica that takes over lags behind.
-const remembered = 10_000
+const recentItems = 10_000
 
 // item is what an entry says: its field, "id", "doubt" or clearedField, and the value of that.
 type item struct{ field, value string }
@@ -26,51 +26,51 @@ type recent struct {
 	next  int
 	limit int // how many are kept; 0: as many as are remembered
 	// partly says that there were others before, which came by a mark or a snapshot.
-	partly bool
-	ahead  map[ownItem]struct{} // yet to be read; at most as many as are kept
-	left   ownItem              // the last for which there was no room there
+	incomplete bool
+	unread     map[ackedItem]struct{} // yet to be read; at most as many as are kept
+	dropped    ackedItem              // the last for which there was no room there
 }
 
 // ownItem is what an entry says that was acknowledged here, its log, the era of that and its
 // number.
-type ownItem struct {
+type ackedItem struct {
 	item
-	epoch, era string
-	seq        uint64
+	logID, leaseEpoch string
+	seq               uint64
 }
 
 // most is how many items are kept.
-func (r *recent) most() int { return cmp.Or(r.limit, remembered) }
+func (r *recent) capacity() int { return cmp.Or(r.limit, recentItems) }
 
 // acknowledged adds an item that was appended here.
-func (r *recent) acknowledged(i ownItem) {
-	if len(r.ahead) >= r.most() {
-		r.left = i
+func (r *recent) addAcked(i ackedItem) {
+	if len(r.unread) >= r.capacity() {
+		r.dropped = i
 		return
 	}
-	if r.ahead == nil {
-		r.ahead = make(map[ownItem]struct{})
+	if r.unread == nil {
+		r.unread = make(map[ackedItem]struct{})
 	}
-	r.ahead[i] = struct{}{}
+	r.unread[i] = struct{}{}
 }
 
 // read forgets what was ahead in a log, acknowledged in an era, that was read up to an entry.
-func (r *recent) read(epoch, era string, upTo uint64) {
-	done := func(i ownItem) bool { return i.epoch == epoch && i.era == era && i.seq <= upTo }
-	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool { return done(i) })
-	if done(r.left) {
-		r.left = ownItem{}
+func (r *recent) markRead(logID, leaseEpoch string, upTo uint64) {
+	done := func(i ackedItem) bool { return i.logID == logID && i.leaseEpoch == leaseEpoch && i.seq <= upTo }
+	maps.DeleteFunc(r.unread, func(i ackedItem, _ struct{}) bool { return done(i) })
+	if done(r.dropped) {
+		r.dropped = ackedItem{}
 	}
 }
 
 // add adds one that was read.
 func (r *recent) add(i item, seq uint64) {
-	if len(r.items) < r.most() {
+	if len(r.items) < r.capacity() {
 		r.items, r.seqs = append(r.items, i), append(r.seqs, seq)
 		return
 	}
 	r.items[r.next], r.seqs[r.next] = i, seq
-	r.next = (r.next + 1) % r.most()
+	r.next = (r.next + 1) % r.capacity()
 }
 
 // lacking returns the items that a log does not have, the oldest first, each once. Has are the
@@ -78,11 +78,11 @@ func (r *recent) add(i item, seq uint64) {
 // cleared. There may be more if the entry of the oldest that is remembered is lacking, and
 // there were older ones: that the log has an earlier entry of the same ID says nothing of
 // those.
-func (r *recent) lacking(epoch string, has map[item]uint64, word uint64) (items []item, more bool) {
+func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items []item, more bool) {
 	cleared := uint64(0) // by a word that is remembered, and that the log has still
 	for _, i := range r.items {
 		if i.field == clearedField && has[i] > 0 {
-			cleared = max(cleared, parseDoubt(i.value).clears(epoch))
+			cleared = max(cleared, parseDoubt(i.value).clearsUpTo(logID))
 		}
 	}
 	given := make(map[item]bool)
@@ -96,7 +96,7 @@ func (r *recent) lacking(epoch string, has map[item]uint64, word uint64) (items 
 			given[i] = true
 		}
 	}
-	more = r.partly || len(r.items) >= r.most()
+	more = r.incomplete || len(r.items) >= r.capacity()
 	for n := range r.items {
 		at := (r.next + n) % len(r.items)
 		i, seq := r.items[at], r.seqs[at]
@@ -107,23 +107,23 @@ func (r *recent) lacking(epoch string, has map[item]uint64, word uint64) (items 
 			lacks(i, seq)
 		}
 	}
-	for i := range r.ahead {
+	for i := range r.unread {
 		lacks(i.item, i.seq)
 	}
-	return items, more || r.left.seq > 0
+	return items, more || r.dropped.seq > 0
 }
 
 // lost is for a log that has lost something: it may be any of what was ahead.
-func (r *recent) lost() {
-	ahead := make(map[ownItem]struct{}, len(r.ahead))
-	for i := range r.ahead {
-		ahead[ownItem{item: i.item}] = struct{}{}
+func (r *recent) dropPositions() {
+	ahead := make(map[ackedItem]struct{}, len(r.unread))
+	for i := range r.unread {
+		ahead[ackedItem{item: i.item}] = struct{}{}
 	}
-	r.ahead = ahead
+	r.unread = ahead
 }
 
 // renumbered is for another log: where the items stood in the one before says nothing.
-func (r *recent) renumbered() {
+func (r *recent) renumber() {
 	for at := range r.seqs {
 		r.seqs[at] = 1
 	}
@@ -131,7 +131,7 @@ func (r *recent) renumbered() {
 
 // lostAgain is for a log that loses something while it is mended: what was read of it so far
 // is remembered with what it lacked, which must not be forgotten for it.
-func (r *recent) lostAgain(epoch string, has map[item]uint64) {
+func (r *recent) mergeLost(logID string, has map[item]uint64) {
 	items, seqs := make([]item, 0, len(r.items)), make([]uint64, 0, len(r.items))
 	known := make(map[item]bool, len(r.items))
 	for n := range r.items {
@@ -148,14 +148,14 @@ func (r *recent) lostAgain(epoch string, has map[item]uint64) {
 	if len(items) > 0 && has[items[0]] == seqs[0] {
 		from = seqs[0]
 	}
-	late := r.lateIn(has)
+	late := r.newestOf(has)
 	for i, seq := range has {
-		if !known[i] && seq > from && (seq < has[late[0]] || len(items) > 2*r.most()) {
-			r.left = ownItem{item: i, epoch: epoch, seq: seq}
+		if !known[i] && seq > from && (seq < has[late[0]] || len(items) > 2*r.capacity()) {
+			r.dropped = ackedItem{item: i, logID: logID, seq: seq}
 		}
 	}
 	for _, i := range late {
-		if !known[i] && len(items) <= 3*r.most() {
+		if !known[i] && len(items) <= 3*r.capacity() {
 			items, seqs = append(items, i), append(seqs, has[i])
 		}
 	}
@@ -163,13 +163,13 @@ func (r *recent) lostAgain(epoch string, has map[item]uint64) {
 }
 
 // lateIn returns what the last entries of a log say, as many as are kept, in their order.
-func (r *recent) lateIn(has map[item]uint64) (items []item) {
+func (r *recent) newestOf(has map[item]uint64) (items []item) {
 	last := uint64(0)
 	for _, seq := range has {
 		last = max(last, seq)
 	}
 	for i, seq := range has {
-		if seq+uint64(r.most()) > last {
+		if seq+uint64(r.capacity()) > last {
 			items = append(items, i)
 		}
 	}
@@ -179,12 +179,12 @@ func (r *recent) lateIn(has map[item]uint64) (items []item) {
 
 // mended takes the last that a log has which was mended, and so lacks nothing, for what was
 // read before.
-func (r *recent) mended(epoch string, has map[item]uint64, late []item) {
-	maps.DeleteFunc(r.ahead, func(i ownItem, _ struct{}) bool {
+func (r *recent) replace(logID string, has map[item]uint64, late []item) {
+	maps.DeleteFunc(r.unread, func(i ackedItem, _ struct{}) bool {
 		seq := has[i.item]
-		return seq > 0 && (i.epoch != epoch || seq >= i.seq)
+		return seq > 0 && (i.logID != logID || seq >= i.seq)
 	})
-	r.partly = r.partly || len(late) < len(has)
+	r.incomplete = r.incomplete || len(late) < len(has)
 	r.items, r.seqs, r.next = nil, nil, 0
 	for _, i := range late {
 		r.add(i, has[i])

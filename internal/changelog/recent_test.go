@@ -11,7 +11,7 @@ func TestMoreIsLostThanIsRemembered(t *testing.T) {
 	t.Parallel()
 	for _, cleared := range []int{0, 1, 3} {
 		var r recent
-		for n := range remembered + 5 {
+		for n := range recentItems + 5 {
 			i := item{"id", fmt.Sprint(n)}
 			if n >= 5 && n < 5+cleared {
 				i.field = "doubt"
@@ -19,17 +19,17 @@ func TestMoreIsLostThanIsRemembered(t *testing.T) {
 			r.add(i, uint64(n+1))
 		}
 		word := item{clearedField, "cleared: up to 9 of log"}
-		r.add(word, remembered+6)
-		items, more := r.lacking("log", map[item]uint64{}, 0)
-		if len(items) != remembered-1 || !more {
+		r.add(word, recentItems+6)
+		items, more := r.missing("log", map[item]uint64{}, 0)
+		if len(items) != recentItems-1 || !more {
 			t.Errorf("%d cleared: %d are lacking, more: %v", cleared, len(items), more)
 		}
-		has := map[item]uint64{word: remembered + 6}
-		if items, more = r.lacking("log", has, 9); len(items) != remembered-1-max(0, cleared-1) || !more {
+		has := map[item]uint64{word: recentItems + 6}
+		if items, more = r.missing("log", has, 9); len(items) != recentItems-1-max(0, cleared-1) || !more {
 			t.Errorf("%d cleared, and the log has the word: %d are lacking, more: %v", cleared, len(items), more)
 		}
 		has[r.items[r.next]] = 7
-		if items, more := r.lacking("log", has, 9); len(items) != remembered-2-max(0, cleared-2) || more {
+		if items, more := r.missing("log", has, 9); len(items) != recentItems-2-max(0, cleared-2) || more {
 			t.Errorf("%d cleared, and the log has the oldest: %d are lacking, more: %v", cleared, len(items), more)
 		}
 	}
@@ -50,7 +50,7 @@ func TestSameDoubtIsLost(t *testing.T) {
 	} {
 		var r recent
 		r.add(doubt, tc.remembered)
-		items, more := r.lacking("log", map[item]uint64{doubt: tc.has}, tc.word)
+		items, more := r.missing("log", map[item]uint64{doubt: tc.has}, tc.word)
 		if len(items) != int(tc.lacking) || more {
 			t.Errorf("%+v: %v is lacking, more: %v", tc, items, more)
 		}

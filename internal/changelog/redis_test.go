@@ -165,13 +165,13 @@ func (i *instance) count() int {
 }
 
 // idle polls so rarely that only a Wait reads.
-var idle = Options{PollEvery: time.Hour, Limit: 10 * time.Second}
+var idle = Options{PollEvery: time.Hour, Timeout: 10 * time.Second}
 
 func newInstance(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	i := &instance{client: connect(t, s), ids: map[string]int{}}
 	_, opts.Ephemeral = s.(*miniServer)
-	opts.Doubt = func(d Doubt) {
+	opts.OnDoubt = func(d Doubt) {
 		if d.Kind == Start {
 			return // each has one
 		}
@@ -212,7 +212,7 @@ func (i *instance) tell(ctx context.Context, id string) error {
 	if err := i.Append(ctx, id); err != nil {
 		return err
 	}
-	return i.Spread(ctx)
+	return i.WaitForPeers(ctx)
 }
 
 func (i *instance) mustWait(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		a := runInstance(t, s, Options{PageSize: 7, Limit: 10 * time.Second})
+		a := runInstance(t, s, Options{PageSize: 7, Timeout: 10 * time.Second})
 		var want, got []string
 		for i := range 50 {
 			id := fmt.Sprint(i)

@@ -27,7 +27,7 @@ func TestOnlyTheMasterProvesAnything(t *testing.T) {
 	master := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
 	replica := bed.Replica(master)
 	// A failure of the reader, rather than of the wait, is what is looked for.
-	opts := Options{PollEvery: time.Millisecond, Limit: 10 * time.Second}
+	opts := Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second}
 	writer := runInstance(t, tcpServer{master.Addr()}, opts)
 	eventually(t, "the replica counts", func() bool { return writer.Append(t.Context(), "1") == nil })
 	eventually(t, "the master is read", func() bool { return writer.Wait(t.Context()) == nil })

@@ -12,11 +12,11 @@ import (
 func TestRunning(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := patient("a")
-		opts.Limit = time.Second // by which the time in the log is too late at most
+		opts.Timeout = time.Second // by which the time in the log is too late at most
 		a, b := runInstance(t, s, opts), runInstance(t, s, idle)
 		sure(t, a, b)
 		since := time.UnixMilli(1795000000123)
-		if _, err := a.Doubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
+		if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
 			t.Fatal(err)
 		}
 		now := func() int64 {

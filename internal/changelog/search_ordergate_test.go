@@ -53,7 +53,7 @@ type ordergate struct {
 func (o *ordergate) busy() bool   { return o.reading || o.loading || o.retrying }
 func (o *ordergate) paused() bool { return time.Now().Before(o.pausedUntil) }
 
-func entryAt(m Mark) filter.Entry { return filter.Entry{Log: m.Epoch, Number: m.Seq} }
+func entryAt(m Mark) filter.Entry { return filter.Entry{Log: m.LogID, Number: m.Seq} }
 
 // start begins a new life, from a file or from nothing.
 func (o *ordergate) start(fromFile bool) {
@@ -89,8 +89,8 @@ func (o *ordergate) start(fromFile bool) {
 	s.must(err)
 	o.log.recent.limit = s.remembered
 	s.scripts(o.log)
-	o.reader = &reader{log: o.log, stated: -1}
-	o.log.running.Store(true)
+	o.reader = &reader{log: o.log, reported: -1}
+	o.log.started.Store(true)
 	if from := o.file; fromFile && from != nil && from.version == s.version {
 		for _, id := range from.ids {
 			o.add(id)
@@ -102,17 +102,17 @@ func (o *ordergate) start(fromFile bool) {
 	} else {
 		s.say("%s starts", o.place)
 	}
-	o.reader.resume()
+	o.reader.resumeAtMark()
 }
 
 func (o *ordergate) logOptions() Options {
 	s, f := o.search, o.filter
-	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, Lasting: !s.can.live, Window: aWindow}
-	opts.Doubt = func(d Doubt) {
-		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.Epoch)
+	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, PersistGaps: !s.can.live, Window: aWindow}
+	opts.OnDoubt = func(d Doubt) {
+		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
 		cure := filter.Operator
 		switch d.Kind {
-		case Term, Crash:
+		case Failover, Crash:
 			cure = filter.Settling
 		case Start:
 			cure = filter.Reading
@@ -121,17 +121,17 @@ func (o *ordergate) logOptions() Options {
 		switch {
 		case d.Kind == Running:
 			told.Late = max(0, longestCall-d.Age)
-		case d.Kind == Term && !s.can.live:
+		case d.Kind == Failover && !s.can.live:
 			told.Late = max(0, settling-d.Age)
 		}
 		f.Doubt(told)
 	}
-	opts.Cleared = func(upTo Mark, again bool) {
-		s.say("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.Epoch)
+	opts.OnCleared = func(upTo Mark, again bool) {
+		s.say("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.LogID)
 		f.Confirm(entryAt(upTo), again)
 	}
 	if s.can.snapshots {
-		opts.Bridge = o.bridge
+		opts.LoadSnapshot = o.bridge
 	}
 	return opts
 }
@@ -155,8 +155,8 @@ func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
 	if a.life != a.ordergate.life || ctx.Err() != nil {
 		return Mark{}, errEnded
 	}
-	e, err := l.put(ctx, l.append, nil, items)
-	return e.place(), err
+	e, err := l.runAppend(ctx, l.append, nil, items)
+	return e.mark(), err
 }
 
 // Spread implements filter.Appender. While it waits, others go on.
@@ -165,7 +165,7 @@ func (a *appender) Spread(context.Context) error {
 	if s.hasty || s.unspread {
 		return nil
 	}
-	return a.wait("spreads", l.Spread)
+	return a.wait("spreads", l.WaitForPeers)
 }
 
 // wait tries until something has come to pass.
@@ -174,7 +174,7 @@ func (a *appender) wait(what string, try func(context.Context) error) error {
 	cancel()
 	for a.life == a.ordergate.life {
 		err := try(ended)
-		if err == nil || errors.Is(err, errNoMember) {
+		if err == nil || errors.Is(err, errNotMember) {
 			return err
 		}
 		a.search.say("%s %s", a.place, what)
@@ -186,13 +186,13 @@ func (a *appender) wait(what string, try func(context.Context) error) error {
 // Append implements filter.Appender.
 func (a *appender) Append(ctx context.Context, ids ...string) error {
 	l := a.log
-	l.member.owe(ids...)
+	l.member.track(ids...)
 	items, err := l.entries(ids)
 	if err == nil {
 		_, err = a.publish(ctx, items...)
 	}
 	if err == nil {
-		l.member.paid(ids...)
+		l.member.ack(ids...)
 	}
 	return err
 }
@@ -213,7 +213,7 @@ func (a *appender) Abandoned(ctx context.Context, reason string, since time.Time
 // doubt is that of Log.
 func (a *appender) doubt(ctx context.Context, d Doubt) (filter.Entry, error) {
 	l := a.log
-	covered := l.member.oweDoubt(d.text())
+	covered := l.member.trackDoubt(d.text())
 	text := d
 	if d.Kind == Running {
 		text.Reason = strconv.FormatInt(l.member.serverTime(), 10) + " " + d.Reason
@@ -222,7 +222,7 @@ func (a *appender) doubt(ctx context.Context, d Doubt) (filter.Entry, error) {
 	if err != nil {
 		return filter.Entry{}, err
 	}
-	l.member.paidDoubt(d.text(), covered, d.Since.IsZero())
+	l.member.ackDoubt(d.text(), covered, d.Since.IsZero())
 	return entryAt(at), nil
 }
 
@@ -392,13 +392,13 @@ func (o *ordergate) believe() {
 		return idList(source).IDs(ctx, add)
 	})
 	o.loading = false
-	if err != nil || upTo.Epoch == "" || o.life != life {
+	if err != nil || upTo.LogID == "" || o.life != life {
 		return
 	}
 	for _, id := range source {
 		o.ids[id] = true
 	}
-	err = o.log.Clear(context.Background(), upTo)
+	err = o.log.ClearDoubts(context.Background(), upTo)
 	s.say("%s: an operator clears up to %d: %v", o.place, upTo.Seq, err)
 }
 

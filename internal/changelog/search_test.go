@@ -319,8 +319,8 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 		if bed.change != nil {
 			bed.change(s)
 		}
-		for i, place := range []string{"a", "b", "c"} {
-			s.newOrdergate(place, bed.lines[i])
+		for i, instanceID := range []string{"a", "b", "c"} {
+			s.newOrdergate(instanceID, bed.lines[i])
 		}
 		s.settle()
 		s.copyTo(0, 1)
@@ -355,8 +355,8 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 	return s
 }
 
-func (s *search) newOrdergate(place string, l *line) {
-	o := &ordergate{search: s, place: place, line: l, master: s.current}
+func (s *search) newOrdergate(instanceID string, l *line) {
+	o := &ordergate{search: s, place: instanceID, line: l, master: s.current}
 	l.of = o
 	s.ordergates = append(s.ordergates, o)
 	o.start(false)

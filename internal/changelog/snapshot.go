@@ -16,12 +16,12 @@ import (
 const (
 	// chunkKept is how long a chunk stays that belongs to no current snapshot: longer than
 	// it takes to write all of one.
-	chunkKept = time.Hour
+	chunkTTL = time.Hour
 	// trimmedAtOnce keeps Redis from standing still for a long removal: a millisecond.
-	trimmedAtOnce = 10_000
+	trimBatch = 10_000
 	// bridging is at the end of a member's name that has [Options.Bridge]. Nothing is
 	// trimmed while there is another.
-	bridging = "+"
+	snapshotSuffix = "+"
 )
 
 var (
@@ -34,7 +34,7 @@ var (
 // BehindMark is how many entries before a snapshot's mark should stay in the log: a reader
 // that was held up for a moment needs no snapshot then, and what is remembered here can be
 // looked for in a log that lost something.
-const BehindMark = 2 * remembered
+const KeepBeforeMark = 2 * recentItems
 
 // Snapshot is what Redis has of a log's beginning.
 type Snapshot struct {
@@ -50,7 +50,7 @@ var ErrNotTrimmed = errors.New("the change log is not trimmed")
 // Snapshot returns the current snapshot, one without a token if there is none. It blocks
 // for one round trip to Redis.
 func (l *Log) Snapshot(ctx context.Context) (s Snapshot, err error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
 	var has struct {
 		Epoch  string `redis:"epoch"`
@@ -60,14 +60,14 @@ func (l *Log) Snapshot(ctx context.Context) (s Snapshot, err error) {
 		Chunks int    `redis:"chunks"`
 		Bytes  int64  `redis:"bytes"`
 	}
-	if err := l.client.HGetAll(ctx, l.snapshot).Scan(&has); err != nil {
-		return s, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.snapshot, err)
+	if err := l.client.HGetAll(ctx, l.snapshotKey).Scan(&has); err != nil {
+		return s, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.snapshotKey, err)
 	}
 	return Snapshot{Mark{has.Epoch, has.Seq, has.Nonce}, has.Token, has.Chunks, has.Bytes}, nil
 }
 
 func (l *Log) chunkKey(token string, n int) string {
-	return l.snapshot + ":" + token + ":" + strconv.Itoa(n)
+	return l.snapshotKey + ":" + token + ":" + strconv.Itoa(n)
 }
 
 func (l *Log) chunkKeys(s Snapshot) (keys []string) {
@@ -80,7 +80,7 @@ func (l *Log) chunkKeys(s Snapshot) (keys []string) {
 // PutChunk writes one chunk, counted from 0, of a snapshot that is to be given to
 // [Log.Adopt] within an hour. It blocks for one round trip.
 func (l *Log) PutChunk(ctx context.Context, token string, n int, data []byte) error {
-	return l.client.Set(ctx, l.chunkKey(token, n), data, chunkKept).Err()
+	return l.client.Set(ctx, l.chunkKey(token, n), data, chunkTTL).Err()
 }
 
 // Chunk returns one chunk. The error is redis.Nil if it is not there.
@@ -92,9 +92,9 @@ func (l *Log) Chunk(ctx context.Context, token string, n int) ([]byte, error) {
 // Everything up to its mark must be in it. It blocks for one round trip. The error says
 // why it is not current.
 func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
-	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
-	_, cmd := l.run(ctx, l.adopt, append(keys, l.chunkKeys(before)...),
-		s.Epoch, s.Seq, s.Nonce, s.Token, s.Chunks, s.Bytes, before.Token)
+	keys := append(append(append([]string{}, l.keys...), l.snapshotKey), l.chunkKeys(s)...)
+	_, cmd := l.runScript(ctx, l.adopt, append(keys, l.chunkKeys(before)...),
+		s.LogID, s.Seq, s.Nonce, s.Token, s.Chunks, s.Bytes, before.Token)
 	why, err := cmd.Text()
 	if err == nil && why != "" {
 		err = errors.New(why)
@@ -109,9 +109,9 @@ func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 // mark, and returns how many. It blocks for a millisecond and a round trip for
 // each 10,000 of them, with pauses. The error is [ErrNotTrimmed] if none may be removed.
 func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, err error) {
-	keys := append(append(append([]string{}, l.keys...), l.snapshot), l.chunkKeys(s)...)
+	keys := append(append(append([]string{}, l.keys...), l.snapshotKey), l.chunkKeys(s)...)
 	for {
-		_, cmd := l.run(ctx, l.trim, keys, s.Token, stay, trimmedAtOnce)
+		_, cmd := l.runScript(ctx, l.trim, keys, s.Token, stay, trimBatch)
 		reply, err := cmd.Slice()
 		var n int64
 		var why string
@@ -126,7 +126,7 @@ func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, er
 			return removed, nil
 		}
 		removed += n
-		if err := until(ctx, time.Now().Add(10*time.Millisecond)); err != nil {
+		if err := waitUntil(ctx, time.Now().Add(10*time.Millisecond)); err != nil {
 			return removed, err
 		}
 	}
@@ -135,7 +135,7 @@ func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, er
 // First returns the number of the log's first entry, 0 if it has none. It blocks for one
 // round trip.
 func (l *Log) First(ctx context.Context) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
 	rows, err := l.client.XRangeN(ctx, l.keys[0], "-", "+", 1).Result()
 	if err != nil || len(rows) == 0 {
@@ -147,16 +147,16 @@ func (l *Log) First(ctx context.Context) (uint64, error) {
 // WasTrimmed reports whether there are entries that only a snapshot has. It blocks for one
 // round trip.
 func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
 	return l.client.HExists(ctx, l.keys[1], "trimmed").Result()
 }
 
 // errBegins says that a log begins behind what a reader has.
-var errBegins = errors.New("the log begins later")
+var errTrimmed = errors.New("the log begins later")
 
 // first returns the number of a page's first entry, or that of the next to come.
-func (p page) first() uint64 {
+func (p page) firstSeq() uint64 {
 	if len(p.entries) == 0 {
 		return p.tail + 1
 	}
@@ -164,53 +164,53 @@ func (p page) first() uint64 {
 }
 
 // begins reports whether a page shows that a reader lacks the beginning of the log.
-func (p page) begins(last entry) bool {
-	first := p.first()
+func (p page) startsAfter(last entry) bool {
+	first := p.firstSeq()
 	return first > last.seq+1 || first == last.seq+1 && last.nonce != ""
 }
 
 // bridge takes the snapshot for what a log has no more, and goes on where the log begins.
 // Not done: there is none that joins the log.
-func (r *reader) bridge(ctx context.Context, p page) (done bool, err error) {
-	if r.last.seq > 0 && r.era != "" && r.era != p.era {
+func (r *reader) loadSnapshot(ctx context.Context, p page) (done bool, err error) {
+	if r.last.seq > 0 && r.leaseEpoch != "" && r.leaseEpoch != p.leaseEpoch {
 		// The entries are gone that would show whether the server which took over had them.
-		r.startOver(back("it was trimmed behind entry %d, and Redis restarted or failed over before that", r.last.seq))
+		r.startOver(failoverError("it was trimmed behind entry %d, and Redis restarted or failed over before that", r.last.seq))
 		return true, nil
 	}
-	at, err := r.log.opts.Bridge(ctx)
+	at, err := r.log.opts.LoadSnapshot(ctx)
 	if err != nil {
 		return false, err
 	}
-	first := p.first()
-	if at.Epoch != p.epoch || at.Seq < first || at.Seq > p.tail {
+	first := p.firstSeq()
+	if at.LogID != p.logID || at.Seq < first || at.Seq > p.tail {
 		return false, nil
 	}
-	r.last, r.joint, r.recall = entry{seq: first - 1}, at, true
+	r.last, r.snapshotMark, r.restoring = entry{seq: first - 1}, at, true
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
-	if r.log.recent.partly = true; r.has == nil {
+	if r.log.recent.incomplete = true; r.rescanned == nil {
 		// The snapshot has what was read.
-		r.log.recent = recent{limit: r.log.recent.limit, partly: true, ahead: r.log.recent.ahead, left: r.log.recent.left}
+		r.log.recent = recent{limit: r.log.recent.limit, incomplete: true, unread: r.log.recent.unread, dropped: r.log.recent.dropped}
 	}
 	return true, nil
 }
 
 // joins looks for the entry of the mark that a snapshot was taken up to. A log that ends
 // before it is not the one of the snapshot.
-func (r *reader) joins(tail uint64, fresh []entry) *damage {
-	if r.joint.Seq > tail {
-		return back("it ends at entry %d, and the snapshot in Redis at %d", tail, r.joint.Seq)
+func (r *reader) checkSnapshot(tail uint64, fresh []entry) *integrityError {
+	if r.snapshotMark.Seq > tail {
+		return failoverError("it ends at entry %d, and the snapshot in Redis at %d", tail, r.snapshotMark.Seq)
 	}
 	for _, e := range fresh {
-		if e.seq != r.joint.Seq {
+		if e.seq != r.snapshotMark.Seq {
 			continue
 		}
-		if e.nonce != r.joint.Nonce {
-			bad := gap("entry %d is not the one that the snapshot in Redis ends with", e.seq)
+		if e.nonce != r.snapshotMark.Nonce {
+			bad := gapError("entry %d is not the one that the snapshot in Redis ends with", e.seq)
 			bad.seq = e.seq
 			return bad
 		}
-		r.joint = Mark{}
+		r.snapshotMark = Mark{}
 	}
 	return nil
 }

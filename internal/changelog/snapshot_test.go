@@ -19,7 +19,7 @@ const snapshotKey = "ordergate:{orders}:snapshot"
 func bridged(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	var i *instance
-	opts.Bridge = func(ctx context.Context) (Mark, error) {
+	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
 		at, err := i.Snapshot(ctx)
 		if err != nil || at.Token == "" {
 			return Mark{}, err
@@ -83,7 +83,7 @@ func (i *instance) trimmed(t *testing.T, token string, stay int) {
 
 func (i *instance) appendMany(t *testing.T, prefix string, n int) {
 	t.Helper()
-	for part := range slices.Chunk(numbers(prefix, n), batch) {
+	for part := range slices.Chunk(numbers(prefix, n), reappendBatch) {
 		if err := i.Append(t.Context(), part...); err != nil {
 			t.Fatal(err)
 		}
@@ -91,8 +91,8 @@ func (i *instance) appendMany(t *testing.T, prefix string, n int) {
 }
 
 // atPlace returns the options of an ordergate.
-func atPlace(place string) Options {
-	return Options{Member: place, PollEvery: 20 * time.Millisecond, Limit: 10 * time.Second, Lease: 10 * time.Second}
+func atPlace(instanceID string) Options {
+	return Options{Member: instanceID, PollEvery: 20 * time.Millisecond, Timeout: 10 * time.Second, Lease: 10 * time.Second}
 }
 
 func TestTrimmedLogIsBridged(t *testing.T) {
@@ -104,7 +104,7 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 	slow.mustWait(t) // and then is held up
 	file := slow.Mark()
 	a.appendMany(t, "b", 2000)
-	if err := a.RecordDoubt(t.Context(), Doubt{Kind: Term, Reason: "one that is settled"}); err != nil {
+	if err := a.RecordDoubt(t.Context(), Doubt{Kind: Failover, Reason: "one that is settled"}); err != nil {
 		t.Fatal(err)
 	}
 	a.trimmed(t, "first", 100)
@@ -125,7 +125,7 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 	}
 
 	again := newInstance(t, s, idle) // starts with a file that is older than the log
-	again.opts.Bridge = func(ctx context.Context) (Mark, error) { return slow.opts.Bridge(ctx) }
+	again.opts.LoadSnapshot = func(ctx context.Context) (Mark, error) { return slow.opts.LoadSnapshot(ctx) }
 	again.opts.PageSize = 10
 	current, err := a.Snapshot(t.Context())
 	if err != nil {
@@ -195,7 +195,7 @@ func TestTrimmedBehindAFailover(t *testing.T) {
 	opts.Lease = 200 * time.Millisecond // whoever is acknowledged after a failover waits for its end
 	c := bridged(t, s, opts)
 	opts.Member = "a"
-	opts.Bridge = func(ctx context.Context) (Mark, error) { return c.opts.Bridge(ctx) }
+	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) { return c.opts.LoadSnapshot(ctx) }
 	a, w := wiredInstance(t, s, opts)
 	sure(t, a, c)
 	c.appendMany(t, "a", 100)
@@ -207,7 +207,7 @@ func TestTrimmedBehindAFailover(t *testing.T) {
 	}
 	a.mustAppend(t, "lost")
 	loseLast(t, c.client, 101)
-	eventually(t, "the failover is seen", func() bool { return c.hasKind(Term) })
+	eventually(t, "the failover is seen", func() bool { return c.hasKind(Failover) })
 	c.appendMany(t, "b", 2000)
 	eventually(t, "all is known", func() bool { return c.has("b1999") && c.Mark().Seq > 2000 })
 	next := Snapshot{Mark: c.Mark(), Token: "only", Chunks: 1, Bytes: 1}
@@ -220,7 +220,7 @@ func TestTrimmedBehindAFailover(t *testing.T) {
 	w.set(nil)
 	sure(t, a)
 	d := newInstance(t, s, idle)
-	d.opts.Bridge = a.opts.Bridge
+	d.opts.LoadSnapshot = a.opts.LoadSnapshot
 	d.start(t)
 	sure(t, d)
 	if !d.has("lost") {
@@ -280,13 +280,13 @@ func TestBridgeIsTriedAgain(t *testing.T) {
 	a := bridged(t, s, idle)
 	a.appendMany(t, "a", 1000)
 	a.trimmed(t, "only", 100)
-	b := newInstance(t, s, Options{PollEvery: time.Millisecond, Limit: 10 * time.Second})
+	b := newInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})
 	tries := 0
-	b.opts.Bridge = func(ctx context.Context) (Mark, error) {
+	b.opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
 		if tries++; tries < 3 {
 			return Mark{}, errors.New("no space left on device")
 		}
-		return a.opts.Bridge(ctx)
+		return a.opts.LoadSnapshot(ctx)
 	}
 	b.start(t)
 	eventually(t, "it is taken", func() bool { return b.Wait(t.Context()) == nil })
@@ -306,7 +306,7 @@ func TestAdoptAndTrimAreRefused(t *testing.T) {
 	lacking, _ := a.write(t, "lacking")
 	a.client.Del(ctx, a.chunkKey("lacking", 1))
 	other, anotherEntry := newer, newer
-	other.Epoch, anotherEntry.Nonce = "other", "other"
+	other.LogID, anotherEntry.Nonce = "other", "other"
 	refused := func(what, why string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), why) {
@@ -350,8 +350,8 @@ func TestAdoptAndTrimAreRefused(t *testing.T) {
 func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	s := startRealServer(t)
 	a := bridged(t, s, atPlace("a"))
-	a.appendMany(t, "a", BehindMark+1000)
-	a.trimmed(t, "only", BehindMark)
+	a.appendMany(t, "a", KeepBeforeMark+1000)
+	a.trimmed(t, "only", KeepBeforeMark)
 	a.appendMany(t, "b", 300)
 	a.mustWait(t)
 	seq := a.Mark().Seq
@@ -369,7 +369,7 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	b := bridged(t, s, idle)
 	b.mustWait(t)
 	lacks := 0
-	for _, id := range append(numbers("a", BehindMark+1000), numbers("b", 300)...) {
+	for _, id := range append(numbers("a", KeepBeforeMark+1000), numbers("b", 300)...) {
 		if !b.has(id) {
 			lacks++
 		}
@@ -403,8 +403,8 @@ func TestBridgeToAnotherMaster(t *testing.T) {
 	}
 	var b *instance
 	opts := idle
-	opts.Bridge = func(ctx context.Context) (Mark, error) {
-		at, err := a.opts.Bridge(ctx)
+	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
+		at, err := a.opts.LoadSnapshot(ctx)
 		if at.Seq == 0 || err != nil {
 			return at, err
 		}
@@ -439,9 +439,9 @@ func TestBridgeToAnotherEntry(t *testing.T) {
 	a.trimmed(t, "only", 0)
 	a.stop()
 	opts := idle
-	opts.Lasting, opts.Lease = true, 100*time.Millisecond
-	opts.Bridge = func(ctx context.Context) (Mark, error) {
-		at, err := a.opts.Bridge(ctx)
+	opts.PersistGaps, opts.Lease = true, 100*time.Millisecond
+	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
+		at, err := a.opts.LoadSnapshot(ctx)
 		at.Nonce = "another"
 		return at, err
 	}
@@ -469,11 +469,11 @@ func TestLossBehindTheBeginningOfTheLog(t *testing.T) {
 	a := bridged(t, s, opts)
 	a.appendMany(t, "a", 2000)
 	a.trimmed(t, "only", 0)
-	b.opts.Bridge = a.opts.Bridge
+	b.opts.LoadSnapshot = a.opts.LoadSnapshot
 	b.start(t)
 	b.mustWait(t)
 	later := newInstance(t, s, opts)
-	later.opts.Bridge = a.opts.Bridge
+	later.opts.LoadSnapshot = a.opts.LoadSnapshot
 	later.start(t)
 	if !later.waitFor(t, "lost") {
 		t.Errorf("the log does not have it; doubts %v", b.doubted())

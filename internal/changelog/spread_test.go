@@ -27,14 +27,14 @@ func TestSpreadOfTheLaterAppend(t *testing.T) {
 		go func() { appended <- a.Append(t.Context(), "1") }()
 		<-first.entered
 		aWire.set(nil)
-		eventually(t, "all have the first", func() bool { return a.knownLeast() >= 2 })
+		eventually(t, "all have the first", func() bool { return a.appliedByAll() >= 2 })
 		bWire.set(cut)
 		must(t, a.Append(t.Context(), "2"))
 		first.release()
 		must(t, <-appended)
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		if err := a.Spread(ctx); err == nil && !b.has("2") {
+		if err := a.WaitForPeers(ctx); err == nil && !b.has("2") {
 			t.Error("an order may be told of that a reader with a window lacks")
 		}
 	})
@@ -51,7 +51,7 @@ func TestClearKeepsTheWindow(t *testing.T) {
 		must(t, b.Append(t.Context(), "1"))
 		a.mustWait(t)
 		at := a.Mark()
-		must(t, b.Clear(t.Context(), at))
+		must(t, b.ClearDoubts(t.Context(), at))
 		if w := b.longestWindow(); w != 2*time.Hour {
 			t.Errorf("who has cleared a doubt waits for windows of %v", w)
 		}
@@ -79,7 +79,7 @@ func TestUnreadLogIsLeftInPeace(t *testing.T) {
 			}
 			return next(ctx, cmd)
 		})
-		_, err := a.Doubt(t.Context(), Doubt{Kind: Lost, Reason: "a test"})
+		_, err := a.AppendDoubt(t.Context(), Doubt{Kind: Lost, Reason: "a test"})
 		must(t, err)
 		must(t, a.Append(t.Context(), "1"))
 		time.Sleep(time.Second)
@@ -154,8 +154,10 @@ func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
 		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
 		time.Sleep(100 * time.Millisecond)                             // it is read
 		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as by a failover: a new era
-		before := a.member.lastEra()
-		eventually(t, "there is a new era", func() bool { return a.member.lastEra() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2 })
+		before := a.member.lastLeaseEpoch()
+		eventually(t, "there is a new era", func() bool {
+			return a.member.lastLeaseEpoch() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2
+		})
 		settled(a)
 		must(t, a.tell(t.Context(), "first")) // when the era counts
 		var slow int
@@ -174,9 +176,9 @@ func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
 
 // TestWidestOutlastsALease has a server take over that has not heard of the longest window.
 func TestWidestOutlastsALease(t *testing.T) {
-	var w widest
-	w.heard("one", 10*time.Second, 2*time.Second)
-	w.heard("two", time.Second, 2*time.Second)
+	var w peerWindows
+	w.note("one", 10*time.Second, 2*time.Second)
+	w.note("two", time.Second, 2*time.Second)
 	if left := time.Until(w.until); left < over(10*time.Second)+2*time.Second {
 		t.Errorf("windows of the server before count for %v", left)
 	}

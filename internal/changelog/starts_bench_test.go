@@ -26,8 +26,8 @@ func BenchmarkStarts(b *testing.B) {
 	for !standing.Window().Holds() {
 		time.Sleep(time.Millisecond)
 	}
-	for i := 0; i < entries; i += batch {
-		ids := make([]string, batch)
+	for i := 0; i < entries; i += reappendBatch {
+		ids := make([]string, reappendBatch)
 		for n := range ids {
 			ids[n] = fmt.Sprintf("%020d", i+n)
 		}
@@ -95,10 +95,10 @@ func BenchmarkStarts(b *testing.B) {
 }
 
 // startInstance runs an ordergate until it is stopped.
-func startInstance(b *testing.B, s *testbed.Redis, place string) (*instance, func()) {
+func startInstance(b *testing.B, s *testbed.Redis, instanceID string) (*instance, func()) {
 	b.Helper()
 	i := &instance{client: redis.NewClient(&redis.Options{Addr: s.Addr(), ContextTimeoutEnabled: true, PoolSize: 100})}
-	log, err := New(i.client, "orders", func(string) {}, Options{Member: place, Window: 500 * time.Millisecond, Keep: 100_000})
+	log, err := New(i.client, "orders", func(string) {}, Options{Member: instanceID, Window: 500 * time.Millisecond, MinEntries: 100_000})
 	if err != nil {
 		b.Fatal(err)
 	}

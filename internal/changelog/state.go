@@ -30,7 +30,7 @@ type State struct {
 	ReadTook time.Duration   // how long the last read took
 	LastRead time.Time       // when the tail was last reached; zero if never
 	Doubts   map[Kind]uint64 // told of so far
-	Owed     int             // appended here, and not acknowledged
+	Pending  int             // appended here, and not acknowledged
 	Repaired uint64          // IDs appended again since the log had lost them
 }
 
@@ -40,14 +40,14 @@ func (l *Log) State() State {
 	defer l.mu.Unlock()
 	s := l.state
 	s.Position = l.position.Load()
-	if l.next != nil {
-		s.Waiting = l.next.waiters
+	if l.nextRead != nil {
+		s.Waiting = l.nextRead.waiters
 	}
 	s.Doubts = make(map[Kind]uint64, len(l.state.Doubts))
 	for kind, n := range l.state.Doubts {
 		s.Doubts[kind] = n
 	}
-	s.Owed = l.member.count()
+	s.Pending = l.member.pendingCount()
 	return s
 }
 
@@ -61,7 +61,7 @@ func (l *Log) Err() error {
 
 // EverRequired reports whether all members that [Options.Require] names were there, and not
 // away, at one time since Run began.
-func (l *Log) EverRequired() bool { return l.required.Load() }
+func (l *Log) RequiredJoined() bool { return l.requiredJoined.Load() }
 
 // LastRead returns when the tail was last reached; zero if never.
 func (l *Log) LastRead() time.Time {
@@ -72,7 +72,7 @@ func (l *Log) LastRead() time.Time {
 
 // Reached returns a channel that is closed once the tail has been reached: from then on
 // the log is one that is known, and what a source is read for after that is not missed.
-func (l *Log) Reached() <-chan struct{} { return l.reached }
+func (l *Log) TailReached() <-chan struct{} { return l.tailReached }
 
 // Position returns the sequence number of the last entry applied, 0 before the
 // first.
@@ -84,13 +84,13 @@ func (l *Log) Position() uint64 { return l.position.Load() }
 // What it finds closes the window, but for a server that does not answer. Those who create wait for the
 // end of a window anyway; but who comes back after it was taken for gone may owe an order that no window
 // was opened for.
-func (l *Log) settle(phase Phase, err error, window *Window) {
+func (l *Log) setPhase(phase Phase, err error, window *Window) {
 	l.mu.Lock()
 	before := l.state.Phase
 	l.state.Phase, l.state.Err = phase, err
-	if phase == Following || phase == Away && !errors.Is(err, ErrTwin) {
+	if phase == Following || phase == Away && !errors.Is(err, ErrDuplicate) {
 		if l.state.LastRead.IsZero() {
-			close(l.reached)
+			close(l.tailReached)
 		}
 		l.state.LastRead = l.opts.Now()
 	}
@@ -110,7 +110,7 @@ func (l *Log) settle(phase Phase, err error, window *Window) {
 	case Blind:
 		log.Error("nothing counts as absent, and this ordergate is not ready", "error", err)
 	case Away:
-		if errors.Is(err, ErrTwin) {
+		if errors.Is(err, ErrDuplicate) {
 			return // it is said again and again
 		}
 		log.Warn("nothing counts as absent for now", "error", err)

@@ -7,7 +7,7 @@ import (
 )
 
 // round is one read of the log to its tail, shared by all that wait for it.
-type round struct {
+type sharedRead struct {
 	done    chan struct{}
 	err     error // set before done is closed
 	waiters int   // guarded by Log.mu
@@ -21,17 +21,17 @@ type round struct {
 // when Redis cannot be asked within [Options.Limit], and at once while the last
 // read failed; or [ErrAway], [ErrEarlier] or [ErrUnfollowed]; or ctx's error. Without Run it never succeeds.
 func (l *Log) Wait(ctx context.Context) error {
-	r, err := l.enroll()
+	r, err := l.joinNextRead()
 	if err != nil {
 		return err
 	}
-	limit := time.NewTimer(l.opts.Limit)
+	limit := time.NewTimer(l.opts.Timeout)
 	defer limit.Stop()
 	select {
 	case <-r.done:
 		return r.err
 	case <-limit.C:
-		return fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[0], l.opts.Limit)
+		return fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[0], l.opts.Timeout)
 	case <-ctx.Done():
 		return fmt.Errorf("waiting for %s: %w", l.keys[0], context.Cause(ctx))
 	}
@@ -39,19 +39,19 @@ func (l *Log) Wait(ctx context.Context) error {
 
 // enroll enters the caller for the next read. A round is taken off l.next before its read
 // is sent, under the same mutex, so whoever finds it there is early enough for all of it.
-func (l *Log) enroll() (*round, error) {
+func (l *Log) joinNextRead() (*sharedRead, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state.Phase {
 	case Unavailable, Broken, Blind, Stopped:
 		return nil, l.state.Err // the reader tries again by itself
 	}
-	if l.next == nil {
-		l.next = &round{done: make(chan struct{})}
-		signal(l.kick)
+	if l.nextRead == nil {
+		l.nextRead = &sharedRead{done: make(chan struct{})}
+		signal(l.wakeReader)
 	}
-	l.next.waiters++
-	return l.next, nil
+	l.nextRead.waiters++
+	return l.nextRead, nil
 }
 
 // signal is for a channel of capacity 1 that tells that there is something.
@@ -64,20 +64,20 @@ func signal(c chan<- struct{}) {
 
 // begin takes the round that the coming read is for: nil if nobody waits. The signal of
 // those who wait in it is taken too, or a read for nobody would follow.
-func (l *Log) begin() *round {
+func (l *Log) takeRead() *sharedRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-l.kick:
+	case <-l.wakeReader:
 	default:
 	}
-	r := l.next
-	l.next = nil
+	r := l.nextRead
+	l.nextRead = nil
 	return r
 }
 
 // end tells all that wait.
-func (r *round) end(err error) {
+func (r *sharedRead) finish(err error) {
 	if r != nil {
 		r.err = err
 		close(r.done)

@@ -11,7 +11,7 @@ import (
 // or until this reader has it. A nil Window never holds. It is immutable.
 type Window struct {
 	began, wall time.Time // when the read was sent, by the monotonic and by the other clock
-	lasts       time.Duration
+	length      time.Duration
 }
 
 func newWindow() *Window {
@@ -29,62 +29,62 @@ func (w *Window) Holds() bool {
 		return false
 	}
 	now := time.Now()
-	return now.Sub(w.began) < w.lasts && now.Round(0).Sub(w.wall) < w.lasts
+	return now.Sub(w.began) < w.length && now.Round(0).Sub(w.wall) < w.length
 }
 
 // Window returns the one that was opened last, nil if none is open. It does not block.
 func (l *Log) Window() *Window { return l.window.Load() }
 
 // told is what a creator knows of the readers.
-type told struct {
-	era     string
-	least   uint64        // up to which entry of the log all had applied it, at one time in the era
-	changed chan struct{} // closed when that grows
+type readerProgress struct {
+	leaseEpoch string
+	applied    uint64        // up to which entry of the log all had applied it, at one time in the era
+	changed    chan struct{} // closed when that grows
 }
 
 // hear notes up to which entry all readers have the log.
-func (l *Log) hear(era string, least uint64) {
+func (l *Log) noteProgress(leaseEpoch string, least uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if era == l.told.era && least <= l.told.least {
+	if leaseEpoch == l.progress.leaseEpoch && least <= l.progress.applied {
 		return
 	}
-	close(l.told.changed)
-	l.told = told{era, least, make(chan struct{})}
+	close(l.progress.changed)
+	l.progress = readerProgress{leaseEpoch, least, make(chan struct{})}
 }
 
-func (l *Log) knownLeast() uint64 {
+func (l *Log) appliedByAll() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told.least
+	return l.progress.applied
 }
 
 // have reports whether all readers have an entry, and returns what is closed when
 // that may have changed.
-func (l *Log) have(e ownEntry) (bool, <-chan struct{}) {
+func (l *Log) isAppliedByAll(e ackedEntry) (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told.era == e.era && l.told.least >= e.seq, l.told.changed
+	return l.progress.leaseEpoch == e.leaseEpoch && l.progress.applied >= e.seq, l.progress.changed
 }
 
 // widest is the longest window of any reader, as the log tells. In a new era it may have lost
 // the one that it had before, whose reader may still refuse by it: it may open one at a server that
 // was replaced for as long as a lease lasts there.
-type widest struct {
-	era         string
+type peerWindows struct {
+	leaseEpoch  string
 	now, before time.Duration
 	until       time.Time // before counts
 }
 
-func (w *widest) heard(era string, window, lease time.Duration) {
-	if era != w.era {
+func (w *peerWindows) note(leaseEpoch string, window, lease time.Duration) {
+	if leaseEpoch != w.leaseEpoch {
 		w.before = w.longest()
-		w.era, w.until = era, time.Now().Add(lease+margin(lease)+over(w.before))
+		w.leaseEpoch, w.until = leaseEpoch, time.Now().Add(lease+margin(lease)+over(w.before))
 	}
 	w.now = window
 }
 
-func (w *widest) longest() time.Duration {
+func (w *peerWindows) longest() time.Duration {
 	if time.Now().Before(w.until) {
 		return max(w.now, w.before)
 	}
@@ -95,7 +95,7 @@ func (w *widest) longest() time.Duration {
 func (l *Log) longestWindow() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return max(l.widest.longest(), l.opts.Window)
+	return max(l.peers.longest(), l.opts.Window)
 }
 
 // Spread blocks until clients may be told of whatever was acknowledged here before the call: no window
@@ -110,47 +110,47 @@ func (l *Log) longestWindow() time.Duration {
 // does not know yet who reads: so that counts only when those windows are over that reads in
 // other eras have opened. They ran before this process saw the era, or at a server
 // that was replaced.
-func (l *Log) Spread(ctx context.Context) error {
+func (l *Log) WaitForPeers(ctx context.Context) error {
 	l.mu.Lock()
-	a := l.latest
+	a := l.lastAck
 	l.mu.Unlock()
 	if a.seq == 0 {
 		return nil
 	}
 	window := l.longestWindow()
-	last := latest(a.counts, a.at).Add(over(window))
-	since, known := l.member.sawFirst(a.era)
-	if window == 0 || !known || !l.running.Load() {
-		return l.unheard(until(ctx, last))
+	last := laterOf(a.validFrom, a.received).Add(over(window))
+	since, known := l.member.epochSeenAt(a.leaseEpoch)
+	if window == 0 || !known || !l.started.Load() {
+		return l.peersUninformed(waitUntil(ctx, last))
 	}
-	if err := until(ctx, latest(a.counts, since).Add(over(window))); err != nil {
-		return l.unheard(err)
+	if err := waitUntil(ctx, laterOf(a.validFrom, since).Add(over(window))); err != nil {
+		return l.peersUninformed(err)
 	}
 	timer := time.NewTimer(time.Until(last))
 	defer timer.Stop()
-	l.spreading.Add(1)
-	defer l.spreading.Add(-1)
-	signal(l.spreads)
+	l.peerWaiters.Add(1)
+	defer l.peerWaiters.Add(-1)
+	signal(l.peersKick)
 	for {
-		switch all, changed := l.have(a.ownEntry); {
+		switch all, changed := l.isAppliedByAll(a.ackedEntry); {
 		case all:
 			return nil
 		case !time.Now().Before(last):
-			l.waited.Store(&a.ownEntry)
+			l.unreported.Store(&a.ackedEntry)
 			return nil
 		default:
 			select {
 			case <-changed:
 			case <-timer.C:
 			case <-ctx.Done():
-				return l.unheard(context.Cause(ctx))
+				return l.peersUninformed(context.Cause(ctx))
 			}
 		}
 	}
 }
 
 // unheard is the error of somebody who could not wait until all have an entry.
-func (l *Log) unheard(err error) error {
+func (l *Log) peersUninformed(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -159,12 +159,12 @@ func (l *Log) unheard(err error) error {
 
 // forgetReaders lets nobody wait any more for readers that have ended without a word, if a creator has
 // waited in vain. That it fails is no matter: the next creator has it tried again.
-func (l *Log) forgetReaders(ctx context.Context) {
-	e := l.waited.Swap(nil)
+func (l *Log) removeSilentReaders(ctx context.Context) {
+	e := l.unreported.Swap(nil)
 	if e == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	l.run(ctx, l.forget, l.keys, e.seq, e.era)
+	l.runScript(ctx, l.forget, l.keys, e.seq, e.leaseEpoch)
 }

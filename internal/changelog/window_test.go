@@ -13,8 +13,8 @@ import (
 )
 
 // windowed is a member with a window that outlasts any test, unless it is given.
-func windowed(place string, window time.Duration) Options {
-	o := patient(place)
+func windowed(instanceID string, window time.Duration) Options {
+	o := patient(instanceID)
 	o.Window = window
 	return o
 }
@@ -32,7 +32,7 @@ func open(t *testing.T, all ...*instance) {
 func settled(i *instance) {
 	i.member.mu.Lock()
 	defer i.member.mu.Unlock()
-	i.member.since, i.member.clear = time.Now().Add(-3*time.Hour), time.Time{}
+	i.member.epochSeen, i.member.othersOver = time.Now().Add(-3*time.Hour), time.Time{}
 }
 
 func TestWindowHolds(t *testing.T) {
@@ -78,7 +78,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 			})
 			must(t, err)
 		}
-		for name, want := range map[string]error{"lapsed#1~": ErrAway, "earlier#1+": ErrEarlier} {
+		for name, want := range map[string]error{"lapsed#1~": ErrAway, "earlier#1+": ErrEarlierRelease} {
 			join(float64(time.Now().UnixMilli()-1000), name)
 			eventually(t, "the window is closed", func() bool { return !b.Window().Holds() && errors.Is(b.Err(), want) })
 			leave(name)
@@ -161,7 +161,7 @@ func TestSpreadOutlastsReaders(t *testing.T) {
 		settled(a)
 		for i := range 5 {
 			must(t, a.tell(t.Context(), fmt.Sprint(10+i)))
-			if a.waited.Load() != nil {
+			if a.unreported.Load() != nil {
 				t.Error("it was waited for once more")
 			}
 		}
@@ -218,12 +218,12 @@ func TestSpreadInANewEra(t *testing.T) {
 		for _, key := range []int{4, 5} {
 			open(t, a, b)
 			settled(a)
-			before := a.member.lastEra()
+			before := a.member.lastLeaseEpoch()
 			must(t, a.client.Del(t.Context(), a.keys[key]).Err())
 			began := time.Now()
 			id := fmt.Sprint("lost-", key)
 			must(t, a.tell(t.Context(), id))
-			if a.member.lastEra() == before {
+			if a.member.lastLeaseEpoch() == before {
 				t.Error("nobody has noticed that the readers are gone")
 			}
 			if took := time.Since(began); took < over(window) {
@@ -246,10 +246,10 @@ func TestWindowsDiffer(t *testing.T) {
 		opts.Member, opts.Window = "b", 700*time.Millisecond
 		b := runInstance(t, s, opts)
 		open(t, b)
-		if w := b.Window(); w.lasts != 100*time.Millisecond {
-			t.Errorf("its first window lasts %v: nobody has heard of the longer one", w.lasts)
+		if w := b.Window(); w.length != 100*time.Millisecond {
+			t.Errorf("its first window lasts %v: nobody has heard of the longer one", w.length)
 		}
-		eventually(t, "others have heard of it", func() bool { return b.Window().Holds() && b.Window().lasts == opts.Window })
+		eventually(t, "others have heard of it", func() bool { return b.Window().Holds() && b.Window().length == opts.Window })
 		if w := a.longestWindow(); w != opts.Window {
 			t.Errorf("who creates waits for windows of %v", w)
 		}
@@ -274,7 +274,7 @@ func TestOwedBeforeTheFirstLease(t *testing.T) {
 			}
 			return next(ctx, cmd)
 		})
-		must(t, a.member.enter(t.Context()))
+		must(t, a.member.join(t.Context()))
 		if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("Append = %v", err)
 		}
@@ -346,20 +346,20 @@ func TestListenToAnotherLog(t *testing.T) {
 		opts := windowed("a", time.Hour)
 		opts.PollEvery = time.Hour // only XREAD brings anything
 		a := newInstance(t, s, opts)
-		n := a.listen(t.Context())
+		n := a.startListener(t.Context())
 		creator := newInstance(t, s, idle)
 		for i := range 5 {
 			must(t, creator.Append(t.Context(), fmt.Sprint(i)))
 		}
 		a.position.Store(5)
-		n.ask(5)
+		n.request(5)
 		must(t, creator.client.Del(t.Context(), creator.keys...).Err())
 		a.position.Store(0)
 		if entries := <-n.arrived; entries != nil {
 			t.Errorf("%d entries of a log that has none", len(entries))
 		}
-		n.asking = false
-		n.ask(0)
+		n.requested = false
+		n.request(0)
 		must(t, creator.Append(t.Context(), "1001"))
 		if entries := <-n.arrived; len(entries) != 1 || entries[0].id != "1001" {
 			t.Errorf("%+v", entries)

@@ -113,13 +113,13 @@ func (h *held) reply(ctx context.Context, cmd redis.Cmder, next redis.ProcessHoo
 }
 
 // brisk is a member with a short lease, which it renews about every 30 ms.
-func brisk(place string) Options {
-	return Options{Member: place, PollEvery: 10 * time.Millisecond, Limit: 5 * time.Second, Lease: 150 * time.Millisecond}
+func brisk(instanceID string) Options {
+	return Options{Member: instanceID, PollEvery: 10 * time.Millisecond, Timeout: 5 * time.Second, Lease: 150 * time.Millisecond}
 }
 
 // patient is a member whose lease outlasts any test.
-func patient(place string) Options {
-	o := brisk(place)
+func patient(instanceID string) Options {
+	o := brisk(instanceID)
 	o.Lease = time.Hour
 	return o
 }
@@ -162,7 +162,7 @@ func finds(t *testing.T, i *instance, away string) {
 	eventually(t, away+" is found to be away", func() bool {
 		err := i.Wait(t.Context())
 		if slices.Contains(i.opts.Require, away) {
-			return errors.Is(err, ErrUnfollowed) && err.Error() == ErrUnfollowed.Error()+": "+away
+			return errors.Is(err, ErrNotFollowed) && err.Error() == ErrNotFollowed.Error()+": "+away
 		}
 		return errors.Is(err, ErrAway) && err.Error() == ErrAway.Error()+": "+away
 	})

@@ -76,7 +76,7 @@ func TestRenewalThatIsLate(t *testing.T) {
 					t.Fatal(err)
 				}
 				// Not b.Wait, which may be told of what an earlier read found.
-				p, err := b.ask(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", "")
+				p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -112,7 +112,7 @@ func (s *storm) draw(n int) int {
 func (s *storm) some(most int) time.Duration { return time.Duration(s.draw(most)) * time.Millisecond }
 
 func pause(ctx context.Context, d time.Duration) error {
-	return until(ctx, time.Now().Add(d))
+	return waitUntil(ctx, time.Now().Add(d))
 }
 
 func (s *storm) befall(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -166,7 +166,7 @@ type duel struct {
 func newDuel(t *testing.T, s server, m mutant, seed uint64) *duel {
 	t.Helper()
 	d := &duel{a: newInstance(t, s, brisk("a"))}
-	d.a.opts.Limit = 300 * time.Millisecond
+	d.a.opts.Timeout = 300 * time.Millisecond
 	m.change(t, d.a.Log)
 	d.storm = &storm{w: wired(t, s, d.a), rand: rand.New(rand.NewPCG(seed, 1))}
 	t.Cleanup(d.storm.late.Wait)

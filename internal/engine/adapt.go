@@ -75,7 +75,7 @@ type appender struct{ *changelog.Log }
 
 // Spread implements filter.Appender. The time that its caller has goes by the windows and leases of this
 // ordergate; others may have longer ones, and the log knows for how long to wait.
-func (a appender) Spread(ctx context.Context) error { return untimed(ctx, a.Log.Spread) }
+func (a appender) Spread(ctx context.Context) error { return untimed(ctx, a.Log.WaitForPeers) }
 
 // Withdraw implements filter.Appender, in the same way.
 func (a appender) Withdraw(ctx context.Context) error { return untimed(ctx, a.Log.Withdraw) }
@@ -103,7 +103,7 @@ func (a appender) Abandoned(ctx context.Context, reason string, since time.Time)
 }
 
 func (a appender) doubt(ctx context.Context, d changelog.Doubt) (filter.Entry, error) {
-	at, err := a.Doubt(ctx, d)
+	at, err := a.AppendDoubt(ctx, d)
 	return placeIn(at), err
 }
 
@@ -117,12 +117,12 @@ func cureOf(k changelog.Kind) filter.Cure {
 }
 
 var cures = map[changelog.Kind]filter.Cure{
-	changelog.Term:    filter.Settling,
-	changelog.Crash:   filter.Settling,
-	changelog.Start:   filter.Reading,
-	changelog.Lost:    filter.Operator,
-	changelog.Running: filter.Operator,
-	changelog.Gap:     filter.Operator,
+	changelog.Failover: filter.Settling,
+	changelog.Crash:    filter.Settling,
+	changelog.Start:    filter.Reading,
+	changelog.Lost:     filter.Operator,
+	changelog.Running:  filter.Operator,
+	changelog.Gap:      filter.Operator,
 }
 
 // lockObserver counts what a Locker reports.

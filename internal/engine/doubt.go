@@ -38,7 +38,7 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 		told.Late = max(0, u.late-d.Age)
 	case d.Kind == changelog.Crash && len(u.live()) > 0:
 		u.again.Store(time.Now().Add(u.late).UnixNano())
-	case d.Kind == changelog.Term && len(u.live()) == 0: // others may not have said yet what they know
+	case d.Kind == changelog.Failover && len(u.live()) == 0: // others may not have said yet what they know
 		told.Late = max(0, settleTime-d.Age)
 	}
 	u.filter.Doubt(told)
@@ -50,7 +50,7 @@ func (u *filterUnit) cleared(upTo changelog.Mark, again bool) {
 }
 
 func placeIn(at changelog.Mark) filter.Entry {
-	return filter.Entry{Log: at.Epoch, Number: at.Seq}
+	return filter.Entry{Log: at.LogID, Number: at.Seq}
 }
 
 // believe has the sources read for somebody who says that they have every order. That
@@ -69,8 +69,8 @@ func (u *filterUnit) believe(ctx context.Context, read func(ctx context.Context,
 		return nil
 	}
 	err := errNotRead
-	if upTo.Epoch != "" {
-		err = u.log.Clear(ctx, upTo)
+	if upTo.LogID != "" {
+		err = u.log.ClearDoubts(ctx, upTo)
 	}
 	if err != nil {
 		return fmt.Errorf("the sources were read, and the other ordergates were not told of it: run it again: %w", err)

@@ -42,7 +42,7 @@ func TestDoubtOfAnotherOrdergate(t *testing.T) {
 	if err := a.filter.Missed(ended, reason, time.Time{}); err == nil {
 		t.Fatal("it is told")
 	}
-	if err := b.log.Clear(t.Context(), upTo); err != nil {
+	if err := b.log.ClearDoubts(t.Context(), upTo); err != nil {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "a knows that", func() bool { return a.log.Mark().Seq > upTo.Seq })

@@ -178,12 +178,12 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		// brings is never wrong.
 		apply := func(id string) { unit.filter.Add(id) }
 		logOpts := changelog.Options{
-			CanonicalForms: opts.CanonicalForms.All, Doubt: unit.doubt, Cleared: unit.cleared, Lasting: !liveOf(m.config, c),
+			CanonicalForms: opts.CanonicalForms.All, OnDoubt: unit.doubt, OnCleared: unit.cleared, PersistGaps: !liveOf(m.config, c),
 			Member: m.place, Require: followedMembers(m.config, name),
-			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, Keep: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: m.log,
+			Ephemeral: m.config.Redis.Mode == config.RedisEmbedded, MinEntries: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: m.log,
 		}
 		if unit.logSnapshot != nil {
-			logOpts.Bridge = unit.logSnapshot.bridge
+			logOpts.LoadSnapshot = unit.logSnapshot.bridge
 		}
 		if unit.log, err = changelog.New(m.redis, name, apply, logOpts); err != nil {
 			return nil, err

@@ -95,7 +95,7 @@ func (u *filterUnit) acquaint(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, acquaintTime)
 	defer cancel()
 	select {
-	case <-u.log.Reached():
+	case <-u.log.TailReached():
 	case <-ctx.Done():
 		u.logSnapshot.wait()
 	}

@@ -132,8 +132,8 @@ func logReportOf(log *changelog.Log) *LogReport {
 	s := log.State()
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
-		ReadTook: Seconds(s.ReadTook), Members: log.Members(), Owed: s.Owed, Repaired: s.Repaired,
-		Doubts: DoubtCount{s.Doubts[changelog.Term], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
+		ReadTook: Seconds(s.ReadTook), Members: log.Members(), Owed: s.Pending, Repaired: s.Repaired,
+		Doubts: DoubtCount{s.Doubts[changelog.Failover], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
 	}
 	if !s.LastRead.IsZero() {
 		r.LastRead = &s.LastRead

@@ -62,7 +62,7 @@ func (m *Engine) followers(name string, unit *filterUnit, formats []order.Format
 		lease := max(m.config.Filters[name].StaleAfter, 3*c.Every)
 		all = append(all, &follower{
 			name: s, config: c, formats: formats, client: m.redis, changes: unit.log, set: unit.shared,
-			member: unit.log.Member(followedPrefix+s, lease),
+			member: unit.log.NewMember(followedPrefix+s, lease),
 			place:  followKey(name),
 			turn: func(ctx context.Context) (context.Context, func(), error) {
 				work, _, done, err := m.takeTurn(ctx, name, "follow:"+s)
@@ -182,9 +182,9 @@ func (f *follower) leave(ctx context.Context) {
 // condition tells whether the table is followed, by this ordergate or another one. It takes
 // readiness away until it was followed once since the start.
 func (f *follower) condition(ctx context.Context) admin.Condition {
-	c := admin.Condition{Name: "source " + f.name, Ready: f.changes.EverRequired()}
+	c := admin.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
 	err, own := f.changes.Err(), f.state.why()
-	if !errors.Is(err, changelog.ErrUnfollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
+	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
 		return c
 	}
 	if told := f.client.HGet(ctx, f.place, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last

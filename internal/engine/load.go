@@ -33,7 +33,7 @@ func (m *Engine) Announce(ctx context.Context, filter string, ids []string) erro
 
 // Spread blocks until no ordergate answers Absent for what was announced before the call.
 func (m *Engine) Spread(ctx context.Context, filter string) error {
-	return m.filters[filter].log.Spread(ctx)
+	return m.filters[filter].log.WaitForPeers(ctx)
 }
 
 // announce appends IDs to a change log, and then to the set in Redis if there is one.

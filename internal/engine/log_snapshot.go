@@ -84,7 +84,7 @@ func (m *Engine) newLogSnapshot(name string, c config.Filter, unit *filterUnit, 
 		return nil
 	}
 	s := &logSnapshot{
-		unit: unit, dir: os.TempDir(), least: leastEntries, stay: changelog.BehindMark, key: key, keyed: c.Kind != config.FilterExact, log: m.log.With("filter", name),
+		unit: unit, dir: os.TempDir(), least: leastEntries, stay: changelog.KeepBeforeMark, key: key, keyed: c.Kind != config.FilterExact, log: m.log.With("filter", name),
 		turn: func(ctx context.Context) (context.Context, func(), error) {
 			work, _, done, err := m.takeTurn(ctx, name, "trim")
 			return work, done, err
@@ -178,7 +178,7 @@ func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due 
 		return current, false, err
 	}
 	wanted := max(s.least, s.unit.filter.SizeBytes()/bytesPerEntry)
-	if current.Epoch == mark.Epoch {
+	if current.LogID == mark.LogID {
 		return current, s.waived.Load() || mark.Seq >= current.Seq+wanted, nil
 	}
 	first, err := log.First(ctx)

@@ -72,10 +72,10 @@ func lateOrders(c *config.Config, name string) time.Duration {
 func logMetrics(u *filterUnit) admin.Log {
 	s := u.log.State()
 	m := admin.Log{
-		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, ReadTook: s.ReadTook, Owed: s.Owed,
+		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, ReadTook: s.ReadTook, Owed: s.Pending,
 		Members: len(u.log.Members()), Repaired: s.Repaired, Doubts: make(map[string]uint64),
 	}
-	for _, kind := range []changelog.Kind{changelog.Term, changelog.Crash, changelog.Lost, changelog.Running, changelog.Gap} {
+	for _, kind := range []changelog.Kind{changelog.Failover, changelog.Crash, changelog.Lost, changelog.Running, changelog.Gap} {
 		m.Doubts[string(kind)] = s.Doubts[kind]
 	}
 	return m

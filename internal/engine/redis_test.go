@@ -198,8 +198,8 @@ func appendAndWait(t *testing.T, client redis.UniversalClient) {
 	const table, inbox, members = "source:db", "ordergate:{orders}:inbox", "ordergate:{orders}:members"
 	doubts := make(chan changelog.Doubt, 100)
 	log, err := changelog.New(client, "orders", func(id string) { seen.Store(id, true) }, changelog.Options{
-		Member: "here", Require: []string{table}, Keep: 10_000, Limit: 10 * time.Second,
-		Doubt: func(d changelog.Doubt) { doubts <- d },
+		Member: "here", Require: []string{table}, MinEntries: 10_000, Timeout: 10 * time.Second,
+		OnDoubt: func(d changelog.Doubt) { doubts <- d },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -213,7 +213,7 @@ func appendAndWait(t *testing.T, client redis.UniversalClient) {
 			t.Error(err)
 		}
 	}()
-	follower := log.Member(table, time.Minute)
+	follower := log.NewMember(table, time.Minute)
 	sure := func() {
 		t.Helper()
 		bedtest.Eventually(t, "nobody is away", func() bool {

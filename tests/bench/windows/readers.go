@@ -232,7 +232,7 @@ func (rs *readers) create(ctx context.Context, rate int, length time.Duration) (
 			failed := log.Append(ctx, fmt.Sprintf("%d-%d", began.UnixNano(), n))
 			appended := time.Since(at)
 			if failed == nil {
-				failed = log.Spread(ctx)
+				failed = log.WaitForPeers(ctx)
 			}
 			took := time.Since(at)
 			mu.Lock()
