@@ -19,9 +19,6 @@ const (
 	chunkTTL = time.Hour
 	// trimmedAtOnce keeps Redis from standing still for a long removal: a millisecond.
 	trimBatch = 10_000
-	// bridging is at the end of a member's name that has [Options.Bridge]. Nothing is
-	// trimmed while there is another.
-	snapshotSuffix = "+"
 )
 
 var (

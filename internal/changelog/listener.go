@@ -3,13 +3,11 @@ package changelog
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/time/rate"
 )
 
 // listenFor is how long a call of XREAD may wait for something new.
@@ -84,34 +82,6 @@ func (l *Log) readStream(ctx context.Context, stream, from string) ([]redis.XMes
 	return streams[0].Messages, nil
 }
 
-// hearLeast brings how far all readers are while a creator waits for them, until ctx ends and then for a
-// second at most.
-func (l *Log) receiveProgress(ctx context.Context) {
-	calm := rate.NewLimiter(rate.Inf, readBurst)
-	for {
-		select {
-		case <-l.peersKick:
-		case <-ctx.Done():
-			return
-		}
-		for l.peerWaiters.Load() > 0 && ctx.Err() == nil {
-			messages, err := l.readStream(ctx, l.keys[6], endOf(l.appliedByAll()))
-			for _, m := range messages {
-				leaseEpoch, _ := m.Values["era"].(string)
-				text, _ := m.Values["least"].(string)
-				if least, err := strconv.ParseUint(text, 10, 64); err == nil {
-					l.noteProgress(leaseEpoch, least)
-				}
-			}
-			calm.SetLimit(rate.Every(l.pause() / 4)) // it may grow with each reader that reports
-			_ = calm.Wait(ctx)                       // it ends, or its turn has come
-			if err != nil {
-				_ = waitUntil(ctx, time.Now().Add(listenFor))
-			}
-		}
-	}
-}
-
 // behindAll is behind all entries of a number, one that somebody else has put there included.
 func endOf(number uint64) string {
 	return strconv.FormatUint(number, 10) + "-" + strconv.FormatUint(math.MaxUint64, 10)
@@ -146,63 +116,4 @@ func leadingIDs(messages []redis.XMessage) (entries []entry) {
 		entries = append(entries, e)
 	}
 	return entries
-}
-
-// heard is what was heard of behind the last entry that was read.
-type receivedEntries struct {
-	entries []entry
-	ends    string // the last of each batch, as page.lua has them
-}
-
-// behind returns what is left of it when more was read: all or nothing, as a page has all that was heard of
-// or none of it.
-func (h receivedEntries) after(last entry) receivedEntries {
-	if len(h.entries) > 0 && h.entries[0].seq == last.seq+1 {
-		return h
-	}
-	return receivedEntries{}
-}
-
-// before returns a page as it would be if it began with the last entry that was read, and not with the last
-// that was heard of: they are the same that page.lua has found in its log.
-func (h receivedEntries) prepend(last entry, page []entry) (entries []entry) {
-	if len(h.entries) == 0 {
-		return page
-	}
-	if last.seq > 0 {
-		entries = append(entries, last)
-	}
-	return append(append(entries, h.entries[:len(h.entries)-1]...), page...)
-}
-
-// hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
-// has replaced, and follow entries that this reader has not. So they count only when page.lua has found the last
-// of each batch in the log that it reads. Until then they are what was heard of, and the position stays.
-// It reports whether the log is to be read: not when what comes was read meanwhile.
-func (r *reader) receive(n *listener, entries []entry) bool {
-	n.requested = false
-	r.received = r.received.after(r.last)
-	fresh := entriesAfter(entries, r.lastReceived())
-	known := len(entries) > 0 && len(fresh) == 0
-	for i, e := range fresh {
-		if !r.caughtUp || e.seq != r.lastReceived().seq+1 {
-			fresh = fresh[:i]
-			break
-		}
-		r.log.apply(e.id)
-		r.received.entries = append(r.received.entries, e)
-	}
-	if len(fresh) > 0 {
-		end := r.lastReceived()
-		r.received.ends += fmt.Sprintf("%d-0 %s ", end.seq, end.nonce)
-	}
-	return !known
-}
-
-// heardUpTo returns the last entry whose ID was added.
-func (r *reader) lastReceived() entry {
-	if h := r.received.after(r.last); len(h.entries) > 0 {
-		return h.entries[len(h.entries)-1]
-	}
-	return r.last
 }

@@ -2,8 +2,6 @@ package changelog
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"slices"
@@ -261,65 +259,4 @@ func (l *Log) reappend(ctx context.Context, items []item) error {
 	}
 	_, err := l.runAppend(ctx, l.append, args, nil)
 	return err
-}
-
-// Replay reads the whole log once more, beside Run, and calls each with every ID
-// that was appended and acknowledged before the call, in order, and is still there. It
-// returns each's first error; [ErrBroken] when the log is not what it was for Run, or when
-// Run has yet to read it, as it has after damage; or [ErrUnavailable]. It is for whoever
-// builds a second set of the IDs. Doubts are Run's to tell of.
-func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
-	logID := l.Mark().LogID
-	if logID == "" {
-		return l.brokenError(errors.New("it has not been read yet"))
-	}
-	return l.replay(ctx, Mark{LogID: logID}, false, each)
-}
-
-// ReplayFrom is Replay behind a mark, for whoever has everything up to there. It returns
-// ErrBroken too if an entry behind the mark is missing.
-func (l *Log) ReplayFrom(ctx context.Context, at Mark, each func(id string) error) error {
-	return l.replay(ctx, at, true, each)
-}
-
-// replay reads what is behind a mark. With whole, a missing entry is an error.
-func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id string) error) error {
-	r := &reader{log: l, logID: at.LogID, last: entry{seq: at.Seq, nonce: at.Nonce}}
-	var goal uint64
-	for first := true; first || r.last.seq < goal; first = false {
-		count := l.opts.PageSize + 1
-		p, err := l.replayPage(ctx, r.last.seq, count)
-		if err != nil {
-			return err
-		}
-		if p.logID != r.logID {
-			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.logID, r.logID))
-		}
-		if first {
-			goal = p.tail // what comes meanwhile is told to the second set by others
-		}
-		full := len(p.entries) >= count
-		fresh := r.skipMissing(p, full)
-		if whole {
-			var bad *integrityError
-			if fresh, bad = p.newEntries(r.logID, r.last, full); bad != nil {
-				return l.brokenError(errors.New(bad.reason))
-			}
-		}
-		for _, e := range fresh {
-			if r.last = e; e.malformed != "" || e.id == "" {
-				continue
-			}
-			if err := each(e.id); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (l *Log) replayPage(ctx context.Context, from uint64, count int) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
-	defer cancel()
-	return l.requestPage(ctx, nil, time.Time{}, entry{seq: from}, count, "", "", "")
 }

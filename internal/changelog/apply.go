@@ -1,0 +1,104 @@
+package changelog
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// page reads and applies one page.
+func (r *reader) nextPage(ctx context.Context) (page, error) {
+	p, fresh, err := r.fetchPage(ctx, r.log.opts.LoadSnapshot != nil)
+	for errors.Is(err, errTrimmed) {
+		var done bool
+		if done, err = r.loadSnapshot(ctx, p); err == nil {
+			p, fresh, err = r.fetchPage(ctx, done)
+		}
+	}
+	if err != nil {
+		return p, err
+	}
+	r.leaseEpoch, r.blindReason = p.leaseEpoch, p.blindReason
+	r.log.member.checkDuplicate(p.members)
+	for _, e := range fresh {
+		r.apply(e)
+	}
+	r.dropReadAcks(p)
+	r.publish(p.tail)
+	return p, nil
+}
+
+func (r *reader) apply(e entry) {
+	switch {
+	case e.malformed != "":
+	case e.id == "":
+		r.applyDoubt(e)
+	default:
+		r.log.apply(e.id)
+		r.remember(item{"id", e.id}, e.seq)
+	}
+	r.last = e
+}
+
+func (r *reader) applyDoubt(e entry) {
+	if e.doubt.Kind == cleared {
+		if n := e.doubt.clearsUpTo(r.logID); n > 0 {
+			r.clearedUpTo = max(r.clearedUpTo, n)
+			r.remember(item{clearedField, e.text}, e.seq)
+			// Read once more, it was said before the present doubts of other logs.
+			r.log.opts.OnCleared(Mark{LogID: r.logID, Seq: n}, len(r.causes) > 0)
+		}
+		return
+	}
+	e.doubt.Entry = Mark{LogID: r.logID, Seq: e.seq, Nonce: e.nonce}
+	r.log.reportDoubt(e.doubt)
+	if !e.doubt.Kind.isAboutOrders() {
+		r.remember(item{"doubt", e.text}, e.seq)
+	}
+	r.restoring = r.restoring || e.doubt.Kind == Failover
+	if e.doubt.Kind == Gap {
+		// What is behind it is another gap: it may name the numbers of another log.
+		r.gapLoggedUpTo = max(r.gapLoggedUpTo, min(e.doubt.missingUpTo(), e.seq-1))
+	}
+}
+
+// remember keeps what an entry says, for a log that loses it.
+func (r *reader) remember(i item, seq uint64) {
+	if r.rescanned != nil {
+		r.rescanned[i] = seq
+		return
+	}
+	r.log.mu.Lock()
+	defer r.log.mu.Unlock()
+	r.log.recent.add(i, seq)
+}
+
+// applied publishes how far the reader is.
+func (r *reader) publish(tail uint64) {
+	l := r.log
+	l.position.Store(r.last.seq)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state.Tail = tail
+	if !r.lenient && r.snapshotMark == (Mark{}) { // else it is not sure yet that there is all up to there
+		l.mark = Mark{LogID: r.logID, Seq: r.last.seq, Nonce: r.last.nonce}
+	}
+}
+
+// forget forgets what was acknowledged here and has been read: up to the last entry in the
+// era of the page, which has all that was acknowledged in that, and in another one up to an
+// entry that stands in the page.
+func (r *reader) dropReadAcks(p page) {
+	l := r.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unreadAcks = slices.DeleteFunc(slices.Clone(l.unreadAcks), func(e ackedEntry) bool {
+		there := e.logID == p.logID && (e.leaseEpoch == p.leaseEpoch && e.seq <= r.last.seq || p.has(e.entry))
+		if there {
+			l.recent.markRead(p.logID, e.leaseEpoch, e.seq)
+		}
+		return there
+	})
+	l.recent.markRead(p.logID, p.leaseEpoch, r.last.seq)
+	l.readAcks = ackedEntry{entry{seq: r.last.seq}, p.logID, p.leaseEpoch}
+}
