@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/listen"
 )
 
 const (
@@ -128,7 +129,7 @@ func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 		r.member = ownMember(r.path)
 		return nil, nil
 	}
-	l, err := engine.Listen(c.Admin, c.FileMode())
+	l, err := listen.Listen(c.Admin, c.FileMode())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Admin)
 		r.member = ownMember(r.path)
@@ -163,7 +164,7 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 		case <-time.After(adminRetry):
 		}
 		var err error
-		if l, err = engine.Listen(c.Admin, c.FileMode()); err != nil {
+		if l, err = listen.Listen(c.Admin, c.FileMode()); err != nil {
 			l = nil
 		}
 	}

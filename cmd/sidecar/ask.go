@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
 // mostReply bounds what is read of an answer: a filter with ten years of segments
@@ -45,7 +46,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 	transport := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{Timeout: engine.RedisTimeout}).DialContext(ctx, network, address)
+			return (&net.Dialer{Timeout: redisconn.Timeout}).DialContext(ctx, network, address)
 		},
 	}
 	var sent io.Reader

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -32,7 +33,7 @@ const shownOwner = 8
 // lockStates asks Redis about the locks that a request takes, and waits for it a
 // second at most.
 func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
-	ctx, cancel := context.WithTimeout(ctx, engine.RedisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
 	states := []lockState{}
 	if len(e.LockKeys) > 0 {
@@ -51,7 +52,7 @@ func readLocks(ctx context.Context, c *config.Config, name string, keys []string
 		return readServer(ctx, c.Redis, lock, nil, keys)
 	}
 	for _, address := range lock.Quorum.Addresses {
-		states = append(states, readServer(ctx, engine.QuorumServer(c.Redis, address), lock, &address, keys)...)
+		states = append(states, readServer(ctx, redisconn.QuorumServer(c.Redis, address), lock, &address, keys)...)
 	}
 	return states
 }
@@ -73,7 +74,7 @@ func fillIn(ctx context.Context, server *config.Redis, lock config.Lock, states 
 	if server.Mode == config.RedisEmbedded {
 		return errors.New("an embedded Redis is inside the process that serves")
 	}
-	client, closeClient, err := engine.Connect(ctx, server)
+	client, closeClient, err := redisconn.Connect(ctx, server, 0)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/listen"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -42,7 +43,7 @@ func TestFilterSnapshotCommand(t *testing.T) {
 	m := serveEngine(t, withSnapshot(path, "127.0.0.1:0"))
 	bedtest.Eventually(t, "a snapshot is written", func() bool { _, err := os.Stat(path); return err == nil })
 	socket := filepath.Join(dir, "a.sock")
-	listener, err := engine.Listen("unix:"+socket, 0o660)
+	listener, err := listen.Listen("unix:"+socket, 0o660)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -112,7 +113,7 @@ func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, err
 	if lock.Kind == config.LockQuorum {
 		var servers []lockServer
 		for _, address := range lock.Quorum.Addresses {
-			client, closeClient, err := engine.Connect(ctx, engine.QuorumServer(d.config.Redis, address))
+			client, closeClient, err := redisconn.Connect(ctx, redisconn.QuorumServer(d.config.Redis, address), 0)
 			if err != nil {
 				return nil, fmt.Errorf("locks: %w", err)
 			}
@@ -126,7 +127,7 @@ func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, err
 			d.file, config.RedisEmbedded)}
 	}
 	if d.redis == nil {
-		client, closeClient, err := engine.Connect(ctx, d.config.Redis)
+		client, closeClient, err := redisconn.Connect(ctx, d.config.Redis, 0)
 		if err != nil {
 			return nil, fmt.Errorf("locks: %w", err)
 		}

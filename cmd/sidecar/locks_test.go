@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -436,7 +436,7 @@ func connected(t *testing.T, section string) redis.UniversalClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, closeClient, err := engine.Connect(t.Context(), c.Redis)
+	client, closeClient, err := redisconn.Connect(t.Context(), c.Redis, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

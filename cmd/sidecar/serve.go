@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/extauthz"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/listen"
 	"github.com/ordergate/ordergate/lockmw"
 )
 
@@ -204,9 +205,9 @@ func (f *faces) listen(c config.Listen) error {
 		if s.addr == "" {
 			continue
 		}
-		l, err := engine.Listen(s.addr, c.FileMode())
+		l, err := listen.Listen(s.addr, c.FileMode())
 		if err == nil {
-			l, err = engine.WithTLS(l, s.tls, []string{s.protocol}, f.log)
+			l, err = listen.WithTLS(l, s.tls, []string{s.protocol}, f.log)
 		}
 		if err != nil {
 			for _, open := range f.servers {

@@ -9,6 +9,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
 // conditions tells what readiness depends on. Redis is told of but not waited
@@ -17,7 +18,7 @@ import (
 // names has to have worked once since the start: a source that could be read, a table that
 // could be followed. Its outages after that are told of only.
 func (m *Engine) conditions(draining bool) []admin.Condition {
-	ctx, cancel := context.WithTimeout(context.Background(), RedisTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), redisconn.Timeout)
 	defer cancel()
 	list := []admin.Condition{{Name: "serving", Ready: !draining}}
 	if draining {
@@ -53,10 +54,10 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		c := admin.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
-		} else if full := m.full.reason(); full != "" {
+		} else if full := m.memory.Reason(); full != "" {
 			c.Ready, c.Reason = false, full
-		} else if found := m.evicts.found(); found.text != "" {
-			c.Ready, c.Reason = !found.harms, found.text
+		} else if found := m.eviction.Finding(); found.Text != "" {
+			c.Ready, c.Reason = !found.Harmful, found.Text
 		}
 		list = append(list, c)
 	}

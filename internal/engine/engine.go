@@ -26,6 +26,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
 // Engine is everything behind what shows it requests. Close it after that has stopped.
@@ -35,14 +36,14 @@ type Engine struct {
 	metrics *admin.Metrics
 	inForce inForce // of what can
 
-	redis   redis.UniversalClient // nil when nothing needs it
-	full    *fullness             // nil without redis
-	evicts  *eviction             // of redis; nil without it
-	closers []func()              // let go of Redis, and of the servers of quorums
-	filters map[string]*filterUnit
-	lockers lockers
-	flight  inFlight
-	bodies  lately // one was not shown
+	redis    redis.UniversalClient    // nil when nothing needs it
+	memory   *redisconn.MemoryWatch   // nil without redis
+	eviction *redisconn.EvictionWatch // of redis; nil without it
+	closers  []func()                 // let go of Redis, and of the servers of quorums
+	filters  map[string]*filterUnit
+	lockers  lockers
+	flight   inFlight
+	bodies   lately // one was not shown
 	// outcomes is that one could not be read.
 	outcomes lately
 	// warnings are of locks, which an outage of Redis brings with each request.
@@ -89,14 +90,14 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.metrics.FlightGauges(m.flight.counts)
 	if c.Redis != nil {
 		m.place = placeOf(c)
-		client, closeClient, err := connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
+		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
 		if err != nil {
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
-		m.full = watchFull(client, log)
+		m.memory = redisconn.WatchMemory(client, log)
 		if c.Redis.Mode != config.RedisEmbedded { // which has no memory of its own
-			m.evicts = &eviction{servers: func() []redis.UniversalClient { return []redis.UniversalClient{client} }, stake: m.stake, log: log}
+			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
 		}
 	}
 	if err := m.buildFilters(ctx); err != nil {
@@ -113,6 +114,15 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.inForce.config = c
 	m.inForce.gate.Store(next.gate)
 	return m, nil
+}
+
+// stored returns what the Redis of everything but quorums stores by the active rules.
+func (m *Engine) stored() redisconn.Stored {
+	s := redisconn.Stored{ChangeLogs: len(m.filters) > 0}
+	for _, unit := range m.lockers.list() {
+		s.Locks = s.Locks || !unit.use.observe && unit.eviction == nil
+	}
+	return s
 }
 
 func metricRules(c *config.Config) []admin.Rule {
@@ -298,9 +308,9 @@ func (m *Engine) Start(ctx context.Context) {
 			unit.feed(ctx, sources, m.log.With("filter", name))
 		})
 	}
-	m.background(m.full.run)
+	m.background(m.memory.Run)
 	m.background(m.watchAudit)
-	m.background(m.evicts.run)
+	m.background(m.eviction.Run)
 	for _, unit := range m.lockers.list() {
 		m.background(unit.watch)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -26,10 +27,6 @@ type GateLocker struct {
 	rule          string        // whose limits count
 }
 
-// questionTime is what a question to a Redis that hangs takes, a new connection
-// included.
-const questionTime = redisDialTimeout + (1+redisRetries)*RedisTimeout
-
 // NewGateLocker returns one for a look at keys: nothing can be acquired by it.
 func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
 	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries-1)*c.Wait.Every)
@@ -39,7 +36,7 @@ func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocke
 	before, after, _ := strings.Cut(template, "{id}")
 	return GateLocker{
 		before: before, after: after, maxHold: maxHold, wait: wait,
-		patience: wait + wait/10 + questionTime, // pauses between tries vary by a tenth
+		patience: wait + wait/10 + redisconn.CommandTimeout, // pauses between tries vary by a tenth
 		hold:     c.OnUnknownOutcome.Hold,
 	}
 }

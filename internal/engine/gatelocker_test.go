@@ -17,8 +17,8 @@ func TestOneWait(t *testing.T) {
 	b := newReloadBed(t)
 	b.write(b.with("{lease: 30s}", "{lease: 30s, wait: {up_to: 2s}}", "settle: {lock: settlement}", "settle: {lock: settlement, max_in_flight: 1}"), "applied")
 	const foreign = "order:lock:1" // ends by itself before the wait does
-	check(t, b.redis.HSet(t.Context(), foreign, "java", 1).Err())
-	check(t, b.redis.PExpire(t.Context(), foreign, 1500*time.Millisecond).Err())
+	bedtest.Check(t, b.redis.HSet(t.Context(), foreign, "java", 1).Err())
+	bedtest.Check(t, b.redis.PExpire(t.Context(), foreign, 1500*time.Millisecond).Err())
 
 	granted := make(chan gate.Grant, 1)
 	began := time.Now()

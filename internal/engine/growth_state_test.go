@@ -9,13 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestGrowthState has one ordergate grow a filter, and another one start.
 func TestGrowthState(t *testing.T) {
 	t.Parallel()
-	client := connected(t, fmt.Sprintf("{addresses: [%s]}", bedtest.New(t).Redis().Addr()))
+	client := redisconntest.Connect(t, fmt.Sprintf("{addresses: [%s]}", bedtest.New(t).Redis().Addr()))
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	begin := func() (*filter.Filter, *growthState) {
 		f, err := filter.New("orders", filter.Options{Capacity: 1000})

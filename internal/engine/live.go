@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/lockmw/redislock"
@@ -60,7 +61,7 @@ func (l *live) connect(ctx context.Context) (shut func()) {
 	if c == nil || c.Mode == config.RedisEmbedded {
 		return func() {}
 	}
-	client, shut, err := Connect(ctx, c)
+	client, shut, err := redisconn.Connect(ctx, c, 0)
 	if err != nil {
 		l.report("redis", err)
 		return func() {}
@@ -70,17 +71,17 @@ func (l *live) connect(ctx context.Context) (shut func()) {
 		return shut
 	}
 	l.redis = client
-	at := stake{logs: len(l.config.Filters) > 0}
+	stored := redisconn.Stored{ChangeLogs: len(l.config.Filters) > 0}
 	for _, lock := range l.config.Locks {
-		at.locks = at.locks || lock.Kind != config.LockQuorum
+		stored.Locks = stored.Locks || lock.Kind != config.LockQuorum
 	}
-	l.checkEviction(ctx, "redis", at, client)
+	l.checkEviction(ctx, "redis", stored, client)
 	return shut
 }
 
-func (l *live) checkEviction(ctx context.Context, path string, at stake, servers ...redis.UniversalClient) {
-	if found := at.judge(readPolicies(ctx, servers, nil)); found.text != "" {
-		l.report(path, errors.New(found.text))
+func (l *live) checkEviction(ctx context.Context, path string, stored redisconn.Stored, servers ...redis.UniversalClient) {
+	if found := redisconn.CheckEviction(ctx, stored, servers...); found.Text != "" {
+		l.report(path, errors.New(found.Text))
 	}
 }
 
@@ -109,7 +110,7 @@ func (l *live) checkLock(ctx context.Context, name string, c config.Lock) {
 				l.report(fmt.Sprintf("%s.quorum.addresses[%d]", path, i), fmt.Errorf("not reachable: %w", err))
 			}
 		}
-		l.checkEviction(ctx, path, stake{locks: true}, locker.Servers()...)
+		l.checkEviction(ctx, path, redisconn.Stored{Locks: true}, locker.Servers()...)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -98,10 +99,8 @@ func (m *Engine) lockUnit(ctx context.Context, use lockUse, c config.Lock) (*loc
 		retired: make(chan struct{}),
 	}
 	if c.Kind == config.LockQuorum {
-		unit.eviction = &eviction{
-			servers: func() []redis.UniversalClient { return unit.locker.Load().Servers() },
-			stake:   func() stake { return stake{locks: !use.observe} }, log: log,
-		}
+		unit.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return unit.locker.Load().Servers() },
+			func() redisconn.Stored { return redisconn.Stored{Locks: !use.observe} }, log)
 	}
 	return unit, m.lockers.open(unit)
 }
@@ -137,7 +136,7 @@ func (m *Engine) newLocker(ctx context.Context, c config.Lock, opts redislock.Op
 		}
 	}
 	for _, address := range c.Quorum.Addresses {
-		client, closeClient, err := Connect(ctx, QuorumServer(m.config.Redis, address))
+		client, closeClient, err := redisconn.Connect(ctx, redisconn.QuorumServer(m.config.Redis, address), 0)
 		if err != nil {
 			disconnect()
 			return nil, nil, err
@@ -150,16 +149,6 @@ func (m *Engine) newLocker(ctx context.Context, c config.Lock, opts redislock.Op
 		return nil, nil, err
 	}
 	return locker, func() { locker.Close(); disconnect() }, nil
-}
-
-// QuorumServer returns how to reach one server of a quorum: like the Redis of
-// everything else, if there is any.
-func QuorumServer(r *config.Redis, address string) *config.Redis {
-	server := config.Redis{Mode: config.RedisSingle, Addresses: []string{address}}
-	if r != nil {
-		server.Username, server.Password, server.TLS = r.Username, r.Password, r.TLS
-	}
-	return &server
 }
 
 // processName names this process to whoever looks at a lock: by its host, which in

@@ -16,12 +16,12 @@ func TestFilledByAnother(t *testing.T) {
 	bed := bedtest.New(t)
 	maria, server := bed.MariaDB(), bed.Redis()
 	db, err := sql.Open("mysql", maria.DSN())
-	check(t, err)
-	t.Cleanup(func() { check(t, db.Close()) })
+	bedtest.Check(t, err)
+	t.Cleanup(func() { bedtest.Check(t, db.Close()) })
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { check(t, client.Close()) })
+	t.Cleanup(func() { bedtest.Check(t, client.Close()) })
 	s := &setSearch{t: t, addr: server.Addr(), client: client, db: db, dsn: maria.DSN(), turn: make(chan struct{}, 1)}
-	check(t, s.createTables())
+	bedtest.Check(t, s.createTables())
 	s.insertBefore()
 	how := setting{setKind: settingsOfSearch.kinds[0], sources: []string{"a", "b"}, format: "uuid", capacity: 1000}
 	begin := func() *liveSet {
@@ -54,7 +54,7 @@ func TestFilledByAnother(t *testing.T) {
 			t.Fatal(found)
 		}
 	}
-	check(t, client.Del(t.Context(), "order:bloom:one:{0}").Err())
+	bedtest.Check(t, client.Del(t.Context(), "order:bloom:one:{0}").Err())
 	bedtest.Eventually(t, "it is filled", func() bool { ask(); return one.refuses() })
 	for range 100 {
 		ask()

@@ -318,9 +318,9 @@ func (s *setSearch) start(how setting) *liveSet {
 	l.unit = &filterUnit{}
 	m.filters["orders"] = l.unit
 	formats, err := FormatsOf(c, "orders")
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	l.unit.sources, err = sourcesOf(c, "orders", formats, m.log)
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	opts := filter.Options{Capacity: 1000, FalsePositiveRate: 1e-6, Window: l.window, Appender: l, Live: true, RetryEvery: 5 * time.Millisecond}
 	opts.CanonicalForms = func(id string) (string, []string) { return order.CanonicalForms(formats, id) }
 	opts.Segments = segments(f.Segments, formats)
@@ -343,13 +343,13 @@ func (s *setSearch) start(how setting) *liveSet {
 		return nil
 	}
 	l.unit.shared, err = redisset.New(l.client, shares)
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	if l.unit.places != nil {
 		l.unit.places.set = l.unit.shared
 	}
 	besideShared(&opts, f, l.unit.shared)
 	l.unit.filter, err = filter.New("orders", opts)
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	s.mu.Lock()
@@ -403,7 +403,7 @@ func (s *setSearch) stop(l *liveSet, killed bool) {
 	l.cancel()
 	l.wg.Wait()
 	l.unit.shared.Close()
-	check(s.t, l.client.Close())
+	bedtest.Check(s.t, l.client.Close())
 }
 
 func (s *setSearch) pick() *liveSet {
@@ -454,19 +454,19 @@ func (s *setSearch) insert(table string, by *liveSet) lateOrder {
 		id = at.UTC().Format(dateOfSearch) + fmt.Sprintf("%06d", s.next)
 	}
 	tx, err := s.db.BeginTx(s.t.Context(), nil)
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	_, err = tx.ExecContext(s.t.Context(), "INSERT INTO "+table+s.suffix+" (id) VALUES ('"+id+"')")
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	return lateOrder{setOrder: setOrder{id, table}, tx: tx, began: time.Now(), by: by}
 }
 
 // commit ends one, and has it learned, or its ordergate killed.
 func (s *setSearch) commit(o lateOrder) {
 	if time.Since(o.began) > searchOverlap/4 {
-		check(s.t, o.tx.Rollback())
+		bedtest.Check(s.t, o.tx.Rollback())
 		return
 	}
-	check(s.t, o.tx.Commit())
+	bedtest.Check(s.t, o.tx.Commit())
 	s.say("%s is committed in %s", o.id, o.table)
 	if !slices.Contains(s.lives, o.by) {
 		s.mu.Lock()
@@ -487,7 +487,7 @@ func (s *setSearch) commit(o lateOrder) {
 
 func (s *setSearch) keys() []string {
 	keys, err := s.client.Keys(s.t.Context(), "*").Result()
-	check(s.t, err)
+	bedtest.Check(s.t, err)
 	slices.Sort(keys)
 	return keys
 }
@@ -527,11 +527,11 @@ func (s *setSearch) act() {
 		}
 		key := keys[r.IntN(len(keys))]
 		s.say("DEL %s", key)
-		check(s.t, s.client.Del(ctx, key).Err())
+		bedtest.Check(s.t, s.client.Del(ctx, key).Err())
 	case 14:
 		s.say("FLUSHALL")
 		s.mu.Lock()
-		check(s.t, s.client.FlushAll(ctx).Err())
+		bedtest.Check(s.t, s.client.FlushAll(ctx).Err())
 		s.log = nil
 		s.doubt("flushed")
 		s.mu.Unlock()
@@ -558,7 +558,7 @@ func (s *setSearch) act() {
 			return
 		}
 		s.say("failover to what was dumped")
-		check(s.t, s.client.ConfigSet(ctx, "maxmemory", "0").Err())
+		bedtest.Check(s.t, s.client.ConfigSet(ctx, "maxmemory", "0").Err())
 		s.mu.Lock()
 		_, err := s.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
 			tx.Do(ctx, "DEBUG", "CHANGE-REPL-ID")
@@ -568,7 +568,7 @@ func (s *setSearch) act() {
 			}
 			return nil
 		})
-		check(s.t, err)
+		bedtest.Check(s.t, err)
 		s.log = s.log[:min(s.dumpedAt, len(s.log))]
 		s.doubt("failed over")
 		s.mu.Unlock()
@@ -581,7 +581,7 @@ func (s *setSearch) act() {
 	case 18:
 		full := strconv.Itoa(r.IntN(2))
 		s.say("maxmemory %s", full)
-		check(s.t, s.client.ConfigSet(ctx, "maxmemory", full).Err())
+		bedtest.Check(s.t, s.client.ConfigSet(ctx, "maxmemory", full).Err())
 	case 19:
 		if lost := s.lose.Load(); lost != nil {
 			s.say("a turn is lost")
@@ -623,7 +623,7 @@ func (s *setSearch) act() {
 	case 25:
 		key := "ordergate:{orders}:" + []string{"state", "places", "secret"}[r.IntN(3)]
 		s.say("DEL %s", key)
-		check(s.t, s.client.Del(ctx, key).Err())
+		bedtest.Check(s.t, s.client.Del(ctx, key).Err())
 	case 26, 27:
 		s.pass()
 	}
@@ -688,7 +688,7 @@ func (s *setSearch) createTables() error {
 func (s *setSearch) insertBefore() {
 	for _, table := range []string{"a", "b", "a", "b"} {
 		o := s.insert(table, nil)
-		check(s.t, o.tx.Commit())
+		bedtest.Check(s.t, o.tx.Commit())
 		s.orders = append(s.orders, o.setOrder)
 	}
 	time.Sleep(searchOverlap)
@@ -713,7 +713,7 @@ func (s *setSearch) run(steps int) string {
 		}
 	}
 	s.say("all goes well")
-	check(s.t, s.client.ConfigSet(s.t.Context(), "maxmemory", "0").Err())
+	bedtest.Check(s.t, s.client.ConfigSet(s.t.Context(), "maxmemory", "0").Err())
 	for len(s.lives) > 0 {
 		s.stop(s.lives[0], false)
 	}
@@ -734,7 +734,7 @@ func (s *setSearch) run(steps int) string {
 				s.say("an operator deletes what is not %s's, for which it is %s", all[0].name, reason)
 				for _, key := range s.keys() {
 					if strings.Contains(key, "order:bloom:"+how.prefix) {
-						check(s.t, s.client.Del(s.t.Context(), key).Err())
+						bedtest.Check(s.t, s.client.Del(s.t.Context(), key).Err())
 					}
 				}
 			}
@@ -766,8 +766,8 @@ func TestSearchSets(t *testing.T) {
 	bed := bedtest.New(t)
 	maria := bed.MariaDB()
 	db, err := sql.Open("mysql", maria.DSN())
-	check(t, err)
-	t.Cleanup(func() { check(t, db.Close()) })
+	bedtest.Check(t, err)
+	t.Cleanup(func() { bedtest.Check(t, db.Close()) })
 	var next, refused atomic.Int64
 	next.Store(int64(first))
 	began := time.Now()

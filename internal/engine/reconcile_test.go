@@ -21,12 +21,12 @@ func TestReconcileForms(t *testing.T) {
 	bed := bedtest.New(t)
 	server, maria := bed.Redis(), bed.MariaDB()
 	db, err := sql.Open("mysql", maria.DSN())
-	check(t, err)
-	t.Cleanup(func() { check(t, db.Close()) })
+	bedtest.Check(t, err)
+	t.Cleanup(func() { bedtest.Check(t, db.Close()) })
 	exec := func(statement string) {
 		t.Helper()
 		_, err := db.ExecContext(t.Context(), statement)
-		check(t, err)
+		bedtest.Check(t, err)
 	}
 	id := func(n int) string { return fmt.Sprintf("ABCDEF00-0000-4000-8000-%012d", n) }
 	exec("CREATE TABLE orders (n BIGINT AUTO_INCREMENT PRIMARY KEY, id CHAR(36) NOT NULL)")
@@ -42,9 +42,9 @@ rules:
   - {name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: uuid}, lookup: {filter: orders}}
 `)
 	c, err := LoadConfig(file, func(name string) string { return map[string]string{"DSN": maria.DSN()}[name] })
-	check(t, err)
+	bedtest.Check(t, err)
 	m, err := build(t.Context(), c, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	check(t, err)
+	bedtest.Check(t, err)
 	t.Cleanup(m.Close)
 	unit := m.filters["orders"]
 	bedtest.Eventually(t, "the filter is certain", func() bool { return unit.filter.Lacks(t.Context(), id(3)) })
@@ -52,7 +52,7 @@ rules:
 	compare := func(missing uint64) {
 		t.Helper()
 		_, err := unit.reconcile.compare(t.Context(), unit.reconcile.tables[0], source.Position{}, 0)
-		check(t, err)
+		bedtest.Check(t, err)
 		if got := unit.reconcile.missing.Load(); got != missing {
 			t.Errorf("%d orders were missing, want %d", got, missing)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/filewatch"
 )
 
 // ReloadFrom has the configuration read again whenever the file changes, and whenever
@@ -35,7 +36,7 @@ func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), as
 	m.background(func(ctx context.Context) {
 		// It may have changed since it was read for the start.
 		first := sinceStart
-		if err := watchFile(ctx, file, r.log, func() { r.reload(ctx, first); first = seen }); err != nil {
+		if err := filewatch.Watch(ctx, file, r.log, func() { r.reload(ctx, first); first = seen }); err != nil {
 			r.log.Warn("the configuration file is not watched: send SIGHUP when it has changed", "error", err)
 		}
 	})

@@ -120,7 +120,7 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 	var versions []*config.Config
 	for _, text := range texts {
 		c, err := config.Parse("a.yaml", []byte(text), func(string) string { return "" })
-		check(t, err)
+		bedtest.Check(t, err)
 		versions = append(versions, c)
 	}
 	bedtest.Eventually(t, "the filter is ready", func() bool { return strings.Contains(b.out.String(), "filter is ready") })
@@ -148,7 +148,7 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 	stop()
 	calls.Wait()
 	_, err := b.apply(t.Context(), versions[1])
-	check(t, err)
+	bedtest.Check(t, err)
 	bedtest.Eventually(t, "one locker", func() bool { return b.openLockers() == 1 })
 	// One that each reload left, or each fourth, would be a hundred. Some that the engine has
 	// anyway may have begun after they were counted.
@@ -178,17 +178,17 @@ rules:
 `
 	version := func(lease string) *config.Config {
 		c, err := config.Parse("a.yaml", []byte(strings.NewReplacer("LEASE", lease, "ADDRS", strings.Join(addrs, ", ")).Replace(rules)), func(string) string { return "" })
-		check(t, err)
+		bedtest.Check(t, err)
 		return c
 	}
 	m, err := build(t.Context(), version("30s"), slog.New(slog.DiscardHandler))
-	check(t, err)
+	bedtest.Check(t, err)
 	defer m.Close()
 	operator := redis.NewClient(&redis.Options{Addr: addrs[0]})
 	defer func() { _ = operator.Close() }()
 	connections := func() int {
 		list, err := operator.ClientList(t.Context()).Result()
-		check(t, err)
+		bedtest.Check(t, err)
 		return strings.Count(list, "name=ordergate ")
 	}
 	running, step := settlement(t, m.Gate(), "1")
@@ -197,7 +197,7 @@ rules:
 	}
 	for lease := range 10 {
 		_, err := m.apply(t.Context(), version(fmt.Sprintf("%ds", 40+lease)))
-		check(t, err)
+		bedtest.Check(t, err)
 		call, step := settlement(t, m.Gate(), "2")
 		if !step.Forward {
 			t.Fatalf("version %d: %+v", lease, step)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 // TestReloadToAnotherLock has reloads by which requests come under another rule
@@ -50,11 +51,11 @@ func TestReloadToAnotherLock(t *testing.T) {
 					text += "  - " + rule + "\n"
 				}
 				c, err := config.Parse("a.yaml", []byte(text), func(string) string { return "" })
-				check(t, err)
+				bedtest.Check(t, err)
 				versions = append(versions, c)
 			}
 			m, err := build(t.Context(), versions[0], slog.New(slog.DiscardHandler))
-			check(t, err)
+			bedtest.Check(t, err)
 			defer m.Close()
 			running, step := settlement(t, m.Gate(), "1")
 			if !step.Forward {

@@ -55,7 +55,7 @@ func newReloadBed(t *testing.T) *reloadBed {
 	t.Helper()
 	server := bedtest.New(t).Redis()
 	seed := filepath.Join(t.TempDir(), "seed")
-	check(t, os.WriteFile(seed, []byte("1\n2\n3\n"), 0o600))
+	bedtest.Check(t, os.WriteFile(seed, []byte("1\n2\n3\n"), 0o600))
 	b := &reloadBed{
 		t: t, out: &bedtest.Log{}, hup: make(chan os.Signal, 1),
 		text:  strings.NewReplacer("ADDR", server.Addr(), "SEED", seed).Replace(reloadable),
@@ -65,9 +65,9 @@ func newReloadBed(t *testing.T) *reloadBed {
 	b.file = writeConfig(t, b.text)
 	load := func() (*config.Config, error) { return LoadConfig(b.file, func(string) string { return "" }) }
 	c, err := load()
-	check(t, err)
+	bedtest.Check(t, err)
 	b.Engine, err = build(t.Context(), c, slog.New(slog.NewTextHandler(b.out, nil)))
-	check(t, err)
+	bedtest.Check(t, err)
 	t.Cleanup(b.Close)
 	b.ReloadFrom(b.file, load, b.hup)
 	return b
@@ -278,7 +278,7 @@ func TestFollow(t *testing.T) {
 func TestReloadWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	b := newReloadBed(t)
-	check(t, b.redis.Do(t.Context(), "client", "pause", "3000", "all").Err())
+	bedtest.Check(t, b.redis.Do(t.Context(), "client", "pause", "3000", "all").Err())
 	b.write(b.with("{lease: 30s}", "{lease: 20s}"), "applied")
 	for _, c := range b.conditions(false) {
 		if strings.HasPrefix(c.Name, "lock") && !c.Ready {
@@ -292,15 +292,21 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 func TestReloadOfAFileThatChangedAtTheStart(t *testing.T) {
 	t.Parallel()
 	seed := filepath.Join(t.TempDir(), "seed")
-	check(t, os.WriteFile(seed, nil, 0o600))
+	bedtest.Check(t, os.WriteFile(seed, nil, 0o600))
 	file := writeConfig(t, serving)
 	load := func() (*config.Config, error) { return LoadConfig(file, func(string) string { return "" }) }
 	c, err := load()
-	check(t, err)
+	bedtest.Check(t, err)
 	replaceFile(t, file, strings.Replace(serving, "name: r,", "name: other,", 1))
 	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
-	check(t, err)
+	bedtest.Check(t, err)
 	defer m.Close()
 	m.ReloadFrom(file, load, nil)
 	bedtest.Eventually(t, "the rules of the file", func() bool { return m.Gate().Policies()[0].Rule.Name == "other" })
+}
+
+func replaceFile(t *testing.T, file, text string) {
+	t.Helper()
+	bedtest.Check(t, os.WriteFile(file+".new", []byte(text), 0o600))
+	bedtest.Check(t, os.Rename(file+".new", file))
 }

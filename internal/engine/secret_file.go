@@ -13,6 +13,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
 // keyOf returns the key of what a filter has in memory, zero if any will do. Where a
@@ -69,7 +70,7 @@ func (m *Engine) commonKey(ctx context.Context, name string, c config.Filter) [1
 	case c.ShareLoad == nil || !*c.ShareLoad:
 		return [16]byte{}
 	}
-	ctx, cancel := context.WithTimeout(ctx, RedisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
 	key, err := redisset.Secret(ctx, m.redis, name, mine)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -19,7 +20,7 @@ const (
 	// checkEvery is how often locks are tried out while they cannot be taken.
 	checkEvery = 10 * time.Second
 	// checkTime bounds one try: two questions to Redis, each asked twice.
-	checkTime = 4 * RedisTimeout
+	checkTime = 4 * redisconn.Timeout
 )
 
 // lockUnit is the Locker of a use with what is known of its health.
@@ -31,7 +32,7 @@ type lockUnit struct {
 	make   func() (locker *redislock.Locker, shut func(), err error)
 	set    *lockers
 	// eviction is of the servers of a quorum; nil: those of everything else are asked.
-	eviction *eviction
+	eviction *redisconn.EvictionWatch
 	locker   atomic.Pointer[redislock.Locker] // the last one; the rest is guarded by set.mu
 	shut     func()                           // closes that
 	users    int                              // calls that ask for a lock, or have one
@@ -54,7 +55,7 @@ func (u *lockUnit) watch(ctx context.Context) {
 		} else {
 			u.check(ctx)
 		}
-		u.eviction.look(ctx)
+		u.eviction.Check(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -115,8 +116,8 @@ func (u *lockUnit) condition() admin.Condition {
 	case !u.checked.Load():
 		c.Ready, c.Reason = false, "not tried out yet"
 	default:
-		if found := u.eviction.found(); found.text != "" {
-			c.Ready, c.Reason = !found.harms, found.text
+		if found := u.eviction.Finding(); found.Text != "" {
+			c.Ready, c.Reason = !found.Harmful, found.Text
 		}
 	}
 	return c

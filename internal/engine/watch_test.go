@@ -12,6 +12,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
@@ -29,7 +30,7 @@ func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *bedtest
 	m := &Engine{
 		config: c, log: slog.New(slog.NewTextHandler(log, nil)), metrics: admin.NewMetrics("", time.Now()),
 	}
-	client, closeClient, err := Connect(t.Context(), c.Redis)
+	client, closeClient, err := redisconn.Connect(t.Context(), c.Redis, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,9 +69,9 @@ func TestLockCondition(t *testing.T) {
 		t.Errorf("told %d times: %s", n, log)
 	}
 
-	operator, closeOperator, err := Connect(t.Context(), &config.Redis{
+	operator, closeOperator, err := redisconn.Connect(t.Context(), &config.Redis{
 		Mode: config.RedisSingle, Addresses: []string{server.Addr()}, Username: testbed.User, Password: testbed.Password,
-	})
+	}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,9 @@
-package engine
+// Package filewatch watches one file for changes.
+//
+// [Watch] follows the symbolic links of the path, so that it notices every way in which the
+// path leads to another content: a write, a rename, a new ConfigMap. The caller reads the
+// file.
+package filewatch
 
 import (
 	"context"
@@ -15,21 +20,21 @@ import (
 )
 
 const (
-	// quietTime is how long a file has to be left alone before it is read, so that one
-	// which is written in steps is read when it is whole.
+	// quietTime is the time without events after which a change is reported. A file that is
+	// written in steps is complete by then.
 	quietTime = 200 * time.Millisecond
-	// mostNoise is how long it waits for that at most.
-	mostNoise = 2 * time.Second
+	// maxDelay bounds the wait for quietTime.
+	maxDelay = 2 * time.Second
 	// maxLinks is how many symbolic links Linux follows in a path (path_resolution(7)).
 	maxLinks = 40
 )
 
-// watchFile calls changed once at the beginning, and again whenever the file at a path has
-// become another: written, replaced by a rename, or reached by other symbolic links, as
-// the files of a Kubernetes ConfigMap are. It returns when ctx ends, or with an error as
-// soon as nothing can be watched. Some file systems (NFS, those of some virtual machines)
-// tell nothing of what others change.
-func watchFile(ctx context.Context, path string, log *slog.Logger, changed func()) error {
+// Watch calls changed once at the beginning, and again after each change of the file: a
+// write, a replacement by a rename, or other symbolic links in the path, as in a Kubernetes
+// ConfigMap. It blocks until ctx ends, and then returns nil. It returns an error as soon as
+// nothing can be watched. Some file systems (NFS, those of some virtual machines) do not
+// report changes that other machines make.
+func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err
@@ -38,15 +43,15 @@ func watchFile(ctx context.Context, path string, log *slog.Logger, changed func(
 	if err != nil {
 		return err
 	}
-	defer func() { _ = watcher.Close() }() // of no further use, whatever it says
-	w := &fileWatch{path: path, watcher: watcher}
+	defer func() { _ = watcher.Close() }() // its error has no consequence
+	w := &watch{path: path, watcher: watcher}
 	if err := w.arm(); err != nil {
 		return err
 	}
 	changed()
 	quiet := time.NewTimer(quietTime)
-	quiet.Stop()        // nothing has happened yet
-	var since time.Time // of the first event that has not been told of; zero: none
+	quiet.Stop()        // there was no event yet
+	var since time.Time // of the first event that was not reported yet; zero: none
 	for {
 		select {
 		case <-ctx.Done():
@@ -55,7 +60,7 @@ func watchFile(ctx context.Context, path string, log *slog.Logger, changed func(
 			if !w.concerns(e.Name) {
 				continue
 			}
-		case err := <-watcher.Errors: // events were lost, which may have been ours
+		case err := <-watcher.Errors: // events were lost; some may concern the file
 			log.Debug("watching the configuration file", "error", err)
 		case <-quiet.C:
 			since = time.Time{}
@@ -68,26 +73,27 @@ func watchFile(ctx context.Context, path string, log *slog.Logger, changed func(
 		if since.IsZero() {
 			since = time.Now()
 		}
-		quiet.Reset(min(quietTime, max(0, mostNoise-time.Since(since))))
+		quiet.Reset(min(quietTime, max(0, maxDelay-time.Since(since))))
 	}
 }
 
-// fileWatch watches the directories in which a change can make a path another file.
-type fileWatch struct {
+// watch watches every directory in which a change can lead the path to another file.
+type watch struct {
 	path    string
 	watcher *fsnotify.Watcher
 	steps   []string
 }
 
-// concerns reports whether an event is about the file: about a step of its path, or about
-// a directory that has one.
-func (w *fileWatch) concerns(name string) bool {
+// concerns reports whether an event concerns the file: a step of its path, or a directory
+// that contains one.
+func (w *watch) concerns(name string) bool {
 	return slices.ContainsFunc(w.steps, func(step string) bool { return name == step || name == filepath.Dir(step) })
 }
 
-// arm watches the steps of the path as it leads now. What changes after it has returned
-// is noticed. All are watched anew: a directory may be another of the same name.
-func (w *fileWatch) arm() error {
+// arm watches the steps of the path as it leads now. The watch notices every change after
+// arm has returned. arm adds all directories again: one may have been replaced by another of
+// the same name.
+func (w *watch) arm() error {
 	for steps := stepsOf(w.path); ; {
 		for _, dir := range w.watcher.WatchList() {
 			if err := w.watcher.Remove(dir); err != nil && !errors.Is(err, fsnotify.ErrNonExistentWatch) {
@@ -106,9 +112,9 @@ func (w *fileWatch) arm() error {
 	}
 }
 
-// stepsOf returns the places where a path can come to lead elsewhere, in the order in
-// which they are come by: the symbolic links in it, and its end, or what is missing first.
-// All are free of links themselves.
+// stepsOf returns the points at which a path can change, in the order of resolution: its
+// symbolic links, and its end or its first missing part. The returned paths contain no
+// links.
 func stepsOf(path string) (steps []string) {
 	at, rest := "/", strings.Split(path, "/")
 	for links := 0; len(rest) > 0; {

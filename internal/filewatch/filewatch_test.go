@@ -1,6 +1,8 @@
-package engine
+package filewatch
 
 import (
+	"go.uber.org/goleak"
+
 	"context"
 	"log/slog"
 	"os"
@@ -13,6 +15,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
 // realDir returns a directory without symbolic links in its path.
 func realDir(t *testing.T) string {
 	t.Helper()
@@ -23,21 +27,14 @@ func realDir(t *testing.T) string {
 	return dir
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // configMap lays files out as kubelet does: a link to a file behind a link to a directory.
 func configMap(t *testing.T, dir, text string) (file string) {
 	t.Helper()
-	check(t, os.Mkdir(filepath.Join(dir, "..v1"), 0o700))
-	check(t, os.WriteFile(filepath.Join(dir, "..v1", "a.yaml"), []byte(text), 0o600))
-	check(t, os.Symlink("..v1", filepath.Join(dir, "..data")))
+	bedtest.Check(t, os.Mkdir(filepath.Join(dir, "..v1"), 0o700))
+	bedtest.Check(t, os.WriteFile(filepath.Join(dir, "..v1", "a.yaml"), []byte(text), 0o600))
+	bedtest.Check(t, os.Symlink("..v1", filepath.Join(dir, "..data")))
 	file = filepath.Join(dir, "a.yaml")
-	check(t, os.Symlink(filepath.Join("..data", "a.yaml"), file))
+	bedtest.Check(t, os.Symlink(filepath.Join("..data", "a.yaml"), file))
 	return file
 }
 
@@ -45,24 +42,24 @@ func configMap(t *testing.T, dir, text string) (file string) {
 func swap(t *testing.T, dir, version, text string) {
 	t.Helper()
 	old, err := os.Readlink(filepath.Join(dir, "..data"))
-	check(t, err)
-	check(t, os.Mkdir(filepath.Join(dir, version), 0o700))
-	check(t, os.WriteFile(filepath.Join(dir, version, "a.yaml"), []byte(text), 0o600))
-	check(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
-	check(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
-	check(t, os.RemoveAll(filepath.Join(dir, old)))
+	bedtest.Check(t, err)
+	bedtest.Check(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+	bedtest.Check(t, os.WriteFile(filepath.Join(dir, version, "a.yaml"), []byte(text), 0o600))
+	bedtest.Check(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+	bedtest.Check(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+	bedtest.Check(t, os.RemoveAll(filepath.Join(dir, old)))
 }
 
 func TestStepsOf(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)
 	in := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
-	check(t, os.MkdirAll(in("maps"), 0o700))
+	bedtest.Check(t, os.MkdirAll(in("maps"), 0o700))
 	mapped := configMap(t, in("maps"), "")
-	check(t, os.WriteFile(in("plain"), nil, 0o600))
-	check(t, os.Symlink(in("maps", "a.yaml"), in("absolute")))
-	check(t, os.Symlink("maps", in("current")))
-	check(t, os.Symlink("round", in("round")))
+	bedtest.Check(t, os.WriteFile(in("plain"), nil, 0o600))
+	bedtest.Check(t, os.Symlink(in("maps", "a.yaml"), in("absolute")))
+	bedtest.Check(t, os.Symlink("maps", in("current")))
+	bedtest.Check(t, os.Symlink("round", in("round")))
 	for path, want := range map[string][]string{
 		in("plain"):              {in("plain")},
 		in("maps", "..", "none"): {in("none")},
@@ -80,16 +77,16 @@ func TestStepsOf(t *testing.T) {
 	}
 }
 
-// TestWatchFile changes a file in all the ways in which files are changed.
-func TestWatchFile(t *testing.T) {
+// TestWatch changes a file in all the ways in which files are changed.
+func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		lay    func(t *testing.T, dir string) string
 		change []func(t *testing.T, dir, file string) // each leaves "<number of the change>" in the file
 	}{
 		"written": {plain, []func(*testing.T, string, string){
-			func(t *testing.T, _, file string) { check(t, os.WriteFile(file, []byte("1"), 0o600)) },
-			func(t *testing.T, _, file string) { check(t, os.WriteFile(file, []byte("2"), 0o600)) },
+			func(t *testing.T, _, file string) { bedtest.Check(t, os.WriteFile(file, []byte("1"), 0o600)) },
+			func(t *testing.T, _, file string) { bedtest.Check(t, os.WriteFile(file, []byte("2"), 0o600)) },
 		}},
 		"renamed": {plain, []func(*testing.T, string, string){
 			func(t *testing.T, _, file string) { replaceFile(t, file, "1") },
@@ -97,20 +94,20 @@ func TestWatchFile(t *testing.T) {
 		}},
 		"removed and written anew": {plain, []func(*testing.T, string, string){
 			func(t *testing.T, _, file string) {
-				check(t, os.Remove(file))
-				check(t, os.WriteFile(file, []byte("1"), 0o600))
+				bedtest.Check(t, os.Remove(file))
+				bedtest.Check(t, os.WriteFile(file, []byte("1"), 0o600))
 			},
 		}},
 		"with its directory": {plain, []func(*testing.T, string, string){
 			func(t *testing.T, _, file string) {
-				check(t, os.RemoveAll(filepath.Dir(file)))
-				check(t, os.Mkdir(filepath.Dir(file), 0o700))
-				check(t, os.WriteFile(file, []byte("1"), 0o600))
+				bedtest.Check(t, os.RemoveAll(filepath.Dir(file)))
+				bedtest.Check(t, os.Mkdir(filepath.Dir(file), 0o700))
+				bedtest.Check(t, os.WriteFile(file, []byte("1"), 0o600))
 			},
 			func(t *testing.T, dir, file string) {
-				check(t, os.Rename(filepath.Dir(file), filepath.Join(dir, "old")))
-				check(t, os.Mkdir(filepath.Dir(file), 0o700))
-				check(t, os.WriteFile(file, []byte("2"), 0o600))
+				bedtest.Check(t, os.Rename(filepath.Dir(file), filepath.Join(dir, "old")))
+				bedtest.Check(t, os.Mkdir(filepath.Dir(file), 0o700))
+				bedtest.Check(t, os.WriteFile(file, []byte("2"), 0o600))
 			},
 			func(t *testing.T, _, file string) { replaceFile(t, file, "3") },
 		}},
@@ -128,7 +125,7 @@ func TestWatchFile(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() {
-				done <- watchFile(ctx, file, slog.New(slog.DiscardHandler), func() {
+				done <- Watch(ctx, file, slog.New(slog.DiscardHandler), func() {
 					text, _ := os.ReadFile(file)
 					last.Store(string(text))
 					select {
@@ -143,31 +140,31 @@ func TestWatchFile(t *testing.T) {
 				bedtest.Eventually(t, "the change was noticed", func() bool { return last.Load() == string(rune('1'+i)) })
 			}
 			stop()
-			check(t, <-done)
+			bedtest.Check(t, <-done)
 		})
 	}
 }
 
 func plain(t *testing.T, dir string) string {
 	t.Helper()
-	check(t, os.Mkdir(filepath.Join(dir, "etc"), 0o700))
+	bedtest.Check(t, os.Mkdir(filepath.Join(dir, "etc"), 0o700))
 	file := filepath.Join(dir, "etc", "a.yaml")
-	check(t, os.WriteFile(file, []byte("0"), 0o600))
+	bedtest.Check(t, os.WriteFile(file, []byte("0"), 0o600))
 	return file
 }
 
 func replaceFile(t *testing.T, file, text string) {
 	t.Helper()
-	check(t, os.WriteFile(file+".new", []byte(text), 0o600))
-	check(t, os.Rename(file+".new", file))
+	bedtest.Check(t, os.WriteFile(file+".new", []byte(text), 0o600))
+	bedtest.Check(t, os.Rename(file+".new", file))
 }
 
-// TestWatchOthers changes files beside the one that is watched: nobody is told.
+// TestWatchOthers changes files beside the watched one: they do not concern it.
 func TestWatchOthers(t *testing.T) {
 	t.Parallel()
 	dir := realDir(t)
 	file := plain(t, dir)
-	w := &fileWatch{path: file, steps: stepsOf(file)}
+	w := &watch{path: file, steps: stepsOf(file)}
 	for name, want := range map[string]bool{
 		file: true, filepath.Dir(file): true, file + ".swp": false, filepath.Join(dir, "etc", "other"): false,
 	} {

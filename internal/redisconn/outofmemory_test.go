@@ -1,4 +1,4 @@
-package engine
+package redisconn
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestFull fills the one server that has a key: of a cluster the others take writes.
-func TestFull(t *testing.T) {
+// TestOutOfMemory fills the one server that has a key: of a cluster the others take writes.
+func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	const key = "order:lock:1001"
 	for name, start := range map[string]func(*bedtest.Bed) (section string, has *testbed.Redis){
@@ -28,7 +28,7 @@ func TestFull(t *testing.T) {
 			c := bed.Cluster()
 			r, err := c.MasterOf(t.Context(), "{"+key+"}")
 			bedtest.Check(t, err)
-			return "{mode: cluster, addresses: " + list(c.Addrs()...) + "}", r
+			return "{mode: cluster, addresses: " + "[" + strings.Join(c.Addrs(), ", ") + "]" + "}", r
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,11 +36,11 @@ func TestFull(t *testing.T) {
 			section, server := start(bedtest.New(t))
 			c, err := config.Parse("f.yaml", []byte("redis: "+section+"\nrules: []\n"), func(string) string { return "" })
 			bedtest.Check(t, err)
-			client, closeClient, err := Connect(t.Context(), c.Redis)
+			client, closeClient, err := Connect(t.Context(), c.Redis, 0)
 			bedtest.Check(t, err)
 			t.Cleanup(closeClient)
 			log := &strings.Builder{}
-			f := watchFull(client, slog.New(slog.NewTextHandler(log, nil)))
+			f := WatchMemory(client, slog.New(slog.NewTextHandler(log, nil)))
 			writes := map[string]func(context.Context, string) error{
 				"a command": func(ctx context.Context, key string) error { return client.Set(ctx, key, 1, 0).Err() },
 				"a script": func(ctx context.Context, key string) error {
@@ -64,27 +64,27 @@ func TestFull(t *testing.T) {
 				}
 			}
 			for how, write := range writes {
-				if err := write(t.Context(), key); err != nil && !errors.Is(err, redis.Nil) || f.reason() != "" {
-					t.Fatalf("%s while there is room: %v, %q", how, err, f.reason())
+				if err := write(t.Context(), key); err != nil && !errors.Is(err, redis.Nil) || f.Reason() != "" {
+					t.Fatalf("%s while there is room: %v, %q", how, err, f.Reason())
 				}
 				limit(t, server, "1mb")
 				for range 10 {
-					if err := write(t.Context(), key); err == nil || f.reason() == "" {
-						t.Fatalf("%s while there is none: %v, %q", how, err, f.reason())
+					if err := write(t.Context(), key); err == nil || f.Reason() == "" {
+						t.Fatalf("%s while there is none: %v, %q", how, err, f.Reason())
 					}
 				}
 				for i := range 20 { // in other slots
 					_ = client.Set(t.Context(), fmt.Sprint("other:", i), 1, 0).Err()
 				}
-				if f.try(t.Context()); f.reason() == "" {
+				if f.try(t.Context()); f.Reason() == "" {
 					t.Errorf("%s: a write was taken elsewhere", how)
 				}
 				limit(t, server, "0")
-				if f.reason() == "" {
+				if f.Reason() == "" {
 					t.Errorf("%s: it has room again without a try", how)
 				}
-				if f.try(t.Context()); f.reason() != "" {
-					t.Errorf("%s: after there was room: %q", how, f.reason())
+				if f.try(t.Context()); f.Reason() != "" {
+					t.Errorf("%s: after there was room: %q", how, f.Reason())
 				}
 			}
 			if n := strings.Count(log.String(), "\n"); n != 2*len(writes) {

@@ -1,6 +1,8 @@
-package engine
+package listen
 
 import (
+	"go.uber.org/goleak"
+
 	"errors"
 	"net"
 	"os"
@@ -9,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // keepFile has a listener leave its socket file behind, as a process that is killed does.
 func keepFile(l net.Listener) { l.(*net.UnixListener).SetUnlinkOnClose(false) }

@@ -1,4 +1,4 @@
-package engine
+package redisconn
 
 import (
 	"context"
@@ -12,29 +12,29 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// fullness is whether Redis refuses writes for want of memory. It sees the answer to each
-// command, whichever part of ordergate sent it, and tries a write of its own until one is
-// taken. It is safe for concurrent use.
-type fullness struct {
+// MemoryWatch detects a Redis that refuses writes because its memory is full. It inspects
+// the reply to each command of a client. After a refusal it tries writes of its own until one
+// succeeds. It is safe for concurrent use. A nil *MemoryWatch detects nothing.
+type MemoryWatch struct {
 	client redis.UniversalClient
 	log    *slog.Logger
-	full   atomic.Bool // spares the mutex while all is well
+	full   atomic.Bool // avoids the mutex in the normal case
 
 	mu      sync.Mutex
-	key     string // one that was refused: in a cluster, only its server may be full
+	key     string // of a refused command: in a cluster, only its server may be full
 	since   time.Time
 	refused int // commands
 }
 
-// fullText tells an operator what it costs, and what to do.
+// fullText names the consequence and the remedy.
 const fullText = "Redis is full and refuses writes (OOM): settlements are refused, and new orders are not logged; raise maxmemory, or remove what is not ordergate's"
 
-// tryFull is how often a write is tried while Redis is full.
-const tryFull = 5 * time.Second
+// tryInterval is the time between two test writes to a full Redis.
+const tryInterval = 5 * time.Second
 
-// watchFull returns the fullness of what a client talks to. Keep [fullness.run] running.
-func watchFull(client redis.UniversalClient, log *slog.Logger) *fullness {
-	f := &fullness{client: client, log: log}
+// WatchMemory watches the servers of a client. Keep [MemoryWatch.Run] running.
+func WatchMemory(client redis.UniversalClient, log *slog.Logger) *MemoryWatch {
+	f := &MemoryWatch{client: client, log: log}
 	switch c := client.(type) {
 	case *redis.ClusterClient: // some commands go to a node's own client
 		c.OnNewNode(func(node *redis.Client) { node.AddHook(f) })
@@ -44,20 +44,20 @@ func watchFull(client redis.UniversalClient, log *slog.Logger) *fullness {
 	return f
 }
 
-// reason says why no write is taken, "" if there is no such reason. It is "" of nil.
-func (f *fullness) reason() string {
+// Reason returns why Redis refuses writes; "": it does not.
+func (f *MemoryWatch) Reason() string {
 	if f == nil || !f.full.Load() {
 		return ""
 	}
 	return fullText
 }
 
-// run tries whether Redis has room again, until ctx ends.
-func (f *fullness) run(ctx context.Context) {
+// Run tests whether a full Redis takes writes again, until ctx ends.
+func (f *MemoryWatch) Run(ctx context.Context) {
 	if f == nil {
 		return
 	}
-	tick := time.NewTicker(tryFull)
+	tick := time.NewTicker(tryInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -71,17 +71,17 @@ func (f *fullness) run(ctx context.Context) {
 	}
 }
 
-// try writes a key that ends at once, in the slot of one that was refused. Any answer but
-// that Redis is full ends the trouble: the next write that it refuses begins it anew.
-func (f *fullness) try(ctx context.Context) {
+// try writes a key that expires at once, in the slot of a refused one. Every reply except
+// "out of memory" ends the condition. The next refused write begins it again.
+func (f *MemoryWatch) try(ctx context.Context) {
 	f.mu.Lock()
 	key := "ordergate:{" + hashTag(f.key) + "}:full"
 	f.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, RedisTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	err := f.client.Set(ctx, key, 1, time.Millisecond).Err()
-	var said redis.Error
-	if err != nil && (isFull(err) || !errors.As(err, &said)) {
+	var reply redis.Error
+	if err != nil && (isFull(err) || !errors.As(err, &reply)) {
 		return
 	}
 	f.mu.Lock()
@@ -91,8 +91,8 @@ func (f *fullness) try(ctx context.Context) {
 	f.refused = 0
 }
 
-// note takes the answer to a command.
-func (f *fullness) note(cmd redis.Cmder, err error) {
+// note inspects the reply to a command.
+func (f *MemoryWatch) note(cmd redis.Cmder, err error) {
 	if err == nil || !isFull(err) {
 		return
 	}
@@ -107,8 +107,8 @@ func (f *fullness) note(cmd redis.Cmder, err error) {
 	f.log.Error(fullText, "error", err)
 }
 
-// isFull reports whether an error is Redis's answer when it is at maxmemory and evicts
-// nothing. That of a script has more words around these.
+// isFull reports whether an error is the reply of a Redis that has reached maxmemory and
+// evicts nothing. A script's error contains the same words among others.
 func isFull(err error) bool { return strings.Contains(err.Error(), "OOM command not allowed") }
 
 // firstKey returns a command's first key.
@@ -125,7 +125,7 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// hashTag returns what decides in which slot a key lies.
+// hashTag returns the part of a key that determines its slot.
 func hashTag(key string) string {
 	if _, rest, ok := strings.Cut(key, "{"); ok {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
@@ -136,12 +136,12 @@ func hashTag(key string) string {
 }
 
 // DialHook implements redis.Hook.
-func (f *fullness) DialHook(next redis.DialHook) redis.DialHook {
+func (f *MemoryWatch) DialHook(next redis.DialHook) redis.DialHook {
 	return next
 }
 
 // ProcessHook implements redis.Hook.
-func (f *fullness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (f *MemoryWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		f.note(cmd, err)
@@ -150,10 +150,10 @@ func (f *fullness) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 // ProcessPipelineHook implements redis.Hook.
-func (f *fullness) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (f *MemoryWatch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		err := next(ctx, cmds)
-		for _, cmd := range cmds { // of a cluster's node, err does not tell
+		for _, cmd := range cmds { // the client of a cluster's node does not return these
 			f.note(cmd, cmd.Err())
 		}
 		return err

@@ -9,42 +9,21 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
-
-// connected returns the client that a file with this section redis gets.
-func connected(t *testing.T, section string) redis.UniversalClient {
-	t.Helper()
-	getenv := func(name string) string {
-		return map[string]string{"PW": "ordergate-secret", "SENTINEL_PW": "watcher-secret"}[name]
-	}
-	c, err := config.Parse("ordergate.yaml", []byte("redis: "+section+"\n"), getenv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, closeClient, err := Connect(t.Context(), c.Redis)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(closeClient)
-	return client
-}
-
-func list(addrs ...string) string { return "[" + strings.Join(addrs, ", ") + "]" }
 
 // TestTopologies does on each kind of Redis what ordergate does there, as a user
 // who may do no more than the documentation says.
@@ -79,14 +58,14 @@ func TestTopologies(t *testing.T) {
 		}},
 		{"sentinel", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
 			s := bed.Sentinel()
-			return fmt.Sprintf("{mode: sentinel, addresses: %s}", list(s.Addrs()...)), s.Nodes()
+			return fmt.Sprintf("{mode: sentinel, addresses: %s}", redisconntest.List(s.Addrs()...)), s.Nodes()
 		}},
 		{"sentinel with TLS", func(t *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
 			args, section := secure(bed)
 			s := bed.Sentinel(args...)
 			// The Sentinels have users of their own.
 			for _, sentinel := range s.Sentinels() {
-				admin := asTestbed(t, bed, sentinel)
+				admin := redisconntest.Admin(t, bed, sentinel)
 				for _, user := range [][]string{bedtest.DocumentedUser(t, "watcher"), {"default", "off"}} {
 					rule := append([]any{"acl", "setuser"}, anys(user)...)
 					if err := admin.Do(t.Context(), rule...).Err(); err != nil {
@@ -95,7 +74,7 @@ func TestTopologies(t *testing.T) {
 				}
 			}
 			return fmt.Sprintf("{mode: sentinel, addresses: %s, master: %s, sentinel_username: watcher, sentinel_password_env: SENTINEL_PW, %s}",
-				list(s.Addrs()...), s.Master(), section), append(s.Nodes(), s.Sentinels()...)
+				redisconntest.List(s.Addrs()...), s.Master(), section), append(s.Nodes(), s.Sentinels()...)
 		}},
 		{"cluster", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
 			c := bed.Cluster()
@@ -104,21 +83,21 @@ func TestTopologies(t *testing.T) {
 		{"cluster with TLS", func(_ *testing.T, bed *bedtest.Bed) (string, []*testbed.Redis) {
 			args, section := secure(bed)
 			c := bed.Cluster(args...)
-			return fmt.Sprintf("{mode: cluster, addresses: %s, %s}", list(c.Addrs()...), section), c.Nodes()
+			return fmt.Sprintf("{mode: cluster, addresses: %s, %s}", redisconntest.List(c.Addrs()...), section), c.Nodes()
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			bed := bedtest.New(t)
 			section, nodes := tt.start(t, bed)
-			client := connected(t, section)
+			client := redisconntest.Connect(t, section)
 			appendAndWait(t, client)
 			keepPlaces(t, client)
 			lockAndWake(t, client)
 			countProbes(t, client)
 			shareFilters(t, client)
 			for _, node := range nodes {
-				denied, err := asTestbed(t, bed, node).Do(t.Context(), "acl", "log").Slice()
+				denied, err := redisconntest.Admin(t, bed, node).Do(t.Context(), "acl", "log").Slice()
 				if err != nil || len(denied) > 0 {
 					t.Errorf("%s denied %v, %v", node.Name(), denied, err)
 				}
@@ -133,21 +112,6 @@ func anys(words []string) []any {
 		list[i] = word
 	}
 	return list
-}
-
-// asTestbed returns a client that may do everything on one server.
-func asTestbed(t *testing.T, bed *bedtest.Bed, r *testbed.Redis) *redis.Client {
-	t.Helper()
-	opts := &redis.Options{Addr: r.Addr(), Username: testbed.User, Password: testbed.Password}
-	if r.TLS() {
-		var err error
-		if opts.TLSConfig, err = bed.Certificates().ClientConfig(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 // shareFilters fills sets of order IDs, asks for some, and makes one larger.
@@ -341,14 +305,5 @@ func lockAndWake(t *testing.T, client redis.UniversalClient) {
 		}
 	case <-time.After(30 * time.Second):
 		t.Fatal("nobody woke the second")
-	}
-}
-
-// TestConnectWithoutItsFiles is a file that went away after it was checked.
-func TestConnectWithoutItsFiles(t *testing.T) {
-	t.Parallel()
-	_, _, err := Connect(t.Context(), &config.Redis{Mode: config.RedisSingle, Addresses: []string{"127.0.0.1:1"}, TLS: &config.TLS{CA: "none.pem"}})
-	if want := "connecting to Redis: reading redis.tls.ca: no such file or directory"; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,4 +1,8 @@
-package engine
+// Package listen opens the addresses on which ordergate serves: TCP, with TLS where it is
+// configured, and unix sockets.
+//
+// Start with [Listen], and wrap its result by [WithTLS].
+package listen
 
 import (
 	"context"
@@ -18,8 +22,8 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// Listen opens "host:port" or "unix:/path", a socket with the mode given. A socket file of
-// a process that has ended is replaced; one of a process that lives is left alone.
+// Listen opens "host:port" or "unix:/path". A unix socket gets the given mode. Listen
+// replaces the socket file of a process that has ended, and keeps that of a running one.
 func Listen(addr string, mode fs.FileMode) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(addr, "unix:")
 	if !isUnix {
@@ -35,11 +39,11 @@ func Listen(addr string, mode fs.FileMode) (net.Listener, error) {
 	return listenUnix(path, mode)
 }
 
-// listenUnix binds a socket file that has its mode from the start: on Linux a file gets that
-// of the socket, less the umask. The mode that is set after that can only add to it.
+// listenUnix binds a socket file with its mode from the start: on Linux the file gets the
+// mode of the socket, less the umask. The chmod afterwards can only add to it.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	restrict := func(_, _ string, c syscall.RawConn) error {
-		// Where a socket has no mode, the file has it a moment later.
+		// On systems whose sockets have no mode, the chmod below sets it.
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), uint32(mode.Perm())) })
 	}
 	l, err := (&net.ListenConfig{Control: restrict}).Listen(context.Background(), "unix", path)
@@ -53,9 +57,9 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes a socket file if no process listens there. Only a connection that is
-// refused tells: one that is not permitted, or that finds the queue full, has a process
-// behind it. It returns nil only if the file is gone.
+// removeStale removes a socket file if no process listens there. Only a refused connection
+// proves it: a process listens behind a full queue or a missing permission. removeStale
+// returns nil only if the file is gone.
 func removeStale(path string) error {
 	before, err := os.Lstat(path)
 	if err != nil || before.Mode().Type() != os.ModeSocket {
@@ -70,14 +74,14 @@ func removeStale(path string) error {
 		return err
 	}
 	if now, err := os.Lstat(path); err != nil || !os.SameFile(before, now) {
-		return err // another process was faster
+		return err // another process has replaced it
 	}
 	return os.Remove(path)
 }
 
-// WithTLS has a listener speak TLS as a configuration says, with the protocols given, in
-// the order of preference. A listener that is no TCP has none. The files are read now, and
-// again for each connection; while they cannot be read, those from before count.
+// WithTLS returns a listener that speaks TLS as configured, with the protocols in order of
+// preference. It returns listeners other than TCP as they are. It reads the files now, and
+// again for each connection. While the files cannot be read, the last good ones stay in use.
 func WithTLS(l net.Listener, t *config.ListenTLS, protocols []string, log *slog.Logger) (net.Listener, error) {
 	if t == nil || l.Addr().Network() != "tcp" {
 		return l, nil

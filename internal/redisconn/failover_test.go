@@ -1,4 +1,4 @@
-package engine
+package redisconn_test
 
 import (
 	"context"
@@ -8,14 +8,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestMasterReplaced has the master die, and hang, under a client that is in use.
+// TestFailover has the master die, and hang, under a client that is in use.
 // A question may fail meanwhile; each ends in time, and they are answered again
 // once there is a new master.
-func TestMasterReplaced(t *testing.T) {
+func TestFailover(t *testing.T) {
 	t.Parallel()
 	const key = "order:lock:1001"
 	type place struct {
@@ -25,19 +27,19 @@ func TestMasterReplaced(t *testing.T) {
 	}
 	sentinel := func(t *testing.T) place {
 		s := bedtest.New(t).Sentinel()
-		return place{section: fmt.Sprintf("{mode: sentinel, addresses: %s}", list(s.Addrs()...)), await: s.Await}
+		return place{section: fmt.Sprintf("{mode: sentinel, addresses: %s}", redisconntest.List(s.Addrs()...)), await: s.Await}
 	}
 	cluster := func(t *testing.T) place {
 		c := bedtest.New(t).Cluster()
 		await := func(ctx context.Context, old *testbed.Redis) (*testbed.Redis, error) { return c.Await(ctx, key, old) }
-		return place{section: fmt.Sprintf("{mode: cluster, addresses: %s}", list(c.Addrs()...)), await: await}
+		return place{section: fmt.Sprintf("{mode: cluster, addresses: %s}", redisconntest.List(c.Addrs()...)), await: await}
 	}
 	// Where each machine has a Redis and a Sentinel, they fail together.
 	both := func(t *testing.T) place {
 		bed := bedtest.New(t)
 		s := bed.Sentinel()
 		return place{
-			section: fmt.Sprintf("{mode: sentinel, addresses: %s}", list(s.Addrs()...)), await: s.Await,
+			section: fmt.Sprintf("{mode: sentinel, addresses: %s}", redisconntest.List(s.Addrs()...)), await: s.Await,
 			before: func(t *testing.T) {
 				if err := asked(t, bed, s).Pause(); err != nil {
 					t.Fatal(err)
@@ -62,7 +64,7 @@ func TestMasterReplaced(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := tt.start(t)
-			client := connected(t, p.section)
+			client := redisconntest.Connect(t, p.section)
 			var slowest time.Duration
 			ask := func() error {
 				start := time.Now()
@@ -107,7 +109,7 @@ func TestMasterReplaced(t *testing.T) {
 func asked(t *testing.T, bed *bedtest.Bed, s *testbed.Sentinel) *testbed.Redis {
 	t.Helper()
 	for _, sentinel := range s.Sentinels() {
-		clients, err := asTestbed(t, bed, sentinel).Do(t.Context(), "client", "list").Text()
+		clients, err := redisconntest.Admin(t, bed, sentinel).Do(t.Context(), "client", "list").Text()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +132,7 @@ func TestSilentRedis(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer l.Close() // the kernel takes the connections, nobody reads from them
-				client := connected(t, fmt.Sprintf("{mode: %s, addresses: [%s]%s}", mode, l.Addr(), tls))
+				client := redisconntest.Connect(t, fmt.Sprintf("{mode: %s, addresses: [%s]%s}", mode, l.Addr(), tls))
 				start := time.Now()
 				if err := client.Ping(t.Context()).Err(); err == nil {
 					t.Error("who answered?")
@@ -145,7 +147,7 @@ func TestSilentRedis(t *testing.T) {
 					t.Error("who answered?")
 				}
 				// Far less than the client's own limit, and enough for a machine that is busy.
-				if took := time.Since(start); took > RedisTimeout-100*time.Millisecond {
+				if took := time.Since(start); took > redisconn.Timeout-100*time.Millisecond {
 					t.Errorf("with 50ms left it took %v", took)
 				}
 			})
