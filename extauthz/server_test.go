@@ -36,10 +36,10 @@ func (k known) MayContain(id string) gate.Answer {
 	}
 	return gate.Absent
 }
-func (k known) Ask(_ context.Context, id string) gate.Answer     { return k.MayContain(id) }
-func (known) Learn(context.Context, string) error                { return nil }
-func (known) Missed(context.Context, string, time.Time) error    { return nil }
-func (known) Abandoned(context.Context, string, time.Time) error { return nil }
+func (k known) Query(_ context.Context, id string) gate.Answer        { return k.MayContain(id) }
+func (known) Learn(context.Context, string) error                     { return nil }
+func (known) MarkIncomplete(context.Context, string, time.Time) error { return nil }
+func (known) Abandoned(context.Context, string, time.Time) error      { return nil }
 
 type silent struct{}
 

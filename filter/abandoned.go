@@ -12,26 +12,26 @@ import (
 const abandonedEvery = 500 * time.Millisecond
 
 // abandoned are calls that nobody waits for any more, and that share a doubt.
-type abandoned struct {
+type abandonedBatch struct {
 	began time.Time // the first of them; zero: that is not known
-	told  chan struct{}
+	done  chan struct{}
 	err   error // once told is closed
 }
 
 // abandonedCalls gathers calls until their doubt may be told of. The zero value is ready.
 type abandonedCalls struct {
 	mu   sync.Mutex
-	next *abandoned // nil: nobody waits
-	last time.Time  // when a doubt was told of
+	next *abandonedBatch // nil: nobody waits
+	last time.Time       // when a doubt was told of
 }
 
 // join returns the calls that share a doubt with one that began then, and whether it is
 // the first of them, who has to tell of the doubt after a pause.
-func (c *abandonedCalls) join(began time.Time) (calls *abandoned, pause time.Duration, first bool) {
+func (c *abandonedCalls) join(began time.Time) (calls *abandonedBatch, pause time.Duration, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.next == nil {
-		c.next = &abandoned{began: began, told: make(chan struct{})}
+		c.next = &abandonedBatch{began: began, done: make(chan struct{})}
 		return c.next, max(0, time.Until(c.last.Add(abandonedEvery))), true
 	}
 	if began.Before(c.next.began) { // the zero time is before all
@@ -41,7 +41,7 @@ func (c *abandonedCalls) join(began time.Time) (calls *abandoned, pause time.Dur
 }
 
 // begin ends the gathering: the doubt is told of now.
-func (c *abandonedCalls) begin() {
+func (c *abandonedCalls) closeBatch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next, c.last = nil, time.Now()
@@ -56,7 +56,7 @@ func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) 
 	calls, pause, first := f.abandoned.join(began)
 	if !first {
 		select {
-		case <-calls.told:
+		case <-calls.done:
 			return calls.err
 		case <-ctx.Done():
 			return ctx.Err() // the first one tells of it
@@ -70,8 +70,8 @@ func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) 
 		case <-ctx.Done():
 		}
 	}
-	f.abandoned.begin()
-	calls.err = f.miss(ctx, learned{missed: reason, since: calls.began, running: true}, f.opts.Late)
-	close(calls.told)
+	f.abandoned.closeBatch()
+	calls.err = f.markIncomplete(ctx, pendingWrite{reason: reason, since: calls.began, mayBeCreated: true}, f.opts.CommitDelay)
+	close(calls.done)
 	return calls.err
 }

@@ -20,7 +20,7 @@ type told struct {
 	since []time.Time
 }
 
-func (l *told) Abandoned(_ context.Context, _ string, since time.Time) (Entry, error) {
+func (l *told) AppendAbandoned(_ context.Context, _ string, since time.Time) (Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at, l.since = append(l.at, time.Now()), append(l.since, since)

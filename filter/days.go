@@ -25,12 +25,12 @@ type Segments struct {
 }
 
 // mostDays is ten years.
-const mostDays = 3_660
+const maxDays = 3_660
 
 func (s *Segments) check() error {
 	switch {
-	case s.Keep < 1 || s.Keep > mostDays:
-		return fmt.Errorf("keeping %d days: must be 1 to %d", s.Keep, mostDays)
+	case s.Keep < 1 || s.Keep > maxDays:
+		return fmt.Errorf("keeping %d days: must be 1 to %d", s.Keep, maxDays)
 	case s.Day == nil && s.Older != Absent:
 		return errors.New("IDs without a date: one that was forgotten can only be absent")
 	case s.Older == Maybe:
@@ -64,8 +64,8 @@ func (d Day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Form
 type days struct {
 	Segments
 	prefix  string
-	segment func(name string) (*stack, error)
-	failed  func(error) // an ID could not be kept
+	newPart func(name string) (*scalable, error)
+	onError func(error) // an ID could not be kept
 
 	view atomic.Pointer[dayView]
 	mu   sync.Mutex // held by who replaces the view
@@ -73,43 +73,43 @@ type days struct {
 
 // dayView is replaced, not changed.
 type dayView struct {
-	today Day
-	parts []*stack // of the guard day and those after it; nil where nothing was added
-	stray *stack   // IDs without a day, or of days outside; nil when there are none
+	today    Day
+	parts    []*scalable // of the guard day and those after it; nil where nothing was added
+	overflow *scalable   // IDs without a day, or of days outside; nil when there are none
 }
 
-func newDays(prefix string, s Segments, today Day, segment func(string) (*stack, error), failed func(error)) *days {
-	d := &days{Segments: s, prefix: prefix, segment: segment, failed: failed}
+func newDays(prefix string, s Segments, today Day, newPart func(string) (*scalable, error), onError func(error)) *days {
+	d := &days{Segments: s, prefix: prefix, newPart: newPart, onError: onError}
 	d.view.Store(&dayView{today: today, parts: emptyParts(s.Keep)})
 	return d
 }
 
-func emptyParts(keep int) []*stack { return make([]*stack, keep+2) }
+func emptyParts(keep int) []*scalable { return make([]*scalable, keep+2) }
 
 // guard is the oldest day that anything is kept of.
-func (v *dayView) guard() Day { return v.today - Day(len(v.parts)-2) }
+func (v *dayView) graceDay() Day { return v.today - Day(len(v.parts)-2) }
 
 // place returns where the part of a day is, or -1 for a day that has none.
-func (v *dayView) place(at Day) int {
-	if at < v.guard() || at > v.today+1 {
+func (v *dayView) index(at Day) int {
+	if at < v.graceDay() || at > v.today+1 {
 		return -1
 	}
-	return int(at - v.guard())
+	return int(at - v.graceDay())
 }
 
 // find returns the part of a day, nil if there is none.
-func (v *dayView) find(at Day) *stack {
-	if i := v.place(at); i >= 0 {
+func (v *dayView) partOf(at Day) *scalable {
+	if i := v.index(at); i >= 0 {
 		return v.parts[i]
 	}
 	return nil
 }
 
-func (d *days) look(id string) Answer {
+func (d *days) query(id string) Answer {
 	v := d.view.Load()
 	if d.Day == nil {
 		for i := len(v.parts) - 1; i >= 0; i-- { // newest first: they are asked for most
-			if v.parts[i] != nil && v.parts[i].look(id) == Maybe {
+			if v.parts[i] != nil && v.parts[i].query(id) == Maybe {
 				return Maybe
 			}
 		}
@@ -118,85 +118,85 @@ func (d *days) look(id string) Answer {
 	made, dated := d.Day(id)
 	at := DayOf(made)
 	if dated {
-		if part := v.find(at); part != nil && part.look(id) == Maybe {
+		if part := v.partOf(at); part != nil && part.query(id) == Maybe {
 			return Maybe
 		}
 	}
-	if v.stray != nil && v.stray.look(id) == Maybe {
+	if v.overflow != nil && v.overflow.query(id) == Maybe {
 		return Maybe
 	}
-	if dated && at < v.guard() {
+	if dated && at < v.graceDay() {
 		return d.Older
 	}
 	return Absent
 }
 
-func (d *days) add(id string) (in *stack, changed bool) {
+func (d *days) add(id string) (in *scalable, changed bool) {
 	part, err := d.part(id)
 	if err != nil {
-		d.failed(err)
+		d.onError(err)
 		return nil, false
 	}
 	return part.add(id)
 }
 
 // place returns where in a view an ID belongs.
-func (d *days) place(v *dayView, id string) int {
+func (d *days) index(v *dayView, id string) int {
 	if d.Day == nil {
-		return v.place(v.today)
+		return v.index(v.today)
 	}
 	made, dated := d.Day(id)
 	if !dated {
 		return -1
 	}
-	return v.place(DayOf(made))
+	return v.index(DayOf(made))
 }
 
 // part returns the part that takes an ID, and makes it if need be.
-func (d *days) part(id string) (*stack, error) {
+func (d *days) part(id string) (*scalable, error) {
 	v := d.view.Load()
-	if part := v.at(d.place(v, id)); part != nil {
+	if part := v.part(d.index(v, id)); part != nil {
 		return part, nil
 	}
-	return d.make(func(v *dayView) int { return d.place(v, id) })
+	return d.makePart(func(v *dayView) int { return d.index(v, id) })
 }
 
 // named returns the part of a snapshot's section, and makes it if need be; nil for a day
 // that is kept no more.
-func (d *days) named(part string) (*stack, error) {
+func (d *days) partNamed(part string) (*scalable, error) {
 	at, err := time.Parse(dayLayout, part)
 	dated := err == nil
-	if dated && DayOf(at) < d.view.Load().guard() {
+	if dated && DayOf(at) < d.view.Load().graceDay() {
 		return nil, nil
 	}
-	return d.make(func(v *dayView) int {
+	return d.makePart(func(v *dayView) int {
 		if !dated {
 			return -1
 		}
-		return v.place(DayOf(at))
+		return v.index(DayOf(at))
 	})
 }
 
 // make returns a part at a place, and makes it if it is not there.
-func (d *days) make(place func(*dayView) int) (*stack, error) {
+func (d *days) makePart(index func(*dayView) int) (*scalable, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.view.Load()
-	i := place(v)
-	if part := v.at(i); part != nil {
+	i := index(v)
+	if part := v.part(i); part != nil {
 		return part, nil
 	}
 	next := *v
 	if i < 0 {
 		var err error
-		next.stray, err = d.segment(d.prefix + ":stray")
+		next.overflow, err = d.newPart(d.prefix + ":stray")
 		if err != nil {
 			return nil, err
 		}
 		d.view.Store(&next)
-		return next.stray, nil
+		return next.overflow, nil
 	}
-	part, err := d.segment(d.prefix + ":" + (v.guard() + Day(i)).String())
+	part, err := d.newPart(d.prefix + ":" + (v.graceDay() + Day(i)).String())
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +207,11 @@ func (d *days) make(place func(*dayView) int) (*stack, error) {
 }
 
 // at returns the part at a place, which may not have been made.
-func (v *dayView) at(place int) *stack {
-	if place < 0 {
-		return v.stray
+func (v *dayView) part(i int) *scalable {
+	if i < 0 {
+		return v.overflow
 	}
-	return v.parts[place]
+	return v.parts[i]
 }
 
 // roll drops what is kept no more once a new day has begun, and returns the names
@@ -219,19 +219,19 @@ func (v *dayView) at(place int) *stack {
 //
 // An ID that is added to a part while that is dropped is lost with it: it was too
 // old to be asked for.
-func (d *days) roll(today Day) (dropped []string) {
+func (d *days) rollOver(today Day) (dropped []string) {
 	if today <= d.view.Load().today {
 		return nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	v := d.view.Load()
-	next := &dayView{today: today, parts: emptyParts(d.Keep), stray: v.stray}
+	next := &dayView{today: today, parts: emptyParts(d.Keep), overflow: v.overflow}
 	for i, part := range v.parts {
 		if part == nil {
 			continue
 		}
-		if at := next.place(v.guard() + Day(i)); at >= 0 {
+		if at := next.index(v.graceDay() + Day(i)); at >= 0 {
 			next.parts[at] = part
 		} else {
 			dropped = append(dropped, part.name)
@@ -241,25 +241,25 @@ func (d *days) roll(today Day) (dropped []string) {
 	return dropped
 }
 
-func (d *days) stacks() (all []*stack) {
+func (d *days) parts() (all []*scalable) {
 	v := d.view.Load()
 	for i := len(v.parts) - 1; i >= 0; i-- {
 		if v.parts[i] != nil {
 			all = append(all, v.parts[i])
 		}
 	}
-	if v.stray != nil {
-		all = append(all, v.stray)
+	if v.overflow != nil {
+		all = append(all, v.overflow)
 	}
 	return all
 }
 
 // dayTick is how often a filter looks at the clock.
-const dayTick = time.Second
+const dayCheckEvery = time.Second
 
 // forget drops what is kept no more, until ctx ends.
-func (f *Filter) forget(ctx context.Context) {
-	tick := time.NewTicker(dayTick)
+func (f *Filter) forgetLoop(ctx context.Context) {
+	tick := time.NewTicker(dayCheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -271,7 +271,7 @@ func (f *Filter) forget(ctx context.Context) {
 		if !ok {
 			return
 		}
-		if dropped := held.roll(DayOf(f.opts.Now())); len(dropped) > 0 {
+		if dropped := held.rollOver(DayOf(f.opts.Now())); len(dropped) > 0 {
 			f.log.Info("orders of old days are forgotten", "segments", dropped)
 		}
 	}

@@ -38,7 +38,7 @@ func withDays(t *testing.T, s Segments) (*Filter, *calendar) {
 // next begins the day after so many.
 func (c *calendar) next(f *Filter, by int) []string {
 	c.set(c.now().AddDate(0, 0, by))
-	return f.memory.current().(*days).roll(DayOf(c.now()))
+	return f.memory.current().(*days).rollOver(DayOf(c.now()))
 }
 
 func TestDaysByTheID(t *testing.T) {

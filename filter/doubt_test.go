@@ -41,37 +41,37 @@ func TestDoubtComesBeforeTheLook(t *testing.T) {
 
 func TestWhatClearsADoubt(t *testing.T) {
 	errNo := errors.New("no database")
-	settle := func(f *Filter) error { return f.Settle(t.Context(), func(context.Context) error { return nil }) }
+	settle := func(f *Filter) error { return f.WaitForPeers(t.Context(), func(context.Context) error { return nil }) }
 	catchUp := func(f *Filter) error {
 		return f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return nil })
 	}
 	load := func(f *Filter) error { return f.Load(t.Context()) }
 	for _, tc := range []struct {
 		name   string
-		doubts []Cure
+		doubts []Recovery
 		by     func(*Filter) error
 		clear  bool
 		fails  bool
 	}{
-		{"time", []Cure{Settling}, settle, true, false},
-		{"time is not enough", []Cure{Reading}, settle, false, false},
-		{"nor for the greater of two", []Cure{Operator, Settling}, settle, false, false},
-		{"catching up", []Cure{Settling, Operator}, catchUp, true, false},
-		{"loading", []Cure{Reading, Settling}, load, true, false},
-		{"loading what nobody has changed", []Cure{Operator, Reading}, load, false, false},
-		{"loading, on somebody's word", []Cure{Operator}, func(f *Filter) error {
+		{"time", []Recovery{ByWaiting}, settle, true, false},
+		{"time is not enough", []Recovery{ByReload}, settle, false, false},
+		{"nor for the greater of two", []Recovery{ByOperator, ByWaiting}, settle, false, false},
+		{"catching up", []Recovery{ByWaiting, ByOperator}, catchUp, true, false},
+		{"loading", []Recovery{ByReload, ByWaiting}, load, true, false},
+		{"loading what nobody has changed", []Recovery{ByOperator, ByReload}, load, false, false},
+		{"loading, on somebody's word", []Recovery{ByOperator}, func(f *Filter) error {
 			return f.Reload(t.Context(), func(context.Context, func(string) error) error { return nil })
 		}, true, false},
-		{"a reading that fails", []Cure{Settling}, func(f *Filter) error {
+		{"a reading that fails", []Recovery{ByWaiting}, func(f *Filter) error {
 			return f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return errNo })
 		}, false, true},
-		{"a reading that began too early", []Cure{Settling}, func(f *Filter) error {
+		{"a reading that began too early", []Recovery{ByWaiting}, func(f *Filter) error {
 			return f.CatchUp(t.Context(), func(context.Context, func(string) error) error {
 				f.Doubt(Doubt{Reason: "another"})
 				return nil
 			})
 		}, false, false},
-		{"a load that began too early", []Cure{Settling}, func(f *Filter) error {
+		{"a load that began too early", []Recovery{ByWaiting}, func(f *Filter) error {
 			return f.Load(t.Context(), sourceFunc(func(context.Context, func(string) error) error {
 				f.Doubt(Doubt{Reason: "another"})
 				return nil
@@ -81,7 +81,7 @@ func TestWhatClearsADoubt(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := mustLoad(t, mustNew(t, Options{}))
 			for _, cure := range tc.doubts {
-				f.Doubt(Doubt{Reason: "a reason", Cure: cure})
+				f.Doubt(Doubt{Reason: "a reason", Recovery: cure})
 			}
 			if got := f.MayContain("1"); got != Unknown {
 				t.Errorf("%v with a doubt, want unknown", got)
@@ -100,7 +100,7 @@ func TestWhatClearsADoubt(t *testing.T) {
 				t.Errorf("%v, want %v", got, want)
 			}
 			select {
-			case <-f.Doubted():
+			case <-f.DoubtAdded():
 			default:
 				t.Error("nobody is told")
 			}
@@ -114,9 +114,9 @@ func TestScopeOfADoubt(t *testing.T) {
 	began := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	covered := Scope{}
 	f := mustLoad(t, mustNew(t, Options{
-		Margin: time.Minute, Live: true,
+		ClockMargin: time.Minute, Live: true,
 		Covered: func() Scope { return covered },
-		Made: func(id string) (time.Time, bool) { // "t7": made seven seconds after it began
+		CreatedBefore: func(id string) (time.Time, bool) { // "t7": made seven seconds after it began
 			n, err := strconv.Atoi(strings.TrimPrefix(id, "t"))
 			return began.Add(time.Duration(n) * time.Second), err == nil && id[0] == 't'
 		},
@@ -178,14 +178,14 @@ func TestScopeOfADoubt(t *testing.T) {
 func TestMoreDoubtsThanAreToldApart(t *testing.T) {
 	covered := Scope{}
 	f := mustLoad(t, mustNew(t, Options{Covered: func() Scope { return covered }}))
-	for n := range 3 * mostDoubts {
+	for n := range 3 * maxDoubts {
 		covered.Above = uint64(1000 - n)
 		f.Doubt(Doubt{Reason: strconv.Itoa(n), Orders: true})
 	}
-	if a, b := f.MayContain(strconv.Itoa(1001-3*mostDoubts)), f.MayContain(strconv.Itoa(1002-3*mostDoubts)); a != Absent || b != Unknown {
+	if a, b := f.MayContain(strconv.Itoa(1001-3*maxDoubts)), f.MayContain(strconv.Itoa(1002-3*maxDoubts)); a != Absent || b != Unknown {
 		t.Errorf("%v and %v", a, b)
 	}
-	if n := len(f.doubts.Load().open); n > mostDoubts {
+	if n := len(f.doubts.Load().open); n > maxDoubts {
 		t.Errorf("%d are kept", n)
 	}
 	if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error {
@@ -208,11 +208,11 @@ func TestLateDoubt(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		f.Doubt(Doubt{Reason: "a call may go on", Cure: Settling, Late: time.Minute, Orders: true})
+		f.Doubt(Doubt{Reason: "a call may go on", Recovery: ByWaiting, Late: time.Minute, Orders: true})
 		time.Sleep(time.Minute - time.Second)
 		catchUp()
-		if got := f.MayContain("1"); got != Unknown || f.DoubtsLast() != time.Second {
-			t.Errorf("%v, and for %v", got, f.DoubtsLast())
+		if got := f.MayContain("1"); got != Unknown || f.UntilClearable() != time.Second {
+			t.Errorf("%v, and for %v", got, f.UntilClearable())
 		}
 		time.Sleep(time.Second)
 		catchUp()
@@ -245,13 +245,13 @@ func TestConfirm(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			f := mustLoad(t, mustNew(t, Options{}))
 			for _, in := range tc.doubts {
-				f.Doubt(Doubt{Reason: "a reason", Cure: Operator, Entry: in})
+				f.Doubt(Doubt{Reason: "a reason", Recovery: ByOperator, Entry: in})
 			}
 			f.Confirm(tc.upTo, tc.again)
 			if got := f.MayContain("1"); got != Unknown {
 				t.Errorf("%v before anything was read", got)
 			}
-			if cure, ok := f.Curable(); ok != tc.clear && len(tc.doubts) == 1 || ok && cure != Reading {
+			if cure, ok := f.Recoverable(); ok != tc.clear && len(tc.doubts) == 1 || ok && cure != ByReload {
 				t.Errorf("%v, %v", cure, ok)
 			}
 			if err := f.Load(t.Context()); err != nil {
@@ -275,7 +275,7 @@ func TestConfirm(t *testing.T) {
 // here or of another process, is not that of the other, which could not be told yet.
 func TestConfirmOfAnothersEntry(t *testing.T) {
 	const reason = "the answer has no ID"
-	for _, n := range []int{1, mostDoubts + 10} {
+	for _, n := range []int{1, maxDoubts + 10} {
 		a := &flaky{}
 		f := mustLoad(t, mustNew(t, Options{Appender: a}))
 		ended, cancel := context.WithCancel(t.Context())
@@ -291,17 +291,17 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 			}
 		}
 		brought := func(entry uint64) {
-			f.Doubt(Doubt{Reason: reason, Cure: Operator, Orders: true, Entry: Entry{"a", entry}})
+			f.Doubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true, Entry: Entry{"a", entry}})
 		}
 		told := func() {
 			t.Helper()
-			if err := f.Missed(t.Context(), reason, time.Time{}); err != nil {
+			if err := f.MarkIncomplete(t.Context(), reason, time.Time{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		a.set(true)
 		for range n {
-			if err := f.Missed(ended, reason, time.Time{}); err == nil {
+			if err := f.MarkIncomplete(ended, reason, time.Time{}); err == nil {
 				t.Fatal("it is told")
 			}
 		}
@@ -316,10 +316,10 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		brought(uint64(n) + 1)
 		confirm(uint64(n)+1, Absent)
 		told() // n+2, which the log brings before it is acknowledged
-		number := f.tellDoubt(Doubt{Reason: reason, Cure: Operator, Orders: true}, true)
+		number := f.addDoubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true}, true)
 		brought(uint64(n) + 2)
 		brought(uint64(n) + 3)
-		f.entered(number, Entry{"a", uint64(n) + 3})
+		f.setEntry(number, Entry{"a", uint64(n) + 3})
 		if open := len(f.doubts.Load().open); open != 2 {
 			t.Errorf("%d doubts are open, want 2", open)
 		}
@@ -332,22 +332,22 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 // counts late. By then somebody's word may have come that is good for it.
 func TestConfirmedBeforeItIsAcknowledged(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{}))
-	doubt := Doubt{Reason: "no ID", Cure: Operator, Orders: true}
-	number, behind := f.tellDoubt(doubt, true), f.tellDoubt(doubt, true)
+	doubt := Doubt{Reason: "no ID", Recovery: ByOperator, Orders: true}
+	number, behind := f.addDoubt(doubt, true), f.addDoubt(doubt, true)
 	doubt.Entry = Entry{"a", 3}
 	f.Doubt(doubt)
 	f.Confirm(Entry{"a", 4}, false)
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.entered(number, Entry{"a", 3})
+	f.setEntry(number, Entry{"a", 3})
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if open := f.doubts.Load().open; len(open) != 1 || open[0].number != behind {
 		t.Errorf("%+v are open", open)
 	}
-	f.entered(behind, Entry{"a", 5})
+	f.setEntry(behind, Entry{"a", 5})
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestConfirmedBeforeItIsAcknowledged(t *testing.T) {
 // TestConfirmOfWhatFoundNoRoom: what could not be told one by one is told as one doubt, and
 // a word that is good for that is good for all.
 func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
-	for _, n := range []int{1, 5, mostDoubts + 10} {
+	for _, n := range []int{1, 5, maxDoubts + 10} {
 		a := &flaky{}
 		a.set(true)
 		f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2}))
@@ -368,7 +368,7 @@ func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range n {
-			if err := f.Missed(ended, "no ID", time.Now()); err == nil {
+			if err := f.MarkIncomplete(ended, "no ID", time.Now()); err == nil {
 				t.Fatal("it is told")
 			}
 		}
@@ -388,7 +388,7 @@ func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
 
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
-	f := mustLoad(t, mustNew(t, Options{Young: func(id string) bool { return id == "new" }}))
+	f := mustLoad(t, mustNew(t, Options{WithinGrace: func(id string) bool { return id == "new" }}))
 	if a, b := f.MayContain("new"), f.MayContain("old"); a != Unknown || b != Absent {
 		t.Errorf("%v and %v", a, b)
 	}
@@ -412,13 +412,13 @@ func TestLateOrder(t *testing.T) {
 	}
 	want := func(f *Filter, want Answer, lasts time.Duration) {
 		t.Helper()
-		if got := f.MayContain("late"); got != want || f.DoubtsLast() != lasts {
-			t.Errorf("%v, and for %v nothing clears the doubt; want %v, %v", got, f.DoubtsLast(), want, lasts)
+		if got := f.MayContain("late"); got != want || f.UntilClearable() != lasts {
+			t.Errorf("%v, and for %v nothing clears the doubt; want %v, %v", got, f.UntilClearable(), want, lasts)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a := &flaky{}
-		f := mustLoad(t, mustNew(t, Options{Appender: a, Late: 20 * time.Second}))
+		f := mustLoad(t, mustNew(t, Options{Appender: a, CommitDelay: 20 * time.Second}))
 		if err := f.Abandoned(t.Context(), "no answer", time.Time{}); err != nil || len(a.missed) != 1 || a.missed[0] != "abandoned: no answer" {
 			t.Errorf("%v, told of %q", err, a.missed)
 		}
@@ -464,7 +464,7 @@ func TestClearedDoubtIsNeverAbsent(t *testing.T) {
 				})
 				answer := Unknown
 				for answer == Unknown {
-					answer = f.Ask(t.Context(), id)
+					answer = f.Query(t.Context(), id)
 				}
 				reading.Wait()
 				if answer != Maybe {

@@ -28,10 +28,10 @@ type Answer int8
 // The answers. Unknown is the zero value, so that an answer nobody gave rejects
 // nothing.
 const (
-	Unknown   Answer = iota // the filter cannot tell now
-	Maybe                   // the order may exist
-	Absent                  // the order did not exist when it was asked for
-	Elsewhere               // what tells is not in memory
+	Unknown     Answer = iota // the filter cannot tell now
+	Maybe                     // the order may exist
+	Absent                    // the order did not exist when it was asked for
+	NotInMemory               // what tells is not in memory
 )
 
 // String returns the answer in lower case.
@@ -43,7 +43,7 @@ func (a Answer) String() string {
 		return "maybe"
 	case Absent:
 		return "absent"
-	case Elsewhere:
+	case NotInMemory:
 		return "elsewhere"
 	}
 	return fmt.Sprintf("answer(%d)", int8(a))
@@ -65,10 +65,10 @@ type Appender interface {
 	// Missed returns the place of the entry once it is on record that every filter is to have a
 	// [Doubt]: there is an order whose ID nobody knows. It was created since
 	// a time of this process's clock; zero: that is not known.
-	Missed(ctx context.Context, reason string, since time.Time) (Entry, error)
+	AppendIncomplete(ctx context.Context, reason string, since time.Time) (Entry, error)
 	// Abandoned is Missed for an order that there may be, and that may yet be created: a
 	// [Doubt] that is Late for as long as that can take.
-	Abandoned(ctx context.Context, reason string, since time.Time) (Entry, error)
+	AppendAbandoned(ctx context.Context, reason string, since time.Time) (Entry, error)
 	// Spread returns nil once all that was put on record here before the call is known wherever a
 	// [Window] holds.
 	Spread(ctx context.Context) error
@@ -96,7 +96,7 @@ type Options struct {
 	Window func() Window
 	// Behind returns why no window is opened, as the reader of the change log found
 	// last, for State; nil: one is. It must not block. Nil: State does not know.
-	Behind func() error
+	WindowErr func() error
 	// LastRead returns when everything that others have appended was known here last;
 	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
 	// not block. What a window allows is never too old, so with one this only shows in
@@ -115,15 +115,15 @@ type Options struct {
 	CanonicalForms CanonicalForms
 	// Young reports whether an ID tells that its order may have been created so lately
 	// that a source has not told of it yet: it is never absent. Nil: none is.
-	Young func(id string) bool
+	WithinGrace func(id string) bool
 	// Late is for how long an order may yet be created after Abandoned; default 1 min.
-	Late time.Duration
+	CommitDelay time.Duration
 	// Made returns the latest time at which an order with the ID can have been made, if
 	// the ID tells that; nil: none does.
-	Made func(id string) (latest time.Time, ok bool)
+	CreatedBefore func(id string) (latest time.Time, ok bool)
 	// Margin is by how much that may be before the creation of the order began, by this
 	// process's clock.
-	Margin time.Duration
+	ClockMargin time.Duration
 	// Live says that the sources tell of each order as soon as it exists: to read them
 	// again clears every doubt.
 	Live bool
@@ -152,8 +152,8 @@ func (o *Options) EnsureDefaults() {
 	if o.Key == ([16]byte{}) {
 		rand.Read(o.Key[:]) // never fails, by its documentation
 	}
-	if o.Late == 0 {
-		o.Late = time.Minute
+	if o.CommitDelay == 0 {
+		o.CommitDelay = time.Minute
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -182,29 +182,29 @@ type Filter struct {
 	memory memory
 	recent *recent // nil without a Remote
 
-	status  atomic.Pointer[status]
-	doubts  atomic.Pointer[doubts] // nil: there are none
-	doubted chan struct{}          // of capacity 1
-	loaded  atomic.Bool            // it was ready once
-	full    atomic.Bool            // more IDs than Capacity were added
-	alert   atomic.Pointer[string] // see NoteAlert
-	unsaved atomic.Pointer[error]  // why the last snapshot was not written, nil when it was
-	loading sync.Mutex             // held by Load
+	status       atomic.Pointer[status]
+	doubts       atomic.Pointer[openDoubts] // nil: there are none
+	doubtAdded   chan struct{}              // of capacity 1
+	loaded       atomic.Bool                // it was ready once
+	overCapacity atomic.Bool                // more IDs than Capacity were added
+	alert        atomic.Pointer[string]     // see NoteAlert
+	snapshotErr  atomic.Pointer[error]      // why the last snapshot was not written, nil when it was
+	loadMu       sync.Mutex                 // held by Load
 
 	mu         sync.Mutex
-	pending    []learned // not acknowledged yet; oldest first
+	pending    []pendingWrite // not acknowledged yet; oldest first
 	doubtsSeen uint64
 	confirmed  Entry         // up to which somebody's word is good
 	retry      chan struct{} // of capacity 1: pending is not empty
 	abandoned  abandonedCalls
 
-	crowded   chan struct{} // of capacity 1: a part is too full
-	expanding sync.Mutex    // held by Expand
-	layering  sync.Mutex    // held by addLayer
-	stuck     atomic.Bool   // it should have grown, and Growth.Max did not allow it
-	growing   sync.Mutex    // guards expansion
-	expansion Expansion
-	reread    atomic.Uint64
+	needsResizing chan struct{} // of capacity 1: a part is too full
+	rebuildMu     sync.Mutex    // held by Expand
+	layerMu       sync.Mutex    // held by addLayer
+	atMax         atomic.Bool   // it should have grown, and Growth.Max did not allow it
+	expansionMu   sync.Mutex    // guards expansion
+	expansion     Expansion
+	rescanned     atomic.Uint64
 }
 
 // New returns an empty filter in the state loading: call [Filter.Load] to make it
@@ -213,13 +213,13 @@ type Filter struct {
 func New(name string, opts Options) (*Filter, error) {
 	opts.EnsureDefaults()
 	f := &Filter{
-		name:      name,
-		opts:      opts,
-		log:       opts.Logger.With("filter", name),
-		retry:     make(chan struct{}, 1),
-		crowded:   make(chan struct{}, 1),
-		doubted:   make(chan struct{}, 1),
-		expansion: Expansion{Generation: 1},
+		name:          name,
+		opts:          opts,
+		log:           opts.Logger.With("filter", name),
+		retry:         make(chan struct{}, 1),
+		needsResizing: make(chan struct{}, 1),
+		doubtAdded:    make(chan struct{}, 1),
+		expansion:     Expansion{Generation: 1},
 	}
 	if opts.Remote != nil {
 		if opts.Appender == nil {
@@ -227,7 +227,7 @@ func New(name string, opts Options) (*Filter, error) {
 		}
 		f.recent = newRecent(opts.Key)
 	}
-	held, err := f.newHolder()
+	held, err := f.newStore()
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", name, err)
 	}
@@ -252,16 +252,16 @@ func New(name string, opts Options) (*Filter, error) {
 //  4. The window holds still: so it held when the look was made.
 func (f *Filter) MayContain(id string) Answer {
 	if f.opts.Remote != nil {
-		return f.glanceRemote(id)
+		return f.queryMemory(id)
 	}
-	window, certain := f.window(), f.certain()
-	if a := f.memory.look(id); a != Absent {
+	window, certain := f.window(), f.certainty()
+	if a := f.memory.query(id); a != Absent {
 		return a
 	}
-	if !certain.of(f, id) || !f.isFresh(window) {
+	if !certain.isCertain(f, id) || !f.isFresh(window) {
 		return Unknown
 	}
-	return f.absent(id)
+	return f.absentUnlessNew(id)
 }
 
 // window returns the window that was opened last, nil if negatives count without one.
@@ -282,32 +282,32 @@ func (f *Filter) isFresh(w Window) bool {
 
 // Lacks reports whether a lookup of an order can be refused: whether any canonical form
 // of its ID is Absent. It blocks as Ask does.
-func (f *Filter) Lacks(ctx context.Context, id string) (absent bool) {
-	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Ask(ctx, form) == Absent })
+func (f *Filter) IsAbsent(ctx context.Context, id string) (absent bool) {
+	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Query(ctx, form) == Absent })
 	return absent
 }
 
 // Ask is MayContain that asks elsewhere too, if need be. Only then it blocks, for a round trip. It
 // is Unknown if ctx ends.
-func (f *Filter) Ask(ctx context.Context, id string) Answer {
-	if a := f.MayContain(id); a != Elsewhere {
+func (f *Filter) Query(ctx context.Context, id string) Answer {
+	if a := f.MayContain(id); a != NotInMemory {
 		return a
 	}
-	return f.askRemote(ctx, id)
+	return f.queryRemote(ctx, id)
 }
 
 // QueryBits returns Maybe or Absent as the bits contain an ID or not, in every state of the
 // filter and without a [Window]. Unknown means that a [Remote] gave no answer. It blocks as
 // Ask does.
 func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
-	a := f.memory.look(id)
+	a := f.memory.query(id)
 	if a != Absent || f.opts.Remote == nil {
 		return a
 	}
 	if f.recent.has(id) {
 		return Maybe
 	}
-	a, err := f.opts.Remote.Ask(ctx, id)
+	a, err := f.opts.Remote.Query(ctx, id)
 	if err != nil {
 		return Unknown
 	}
@@ -315,8 +315,8 @@ func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
 }
 
 // absent is the answer for an ID that is not there.
-func (f *Filter) absent(id string) Answer {
-	if f.opts.Young != nil && f.opts.Young(id) {
+func (f *Filter) absentUnlessNew(id string) Answer {
+	if f.opts.WithinGrace != nil && f.opts.WithinGrace(id) {
 		return Unknown
 	}
 	return Absent
@@ -328,7 +328,7 @@ func (f *Filter) stale() bool {
 }
 
 // newHolder returns what holds the filter's IDs at the beginning.
-func (f *Filter) newHolder() (holder, error) {
+func (f *Filter) newStore() (idStore, error) {
 	o := &f.opts
 	if o.Growth != nil && o.Exact {
 		return nil, errors.New("an exact set has no size that it could outgrow")
@@ -339,13 +339,13 @@ func (f *Filter) newHolder() (holder, error) {
 		}
 	}
 	if o.Segments == nil {
-		return newStack(f.name, o.Capacity, f.maker(o.FalsePositiveRate))
+		return newScalable(f.name, o.Capacity, f.layerMaker(o.FalsePositiveRate))
 	}
 	if err := o.Segments.check(); err != nil {
 		return nil, err
 	}
 	capacity, rate := o.Segments.Each(o.Capacity, o.FalsePositiveRate)
-	each := func(name string) (*stack, error) { return newStack(name, capacity, f.maker(rate)) }
+	each := func(name string) (*scalable, error) { return newScalable(name, capacity, f.layerMaker(rate)) }
 	if _, err := each(f.name); err != nil { // what is impossible is found now
 		return nil, err
 	}
@@ -354,7 +354,7 @@ func (f *Filter) newHolder() (holder, error) {
 }
 
 // maker makes the layers of a stack that lets at most about twice the rate pass.
-func (f *Filter) maker(rate float64) maker {
+func (f *Filter) layerMaker(rate float64) layerMaker {
 	return func(layer int, capacity uint64) (bits, error) {
 		if f.opts.Exact {
 			return &exactBits{set: exact.New(), capacity: capacity}, nil
@@ -377,16 +377,16 @@ func (f *Filter) add(id string) {
 	}
 	switch {
 	case f.opts.Growth != nil:
-		f.noteCrowd(in)
+		f.onFill(in)
 		return
 	case f.opts.Remote != nil:
-		f.makeRoom(in)
+		f.growMemory(in)
 		return
 	}
-	if in.full(1) && f.full.CompareAndSwap(false, true) {
+	if in.isFull(1) && f.overCapacity.CompareAndSwap(false, true) {
 		// It stays correct: what suffers is how many absent IDs pass.
 		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity or let it expand",
-			"part", in.name, "capacity", in.room())
+			"part", in.name, "capacity", in.capacity())
 	}
 }
 
@@ -396,7 +396,7 @@ func (f *Filter) Count() uint64 {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().Count
 	}
-	return f.sum((*stack).ids)
+	return f.sum((*scalable).count)
 }
 
 // Capacity returns the number of IDs that the filter is made for. Of one with
@@ -405,14 +405,14 @@ func (f *Filter) Capacity() uint64 {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().Capacity
 	}
-	return f.sum((*stack).room)
+	return f.sum((*scalable).capacity)
 }
 
 // SizeBytes returns the memory that the bits take in this process.
-func (f *Filter) SizeBytes() uint64 { return f.sum((*stack).sizeBytes) }
+func (f *Filter) SizeBytes() uint64 { return f.sum((*scalable).sizeBytes) }
 
-func (f *Filter) sum(of func(*stack) uint64) (n uint64) {
-	for _, s := range f.memory.current().stacks() {
+func (f *Filter) sum(of func(*scalable) uint64) (n uint64) {
+	for _, s := range f.memory.current().parts() {
 		n += of(s)
 	}
 	return n
@@ -425,7 +425,7 @@ func (f *Filter) FillRatio() (most float64) {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().FillRatio
 	}
-	for _, s := range f.memory.current().stacks() {
+	for _, s := range f.memory.current().parts() {
 		for _, l := range *s.layers.Load() {
 			most = max(most, l.FillRatio())
 		}
@@ -442,7 +442,7 @@ func (f *Filter) EstimatedFalsePositiveRate() float64 {
 	if f.opts.Remote != nil {
 		stopped -= f.opts.Remote.Size().FalsePositiveRate
 	}
-	for _, s := range f.memory.current().stacks() {
+	for _, s := range f.memory.current().parts() {
 		stopped *= 1 - s.rate()
 	}
 	return 1 - stopped

@@ -95,7 +95,7 @@ func TestMayContain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := Options{Window: tc.window}
 			if tc.window != nil {
-				opts.Behind = func() error {
+				opts.WindowErr = func() error {
 					if w := tc.window(); w == nil || !w.Holds() {
 						return down
 					}
@@ -114,7 +114,7 @@ func TestMayContain(t *testing.T) {
 				if got := f.MayContain(id); got != want {
 					t.Errorf("%s ID: %v, want %v", id, got, want)
 				}
-				if got := f.Ask(t.Context(), id); got != want { // nothing is elsewhere
+				if got := f.Query(t.Context(), id); got != want { // nothing is elsewhere
 					t.Errorf("%s ID: asked, %v, want %v", id, got, want)
 				}
 			}
@@ -209,10 +209,10 @@ func TestWindowIsLoadedOnce(t *testing.T) {
 			f.Add("1001")
 			return open()
 		}}))
-		if got := f.Ask(t.Context(), "1001"); got != Unknown {
+		if got := f.Query(t.Context(), "1001"); got != Unknown {
 			t.Errorf("%s: %v, want unknown", name, got)
 		}
-		if got := f.Ask(t.Context(), "1001"); got != Maybe {
+		if got := f.Query(t.Context(), "1001"); got != Maybe {
 			t.Errorf("%s: %v after it, want maybe", name, got)
 		}
 	}
@@ -229,8 +229,8 @@ func TestStateWithoutLookups(t *testing.T) {
 		return nil
 	}
 	f := mustLoad(t, mustNew(t, Options{
-		Window: func() Window { return windowFunc(func() bool { return behind() == nil }) },
-		Behind: behind,
+		Window:    func() Window { return windowFunc(func() bool { return behind() == nil }) },
+		WindowErr: behind,
 	}))
 	for _, is := range []bool{false, true, false} {
 		down.Store(is)
@@ -321,7 +321,7 @@ func TestNewRefusesSizes(t *testing.T) {
 }
 
 func TestAnswerString(t *testing.T) {
-	for answer, want := range map[Answer]string{Unknown: "unknown", Maybe: "maybe", Absent: "absent", Elsewhere: "elsewhere", 7: "answer(7)"} {
+	for answer, want := range map[Answer]string{Unknown: "unknown", Maybe: "maybe", Absent: "absent", NotInMemory: "elsewhere", 7: "answer(7)"} {
 		if got := answer.String(); got != want {
 			t.Errorf("%d: %q, want %q", int8(answer), got, want)
 		}
@@ -350,8 +350,8 @@ func TestNoAllocations(t *testing.T) {
 		{"negative in an outage from the start", none, nil, "new", Unknown},
 		{"negative by a change log that opened none", closed, nil, "new", Unknown},
 		{"positive beside a set", open, untouched{t}, "known", Maybe},
-		{"elsewhere", open, untouched{t}, "new", Elsewhere},
-		{"elsewhere in an outage", over, untouched{t}, "new", Elsewhere},
+		{"elsewhere", open, untouched{t}, "new", NotInMemory},
+		{"elsewhere in an outage", over, untouched{t}, "new", NotInMemory},
 	} {
 		opts := Options{Window: tc.window, Remote: tc.remote}
 		if tc.remote != nil {
@@ -368,13 +368,13 @@ func TestNoAllocations(t *testing.T) {
 // untouched is a Remote that is asked for nothing: that would block.
 type untouched struct{ t *testing.T }
 
-func (u untouched) Ask(context.Context, string) (Answer, error) {
+func (u untouched) Query(context.Context, string) (Answer, error) {
 	u.t.Error("a lookup that must not block asked the set")
 	return Unknown, nil
 }
 func (untouched) Add(context.Context, ...string) error { return nil }
 func (untouched) State() (state, reason string)        { return StateReady, "" }
-func (untouched) EverWhole() bool                      { return true }
+func (untouched) EverComplete() bool                   { return true }
 func (untouched) Expand(context.Context) error         { return nil }
 func (untouched) AtMax() bool                          { return false }
 func (untouched) Size() RemoteSize                     { return RemoteSize{} }

@@ -25,7 +25,7 @@ func (*fullLog) Append(context.Context, ...string) error { return errors.New("OO
 func TestFormsOfPending(t *testing.T) {
 	f := mustNew(t, Options{
 		Appender: &fullLog{}, Window: open, CanonicalForms: lowerToo,
-		Growth: &Growth{AtFill: 1, By: 2, Again: func(_ context.Context, add func(string) error) error { return add("LOGGED") }},
+		Growth: &Growth{AtFill: 1, By: 2, Rescan: func(_ context.Context, add func(string) error) error { return add("LOGGED") }},
 	})
 	mustLoad(t, f, these("LOGGED"))
 	if f.Learn(t.Context(), "LEARNT") == nil {
@@ -51,11 +51,11 @@ func TestLacks(t *testing.T) {
 	f.Add("KNOWN")
 	f.add("HALF") // as if one form had been forgotten
 	for id, want := range map[string]bool{"KNOWN": false, "known": false, "HALF": true, "NEW": true} {
-		if got := f.Lacks(t.Context(), id); got != want {
+		if got := f.IsAbsent(t.Context(), id); got != want {
 			t.Errorf("%s: %t", id, got)
 		}
 	}
-	if f.Taint("test"); f.Lacks(t.Context(), "NEW") {
+	if f.Taint("test"); f.IsAbsent(t.Context(), "NEW") {
 		t.Error("something is absent in a filter that cannot tell")
 	}
 }

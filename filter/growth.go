@@ -18,13 +18,13 @@ type Growth struct {
 	// log up to where it ends at a moment after the call. With it a filter that grows
 	// is built anew; without it, and where it returns [ErrForgotten], it gets one more
 	// layer.
-	Again func(ctx context.Context, add func(id string) error) error
+	Rescan func(ctx context.Context, add func(id string) error) error
 	// Turn waits until this process may read everything again, so that those of one
 	// deployment do it one after the other; done ends that. Ctx of the work ends when
 	// the turn is lost. Nil: at once.
-	Turn func(ctx context.Context) (work context.Context, done func(), err error)
+	LeaderLock func(ctx context.Context) (work context.Context, done func(), err error)
 	// Grew is told when the capacity has changed. It must not block. May be nil.
-	Grew func(capacity uint64)
+	OnGrown func(capacity uint64)
 }
 
 // Expansion is what a filter does, or did last, to grow.
@@ -41,25 +41,25 @@ type Expansion struct {
 const (
 	// growthTick is how often a filter is looked at whose IDs need not be counted
 	// right. What is added wakes it earlier.
-	growthTick = 10 * time.Second
+	growthCheckEvery = 10 * time.Second
 	// growthPause follows an attempt that failed.
-	growthPause = 30 * time.Second
-	mostGrowth  = 16
-	leastGrowth = 1.1
+	growthRetryAfter = 30 * time.Second
+	maxGrowth        = 16
+	minGrowth        = 1.1
 )
 
 func (g *Growth) check() error {
 	if !(g.AtFill > 0 && g.AtFill <= 1) {
 		return fmt.Errorf("growing at a fill of %g: must be above 0 and at most 1", g.AtFill)
 	}
-	if !(g.By >= leastGrowth && g.By <= mostGrowth) {
-		return fmt.Errorf("growing by %g: must be %g to %d", g.By, leastGrowth, mostGrowth)
+	if !(g.By >= minGrowth && g.By <= maxGrowth) {
+		return fmt.Errorf("growing by %g: must be %g to %d", g.By, minGrowth, maxGrowth)
 	}
 	return nil
 }
 
 // left returns how many IDs a filter with room for so many may yet get room for.
-func (g *Growth) left(capacity uint64) uint64 {
+func (g *Growth) remaining(capacity uint64) uint64 {
 	if g.Max == 0 {
 		return math.MaxUint64
 	}
@@ -67,8 +67,8 @@ func (g *Growth) left(capacity uint64) uint64 {
 }
 
 // larger returns the capacity after the next growth.
-func (g *Growth) larger(capacity uint64) uint64 {
-	return capacity + min(timesBy(capacity, g.By)-capacity, g.left(capacity))
+func (g *Growth) nextCapacity(capacity uint64) uint64 {
+	return capacity + min(scaled(capacity, g.By)-capacity, g.remaining(capacity))
 }
 
 // AtMax reports whether the filter is too full and has all the room that its configuration
@@ -77,22 +77,22 @@ func (f *Filter) AtMax() bool {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.AtMax()
 	}
-	return f.stuck.Load() && f.opts.Growth.left(f.Capacity()) == 0
+	return f.atMax.Load() && f.opts.Growth.remaining(f.Capacity()) == 0
 }
 
 // noteMax logs, once, that the filter cannot grow when it should.
 func (f *Filter) noteMax() {
-	if f.stuck.CompareAndSwap(false, true) {
+	if f.atMax.CompareAndSwap(false, true) {
 		f.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
 	}
 }
 
 // Expansion returns what the filter does, or did last, to grow.
 func (f *Filter) Expansion() Expansion {
-	f.growing.Lock()
-	defer f.growing.Unlock()
+	f.expansionMu.Lock()
+	defer f.expansionMu.Unlock()
 	e := f.expansion
-	e.Read = f.reread.Load()
+	e.Read = f.rescanned.Load()
 	return e
 }
 
@@ -102,21 +102,21 @@ func (f *Filter) BitsVersion() uint64 {
 	switch {
 	case f.opts.Remote != nil:
 		return f.opts.Remote.Size().Capacity
-	case f.opts.Growth == nil || f.opts.Growth.Again == nil:
+	case f.opts.Growth == nil || f.opts.Growth.Rescan == nil:
 		return 0
 	}
 	return uint64(f.Expansion().Generation)
 }
 
 // grow expands the filter whenever it has become too full, until ctx ends.
-func (f *Filter) grow(ctx context.Context) {
-	tick := time.NewTicker(growthTick)
+func (f *Filter) growLoop(ctx context.Context) {
+	tick := time.NewTicker(growthCheckEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.crowded:
+		case <-f.needsResizing:
 		case <-tick.C:
 		}
 		if !f.tooFull() { // or not any more
@@ -124,18 +124,18 @@ func (f *Filter) grow(ctx context.Context) {
 		}
 		switch err := f.Expand(ctx); {
 		case err == nil:
-			f.stuck.Store(false) // days that are gone have made room
+			f.atMax.Store(false) // days that are gone have made room
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrAtMax):
 			f.noteMax()
 		default:
 			f.log.Error("filter did not grow", "error", err)
-			pause(ctx, growthPause)
+			waitFor(ctx, growthRetryAfter)
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func waitFor(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -146,8 +146,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // tooFull looks at the bits as well.
 func (f *Filter) tooFull() bool {
-	for _, s := range f.memory.current().stacks() {
-		if s.filled(f.opts.Growth.AtFill) {
+	for _, s := range f.memory.current().parts() {
+		if s.isFullByBits(f.opts.Growth.AtFill) {
 			return true
 		}
 	}
@@ -157,34 +157,34 @@ func (f *Filter) tooFull() bool {
 // noteCrowd wakes grow if a part has become too full. One whose capacity is used up
 // gets a layer at once: it must not fill on until it takes every ID for known, not
 // even while it is being rebuilt.
-func (f *Filter) noteCrowd(s *stack) {
+func (f *Filter) onFill(s *scalable) {
 	g := f.opts.Growth
-	if !s.full(g.AtFill) {
+	if !s.isFull(g.AtFill) {
 		return
 	}
-	if g.left(f.Capacity()) == 0 {
+	if g.remaining(f.Capacity()) == 0 {
 		f.noteMax()
 		return
 	}
-	if s.full(1) {
+	if s.isFull(1) {
 		err := f.addLayer(s, 1)
-		if err != nil && !errors.Is(err, ErrAtMax) && f.full.CompareAndSwap(false, true) {
+		if err != nil && !errors.Is(err, ErrAtMax) && f.overCapacity.CompareAndSwap(false, true) {
 			f.log.Error("filter is over its capacity and cannot grow: more absent orders will pass", "error", err)
 		}
 	}
 	select {
-	case f.crowded <- struct{}{}:
+	case f.needsResizing <- struct{}{}:
 	default: // it knows
 	}
 }
 
 // makeRoom adds a layer to a part whose capacity is used up, if it is one that only
 // spares questions to a [Remote]: how many it will have nobody knows.
-func (f *Filter) makeRoom(s *stack) {
-	if !s.full(1) {
+func (f *Filter) growMemory(s *scalable) {
+	if !s.isFull(1) {
 		return
 	}
-	if err := s.grow(2, 1, math.MaxUint64); err != nil && f.full.CompareAndSwap(false, true) {
+	if err := s.addLayer(2, 1, math.MaxUint64); err != nil && f.overCapacity.CompareAndSwap(false, true) {
 		f.log.Error("memory is over its capacity and cannot grow: more absent orders will pass", "error", err)
 	}
 }
@@ -200,11 +200,11 @@ var ErrAtMax = errors.New("the filter has all the room that expand.max allows")
 
 // addLayer gives a part one more layer, unless its last one is filled less than to the share
 // at. The error is ErrAtMax, or that of [New].
-func (f *Filter) addLayer(s *stack, at float64) error {
-	f.layering.Lock() // or two parts could take the same room
-	defer f.layering.Unlock()
+func (f *Filter) addLayer(s *scalable, at float64) error {
+	f.layerMu.Lock() // or two parts could take the same room
+	defer f.layerMu.Unlock()
 	g := f.opts.Growth
-	return s.grow(g.By, at, g.left(f.Capacity()))
+	return s.addLayer(g.By, at, g.remaining(f.Capacity()))
 }
 
 // Expand makes the filter larger now, whether it is too full or not. Lookups never
@@ -219,26 +219,26 @@ func (f *Filter) Expand(ctx context.Context) error {
 	if g == nil {
 		return fmt.Errorf("filter %s: %w", f.name, ErrNoGrowth)
 	}
-	f.expanding.Lock() // one at a time
-	defer f.expanding.Unlock()
+	f.rebuildMu.Lock() // one at a time
+	defer f.rebuildMu.Unlock()
 	from := f.Capacity()
-	if g.left(from) == 0 {
+	if g.remaining(from) == 0 {
 		return fmt.Errorf("filter %s: %w: %d IDs", f.name, ErrAtMax, g.Max)
 	}
-	f.note(func(e *Expansion) {
-		*e = Expansion{Generation: e.Generation, Running: true, From: from, To: g.larger(from), Began: f.opts.Now()}
+	f.setExpansion(func(e *Expansion) {
+		*e = Expansion{Generation: e.Generation, Running: true, From: from, To: g.nextCapacity(from), Began: f.opts.Now()}
 	})
-	f.reread.Store(0)
+	f.rescanned.Store(0)
 	var err error
 	// What is being read for the first time can't be read again yet, and a part for
 	// one day alone is cheap to add to.
-	if g.Again == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
+	if g.Rescan == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
 		err = f.addLayers(g)
 	} else if err = f.rebuild(ctx, g); errors.Is(err, ErrForgotten) {
 		err = f.addLayers(g)
 	}
 	to := f.Capacity()
-	f.note(func(e *Expansion) {
+	f.setExpansion(func(e *Expansion) {
 		e.Running, e.Took, e.To = false, f.opts.Now().Sub(e.Began), to
 		if err != nil {
 			e.Err = err.Error()
@@ -250,8 +250,8 @@ func (f *Filter) Expand(ctx context.Context) error {
 		return fmt.Errorf("filter %s: growing: %w", f.name, err)
 	}
 	f.log.Info("filter has grown", "from", from, "to", to, "ids", f.Count())
-	if g.Grew != nil {
-		g.Grew(to)
+	if g.OnGrown != nil {
+		g.OnGrown(to)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func (f *Filter) Reserve(capacity uint64) error {
 	if f.opts.Segments != nil || capacity <= f.Capacity() || f.CountInMemory() > 0 {
 		return nil
 	}
-	larger, err := newStack(f.name, capacity, f.maker(f.opts.FalsePositiveRate))
+	larger, err := newScalable(f.name, capacity, f.layerMaker(f.opts.FalsePositiveRate))
 	if err != nil {
 		return fmt.Errorf("filter %s: %w", f.name, err)
 	}
@@ -275,20 +275,20 @@ func (f *Filter) Reserve(capacity uint64) error {
 	return nil
 }
 
-func (f *Filter) note(change func(*Expansion)) {
-	f.growing.Lock()
-	defer f.growing.Unlock()
+func (f *Filter) setExpansion(change func(*Expansion)) {
+	f.expansionMu.Lock()
+	defer f.expansionMu.Unlock()
 	change(&f.expansion)
 }
 
-func timesBy(n uint64, by float64) uint64 { return uint64(math.Ceil(float64(n) * by)) }
+func scaled(n uint64, by float64) uint64 { return uint64(math.Ceil(float64(n) * by)) }
 
 // addLayers grows the stacks that are too full, or all if none is.
 func (f *Filter) addLayers(g *Growth) error {
-	all := f.memory.current().stacks()
-	var full []*stack
+	all := f.memory.current().parts()
+	var full []*scalable
 	for _, s := range all {
-		if s.filled(g.AtFill) {
+		if s.isFullByBits(g.AtFill) {
 			full = append(full, s)
 		}
 	}
@@ -318,8 +318,8 @@ func (f *Filter) addLayers(g *Growth) error {
 //  4. The new set must not have fewer IDs than the old one, but for those that one
 //     of the two took for known.
 func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
-	if g.Turn != nil {
-		work, done, err := g.Turn(ctx)
+	if g.LeaderLock != nil {
+		work, done, err := g.LeaderLock(ctx)
 		if err != nil {
 			return fmt.Errorf("waiting for its turn: %w", err)
 		}
@@ -327,7 +327,7 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 		ctx = work
 	}
 	old := f.memory.current()
-	next, err := newStack(f.name, g.larger(f.Capacity()), f.maker(f.opts.FalsePositiveRate))
+	next, err := newScalable(f.name, g.nextCapacity(f.Capacity()), f.layerMaker(f.opts.FalsePositiveRate))
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 		f.memory.abandon()
 		return err
 	}
-	if had, has := idsOf(old), next.ids(); float64(has) < float64(had)*(1-2*f.opts.FalsePositiveRate)-8 {
+	if had, has := countAll(old), next.count(); float64(has) < float64(had)*(1-2*f.opts.FalsePositiveRate)-8 {
 		f.memory.abandon()
 		return fmt.Errorf("only %d IDs were read again, of %d that are known", has, had)
 	}
@@ -346,11 +346,11 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 
 // refill gives the next set everything. Should it be too small as well, since the
 // old one was so full that IDs were no longer counted, it grows by a layer.
-func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
+func (f *Filter) refill(ctx context.Context, g *Growth, next *scalable) error {
 	add := func(id string) (err error) {
 		f.opts.CanonicalForms.each(id, func(form string) {
-			if _, changed := next.add(form); changed && next.full(g.AtFill) {
-				if more := next.grow(g.By, g.AtFill, g.left(next.room())); !errors.Is(more, ErrAtMax) {
+			if _, changed := next.add(form); changed && next.isFull(g.AtFill) {
+				if more := next.addLayer(g.By, g.AtFill, g.remaining(next.capacity())); !errors.Is(more, ErrAtMax) {
 					err = errors.Join(err, more)
 				}
 			}
@@ -362,8 +362,8 @@ func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
 			return err
 		}
 	}
-	err := g.Again(ctx, func(id string) error {
-		f.reread.Add(1)
+	err := g.Rescan(ctx, func(id string) error {
+		f.rescanned.Add(1)
 		return add(id)
 	})
 	if err == nil {
@@ -372,9 +372,9 @@ func (f *Filter) refill(ctx context.Context, g *Growth, next *stack) error {
 	return err
 }
 
-func idsOf(h holder) (n uint64) {
-	for _, s := range h.stacks() {
-		n += s.ids()
+func countAll(h idStore) (n uint64) {
+	for _, s := range h.parts() {
+		n += s.count()
 	}
 	return n
 }

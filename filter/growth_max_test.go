@@ -14,7 +14,7 @@ import (
 func TestGrowthEndsAtMax(t *testing.T) {
 	for name, growth := range map[string]Growth{
 		"layers":  {AtFill: 0.8, By: 2, Max: 3000},
-		"rebuild": {AtFill: 0.8, By: 2, Max: 3000, Again: again(900)},
+		"rebuild": {AtFill: 0.8, By: 2, Max: 3000, Rescan: again(900)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := mustNew(t, Options{Capacity: 1000, Growth: &growth})
@@ -51,7 +51,7 @@ func TestGrowthEndsAtMax(t *testing.T) {
 // TestGrowthByFillEndsAtMax has the filter in use, with what it does in the background.
 func TestGrowthByFillEndsAtMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := mustNew(t, Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 1.5, Max: 2500, Again: again(10_000)}})
+		f := mustNew(t, Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 1.5, Max: 2500, Rescan: again(10_000)}})
 		mustLoad(t, f, numbers(10))
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan struct{})

@@ -29,7 +29,7 @@ func numbers(n int) Source { return sourceFunc(again(n)) }
 
 func TestExpandByAnotherLayer(t *testing.T) {
 	var grew []uint64
-	f := mustNew(t, Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 2, Grew: func(c uint64) { grew = append(grew, c) }}})
+	f := mustNew(t, Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 2, OnGrown: func(c uint64) { grew = append(grew, c) }}})
 	mustLoad(t, f, numbers(900))
 	for range 3 {
 		if err := f.Expand(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func TestExpandWhileInUse(t *testing.T) {
 			if tc.rebuild {
 				// Every ID is in the log before the filter has it, or right after, as
 				// with one that is learned.
-				g.Again = func(_ context.Context, add func(string) error) error {
+				g.Rescan = func(_ context.Context, add func(string) error) error {
 					for i := 0; ; i++ {
 						mu.Lock()
 						if i >= len(log) {
@@ -149,8 +149,8 @@ func TestExpandFails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			over := false
 			f := mustNew(t, Options{Capacity: 120, FalsePositiveRate: 1e-6, Growth: &Growth{
-				AtFill: 0.9, By: 2, Again: tc.again,
-				Turn: func(ctx context.Context) (context.Context, func(), error) {
+				AtFill: 0.9, By: 2, Rescan: tc.again,
+				LeaderLock: func(ctx context.Context) (context.Context, func(), error) {
 					return ctx, func() { over = true }, tc.turn
 				},
 			}})
@@ -179,8 +179,8 @@ func TestExpandFails(t *testing.T) {
 func TestExpandWhenTheTurnIsLost(t *testing.T) {
 	lost := errors.New("the lease was lost")
 	f := mustNew(t, Options{Capacity: 100, Growth: &Growth{
-		AtFill: 0.9, By: 2, Again: again(100),
-		Turn: func(ctx context.Context) (context.Context, func(), error) {
+		AtFill: 0.9, By: 2, Rescan: again(100),
+		LeaderLock: func(ctx context.Context) (context.Context, func(), error) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			cancel(lost)
 			return ctx, func() {}, nil
@@ -193,7 +193,7 @@ func TestExpandWhenTheTurnIsLost(t *testing.T) {
 }
 
 func TestExpandKeepsWhatIsPending(t *testing.T) {
-	f := mustNew(t, Options{Capacity: 100, Appender: &flaky{down: true}, Growth: &Growth{AtFill: 0.9, By: 2, Again: again(50)}})
+	f := mustNew(t, Options{Capacity: 100, Appender: &flaky{down: true}, Growth: &Growth{AtFill: 0.9, By: 2, Rescan: again(50)}})
 	mustLoad(t, f, numbers(50))
 	mustFailToLearn(t, f, "learned")
 	if err := f.Expand(t.Context()); err != nil {
@@ -207,7 +207,7 @@ func TestExpandKeepsWhatIsPending(t *testing.T) {
 func TestGrowsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts atomic.Int32
-		f := mustNew(t, Options{Capacity: 100, Growth: &Growth{AtFill: 0.8, By: 4, Again: func(ctx context.Context, add func(string) error) error {
+		f := mustNew(t, Options{Capacity: 100, Growth: &Growth{AtFill: 0.8, By: 4, Rescan: func(ctx context.Context, add func(string) error) error {
 			if attempts.Add(1) == 1 {
 				return errors.New("not now")
 			}
@@ -226,7 +226,7 @@ func TestGrowsByItself(t *testing.T) {
 		if n, e := attempts.Load(), f.Expansion(); n != 1 || e.Err == "" {
 			t.Errorf("%d attempts, %+v", n, e)
 		}
-		time.Sleep(growthPause + growthTick)
+		time.Sleep(growthRetryAfter + growthCheckEvery)
 		synctest.Wait()
 		if n := attempts.Load(); n != 2 || f.Capacity() != 400 {
 			t.Errorf("%d attempts, capacity %d", n, f.Capacity())
@@ -237,7 +237,7 @@ func TestGrowsByItself(t *testing.T) {
 }
 
 func TestGrowsWhileItLoads(t *testing.T) {
-	f := mustNew(t, Options{Capacity: 100, Growth: &Growth{AtFill: 0.8, By: 2, Again: again(0)}})
+	f := mustNew(t, Options{Capacity: 100, Growth: &Growth{AtFill: 0.8, By: 2, Rescan: again(0)}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var run sync.WaitGroup
 	run.Go(func() { _ = f.Run(ctx) })

@@ -32,10 +32,10 @@ func (f *Filter) Info() Info {
 	}
 	info.State, info.Reason = f.State()
 	stopped := 1.0
-	for _, s := range f.memory.current().stacks() {
+	for _, s := range f.memory.current().parts() {
 		layers := *s.layers.Load()
 		seg := SegmentInfo{
-			Name: s.name, IDs: s.ids(), Capacity: s.room(), Bytes: s.sizeBytes(), Layers: len(layers), FalsePositiveRate: s.rate(),
+			Name: s.name, IDs: s.count(), Capacity: s.capacity(), Bytes: s.sizeBytes(), Layers: len(layers), FalsePositiveRate: s.rate(),
 		}
 		for _, l := range layers {
 			seg.FillRatio = max(seg.FillRatio, l.FillRatio())

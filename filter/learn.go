@@ -10,13 +10,13 @@ import (
 )
 
 // learned is what the other ordergates do not know of yet.
-type learned struct {
-	id      string
-	missed  string    // instead of the ID: why nobody knows it
-	since   time.Time // with missed: when the order was created at the earliest; zero: at any time
-	running bool      // with missed: it may yet be created
-	doubt   uint64    // with missed: the number of the doubt here
-	all     bool      // with missed: it stands for whatever found no room
+type pendingWrite struct {
+	id           string
+	reason       string    // instead of the ID: why nobody knows it
+	since        time.Time // with missed: when the order was created at the earliest; zero: at any time
+	mayBeCreated bool      // with missed: it may yet be created
+	doubt        uint64    // with missed: the number of the doubt here
+	anyOrder     bool      // with missed: it stands for whatever found no room
 }
 
 // ErrExposed says that another ordergate may answer Absent for an order that was
@@ -34,7 +34,7 @@ var ErrExposed = errors.New("another ordergate may answer absent for the new ord
 func (f *Filter) Learn(ctx context.Context, id string) error {
 	if len(id) == 0 || len(id) > MaxIDBytes {
 		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
-		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.Missed(ctx, reason, time.Time{}))
+		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.MarkIncomplete(ctx, reason, time.Time{}))
 	}
 	// Here first: whatever becomes of the rest, this process knows. An ID that turns
 	// out not to be acknowledged only makes one more Maybe.
@@ -42,7 +42,7 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 	if f.opts.Appender == nil {
 		return nil
 	}
-	err := f.tell(ctx, learned{id: id})
+	err := f.publish(ctx, pendingWrite{id: id})
 	// Again: a rebuild may have begun after the first time, and have read the log
 	// before the ID was in it.
 	f.Add(id)
@@ -54,21 +54,21 @@ func (f *Filter) Learn(ctx context.Context, id string) error {
 // blocks, and returns, as Learn does: from then on nothing that the order's ID may be is
 // absent anywhere until the sources have been read again. A flood of it is told in the log
 // once for each time that it brings doubt.
-func (f *Filter) Missed(ctx context.Context, reason string, began time.Time) error {
-	return f.miss(ctx, learned{missed: reason, since: began}, 0)
+func (f *Filter) MarkIncomplete(ctx context.Context, reason string, began time.Time) error {
+	return f.markIncomplete(ctx, pendingWrite{reason: reason, since: began}, 0)
 }
 
-func (f *Filter) miss(ctx context.Context, what learned, late time.Duration) error {
+func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late time.Duration) error {
 	if _, _, doubted := f.Doubts(); !doubted {
-		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.missed)
+		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.reason)
 	}
 	what.since = what.since.Truncate(time.Millisecond) // as the log has it
 	// Here first, as above. The log brings it once more.
-	what.doubt = f.tellDoubt(Doubt{Reason: what.missed, Cure: Operator, Orders: true, Since: what.since, Late: late}, true)
+	what.doubt = f.addDoubt(Doubt{Reason: what.reason, Recovery: ByOperator, Orders: true, Since: what.since, Late: late}, true)
 	if f.opts.Appender == nil {
-		return fmt.Errorf("filter %s: %s", f.name, what.missed)
+		return fmt.Errorf("filter %s: %s", f.name, what.reason)
 	}
-	return f.tell(ctx, what)
+	return f.publish(ctx, what)
 }
 
 // LearnAll makes several orders known, for somebody who can try again and tells nobody
@@ -101,12 +101,12 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 
 // tell makes something known to the others, or sees that they know that they do not
 // know.
-func (f *Filter) tell(ctx context.Context, what learned) error {
-	err := f.within(ctx, []learned{what})
+func (f *Filter) publish(ctx context.Context, what pendingWrite) error {
+	err := f.appendBatch(ctx, []pendingWrite{what})
 	if err != nil {
-		f.keep(what, err)
+		f.enqueueRetry(what, err)
 	}
-	if !f.missed(err) {
+	if !f.peersUninformed(err) {
 		if err := f.opts.Appender.Spread(ctx); err != nil {
 			return fmt.Errorf("filter %s: learning: %w: %w", f.name, ErrExposed, err)
 		}
@@ -122,22 +122,22 @@ func (f *Filter) tell(ctx context.Context, what learned) error {
 }
 
 // within appends a batch, see nextBatch, and takes [Options.AppendTimeout] at most.
-func (f *Filter) within(ctx context.Context, batch []learned) error {
+func (f *Filter) appendBatch(ctx context.Context, batch []pendingWrite) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.AppendTimeout)
 	defer cancel()
 	if what := batch[0]; what.id == "" {
-		miss := f.opts.Appender.Missed
-		if what.running {
-			miss = f.opts.Appender.Abandoned
+		miss := f.opts.Appender.AppendIncomplete
+		if what.mayBeCreated {
+			miss = f.opts.Appender.AppendAbandoned
 		}
-		sofar := f.doubtsSoFar()
-		at, err := miss(ctx, what.missed, what.since)
+		known := f.markDoubts()
+		at, err := miss(ctx, what.reason, what.since)
 		switch {
 		case err != nil || at == (Entry{}):
-		case what.all:
-			f.allEntered(sofar.number, at)
+		case what.anyOrder:
+			f.setEntries(known.number, at)
 		default:
-			f.entered(what.doubt, at)
+			f.setEntry(what.doubt, at)
 		}
 		return err
 	}
@@ -145,13 +145,13 @@ func (f *Filter) within(ctx context.Context, batch []learned) error {
 	for i, what := range batch {
 		ids[i] = what.id
 	}
-	return f.tellOthers(ctx, ids...)
+	return f.appendAndStore(ctx, ids...)
 }
 
 // keep holds something for another try. What finds no room is lost to the others: there
 // is a doubt then instead, which needs less.
-func (f *Filter) keep(what learned, err error) {
-	if !f.missed(err) && f.Pending() >= f.opts.MaxPending {
+func (f *Filter) enqueueRetry(what pendingWrite, err error) {
+	if !f.peersUninformed(err) && f.Pending() >= f.opts.MaxPending {
 		return
 	}
 	f.mu.Lock()
@@ -161,11 +161,11 @@ func (f *Filter) keep(what learned, err error) {
 	case !full:
 		f.pending = append(f.pending, what)
 	case last[0].id == "" && last[0].since.IsZero(): // it is about any order
-		last[0].running, last[0].all = last[0].running || what.running, true
+		last[0].mayBeCreated, last[0].anyOrder = last[0].mayBeCreated || what.mayBeCreated, true
 	case what.id == "":
-		f.pending = append(f.pending, learned{missed: what.missed, running: what.running, all: true})
+		f.pending = append(f.pending, pendingWrite{reason: what.reason, mayBeCreated: what.mayBeCreated, anyOrder: true})
 	default:
-		f.pending = append(f.pending, learned{all: true, missed: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
+		f.pending = append(f.pending, pendingWrite{anyOrder: true, reason: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
 	}
 	select {
 	case f.retry <- struct{}{}:
@@ -201,20 +201,20 @@ func (f *Filter) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	if f.opts.Growth != nil {
-		wg.Go(func() { f.grow(ctx) })
+		wg.Go(func() { f.growLoop(ctx) })
 	}
 	if f.opts.Segments != nil {
-		wg.Go(func() { f.forget(ctx) })
+		wg.Go(func() { f.forgetLoop(ctx) })
 	}
-	return f.retell(ctx)
+	return f.retryLoop(ctx)
 }
 
 // retell appends what is pending, until ctx ends.
-func (f *Filter) retell(ctx context.Context) error {
+func (f *Filter) retryLoop(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			f.lastTry(ctx)
+			f.drain(ctx)
 			return nil
 		case <-f.retry:
 		}
@@ -230,7 +230,7 @@ func (f *Filter) retell(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 				pause.Stop()
-				f.lastTry(ctx)
+				f.drain(ctx)
 				return nil
 			case <-pause.C:
 			}
@@ -246,7 +246,7 @@ func (f *Filter) appendPending(ctx context.Context) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := f.within(ctx, batch); err != nil {
+		if err := f.appendBatch(ctx, batch); err != nil {
 			return err
 		}
 		// Only Run takes from the front, so those are still the same IDs.
@@ -262,14 +262,14 @@ const maxBatch = 500
 
 // nextBatch returns the oldest of what is pending: several IDs, or one reason why an ID
 // is missing.
-func (f *Filter) nextBatch() []learned {
+func (f *Filter) nextBatch() []pendingWrite {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pending) == 0 {
 		f.pending = nil // give the memory of a long outage back
 		return nil
 	}
-	n := slices.IndexFunc(f.pending, func(what learned) bool { return what.id == "" })
+	n := slices.IndexFunc(f.pending, func(what pendingWrite) bool { return what.id == "" })
 	if n < 0 {
 		n = len(f.pending)
 	}
@@ -277,7 +277,7 @@ func (f *Filter) nextBatch() []learned {
 }
 
 // lastTry is for a process that ends: what it does not tell now nobody will.
-func (f *Filter) lastTry(ctx context.Context) {
+func (f *Filter) drain(ctx context.Context) {
 	if f.Pending() == 0 {
 		return
 	}

@@ -30,8 +30,10 @@ func (l *sharedLog) Append(_ context.Context, ids ...string) error {
 
 func (l *sharedLog) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-func (l *sharedLog) Missed(context.Context, string, time.Time) (Entry, error) { return Entry{}, nil }
-func (l *sharedLog) Abandoned(context.Context, string, time.Time) (Entry, error) {
+func (l *sharedLog) AppendIncomplete(context.Context, string, time.Time) (Entry, error) {
+	return Entry{}, nil
+}
+func (l *sharedLog) AppendAbandoned(context.Context, string, time.Time) (Entry, error) {
 	return Entry{}, nil
 }
 func (l *sharedLog) Withdraw(context.Context) error { return nil }
@@ -231,7 +233,7 @@ func (a *flaky) Append(_ context.Context, ids ...string) error {
 
 func (a *flaky) Record(ctx context.Context, ids ...string) error { return a.Append(ctx, ids...) }
 
-func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) (Entry, error) {
+func (a *flaky) AppendIncomplete(_ context.Context, reason string, _ time.Time) (Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.note("missed")
@@ -242,8 +244,8 @@ func (a *flaky) Missed(_ context.Context, reason string, _ time.Time) (Entry, er
 	return Entry{"a", uint64(len(a.missed))}, nil
 }
 
-func (a *flaky) Abandoned(ctx context.Context, reason string, _ time.Time) (Entry, error) {
-	return a.Missed(ctx, "abandoned: "+reason, time.Time{})
+func (a *flaky) AppendAbandoned(ctx context.Context, reason string, _ time.Time) (Entry, error) {
+	return a.AppendIncomplete(ctx, "abandoned: "+reason, time.Time{})
 }
 
 func (a *flaky) Withdraw(context.Context) error {
@@ -363,7 +365,7 @@ func TestLearnWithdraws(t *testing.T) {
 			f := mustLoad(t, mustNew(t, tc.opts))
 			for _, learn := range []func() error{
 				func() error { return f.Learn(t.Context(), "1") },
-				func() error { return f.Missed(t.Context(), "no ID in the answer", time.Time{}) },
+				func() error { return f.MarkIncomplete(t.Context(), "no ID in the answer", time.Time{}) },
 				func() error { return f.Abandoned(t.Context(), "no answer", time.Time{}) },
 			} {
 				a.withdrawn = 0
@@ -385,7 +387,7 @@ func TestLearnSpreads(t *testing.T) {
 	errFar := errors.New("others may not have it")
 	learn := func(f *Filter) error { return f.Learn(t.Context(), "1") }
 	tooLong := func(f *Filter) error { return f.Learn(t.Context(), strings.Repeat("x", MaxIDBytes+1)) }
-	missed := func(f *Filter) error { return f.Missed(t.Context(), "no ID in the answer", time.Time{}) }
+	missed := func(f *Filter) error { return f.MarkIncomplete(t.Context(), "no ID in the answer", time.Time{}) }
 	abandoned := func(f *Filter) error { return f.Abandoned(t.Context(), "no answer", time.Time{}) }
 	all := func(f *Filter) error { return f.LearnAll(t.Context(), []string{"1", "2"}) }
 	retry := func(f *Filter) error { return f.appendPending(t.Context()) }

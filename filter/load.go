@@ -22,22 +22,22 @@ type Source interface {
 // is followed from its beginning. A filter that was ready is loading meanwhile. Doubts
 // from before the call are cleared that [Reading] is good for.
 func (f *Filter) Load(ctx context.Context, sources ...Source) error {
-	f.loading.Lock()
-	defer f.loading.Unlock()
-	soFar := f.doubtsSoFar()
-	f.become(&status{state: StateLoading, reason: "reading its sources"})
+	f.loadMu.Lock()
+	defer f.loadMu.Unlock()
+	soFar := f.markDoubts()
+	f.setStatus(&status{state: StateLoading, reason: "reading its sources"})
 	for _, source := range sources {
 		err := source.IDs(ctx, func(id string) error {
 			f.Add(id)
 			return nil
 		})
 		if err != nil {
-			f.become(&status{state: StateUnknown, reason: err.Error()})
+			f.setStatus(&status{state: StateUnknown, reason: err.Error()})
 			return fmt.Errorf("filter %s: loading: %w", f.name, err)
 		}
 	}
-	f.clearDoubts(soFar, Reading)
-	if f.become(&status{state: StateReady}) && f.opts.Remote == nil {
+	f.clearDoubts(soFar, ByReload)
+	if f.setStatus(&status{state: StateReady}) && f.opts.Remote == nil {
 		f.log.Info("filter is ready", "ids", f.Count(), "capacity", f.opts.Capacity)
 	}
 	return nil

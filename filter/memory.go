@@ -19,14 +19,14 @@ type bits interface {
 
 // holder is a set of IDs in memory, made of stacks. Its methods are safe for
 // concurrent use.
-type holder interface {
+type idStore interface {
 	// add reports whether anything changed, and where.
-	add(id string) (in *stack, changed bool)
+	add(id string) (in *scalable, changed bool)
 	// look returns Maybe or Absent, which means no more than that the ID is not in
 	// here; or Unknown for an ID that it would not have kept.
-	look(id string) Answer
+	query(id string) Answer
 	// stacks returns all that it is made of.
-	stacks() []*stack
+	parts() []*scalable
 }
 
 // memory is what a filter holds, and, while it is rebuilt, what it will hold.
@@ -39,17 +39,17 @@ type memory struct {
 
 // view is replaced, not changed.
 type view struct {
-	current holder
-	next    holder // nil, or what is to take the place of current
+	current idStore
+	next    idStore // nil, or what is to take the place of current
 }
 
-func (m *memory) start(h holder) { m.view.Store(&view{current: h}) }
+func (m *memory) start(h idStore) { m.view.Store(&view{current: h}) }
 
-func (m *memory) current() holder { return m.view.Load().current }
+func (m *memory) current() idStore { return m.view.Load().current }
 
-func (m *memory) look(id string) Answer { return m.view.Load().current.look(id) }
+func (m *memory) query(id string) Answer { return m.view.Load().current.query(id) }
 
-func (m *memory) add(id string) (in *stack, changed bool) {
+func (m *memory) add(id string) (in *scalable, changed bool) {
 	m.changing.RLock()
 	defer m.changing.RUnlock()
 	v := m.view.Load()
@@ -62,7 +62,7 @@ func (m *memory) add(id string) (in *stack, changed bool) {
 // begin has everything that is added from now on added to next as well. When it
 // returns, nobody adds to the current holder alone any more: what was added before
 // is all that next still lacks.
-func (m *memory) begin(next holder) {
+func (m *memory) begin(next idStore) {
 	m.set(&view{current: m.current(), next: next})
 }
 
@@ -71,7 +71,7 @@ func (m *memory) begin(next holder) {
 //
 // A lookup that is under way may go on to ask the old one, which is told nothing
 // any more. That is no harm: what it has to find was added before it began.
-func (m *memory) finish(next holder) { m.set(&view{current: next}) }
+func (m *memory) finish(next idStore) { m.set(&view{current: next}) }
 
 // abandon forgets the next holder.
 func (m *memory) abandon() { m.set(&view{current: m.current()}) }

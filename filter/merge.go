@@ -30,9 +30,9 @@ func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byt
 		return info, fmt.Errorf("filter %s: %w", f.name,
 			&snapshot.MismatchError{Path: path, Field: "name", Has: strconv.Quote(header.Name), Want: strconv.Quote(f.name)})
 	}
-	f.expanding.Lock() // what is rebuilt would take the place of the bits that are added to
-	defer f.expanding.Unlock()
-	keys, fits := append(slices.Clone(keys), f.opts.Key), make(map[*stack]bool)
+	f.rebuildMu.Lock() // what is rebuilt would take the place of the bits that are added to
+	defer f.rebuildMu.Unlock()
+	keys, fits := append(slices.Clone(keys), f.opts.Key), make(map[*scalable]bool)
 	for i, section := range file.Sections() {
 		part, _, _ := strings.Cut(section.Label, "/")
 		s, err := f.partNamed(part)
@@ -50,11 +50,11 @@ func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byt
 }
 
 // partNamed returns where the IDs of a part belong here; nil: nowhere any more.
-func (f *Filter) partNamed(part string) (*stack, error) {
+func (f *Filter) partNamed(part string) (*scalable, error) {
 	switch h := f.memory.current().(type) {
 	case *days:
-		return h.named(part)
-	case *stack:
+		return h.partNamed(part)
+	case *scalable:
 		return h, nil
 	}
 	return nil, fmt.Errorf("no part %q", part)
@@ -62,7 +62,7 @@ func (f *Filter) partNamed(part string) (*stack, error) {
 
 // merge adds a section of a file: to the layer that is made like it, or as one more. That
 // is behind the others if one of the file's fitted, and is the next to take new IDs then.
-func (s *stack) merge(ctx context.Context, file *snapshot.Snapshot, i int, keys [][16]byte, fits map[*stack]bool) error {
+func (s *scalable) merge(ctx context.Context, file *snapshot.Snapshot, i int, keys [][16]byte, fits map[*scalable]bool) error {
 	info := file.Sections()[i]
 	at := slices.IndexFunc(keys, func(key [16]byte) bool {
 		return info.Exact || bloom.Params{Key: key}.KeyFingerprint() == info.KeyFingerprint

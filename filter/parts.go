@@ -14,16 +14,16 @@ import (
 // A section of a snapshot is a layer of a part, and has "<part>/<layer>" as its
 // label: layers count from 0, parts are days, written yyyymmdd, or one of these.
 const (
-	partAll   = "all"   // of a filter without segments
-	partStray = "stray" // IDs without a day, or of days outside
+	partAll      = "all"   // of a filter without segments
+	partOverflow = "stray" // IDs without a day, or of days outside
 )
 
 const dayLayout = "20060102"
 
 // sectionsOf returns what is to be written, and how many IDs it has. What is made
 // later, a day or a layer, has later IDs only.
-func sectionsOf(h holder) (sections []snapshot.Section, ids uint64) {
-	add := func(part string, s *stack) {
+func sectionsOf(h idStore) (sections []snapshot.Section, ids uint64) {
+	add := func(part string, s *scalable) {
 		for i, l := range *s.layers.Load() {
 			section := snapshot.Section{Label: part + "/" + strconv.Itoa(i)}
 			switch l := l.(type) {
@@ -37,17 +37,17 @@ func sectionsOf(h holder) (sections []snapshot.Section, ids uint64) {
 		}
 	}
 	switch h := h.(type) {
-	case *stack:
+	case *scalable:
 		add(partAll, h)
 	case *days:
 		v := h.view.Load()
 		for i, s := range v.parts {
 			if s != nil {
-				add((v.guard() + Day(i)).String(), s)
+				add((v.graceDay() + Day(i)).String(), s)
 			}
 		}
-		if v.stray != nil {
-			add(partStray, v.stray)
+		if v.overflow != nil {
+			add(partOverflow, v.overflow)
 		}
 	}
 	return sections, ids
@@ -63,11 +63,11 @@ type filePart struct {
 // yet. They are made as this filter makes them, and what is not so in the file is an
 // error, but for its size, where the filter may have grown. Days that are kept no
 // more are not among the parts.
-func arrange(file *snapshot.Snapshot, path string, empty holder, grows bool) (parts []filePart, err error) {
+func arrange(file *snapshot.Snapshot, path string, empty idStore, grows bool) (parts []filePart, err error) {
 	mismatch := func(i int, field, has, want string) error {
 		return &snapshot.MismatchError{Path: path, Field: fmt.Sprintf("section %d: %s", i, field), Has: has, Want: want}
 	}
-	layers, made := make(map[*stack][]bits), []*stack{}
+	layers, made := make(map[*scalable][]bits), []*scalable{}
 	for i, info := range file.Sections() {
 		part, layer, _ := strings.Cut(info.Label, "/")
 		s, err := partOf(empty, part)
@@ -88,7 +88,7 @@ func arrange(file *snapshot.Snapshot, path string, empty holder, grows bool) (pa
 		if info.Exact {
 			capacity = first.Capacity()
 		}
-		l, err := s.layer(len(layers[s]), capacity)
+		l, err := s.makeLayer(len(layers[s]), capacity)
 		if err != nil {
 			return nil, err
 		}
@@ -108,13 +108,13 @@ func arrange(file *snapshot.Snapshot, path string, empty holder, grows bool) (pa
 		layers[s] = append(layers[s], l)
 		parts = append(parts, filePart{i, into})
 	}
-	if s, ok := empty.(*stack); ok && layers[s] == nil {
+	if s, ok := empty.(*scalable); ok && layers[s] == nil {
 		return nil, &snapshot.MismatchError{Path: path, Field: "number of sections", Has: "0", Want: "1 at least"}
 	}
 	for _, s := range made {
-		want, all := s.room(), layers[s]
+		want, all := s.capacity(), layers[s]
 		s.layers.Store(&all)
-		if has := s.room(); has < want || has > want && !grows {
+		if has := s.capacity(); has < want || has > want && !grows {
 			return nil, &snapshot.MismatchError{Path: path, Field: "capacity of " + s.name, Has: fmt.Sprint(has), Want: fmt.Sprint(want)}
 		}
 	}
@@ -123,38 +123,38 @@ func arrange(file *snapshot.Snapshot, path string, empty holder, grows bool) (pa
 
 // partOf returns the part of that name, which it makes if need be; nil for a day
 // that is kept no more. The error says what would have been right.
-func partOf(h holder, part string) (*stack, error) {
+func partOf(h idStore, part string) (*scalable, error) {
 	d, ok := h.(*days)
 	if !ok {
 		if part != partAll {
 			return nil, fmt.Errorf("%q", partAll)
 		}
-		return h.(*stack), nil
+		return h.(*scalable), nil
 	}
 	v := *d.view.Load()
 	at := -1
-	if part != partStray {
+	if part != partOverflow {
 		t, err := time.Parse(dayLayout, part)
 		if err != nil {
-			return nil, fmt.Errorf("a day or %q", partStray)
+			return nil, fmt.Errorf("a day or %q", partOverflow)
 		}
 		day := DayOf(t)
-		if day < v.guard() {
+		if day < v.graceDay() {
 			return nil, nil
 		}
-		if at = v.place(day); at < 0 {
+		if at = v.index(day); at < 0 {
 			return nil, fmt.Errorf("no day after %s, tomorrow by the clock", v.today+1)
 		}
 	}
-	if s := v.at(at); s != nil {
+	if s := v.part(at); s != nil {
 		return s, nil
 	}
-	s, err := d.segment(d.prefix + ":" + part)
+	s, err := d.newPart(d.prefix + ":" + part)
 	if err != nil {
 		return nil, err
 	}
 	if at < 0 {
-		v.stray = s
+		v.overflow = s
 	} else {
 		v.parts = slices.Clone(v.parts)
 		v.parts[at] = s

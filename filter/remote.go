@@ -14,7 +14,7 @@ import (
 type Remote interface {
 	// Ask answers Absent only if that was true of the set after the call. An error
 	// comes with Unknown.
-	Ask(ctx context.Context, id string) (Answer, error)
+	Query(ctx context.Context, id string) (Answer, error)
 	// Add returns nil once the set has the IDs. It is called after the Appender's
 	// Append, so a set that is not there needs no more than to be filled from that.
 	Add(ctx context.Context, ids ...string) error
@@ -22,7 +22,7 @@ type Remote interface {
 	State() (state, reason string)
 	// EverWhole reports whether it was whole once since the start of this process, or is not
 	// filled by it.
-	EverWhole() bool
+	EverComplete() bool
 	// Expand makes the set larger, and blocks until it is.
 	Expand(ctx context.Context) error
 	// AtMax reports whether it is too full and may grow no more. It does not block.
@@ -39,14 +39,14 @@ type RemoteSize struct {
 }
 
 // glanceRemote is MayContain of a filter with a [Remote].
-func (f *Filter) glanceRemote(id string) Answer {
-	if f.memory.look(id) == Maybe || f.recent.has(id) {
+func (f *Filter) queryMemory(id string) Answer {
+	if f.memory.query(id) == Maybe || f.recent.has(id) {
 		return Maybe
 	}
-	if !f.certain().of(f, id) {
+	if !f.certainty().isCertain(f, id) {
 		return Unknown
 	}
-	return Elsewhere
+	return NotInMemory
 }
 
 // askRemote asks the remote set: what is in memory (the
@@ -57,8 +57,8 @@ func (f *Filter) glanceRemote(id string) Answer {
 //     it before.
 //  2. The window is for an ID that it has not: one that was appended while the set
 //     could not be written, or that a failover took from it. That is in memory by then.
-func (f *Filter) askRemote(ctx context.Context, id string) Answer {
-	a, err := f.opts.Remote.Ask(ctx, id)
+func (f *Filter) queryRemote(ctx context.Context, id string) Answer {
+	a, err := f.opts.Remote.Query(ctx, id)
 	switch {
 	case a == Maybe:
 		f.recent.add(id)
@@ -66,19 +66,19 @@ func (f *Filter) askRemote(ctx context.Context, id string) Answer {
 	case err != nil || a != Absent:
 		return Unknown
 	}
-	window, certain := f.window(), f.certain() // before the look, as in MayContain
-	if f.memory.look(id) == Maybe {
+	window, certain := f.window(), f.certainty() // before the look, as in MayContain
+	if f.memory.query(id) == Maybe {
 		return Maybe
 	}
-	if !certain.of(f, id) || !f.isFresh(window) {
+	if !certain.isCertain(f, id) || !f.isFresh(window) {
 		return Unknown
 	}
-	return f.absent(id)
+	return f.absentUnlessNew(id)
 }
 
 // tellOthers makes an ID known to others: to the log first, from which whatever has missed
 // it is mended.
-func (f *Filter) tellOthers(ctx context.Context, ids ...string) error {
+func (f *Filter) appendAndStore(ctx context.Context, ids ...string) error {
 	if err := f.opts.Appender.Append(ctx, ids...); err != nil {
 		return err
 	}
@@ -86,19 +86,19 @@ func (f *Filter) tellOthers(ctx context.Context, ids ...string) error {
 		return nil
 	}
 	if err := f.opts.Remote.Add(ctx, ids...); err != nil {
-		return fmt.Errorf("%w: %w", errNotShared, err)
+		return fmt.Errorf("%w: %w", errNotInRemote, err)
 	}
 	return nil
 }
 
 // errNotShared says that an ID is in the change log, but not in the remote set. With
 // windows nobody misses it.
-var errNotShared = errors.New("not in the shared set yet")
+var errNotInRemote = errors.New("not in the shared set yet")
 
 // missed reports whether other ordergates may answer Absent for an ID that could
 // not be told to them.
-func (f *Filter) missed(err error) bool {
-	return err != nil && (f.opts.Window == nil || !errors.Is(err, errNotShared))
+func (f *Filter) peersUninformed(err error) bool {
+	return err != nil && (f.opts.Window == nil || !errors.Is(err, errNotInRemote))
 }
 
 // recent remembers IDs that the remote set was asked for and has, so that an order
@@ -108,30 +108,30 @@ func (f *Filter) missed(err error) bool {
 // A place holds 64 bits of a keyed hash, so an ID is taken for another by a chance
 // of 5e-20; it passes then, no more.
 type recent struct {
-	key    [16]byte
-	places []atomic.Uint64
+	key   [16]byte
+	slots []atomic.Uint64
 }
 
 // recentPlaces take 1 MiB.
-const recentPlaces = 1 << 17
+const recentSlots = 1 << 17
 
 func newRecent(key [16]byte) *recent {
-	return &recent{key: key, places: make([]atomic.Uint64, recentPlaces)}
+	return &recent{key: key, slots: make([]atomic.Uint64, recentSlots)}
 }
 
 func (r *recent) has(id string) bool {
-	place, text := r.hash(id)
-	return r.places[place].Load() == text
+	slot, text := r.hash(id)
+	return r.slots[slot].Load() == text
 }
 
 func (r *recent) add(id string) {
-	place, text := r.hash(id)
-	r.places[place].Store(text)
+	slot, text := r.hash(id)
+	r.slots[slot].Store(text)
 }
 
 // hash returns a place, and what is there when the ID is; never 0, as an empty one
 // holds.
-func (r *recent) hash(id string) (place, text uint64) {
+func (r *recent) hash(id string) (slot, text uint64) {
 	a, b := bloom.Hash(r.key, id)
-	return a % recentPlaces, b | 1
+	return a % recentSlots, b | 1
 }

@@ -19,7 +19,7 @@ type remoteSet struct {
 	whole bool
 }
 
-func (r *remoteSet) Ask(ctx context.Context, id string) (Answer, error) {
+func (r *remoteSet) Query(ctx context.Context, id string) (Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
@@ -69,7 +69,7 @@ func (r *remoteSet) State() (state, reason string) {
 	return StateReady, ""
 }
 
-func (r *remoteSet) EverWhole() bool              { return true }
+func (r *remoteSet) EverComplete() bool           { return true }
 func (r *remoteSet) Expand(context.Context) error { return nil }
 func (r *remoteSet) AtMax() bool                  { return false }
 func (r *remoteSet) Size() RemoteSize {
@@ -80,7 +80,7 @@ func newRemoteSet() *remoteSet { return &remoteSet{ids: map[string]bool{"1": tru
 
 func mustAnswer(t *testing.T, f *Filter, id string, want Answer) {
 	t.Helper()
-	if got := f.Ask(t.Context(), id); got != want {
+	if got := f.Query(t.Context(), id); got != want {
 		t.Errorf("%s is %v, want %v", id, got, want)
 	}
 }
@@ -104,8 +104,8 @@ func TestRemote(t *testing.T) {
 		return window()
 	}})
 	// Memory was never loaded: it is never why an ID is absent.
-	mustGlance(t, f, "1", Elsewhere)
-	mustGlance(t, f, "2", Elsewhere)
+	mustGlance(t, f, "1", NotInMemory)
+	mustGlance(t, f, "2", NotInMemory)
 	if n := remote.questions(); n != 0 {
 		t.Errorf("%d questions by somebody who must not block", n)
 	}
@@ -114,19 +114,19 @@ func TestRemote(t *testing.T) {
 	asked := remote.questions()
 	mustAnswer(t, f, "1", Maybe)
 	mustGlance(t, f, "1", Maybe)
-	mustGlance(t, f, "2", Elsewhere) // it may be there by now
+	mustGlance(t, f, "2", NotInMemory) // it may be there by now
 	if n := remote.questions(); n != asked {
 		t.Errorf("%d questions about an ID that was found a moment ago", n-asked)
 	}
 	// Learned elsewhere, and lost by the set: the log has brought it before the window was opened.
-	mustGlance(t, f, "3", Elsewhere)
+	mustGlance(t, f, "3", NotInMemory)
 	brings = "3"
 	mustAnswer(t, f, "3", Maybe)
 	mustGlance(t, f, "3", Maybe)
 	brings = ""
 	for _, w := range []func() Window{over, none, closed} {
 		window = w
-		mustGlance(t, f, "4", Elsewhere)
+		mustGlance(t, f, "4", NotInMemory)
 		mustAnswer(t, f, "4", Unknown)
 		mustAnswer(t, f, "1", Maybe)
 	}
@@ -137,7 +137,7 @@ func TestRemote(t *testing.T) {
 	mustAnswer(t, f, "5", Maybe)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := f.Ask(ended, "4"); got != Unknown {
+	if got := f.Query(ended, "4"); got != Unknown {
 		t.Errorf("%v of one that has left", got)
 	}
 	remote.set(nil, false)
@@ -153,7 +153,7 @@ func TestRemote(t *testing.T) {
 	}
 	mustAnswer(t, f, "4", Absent)
 	window = func() Window { // what it has brought counts
-		if err := f.Missed(t.Context(), "no ID", time.Time{}); err != nil {
+		if err := f.MarkIncomplete(t.Context(), "no ID", time.Time{}); err != nil {
 			t.Error(err)
 		}
 		return open()
@@ -189,7 +189,7 @@ func TestRemoteWithoutWindows(t *testing.T) {
 	})
 	mustAnswer(t, f, "2", Absent)
 	read = read.Add(-time.Hour)
-	mustGlance(t, f, "2", Elsewhere)
+	mustGlance(t, f, "2", NotInMemory)
 	mustAnswer(t, f, "2", Unknown)
 	mustAnswer(t, f, "1", Maybe)
 }
@@ -231,7 +231,7 @@ func TestRemoteLearn(t *testing.T) {
 			t.Errorf("windows %v: did %q, want %q", windows, got, did)
 		}
 		remote.set(nil, true)
-		if got := f.Ask(t.Context(), "nobody"); got != Absent { // all are known here
+		if got := f.Query(t.Context(), "nobody"); got != Absent { // all are known here
 			t.Errorf("windows %v: nobody is %v", windows, got)
 		}
 		if err := f.appendPending(t.Context()); err != nil || !remote.ids["new-0"] || !remote.ids["new-1"] || f.Pending() != 0 {
@@ -251,7 +251,7 @@ func TestRemoteMemoryMakesRoom(t *testing.T) {
 	}
 	passed := 0
 	for i := range 10_000 {
-		if f.Ask(t.Context(), fmt.Sprint("nobody-", i)) == Maybe {
+		if f.Query(t.Context(), fmt.Sprint("nobody-", i)) == Maybe {
 			passed++
 		}
 	}
@@ -262,19 +262,19 @@ func TestRemoteMemoryMakesRoom(t *testing.T) {
 
 func TestRecent(t *testing.T) {
 	r := newRecent([16]byte{1})
-	for i := range recentPlaces / 4 {
+	for i := range recentSlots / 4 {
 		r.add(fmt.Sprint(i))
 	}
 	kept := 0
-	for i := range recentPlaces / 4 {
+	for i := range recentSlots / 4 {
 		if r.has(fmt.Sprint(i)) {
 			kept++
 		}
 	}
-	if kept < recentPlaces/4*85/100 { // by the formula 1-e^-x of x thrown, 88%
-		t.Errorf("%d of %d are remembered", kept, recentPlaces/4)
+	if kept < recentSlots/4*85/100 { // by the formula 1-e^-x of x thrown, 88%
+		t.Errorf("%d of %d are remembered", kept, recentSlots/4)
 	}
-	for i := range recentPlaces {
+	for i := range recentSlots {
 		if r.has(fmt.Sprint("other-", i)) {
 			t.Fatalf("other-%d is taken for another", i)
 		}

@@ -76,10 +76,10 @@ func (f *Filter) writeSnapshot(ctx context.Context, path string, position []byte
 // NoteUnsaved has State show why there is no snapshot of late; nil: there is one.
 func (f *Filter) NoteUnsaved(why error) {
 	if why == nil {
-		f.unsaved.Store(nil)
+		f.snapshotErr.Store(nil)
 		return
 	}
-	f.unsaved.Store(&why)
+	f.snapshotErr.Store(&why)
 }
 
 // Loaded reports whether the filter has all that it was to be loaded with, so that a
@@ -92,13 +92,13 @@ func (f *Filter) Loaded() bool {
 // that it was to be loaded with.
 func (f *Filter) EverLoaded() bool {
 	if f.opts.Remote != nil {
-		return f.opts.Remote.EverWhole()
+		return f.opts.Remote.EverComplete()
 	}
 	return f.loaded.Load()
 }
 
 // CountInMemory returns the number of IDs that a snapshot of now would have.
-func (f *Filter) CountInMemory() uint64 { return f.sum((*stack).ids) }
+func (f *Filter) CountInMemory() uint64 { return f.sum((*scalable).count) }
 
 // OpenSnapshot opens a file if it is one of this filter, as [snapshot.Open] does.
 func (f *Filter) OpenSnapshot(path string) (*snapshot.Snapshot, error) {
@@ -127,7 +127,7 @@ func (f *Filter) ReadSnapshot(ctx context.Context, path, sources string) (Snapsh
 	if err != nil {
 		return info, fmt.Errorf("filter %s: %w", f.name, err)
 	}
-	if f.become(&status{state: StateReady}) {
+	if f.setStatus(&status{state: StateReady}) {
 		f.log.Info("filter is ready, from its snapshot", "ids", info.IDs, "file", path, "written", info.Created, "took", info.Took)
 	}
 	return info, nil
@@ -144,8 +144,8 @@ func (f *Filter) ReadPart(ctx context.Context, path, sources string) (SnapshotIn
 }
 
 func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info SnapshotInfo, err error) {
-	f.loading.Lock()
-	defer f.loading.Unlock()
+	f.loadMu.Lock()
+	defer f.loadMu.Unlock()
 	if f.status.Load().state == StateReady {
 		return info, errors.New("reading a snapshot: it was loaded already")
 	}
@@ -159,7 +159,7 @@ func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info S
 	if sources == "" || sources == partly || header.Sources != sources {
 		return info, fmt.Errorf("snapshot %s: %w", path, ErrSourcesChanged)
 	}
-	next, err := f.newHolder()
+	next, err := f.newStore()
 	if err != nil {
 		return info, err
 	}
@@ -171,19 +171,19 @@ func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info S
 		return info, err
 	}
 	size, err := sizeOf(path)
-	return SnapshotInfo{path, size, idsOf(next), header.Position, header.Created, f.opts.Now().Sub(began)}, err
+	return SnapshotInfo{path, size, countAll(next), header.Position, header.Created, f.opts.Now().Sub(began)}, err
 }
 
 // replaceBy fills the next set from a file, and puts it in place of the empty one.
 // From begin on whatever is added goes to both. What was learned before is either in
 // the log, behind the position of the file, or pending, where it is looked for after
 // begin.
-func (f *Filter) replaceBy(ctx context.Context, next holder, file *snapshot.Snapshot, parts []filePart) error {
-	f.expanding.Lock() // there can be one next set
-	defer f.expanding.Unlock()
+func (f *Filter) replaceBy(ctx context.Context, next idStore, file *snapshot.Snapshot, parts []filePart) error {
+	f.rebuildMu.Lock() // there can be one next set
+	defer f.rebuildMu.Unlock()
 	old := f.memory.current()
 	f.memory.begin(next)
-	if f.opts.Appender == nil && idsOf(old) > 0 {
+	if f.opts.Appender == nil && countAll(old) > 0 {
 		f.memory.abandon()
 		return errors.New("reading a snapshot: IDs were added before, and there is no change log to have them from")
 	}

@@ -297,7 +297,7 @@ func TestSnapshotWhileOrdersAreLearned(t *testing.T) {
 // TestSnapshotWhileRebuilt has snapshots before, during and after an expansion.
 func TestSnapshotWhileRebuilt(t *testing.T) {
 	var f *Filter
-	opts := Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 4, Again: func(_ context.Context, add func(string) error) error {
+	opts := Options{Capacity: 1000, Growth: &Growth{AtFill: 0.8, By: 4, Rescan: func(_ context.Context, add func(string) error) error {
 		for i := range 100 {
 			if err := add(strconv.Itoa(i)); err != nil {
 				return err
@@ -405,7 +405,7 @@ func TestSnapshotOfDays(t *testing.T) {
 			if byID {
 				mustBe(t, g, "no-date", Maybe) // kept for ever
 			}
-			if dropped := len(g.memory.current().stacks()); byID && dropped != 3 || !byID && dropped != 2 {
+			if dropped := len(g.memory.current().parts()); byID && dropped != 3 || !byID && dropped != 2 {
 				t.Errorf("%d parts", dropped)
 			}
 
@@ -430,7 +430,7 @@ func BenchmarkStartFromSnapshot(b *testing.B) {
 		b.Fatal(err)
 	}
 	// Half of the bits, as at capacity, without the minutes that it takes to add IDs.
-	set, noise := (*f.memory.current().stacks()[0].layers.Load())[0].(*bloom.Filter), make([]byte, 1<<20)
+	set, noise := (*f.memory.current().parts()[0].layers.Load())[0].(*bloom.Filter), make([]byte, 1<<20)
 	random := rand.NewChaCha8([32]byte{})
 	for at := uint64(0); at < set.SizeBytes(); at += uint64(len(noise)) {
 		noise = noise[:min(uint64(len(noise)), set.SizeBytes()-at)]

@@ -12,32 +12,32 @@ import (
 // of the one before it, so that however many there are, the filter passes less
 // than twice the absent IDs that its first layer does (Almeida, Baquero, Preguiça
 // and Hutchison, "Scalable Bloom Filters", 2007).
-type maker func(layer int, capacity uint64) (bits, error)
+type layerMaker func(layer int, capacity uint64) (bits, error)
 
 // stack is a set that grows without a pause: layers, of which the last takes new
 // IDs and all are asked.
-type stack struct {
-	name   string
-	layer  maker
-	layers atomic.Pointer[[]bits] // oldest first; replaced, not changed
-	mu     sync.Mutex             // held by grow
+type scalable struct {
+	name      string
+	makeLayer layerMaker
+	layers    atomic.Pointer[[]bits] // oldest first; replaced, not changed
+	mu        sync.Mutex             // held by grow
 }
 
 // mostLayers is far more than are needed: the 32nd is a thousand times the first
 // at growth by a quarter.
-const mostLayers = 32
+const maxLayers = 32
 
-func newStack(name string, capacity uint64, layer maker) (*stack, error) {
+func newScalable(name string, capacity uint64, layer layerMaker) (*scalable, error) {
 	first, err := layer(0, capacity)
 	if err != nil {
 		return nil, err
 	}
-	s := &stack{name: name, layer: layer}
+	s := &scalable{name: name, makeLayer: layer}
 	s.layers.Store(&[]bits{first})
 	return s, nil
 }
 
-func (s *stack) add(id string) (in *stack, changed bool) {
+func (s *scalable) add(id string) (in *scalable, changed bool) {
 	layers := *s.layers.Load()
 	last := len(layers) - 1
 	for _, l := range layers[:last] {
@@ -49,7 +49,7 @@ func (s *stack) add(id string) (in *stack, changed bool) {
 	return s, layers[last].Add(id)
 }
 
-func (s *stack) look(id string) Answer {
+func (s *scalable) query(id string) Answer {
 	layers := *s.layers.Load()
 	for i := len(layers) - 1; i >= 0; i-- { // the newest are asked for most
 		if layers[i].MayContain(id) {
@@ -62,21 +62,21 @@ func (s *stack) look(id string) Answer {
 // grow adds a layer, so that all together have room for so many times as much, but of at
 // most so many IDs, unless the last is filled less than to the share at. With most of 0 it
 // returns ErrAtMax instead.
-func (s *stack) grow(by, at float64, most uint64) error {
+func (s *scalable) addLayer(by, at float64, most uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case !s.full(at):
+	case !s.isFull(at):
 		return nil
 	case most == 0:
 		return ErrAtMax
 	}
 	layers := *s.layers.Load()
-	if len(layers) >= mostLayers {
+	if len(layers) >= maxLayers {
 		return fmt.Errorf("it has %d layers already: set its capacity higher", len(layers))
 	}
-	more := min(max(uint64(math.Ceil(float64(s.room())*(by-1))), 1), most)
-	next, err := s.layer(len(layers), more)
+	more := min(max(uint64(math.Ceil(float64(s.capacity())*(by-1))), 1), most)
+	next, err := s.makeLayer(len(layers), more)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *stack) grow(by, at float64, most uint64) error {
 }
 
 // ids returns how many IDs it holds, less those few that were taken for known.
-func (s *stack) ids() (n uint64) {
+func (s *scalable) count() (n uint64) {
 	for _, l := range *s.layers.Load() {
 		n += l.Count()
 	}
@@ -94,7 +94,7 @@ func (s *stack) ids() (n uint64) {
 }
 
 // room returns how many IDs it was made for.
-func (s *stack) room() (n uint64) {
+func (s *scalable) capacity() (n uint64) {
 	for _, l := range *s.layers.Load() {
 		n += l.Capacity()
 	}
@@ -103,7 +103,7 @@ func (s *stack) room() (n uint64) {
 
 // full reports whether the last layer, which takes what is added, holds at least
 // the share at of what it was made for. It goes by the IDs counted.
-func (s *stack) full(at float64) bool {
+func (s *scalable) isFull(at float64) bool {
 	layers := *s.layers.Load()
 	last := layers[len(layers)-1]
 	return float64(last.Count()) >= at*float64(last.Capacity())
@@ -111,16 +111,16 @@ func (s *stack) full(at float64) bool {
 
 // filled is full by the bits that are set as well: half of them are at capacity.
 // It reads memory, and is right also where IDs were not counted.
-func (s *stack) filled(at float64) bool {
+func (s *scalable) isFullByBits(at float64) bool {
 	layers := *s.layers.Load()
-	return s.full(at) || layers[len(layers)-1].FillRatio() >= at/2
+	return s.isFull(at) || layers[len(layers)-1].FillRatio() >= at/2
 }
 
-func (s *stack) stacks() []*stack { return []*stack{s} }
+func (s *scalable) parts() []*scalable { return []*scalable{s} }
 
 // rate returns the chance that an ID which was never added passes: that any layer
 // lets it pass.
-func (s *stack) rate() float64 {
+func (s *scalable) rate() float64 {
 	stopped := 1.0
 	for _, l := range *s.layers.Load() {
 		stopped *= 1 - l.EstimatedFalsePositiveRate()
@@ -128,7 +128,7 @@ func (s *stack) rate() float64 {
 	return 1 - stopped
 }
 
-func (s *stack) sizeBytes() (n uint64) {
+func (s *scalable) sizeBytes() (n uint64) {
 	for _, l := range *s.layers.Load() {
 		n += l.SizeBytes()
 	}

@@ -14,15 +14,15 @@ const (
 
 // status is what a filter thinks of its own bits. It is replaced, not changed.
 type status struct {
-	state  string
-	reason string
-	final  bool // no load mends this
+	state     string
+	reason    string
+	permanent bool // no load mends this
 }
 
 // Taint makes every negative Unknown until the process ends: for what no source
 // mends. The first reason stays. It reaches this process only.
 func (f *Filter) Taint(reason string) {
-	if f.become(&status{state: StateUnknown, reason: reason, final: true}) {
+	if f.setStatus(&status{state: StateUnknown, reason: reason, permanent: true}) {
 		f.log.Error("filter can be certain of nothing until a restart", "reason", reason)
 	}
 }
@@ -39,10 +39,10 @@ func (f *Filter) NoteProgress(text string) {
 func (f *Filter) NoteAlert(text string) { f.alert.Store(&text) }
 
 // become replaces the status, unless the present one is final.
-func (f *Filter) become(next *status) bool {
+func (f *Filter) setStatus(next *status) bool {
 	for {
 		now := f.status.Load()
-		if now.final {
+		if now.permanent {
 			return false
 		}
 		if f.status.CompareAndSwap(now, next) {
@@ -60,7 +60,7 @@ func (f *Filter) become(next *status) bool {
 func (f *Filter) State() (state, reason string) {
 	s := f.status.Load()
 	switch {
-	case f.opts.Remote != nil && !s.final: // memory is loaded beside it
+	case f.opts.Remote != nil && !s.permanent: // memory is loaded beside it
 		if state, reason := f.opts.Remote.State(); state != StateReady || reason != "" {
 			return state, reason
 		}
@@ -68,11 +68,11 @@ func (f *Filter) State() (state, reason string) {
 		return s.state, s.reason
 	}
 	d := f.doubts.Load()
-	if d != nil && (d.scope.zero() || d.cure == Operator) {
-		return StateUnknown, f.doubtText(d)
+	if d != nil && (d.scope.isAll() || d.recovery == ByOperator) {
+		return StateUnknown, f.operatorReason(d)
 	}
-	if f.opts.Behind != nil {
-		if err := f.opts.Behind(); err != nil {
+	if f.opts.WindowErr != nil {
+		if err := f.opts.WindowErr(); err != nil {
 			return StateUnknown, err.Error()
 		}
 	}
@@ -86,10 +86,10 @@ func (f *Filter) State() (state, reason string) {
 	if d != nil {
 		return StateReady, fmt.Sprintf("certain but for %v: %s", d.scope, d.reason)
 	}
-	if f.full.Load() {
+	if f.overCapacity.Load() {
 		return StateReady, fmt.Sprintf("over capacity: %d IDs, made for %d", f.Count(), f.Capacity())
 	}
-	if err := f.unsaved.Load(); err != nil {
+	if err := f.snapshotErr.Load(); err != nil {
 		return StateReady, (*err).Error()
 	}
 	if alert := f.alert.Load(); alert != nil && *alert != "" {
@@ -99,8 +99,8 @@ func (f *Filter) State() (state, reason string) {
 }
 
 // doubtText returns the reason of doubts, what they cost and what is to be done.
-func (f *Filter) doubtText(d *doubts) string {
-	if d.cure < Operator {
+func (f *Filter) operatorReason(d *openDoubts) string {
+	if d.recovery < ByOperator {
 		return d.reason
 	}
 	return fmt.Sprintf("%s: requests for orders that do not exist go on to the backend (%v) until the sources have every order and ordergate load --filter %s has said so",

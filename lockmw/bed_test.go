@@ -72,13 +72,13 @@ func (l *locks) Hold(context.Context, string) error { l.note("hold"); return nil
 // fakeFilter is a Filter that writes down what it learns.
 type fakeFilter struct{ locks *locks }
 
-func (b fakeFilter) MayContain(string) gate.Answer           { return gate.Unknown }
-func (b fakeFilter) Ask(context.Context, string) gate.Answer { return gate.Unknown }
+func (b fakeFilter) MayContain(string) gate.Answer             { return gate.Unknown }
+func (b fakeFilter) Query(context.Context, string) gate.Answer { return gate.Unknown }
 func (b fakeFilter) Learn(_ context.Context, id string) error {
 	b.locks.note("learn:" + id)
 	return nil
 }
-func (b fakeFilter) Missed(context.Context, string, time.Time) error {
+func (b fakeFilter) MarkIncomplete(context.Context, string, time.Time) error {
 	b.locks.note("missed")
 	return nil
 }

@@ -191,13 +191,13 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 }
 
 // untold is a filter that was told of no order, and says so.
-type untold struct{}
+type unlearnable struct{}
 
-func (untold) MayContain(string) gate.Answer                      { return gate.Unknown }
-func (untold) Ask(context.Context, string) gate.Answer            { return gate.Unknown }
-func (untold) Learn(context.Context, string) error                { return errOnlyExplained }
-func (untold) Missed(context.Context, string, time.Time) error    { return errOnlyExplained }
-func (untold) Abandoned(context.Context, string, time.Time) error { return errOnlyExplained }
+func (unlearnable) MayContain(string) gate.Answer                           { return gate.Unknown }
+func (unlearnable) Query(context.Context, string) gate.Answer               { return gate.Unknown }
+func (unlearnable) Learn(context.Context, string) error                     { return errOnlyExplained }
+func (unlearnable) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
+func (unlearnable) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
 type keyLocker struct{ engine.GateLocker }
@@ -221,7 +221,7 @@ func (unrecorded) Learned(int, error)                                    {}
 func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(c.Filters))
 	for name := range c.Filters {
-		filters[name] = untold{}
+		filters[name] = unlearnable{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
 		return keyLocker{engine.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil

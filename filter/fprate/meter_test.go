@@ -36,7 +36,7 @@ func (n numbers) IDs(_ context.Context, yield func(string) error) error {
 
 // rebuilding is a growth by four times, with n IDs to rescan.
 func rebuilding(n int) *filter.Growth {
-	return &filter.Growth{AtFill: 1, By: 4, Again: func(ctx context.Context, add func(string) error) error {
+	return &filter.Growth{AtFill: 1, By: 4, Rescan: func(ctx context.Context, add func(string) error) error {
 		return numbers(n).IDs(ctx, add)
 	}}
 }
@@ -289,7 +289,7 @@ type noLog struct{ filter.Appender }
 // remote contains the IDs that begin with "9". A query for one that begins with "?" fails.
 type remote struct{ queries atomic.Int64 }
 
-func (r *remote) Ask(_ context.Context, id string) (filter.Answer, error) {
+func (r *remote) Query(_ context.Context, id string) (filter.Answer, error) {
 	r.queries.Add(1)
 	switch id[0] {
 	case '9':
@@ -303,7 +303,7 @@ func (r *remote) Add(context.Context, ...string) error { return nil }
 func (r *remote) State() (state, reason string)        { return filter.StateReady, "" }
 func (r *remote) Expand(context.Context) error         { return nil }
 func (r *remote) AtMax() bool                          { return false }
-func (r *remote) EverWhole() bool                      { return true }
+func (r *remote) EverComplete() bool                   { return true }
 func (r *remote) Size() filter.RemoteSize              { return filter.RemoteSize{Capacity: 1000} }
 
 // TestMeterOfRemote has the bits elsewhere: they are asked once more, but not for
@@ -315,7 +315,7 @@ func TestMeterOfRemote(t *testing.T) {
 		for i := range 200 {
 			m.meter.OnNotFound(fmt.Sprint("1-", i))
 			m.meter.OnNotFound(fmt.Sprint("?-", i))
-			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Ask(t.Context(), id) == filter.Maybe {
+			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Query(t.Context(), id) == filter.Maybe {
 				m.meter.OnNotFound(id)
 			}
 		}

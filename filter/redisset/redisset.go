@@ -185,7 +185,7 @@ func StateKey(name string) string { return "ordergate:{" + name + "}:state" }
 // A generation that this process does not know of yet takes nothing away: until it
 // is dropped, the old one is told of every ID, and one that was dropped answers
 // Unknown.
-func (s *Set) Ask(ctx context.Context, id string) (filter.Answer, error) {
+func (s *Set) Query(ctx context.Context, id string) (filter.Answer, error) {
 	v := s.view.Load()
 	if v == nil {
 		return filter.Unknown, errAsked
@@ -306,7 +306,7 @@ func (s *Set) State() (state, reason string) {
 
 // EverWhole implements filter.Remote. A set without Fill is whole when an operator says
 // so, for whom nothing waits.
-func (s *Set) EverWhole() bool {
+func (s *Set) EverComplete() bool {
 	return s.ever.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errAsked)
 }
 

@@ -184,7 +184,7 @@ func (n *node) ready(t testing.TB) {
 
 func (n *node) ask(t testing.TB, id string) filter.Answer {
 	t.Helper()
-	a, err := n.Ask(t.Context(), id)
+	a, err := n.Query(t.Context(), id)
 	if err != nil && a != filter.Unknown {
 		t.Fatalf("%s is %v with an error: %v", id, a, err)
 	}
@@ -427,7 +427,7 @@ func (d *deployment) traffic(t testing.TB, nodes ...*node) (stop func()) {
 					id = known[rand.IntN(len(known))]
 				}
 				mu.Unlock()
-				if a, _ := nodes[(i+1)%len(nodes)].Ask(ctx, id); a == filter.Absent {
+				if a, _ := nodes[(i+1)%len(nodes)].Query(ctx, id); a == filter.Absent {
 					t.Errorf("%s is absent", id)
 					return
 				}

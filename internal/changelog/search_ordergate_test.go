@@ -66,12 +66,12 @@ func (o *ordergate) start(fromFile bool) {
 	o.ids, o.knows = make(map[string]bool), make(map[string]bool)
 	o.loaded, o.acquainted, o.waived, o.pausedUntil = false, false, false, time.Time{}
 	o.table = table{}
-	opts := filter.Options{Exact: true, Late: longestCall, AppendTimeout: time.Hour}
+	opts := filter.Options{Exact: true, CommitDelay: longestCall, AppendTimeout: time.Hour}
 	opts.Window = func() filter.Window { return o.log.Window() }
 	opts.Appender = &appender{o, o.life}
 	if s.can.live {
-		opts.Live, opts.Margin, opts.Covered = true, s.overlap, o.covered
-		opts.Made = func(id string) (time.Time, bool) {
+		opts.Live, opts.ClockMargin, opts.Covered = true, s.overlap, o.covered
+		opts.CreatedBefore = func(id string) (time.Time, bool) {
 			i := slices.IndexFunc(s.calls, func(c *call) bool { return c.id == id })
 			if i < 0 {
 				return time.Time{}, false
@@ -110,14 +110,14 @@ func (o *ordergate) logOptions() Options {
 	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, PersistGaps: !s.can.live, Window: aWindow}
 	opts.OnDoubt = func(d Doubt) {
 		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
-		cure := filter.Operator
+		cure := filter.ByOperator
 		switch d.Kind {
 		case Failover, Crash:
-			cure = filter.Settling
+			cure = filter.ByWaiting
 		case Start:
-			cure = filter.Reading
+			cure = filter.ByReload
 		}
-		told := filter.Doubt{Reason: d.Reason, Cure: cure, Orders: d.Orders, Since: d.Since, Entry: entryAt(d.Entry)}
+		told := filter.Doubt{Reason: d.Reason, Recovery: cure, Orders: d.Orders, Since: d.Since, Entry: entryAt(d.Entry)}
 		switch {
 		case d.Kind == Running:
 			told.Late = max(0, longestCall-d.Age)
@@ -201,12 +201,12 @@ func (a *appender) Append(ctx context.Context, ids ...string) error {
 func (*appender) Record(context.Context, ...string) error { return errEnded }
 
 // Missed implements filter.Appender.
-func (a *appender) Missed(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+func (a *appender) AppendIncomplete(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, Doubt{Kind: Lost, Reason: reason, Orders: true, Since: since})
 }
 
 // Abandoned implements filter.Appender.
-func (a *appender) Abandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+func (a *appender) AppendAbandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, Doubt{Kind: Running, Reason: reason, Orders: true, Since: since})
 }
 
@@ -326,17 +326,17 @@ func (o *ordergate) covered() filter.Scope {
 
 // mend clears doubts.
 func (o *ordergate) mend() {
-	cure, ok := o.filter.Curable()
+	cure, ok := o.filter.Recoverable()
 	if !ok || !o.loaded || o.busy() || o.paused() {
 		return
 	}
-	if o.search.can.live || cure != filter.Settling {
+	if o.search.can.live || cure != filter.ByWaiting {
 		o.readSources()
 		return
 	}
 	o.loading = true
 	defer func() { o.loading = false }()
-	_ = o.filter.Settle(context.Background(), func(context.Context) error { o.search.pass(settling); return nil })
+	_ = o.filter.WaitForPeers(context.Background(), func(context.Context) error { o.search.pass(settling); return nil })
 }
 
 // retry appends what is pending.

@@ -197,7 +197,7 @@ func (o *ordergate) abandon(c *call) {
 func (o *ordergate) answer(c *call) {
 	o.search.say("%s: %s is created", o.place, c.id)
 	if c.unknown {
-		o.tell(c, func(ctx context.Context) error { return o.filter.Missed(ctx, "no ID", c.began) })
+		o.tell(c, func(ctx context.Context) error { return o.filter.MarkIncomplete(ctx, "no ID", c.began) })
 		return
 	}
 	o.ids[c.id], o.knows[c.id] = true, true

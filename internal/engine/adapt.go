@@ -52,8 +52,8 @@ func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Tim
 func (f gateFilter) MayContain(id string) gate.Answer { return f.answer(id, f.Filter.MayContain(id)) }
 
 // Ask implements gate.Filter.
-func (f gateFilter) Ask(ctx context.Context, id string) gate.Answer {
-	return f.answer(id, f.Filter.Ask(ctx, id))
+func (f gateFilter) Query(ctx context.Context, id string) gate.Answer {
+	return f.answer(id, f.Filter.Query(ctx, id))
 }
 
 func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
@@ -63,8 +63,8 @@ func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 		return gate.Absent
 	case filter.Maybe:
 		return gate.Maybe
-	case filter.Elsewhere:
-		return gate.Elsewhere
+	case filter.NotInMemory:
+		return gate.NotInMemory
 	default:
 		return gate.Unknown
 	}
@@ -93,12 +93,12 @@ func untimed(ctx context.Context, do func(context.Context) error) error {
 }
 
 // Missed implements filter.Appender.
-func (a appender) Missed(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+func (a appender) AppendIncomplete(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})
 }
 
 // Abandoned implements filter.Appender.
-func (a appender) Abandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
+func (a appender) AppendAbandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason, Orders: true, Since: since})
 }
 
@@ -109,20 +109,20 @@ func (a appender) doubt(ctx context.Context, d changelog.Doubt) (filter.Entry, e
 
 // cureOf tells what clears a doubt where no source tells of each order at once. One of a
 // kind that a later release has needs the most.
-func cureOf(k changelog.Kind) filter.Cure {
+func cureOf(k changelog.Kind) filter.Recovery {
 	if cure, ok := cures[k]; ok {
 		return cure
 	}
-	return filter.Operator
+	return filter.ByOperator
 }
 
-var cures = map[changelog.Kind]filter.Cure{
-	changelog.Failover: filter.Settling,
-	changelog.Crash:    filter.Settling,
-	changelog.Start:    filter.Reading,
-	changelog.Lost:     filter.Operator,
-	changelog.Running:  filter.Operator,
-	changelog.Gap:      filter.Operator,
+var cures = map[changelog.Kind]filter.Recovery{
+	changelog.Failover: filter.ByWaiting,
+	changelog.Crash:    filter.ByWaiting,
+	changelog.Start:    filter.ByReload,
+	changelog.Lost:     filter.ByOperator,
+	changelog.Running:  filter.ByOperator,
+	changelog.Gap:      filter.ByOperator,
 }
 
 // lockObserver counts what a Locker reports.

@@ -32,7 +32,7 @@ func (u *filterUnit) doubt(d changelog.Doubt) {
 			t.void()
 		}
 	}
-	told := filter.Doubt{Reason: d.Reason, Cure: cureOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
+	told := filter.Doubt{Reason: d.Reason, Recovery: cureOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: placeIn(d.Entry)}
 	switch {
 	case d.Kind == changelog.Running:
 		told.Late = max(0, u.late-d.Age)
@@ -83,7 +83,7 @@ var errNotRead = errors.New("the change log has not been read to its end yet, or
 
 // dropped is for a table that is not what it was.
 func (u *filterUnit) dropped(reason string) {
-	u.filter.Doubt(filter.Doubt{Reason: reason, Cure: filter.Reading})
+	u.filter.Doubt(filter.Doubt{Reason: reason, Recovery: filter.ByReload})
 }
 
 // covered returns what IDs an order may have that the tables have not told of; see
@@ -164,7 +164,7 @@ const logDelay = 2 * time.Second
 
 // outlastThose is outlast for the doubts that there are now, whatever comes meanwhile.
 func (u *filterUnit) outlastThose(ctx context.Context) {
-	left := u.filter.DoubtsLast()
+	left := u.filter.UntilClearable()
 	if left == 0 {
 		return
 	}
@@ -175,7 +175,7 @@ func (u *filterUnit) outlastThose(ctx context.Context) {
 
 // outlast waits until a reading can clear the doubts that there are, or ctx ends.
 func (u *filterUnit) outlast(ctx context.Context) {
-	for left := u.filter.DoubtsLast(); left > 0 && ctx.Err() == nil; left = u.filter.DoubtsLast() {
+	for left := u.filter.UntilClearable(); left > 0 && ctx.Err() == nil; left = u.filter.UntilClearable() {
 		sleep(ctx, left)
 	}
 }

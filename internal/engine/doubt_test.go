@@ -21,7 +21,7 @@ func TestDoubtOfAnUnknownKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "there is a doubt", func() bool { _, _, ok := a.filter.Doubts(); return ok })
-	if cure, reason, _ := a.filter.Doubts(); cure != filter.Operator {
+	if cure, reason, _ := a.filter.Doubts(); cure != filter.ByOperator {
 		t.Errorf("%q is cleared by %v", reason, cure)
 	}
 }
@@ -32,21 +32,21 @@ func TestDoubtOfAnotherOrdergate(t *testing.T) {
 	d := newTrimming(t, bedtest.New(t))
 	a, b := d.start("capacity: 1000"), d.start("capacity: 1000")
 	const reason = "the answer has no ID"
-	if err := b.filter.Missed(t.Context(), reason, time.Time{}); err != nil {
+	if err := b.filter.MarkIncomplete(t.Context(), reason, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "the sources are read", func() bool { return b.log.Wait(t.Context()) == nil })
 	upTo := b.log.Mark()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.filter.Missed(ended, reason, time.Time{}); err == nil {
+	if err := a.filter.MarkIncomplete(ended, reason, time.Time{}); err == nil {
 		t.Fatal("it is told")
 	}
 	if err := b.log.ClearDoubts(t.Context(), upTo); err != nil {
 		t.Fatal(err)
 	}
 	bedtest.Eventually(t, "a knows that", func() bool { return a.log.Mark().Seq > upTo.Seq })
-	if cure, _, ok := a.filter.Doubts(); !ok || cure != filter.Operator {
+	if cure, _, ok := a.filter.Doubts(); !ok || cure != filter.ByOperator {
 		t.Errorf("a has a doubt: %v, cleared by %v", ok, cure)
 	}
 }

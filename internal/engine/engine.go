@@ -173,7 +173,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		m.log.Warn("the filter has no sources: every order is refused that ordergate has not learned", "filter", name)
 	}
 	unit.late = lateOrders(m.config, name)
-	opts.Late = unit.late
+	opts.CommitDelay = unit.late
 	formats, err := FormatsOf(m.config, name)
 	if err != nil {
 		return nil, err
@@ -201,16 +201,16 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 		opts.Appender, opts.AppendTimeout, opts.LastRead, opts.StaleAfter = appender{unit.log}, appendTimeout, unit.log.LastRead, c.StaleAfter
 		if c.Freshness.Mode == config.FreshnessWindow {
 			opts.Window = func() filter.Window { return unit.log.Window() }
-			opts.Behind = unit.log.Err
+			opts.WindowErr = unit.log.Err
 		}
 	}
-	opts.Young, opts.Made = young(m.config, name, formats, time.Now), madeOf(formats)
+	opts.WithinGrace, opts.CreatedBefore = young(m.config, name, formats, time.Now), madeOf(formats)
 	if unit.sources, err = sourcesOf(m.config, name, formats, m.log); err != nil {
 		return nil, err
 	}
 	m.rereads(name, unit.live())
 	unit.margin = marginOf(m.config, name)
-	opts.Live, opts.Margin, opts.Covered = len(unit.live()) > 0, unit.margin, unit.covered
+	opts.Live, opts.ClockMargin, opts.Covered = len(unit.live()) > 0, unit.margin, unit.covered
 	for _, t := range unit.live() {
 		t.dropped = unit.dropped
 	}
@@ -234,7 +234,7 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	if unit.reconcile, err = m.newReconciler(name, unit); err != nil {
 		return nil, err
 	}
-	if opts.Growth != nil && opts.Growth.Turn != nil {
+	if opts.Growth != nil && opts.Growth.LeaderLock != nil {
 		unit.growth = newGrowthState(m, name, unit.filter)
 	}
 	return unit, nil

@@ -130,7 +130,7 @@ func (u *filterUnit) persist(ctx context.Context, log *slog.Logger, failed strin
 func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error, log *slog.Logger) {
 	said := false // that somebody is needed
 	for {
-		if cure, _, ok := u.filter.Doubts(); !ok || cure < filter.Operator {
+		if cure, _, ok := u.filter.Doubts(); !ok || cure < filter.ByOperator {
 			said = false
 		} else if !said {
 			_, reason := u.filter.State()
@@ -138,15 +138,15 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 			said = true
 		}
 		var late <-chan time.Time // when a doubt can be cleared that could not be before
-		if cure, ok := u.filter.Curable(); ok {
+		if cure, ok := u.filter.Recoverable(); ok {
 			before := u.queries()
 			began := time.Now()
 			u.persist(ctx, log, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
 				return u.clear(ctx, cure, load)
 			})
 			u.rest(ctx, began, u.queries()-before)
-			if _, left := u.filter.Curable(); left {
-				late = time.After(u.filter.DoubtsLast()) // 0 where it has passed meanwhile
+			if _, left := u.filter.Recoverable(); left {
+				late = time.After(u.filter.UntilClearable()) // 0 where it has passed meanwhile
 			}
 		}
 		var again <-chan time.Time
@@ -159,7 +159,7 @@ func (u *filterUnit) mend(ctx context.Context, load func(context.Context) error,
 		case <-late:
 		case <-again:
 			u.readAgain(ctx, log)
-		case <-u.filter.Doubted():
+		case <-u.filter.DoubtAdded():
 		}
 	}
 }
@@ -201,12 +201,12 @@ func (u *filterUnit) takeNew(ctx context.Context, take func(context.Context, fun
 
 // clear does once what clears a doubt. One that came meanwhile is told by another
 // message of Doubted.
-func (u *filterUnit) clear(ctx context.Context, cure filter.Cure, load func(context.Context) error) error {
+func (u *filterUnit) clear(ctx context.Context, cure filter.Recovery, load func(context.Context) error) error {
 	switch {
 	case u.places != nil || len(u.live()) > 0:
 		return u.takeNew(ctx, u.filter.CatchUp)
-	case cure == filter.Settling:
-		return u.filter.Settle(ctx, func(ctx context.Context) error {
+	case cure == filter.ByWaiting:
+		return u.filter.WaitForPeers(ctx, func(ctx context.Context) error {
 			select {
 			case <-time.After(settleTime):
 				return nil

@@ -220,7 +220,7 @@ func refuse(w http.ResponseWriter, err error) {
 func (m *Engine) serveContains(r *http.Request, name string) (any, error) {
 	id := r.URL.Query().Get("id")
 	f := m.filters[name].filter
-	report := ContainsReport{Filter: name, ID: id, Answer: f.Ask(r.Context(), id).String()}
+	report := ContainsReport{Filter: name, ID: id, Answer: f.Query(r.Context(), id).String()}
 	valid, err := m.validIDs(name)
 	switch {
 	case err != nil:

@@ -144,7 +144,7 @@ func (f *fleet) restore(ctx context.Context, shared sharedSnapshot) (err error) 
 		return err
 	}
 	// It is cleared by catching up, when the rest is there.
-	f.unit.filter.Doubt(filter.Doubt{Reason: "taking over from another ordergate", Cure: filter.Operator})
+	f.unit.filter.Doubt(filter.Doubt{Reason: "taking over from another ordergate", Recovery: filter.ByOperator})
 	info, err := f.unit.filter.ReadSnapshot(ctx, file.Name(), f.stamp)
 	if err != nil {
 		return err

@@ -44,9 +44,9 @@ func (m *Engine) growth(name string, c *config.Expand, unit *filterUnit) *filter
 	if c.How == config.ExpandLayers {
 		return g
 	}
-	g.Again = unit.everything
+	g.Rescan = unit.everything
 	if m.redis != nil {
-		g.Turn = func(ctx context.Context) (context.Context, func(), error) {
+		g.LeaderLock = func(ctx context.Context) (context.Context, func(), error) {
 			work, _, done, err := m.turn(ctx, name)
 			return work, done, err
 		}

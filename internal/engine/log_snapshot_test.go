@@ -246,7 +246,7 @@ func TestLogSnapshotIsWrittenWholeOrNotAtAll(t *testing.T) {
 	d.redis.Set(ctx, "ordergate:{orders}:secret", strings.Repeat("ab", 16), 0)
 	write("another secret", "another secret")
 	d.redis.Del(ctx, "ordergate:{orders}:secret")
-	a.filter.Doubt(filter.Doubt{Reason: "a doubt", Cure: filter.Operator})
+	a.filter.Doubt(filter.Doubt{Reason: "a doubt", Recovery: filter.ByOperator})
 	write("in doubt", "not ready")
 
 	b := d.start(settings)
@@ -429,7 +429,7 @@ func TestNoLogSnapshotWithADoubt(t *testing.T) {
 	if err := a.log.RecordDoubt(t.Context(), changelog.Doubt{Kind: changelog.Running, Reason: "one that may still run"}); err != nil {
 		t.Fatal(err)
 	}
-	bedtest.Eventually(t, "the doubt is known", func() bool { return a.filter.DoubtsLast() > 0 })
+	bedtest.Eventually(t, "the doubt is known", func() bool { return a.filter.UntilClearable() > 0 })
 	d.trim(a)
 	if current, err := a.log.Snapshot(t.Context()); err != nil || current.Token != "" {
 		t.Errorf("a snapshot ends at entry %d, %v", current.Seq, err)

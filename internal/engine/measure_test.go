@@ -78,7 +78,7 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	f := newMeasured(t)
 	for from, want := range map[filter.Answer]gate.Answer{
-		filter.Unknown: gate.Unknown, filter.Maybe: gate.Maybe, filter.Absent: gate.Absent, filter.Elsewhere: gate.Elsewhere, 9: gate.Unknown,
+		filter.Unknown: gate.Unknown, filter.Maybe: gate.Maybe, filter.Absent: gate.Absent, filter.NotInMemory: gate.NotInMemory, 9: gate.Unknown,
 	} {
 		before := f.measures.probes.Today()
 		if got := f.answer(from.String(), from); got != want {
@@ -88,7 +88,7 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%v is counted as absent: %t", from, counted)
 		}
 	}
-	if got := f.Ask(t.Context(), "7"); got != gate.Absent {
+	if got := f.Query(t.Context(), "7"); got != gate.Absent {
 		t.Errorf("asked: %d", got)
 	}
 }

@@ -239,12 +239,12 @@ func (l *liveSet) Append(_ context.Context, ids ...string) error {
 func (l *liveSet) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
 // Missed implements filter.Appender.
-func (l *liveSet) Missed(context.Context, string, time.Time) (filter.Entry, error) {
+func (l *liveSet) AppendIncomplete(context.Context, string, time.Time) (filter.Entry, error) {
 	return filter.Entry{}, errInjected
 }
 
 // Abandoned implements filter.Appender.
-func (l *liveSet) Abandoned(context.Context, string, time.Time) (filter.Entry, error) {
+func (l *liveSet) AppendAbandoned(context.Context, string, time.Time) (filter.Entry, error) {
 	return filter.Entry{}, errInjected
 }
 
@@ -379,13 +379,13 @@ func (l *liveSet) feed(ctx context.Context) {
 	load := func(ctx context.Context) error { return l.unit.filter.Load(ctx, l.unit.unread(sources)...) }
 	persist(func() error { return load(ctx) })
 	for {
-		if cure, ok := l.unit.filter.Curable(); ok {
+		if cure, ok := l.unit.filter.Recoverable(); ok {
 			persist(func() error { return l.unit.clear(ctx, cure, load) })
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.unit.filter.Doubted():
+		case <-l.unit.filter.DoubtAdded():
 		}
 	}
 }
@@ -652,7 +652,7 @@ func (l *liveSet) refuses() bool {
 	if l.s.dated {
 		id = l.now().UTC().Format(dateOfSearch) + "999999"
 	}
-	return l.unit.filter.Ask(l.s.t.Context(), id) == filter.Absent
+	return l.unit.filter.Query(l.s.t.Context(), id) == filter.Absent
 }
 
 // foreign is what the reason is like for which a set is left alone: an operator has to delete
@@ -663,7 +663,7 @@ var foreign = regexp.MustCompile("was made with|was not made with|has a capacity
 func (s *setSearch) ask() string {
 	for _, l := range s.lives {
 		for _, o := range s.orders {
-			if l.has(o.table) && l.unit.filter.Ask(s.t.Context(), s.form(l.setting.format, o.id)) == filter.Absent {
+			if l.has(o.table) && l.unit.filter.Query(s.t.Context(), s.form(l.setting.format, o.id)) == filter.Absent {
 				return o.id + " is absent at " + l.name
 			}
 		}

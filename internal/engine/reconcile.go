@@ -102,7 +102,7 @@ func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Po
 	at, n := from, 0
 	_, err := t.table.Read(ctx, from, func(id string) error {
 		n++
-		if len(suspects) < mostSuspects && r.unit.filter.Lacks(ctx, id) {
+		if len(suspects) < mostSuspects && r.unit.filter.IsAbsent(ctx, id) {
 			suspects = append(suspects, id)
 		}
 		return nil
@@ -138,7 +138,7 @@ func (r *reconciler) again(ctx context.Context, t *tableSource, suspects []strin
 	}
 	var missing []string
 	for _, id := range suspects {
-		if r.unit.filter.Lacks(ctx, id) {
+		if r.unit.filter.IsAbsent(ctx, id) {
 			missing = append(missing, id)
 		}
 	}

@@ -47,7 +47,7 @@ rules:
 	bedtest.Check(t, err)
 	t.Cleanup(m.Close)
 	unit := m.filters["orders"]
-	bedtest.Eventually(t, "the filter is certain", func() bool { return unit.filter.Lacks(t.Context(), id(3)) })
+	bedtest.Eventually(t, "the filter is certain", func() bool { return unit.filter.IsAbsent(t.Context(), id(3)) })
 
 	compare := func(missing uint64) {
 		t.Helper()

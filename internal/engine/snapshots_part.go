@@ -56,8 +56,8 @@ func (s *snapshots) writePart(ctx context.Context) (filter.SnapshotInfo, error) 
 	if s.claim == nil {
 		return filter.SnapshotInfo{}, nil // the files are another process's
 	}
-	position := s.unit.at()        // older than the bits
-	if s.filter.DoubtsLast() > 0 { // who goes on from there would not hear of these again
+	position := s.unit.at()            // older than the bits
+	if s.filter.UntilClearable() > 0 { // who goes on from there would not hear of these again
 		return filter.SnapshotInfo{}, nil
 	}
 	return s.filter.WritePart(ctx, s.path+partSuffix, position, s.sources)

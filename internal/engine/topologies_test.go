@@ -140,7 +140,7 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 		}
 		err = errors.Join(err, set.Add(t.Context(), "3"))
 		for id, want := range map[string]filter.Answer{"2": filter.Maybe, "3": filter.Maybe, "nobody": filter.Absent} {
-			got, askErr := set.Ask(t.Context(), id)
+			got, askErr := set.Query(t.Context(), id)
 			if err = errors.Join(err, askErr); got != want {
 				t.Errorf("%s: %s is %v, want %v", kind, id, got, want)
 			}

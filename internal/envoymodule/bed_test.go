@@ -252,11 +252,11 @@ func (k *fakeFilter) MayContain(id string) gate.Answer {
 	case "5":
 		return gate.Absent
 	}
-	return gate.Elsewhere
+	return gate.NotInMemory
 }
 
 // Ask has a fault of its own, and is slow where that is asked for.
-func (k *fakeFilter) Ask(ctx context.Context, id string) gate.Answer {
+func (k *fakeFilter) Query(ctx context.Context, id string) gate.Answer {
 	k.asked.Add(1)
 	switch id {
 	case "3":
@@ -270,7 +270,7 @@ func (k *fakeFilter) Ask(ctx context.Context, id string) gate.Answer {
 	return gate.Absent
 }
 
-func (k *fakeFilter) Missed(context.Context, string, time.Time) error {
+func (k *fakeFilter) MarkIncomplete(context.Context, string, time.Time) error {
 	k.learned <- "missed"
 	return nil
 }

@@ -126,10 +126,10 @@ func (c *Call) learn(ctx context.Context, text string, err error) error {
 		}
 	case known && errors.Is(err, errPartial): // the answer is passed on, so the client may see the ID
 		why = ErrUnnamed
-		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
+		err = errors.Join(err, filter.MarkIncomplete(ctx, err.Error(), c.earliestCreation()), filter.Abandoned(ctx, err.Error(), c.earliestCreation()))
 	case known:
 		why = ErrUnnamed
-		err = errors.Join(err, filter.Missed(ctx, err.Error(), c.earliestCreation()))
+		err = errors.Join(err, filter.MarkIncomplete(ctx, err.Error(), c.earliestCreation()))
 	default:
 		why = ErrAbandoned
 		reason := err.Error()

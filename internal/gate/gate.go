@@ -22,29 +22,29 @@ type Answer int8
 // The answers. Unknown is the zero value, so that a filter without an answer rejects
 // nothing.
 const (
-	Unknown   Answer = iota // the filter cannot answer now
-	Maybe                   // the order may exist
-	Absent                  // the order certainly does not exist
-	Elsewhere               // memory does not hold the answer
+	Unknown     Answer = iota // the filter cannot answer now
+	Maybe                     // the order may exist
+	Absent                    // the order certainly does not exist
+	NotInMemory               // memory does not hold the answer
 )
 
 // Filter knows which orders exist. Its methods are safe for concurrent use.
 type Filter interface {
-	// MayContain never blocks. After Elsewhere, call Ask.
+	// MayContain never blocks. After NotInMemory, call Query.
 	MayContain(id string) Answer
-	// Ask is MayContain that may also query Redis. It blocks until ctx ends at most, and
-	// then returns Unknown. It never returns Elsewhere.
-	Ask(ctx context.Context, id string) Answer
+	// Query is MayContain that may also query Redis. It blocks until ctx ends at most, and
+	// then returns Unknown. It never returns NotInMemory.
+	Query(ctx context.Context, id string) Answer
 	// Learn returns once every instance is guaranteed to answer Maybe or Unknown for the
 	// ID. This holds with an error too, unless the error says otherwise. The ID is the text
 	// of the answer: rules may differ about its canonical form.
 	Learn(ctx context.Context, id string) error
-	// Missed reports that an order was created and that its ID could not be learned, for
+	// MarkIncomplete reports that an order was created and that its ID could not be learned, for
 	// the given reason. The call began at the given time; zero: an earlier call may have
 	// created it. It returns as Learn does: then no instance answers Absent for that
 	// order's ID, whatever it is.
-	Missed(ctx context.Context, reason string, began time.Time) error
-	// Abandoned is Missed for a call that may have created an order, or may still create
+	MarkIncomplete(ctx context.Context, reason string, began time.Time) error
+	// Abandoned is MarkIncomplete for a call that may have created an order, or may still create
 	// it: the backend may still be at work.
 	Abandoned(ctx context.Context, reason string, began time.Time) error
 }

@@ -28,18 +28,18 @@ type fakeFilter struct {
 
 func (k *fakeFilter) MayContain(id string) Answer {
 	if k.elsewhere {
-		return Elsewhere
+		return NotInMemory
 	}
 	return k.answers[id]
 }
-func (k *fakeFilter) Ask(ctx context.Context, id string) Answer {
+func (k *fakeFilter) Query(ctx context.Context, id string) Answer {
 	k.asked = append(k.asked, id)
 	if ctx.Err() != nil {
 		return Unknown
 	}
 	return k.answers[id]
 }
-func (k *fakeFilter) Missed(_ context.Context, reason string, _ time.Time) error {
+func (k *fakeFilter) MarkIncomplete(_ context.Context, reason string, _ time.Time) error {
 	k.missed = append(k.missed, reason)
 	return nil
 }
@@ -237,11 +237,11 @@ type mixed struct {
 }
 
 func answerOf(letter byte) Answer {
-	return map[byte]Answer{'u': Unknown, 'm': Maybe, 'a': Absent, 'e': Elsewhere}[letter]
+	return map[byte]Answer{'u': Unknown, 'm': Maybe, 'a': Absent, 'e': NotInMemory}[letter]
 }
 
 func (f *mixed) MayContain(id string) Answer { return answerOf(id[0]) }
-func (f *mixed) Ask(_ context.Context, id string) Answer {
+func (f *mixed) Query(_ context.Context, id string) Answer {
 	f.asked = append(f.asked, id)
 	if id[0] != 'e' {
 		return answerOf(id[0])
@@ -261,13 +261,13 @@ func TestBatch(t *testing.T) {
 		{"a u m", Unknown, Unknown},
 		{"m a", Maybe, Maybe},
 		{"u a", Unknown, Unknown},
-		{"ea", Elsewhere, Absent},
-		{"em", Elsewhere, Maybe},
-		{"eu", Elsewhere, Unknown},
-		{"ea a", Elsewhere, Absent},
-		{"a ea", Elsewhere, Absent},
-		{"ea em", Elsewhere, Maybe},
-		{"ea ea eu", Elsewhere, Unknown},
+		{"ea", NotInMemory, Absent},
+		{"em", NotInMemory, Maybe},
+		{"eu", NotInMemory, Unknown},
+		{"ea a", NotInMemory, Absent},
+		{"a ea", NotInMemory, Absent},
+		{"ea em", NotInMemory, Maybe},
+		{"ea ea eu", NotInMemory, Unknown},
 		{"ea m", Maybe, Maybe},
 		{"ea u", Unknown, Unknown},
 		{"a ea a m", Maybe, Maybe},
@@ -283,7 +283,7 @@ func TestBatch(t *testing.T) {
 		if got != tt.look || len(f.asked) > 0 {
 			t.Errorf("%s: %d in memory, want %d; asked for %q", tt.ids, got, tt.look, f.asked)
 		}
-		if got == Elsewhere {
+		if got == NotInMemory {
 			got = l.lookUp(t.Context(), cloneIDs(m))
 		}
 		if got != tt.final {

@@ -19,7 +19,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	}
 	if p.Lookup != nil && d.Verdict == VerdictNone {
 		a := p.Lookup.mayContain(m)
-		if a == Elsewhere {
+		if a == NotInMemory {
 			a = p.Lookup.lookUp(ctx, cloneIDs(m))
 		}
 		p.setVerdict(&d, verdictOf(a))
@@ -60,7 +60,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		if a != Absent && p.isIncomplete(m, req) {
 			return TryResult{Decision: d, NeedsBody: true}
 		}
-		if a == Elsewhere {
+		if a == NotInMemory {
 			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 		}
 		p.setVerdict(&d, verdictOf(a))
@@ -114,7 +114,7 @@ func (l *Lookup) mayContain(m order.Match) Answer {
 		return Unknown
 	}
 	answer := l.Filter.MayContain(m.ID)
-	for i := 1; i < len(m.Batch) && (answer == Absent || answer == Elsewhere); i++ {
+	for i := 1; i < len(m.Batch) && (answer == Absent || answer == NotInMemory); i++ {
 		if a := l.Filter.MayContain(m.Batch[i]); a != Absent {
 			answer = a
 		}
@@ -126,7 +126,7 @@ func (l *Lookup) mayContain(m order.Match) Answer {
 func (l *Lookup) lookUp(ctx context.Context, ids []string) Answer {
 	answer := Absent
 	for i := 0; i < len(ids) && answer == Absent; i++ {
-		answer = l.Filter.Ask(ctx, ids[i])
+		answer = l.Filter.Query(ctx, ids[i])
 	}
 	return answer
 }
