@@ -16,8 +16,8 @@ type bodyCheck struct {
 	shown atomic.Bool  // it has shown one
 	ended atomic.Int32 // streams that have ended without one, while none was shown
 
-	unseen     *recurring.Trouble
-	neverShown *recurring.Trouble
+	unseen     *recurring.Problem
+	neverShown *recurring.Problem
 }
 
 // maxEnded is how many streams in a row may end without a body and without an answer before

@@ -18,7 +18,7 @@ import (
 // leaves, as measured with Envoy 1.40: EOF, while ordergate has yet to reply. A client who
 // leaves sooner than another answer was held for shows nothing, since Envoy waited longer.
 type delayedAnswers struct {
-	cut      *recurring.Trouble
+	cut      *recurring.Problem
 	maxDelay time.Duration // that an answer may be held for
 
 	mu        sync.Mutex

@@ -12,7 +12,7 @@ import (
 // attributeCheck is whether Envoy tells what an outcome is read off (response_attributes).
 type attributeCheck struct {
 	seen    atomic.Bool // of some answer
-	missing *recurring.Trouble
+	missing *recurring.Problem
 }
 
 // checkAttributes looks at an answer's headers. Where Envoy is to count attempts in a header instead,
@@ -38,7 +38,7 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 // take (message_timeout). Its stream ends just as that of a client who leaves, as measured
 // with Envoy 1.40: EOF, and no message of its answer. But each ends after the same time.
 type cutOffWaits struct {
-	cut *recurring.Trouble
+	cut *recurring.Problem
 
 	mu    sync.Mutex
 	after time.Duration // that the last one ended

@@ -41,10 +41,10 @@ type Server struct {
 	current atomic.Pointer[gateReplies]
 	opts    Options
 	log     *slog.Logger
-	refused *recurring.Trouble
-	ended   *recurring.Trouble // calls, by us
+	refused *recurring.Problem
+	ended   *recurring.Problem // calls, by us
 	// unlearned is of new orders: each counts as one that may be missing everywhere.
-	unlearned  *recurring.Trouble
+	unlearned  *recurring.Problem
 	bodies     bodyCheck
 	attributes attributeCheck
 	waits      cutOffWaits

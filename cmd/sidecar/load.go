@@ -140,7 +140,7 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		add = func(ids []string) error { return m.Announce(ctx, name, ids) }
 		spread = func(ctx context.Context) error { return m.Spread(ctx, name) }
 		trace = func(ids int64) error {
-			return m.Audit(ctx, audit.Entry{Who: who(), Did: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
+			return m.Audit(ctx, audit.Entry{Who: who(), Action: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
 		}
 	}
 	began, next := time.Now(), make([]string, 0, engine.AddedAtOnce)

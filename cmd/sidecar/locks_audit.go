@@ -76,7 +76,7 @@ type deed struct {
 func newDeed(e audit.Entry) deed {
 	shown := func(text string) *string { return unless("", visible(text)) }
 	return deed{
-		At: e.At, Who: visible(e.Who), Did: visible(e.Did), Lock: shown(e.Lock), Key: shown(e.Key), Holder: shown(e.Holder),
+		At: e.At, Who: visible(e.Who), Did: visible(e.Action), Lock: shown(e.Lock), Key: shown(e.Key), Holder: shown(e.Holder),
 		Request: shown(e.Request), Filter: shown(e.Filter), IDs: unless(0, e.IDs), Reason: shown(e.Reason), Servers: 1, run: e.Run,
 	}
 }

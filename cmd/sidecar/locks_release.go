@@ -226,7 +226,7 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 
 // entry is what is kept of a release.
 func (r *lockReport) entry() audit.Entry {
-	e := audit.Entry{Who: who(), Did: audit.Released, Lock: r.Lock, Key: r.state.Key}
+	e := audit.Entry{Who: who(), Action: audit.Released, Lock: r.Lock, Key: r.state.Key}
 	e.Holder, e.Request = r.heldBy()
 	return e
 }

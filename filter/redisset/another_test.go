@@ -16,7 +16,7 @@ func TestTrustHalfFilled(t *testing.T) {
 	all := d.opts.Fill
 	ended := errors.New("it ended")
 	d.opts.Fill = func(_ context.Context, add func(string) error) error {
-		for _, id := range d.source[:batch] {
+		for _, id := range d.source[:batchSize] {
 			must(t, add(id))
 		}
 		return ended
@@ -40,7 +40,7 @@ func TestTrustHalfFilled(t *testing.T) {
 func TestRedissonAfterAnother(t *testing.T) {
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Shards: 3}, AtFill: 0.9, By: 2})
 	before := d.idle(d.server.connect(t))
-	_, err := before.look(t.Context())
+	_, err := before.refresh(t.Context())
 	must(t, err)
 	must(t, before.fill(t.Context()))
 	must(t, before.Expand(t.Context()))

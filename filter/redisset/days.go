@@ -17,24 +17,24 @@ import (
 // day, or of days outside, are in "<key>:stray", and so are those of a day whose set
 // is not there (yet): a negative has been looked for in both.
 type days struct {
-	of     *Set
-	client redis.UniversalClient
-	bits   redisbf.Options // of one day
-	stray  *redisbf.Set
+	parent   *Set
+	client   redis.UniversalClient
+	bits     redisbf.Options // of one day
+	overflow *redisbf.Set
 
 	mu   sync.Mutex
 	days map[filter.Day]*redisbf.Set
 }
 
-func newDays(of *Set, bits redisbf.Options) (*days, error) {
-	bits.Capacity, bits.FalsePositiveRate = of.opts.Segments.Each(bits.Capacity, bits.FalsePositiveRate)
-	d := &days{of: of, client: of.client, bits: bits, days: make(map[filter.Day]*redisbf.Set)}
+func newDays(parent *Set, bits redisbf.Options) (*days, error) {
+	bits.Capacity, bits.FalsePositiveRate = parent.opts.Segments.Each(bits.Capacity, bits.FalsePositiveRate)
+	d := &days{parent: parent, client: parent.client, bits: bits, days: make(map[filter.Day]*redisbf.Set)}
 	var err error
-	d.stray, err = d.make("stray")
+	d.overflow, err = d.newSet("stray")
 	return d, err
 }
 
-func (d *days) make(name string) (*redisbf.Set, error) {
+func (d *days) newSet(name string) (*redisbf.Set, error) {
 	bits := d.bits
 	bits.Key += ":" + name
 	return redisbf.New(d.client, bits)
@@ -42,23 +42,23 @@ func (d *days) make(name string) (*redisbf.Set, error) {
 
 func (d *days) name() string { return d.bits.Key }
 
-func (d *days) today() filter.Day { return filter.DayOf(d.of.opts.Now()) }
+func (d *days) today() filter.Day { return filter.DayOf(d.parent.opts.Now()) }
 
-func (d *days) guard() filter.Day { return d.today() - filter.Day(d.of.opts.Segments.Keep) }
+func (d *days) graceDay() filter.Day { return d.today() - filter.Day(d.parent.opts.Segments.Keep) }
 
 // set returns that of a day.
-func (d *days) set(day filter.Day) (*redisbf.Set, error) {
+func (d *days) ofDay(day filter.Day) (*redisbf.Set, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if set := d.days[day]; set != nil {
 		return set, nil
 	}
-	set, err := d.make(day.String())
+	set, err := d.newSet(day.String())
 	if err != nil {
 		return nil, err // as that of stray would have been
 	}
 	for old, set := range d.days {
-		if old < d.guard()-1 { // not asked any more
+		if old < d.graceDay()-1 { // not asked any more
 			delete(d.days, old)
 			go set.Close()
 		}
@@ -70,36 +70,36 @@ func (d *days) set(day filter.Day) (*redisbf.Set, error) {
 // sets returns those that there should be, the newest first.
 func (d *days) sets() ([]*redisbf.Set, error) {
 	var all []*redisbf.Set
-	for day, guard := d.today()+1, d.guard(); day >= guard; day-- {
-		set, err := d.set(day)
+	for day, guard := d.today()+1, d.graceDay(); day >= guard; day-- {
+		set, err := d.ofDay(day)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, set)
 	}
-	return append(all, d.stray), nil
+	return append(all, d.overflow), nil
 }
 
 // place returns the day of an ID; false where it has none that is kept.
-func (d *days) place(id string) (day filter.Day, kept bool) {
-	if d.of.opts.Segments.Day == nil {
+func (d *days) dayOf(id string) (day filter.Day, kept bool) {
+	if d.parent.opts.Segments.Day == nil {
 		return d.today(), true
 	}
-	made, dated := d.of.opts.Segments.Day(id)
+	made, dated := d.parent.opts.Segments.Day(id)
 	if !dated {
 		return 0, false
 	}
 	day = filter.DayOf(made)
-	return day, day >= d.guard() && day <= d.today()+1
+	return day, day >= d.graceDay() && day <= d.today()+1
 }
 
-func (d *days) ask(ctx context.Context, id string) (filter.Answer, error) {
-	if d.of.opts.Segments.Day == nil {
-		return d.askAll(ctx, id)
+func (d *days) query(ctx context.Context, id string) (filter.Answer, error) {
+	if d.parent.opts.Segments.Day == nil {
+		return d.queryAll(ctx, id)
 	}
-	day, kept := d.place(id)
+	day, kept := d.dayOf(id)
 	if kept {
-		set, err := d.set(day)
+		set, err := d.ofDay(day)
 		if err != nil {
 			return filter.Unknown, err
 		}
@@ -107,16 +107,16 @@ func (d *days) ask(ctx context.Context, id string) (filter.Answer, error) {
 			return answer(a), err
 		}
 	}
-	a, err := d.stray.Ask(ctx, id)
-	if a == redisbf.Absent && err == nil && day != 0 && day < d.guard() {
-		return d.of.opts.Segments.Older, nil
+	a, err := d.overflow.Ask(ctx, id)
+	if a == redisbf.Absent && err == nil && day != 0 && day < d.graceDay() {
+		return d.parent.opts.Segments.Older, nil
 	}
 	return answer(a), err
 }
 
 // askAll asks for today first, which most are of, and then for all other days at
 // once.
-func (d *days) askAll(ctx context.Context, id string) (filter.Answer, error) {
+func (d *days) queryAll(ctx context.Context, id string) (filter.Answer, error) {
 	sets, err := d.sets()
 	if err != nil {
 		return filter.Unknown, err
@@ -144,40 +144,40 @@ func (d *days) askAll(ctx context.Context, id string) (filter.Answer, error) {
 }
 
 func (d *days) add(ctx context.Context, ids []string) error {
-	byDay, stray := make(map[filter.Day][]string), []string(nil)
+	byDay, overflow := make(map[filter.Day][]string), []string(nil)
 	for _, id := range ids {
-		if day, kept := d.place(id); kept {
+		if day, kept := d.dayOf(id); kept {
 			byDay[day] = append(byDay[day], id)
 		} else {
-			stray = append(stray, id)
+			overflow = append(overflow, id)
 		}
 	}
 	for day, ids := range byDay {
-		set, err := d.set(day)
+		set, err := d.ofDay(day)
 		if err != nil {
 			return err
 		}
 		err = set.Add(ctx, ids)
 		if errors.Is(err, redisbf.ErrGone) {
-			stray = append(stray, ids...)
+			overflow = append(overflow, ids...)
 			continue
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if len(stray) == 0 {
+	if len(overflow) == 0 {
 		return nil
 	}
-	return d.stray.Add(ctx, stray)
+	return d.overflow.Add(ctx, overflow)
 }
 
-func (d *days) lacking(ctx context.Context) ([]*redisbf.Set, error) {
+func (d *days) incomplete(ctx context.Context) ([]*redisbf.Set, error) {
 	all, err := d.sets()
 	if err != nil {
 		return nil, err
 	}
-	return unwhole(ctx, all)
+	return incompleteOf(ctx, all)
 }
 
 func (d *days) unmark(ctx context.Context) error {
@@ -201,7 +201,7 @@ func (d *days) close() {
 	for _, set := range d.days {
 		set.Close()
 	}
-	d.stray.Close()
+	d.overflow.Close()
 }
 
 func (d *days) info(ctx context.Context) (Info, error) {
@@ -215,20 +215,20 @@ func (d *days) info(ctx context.Context) (Info, error) {
 // turned reports whether all that is missing of a set that was whole yesterday is
 // the segment of tomorrow: nothing that has its day can be in it yet, since it was
 // outside, and went to the strays.
-func (d *days) turned(lacking []*redisbf.Set, made int) bool {
+func (d *days) isRollover(lacking []*redisbf.Set, made int) bool {
 	if len(lacking) != 1 || filter.Day(made) != d.today() {
 		return false
 	}
-	tomorrow, err := d.set(d.today() + 1)
+	tomorrow, err := d.ofDay(d.today() + 1)
 	return err == nil && lacking[0] == tomorrow
 }
 
 // forget drops the segments of the days before the guard day. It goes back as far
 // as one that was away for some days may have to.
-func (d *days) forget(ctx context.Context) error {
+func (d *days) dropOld(ctx context.Context) error {
 	const back = 30
-	for day := d.guard() - back; day < d.guard(); day++ {
-		set, err := d.make(day.String())
+	for day := d.graceDay() - back; day < d.graceDay(); day++ {
+		set, err := d.newSet(day.String())
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func TestDumpAmidAFill(t *testing.T) {
 					opts.AtFill, opts.By = 0.9, 2
 				}
 				d := newDeployment(t, srv, opts)
-				for len(d.source) < 3*batch {
+				for len(d.source) < 3*batchSize {
 					d.source = append(d.source, "more-"+d.source[len(d.source)-3_000])
 				}
 				client := srv.connect(t).(*redis.Client)
@@ -52,19 +52,19 @@ func TestDumpAmidAFill(t *testing.T) {
 					must(t, err)
 					dump := filepath.Join(config["dir"], "dump.rdb")
 					for i := range 3 {
-						for _, id := range d.source[i*batch : (i+1)*batch] {
+						for _, id := range d.source[i*batchSize : (i+1)*batchSize] {
 							if err := add(id); err != nil {
 								return err
 							}
 						}
 						switch i {
 						case 0:
-							n.has(t, d.source[batch-1])
+							n.has(t, d.source[batchSize-1])
 							must(t, client.Save(ctx).Err())
 							data, err = os.ReadFile(dump)
 							must(t, err)
 						case 1:
-							n.has(t, d.source[2*batch-1])
+							n.has(t, d.source[2*batchSize-1])
 							redisServer.Kill()
 							must(t, os.WriteFile(dump, data, 0o600))
 							must(t, redisServer.Restart(ctx))
@@ -101,7 +101,7 @@ func (n *node) has(t testing.TB, id string) {
 	t.Helper()
 	bedtest.Eventually(t, id+" is in the set", func() bool {
 		for _, target := range n.view.Load().all() {
-			if a, err := target.ask(t.Context(), id); err != nil || a != filter.Maybe {
+			if a, err := target.query(t.Context(), id); err != nil || a != filter.Maybe {
 				return false
 			}
 		}

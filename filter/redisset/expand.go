@@ -15,9 +15,9 @@ func (s *Set) Expand(ctx context.Context) error {
 	if s.opts.AtFill == 0 {
 		return fmt.Errorf("filter %s: %w", s.opts.Name, filter.ErrNoGrowth)
 	}
-	s.working.Lock()
-	defer s.working.Unlock()
-	before, err := s.look(ctx)
+	s.workMu.Lock()
+	defer s.workMu.Unlock()
+	before, err := s.refresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,11 +38,11 @@ func (s *Set) Expand(ctx context.Context) error {
 func (s *Set) isAtMax(v *view) bool { return s.opts.Max > 0 && v.Capacity >= s.opts.Max }
 
 // AtMax reports whether the set is too full and may grow no more.
-func (s *Set) AtMax() bool { return s.stuck.Load() }
+func (s *Set) AtMax() bool { return s.atMax.Load() }
 
 // noteMax logs when the set cannot grow when it should, and keeps that for AtMax.
 func (s *Set) noteMax(stuck bool) {
-	if s.stuck.Swap(stuck) != stuck && stuck {
+	if s.atMax.Swap(stuck) != stuck && stuck {
 		s.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", s.opts.Max)
 	}
 }
@@ -68,7 +68,7 @@ func (s *Set) grow(ctx context.Context) error {
 //     dropped. To a process that slept through that it is missing: Unknown.
 //  6. The state forgets the old one.
 func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
-	return s.inTurn(ctx, func(ctx context.Context, v *view, fence int64) error {
+	return s.withLeaderLock(ctx, func(ctx context.Context, v *view, fence int64) error {
 		now := v.state
 		now.Fence = fence
 		if now.Old != 0 {
@@ -78,7 +78,7 @@ func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
 			if !wanted(v) {
 				return nil
 			}
-			next, err := s.following(v)
+			next, err := s.nextGeneration(v)
 			if err != nil {
 				return err
 			}
@@ -87,20 +87,20 @@ func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
 		}
 		now.Read = 0
 		s.log.Info("filter grows", "from", now.Capacity, "to", now.NextCapacity, "generation", now.Next)
-		next, err := s.begin(ctx, &now)
+		next, err := s.startNext(ctx, &now)
 		if err != nil {
 			return err
 		}
-		if err := s.replace(ctx, v.current, next, &now); err != nil {
+		if err := s.switchOver(ctx, v.current, next, &now); err != nil {
 			return err
 		}
-		s.log.Info("filter has grown", "to", now.Capacity, "generation", now.Generation, "ids", s.read.Load())
+		s.log.Info("filter has grown", "to", now.Capacity, "generation", now.Generation, "ids", s.idsRead.Load())
 		return s.retire(ctx, now)
 	})
 }
 
 // following returns the generation after that of a view.
-func (s *Set) following(v *view) (generation, error) {
+func (s *Set) nextGeneration(v *view) (generation, error) {
 	g := v.state.current()
 	g.Number++
 	g.Capacity = max(uint64(math.Ceil(float64(g.Capacity)*s.opts.By)), s.opts.Bits.Capacity)
@@ -121,53 +121,53 @@ func (s *Set) following(v *view) (generation, error) {
 }
 
 // begin has everybody add to the next generation as well.
-func (s *Set) begin(ctx context.Context, now *state) (target, error) {
+func (s *Set) startNext(ctx context.Context, now *state) (target, error) {
 	if err := s.write(ctx, now); err != nil {
 		return nil, err
 	}
-	v, err := s.look(ctx)
+	v, err := s.refresh(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if v.next == nil {
-		return nil, errOvertaken
+		return nil, errSuperseded
 	}
 	sets, err := v.next.sets()
 	if err == nil {
 		err = s.open(ctx, sets)
 	}
 	if err == nil {
-		err = wait(ctx, 2*s.opts.ViewAge)
+		err = sleep(ctx, 2*s.opts.ViewAge)
 	}
 	return v.next, err
 }
 
 // replace fills the next generation and puts it in the place of the current one.
-func (s *Set) replace(ctx context.Context, current, next target, now *state) error {
-	before, err := s.histories(ctx)
+func (s *Set) switchOver(ctx context.Context, current, next target, now *state) error {
+	before, err := s.serverIDs(ctx)
 	if err != nil {
 		return err
 	}
-	if s.opts.Places != nil {
-		if err := s.opts.Places.Begin(ctx); err != nil {
+	if s.opts.Checkpoints != nil {
+		if err := s.opts.Checkpoints.BeginFill(ctx); err != nil {
 			return err
 		}
 	}
-	err = s.pour(ctx, next, func() error {
-		now.Read = s.read.Load()
+	err = s.bulkLoad(ctx, next, func() error {
+		now.Read = s.idsRead.Load()
 		return s.write(ctx, now)
 	})
 	if err != nil {
 		return err
 	}
-	if err := s.compare(ctx, current, next); err != nil {
+	if err := s.compareCounts(ctx, current, next); err != nil {
 		return err
 	}
 	sets, err := next.sets()
 	if err != nil {
 		return err
 	}
-	if err := s.declare(ctx, sets, before); err != nil {
+	if err := s.markComplete(ctx, sets, before); err != nil {
 		return err
 	}
 	now.Old, now.OldShards = now.Generation, now.Shards
@@ -177,29 +177,29 @@ func (s *Set) replace(ctx context.Context, current, next target, now *state) err
 	if err := s.write(ctx, now); err != nil {
 		return err
 	}
-	if s.opts.Places != nil {
-		if err := s.opts.Places.End(ctx, now.Generation); err != nil {
+	if s.opts.Checkpoints != nil {
+		if err := s.opts.Checkpoints.Commit(ctx, now.Generation); err != nil {
 			return err
 		}
 	}
-	if err := s.made(ctx, next, now); err != nil {
+	if err := s.rollDays(ctx, next, now); err != nil {
 		return err
 	}
-	_, err = s.look(ctx)
+	_, err = s.refresh(ctx)
 	s.wake()
 	return err
 }
 
 // sameWithin is how far two estimates of one number of IDs may be apart: both are
 // right within a thousandth, and what is near its capacity takes some for known.
-const sameWithin = 0.02
+const countTolerance = 0.02
 
 // compare refuses a generation that has fewer IDs than the one before it. That of
 // a set far beyond its capacity is not known well, and errs upwards at the most.
-func (s *Set) compare(ctx context.Context, current, next target) error {
+func (s *Set) compareCounts(ctx context.Context, current, next target) error {
 	had, err := current.info(ctx)
 	if err == nil {
-		err = wait(ctx, s.opts.ViewAge) // IDs that are on their way to both
+		err = sleep(ctx, s.opts.ViewAge) // IDs that are on their way to both
 	}
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Set) compare(ctx context.Context, current, next target) error {
 	if err != nil {
 		return err
 	}
-	if float64(has.IDs) < float64(had.IDs)*(1-sameWithin)-8 && had.IDs <= 2*had.Capacity {
+	if float64(has.IDs) < float64(had.IDs)*(1-countTolerance)-8 && had.IDs <= 2*had.Capacity {
 		return fmt.Errorf("only %d IDs were read again, of %d that are known", has.IDs, had.IDs)
 	}
 	return nil
@@ -219,15 +219,15 @@ func (s *Set) retire(ctx context.Context, now state) error {
 	if err := s.write(ctx, &now); err != nil { // those before are out
 		return err
 	}
-	if err := wait(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {
+	if err := sleep(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {
 		return err
 	}
-	v, err := s.look(ctx)
+	v, err := s.refresh(ctx)
 	if err != nil {
 		return err
 	}
-	if v.last != nil {
-		if err := v.last.drop(ctx); err != nil {
+	if v.old != nil {
+		if err := v.old.drop(ctx); err != nil {
 			return err
 		}
 	}
@@ -236,11 +236,11 @@ func (s *Set) retire(ctx context.Context, now state) error {
 	if err := s.write(ctx, &now); err != nil {
 		return err
 	}
-	_, err = s.look(ctx)
+	_, err = s.refresh(ctx)
 	return err
 }
 
-func wait(ctx context.Context, d time.Duration) error {
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -11,18 +11,18 @@ import (
 
 const (
 	// batch is how many IDs go to Redis at once, and lanes how many batches do.
-	batch = 2_000
-	lanes = 4
+	batchSize = 2_000
+	workers   = 4
 )
 
 // inTurn does what one ordergate does at a time, with what is known anew.
-func (s *Set) inTurn(ctx context.Context, do func(ctx context.Context, v *view, fence int64) error) error {
-	work, fence, done, err := s.opts.Turn(ctx)
+func (s *Set) withLeaderLock(ctx context.Context, do func(ctx context.Context, v *view, fence int64) error) error {
+	work, fence, done, err := s.opts.LeaderLock(ctx)
 	if err != nil {
 		return fmt.Errorf("waiting for its turn: %w", err)
 	}
 	defer done()
-	v, err := s.look(work)
+	v, err := s.refresh(work)
 	if err == nil {
 		err = do(work, v, fence)
 	}
@@ -34,8 +34,8 @@ func (s *Set) inTurn(ctx context.Context, do func(ctx context.Context, v *view, 
 
 // fill fills the parts that are not whole.
 func (s *Set) fill(ctx context.Context) error {
-	return s.inTurn(ctx, func(ctx context.Context, v *view, fence int64) error {
-		lacking, err := s.lacking(ctx, v)
+	return s.withLeaderLock(ctx, func(ctx context.Context, v *view, fence int64) error {
+		lacking, err := s.incomplete(ctx, v)
 		if err != nil || len(lacking) == 0 {
 			return err // another has filled it
 		}
@@ -44,32 +44,32 @@ func (s *Set) fill(ctx context.Context) error {
 		if err := s.write(ctx, &now); err != nil { // those before are out
 			return err
 		}
-		before, err := s.histories(ctx)
+		before, err := s.serverIDs(ctx)
 		if err != nil {
 			return err
 		}
-		turned := s.turned(v, lacking)
+		rollover := s.isDayRollover(v, lacking)
 		if err := s.open(ctx, lacking); err != nil {
 			return err
 		}
-		places := s.opts.Places
-		if turned {
+		places := s.opts.Checkpoints
+		if rollover {
 			places = nil
 		} else if err := s.fillAll(ctx, v.current, &now); err != nil {
 			return err
 		}
-		if err := s.declare(ctx, lacking, before); err != nil {
+		if err := s.markComplete(ctx, lacking, before); err != nil {
 			return err
 		}
 		if places != nil {
-			if err := places.End(ctx, now.Generation); err != nil {
+			if err := places.Commit(ctx, now.Generation); err != nil {
 				return err
 			}
 		}
-		if _, err := s.look(ctx); err != nil {
+		if _, err := s.refresh(ctx); err != nil {
 			return err
 		}
-		return s.made(ctx, v.current, &now)
+		return s.rollDays(ctx, v.current, &now)
 	})
 }
 
@@ -82,30 +82,30 @@ func (s *Set) fillAll(ctx context.Context, into target, now *state) (err error) 
 	if err := s.write(ctx, now); err != nil {
 		return err
 	}
-	if places := s.opts.Places; places != nil {
-		there, err := places.GiveUp(ctx, now.Generation)
+	if places := s.opts.Checkpoints; places != nil {
+		there, err := places.Discard(ctx, now.Generation)
 		if err == nil {
-			err = places.Begin(ctx)
+			err = places.BeginFill(ctx)
 		}
 		if err != nil {
 			return err
 		}
 		others = others || there
 	}
-	told := time.Now()
-	if err := s.pour(ctx, into, nil); err != nil || !others {
+	began := time.Now()
+	if err := s.bulkLoad(ctx, into, nil); err != nil || !others {
 		return err
 	}
-	return wait(ctx, 2*viewLasts*s.opts.ViewAge-time.Since(told))
+	return sleep(ctx, 2*queryViewAges*s.opts.ViewAge-time.Since(began))
 }
 
 // errLost says that what was added to a set need not be there.
-var errLost = errors.New("a server was restarted or failed over meanwhile, and may have lost some of it")
+var errServerRestarted = errors.New("a server was restarted or failed over meanwhile, and may have lost some of it")
 
 // declare says of sets that they are whole. They were filled after the servers had these
 // histories: one that has another by now may be back with what it had in the midst of it.
-func (s *Set) declare(ctx context.Context, sets []*redisbf.Set, before histories) error {
-	if err := s.unchanged(ctx, before); err != nil {
+func (s *Set) markComplete(ctx context.Context, sets []*redisbf.Set, before serverIDs) error {
+	if err := s.checkServers(ctx, before); err != nil {
 		return err
 	}
 	for _, set := range sets {
@@ -113,7 +113,7 @@ func (s *Set) declare(ctx context.Context, sets []*redisbf.Set, before histories
 			return err
 		}
 	}
-	err := s.unchanged(ctx, before)
+	err := s.checkServers(ctx, before)
 	if err != nil {
 		for _, set := range sets {
 			err = errors.Join(err, set.Unmark(ctx))
@@ -122,10 +122,10 @@ func (s *Set) declare(ctx context.Context, sets []*redisbf.Set, before histories
 	return err
 }
 
-func (s *Set) unchanged(ctx context.Context, before histories) error {
-	now, err := s.histories(ctx)
+func (s *Set) checkServers(ctx context.Context, before serverIDs) error {
+	now, err := s.serverIDs(ctx)
 	if err == nil && now != before {
-		err = errLost
+		err = errServerRestarted
 	}
 	return err
 }
@@ -149,27 +149,27 @@ func (s *Set) open(ctx context.Context, sets []*redisbf.Set) error {
 }
 
 // made notes the last day that has a segment, and drops those of old days.
-func (s *Set) made(ctx context.Context, t target, now *state) error {
+func (s *Set) rollDays(ctx context.Context, t target, now *state) error {
 	d, ok := t.(*days)
 	if !ok {
 		return nil
 	}
-	if err := d.forget(ctx); err != nil {
+	if err := d.dropOld(ctx); err != nil {
 		s.log.Warn("segments of old days stay in Redis", "error", err)
 	}
-	now.Made = int(d.today() + 1)
+	now.LastDay = int(d.today() + 1)
 	return s.write(ctx, now)
 }
 
 // pour adds everything to a set. Progress, which may be nil, is called now and then.
-func (s *Set) pour(ctx context.Context, into target, progress func() error) error {
-	s.read.Store(0)
+func (s *Set) bulkLoad(ctx context.Context, into target, progress func() error) error {
+	s.idsRead.Store(0)
 	s.filling.Store(true)
 	defer s.filling.Store(false)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	batches, results := make(chan []string), make(chan error, lanes)
-	for range lanes {
+	batches, results := make(chan []string), make(chan error, workers)
+	for range workers {
 		go func() {
 			var failed error
 			for ids := range batches {
@@ -182,7 +182,7 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 			results <- failed
 		}()
 	}
-	next, told := make([]string, 0, batch), time.Now()
+	next, lastProgress := make([]string, 0, batchSize), time.Now()
 	flush := func() error {
 		if len(next) == 0 {
 			return nil
@@ -192,17 +192,17 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		next = make([]string, 0, batch)
-		if progress != nil && time.Since(told) > time.Second {
-			told = time.Now()
+		next = make([]string, 0, batchSize)
+		if progress != nil && time.Since(lastProgress) > time.Second {
+			lastProgress = time.Now()
 			return progress()
 		}
 		return nil
 	}
 	err := s.opts.Fill(ctx, func(id string) error {
 		next = append(next, id)
-		s.read.Add(1)
-		if len(next) == batch {
+		s.idsRead.Add(1)
+		if len(next) == batchSize {
 			return flush()
 		}
 		return nil
@@ -212,7 +212,7 @@ func (s *Set) pour(ctx context.Context, into target, progress func() error) erro
 	}
 	close(batches)
 	var failed error
-	for range lanes {
+	for range workers {
 		failed = errors.Join(failed, <-results)
 	}
 	if failed != nil { // the cause of what else went wrong
@@ -234,9 +234,9 @@ func (s *Set) Trust(ctx context.Context) error {
 	if s.opts.Fill != nil {
 		return ErrFilled
 	}
-	v, err := s.look(ctx)
+	v, err := s.refresh(ctx)
 	if err == nil {
-		_, err = v.current.lacking(ctx) // it may have been made anew since
+		_, err = v.current.incomplete(ctx) // it may have been made anew since
 	}
 	if err != nil {
 		return err

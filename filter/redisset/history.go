@@ -13,36 +13,36 @@ import (
 
 // histories are the names of the histories of servers. A server has another one after
 // each start and each failover: either may have lost what was acknowledged before.
-type histories struct {
-	own    string // of the server that has the state of the set; "" where it is not told
+type serverIDs struct {
+	state  string // of the server that has the state of the set; "" where it is not told
 	others string // of those of a cluster that have the rest of the set; sorted, each once
 }
 
 // Others names the histories of the servers which have a part of the set, and not its
 // state. It is "" where all is on one server, and takes a round trip in a cluster.
-func (s *Set) Others(ctx context.Context) (string, error) {
+func (s *Set) OtherServers(ctx context.Context) (string, error) {
 	if _, ok := s.client.(*redis.ClusterClient); !ok {
 		return "", nil
 	}
-	h, err := s.histories(ctx)
+	h, err := s.serverIDs(ctx)
 	return h.others, err
 }
 
 // histories asks all servers that have a part of the set, of any generation that is known.
-func (s *Set) histories(ctx context.Context) (h histories, err error) {
+func (s *Set) serverIDs(ctx context.Context) (h serverIDs, err error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
-		h.own, err = history(ctx, s.client)
+		h.state, err = replicationID(ctx, s.client)
 		return h, err
 	}
 	own, err := cluster.MasterForKey(ctx, s.key)
 	if err != nil {
 		return h, fmt.Errorf("looking for the server of %s: %w", s.key, err)
 	}
-	if h.own, err = history(ctx, own); err != nil {
+	if h.state, err = replicationID(ctx, own); err != nil {
 		return h, err
 	}
-	v, err := s.fresh(ctx)
+	v, err := s.freshView(ctx)
 	if err != nil {
 		return h, err
 	}
@@ -62,7 +62,7 @@ func (s *Set) histories(ctx context.Context) (h histories, err error) {
 					continue
 				}
 				seen[node] = true
-				name, err := history(ctx, node)
+				name, err := replicationID(ctx, node)
 				if err != nil {
 					return h, err
 				}
@@ -75,11 +75,11 @@ func (s *Set) histories(ctx context.Context) (h histories, err error) {
 	return h, nil
 }
 
-var replicationID = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)`)
+var replicationIDLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)`)
 
 // history returns "" of a server that does not tell. Who follows the change log has
 // nothing be absent there.
-func history(ctx context.Context, client redis.Cmdable) (string, error) {
+func replicationID(ctx context.Context, client redis.Cmdable) (string, error) {
 	text, err := client.Info(ctx, "replication").Result()
 	if err != nil {
 		if _, answered := errors.AsType[redis.Error](err); answered {
@@ -87,52 +87,52 @@ func history(ctx context.Context, client redis.Cmdable) (string, error) {
 		}
 		return "", fmt.Errorf("asking a server for its history: %w", err)
 	}
-	if found := replicationID.FindStringSubmatch(text); found != nil {
+	if found := replicationIDLine.FindStringSubmatch(text); found != nil {
 		return found[1], nil
 	}
 	return "", nil
 }
 
 // watch notices when another server has a part of the set than at the last look.
-func (s *Set) watch(ctx context.Context) error {
-	if s.opts.Places == nil {
+func (s *Set) detectRestart(ctx context.Context) error {
+	if s.opts.Checkpoints == nil {
 		return nil
 	}
-	others, err := s.Others(ctx)
+	others, err := s.OtherServers(ctx)
 	if err != nil {
 		return err
 	}
-	if s.others != nil && *s.others != others {
-		s.lacks("a server that has a part of the set in Redis was restarted or failed over")
+	if s.otherServers != nil && *s.otherServers != others {
+		s.requestReread("a server that has a part of the set in Redis was restarted or failed over")
 	}
-	s.others = &others
+	s.otherServers = &others
 	return nil
 }
 
 // lackingPlaces is why a set proves nothing that is whole.
-const lackingPlaces = "the set in Redis was not filled from a table, which is read as a whole"
+const noCheckpoints = "the set in Redis was not filled from a table, which is read as a whole"
 
 // lacks has the sources read, until the set has all places.
-func (s *Set) lacks(reason string) {
-	if reason != s.lacked {
+func (s *Set) requestReread(reason string) {
+	if reason != s.rereadReason {
 		s.log.Warn(reason)
 	}
-	s.lacked = reason
-	s.opts.Lacking(reason)
+	s.rereadReason = reason
+	s.opts.OnIncomplete(reason)
 }
 
 // errForms passes: the set is going to be filled again.
-var errForms = errors.New("the set in Redis was filled with other forms of IDs")
+var errOtherForms = errors.New("the set in Redis was filled with other forms of IDs")
 
 // Generation returns the generation that is asked, as of a look at Redis that begins now.
 // What is added after that is added to it.
 func (s *Set) Generation(ctx context.Context) (int, error) {
-	v, err := s.look(ctx)
+	v, err := s.refresh(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if v.Forms != "" && s.otherForms(v) {
-		return 0, errForms
+	if v.Forms != "" && s.hasOtherForms(v) {
+		return 0, errOtherForms
 	}
 	return v.Generation, nil
 }

@@ -28,28 +28,28 @@ import (
 // Everything calls add with every ID that there is: those of the sources, and those
 // of the change log up to where it ends at a moment after the call. Add is not safe
 // for concurrent use.
-type Everything func(ctx context.Context, add func(id string) error) error
+type ReadAll func(ctx context.Context, add func(id string) error) error
 
 // Places are kept beside the set: of its sources, up to where they are in a generation of
 // it. Nobody may go on from there while it is not whole, nor from where a filling came to
 // that was not ended. A source without a place is not in the set.
-type Places interface {
+type Checkpoints interface {
 	// Has reports whether a generation has a place of each source.
-	Has(ctx context.Context, generation int) (bool, error)
+	HasAll(ctx context.Context, generation int) (bool, error)
 	// GiveUp drops those of all sets, and reports whether there were others than those that
 	// Fill has come to in a generation before: of sources, or sets, that are not this one's.
 	// Where a filling has given them up that was not ended, they may have been any.
-	GiveUp(ctx context.Context, generation int) (others bool, err error)
+	Discard(ctx context.Context, generation int) (others bool, err error)
 	// Begin is called before Fill, when the set takes IDs.
-	Begin(ctx context.Context) error
+	BeginFill(ctx context.Context) error
 	// End keeps those that Fill has come to, of a generation. It is whole, and asked.
-	End(ctx context.Context, generation int) error
+	Commit(ctx context.Context, generation int) error
 }
 
 // Turn waits until this process may do what one of a deployment does at a time.
 // Fence is greater than that of every earlier turn; work ends when the turn is lost;
 // done gives it back.
-type Turn func(ctx context.Context) (work context.Context, fence int64, done func(), err error)
+type LeaderLock func(ctx context.Context) (work context.Context, fence int64, done func(), err error)
 
 // Options are the settings of a [Set]. Those of one deployment have to be the same.
 type Options struct {
@@ -60,8 +60,8 @@ type Options struct {
 	Segments *filter.Segments // nil: nothing is ever forgotten
 	// Fill is how the set is filled where it is not whole. Nil: others do that, and
 	// it counts for nothing until somebody says [Set.Trust].
-	Fill Everything
-	Turn Turn // required with Fill
+	Fill       ReadAll
+	LeaderLock LeaderLock // required with Fill
 
 	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they came.
 	CanonicalForms filter.CanonicalForms
@@ -71,11 +71,11 @@ type Options struct {
 
 	// Places, if not nil, are told when the set is filled. From a set that lacks one nothing
 	// is absent.
-	Places Places
+	Checkpoints Checkpoints
 	// Lacking is called, with Places, when the set may lack what is in the sources, until
 	// it has all places: it lacks one, or one of the servers of a cluster that have a part of
 	// it, and not its state, was restarted or replaced. It must not block.
-	Lacking func(reason string)
+	OnIncomplete func(reason string)
 
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
 	By     float64 // how many times its capacity it has then
@@ -120,32 +120,32 @@ type Set struct {
 	key    string   // of the state
 	secret [16]byte // zero until it is known; guarded by looking
 
-	looking sync.Mutex // held by look
-	view    atomic.Pointer[view]
-	sets    map[string]target // those of the view, by key; guarded by looking
+	refreshMu sync.Mutex // held by look
+	view      atomic.Pointer[view]
+	sets      map[string]target // those of the view, by key; guarded by looking
 
-	health  atomic.Pointer[health]
-	ever    atomic.Bool // it was whole, and placed, since the start
-	info    atomic.Pointer[Info]
-	working sync.Mutex // held by who fills or grows
-	kick    chan struct{}
-	read    atomic.Uint64 // IDs, by the work under way
-	filling atomic.Bool
-	failure atomic.Pointer[error] // of the last work, nil when it came to an end
-	warned  bool                  // of eviction; used by Run only
-	stuck   atomic.Bool           // it should grow, and Max does not allow it
-	others  *string               // servers, as of the last look; used by Run only
-	lacked  string                // why sources are read, "" once they were; used by Run only
+	health        atomic.Pointer[health]
+	everComplete  atomic.Bool // it was whole, and placed, since the start
+	info          atomic.Pointer[Info]
+	workMu        sync.Mutex // held by who fills or grows
+	wakeup        chan struct{}
+	idsRead       atomic.Uint64 // IDs, by the work under way
+	filling       atomic.Bool
+	lastErr       atomic.Pointer[error] // of the last work, nil when it came to an end
+	policyChecked bool                  // of eviction; used by Run only
+	atMax         atomic.Bool           // it should grow, and Max does not allow it
+	otherServers  *string               // servers, as of the last look; used by Run only
+	rereadReason  string                // why sources are read, "" once they were; used by Run only
 }
 
 // health is what the last look at the set found.
 type health struct {
-	whole bool
-	err   error
+	complete bool
+	err      error
 }
 
 // errAsked is what is known before the first answer.
-var errAsked = errors.New("the set in Redis has not been looked at yet")
+var errNotRead = errors.New("the set in Redis has not been looked at yet")
 
 // New returns a shared set. It does not talk to Redis. The error says which option
 // is impossible.
@@ -154,12 +154,12 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	s := &Set{
 		client: client, opts: opts, log: opts.Logger.With("filter", opts.Name),
 		key:  StateKey(opts.Name),
-		sets: make(map[string]target), kick: make(chan struct{}, 1),
+		sets: make(map[string]target), wakeup: make(chan struct{}, 1),
 	}
 	switch {
 	case opts.Name == "" || strings.ContainsAny(opts.Name, "{}"):
 		return nil, fmt.Errorf("filter in Redis %q: a filter's name must be non-empty and have no braces", opts.Name)
-	case opts.Fill != nil && opts.Turn == nil:
+	case opts.Fill != nil && opts.LeaderLock == nil:
 		return nil, fmt.Errorf("filter in Redis %s: filling takes turns", opts.Name)
 	case opts.AtFill < 0 || opts.AtFill > 1 || opts.AtFill > 0 && opts.By <= 1:
 		return nil, fmt.Errorf("filter in Redis %s: growing at %g by %g", opts.Name, opts.AtFill, opts.By)
@@ -171,7 +171,7 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("filter in Redis %s: %w", opts.Name, err)
 	}
 	s.secret = [16]byte{}
-	s.health.Store(&health{err: errAsked})
+	s.health.Store(&health{err: errNotRead})
 	s.info.Store(&Info{})
 	return s, nil
 }
@@ -188,24 +188,24 @@ func StateKey(name string) string { return "ordergate:{" + name + "}:state" }
 func (s *Set) Query(ctx context.Context, id string) (filter.Answer, error) {
 	v := s.view.Load()
 	if v == nil {
-		return filter.Unknown, errAsked
+		return filter.Unknown, errNotRead
 	}
-	if s.otherForms(v) || !v.placed {
+	if s.hasOtherForms(v) || !v.checkpointed {
 		return filter.Unknown, nil
 	}
-	a, err := v.current.ask(ctx, id)
-	if a == filter.Absent && time.Since(v.at) > viewLasts*s.opts.ViewAge {
-		return filter.Unknown, errOldView
+	a, err := v.current.query(ctx, id)
+	if a == filter.Absent && time.Since(v.at) > queryViewAges*s.opts.ViewAge {
+		return filter.Unknown, errStaleView
 	}
 	return a, err
 }
 
 // viewLasts is for how many times ViewAge a view is good for asking: somebody else may fill
 // the set in other forms, or from other sources, and waits for longer before it is whole.
-const viewLasts = 2
+const queryViewAges = 2
 
 // errOldView passes: Run looks again.
-var errOldView = errors.New("the state of the set in Redis was not read lately")
+var errStaleView = errors.New("the state of the set in Redis was not read lately")
 
 // Add adds IDs, which are in the change log already, to all generations there are.
 // It returns nil once Redis has acknowledged them, or if a generation is not there: it
@@ -217,7 +217,7 @@ var errOldView = errors.New("the state of the set in Redis was not read lately")
 func (s *Set) Add(ctx context.Context, ids ...string) error {
 	done := make(map[target]bool)
 	for {
-		v, err := s.fresh(ctx)
+		v, err := s.freshView(ctx)
 		if err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (s *Set) Add(ctx context.Context, ids ...string) error {
 					return err
 				}
 			case errors.Is(err, redisbf.ErrFull):
-				s.overflow(ctx, t)
+				s.onFull(ctx, t)
 				return err
 			default:
 				return err
@@ -254,7 +254,7 @@ func (s *Set) add(ctx context.Context, to target, ids []string) error {
 }
 
 // overflow makes sure that nothing is absent from a set which takes no more.
-func (s *Set) overflow(ctx context.Context, t target) {
+func (s *Set) onFull(ctx context.Context, t target) {
 	if h := s.health.Load(); h.err != nil && errors.Is(h.err, redisbf.ErrFull) {
 		return // done
 	}
@@ -269,7 +269,7 @@ func (s *Set) overflow(ctx context.Context, t target) {
 
 func (s *Set) wake() {
 	select {
-	case s.kick <- struct{}{}:
+	case s.wakeup <- struct{}{}:
 	default: // it knows
 	}
 }
@@ -279,25 +279,25 @@ func (s *Set) wake() {
 func (s *Set) State() (state, reason string) {
 	h := s.health.Load()
 	switch {
-	case s.filling.Load() && !h.whole:
-		return filter.StateLoading, fmt.Sprintf("filling it: %d IDs so far", s.read.Load())
-	case errors.Is(h.err, errAsked):
+	case s.filling.Load() && !h.complete:
+		return filter.StateLoading, fmt.Sprintf("filling it: %d IDs so far", s.idsRead.Load())
+	case errors.Is(h.err, errNotRead):
 		return filter.StateLoading, h.err.Error()
 	case h.err != nil:
 		return filter.StateUnknown, h.err.Error()
-	case !h.whole && s.opts.Fill == nil:
+	case !h.complete && s.opts.Fill == nil:
 		return filter.StateUnknown, "nobody has said that it is whole: ordergate filter trust " + s.opts.Name
-	case !h.whole:
-		if failure := s.failure.Load(); failure != nil {
+	case !h.complete:
+		if failure := s.lastErr.Load(); failure != nil {
 			return filter.StateUnknown, "it is not whole, and could not be filled: " + (*failure).Error()
 		}
 		return filter.StateLoading, "it is not whole, and is going to be filled"
 	}
 	v := s.view.Load()
-	if !v.placed {
-		return filter.StateLoading, lackingPlaces
+	if !v.checkpointed {
+		return filter.StateLoading, noCheckpoints
 	}
-	if v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 && !s.only() {
+	if v.Capacity < s.opts.Bits.Capacity && s.opts.AtFill == 0 && !s.singleGeneration() {
 		return filter.StateReady, fmt.Sprintf("it was made for %d IDs, not for %d: let it expand, or give it another key_prefix",
 			v.Capacity, s.opts.Bits.Capacity)
 	}
@@ -307,7 +307,7 @@ func (s *Set) State() (state, reason string) {
 // EverWhole implements filter.Remote. A set without Fill is whole when an operator says
 // so, for whom nothing waits.
 func (s *Set) EverComplete() bool {
-	return s.ever.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errAsked)
+	return s.everComplete.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errNotRead)
 }
 
 // Size implements filter.Remote. It is as of at most InfoEvery ago.
@@ -323,8 +323,8 @@ func (s *Set) Info() Info { return *s.info.Load() }
 
 // Close lets go of what [Set.Ask] uses. The client stays open.
 func (s *Set) Close() {
-	s.looking.Lock()
-	defer s.looking.Unlock()
+	s.refreshMu.Lock()
+	defer s.refreshMu.Unlock()
 	for _, t := range s.sets {
 		t.close()
 	}

@@ -92,7 +92,7 @@ func newDeployment(tb testing.TB, srv server, opts Options) *deployment {
 		o.Bits.Capacity = 10_000
 	}
 	o.ViewAge, o.Grace, o.InfoEvery = viewAge, viewAge, viewAge
-	o.Fill, o.Turn = d.fill, d.takeTurn
+	o.Fill, o.LeaderLock = d.fill, d.takeTurn
 	for i := range 3_000 {
 		d.source = append(d.source, fmt.Sprintf("source-%d", i))
 	}
@@ -323,7 +323,7 @@ func (n *node) whole(t testing.TB) {
 		if v == nil {
 			return false
 		}
-		lacking, err := v.current.lacking(t.Context())
+		lacking, err := v.current.incomplete(t.Context())
 		return err == nil && len(lacking) == 0
 	})
 	n.ready(t)
@@ -505,7 +505,7 @@ func TestExpandTakenOver(t *testing.T) {
 			for _, n := range nodes {
 				bedtest.Eventually(t, "another ends what was begun", func() bool {
 					v := n.view.Load()
-					return v.Next == 0 && v.Old == 0 && n.health.Load().whole
+					return v.Next == 0 && v.Old == 0 && n.health.Load().complete
 				})
 			}
 			stop()
@@ -532,7 +532,7 @@ func TestFillTakenOver(t *testing.T) {
 		killer.left.Store(int64(after))
 		client.AddHook(killer)
 		doomed := d.idle(client)
-		_, err := doomed.look(ctx)
+		_, err := doomed.refresh(ctx)
 		if err == nil {
 			err = doomed.fill(ctx)
 		}
@@ -641,7 +641,7 @@ func TestForgottenState(t *testing.T) {
 func TestExpandAfterAnother(t *testing.T) {
 	d := newDeployment(t, alone(t), Options{AtFill: 0.9, By: 2})
 	a := d.idle(d.server.connect(t))
-	_, err := a.look(t.Context())
+	_, err := a.refresh(t.Context())
 	must(t, err)
 	must(t, a.fill(t.Context()))
 	must(t, a.client.HSet(t.Context(), a.key, "old", 7, "old_shards", 1).Err())
@@ -657,10 +657,10 @@ func TestExpandAfterAnother(t *testing.T) {
 func TestTrust(t *testing.T) {
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Kind: redisbf.Redisson}})
 	java := d.idle(d.server.connect(t))
-	_, err := java.look(t.Context())
+	_, err := java.refresh(t.Context())
 	must(t, err)
 	must(t, java.fill(t.Context()))
-	d.opts.Fill, d.opts.Turn = nil, nil
+	d.opts.Fill, d.opts.LeaderLock = nil, nil
 	d.opts.Bits.Capacity = 0
 	must(t, java.view.Load().current.unmark(t.Context()))
 	n := d.node()
@@ -734,14 +734,14 @@ func TestDaysTurn(t *testing.T) {
 		}
 	}
 	kept(-4, 6) // the oldest are strays, as they were read
-	reads := a.read.Load() + b.read.Load()
+	reads := a.idsRead.Load() + b.idsRead.Load()
 	for passed := 1; passed <= 4; passed++ {
 		now.Add(24 * 60 * 60)
 		for _, n := range []*node{a, b} {
 			bedtest.Eventually(t, "tomorrow is made", func() bool {
 				v := n.view.Load()
-				lacking, err := v.current.lacking(t.Context())
-				return err == nil && len(lacking) == 0 && v.Made == int(filter.DayOf(today())+1)
+				lacking, err := v.current.incomplete(t.Context())
+				return err == nil && len(lacking) == 0 && v.LastDay == int(filter.DayOf(today())+1)
 			})
 		}
 		must(t, a.learn(t.Context(), fmt.Sprintf("%d:60", passed)))
@@ -750,7 +750,7 @@ func TestDaysTurn(t *testing.T) {
 			t.Errorf("a new one of day %d is %v", passed, got)
 		}
 	}
-	if n := a.read.Load() + b.read.Load(); n != reads {
+	if n := a.idsRead.Load() + b.idsRead.Load(); n != reads {
 		t.Errorf("%d IDs were read for days that nobody can have had IDs of", n-reads)
 	}
 	for _, key := range keysOf(t, a) {
@@ -771,7 +771,7 @@ func TestDaysTurn(t *testing.T) {
 			t.Fatalf("6:%d is %v", i, got)
 		}
 	}
-	if c.read.Load() == 0 {
+	if c.idsRead.Load() == 0 {
 		t.Error("days that nobody kept were declared whole")
 	}
 }

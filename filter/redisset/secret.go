@@ -13,7 +13,7 @@ import (
 // findSecret takes the secret in Redis, or puts one there: that which is known, if
 // there was one. Bits that were made with another are of no use: none of their marks
 // are there.
-func (s *Set) findSecret(ctx context.Context) error {
+func (s *Set) loadSecret(ctx context.Context) error {
 	if s.opts.Bits.Secret != ([16]byte{}) {
 		s.secret = s.opts.Bits.Secret
 		return nil

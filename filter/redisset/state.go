@@ -38,8 +38,8 @@ type state struct {
 
 	Forms string // of IDs, with which it was filled
 
-	Made  int   // the last day that has a segment, in days since 1970
-	Fence int64 // of the turn that wrote this
+	LastDay int   // the last day that has a segment, in days since 1970
+	Fence   int64 // of the turn that wrote this
 }
 
 // fields pairs the names of the hash with where their values go.
@@ -49,7 +49,7 @@ func (s *state) fields() map[string]any {
 		"next": &s.Next, "next_capacity": &s.NextCapacity, "next_shards": &s.NextShards,
 		"read": &s.Read, "began_ms": &s.BeganMS,
 		"old": &s.Old, "old_shards": &s.OldShards,
-		"made": &s.Made, "fence": &s.Fence, "forms": &s.Forms,
+		"made": &s.LastDay, "fence": &s.Fence, "forms": &s.Forms,
 	}
 }
 
@@ -95,15 +95,15 @@ func (s *Set) first() *state {
 // replaced, not changed.
 type view struct {
 	state
-	at                  time.Time // before it was asked for
-	placed              bool      // it has a place of each source
-	current, next, last target    // the latter two are nil if there is none
+	at                 time.Time // before it was asked for
+	checkpointed       bool      // it has a place of each source
+	current, next, old target    // the latter two are nil if there is none
 }
 
 // all returns the sets that are told of new IDs: the one that is asked, first.
 func (v *view) all() []target {
 	all := []target{v.current}
-	for _, t := range []target{v.next, v.last} {
+	for _, t := range []target{v.next, v.old} {
 		if t != nil {
 			all = append(all, t)
 		}
@@ -112,19 +112,19 @@ func (v *view) all() []target {
 }
 
 // fresh returns a view that is no older than ViewAge.
-func (s *Set) fresh(ctx context.Context) (*view, error) {
+func (s *Set) freshView(ctx context.Context) (*view, error) {
 	if v := s.view.Load(); v != nil && time.Since(v.at) < s.opts.ViewAge {
 		return v, nil
 	}
-	return s.look(ctx)
+	return s.refresh(ctx)
 }
 
 // look reads the state in Redis. Those who wait for somebody else's look take what
 // that found, if it began late enough.
-func (s *Set) look(ctx context.Context) (*view, error) {
+func (s *Set) refresh(ctx context.Context) (*view, error) {
 	called := time.Now()
-	s.looking.Lock()
-	defer s.looking.Unlock()
+	s.refreshMu.Lock()
+	defer s.refreshMu.Unlock()
 	known := s.view.Load()
 	if known != nil && known.at.After(called) {
 		return known, nil
@@ -134,7 +134,7 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", s.key, err)
 	}
-	if err := s.findSecret(ctx); err != nil {
+	if err := s.loadSecret(ctx); err != nil {
 		return nil, err
 	}
 	now, err := parse(hash)
@@ -143,7 +143,7 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 	}
 	if known != nil && now.Generation < known.Generation && known.Generation > 1 {
 		// A failover has lost it, or somebody has deleted it. Generations only grow.
-		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: max(known.Fence, now.Fence), Made: known.Made, Forms: known.Forms}
+		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: max(known.Fence, now.Fence), LastDay: known.LastDay, Forms: known.Forms}
 		if err := s.write(ctx, &now); err != nil {
 			return nil, err
 		}
@@ -152,9 +152,9 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 		first := s.first()
 		now.Generation, now.Capacity, now.Shards = first.Generation, first.Capacity, first.Shards
 	}
-	v := &view{state: now, at: at, placed: true}
-	if s.opts.Places != nil {
-		if v.placed, err = s.opts.Places.Has(ctx, now.Generation); err != nil {
+	v := &view{state: now, at: at, checkpointed: true}
+	if s.opts.Checkpoints != nil {
+		if v.checkpointed, err = s.opts.Checkpoints.HasAll(ctx, now.Generation); err != nil {
 			return nil, err
 		}
 	}
@@ -162,8 +162,8 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 	for _, g := range []struct {
 		generation
 		to *target
-	}{{now.current(), &v.current}, {now.next(), &v.next}, {now.old(), &v.last}} {
-		if g.Number == 0 || s.only() && g.to != &v.current {
+	}{{now.current(), &v.current}, {now.next(), &v.next}, {now.old(), &v.old}} {
+		if g.Number == 0 || s.singleGeneration() && g.to != &v.current {
 			continue
 		}
 		t, err := s.target(g.generation)
@@ -183,23 +183,23 @@ func (s *Set) look(ctx context.Context) (*view, error) {
 }
 
 // Whole asks Redis whether the set has all that it is to be filled with.
-func (s *Set) Whole(ctx context.Context) (bool, error) {
-	v, err := s.look(ctx)
+func (s *Set) IsComplete(ctx context.Context) (bool, error) {
+	v, err := s.refresh(ctx)
 	if err != nil {
 		return false, err
 	}
-	lacking, err := s.lacking(ctx, v)
+	lacking, err := s.incomplete(ctx, v)
 	return err == nil && len(lacking) == 0, err
 }
 
 // AwaitWhole waits until the set is whole, or ctx ends.
-func (s *Set) AwaitWhole(ctx context.Context) error {
+func (s *Set) AwaitComplete(ctx context.Context) error {
 	for {
-		whole, err := s.Whole(ctx)
+		whole, err := s.IsComplete(ctx)
 		if err != nil || whole {
 			return err
 		}
-		if err := wait(ctx, max(s.opts.ViewAge/20, time.Duration(s.view.Load().Shards)*perShard)); err != nil {
+		if err := sleep(ctx, max(s.opts.ViewAge/20, time.Duration(s.view.Load().Shards)*perShard)); err != nil {
 			return err
 		}
 	}
@@ -207,12 +207,12 @@ func (s *Set) AwaitWhole(ctx context.Context) error {
 
 // otherForms reports whether a set was filled with IDs in other forms, or has not been
 // filled: an order in it may be asked for in a form that was not added.
-func (s *Set) otherForms(v *view) bool { return s.opts.Fill != nil && v.Forms != s.opts.Forms }
+func (s *Set) hasOtherForms(v *view) bool { return s.opts.Fill != nil && v.Forms != s.opts.Forms }
 
 // lacking returns what is to be filled.
-func (s *Set) lacking(ctx context.Context, v *view) ([]*redisbf.Set, error) {
-	lacking, err := v.current.lacking(ctx)
-	if err == nil && s.otherForms(v) {
+func (s *Set) incomplete(ctx context.Context, v *view) ([]*redisbf.Set, error) {
+	lacking, err := v.current.incomplete(ctx)
+	if err == nil && s.hasOtherForms(v) {
 		return v.current.sets()
 	}
 	return lacking, err
@@ -220,14 +220,14 @@ func (s *Set) lacking(ctx context.Context, v *view) ([]*redisbf.Set, error) {
 
 // only reports whether all generations are one: Java services know no other. Another set that
 // the filter had before may have left a state of several.
-func (s *Set) only() bool { return s.opts.Bits.Kind == redisbf.Redisson }
+func (s *Set) singleGeneration() bool { return s.opts.Bits.Kind == redisbf.Redisson }
 
 // target returns the set of a generation: the one that is there, or a new one.
 // Looking is held, unless nobody else can know s yet.
 func (s *Set) target(g generation) (target, error) {
 	bits := s.opts.Bits
 	bits.Secret = s.secret
-	if !s.only() {
+	if !s.singleGeneration() {
 		bits.Capacity, bits.Shards = g.Capacity, g.Shards
 		if g.Number > 1 {
 			bits.Key += ":g" + strconv.Itoa(g.Number)
@@ -248,7 +248,7 @@ var writeSource string
 var writeScript = redis.NewScript(writeSource)
 
 // errOvertaken says that another turn has begun since.
-var errOvertaken = errors.New("another ordergate has taken over")
+var errSuperseded = errors.New("another ordergate has taken over")
 
 // write replaces the state, if no later turn has written it.
 func (s *Set) write(ctx context.Context, now *state) error {
@@ -274,7 +274,7 @@ func (s *Set) write(ctx context.Context, now *state) error {
 		return fmt.Errorf("writing %s: %w", s.key, err)
 	}
 	if done == 0 {
-		return fmt.Errorf("writing %s: %w", s.key, errOvertaken)
+		return fmt.Errorf("writing %s: %w", s.key, errSuperseded)
 	}
 	return nil
 }

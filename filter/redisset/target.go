@@ -15,13 +15,13 @@ import (
 type target interface {
 	name() string
 	// ask answers Absent only if that was read in Redis after the call.
-	ask(ctx context.Context, id string) (filter.Answer, error)
+	query(ctx context.Context, id string) (filter.Answer, error)
 	// add returns nil once Redis has acknowledged all. ErrGone is for IDs whose place
 	// is not there; the others were added.
 	add(ctx context.Context, ids []string) error
 	// lacking returns what of it is not whole; of redisbf's errors, what is not this
 	// filter's.
-	lacking(ctx context.Context) ([]*redisbf.Set, error)
+	incomplete(ctx context.Context) ([]*redisbf.Set, error)
 	// sets returns all that it is made of now.
 	sets() ([]*redisbf.Set, error)
 	// unmark has nothing be absent.
@@ -51,8 +51,8 @@ type single struct {
 	// anew, if there is one, makes the set again, with the parameters that are in Redis
 	// then. They are looked at until it is whole: Java services may make it, and make it
 	// anew with others.
-	anew  func() (*redisbf.Set, error)
-	whole atomic.Bool
+	newSet   func() (*redisbf.Set, error)
+	complete atomic.Bool
 }
 
 func newSingle(client redis.UniversalClient, bits redisbf.Options) (*single, error) {
@@ -63,14 +63,14 @@ func newSingle(client redis.UniversalClient, bits redisbf.Options) (*single, err
 	}
 	t.set.Store(set)
 	if bits.Kind == redisbf.Redisson {
-		t.anew = func() (*redisbf.Set, error) { return redisbf.New(client, bits) }
+		t.newSet = func() (*redisbf.Set, error) { return redisbf.New(client, bits) }
 	}
 	return t, nil
 }
 
 func (t *single) name() string { return t.key }
 
-func (t *single) ask(ctx context.Context, id string) (filter.Answer, error) {
+func (t *single) query(ctx context.Context, id string) (filter.Answer, error) {
 	a, err := t.set.Load().Ask(ctx, id)
 	return answer(a), err
 }
@@ -89,18 +89,18 @@ func (t *single) add(ctx context.Context, ids []string) error { return t.set.Loa
 
 func (t *single) sets() ([]*redisbf.Set, error) { return []*redisbf.Set{t.set.Load()}, nil }
 
-func (t *single) lacking(ctx context.Context) ([]*redisbf.Set, error) {
+func (t *single) incomplete(ctx context.Context) ([]*redisbf.Set, error) {
 	for {
-		was := t.whole.Load()
-		if t.anew != nil && !was {
+		was := t.complete.Load()
+		if t.newSet != nil && !was {
 			if err := t.reopen(ctx); err != nil {
 				return nil, err
 			}
 		}
-		lacking, err := unwhole(ctx, []*redisbf.Set{t.set.Load()})
+		lacking, err := incompleteOf(ctx, []*redisbf.Set{t.set.Load()})
 		whole := err == nil && len(lacking) == 0
-		t.whole.Store(whole)
-		if t.anew == nil || whole || !was {
+		t.complete.Store(whole)
+		if t.newSet == nil || whole || !was {
 			return lacking, err
 		}
 	}
@@ -112,7 +112,7 @@ func (t *single) reopen(ctx context.Context) error {
 	if was.Open(ctx) == nil {
 		return nil
 	}
-	now, err := t.anew()
+	now, err := t.newSet()
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (t *single) reopen(ctx context.Context) error {
 }
 
 // unwhole returns those sets that are not whole.
-func unwhole(ctx context.Context, sets []*redisbf.Set) (lacking []*redisbf.Set, err error) {
+func incompleteOf(ctx context.Context, sets []*redisbf.Set) (lacking []*redisbf.Set, err error) {
 	for _, set := range sets {
 		whole, err := set.Whole(ctx)
 		if err != nil {

@@ -19,7 +19,7 @@ const (
 	// Stream is the key. In a cluster it is in the slot of its name.
 	Stream = "ordergate:audit"
 	// kept is how many entries there are at least: years, by hand, and some 300 kB.
-	kept = 1_000
+	maxEntries = 1_000
 	// MaxReason bounds the words of an operator, in bytes.
 	MaxReason = 500
 )
@@ -35,7 +35,7 @@ type Entry struct {
 	At      time.Time // by the clock of Redis; set by Read
 	Run     string    // the same of one run on several servers, and of no other
 	Who     string    // user@host
-	Did     string    // Released or Loaded
+	Action  string    // Released or Loaded
 	Lock    string    // its name in the configuration
 	Key     string    // of the lock
 	Holder  string    // the beginnings of the names of those who held it
@@ -48,7 +48,7 @@ type Entry struct {
 // fields returns where an entry's texts are, by their names in the stream.
 func (e *Entry) fields() map[string]*string {
 	return map[string]*string{
-		"run": &e.Run, "who": &e.Who, "did": &e.Did, "lock": &e.Lock, "key": &e.Key, "holder": &e.Holder,
+		"run": &e.Run, "who": &e.Who, "did": &e.Action, "lock": &e.Lock, "key": &e.Key, "holder": &e.Holder,
 		"request": &e.Request, "filter": &e.Filter, "reason": &e.Reason,
 	}
 }
@@ -64,7 +64,7 @@ func Append(ctx context.Context, client redis.UniversalClient, e Entry) error {
 	if e.IDs > 0 {
 		values["ids"] = e.IDs
 	}
-	err := client.XAdd(ctx, &redis.XAddArgs{Stream: Stream, MaxLen: kept, Approx: true, Values: values}).Err()
+	err := client.XAdd(ctx, &redis.XAddArgs{Stream: Stream, MaxLen: maxEntries, Approx: true, Values: values}).Err()
 	if err != nil {
 		return fmt.Errorf("writing to %s: %w", Stream, err)
 	}
@@ -74,7 +74,7 @@ func Append(ctx context.Context, client redis.UniversalClient, e Entry) error {
 // Read returns the newest entries, the newest first; limit 0: all.
 func Read(ctx context.Context, client redis.UniversalClient, limit int) ([]Entry, error) {
 	if limit == 0 {
-		limit = 10 * kept // Redis keeps less
+		limit = 10 * maxEntries // Redis keeps less
 	}
 	messages, err := client.XRevRangeN(ctx, Stream, "+", "-", int64(limit)).Result()
 	if err != nil {
@@ -105,19 +105,19 @@ const (
 	// watchEvery is how soon a deed is told of.
 	watchEvery = 5 * time.Second
 	// watchLimit bounds one look.
-	watchLimit = 2 * time.Second
+	watchTimeout = 2 * time.Second
 	// mostAtOnce bounds what one look brings: more comes with the next.
-	mostAtOnce = 100
+	watchBatch = 100
 )
 
 // Watch calls tell with each entry that is appended from now on, in order, until ctx ends.
 // While Redis is away it waits. It blocks.
-func Watch(ctx context.Context, client redis.UniversalClient, tell func(Entry)) {
+func Watch(ctx context.Context, client redis.UniversalClient, onEntry func(Entry)) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	last := "" // the ID of the last entry that is known; "": Redis has not been asked yet
 	for {
-		if next, err := look(ctx, client, last, tell); err == nil {
+		if next, err := readNew(ctx, client, last, onEntry); err == nil {
 			last = next
 		}
 		select {
@@ -129,8 +129,8 @@ func Watch(ctx context.Context, client redis.UniversalClient, tell func(Entry)) 
 }
 
 // look tells of what came after an entry, and returns the last one that there is.
-func look(ctx context.Context, client redis.UniversalClient, last string, tell func(Entry)) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, watchLimit)
+func readNew(ctx context.Context, client redis.UniversalClient, last string, onEntry func(Entry)) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	if last == "" {
 		newest, err := client.XRevRangeN(ctx, Stream, "+", "-", 1).Result()
@@ -142,13 +142,13 @@ func look(ctx context.Context, client redis.UniversalClient, last string, tell f
 		}
 		return newest[0].ID, nil
 	}
-	came, err := client.XRangeN(ctx, Stream, "("+last, "+", mostAtOnce).Result()
+	entries, err := client.XRangeN(ctx, Stream, "("+last, "+", watchBatch).Result()
 	if err != nil {
 		return last, err
 	}
-	for i := range came {
-		tell(entryOf(&came[i]))
-		last = came[i].ID
+	for i := range entries {
+		onEntry(entryOf(&entries[i]))
+		last = entries[i].ID
 	}
 	return last, nil
 }

@@ -19,13 +19,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestKept(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: bedtest.New(t).Redis().Addr()})
 	defer client.Close()
-	for i := range 3 * kept {
-		if err := Append(t.Context(), client, Entry{Who: "a@b", Did: Released, Key: fmt.Sprint(i)}); err != nil {
+	for i := range 3 * maxEntries {
+		if err := Append(t.Context(), client, Entry{Who: "a@b", Action: Released, Key: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, err := Read(t.Context(), client, 0)
-	if err != nil || len(all) < kept || len(all) > 2*kept || all[0].Key != fmt.Sprint(3*kept-1) {
+	if err != nil || len(all) < maxEntries || len(all) > 2*maxEntries || all[0].Key != fmt.Sprint(3*maxEntries-1) {
 		t.Errorf("%d entries, %v", len(all), err)
 	}
 	some, err := Read(t.Context(), client, 2)
@@ -43,13 +43,13 @@ func TestWatch(t *testing.T) {
 		bedtest.Eventually(t, "an entry is appended", func() bool { return Append(t.Context(), client, Entry{Key: key}) == nil })
 	}
 	add("before")
-	last, err := look(t.Context(), client, "", nil)
+	last, err := readNew(t.Context(), client, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told []string
 	step := func() {
-		next, err := look(t.Context(), client, last, func(e Entry) { told = append(told, e.Key) })
+		next, err := readNew(t.Context(), client, last, func(e Entry) { told = append(told, e.Key) })
 		if last = next; err != nil {
 			t.Log(err)
 		}

@@ -15,7 +15,7 @@ func (m *Engine) watchAudit(ctx context.Context) {
 		return // no command reaches it
 	}
 	audit.Watch(ctx, m.redis, func(e audit.Entry) {
-		if e.Did != audit.Released {
+		if e.Action != audit.Released {
 			m.log.Info("order IDs were added by hand", "filter", e.Filter, "ids", e.IDs, "who", e.Who, "reason", e.Reason)
 			return
 		}

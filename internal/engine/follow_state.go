@@ -11,7 +11,7 @@ import (
 // followState is how the following of a table goes in this process, for its condition, its
 // metrics and the log. It is safe for concurrent use.
 type followState struct {
-	trouble *recurring.Trouble
+	trouble *recurring.Problem
 
 	mu    sync.Mutex
 	at    time.Time // up to when everything that was committed is known; zero: it is not followed here

@@ -43,13 +43,13 @@ func (m *Engine) measure(name string, c config.Filter, unit *filterUnit) *measur
 // absent notes that an ID was answered Absent.
 func (s *measures) absent(id string) {
 	s.meter.OnAbsent(id)
-	s.probes.Note(id)
+	s.probes.Add(id)
 }
 
 // missing notes that the backend has no order of this ID.
 func (s *measures) missing(id string) {
 	s.meter.OnNotFound(id)
-	s.probes.Note(id)
+	s.probes.Add(id)
 }
 
 // run does what measuring needs in the background, until ctx ends.

@@ -18,14 +18,14 @@ import (
 // countProbes has Redis count absent IDs, and tell how many there were.
 func countProbes(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	opts := probes.Options{Every: time.Millisecond, Count: time.Millisecond}
+	opts := probes.Options{SendEvery: time.Millisecond, CountEvery: time.Millisecond}
 	seen, knows := probes.New(client, "orders", opts), probes.New(client, "orders", opts)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 2)
 	go func() { done <- seen.Run(ctx) }()
 	go func() { done <- knows.Run(ctx) }()
-	seen.Note("1001")
-	seen.Note("1002")
+	seen.Add("1001")
+	seen.Add("1002")
 	bedtest.Eventually(t, "the other counter knows", func() bool { return knows.Today() == 2 })
 	cancel()
 	for range cap(done) {

@@ -66,7 +66,7 @@ func (p *places) read(ctx context.Context, t *tableSource) (place, error) {
 }
 
 func (p *places) look(ctx context.Context, t *tableSource) (at place, err error) {
-	if at.others, err = p.set.Others(ctx); err != nil {
+	if at.others, err = p.set.OtherServers(ctx); err != nil {
 		return at, fmt.Errorf("source %s: %w", t.name, err)
 	}
 	if err := p.run(ctx, &at, p.of(t)); err != nil {
@@ -109,7 +109,7 @@ func (p *places) run(ctx context.Context, at *place, args ...any) error {
 // write replaces a place by what has been added to the set since it was read. It does
 // nothing if something else has happened to it, or somebody has been faster.
 func (p *places) write(ctx context.Context, t *tableSource, at place, mark json.RawMessage) error {
-	switch others, err := p.set.Others(ctx); {
+	switch others, err := p.set.OtherServers(ctx); {
 	case err != nil:
 		return fmt.Errorf("source %s: %w", t.name, err)
 	case others != at.others:
@@ -163,7 +163,7 @@ func (u unreadInRedis) IDs(ctx context.Context, _ func(id string) error) error {
 // places. It waits until the set is whole: whoever fills it reads all of the tables. Take is
 // a method of the filter that takes a reading.
 func (u *filterUnit) catchUpInRedis(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
-	if err := u.shared.AwaitWhole(ctx); err != nil {
+	if err := u.shared.AwaitComplete(ctx); err != nil {
 		return err
 	}
 	moved := func(context.Context) error { return nil }
@@ -201,7 +201,7 @@ func (p *places) fields(generation int) (fields []string) {
 }
 
 // Has implements [redisset.Places].
-func (p *places) Has(ctx context.Context, generation int) (bool, error) {
+func (p *places) HasAll(ctx context.Context, generation int) (bool, error) {
 	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
 	if err != nil {
 		return false, fmt.Errorf("looking for the places in the tables: %w", err)
@@ -214,7 +214,7 @@ func (p *places) Has(ctx context.Context, generation int) (bool, error) {
 const filling = "filling"
 
 // GiveUp implements [redisset.Places].
-func (p *places) GiveUp(ctx context.Context, generation int) (others bool, err error) {
+func (p *places) Discard(ctx context.Context, generation int) (others bool, err error) {
 	there, err := p.client.HKeys(ctx, p.keys[0]).Result()
 	if err == nil {
 		_, err = p.client.TxPipelined(ctx, func(tx redis.Pipeliner) error {
@@ -233,7 +233,7 @@ func (p *places) GiveUp(ctx context.Context, generation int) (others bool, err e
 }
 
 // Begin implements [redisset.Places].
-func (p *places) Begin(ctx context.Context) (err error) {
+func (p *places) BeginFill(ctx context.Context) (err error) {
 	p.filled = nil
 	if p.began, err = p.look(ctx, p.tables[0]); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (p *places) Begin(ctx context.Context) (err error) {
 }
 
 // End implements [redisset.Places].
-func (p *places) End(ctx context.Context, generation int) (err error) {
+func (p *places) Commit(ctx context.Context, generation int) (err error) {
 	for _, t := range p.tables {
 		at, failed := p.look(ctx, t)
 		if failed != nil {

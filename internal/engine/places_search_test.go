@@ -326,7 +326,7 @@ func (s *setSearch) start(how setting) *liveSet {
 	opts.Segments = segments(f.Segments, formats)
 	shares := m.sharedOptions("orders", f, l.unit, opts)
 	shares.Now = l.now
-	shares.ViewAge, shares.Grace, shares.InfoEvery, shares.Turn = searchView, searchView, searchView, l.takeTurn
+	shares.ViewAge, shares.Grace, shares.InfoEvery, shares.LeaderLock = searchView, searchView, searchView, l.takeTurn
 	fill := shares.Fill
 	shares.Fill = func(ctx context.Context, add func(string) error) error {
 		if err := fill(ctx, add); err != nil {

@@ -42,7 +42,7 @@ func TestPlace(t *testing.T) {
 		{"nothing", func(*testing.T) error { return nil }, written},
 		{"another was faster", func(*testing.T) error { put(others); return nil }, others},
 		{"it is filled", func(t *testing.T) error {
-			_, err := p.GiveUp(t.Context(), 1)
+			_, err := p.Discard(t.Context(), 1)
 			return err
 		}, ""},
 		{"another generation", func(t *testing.T) error {
@@ -98,7 +98,7 @@ func TestGivenUp(t *testing.T) {
 	p := &places{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, tables: []*tableSource{{identity: "a"}, {identity: "a"}}}
 	giveUp := func(want bool) {
 		t.Helper()
-		if others, err := p.GiveUp(t.Context(), 1); err != nil || others != want {
+		if others, err := p.Discard(t.Context(), 1); err != nil || others != want {
 			t.Errorf("others: %v, %v, want %v", others, err, want)
 		}
 	}

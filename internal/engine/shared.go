@@ -34,9 +34,9 @@ func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, b
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = unit.sourcesAtLeast
 	}
-	opts.Turn = func(ctx context.Context) (context.Context, int64, func(), error) { return m.turn(ctx, name) }
+	opts.LeaderLock = func(ctx context.Context) (context.Context, int64, func(), error) { return m.turn(ctx, name) }
 	if c.InRedis() == config.FilterRedisson && len(c.Sources) == 0 {
-		opts.Fill, opts.Turn = nil, nil
+		opts.Fill, opts.LeaderLock = nil, nil
 	}
 	if c.Expand != nil {
 		opts.AtFill, opts.By, opts.Max = c.Expand.AtFill, c.Expand.By, c.Expand.Max
@@ -44,8 +44,8 @@ func (m *Engine) sharedOptions(name string, c config.Filter, unit *filterUnit, b
 	if tables := unit.live(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
 		unit.places = &places{client: m.redis, keys: []string{"ordergate:{" + name + "}:places", redisset.StateKey(name)}, tables: tables}
 		unit.places.name = shortSum(fmt.Sprintf("%q %q %+v %q", opts.Bits.Kind, opts.Bits.Key, c.Segments, opts.Forms))
-		opts.Places = unit.places
-		opts.Lacking = func(reason string) { unit.filter.Doubt(filter.Doubt{Reason: reason}) }
+		opts.Checkpoints = unit.places
+		opts.OnIncomplete = func(reason string) { unit.filter.Doubt(filter.Doubt{Reason: reason}) }
 	}
 	return opts
 }

@@ -121,8 +121,8 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 		opts := redisset.Options{
 			Name: string(kind), Bits: redisbf.Options{Kind: kind, Key: "order:bloom:" + string(kind), Capacity: 1000},
 			ViewAge: 50 * time.Millisecond, Grace: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Fill: func(_ context.Context, add func(string) error) error { return errors.Join(add("1"), add("2")) },
-			Turn: func(ctx context.Context) (context.Context, int64, func(), error) { return ctx, 1, func() {}, nil },
+			Fill:       func(_ context.Context, add func(string) error) error { return errors.Join(add("1"), add("2")) },
+			LeaderLock: func(ctx context.Context) (context.Context, int64, func(), error) { return ctx, 1, func() {}, nil },
 		}
 		if kind == redisbf.Bitmap {
 			opts.Bits.Shards, opts.AtFill, opts.By = 3, 0.9, 2
@@ -232,11 +232,11 @@ func keepPlaces(t *testing.T, client redis.UniversalClient) {
 	defer set.Close()
 	marks := &places{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
 	err = errors.Join(err, client.HSet(ctx, marks.keys[1], "generation", 1, "capacity", 1000, "shards", 16).Err())
-	_, givenUp := marks.GiveUp(ctx, 1)
-	err = errors.Join(err, givenUp, marks.Begin(ctx))
+	_, givenUp := marks.Discard(ctx, 1)
+	err = errors.Join(err, givenUp, marks.BeginFill(ctx))
 	marks.filled["db"] = json.RawMessage(`{}`)
-	err = errors.Join(err, marks.End(ctx, 1))
-	has, lookErr := marks.Has(ctx, 1)
+	err = errors.Join(err, marks.Commit(ctx, 1))
+	has, lookErr := marks.HasAll(ctx, 1)
 	at, readErr := marks.read(ctx, marks.tables[0])
 	if err = errors.Join(err, lookErr, readErr); !has || string(at.mark) != "{}" || at.history == "" {
 		t.Errorf("the mark is %q of history %q", at.mark, at.history)

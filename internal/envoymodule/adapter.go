@@ -50,9 +50,9 @@ type Adapter struct {
 	current    atomic.Pointer[gateReplies]
 	faultReply *Reply // to a request during which a fault occurred
 
-	refused   *recurring.Trouble
-	ended     *recurring.Trouble // calls that the gate ended
-	unlearned *recurring.Trouble // new orders
+	refused   *recurring.Problem
+	ended     *recurring.Problem // calls that the gate ended
+	unlearned *recurring.Problem // new orders
 	delayed   delayedAnswers     // answers to creates
 
 	ctx    context.Context // for all work on behalf of streams; ends with Close

@@ -12,7 +12,7 @@ import (
 // clients that leave (downstream_...), as measured with Envoy 1.40. A route's timeout no
 // longer runs once Envoy has the whole answer.
 type delayedAnswers struct {
-	cut      *recurring.Trouble
+	cut      *recurring.Problem
 	maxDelay time.Duration // the longest time that an answer may wait
 }
 

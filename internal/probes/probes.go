@@ -19,12 +19,12 @@ import (
 
 // Options are the settings of a [Counter]. The zero value is usable.
 type Options struct {
-	Logger *slog.Logger     // default: none
-	Now    func() time.Time // tells the day; default time.Now
-	Every  time.Duration    // how often Redis is told; default 1 s
-	Count  time.Duration    // how often Redis is asked for the count; default 10 s
-	Limit  time.Duration    // the longest that either may take; default 2 s
-	Queue  int              // bytes of IDs that may wait for being told; default 256 KiB
+	Logger     *slog.Logger     // default: none
+	Now        func() time.Time // tells the day; default time.Now
+	SendEvery  time.Duration    // how often Redis is told; default 1 s
+	CountEvery time.Duration    // how often Redis is asked for the count; default 10 s
+	Timeout    time.Duration    // the longest that either may take; default 2 s
+	QueueBytes int              // bytes of IDs that may wait for being told; default 256 KiB
 }
 
 // EnsureDefaults fills in what is unset.
@@ -35,17 +35,17 @@ func (o *Options) EnsureDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Every <= 0 {
-		o.Every = time.Second
+	if o.SendEvery <= 0 {
+		o.SendEvery = time.Second
 	}
-	if o.Count <= 0 {
-		o.Count = 10 * time.Second
+	if o.CountEvery <= 0 {
+		o.CountEvery = 10 * time.Second
 	}
-	if o.Limit <= 0 {
-		o.Limit = 2 * time.Second
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Second
 	}
-	if o.Queue <= 0 {
-		o.Queue = 256 << 10
+	if o.QueueBytes <= 0 {
+		o.QueueBytes = 256 << 10
 	}
 }
 
@@ -60,16 +60,16 @@ type Counter struct {
 	dropped atomic.Uint64
 
 	// Used by Run only.
-	leaving   batch  // was taken from the queue, and has not reached Redis
-	leavingOf string // the day that it counts for
-	away      bool   // Redis did not take it
+	sending    batch  // was taken from the queue, and has not reached Redis
+	sendingDay string // the day that it counts for
+	redisAway  bool   // Redis did not take it
 }
 
 // day is one of UTC with what was seen in it.
 type day struct {
-	name  string // yyyymmdd
-	seen  hll.Sketch
-	there atomic.Uint64 // the count in Redis, when it was last asked
+	name    string // yyyymmdd
+	local   hll.Sketch
+	inRedis atomic.Uint64 // the count in Redis, when it was last asked
 }
 
 // New returns the counter of a filter's IDs. Their HyperLogLog in Redis is
@@ -80,7 +80,7 @@ func New(client redis.UniversalClient, filter string, opts Options) *Counter {
 	c := &Counter{client: client, filter: filter, opts: opts}
 	c.day.Store(&day{name: c.today()})
 	if client != nil {
-		c.queue.start(opts.Queue)
+		c.queue.start(opts.QueueBytes)
 	}
 	return c
 }
@@ -97,24 +97,24 @@ func (c *Counter) key(day string) string { return "ordergate:{" + c.filter + "}:
 // it, of the next nine million 27,000 (measured). Should the queue be full of them,
 // an ID is passed over in the sketch as well, so that the next one of its kind is
 // not.
-func (c *Counter) Note(id string) {
+func (c *Counter) Add(id string) {
 	hash := hll.Redis(id)
 	d := c.day.Load()
-	if !d.seen.Changes(hash) {
+	if !d.local.Changes(hash) {
 		return
 	}
 	if c.client != nil && !c.queue.push(id) {
 		c.dropped.Add(1)
 		return
 	}
-	d.seen.Add(hash)
+	d.local.Add(hash)
 }
 
 // Today returns how many there are today, to about 1 %: as many as Redis knew of at
 // last, or as were seen here, whichever is more.
 func (c *Counter) Today() uint64 {
 	d := c.day.Load()
-	return max(d.seen.Count(), d.there.Load())
+	return max(d.local.Count(), d.inRedis.Load())
 }
 
 // Dropped returns how often an ID found no room in the queue. While that grows the
@@ -124,29 +124,29 @@ func (c *Counter) Dropped() uint64 { return c.dropped.Load() }
 // Run tells Redis of what is noted, and begins a new count at each midnight, until
 // ctx ends. It returns nil, after one last try to tell what is left.
 func (c *Counter) Run(ctx context.Context) error {
-	every, count := time.NewTicker(c.opts.Every), time.NewTicker(c.opts.Count)
+	every, count := time.NewTicker(c.opts.SendEvery), time.NewTicker(c.opts.CountEvery)
 	defer every.Stop()
 	defer count.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			c.tell(context.WithoutCancel(ctx))
+			c.send(context.WithoutCancel(ctx))
 			return nil
-		case <-c.queue.crowded:
-			if !c.away { // the ticker tries again
-				c.tell(ctx)
+		case <-c.queue.halfFull:
+			if !c.redisAway { // the ticker tries again
+				c.send(ctx)
 			}
 		case <-every.C:
-			c.tell(ctx)
-			c.roll()
+			c.send(ctx)
+			c.rollOver()
 		case <-count.C:
-			c.ask(ctx)
+			c.refreshCount(ctx)
 		}
 	}
 }
 
 // roll begins a new day. An ID that is noted at this moment may count for either.
-func (c *Counter) roll() {
+func (c *Counter) rollOver() {
 	if today := c.today(); today > c.day.Load().name { // not if a clock was set back
 		c.day.Store(&day{name: today})
 	}

@@ -45,7 +45,7 @@ func run(t *testing.T, c *Counter) (stop func()) {
 var noon = time.Date(2028, 2, 28, 12, 0, 0, 0, time.UTC)
 
 // hasty tells Redis, and asks it, all the time.
-var hasty = Options{Every: time.Millisecond, Count: time.Millisecond, Now: func() time.Time { return noon }}
+var frequent = Options{SendEvery: time.Millisecond, CountEvery: time.Millisecond, Now: func() time.Time { return noon }}
 
 // near allows for 2.5 standard errors.
 func near(n uint64, want float64) bool { return math.Abs(float64(n)-want) <= 0.02*want }
@@ -58,13 +58,13 @@ const (
 // TestTwoCounters count 10^5 IDs on one Redis, half of them both.
 func TestTwoCounters(t *testing.T) {
 	_, client := server(t)
-	a, b := New(client, "orders", hasty), New(client, "orders", hasty)
+	a, b := New(client, "orders", frequent), New(client, "orders", frequent)
 	stopA, stopB := run(t, a), run(t, b)
 	const each = 200_000 / 3
 	for i := range each {
-		a.Note(fmt.Sprint(i))
-		a.Note(fmt.Sprint(i)) // which is no ID more
-		b.Note(fmt.Sprint(i + each/2))
+		a.Add(fmt.Sprint(i))
+		a.Add(fmt.Sprint(i)) // which is no ID more
+		b.Add(fmt.Sprint(i + each/2))
 	}
 	bedtest.Eventually(t, "both know of all", func() bool {
 		return near(a.Today(), 1.5*each) && near(b.Today(), 1.5*each)
@@ -75,14 +75,14 @@ func TestTwoCounters(t *testing.T) {
 	if err != nil || !near(uint64(n), 1.5*each) {
 		t.Errorf("Redis counts %d, %v", n, err)
 	}
-	if left, err := client.TTL(t.Context(), today).Result(); err != nil || left > expires || left < expires-time.Hour {
+	if left, err := client.TTL(t.Context(), today).Result(); err != nil || left > keepFor || left < keepFor-time.Hour {
 		t.Errorf("the key has %v left, %v", left, err)
 	}
 	if a.Dropped()+b.Dropped() > 0 {
 		t.Errorf("dropped %d and %d", a.Dropped(), b.Dropped())
 	}
 	// A third knows what the others saw.
-	c := New(client, "orders", hasty)
+	c := New(client, "orders", frequent)
 	run(t, c)
 	bedtest.Eventually(t, "the third knows", func() bool { return c.Today() == uint64(n) })
 }
@@ -90,11 +90,11 @@ func TestTwoCounters(t *testing.T) {
 // TestRedisAway has Redis away for a while: what was noted meanwhile arrives later.
 func TestRedisAway(t *testing.T) {
 	srv, client := server(t)
-	c := New(client, "orders", hasty)
+	c := New(client, "orders", frequent)
 	stop := run(t, c)
 	srv.Kill()
 	for i := range 5000 {
-		c.Note(fmt.Sprint(i))
+		c.Add(fmt.Sprint(i))
 	}
 	if !near(c.Today(), 5000) {
 		t.Errorf("counts %d without Redis", c.Today())
@@ -116,13 +116,13 @@ func TestRedisAway(t *testing.T) {
 // more IDs come.
 func TestFullQueue(t *testing.T) {
 	srv, client := server(t)
-	opts := hasty
-	opts.Queue = 1024
+	opts := frequent
+	opts.QueueBytes = 1024
 	c := New(client, "orders", opts)
 	run(t, c)
 	srv.Kill()
 	for i := range 20_000 {
-		c.Note(fmt.Sprint(i))
+		c.Add(fmt.Sprint(i))
 	}
 	if c.Dropped() == 0 || c.Today() > 2000 {
 		t.Errorf("dropped %d, counts %d", c.Dropped(), c.Today())
@@ -132,7 +132,7 @@ func TestFullQueue(t *testing.T) {
 	}
 	bedtest.Eventually(t, "all of them are counted", func() bool {
 		for i := range 20_000 {
-			c.Note(fmt.Sprint(i))
+			c.Add(fmt.Sprint(i))
 		}
 		n, err := client.PFCount(t.Context(), today).Result()
 		return err == nil && near(uint64(n), 20_000) && near(c.Today(), 20_000)
@@ -145,23 +145,23 @@ func TestMidnight(t *testing.T) {
 	var clock atomic.Int64
 	midnight := time.Date(2028, 2, 29, 0, 0, 0, 0, time.UTC)
 	clock.Store(midnight.Add(-time.Minute).Unix())
-	opts := hasty
+	opts := frequent
 	opts.Now = func() time.Time { return time.Unix(clock.Load(), 0).In(time.FixedZone("east", 9*60*60)) }
 	c := New(client, "orders", opts)
 	run(t, c)
 	count := func(day string) int64 { return client.PFCount(t.Context(), prefix+day).Val() }
 	for i := range 30 {
-		c.Note(fmt.Sprint(i))
+		c.Add(fmt.Sprint(i))
 	}
 	bedtest.Eventually(t, "the 28th is counted", func() bool { return count("20280228") == 30 })
 	clock.Store(midnight.Unix())
 	bedtest.Eventually(t, "a new day begins", func() bool { return c.Today() == 0 })
 	for i := range 7 {
-		c.Note(fmt.Sprint(i))
+		c.Add(fmt.Sprint(i))
 	}
 	bedtest.Eventually(t, "the 29th is counted", func() bool { return count("20280229") == 7 && c.Today() == 7 })
 	clock.Store(midnight.Add(-time.Minute).Unix()) // set back
-	c.Note("8")
+	c.Add("8")
 	bedtest.Eventually(t, "the 29th goes on", func() bool { return count("20280229") == 8 && c.Today() == 8 })
 	if n := count("20280228"); n != 30 {
 		t.Errorf("the 28th has %d", n)
@@ -173,7 +173,7 @@ func TestHere(t *testing.T) {
 	c := New(nil, "orders", Options{})
 	run(t, c)
 	for i := range 100_000 {
-		c.Note(fmt.Sprint(i))
+		c.Add(fmt.Sprint(i))
 	}
 	if !near(c.Today(), 100_000) || c.Dropped() != 0 {
 		t.Errorf("counts %d, dropped %d", c.Today(), c.Dropped())
@@ -183,7 +183,7 @@ func TestHere(t *testing.T) {
 // TestNoteNeverWaits has Redis hang: a process that is stopped answers nothing.
 func TestNoteNeverWaits(t *testing.T) {
 	srv, client := server(t)
-	c := New(client, "orders", hasty)
+	c := New(client, "orders", frequent)
 	run(t, c)
 	if err := srv.Pause(); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func TestNoteNeverWaits(t *testing.T) {
 	id := make([]byte, 0, 20)
 	if n := testing.AllocsPerRun(20_000, func() {
 		id = fmt.Appendf(id[:0], "%d", i)
-		c.Note(string(id))
+		c.Add(string(id))
 		i++
 	}); n > 2 { // of the test's own: the number and the string
 		t.Errorf("%g allocations", n)
@@ -214,10 +214,10 @@ func BenchmarkNote(b *testing.B) {
 	}
 	for name, among := range map[string]int{"new": 1 << 20, "seen": 1 << 10} {
 		b.Run(name, func(b *testing.B) {
-			c := New(client, "orders", Options{Queue: 8 << 20})
+			c := New(client, "orders", Options{QueueBytes: 8 << 20})
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				c.Note(ids[i&(among-1)])
+				c.Add(ids[i&(among-1)])
 			}
 		})
 	}

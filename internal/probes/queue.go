@@ -5,10 +5,10 @@ import "sync"
 // queue holds IDs that wait to be told, in a fixed amount of memory. The lock is
 // held for as long as it takes to copy one, and never across I/O.
 type queue struct {
-	mu      sync.Mutex
-	waiting batch
-	spare   batch         // what take gave away, once it is returned
-	crowded chan struct{} // of capacity 1: half of it is used
+	mu       sync.Mutex
+	waiting  batch
+	spare    batch         // what take gave away, once it is returned
+	halfFull chan struct{} // of capacity 1: half of it is used
 }
 
 // batch is IDs, one after the other.
@@ -21,7 +21,7 @@ func (q *queue) start(size int) {
 	// An ID has mostly ten bytes or more.
 	fresh := func() batch { return batch{make([]byte, 0, size), make([]int, 0, size/8)} }
 	q.waiting, q.spare = fresh(), fresh()
-	q.crowded = make(chan struct{}, 1)
+	q.halfFull = make(chan struct{}, 1)
 }
 
 // push copies an ID into the queue and reports whether there was room for it.
@@ -37,7 +37,7 @@ func (q *queue) push(id string) bool {
 	q.mu.Unlock()
 	if half {
 		select {
-		case q.crowded <- struct{}{}:
+		case q.halfFull <- struct{}{}:
 		default: // Run knows already
 		}
 	}
@@ -46,7 +46,7 @@ func (q *queue) push(id string) bool {
 
 // take returns what waits, and leaves the queue empty. The batch has to be returned
 // by give before the next.
-func (q *queue) take() batch {
+func (q *queue) takeBatch() batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := q.waiting
@@ -55,7 +55,7 @@ func (q *queue) take() batch {
 }
 
 // give returns the memory of a batch.
-func (q *queue) give(b batch) {
+func (q *queue) recycle(b batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.spare = batch{b.bytes[:0], b.ends[:0]}

@@ -9,7 +9,7 @@ import (
 
 const (
 	// expires is what the days of a week take, and one more.
-	expires = 8 * 24 * time.Hour
+	keepFor = 8 * 24 * time.Hour
 	// perCommand bounds what Redis does without a pause: 1000 take it half a
 	// millisecond.
 	perCommand = 1000
@@ -17,40 +17,40 @@ const (
 
 // tell gives Redis what is noted. What it could not be given is kept for the next
 // time, as far as the queue has room.
-func (c *Counter) tell(ctx context.Context) {
+func (c *Counter) send(ctx context.Context) {
 	if c.client == nil || !c.flush(ctx) {
 		return
 	}
-	c.leaving, c.leavingOf = c.queue.take(), c.day.Load().name
+	c.sending, c.sendingDay = c.queue.takeBatch(), c.day.Load().name
 	c.flush(ctx)
 }
 
 // flush sends what is leaving, and reports whether it has left.
 func (c *Counter) flush(ctx context.Context) bool {
-	if len(c.leaving.ends) > 0 {
-		if err := c.add(ctx, c.key(c.leavingOf), c.leaving.ids()); err != nil {
-			if !c.away && ctx.Err() == nil { // one line for an outage, however long
+	if len(c.sending.ends) > 0 {
+		if err := c.add(ctx, c.key(c.sendingDay), c.sending.ids()); err != nil {
+			if !c.redisAway && ctx.Err() == nil { // one line for an outage, however long
 				c.opts.Logger.Warn("the distinct absent IDs that are asked for are not counted in Redis for now", "filter", c.filter, "error", err)
 			}
-			c.away = true
+			c.redisAway = true
 			return false
 		}
 	}
-	if c.leaving.bytes != nil {
-		c.queue.give(c.leaving)
+	if c.sending.bytes != nil {
+		c.queue.recycle(c.sending)
 	}
-	c.leaving, c.away = batch{}, false
+	c.sending, c.redisAway = batch{}, false
 	return true
 }
 
 func (c *Counter) add(ctx context.Context, key string, ids []any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	pipe := c.client.Pipeline()
 	for some := range slices.Chunk(ids, perCommand) {
 		pipe.PFAdd(ctx, key, some...)
 	}
-	pipe.Expire(ctx, key, expires)
+	pipe.Expire(ctx, key, keepFor)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("adding to %s: %w", key, err)
 	}
@@ -59,14 +59,14 @@ func (c *Counter) add(ctx context.Context, key string, ids []any) error {
 
 // ask asks Redis how many IDs all ordergates have seen. Without an answer the last
 // one stays.
-func (c *Counter) ask(ctx context.Context) {
+func (c *Counter) refreshCount(ctx context.Context) {
 	if c.client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.opts.Limit)
+	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	d := c.day.Load()
 	if n, err := c.client.PFCount(ctx, c.key(d.name)).Result(); err == nil {
-		d.there.Store(uint64(n))
+		d.inRedis.Store(uint64(n))
 	}
 }

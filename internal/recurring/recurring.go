@@ -13,13 +13,13 @@ import (
 
 // every is the time between two lines of one trouble. It is over when it did not come for as
 // long.
-const every = time.Minute
+const interval = time.Minute
 
 // Trouble is one kind of it. It is safe for concurrent use.
-type Trouble struct {
-	log         *slog.Logger
-	level       slog.Level
-	comes, over string
+type Problem struct {
+	log               *slog.Logger
+	level             slog.Level
+	message, resolved string
 
 	mu    sync.Mutex
 	timer *time.Timer // runs while there is trouble; nil: there is none
@@ -31,13 +31,13 @@ type Trouble struct {
 
 // New returns a trouble that has not come yet. The texts are the messages of its lines while
 // it comes, and when it is over.
-func New(log *slog.Logger, level slog.Level, comes, over string) *Trouble {
-	return &Trouble{log: log, level: level, comes: comes, over: over}
+func New(log *slog.Logger, level slog.Level, comes, over string) *Problem {
+	return &Problem{log: log, level: level, message: comes, resolved: over}
 }
 
 // Note tells that it came. The arguments are those of [slog.Logger.Log]; a line that counts
 // has the last ones.
-func (t *Trouble) Note(args ...any) {
+func (t *Problem) Note(args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.total++
@@ -47,12 +47,12 @@ func (t *Trouble) Note(args ...any) {
 		return
 	}
 	t.since = time.Now()
-	t.timer = time.AfterFunc(every, t.look)
-	t.log.Log(context.Background(), t.level, t.comes, args...)
+	t.timer = time.AfterFunc(interval, t.summarize)
+	t.log.Log(context.Background(), t.level, t.message, args...)
 }
 
 // look logs what came since the last line.
-func (t *Trouble) look() {
+func (t *Problem) summarize() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer == nil {
@@ -62,13 +62,13 @@ func (t *Trouble) look() {
 		t.end()
 		return
 	}
-	t.log.Log(context.Background(), t.level, t.comes, append(t.last, "count", t.count)...)
+	t.log.Log(context.Background(), t.level, t.message, append(t.last, "count", t.count)...)
 	t.count, t.last = 0, nil
-	t.timer.Reset(every)
+	t.timer.Reset(interval)
 }
 
 // Close ends the trouble, if there is any.
-func (t *Trouble) Close() {
+func (t *Problem) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer != nil {
@@ -78,7 +78,7 @@ func (t *Trouble) Close() {
 }
 
 // Drop forgets the trouble, and logs nothing: the process that noted it ends.
-func (t *Trouble) Drop() {
+func (t *Problem) Drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer != nil {
@@ -87,7 +87,7 @@ func (t *Trouble) Drop() {
 	}
 }
 
-func (t *Trouble) end() {
-	t.log.Info(t.over, "total", t.total, "since", t.since)
+func (t *Problem) end() {
+	t.log.Info(t.resolved, "total", t.total, "since", t.since)
 	t.timer, t.total, t.count, t.last = nil, 0, 0, nil
 }

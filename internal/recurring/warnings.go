@@ -13,7 +13,7 @@ import (
 // at. It is safe for concurrent use.
 type Warnings struct {
 	mu       sync.Mutex
-	troubles map[string]*Trouble
+	problems map[string]*Problem
 	closed   bool
 }
 
@@ -27,31 +27,31 @@ func (w *Warnings) Logger(log *slog.Logger) *slog.Logger {
 func (w *Warnings) Close() {
 	w.mu.Lock()
 	w.closed = true
-	troubles := w.troubles
-	w.troubles = nil
+	problems := w.problems
+	w.problems = nil
 	w.mu.Unlock()
-	for _, t := range troubles {
-		t.Close()
+	for _, p := range problems {
+		p.Close()
 	}
 }
 
 // of returns the trouble of a message with attributes; nil after Close.
-func (w *Warnings) of(h handler, message string) *Trouble {
+func (w *Warnings) problem(h handler, message string) *Problem {
 	name := h.attributes + message
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return nil
 	}
-	t := w.troubles[name]
-	if t == nil {
-		if w.troubles == nil {
-			w.troubles = make(map[string]*Trouble)
+	p := w.problems[name]
+	if p == nil {
+		if w.problems == nil {
+			w.problems = make(map[string]*Problem)
 		}
-		t = New(slog.New(h.Handler), slog.LevelWarn, message, "over: "+message)
-		w.troubles[name] = t
+		p = New(slog.New(h.Handler), slog.LevelWarn, message, "over: "+message)
+		w.problems[name] = p
 	}
-	return t
+	return p
 }
 
 // handler implements slog.Handler.
@@ -62,11 +62,11 @@ type handler struct {
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	var trouble *Trouble
+	var problem *Problem
 	if r.Level == slog.LevelWarn {
-		trouble = h.warnings.of(h, r.Message)
+		problem = h.warnings.problem(h, r.Message)
 	}
-	if trouble == nil {
+	if problem == nil {
 		return h.Handler.Handle(ctx, r)
 	}
 	args := make([]any, 0, r.NumAttrs())
@@ -74,7 +74,7 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 		args = append(args, a)
 		return true
 	})
-	trouble.Note(args...)
+	problem.Note(args...)
 	return nil
 }
 
