@@ -8,20 +8,25 @@ import (
 	"testing"
 )
 
-// page returns docs/configuration.md.
-func page(t *testing.T) string {
+// pages returns docs/configuration.md and those that have the rest of the keys.
+func pages(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
+	var all strings.Builder
+	for _, name := range []string{"configuration", "configuration-filters", "configuration-rules"} {
+		text, err := os.ReadFile("../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+		all.WriteByte('\n')
 	}
-	return string(text)
+	return all.String()
 }
 
-// TestPageHasEveryKey looks for the keys in code, behind what they belong to or alone.
-func TestPageHasEveryKey(t *testing.T) {
+// TestPagesHaveEveryKey looks for the keys in code, behind what they belong to or alone.
+func TestPagesHaveEveryKey(t *testing.T) {
 	words := make(map[string]bool)
-	for _, code := range regexp.MustCompile("(?s)```yaml.*?```|`[^`\n]+`").FindAllString(page(t), -1) {
+	for _, code := range regexp.MustCompile("(?s)```yaml.*?```|`[^`\n]+`").FindAllString(pages(t), -1) {
 		for _, word := range regexp.MustCompile(`[a-z_]+`).FindAllString(code, -1) {
 			words[word] = true
 		}
@@ -39,7 +44,7 @@ func TestPageHasEveryKey(t *testing.T) {
 		}
 		for key, field := range fieldsOf(typ) {
 			if !words[key] {
-				t.Errorf("the page does not have %s", join(path, key))
+				t.Errorf("the pages do not have %s", join(path, key))
 			}
 			look(field, join(path, key))
 		}
@@ -47,10 +52,10 @@ func TestPageHasEveryKey(t *testing.T) {
 	look(reflect.TypeFor[Config](), "")
 }
 
-// TestExamplesOfThePage reads what the page shows of whole sections.
-func TestExamplesOfThePage(t *testing.T) {
+// TestExamplesOfThePages reads what the pages show of whole sections.
+func TestExamplesOfThePages(t *testing.T) {
 	examples := 0
-	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(page(t), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(pages(t), -1) {
 		section, _, _ := strings.Cut(m[1], ":")
 		if _, ok := fieldsOf(reflect.TypeFor[Config]())[section]; ok {
 			examples++

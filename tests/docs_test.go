@@ -72,20 +72,49 @@ func matches(output, line string) bool {
 	return regexp.MustCompile(`(?m)^ *` + pattern + `$`).MatchString(output)
 }
 
-var link = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	code    = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	marks   = regexp.MustCompile(`[^\pL\pN_ -]`)
+)
 
-// TestLinks checks that links between files lead somewhere.
+// TestLinks checks that links between files, and to their sections, lead somewhere.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../docs/*.md")
 	must(t, err)
-	for _, file := range append(files, "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md") {
-		text, err := os.ReadFile(file)
-		must(t, err)
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+	files = append(files, "../README.md", "../CHANGELOG.md", "../CONTRIBUTING.md", "../SECURITY.md", "../examples/fence/README.md")
+	for _, file := range files {
+		for _, m := range link.FindAllStringSubmatch(prose(t, file), -1) {
+			target := file
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(file), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s: %v", filepath.Base(file), err)
+			} else if m[2] != "" && !sections(t, target)[m[2]] {
+				t.Errorf("%s: %s has no section #%s", filepath.Base(file), filepath.Base(target), m[2])
 			}
 		}
 	}
+}
+
+// prose returns a page without its blocks of code.
+func prose(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	return code.ReplaceAllString(string(text), "")
+}
+
+// sections returns the names by which links lead to the sections of a page, as GitHub
+// makes them of the headings.
+func sections(t *testing.T, file string) map[string]bool {
+	t.Helper()
+	names := make(map[string]bool)
+	for _, m := range heading.FindAllStringSubmatch(prose(t, file), -1) {
+		names[strings.ReplaceAll(marks.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")] = true
+	}
+	return names
 }
