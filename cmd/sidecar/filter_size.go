@@ -57,7 +57,6 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 	f.StringVar(&flags.limit, "memory-limit", "1GB", "how much memory a filter may take in each process")
 	f.IntVar(&flags.processes, "processes", 1, "how many ordergates there are")
 	f.IntVar(&flags.replicas, "replicas", 0, "how many replicas each Redis master has")
-	f.Float64Var(&flags.price, "price-per-gb-month", 0, "what a gigabyte of memory costs a month: adds a column")
 	return cmd
 }
 
@@ -66,7 +65,6 @@ type sizeFlags struct {
 	filter, ids, rate, sample, limit string
 
 	shards, processes, replicas int
-	price                       float64
 }
 
 // sizeQuestion is what is to be sized.
@@ -79,7 +77,6 @@ type sizeQuestion struct {
 	limit     uint64 // of memory in a process
 	processes int
 	replicas  int
-	price     *float64 // of a gigabyte a month
 }
 
 // question checks the flags and takes what they leave open from the configuration.
@@ -118,12 +115,6 @@ func (f *sizeFlags) question(ctx context.Context, env *environment, given func(s
 	}
 	if f.replicas < 0 || f.replicas > mostCopies {
 		return wrong("--replicas %d: want 0 to %d", f.replicas, mostCopies)
-	}
-	if given("price-per-gb-month") {
-		if !(f.price >= 0 && f.price <= 1e9) {
-			return wrong("--price-per-gb-month %g: want 0 or more", f.price)
-		}
-		q.price = &f.price
 	}
 	if given("sample") {
 		if q.sample, err = readSample(ctx, f.sample, q.ids, q.rate); err != nil {

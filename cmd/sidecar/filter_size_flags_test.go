@@ -105,8 +105,6 @@ func TestFilterSizeRefuses(t *testing.T) {
 		{[]string{"filter", "size", "--ids", "5", "--memory-limit", "1e300TB"}, "is not a size such as 512MB"},
 		{[]string{"filter", "size", "--ids", "5", "--processes", "0"}, "--processes 0"},
 		{[]string{"filter", "size", "--ids", "5", "--replicas", "-1"}, "--replicas -1"},
-		{[]string{"filter", "size", "--ids", "5", "--price-per-gb-month", "-1"}, "--price-per-gb-month -1"},
-		{[]string{"filter", "size", "--ids", "5", "--price-per-gb-month", "NaN"}, "--price-per-gb-month NaN"},
 		{[]string{"filter", "size", "--ids", "5", "--sample", "nowhere.csv"}, "--sample reading order IDs from nowhere.csv: no such file"},
 		{[]string{"filter", "size", "--ids", "5", "--sample", few}, "8 distinct IDs or fewer"},
 		{[]string{"filter", "size", "--ids", "5", "--sample", odd}, "1 lines are no order IDs, the first is line 2: not UTF-8"},

@@ -37,10 +37,9 @@ type kindSize struct {
 	RoundTrips   roundTrips `json:"round_trips"`
 	// FalsePositiveRate is what comes out. The hashes of Redisson depend on each other,
 	// by which as many as FalsePositiveRateMost may pass; elsewhere the two are equal.
-	FalsePositiveRate     float64  `json:"false_positive_rate"`
-	FalsePositiveRateMost float64  `json:"false_positive_rate_most"`
-	TotalBytes            uint64   `json:"total_bytes"`     // of all processes, masters and replicas
-	PricePerMonth         *float64 `json:"price_per_month"` // null: without --price-per-gb-month
+	FalsePositiveRate     float64 `json:"false_positive_rate"`
+	FalsePositiveRateMost float64 `json:"false_positive_rate_most"`
+	TotalBytes            uint64  `json:"total_bytes"` // of all processes, masters and replicas
 }
 
 // roundTrips are those to Redis that a lookup waits for: none where the bits are in memory,
@@ -152,9 +151,6 @@ func (q *sizeQuestion) sumUp(k *kindSize) {
 	}
 	k.BytesPerID = float64(k.ProcessBytes+k.RedisBytes) / float64(q.ids)
 	k.TotalBytes = k.ProcessBytes*uint64(q.processes) + k.RedisBytes*uint64(1+q.replicas)
-	if q.price != nil {
-		k.PricePerMonth = new(float64(k.TotalBytes) / 1e9 * *q.price)
-	}
 }
 
 // name tells the two kinds local apart.

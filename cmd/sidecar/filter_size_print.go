@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -18,14 +17,10 @@ func (s *sizing) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s IDs, of absent ones %s may pass%s; %s, Redis with %s\n\n", grouped(s.IDs), percent(s.FalsePositiveRate), without,
 		plural(s.Processes, "process", "processes"), plural(s.Replicas, "replica", "replicas"))
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := "KIND\tA PROCESS\tREDIS\tBYTES/ID\tHASHES\tSHARDS\tROUND TRIPS\tPASS\tIN ALL"
-	if s.priced() {
-		head += "\tA MONTH"
-	}
-	fmt.Fprintln(table, head)
+	fmt.Fprintln(table, "KIND\tA PROCESS\tREDIS\tBYTES/ID\tHASHES\tSHARDS\tROUND TRIPS\tPASS\tIN ALL")
 	var notes strings.Builder
 	for _, k := range s.Kinds {
-		fmt.Fprintln(table, strings.Join(k.row(s.priced()), "\t"))
+		fmt.Fprintln(table, strings.Join(k.row(), "\t"))
 		if k.Problem != nil {
 			fmt.Fprintf(&notes, "%s: %s\n", k.name(), *k.Problem)
 		}
@@ -41,20 +36,11 @@ func (s *sizing) print(w io.Writer) error {
 	return err
 }
 
-// priced reports whether a price was given. Of some kind there is always a size.
-func (s *sizing) priced() bool {
-	return slices.ContainsFunc(s.Kinds, func(k kindSize) bool { return k.PricePerMonth != nil })
-}
-
-// row returns the cells of a line of the table. Where there is a problem they are
-// empty: it is told below.
-func (k *kindSize) row(priced bool) []string {
+// row returns the cells of a line of the table. A kind with a problem has empty cells: a
+// note below the table states the problem.
+func (k *kindSize) row() []string {
 	if k.Problem != nil {
-		cells := []string{k.name(), "-", "-", "-", "-", "-", "-", "-", "-"}
-		if priced {
-			cells = append(cells, "-")
-		}
-		return cells
+		return []string{k.name(), "-", "-", "-", "-", "-", "-", "-", "-"}
 	}
 	memory := func(bytes uint64) string {
 		if bytes == 0 {
@@ -76,14 +62,10 @@ func (k *kindSize) row(priced bool) []string {
 	if k.FalsePositiveRateMost > k.FalsePositiveRate {
 		pass += " to " + percent(k.FalsePositiveRateMost)
 	}
-	cells := []string{
+	return []string{
 		k.name(), memory(k.ProcessBytes), memory(k.RedisBytes), fmt.Sprintf("%.2f", k.BytesPerID),
 		number(k.Hashes), number(k.Shards), trips, pass, memory(k.TotalBytes),
 	}
-	if k.PricePerMonth != nil {
-		cells = append(cells, fmt.Sprintf("%.2f", *k.PricePerMonth))
-	}
-	return cells
 }
 
 func plural(n int, one, many string) string {

@@ -66,7 +66,7 @@ func TestFilterSize(t *testing.T) {
 		{"30_000_000_000", "0.01", 3e10, 0.01, 35_974, 7, 28, 68},
 	} {
 		t.Run(tc.ids+" at "+tc.rate, func(t *testing.T) {
-			s := sized(t, "--ids", tc.ids, "--rate", tc.rate, "--processes", "3", "--replicas", "2", "--price-per-gb-month", "0.5")
+			s := sized(t, "--ids", tc.ids, "--rate", tc.rate, "--processes", "3", "--replicas", "2")
 			m := -tc.n * math.Log(tc.p) / (math.Ln2 * math.Ln2)
 			classic := s.kind(t, "local, classic")
 			// With a whole number of hashes it takes a little more than m.
@@ -75,7 +75,7 @@ func TestFilterSize(t *testing.T) {
 			near(t, "bytes", float64(classic.ProcessBytes), whole/8, 1e-6)
 			near(t, "bytes", float64(classic.ProcessBytes), m/8, 3e-3)
 			near(t, "MB", float64(classic.ProcessBytes), tc.classicMB*1e6, 5e-4)
-			near(t, "price", *classic.PricePerMonth, 3*whole/8/1e9*0.5, 1e-6)
+			near(t, "all bytes", float64(classic.TotalBytes), 3*whole/8, 1e-6)
 			if *classic.Hashes != tc.hashes || tc.hashes != int(math.Round(m/tc.n*math.Ln2)) || classic.Shards != nil || classic.RoundTrips != (roundTrips{}) {
 				t.Errorf("%d hashes, shards %v, %v", *classic.Hashes, classic.Shards, classic.RoundTrips)
 			}
@@ -224,17 +224,17 @@ func TestFilterSizeShards(t *testing.T) {
 
 // TestFilterSizeTable looks at the table for people.
 func TestFilterSizeTable(t *testing.T) {
-	_, stdout, _ := command(t.Context(), "filter", "size", "--ids", "3e10", "--processes", "4", "--replicas", "1", "--price-per-gb-month", "2")
+	_, stdout, _ := command(t.Context(), "filter", "size", "--ids", "3e10", "--processes", "4", "--replicas", "1")
 	lines := strings.Split(stdout, "\n")
 	if len(lines) != 15 || !strings.HasPrefix(lines[13], "recommended: redis-bitmap: ") {
 		t.Fatalf("it is\n%s", stdout)
 	}
 	for at, want := range map[int]string{
 		0:  "30,000,000,000 IDs, of absent ones 0.1% may pass; 4 processes, Redis with 1 replica",
-		2:  "KIND A PROCESS REDIS BYTES/ID HASHES SHARDS ROUND TRIPS PASS IN ALL A MONTH",
-		3:  "local, blocked 58.3 GB - 1.94 9 - 0 0.1% 233.2 GB 466.36",
-		5:  "exact - - - - - - - - -",
-		7:  "redis-bitmap - 54.3 GB 1.81 10 102 1 0.1% 108.7 GB 217.40",
+		2:  "KIND A PROCESS REDIS BYTES/ID HASHES SHARDS ROUND TRIPS PASS IN ALL",
+		3:  "local, blocked 58.3 GB - 1.94 9 - 0 0.1% 233.2 GB",
+		5:  "exact - - - - - - - -",
+		7:  "redis-bitmap - 54.3 GB 1.81 10 102 1 0.1% 108.7 GB",
 		11: "exact: for numbers that lie close together: --sample tells whether they do",
 	} {
 		if got := strings.TrimSpace(blanks.ReplaceAllString(lines[at], " ")); got != want {

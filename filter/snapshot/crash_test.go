@@ -96,7 +96,7 @@ func writerProcess(t *testing.T, path string, env ...string) (*exec.Cmd, *bufio.
 // IDs up to it must be there.
 func position(t *testing.T, path string) int {
 	t.Helper()
-	h, sections, err := Load(t.Context(), path, testHeader().Identity, testKey)
+	h, sections, err := load(t.Context(), path, testHeader().Identity, testKey)
 	if errors.Is(err, os.ErrNotExist) {
 		return -1
 	}
@@ -217,7 +217,7 @@ func TestLeftover(t *testing.T) {
 	if err := Write(t.Context(), path, testHeader(), sections); err != nil {
 		t.Fatal(err)
 	}
-	_, got, err := Load(t.Context(), path, testHeader().Identity, testKey)
+	_, got, err := load(t.Context(), path, testHeader().Identity, testKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestOneWriterAtATime(t *testing.T) {
 				case !strings.Contains(err.Error(), "another process"):
 					t.Error(err)
 				}
-				if _, _, err := Load(t.Context(), path, testHeader().Identity, testKey); err != nil && !errors.Is(err, os.ErrNotExist) {
+				if _, _, err := load(t.Context(), path, testHeader().Identity, testKey); err != nil && !errors.Is(err, os.ErrNotExist) {
 					t.Error(err)
 				}
 			}

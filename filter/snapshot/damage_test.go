@@ -39,7 +39,7 @@ func (p patient) load(data []byte) error {
 	if err := os.WriteFile(p.path, data, 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	_, _, err := Load(p.t.Context(), p.path, testHeader().Identity, testKey)
+	_, _, err := load(p.t.Context(), p.path, testHeader().Identity, testKey)
 	return err
 }
 

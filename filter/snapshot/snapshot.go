@@ -1,7 +1,7 @@
 // Package snapshot keeps filters in a file, so that a process that starts again
 // need not read all orders again.
 //
-// Start with [Write] and [Load]. A file holds one filter with everything that
+// Start with [Write] and [Open]. A file holds one filter with everything that
 // says whose it is; the filter may consist of several sections, such as layers
 // or days, each of them a Bloom filter or an exact set. A file is written beside
 // the old one and takes its place when it is whole. A file that is damaged, cut
@@ -11,7 +11,6 @@
 package snapshot
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -59,29 +58,6 @@ type SectionInfo struct {
 	KeyFingerprint [16]byte
 	Count          uint64 // IDs
 	Bytes          uint64 // in the file, without checksums
-}
-
-// Load opens a file, checks that it is the wanted one, and reads all of its
-// sections into new filters with the given key. It returns errors as [Open] and
-// [Snapshot.Read] do.
-func Load(ctx context.Context, path string, want Identity, key [16]byte) (Header, []Section, error) {
-	s, err := Open(path, want)
-	if err != nil {
-		return Header{}, nil, err
-	}
-	defer s.Close()
-	var sections []Section
-	for i := range s.Sections() {
-		section, err := s.New(i, key)
-		if err != nil {
-			return Header{}, nil, err
-		}
-		if err := s.Read(ctx, i, section); err != nil {
-			return Header{}, nil, err
-		}
-		sections = append(sections, section)
-	}
-	return s.Header(), sections, nil
 }
 
 // MismatchError says that a file is sound, but not the one that is wanted.

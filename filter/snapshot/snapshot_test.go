@@ -117,7 +117,7 @@ func bitsOf(t *testing.T, f *bloom.Filter) []byte {
 func TestRoundTrip(t *testing.T) {
 	for name, sections := range map[string][]Section{"no section": nil, "three": threeSections(t)} {
 		path := write(t, sections)
-		header, got, err := Load(t.Context(), path, testHeader().Identity, testKey)
+		header, got, err := load(t.Context(), path, testHeader().Identity, testKey)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -166,7 +166,7 @@ func TestMismatch(t *testing.T) {
 	} {
 		want := testHeader().Identity
 		change(&want)
-		_, _, err := Load(t.Context(), path, want, testKey)
+		_, _, err := load(t.Context(), path, want, testKey)
 		var mismatch *MismatchError
 		if !errors.As(err, &mismatch) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %q, want one with %q", err, field)
@@ -175,7 +175,7 @@ func TestMismatch(t *testing.T) {
 			t.Errorf("error %q, want one with %q", err, field)
 		}
 	}
-	_, _, err := Load(t.Context(), path, testHeader().Identity, [16]byte{9})
+	_, _, err := load(t.Context(), path, testHeader().Identity, [16]byte{9})
 	var mismatch *MismatchError
 	if !errors.As(err, &mismatch) || mismatch.Field != "section 0: key fingerprint" {
 		t.Errorf("another key: %v", err)

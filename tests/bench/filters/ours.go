@@ -44,11 +44,8 @@ func (b bloomSet) write(ctx context.Context, path string) error {
 }
 
 func (b bloomSet) read(ctx context.Context, path string) (set, error) {
-	_, sections, err := snapshot.Load(ctx, path, snapshot.Identity{}, benchKey)
-	if err != nil {
-		return nil, err
-	}
-	return bloomSet{sections[0].Bloom}, nil
+	section, err := readSection(ctx, path)
+	return bloomSet{section.Bloom}, err
 }
 
 type exactSet struct{ *exact.Set }
@@ -74,9 +71,19 @@ func (e exactSet) write(ctx context.Context, path string) error {
 }
 
 func (e exactSet) read(ctx context.Context, path string) (set, error) {
-	_, sections, err := snapshot.Load(ctx, path, snapshot.Identity{}, benchKey)
+	section, err := readSection(ctx, path)
+	return exactSet{section.Exact}, err
+}
+
+// readSection reads the one section of a file into a new filter.
+func readSection(ctx context.Context, path string) (section snapshot.Section, err error) {
+	file, err := snapshot.Open(path, snapshot.Identity{})
 	if err != nil {
-		return nil, err
+		return section, err
 	}
-	return exactSet{sections[0].Exact}, nil
+	defer file.Close()
+	if section, err = file.New(0, benchKey); err != nil {
+		return section, err
+	}
+	return section, file.Read(ctx, 0, section)
 }
