@@ -11,11 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Append adds IDs to the log, in one step. It blocks for one round trip to Redis,
-// and returns nil once Redis has acknowledged: a client may be told of
-// them after [Log.Spread]. It returns [ErrBadID], or [ErrUnavailable] with the cause;
-// the IDs may be in the log even so, and appending them again does no harm. They are
-// owed then, see [Log.Withdraw]. It does not need Run.
+// Append adds IDs to the log in one step. It blocks for one round trip to Redis, and returns nil
+// once Redis has acknowledged. Clients may receive the IDs after [Log.WaitForPeers]. It returns
+// [ErrBadID], or [ErrUnavailable] with the cause. After an error the IDs may be in the log, and
+// stay pending: see [Log.Withdraw]. Appending them again does no harm. Append works without Run.
 func (l *Log) Append(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
 	items, err := l.entries(ids)
@@ -30,8 +29,8 @@ func (l *Log) Append(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// Record is Append for somebody who tells nobody of the IDs before it returns nil:
-// after an error nothing is owed, and whether they are tried again is the caller's affair.
+// Record is Append for a caller that sends the IDs to clients only after it returns nil. After an
+// error nothing stays pending: the caller decides whether to try again.
 func (l *Log) Record(ctx context.Context, ids ...string) error {
 	ids = l.opts.CanonicalForms(ids)
 	items, err := l.entries(ids)
@@ -42,7 +41,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 	return err
 }
 
-// entries returns what entries say of IDs.
+// entries returns the log's items for IDs.
 func (l *Log) entries(ids []string) ([]item, error) {
 	items := make([]item, 0, len(ids))
 	for _, id := range ids {
@@ -54,10 +53,10 @@ func (l *Log) entries(ids []string) ([]item, error) {
 	return items, nil
 }
 
-// Doubt appends a doubt, which everybody takes part in who follows the log: what it
-// is about was created before the call. It returns as Append does, with the place of the
-// entry, and like an ID it is owed after an error. One that is about orders of any age
-// covers what was owed before.
+// AppendDoubt appends a doubt, which every reader of the log receives. Its orders were created
+// before the call. It returns as Append does, with the position of the entry. After an error it
+// stays pending, like an ID. A doubt about orders of any age covers the writes that were pending
+// before.
 func (l *Log) AppendDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	covered := l.member.trackDoubt(d.text())
 	at, err := l.recordDoubt(ctx, d)
@@ -68,7 +67,7 @@ func (l *Log) AppendDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	return at, nil
 }
 
-// RecordDoubt is to Doubt what Record is to Append.
+// RecordDoubt is to AppendDoubt what Record is to Append.
 func (l *Log) RecordDoubt(ctx context.Context, d Doubt) error {
 	_, err := l.recordDoubt(ctx, d)
 	return err
@@ -82,14 +81,14 @@ func (l *Log) recordDoubt(ctx context.Context, d Doubt) (Mark, error) {
 	return a.mark(), err
 }
 
-// acknowledged is an entry that was appended, when the reply came, and from when on it counts for
-// those who ask a server that was replaced.
+// ack is an appended entry and the time of Redis's reply. From validFrom on, readers of a demoted
+// primary know of it too.
 type ack struct {
 	ackedEntry
 	received, validFrom time.Time
 }
 
-// and returns what who waits for both has to wait for. They come in any order within an era.
+// merge returns the ack that is valid once both are. Acks come in any order within a lease epoch.
 func (a ack) merge(b ack) ack {
 	if a.leaseEpoch == b.leaseEpoch && a.seq > b.seq {
 		b.ackedEntry = a.ackedEntry
@@ -98,7 +97,7 @@ func (a ack) merge(b ack) ack {
 	return b
 }
 
-// ownEntry is an entry, and the log and the era in which it was acknowledged.
+// ackedEntry is an entry with the log and the lease epoch in which it was acknowledged.
 type ackedEntry struct {
 	entry
 	logID, leaseEpoch string
@@ -106,8 +105,8 @@ type ackedEntry struct {
 
 func (e ackedEntry) mark() Mark { return Mark{LogID: e.logID, Seq: e.seq, Nonce: e.nonce} }
 
-// put runs a script that appends. The items, which follow its other arguments, are kept for a
-// while: a log that loses them gets them again. It blocks for one round trip.
+// runAppend runs a script that appends. The items follow its other arguments. They are remembered:
+// if the log loses them, they are appended again. It blocks for one round trip.
 func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items []item) (ack, error) {
 	for _, i := range items {
 		args = append(args, i.field, i.value)
@@ -135,8 +134,8 @@ func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items
 	}
 	logID, leaseEpoch := reply[1], reply[2]
 	l.mu.Lock()
-	// Before the era is looked at: what the reader finds out about a log, it finds out
-	// of this entry too, or this is not taken for acknowledged.
+	// This comes before the check of the lease epoch. If the reader finds the log damaged, it finds
+	// this entry missing too, or the entry is not acknowledged.
 	if l.readAcks.logID != logID || l.readAcks.leaseEpoch != leaseEpoch || l.readAcks.seq < e.seq {
 		l.addUnreadAck(ackedEntry{e, logID, leaseEpoch})
 		for n, i := range items {
@@ -144,7 +143,7 @@ func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items
 		}
 	}
 	l.peers.note(leaseEpoch, time.Duration(window)*time.Millisecond, l.opts.Lease)
-	defer l.mu.Unlock() // calls are noted in the order in which their eras are seen
+	defer l.mu.Unlock() // acks are noted in the order in which their lease epochs are accepted
 	counts, err := l.member.ackValidFrom(leaseEpoch, sent)
 	if err != nil {
 		return ack{}, l.appendError(err)
@@ -155,14 +154,14 @@ func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items
 	return a, nil
 }
 
-// noteOwn keeps an entry that was acknowledged until a page was looked through for it. Each
-// failover may lose one, and there would be nothing behind those of later eras to show that.
+// addUnreadAck keeps an acknowledged entry until a page was checked for it. Each failover may lose
+// one, and the entries of later lease epochs would not show that.
 func (l *Log) addUnreadAck(e ackedEntry) {
 	i := slices.IndexFunc(l.unreadAcks, func(own ackedEntry) bool { return own.logID == e.logID && own.leaseEpoch == e.leaseEpoch })
 	if i < 0 {
 		l.unreadAcks = append(slices.Clone(l.unreadAcks), e)
 	} else if e.seq > l.unreadAcks[i].seq {
-		l.unreadAcks = slices.Clone(l.unreadAcks) // the reader may have it
+		l.unreadAcks = slices.Clone(l.unreadAcks) // the reader may hold the old slice
 		l.unreadAcks[i] = e
 	}
 }
@@ -171,15 +170,14 @@ func (l *Log) appendError(cause error) error {
 	return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, cause)
 }
 
-// unsettled returns for how long an era is not certainly settled yet whose age in
-// milliseconds has just been told; 0 or less: it is. Whoever held leases at a server that
-// was replaced, and has come here since or has ended, is missed there then. Before that,
-// somebody who asks that server might be sure of orders that are told of here.
+// untilLeasesOver returns the time until all leases granted by a demoted primary are over; 0 or
+// less: they are. The age of the lease epoch is in milliseconds. Until then, a reader of the
+// demoted primary may still open windows without the entries acknowledged here.
 func (l *Log) untilLeasesOver(age int64) time.Duration {
 	return l.opts.Lease + margin(l.opts.Lease) - time.Duration(age)*time.Millisecond
 }
 
-// latest returns the later of two moments.
+// laterOf returns the later of two times.
 func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

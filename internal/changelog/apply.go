@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// page reads and applies one page.
+// nextPage reads and applies one page.
 func (r *reader) nextPage(ctx context.Context) (page, error) {
 	p, fresh, err := r.fetchPage(ctx, r.log.opts.LoadSnapshot != nil)
 	for errors.Is(err, errTrimmed) {
@@ -45,7 +45,7 @@ func (r *reader) applyDoubt(e entry) {
 		if n := e.doubt.clearsUpTo(r.logID); n > 0 {
 			r.clearedUpTo = max(r.clearedUpTo, n)
 			r.remember(item{clearedField, e.text}, e.seq)
-			// Read once more, it was said before the present doubts of other logs.
+			// On a second read, the entry is older than the present doubts of other logs.
 			r.log.opts.OnCleared(Mark{LogID: r.logID, Seq: n}, len(r.causes) > 0)
 		}
 		return
@@ -57,12 +57,12 @@ func (r *reader) applyDoubt(e entry) {
 	}
 	r.restoring = r.restoring || e.doubt.Kind == Failover
 	if e.doubt.Kind == Gap {
-		// What is behind it is another gap: it may name the numbers of another log.
+		// Missing entries behind it are another gap. Its number may be one of another log.
 		r.gapLoggedUpTo = max(r.gapLoggedUpTo, min(e.doubt.missingUpTo(), e.seq-1))
 	}
 }
 
-// remember keeps what an entry says, for a log that loses it.
+// remember keeps an item in case the log loses it.
 func (r *reader) remember(i item, seq uint64) {
 	if r.rescanned != nil {
 		r.rescanned[i] = seq
@@ -73,21 +73,20 @@ func (r *reader) remember(i item, seq uint64) {
 	r.log.recent.add(i, seq)
 }
 
-// applied publishes how far the reader is.
+// publish stores the reader's position.
 func (r *reader) publish(tail uint64) {
 	l := r.log
 	l.position.Store(r.last.seq)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.Tail = tail
-	if !r.lenient && r.snapshotMark == (Mark{}) { // else it is not sure yet that there is all up to there
+	if !r.lenient && r.snapshotMark == (Mark{}) { // else entries before it may be missing
 		l.mark = Mark{LogID: r.logID, Seq: r.last.seq, Nonce: r.last.nonce}
 	}
 }
 
-// forget forgets what was acknowledged here and has been read: up to the last entry in the
-// era of the page, which has all that was acknowledged in that, and in another one up to an
-// entry that stands in the page.
+// dropReadAcks drops the acknowledged entries that have been read. A page proves all entries up to
+// the last in its own lease epoch. In another lease epoch it proves the entries that it contains.
 func (r *reader) dropReadAcks(p page) {
 	l := r.log
 	l.mu.Lock()

@@ -1,18 +1,16 @@
-// Package changelog is the list of new IDs of one filter, a Redis Stream that
-// every ordergate appends to and follows.
+// Package changelog keeps the new IDs of one filter in a Redis Stream, the change log. Every
+// ordergate appends to it and follows it.
 //
-// Start with [New], and keep [Log.Run] running. A read of the log that finds all well
-// opens a [Window]: while that holds, an ID that was not applied here is one that no
-// client was told of. So after [Log.Append] there is [Log.Spread], which returns when everybody
-// with a window has the ID, or all windows are over that began without it. An ID whose Append
-// failed may be told of after [Log.Withdraw]: from then on no window holds until it is appended.
-// Together they let a filter say of an ID that it does not exist; docs/freshness.md
-// has the argument, and docs/freshness.pml the model of it that is checked.
+// Start with [New], and keep [Log.Run] running. A read that finds the log intact opens a [Window].
+// While the window holds, no client has been sent the ID of an order that was not applied here.
+// Creators keep that true: after [Log.Append] they call [Log.WaitForPeers]. It returns once every
+// reader with a window has applied the ID, or every window without it has ended. After an Append
+// that failed they call [Log.Withdraw]: no window holds from then on until the ID is appended. So a
+// filter can answer Absent. docs/freshness.md has the argument, and docs/freshness.pml the checked
+// model.
 //
-// A log can lose entries: by a failover, a crash, an operator. It says so by a
-// [Doubt], in which others take part where it is an entry of the log, and goes on.
-// Only a source that has the orders themselves can clear a doubt, so that is the
-// caller's affair.
+// A log can lose entries: by a failover, a crash, an operator. The reader then reports a [Doubt]
+// and goes on. Only a source with the orders can clear a doubt: that is left to the caller.
 package changelog
 
 import (
@@ -27,43 +25,43 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxIDBytes is the length of the longest ID that the log takes.
+// MaxIDBytes is the length of the longest ID that the log accepts.
 const MaxIDBytes = 256
 
 var (
-	// ErrUnavailable says that Redis could not be asked in time. It passes.
+	// ErrUnavailable means that Redis did not answer in time. It is temporary.
 	ErrUnavailable = errors.New("change log unavailable")
-	// ErrAway says that somebody who creates orders was not heard of for longer than its
-	// lease, and may have told clients of orders that are not in the log. It passes.
+	// ErrAway means that a member which creates orders has not renewed its lease. Clients may have
+	// received orders that are not in the log. It is temporary.
 	ErrAway = errors.New("an ordergate is cut off from the change log")
-	// ErrUnfollowed says that a member is away that [Options.Require] names. It passes.
+	// ErrNotFollowed means that a member named by [Options.Require] is away. It is temporary.
 	ErrNotFollowed = errors.New("a table is not followed")
-	// ErrEarlier says that an ordergate of an earlier release is a member, which waits for no
-	// windows. It passes.
+	// ErrEarlierRelease means that an ordergate of an earlier release is a member. It does not wait
+	// for windows. It is temporary.
 	ErrEarlierRelease = errors.New("an ordergate of an earlier release is a member of the change log")
-	// ErrTwin says that another process runs at the same place: when one of them is cut
-	// off, the other would be taken for it. It passes.
+	// ErrDuplicate means that another process runs with the same instance ID. If one of them is cut
+	// off, others take the second for it. It is temporary.
 	ErrDuplicate = errors.New("two ordergates run at the same place: give each its own redis.member")
-	// ErrBlind says that the server does not tell whether it was restarted or replaced,
-	// and may have lost orders. It passes.
+	// ErrBlind means that the server does not report its replication ID. A restart or a failover
+	// that lost orders would go unnoticed. It is temporary.
 	ErrBlind = errors.New("nobody would notice that Redis was restarted or failed over: let the user run INFO")
-	// ErrBroken says that the log's keys hold something else. It stays until they do not.
+	// ErrBroken means that the log's keys hold something else. It stays until they are deleted.
 	ErrBroken = errors.New("change log broken")
-	// ErrBadID says that an ID is empty or longer than [MaxIDBytes].
+	// ErrBadID means that an ID is empty or longer than [MaxIDBytes].
 	ErrBadID = errors.New("an ID must have 1 to 256 bytes")
 )
 
-// Kind is why there is a doubt.
+// Kind is the cause of a doubt.
 type Kind string
 
 // The kinds of doubt.
 const (
 	Failover Kind = "term"  // Redis restarted or failed over, and may have lost its newest entries
-	Crash    Kind = "crash" // a member ended, or was away for too long, without taking its leave
-	Lost     Kind = "lost"  // an order was created whose ID nobody could read, or keep
-	Gap      Kind = "gap"   // entries are missing, or the log is another one
-	Start    Kind = "start" // whatever came of the log before it was read here for the first time
-	// Running is a call that nobody waits for any more: the order may yet be created.
+	Crash    Kind = "crash" // a member ended, or was away for too long, without deregistering
+	Lost     Kind = "lost"  // an order was created, and its ID could not be read or stored
+	Gap      Kind = "gap"   // entries are missing, or the log was replaced by another
+	Start    Kind = "start" // the log is read here for the first time; its history is unknown
+	// Running is a call without a waiting client: the order may still be created.
 	Running Kind = "running"
 )
 
@@ -71,7 +69,7 @@ const (
 type Log struct {
 	client redis.UniversalClient
 	filter string
-	keys   []string // the log, what is known of it, its members, the inbox, the readers, their reads, what all have
+	keys   []string // log, meta, members, inbox, readers, reads, had; see enter.lua
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
@@ -84,49 +82,48 @@ type Log struct {
 	adopt  *redis.Script
 	trim   *redis.Script
 
-	snapshotKey string // the key of the current one, and the beginning of those of chunks
+	snapshotKey string // the key of the current snapshot, and the prefix of the keys of chunks
 
-	wakeReader     chan struct{} // of capacity 1: there is something to read, or to report
-	peersKick      chan struct{} // of capacity 1: somebody waits in Spread
+	wakeReader     chan struct{} // capacity 1: there is an entry to read, or progress to report
+	peersKick      chan struct{} // capacity 1: a caller waits in WaitForPeers
 	started        atomic.Bool
-	peerWaiters    atomic.Int64               // how many wait in Spread for readers
-	unreported     atomic.Pointer[ackedEntry] // for which a creator has waited in vain
-	requiredJoined atomic.Bool                // all of opts.Require were there at one time
-	position       atomic.Uint64              // sequence number of the last entry applied; stored by the reader only
-	window         atomic.Pointer[Window]     // the last, nil if none holds
-	reader         string                     // what the log knows the reader by, see page.lua; "": windows are never opened
-	member         *Member                    // nil: none
-	tailReached    chan struct{}              // closed once the tail was reached
+	peerWaiters    atomic.Int64               // callers of WaitForPeers that wait for readers
+	unreported     atomic.Pointer[ackedEntry] // the entry for which WaitForPeers waited the longest time
+	requiredJoined atomic.Bool                // all of opts.Require were members at one time
+	position       atomic.Uint64              // sequence number of the last entry applied; only the reader stores it
+	window         atomic.Pointer[Window]     // the last window; nil if none holds
+	reader         string                     // the reader's name in the log, see page.lua; "": it opens no windows
+	member         *Member                    // nil if this process is none
+	tailReached    chan struct{}              // closed after the first read to the tail
 
 	mu          sync.Mutex
-	nextRead    *sharedRead // the read that has not begun, nil when nobody waits for one
-	lastAck     ack         // all that was appended here
+	nextRead    *sharedRead // the next read; nil if no caller waits for it
+	lastAck     ack         // covers all appends of this process
 	progress    readerProgress
 	peers       peerWindows
 	state       State
 	mark        Mark
-	unreadAcks  []ackedEntry // of each era, the newest entry that was appended here and acknowledged
-	readAcks    ackedEntry   // up to which all that was acknowledged in an era has been read
+	unreadAcks  []ackedEntry // the newest entry acknowledged in each lease epoch, until it is read
+	readAcks    ackedEntry   // the position up to which acknowledged entries have been read
 	recent      recent
-	members     []string           // members, as of the last renewal, before whatever was lost since
-	doubtLogged map[Kind]time.Time // when a doubt was told in the log last
+	members     []string           // as of the last renewal, from before any loss
+	doubtLogged map[Kind]time.Time // when a doubt of each kind was last logged
 }
 
-// New returns the change log of a filter. The name must be non-empty and have no
-// braces, which would change the cluster slot of its keys, "ordergate:{name}:log",
-// ":meta", ":members", ":inbox", ":readers", ":reads", ":had" and ":snapshot".
+// New returns the change log of a filter. The name must be non-empty and have no braces, which
+// would change the cluster slot of its keys: "ordergate:{name}:log", ":meta", ":members", ":inbox",
+// ":readers", ":reads", ":had" and ":snapshot".
 //
-// The client must ask a master, never a replica, and should have
-// ContextTimeoutEnabled set, which go-redis leaves off: without it a read of a
-// Redis that hangs ends with the client's ReadTimeout rather than with
-// [Options.Limit]. Wait keeps its limit in any case.
+// The client must connect to a primary, never to a replica. It should have ContextTimeoutEnabled
+// set, which go-redis leaves off. Without it, a read from a Redis that hangs takes the client's
+// ReadTimeout rather than [Options.Timeout]. Wait keeps its timeout in any case.
 //
-// Apply is called with every ID in the log, in order, by one goroutine, IDs
-// appended here included. An ID may come twice.
+// One goroutine calls apply with every ID in the log, in order, including IDs appended here. An ID
+// may come twice.
 //
-// A 20-byte ID takes 47 bytes of memory in Redis 7.0, a 36-byte one 65 (measured on
-// 200,000 of each): 470 MB for ten million of the former. The server must not
-// evict keys (maxmemory-policy noeviction).
+// An ID of 20 bytes takes 47 bytes of memory in Redis 7.0, one of 36 bytes takes 65, measured on
+// 200,000 of each. Ten million of the former take 470 MB. The server must not evict keys
+// (maxmemory-policy noeviction).
 func New(client redis.UniversalClient, filter string, apply func(id string), opts Options) (*Log, error) {
 	if filter == "" || strings.ContainsAny(filter, "{}") {
 		return nil, fmt.Errorf("change log of filter %q: a filter's name must be non-empty and have no braces", filter)

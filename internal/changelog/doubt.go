@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// Doubt says that there may be orders which the log does not have and should: all of
-// them were created before it is told of, but for those of kind Running.
+// Doubt means that the log may lack orders. All of them were created before it was reported, except
+// those of kind Running.
 type Doubt struct {
 	Kind   Kind
 	Reason string // one line
-	// Age is for how long one of kind Running or Term has been in the log at least, by the
-	// clock of its server; 0 for the others.
+	// Age is the least time that a doubt of kind Running or Failover has been in the log, by the
+	// clock of its server; 0 for other kinds.
 	Age time.Duration
 
-	// Orders says that it is about orders that were created. Any other is about the
-	// sources, too: what these told may not be so any more.
+	// Orders limits the doubt to created orders. Any other doubt also concerns the sources: what
+	// they reported may be outdated.
 	Orders bool
-	// Since is when the first of the orders was created at the earliest, by the creator's
-	// clock, to the millisecond; zero: at any time.
+	// Since is the earliest creation time of the orders, by the creator's clock, to the
+	// millisecond; zero: any time.
 	Since time.Time
-	// Entry is the place of its entry in the log; zero: it has none, the reader has found
-	// it.
+	// Entry is the position of its entry in the log; zero: the reader found it, and it has no
+	// entry.
 	Entry Mark
 }
 
-// What stands before the reason of a doubt about orders, where its kind does not say that.
-// To a reader that does not know of it, it is a part of the reason, and the doubt is about
+// The prefixes of the reason of a doubt about orders, for kinds that do not imply it. A reader of
+// an earlier release takes the prefix for a part of the reason, and the doubt for one about
 // everything.
 const (
 	ordersPrefix = "[orders] "
@@ -37,11 +37,10 @@ const (
 	prefixEnd    = "] "
 )
 
-// missingMark stands before the reason of a gap, with the number of the last entry that is
-// missing.
+// missingPrefix precedes the reason of a gap, with the number of the last missing entry.
 const missingPrefix = "[up to entry "
 
-// missing returns up to which number a gap tells what is missing, 0 if it does not.
+// missingUpTo returns the number of the last entry that a gap names as missing, 0 if none.
 func (d Doubt) missingUpTo() uint64 {
 	text, _ := strings.CutPrefix(d.Reason, missingPrefix)
 	number, _, _ := strings.Cut(text, prefixEnd)
@@ -52,7 +51,7 @@ func (d Doubt) missingUpTo() uint64 {
 	return n
 }
 
-// text is what the log has of it.
+// text returns the doubt as the log stores it.
 func (d Doubt) text() string {
 	scope := ""
 	switch {
@@ -65,7 +64,7 @@ func (d Doubt) text() string {
 	return string(d.Kind) + ": " + scope + d.Reason
 }
 
-// parseDoubt is the reverse of text. A scope that it cannot read is none.
+// parseDoubt is the reverse of text. It ignores a scope that it cannot read.
 func parseDoubt(text string) Doubt {
 	kind, reason, _ := strings.Cut(text, ": ")
 	d := Doubt{Kind: Kind(kind), Reason: reason}
@@ -85,15 +84,14 @@ func parseDoubt(text string) Doubt {
 	return d
 }
 
-// cleared is the kind of an entry that is no doubt: somebody who knows has said that the
-// sources have every order that those up to a place are about. To a reader that does not
-// know of it, it is a doubt that time clears.
+// cleared is the kind of an entry that clears doubts: the sources have every order of the doubts up
+// to a position. A reader of an earlier release takes it for a doubt that time clears.
 const cleared Kind = "cleared"
 
-// Clear says, to everybody who follows the log, that the sources have every order that the
-// doubts up to a place are about: the reading that showed it began when the log had been
-// read up to there. It returns as Record does, when it counts for everybody, and an error too if the log has lost that
-// place since.
+// ClearDoubts reports to all readers of the log that the sources have every order of the doubts up
+// to a mark. The source was read after the log had been read up to there. It returns once the entry
+// counts for all readers. Its errors are those of Record, and one if the log has lost the mark
+// since.
 func (l *Log) ClearDoubts(ctx context.Context, upTo Mark) error {
 	text := fmt.Sprintf("%s: up to %d of %s", cleared, upTo.Seq, upTo.LogID)
 	a, err := l.runAppend(ctx, l.clear, []any{upTo.LogID, upTo.Seq, upTo.Nonce, text}, nil)
@@ -103,8 +101,8 @@ func (l *Log) ClearDoubts(ctx context.Context, upTo Mark) error {
 	return waitUntil(ctx, a.validFrom)
 }
 
-// clears returns up to where the doubts of a log are cleared by an entry of it, 0 if it
-// clears none.
+// clearsUpTo returns the number up to which this entry clears the doubts of a log, 0 if it clears
+// none.
 func (d Doubt) clearsUpTo(logID string) uint64 {
 	text, ok := strings.CutPrefix(d.Reason, "up to ")
 	number, of, _ := strings.Cut(text, " of ")
@@ -115,5 +113,5 @@ func (d Doubt) clearsUpTo(logID string) uint64 {
 	return n
 }
 
-// orders reports whether a doubt of the kind is about orders, whoever wrote it.
+// isAboutOrders reports whether a doubt of the kind is always about orders.
 func (k Kind) isAboutOrders() bool { return k == Failover || k == Crash || k == Start }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// fetch reads the page that follows the last entry, and returns what is new in it.
-// After damage that is the first page of the log that there is. If a log that begins later
-// can be bridged, the error is errBegins.
+// fetchPage reads the page after the last entry, and returns its new entries. If the log is
+// damaged, it reads the first page of what is left. If a snapshot can supply the start of the log,
+// the error is errTrimmed.
 func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []entry, err error) {
 	l, m := r.log, r.log.member
 	if r.beforeJoin {
@@ -18,8 +18,8 @@ func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []en
 	defer cancel()
 	for {
 		own := l.beginPage()
-		count := l.opts.PageSize + 1 // one more for the entry that we have
-		in := ""                     // else nobody need wait for it
+		count := l.opts.PageSize + 1 // one more for the last entry read
+		in := ""                     // else creators need not wait for this reader
 		if r.caughtUp {
 			in, r.reported, r.registeringIn = r.leaseEpoch, int64(r.lastReceived().seq), r.leaseEpoch
 		}
@@ -43,7 +43,7 @@ func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []en
 			bad = r.checkSnapshot(p.tail, fresh)
 		}
 		switch {
-		case lost != nil: // it is to be given back, even to a log that is read for the first time
+		case lost != nil: // append the entry again, even to a log that is read for the first time
 			if bad == nil || bridge && p.startsAfter(r.last) {
 				bad = lost
 			}
@@ -51,7 +51,7 @@ func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []en
 			return p, fresh, nil
 		case bridge && p.logID == r.logID && p.startsAfter(r.last):
 			return p, nil, errTrimmed
-		case r.lenient && bad.kind == Gap && r.snapshotMark.Seq <= p.tail && p.logID == r.logID: // else what was read is not what there is
+		case r.lenient && bad.kind == Gap && r.snapshotMark.Seq <= p.tail && p.logID == r.logID: // else the entries read so far are of another log
 			r.missing = bad
 			fresh = r.skipMissing(p, full)
 			r.missing.seq = max(bad.seq, lastMissing(r.last, fresh))
@@ -66,7 +66,7 @@ func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []en
 	}
 }
 
-// skip returns what is new in a page of a damaged log. What it lacks is passed over.
+// skipMissing returns the new entries of a page of a damaged log, without the missing ones.
 func (r *reader) skipMissing(p page, full bool) []entry {
 	fresh := entriesAfter(p.entries, r.last)
 	if !full && (len(fresh) == 0 || fresh[len(fresh)-1].seq < p.tail) {
@@ -75,7 +75,7 @@ func (r *reader) skipMissing(p page, full bool) []entry {
 	return fresh
 }
 
-// lastMissing returns the number of the last entry that should be among others and is not.
+// lastMissing returns the number of the last missing entry.
 func lastMissing(last entry, fresh []entry) (seq uint64) {
 	for _, e := range fresh {
 		switch {
@@ -89,8 +89,8 @@ func lastMissing(last entry, fresh []entry) (seq uint64) {
 	return seq
 }
 
-// asking counts a page, and returns the newest entries of our own, which must be in its
-// log from now on.
+// beginPage counts a page, and returns the newest entries acknowledged here. The log of the page
+// must have them.
 func (l *Log) beginPage() []ackedEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -98,9 +98,9 @@ func (l *Log) beginPage() []ackedEntry {
 	return l.unreadAcks
 }
 
-// looked returns which entries of our own a page is to be looked through for: those from
-// before it was asked for, and those that were acknowledged meanwhile in another era than
-// its own. A server that was replaced may have done that while the page was on its way.
+// acksToVerify returns the acknowledged entries that a page must have. These are the entries from
+// before its request, and those acknowledged meanwhile in another lease epoch: a demoted primary
+// may have sent that page.
 func (l *Log) acksToVerify(before []ackedEntry, p page) (own []ackedEntry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,9 +118,9 @@ func (l *Log) acksToVerify(before []ackedEntry, p page) (own []ackedEntry) {
 	return own
 }
 
-// lostOwn looks for the newest entries that were appended here and acknowledged before the
-// page was asked for. A log without one has lost it, and perhaps others' too. One that another
-// server acknowledged has to be seen: what was read may have another entry in its place.
+// lostAck looks for the newest entries that were acknowledged here before the page was requested. A
+// log without one of them has lost it, and perhaps entries of others. An entry acknowledged by
+// another server must be in the page: the log may have another entry of that number.
 func (p page) lostAck(all []ackedEntry, full bool) *integrityError {
 	end := p.tail
 	if full {
@@ -139,7 +139,7 @@ func (p page) lostAck(all []ackedEntry, full bool) *integrityError {
 	return nil
 }
 
-// has reports whether an entry stands in a page.
+// has reports whether a page contains an entry.
 func (p page) has(e entry) bool {
 	return slices.ContainsFunc(p.entries, func(other entry) bool {
 		return other.seq == e.seq && other.sub == 0 && other.nonce == e.nonce

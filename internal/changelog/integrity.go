@@ -2,31 +2,30 @@ package changelog
 
 import "fmt"
 
-// damage is why a log may lack entries that it had.
+// integrityError is the reason why a log may lack entries.
 type integrityError struct {
 	kind   Kind
 	reason string
-	seq    uint64 // of the last entry that is missing, of a gap that a lenient reader has found
+	seq    uint64 // of the last missing entry, if a lenient reader found the gap
 }
 
-// doubt is the doubt that it is a reason for: about orders, whatever their age.
+// doubt returns the doubt that it causes, about orders of any age.
 func (d *integrityError) doubt() Doubt { return Doubt{Kind: d.kind, Reason: d.reason, Orders: true} }
 
-// gap is damage that somebody did to the log.
+// gapError is the loss of entries by deletion or corruption.
 func gapError(format string, args ...any) *integrityError {
 	return &integrityError{kind: Gap, reason: fmt.Sprintf(format, args...)}
 }
 
-// back is damage that a failover does: whoever has the entries appends them again.
+// failoverError is the loss of entries by a failover. Instances that have them append them again.
 func failoverError(format string, args ...any) *integrityError {
 	return &integrityError{kind: Failover, reason: fmt.Sprintf(format, args...)}
 }
 
-// after returns the entries of p that follow last, the entry applied most
-// recently (of sequence number 0 if none was, without a nonce if it is not known). It
-// is an error, which says what is wrong, unless p proves that nothing was missed: the
-// log is the one we know, the entry that we applied last stands where it stood, no
-// number is left out, and the page ends at the log's tail or is full.
+// newEntries returns the entries of p after last, the last entry applied. Its number is 0 if there
+// is none, its nonce is empty if it is unknown. It returns an error unless p proves that no entry
+// was missed: the log's ID is the same, the last entry is at its place, no number is missing, and
+// the page ends at the tail or is full.
 func (p page) newEntries(logID string, last entry, full bool) ([]entry, *integrityError) {
 	if p.logID != logID {
 		return nil, gapError("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.logID, logID)
@@ -39,8 +38,8 @@ func (p page) newEntries(logID string, last entry, full bool) ([]entry, *integri
 		if len(fresh) == 0 || fresh[0].seq != last.seq {
 			return nil, gapError("entry %d is gone", last.seq)
 		}
-		// A log that lost its newest entries in a failover and grew again has the
-		// same numbers on other entries.
+		// After a failover the log may have lost its newest entries and grown again. Then other
+		// entries have their numbers.
 		if fresh[0].nonce != last.nonce {
 			return nil, failoverError("entry %d is not the one read before", last.seq)
 		}
@@ -62,7 +61,7 @@ func (p page) newEntries(logID string, last entry, full bool) ([]entry, *integri
 	return fresh, nil
 }
 
-// behind returns the entries that follow the last.
+// entriesAfter returns the entries after last.
 func entriesAfter(entries []entry, last entry) []entry {
 	for len(entries) > 0 && (entries[0].seq < last.seq || entries[0].seq == last.seq && entries[0].sub <= last.sub) {
 		entries = entries[1:]

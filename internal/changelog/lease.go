@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// errReplaced says that a server answered as if nothing had happened since.
+// errDemoted means that a reply comes from a demoted primary.
 var errDemoted = errors.New("a server answered that another one has replaced")
 
-// moment is a time of the server's clock.
+// serverTime is a time of the server's clock.
 type serverTime struct {
-	ms         int64 // ms
+	ms         int64 // milliseconds since 1970
 	leaseEpoch string
-	received   time.Time // when the reply that has it came
+	received   time.Time // when the reply with it arrived
 }
 
-// mostEras is how many are remembered: one that comes back later than that is taken
-// for new.
+// maxLeaseEpochs bounds how many lease epochs are remembered. One that returns later is taken for
+// new.
 const maxLeaseEpochs = 64
 
-// over returns when a lease is certainly over that was granted from a moment.
+// leaseOver returns when a lease granted from a time is certainly over.
 func (m *Member) leaseOver(base time.Time) time.Time { return base.Add(m.lease + margin(m.lease)) }
 
-// renewal returns the moment that a renewal which is sent now has to name; zero: none
-// is to be sent. Nothing was owed as of the moment that is given.
+// nextRenewal returns the server's time that a renewal sent now must name; zero: send none. At
+// confirmedAt there were no pending writes.
 func (m *Member) nextRenewal(confirmedAt time.Time) serverTime {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +43,8 @@ func (m *Member) nextRenewal(confirmedAt time.Time) serverTime {
 	return m.renewedFrom
 }
 
-// answered notes a reply to what was sent at a time. False: it is from a server that
-// another one has replaced, and proves nothing.
+// noteReply stores a reply to a request sent at a time. It reports false if the reply comes from a
+// demoted primary and proves nothing.
 func (m *Member) noteReply(p page, sent time.Time) bool {
 	at := time.Now()
 	m.mu.Lock()
@@ -53,21 +53,21 @@ func (m *Member) noteReply(p page, sent time.Time) bool {
 		return false
 	}
 	if !p.member {
-		m.joined = false // removed, or everything is gone
+		m.joined = false // it was removed, or the log was deleted
 	}
 	m.lastReply = serverTime{p.serverMs, p.leaseEpoch, at}
 	return true
 }
 
-// vouch says that all is well as of the last reply.
+// confirm records that the last reply had all acknowledged writes.
 func (m *Member) confirm() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.confirmed = m.lastReply
 }
 
-// serverTime returns what the server's clock shows now, in ms, or up to [Options.Limit]
-// later; 0 if that is not known.
+// serverTime returns the time of the server's clock in ms. It is exact, or late by up to
+// [Options.Timeout]; 0 if it is unknown.
 func (m *Member) serverTime() int64 {
 	if m == nil {
 		return 0
@@ -77,7 +77,7 @@ func (m *Member) serverTime() int64 {
 	if m.lastReply.received.IsZero() {
 		return 0
 	}
-	return m.lastReply.ms + (time.Since(m.lastReply.received) + m.log.opts.Timeout).Milliseconds() // a reply takes no longer
+	return m.lastReply.ms + (time.Since(m.lastReply.received) + m.log.opts.Timeout).Milliseconds() // no reply takes longer
 }
 
 func (m *Member) lastLeaseEpoch() string {
@@ -86,10 +86,9 @@ func (m *Member) lastLeaseEpoch() string {
 	return m.lastReply.leaseEpoch
 }
 
-// see reports whether an era is the latest, which a reply to what was sent at a time has.
-// One that was not seen before is, unless the latest was seen after that: then it may
-// have come and gone in between. One from before the latest comes from a server that was
-// replaced.
+// acceptEpoch reports whether a lease epoch is the latest, given when its request was sent. A new
+// one is the latest, unless the present one was first seen after that request: then it may have
+// come and gone in between. An earlier one comes from a demoted primary.
 func (m *Member) acceptEpoch(leaseEpoch string, sent time.Time) bool {
 	switch at := slices.Index(m.leaseEpochs, leaseEpoch); {
 	case at >= 0:
@@ -103,9 +102,9 @@ func (m *Member) acceptEpoch(leaseEpoch string, sent time.Time) bool {
 	return true
 }
 
-// acknowledged returns from when on an append counts that was sent at a time, and
-// acknowledged in an era. In a former era it never does. In a new one it does when the
-// lease is certainly over that somebody may still see who asks the former server.
+// ackValidFrom returns the earliest time at which an append may be acknowledged, given when it was
+// sent and its lease epoch. A former lease epoch is an error. In a new one, the lease that readers
+// of the demoted primary may still see must be over.
 func (m *Member) ackValidFrom(leaseEpoch string, sent time.Time) (time.Time, error) {
 	if m == nil {
 		return time.Time{}, nil
@@ -121,7 +120,7 @@ func (m *Member) ackValidFrom(leaseEpoch string, sent time.Time) (time.Time, err
 	return m.othersOver, nil
 }
 
-// sawFirst returns when an era was seen first that is the latest; false: it is not.
+// epochSeenAt returns when a lease epoch was first seen; false: it is not the latest.
 func (m *Member) epochSeenAt(leaseEpoch string) (time.Time, bool) {
 	if m == nil {
 		return time.Time{}, false
@@ -131,7 +130,7 @@ func (m *Member) epochSeenAt(leaseEpoch string) (time.Time, bool) {
 	return m.epochSeen, len(m.leaseEpochs) > 0 && m.leaseEpochs[len(m.leaseEpochs)-1] == leaseEpoch
 }
 
-// took notes how long an append took, which counts for an eighth.
+// noteRoundTrip adds the duration of an append to the average, with a weight of 1/8.
 func (m *Member) noteRoundTrip(roundTrip time.Duration) {
 	if m == nil {
 		return
@@ -144,8 +143,8 @@ func (m *Member) noteRoundTrip(roundTrip time.Duration) {
 	m.roundTrip += (roundTrip - m.roundTrip) / 8
 }
 
-// begins reports whether a lease can be had for the first time since it joined, once: a
-// twin that joins before that would take it for a predecessor.
+// isFirstRenewalDue reports once whether the first lease since joining can be renewed. A duplicate
+// that joins before that would take this member for a predecessor.
 func (m *Member) isFirstRenewalDue() bool {
 	if m == nil {
 		return false
@@ -159,7 +158,7 @@ func (m *Member) isFirstRenewalDue() bool {
 	return begins
 }
 
-// until waits for a moment.
+// waitUntil blocks until a time, or until ctx ends.
 func waitUntil(ctx context.Context, at time.Time) error {
 	left := time.Until(at)
 	if left <= 0 {

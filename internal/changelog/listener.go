@@ -10,20 +10,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// listenFor is how long a call of XREAD may wait for something new.
+// listenFor is how long a call of XREAD may block.
 const listenFor = time.Second
 
-// news brings what is appended as soon as that is, by a call of XREAD which waits for it. Nothing
-// rests on that: what it does not bring, the next read of the log does.
+// listener receives new entries as soon as they are appended, by XREAD calls that block. It is an
+// optimization: the next read of the log brings all entries that it misses.
 type listener struct {
 	log       *Log
-	requests  chan uint64  // of capacity 1: behind which entry
-	arrived   chan []entry // of capacity 1
-	requested bool         // a call is under way; of the reader
-	failures  int          // calls one after the other
+	requests  chan uint64  // capacity 1: the entry to listen after
+	arrived   chan []entry // capacity 1
+	requested bool         // a call is under way; only the reader uses it
+	failures  int          // in a row
 }
 
-// listen waits for what is asked for, until ctx ends and then for a second at most.
+// startListener starts to serve requests. It ends within a second after ctx.
 func (l *Log) startListener(ctx context.Context) *listener {
 	n := &listener{log: l, requests: make(chan uint64, 1), arrived: make(chan []entry, 1)}
 	go func() {
@@ -39,7 +39,7 @@ func (l *Log) startListener(ctx context.Context) *listener {
 	return n
 }
 
-// ask has the entries behind one brought, if no call is under way.
+// request listens for the entries after a number, unless a call is under way.
 func (n *listener) request(from uint64) {
 	if !n.requested {
 		n.requested = true
@@ -47,8 +47,8 @@ func (n *listener) request(from uint64) {
 	}
 }
 
-// read returns the IDs behind an entry; none if something else comes first, if the log begins anew, or after
-// an error.
+// receive returns the IDs after an entry. It returns none if another kind of entry comes first, if
+// the log starts anew, or after an error.
 func (n *listener) receive(ctx context.Context, from uint64) []entry {
 	for ctx.Err() == nil {
 		switch messages, err := n.log.readStream(ctx, n.log.keys[0], endOf(from)); {
@@ -58,15 +58,15 @@ func (n *listener) receive(ctx context.Context, from uint64) []entry {
 		case len(messages) > 0:
 			n.failures = 0
 			return leadingIDs(messages)
-		case n.log.position.Load() < from: // the log is another one, which begins anew
+		case n.log.position.Load() < from: // the log was replaced by another, which starts anew
 			return nil
 		}
 	}
 	return nil
 }
 
-// listenTo returns what a stream has behind an entry as soon as there is something, and nothing after
-// listenFor.
+// readStream returns the messages of a stream after an entry as soon as there are any. It returns
+// none after listenFor.
 func (l *Log) readStream(ctx context.Context, stream, from string) ([]redis.XMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, listenFor+l.opts.Timeout)
 	defer cancel()
@@ -82,12 +82,12 @@ func (l *Log) readStream(ctx context.Context, stream, from string) ([]redis.XMes
 	return streams[0].Messages, nil
 }
 
-// behindAll is behind all entries of a number, one that somebody else has put there included.
+// endOf returns the end of all entries of a number, including entries of other programs.
 func endOf(number uint64) string {
 	return strconv.FormatUint(number, 10) + "-" + strconv.FormatUint(math.MaxUint64, 10)
 }
 
-// fail waits before the next try. The first one may have hit a server that was just replaced.
+// backOff waits before the next try. The first error may only mean that a primary was just demoted.
 func (n *listener) backOff(ctx context.Context, err error) {
 	n.failures++
 	pause := n.log.opts.PollEvery
@@ -101,7 +101,7 @@ func (n *listener) backOff(ctx context.Context, err error) {
 	_ = waitUntil(ctx, time.Now().Add(pause))
 }
 
-// plain returns the first of the entries that are IDs.
+// leadingIDs returns the entries before the first that is no ID.
 func leadingIDs(messages []redis.XMessage) (entries []entry) {
 	for _, m := range messages {
 		id, ok := m.Values["id"]

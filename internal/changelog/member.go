@@ -21,72 +21,70 @@ const (
 	snapshotSuffix = "+"
 )
 
-// errNoMember says that others do not look for this process, yet or any more.
+// errNotMember means that other instances do not wait for this process.
 var errNotMember = errors.New("this ordergate is no member of the change log")
 
-// Member is somebody whose orders may be known to clients before they are in the
-// log. It holds a lease; while that is over, no window is opened. A nil *Member
-// owes nothing. All methods are safe for concurrent use.
+// Member is an instance that may send orders to clients before they are in the log. It holds a
+// lease. While the lease is over, no window opens. A nil *Member has no pending writes. All methods
+// are safe for concurrent use.
 //
-// The lease is a time of the server's clock. The member never learns exactly when it
-// ends, but when it is certainly over: a renewal grants [Options.Lease] from the time
-// B that a reply of the server named, and was sent after that reply came. So at the
-// moment of its coming, plus the lease, by the member's own clock, it is over, however
-// long the renewal was on its way.
+// The lease is a time of the server's clock. The member does not learn when it ends exactly, but
+// when it is certainly over. A renewal grants [Options.Lease] from the time in an earlier reply of
+// the server. So the lease is over one lease after that reply arrived, by the member's own clock,
+// however long the renewal took.
 type Member struct {
 	log        *Log
 	instanceID string
-	name       string // the place, and which of those that were there
+	name       string // the instance ID, and a suffix that is new after each start
 	lease      time.Duration
 
-	duplicate    atomic.Bool // another one is at the place, who came later or stayed
-	hadDuplicate atomic.Bool // there was one: whoever is at the place is no predecessor
+	duplicate    atomic.Bool // another process with this instance ID is a member
+	hadDuplicate atomic.Bool // there was a duplicate: another process with this instance ID is no predecessor
 
 	mu        sync.Mutex
 	joined    bool
 	rejoins   bool // it has joined before
-	unrenewed bool // it has just joined, and not renewed its lease yet
-	left      bool // it was joined, and took its leave
-	// entered is when it joined last: before, windows were opened without a look at it.
+	unrenewed bool // it has joined, and not renewed its lease yet
+	left      bool // it was joined, and has deregistered
+	// joinedAt is when it last joined. Windows opened before do not depend on its lease.
 	joinedAt    time.Time
-	lastReply   serverTime // of the last reply
-	confirmed   serverTime // of the last reply as of which all is well
-	renewedFrom serverTime // that the last renewal was sent with
-	// clear is when no lease is certainly good any more that another server granted to
-	// this member, or any server to who was at its place before. Somebody who asks a
-	// server that was replaced takes that one for the member until then.
+	lastReply   serverTime // in the last reply
+	confirmed   serverTime // in the last reply that had all acknowledged writes
+	renewedFrom serverTime // the time that the last renewal named
+	// othersOver is when two kinds of leases are certainly over: those that another server granted
+	// to this member, and those of its predecessors. Until then, a reader of a demoted primary may
+	// take them for this member's.
 	othersOver  time.Time
-	leaseEpochs []string  // that were seen, the latest last
-	epochSeen   time.Time // when the latest was seen first
+	leaseEpochs []string  // all that were seen, the latest last
+	epochSeen   time.Time // when the latest was first seen
 
-	roundTrip time.Duration // of an append, about; 0: none was acknowledged yet
+	roundTrip time.Duration // of an append, smoothed; 0: none was acknowledged yet
 
-	pending       map[string]time.Time // since when; IDs, and doubts with a blank before
-	queue         []pendingWrite       // the oldest first; some are paid
-	overflowedAt  time.Time            // when it came to owe more than it remembers; zero: it does not
-	renewalPaused bool                 // somebody waits for the end of the lease
+	pending       map[string]time.Time // since when; IDs, and doubts after doubtPrefix
+	queue         []pendingWrite       // in the order of their times; some are acknowledged
+	overflowedAt  time.Time            // when pending writes exceeded maxPending; zero: they have not
+	renewalPaused bool                 // a caller waits for the end of the lease
 }
 
-// Member returns somebody else who appends here: a follower of a database, whose
-// lease lasts while everything that is in the database is in the log. Whoever follows
-// it has the same place, since each says what is true. It joins with its first
-// [Member.Renew].
+// NewMember returns another member of the log: the follower of a database. Its lease lasts while
+// everything in the database is in the log. All instances that follow the database share the
+// instance ID, since each of them reports the truth. It joins with its first [Member.Renew].
 func (l *Log) NewMember(instanceID string, lease time.Duration) *Member {
 	return &Member{log: l, instanceID: instanceID, name: instanceID, lease: lease, pending: make(map[string]time.Time)}
 }
 
-// process returns this process as a member, which is another one after a restart.
+// newSelf returns this process as a member, with a new name after each start.
 func (l *Log) newSelf(instanceID string) *Member {
 	m := l.NewMember(instanceID, l.opts.Lease)
 	m.name += instanceSep + newNonce() + waitsSuffix
 	if l.opts.LoadSnapshot != nil {
 		m.name += snapshotSuffix
 	}
-	m.othersOver = m.leaseOver(time.Now()) // who was here before has ended
+	m.othersOver = m.leaseOver(time.Now()) // its predecessor has ended
 	return m
 }
 
-// Name returns what the log knows the member by.
+// Name returns the member's name in the log.
 func (m *Member) Name() string {
 	if m == nil {
 		return ""
@@ -94,7 +92,7 @@ func (m *Member) Name() string {
 	return m.name
 }
 
-// enter joins, if need be. It blocks for one round trip to Redis.
+// join makes it a member if it is none. It blocks for one round trip to Redis.
 func (m *Member) join(ctx context.Context) error {
 	m.mu.Lock()
 	joined, again := m.joined, 0
@@ -124,11 +122,11 @@ func (m *Member) join(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.joined, m.rejoins, m.unrenewed, m.left, m.joinedAt = true, true, true, false, time.Now()
-	m.renewedFrom.leaseEpoch = "" // whatever was granted is gone
+	m.renewedFrom.leaseEpoch = "" // its earlier leases are void
 	if !m.acceptEpoch(reply[1], sent) {
 		return errDemoted
 	}
-	if alone && m.renewedFrom.received.IsZero() { // nobody was here before, as far as anybody knows
+	if alone && m.renewedFrom.received.IsZero() { // it has no known predecessor
 		m.othersOver = time.Time{}
 	}
 	m.lastReply = serverTime{server, reply[1], time.Now()}
@@ -141,9 +139,9 @@ func (m *Member) isJoined() bool {
 	return m.joined
 }
 
-// Renew has the lease begin anew, at the last answer of Redis that came before a
-// moment as of which nothing is owed: so it takes two calls until there is one. It
-// blocks for one or two round trips. The error is [ErrUnavailable] or [ErrBroken].
+// Renew starts the lease anew, at the last reply of Redis before a time without pending writes. So
+// the first lease takes two calls. It blocks for one or two round trips. The error is
+// [ErrUnavailable] or [ErrBroken].
 func (m *Member) Renew(ctx context.Context, confirmedAt time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, m.log.opts.Timeout)
 	defer cancel()
@@ -152,18 +150,18 @@ func (m *Member) Renew(ctx context.Context, confirmedAt time.Time) error {
 	}
 	_, err := m.log.requestPage(ctx, m, confirmedAt, entry{seq: math.MaxUint64}, 1, "", "", "")
 	if err == nil {
-		m.confirm() // it has nothing of its own: it is as of a moment after
+		m.confirm() // it appends nothing itself, so every reply confirms
 	}
 	return err
 }
 
-// Leave ends the membership of one that owes nothing. It blocks for one round trip. After
-// a failover that it has not seen to the end, it leaves a doubt behind.
+// Leave ends the membership if there are no pending writes. It blocks for one round trip. If a
+// failover is not complete for this member, it leaves a doubt in the log.
 func (m *Member) Leave(ctx context.Context) error {
 	m.mu.Lock()
 	leaves, leaseEpoch := m.joined && !m.hasPending(), m.confirmed.leaseEpoch
 	if leaseEpoch == "" && len(m.leaseEpochs) == 1 {
-		leaseEpoch = m.leaseEpochs[0] // it saw nothing yet, but all that it was acknowledged is of this era
+		leaseEpoch = m.leaseEpochs[0] // it has confirmed nothing, but all its writes were acknowledged in this lease epoch
 	}
 	m.joined, m.left = m.joined && !leaves, m.left || leaves
 	m.mu.Unlock()

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Members returns who was a member when the lease was renewed last.
+// Members returns the members as of the last renewal.
 func (l *Log) Members() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.members)
 }
 
-// know keeps who the members are, for a Redis that forgets them.
+// setMembers keeps the members, in case Redis loses them.
 func (l *Log) setMembers(members []string) {
 	if len(members) == 0 {
-		return // it was not asked for
+		return // the page has none
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.members = members
 }
 
-// callBack makes those members again that were known before the log was lost.
+// restoreMembers registers the members again that were known before the log was lost.
 func (l *Log) restoreMembers(ctx context.Context) error {
 	var args []any
 	for _, name := range l.Members() {
@@ -43,11 +43,11 @@ func (l *Log) restoreMembers(ctx context.Context) error {
 	return nil
 }
 
-// beside looks for another one at the place, of all members. Those before were removed
-// when it joined.
+// checkDuplicate looks for another member with this instance ID. Joining has removed its
+// predecessors.
 func (m *Member) checkDuplicate(members []string) {
 	if m == nil || len(members) == 0 {
-		return // they were not asked for
+		return // the page has none
 	}
 	twin := slices.ContainsFunc(members, func(name string) bool {
 		return name != m.name && strings.HasPrefix(name, m.instanceID+instanceSep)
@@ -60,13 +60,12 @@ func (m *Member) checkDuplicate(members []string) {
 
 func (m *Member) hasDuplicate() bool { return m != nil && m.duplicate.Load() }
 
-// isEarlier reports whether a member is of an earlier release.
+// isEarlierRelease reports whether a member is of an earlier release.
 func isEarlierRelease(member string) bool {
 	return strings.Contains(member, instanceSep) && !strings.HasSuffix(strings.TrimSuffix(member, snapshotSuffix), waitsSuffix)
 }
 
-// tellTwin says once a minute that there is one: whoever looks at the log of either finds
-// it there.
+// logDuplicate logs a duplicate once a minute.
 func (r *reader) logDuplicate(err error) {
 	if now := time.Now(); now.Sub(r.duplicateLogged) >= time.Minute {
 		r.duplicateLogged = now

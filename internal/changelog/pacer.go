@@ -7,37 +7,38 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// burst is how many reads may follow each other at once.
+// readBurst is how many reads may follow each other without a pause.
 const readBurst = 8
 
-// pause is how long a reader waits between two reads: a crowd that all report each entry would leave
-// Redis no time for others. Each reader costs Redis two calls a pause, and a create waits for about one: the
-// pause grows with the crowd, from 1.2 ms for four members to 29 ms for fifty.
+// pause returns the time between two reads. Without it, many readers that all report each entry
+// would leave Redis no time for others. Each reader sends Redis two calls a pause, and a create
+// waits for about one. The pause grows with the members: 1.2 ms for four, 29 ms for fifty.
 func (l *Log) pause() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return time.Duration(max(1, len(l.members)-2)) * l.opts.Pause
 }
 
-// rest is what the reader does between two reads.
+// pacer decides when the next read begins.
 type pacer struct {
 	*reader
 	listener     *listener
 	poll         *time.Ticker
 	limiter      *rate.Limiter
-	interval     *time.Timer // when it may read before the next poll
-	intervalOver bool        // that was reached
-	polled       bool        // the last read was a poll, and took no turn
+	interval     *time.Timer // the earliest next read, unless a poll comes before
+	intervalOver bool        // interval has fired
+	polled       bool        // the last read was a poll, and used no interval
 }
 
-// wait blocks until the log is to be read again. It listens for what is appended only when its turn has
-// come: what it hears, it reports at once, and what was appended before is reported with it. The error is ctx's.
+// wait blocks until the next read is due. It listens for new entries only once the interval is
+// over. The next read then reports an entry as soon as it arrives, together with earlier ones. The
+// error is that of ctx.
 func (r *pacer) wait(ctx context.Context) error {
 	if !r.polled {
 		r.intervalOver = false
 		r.interval.Reset(r.nextInterval())
 	}
-	wanted := r.lastReadOK && r.log.member.isFirstRenewalDue() // the sooner others need not wait for it
+	wanted := r.lastReadOK && r.log.member.isFirstRenewalDue() // the sooner the lease begins, the sooner windows open
 	listened := make(<-chan time.Time)
 	r.listenIfDue(&listened)
 	for !wanted || !r.intervalOver {
@@ -64,8 +65,9 @@ func (r *pacer) wait(ctx context.Context) error {
 	return nil
 }
 
-// listens has what is new brought when it is the reader's turn. If something that the last read brought is to be
-// reported, it waits for no longer than a pause: most often there is something, which is reported too.
+// listenIfDue requests new entries if the interval is over. If the last read brought unreported
+// entries, it listens for one pause at most. Usually a new entry arrives by then, and one read
+// reports them all.
 func (r *pacer) listenIfDue(listened *<-chan time.Time) {
 	if !r.intervalOver || !r.lastReadOK || !r.caughtUp || r.log.reader == "" {
 		return
@@ -76,7 +78,7 @@ func (r *pacer) listenIfDue(listened *<-chan time.Time) {
 	}
 }
 
-// next returns after how long it is the reader's turn.
+// nextInterval returns the time until the next read may begin.
 func (r *pacer) nextInterval() time.Duration {
 	r.limiter.SetLimit(rate.Every(r.log.pause()))
 	return r.limiter.Reserve().Delay()

@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// entry is one line of the log: an ID, or a doubt.
+// entry is one entry of the log: an ID, or a doubt.
 type entry struct {
 	seq       uint64 // dense, from 1
-	sub       uint64 // 0 but for entries of others
+	sub       uint64 // 0 except in entries of other programs
 	id        string // "" for a doubt
 	doubt     Doubt
-	text      string // of a doubt, as the log has it
-	at        int64  // of a doubt of kind Running or Term: the server's time then or later, ms, 0 if it is not known
+	text      string // of a doubt, as the log stores it
+	at        int64  // of a doubt of kind Running or Failover: the server's time of the entry or later in ms, 0 if unknown
 	nonce     string
 	malformed string // what is wrong with it, "" if nothing is
 }
@@ -27,26 +27,26 @@ type entry struct {
 type page struct {
 	logID       string // the log's identity
 	tail        uint64 // sequence number of the log's last entry
-	serverMs    int64  // the server's time, ms
+	serverMs    int64  // the server's time in ms
 	leaseEpoch  string
 	away        string // a member whose lease is over
-	member      bool   // whether the reader is a member
+	member      bool   // the reader is a member
 	inbox       int64  // IDs left in the inbox
 	entries     []entry
-	members     []string      // all; none unless the reader's lease was renewed
-	blindReason string        // why nobody would notice a failover, "" if everybody does
-	applied     uint64        // up to which entry all readers have the log
-	registered  bool          // whether the reader was noted
+	members     []string      // all members; none unless the reader's lease was renewed
+	blindReason string        // why the server reports no replication ID, "" if it does
+	applied     uint64        // all readers have applied the log up to this entry
+	registered  bool          // the log lists the reader
 	window      time.Duration // the longest of any reader, before this read
-	from        uint64        // with which entry it begins: one that was asked for, or the last that was heard of
+	from        uint64        // the first entry: the one requested, or the last received
 }
 
-// drained is how many IDs a page takes from the inbox.
+// inboxBatch is how many IDs a page takes from the inbox.
 const inboxBatch = 1000
 
-// ask runs the script that reads a page from an entry on, and renews a member's lease
-// as of a moment; nil: none. For a reader, it reports that entry, and what was heard of behind it;
-// "": for none. Its error is one of the package's, or ctx's.
+// requestPage runs the script that reads a page from an entry on. It renews the lease of m, if any,
+// as of confirmedAt. Unless reader is "", it reports that entry and the received entries for the
+// reader. The error is one of the package's, or that of ctx.
 func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time, from entry, count int, reader, leaseEpoch, heard string) (page, error) {
 	name, renewal, lease, twin := "", serverTime{}, time.Duration(0), 0
 	if m != nil {
@@ -80,8 +80,8 @@ func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time,
 	return p, nil
 }
 
-// parsePage reads the reply of page.lua. An error says what is malformed; what is
-// wrong with an entry stays with that.
+// parsePage parses the reply of page.lua. The error describes a malformed page; a malformed entry
+// describes itself.
 func parsePage(reply []any) (page, error) {
 	var p page
 	var tail, server, least, window, from string
@@ -131,8 +131,8 @@ func parsePage(reply []any) (page, error) {
 	return p, nil
 }
 
-// eraBegan returns when an era began, by the server's clock in ms; 0: it does not tell. No
-// doubt of kind Term is younger: each begins an era.
+// epochBegan returns the start of a lease epoch by the server's clock in ms; 0: it is unknown. No
+// doubt of kind Failover is younger: each starts a lease epoch.
 func epochBegan(leaseEpoch string) int64 {
 	parts := strings.Split(leaseEpoch, ".")
 	if len(parts) != 3 {
@@ -145,7 +145,7 @@ func epochBegan(leaseEpoch string) int64 {
 	return (seconds + 1) * 1000
 }
 
-// assign stores a value if it is of the type that is pointed to.
+// assign stores a value if its type matches.
 func assign(into, value any) (ok bool) {
 	switch into := into.(type) {
 	case *string:
@@ -158,7 +158,7 @@ func assign(into, value any) (ok bool) {
 	return ok
 }
 
-// parseEntry reads one entry of a stream: its ID, and its fields in order.
+// parseEntry parses one entry of a stream: its ID, and its fields in order.
 func parseEntry(row any) (e entry) {
 	parts, ok := row.([]any)
 	if !ok || len(parts) != 2 {
@@ -196,7 +196,7 @@ func parseEntry(row any) (e entry) {
 	return e
 }
 
-// cutTime takes the server's time, in ms, off the reason for a doubt; 0: there is none.
+// cutTime cuts the server's time in ms off the reason of a doubt; 0: there is none.
 func cutTime(text string) (reason string, at int64) {
 	number, reason, _ := strings.Cut(text, " ")
 	at, err := strconv.ParseInt(number, 10, 64)
@@ -206,7 +206,7 @@ func cutTime(text string) (reason string, at int64) {
 	return reason, at
 }
 
-// readError tells a log that is no log from a Redis that does not answer.
+// readError distinguishes keys of another type from a Redis that does not answer.
 func (l *Log) readError(err error) error {
 	if _, ok := errors.AsType[redis.Error](err); ok && strings.Contains(err.Error(), "WRONGTYPE") {
 		return l.brokenError(fmt.Errorf("its keys hold something else: %w", err))

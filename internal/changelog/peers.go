@@ -9,18 +9,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Spread blocks until clients may be told of whatever was acknowledged here before the call: no window
-// holds any more that does not include it. That takes a round trip if all readers say
-// that they have it, the longest window and its margin at most, and a lease and its margin
-// longer after a failover. The error is [ErrUnavailable] with ctx's. It does not need Run, but takes
-// the longest then.
+// WaitForPeers blocks until clients may receive the orders acknowledged here before the call: every
+// window that holds includes them. If all readers report them, that takes one round trip. It takes
+// at most the longest window and its margin, and after a failover a lease and its margin more. The
+// error is [ErrUnavailable] with that of ctx. Without Run it takes the longest time.
 //
-// At the latest the longest window is over that any read may have opened before
-// the entry was acknowledged, at this server or, before the acknowledgement counts, at one that
-// was replaced. It is sooner when all readers say that they have the entry. In a new era the log
-// does not know yet who reads: so that counts only when those windows are over that reads in
-// other eras have opened. They ran before this process saw the era, or at a server
-// that was replaced.
+// The longest wait covers every window opened before the entry was acknowledged, at this server, or
+// at a demoted primary before the acknowledgement was valid. The wait ends earlier when all readers
+// have reported the entry. In a new lease epoch the log does not list its readers yet. So a report
+// counts only when the windows of former lease epochs are over: those opened before this process
+// saw the epoch, or at a demoted primary.
 func (l *Log) WaitForPeers(ctx context.Context) error {
 	l.mu.Lock()
 	a := l.lastAck
@@ -60,7 +58,7 @@ func (l *Log) WaitForPeers(ctx context.Context) error {
 	}
 }
 
-// unheard is the error of somebody who could not wait until all have an entry.
+// peersUninformed is the error of a wait that ended before all readers had an entry.
 func (l *Log) peersUninformed(err error) error {
 	if err == nil {
 		return nil
@@ -68,14 +66,14 @@ func (l *Log) peersUninformed(err error) error {
 	return fmt.Errorf("%w: %s: others may not have the entry yet: %w", ErrUnavailable, l.keys[0], err)
 }
 
-// told is what a creator knows of the readers.
+// readerProgress is the progress of all readers, as a creator knows it.
 type readerProgress struct {
 	leaseEpoch string
-	applied    uint64        // up to which entry of the log all had applied it, at one time in the era
-	changed    chan struct{} // closed when that grows
+	applied    uint64        // all readers have applied the log up to this entry in the lease epoch
+	changed    chan struct{} // closed when applied grows
 }
 
-// hear notes up to which entry all readers have the log.
+// noteProgress records the entry up to which all readers have applied the log.
 func (l *Log) noteProgress(leaseEpoch string, least uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,21 +90,21 @@ func (l *Log) appliedByAll() uint64 {
 	return l.progress.applied
 }
 
-// have reports whether all readers have an entry, and returns what is closed when
-// that may have changed.
+// isAppliedByAll reports whether all readers have applied an entry. The channel is closed when that
+// may have changed.
 func (l *Log) isAppliedByAll(e ackedEntry) (bool, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.progress.leaseEpoch == e.leaseEpoch && l.progress.applied >= e.seq, l.progress.changed
 }
 
-// widest is the longest window of any reader, as the log tells. In a new era it may have lost
-// the one that it had before, whose reader may still refuse by it: it may open one at a server that
-// was replaced for as long as a lease lasts there.
+// peerWindows is the longest window of any reader, as the log reports it. In a new lease epoch the
+// log may have lost the former value. A reader with that window may still answer Absent: at a
+// demoted primary it can open windows for as long as a lease lasts there.
 type peerWindows struct {
 	leaseEpoch  string
 	now, before time.Duration
-	until       time.Time // before counts
+	until       time.Time // the end of before
 }
 
 func (w *peerWindows) note(leaseEpoch string, window, lease time.Duration) {
@@ -124,15 +122,15 @@ func (w *peerWindows) longest() time.Duration {
 	return w.now
 }
 
-// longestWindow returns how long a window may last, anybody's.
+// longestWindow returns the longest window that any reader may have open.
 func (l *Log) longestWindow() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(l.peers.longest(), l.opts.Window)
 }
 
-// hearLeast brings how far all readers are while a creator waits for them, until ctx ends and then for a
-// second at most.
+// receiveProgress receives the progress of all readers while a creator waits for them. It ends
+// within a second after ctx.
 func (l *Log) receiveProgress(ctx context.Context) {
 	calm := rate.NewLimiter(rate.Inf, readBurst)
 	for {
@@ -150,8 +148,8 @@ func (l *Log) receiveProgress(ctx context.Context) {
 					l.noteProgress(leaseEpoch, least)
 				}
 			}
-			calm.SetLimit(rate.Every(l.pause() / 4)) // it may grow with each reader that reports
-			_ = calm.Wait(ctx)                       // it ends, or its turn has come
+			calm.SetLimit(rate.Every(l.pause() / 4)) // the pause grows with each reader that reports
+			_ = calm.Wait(ctx)                       // it fails only when ctx ends
 			if err != nil {
 				_ = waitUntil(ctx, time.Now().Add(listenFor))
 			}
@@ -159,8 +157,8 @@ func (l *Log) receiveProgress(ctx context.Context) {
 	}
 }
 
-// forgetReaders lets nobody wait any more for readers that have ended without a word, if a creator has
-// waited in vain. That it fails is no matter: the next creator has it tried again.
+// removeSilentReaders removes the readers that WaitForPeers waited for in vain: they have ended
+// without deregistering. If it fails, the next wait repeats it.
 func (l *Log) removeSilentReaders(ctx context.Context) {
 	e := l.unreported.Swap(nil)
 	if e == nil {

@@ -13,10 +13,10 @@ type pendingWrite struct {
 	since time.Time
 }
 
-// doubtMark makes a doubt unlike any ID, which has no line break in it.
+// doubtPrefix tells a doubt from an ID, which has no line break.
 const doubtPrefix = "\n"
 
-// owe notes what is about to be appended.
+// track adds writes that are about to be appended.
 func (m *Member) track(what ...string) {
 	if m == nil {
 		return
@@ -38,7 +38,7 @@ func (m *Member) track(what ...string) {
 	}
 }
 
-// paid notes what was acknowledged.
+// ack removes writes that were acknowledged.
 func (m *Member) ack(what ...string) {
 	if m == nil {
 		return
@@ -51,16 +51,16 @@ func (m *Member) ack(what ...string) {
 	m.resumeRenewal()
 }
 
-// oweDoubt notes a doubt that is about to be appended, and returns when: it covers all
-// that was owed by then. One of the same text that is owed already is owed since now: its
-// order may have been created after what is under way was appended.
+// trackDoubt adds a doubt that is about to be appended. It returns the present time: the doubt
+// covers all writes pending by then. The same doubt added again gets the new time, since its order
+// may be younger than the append under way.
 func (m *Member) trackDoubt(text string) time.Time {
 	m.track(doubtPrefix + text)
 	return time.Now()
 }
 
-// paidDoubt notes a doubt that was acknowledged: what had been owed by then is among the
-// orders that it is about, if it is about those of any age.
+// ackDoubt removes a doubt that was acknowledged. A doubt about orders of any age also covers the
+// writes that were pending by then.
 func (m *Member) ackDoubt(text string, covers time.Time, anyAge bool) {
 	if m == nil {
 		return
@@ -78,14 +78,14 @@ func (m *Member) ackDoubt(text string, covers time.Time, anyAge bool) {
 	m.resumeRenewal()
 }
 
-// settled lets the lease be renewed again if nothing is owed.
+// resumeRenewal lets the lease be renewed again if there are no pending writes.
 func (m *Member) resumeRenewal() {
 	if !m.hasPending() {
 		m.renewalPaused, m.queue = false, nil
 	}
 }
 
-// late reports whether something has been owed for too long to be certain of it.
+// isOverdue reports whether a write has been pending for longer than patience allows.
 func (m *Member) isOverdue(now time.Time) bool {
 	for len(m.queue) > 0 {
 		first := m.queue[0]
@@ -99,7 +99,7 @@ func (m *Member) isOverdue(now time.Time) bool {
 
 func (m *Member) hasPending() bool { return !m.overflowedAt.IsZero() || len(m.pending) > 0 }
 
-// count returns how much is owed.
+// pendingCount returns the number of pending writes.
 func (m *Member) pendingCount() int {
 	if m == nil {
 		return 0

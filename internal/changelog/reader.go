@@ -8,44 +8,43 @@ import (
 	"time"
 )
 
-// reader is what the one goroutine in Run knows.
+// reader is the state of the goroutine in Run.
 type reader struct {
 	log        *Log
-	logID      string // "" until the log is open
+	logID      string // "" until the first page
 	leaseEpoch string // of the last page
-	last       entry  // applied most recently
-	// starts counts how often it began anew, with a log that was not what it had been.
+	last       entry  // the last entry applied
+	// restarts counts how often the log was read from the beginning because it was damaged.
 	restarts int64
-	// lenient reads a log that is known to be damaged, or was never read: what is
-	// missing in it has been told of, or is told of at the end.
+	// lenient reads a log that is damaged, or that is read for the first time. Missing entries have
+	// been reported, or are reported at the end.
 	lenient         bool
-	firstRead       bool              // nothing was read yet, and there was no mark
-	missing         *integrityError   // found while lenient
-	gapLoggedUpTo   uint64            // up to which number the log itself tells what is missing
-	clearedUpTo     uint64            // up to which number the log says that doubts are cleared
-	causes          []*integrityError // why it started over, none once that has been told of again
-	members         []string          // as the last page has them, if it has
-	blindReason     string            // of the last page
-	duplicateLogged time.Time         // when it was said last that there is a twin
-	restoring       bool              // members may have been forgotten
-	beforeJoin      bool              // it reads before it joins
-	snapshotMark    Mark              // of the snapshot that was taken, until its entry was read
-	received        receivedEntries   // what was heard of behind that, and added
-	lastReadOK      bool              // the last read was; else the next one has its time
-	caughtUp        bool              // the tail was reached, and the log is what it was
-	reported        int64             // up to which entry the last page said that it was applied, -1: none did
-	registered      bool              // the log has it as a reader in this era
-	registeringIn   string            // the era in which it asked to be noted last
-	narrowUntil     time.Time         // a read that is sent by then opens a narrow window
-	narrowWindow    time.Duration     // the longest that others had heard of in this era before its own
-	windowsLogged   bool              // that others have another window
-	opensWindow     bool              // the first page of this read was read by a noted reader
-	rescanned       map[item]uint64   // found while lenient, with the numbers of the last, to see which are missing; nil: nobody asks
+	firstRead       bool              // the log is being read for the first time, without a mark
+	missing         *integrityError   // what a lenient reader found missing
+	gapLoggedUpTo   uint64            // number up to which the log itself has a gap entry
+	clearedUpTo     uint64            // number up to which the log clears doubts
+	causes          []*integrityError // why it started over; empty once they have been reported again
+	members         []string          // of the last page that has them
+	blindReason     string            // why the last page has no replication ID
+	duplicateLogged time.Time         // when a duplicate was last logged
+	restoring       bool              // the log may have lost its members
+	beforeJoin      bool              // this page is read before joining
+	snapshotMark    Mark              // of the snapshot that was loaded, until its entry was read
+	received        receivedEntries   // entries received after last, and applied
+	lastReadOK      bool              // the last read succeeded
+	caughtUp        bool              // the reader has reached the tail, and the log is intact
+	reported        int64             // entry that the last page reported as applied, -1: none
+	registered      bool              // the log lists it as a reader in this lease epoch
+	registeringIn   string            // the lease epoch in which it last asked to be listed
+	narrowUntil     time.Time         // a read sent by then opens a window of narrowWindow
+	narrowWindow    time.Duration     // the longest window that the log knew in this lease epoch before this reader's
+	windowsLogged   bool              // it was logged that windows differ
+	opensWindow     bool              // a listed reader read the first page of this read
+	rescanned       map[item]uint64   // items found while lenient, with their last sequence numbers; nil: the log is intact
 }
 
-// readToTail applies everything up to where the log ended when the first of its
-// pages was read. What is appended meanwhile is for the next time: under a steady
-// stream of creations this one would never end.
+// readToTail applies everything up to the tail that its first page reports. The next read applies
+// entries appended meanwhile: under a steady stream of creates this one would never end.
 func (r *reader) readToTail(ctx context.Context) error {
 	r.log.removeSilentReaders(ctx)
 	w := newWindow()
@@ -72,7 +71,7 @@ func (r *reader) readToTail(ctx context.Context) error {
 	case errors.Is(err, ErrBroken):
 		phase = Broken
 	case ctx.Err() != nil:
-		return errStopped // Run ends for its own reason, not for Redis's
+		return errStopped // Run ends, and Redis is not the cause
 	default:
 		phase = Unavailable
 	}
@@ -83,9 +82,9 @@ func (r *reader) readToTail(ctx context.Context) error {
 	return err
 }
 
-// window returns how long one may last that a read opens which was sent at a time. One that is longer
-// than what creators have heard of counts when they certainly have: who has not, and asks another server
-// by now, is missed by then.
+// windowLength returns how long a window may last after a read sent at a time. Creators may not
+// know yet of a window that is longer than those in the log. It counts once all leases have been
+// renewed: a creator that asks a demoted primary has lost its lease by then.
 func (r *reader) windowLength(sent time.Time) time.Duration {
 	if sent.After(r.narrowUntil) {
 		return r.log.opts.Window
@@ -93,7 +92,7 @@ func (r *reader) windowLength(sent time.Time) time.Duration {
 	return min(r.narrowWindow, r.log.opts.Window)
 }
 
-// note keeps what a page says of the reader.
+// noteRegistration stores what a page reports about this reader.
 func (r *reader) noteRegistration(p page) {
 	window := r.log.opts.Window
 	switch {
@@ -109,19 +108,18 @@ func (r *reader) noteRegistration(p page) {
 				"filter", r.log.filter, "window", window, "longest", max(p.window, window))
 		}
 		r.registered = false
-		if r.registeringIn != p.leaseEpoch { // else it may be its own that it hears of
+		if r.registeringIn != p.leaseEpoch { // else the window may be its own
 			r.narrowWindow = p.window
 		}
 	}
 }
 
-// unreported reports whether others do not know yet that this reader has the last entry.
+// hasUnreported reports whether the log does not show yet that this reader has the last entry.
 func (r *reader) hasUnreported() bool {
 	return r.caughtUp && r.log.reader != "" && (!r.registered || r.reported < int64(r.lastReceived().seq))
 }
 
-// pages reads to the tail, and returns a member that was away when its first page was
-// read.
+// readPages reads to the tail. It returns a member that was away when its first page was read.
 func (r *reader) readPages(ctx context.Context) (string, error) {
 	if m := r.log.member; m != nil {
 		if err := r.readBeforeJoin(ctx, m); err != nil {
@@ -132,7 +130,7 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 		}
 	}
 	var away string
-	var goal uint64 // the tail, and then that behind what was in the inbox
+	var goal uint64 // the tail, and later the end of the entries from the inbox
 	var inbox, starts int64 = 0, -1
 	for inbox > 0 || starts != r.restarts || r.last.seq < goal {
 		p, err := r.nextPage(ctx)
@@ -140,14 +138,14 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if len(r.causes) == 0 && !r.restoring {
-			r.confirm() // a log that takes long to read ends no lease: no ordergate would refuse anything meanwhile
+			r.confirm() // a long read must not end the lease: no ordergate would answer Absent meanwhile
 		}
 		r.members = p.members
-		if starts != r.restarts { // the first page, of this log
+		if starts != r.restarts { // the first page of this log
 			starts, away, goal, inbox, r.opensWindow = r.restarts, p.away, p.tail, p.inbox, r.registered
 			continue
 		}
-		if inbox > 0 { // first in, first out: whoever else takes some only helps
+		if inbox > 0 { // the inbox is first in, first out: others that drain it only help
 			inbox, goal = inbox-inboxBatch, p.tail
 			if p.inbox == 0 {
 				inbox = 0
@@ -158,10 +156,10 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 	if err := r.recover(ctx); err != nil {
 		return "", err
 	}
-	if !recalled { // or those would not be among them that were called back
+	if !recalled { // else the members would lack those that were restored
 		r.log.setMembers(r.members)
 	}
-	if m := r.log.member; m != nil { // it may have been forgotten as well
+	if m := r.log.member; m != nil { // the log may have lost this member as well
 		if err := r.ensureJoined(ctx, m); err != nil {
 			return "", err
 		}
@@ -170,8 +168,8 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 	return away, nil
 }
 
-// readApart reads a page before this process is a member: to everybody else it would be
-// away for as long as a snapshot takes, or cannot be had.
+// readBeforeJoin reads a page before this process is a member. Loading a snapshot may take long, or
+// fail, and the member would be away meanwhile.
 func (r *reader) readBeforeJoin(ctx context.Context, m *Member) error {
 	if r.log.opts.LoadSnapshot == nil || m.isJoined() {
 		return nil
@@ -182,7 +180,7 @@ func (r *reader) readBeforeJoin(ctx context.Context, m *Member) error {
 	return err
 }
 
-// joined makes a member of this process, if it is none.
+// ensureJoined makes this process a member if it is none.
 func (r *reader) ensureJoined(ctx context.Context, m *Member) error {
 	ctx, cancel := context.WithTimeout(ctx, r.log.opts.Timeout)
 	defer cancel()
@@ -192,9 +190,8 @@ func (r *reader) ensureJoined(ctx context.Context, m *Member) error {
 	return nil
 }
 
-// vouch lets the lease be renewed as of the last page: what was acknowledged here is
-// in the log that it came from. That is not sure of what was acknowledged by another server
-// and is yet to be read.
+// confirm allows the lease to be renewed as of the last page: all writes acknowledged by its server
+// are in the log. It does not if entries acknowledged by another server are unread.
 func (r *reader) confirm() {
 	l := r.log
 	if l.member == nil {

@@ -2,14 +2,14 @@ package changelog
 
 import "fmt"
 
-// heard is what was heard of behind the last entry that was read.
+// receivedEntries are the entries that the listener received after the last entry read.
 type receivedEntries struct {
 	entries []entry
-	ends    string // the last of each batch, as page.lua has them
+	ends    string // the last entry of each batch, as page.lua expects them
 }
 
-// behind returns what is left of it when more was read: all or nothing, as a page has all that was heard of
-// or none of it.
+// after returns the entries that are left when a page was read: all or none, since a page contains
+// all of them or none.
 func (h receivedEntries) after(last entry) receivedEntries {
 	if len(h.entries) > 0 && h.entries[0].seq == last.seq+1 {
 		return h
@@ -17,8 +17,8 @@ func (h receivedEntries) after(last entry) receivedEntries {
 	return receivedEntries{}
 }
 
-// before returns a page as it would be if it began with the last entry that was read, and not with the last
-// that was heard of: they are the same that page.lua has found in its log.
+// prepend returns a page as if it began with the last entry read, and not with the last entry
+// received. page.lua has found the entries between them in its log.
 func (h receivedEntries) prepend(last entry, page []entry) (entries []entry) {
 	if len(h.entries) == 0 {
 		return page
@@ -29,10 +29,10 @@ func (h receivedEntries) prepend(last entry, page []entry) (entries []entry) {
 	return append(append(entries, h.entries[:len(h.entries)-1]...), page...)
 }
 
-// hear adds IDs as soon as they come, and has more brought. They may come from a server that another one
-// has replaced, and follow entries that this reader has not. So they count only when page.lua has found the last
-// of each batch in the log that it reads. Until then they are what was heard of, and the position stays.
-// It reports whether the log is to be read: not when what comes was read meanwhile.
+// receive applies IDs as soon as they arrive. They may come from a demoted primary, and follow
+// entries that this reader lacks. So they count only once page.lua has found the last of each batch
+// in its log. Until then the position stays. It reports whether to read the log: no if a page has
+// brought these entries meanwhile.
 func (r *reader) receive(n *listener, entries []entry) bool {
 	n.requested = false
 	r.received = r.received.after(r.last)
@@ -53,7 +53,7 @@ func (r *reader) receive(n *listener, entries []entry) bool {
 	return !known
 }
 
-// heardUpTo returns the last entry whose ID was added.
+// lastReceived returns the last entry whose ID was applied.
 func (r *reader) lastReceived() entry {
 	if h := r.received.after(r.last); len(h.entries) > 0 {
 		return h.entries[len(h.entries)-1]

@@ -7,42 +7,41 @@ import (
 	"slices"
 )
 
-// remembered is how many items are kept for a log that loses them: IDs of a minute at
-// 150 new orders a second, or of what a replica that takes over lags behind.
+// recentItems is how many items are remembered in case the log loses them: the IDs of a minute at
+// 150 new orders a second, or the lag of a replica that is promoted.
 const recentItems = 10_000
 
-// item is what an entry says: its field, "id", "doubt" or clearedField, and the value of that.
+// item is the content of an entry: its field ("id", "doubt" or clearedField) and its value.
 type item struct{ field, value string }
 
-// clearedField is that of a word which clears doubts; in the log it is "doubt".
+// clearedField is the field of an entry that clears doubts; in the log it is "doubt".
 const clearedField = "cleared"
 
-// recent holds the items that were read last, in a ring, with the numbers of their entries,
-// and those that were acknowledged here and are yet to be read: these stay, however much is
-// read before them. The zero value is empty.
+// recent holds the items read last, in a ring, with the numbers of their entries. It also holds the
+// items that were acknowledged here and not read yet, which later reads do not displace. The zero
+// value is empty.
 type recent struct {
 	items []item
 	seqs  []uint64
 	next  int
-	limit int // how many are kept; 0: as many as are remembered
-	// partly says that there were others before, which came by a mark or a snapshot.
+	limit int // capacity; 0: recentItems
+	// incomplete means that a mark or a snapshot stands for earlier items.
 	incomplete bool
-	unread     map[ackedItem]struct{} // yet to be read; at most as many as are kept
-	dropped    ackedItem              // the last for which there was no room there
+	unread     map[ackedItem]struct{} // not read yet; at most capacity
+	dropped    ackedItem              // the last item for which unread had no space
 }
 
-// ownItem is what an entry says that was acknowledged here, its log, the era of that and its
-// number.
+// ackedItem is an item acknowledged here, with its log, lease epoch and number.
 type ackedItem struct {
 	item
 	logID, leaseEpoch string
 	seq               uint64
 }
 
-// most is how many items are kept.
+// capacity returns how many items are kept.
 func (r *recent) capacity() int { return cmp.Or(r.limit, recentItems) }
 
-// acknowledged adds an item that was appended here.
+// addAcked adds an item that was appended here.
 func (r *recent) addAcked(i ackedItem) {
 	if len(r.unread) >= r.capacity() {
 		r.dropped = i
@@ -54,7 +53,7 @@ func (r *recent) addAcked(i ackedItem) {
 	r.unread[i] = struct{}{}
 }
 
-// read forgets what was ahead in a log, acknowledged in an era, that was read up to an entry.
+// markRead drops the unread items of a log and a lease epoch up to a number.
 func (r *recent) markRead(logID, leaseEpoch string, upTo uint64) {
 	done := func(i ackedItem) bool { return i.logID == logID && i.leaseEpoch == leaseEpoch && i.seq <= upTo }
 	maps.DeleteFunc(r.unread, func(i ackedItem, _ struct{}) bool { return done(i) })
@@ -63,7 +62,7 @@ func (r *recent) markRead(logID, leaseEpoch string, upTo uint64) {
 	}
 }
 
-// add adds one that was read.
+// add adds an item that was read.
 func (r *recent) add(i item, seq uint64) {
 	if len(r.items) < r.capacity() {
 		r.items, r.seqs = append(r.items, i), append(r.seqs, seq)
@@ -73,13 +72,12 @@ func (r *recent) add(i item, seq uint64) {
 	r.next = (r.next + 1) % r.capacity()
 }
 
-// lacking returns the items that a log does not have, the oldest first, each once. Has are the
-// numbers of the last entries that it has of each, word is up to where it says that doubts are
-// cleared. There may be more if the entry of the oldest that is remembered is lacking, and
-// there were older ones: that the log has an earlier entry of the same ID says nothing of
-// those.
+// missing returns the items that a log lacks, the oldest first, each once. has contains the last
+// number of each item in that log. word is the number up to which the log clears doubts. more
+// reports that other items may be missing. That is so if the oldest remembered entry is missing and
+// there were older ones: an earlier entry of the same ID proves nothing about those.
 func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items []item, more bool) {
-	cleared := uint64(0) // by a word that is remembered, and that the log has still
+	cleared := uint64(0) // by an entry that is remembered, and still in the log
 	for _, i := range r.items {
 		if i.field == clearedField && has[i] > 0 {
 			cleared = max(cleared, parseDoubt(i.value).clearsUpTo(logID))
@@ -88,7 +86,7 @@ func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items 
 	given := make(map[item]bool)
 	lacks := func(i item, seq uint64) {
 		there := has[i] > 0
-		if i.field == "doubt" { // another one of the same words may have been cleared
+		if i.field == "doubt" { // another doubt with the same text may have been cleared
 			there = there && (has[i] == seq || has[i] > word && has[i] >= seq)
 		}
 		if !there && !given[i] && i.field != clearedField {
@@ -113,7 +111,7 @@ func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items 
 	return items, more || r.dropped.seq > 0
 }
 
-// lost is for a log that has lost something: it may be any of what was ahead.
+// dropPositions is for a log that has lost entries: any unread item may be among them.
 func (r *recent) dropPositions() {
 	ahead := make(map[ackedItem]struct{}, len(r.unread))
 	for i := range r.unread {
@@ -122,15 +120,15 @@ func (r *recent) dropPositions() {
 	r.unread = ahead
 }
 
-// renumbered is for another log: where the items stood in the one before says nothing.
+// renumber is for another log: the numbers of the former log mean nothing there.
 func (r *recent) renumber() {
 	for at := range r.seqs {
 		r.seqs[at] = 1
 	}
 }
 
-// lostAgain is for a log that loses something while it is mended: what was read of it so far
-// is remembered with what it lacked, which must not be forgotten for it.
+// mergeLost is for a log that loses entries during its recovery. It adds the items read so far to
+// those that were missing, which must not be displaced.
 func (r *recent) mergeLost(logID string, has map[item]uint64) {
 	items, seqs := make([]item, 0, len(r.items)), make([]uint64, 0, len(r.items))
 	known := make(map[item]bool, len(r.items))
@@ -138,12 +136,12 @@ func (r *recent) mergeLost(logID string, has map[item]uint64) {
 		at := (r.next + n) % len(r.items)
 		i, seq := r.items[at], r.seqs[at]
 		if has[i] < seq {
-			seq = math.MaxUint64 // it stands nowhere, and no word is about it
+			seq = math.MaxUint64 // it is at no position, and no entry clears it
 		}
 		items, seqs = append(items, i), append(seqs, seq)
-		known[i] = i.field == "id" // a later doubt of the same words is another one
+		known[i] = i.field == "id" // a later doubt with the same text is another one
 	}
-	// What comes before the oldest that is remembered is there with that.
+	// If the log has the oldest remembered entry, it has all entries before it.
 	from := uint64(0)
 	if len(items) > 0 && has[items[0]] == seqs[0] {
 		from = seqs[0]
@@ -162,7 +160,7 @@ func (r *recent) mergeLost(logID string, has map[item]uint64) {
 	r.items, r.seqs, r.next = items, seqs, 0
 }
 
-// lateIn returns what the last entries of a log say, as many as are kept, in their order.
+// newestOf returns the items of the last entries of a log in order, at most capacity.
 func (r *recent) newestOf(has map[item]uint64) (items []item) {
 	last := uint64(0)
 	for _, seq := range has {
@@ -177,8 +175,7 @@ func (r *recent) newestOf(has map[item]uint64) (items []item) {
 	return items
 }
 
-// mended takes the last that a log has which was mended, and so lacks nothing, for what was
-// read before.
+// replace sets the items to the last ones of a log whose recovery is complete.
 func (r *recent) replace(logID string, has map[item]uint64, late []item) {
 	maps.DeleteFunc(r.unread, func(i ackedItem, _ struct{}) bool {
 		seq := has[i.item]

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// sayEvery is how often a doubt of one kind is told in the log, at most.
+// doubtLogEvery is the minimum interval between two log lines about doubts of one kind.
 const doubtLogEvery = time.Second
 
-// doubt tells of one.
+// reportDoubt counts and logs a doubt, and sends it to the caller.
 func (l *Log) reportDoubt(d Doubt) {
 	now := time.Now()
 	l.mu.Lock()
@@ -32,8 +32,8 @@ func (l *Log) reportDoubt(d Doubt) {
 	l.opts.OnDoubt(d)
 }
 
-// resume takes the mark that the reader is to begin behind. Without one it begins
-// with whatever log there is, in which there may be gaps.
+// resumeAtMark sets the mark that the reader begins behind. Without one it reads the log from the
+// beginning, and tolerates gaps.
 func (r *reader) resumeAtMark() {
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -43,14 +43,13 @@ func (r *reader) resumeAtMark() {
 	r.firstRead = r.lenient
 }
 
-// startOver is for a log that is not what it was: there is a doubt, and all of it that
-// is left is read again.
+// startOver reports a doubt and reads a damaged log from its beginning.
 func (r *reader) startOver(found *integrityError) {
 	l := r.log
 	l.reportDoubt(found.doubt())
 	logID := r.logID
 	r.logID, r.last, r.received, r.lenient, r.missing = "", entry{}, receivedEntries{}, true, nil
-	// A gap that was told of has to be told in the log, too, that is there in the end.
+	// Gaps must also be in the log that is there in the end.
 	r.causes = append(slices.DeleteFunc(r.causes, func(d *integrityError) bool { return d.kind != Gap }), found)
 	r.restoring, r.gapLoggedUpTo, r.clearedUpTo, r.snapshotMark, r.caughtUp, r.reported = true, 0, 0, Mark{}, false, -1
 	r.restarts++
@@ -64,9 +63,9 @@ func (r *reader) startOver(found *integrityError) {
 	l.mark, l.unreadAcks, l.readAcks = Mark{}, nil, ackedEntry{}
 }
 
-// healed ends the reading of a log that was damaged, or that was never read: what it
-// lacks is told of, and what of that is known here is appended again. After a failover
-// too, members may have been forgotten.
+// recover completes the read of a log that was damaged, or read for the first time. It reports the
+// missing entries, and appends those that are known here. It also restores members, which a
+// failover may have lost.
 func (r *reader) recover(ctx context.Context) error {
 	if r.restoring {
 		if err := r.log.restoreMembers(ctx); err != nil {
@@ -81,14 +80,14 @@ func (r *reader) recover(ctx context.Context) error {
 		return err
 	}
 	if r.firstRead {
-		// A log that was flushed while the sources were read is as good as any.
+		// A log that was flushed while the sources were read is as good as any other.
 		r.firstRead = false
 		r.log.reportDoubt(Doubt{Kind: Start, Reason: "the change log is read for the first time", Orders: true})
 	}
-	// The next read tries again what fails.
+	// The next read repeats what fails.
 	if r.rescanned != nil {
-		// Once more: what was created while the log went from one to the other may have
-		// been lost with a third.
+		// Report each cause again: orders created while the log was replaced may have been lost
+		// with the replacement.
 		for ; len(r.causes) > 0; r.causes = r.causes[1:] {
 			r.log.reportDoubt(r.causes[0].doubt())
 			if err := r.persistGap(ctx, r.causes[0]); err != nil {
@@ -108,19 +107,19 @@ func (r *reader) recover(ctx context.Context) error {
 		r.log.recent.replace(r.logID, r.rescanned, late)
 		r.log.mu.Unlock()
 	}
-	r.lenient, r.rescanned, r.snapshotMark = false, nil, Mark{} // if that is missing, there is a gap
+	r.lenient, r.rescanned, r.snapshotMark = false, nil, Mark{} // a snapshot's entry that was not found is a gap
 	r.publish(r.last.seq)
 	return nil
 }
 
-// doubtLost tells of what a lenient reader found missing.
+// reportMissing reports the entries that a lenient reader found missing.
 func (r *reader) reportMissing(ctx context.Context) error {
 	lost := r.missing
 	if lost == nil {
 		return nil
 	}
-	// The log may say so itself: who has read that is in doubt by that entry. An earlier gap
-	// says nothing of one that was made since, behind it.
+	// If the log has an entry about the gap, its readers have that doubt. An earlier gap entry does
+	// not cover a gap behind it.
 	if !(r.log.opts.PersistGaps && lost.kind == Gap && r.gapLoggedUpTo >= lost.seq) {
 		told := *lost
 		told.reason = missingPrefix + strconv.FormatUint(lost.seq, 10) + prefixEnd + lost.reason
@@ -133,8 +132,8 @@ func (r *reader) reportMissing(ctx context.Context) error {
 	return nil
 }
 
-// record appends a gap that was found, and tells of the entry: what becomes of that becomes
-// of the gap.
+// persistGap appends a gap, and reports it with its entry. The doubt then lasts as long as that
+// entry.
 func (r *reader) persistGap(ctx context.Context, found *integrityError) error {
 	if !r.log.opts.PersistGaps || found.kind != Gap {
 		return nil
@@ -149,15 +148,15 @@ func (r *reader) persistGap(ctx context.Context, found *integrityError) error {
 	return nil
 }
 
-// batch is how many items are appended at once.
+// reappendBatch is how many items are appended at once.
 const reappendBatch = 500
 
-// giveBack appends what was appended or applied here lately and is in the log no more: IDs,
-// and doubts that time does not clear.
-// All members do so at the same time. So each begins with its own share, and after each
-// batch reads what the others have appended meanwhile. What is left then is the share of
-// members that are slow, or gone: it is given back in small parts, drawn at random, since
-// several may be at it. An item that comes twice does no harm.
+// reappendLost appends the items that were appended or applied here lately and are missing from the
+// log: IDs, and doubts that time does not clear.
+//
+// All members do so at the same time. Each begins with its own share, and after each batch reads
+// the entries of the others. What is left is the share of members that are slow or gone. Each
+// member then appends small random parts of it. An item that comes twice does no harm.
 func (r *reader) reappendLost(ctx context.Context) error {
 	l := r.log
 	l.mu.Lock()
@@ -169,7 +168,7 @@ func (r *reader) reappendLost(ctx context.Context) error {
 			return err
 		}
 		l.mu.Lock()
-		if l.recent.dropped == left { // else another one has come since
+		if l.recent.dropped == left { // else another item was dropped since
 			l.recent.dropped = ackedItem{}
 		}
 		l.mu.Unlock()
@@ -188,7 +187,7 @@ func (r *reader) reappendLost(ctx context.Context) error {
 		if err := r.catchUp(ctx); err != nil {
 			return err
 		}
-		if r.restarts != starts { // it was lost once more
+		if r.restarts != starts { // the log lost entries once more
 			return r.recover(ctx)
 		}
 		items = slices.DeleteFunc(items, func(i item) bool {
@@ -205,7 +204,7 @@ func (r *reader) reappendLost(ctx context.Context) error {
 	return nil
 }
 
-// readOn reads to where the log ends now.
+// catchUp reads to the present tail.
 func (r *reader) catchUp(ctx context.Context) error {
 	var goal uint64
 	for starts := int64(-1); starts != r.restarts || r.last.seq < goal; {
@@ -220,8 +219,7 @@ func (r *reader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// share returns which of the items that the log lacks are to be given back next, one at
-// least and [batch] at most.
+// nextShare returns the missing items to append next: at least one, and [reappendBatch] at most.
 func (l *Log) nextShare(items []item) []item {
 	members := slices.DeleteFunc(l.Members(), func(name string) bool { return !strings.Contains(name, instanceSep) })
 	slices.Sort(members)
@@ -242,18 +240,18 @@ func (l *Log) nextShare(items []item) []item {
 	return ours[:min(len(ours), reappendBatch)]
 }
 
-// short appends a doubt within the limit of a read.
+// appendDoubtInTime appends a doubt within the timeout of a read.
 func (l *Log) appendDoubtInTime(ctx context.Context, d Doubt) (ackedEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	a, err := l.runAppend(ctx, l.append, nil, []item{{"doubt", d.text()}}) // nobody is told: the reader goes on after it
+	a, err := l.runAppend(ctx, l.append, nil, []item{{"doubt", d.text()}}) // it needs no wait for peers: the reader continues after it
 	return a.ackedEntry, err
 }
 
 func (l *Log) reappend(ctx context.Context, items []item) error {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	var args []any // they are remembered already
+	var args []any // the items are remembered already
 	for _, i := range items {
 		args = append(args, i.field, i.value)
 	}

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Replay reads the whole log once more, beside Run, and calls each with every ID
-// that was appended and acknowledged before the call, in order, and is still there. It
-// returns each's first error; [ErrBroken] when the log is not what it was for Run, or when
-// Run has yet to read it, as it has after damage; or [ErrUnavailable]. It is for whoever
-// builds a second set of the IDs. Doubts are Run's to tell of.
+// Replay reads the whole log once more, beside Run, to build a second set of the IDs. It calls
+// each, in order, with every ID that was acknowledged before the call and is still in the log. It
+// returns the first error of each; [ErrBroken] if the log differs from the one that Run knows, or
+// if Run has yet to read it, as after damage; or [ErrUnavailable]. It leaves doubts to Run.
 func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
 	logID := l.Mark().LogID
 	if logID == "" {
@@ -20,13 +19,13 @@ func (l *Log) Replay(ctx context.Context, each func(id string) error) error {
 	return l.replay(ctx, Mark{LogID: logID}, false, each)
 }
 
-// ReplayFrom is Replay behind a mark, for whoever has everything up to there. It returns
-// ErrBroken too if an entry behind the mark is missing.
+// ReplayFrom is Replay behind a mark: the caller has all entries up to there. It also returns
+// ErrBroken if an entry behind the mark is missing.
 func (l *Log) ReplayFrom(ctx context.Context, at Mark, each func(id string) error) error {
 	return l.replay(ctx, at, true, each)
 }
 
-// replay reads what is behind a mark. With whole, a missing entry is an error.
+// replay reads the entries behind a mark. With whole, a missing entry is an error.
 func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id string) error) error {
 	r := &reader{log: l, logID: at.LogID, last: entry{seq: at.Seq, nonce: at.Nonce}}
 	var goal uint64
@@ -40,7 +39,7 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.logID, r.logID))
 		}
 		if first {
-			goal = p.tail // what comes meanwhile is told to the second set by others
+			goal = p.tail // the caller adds later entries to the second set by itself
 		}
 		full := len(p.entries) >= count
 		fresh := r.skipMissing(p, full)

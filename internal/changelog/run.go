@@ -8,14 +8,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// errStopped is why a log in phase Stopped cannot be waited for.
+// errStopped is the error of Wait in phase Stopped.
 var errStopped = fmt.Errorf("%w: it is not read any more", ErrUnavailable)
 
-// Run follows the log until ctx ends, and then returns nil: first all of it, or all
-// behind the mark given to [Log.Resume], then whatever is new, as soon as it is appended, and
-// at least every [Options.PollEvery]. A log that is unavailable or broken
-// does not end it; see [Log.State]. A member joins when it begins, and leaves when it
-// ends if it owes nothing. A log is run once: it returns an error the second time.
+// Run follows the log until ctx ends, and then returns nil. It reads the whole log, or the entries
+// after the mark given to [Log.Resume]. Then it reads new entries as soon as they are appended, and
+// at least every [Options.PollEvery]. It continues when the log is unavailable or broken; see
+// [Log.State]. The process joins as a member at the beginning, and deregisters at the end if it has
+// no pending writes. Run returns an error when it is called a second time.
 func (l *Log) Run(ctx context.Context) error {
 	if !l.started.CompareAndSwap(false, true) {
 		return fmt.Errorf("following %s: it was run before", l.keys[0])
@@ -46,7 +46,7 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 }
 
-// farewell is the end of a member.
+// deregister ends the membership of this process.
 func (l *Log) deregister(ctx context.Context) {
 	if l.member == nil {
 		return

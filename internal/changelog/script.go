@@ -32,7 +32,7 @@ var (
 	pageSource string
 )
 
-// withoutComments halves what goes to Redis.
+// withoutComments halves the size of a script.
 func withoutComments(source string) string {
 	var out strings.Builder
 	for line := range strings.Lines(source) {
@@ -43,8 +43,8 @@ func withoutComments(source string) string {
 	return out.String()
 }
 
-// once has go-redis not repeat a script after an error: another server would get the same
-// nonce, and nobody could tell their entries apart.
+// noRetryClient keeps go-redis from repeating a script after an error. A repeated script would use
+// the same nonce on another server, and their entries could not be told apart.
 type noRetryClient struct{ redis.UniversalClient }
 
 type noRetryCmd struct{ *redis.Cmd }
@@ -73,8 +73,8 @@ func (c noRetryClient) do(ctx context.Context, how, script string, keys []string
 	return cmd
 }
 
-// run runs a script with a nonce of its own, which it returns, and once more with another one if the connection
-// was lost.
+// runScript runs a script with a nonce of its own, which it returns. If the connection was lost, it
+// runs the script once more with another nonce.
 func (l *Log) runScript(ctx context.Context, script *redis.Script, keys []string, args ...any) (nonce string, cmd *redis.Cmd) {
 	for range 2 {
 		nonce = newNonce()
@@ -86,11 +86,11 @@ func (l *Log) runScript(ctx context.Context, script *redis.Script, keys []string
 	return nonce, cmd
 }
 
-// newNonce returns eight characters that make an entry unlike any other with the
-// same sequence number, and a log unlike any other. 48 bits: it is compared with
-// one other at a time, so a mistaken match is one in 2.8e14.
+// newNonce returns eight random characters. They identify a log, and tell an entry from others with
+// its sequence number. They have 48 bits and are compared with one other nonce at a time: a false
+// match has a probability of 1 in 2.8e14.
 func newNonce() string {
 	var b [6]byte
-	rand.Read(b[:]) // never fails, by its documentation
+	rand.Read(b[:]) // never fails, see its documentation
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }

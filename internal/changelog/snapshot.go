@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// A log that nobody else has the entries of is trimmed when they are in a snapshot: bits,
-// say, that everything up to a mark was added to. It is kept in chunks beside the log.
-// Whoever begins before the log does takes it from there, see [Options.Bridge].
+// A log whose entries have no live source is trimmed once a snapshot has them: for example bits, to
+// which everything up to a mark was added. Redis keeps it in chunks beside the log. A reader that
+// needs entries from before the log's start loads it, see [Options.LoadSnapshot].
 
 const (
-	// chunkKept is how long a chunk stays that belongs to no current snapshot: longer than
-	// it takes to write all of one.
+	// chunkTTL is the time to live of a chunk outside the current snapshot. Writing a whole
+	// snapshot takes less time.
 	chunkTTL = time.Hour
-	// trimmedAtOnce keeps Redis from standing still for a long removal: a millisecond.
+	// trimBatch keeps one removal to about a millisecond, during which Redis is blocked.
 	trimBatch = 10_000
 )
 
@@ -28,24 +28,23 @@ var (
 	trimSource string
 )
 
-// BehindMark is how many entries before a snapshot's mark should stay in the log: a reader
-// that was held up for a moment needs no snapshot then, and what is remembered here can be
-// looked for in a log that lost something.
+// KeepBeforeMark is how many entries before a snapshot's mark should stay in the log. A reader that
+// fell behind briefly then needs no snapshot, and a damaged log can be searched for recent items.
 const KeepBeforeMark = 2 * recentItems
 
-// Snapshot is what Redis has of a log's beginning.
+// Snapshot describes the snapshot of a log's beginning in Redis.
 type Snapshot struct {
 	Mark
-	Token  string // is in the names of its chunks, and in no other's
+	Token  string // part of the names of its chunks, unique to them
 	Chunks int
 	Bytes  int64 // of all chunks
 }
 
-// ErrNotTrimmed says that the log stays as it is, and why.
+// ErrNotTrimmed means that the log stays as it is, with the reason.
 var ErrNotTrimmed = errors.New("the change log is not trimmed")
 
-// Snapshot returns the current snapshot, one without a token if there is none. It blocks
-// for one round trip to Redis.
+// Snapshot returns the current snapshot, or one without a token if there is none. It blocks for one
+// round trip to Redis.
 func (l *Log) Snapshot(ctx context.Context) (s Snapshot, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
@@ -74,20 +73,19 @@ func (l *Log) chunkKeys(s Snapshot) (keys []string) {
 	return keys
 }
 
-// PutChunk writes one chunk, counted from 0, of a snapshot that is to be given to
-// [Log.Adopt] within an hour. It blocks for one round trip.
+// PutChunk writes one chunk of a snapshot, counted from 0. [Log.Adopt] must follow within an hour.
+// It blocks for one round trip.
 func (l *Log) PutChunk(ctx context.Context, token string, n int, data []byte) error {
 	return l.client.Set(ctx, l.chunkKey(token, n), data, chunkTTL).Err()
 }
 
-// Chunk returns one chunk. The error is redis.Nil if it is not there.
+// Chunk returns one chunk. The error is redis.Nil if it is missing.
 func (l *Log) Chunk(ctx context.Context, token string, n int) ([]byte, error) {
 	return l.client.Get(ctx, l.chunkKey(token, n)).Bytes()
 }
 
-// Adopt makes a snapshot the current one in the place of another, all of it or nothing.
-// Everything up to its mark must be in it. It blocks for one round trip. The error says
-// why it is not current.
+// Adopt replaces the current snapshot, wholly or not at all. The new one must contain everything up
+// to its mark. It blocks for one round trip.
 func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 	keys := append(append(append([]string{}, l.keys...), l.snapshotKey), l.chunkKeys(s)...)
 	_, cmd := l.runScript(ctx, l.adopt, append(keys, l.chunkKeys(before)...),
@@ -102,9 +100,9 @@ func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 	return nil
 }
 
-// Trim removes the entries that are in the current snapshot, but for some before its
-// mark, and returns how many. It blocks for a millisecond and a round trip for
-// each 10,000 of them, with pauses. The error is [ErrNotTrimmed] if none may be removed.
+// Trim removes the entries in the current snapshot, except some before its mark, and returns how
+// many. For each 10,000 of them it blocks for a millisecond and a round trip, with pauses. The
+// error is [ErrNotTrimmed] if none may be removed.
 func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, err error) {
 	keys := append(append(append([]string{}, l.keys...), l.snapshotKey), l.chunkKeys(s)...)
 	for {
@@ -129,8 +127,8 @@ func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, er
 	}
 }
 
-// First returns the number of the log's first entry, 0 if it has none. It blocks for one
-// round trip.
+// First returns the number of the log's first entry, 0 if it has none. It blocks for one round
+// trip.
 func (l *Log) First(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
@@ -141,18 +139,17 @@ func (l *Log) First(ctx context.Context) (uint64, error) {
 	return parseEntry([]any{rows[0].ID, []any{}}).seq, nil
 }
 
-// WasTrimmed reports whether there are entries that only a snapshot has. It blocks for one
-// round trip.
+// WasTrimmed reports whether some entries are only in a snapshot. It blocks for one round trip.
 func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
 	return l.client.HExists(ctx, l.keys[1], "trimmed").Result()
 }
 
-// errBegins says that a log begins behind what a reader has.
+// errTrimmed means that a log starts after the last entry read.
 var errTrimmed = errors.New("the log begins later")
 
-// first returns the number of a page's first entry, or that of the next to come.
+// firstSeq returns the number of a page's first entry, or of the next entry to come.
 func (p page) firstSeq() uint64 {
 	if len(p.entries) == 0 {
 		return p.tail + 1
@@ -160,17 +157,17 @@ func (p page) firstSeq() uint64 {
 	return p.entries[0].seq
 }
 
-// begins reports whether a page shows that a reader lacks the beginning of the log.
+// startsAfter reports whether a page shows that the log starts after the reader's last entry.
 func (p page) startsAfter(last entry) bool {
 	first := p.firstSeq()
 	return first > last.seq+1 || first == last.seq+1 && last.nonce != ""
 }
 
-// bridge takes the snapshot for what a log has no more, and goes on where the log begins.
-// Not done: there is none that joins the log.
+// loadSnapshot loads the snapshot in place of the trimmed entries, and continues where the log
+// starts. It reports false if no snapshot reaches the log's start.
 func (r *reader) loadSnapshot(ctx context.Context, p page) (done bool, err error) {
 	if r.last.seq > 0 && r.leaseEpoch != "" && r.leaseEpoch != p.leaseEpoch {
-		// The entries are gone that would show whether the server which took over had them.
+		// The trimmed entries would show whether the promoted server had them. They are gone.
 		r.startOver(failoverError("it was trimmed behind entry %d, and Redis restarted or failed over before that", r.last.seq))
 		return true, nil
 	}
@@ -186,14 +183,14 @@ func (r *reader) loadSnapshot(ctx context.Context, p page) (done bool, err error
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
 	if r.log.recent.incomplete = true; r.rescanned == nil {
-		// The snapshot has what was read.
+		// The snapshot has the items that were read.
 		r.log.recent = recent{limit: r.log.recent.limit, incomplete: true, unread: r.log.recent.unread, dropped: r.log.recent.dropped}
 	}
 	return true, nil
 }
 
-// joins looks for the entry of the mark that a snapshot was taken up to. A log that ends
-// before it is not the one of the snapshot.
+// checkSnapshot looks for the entry of the snapshot's mark. A log that ends before it belongs to
+// another snapshot.
 func (r *reader) checkSnapshot(tail uint64, fresh []entry) *integrityError {
 	if r.snapshotMark.Seq > tail {
 		return failoverError("it ends at entry %d, and the snapshot in Redis at %d", tail, r.snapshotMark.Seq)

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// Phase is what the reader of a [Log] is at.
+// Phase is the state of the reader of a [Log].
 type Phase string
 
-// The phases of a log. Windows are opened in Following only.
+// The phases of a log. A window opens only in Following.
 const (
-	Loading     Phase = "loading"     // reading what was there at the start
+	Loading     Phase = "loading"     // the reader reads the log for the first time
 	Following   Phase = "following"   // the last read reached the tail
-	Away        Phase = "away"        // it did, but a member may have IDs that are not there
-	Blind       Phase = "blind"       // it did, but nobody would notice that the server was replaced
-	Unavailable Phase = "unavailable" // the last read failed, the next may not
+	Away        Phase = "away"        // it did, but a member may have IDs that are not in the log
+	Blind       Phase = "blind"       // it did, but a failover of the server would go unnoticed
+	Unavailable Phase = "unavailable" // the last read failed, the next may succeed
 	Broken      Phase = "broken"      // the log's keys hold something else
 	Stopped     Phase = "stopped"     // Run has returned
 )
 
-// State is a log as its reader sees it, for metrics and health.
+// State describes a log as its reader sees it, for metrics and health.
 type State struct {
 	Phase    Phase
-	Err      error           // why, in Away, Blind, Unavailable, Broken and Stopped
+	Err      error           // the cause of Away, Blind, Unavailable, Broken and Stopped
 	Position uint64          // sequence number of the last entry applied
-	Tail     uint64          // sequence number of the log's last entry when it was last read; less Position is the lag
-	Reads    uint64          // pages asked for so far
+	Tail     uint64          // sequence number of the last entry in the log at the last read; less Position is the lag
+	Reads    uint64          // pages requested so far
 	Waiting  int             // callers of Wait whose read has not begun
-	ReadTook time.Duration   // how long the last read took
-	LastRead time.Time       // when the tail was last reached; zero if never
-	Doubts   map[Kind]uint64 // told of so far
-	Pending  int             // appended here, and not acknowledged
-	Repaired uint64          // IDs appended again since the log had lost them
+	ReadTook time.Duration   // duration of the last read
+	LastRead time.Time       // when the reader last reached the tail; zero if never
+	Doubts   map[Kind]uint64 // reported so far
+	Pending  int             // writes of this process without an acknowledgement
+	Repaired uint64          // IDs appended again after the log had lost them
 }
 
-// State returns the state of the log as of now.
+// State returns the present state of the log.
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,39 +51,38 @@ func (l *Log) State() State {
 	return s
 }
 
-// Err returns why no window is opened, as the reader found last; nil: one is, or the
-// tail was not reached yet. It does not block.
+// Err returns why the last read opened no window; nil: it opened one, or the reader has not reached
+// the tail yet. It does not block.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state.Err
 }
 
-// EverRequired reports whether all members that [Options.Require] names were there, and not
-// away, at one time since Run began.
+// RequiredJoined reports whether all members of [Options.Require] were there at one time since Run
+// began, with valid leases.
 func (l *Log) RequiredJoined() bool { return l.requiredJoined.Load() }
 
-// LastRead returns when the tail was last reached; zero if never.
+// LastRead returns when the reader last reached the tail; zero if never.
 func (l *Log) LastRead() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state.LastRead
 }
 
-// Reached returns a channel that is closed once the tail has been reached: from then on
-// the log is one that is known, and what a source is read for after that is not missed.
+// TailReached returns a channel that is closed once the reader has reached the tail. From then on
+// the log's identity is known: it has every order that a source reports afterwards.
 func (l *Log) TailReached() <-chan struct{} { return l.tailReached }
 
-// Position returns the sequence number of the last entry applied, 0 before the
-// first.
+// Position returns the sequence number of the last entry applied, 0 before the first.
 func (l *Log) Position() uint64 { return l.position.Load() }
 
-// settle records how a read to the tail ended, and says so in the log when that
-// changes something: a Redis that is away for an hour is worth one line.
+// setPhase records how a read to the tail ended, and logs it when the phase changes. So an hour
+// without Redis takes one line.
 //
-// What it finds closes the window, but for a server that does not answer. Those who create wait for the
-// end of a window anyway; but who comes back after it was taken for gone may owe an order that no window
-// was opened for.
+// It replaces the window, except in Unavailable: creators wait for the end of a window anyway. In
+// other phases an expelled member may be back, with a pending order. Its creator waits for no
+// window opened before.
 func (l *Log) setPhase(phase Phase, err error, window *Window) {
 	l.mu.Lock()
 	before := l.state.Phase
@@ -111,7 +110,7 @@ func (l *Log) setPhase(phase Phase, err error, window *Window) {
 		log.Error("nothing counts as absent, and this ordergate is not ready", "error", err)
 	case Away:
 		if errors.Is(err, ErrDuplicate) {
-			return // it is said again and again
+			return // the reader logs it repeatedly
 		}
 		log.Warn("nothing counts as absent for now", "error", err)
 	case Following:

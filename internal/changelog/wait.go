@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// round is one read of the log to its tail, shared by all that wait for it.
+// sharedRead is one read of the log to its tail, shared by all callers that wait for it.
 type sharedRead struct {
 	done    chan struct{}
 	err     error // set before done is closed
 	waiters int   // guarded by Log.mu
 }
 
-// Wait blocks until everything that was appended, and acknowledged, before the
-// call has been applied here, and then returns nil; nobody was away then, so nobody
-// had told a client of an order that is not there. This takes one read of the
-// log that starts after the call, plus the rest of the one under way; all callers
-// that wait at one moment share it. It returns [ErrBroken]; or [ErrUnavailable]
-// when Redis cannot be asked within [Options.Limit], and at once while the last
-// read failed; or [ErrAway], [ErrEarlier] or [ErrUnfollowed]; or ctx's error. Without Run it never succeeds.
+// Wait blocks until every entry acknowledged before the call has been applied here, and then
+// returns nil. No member was away then, so no client had received an order that is not in the log.
+// It takes one read that starts after the call, and the rest of the one under way. All callers that
+// wait at one time share that read. Wait returns [ErrBroken]; [ErrUnavailable] when a read takes
+// longer than [Options.Timeout], and at once while the last read failed; [ErrAway],
+// [ErrEarlierRelease] or [ErrNotFollowed]; or the error of ctx. Without Run it never succeeds.
 func (l *Log) Wait(ctx context.Context) error {
 	r, err := l.joinNextRead()
 	if err != nil {
@@ -37,14 +36,14 @@ func (l *Log) Wait(ctx context.Context) error {
 	}
 }
 
-// enroll enters the caller for the next read. A round is taken off l.next before its read
-// is sent, under the same mutex, so whoever finds it there is early enough for all of it.
+// joinNextRead adds the caller to the next read. The reader takes nextRead under the same mutex
+// before it sends the request, so the read includes every entry acknowledged before this call.
 func (l *Log) joinNextRead() (*sharedRead, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch l.state.Phase {
 	case Unavailable, Broken, Blind, Stopped:
-		return nil, l.state.Err // the reader tries again by itself
+		return nil, l.state.Err // the reader retries by itself
 	}
 	if l.nextRead == nil {
 		l.nextRead = &sharedRead{done: make(chan struct{})}
@@ -54,16 +53,16 @@ func (l *Log) joinNextRead() (*sharedRead, error) {
 	return l.nextRead, nil
 }
 
-// signal is for a channel of capacity 1 that tells that there is something.
+// signal sets a channel of capacity 1.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it has been told
+	default: // it is set
 	}
 }
 
-// begin takes the round that the coming read is for: nil if nobody waits. The signal of
-// those who wait in it is taken too, or a read for nobody would follow.
+// takeRead takes the callers of the coming read; nil if there are none. It also clears their
+// signal, or a read without a caller would follow.
 func (l *Log) takeRead() *sharedRead {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +75,7 @@ func (l *Log) takeRead() *sharedRead {
 	return r
 }
 
-// end tells all that wait.
+// finish releases all callers.
 func (r *sharedRead) finish(err error) {
 	if r != nil {
 		r.err = err

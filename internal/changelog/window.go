@@ -4,11 +4,11 @@ import (
 	"time"
 )
 
-// Window is a time in which an ID that was not applied here is one that no client was told of:
-// a read of the log found all well, and whoever appends something later waits for the window's end,
-// or until this reader has it. A nil Window never holds. It is immutable.
+// Window is a time in which no client has received an order that was not applied here. A read has
+// found the log intact. A later append waits for the end of the window, or until this reader has
+// the entry. A nil Window never holds. A Window is immutable.
 type Window struct {
-	began, wall time.Time // when the read was sent, by the monotonic and by the other clock
+	began, wall time.Time // when the read was sent, by the monotonic clock and by the wall clock
 	length      time.Duration
 }
 
@@ -17,11 +17,11 @@ func newWindow() *Window {
 	return &Window{began: now, wall: now.Round(0)}
 }
 
-// Holds reports whether the window is not over yet. Load the window first, then look whether an
-// ID was applied, then ask this: what the read brought was applied before the window was opened.
+// Holds reports whether the window has not ended. Load the window first, then look up the ID, then
+// call Holds: the read's entries were applied before the window opened.
 //
-// A machine that sleeps stops the monotonic clock, but not the other one, which somebody may
-// set: the window is over when either says so. It does not block.
+// A machine that sleeps stops the monotonic clock. An operator may set the wall clock. The window
+// ends when either clock has passed its end. Holds does not block.
 func (w *Window) Holds() bool {
 	if w == nil {
 		return false
@@ -30,5 +30,5 @@ func (w *Window) Holds() bool {
 	return now.Sub(w.began) < w.length && now.Round(0).Sub(w.wall) < w.length
 }
 
-// Window returns the one that was opened last, nil if none is open. It does not block.
+// Window returns the last window, nil if there is none. It does not block.
 func (l *Log) Window() *Window { return l.window.Load() }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Withdraw returns nil once no window holds anywhere, until everything is appended whose
-// Append failed here: so a client may be told of such an order. It blocks for at most
-// [Options.Lease], the longest window, and their margins. The error is ctx's, or says that this process is no member:
-// it was none yet, or took its leave.
+// Withdraw returns nil once no window holds anywhere. None opens until all pending writes are
+// acknowledged, so clients may receive orders whose Append failed. It blocks for at most
+// [Options.Lease], the longest window, and their margins. The error is that of ctx, or means that
+// this process is no member: it has not joined yet, or has deregistered.
 func (l *Log) Withdraw(ctx context.Context) error {
 	if l.member == nil {
 		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], errNotMember)
@@ -20,11 +20,11 @@ func (l *Log) Withdraw(ctx context.Context) error {
 	return nil
 }
 
-// withdraw waits until the lease is certainly over, and for some time after that, and keeps it
-// from being renewed until everything owed is paid.
+// withdraw waits until the lease is certainly over, and for some time after that. It pauses renewal
+// until all pending writes are acknowledged.
 func (m *Member) withdraw(ctx context.Context, after time.Duration) error {
 	m.mu.Lock()
-	if !m.hasPending() { // it has been paid meanwhile
+	if !m.hasPending() { // they have been acknowledged meanwhile
 		m.mu.Unlock()
 		return m.log.WaitForPeers(ctx)
 	}
