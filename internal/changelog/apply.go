@@ -10,9 +10,9 @@ import (
 func (r *reader) nextPage(ctx context.Context) (page, error) {
 	p, fresh, err := r.fetchPage(ctx, r.log.opts.LoadSnapshot != nil)
 	for errors.Is(err, errTrimmed) {
-		var done bool
-		if done, err = r.loadSnapshot(ctx, p); err == nil {
-			p, fresh, err = r.fetchPage(ctx, done)
+		var loaded bool
+		if loaded, err = r.loadSnapshot(ctx, p); err == nil {
+			p, fresh, err = r.fetchPage(ctx, loaded)
 		}
 	}
 	if err != nil {

@@ -165,7 +165,7 @@ func TestWaitersShareOneReadThatStartsAfterThem(t *testing.T) {
 		for range n {
 			wait("1001")
 		}
-		eventually(t, "all of them wait", func() bool { return b.State().Waiting == n })
+		eventually(t, "all of them wait", func() bool { return b.waiting() == n })
 		close(g.open)
 		wg.Wait()
 		if got := b.State().Reads - before; got != 2 {
@@ -338,4 +338,14 @@ func TestNewRefusesNames(t *testing.T) {
 			t.Errorf("New accepted filter %q", name)
 		}
 	}
+}
+
+// waiting returns the callers of Wait whose read has not begun.
+func (l *Log) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nextRead == nil {
+		return 0
+	}
+	return l.nextRead.waiters
 }

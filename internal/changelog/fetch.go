@@ -19,18 +19,18 @@ func (r *reader) fetchPage(ctx context.Context, bridge bool) (p page, fresh []en
 	for {
 		own := l.beginPage()
 		count := l.opts.PageSize + 1 // one more for the last entry read
-		in := ""                     // else creators need not wait for this reader
+		registerIn := ""             // else creators need not wait for this reader
 		if r.caughtUp {
-			in, r.reported, r.registeringIn = r.leaseEpoch, int64(r.lastReceived().seq), r.leaseEpoch
+			registerIn, r.reported, r.registeringIn = r.leaseEpoch, int64(r.lastReceived().seq), r.leaseEpoch
 		}
-		ahead := r.received.after(r.last)
-		p, err = l.requestPage(ctx, m, time.Now(), r.last, count, l.reader, in, ahead.ends)
+		received := r.received.after(r.last)
+		p, err = l.requestPage(ctx, m, time.Now(), r.last, count, l.reader, registerIn, received.ends)
 		if err != nil {
 			return p, nil, err
 		}
 		full := len(p.entries) >= count
 		if p.from > r.last.seq {
-			p.entries = ahead.prepend(r.last, p.entries)
+			p.entries = received.prepend(r.last, p.entries)
 		}
 		r.noteRegistration(p)
 		own = l.acksToVerify(own, p)

@@ -49,11 +49,11 @@ func (m *Member) checkDuplicate(members []string) {
 	if m == nil || len(members) == 0 {
 		return // the page has none
 	}
-	twin := slices.ContainsFunc(members, func(name string) bool {
+	found := slices.ContainsFunc(members, func(name string) bool {
 		return name != m.name && strings.HasPrefix(name, m.instanceID+instanceSep)
 	})
-	m.duplicate.Store(twin)
-	if twin {
+	m.duplicate.Store(found)
+	if found {
 		m.hadDuplicate.Store(true)
 	}
 }

@@ -39,8 +39,8 @@ func (r *pacer) wait(ctx context.Context) error {
 		r.interval.Reset(r.nextInterval())
 	}
 	wanted := r.lastReadOK && r.log.member.isFirstRenewalDue() // the sooner the lease begins, the sooner windows open
-	listened := make(<-chan time.Time)
-	r.listenIfDue(&listened)
+	deadline := make(<-chan time.Time)
+	r.listenIfDue(&deadline)
 	for !wanted || !r.intervalOver {
 		select {
 		case <-ctx.Done():
@@ -50,14 +50,14 @@ func (r *pacer) wait(ctx context.Context) error {
 			return nil
 		case <-r.interval.C:
 			r.intervalOver = true
-			r.listenIfDue(&listened)
+			r.listenIfDue(&deadline)
 		case <-r.log.wakeReader:
 			wanted = true
-		case <-listened:
+		case <-deadline:
 			wanted = true
 		case entries := <-r.listener.arrived:
 			if wanted = r.receive(r.listener, entries) || wanted; !wanted {
-				r.listenIfDue(&listened)
+				r.listenIfDue(&deadline)
 			}
 		}
 	}
@@ -68,13 +68,13 @@ func (r *pacer) wait(ctx context.Context) error {
 // listenIfDue requests new entries if the interval is over. If the last read brought unreported
 // entries, it listens for one pause at most. Usually a new entry arrives by then, and one read
 // reports them all.
-func (r *pacer) listenIfDue(listened *<-chan time.Time) {
+func (r *pacer) listenIfDue(deadline *<-chan time.Time) {
 	if !r.intervalOver || !r.lastReadOK || !r.caughtUp || r.log.reader == "" {
 		return
 	}
 	r.listener.request(r.lastReceived().seq)
 	if r.hasUnreported() {
-		*listened = time.After(r.log.pause())
+		*deadline = time.After(r.log.pause())
 	}
 }
 

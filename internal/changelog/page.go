@@ -47,16 +47,16 @@ const inboxBatch = 1000
 // requestPage runs the script that reads a page from an entry on. It renews the lease of m, if any,
 // as of confirmedAt. Unless reader is "", it reports that entry and the received entries for the
 // reader. The error is one of the package's, or that of ctx.
-func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time, from entry, count int, reader, leaseEpoch, heard string) (page, error) {
-	name, renewal, lease, twin := "", serverTime{}, time.Duration(0), 0
+func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time, from entry, count int, reader, leaseEpoch, received string) (page, error) {
+	name, renewal, lease, duplicate := "", serverTime{}, time.Duration(0), 0
 	if m != nil {
 		name, renewal, lease = m.name, m.nextRenewal(confirmedAt), m.lease
 		if m.hadDuplicate.Load() {
-			twin = 1
+			duplicate = 1
 		}
 	}
 	args := append(make([]any, 0, 13+len(l.opts.Require)), from.seq, count,
-		name, renewal.ms, renewal.leaseEpoch, lease.Milliseconds(), l.opts.Expel.Milliseconds(), inboxBatch, twin, reader, from.nonce, heard, leaseEpoch)
+		name, renewal.ms, renewal.leaseEpoch, lease.Milliseconds(), l.opts.Expel.Milliseconds(), inboxBatch, duplicate, reader, from.nonce, received, leaseEpoch)
 	for _, r := range l.opts.Require {
 		args = append(args, r)
 	}

@@ -132,7 +132,7 @@ func (l *Log) longestWindow() time.Duration {
 // receiveProgress receives the progress of all readers while a creator waits for them. It ends
 // within a second after ctx.
 func (l *Log) receiveProgress(ctx context.Context) {
-	calm := rate.NewLimiter(rate.Inf, readBurst)
+	limiter := rate.NewLimiter(rate.Inf, readBurst)
 	for {
 		select {
 		case <-l.peersKick:
@@ -148,8 +148,8 @@ func (l *Log) receiveProgress(ctx context.Context) {
 					l.noteProgress(leaseEpoch, least)
 				}
 			}
-			calm.SetLimit(rate.Every(l.pause() / 4)) // the pause grows with each reader that reports
-			_ = calm.Wait(ctx)                       // it fails only when ctx ends
+			limiter.SetLimit(rate.Every(l.pause() / 4)) // the pause grows with each reader that reports
+			_ = limiter.Wait(ctx)                       // it fails only when ctx ends
 			if err != nil {
 				_ = waitUntil(ctx, time.Now().Add(listenFor))
 			}

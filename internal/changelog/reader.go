@@ -130,9 +130,9 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 		}
 	}
 	var away string
-	var goal uint64 // the tail, and later the end of the entries from the inbox
-	var inbox, starts int64 = 0, -1
-	for inbox > 0 || starts != r.restarts || r.last.seq < goal {
+	var target uint64 // the tail, and later the end of the entries from the inbox
+	var inbox, restarts int64 = 0, -1
+	for inbox > 0 || restarts != r.restarts || r.last.seq < target {
 		p, err := r.nextPage(ctx)
 		if err != nil {
 			return "", err
@@ -141,22 +141,22 @@ func (r *reader) readPages(ctx context.Context) (string, error) {
 			r.confirm() // a long read must not end the lease: no ordergate would answer Absent meanwhile
 		}
 		r.members = p.members
-		if starts != r.restarts { // the first page of this log
-			starts, away, goal, inbox, r.opensWindow = r.restarts, p.away, p.tail, p.inbox, r.registered
+		if restarts != r.restarts { // the first page of this log
+			restarts, away, target, inbox, r.opensWindow = r.restarts, p.away, p.tail, p.inbox, r.registered
 			continue
 		}
 		if inbox > 0 { // the inbox is first in, first out: others that drain it only help
-			inbox, goal = inbox-inboxBatch, p.tail
+			inbox, target = inbox-inboxBatch, p.tail
 			if p.inbox == 0 {
 				inbox = 0
 			}
 		}
 	}
-	recalled := r.restoring
+	restored := r.restoring
 	if err := r.recover(ctx); err != nil {
 		return "", err
 	}
-	if !recalled { // else the members would lack those that were restored
+	if !restored { // else the members would lack those that were restored
 		r.log.setMembers(r.members)
 	}
 	if m := r.log.member; m != nil { // the log may have lost this member as well

@@ -73,25 +73,25 @@ func (r *recent) add(i item, seq uint64) {
 }
 
 // missing returns the items that a log lacks, the oldest first, each once. has contains the last
-// number of each item in that log. word is the number up to which the log clears doubts. more
+// number of each item in that log. clearedUpTo is the number up to which the log clears doubts. more
 // reports that other items may be missing. That is so if the oldest remembered entry is missing and
 // there were older ones: an earlier entry of the same ID proves nothing about those.
-func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items []item, more bool) {
+func (r *recent) missing(logID string, has map[item]uint64, clearedUpTo uint64) (items []item, more bool) {
 	cleared := uint64(0) // by an entry that is remembered, and still in the log
 	for _, i := range r.items {
 		if i.field == clearedField && has[i] > 0 {
 			cleared = max(cleared, parseDoubt(i.value).clearsUpTo(logID))
 		}
 	}
-	given := make(map[item]bool)
-	lacks := func(i item, seq uint64) {
+	added := make(map[item]bool)
+	addIfMissing := func(i item, seq uint64) {
 		there := has[i] > 0
 		if i.field == "doubt" { // another doubt with the same text may have been cleared
-			there = there && (has[i] == seq || has[i] > word && has[i] >= seq)
+			there = there && (has[i] == seq || has[i] > clearedUpTo && has[i] >= seq)
 		}
-		if !there && !given[i] && i.field != clearedField {
+		if !there && !added[i] && i.field != clearedField {
 			items = append(items, i)
-			given[i] = true
+			added[i] = true
 		}
 	}
 	more = r.incomplete || len(r.items) >= r.capacity()
@@ -102,11 +102,11 @@ func (r *recent) missing(logID string, has map[item]uint64, word uint64) (items 
 			more = more && has[i] < seq
 		}
 		if i.field != "doubt" || seq > cleared {
-			lacks(i, seq)
+			addIfMissing(i, seq)
 		}
 	}
 	for i := range r.unread {
-		lacks(i.item, i.seq)
+		addIfMissing(i.item, i.seq)
 	}
 	return items, more || r.dropped.seq > 0
 }

@@ -21,12 +21,12 @@ func (l *Log) reportDoubt(d Doubt) {
 		l.state.Doubts, l.doubtLogged = make(map[Kind]uint64), make(map[Kind]time.Time)
 	}
 	l.state.Doubts[d.Kind]++
-	says := d.Kind != Start && now.Sub(l.doubtLogged[d.Kind]) >= doubtLogEvery
-	if says {
+	logs := d.Kind != Start && now.Sub(l.doubtLogged[d.Kind]) >= doubtLogEvery
+	if logs {
 		l.doubtLogged[d.Kind] = now
 	}
 	l.mu.Unlock()
-	if says {
+	if logs {
 		l.opts.Logger.Warn("there may be orders that the change log does not have", "filter", l.filter, "kind", d.Kind, "reason", d.Reason)
 	}
 	l.opts.OnDoubt(d)
@@ -114,17 +114,17 @@ func (r *reader) recover(ctx context.Context) error {
 
 // reportMissing reports the entries that a lenient reader found missing.
 func (r *reader) reportMissing(ctx context.Context) error {
-	lost := r.missing
-	if lost == nil {
+	missing := r.missing
+	if missing == nil {
 		return nil
 	}
 	// If the log has an entry about the gap, its readers have that doubt. An earlier gap entry does
 	// not cover a gap behind it.
-	if !(r.log.opts.PersistGaps && lost.kind == Gap && r.gapLoggedUpTo >= lost.seq) {
-		told := *lost
-		told.reason = missingPrefix + strconv.FormatUint(lost.seq, 10) + prefixEnd + lost.reason
-		r.log.reportDoubt(told.doubt())
-		if err := r.persistGap(ctx, &told); err != nil {
+	if !(r.log.opts.PersistGaps && missing.kind == Gap && r.gapLoggedUpTo >= missing.seq) {
+		reported := *missing
+		reported.reason = missingPrefix + strconv.FormatUint(missing.seq, 10) + prefixEnd + missing.reason
+		r.log.reportDoubt(reported.doubt())
+		if err := r.persistGap(ctx, &reported); err != nil {
 			return err
 		}
 	}
@@ -161,19 +161,19 @@ func (r *reader) reappendLost(ctx context.Context) error {
 	l := r.log
 	l.mu.Lock()
 	items, more := l.recent.missing(r.logID, r.rescanned, r.clearedUpTo)
-	left := l.recent.dropped
+	dropped := l.recent.dropped
 	l.mu.Unlock()
 	if more {
 		if _, err := l.appendDoubtInTime(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
 			return err
 		}
 		l.mu.Lock()
-		if l.recent.dropped == left { // else another item was dropped since
+		if l.recent.dropped == dropped { // else another item was dropped since
 			l.recent.dropped = ackedItem{}
 		}
 		l.mu.Unlock()
 	}
-	given, starts, from := 0, r.restarts, r.last.seq
+	reappended, restarts, from := 0, r.restarts, r.last.seq
 	for len(items) > 0 {
 		next := l.nextShare(items)
 		if err := l.reappend(ctx, next); err != nil {
@@ -181,13 +181,13 @@ func (r *reader) reappendLost(ctx context.Context) error {
 		}
 		for _, i := range next {
 			if i.field == "id" {
-				given++
+				reappended++
 			}
 		}
 		if err := r.catchUp(ctx); err != nil {
 			return err
 		}
-		if r.restarts != starts { // the log lost entries once more
+		if r.restarts != restarts { // the log lost entries once more
 			return r.recover(ctx)
 		}
 		items = slices.DeleteFunc(items, func(i item) bool {
@@ -195,25 +195,25 @@ func (r *reader) reappendLost(ctx context.Context) error {
 			return seq > from || i.field == "id" && seq > 0
 		})
 	}
-	if given > 0 {
+	if reappended > 0 {
 		l.mu.Lock()
-		l.state.Repaired += uint64(given)
+		l.state.Repaired += uint64(reappended)
 		l.mu.Unlock()
-		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", given)
+		l.opts.Logger.Warn("orders that the change log had lost are in it again", "filter", l.filter, "ids", reappended)
 	}
 	return nil
 }
 
 // catchUp reads to the present tail.
 func (r *reader) catchUp(ctx context.Context) error {
-	var goal uint64
-	for starts := int64(-1); starts != r.restarts || r.last.seq < goal; {
+	var target uint64
+	for restarts := int64(-1); restarts != r.restarts || r.last.seq < target; {
 		p, err := r.nextPage(ctx)
 		if err != nil {
 			return err
 		}
-		if starts != r.restarts {
-			starts, goal = r.restarts, p.tail
+		if restarts != r.restarts {
+			restarts, target = r.restarts, p.tail
 		}
 	}
 	return nil

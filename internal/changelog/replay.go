@@ -28,8 +28,8 @@ func (l *Log) ReplayFrom(ctx context.Context, at Mark, each func(id string) erro
 // replay reads the entries behind a mark. With whole, a missing entry is an error.
 func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id string) error) error {
 	r := &reader{log: l, logID: at.LogID, last: entry{seq: at.Seq, nonce: at.Nonce}}
-	var goal uint64
-	for first := true; first || r.last.seq < goal; first = false {
+	var target uint64
+	for first := true; first || r.last.seq < target; first = false {
 		count := l.opts.PageSize + 1
 		p, err := l.replayPage(ctx, r.last.seq, count)
 		if err != nil {
@@ -39,7 +39,7 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 			return l.brokenError(fmt.Errorf("it was recreated: its identity is %q, was %q", p.logID, r.logID))
 		}
 		if first {
-			goal = p.tail // the caller adds later entries to the second set by itself
+			target = p.tail // the caller adds later entries to the second set by itself
 		}
 		full := len(p.entries) >= count
 		fresh := r.skipMissing(p, full)

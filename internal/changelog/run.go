@@ -22,22 +22,22 @@ func (l *Log) Run(ctx context.Context) error {
 	}
 	r := &reader{log: l, reported: -1}
 	r.resumeAtMark()
-	rest := &pacer{
+	pace := &pacer{
 		reader: r, listener: l.startListener(ctx), poll: time.NewTicker(l.opts.PollEvery), interval: time.NewTimer(0),
 		limiter: rate.NewLimiter(rate.Inf, readBurst),
 	}
-	defer rest.poll.Stop()
-	defer rest.interval.Stop()
+	defer pace.poll.Stop()
+	defer pace.interval.Stop()
 	for {
-		asked := l.takeRead()
-		rest.poll.Reset(l.opts.PollEvery)
+		callers := l.takeRead()
+		pace.poll.Reset(l.opts.PollEvery)
 		began := time.Now()
 		err := r.readToTail(ctx)
-		asked.finish(err)
+		callers.finish(err)
 		l.mu.Lock()
 		l.state.ReadTook = time.Since(began)
 		l.mu.Unlock()
-		if rest.wait(ctx) != nil {
+		if pace.wait(ctx) != nil {
 			l.setPhase(Stopped, errStopped, nil)
 			l.takeRead().finish(errStopped)
 			l.deregister(ctx)

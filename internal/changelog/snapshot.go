@@ -165,7 +165,7 @@ func (p page) startsAfter(last entry) bool {
 
 // loadSnapshot loads the snapshot in place of the trimmed entries, and continues where the log
 // starts. It reports false if no snapshot reaches the log's start.
-func (r *reader) loadSnapshot(ctx context.Context, p page) (done bool, err error) {
+func (r *reader) loadSnapshot(ctx context.Context, p page) (loaded bool, err error) {
 	if r.last.seq > 0 && r.leaseEpoch != "" && r.leaseEpoch != p.leaseEpoch {
 		// The trimmed entries would show whether the promoted server had them. They are gone.
 		r.startOver(failoverError("it was trimmed behind entry %d, and Redis restarted or failed over before that", r.last.seq))

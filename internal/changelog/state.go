@@ -26,7 +26,6 @@ type State struct {
 	Position uint64          // sequence number of the last entry applied
 	Tail     uint64          // sequence number of the last entry in the log at the last read; less Position is the lag
 	Reads    uint64          // pages requested so far
-	Waiting  int             // callers of Wait whose read has not begun
 	ReadTook time.Duration   // duration of the last read
 	LastRead time.Time       // when the reader last reached the tail; zero if never
 	Doubts   map[Kind]uint64 // reported so far
@@ -40,9 +39,6 @@ func (l *Log) State() State {
 	defer l.mu.Unlock()
 	s := l.state
 	s.Position = l.position.Load()
-	if l.nextRead != nil {
-		s.Waiting = l.nextRead.waiters
-	}
 	s.Doubts = make(map[Kind]uint64, len(l.state.Doubts))
 	for kind, n := range l.state.Doubts {
 		s.Doubts[kind] = n

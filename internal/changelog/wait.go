@@ -10,7 +10,7 @@ import (
 type sharedRead struct {
 	done    chan struct{}
 	err     error // set before done is closed
-	waiters int   // guarded by Log.mu
+	waiters int   // guarded by Log.mu; tests count on it
 }
 
 // Wait blocks until every entry acknowledged before the call has been applied here, and then
