@@ -304,7 +304,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	}
 	opts := follow.Options{
 		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, Logger: f.log,
-		Bad: func(reason string) { f.bad(ctx, reason) }, Lost: tell.lost,
+		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
 	}
 	switch f.config.Follow {
 	case config.FollowBinlog:

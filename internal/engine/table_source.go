@@ -76,7 +76,7 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 	s.reread = func(context.Context) (string, error) { return "", nil }
 	opts := tableOptions(c)
 	opts.Valid, opts.Logger = Valid(formats), log
-	opts.Dropped = func(reason string) {
+	opts.OnMarkDropped = func(reason string) {
 		s.void()
 		if s.dropped != nil {
 			s.dropped("the table of source " + name + ": " + reason)
@@ -92,7 +92,7 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}
-	identity := fmt.Sprintf("%q %q %q %q %q %q %q %v %v", name, c.Kind, s.table.Where(), c.Table, c.IDColumn, c.CursorColumn, c.OnBad, c.Ascending, c.Overlap)
+	identity := fmt.Sprintf("%q %q %q %q %q %q %q %v %v", name, c.Kind, s.table.Location(), c.Table, c.IDColumn, c.CursorColumn, c.OnBad, c.Ascending, c.Overlap)
 	hash := sha256.Sum256([]byte(identity))
 	s.identity = hex.EncodeToString(hash[:16])
 	return s, nil
@@ -125,7 +125,7 @@ func (s *tableSource) all(ctx context.Context, yield func(id string) error) (tab
 	s.steps = progress.Report
 	defer func() { s.steps = nil }()
 	from := s.reached()
-	from.Mark = from.Mark.Again()
+	from.Mark = from.Mark.Rescan()
 	return s.rows(ctx, from, nil, yield)
 }
 

@@ -399,7 +399,7 @@ func testManners(t *testing.T, s *server) {
 	}
 	defer c.close()
 	run := func(text string) (values []string, err error) {
-		err = c.query(t.Context(), ask(s.kind, text), func(columns [][]byte) {
+		err = c.query(t.Context(), newStatement(s.kind, text), func(columns [][]byte) {
 			for _, v := range columns {
 				values = append(values, string(v))
 			}
@@ -425,7 +425,7 @@ func testManners(t *testing.T, s *server) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone home")
 	cancel(gone)
-	if err := c.query(ctx, ask(s.kind, "SELECT 1"), func([][]byte) {}); !errors.Is(err, gone) {
+	if err := c.query(ctx, newStatement(s.kind, "SELECT 1"), func([][]byte) {}); !errors.Is(err, gone) {
 		t.Errorf("%v, want the cause", err)
 	}
 }

@@ -18,10 +18,10 @@ const (
 	bufferBytes = 64 << 10
 	// stepLines is how often the context is looked at and progress reported: every
 	// few milliseconds.
-	stepLines = 10_000
+	linesPerStep = 10_000
 	// leftAlone is for how long a file has to be as it is before it is read: who writes one
 	// in place does so in parts.
-	leftAlone = 200 * time.Millisecond
+	minFileAge = 200 * time.Millisecond
 )
 
 // Options are the settings of a [File]. The zero value is usable.
@@ -39,9 +39,9 @@ type Options struct {
 // File is a text file of IDs, see [CSV]. It may be read by several goroutines,
 // unless it is the standard input.
 type File struct {
-	path string
-	opts Options
-	used bool // the standard input was read
+	path      string
+	opts      Options
+	stdinRead bool // the standard input was read
 }
 
 // CSV returns the file of IDs at path: UTF-8, one a line, or the first of several
@@ -119,7 +119,7 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 		if err := f.line(&r, in.number, line, yield); err != nil {
 			return r, fmt.Errorf("line %d: %w", in.number, err)
 		}
-		if in.number%stepLines == 0 {
+		if in.number%linesPerStep == 0 {
 			if ctx.Err() != nil {
 				return r, interrupted(ctx, in.number)
 			}
@@ -130,11 +130,11 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 	if ctx.Err() != nil {
 		return r, ctx.Err()
 	}
-	return r, f.unchanged(before)
+	return r, f.checkUnchanged(before)
 }
 
 // unchanged returns an error if the file is another than it was.
-func (f *File) unchanged(before os.FileInfo) error {
+func (f *File) checkUnchanged(before os.FileInfo) error {
 	if before == nil {
 		return nil
 	}
@@ -153,10 +153,10 @@ func interrupted(ctx context.Context, line int64) error {
 // stream.
 func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 	if f.path == stdinPath {
-		if f.used {
+		if f.stdinRead {
 			return nil, nil, errors.New("it was read before, and cannot be read again")
 		}
-		f.used = true
+		f.stdinRead = true
 		return interruptible(ctx, f.opts.Stdin), nil, nil
 	}
 	file, err := os.Open(f.path)
@@ -174,10 +174,10 @@ func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 	if !info.Mode().IsRegular() {
 		return file, nil, nil
 	}
-	if age := time.Since(info.ModTime()); age < leftAlone {
+	if age := time.Since(info.ModTime()); age < minFileAge {
 		select {
 		case <-ctx.Done():
-		case <-time.After(min(leftAlone-age, leftAlone)):
+		case <-time.After(min(minFileAge-age, minFileAge)):
 		}
 	}
 	return file, info, nil
@@ -209,7 +209,7 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 	case len(field) == 0:
 		reason = "the first column is empty"
 	default:
-		reason = malformed(field)
+		reason = checkID(field)
 	}
 	if reason == "" {
 		id := string(field)
@@ -217,9 +217,9 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 			r.IDs++
 			return yield(id)
 		}
-		reason = strange(field)
+		reason = invalidID(field)
 	}
-	r.bad(func() string { return "line " + strconv.FormatInt(number, 10) }, reason)
+	r.addBad(func() string { return "line " + strconv.FormatInt(number, 10) }, reason)
 	return nil
 }
 

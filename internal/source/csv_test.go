@@ -95,7 +95,7 @@ func TestCSVNamesOnlyTheFirstBadLines(t *testing.T) {
 	var out strings.Builder
 	file := CSV(writeFile(t, "1\n"+strings.Repeat("\x01\n", 20)), Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
 	report, err := file.Read(t.Context(), func(string) error { return nil })
-	if err != nil || report.Skipped != 20 || len(report.First) != namedBad || report.First[0].Where != "line 2" {
+	if err != nil || report.Skipped != 20 || len(report.First) != maxListedBad || report.First[0].Where != "line 2" {
 		t.Errorf("report %+v, %v", report, err)
 	}
 	if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "skipped=20") || !strings.Contains(out.String(), "line 2: control characters") {
@@ -136,7 +136,7 @@ func TestCSVErrors(t *testing.T) {
 
 // TestCSVOfAFileThatIsWritten: what was read of it may be a part.
 func TestCSVOfAFileThatIsWritten(t *testing.T) {
-	half := strings.Repeat("1\n", stepLines)
+	half := strings.Repeat("1\n", linesPerStep)
 	for name, write := range map[string]func(path string) error{
 		"it grows":       func(path string) error { return os.WriteFile(path, []byte(half+half), 0o600) },
 		"it begins anew": func(path string) error { return os.WriteFile(path, nil, 0o600) },
@@ -163,7 +163,7 @@ func TestCSVOfAFileThatIsWritten(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "it has changed while it was read") {
 				t.Errorf("IDs = %v", err)
 			}
-			if waited := time.Since(began); waited < leftAlone/2 {
+			if waited := time.Since(began); waited < minFileAge/2 {
 				t.Errorf("a file that was written just now was read after %v", waited)
 			}
 		})
@@ -171,7 +171,7 @@ func TestCSVOfAFileThatIsWritten(t *testing.T) {
 }
 
 func TestCSVStopsWhenToldTo(t *testing.T) {
-	path := writeFile(t, strings.Repeat("1\n", 5*stepLines))
+	path := writeFile(t, strings.Repeat("1\n", 5*linesPerStep))
 	// io.EOF, since that must not pass for the end of the file.
 	for _, enough := range []error{errors.New("enough"), io.EOF} {
 		seen := 0
@@ -192,7 +192,7 @@ func TestCSVStopsWhenToldTo(t *testing.T) {
 		cancel()
 		return nil
 	})
-	if !errors.Is(err, context.Canceled) || seen > stepLines {
+	if !errors.Is(err, context.Canceled) || seen > linesPerStep {
 		t.Errorf("IDs = %v after %d, want it to stop at the first look", err, seen)
 	}
 }
@@ -244,7 +244,7 @@ func FuzzCSV(f *testing.F) {
 		n := int64(0)
 		report, err := CSV(path, Options{}).Read(t.Context(), func(id string) error {
 			n++
-			if malformed([]byte(id)) != "" || strings.ContainsAny(id, "\n\r") {
+			if checkID([]byte(id)) != "" || strings.ContainsAny(id, "\n\r") {
 				t.Errorf("ID %q", id)
 			}
 			return nil

@@ -8,20 +8,20 @@ import (
 
 // layout is what was found out about a table, and how its columns are asked for.
 type layout struct {
-	kind    Kind
-	table   string // quoted
-	ordered string // the same with a hint at the index that has the order; or just the same
-	of      string // names table and columns in a [Position]
+	kind     Kind
+	table    string // quoted
+	ordered  string // the same with a hint at the index that has the order; or just the same
+	identity string // names table and columns in a [Position]
 
 	id     column
 	cursor column
 	tie    *column // orders rows of the same cursor; nil if there are none
 
-	estimate   int64         // of rows, 0 if unknown
-	counted    bool          // the database itself counts the cursor up
-	ascending  bool          // new rows come at the end: it is counted, or the options say so
-	resolution time.Duration // within which cursors may be equal, or out of order
-	warnings   []string
+	estimate      int64         // of rows, 0 if unknown
+	autoIncrement bool          // the database itself counts the cursor up
+	ascending     bool          // new rows come at the end: it is counted, or the options say so
+	resolution    time.Duration // within which cursors may be equal, or out of order
+	warnings      []string
 }
 
 // column is a column as it is asked for: its own order, its text.
@@ -89,7 +89,7 @@ func (x indexes) primaryKey() string {
 // order chooses the column that orders rows of the same cursor, and the index. Rows
 // that neither tells apart would be missed where a batch ends between them, unless
 // they have the same ID. The primary key is nil if it cannot be used.
-func (l *layout) order(x indexes, primary *column, bytewise func(column) column) (chosen *index) {
+func (l *layout) chooseOrder(x indexes, primary *column, bytewise func(column) column) (chosen *index) {
 	if x.unique(l.cursor.name) || l.cursor.name == l.id.name && l.id.exact {
 		return x.on(l.cursor.name)
 	}
@@ -122,7 +122,7 @@ func (l *layout) order(x indexes, primary *column, bytewise func(column) column)
 }
 
 // advise adds a warning about the index that there is not.
-func (l *layout) advise(x indexes, chosen *index) {
+func (l *layout) warnMissingIndex(x indexes, chosen *index) {
 	switch {
 	case chosen != nil:
 	case x.on(l.cursor.name) == nil:
@@ -137,12 +137,12 @@ func (l *layout) warn(format string, args ...any) {
 }
 
 // settle derives what follows from the columns.
-func (l *layout) settle(ascending bool) {
-	l.of = fmt.Sprintf("%s (%s, %s) of %s by %s (%s, %s)", l.id.name, l.id.place, l.id.typ, l.table, l.cursor.name, l.cursor.place, l.cursor.typ)
+func (l *layout) derive(ascending bool) {
+	l.identity = fmt.Sprintf("%s (%s, %s) of %s by %s (%s, %s)", l.id.name, l.id.place, l.id.typ, l.table, l.cursor.name, l.cursor.place, l.cursor.typ)
 	if l.tie != nil {
-		l.of += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
+		l.identity += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
 	}
-	l.ascending = ascending || l.counted
+	l.ascending = ascending || l.autoIncrement
 	l.resolution = l.cursor.resolution
 	if !l.ascending {
 		l.warn("the database does not count the cursor column %s of type %s up, so new rows may come anywhere: "+

@@ -10,9 +10,9 @@ import (
 // The zero value is the beginning. It can be kept as JSON. Only the database can
 // tell which of two comes first: their texts do not.
 type Position struct {
-	Of     string `json:"of,omitempty"`     // table and columns
-	Cursor string `json:"cursor,omitempty"` // of the row, as the database writes it
-	Tie    string `json:"tie,omitempty"`    // what orders rows with the same cursor
+	Identity string `json:"of,omitempty"`     // table and columns
+	Cursor   string `json:"cursor,omitempty"` // of the row, as the database writes it
+	Tie      string `json:"tie,omitempty"`    // what orders rows with the same cursor
 }
 
 func (p Position) zero() bool { return p == Position{} }
@@ -43,24 +43,24 @@ type Mark struct {
 	// Seen are the last rows that were seen, in the order of time. Of them JSON has the
 	// oldest: one that is read faster than an overlap must have it when it is read next,
 	// by whatever process, or the mark would never move.
-	Seen []Sighting `json:"seen,omitempty"`
+	Bounds []Bound `json:"seen,omitempty"`
 }
 
 // Sighting is the last row of the table at a moment, by the database's clock: whoever
 // goes on from a mark may run on another machine.
-type Sighting struct {
+type Bound struct {
 	At  time.Time `json:"at"`
 	Row Position  `json:"row"`
 }
 
 // sightingsIn is how many sightings of an overlap are kept at most, more or less:
 // so much of an overlap is read in vain.
-const sightingsIn = 8
+const boundsPerOverlap = 8
 
 // MarshalJSON implements json.Marshaler.
 func (m Mark) MarshalJSON() ([]byte, error) {
 	type plain Mark
-	m.Seen = m.Seen[:min(1, len(m.Seen))]
+	m.Bounds = m.Bounds[:min(1, len(m.Bounds))]
 	return json.Marshal(plain(m))
 }
 
@@ -69,17 +69,17 @@ func (m Mark) Zero() bool { return m.Floor.zero() && m.Skip == nil }
 
 // Again returns the mark for reading all of the table once more. What is known of its
 // end still holds, so the mark is where it was, or further, when that is done.
-func (m Mark) Again() Mark {
+func (m Mark) Rescan() Mark {
 	var again Mark
 	if !m.Floor.zero() {
-		again.Seen = append(again.Seen, Sighting{Row: m.Floor})
+		again.Bounds = append(again.Bounds, Bound{Row: m.Floor})
 	}
-	again.Seen = append(again.Seen, m.Seen...)
+	again.Bounds = append(again.Bounds, m.Bounds...)
 	return again
 }
 
 // reached returns up to where something was read late enough.
-func (m Mark) reached() Position {
+func (m Mark) readUpTo() Position {
 	if m.Skip != nil {
 		return m.Skip.To
 	}
@@ -92,7 +92,7 @@ func (m Mark) positions() []Position {
 	if m.Skip != nil {
 		all = append(all, m.Skip.From, m.Skip.To)
 	}
-	for _, s := range m.Seen {
+	for _, s := range m.Bounds {
 		all = append(all, s.Row)
 	}
 	return all
@@ -101,24 +101,24 @@ func (m Mark) positions() []Position {
 // pass is one read of what a mark leaves to read, and what may be left out after it.
 // It is told what happened and does nothing by itself.
 type pass struct {
-	mark    Mark
-	overlap time.Duration
-	ripe    int       // so many of mark.Seen were seen long enough before the beginning
-	seen    time.Time // when the last row was, by our clock
-	last    Position
-	spans   []Span
-	moved   bool // the floor is in the last span
+	mark       Mark
+	overlap    time.Duration
+	aged       int       // so many of mark.Seen were seen long enough before the beginning
+	boundSeen  time.Time // when the last row was, by our clock
+	last       Position
+	spans      []Span
+	floorMoved bool // the floor is in the last span
 }
 
 // begin starts a pass at a moment of the database's clock, before any batch is asked
 // for.
-func (m Mark) begin(now time.Time, overlap time.Duration) *pass {
+func (m Mark) newPass(now time.Time, overlap time.Duration) *pass {
 	p := &pass{mark: m, overlap: overlap}
 	// One of a later time is from before the clock was set back: it would stay for ever.
-	p.mark.Seen = slices.DeleteFunc(slices.Clone(m.Seen), func(s Sighting) bool { return s.At.After(now) })
-	for i, s := range p.mark.Seen {
+	p.mark.Bounds = slices.DeleteFunc(slices.Clone(m.Bounds), func(s Bound) bool { return s.At.After(now) })
+	for i, s := range p.mark.Bounds {
 		if now.Sub(s.At) >= overlap {
-			p.ripe = i + 1
+			p.aged = i + 1
 		}
 	}
 	return p
@@ -127,34 +127,34 @@ func (m Mark) begin(now time.Time, overlap time.Duration) *pass {
 // furthest returns the furthest row that was seen, if there is one. The table must reach
 // it still, or pass has to be told that it shrunk: numbers behind the table's end are
 // given once more, and what was seen of them says nothing of those.
-func (p *pass) furthest() (row Position, ok bool) {
-	if n := len(p.mark.Seen); n > 0 {
-		return p.mark.Seen[n-1].Row, true
+func (p *pass) lastBound() (row Position, ok bool) {
+	if n := len(p.mark.Bounds); n > 0 {
+		return p.mark.Bounds[n-1].Row, true
 	}
 	return row, false
 }
 
 // next returns the row that the floor moves to when the pass is finished, if there is
 // one.
-func (p *pass) next() (row Position, ok bool) {
-	if p.ripe == 0 {
+func (p *pass) nextFloor() (row Position, ok bool) {
+	if p.aged == 0 {
 		return row, false
 	}
-	return p.mark.Seen[p.ripe-1].Row, true
+	return p.mark.Bounds[p.aged-1].Row, true
 }
 
 // shrunk tells that the table does not reach what was seen: its last rows were deleted,
 // or it is an older copy, in which new rows come there again.
-func (p *pass) shrunk() { p.mark.Seen, p.ripe = nil, 0 }
+func (p *pass) dropBounds() { p.mark.Bounds, p.aged = nil, 0 }
 
 // saw tells the last row of the table, and a moment at which it had been seen: by our
 // clock, and by the database's. It comes before any batch. What it returns is to be
 // read, in this order.
-func (p *pass) saw(now, there time.Time, last Position) []Span {
-	p.seen, p.last = now, last
-	if n := len(p.mark.Seen); n == 0 || there.Sub(p.mark.Seen[n-1].At) >= p.overlap/sightingsIn {
+func (p *pass) start(now, there time.Time, last Position) []Span {
+	p.boundSeen, p.last = now, last
+	if n := len(p.mark.Bounds); n == 0 || there.Sub(p.mark.Bounds[n-1].At) >= p.overlap/boundsPerOverlap {
 		// The older one stays when two are close, or none would ever grow old.
-		p.mark.Seen = append(p.mark.Seen, Sighting{there, last})
+		p.mark.Bounds = append(p.mark.Bounds, Bound{there, last})
 	}
 	p.spans = []Span{{p.mark.Floor, last}}
 	if skip := p.mark.Skip; skip != nil {
@@ -165,17 +165,17 @@ func (p *pass) saw(now, there time.Time, last Position) []Span {
 
 // read tells that the rows of a batch, in one of the spans, were read by a SELECT
 // that began at the moment.
-func (p *pass) read(span int, batch Span, began time.Time) {
+func (p *pass) batchRead(span int, batch Span, began time.Time) {
 	switch {
 	case span < len(p.spans)-1:
 		// In front of rows that had been there for an overlap when the mark was made:
 		// what is here was chosen before them.
 		p.mark.Floor = batch.To
-	case began.Sub(p.seen) < p.overlap:
+	case began.Sub(p.boundSeen) < p.overlap:
 	case p.mark.Skip != nil:
 		p.mark.Skip = &Span{p.mark.Skip.From, batch.To}
 	case batch.From == p.mark.Floor:
-		p.mark.Floor, p.moved = batch.To, true
+		p.mark.Floor, p.floorMoved = batch.To, true
 	default:
 		p.mark.Skip = &Span{batch.From, batch.To}
 	}
@@ -183,19 +183,19 @@ func (p *pass) read(span int, batch Span, began time.Time) {
 
 // finished tells that a span was read to its end, which a batch need not have been:
 // the last rows may have been deleted.
-func (p *pass) finished(span int) {
+func (p *pass) spanRead(span int) {
 	skip := p.mark.Skip
 	switch {
 	case span < len(p.spans)-1:
 		p.mark.Floor, p.mark.Skip = skip.To, nil
-	case p.moved:
-		p.mark.Floor, p.mark.Seen = p.last, nil
+	case p.floorMoved:
+		p.mark.Floor, p.mark.Bounds = p.last, nil
 	default:
 		if skip != nil {
 			p.mark.Skip = &Span{skip.From, p.last}
 		}
-		if row, ok := p.next(); ok {
-			p.mark.Floor, p.mark.Seen = row, p.mark.Seen[p.ripe:]
+		if row, ok := p.nextFloor(); ok {
+			p.mark.Floor, p.mark.Bounds = row, p.mark.Bounds[p.aged:]
 		}
 	}
 }

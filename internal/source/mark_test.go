@@ -19,7 +19,7 @@ func place(n int) Position {
 	if n == 0 {
 		return Position{}
 	}
-	return Position{Of: "orders", Cursor: strconv.Itoa(n)}
+	return Position{Identity: "orders", Cursor: strconv.Itoa(n)}
 }
 
 // number is the reverse of place.
@@ -116,7 +116,7 @@ func (m *model) tail(longest int) (done bool, err error) {
 	last := m.last()
 	m.others(1, longest)
 	seen := m.time()
-	if last < number(m.mark.reached()) {
+	if last < number(m.mark.readUpTo()) {
 		m.mark = Mark{}
 	}
 	m.others(1, longest)
@@ -125,11 +125,11 @@ func (m *model) tail(longest int) (done bool, err error) {
 	if last == 0 {
 		return true, nil
 	}
-	p := m.mark.begin(clock, modelOverlap*time.Second)
-	if row, ok := p.furthest(); ok && m.last() < number(row) {
-		p.shrunk()
+	p := m.mark.newPass(clock, modelOverlap*time.Second)
+	if row, ok := p.lastBound(); ok && m.last() < number(row) {
+		p.dropBounds()
 	}
-	for i, s := range p.saw(seen, clock, place(last)) {
+	for i, s := range p.start(seen, clock, place(last)) {
 		batch := m.draw("batch", 1, 4)
 		for more := true; more; {
 			m.others(1, longest)
@@ -144,7 +144,7 @@ func (m *model) tail(longest int) (done bool, err error) {
 				m.read++
 			}
 			to := place(rows[len(rows)-1])
-			p.read(i, Span{s.From, to}, began)
+			p.batchRead(i, Span{s.From, to}, began)
 			s.From, m.mark = to, p.mark
 			switch m.draw("then", 0, 79) {
 			case 77:
@@ -158,7 +158,7 @@ func (m *model) tail(longest int) (done bool, err error) {
 				return false, err
 			}
 		}
-		p.finished(i)
+		p.spanRead(i)
 		m.mark = p.mark
 	}
 	for n := range before {
@@ -174,7 +174,7 @@ func (m *model) play(passes, longest int) error {
 	m.others(6*modelOverlap, longest) // or no pass would be a long one
 	for range passes {
 		if m.draw("again", 0, 19) == 0 {
-			m.mark = m.mark.Again()
+			m.mark = m.mark.Rescan()
 		}
 		if _, err := m.tail(longest); err != nil {
 			return err
@@ -232,25 +232,25 @@ type step func(t *testing.T, m *Mark, p **pass)
 func TestMark(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	begin := func(s int) step {
-		return func(_ *testing.T, m *Mark, p **pass) { *p = m.begin(at(s), 16*time.Second) }
+		return func(_ *testing.T, m *Mark, p **pass) { *p = m.newPass(at(s), 16*time.Second) }
 	}
 	saw := func(s, last int, want ...Span) step {
 		return func(t *testing.T, _ *Mark, p **pass) {
 			t.Helper()
-			if diff := cmp.Diff(want, (*p).saw(at(s), at(s), place(last))); diff != "" {
+			if diff := cmp.Diff(want, (*p).start(at(s), at(s), place(last))); diff != "" {
 				t.Errorf("spans, -want +got:\n%s", diff)
 			}
 		}
 	}
 	read := func(i, from, to, s int) step {
 		return func(_ *testing.T, m *Mark, p **pass) {
-			(*p).read(i, span(from, to), at(s))
+			(*p).batchRead(i, span(from, to), at(s))
 			*m = (*p).mark
 		}
 	}
 	finished := func(i int) step {
 		return func(_ *testing.T, m *Mark, p **pass) {
-			(*p).finished(i)
+			(*p).spanRead(i)
 			*m = (*p).mark
 		}
 	}
@@ -266,7 +266,7 @@ func TestMark(t *testing.T) {
 			}
 		}
 	}
-	again := func(_ *testing.T, m *Mark, _ **pass) { *m = m.Again() }
+	again := func(_ *testing.T, m *Mark, _ **pass) { *m = m.Rescan() }
 	restart := func(t *testing.T, m *Mark, _ **pass) {
 		text, err := json.Marshal(*m)
 		*m = Mark{}
@@ -308,10 +308,10 @@ func TestMark(t *testing.T) {
 		{"a table that ends in front of what was seen", []step{
 			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0),
 			begin(20), func(t *testing.T, _ *Mark, p **pass) {
-				if row, ok := (*p).next(); !ok || row != place(100) {
+				if row, ok := (*p).nextFloor(); !ok || row != place(100) {
 					t.Errorf("the floor is to move to %v, %v", row, ok)
 				}
-				(*p).shrunk()
+				(*p).dropBounds()
 			},
 			saw(20, 90, span(0, 90)), read(0, 0, 90, 20), finished(0), want("0"),
 			begin(40), saw(40, 120, span(0, 120)), read(0, 0, 120, 40), finished(0), want("90"),
@@ -360,14 +360,14 @@ func TestMark(t *testing.T) {
 // TestMarkIsAValue has two passes begin with one mark.
 func TestMarkIsAValue(t *testing.T) {
 	var m Mark
-	p := m.begin(time.Unix(0, 0), time.Second)
-	p.saw(time.Unix(0, 0), time.Unix(0, 0), place(1))
-	p.finished(0)
+	p := m.newPass(time.Unix(0, 0), time.Second)
+	p.start(time.Unix(0, 0), time.Unix(0, 0), place(1))
+	p.spanRead(0)
 	m = p.mark
-	a, b := m.begin(time.Unix(9, 0), time.Second), m.begin(time.Unix(9, 0), time.Second)
-	a.saw(time.Unix(9, 0), time.Unix(9, 0), place(2))
-	b.saw(time.Unix(9, 0), time.Unix(9, 0), place(3))
-	if a.mark.Seen[1].Row != place(2) || len(m.Seen) != 1 {
+	a, b := m.newPass(time.Unix(9, 0), time.Second), m.newPass(time.Unix(9, 0), time.Second)
+	a.start(time.Unix(9, 0), time.Unix(9, 0), place(2))
+	b.start(time.Unix(9, 0), time.Unix(9, 0), place(3))
+	if a.mark.Bounds[1].Row != place(2) || len(m.Bounds) != 1 {
 		t.Errorf("%+v and %+v of %+v", a.mark, b.mark, m)
 	}
 }
@@ -377,14 +377,14 @@ func TestMarkStaysSmall(t *testing.T) {
 	var m Mark
 	for i := range 100_000 {
 		now := time.Unix(0, 0).Add(time.Duration(i) * time.Millisecond)
-		p := m.begin(now, time.Second)
-		p.saw(now, now, place(i+1))
-		p.finished(0)
-		if m = p.mark; len(m.Seen) > sightingsIn+1 {
-			t.Fatalf("%d sightings", len(m.Seen))
+		p := m.newPass(now, time.Second)
+		p.start(now, now, place(i+1))
+		p.spanRead(0)
+		if m = p.mark; len(m.Bounds) > boundsPerOverlap+1 {
+			t.Fatalf("%d sightings", len(m.Bounds))
 		}
 	}
-	if behind := 100_000 - number(m.Floor); behind > 1000+1000/sightingsIn+2 {
+	if behind := 100_000 - number(m.Floor); behind > 1000+1000/boundsPerOverlap+2 {
 		t.Errorf("the floor is %d ms behind", behind)
 	}
 	text, err := json.Marshal(m)

@@ -118,11 +118,11 @@ func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
 	if c.conn, err = c.db.Conn(ctx); err != nil {
-		return tellMySQL(ctx, err)
+		return mysqlError(ctx, err)
 	}
 	var version string
 	if err := c.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return tellMySQL(ctx, err)
+		return mysqlError(ctx, err)
 	}
 	limit := fmt.Sprintf("max_execution_time = %d", statementLimit.Milliseconds())
 	if strings.Contains(version, "MariaDB") {
@@ -130,7 +130,7 @@ func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	}
 	for _, set := range []string{session + limit, "SET SESSION TRANSACTION READ ONLY"} {
 		if _, err := c.conn.ExecContext(ctx, set); err != nil {
-			return tellMySQL(ctx, err)
+			return mysqlError(ctx, err)
 		}
 	}
 	return nil
@@ -152,12 +152,12 @@ func (c *mysqlConn) query(ctx context.Context, s *statement, row func([][]byte))
 	}
 	rows, err := c.conn.QueryContext(ctx, s.text, args...)
 	if err != nil {
-		return tellMySQL(ctx, err)
+		return mysqlError(ctx, err)
 	}
 	defer func() { _ = rows.Close() }() // Err has said it
 	names, err := rows.Columns()
 	if err != nil {
-		return tellMySQL(ctx, err)
+		return mysqlError(ctx, err)
 	}
 	raw := make([]sql.RawBytes, len(names))
 	columns := make([][]byte, len(names))
@@ -167,14 +167,14 @@ func (c *mysqlConn) query(ctx context.Context, s *statement, row func([][]byte))
 	}
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {
-			return tellMySQL(ctx, err)
+			return mysqlError(ctx, err)
 		}
 		for i := range raw {
 			columns[i] = raw[i]
 		}
 		row(columns)
 	}
-	return tellMySQL(ctx, rows.Err())
+	return mysqlError(ctx, rows.Err())
 }
 
 // mysqlArgs returns the values as the driver writes them into the statement: a
@@ -211,7 +211,7 @@ const (
 )
 
 // tellMySQL returns an error as we say it, nil for nil.
-func tellMySQL(ctx context.Context, err error) error {
+func mysqlError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

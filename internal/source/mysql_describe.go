@@ -43,7 +43,7 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	l := &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
 	// This finds what the catalogue would not say: a missing right, or column.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), quoteMySQL(m.opts.CursorColumn), l.table)
-	if err := m.conn.query(ctx, ask(MySQL, probe), func([][]byte) {}); err != nil {
+	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
 		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, m.grant(err, l.table))
 	}
 	if err := m.readColumns(ctx); err != nil {
@@ -69,8 +69,8 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	m.order(l, x, view)
 	// Without an index that begins with it, MyISAM counts anew for each value of what is
 	// in front of it there.
-	l.counted = m.columns[strings.ToLower(cursor.name)].counted && x.on(cursor.name) != nil
-	l.settle(m.opts.Ascending)
+	l.autoIncrement = m.columns[strings.ToLower(cursor.name)].counted && x.on(cursor.name) != nil
+	l.derive(m.opts.Ascending)
 	return l, m.server(ctx, l)
 }
 
@@ -83,7 +83,7 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 		}
 	}
 	l.ordered = l.table
-	chosen := l.order(x, primary, bytewiseMySQL)
+	chosen := l.chooseOrder(x, primary, bytewiseMySQL)
 	if view {
 		l.warn("it is a view: whether its cursor column %s has an index, and is unique, cannot be seen", l.cursor.name)
 		return
@@ -92,7 +92,7 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 		// Left to itself the optimizer may take a large LIMIT for a reason to sort.
 		l.ordered += " FORCE INDEX (" + quoteMySQL(chosen.name) + ")"
 	}
-	l.advise(x, chosen)
+	l.warnMissingIndex(x, chosen)
 }
 
 // readColumns finds the columns that may be read: no others are shown.
@@ -100,7 +100,7 @@ func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
 	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION, EXTRA
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`
-	return m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
+	return m.conn.query(ctx, newStatement(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		one := mysqlColumn{
 			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
 			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), place: string(c[7]),
@@ -219,12 +219,12 @@ func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[st
 	defer cancel()
 	rows, err := m.conn.conn.QueryContext(ctx, text)
 	if err != nil {
-		return nil, tellMySQL(ctx, err)
+		return nil, mysqlError(ctx, err)
 	}
 	defer func() { _ = rows.Close() }() // Err has said it
 	names, err := rows.Columns()
 	if err != nil {
-		return nil, tellMySQL(ctx, err)
+		return nil, mysqlError(ctx, err)
 	}
 	for rows.Next() {
 		values := make([][]byte, len(names))
@@ -233,7 +233,7 @@ func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[st
 			into[i] = &values[i]
 		}
 		if err := rows.Scan(into...); err != nil {
-			return nil, tellMySQL(ctx, err)
+			return nil, mysqlError(ctx, err)
 		}
 		row := map[string]string{}
 		for i, name := range names {
@@ -241,13 +241,13 @@ func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[st
 		}
 		all = append(all, row)
 	}
-	return all, tellMySQL(ctx, rows.Err())
+	return all, mysqlError(ctx, rows.Err())
 }
 
 // status reads the estimated number of rows and what kind of table it is.
 func (m *mysqlTable) status(ctx context.Context, l *layout, x *indexes) (view bool, err error) {
 	const text = "SELECT TABLE_ROWS, ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?"
-	err = m.conn.query(ctx, ask(MySQL, text, m.schema, m.table), func(c [][]byte) {
+	err = m.conn.query(ctx, newStatement(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		l.estimate, _ = strconv.ParseInt(string(c[0]), 10, 64) // NULL: unknown
 		x.appended = strings.EqualFold(string(c[1]), "InnoDB")
 		view = strings.Contains(strings.ToUpper(string(c[2])), "VIEW")
@@ -258,7 +258,7 @@ func (m *mysqlTable) status(ctx context.Context, l *layout, x *indexes) (view bo
 // server looks for what makes a server unfit to be read from.
 func (m *mysqlTable) server(ctx context.Context, l *layout) error {
 	const text = "SELECT @@global.read_only, @@auto_increment_increment"
-	err := m.conn.query(ctx, ask(MySQL, text), func(c [][]byte) {
+	err := m.conn.query(ctx, newStatement(MySQL, text), func(c [][]byte) {
 		if string(c[0]) != "0" {
 			l.warn("the server is read-only: if it is a replica, it may lack orders that its primary has")
 		}

@@ -323,7 +323,7 @@ func checkPlan(t *testing.T, table *Table, tc orderCase) {
 		t.Errorf("warnings %q, want one of sorting: %v", l.warnings, tc.sorts)
 	}
 	x := &scan{conn: c, layout: l, opts: TableOptions{Batch: 3}}
-	last, found, err := x.last(t.Context())
+	last, found, err := x.lastRow(t.Context())
 	third := &batch{}
 	if err == nil {
 		err = x.fetchOne(t.Context(), Span{}, third)
@@ -335,8 +335,8 @@ func checkPlan(t *testing.T, table *Table, tc orderCase) {
 		return
 	}
 	for _, span := range []Span{{}, {From: third.span.To}, {To: last}, {From: third.span.To, To: last}} {
-		page := l.page(span, 2)
-		page.text, page.kept = "EXPLAIN "+page.text, false
+		page := l.pageQuery(span, 2)
+		page.text, page.prepared = "EXPLAIN "+page.text, false
 		plan := ""
 		err := c.query(t.Context(), page, func(columns [][]byte) { plan += string(slices.Concat(columns...)) + "\n" })
 		if err != nil {

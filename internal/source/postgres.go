@@ -30,12 +30,12 @@ func newPostgres(opts TableOptions) (open opener, where string, err error) {
 			return nil, nil, err
 		}
 		return c, l, nil
-	}, wherePostgres(config, opts.Table), nil
+	}, postgresLocation(config, opts.Table), nil
 }
 
 // wherePostgres tells a table from those of the same name elsewhere. In which schema one
 // is that is named without depends on the user and on what a session begins with.
-func wherePostgres(config *pgconn.Config, table string) string {
+func postgresLocation(config *pgconn.Config, table string) string {
 	servers := []string{fmt.Sprintf("%q:%d", config.Host, config.Port)}
 	for _, other := range config.Fallbacks { // with and without TLS
 		if s := fmt.Sprintf("%q:%d", other.Host, other.Port); !slices.Contains(servers, s) {
@@ -76,16 +76,16 @@ func parsePostgres(dsn string) (*pgconn.Config, error) {
 
 // postgresConn is a connection to PostgreSQL.
 type postgresConn struct {
-	conn *pgconn.PgConn
-	kept map[string]string // names of prepared statements by their text
+	conn     *pgconn.PgConn
+	prepared map[string]string // names of prepared statements by their text
 }
 
 func connectPostgres(ctx context.Context, config *pgconn.Config) (*postgresConn, error) {
 	c, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, tellPostgres(ctx, err)
+		return nil, postgresError(ctx, err)
 	}
-	return &postgresConn{conn: c, kept: map[string]string{}}, nil
+	return &postgresConn{conn: c, prepared: map[string]string{}}, nil
 }
 
 // closeLimit bounds a good-bye.
@@ -110,10 +110,10 @@ func (c *postgresConn) query(ctx context.Context, s *statement, row func([][]byt
 		args[i] = []byte(a.text)
 	}
 	var rows *pgconn.ResultReader
-	if s.kept {
+	if s.prepared {
 		name, err := c.prepare(ctx, s.text)
 		if err != nil {
-			return tellPostgres(ctx, err)
+			return postgresError(ctx, err)
 		}
 		rows = c.conn.ExecPrepared(ctx, name, args, nil, nil)
 	} else {
@@ -123,19 +123,19 @@ func (c *postgresConn) query(ctx context.Context, s *statement, row func([][]byt
 		row(rows.Values())
 	}
 	_, err := rows.Close()
-	return tellPostgres(ctx, err)
+	return postgresError(ctx, err)
 }
 
 // prepare returns the name of a prepared statement. Its parameters are of the types
 // of the columns that they are compared with.
 func (c *postgresConn) prepare(ctx context.Context, text string) (name string, err error) {
-	name, ok := c.kept[text]
+	name, ok := c.prepared[text]
 	if !ok {
-		name = "ordergate_" + strconv.Itoa(len(c.kept))
+		name = "ordergate_" + strconv.Itoa(len(c.prepared))
 		if _, err := c.conn.Prepare(ctx, name, text, nil); err != nil {
 			return "", err
 		}
-		c.kept[text] = name
+		c.prepared[text] = name
 	}
 	return name, nil
 }
@@ -155,7 +155,7 @@ const (
 )
 
 // tellPostgres returns an error as we say it, nil for nil.
-func tellPostgres(ctx context.Context, err error) error {
+func postgresError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}

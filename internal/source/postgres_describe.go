@@ -38,7 +38,7 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	l.ordered = l.table
 	// This finds what the catalogue would not say: a missing right.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
-	if err := p.conn.query(ctx, ask(Postgres, probe), func([][]byte) {}); err != nil {
+	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
 		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, p.grant(err, l.table))
 	}
 	if err := p.status(ctx, l); err != nil {
@@ -64,7 +64,7 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	if err := p.sequence(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its sequence: %w", err)
 	}
-	l.settle(p.opts.Ascending)
+	l.derive(p.opts.Ascending)
 	return l, p.comparable(ctx, l)
 }
 
@@ -89,22 +89,22 @@ func (p *postgresTable) order(l *layout, x indexes) {
 			primary = &c
 		}
 	}
-	chosen := l.order(x, primary, bytewisePostgres)
+	chosen := l.chooseOrder(x, primary, bytewisePostgres)
 	if p.kind == "v" {
 		l.warn("it is a view: whether its cursor column %s has an index, and is unique, cannot be seen", l.cursor.name)
 		return
 	}
-	l.advise(x, chosen)
+	l.warnMissingIndex(x, chosen)
 }
 
 // comparable has the server look at the statement that it will be asked.
 func (p *postgresTable) comparable(ctx context.Context, l *layout) error {
-	_, err := p.conn.prepare(ctx, l.page(Span{From: Position{Of: l.of}}, 1).text)
+	_, err := p.conn.prepare(ctx, l.pageQuery(Span{From: Position{Identity: l.identity}}, 1).text)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == pgNoOrder {
 		return fmt.Errorf("cursor column %s is of type %s, which has no order to read by: use a number, a time or a short text", l.cursor.name, l.cursor.typ)
 	}
 	if err != nil {
-		return fmt.Errorf("ordering by %s: %w", l.cursor.name, tellPostgres(ctx, err))
+		return fmt.Errorf("ordering by %s: %w", l.cursor.name, postgresError(ctx, err))
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func (p *postgresTable) comparable(ctx context.Context, l *layout) error {
 // status reads the estimated number of rows and what kind of table and server it is.
 func (p *postgresTable) status(ctx context.Context, l *layout) error {
 	const text = "SELECT oid, relkind, reltuples::bigint, pg_is_in_recovery() FROM pg_catalog.pg_class WHERE oid = to_regclass($1)"
-	err := p.conn.query(ctx, ask(Postgres, text, l.table), func(c [][]byte) {
+	err := p.conn.query(ctx, newStatement(Postgres, text, l.table), func(c [][]byte) {
 		p.oid, p.kind = string(c[0]), string(c[1])
 		l.estimate, _ = strconv.ParseInt(string(c[2]), 10, 64)
 		l.estimate = max(l.estimate, 0) // -1: never counted
@@ -136,7 +136,7 @@ func (p *postgresTable) readColumns(ctx context.Context) error {
 		JOIN pg_catalog.pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 		LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
 		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')`
-	return p.conn.query(ctx, ask(Postgres, text, p.oid), func(c [][]byte) {
+	return p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(c [][]byte) {
 		one := postgresColumn{
 			name: string(c[0]), number: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),
 			nullable: string(c[5]) != "t", bytewise: string(c[7]) == "t",
@@ -201,7 +201,7 @@ func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 		WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
 		ORDER BY r.relname, k.n`
 	var broken []string // of which the rest cannot be used
-	err = p.conn.query(ctx, ask(Postgres, text, p.oid), func(c [][]byte) {
+	err = p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(c [][]byte) {
 		name, n := string(c[0]), len(x.all)
 		switch {
 		case slices.Contains(broken, name):
@@ -241,9 +241,9 @@ func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
 				AND d.refclassid = 'pg_catalog.pg_class'::regclass
 			WHERE a.attrelid = $1::oid AND a.attname = $2
 				AND pg_get_expr(f.adbin, f.adrelid) ~ '^nextval\(''([^'']|'''')*''::regclass\)$')`
-	return p.conn.query(ctx, ask(Postgres, text, p.oid, l.cursor.name), func(c [][]byte) {
+	return p.conn.query(ctx, newStatement(Postgres, text, p.oid, l.cursor.name), func(c [][]byte) {
 		cached, steps := string(c[0]) != "1", string(c[1]) == "t" && string(c[2]) != "1"
-		l.counted = string(c[1]) == "t" && !cached && !steps
+		l.autoIncrement = string(c[1]) == "t" && !cached && !steps
 		if steps {
 			l.warn("the sequence of %s counts in steps of %s: an application may use the numbers between them later, so rows do not come in the order of %s; use INCREMENT 1", l.cursor.name, c[2], l.cursor.name)
 		}

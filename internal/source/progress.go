@@ -67,7 +67,7 @@ func (p *Progress) Report(s Step) {
 	now := p.now()
 	if p.out != nil {
 		if p.bar == nil || now.Sub(p.last) >= drawEvery {
-			p.measure(now, s)
+			p.updateRate(now, s)
 			p.draw(now, s)
 		}
 		return
@@ -75,10 +75,10 @@ func (p *Progress) Report(s Step) {
 	if now.Sub(p.last) < logEvery {
 		return
 	}
-	p.measure(now, s)
+	p.updateRate(now, s)
 	attrs := []any{"from", p.what, "ids", s.IDs, "per_second", int64(p.rate)}
 	if percent, ok := s.percent(); ok {
-		attrs = append(attrs, "percent", percent, "left", p.left(now, s))
+		attrs = append(attrs, "percent", percent, "left", p.remaining(now, s))
 	}
 	if s.Rough {
 		attrs = append(attrs, "about", s.Total)
@@ -87,7 +87,7 @@ func (p *Progress) Report(s Step) {
 }
 
 // measure takes the rate since it did so last.
-func (p *Progress) measure(now time.Time, s Step) {
+func (p *Progress) updateRate(now time.Time, s Step) {
 	if passed := now.Sub(p.last).Seconds(); passed > 0 {
 		p.rate = float64(s.IDs-p.ids) / passed
 	}
@@ -95,7 +95,7 @@ func (p *Progress) measure(now time.Time, s Step) {
 }
 
 // left returns how long the rest takes at the pace of all so far.
-func (p *Progress) left(now time.Time, s Step) time.Duration {
+func (p *Progress) remaining(now time.Time, s Step) time.Duration {
 	if s.Done <= 0 {
 		return 0
 	}
@@ -124,7 +124,7 @@ func (p *Progress) draw(now time.Time, s Step) {
 	}
 	text += fmt.Sprintf(", %d/s", int64(p.rate))
 	if _, known := s.percent(); known {
-		text += fmt.Sprintf(", %v left", p.left(now, s))
+		text += fmt.Sprintf(", %v left", p.remaining(now, s))
 	}
 	// A terminal that cannot be written to is no reason to stop reading.
 	_ = p.bar.Set64(done)

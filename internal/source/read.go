@@ -32,12 +32,12 @@ const maxNulls = 10_000
 // Errors name the table and where it was.
 func (t *Table) Read(ctx context.Context, from Position, yield func(id string) error, each func(Position) error) (Report, error) {
 	var r Report
-	err := t.connected(ctx, func(c conn, l *layout) error {
+	err := t.withConn(ctx, func(c conn, l *layout) error {
 		s := t.scan(c, l, &r, yield)
 		if from.zero() {
 			s.total = l.estimate
 		}
-		if err := s.nulls(ctx, from); err != nil {
+		if err := s.reportNulls(ctx, from); err != nil {
 			return err
 		}
 		return s.read(ctx, Span{From: from}, func(b *batch) error {
@@ -63,49 +63,49 @@ type scan struct {
 	layout *layout
 	report *Report
 	yield  func(id string) error
-	pace   pace
+	pace   pacer
 	rows   int64
 	total  int64 // estimated, 0 if unknown
 }
 
 func (t *Table) scan(c conn, l *layout, r *Report, yield func(string) error) *scan {
-	return &scan{opts: t.opts, conn: c, layout: l, report: r, yield: yield, pace: newPace(t.opts.Pause, t.opts.MaxRate)}
+	return &scan{opts: t.opts, conn: c, layout: l, report: r, yield: yield, pace: newPacer(t.opts.Pause, t.opts.MaxRate)}
 }
 
 // nulls takes account of the rows that are in no batch, since a NULL has no place.
-func (s *scan) nulls(ctx context.Context, behind Position) error {
-	if err := s.layout.owns(behind); err != nil {
+func (s *scan) reportNulls(ctx context.Context, behind Position) error {
+	if err := s.layout.checkPosition(behind); err != nil {
 		return err
 	}
 	for _, c := range []*column{&s.layout.cursor, s.layout.tie} {
 		if c == nil || !c.nullable {
 			continue
 		}
-		err := s.conn.query(ctx, s.layout.nulls(c, behind, maxNulls), func(columns [][]byte) {
-			s.report.bad(func() string {
+		err := s.conn.query(ctx, s.layout.nullsQuery(c, behind, maxNulls), func(columns [][]byte) {
+			s.report.addBad(func() string {
 				if columns[1] == nil {
 					return fmt.Sprintf("the row with %s = %q", s.layout.id.name, truncate(columns[0]))
 				}
-				return s.where(string(truncate(columns[1])))
+				return s.rowName(string(truncate(columns[1])))
 			}, c.name+" is NULL")
 		})
 		if err != nil {
 			return fmt.Errorf("looking for rows without %s: %w", c.name, err)
 		}
 	}
-	return s.judge()
+	return s.checkBad()
 }
 
 // owns reports whether a place is one of this layout.
-func (l *layout) owns(at Position) error {
-	if !at.zero() && at.Of != l.of {
-		return fmt.Errorf("%w: it is of %s, this is %s", ErrPosition, at.Of, l.of)
+func (l *layout) checkPosition(at Position) error {
+	if !at.zero() && at.Identity != l.identity {
+		return fmt.Errorf("%w: it is of %s, this is %s", ErrPosition, at.Identity, l.identity)
 	}
 	return nil
 }
 
 // judge ends a read that must not have bad rows.
-func (s *scan) judge() error {
+func (s *scan) checkBad() error {
 	if s.report.Skipped == 0 || s.opts.OnBad == SkipBad {
 		return nil
 	}
@@ -118,11 +118,11 @@ func (s *scan) judge() error {
 
 // read reads a span. Done is called after each batch.
 func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) error {
-	if err := errors.Join(s.layout.owns(span.From), s.layout.owns(span.To)); err != nil {
+	if err := errors.Join(s.layout.checkPosition(span.From), s.layout.checkPosition(span.To)); err != nil {
 		return oneLine(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	f := s.fetch(ctx, span)
+	f := s.startFetch(ctx, span)
 	defer func() { // also when yield panics: the connection is in use until then
 		cancel()
 		for range f.batches {
@@ -130,32 +130,32 @@ func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) err
 	}()
 	at := span.From
 	for b := range f.batches {
-		err := s.give(ctx, b)
+		err := s.deliver(ctx, b)
 		if err == nil && b.rows() > 0 {
 			err = done(b)
 		}
 		if err != nil {
-			return s.behind(at, err)
+			return s.wrapPosition(at, err)
 		}
 		at = b.span.To
 		f.free <- b // there is always room
 	}
-	return s.behind(at, f.err)
+	return s.wrapPosition(at, f.err)
 }
 
 // behind says in an error where the read was.
-func (s *scan) behind(at Position, err error) error {
+func (s *scan) wrapPosition(at Position, err error) error {
 	if err == nil || at.zero() {
 		return err
 	}
-	return fmt.Errorf("behind %s: %w", s.where(at.Cursor), err)
+	return fmt.Errorf("behind %s: %w", s.rowName(at.Cursor), err)
 }
 
 // checkRows is how many rows are given between two looks at the context.
 const checkRows = 256
 
 // give gives the IDs of a batch to yield.
-func (s *scan) give(ctx context.Context, b *batch) error {
+func (s *scan) deliver(ctx context.Context, b *batch) error {
 	text := string(b.text) // one allocation, of which all IDs are parts
 	for i := range b.rows() {
 		if i%checkRows == 0 && ctx.Err() != nil {
@@ -166,14 +166,14 @@ func (s *scan) give(ctx context.Context, b *batch) error {
 		if b.null(i) {
 			reason = s.layout.id.name + " is NULL"
 		} else {
-			reason = malformed(b.text[start:endID])
+			reason = checkID(b.text[start:endID])
 		}
 		id := text[start:endID]
 		if reason == "" && s.opts.Valid != nil && !s.opts.Valid(id) {
-			reason = strange(b.text[start:endID])
+			reason = invalidID(b.text[start:endID])
 		}
 		if reason != "" {
-			s.report.bad(func() string { return s.where(text[endID:endCursor]) }, reason)
+			s.report.addBad(func() string { return s.rowName(text[endID:endCursor]) }, reason)
 			continue
 		}
 		s.report.IDs++
@@ -185,27 +185,27 @@ func (s *scan) give(ctx context.Context, b *batch) error {
 	if s.opts.Progress != nil {
 		s.opts.Progress(Step{IDs: s.report.IDs, Done: s.rows, Total: s.total, Rough: s.total > 0})
 	}
-	return s.judge()
+	return s.checkBad()
 }
 
 // where names a row by its cursor.
-func (s *scan) where(cursor string) string { return s.layout.cursor.name + " = " + cursor }
+func (s *scan) rowName(cursor string) string { return s.layout.cursor.name + " = " + cursor }
 
 // fetching is a goroutine that asks for batches ahead of what is given.
-type fetching struct {
+type fetcher struct {
 	batches chan *batch // closed when it has ended
 	free    chan *batch
 	err     error // after the end
 }
 
 // ahead is how many batches there are: one is filled while the other is given.
-const ahead = 2
+const prefetch = 2
 
 // fetch begins to ask for the batches of a span. It ends with the span, an error,
 // which includes that of ctx, or when batches is not read any more and ctx has ended.
-func (s *scan) fetch(ctx context.Context, span Span) *fetching {
-	f := &fetching{batches: make(chan *batch), free: make(chan *batch, ahead)}
-	for range ahead {
+func (s *scan) startFetch(ctx context.Context, span Span) *fetcher {
+	f := &fetcher{batches: make(chan *batch), free: make(chan *batch, prefetch)}
+	for range prefetch {
 		f.free <- &batch{}
 	}
 	go func() {
@@ -215,7 +215,7 @@ func (s *scan) fetch(ctx context.Context, span Span) *fetching {
 	return f
 }
 
-func (s *scan) fetchAll(ctx context.Context, span Span, f *fetching) error {
+func (s *scan) fetchAll(ctx context.Context, span Span, f *fetcher) error {
 	for more := true; more; {
 		var b *batch
 		select {
@@ -229,7 +229,7 @@ func (s *scan) fetchAll(ctx context.Context, span Span, f *fetching) error {
 		if err := s.fetchOne(ctx, span, b); err != nil {
 			return err
 		}
-		s.pace.took(b.rows())
+		s.pace.addRows(b.rows())
 		more, span.From = b.full, b.span.To
 		select {
 		case f.batches <- b:
@@ -242,10 +242,10 @@ func (s *scan) fetchAll(ctx context.Context, span Span, f *fetching) error {
 
 // fetchOne fills a batch with the first rows of a span.
 func (s *scan) fetchOne(ctx context.Context, span Span, b *batch) error {
-	_, at := s.layout.selected()
+	_, at := s.layout.selectList()
 	b.reset(span.From)
 	b.began = time.Now()
-	err := s.conn.query(ctx, s.layout.page(span, s.opts.Batch), func(columns [][]byte) {
+	err := s.conn.query(ctx, s.layout.pageQuery(span, s.opts.Batch), func(columns [][]byte) {
 		b.add(columns[at[0]], columns[at[1]], columns[at[2]])
 	})
 	if err != nil {
@@ -262,7 +262,7 @@ func (s *scan) fetchOne(ctx context.Context, span Span, b *batch) error {
 
 // position returns the place behind a row.
 func (l *layout) position(cursor, tie []byte) (Position, error) {
-	at := Position{Of: l.of, Cursor: string(cursor)}
+	at := Position{Identity: l.identity, Cursor: string(cursor)}
 	if l.tie != nil {
 		at.Tie = string(tie)
 	}

@@ -11,7 +11,7 @@ const (
 	MaxIDBytes = 256
 
 	// namedBad is how many of those without an ID are named.
-	namedBad = 5
+	maxListedBad = 5
 )
 
 // Report says what a read came to.
@@ -34,21 +34,21 @@ type Bad struct {
 func (b Bad) String() string { return b.Where + ": " + b.Reason }
 
 // bad counts one. Where is asked only of those that are named.
-func (r *Report) bad(where func() string, reason string) {
+func (r *Report) addBad(where func() string, reason string) {
 	r.Skipped++
-	if len(r.First) < namedBad {
+	if len(r.First) < maxListedBad {
 		r.First = append(r.First, Bad{Where: where(), Reason: reason})
 	}
 }
 
 // malformed returns why an ID can be no order's, "" if it can.
-func malformed(id []byte) string {
+func checkID(id []byte) string {
 	switch {
 	case len(id) == 0:
 		return "the ID is empty"
 	case len(id) > MaxIDBytes:
 		return fmt.Sprintf("an ID of more than %d bytes", MaxIDBytes)
-	case plain(id):
+	case isPlainASCII(id):
 		return ""
 	case bytes.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return "control characters"
@@ -60,7 +60,7 @@ func malformed(id []byte) string {
 
 // plain reports whether there are only printable ASCII characters: nearly always,
 // and five times as fast as to look at runes.
-func plain(id []byte) bool {
+func isPlainASCII(id []byte) bool {
 	for _, c := range id {
 		if c < ' ' || c >= 0x7f {
 			return false
@@ -70,7 +70,7 @@ func plain(id []byte) bool {
 }
 
 // strange is the reason of an ID that the caller's Valid refuses.
-func strange(id []byte) string {
+func invalidID(id []byte) string {
 	return fmt.Sprintf("%q does not have the form of an order ID", truncate(id))
 }
 

@@ -22,7 +22,7 @@ func TestTailOfAnOlderCopy(t *testing.T) {
 		x.next(t)
 		s.exec(t, "DELETE FROM copy WHERE id > 90")
 		x.next(t)
-		began := x.mark.Seen[0].At
+		began := x.mark.Bounds[0].At
 		late, err := s.db.BeginTx(t.Context(), nil)
 		if err == nil {
 			_, err = late.ExecContext(t.Context(), "INSERT INTO copy VALUES (95, 'late')")

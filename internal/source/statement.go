@@ -13,7 +13,7 @@ type statement struct {
 	text string
 	args []arg
 	// kept says that it will be asked again, with other values.
-	kept bool
+	prepared bool
 }
 
 // arg is the value of a parameter, as the database wrote it.
@@ -23,7 +23,7 @@ type arg struct {
 }
 
 // ask returns a statement without columns of the table.
-func ask(kind Kind, text string, values ...string) *statement {
+func newStatement(kind Kind, text string, values ...string) *statement {
 	s := &statement{kind: kind, text: text}
 	for _, v := range values {
 		s.args = append(s.args, arg{text: v})
@@ -58,9 +58,9 @@ func (s *statement) compare(l *layout, op string, at Position) string {
 
 // selected returns what is selected of each row, and where the ID, the cursor and
 // the tie are in it.
-func (l *layout) selected() (list string, at [3]int) {
+func (l *layout) selectList() (list string, at [3]int) {
 	var columns []string
-	for i, out := range []string{l.id.out, l.cursor.out, l.tieOrCursor().out} {
+	for i, out := range []string{l.id.out, l.cursor.out, l.lastOrderColumn().out} {
 		at[i] = slices.Index(columns, out)
 		if at[i] < 0 {
 			at[i] = len(columns)
@@ -71,7 +71,7 @@ func (l *layout) selected() (list string, at [3]int) {
 }
 
 // tieOrCursor returns the column that orders at last.
-func (l *layout) tieOrCursor() *column {
+func (l *layout) lastOrderColumn() *column {
 	if l.tie != nil {
 		return l.tie
 	}
@@ -88,9 +88,9 @@ func (l *layout) orderBy(direction string) string {
 }
 
 // page asks for the first rows of a span.
-func (l *layout) page(span Span, limit int) *statement {
-	list, _ := l.selected()
-	return l.rows(list, "", limit, true, func(s *statement) (where []string) {
+func (l *layout) pageQuery(span Span, limit int) *statement {
+	list, _ := l.selectList()
+	return l.rowsQuery(list, "", limit, true, func(s *statement) (where []string) {
 		if !span.From.zero() {
 			where = append(where, s.compare(l, ">", span.From))
 		}
@@ -102,19 +102,19 @@ func (l *layout) page(span Span, limit int) *statement {
 }
 
 // last asks for the last row.
-func (l *layout) last() *statement {
-	list, _ := l.selected()
-	return l.rows(list, " DESC", 1, false, func(*statement) []string { return nil })
+func (l *layout) lastRowQuery() *statement {
+	list, _ := l.selectList()
+	return l.rowsQuery(list, " DESC", 1, false, func(*statement) []string { return nil })
 }
 
 // reaches asks for a row at a place or behind it.
-func (l *layout) reaches(at Position) *statement {
-	return l.rows("1", "", 1, false, func(s *statement) []string { return []string{s.compare(l, ">=", at)} })
+func (l *layout) existsQuery(at Position) *statement {
+	return l.rowsQuery("1", "", 1, false, func(s *statement) []string { return []string{s.compare(l, ">=", at)} })
 }
 
 // rows asks for some of the rows that have a place in the order: a NULL has none.
-func (l *layout) rows(list, direction string, limit int, kept bool, conditions func(*statement) []string) *statement {
-	s := &statement{kind: l.kind, kept: kept}
+func (l *layout) rowsQuery(list, direction string, limit int, kept bool, conditions func(*statement) []string) *statement {
+	s := &statement{kind: l.kind, prepared: kept}
 	where := conditions(s)
 	for _, c := range []*column{&l.cursor, l.tie} {
 		if c != nil && c.nullable {
@@ -128,7 +128,7 @@ func (l *layout) rows(list, direction string, limit int, kept bool, conditions f
 // nulls asks for some of the rows that have no place, since a column is NULL, by ID
 // and cursor. Those without a cursor are found wherever they are, the others behind
 // a place.
-func (l *layout) nulls(c *column, behind Position, limit int) *statement {
+func (l *layout) nullsQuery(c *column, behind Position, limit int) *statement {
 	s := &statement{kind: l.kind}
 	where := []string{c.sql + " IS NULL"}
 	if c != &l.cursor && !behind.zero() {

@@ -68,8 +68,8 @@ type TableOptions struct {
 	Progress func(Step) // told after each batch, by the goroutine that reads
 	// Dropped is called by [Table.Tail] when its mark does not hold any more, before all is
 	// read again: what was read of the table may be that of another one. Nil: nobody is.
-	Dropped func(reason string)
-	Logger  *slog.Logger // default: none
+	OnMarkDropped func(reason string)
+	Logger        *slog.Logger // default: none
 }
 
 // ensureDefaults fills in what was left open.
@@ -114,10 +114,10 @@ func identifier(name string) bool { return name != "" && !strings.ContainsRune(n
 // Table is a table of orders, or a view of one, in a database. It may be used by
 // several goroutines. It keeps no connection: each read makes one, and one only.
 type Table struct {
-	opts  TableOptions
-	open  opener
-	where string
-	name  string // for errors and the log
+	opts     TableOptions
+	open     opener
+	location string
+	name     string // for errors and the log
 
 	queries atomic.Int64
 	mu      sync.Mutex
@@ -132,9 +132,9 @@ func NewTable(opts TableOptions) (*Table, error) {
 	err := opts.validate()
 	if err == nil {
 		if opts.Kind == MySQL {
-			t.open, t.where, err = newMySQL(opts)
+			t.open, t.location, err = newMySQL(opts)
 		} else {
-			t.open, t.where, err = newPostgres(opts)
+			t.open, t.location, err = newPostgres(opts)
 		}
 	}
 	if err != nil {
@@ -145,12 +145,12 @@ func NewTable(opts TableOptions) (*Table, error) {
 
 // Where tells the table from one of the same name in another database or on another
 // server, by what the DSN says of them: nobody is asked. It has no password in it.
-func (t *Table) Where() string { return t.where }
+func (t *Table) Location() string { return t.location }
 
 // Check connects and reports whether the table can be read: the error says why not,
 // the warnings what will be slow or is not safe.
 func (t *Table) Check(ctx context.Context) (warnings []string, err error) {
-	err = t.connected(ctx, func(_ conn, l *layout) error {
+	err = t.withConn(ctx, func(_ conn, l *layout) error {
 		warnings = l.warnings
 		return nil
 	})
@@ -172,31 +172,31 @@ type conn interface {
 }
 
 // connected calls do with a connection.
-func (t *Table) connected(ctx context.Context, do func(conn, *layout) error) error {
-	t.queries.Add(opening)
+func (t *Table) withConn(ctx context.Context, do func(conn, *layout) error) error {
+	t.queries.Add(openingQueries)
 	c, l, err := t.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	t.warn(l.warnings)
-	return do(counting{c, &t.queries}, l)
+	return do(countingConn{c, &t.queries}, l)
 }
 
 // opening is how many queries it takes at most to connect and to find out about a table.
-const opening = 10
+const openingQueries = 10
 
 // Queries returns how many queries the database was asked so far, about: of connecting it
 // counts the most that it takes.
 func (t *Table) Queries() int64 { return t.queries.Load() }
 
 // counting is a connection whose queries are counted.
-type counting struct {
+type countingConn struct {
 	conn
 	queries *atomic.Int64
 }
 
-func (c counting) query(ctx context.Context, s *statement, row func([][]byte)) error {
+func (c countingConn) query(ctx context.Context, s *statement, row func([][]byte)) error {
 	c.queries.Add(1)
 	return c.conn.query(ctx, s, row)
 }

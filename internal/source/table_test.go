@@ -308,7 +308,7 @@ func TestWhere(t *testing.T) {
 		{"schema", Postgres, "orders", "postgres://u:hush@h/d?search_path=s", "postgres://u:hush@h/d?search_path=t", false},
 	} {
 		where := func(dsn string) string {
-			return newTable(t, TableOptions{Kind: tc.kind, DSN: dsn, Table: tc.table, IDColumn: "id", CursorColumn: "id"}).Where()
+			return newTable(t, TableOptions{Kind: tc.kind, DSN: dsn, Table: tc.table, IDColumn: "id", CursorColumn: "id"}).Location()
 		}
 		a, b := where(tc.a), where(tc.b)
 		if (a == b) != tc.same || strings.Contains(a+b, "hush") || strings.Contains(a+b, "other") {

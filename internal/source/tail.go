@@ -25,7 +25,7 @@ import (
 // are not told in the log: the caller may come back every second.
 func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error, each func(Mark) error) (Mark, Report, error) {
 	var r Report
-	err := t.connected(ctx, func(c conn, l *layout) error {
+	err := t.withConn(ctx, func(c conn, l *layout) error {
 		s := t.scan(c, l, &r, yield)
 		r.Numbered = l.numbered()
 		if mark.Zero() || !l.ascending {
@@ -33,9 +33,9 @@ func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error
 		}
 		if !l.ascending {
 			mark = Mark{}
-			return s.all(ctx)
+			return s.readAll(ctx)
 		}
-		return s.tail(ctx, &mark, each)
+		return s.readTail(ctx, &mark, each)
 	})
 	if err != nil {
 		return mark, r, fmt.Errorf("catching up with %s: %w", t.name, err)
@@ -44,49 +44,49 @@ func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error
 }
 
 // all reads the table from the beginning: rows may have come anywhere.
-func (s *scan) all(ctx context.Context) error {
-	if err := s.nulls(ctx, Position{}); err != nil {
+func (s *scan) readAll(ctx context.Context) error {
+	if err := s.reportNulls(ctx, Position{}); err != nil {
 		return err
 	}
 	return s.read(ctx, Span{}, func(*batch) error { return nil })
 }
 
 // tail reads what a mark leaves to read, and moves the mark.
-func (s *scan) tail(ctx context.Context, mark *Mark, each func(Mark) error) error {
+func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) error {
 	for _, at := range mark.positions() {
-		if s.layout.owns(at) != nil {
-			s.startOver(mark, "it was kept of another table, or of other columns")
+		if s.layout.checkPosition(at) != nil {
+			s.dropMark(mark, "it was kept of another table, or of other columns")
 			break
 		}
 	}
-	last, found, err := s.last(ctx)
+	last, found, err := s.lastRow(ctx)
 	if err != nil {
 		return err
 	}
 	seen := time.Now()
-	if reaches, err := s.reaches(ctx, mark.reached()); err != nil {
+	if reaches, err := s.hasRowFrom(ctx, mark.readUpTo()); err != nil {
 		return err
 	} else if !reaches {
-		s.startOver(mark, "the table ends in front of it")
+		s.dropMark(mark, "the table ends in front of it")
 	}
-	there, err := s.clock(ctx)
+	there, err := s.serverTime(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.nulls(ctx, mark.Floor); err != nil || !found {
+	if err := s.reportNulls(ctx, mark.Floor); err != nil || !found {
 		return err
 	}
-	p := mark.begin(there, s.opts.Overlap+s.layout.resolution)
-	if row, ok := p.furthest(); ok {
-		if reaches, err := s.reaches(ctx, row); err != nil {
+	p := mark.newPass(there, s.opts.Overlap+s.layout.resolution)
+	if row, ok := p.lastBound(); ok {
+		if reaches, err := s.hasRowFrom(ctx, row); err != nil {
 			return err
 		} else if !reaches {
-			p.shrunk()
+			p.dropBounds()
 		}
 	}
-	for i, span := range p.saw(seen, there, last) {
+	for i, span := range p.start(seen, there, last) {
 		err := s.read(ctx, span, func(b *batch) error {
-			p.read(i, b.span, b.began)
+			p.batchRead(i, b.span, b.began)
 			*mark = p.mark
 			if each == nil {
 				return nil
@@ -96,30 +96,30 @@ func (s *scan) tail(ctx context.Context, mark *Mark, each func(Mark) error) erro
 		if err != nil {
 			return err
 		}
-		p.finished(i)
+		p.spanRead(i)
 		*mark = p.mark
 	}
 	return nil
 }
 
 // startOver drops a mark that does not hold.
-func (s *scan) startOver(mark *Mark, reason string) {
+func (s *scan) dropMark(mark *Mark, reason string) {
 	defer func() { *mark = Mark{} }()
 	if mark.Zero() {
 		return // all of it would be read anyway
 	}
 	s.opts.Logger.Warn("the place up to which a table was read does not hold: all of it is read again",
-		"table", s.opts.Table, "place", s.where(mark.reached().Cursor), "reason", reason)
-	if s.opts.Dropped != nil {
-		s.opts.Dropped(reason)
+		"table", s.opts.Table, "place", s.rowName(mark.readUpTo().Cursor), "reason", reason)
+	if s.opts.OnMarkDropped != nil {
+		s.opts.OnMarkDropped(reason)
 	}
 }
 
 // last returns the last row's place, if there is a row.
-func (s *scan) last(ctx context.Context) (at Position, found bool, err error) {
-	_, columns := s.layout.selected()
+func (s *scan) lastRow(ctx context.Context) (at Position, found bool, err error) {
+	_, columns := s.layout.selectList()
 	var bad error
-	err = s.conn.query(ctx, s.layout.last(), func(row [][]byte) {
+	err = s.conn.query(ctx, s.layout.lastRowQuery(), func(row [][]byte) {
 		found = true
 		at, bad = s.layout.position(row[columns[1]], row[columns[2]])
 	})
@@ -134,11 +134,11 @@ func (s *scan) last(ctx context.Context) (at Position, found bool, err error) {
 
 // reaches reports whether the table has a row at a place or behind it. If not, its last
 // rows were deleted, or it is an older copy, in which new rows come there again.
-func (s *scan) reaches(ctx context.Context, at Position) (there bool, err error) {
+func (s *scan) hasRowFrom(ctx context.Context, at Position) (there bool, err error) {
 	if at.zero() {
 		return true, nil
 	}
-	err = s.conn.query(ctx, s.layout.reaches(at), func([][]byte) { there = true })
+	err = s.conn.query(ctx, s.layout.existsQuery(at), func([][]byte) { there = true })
 	if err != nil {
 		return false, fmt.Errorf("looking for the place that was kept: %w", err)
 	}
@@ -147,14 +147,14 @@ func (s *scan) reaches(ctx context.Context, at Position) (there bool, err error)
 
 // clock returns the server's time: after all that it has answered, and before all that
 // it will be asked.
-func (s *scan) clock(ctx context.Context) (now time.Time, err error) {
+func (s *scan) serverTime(ctx context.Context) (now time.Time, err error) {
 	text := "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	if s.layout.kind == Postgres {
 		text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 	}
 	var micros int64
 	var bad error
-	err = s.conn.query(ctx, ask(s.layout.kind, text), func(columns [][]byte) {
+	err = s.conn.query(ctx, newStatement(s.layout.kind, text), func(columns [][]byte) {
 		micros, bad = strconv.ParseInt(string(columns[0]), 10, 64)
 	})
 	if err = errors.Join(err, bad); err != nil {

@@ -263,9 +263,9 @@ func testShorterTable(t *testing.T, s *server) {
 	if !strings.Contains(out.String(), "id = 20") {
 		t.Errorf("logged %s", out)
 	}
-	x.mark = Mark{Skip: &Span{From: x.mark.Floor, To: Position{Of: x.mark.reached().Of, Cursor: "99"}}}
-	x.mark.Skip.From = Position{Of: x.mark.Skip.To.Of, Cursor: "3"}
-	if x.mark.Skip.To.Of == "" {
+	x.mark = Mark{Skip: &Span{From: x.mark.Floor, To: Position{Identity: x.mark.readUpTo().Identity, Cursor: "99"}}}
+	x.mark.Skip.From = Position{Identity: x.mark.Skip.To.Identity, Cursor: "3"}
+	if x.mark.Skip.To.Identity == "" {
 		return
 	}
 	if x.next(t); len(x.last) != 11 {
@@ -397,8 +397,8 @@ func testCounted(t *testing.T, s *server) {
 					t.Fatal(err)
 				}
 				c.close()
-				if l.counted != tc.want || l.ascending != (tc.want || said) {
-					t.Errorf("counted %v, want %v; ascending %v, where ascending: %v", l.counted, tc.want, l.ascending, said)
+				if l.autoIncrement != tc.want || l.ascending != (tc.want || said) {
+					t.Errorf("counted %v, want %v; ascending %v, where ascending: %v", l.autoIncrement, tc.want, l.ascending, said)
 				}
 				if warned := strings.Contains(fmt.Sprint(l.warnings), "set ascending: true"); warned == l.ascending {
 					t.Errorf("warnings %q", l.warnings)

@@ -30,13 +30,13 @@ func TestAltered(t *testing.T) {
 			b.exec("INSERT INTO orders (id, note) VALUES ('a', 'x')")
 			place := b.here()
 			f := start(t, b.options(), place)
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec(change)
 			f.WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
 			start(t, b.options(), place).WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
 			// To begin anew is all that it takes.
 			f = start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec("INSERT INTO orders (id) VALUES ('b')")
 			f.Want("b")
 		})
@@ -119,7 +119,7 @@ func TestHidden(t *testing.T) {
 				b.exec(change)
 			}
 			f := start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec(changes[last])
 			f.WantError(follow.ErrUnsure, "", b.Config().Passwd)
 		})
@@ -131,7 +131,7 @@ func TestOthersStatements(t *testing.T) {
 	b := startServer(t)
 	b.db.SetMaxOpenConns(1) // one session
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("CREATE TABLE checksums (id VARCHAR(40), n BIGINT)")
 	b.exec("CREATE TABLE more (id VARCHAR(40))")
 	b.exec("RENAME TABLE more TO less")

@@ -63,9 +63,9 @@ func New(opts Options) (*Follower, error) {
 		return nil, fmt.Errorf("following a binary log: table %s: neither it nor the data source name says in which database", name)
 	}
 	if config.Timeout == 0 {
-		config.Timeout = patience
+		config.Timeout = timeout
 	}
-	config.ReadTimeout, config.WriteTimeout = patience, patience
+	config.ReadTimeout, config.WriteTimeout = timeout, timeout
 	config.Logger = &mysql.NopLogger{} // its errors are returned, too
 	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil
 }
@@ -95,11 +95,11 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 
 const (
 	// patience is how long an answer of the server may take.
-	patience = 5 * time.Second
+	timeout = 5 * time.Second
 	// heartbeat is how often a server that has no changes says so.
 	heartbeat = time.Second
 	// silence is after how long without changes and heartbeats a connection is dead.
-	silence = 10 * time.Second
+	readTimeout = 10 * time.Second
 )
 
 // Follow tells the IDs of all rows that were inserted, or got another ID, in
@@ -113,21 +113,21 @@ const (
 // one goroutine, never at the same time. See [follow.ErrGone] and [follow.ErrUnsure]
 // for the errors that a caller can do something about; others want a person.
 func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
-	at := place{}
+	at := checkpoint{}
 	if from != "" {
 		var err error
-		if at, err = parsePlace(from); err != nil {
+		if at, err = parseCheckpoint(from); err != nil {
 			return f.wrap(fmt.Errorf("%w: %w", follow.ErrGone, err))
 		}
 	}
-	asker, err := newAsker(f.config)
+	asker, err := newServerClient(f.config)
 	if err != nil {
 		return f.wrap(err)
 	}
 	defer asker.close()
-	r := &run{Follower: f, asker: asker, caughtUp: caughtUp, at: at}
+	r := &tailer{Follower: f, client: asker, caughtUp: caughtUp, at: at}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
-	return f.wrap(follow.Retry(ctx, f.log, f.opts.Lost, r.session))
+	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }
 
 // wrap says what was being done, unless it was ended by the caller.

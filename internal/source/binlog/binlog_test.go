@@ -61,7 +61,7 @@ func (b *bed) exec(query string) {
 // options are those of a follower of the table orders.
 func (b *bed) options() Options {
 	return Options{Options: follow.Options{
-		DSN: b.DSN(), Table: b.table, IDColumn: "id", Every: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
+		DSN: b.DSN(), Table: b.table, IDColumn: "id", PollEvery: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
 		Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}}
 }
@@ -80,7 +80,7 @@ func start(t *testing.T, opts Options, from string) *followtest.Run {
 // has ended.
 func collect(opts *Options) *[]string {
 	var bad []string
-	opts.Bad = func(reason string) { bad = append(bad, reason) }
+	opts.OnBadRow = func(reason string) { bad = append(bad, reason) }
 	return &bad
 }
 
@@ -88,7 +88,7 @@ func TestInserts(t *testing.T) {
 	b := startServer(t)
 	b.exec("INSERT INTO orders (id) VALUES ('before')")
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	if f.Last() == "" {
 		t.Fatal("no place")
 	}
@@ -119,17 +119,17 @@ func TestInserts(t *testing.T) {
 	// Another run from the place has nothing to tell; one from the first, all.
 	again := start(t, b.options(), f.Stop())
 	again.Want()
-	start(t, b.options(), f.Chunks()[0].At).Want("a", "b", "c", "bb", "cc", "d", "e")
+	start(t, b.options(), f.Chunks()[0].Checkpoint).Want("a", "b", "c", "bb", "cc", "d", "e")
 }
 
 func TestManyRows(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	const n = 100_000
 	first := f.Last()
 	b.exec("INSERT INTO orders (id) SELECT seq FROM seq_1_to_100000")
-	f.Fresh()
+	f.WaitCaughtUp()
 	ids := f.IDs()
 	if len(ids) != n || ids[0] != "1" || ids[n-1] != fmt.Sprint(n) {
 		t.Errorf("%d IDs", len(ids))
@@ -140,8 +140,8 @@ func TestManyRows(t *testing.T) {
 			t.Errorf("a chunk of %d", chunk.IDs)
 		}
 		// Only the end of the transaction moves the place.
-		if i < 99 && chunk.At != first {
-			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.At, first)
+		if i < 99 && chunk.Checkpoint != first {
+			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.Checkpoint, first)
 		}
 	}
 	if f.Last() == first {

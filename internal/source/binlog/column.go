@@ -17,27 +17,27 @@ import (
 // column is where the IDs are in a row, and what they are, as the server had it when
 // it was asked.
 type column struct {
-	name     string // as the table has it
-	index    int    // from 0
-	columns  int    // of the table
-	partly   bool   // there may be more that the user does not see
-	bits     int    // of an integer
-	unsigned bool
-	ascii    bool // text of which only ASCII can be read
+	name       string // as the table has it
+	index      int    // from 0
+	columns    int    // of the table
+	restricted bool   // there may be more that the user does not see
+	bits       int    // of an integer
+	unsigned   bool
+	ascii      bool // text of which only ASCII can be read
 }
 
 // integers are the types of integers, and their bits.
 var integers = map[string]int{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
 // others are the other types that can be read, and whether they are text.
-var others = map[string]bool{"decimal": false, "char": true, "varchar": true}
+var otherTypes = map[string]bool{"decimal": false, "char": true, "varchar": true}
 
 // engines are those whose tables' rows come under the table's own name, and by this
 // server only. A table of MRG_MyISAM or FEDERATED has the rows of others.
 var engines = []string{"InnoDB", "ROCKSDB", "Aria", "MyISAM"}
 
 // base makes sure that the log has the rows of a table under its name.
-func (a *asker) base(ctx context.Context, table tableName) error {
+func (a *serverClient) checkTable(ctx context.Context, table tableName) error {
 	var kind string
 	var engine sql.NullString
 	err := a.db.QueryRowContext(ctx, "SELECT TABLE_TYPE, ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
@@ -57,8 +57,8 @@ func (a *asker) base(ctx context.Context, table tableName) error {
 
 // column asks for the column of IDs. Errors of what does not suit us are permanent.
 // The table is returned as the log names it, which may differ in case.
-func (a *asker) column(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
-	if err := a.base(ctx, table); err != nil {
+func (a *serverClient) describeColumn(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
+	if err := a.checkTable(ctx, table); err != nil {
 		return c, found, err
 	}
 	// It waits for a change of the table that is in the log already: the catalogue may
@@ -96,13 +96,13 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 		return c, found, explain(err)
 	}
 	if err := a.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.COLUMN_PRIVILEGES
-		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&c.partly); err != nil {
+		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&c.restricted); err != nil {
 		return c, found, explain(err)
 	}
 	if c.name == "" {
 		return c, found, follow.Permanent(fmt.Errorf("table %s has no column %s, or the user may not see it: GRANT SELECT", table, id))
 	}
-	if err := c.settle(kind, full, charset); err != nil {
+	if err := c.setType(kind, full, charset); err != nil {
 		return c, found, follow.Permanent(fmt.Errorf("column %s: %w", c.name, err))
 	}
 	return c, found, nil
@@ -112,8 +112,8 @@ func (a *asker) column(ctx context.Context, table tableName, id string) (c colum
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // settle fills in what follows from the type.
-func (c *column) settle(kind, full, charset string) error {
-	text, ok := others[kind]
+func (c *column) setType(kind, full, charset string) error {
+	text, ok := otherTypes[kind]
 	c.bits = integers[kind]
 	if c.bits == 0 && (!ok || strings.HasSuffix(full, "zerofill")) {
 		return fmt.Errorf("IDs of type %s cannot be read from the binary log; integers, decimal without fraction, char and varchar can", full)
@@ -133,7 +133,7 @@ func (c *column) settle(kind, full, charset string) error {
 // (binlog_row_metadata=FULL), that is certain. If not, and it was another column,
 // the log says behind the rows that the table was changed: here only the number of
 // columns is compared.
-func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
+func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 	if len(t.ColumnName) > 0 {
 		for i, name := range t.ColumnName {
 			if strings.EqualFold(string(name), c.name) {
@@ -142,7 +142,7 @@ func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
 		}
 		return 0, fmt.Errorf("%w: rows were written without column %s", follow.ErrUnsure, c.name)
 	}
-	if n := uint64(c.columns); t.ColumnCount < n || t.ColumnCount > n && !c.partly {
+	if n := uint64(c.columns); t.ColumnCount < n || t.ColumnCount > n && !c.restricted {
 		return 0, fmt.Errorf("%w: rows were written with %d columns, but the table has %d; to set binlog_row_metadata=FULL helps",
 			follow.ErrUnsure, t.ColumnCount, c.columns)
 	}
@@ -151,7 +151,7 @@ func (c *column) find(t *replication.TableMapEvent) (index int, err error) {
 
 // id returns the text of a value, as SELECT would show it but for leading zeros, or
 // the reason why there is none. signed tells that the log did not say which numbers have no sign.
-func (c *column) id(value any, signed bool) (id, bad string) {
+func (c *column) idOf(value any, signed bool) (id, bad string) {
 	switch v := value.(type) {
 	case nil:
 		return "", "the ID is NULL"
@@ -165,7 +165,7 @@ func (c *column) id(value any, signed bool) (id, bad string) {
 	default:
 		return "", fmt.Sprintf("the ID is neither a number nor text (%T)", value)
 	}
-	return id, follow.Check(id)
+	return id, follow.CheckID(id)
 }
 
 // number returns the decimal digits. signed tells that a number without a sign comes

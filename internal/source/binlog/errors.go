@@ -16,10 +16,10 @@ import (
 // explain says what to do about a server's refusal, and that another try would meet
 // it again. Other errors it returns as they are.
 func explain(err error) error {
-	code, message := codeOf(err)
+	code, message := serverError(err)
 	switch code {
 	case gomysql.ER_SPECIFIC_ACCESS_DENIED_ERROR:
-		err = needs(message)
+		err = missingPrivilege(message)
 	case gomysql.ER_DBACCESS_DENIED_ERROR, gomysql.ER_TABLEACCESS_DENIED_ERROR, gomysql.ER_COLUMNACCESS_DENIED_ERROR:
 		err = fmt.Errorf("%s; the user needs: GRANT SELECT on the table", message)
 	case gomysql.ER_ACCESS_DENIED_ERROR, gomysql.ER_ACCESS_DENIED_NO_PASSWORD_ERROR, gomysql.ER_HOST_NOT_PRIVILEGED,
@@ -33,7 +33,7 @@ func explain(err error) error {
 
 // explainStream is explain for what ends the reading of the log.
 func explainStream(err error) error {
-	code, message := codeOf(err)
+	code, message := serverError(err)
 	switch {
 	// The server uses this one code for whatever keeps it from sending its log.
 	case code == gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG && sameServerID(message):
@@ -42,7 +42,7 @@ func explainStream(err error) error {
 		return follow.Permanent(fmt.Errorf("%w: %s", follow.ErrGone, message))
 	case code == gomysql.ER_ACCESS_DENIED_ERROR:
 		// Not for the password: it was good for the other connection.
-		return follow.Permanent(needs(message))
+		return follow.Permanent(missingPrivilege(message))
 	case code != 0:
 		return explain(err)
 	}
@@ -57,7 +57,7 @@ func explainStream(err error) error {
 }
 
 // needs is the error of a user who may not read the log, or ask where it ends.
-func needs(message string) error {
+func missingPrivilege(message string) error {
 	return fmt.Errorf("%s; the user needs: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.*", message)
 }
 
@@ -76,7 +76,7 @@ func sameServerID(message string) bool {
 }
 
 // codeOf returns what a server said, 0 if it was not the server who did.
-func codeOf(err error) (code uint16, message string) {
+func serverError(err error) (code uint16, message string) {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return e.Number, e.Message
 	}

@@ -12,43 +12,43 @@ import (
 
 // group is what the log has of the transaction under way, or of the statement that
 // is one by itself.
-type group struct {
-	name any  // the event with its GTID
+type transaction struct {
+	gtid any  // the event with its GTID
 	rows bool // rows may follow: it has begun, and ends with a commit
 }
 
-func (g group) open() bool { return g.name != nil || g.rows }
+func (g transaction) open() bool { return g.gtid != nil || g.rows }
 
 // apply deals with one event.
-func (r *run) apply(ctx context.Context, e *replication.BinlogEvent) error {
+func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	h := e.Header
 	switch event := e.Event.(type) {
 	case *replication.RotateEvent:
 		if file := string(event.NextLogName); file != r.at.File {
-			r.at.File, r.at.Pos, r.at.Born = file, event.Position, 0
+			r.at.File, r.at.Pos, r.at.Created = file, event.Position, 0
 		}
 	case *replication.FormatDescriptionEvent:
-		if err := r.born(h.Timestamp); err != nil {
+		if err := r.checkCreated(h.Timestamp); err != nil {
 			return err
 		}
-		r.pass(h)
-		if r.batch.Last() == "" {
+		r.moveBehind(h)
+		if r.batch.LastEmitted() == "" {
 			return r.batch.Advance(ctx) // the first place
 		}
 	case *replication.MariadbGTIDEvent:
 		r.begin(h, event)
-		r.group.rows = !event.IsStandalone()
+		r.tx.rows = !event.IsStandalone()
 	case *replication.GTIDEvent, *replication.GtidTaggedLogEvent:
 		r.begin(h, event)
 	case *replication.QueryEvent:
-		return r.query(h, event)
+		return r.applyQuery(h, event)
 	case *replication.RowsEvent:
-		return r.rows(ctx, h, event)
+		return r.applyRows(ctx, h, event)
 	case *replication.XIDEvent:
 		r.commit(h)
 	case *replication.HeartbeatEvent:
 		// The server has sent all up to here, or has kept to itself what is not for us.
-		if !r.group.open() && event.Filename == r.at.File {
+		if !r.tx.open() && event.Filename == r.at.File {
 			r.moveTo(max(uint64(h.LogPos), event.Offset))
 		}
 	case *replication.TransactionPayloadEvent:
@@ -58,24 +58,24 @@ func (r *run) apply(ctx context.Context, e *replication.BinlogEvent) error {
 			}
 		}
 	default:
-		return r.other(h)
+		return r.applyOther(h)
 	}
 	return nil
 }
 
 // other deals with events that have neither rows nor names.
-func (r *run) other(h *replication.EventHeader) error {
+func (r *tailer) applyOther(h *replication.EventHeader) error {
 	switch h.EventType {
 	case replication.XA_PREPARE_LOG_EVENT:
 		// Whether it is ever committed is not known yet. An ID too many is no harm.
 		r.commit(h)
 	case replication.INCIDENT_EVENT:
-		return r.unsure(h, "the server says that its log lacks something (incident)")
+		return r.uncertain(h, "the server says that its log lacks something (incident)")
 	default:
 		if !slices.Contains(rowless, h.EventType) && h.Flags&replication.LOG_EVENT_IGNORABLE_F == 0 {
-			return r.unsure(h, "what a "+h.EventType.String()+" has written is not in the log")
+			return r.uncertain(h, "what a "+h.EventType.String()+" has written is not in the log")
 		}
-		r.pass(h)
+		r.moveBehind(h)
 	}
 	return nil
 }
@@ -90,17 +90,17 @@ var rowless = []replication.EventType{
 }
 
 // born compares when the file was begun with what it was before.
-func (r *run) born(at uint32) error {
-	if r.at.Born != 0 && r.at.Born != at {
+func (r *tailer) checkCreated(at uint32) error {
+	if r.at.Created != 0 && r.at.Created != at {
 		return follow.Permanent(fmt.Errorf("%w: %s is another file of that name (RESET MASTER?)", follow.ErrGone, r.at.File))
 	}
-	r.at.Born = at
+	r.at.Created = at
 	return nil
 }
 
 // pass moves the place behind an event that is in no transaction.
-func (r *run) pass(h *replication.EventHeader) {
-	if !r.group.open() && h.Flags&replication.LOG_EVENT_ARTIFICIAL_F == 0 {
+func (r *tailer) moveBehind(h *replication.EventHeader) {
+	if !r.tx.open() && h.Flags&replication.LOG_EVENT_ARTIFICIAL_F == 0 {
 		r.moveTo(uint64(h.LogPos))
 	}
 }
@@ -108,55 +108,55 @@ func (r *run) pass(h *replication.EventHeader) {
 // moveTo moves the place within its file. An event may come without a position: 0;
 // and what ends behind 4 GiB, which only the last transaction of a file can, comes
 // with the lower half of it. The next event, or file, makes good for both.
-func (r *run) moveTo(pos uint64) { r.at.Pos = max(r.at.Pos, pos) }
+func (r *tailer) moveTo(pos uint64) { r.at.Pos = max(r.at.Pos, pos) }
 
-func (r *run) begin(h *replication.EventHeader, name any) {
+func (r *tailer) begin(h *replication.EventHeader, name any) {
 	if h.LogPos > h.EventSize {
 		r.moveTo(uint64(h.LogPos - h.EventSize))
 	}
-	r.group = group{name: name}
+	r.tx = transaction{gtid: name}
 }
 
-func (r *run) commit(h *replication.EventHeader) {
-	if r.group.name != nil {
-		r.at.Set.add(r.group.name)
+func (r *tailer) commit(h *replication.EventHeader) {
+	if r.tx.gtid != nil {
+		r.at.GTIDs.add(r.tx.gtid)
 	}
-	r.group = group{}
+	r.tx = transaction{}
 	r.moveTo(uint64(h.LogPos))
 	r.batch.Commit()
 }
 
 // query deals with a statement.
-func (r *run) query(h *replication.EventHeader, event *replication.QueryEvent) error {
+func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.QueryEvent) error {
 	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
-	case begins:
-		r.group.rows = true
+	case beginsTx:
+		r.tx.rows = true
 		return nil
-	case within:
+	case insideTx:
 		return nil
-	case ends:
+	case endsTx:
 		r.commit(h)
 		return nil
-	case hides:
-		return r.unsure(h, "a statement wrote rows, or may have, or has changed the table, and the log has the statement only")
+	case hidesRows:
+		return r.uncertain(h, "a statement wrote rows, or may have, or has changed the table, and the log has the statement only")
 	}
-	if !r.group.rows {
+	if !r.tx.rows {
 		r.commit(h)
 	}
 	return nil
 }
 
 // unsure is the error of an event that cannot be read for certain.
-func (r *run) unsure(h *replication.EventHeader, why string) error {
+func (r *tailer) uncertain(h *replication.EventHeader, why string) error {
 	return follow.Permanent(fmt.Errorf("%w: before %s:%d: %s", follow.ErrUnsure, r.at.File, h.LogPos, why))
 }
 
 // rows deals with the rows of one event.
-func (r *run) rows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
-	if !r.table.is(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
+func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
+	if !r.table.matches(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
 		return nil
 	}
-	index, err := r.column.find(event.Table)
+	index, err := r.column.indexIn(event.Table)
 	if err != nil {
 		return follow.Permanent(err)
 	}
@@ -166,19 +166,19 @@ func (r *run) rows(ctx context.Context, h *replication.EventHeader, event *repli
 			continue // what the row was before
 		}
 		if index >= len(row) {
-			return r.unsure(h, "a row with too few columns")
+			return r.uncertain(h, "a row with too few columns")
 		}
 		missing := slices.Contains(event.SkippedColumns[i], index)
 		switch {
 		case missing && inserts:
-			r.opts.Bad(r.where("the ID is not in the log; set binlog_row_image=FULL"))
+			r.opts.OnBadRow(r.describeRow("the ID is not in the log; set binlog_row_image=FULL"))
 			continue
-		case missing, !inserts && same(event.Rows[i-1][index], row[index]):
+		case missing, !inserts && equalIDs(event.Rows[i-1][index], row[index]):
 			continue // an update left it as it was
 		}
-		id, bad := r.column.id(row[index], len(event.Table.SignednessBitmap) == 0)
+		id, bad := r.column.idOf(row[index], len(event.Table.SignednessBitmap) == 0)
 		if bad != "" {
-			r.opts.Bad(r.where(bad))
+			r.opts.OnBadRow(r.describeRow(bad))
 			continue
 		}
 		if err := r.batch.Add(ctx, id); err != nil {
@@ -190,7 +190,7 @@ func (r *run) rows(ctx context.Context, h *replication.EventHeader, event *repli
 
 // same compares two IDs. One that was left out of the log is nil, as NULL is: then it
 // has changed, for all we know.
-func same(before, after any) bool {
+func equalIDs(before, after any) bool {
 	if _, ok := after.([]byte); ok {
 		return false
 	}
@@ -198,6 +198,6 @@ func same(before, after any) bool {
 }
 
 // where says of which row something is.
-func (r *run) where(what string) string {
+func (r *tailer) describeRow(what string) string {
 	return fmt.Sprintf("table %s, in the transaction after %s:%d: %s", r.table, r.at.File, r.at.Pos, what)
 }

@@ -17,12 +17,12 @@ import (
 func TestIdle(t *testing.T) {
 	b := startServer(t)
 	opts := b.options()
-	opts.Every = 0 // the default
+	opts.PollEvery = 0 // the default
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	began := time.Now()
-	bedtest.Eventually(t, "three seconds pass", func() bool { return f.CaughtSince(began.Add(3 * time.Second)) })
-	caught := f.Caught()
+	bedtest.Eventually(t, "three seconds pass", func() bool { return f.CaughtUpSince(began.Add(3 * time.Second)) })
+	caught := f.CaughtUpAt()
 	for i := 1; i < len(caught); i++ {
 		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
 			t.Errorf("no word for %v", gap)
@@ -38,13 +38,13 @@ func TestIdle(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	if err := b.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	paused := time.Now()
 	bedtest.Eventually(t, "time for it to be wrong in", func() bool {
-		if f.CaughtSince(paused) {
+		if f.CaughtUpSince(paused) {
 			t.Fatal("it was caught up with a server that was paused")
 		}
 		return time.Since(paused) > 1500*time.Millisecond
@@ -84,7 +84,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	truth := followtest.NewTruth(t)
+	truth := followtest.NewOracle(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -93,7 +93,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	bedtest.Eventually(t, "it follows", func() bool { return truth.Words() > 0 })
+	bedtest.Eventually(t, "it follows", func() bool { return truth.Reports() > 0 })
 	until := time.Now().Add(2 * time.Second)
 	var writers sync.WaitGroup
 	for w := range 4 {
@@ -101,7 +101,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 			for n := 0; time.Now().Before(until); n++ {
 				id := fmt.Sprintf("%d-%d", w, n)
 				if _, err := b.db.ExecContext(ctx, "INSERT INTO orders (id, note) VALUES (?, ?)", id, strings.Repeat("x", n%2000)); err == nil {
-					truth.Wrote(id)
+					truth.Committed(id)
 				}
 			}
 		})
@@ -116,7 +116,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	cancel()
 	wg.Wait()
 	all, _ := truth.Writes()
-	t.Logf("%d rows, %d words", all, truth.Words())
+	t.Logf("%d rows, %d words", all, truth.Reports())
 }
 
 // TestEmitFails ends with the error of the one who was told.
@@ -140,13 +140,13 @@ func TestAdvance(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE other (id INT)")
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	first := f.Last()
 	b.exec("INSERT INTO other VALUES (1)")
 	b.exec("FLUSH BINARY LOGS")
 	bedtest.Eventually(t, "the place is in the new file", func() bool {
-		p, err := parsePlace(f.Last())
-		return f.Last() != first && err == nil && p.File == "mariadb-bin.000002" && p.Born != 0
+		p, err := parseCheckpoint(f.Last())
+		return f.Last() != first && err == nil && p.File == "mariadb-bin.000002" && p.Created != 0
 	})
 	f.Want()
 }

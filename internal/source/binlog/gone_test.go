@@ -12,7 +12,7 @@ import (
 func (b *bed) here() string {
 	b.t.Helper()
 	f := start(b.t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	return f.Stop()
 }
 
@@ -59,12 +59,12 @@ func TestGone(t *testing.T) {
 			test.lose(b)
 			f := start(t, b.options(), place)
 			f.WantError(follow.ErrGone, test.want, b.Config().Passwd)
-			if len(f.IDs()) > 0 || len(f.Caught()) > 0 {
-				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.Caught()))
+			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
+				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
 			// To begin anew is all that it takes.
 			f = start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec("INSERT INTO orders (id) VALUES ('a')")
 			f.Want("a")
 		})
@@ -76,7 +76,7 @@ func TestResetWhileFollowed(t *testing.T) {
 	b := startServer(t)
 	b.exec("INSERT INTO orders (id) VALUES ('a'), ('b')")
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("RESET MASTER")
 	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 }
@@ -113,7 +113,7 @@ func TestAnotherServer(t *testing.T) {
 	replica.exec("INSERT INTO orders (id) VALUES ('e')")
 	f.Want("b", "c", "d", "e")
 	// From now on it is a place on this server.
-	p, err := parsePlace(f.Stop())
+	p, err := parseCheckpoint(f.Stop())
 	if err != nil || p.Pos == 0 || p.File != "mariadb-bin.000002" {
 		t.Errorf("place %+v, %v", p, err)
 	}
@@ -144,7 +144,7 @@ func TestReadOnly(t *testing.T) {
 	bedtest.Eventually(t, "the first place", func() bool { return f.Last() != "" })
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
 	bedtest.Eventually(t, "the row", func() bool { return len(f.IDs()) == 1 })
-	if caught := len(f.Caught()); caught != 0 {
+	if caught := len(f.CaughtUpAt()); caught != 0 {
 		t.Errorf("it was caught up %d times", caught)
 	}
 	replica.exec("STOP SLAVE")

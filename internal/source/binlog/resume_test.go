@@ -19,7 +19,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept followtest.Kept
+	var kept followtest.Store
 	if err := kept.Begin(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	kills := 0
 	for ; kills < 25; kills++ {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(100*time.Millisecond))
-		_ = f.Follow(ctx, kept.At, kept.Emit, func(time.Time) {})
+		_ = f.Follow(ctx, kept.Checkpoint, kept.Emit, func(time.Time) {})
 		cancel()
 	}
 	cancel()
@@ -48,7 +48,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err := kept.CatchUp(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Told, len(want))
+	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Emitted, len(want))
 	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
 	if len(missed) > 0 {
 		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
@@ -88,9 +88,9 @@ func (b *bed) writeSome(i int) (ids []string) {
 func TestServerRestarts(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	f.Fresh()
+	f.WaitCaughtUp()
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func TestEnoughRights(t *testing.T) {
 	opts.Table = "orders.orders"
 	opts.ServerID = 4711
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
 	f.Want("a")
 	var id string
@@ -149,7 +149,7 @@ func TestNew(t *testing.T) {
 		"no data source name":                func(o *Options) { o.DSN = "" },
 		"no table":                           func(o *Options) { o.Table = "" },
 		"no column":                          func(o *Options) { o.IDColumn = "" },
-		"negative":                           func(o *Options) { o.Every = -1 },
+		"negative":                           func(o *Options) { o.PollEvery = -1 },
 		"not of the form":                    func(o *Options) { o.DSN = "u:geheim@db:3306/shop" },
 		"not of the form user:password@tcp(": func(o *Options) { o.DSN = "mysql://u:geheim@db:x/shop" },
 		"in which database":                  func(o *Options) { o.DSN = "u:geheim@tcp(db:3306)/" },
@@ -206,7 +206,7 @@ func TestTLS(t *testing.T) {
 				f.WantError(nil, test.refused, test.b.Config().Passwd)
 				return
 			}
-			f.Fresh()
+			f.WaitCaughtUp()
 			test.b.exec(fmt.Sprintf("INSERT INTO orders (id) VALUES ('%s')", test.name))
 			f.Want(test.name)
 		})

@@ -10,11 +10,11 @@ import (
 type meaning int
 
 const (
-	nothing meaning = iota // for this table
-	begins                 // a transaction
-	ends                   // a transaction
-	within                 // a transaction: a savepoint, say
-	hides                  // rows that the table got, or changed, and the log does not show; or it may
+	irrelevant meaning = iota // for this table
+	beginsTx                  // a transaction
+	endsTx                    // a transaction
+	insideTx                  // a transaction: a savepoint, say
+	hidesRows                 // rows that the table got, or changed, and the log does not show; or it may
 )
 
 // The parts of definitions that are looked for.
@@ -56,39 +56,39 @@ func (t tableName) meaningOf(statement, schema string) meaning {
 	switch word = strings.ToUpper(word); word {
 	case "BEGIN":
 		if rest == "" {
-			return begins
+			return beginsTx
 		}
 	case "COMMIT":
-		return ends
+		return endsTx
 	case "ROLLBACK":
 		if strings.HasPrefix(rest, "TO") {
-			return within
+			return insideTx
 		}
-		return ends
+		return endsTx
 	case "SAVEPOINT", "RELEASE":
-		return within
+		return insideTx
 	case "XA":
 		switch {
 		case strings.HasPrefix(rest, "START"), strings.HasPrefix(rest, "BEGIN"):
-			return begins
+			return beginsTx
 		case strings.HasPrefix(rest, "END"):
-			return within
+			return insideTx
 		}
-		return ends // PREPARE, COMMIT, ROLLBACK
+		return endsTx // PREPARE, COMMIT, ROLLBACK
 	case "GRANT", "REVOKE", "FLUSH", "TRUNCATE", "OPTIMIZE", "REPAIR", "INSTALL", "UNINSTALL":
-		return nothing
+		return irrelevant
 	case "ANALYZE": // ANALYZE INSERT inserts
 		if strings.HasPrefix(rest, "TABLE") {
-			return nothing
+			return irrelevant
 		}
 	case "SET": // SET STATEMENT ... FOR INSERT inserts
 		if strings.HasPrefix(rest, "PASSWORD") || strings.HasPrefix(rest, "DEFAULT ROLE") {
-			return nothing
+			return irrelevant
 		}
 	case "ALTER", "CREATE", "RENAME", "DROP":
 		return t.definition(statement, schema)
 	}
-	return hides
+	return hidesRows
 }
 
 // strip removes the comments before a statement. If all of it is in a comment that only
@@ -120,25 +120,25 @@ func strip(statement string) string {
 func (t tableName) definition(statement, schema string) meaning {
 	switch {
 	case !tables.MatchString(statement), harmless.MatchString(statement):
-		return nothing
+		return irrelevant
 	case filled.MatchString(statement), !ascii(t.schema+t.name) && !ascii(statement): // it may be in another character set
-		return hides
+		return hidesRows
 	case !t.mentionedIn(statement, schema):
-		return nothing
+		return irrelevant
 	}
 	one := define.FindStringSubmatch(statement)
 	switch {
 	case one == nil, comment.MatchString(statement):
-		return hides
+		return hidesRows
 	case t.target(one, schema):
 		if partitions.MatchString(statement[len(one[0]):]) {
-			return nothing
+			return irrelevant
 		}
-		return hides
+		return hidesRows
 	case movement.MatchString(statement):
-		return hides
+		return hidesRows
 	}
-	return nothing
+	return irrelevant
 }
 
 func ascii(text string) bool {

@@ -35,7 +35,7 @@ type stream struct {
 }
 
 // openStream has the server send its log from a place on. The caller closes it.
-func (f *Follower) openStream(ctx context.Context, s server, at place, table tableName) (*stream, error) {
+func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, table tableName) (*stream, error) {
 	st := &stream{
 		events: make(chan *replication.BinlogEvent, buffered),
 		failed: make(chan error, 1),
@@ -55,7 +55,7 @@ func (f *Follower) openStream(ctx context.Context, s server, at place, table tab
 		},
 		Option:                  func(c *client.Conn) error { return sameServer(c, s) },
 		HeartbeatPeriod:         heartbeat,
-		ReadTimeout:             silence,
+		ReadTimeout:             readTimeout,
 		DisableRetrySync:        true,
 		DiscardGTIDSet:          true,
 		RowsEventDecodeFunc:     table.decode,
@@ -78,17 +78,17 @@ func (f *Follower) openStream(ctx context.Context, s server, at place, table tab
 	return st, nil
 }
 
-func (s *stream) start(at place, server string) (*replication.BinlogStreamer, error) {
+func (s *stream) start(at checkpoint, server string) (*replication.BinlogStreamer, error) {
 	if at.Server == server && at.File != "" {
 		return s.syncer.StartSync(gomysql.Position{Name: at.File, Pos: uint32(at.Pos)})
 	}
-	return s.syncer.StartSyncGTID(at.Set.set.Clone())
+	return s.syncer.StartSyncGTID(at.GTIDs.set.Clone())
 }
 
 // sameServer makes sure that both connections lead to one server: there may be
 // several behind a name.
 func sameServer(c *client.Conn, s server) error {
-	result, err := c.Execute("SELECT " + nameOf(s.flavor))
+	result, err := c.Execute("SELECT " + serverNameSQL(s.flavor))
 	if err != nil {
 		return err
 	}
@@ -127,14 +127,14 @@ func (s *stream) dial(f *Follower) (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	s.conn = conn
-	return patient{conn}, nil
+	return deadlineConn{conn}, nil
 }
 
 // patient is a connection that takes a deadline also when it is closed. If it did not,
 // the library's Close would not wait for its own reader.
-type patient struct{ net.Conn }
+type deadlineConn struct{ net.Conn }
 
-func (p patient) SetReadDeadline(t time.Time) error {
+func (p deadlineConn) SetReadDeadline(t time.Time) error {
 	_ = p.Conn.SetReadDeadline(t)
 	return nil
 }
@@ -157,25 +157,25 @@ func (s *stream) close() {
 }
 
 // noTable is the number of the table in an event that only ends a statement.
-const noTable = 0xffffff
+const noTableID = 0xffffff
 
 // decode reads the rows of this table, and leaves those of others alone: they are
 // most of the log, and may have types that the library cannot read.
 func (t tableName) decode(e *replication.RowsEvent, data []byte) error {
 	pos, err := e.DecodeHeader(data)
 	if err != nil {
-		if e.TableID == noTable {
+		if e.TableID == noTableID {
 			return nil
 		}
 		return err
 	}
-	if !t.is(e.Table) || e.Type() == replication.EnumRowsEventTypeDelete {
+	if !t.matches(e.Table) || e.Type() == replication.EnumRowsEventTypeDelete {
 		return nil
 	}
 	return e.DecodeData(pos, data)
 }
 
 // is tells whether a table is this one.
-func (t tableName) is(e *replication.TableMapEvent) bool {
+func (t tableName) matches(e *replication.TableMapEvent) bool {
 	return e != nil && string(e.Table) == t.name && string(e.Schema) == t.schema
 }

@@ -70,7 +70,7 @@ func TestTypes(t *testing.T) {
 				opts.Table = "orders." + name(i)
 				bad = append(bad, collect(&opts))
 				runs = append(runs, start(t, opts, ""))
-				runs[i].Fresh()
+				runs[i].WaitCaughtUp()
 			}
 			for i, typ := range types {
 				b.exec(fmt.Sprintf("INSERT INTO %s (id) VALUES (%s)", name(i), strings.Join(typ.values, "), (")))
@@ -92,7 +92,7 @@ func TestTypes(t *testing.T) {
 				if err := rows.Err(); err != nil || len(want) != len(typ.values) {
 					t.Fatalf("%d rows, %v", len(want), err)
 				}
-				runs[i].Fresh()
+				runs[i].WaitCaughtUp()
 				if diff := cmp.Diff(want, runs[i].IDs()); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", typ.column, diff)
 				}
@@ -113,7 +113,7 @@ func TestBadIDs(t *testing.T) {
 	opts.Table = "t"
 	bad := collect(&opts)
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO t VALUES (NULL), (''), ('good'), (REPEAT('x', 257)), ('a\\nb'), ('tail')")
 	b.exec("UPDATE t SET id = 'mended' WHERE id = ''")
 	f.Want("good", "tail", "mended")
@@ -131,7 +131,7 @@ func TestBadIDs(t *testing.T) {
 	opts.Table = "l"
 	bad = collect(&opts)
 	f = start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO l VALUES ('ä'), ('a')")
 	f.Want("a")
 	f.Stop()

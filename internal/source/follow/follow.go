@@ -48,24 +48,24 @@ type Options struct {
 
 	// Every is how often the follower asks the database how far its log is: once for
 	// each call of CaughtUp. Default: 200 ms.
-	Every time.Duration
+	PollEvery time.Duration
 	// Advance is how often a place is handed out while there are no IDs, so that the
 	// database can remove what it keeps for us. Default: 10 s.
 	Advance time.Duration
 	// Bad is called with the reason when a row has no usable ID. It says where the
 	// row is, and nothing of what it holds. nil: such rows are only in the log.
-	Bad func(reason string)
+	OnBadRow func(reason string)
 	// Lost is called with the reason when the connection to the database ended, or could not
 	// be made: from then on nothing is told until the next call of CaughtUp. It must not
 	// block for long. nil: it is only in the log.
-	Lost   func(error)
-	Logger *slog.Logger // default: none
+	OnDisconnect func(error)
+	Logger       *slog.Logger // default: none
 }
 
 // EnsureDefaults fills in what was left out.
 func (o *Options) EnsureDefaults() {
-	if o.Every == 0 {
-		o.Every = 200 * time.Millisecond
+	if o.PollEvery == 0 {
+		o.PollEvery = 200 * time.Millisecond
 	}
 	if o.Advance == 0 {
 		o.Advance = 10 * time.Second
@@ -73,11 +73,11 @@ func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Lost == nil {
-		o.Lost = func(error) {}
+	if o.OnDisconnect == nil {
+		o.OnDisconnect = func(error) {}
 	}
-	bad, logger := o.Bad, o.Logger
-	o.Bad = func(reason string) {
+	bad, logger := o.OnBadRow, o.Logger
+	o.OnBadRow = func(reason string) {
 		logger.Warn("a row without a usable order ID", "reason", reason)
 		if bad != nil {
 			bad(reason)
@@ -94,7 +94,7 @@ func (o *Options) Validate() error {
 		return errors.New("no table")
 	case o.IDColumn == "":
 		return errors.New("no column of IDs")
-	case o.Every < 0 || o.Advance < 0:
+	case o.PollEvery < 0 || o.Advance < 0:
 		return errors.New("a negative time")
 	}
 	return nil

@@ -52,15 +52,15 @@ func TestBatchIsWhole(t *testing.T) {
 				}
 				at = n + 1
 				b.Commit()
-				if err := b.Settle(ctx, rapid.Bool().Draw(t, "more")); err != nil {
+				if err := b.Flush(ctx, rapid.Bool().Draw(t, "more")); err != nil {
 					return err
 				}
 			}
 			if err := b.Advance(ctx); err != nil {
 				return err
 			}
-			if !b.Settled() || b.Last() != fmt.Sprint(len(sizes)) {
-				t.Fatalf("at the end: %v, place %s", b.Settled(), b.Last())
+			if !b.Flushed() || b.LastEmitted() != fmt.Sprint(len(sizes)) {
+				t.Fatalf("at the end: %v, place %s", b.Flushed(), b.LastEmitted())
 			}
 			return nil
 		}
@@ -103,7 +103,7 @@ func TestBatchHoldsBackAMoment(t *testing.T) {
 				at++
 				b.Commit()
 			}
-			if err := b.Settle(t.Context(), more); err != nil {
+			if err := b.Flush(t.Context(), more); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,10 +112,10 @@ func TestBatchHoldsBackAMoment(t *testing.T) {
 		step("c", true)
 		step("d", false) // with those before it
 		step("e", true)
-		time.Sleep(together) // of the bubble's clock
-		step("", true)       // the wait has an end
+		time.Sleep(maxHoldBack) // of the bubble's clock
+		step("", true)          // the wait has an end
 		step("f", true)
-		b.Drop()
+		b.Discard()
 		step("", false)
 		if diff := cmp.Diff([]string{"a@1", "b+c+d@4", "e@5"}, told); diff != "" {
 			t.Errorf("told (-want +got):\n%s", diff)
@@ -135,7 +135,7 @@ func TestCheck(t *testing.T) {
 		"1": "", "a b": "", "Ωμέγα": "", strings.Repeat("x", 256): "",
 		"": "empty", strings.Repeat("x", 257): "256 bytes", "a\x00": "control", "a\n": "control", "a\x7f": "control", "a\xff": "UTF-8",
 	} {
-		if got := Check(id); got == "" != (want == "") || !strings.Contains(got, want) {
+		if got := CheckID(id); got == "" != (want == "") || !strings.Contains(got, want) {
 			t.Errorf("%q: %q, want %q", id, got, want)
 		}
 	}
@@ -157,29 +157,29 @@ func TestSplitTable(t *testing.T) {
 
 func TestMarks(t *testing.T) {
 	now := time.Now()
-	var m Marks[int]
+	var m LogEnds[int]
 	if _, ok := m.First(); ok {
 		t.Error("there is a first of none")
 	}
 	reached := func(at, want int, ok bool) {
 		t.Helper()
-		asked, got := m.Reached(func(end int) bool { return end <= at })
+		asked, got := m.PopReached(func(end int) bool { return end <= at })
 		if got != ok || ok && !asked.Equal(now.Add(time.Duration(want))) {
 			t.Errorf("at %d: %v %v, want that of %d", at, asked.Sub(now), got, want)
 		}
 	}
 	for i := 1; i <= 3; i++ {
-		m.Add(Mark[int]{now.Add(time.Duration(i)), 10 * i})
+		m.Add(LogEnd[int]{now.Add(time.Duration(i)), 10 * i})
 	}
 	reached(9, 0, false)
 	reached(10, 1, true)
 	reached(10, 0, false)
 	reached(35, 3, true)
-	for i := range 2 * maxMarks {
-		m.Add(Mark[int]{now.Add(time.Duration(i)), i})
+	for i := range 2 * maxLogEnds {
+		m.Add(LogEnd[int]{now.Add(time.Duration(i)), i})
 	}
 	// One that lags forever by less than it remembers gets there all the same.
-	reached(2*maxMarks, maxMarks-1, true)
+	reached(2*maxLogEnds, maxLogEnds-1, true)
 }
 
 func TestAsk(t *testing.T) {
@@ -187,11 +187,11 @@ func TestAsk(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
 		calls := 0
-		to, failed := make(chan Mark[int]), make(chan error, 9)
+		to, failed := make(chan LogEnd[int]), make(chan error, 9)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			Ask(ctx, time.Second, 3*time.Second, func(ctx context.Context) (int, error) {
+			PollLogEnd(ctx, time.Second, 3*time.Second, func(ctx context.Context) (int, error) {
 				switch calls++; calls {
 				case 2:
 					return 0, errors.New("no")
@@ -205,8 +205,8 @@ func TestAsk(t *testing.T) {
 		}()
 		want := func(end int, asked time.Duration) {
 			t.Helper()
-			if m := <-to; m.End != end || m.Asked.Sub(began) != asked {
-				t.Errorf("told %d asked at %v, want %d at %v", m.End, m.Asked.Sub(began), end, asked)
+			if m := <-to; m.End != end || m.Requested.Sub(began) != asked {
+				t.Errorf("told %d asked at %v, want %d at %v", m.End, m.Requested.Sub(began), end, asked)
 			}
 		}
 		want(1, 0) // asked before the answer, at once
@@ -236,7 +236,7 @@ func TestRetry(t *testing.T) {
 			at = append(at, time.Since(began))
 			switch n := len(at); {
 			case n == 11:
-				time.Sleep(steady + 1) // of the bubble's clock
+				time.Sleep(stableAfter + 1) // of the bubble's clock
 			case n > 13:
 				return fmt.Errorf("and %w", Permanent(fatal))
 			case n > 11:
@@ -254,7 +254,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("told of %d losses, want 11", lost)
 		}
 		gap := func(i int) time.Duration { return at[i] - at[i-1] }
-		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > steady+1+firstPause || gap(13) > busyPause {
+		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > stableAfter+1+firstPause || gap(13) > busyPause {
 			t.Errorf("tried at %v", at)
 		}
 
@@ -276,10 +276,10 @@ func TestRetry(t *testing.T) {
 func TestOptions(t *testing.T) {
 	o := Options{DSN: "d", Table: "t", IDColumn: "c"}
 	var bad []string
-	o.Bad = func(reason string) { bad = append(bad, reason) }
+	o.OnBadRow = func(reason string) { bad = append(bad, reason) }
 	o.EnsureDefaults()
-	o.Bad("x")
-	if o.Every != 200*time.Millisecond || o.Advance != 10*time.Second || o.Logger == nil || !slices.Equal(bad, []string{"x"}) {
+	o.OnBadRow("x")
+	if o.PollEvery != 200*time.Millisecond || o.Advance != 10*time.Second || o.Logger == nil || !slices.Equal(bad, []string{"x"}) {
 		t.Errorf("%+v, %q", o, bad)
 	}
 	if err := o.Validate(); err != nil {

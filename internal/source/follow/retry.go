@@ -16,7 +16,7 @@ const (
 	busyPause = 500 * time.Millisecond
 	// steady is how long a connection must have lasted for the next to be made without
 	// delay.
-	steady = 10 * time.Second
+	stableAfter = 10 * time.Second
 )
 
 // permanent is an error that another try would meet again.
@@ -39,7 +39,7 @@ var ErrBusy = errors.New("waiting for it")
 // error that is [Permanent] or ctx ends, and returns that error or the cause. A session
 // lasts as long as its connection does. Lost is called with each error that is neither
 // permanent nor [ErrBusy].
-func Retry(ctx context.Context, logger *slog.Logger, lost func(error), session func(context.Context) error) error {
+func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), session func(context.Context) error) error {
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -50,13 +50,13 @@ func Retry(ctx context.Context, logger *slog.Logger, lost func(error), session f
 		if _, ok := errors.AsType[permanent](err); ok {
 			return err
 		}
-		if time.Since(began) > steady {
+		if time.Since(began) > stableAfter {
 			pause = firstPause
 		}
 		if errors.Is(err, ErrBusy) {
 			pause = min(pause, busyPause)
 		} else {
-			lost(err)
+			onDisconnect(err)
 		}
 		// So that those who lost the same server do not return as one.
 		wait := pause/2 + rand.N(pause/2+1)

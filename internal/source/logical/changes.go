@@ -22,15 +22,15 @@ type relation struct {
 const partOfKey = 1
 
 // apply deals with one message.
-func (r *run) apply(ctx context.Context, m message) error {
-	if m.alive != nil {
-		return r.answered(m.alive)
+func (r *tailer) apply(ctx context.Context, m message) error {
+	if m.keepalive != nil {
+		return r.applyKeepalive(m.keepalive)
 	}
 	switch change := m.change.(type) {
 	case *pglogrepl.BeginMessage:
-		r.within = true
+		r.inTx = true
 	case *pglogrepl.CommitMessage:
-		r.within = false
+		r.inTx = false
 		r.at.LSN = max(r.at.LSN, lsn(change.TransactionEndLSN))
 		r.batch.Commit()
 	case *pglogrepl.RelationMessage:
@@ -48,18 +48,18 @@ func (r *run) apply(ctx context.Context, m message) error {
 	return nil
 }
 
-func (r *run) insert(ctx context.Context, change *pglogrepl.InsertMessage) error {
-	value, err := r.value(change.Tuple)
+func (r *tailer) insert(ctx context.Context, change *pglogrepl.InsertMessage) error {
+	value, err := r.idOf(change.Tuple)
 	if err != nil {
 		return err
 	}
-	return r.add(ctx, value)
+	return r.addID(ctx, value)
 }
 
 // update tells rows whose ID has changed, or may have: the log need not have the old
 // one.
-func (r *run) update(ctx context.Context, change *pglogrepl.UpdateMessage) error {
-	value, err := r.value(change.NewTuple)
+func (r *tailer) update(ctx context.Context, change *pglogrepl.UpdateMessage) error {
+	value, err := r.idOf(change.NewTuple)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *run) update(ctx context.Context, change *pglogrepl.UpdateMessage) error
 	case change.OldTuple == nil && r.relation.key:
 		return nil // an old key is sent if it has changed
 	case change.OldTuple != nil && (r.relation.key || change.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld):
-		old, err := r.value(change.OldTuple)
+		old, err := r.idOf(change.OldTuple)
 		if err != nil {
 			return err
 		}
@@ -78,11 +78,11 @@ func (r *run) update(ctx context.Context, change *pglogrepl.UpdateMessage) error
 			return nil
 		}
 	}
-	return r.add(ctx, value)
+	return r.addID(ctx, value)
 }
 
 // value returns the ID of a row.
-func (r *run) value(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, error) {
+func (r *tailer) idOf(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, error) {
 	if !r.relation.known || row == nil || r.relation.index >= len(row.Columns) {
 		return nil, follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s", follow.ErrUnsure, r.at.LSN, r.setup.column))
 	}
@@ -90,7 +90,7 @@ func (r *run) value(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, error
 }
 
 // add takes an ID, or tells that it is none.
-func (r *run) add(ctx context.Context, value *pglogrepl.TupleDataColumn) error {
+func (r *tailer) addID(ctx context.Context, value *pglogrepl.TupleDataColumn) error {
 	bad := ""
 	id := string(value.Data)
 	if r.setup.padded {
@@ -98,14 +98,14 @@ func (r *run) add(ctx context.Context, value *pglogrepl.TupleDataColumn) error {
 	}
 	switch value.DataType {
 	case pglogrepl.TupleDataTypeText:
-		bad = follow.Check(id)
+		bad = follow.CheckID(id)
 	case pglogrepl.TupleDataTypeNull:
 		bad = "the ID is NULL"
 	default:
 		bad = "the ID is not in the log"
 	}
 	if bad != "" {
-		r.opts.Bad(fmt.Sprintf("table %s, in the transaction after %s: %s", r.setup.table, r.at.LSN, bad))
+		r.opts.OnBadRow(fmt.Sprintf("table %s, in the transaction after %s: %s", r.setup.tableName, r.at.LSN, bad))
 		return nil
 	}
 	return r.batch.Add(ctx, id)

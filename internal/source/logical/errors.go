@@ -23,7 +23,7 @@ const (
 )
 
 // refusal returns what the server said, nil if it was not the server who did.
-func refusal(err error) *pgconn.PgError {
+func serverError(err error) *pgconn.PgError {
 	e, _ := errors.AsType[*pgconn.PgError](err)
 	return e
 }
@@ -31,7 +31,7 @@ func refusal(err error) *pgconn.PgError {
 // explain says what the server said, and marks what another try would meet again.
 // Other errors it returns as they are.
 func explain(err error) error {
-	e := refusal(err)
+	e := serverError(err)
 	switch {
 	case err == nil:
 		return nil
@@ -47,7 +47,7 @@ func explain(err error) error {
 
 // explainStream is explain for what ends the reading of the changes.
 func (f *Follower) explainStream(err error) error {
-	e := refusal(err)
+	e := serverError(err)
 	if e == nil {
 		return err
 	}

@@ -22,8 +22,8 @@ import (
 func steady(t *testing.T, f *followtest.Run, long time.Duration) {
 	t.Helper()
 	began := time.Now()
-	bedtest.Eventually(t, "some time passes", func() bool { return f.CaughtSince(began.Add(long)) })
-	caught := f.Caught()
+	bedtest.Eventually(t, "some time passes", func() bool { return f.CaughtUpSince(began.Add(long)) })
+	caught := f.CaughtUpAt()
 	for i := 1; i < len(caught); i++ {
 		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
 			t.Errorf("no word for %v", gap)
@@ -35,9 +35,9 @@ func steady(t *testing.T, f *followtest.Run, long time.Duration) {
 func TestIdle(t *testing.T) {
 	b := startServer(t)
 	opts := b.options()
-	opts.Every = 0 // the default
+	opts.PollEvery = 0 // the default
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	steady(t, f, 3*time.Second)
 }
 
@@ -47,9 +47,9 @@ func TestOpenTransaction(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE ROLE gate LOGIN REPLICATION PASSWORD 'geheim'", "CREATE PUBLICATION orders_changes FOR TABLE orders WITH (publish = 'insert')")
 	opts := b.options()
-	opts.DSN, opts.Every = b.as("gate"), 0
+	opts.DSN, opts.PollEvery = b.as("gate"), 0
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	conn := b.connect()
 	for _, statement := range []string{"BEGIN", "INSERT INTO orders (id) VALUES ('open')"} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
@@ -71,9 +71,9 @@ func TestBusyWithOthers(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE other (id TEXT)")
 	opts := b.options()
-	opts.Every = 0
+	opts.PollEvery = 0
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	first := f.Last()
 	ctx, cancel := context.WithCancel(t.Context())
 	conn := b.connect()
@@ -91,7 +91,7 @@ func TestBusyWithOthers(t *testing.T) {
 		t.Error("the place has not moved")
 	}
 	bedtest.Eventually(t, "the slot moves on", func() bool {
-		p, err := parsePlace(first)
+		p, err := parseCheckpoint(first)
 		return err == nil && b.ask("SELECT (confirmed_flush_lsn > '"+p.LSN.String()+"')::text FROM pg_replication_slots") == "true"
 	})
 	f.Want()
@@ -102,7 +102,7 @@ func TestBusyWithOthers(t *testing.T) {
 func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	var pids []int
 	signal := func(s syscall.Signal) {
 		t.Helper()
@@ -116,7 +116,7 @@ func TestPausedServer(t *testing.T) {
 	signal(syscall.SIGSTOP)
 	paused := time.Now()
 	bedtest.Eventually(t, "time for it to be wrong in", func() bool {
-		if f.CaughtSince(paused) {
+		if f.CaughtUpSince(paused) {
 			t.Fatal("it was caught up with a server that was paused")
 		}
 		return time.Since(paused) > 1500*time.Millisecond
@@ -170,7 +170,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	truth := followtest.NewTruth(t)
+	truth := followtest.NewOracle(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
@@ -179,7 +179,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	bedtest.Eventually(t, "it follows", func() bool { return truth.Words() > 0 })
+	bedtest.Eventually(t, "it follows", func() bool { return truth.Reports() > 0 })
 	write := func(run string, until time.Time) {
 		var writers sync.WaitGroup
 		for w := range 4 {
@@ -200,7 +200,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					truth.Wrote(id)
+					truth.Committed(id)
 				}
 			})
 		}
@@ -219,7 +219,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	cancel()
 	wg.Wait()
 	all, _ := truth.Writes()
-	t.Logf("%d rows, %d words", all, truth.Words())
+	t.Logf("%d rows, %d words", all, truth.Reports())
 }
 
 // TestEmitFails ends with the error of the one who was told, and confirms nothing
@@ -230,13 +230,13 @@ func TestEmitFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept followtest.Kept
+	var kept followtest.Store
 	if err := kept.Begin(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	b.insert("a", "b")
 	full := errors.New("no room")
-	err = f.Follow(t.Context(), kept.At, func(context.Context, []string, string) error { return full }, func(time.Time) {
+	err = f.Follow(t.Context(), kept.Checkpoint, func(context.Context, []string, string) error { return full }, func(time.Time) {
 		t.Error("it was caught up")
 	})
 	if !errors.Is(err, full) {

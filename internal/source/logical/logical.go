@@ -73,7 +73,7 @@ func newFollower(opts Options) (*Follower, error) {
 		return nil, errors.New("the data source name is neither a URL postgres://user:password@host:port/database nor a list of settings such as host=db")
 	}
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = patience
+		config.ConnectTimeout = timeout
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ordergate"
@@ -87,10 +87,10 @@ func newFollower(opts Options) (*Follower, error) {
 
 const (
 	// patience is how long an answer of the server may take.
-	patience = 5 * time.Second
+	timeout = 5 * time.Second
 	// silence is after how long without an answer a connection is dead, to us and, with
 	// wal_sender_timeout, to the server: then another may use the slot.
-	silence = 10 * time.Second
+	readTimeout = 10 * time.Second
 )
 
 // Follow tells the IDs of all rows that were inserted, or got another ID, in
@@ -107,13 +107,13 @@ const (
 // something about; others want a person.
 func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
 	if from != "" {
-		if _, err := parsePlace(from); err != nil {
+		if _, err := parseCheckpoint(from); err != nil {
 			return f.wrap(fmt.Errorf("%w: %w", follow.ErrGone, err))
 		}
 	}
-	r := &run{Follower: f, caughtUp: caughtUp}
+	r := &tailer{Follower: f, caughtUp: caughtUp}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
-	return f.wrap(follow.Retry(ctx, f.log, f.opts.Lost, r.session))
+	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }
 
 // wrap says what was being done, unless it was ended by the caller.
@@ -128,6 +128,6 @@ func (f *Follower) wrap(err error) error {
 func (f *Follower) replication() *pgconn.Config {
 	config := f.config.Config.Copy()
 	config.RuntimeParams["replication"] = "database"
-	config.RuntimeParams["wal_sender_timeout"] = fmt.Sprint(silence.Milliseconds())
+	config.RuntimeParams["wal_sender_timeout"] = fmt.Sprint(readTimeout.Milliseconds())
 	return config
 }

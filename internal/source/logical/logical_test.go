@@ -98,7 +98,7 @@ func (b *bed) ask(query string) (value string) {
 func (b *bed) options() Options {
 	return Options{
 		Options: follow.Options{
-			DSN: b.DSN(), Table: b.table, IDColumn: "id", Every: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
+			DSN: b.DSN(), Table: b.table, IDColumn: "id", PollEvery: 20 * time.Millisecond, Advance: 100 * time.Millisecond,
 			Logger: slog.New(slog.NewTextHandler(b.t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 		},
 		Publication: b.table + "_changes", Slot: b.table + "_slot",
@@ -119,7 +119,7 @@ func TestInserts(t *testing.T) {
 	b := startServer(t)
 	b.insert("before")
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.insert("a")
 	b.exec(
 		"INSERT INTO orders (id) VALUES ('b'), ('c')",
@@ -135,7 +135,7 @@ func TestInserts(t *testing.T) {
 		"DELETE FROM orders WHERE id = 'b'",
 		"TRUNCATE orders",
 	)
-	f.Fresh() // or the table might have been written anew, with rows
+	f.WaitCaughtUp() // or the table might have been written anew, with rows
 	b.insert("g")
 	f.Want("a", "b", "c", "d", "e", "f", "g")
 
@@ -158,10 +158,10 @@ func (b *bed) password() string {
 func TestManyRows(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	const n = 100_000
 	b.exec(fmt.Sprintf("INSERT INTO orders (id) SELECT generate_series(1, %d)", n))
-	f.Fresh()
+	f.WaitCaughtUp()
 	ids := f.IDs()
 	if len(ids) != n || ids[0] != "1" || ids[n-1] != fmt.Sprint(n) {
 		t.Errorf("%d IDs", len(ids))
@@ -176,10 +176,10 @@ func TestManyRows(t *testing.T) {
 		if chunk.IDs == 0 {
 			continue
 		}
-		if before != "" && chunk.At != before {
-			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.At, before)
+		if before != "" && chunk.Checkpoint != before {
+			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.Checkpoint, before)
 		}
-		before = chunk.At
+		before = chunk.Checkpoint
 	}
 	if f.Last() == before {
 		t.Error("the place did not move")

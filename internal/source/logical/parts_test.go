@@ -26,7 +26,7 @@ func (b *bed) withParts(table string) *bed {
 func TestPartitions(t *testing.T) {
 	b := startServer(t).withParts("parted")
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders VALUES (100, 'a')", "INSERT INTO orders_1 VALUES (101, 'b')", "INSERT INTO orders_21 VALUES (200, 'c')")
 	f.Want("a", "b", "c")
 	b.exec(
@@ -34,10 +34,10 @@ func TestPartitions(t *testing.T) {
 		"CREATE TABLE orders_4 (note TEXT, id TEXT NOT NULL, n INT NOT NULL)",
 		"ALTER TABLE orders ATTACH PARTITION orders_4 FOR VALUES FROM (400) TO (500)",
 	)
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders VALUES (300, 'd')", "INSERT INTO orders_3 VALUES (301, 'e')", "INSERT INTO orders_4 VALUES ('', 'f', 400)")
 	b.exec("UPDATE orders SET n = 302, id = 'g' WHERE id = 'a'", "ALTER TABLE orders DETACH PARTITION orders_1", "DROP TABLE orders_21")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders VALUES (303, 'h')")
 	f.Want("a", "b", "c", "d", "e", "f", "g", "h")
 	// One that does not tell which updates change the ID.
@@ -45,7 +45,7 @@ func TestPartitions(t *testing.T) {
 	f.WantError(follow.ErrUnsure, "not all")
 	b.free()
 	f = start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("UPDATE orders SET id = 'i' WHERE id = 'h'")
 	f.Want("i")
 	// The place has it that they are others.
@@ -76,7 +76,7 @@ func TestPartitionsUnheard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := server.withParts("p_" + strings.Map(underscore, name))
 			f := start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec(test.lose...)
 			f.WantError(follow.ErrUnsure, test.want)
 			b.free()

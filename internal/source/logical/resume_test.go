@@ -24,7 +24,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var kept followtest.Kept
+	var kept followtest.Store
 	if err := kept.Begin(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	const kills = 25
 	for range kills {
 		ctx, cancel := context.WithTimeout(t.Context(), rand.N(300*time.Millisecond))
-		_ = f.Follow(ctx, kept.At, kept.Emit, func(time.Time) {})
+		_ = f.Follow(ctx, kept.Checkpoint, kept.Emit, func(time.Time) {})
 		cancel()
 	}
 	cancel()
@@ -54,7 +54,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err := kept.CatchUp(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Told, len(want))
+	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Emitted, len(want))
 	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
 	if len(missed) > 0 {
 		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
@@ -84,9 +84,9 @@ func (b *bed) writeSome(conn *pgx.Conn, i int) (ids []string) {
 func TestServerRestarts(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.insert("a")
-	f.Fresh()
+	f.WaitCaughtUp()
 	if err := b.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestServerRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.insert("c")
-	f.Fresh()
+	f.WaitCaughtUp()
 	// The server may have forgotten what was confirmed last, but not what was committed.
 	for _, id := range []string{"a", "b", "c"} {
 		if !slices.Contains(f.IDs(), id) {
@@ -112,15 +112,15 @@ func TestTakeover(t *testing.T) {
 	opts := b.options()
 	opts.Advance = time.Hour // or the first may move on without a row
 	first := start(t, opts, "")
-	first.Fresh()
+	first.WaitCaughtUp()
 	b.insert("a")
-	first.Fresh()
+	first.WaitCaughtUp()
 	var log bedtest.Log
 	opts.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	second := start(t, opts, first.Last())
 	bedtest.Eventually(t, "the second waits", func() bool { return strings.Contains(log.String(), "in use") })
-	first.Fresh()
-	if len(second.Caught()) > 0 {
+	first.WaitCaughtUp()
+	if len(second.CaughtUpAt()) > 0 {
 		t.Error("two have the slot")
 	}
 	first.Stop()
@@ -130,7 +130,7 @@ func TestTakeover(t *testing.T) {
 
 	// A third that knows only an old place finds that the slot has moved on.
 	bedtest.Eventually(t, "the second confirms", func() bool {
-		p, err := parsePlace(second.Last())
+		p, err := parseCheckpoint(second.Last())
 		return err == nil && b.ask("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == p.LSN.String()
 	})
 	third := start(t, opts, first.Last())
@@ -198,18 +198,18 @@ func TestGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := server.with(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			place := f.Stop()
 			b.free()
 			test.lose(b)
 			f = start(t, b.options(), place)
 			f.WantError(test.is, test.want, b.password())
-			if len(f.IDs()) > 0 || len(f.Caught()) > 0 {
-				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.Caught()))
+			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
+				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
 			// To begin anew is all that it takes.
 			f = start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.insert("a")
 			f.Want("a")
 			f.Stop()
@@ -256,7 +256,7 @@ func TestLostWhileFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := server.with(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			b.exec(test.lose...)
 			f.WantError(test.is, test.want, b.password())
 		})
@@ -267,7 +267,7 @@ func TestLostWhileFollowed(t *testing.T) {
 func TestAltered(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.insert("a")
 	b.exec("ALTER TABLE orders DROP COLUMN n, ADD COLUMN x INT")
 	b.insert("b")

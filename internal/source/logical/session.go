@@ -14,36 +14,36 @@ import (
 )
 
 // run is one call of Follow.
-type run struct {
+type tailer struct {
 	*Follower
 	batch    *follow.Batch
 	caughtUp follow.CaughtUp
 
-	at place // after the last transaction
+	at checkpoint // after the last transaction
 
 	// Of the present connection.
-	setup    setup
-	asker    *asker
-	stream   *stream
-	marks    follow.Marks[end]
-	within   bool // a transaction
-	relation relation
-	kept     string // the place that was emitted last, and
-	keptLSN  lsn    // its position
-	heard    time.Time
-	asked    time.Time // the server how far it has read; zero: it has answered
-	poke     *time.Timer
-	pause    time.Duration // before it is asked again
+	setup        setup
+	poller       *poller
+	stream       *stream
+	ends         follow.LogEnds[logEnd]
+	inTx         bool // a transaction
+	relation     relation
+	emitted      string // the place that was emitted last, and
+	emittedLSN   lsn    // its position
+	lastMessage  time.Time
+	requested    time.Time // the server how far it has read; zero: it has answered
+	requestTimer *time.Timer
+	requestPause time.Duration // before it is asked again
 }
 
 // The pauses between two questions how far the server has read.
 const (
-	shortPause = 2 * time.Millisecond
-	longPause  = 50 * time.Millisecond
+	minRequestPause = 2 * time.Millisecond
+	maxRequestPause = 50 * time.Millisecond
 )
 
 // session follows the changes on one connection, from the place emitted last.
-func (r *run) session(ctx context.Context) error {
+func (r *tailer) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	conn, err := pgx.ConnectConfig(ctx, r.config)
@@ -51,8 +51,8 @@ func (r *run) session(ctx context.Context) error {
 		cancel()
 		return explain(err)
 	}
-	r.asker = &asker{Follower: r.Follower, setup: &r.setup, conn: conn}
-	defer r.asker.close()
+	r.poller = &poller{Follower: r.Follower, setup: &r.setup, conn: conn}
+	defer r.poller.close()
 	defer wg.Wait()
 	defer cancel()
 	if err := r.prepare(ctx, conn); err != nil {
@@ -62,14 +62,14 @@ func (r *run) session(ctx context.Context) error {
 		return err
 	}
 	defer r.stream.close()
-	r.log.Info("following the table by logical replication", "table", r.setup.table, "slot", r.opts.Slot, "from", r.at.LSN.String())
+	r.log.Info("following the table by logical replication", "table", r.setup.tableName, "slot", r.opts.Slot, "from", r.at.LSN.String())
 	if err := r.batch.Advance(ctx); err != nil { // the first place
 		return err
 	}
-	r.asker.files = r.setup.watched.files
-	ends := make(chan follow.Mark[end])
+	r.poller.files = r.setup.table.files
+	ends := make(chan follow.LogEnd[logEnd])
 	wg.Go(func() {
-		follow.Ask(ctx, r.opts.Every, patience, r.asker.end, ends, func(err error) {
+		follow.PollLogEnd(ctx, r.opts.PollEvery, timeout, r.poller.logEnd, ends, func(err error) {
 			r.log.Debug("asking where the log ends", "error", follow.OneLine(err))
 		})
 	})
@@ -78,16 +78,16 @@ func (r *run) session(ctx context.Context) error {
 
 // prepare asks the server all that must be known before its changes are read, and
 // makes what is missing.
-func (r *run) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
-	limited, cancel := context.WithTimeout(ctx, 2*patience)
+func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
+	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
 	if r.setup, err = r.readSetup(limited, conn); err != nil {
 		return err
 	}
-	r.marks, r.within, r.relation, r.pause = follow.Marks[end]{}, false, relation{}, shortPause
-	r.batch.Drop()
-	if last := r.batch.Last(); last != "" {
-		if r.at, err = parsePlace(last); err != nil {
+	r.ends, r.inTx, r.relation, r.requestPause = follow.LogEnds[logEnd]{}, false, relation{}, minRequestPause
+	r.batch.Discard()
+	if last := r.batch.LastEmitted(); last != "" {
+		if r.at, err = parseCheckpoint(last); err != nil {
 			return follow.Permanent(fmt.Errorf("%w: %w", follow.ErrGone, err))
 		}
 		if r.at.System != r.setup.system {
@@ -99,10 +99,10 @@ func (r *run) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 		if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
 			return err
 		}
-		if err := r.checkWatched(r.setup.watched.text); err != nil {
+		if err := r.checkTable(r.setup.table.text); err != nil {
 			return err
 		}
-		if r.at.Files != r.setup.watched.sum() {
+		if r.at.Files != r.setup.table.sum() {
 			return follow.Permanent(fmt.Errorf("%w: the table was rewritten, or has other partitions than before", follow.ErrUnsure))
 		}
 		return nil
@@ -112,16 +112,16 @@ func (r *run) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 		return err
 	}
 	begin, err := r.beginSlot(ctx, conn)
-	r.at = place{System: r.setup.system, LSN: begin, Watched: r.setup.watched.text, Files: r.setup.watched.sum()}
+	r.at = checkpoint{System: r.setup.system, LSN: begin, Table: r.setup.table.text, Files: r.setup.table.sum()}
 	return err
 }
 
 // checkWatched makes sure that all rows are in the log since the place.
-func (r *run) checkWatched(watched string) error {
+func (r *tailer) checkTable(watched string) error {
 	switch {
-	case watched == r.at.Watched:
+	case watched == r.at.Table:
 		return nil
-	case watched != "" && oidOf(watched) != oidOf(r.at.Watched):
+	case watched != "" && oidOf(watched) != oidOf(r.at.Table):
 		return follow.Permanent(fmt.Errorf("%w: the table is another of that name than before", follow.ErrUnsure))
 	}
 	return follow.Permanent(fmt.Errorf("%w: column %s is, or was, another one, or publication %s has, or had, not all of the table's changes",
@@ -129,29 +129,29 @@ func (r *run) checkWatched(watched string) error {
 }
 
 // loop deals with what the stream and the server tell, until one of them fails.
-func (r *run) loop(ctx context.Context, ends <-chan follow.Mark[end]) error {
+func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) error {
 	advance, second := time.NewTicker(r.opts.Advance), time.NewTicker(time.Second)
 	defer advance.Stop()
 	defer second.Stop()
-	r.poke = time.NewTimer(longPause)
-	defer r.poke.Stop()
-	r.heard, r.asked = time.Now(), time.Time{}
+	r.requestTimer = time.NewTimer(maxRequestPause)
+	defer r.requestTimer.Stop()
+	r.lastMessage, r.requested = time.Now(), time.Time{}
 	for {
 		var err error
 		select {
 		case m := <-r.stream.messages:
-			r.heard = time.Now()
+			r.lastMessage = time.Now()
 			if err = r.apply(ctx, m); err == nil {
-				err = r.batch.Settle(ctx, len(r.stream.messages) > 0)
+				err = r.batch.Flush(ctx, len(r.stream.messages) > 0)
 			}
 		case mark := <-ends:
-			err = r.mark(mark)
-		case <-r.poke.C:
-			err = r.ask()
+			err = r.addEnd(mark)
+		case <-r.requestTimer.C:
+			err = r.requestProgress()
 		case <-second.C:
-			err = r.stillThere()
+			err = r.keepAlive()
 		case <-advance.C:
-			if !r.within {
+			if !r.inTx {
 				err = r.batch.Advance(ctx)
 			}
 		case err := <-r.stream.failed:
@@ -161,7 +161,7 @@ func (r *run) loop(ctx context.Context, ends <-chan follow.Mark[end]) error {
 					return err
 				}
 			}
-			if err := r.batch.Settle(ctx, false); err != nil {
+			if err := r.batch.Flush(ctx, false); err != nil {
 				return err
 			}
 			return err
@@ -171,86 +171,86 @@ func (r *run) loop(ctx context.Context, ends <-chan follow.Mark[end]) error {
 		if err != nil {
 			return err
 		}
-		r.tell()
+		r.reportCaughtUp()
 	}
 }
 
 // mark takes note of where the server's log ended.
-func (r *run) mark(mark follow.Mark[end]) error {
+func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 	if mark.End.server != r.setup.server {
 		return errors.New("another server answers than did before")
 	}
-	if err := r.checkWatched(mark.End.watched.text); err != nil {
+	if err := r.checkTable(mark.End.table.text); err != nil {
 		return err
 	}
-	if table := mark.End.filled; table != "" {
+	if table := mark.End.rewritten; table != "" {
 		return follow.Permanent(fmt.Errorf("%w: %s was attached with its rows, or was rewritten", follow.ErrUnsure, table))
 	}
-	r.at.Files = mark.End.watched.sum()
-	r.marks.Add(mark)
-	if r.asked.IsZero() && r.at.LSN < mark.End.at {
-		r.pause = shortPause
-		return r.ask()
+	r.at.Files = mark.End.table.sum()
+	r.ends.Add(mark)
+	if r.requested.IsZero() && r.at.LSN < mark.End.at {
+		r.requestPause = minRequestPause
+		return r.requestProgress()
 	}
 	return nil
 }
 
 // ask has the server say how far it has read, if it matters. It sends nothing by
 // itself when it has read changes of other tables only.
-func (r *run) ask() error {
-	mark, ok := r.marks.First()
-	if !ok || r.at.LSN >= mark.End.at || !r.asked.IsZero() {
+func (r *tailer) requestProgress() error {
+	mark, ok := r.ends.First()
+	if !ok || r.at.LSN >= mark.End.at || !r.requested.IsZero() {
 		return nil
 	}
-	r.asked = time.Now()
-	return r.stream.confirm(r.confirmed(), true)
+	r.requested = time.Now()
+	return r.stream.sendStatus(r.confirmed(), true)
 }
 
 // answered deals with how far the server has read.
-func (r *run) answered(alive *pglogrepl.PrimaryKeepaliveMessage) error {
-	r.asked = time.Time{}
-	if !r.within {
+func (r *tailer) applyKeepalive(alive *pglogrepl.PrimaryKeepaliveMessage) error {
+	r.requested = time.Time{}
+	if !r.inTx {
 		r.at.LSN = max(r.at.LSN, lsn(alive.ServerWALEnd))
 	}
-	if mark, ok := r.marks.First(); ok && r.at.LSN < mark.End.at {
+	if mark, ok := r.ends.First(); ok && r.at.LSN < mark.End.at {
 		// It is not there yet.
-		if time.Since(mark.Asked) > longPause {
-			r.asker.stuck.Store(true)
+		if time.Since(mark.Requested) > maxRequestPause {
+			r.poller.lagging.Store(true)
 		}
-		r.poke.Reset(r.pause)
-		r.pause = min(2*r.pause, longPause)
+		r.requestTimer.Reset(r.requestPause)
+		r.requestPause = min(2*r.requestPause, maxRequestPause)
 	}
 	if alive.ReplyRequested {
-		return r.stream.confirm(r.confirmed(), false)
+		return r.stream.sendStatus(r.confirmed(), false)
 	}
 	return nil
 }
 
 // stillThere tells the server that we are, and finds out whether it is.
-func (r *run) stillThere() error {
-	if !r.asked.IsZero() && time.Since(r.asked) > silence && time.Since(r.heard) > silence {
-		return fmt.Errorf("the server has not answered for %v", silence)
+func (r *tailer) keepAlive() error {
+	if !r.requested.IsZero() && time.Since(r.requested) > readTimeout && time.Since(r.lastMessage) > readTimeout {
+		return fmt.Errorf("the server has not answered for %v", readTimeout)
 	}
-	return r.stream.confirm(r.confirmed(), false)
+	return r.stream.sendStatus(r.confirmed(), false)
 }
 
 // confirmed returns the position of the place that was emitted last: what is before
 // it, the server need not keep.
-func (r *run) confirmed() lsn {
-	if last := r.batch.Last(); last != r.kept {
-		if p, err := parsePlace(last); err == nil {
-			r.kept, r.keptLSN = last, p.LSN
+func (r *tailer) confirmed() lsn {
+	if last := r.batch.LastEmitted(); last != r.emitted {
+		if p, err := parseCheckpoint(last); err == nil {
+			r.emitted, r.emittedLSN = last, p.LSN
 		}
 	}
-	return r.keptLSN
+	return r.emittedLSN
 }
 
 // tell calls caughtUp if an end was reached that the server had told.
-func (r *run) tell() {
-	if r.within || !r.batch.Settled() {
+func (r *tailer) reportCaughtUp() {
+	if r.inTx || !r.batch.Flushed() {
 		return
 	}
-	if asked, ok := r.marks.Reached(func(e end) bool { return r.at.LSN >= e.at }); ok {
+	if asked, ok := r.ends.PopReached(func(e logEnd) bool { return r.at.LSN >= e.at }); ok {
 		r.caughtUp(asked)
 	}
 }

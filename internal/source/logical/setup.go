@@ -22,16 +22,16 @@ type setup struct {
 	version int    // 150018
 	pages   pages
 
-	oid      uint32 // of the table
-	table    string // its name, quoted
-	kind     string // pg_class.relkind
-	column   string // of the IDs
-	padded   bool   // with blanks, as type char(n) is
-	keyed    bool   // the log tells when an ID changes
-	identity bool   // the log may tell of updates at all
-	part     bool   // it is a partition of another table
+	oid       uint32 // of the table
+	tableName string // its name, quoted
+	kind      string // pg_class.relkind
+	column    string // of the IDs
+	padded    bool   // with blanks, as type char(n) is
+	keyed     bool   // the log tells when an ID changes
+	identity  bool   // the log may tell of updates at all
+	part      bool   // it is a partition of another table
 
-	watched watched
+	table tableState
 }
 
 // serverName is the SQL for what tells a running server from others of its cluster.
@@ -85,7 +85,7 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 		LEFT JOIN pg_type t ON t.oid = a.atttypid
 		LEFT JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
 		WHERE c.oid = to_regclass($1)`, f.table.Sanitize(), f.opts.IDColumn).
-		Scan(&s.oid, &s.table, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign, &alike)
+		Scan(&s.oid, &s.tableName, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign, &alike)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return follow.Permanent(errors.New("there is no such table"))
@@ -127,7 +127,7 @@ func family(table string) string {
 
 // watchedSQL is the SQL for [watched], of publication $1, table $2 and column $3. The
 // text is NULL if the publication does not tell the table's inserts.
-func (s *setup) watchedSQL() string {
+func (s *setup) tableStateSQL() string {
 	bySchema := "NULL::oid"
 	if s.version >= 150000 {
 		bySchema = `(SELECT n.oid FROM pg_publication_namespace n JOIN pg_class c ON c.relnamespace = n.pnnspid WHERE n.pnpubid = p.oid AND c.oid = to_regclass($2))`
@@ -143,7 +143,7 @@ func (s *setup) watchedSQL() string {
 }
 
 // watched says that the log has the table's rows. If it changes, rows may be missing.
-type watched struct {
+type tableState struct {
 	// text names the table, its column of IDs, and how the table got into the publication:
 	// another table may take its name, another column that of the IDs, and the table may
 	// have been out of the publication for a while.
@@ -154,14 +154,14 @@ type watched struct {
 }
 
 // sum tells the files from others.
-func (w watched) sum() string {
+func (w tableState) sum() string {
 	sum := sha256.Sum256([]byte(strings.Join(w.files, " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
 // filled returns a table that has rows in a file which was not there before, "" if there
 // is none. It waits while the table is locked.
-func filled(ctx context.Context, conn *pgx.Conn, before, after []string) (table string, err error) {
+func findRewritten(ctx context.Context, conn *pgx.Conn, before, after []string) (table string, err error) {
 	for _, file := range after {
 		if slices.Contains(before, file) {
 			continue
@@ -180,10 +180,10 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	name := pgx.Identifier{f.opts.Publication}.Sanitize()
 	err := conn.QueryRow(ctx, `SELECT FROM pg_publication WHERE pubname = $1`, f.opts.Publication).Scan()
 	if errors.Is(err, pgx.ErrNoRows) {
-		create := "CREATE PUBLICATION " + name + " FOR TABLE " + s.table + " WITH (" + s.publicationOptions() + ")"
+		create := "CREATE PUBLICATION " + name + " FOR TABLE " + s.tableName + " WITH (" + s.publicationOptions() + ")"
 		f.log.Info("creating the publication", "sql", create)
 		if _, err = conn.Exec(ctx, create); err != nil {
-			if e := refusal(err); e != nil && e.Code == insufficientPrivilege {
+			if e := serverError(err); e != nil && e.Code == insufficientPrivilege {
 				return follow.Permanent(fmt.Errorf("there is no publication %s, and to create it: %s; run: %s", f.opts.Publication, e.Message, create))
 			}
 			return fmt.Errorf("creating publication %s: %w", f.opts.Publication, explain(err))
@@ -193,34 +193,34 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	}
 	var text *string
 	var root, updates, filtered, hidden bool
-	err = conn.QueryRow(ctx, `SELECT `+s.watchedSQL()+`, coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false), p.pubupdate,
+	err = conn.QueryRow(ctx, `SELECT `+s.tableStateSQL()+`, coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false), p.pubupdate,
 			coalesce((SELECT bool_or(to_jsonb(r) ->> 'prqual' IS NOT NULL) FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = $4), false),
 			coalesce((SELECT bool_or(NOT to_jsonb(t) -> 'attnames' ? $3) FROM pg_publication_tables t
 				WHERE t.pubname = $1 AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass = $4::oid
 				AND jsonb_typeof(to_jsonb(t) -> 'attnames') = 'array'), false)
 		FROM pg_publication p WHERE p.pubname = $1`, f.opts.Publication, f.table.Sanitize(), s.column, s.oid).
-		Scan(&text, &s.watched.files, &root, &updates, &filtered, &hidden)
+		Scan(&text, &s.table.files, &root, &updates, &filtered, &hidden)
 	alter := "ALTER PUBLICATION " + name
 	switch {
 	case err != nil:
 		return explain(err)
 	case text == nil:
 		return follow.Permanent(fmt.Errorf("publication %s does not tell the table's inserts; run: %s ADD TABLE %s; %s SET (publish = 'insert')",
-			f.opts.Publication, alter, s.table, alter))
+			f.opts.Publication, alter, s.tableName, alter))
 	case s.part && root:
 		return follow.Permanent(fmt.Errorf("publication %s tells the rows of a partition by the name of the table that it is of: follow that, or run: %s SET (publish_via_partition_root = false)", f.opts.Publication, alter))
 	case s.kind == "p" && !root:
 		return follow.Permanent(fmt.Errorf("publication %s tells partitions by their own names; run: %s SET (publish_via_partition_root = true)", f.opts.Publication, alter))
 	case filtered || hidden:
-		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, s.column, alter, s.table))
+		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, s.column, alter, s.tableName))
 	}
-	s.watched.text = *text
+	s.table.text = *text
 	switch {
 	case !updates && !s.keyed:
-		f.log.Info("rows whose ID changes are not told: the column is no part of the table's replica identity", "table", s.table, "column", s.column)
+		f.log.Info("rows whose ID changes are not told: the column is no part of the table's replica identity", "table", s.tableName, "column", s.column)
 	case updates && !s.keyed:
 		f.log.Warn("all updated rows are told: the publication has updates, and the column is no part of the table's replica identity",
-			"table", s.table, "column", s.column, "publication", f.opts.Publication)
+			"table", s.tableName, "column", s.column, "publication", f.opts.Publication)
 	}
 	return nil
 }
@@ -240,25 +240,25 @@ func (s *setup) publicationOptions() string {
 }
 
 // end is where the server's log ended when it was asked, and what else changes.
-type end struct {
-	server  string
-	at      lsn     // of what was written, if not yet to the disk
-	watched watched // without a text if the table is gone, or not published any more
-	filled  string  // a table, see [filled]
+type logEnd struct {
+	server    string
+	at        lsn        // of what was written, if not yet to the disk
+	table     tableState // without a text if the table is gone, or not published any more
+	rewritten string     // a table, see [filled]
 }
 
 // end asks where the log ends. All that any client was told was committed is before
 // that.
-func (s *setup) end(ctx context.Context, conn *pgx.Conn, publication, table string) (e end, err error) {
+func (s *setup) logEnd(ctx context.Context, conn *pgx.Conn, publication, table string) (e logEnd, err error) {
 	var at string
 	var text *string
-	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.watchedSQL(), publication, table, s.column).
-		Scan(&e.server, &at, &text, &e.watched.files)
+	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.tableStateSQL(), publication, table, s.column).
+		Scan(&e.server, &at, &text, &e.table.files)
 	if err != nil {
 		return e, err
 	}
 	if text != nil {
-		e.watched.text = *text
+		e.table.text = *text
 	}
 	err = e.at.UnmarshalText([]byte(at))
 	e.at = s.pages.end(e.at)

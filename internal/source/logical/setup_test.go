@@ -125,7 +125,7 @@ func TestEnoughRights(t *testing.T) {
 	opts := b.options()
 	opts.DSN, opts.Publication = b.as("gate"), "Orders Gate"
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.insert("a")
 	f.Want("a")
 }
@@ -151,7 +151,7 @@ func TestOwnPublication(t *testing.T) {
 			opts := b.options()
 			opts.Table, opts.Publication, opts.Slot = "public."+table, table+"_p", table+"_s"
 			f := start(t, opts, "")
-			f.Fresh()
+			f.WaitCaughtUp()
 			n := ""
 			if table == "elsewhere" {
 				n = ", n"
@@ -182,7 +182,7 @@ func TestWiderPublication(t *testing.T) {
 	opts := b.options()
 	opts.Table, opts.Publication = "elsewhere", "everything"
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO other VALUES ('z')", "INSERT INTO elsewhere VALUES (1, 'a', '')", "UPDATE elsewhere SET note = 'x'",
 		"UPDATE elsewhere SET id = 'b', n = 2", "INSERT INTO orders (id) VALUES ('y')", "TRUNCATE other, elsewhere")
 	f.Want("a", "a", "b")
@@ -198,7 +198,7 @@ func TestPublicationOfASchema(t *testing.T) {
 	opts := b.options()
 	opts.Publication = "ours"
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.insert("a")
 	f.Want("a")
 	b.exec("ALTER PUBLICATION ours DROP TABLES IN SCHEMA public")
@@ -256,7 +256,7 @@ func TestTypes(t *testing.T) {
 		opts := b.options()
 		opts.Table, opts.Publication, opts.Slot = fmt.Sprintf("t%d", i), fmt.Sprintf("p%d", i), fmt.Sprintf("s%d", i)
 		f := start(t, opts, "")
-		f.Fresh()
+		f.WaitCaughtUp()
 		b.exec(fmt.Sprintf("INSERT INTO t%d (id) VALUES (%s)", i, strings.ReplaceAll(typ.values, ", ", "), (")))
 		rows, err := b.connect().Query(t.Context(), fmt.Sprintf("SELECT id::text FROM t%d", i))
 		if err != nil {
@@ -282,9 +282,9 @@ func TestBadIDs(t *testing.T) {
 	opts := b.options()
 	opts.Table = "t"
 	var bad []string
-	opts.Bad = func(reason string) { bad = append(bad, reason) }
+	opts.OnBadRow = func(reason string) { bad = append(bad, reason) }
 	f := start(t, opts, "")
-	f.Fresh()
+	f.WaitCaughtUp()
 	b.exec("INSERT INTO t VALUES (1, NULL), (2, ''), (3, 'good'), (4, repeat('x', 257)), (5, E'a\\nb'), (6, 'tail')",
 		"UPDATE t SET id = 'mended' WHERE n = 2", "UPDATE t SET n = n + 100")
 	f.Want("good", "tail", "mended")

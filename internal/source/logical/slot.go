@@ -25,7 +25,7 @@ type slot struct {
 }
 
 // lost tells whether the server has dropped what the slot needs.
-func (s slot) lost() bool { return s.Status == "lost" || s.Invalid != "" || s.Conflict }
+func (s slot) isLost() bool { return s.Status == "lost" || s.Invalid != "" || s.Conflict }
 
 // beginSlot makes the slot keep what is committed from now on, and returns where that
 // begins. A slot that has lost its place is made anew.
@@ -34,7 +34,7 @@ func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
 	if err != nil {
 		return 0, err
 	}
-	if ok && s.lost() {
+	if ok && s.isLost() {
 		f.log.Warn("dropping the replication slot, which has lost its place", "slot", f.opts.Slot)
 		if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
 			return 0, f.explainSlot("dropping", err)
@@ -69,7 +69,7 @@ func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) error 
 		return err
 	case !ok:
 		return follow.Permanent(fmt.Errorf("%w: there is no replication slot %s", follow.ErrGone, f.opts.Slot))
-	case s.lost():
+	case s.isLost():
 		return follow.Permanent(fmt.Errorf("%w: replication slot %s has lost it (max_slot_wal_keep_size?)", follow.ErrGone, f.opts.Slot))
 	case s.Confirmed > at:
 		return follow.Permanent(fmt.Errorf("%w: it is %s, but replication slot %s has moved on to %s", follow.ErrGone, at, f.opts.Slot, s.Confirmed))
@@ -89,7 +89,7 @@ func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok boo
 	case s.Plugin != "pgoutput" || s.Type != "logical" || s.Database != database:
 		return s, false, follow.Permanent(fmt.Errorf("replication slot %s is not ours: it is %s, of plugin %q and database %q; choose another name",
 			f.opts.Slot, s.Type, s.Plugin, s.Database))
-	case s.Active && !s.lost():
+	case s.Active && !s.isLost():
 		return s, false, fmt.Errorf("replication slot %s is in use by process %d; %w", f.opts.Slot, s.PID, follow.ErrBusy)
 	}
 	return s, true, nil
@@ -97,7 +97,7 @@ func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok boo
 
 // explainSlot says what to do about a refusal.
 func (f *Follower) explainSlot(doing string, err error) error {
-	e := refusal(err)
+	e := serverError(err)
 	switch {
 	case e == nil:
 	case e.Code == insufficientPrivilege:

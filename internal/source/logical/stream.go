@@ -35,13 +35,13 @@ type stream struct {
 
 // message is one of two.
 type message struct {
-	alive  *pglogrepl.PrimaryKeepaliveMessage
-	change pglogrepl.Message
+	keepalive *pglogrepl.PrimaryKeepaliveMessage
+	change    pglogrepl.Message
 }
 
 // openStream has the server send what is behind a place. The caller closes it.
 func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, error) {
-	limited, cancel := context.WithTimeout(ctx, 2*patience)
+	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
 	conn, err := pgconn.ConnectConfig(limited, f.replication())
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 	switch data[0] {
 	case pglogrepl.PrimaryKeepaliveMessageByteID:
 		alive, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
-		return message{alive: &alive}, true, err
+		return message{keepalive: &alive}, true, err
 	case pglogrepl.XLogDataByteID:
 		log, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {
@@ -149,13 +149,13 @@ func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 
 // confirm tells the server how far it need not keep anything, and may ask it how far
 // it has read.
-func (s *stream) confirm(at lsn, ask bool) error {
+func (s *stream) sendStatus(at lsn, ask bool) error {
 	data := make([]byte, 0, 34)
 	data = append(data, pglogrepl.StandbyStatusUpdateByteID)
 	for range 3 { // written, flushed, applied
 		data = binary.BigEndian.AppendUint64(data, uint64(at))
 	}
-	data = binary.BigEndian.AppendUint64(data, uint64(time.Since(epoch).Microseconds()))
+	data = binary.BigEndian.AppendUint64(data, uint64(time.Since(postgresEpoch).Microseconds()))
 	reply := byte(0)
 	if ask {
 		reply = 1
@@ -164,7 +164,7 @@ func (s *stream) confirm(at lsn, ask bool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+	if err := s.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	_, err = s.conn.Write(encoded)
@@ -172,7 +172,7 @@ func (s *stream) confirm(at lsn, ask bool) error {
 }
 
 // epoch is what the protocol counts time from.
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // hangUp ends the connection at once.
 func (s *stream) hangUp() { s.conn.Close() }

@@ -22,7 +22,7 @@ type Follower interface {
 }
 
 // patience is longer than anything takes on a busy machine.
-const patience = 60 * time.Second
+const timeout = 60 * time.Second
 
 // Run is one call of Follow, and what was told in it. It is safe for concurrent use.
 type Run struct {
@@ -31,16 +31,16 @@ type Run struct {
 	done   chan struct{}
 	err    error // once done
 
-	mu     sync.Mutex
-	ids    []string
-	chunks []Chunk
-	caught []time.Time
+	mu       sync.Mutex
+	ids      []string
+	chunks   []Chunk
+	caughtUp []time.Time
 }
 
 // Chunk is one call of Emit.
 type Chunk struct {
-	IDs int
-	At  string
+	IDs        int
+	Checkpoint string
 }
 
 // Start follows from a place until the test ends.
@@ -53,7 +53,7 @@ func Start(tb testing.TB, f Follower, from string) *Run {
 		r.err = f.Follow(ctx, from, r.emit, func(at time.Time) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.caught = append(r.caught, at)
+			r.caughtUp = append(r.caughtUp, at)
 		})
 	}()
 	tb.Cleanup(func() { r.Stop() })
@@ -81,7 +81,7 @@ func (r *Run) Last() string {
 	if len(chunks) == 0 {
 		return ""
 	}
-	return chunks[len(chunks)-1].At
+	return chunks[len(chunks)-1].Checkpoint
 }
 
 // Chunks returns all that was told.
@@ -99,21 +99,21 @@ func (r *Run) IDs() []string {
 }
 
 // Caught returns the moments for which all was told.
-func (r *Run) Caught() []time.Time {
+func (r *Run) CaughtUpAt() []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.caught)
+	return slices.Clone(r.caughtUp)
 }
 
 // CaughtSince tells whether all was told that was committed before some moment after
 // this one.
-func (r *Run) CaughtSince(since time.Time) bool {
-	caught := r.Caught()
+func (r *Run) CaughtUpSince(since time.Time) bool {
+	caught := r.CaughtUpAt()
 	return len(caught) > 0 && caught[len(caught)-1].After(since)
 }
 
 // Fresh waits until all that was committed before now was told.
-func (r *Run) Fresh() {
+func (r *Run) WaitCaughtUp() {
 	r.tb.Helper()
 	now := time.Now()
 	r.eventually("all that was committed was told", func() bool {
@@ -122,14 +122,14 @@ func (r *Run) Fresh() {
 			r.tb.Fatalf("it ended: %v", r.err)
 		default:
 		}
-		return r.CaughtSince(now)
+		return r.CaughtUpSince(now)
 	})
 }
 
 // Want waits until all was told, and compares.
 func (r *Run) Want(ids ...string) {
 	r.tb.Helper()
-	r.Fresh()
+	r.WaitCaughtUp()
 	if diff := cmp.Diff(append([]string{}, ids...), r.IDs()); diff != "" {
 		r.tb.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -167,7 +167,7 @@ func (r *Run) WantError(is error, text string, secrets ...string) {
 
 func (r *Run) eventually(what string, ok func() bool) {
 	r.tb.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeout)
 	for !ok() {
 		if time.Now().After(deadline) {
 			r.tb.Fatalf("never happened: %s", what)
@@ -178,14 +178,14 @@ func (r *Run) eventually(what string, ok func() bool) {
 
 // Kept is a caller that keeps what it is told, over several runs. It is for one run
 // at a time.
-type Kept struct {
-	At   string // the last place
-	IDs  map[string]bool
-	Told int // IDs, those that were told again included
+type Store struct {
+	Checkpoint string // the last place
+	IDs        map[string]bool
+	Emitted    int // IDs, those that were told again included
 }
 
 // Emit implements follow.Emit.
-func (k *Kept) Emit(ctx context.Context, ids []string, at string) error {
+func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // it is too late to be kept
 	}
@@ -195,30 +195,30 @@ func (k *Kept) Emit(ctx context.Context, ids []string, at string) error {
 	for _, id := range ids {
 		k.IDs[id] = true
 	}
-	k.At, k.Told = at, k.Told+len(ids)
+	k.Checkpoint, k.Emitted = at, k.Emitted+len(ids)
 	return nil
 }
 
 // Begin runs a follower until it has told its first place.
-func (k *Kept) Begin(ctx context.Context, f Follower) error {
+func (k *Store) Begin(ctx context.Context, f Follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := f.Follow(ctx, "", func(ctx context.Context, ids []string, at string) error {
 		defer cancel()
 		return k.Emit(ctx, ids, at)
 	}, func(time.Time) {})
-	if k.At != "" {
+	if k.Checkpoint != "" {
 		return nil
 	}
 	return err
 }
 
 // CatchUp runs a follower until all that was committed by now was told.
-func (k *Kept) CatchUp(ctx context.Context, f Follower) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (k *Store) CatchUp(ctx context.Context, f Follower) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	since, caught := time.Now(), false
-	err := f.Follow(ctx, k.At, k.Emit, func(at time.Time) {
+	err := f.Follow(ctx, k.Checkpoint, k.Emit, func(at time.Time) {
 		if at.After(since) {
 			caught = true
 			cancel()
@@ -232,14 +232,14 @@ func (k *Kept) CatchUp(ctx context.Context, f Follower) error {
 
 // Truth checks each word of a follower that all was told. Writers say what they wrote
 // when it was acknowledged.
-type Truth struct {
+type Oracle struct {
 	tb testing.TB
 
-	mu     sync.Mutex
-	writes []write
-	told   map[string]bool
-	words  int
-	sure   int // of the writes were covered by a word
+	mu      sync.Mutex
+	writes  []write
+	emitted map[string]bool
+	reports int
+	covered int // of the writes were covered by a word
 }
 
 type write struct {
@@ -248,53 +248,53 @@ type write struct {
 }
 
 // NewTruth returns one for a run that begins.
-func NewTruth(tb testing.TB) *Truth { return &Truth{tb: tb, told: map[string]bool{}} }
+func NewOracle(tb testing.TB) *Oracle { return &Oracle{tb: tb, emitted: map[string]bool{}} }
 
 // Wrote says that a row was committed just now.
-func (c *Truth) Wrote(id string) {
+func (c *Oracle) Committed(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writes = append(c.writes, write{id, time.Now()})
 }
 
 // Emit implements follow.Emit.
-func (c *Truth) Emit(_ context.Context, ids []string, _ string) error {
+func (c *Oracle) Emit(_ context.Context, ids []string, _ string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		c.told[id] = true
+		c.emitted[id] = true
 	}
 	return nil
 }
 
 // CaughtUp implements follow.CaughtUp.
-func (c *Truth) CaughtUp(at time.Time) {
+func (c *Oracle) CaughtUp(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.words++
-	c.sure = 0
+	c.reports++
+	c.covered = 0
 	for _, w := range c.writes {
 		if !w.at.Before(at) {
 			continue
 		}
-		c.sure++
-		if !c.told[w.id] {
+		c.covered++
+		if !c.emitted[w.id] {
 			c.tb.Errorf("%s was committed %v before the moment, and not told", w.id, at.Sub(w.at))
 		}
 	}
 }
 
 // Words returns how often the follower said that all was told.
-func (c *Truth) Words() int {
+func (c *Oracle) Reports() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.words
+	return c.reports
 }
 
 // Writes returns how many rows there are, and how many of them were covered by the
 // last word.
-func (c *Truth) Writes() (all, sure int) {
+func (c *Oracle) Writes() (all, sure int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.writes), c.sure
+	return len(c.writes), c.covered
 }

@@ -12,7 +12,7 @@ import (
 
 // asker asks the server what the stream does not tell. It is for one goroutine, but
 // for stuck.
-type asker struct {
+type poller struct {
 	*Follower
 	setup *setup
 	conn  *pgx.Conn
@@ -20,28 +20,28 @@ type asker struct {
 
 	// stuck is set when the server has not read up to the end that was asked for,
 	// although it has nothing more to send.
-	stuck atomic.Bool
-	tried bool // in vain
+	lagging     atomic.Bool
+	flushFailed bool // in vain
 }
 
 // end asks where the log ends, on a new connection if need be.
-func (a *asker) end(ctx context.Context) (e end, err error) {
+func (a *poller) logEnd(ctx context.Context) (e logEnd, err error) {
 	if a.conn == nil || a.conn.IsClosed() {
 		if a.conn, err = pgx.ConnectConfig(ctx, a.config); err != nil {
 			return e, explain(err)
 		}
 	}
-	if e, err = a.setup.end(ctx, a.conn, a.opts.Publication, a.table.Sanitize()); err != nil {
+	if e, err = a.setup.logEnd(ctx, a.conn, a.opts.Publication, a.table.Sanitize()); err != nil {
 		return e, err
 	}
-	if e.filled, err = filled(ctx, a.conn, a.files, e.watched.files); err != nil {
+	if e.rewritten, err = findRewritten(ctx, a.conn, a.files, e.table.files); err != nil {
 		return e, explain(err)
 	}
-	if e.filled == "" { // or the next answer says it again: this one may not be taken
-		a.files = e.watched.files
+	if e.rewritten == "" { // or the next answer says it again: this one may not be taken
+		a.files = e.table.files
 	}
-	if a.stuck.Swap(false) {
-		a.nudge(ctx)
+	if a.lagging.Swap(false) {
+		a.flushLog(ctx)
 	}
 	return e, nil
 }
@@ -49,15 +49,15 @@ func (a *asker) end(ctx context.Context) (e end, err error) {
 // nudge has the server write its log to the disk. It reads only what is there, and
 // what a transaction has written that was not committed yet may stay in memory for as
 // long as nobody commits anything.
-func (a *asker) nudge(ctx context.Context) {
+func (a *poller) flushLog(ctx context.Context) {
 	_, err := a.conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'ordergate', '')")
-	if err != nil && !a.tried {
-		a.tried = true
+	if err != nil && !a.flushFailed {
+		a.flushFailed = true
 		a.log.Warn("the server cannot be made to write its log, so that it may seem to lag while transactions are open", "error", follow.OneLine(explain(err)))
 	}
 }
 
-func (a *asker) close() {
+func (a *poller) close() {
 	if a.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

@@ -17,21 +17,21 @@ import (
 
 // asker asks the server what its log of changes does not tell. It has one connection
 // at most, and is safe for concurrent use.
-type asker struct {
+type serverClient struct {
 	db *sql.DB
 }
 
-func newAsker(config *mysql.Config) (*asker, error) {
+func newServerClient(config *mysql.Config) (*serverClient, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, errors.New("the data source name has options that contradict each other")
 	}
 	db := sql.OpenDB(connector)
 	db.SetMaxOpenConns(1)
-	return &asker{db}, nil
+	return &serverClient{db}, nil
 }
 
-func (a *asker) close() { _ = a.db.Close() } // it was only read from
+func (a *serverClient) close() { _ = a.db.Close() } // it was only read from
 
 // server is what follows from how a server is set up.
 type server struct {
@@ -42,7 +42,7 @@ type server struct {
 }
 
 // end is where a server's log ended when it was asked.
-type end struct {
+type logEnd struct {
 	server   string
 	readOnly bool
 	file     string
@@ -51,7 +51,7 @@ type end struct {
 
 // server asks how the server is set up. The errors of what does not suit us are
 // permanent.
-func (a *asker) server(ctx context.Context) (s server, err error) {
+func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	vars, err := a.variables(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
 		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos')")
 	if err != nil {
@@ -78,13 +78,13 @@ func (a *asker) server(ctx context.Context) (s server, err error) {
 			return s, err
 		}
 	}
-	return s, explain(a.db.QueryRowContext(ctx, "SELECT "+nameOf(s.flavor)).Scan(&s.name))
+	return s, explain(a.db.QueryRowContext(ctx, "SELECT "+serverNameSQL(s.flavor)).Scan(&s.name))
 }
 
 // nameOf returns the SQL expression for what tells a server from others. MariaDB has
 // no name for it; a server there that is taken for another is no harm, since its
 // transactions have names.
-func nameOf(flavor string) string {
+func serverNameSQL(flavor string) string {
 	if flavor == gomysql.MariaDBFlavor {
 		return "CONCAT(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
 	}
@@ -93,18 +93,18 @@ func nameOf(flavor string) string {
 
 // end asks where the log ends. All that any client was told was committed is before
 // that: the log is written before.
-func (a *asker) end(ctx context.Context, flavor string) (e end, err error) {
+func (a *serverClient) logEnd(ctx context.Context, flavor string) (e logEnd, err error) {
 	// The same connection for both, or a proxy may lead to different servers.
 	conn, err := a.db.Conn(ctx)
 	if err != nil {
 		return e, explain(err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back
-	err = conn.QueryRowContext(ctx, "SELECT "+nameOf(flavor)+", @@global.read_only NOT IN ('0', 'OFF')").Scan(&e.server, &e.readOnly)
+	err = conn.QueryRowContext(ctx, "SELECT "+serverNameSQL(flavor)+", @@global.read_only NOT IN ('0', 'OFF')").Scan(&e.server, &e.readOnly)
 	if err != nil {
 		return e, explain(err)
 	}
-	status, err := showEnd(ctx, conn)
+	status, err := showLogEnd(ctx, conn)
 	if err != nil {
 		return e, explain(err)
 	}
@@ -116,13 +116,13 @@ func (a *asker) end(ctx context.Context, flavor string) (e end, err error) {
 }
 
 // logged tells whether the changes of a database are written to the log.
-func (a *asker) logged(ctx context.Context, schema string) error {
+func (a *serverClient) checkLogged(ctx context.Context, schema string) error {
 	conn, err := a.db.Conn(ctx)
 	if err != nil {
 		return explain(err)
 	}
 	defer func() { _ = conn.Close() }() // gives it back
-	status, err := showEnd(ctx, conn)
+	status, err := showLogEnd(ctx, conn)
 	if err != nil {
 		return explain(err)
 	}
@@ -135,7 +135,7 @@ func (a *asker) logged(ctx context.Context, schema string) error {
 
 // showEnd returns the one row of SHOW MASTER STATUS by its columns. MySQL 8.4 has
 // only its new name, MySQL 8.0 only the old one.
-func showEnd(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
+func showLogEnd(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
 	row, err := queryRow(ctx, conn, "SHOW MASTER STATUS")
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == gomysql.ER_PARSE_ERROR {
 		return queryRow(ctx, conn, "SHOW BINARY LOG STATUS")
@@ -172,7 +172,7 @@ func queryRow(ctx context.Context, conn *sql.Conn, query string) (map[string]str
 }
 
 // variables returns what a SHOW VARIABLES or SHOW STATUS answers.
-func (a *asker) variables(ctx context.Context, query string) (map[string]string, error) {
+func (a *serverClient) variables(ctx context.Context, query string) (map[string]string, error) {
 	rows, err := a.db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, explain(err)

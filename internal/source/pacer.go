@@ -6,27 +6,27 @@ import (
 )
 
 // pace keeps a read from asking too much of a server.
-type pace struct {
+type pacer struct {
 	pause time.Duration
 	rate  int // rows a second, 0 for any
 	rows  int
-	begun time.Time
+	began time.Time
 }
 
-func newPace(pause time.Duration, rate int) pace { return pace{pause: pause, rate: rate} }
+func newPacer(pause time.Duration, rate int) pacer { return pacer{pause: pause, rate: rate} }
 
 // took counts rows.
-func (p *pace) took(rows int) { p.rows += rows }
+func (p *pacer) addRows(rows int) { p.rows += rows }
 
 // wait blocks until the next batch is due, or ctx ends.
-func (p *pace) wait(ctx context.Context) error {
-	if p.begun.IsZero() {
-		p.begun = time.Now()
+func (p *pacer) wait(ctx context.Context) error {
+	if p.began.IsZero() {
+		p.began = time.Now()
 		return nil
 	}
 	d := p.pause
 	if p.rate > 0 {
-		due := p.begun.Add(time.Duration(float64(p.rows) / float64(p.rate) * float64(time.Second)))
+		due := p.began.Add(time.Duration(float64(p.rows) / float64(p.rate) * float64(time.Second)))
 		d = max(d, time.Until(due))
 	}
 	if d <= 0 {

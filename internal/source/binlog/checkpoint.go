@@ -17,16 +17,16 @@ import (
 // other, and so they are after RESET MASTER, which begins again with the same names:
 // therefore Server, and Born, by which a file is known from another of its name. On
 // another server the place is Set, the transactions before it.
-type place struct {
-	Server string `json:"server"`
-	File   string `json:"file,omitempty"`
-	Pos    uint64 `json:"pos,omitempty"`
-	Born   uint32 `json:"born,omitempty"` // when File was begun, in Unix seconds; 0: not known
-	Set    gtids  `json:"gtid,omitzero"`  // empty if the server does not name transactions
+type checkpoint struct {
+	Server  string `json:"server"`
+	File    string `json:"file,omitempty"`
+	Pos     uint64 `json:"pos,omitempty"`
+	Created uint32 `json:"born,omitempty"` // when File was begun, in Unix seconds; 0: not known
+	GTIDs   gtids  `json:"gtid,omitzero"`  // empty if the server does not name transactions
 }
 
 // String returns the place as text for the caller to keep.
-func (p place) String() string {
+func (p checkpoint) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return "" // a struct of text and numbers
@@ -34,11 +34,11 @@ func (p place) String() string {
 	return string(text)
 }
 
-func parsePlace(text string) (p place, err error) {
+func parseCheckpoint(text string) (p checkpoint, err error) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		return p, fmt.Errorf("%.100q is no place in a binary log", text)
 	}
-	if p.Server == "" || p.File == "" && p.Set.IsZero() {
+	if p.Server == "" || p.File == "" && p.GTIDs.IsZero() {
 		return p, fmt.Errorf("%.100q is no place in a binary log", text)
 	}
 	return p, nil

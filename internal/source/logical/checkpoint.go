@@ -8,15 +8,15 @@ import (
 )
 
 // place is a point between two transactions in the order of their commits.
-type place struct {
-	System  string `json:"system"`  // the database cluster, to which positions belong
-	LSN     lsn    `json:"lsn"`     // the end of a commit, or of what the server had read when there was none
-	Watched string `json:"watched"` // the text of watched
-	Files   string `json:"files"`   // the sum of watched
+type checkpoint struct {
+	System string `json:"system"`  // the database cluster, to which positions belong
+	LSN    lsn    `json:"lsn"`     // the end of a commit, or of what the server had read when there was none
+	Table  string `json:"watched"` // the text of watched
+	Files  string `json:"files"`   // the sum of watched
 }
 
 // String returns the place as text for the caller to keep.
-func (p place) String() string {
+func (p checkpoint) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return "" // a struct of texts
@@ -24,8 +24,8 @@ func (p place) String() string {
 	return string(text)
 }
 
-func parsePlace(text string) (p place, err error) {
-	if err := json.Unmarshal([]byte(text), &p); err != nil || p.System == "" || p.LSN == 0 || p.Watched == "" {
+func parseCheckpoint(text string) (p checkpoint, err error) {
+	if err := json.Unmarshal([]byte(text), &p); err != nil || p.System == "" || p.LSN == 0 || p.Table == "" {
 		return p, fmt.Errorf("%.100q is no place of logical replication", text)
 	}
 	return p, nil
