@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// batch is what one SELECT gave, without an allocation for each row.
+// batch is the result of one SELECT, without an allocation for each row.
 type batch struct {
-	span  Span      // from where the SELECT was asked to, up to the last row
-	began time.Time // the SELECT
-	full  bool      // there may be more behind it
+	span  Span      // from the position requested, up to the last row
+	began time.Time // when the SELECT began
+	full  bool      // more rows may follow
 	text  []byte    // IDs and cursors of all rows
-	ends  []int     // of each ID and each cursor, in turns
-	nulls []int     // rows without an ID
+	ends  []int     // of each ID and each cursor, alternately
+	nulls []int     // indexes of rows without an ID
 	tie   []byte    // of the last row
 }
 
@@ -22,7 +22,7 @@ func (b *batch) reset(from Position) {
 
 func (b *batch) rows() int { return len(b.ends) / 2 }
 
-// add adds a row. Of an ID that is too long it keeps enough to see that.
+// add adds a row. It keeps enough of an ID that is too long to recognize it.
 func (b *batch) add(id, cursor, tie []byte) {
 	if id == nil {
 		b.nulls = append(b.nulls, b.rows())
@@ -34,7 +34,7 @@ func (b *batch) add(id, cursor, tie []byte) {
 	b.tie = append(b.tie[:0], tie...)
 }
 
-// row returns a row's ID and cursor, as bounds in the text.
+// row returns the bounds of a row's ID and cursor in text.
 func (b *batch) row(i int) (start, endID, endCursor int) {
 	if i > 0 {
 		start = b.ends[2*i-1]

@@ -1,9 +1,8 @@
-// Package binlog follows one table of MariaDB or MySQL by the server's binary log:
-// it tells the IDs of rows soon after they were committed.
+// Package binlog follows one table of MariaDB or MySQL by the server's binary log. It emits the IDs
+// of rows soon after they were committed.
 //
-// Start with [New] and [Follower.Follow]. The server must write the log in format
-// ROW. What the IDs are for is the caller's affair, and so is reading what the table
-// had before.
+// Start with [New] and [Follower.Follow]. The server must write its log in format ROW. The caller
+// reads the rows that the table had before, and decides what the IDs are for.
 package binlog
 
 import (
@@ -28,9 +27,9 @@ type Options struct {
 	// DSN is in the format of github.com/go-sql-driver/mysql, or a URL mysql://...
 	follow.Options
 
-	// ServerID is the name by which the server knows this follower among its replicas,
-	// which must differ from all of theirs and its own. 0: a number is drawn whenever
-	// one is needed, from the upper half of the 2^32 that there are.
+	// ServerID is the ID by which the server knows this follower among its replicas. It must differ
+	// from those of all replicas and from the server's own. 0: the follower draws one for each
+	// connection, from the upper half of the 2^32 numbers.
 	ServerID uint32
 }
 
@@ -42,7 +41,7 @@ type Follower struct {
 	log    *slog.Logger
 }
 
-// New returns a follower. It connects to nothing yet.
+// New returns a follower. It does not connect yet.
 func New(opts Options) (*Follower, error) {
 	opts.EnsureDefaults()
 	if err := opts.Validate(); err != nil {
@@ -66,12 +65,12 @@ func New(opts Options) (*Follower, error) {
 		config.Timeout = timeout
 	}
 	config.ReadTimeout, config.WriteTimeout = timeout, timeout
-	config.Logger = &mysql.NopLogger{} // its errors are returned, too
+	config.Logger = &mysql.NopLogger{} // errors are also returned
 	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil
 }
 
-// parseDSN takes a data source name in the driver's form, or as a URL. The errors of
-// the parsers may quote it, and it has the password.
+// parseDSN parses a data source name in the driver's form, or a URL. Errors of the parsers may
+// quote it with its password, so they are replaced.
 func parseDSN(dsn string) (*mysql.Config, error) {
 	bad := errors.New("the data source name is not of the form user:password@tcp(host:port)/database, or mysql://user:password@host:port/database")
 	u := &url.URL{}
@@ -94,24 +93,22 @@ func parseDSN(dsn string) (*mysql.Config, error) {
 }
 
 const (
-	// patience is how long an answer of the server may take.
+	// timeout bounds the wait for a reply of the server.
 	timeout = 5 * time.Second
-	// heartbeat is how often a server that has no changes says so.
+	// heartbeat is how often an idle server sends a heartbeat.
 	heartbeat = time.Second
-	// silence is after how long without changes and heartbeats a connection is dead.
+	// readTimeout is how long a connection may be silent before it counts as dead.
 	readTimeout = 10 * time.Second
 )
 
-// Follow tells the IDs of all rows that were inserted, or got another ID, in
-// transactions after the place from, until ctx ends or an error is permanent. For the
-// place "" it first emits the present place with no IDs: what was committed before it
-// is for the caller to read from the table, afterwards.
+// Follow emits the IDs of all rows that were inserted, or got another ID, in transactions after the
+// checkpoint from. It ends with ctx or a permanent error. For the checkpoint "" it first emits the
+// present checkpoint without IDs. The caller then reads earlier rows from the table.
 //
-// Transactions are told in the order of their commits, each when it was committed,
-// and again if the follower or its caller was stopped before the place after them
-// was kept. Lost connections are made again, forever. emit and caughtUp are called by
-// one goroutine, never at the same time. See [follow.ErrGone] and [follow.ErrUnsure]
-// for the errors that a caller can do something about; others want a person.
+// Follow emits transactions in the order of their commits, each once it is committed. It emits one
+// again if the checkpoint after it was not stored. It reconnects without limit. One goroutine calls
+// emit and caughtUp. A caller can handle [follow.ErrGone] and [follow.ErrUnsure]; other errors need
+// a person.
 func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
 	at := checkpoint{}
 	if from != "" {
@@ -130,7 +127,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }
 
-// wrap says what was being done, unless it was ended by the caller.
+// wrap adds the operation to an error, except to the end of the context.
 func (f *Follower) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -138,7 +135,7 @@ func (f *Follower) wrap(err error) error {
 	return fmt.Errorf("following the changes of table %s: %w", f.table, err)
 }
 
-// serverID returns the one that was set, or draws one.
+// serverID returns the configured ID, or draws one.
 func (f *Follower) serverID() uint32 {
 	if f.opts.ServerID != 0 {
 		return f.opts.ServerID
@@ -146,7 +143,7 @@ func (f *Follower) serverID() uint32 {
 	return 1<<31 + rand.Uint32N(1<<31)
 }
 
-// dial connects as the driver does that the data source name is for.
+// dial connects as the driver of the data source name does.
 func (f *Follower) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
 	defer cancel()
@@ -157,8 +154,8 @@ func (f *Follower) dial(ctx context.Context) (net.Conn, error) {
 	return d.DialContext(ctx, f.config.Net, f.config.Addr)
 }
 
-// tls returns what the log is to be read with: the same as the driver uses. With
-// tls=preferred that depends on the server, which the driver's connection has asked.
+// tls returns the TLS settings for reading the log: those of the driver. With tls=preferred they
+// depend on whether the driver's connection is encrypted.
 func (f *Follower) tls(encrypted bool) *tls.Config {
 	if f.config.AllowFallbackToPlaintext && !encrypted {
 		return nil
@@ -166,7 +163,7 @@ func (f *Follower) tls(encrypted bool) *tls.Config {
 	return f.config.TLS
 }
 
-// tableName is the full name of a table, as it is in the log.
+// tableName is the full name of a table, as the log has it.
 type tableName struct{ schema, name string }
 
 func (t tableName) String() string { return t.schema + "." + t.name }

@@ -11,25 +11,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// place is a point between two transactions of a server's binary log.
+// checkpoint is a point between two transactions of a server's binary log.
 //
-// On the server where it was found it is File and Pos. These are meaningless on any
-// other, and so they are after RESET MASTER, which begins again with the same names:
-// therefore Server, and Born, by which a file is known from another of its name. On
-// another server the place is Set, the transactions before it.
+// On the server where it was taken, it is File and Pos. They mean nothing on other servers. After
+// RESET MASTER the same file names start again, so Server and Created identify the file. On other
+// servers it is GTIDs, the transactions before it.
 type checkpoint struct {
 	Server  string `json:"server"`
 	File    string `json:"file,omitempty"`
 	Pos     uint64 `json:"pos,omitempty"`
-	Created uint32 `json:"born,omitempty"` // when File was begun, in Unix seconds; 0: not known
-	GTIDs   gtids  `json:"gtid,omitzero"`  // empty if the server does not name transactions
+	Created uint32 `json:"born,omitempty"` // start of File in Unix seconds; 0: unknown
+	GTIDs   gtids  `json:"gtid,omitzero"`  // empty if transactions have no GTIDs
 }
 
-// String returns the place as text for the caller to keep.
+// String returns the checkpoint as text for the caller to store.
 func (p checkpoint) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return "" // a struct of text and numbers
+		return "" // never happens: the struct has only text and numbers
 	}
 	return string(text)
 }
@@ -44,8 +43,8 @@ func parseCheckpoint(text string) (p checkpoint, err error) {
 	return p, nil
 }
 
-// compare orders the ends of one server's log. It is false for files whose names
-// differ in more than their number: the log was configured anew.
+// compare orders two positions in one server's log. It reports false if the file names differ in
+// more than their number, as after a new configuration.
 func compare(file string, pos uint64, otherFile string, otherPos uint64) (order int, ok bool) {
 	base, number := cutNumber(file)
 	otherBase, otherNumber := cutNumber(otherFile)
@@ -71,15 +70,15 @@ func cutNumber(file string) (base, number string) {
 	return file[:dot], number
 }
 
-// gtids are the transactions that a server has logged: in MariaDB the last one of
-// each domain ("0-1-42"), in MySQL sets of intervals for each server. The zero value
-// is of a server that does not name its transactions.
+// gtids are the transactions that a server has logged: in MariaDB the last one of each domain
+// ("0-1-42"), in MySQL sets of intervals for each server. The zero value is for a server whose
+// transactions have no GTIDs.
 type gtids struct {
 	flavor string
 	set    mysql.GTIDSet
 }
 
-// parseGTIDs takes a server's own words.
+// parseGTIDs parses a set as the server writes it.
 func parseGTIDs(flavor, text string) (gtids, error) {
 	set, err := mysql.ParseGTIDSet(flavor, strings.Join(strings.Fields(text), ""))
 	if err != nil {
@@ -88,7 +87,7 @@ func parseGTIDs(flavor, text string) (gtids, error) {
 	return gtids{flavor, set}, nil
 }
 
-// IsZero tells whether transactions have no names.
+// IsZero reports whether transactions have no GTIDs.
 func (g gtids) IsZero() bool { return g.set == nil }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -99,7 +98,7 @@ func (g gtids) MarshalText() ([]byte, error) {
 	return []byte(g.flavor + ":" + g.set.String()), nil
 }
 
-// add adds the transaction that an event names.
+// add adds the transaction of a GTID event.
 func (g gtids) add(event any) {
 	switch set := g.set.(type) {
 	case *mysql.MariadbGTIDSet:
@@ -112,7 +111,7 @@ func (g gtids) add(event any) {
 			e, ok = &tagged.GTIDEvent, true
 		}
 		if !ok || e.GNO == 0 {
-			return // it is anonymous
+			return // the transaction is anonymous
 		}
 		if id, err := uuid.FromBytes(e.SID); err == nil {
 			set.AddGTIDWithTag(id, e.Tag, e.GNO)

@@ -15,8 +15,8 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// asker asks the server what its log of changes does not tell. It has one connection
-// at most, and is safe for concurrent use.
+// serverClient queries the server for what its log does not contain. It has one connection at most,
+// and is safe for concurrent use.
 type serverClient struct {
 	db *sql.DB
 }
@@ -31,17 +31,17 @@ func newServerClient(config *mysql.Config) (*serverClient, error) {
 	return &serverClient{db}, nil
 }
 
-func (a *serverClient) close() { _ = a.db.Close() } // it was only read from
+func (a *serverClient) close() { _ = a.db.Close() } // it only reads
 
-// server is what follows from how a server is set up.
+// server is what depends on the server's configuration.
 type server struct {
 	flavor    string // of package mysql
-	name      string // no other server has it, as far as one can tell
-	set       gtids  // what it had logged when it was asked
-	encrypted bool   // the connection
+	name      string // unique among servers, as far as SQL shows
+	set       gtids  // transactions logged before the query
+	encrypted bool   // the connection uses TLS
 }
 
-// end is where a server's log ended when it was asked.
+// logEnd is where a server's log ended when it was queried.
 type logEnd struct {
 	server   string
 	readOnly bool
@@ -49,8 +49,7 @@ type logEnd struct {
 	pos      uint64
 }
 
-// server asks how the server is set up. The errors of what does not suit us are
-// permanent.
+// describe reads the server's configuration. An unsuitable configuration is a permanent error.
 func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	vars, err := a.variables(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
 		"('version', 'log_bin', 'binlog_format', 'server_uuid', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos')")
@@ -81,9 +80,8 @@ func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 	return s, explain(a.db.QueryRowContext(ctx, "SELECT "+serverNameSQL(s.flavor)).Scan(&s.name))
 }
 
-// nameOf returns the SQL expression for what tells a server from others. MariaDB has
-// no name for it; a server there that is taken for another is no harm, since its
-// transactions have names.
+// serverNameSQL returns the SQL expression for a server's identity. MariaDB has no unique one.
+// Mistaking one MariaDB server for another does no harm, since transactions there have GTIDs.
 func serverNameSQL(flavor string) string {
 	if flavor == gomysql.MariaDBFlavor {
 		return "CONCAT(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
@@ -91,15 +89,15 @@ func serverNameSQL(flavor string) string {
 	return "@@global.server_uuid"
 }
 
-// end asks where the log ends. All that any client was told was committed is before
-// that: the log is written before.
+// logEnd returns where the log ends. Every transaction committed before lies before the end, since
+// the server writes the log first.
 func (a *serverClient) logEnd(ctx context.Context, flavor string) (e logEnd, err error) {
-	// The same connection for both, or a proxy may lead to different servers.
+	// One connection for both queries: a proxy may lead others to different servers.
 	conn, err := a.db.Conn(ctx)
 	if err != nil {
 		return e, explain(err)
 	}
-	defer func() { _ = conn.Close() }() // gives it back
+	defer func() { _ = conn.Close() }() // returns it to the pool
 	err = conn.QueryRowContext(ctx, "SELECT "+serverNameSQL(flavor)+", @@global.read_only NOT IN ('0', 'OFF')").Scan(&e.server, &e.readOnly)
 	if err != nil {
 		return e, explain(err)
@@ -115,13 +113,13 @@ func (a *serverClient) logEnd(ctx context.Context, flavor string) (e logEnd, err
 	return e, nil
 }
 
-// logged tells whether the changes of a database are written to the log.
+// checkLogged returns an error if the server does not log the changes of a database.
 func (a *serverClient) checkLogged(ctx context.Context, schema string) error {
 	conn, err := a.db.Conn(ctx)
 	if err != nil {
 		return explain(err)
 	}
-	defer func() { _ = conn.Close() }() // gives it back
+	defer func() { _ = conn.Close() }() // returns it to the pool
 	status, err := showLogEnd(ctx, conn)
 	if err != nil {
 		return explain(err)
@@ -133,8 +131,8 @@ func (a *serverClient) checkLogged(ctx context.Context, schema string) error {
 	return nil
 }
 
-// showEnd returns the one row of SHOW MASTER STATUS by its columns. MySQL 8.4 has
-// only its new name, MySQL 8.0 only the old one.
+// showLogEnd returns the row of SHOW MASTER STATUS by column. MySQL 8.4 knows only the new name of
+// the statement, MySQL 8.0 only the old one.
 func showLogEnd(ctx context.Context, conn *sql.Conn) (map[string]string, error) {
 	row, err := queryRow(ctx, conn, "SHOW MASTER STATUS")
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok && e.Number == gomysql.ER_PARSE_ERROR {
@@ -143,13 +141,13 @@ func showLogEnd(ctx context.Context, conn *sql.Conn) (map[string]string, error) 
 	return row, err
 }
 
-// queryRow returns the first row of an answer by its columns.
+// queryRow returns the first row of a result by column.
 func queryRow(ctx context.Context, conn *sql.Conn, query string) (map[string]string, error) {
 	rows, err := conn.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err has told
+	defer func() { _ = rows.Close() }() // Err reports errors
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, err
@@ -171,13 +169,13 @@ func queryRow(ctx context.Context, conn *sql.Conn, query string) (map[string]str
 	return row, rows.Err()
 }
 
-// variables returns what a SHOW VARIABLES or SHOW STATUS answers.
+// variables returns the result of SHOW VARIABLES or SHOW STATUS.
 func (a *serverClient) variables(ctx context.Context, query string) (map[string]string, error) {
 	rows, err := a.db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, explain(err)
 	}
-	defer func() { _ = rows.Close() }() // Err has told
+	defer func() { _ = rows.Close() }() // Err reports errors
 	vars := make(map[string]string)
 	for rows.Next() {
 		var name, value string

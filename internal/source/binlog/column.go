@@ -14,29 +14,28 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// column is where the IDs are in a row, and what they are, as the server had it when
-// it was asked.
+// column is the position and type of the ID in a row, as of the last query.
 type column struct {
-	name       string // as the table has it
+	name       string // in the spelling of the table
 	index      int    // from 0
-	columns    int    // of the table
-	restricted bool   // there may be more that the user does not see
-	bits       int    // of an integer
+	columns    int    // number of columns that the user may see
+	restricted bool   // the table may have more columns
+	bits       int    // size of an integer
 	unsigned   bool
-	ascii      bool // text of which only ASCII can be read
+	ascii      bool // text in a character set of which only ASCII can be decoded
 }
 
-// integers are the types of integers, and their bits.
+// integers are the integer types with their bits.
 var integers = map[string]int{"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 
-// others are the other types that can be read, and whether they are text.
+// otherTypes are the other supported types, and whether they are text.
 var otherTypes = map[string]bool{"decimal": false, "char": true, "varchar": true}
 
-// engines are those whose tables' rows come under the table's own name, and by this
-// server only. A table of MRG_MyISAM or FEDERATED has the rows of others.
+// engines are those whose rows are logged under the table's own name, and by this server only. A
+// MRG_MyISAM or FEDERATED table has the rows of other tables.
 var engines = []string{"InnoDB", "ROCKSDB", "Aria", "MyISAM"}
 
-// base makes sure that the log has the rows of a table under its name.
+// checkTable returns an error if the log does not have the table's rows under its name.
 func (a *serverClient) checkTable(ctx context.Context, table tableName) error {
 	var kind string
 	var engine sql.NullString
@@ -55,14 +54,14 @@ func (a *serverClient) checkTable(ctx context.Context, table tableName) error {
 	return nil
 }
 
-// column asks for the column of IDs. Errors of what does not suit us are permanent.
-// The table is returned as the log names it, which may differ in case.
+// describeColumn reads the column of IDs. An unsuitable column is a permanent error. It returns the
+// table's name as the log has it, which may differ in case.
 func (a *serverClient) describeColumn(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
 	if err := a.checkTable(ctx, table); err != nil {
 		return c, found, err
 	}
-	// It waits for a change of the table that is in the log already: the catalogue may
-	// show it later.
+	// This waits for a change of the table that is already logged. The catalogue may show such a
+	// change later.
 	if _, err := a.db.ExecContext(ctx, "SELECT 1 FROM "+quote(table.schema)+"."+quote(table.name)+" LIMIT 0"); err != nil {
 		return c, found, explain(err)
 	}
@@ -72,7 +71,7 @@ func (a *serverClient) describeColumn(ctx context.Context, table tableName, id s
 	if err != nil {
 		return c, found, explain(err)
 	}
-	defer func() { _ = rows.Close() }() // Err has told
+	defer func() { _ = rows.Close() }() // Err reports errors
 	var kind, full, charset string
 	for rows.Next() {
 		var name, dataType, columnType string
@@ -111,7 +110,7 @@ func (a *serverClient) describeColumn(ctx context.Context, table tableName, id s
 // quote quotes an identifier.
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// settle fills in what follows from the type.
+// setType derives the fields that depend on the column's type.
 func (c *column) setType(kind, full, charset string) error {
 	text, ok := otherTypes[kind]
 	c.bits = integers[kind]
@@ -129,10 +128,9 @@ func (c *column) setType(kind, full, charset string) error {
 	return nil
 }
 
-// find returns which value of a row is the ID. If the log names the columns
-// (binlog_row_metadata=FULL), that is certain. If not, and it was another column,
-// the log says behind the rows that the table was changed: here only the number of
-// columns is compared.
+// indexIn returns the index of the ID in a row. If the log names the columns
+// (binlog_row_metadata=FULL), the index is certain. If not, only the number of columns is compared.
+// A change of the table is then in the log behind the rows.
 func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 	if len(t.ColumnName) > 0 {
 		for i, name := range t.ColumnName {
@@ -149,8 +147,8 @@ func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 	return c.index, nil
 }
 
-// id returns the text of a value, as SELECT would show it but for leading zeros, or
-// the reason why there is none. signed tells that the log did not say which numbers have no sign.
+// idOf returns the text of a value as SELECT would show it, without leading zeros. Or it returns
+// the reason why it is no ID. With signed, the log does not tell unsigned numbers apart.
 func (c *column) idOf(value any, signed bool) (id, bad string) {
 	switch v := value.(type) {
 	case nil:
@@ -159,7 +157,7 @@ func (c *column) idOf(value any, signed bool) (id, bad string) {
 		if c.ascii && !ascii(v) {
 			return "", "the ID is neither ASCII nor UTF-8"
 		}
-		id = strings.Clone(v) // else it would keep the whole event
+		id = strings.Clone(v) // else it would keep the whole event alive
 	case int8, int16, int32, int64, uint8, uint16, uint32, uint64:
 		id = c.number(v, signed)
 	default:
@@ -168,8 +166,8 @@ func (c *column) idOf(value any, signed bool) (id, bad string) {
 	return id, follow.CheckID(id)
 }
 
-// number returns the decimal digits. signed tells that a number without a sign comes
-// as the one with a sign that has the same bits.
+// number returns the decimal digits. With signed, an unsigned number comes as the signed one with
+// the same bits.
 func (c *column) number(value any, signed bool) string {
 	var n int64
 	switch v := value.(type) {
@@ -185,7 +183,7 @@ func (c *column) number(value any, signed bool) string {
 		n = int64(v)
 	case int16:
 		n = int64(v)
-	case int32: // also of 24 bits
+	case int32: // or 24 bits
 		n = int64(v)
 	case int64:
 		n = v

@@ -13,8 +13,8 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// explain says what to do about a server's refusal, and that another try would meet
-// it again. Other errors it returns as they are.
+// explain adds a remedy to a server's refusal, and marks it as permanent. It returns other errors
+// as they are.
 func explain(err error) error {
 	code, message := serverError(err)
 	switch code {
@@ -31,23 +31,23 @@ func explain(err error) error {
 	return follow.Permanent(err)
 }
 
-// explainStream is explain for what ends the reading of the log.
+// explainStream is explain for an error that ended the stream.
 func explainStream(err error) error {
 	code, message := serverError(err)
 	switch {
-	// The server uses this one code for whatever keeps it from sending its log.
+	// The server uses this code for every reason not to send its log.
 	case code == gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG && sameServerID(message):
 		return errors.New("another replica of the server has the same server_id")
 	case slices.Contains([]uint16{gomysql.ER_MASTER_FATAL_ERROR_READING_BINLOG, erGTIDNotFound, erGTIDHole, erGTIDNotFound2}, code):
 		return follow.Permanent(fmt.Errorf("%w: %s", follow.ErrGone, message))
 	case code == gomysql.ER_ACCESS_DENIED_ERROR:
-		// Not for the password: it was good for the other connection.
+		// The password is right: the other connection used it.
 		return follow.Permanent(missingPrivilege(message))
 	case code != 0:
 		return explain(err)
 	}
 	if e, ok := errors.AsType[*replication.EventError](err); ok {
-		// Its own words may quote the row.
+		// The library's text may quote the row.
 		return follow.Permanent(fmt.Errorf("%w: a %s that ends at %d", follow.ErrUnsure, e.Header.EventType, e.Header.LogPos))
 	}
 	if text := follow.OneLine(err); strings.HasPrefix(text, "panic ") {
@@ -56,26 +56,26 @@ func explainStream(err error) error {
 	return err
 }
 
-// needs is the error of a user who may not read the log, or ask where it ends.
+// missingPrivilege is the error of a user without the right to read the log or its end.
 func missingPrivilege(message string) error {
 	return fmt.Errorf("%s; the user needs: GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.*", message)
 }
 
-// MariaDB's errors of a place by GTID that its log does not have (mariadb.com,
-// "MariaDB Error Code Reference"); MySQL has only the one code above.
+// MariaDB's errors for a GTID checkpoint that its log lacks (mariadb.com, "MariaDB Error Code
+// Reference"). MySQL has only the code above.
 const (
 	erGTIDNotFound  = 1945 // ER_GTID_POSITION_NOT_FOUND_IN_BINLOG
 	erGTIDHole      = 1951 // ER_GTID_START_FROM_BINLOG_HOLE
 	erGTIDNotFound2 = 1955 // ER_GTID_POSITION_NOT_FOUND_IN_BINLOG2
 )
 
-// sameServerID tells from the server's words, in which versions differ ("A slave with
-// the same server_uuid/server_id as this slave has connected to the master").
+// sameServerID recognizes the server's message, which differs between versions ("A slave with the
+// same server_uuid/server_id as this slave has connected to the master").
 func sameServerID(message string) bool {
 	return strings.Contains(message, "same server_uuid") || strings.Contains(message, "same server_id")
 }
 
-// codeOf returns what a server said, 0 if it was not the server who did.
+// serverError returns the code and message of a server's error, 0 for other errors.
 func serverError(err error) (code uint16, message string) {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return e.Number, e.Message

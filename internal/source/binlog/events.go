@@ -10,16 +10,15 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// group is what the log has of the transaction under way, or of the statement that
-// is one by itself.
+// transaction is the transaction under way, or a statement that stands for one.
 type transaction struct {
 	gtid any  // the event with its GTID
-	rows bool // rows may follow: it has begun, and ends with a commit
+	rows bool // it has begun: rows may follow, and a commit ends it
 }
 
 func (g transaction) open() bool { return g.gtid != nil || g.rows }
 
-// apply deals with one event.
+// apply applies one event.
 func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	h := e.Header
 	switch event := e.Event.(type) {
@@ -33,7 +32,7 @@ func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 		}
 		r.moveBehind(h)
 		if r.batch.LastEmitted() == "" {
-			return r.batch.Advance(ctx) // the first place
+			return r.batch.Advance(ctx) // the first checkpoint
 		}
 	case *replication.MariadbGTIDEvent:
 		r.begin(h, event)
@@ -47,7 +46,7 @@ func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	case *replication.XIDEvent:
 		r.commit(h)
 	case *replication.HeartbeatEvent:
-		// The server has sent all up to here, or has kept to itself what is not for us.
+		// The server has sent everything up to here that concerns this table.
 		if !r.tx.open() && event.Filename == r.at.File {
 			r.moveTo(max(uint64(h.LogPos), event.Offset))
 		}
@@ -63,11 +62,11 @@ func (r *tailer) apply(ctx context.Context, e *replication.BinlogEvent) error {
 	return nil
 }
 
-// other deals with events that have neither rows nor names.
+// applyOther applies events without rows and GTIDs.
 func (r *tailer) applyOther(h *replication.EventHeader) error {
 	switch h.EventType {
 	case replication.XA_PREPARE_LOG_EVENT:
-		// Whether it is ever committed is not known yet. An ID too many is no harm.
+		// It may be rolled back later. An ID too many does no harm.
 		r.commit(h)
 	case replication.INCIDENT_EVENT:
 		return r.uncertain(h, "the server says that its log lacks something (incident)")
@@ -80,7 +79,7 @@ func (r *tailer) applyOther(h *replication.EventHeader) error {
 	return nil
 }
 
-// rowless are the events that neither are rows nor stand for some.
+// rowless are the events that contain no rows and hide none.
 var rowless = []replication.EventType{
 	replication.STOP_EVENT, replication.INTVAR_EVENT, replication.RAND_EVENT, replication.USER_VAR_EVENT,
 	replication.TABLE_MAP_EVENT, replication.IGNORABLE_EVENT, replication.ROWS_QUERY_EVENT, replication.PREVIOUS_GTIDS_EVENT,
@@ -89,7 +88,7 @@ var rowless = []replication.EventType{
 	replication.MARIADB_GTID_LIST_EVENT, replication.MARIADB_START_ENCRYPTION_EVENT,
 }
 
-// born compares when the file was begun with what it was before.
+// checkCreated compares the file's creation time with that of the checkpoint.
 func (r *tailer) checkCreated(at uint32) error {
 	if r.at.Created != 0 && r.at.Created != at {
 		return follow.Permanent(fmt.Errorf("%w: %s is another file of that name (RESET MASTER?)", follow.ErrGone, r.at.File))
@@ -98,16 +97,16 @@ func (r *tailer) checkCreated(at uint32) error {
 	return nil
 }
 
-// pass moves the place behind an event that is in no transaction.
+// moveBehind moves the checkpoint behind an event outside transactions.
 func (r *tailer) moveBehind(h *replication.EventHeader) {
 	if !r.tx.open() && h.Flags&replication.LOG_EVENT_ARTIFICIAL_F == 0 {
 		r.moveTo(uint64(h.LogPos))
 	}
 }
 
-// moveTo moves the place within its file. An event may come without a position: 0;
-// and what ends behind 4 GiB, which only the last transaction of a file can, comes
-// with the lower half of it. The next event, or file, makes good for both.
+// moveTo moves the checkpoint within its file. Some events have the position 0. Positions behind 4
+// GiB, which only a file's last transaction can have, come with their lower half. The next event or
+// file corrects both.
 func (r *tailer) moveTo(pos uint64) { r.at.Pos = max(r.at.Pos, pos) }
 
 func (r *tailer) begin(h *replication.EventHeader, name any) {
@@ -126,7 +125,7 @@ func (r *tailer) commit(h *replication.EventHeader) {
 	r.batch.Commit()
 }
 
-// query deals with a statement.
+// applyQuery applies a statement.
 func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.QueryEvent) error {
 	switch r.table.meaningOf(string(event.Query), string(event.Schema)) {
 	case beginsTx:
@@ -146,12 +145,12 @@ func (r *tailer) applyQuery(h *replication.EventHeader, event *replication.Query
 	return nil
 }
 
-// unsure is the error of an event that cannot be read for certain.
+// uncertain is the error of an event whose effect on the table is unknown.
 func (r *tailer) uncertain(h *replication.EventHeader, why string) error {
 	return follow.Permanent(fmt.Errorf("%w: before %s:%d: %s", follow.ErrUnsure, r.at.File, h.LogPos, why))
 }
 
-// rows deals with the rows of one event.
+// applyRows applies the rows of one event.
 func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, event *replication.RowsEvent) error {
 	if !r.table.matches(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
 		return nil
@@ -163,7 +162,7 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 	inserts := event.Type() == replication.EnumRowsEventTypeInsert
 	for i, row := range event.Rows {
 		if !inserts && i%2 == 0 {
-			continue // what the row was before
+			continue // the row before the update
 		}
 		if index >= len(row) {
 			return r.uncertain(h, "a row with too few columns")
@@ -174,7 +173,7 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 			r.opts.OnBadRow(r.describeRow("the ID is not in the log; set binlog_row_image=FULL"))
 			continue
 		case missing, !inserts && equalIDs(event.Rows[i-1][index], row[index]):
-			continue // an update left it as it was
+			continue // the update left the ID unchanged
 		}
 		id, bad := r.column.idOf(row[index], len(event.Table.SignednessBitmap) == 0)
 		if bad != "" {
@@ -188,8 +187,7 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 	return nil
 }
 
-// same compares two IDs. One that was left out of the log is nil, as NULL is: then it
-// has changed, for all we know.
+// equalIDs compares two IDs. An ID that the log omits is nil, like NULL: then it may have changed.
 func equalIDs(before, after any) bool {
 	if _, ok := after.([]byte); ok {
 		return false
@@ -197,7 +195,7 @@ func equalIDs(before, after any) bool {
 	return before != nil && before == after
 }
 
-// where says of which row something is.
+// describeRow returns a message with the position of the row.
 func (r *tailer) describeRow(what string) string {
 	return fmt.Sprintf("table %s, in the transaction after %s:%d: %s", r.table, r.at.File, r.at.Pos, what)
 }

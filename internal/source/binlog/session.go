@@ -10,26 +10,26 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// run is one call of Follow.
+// tailer is one call of Follow.
 type tailer struct {
 	*Follower
 	client   *serverClient
 	batch    *follow.Batch
 	caughtUp follow.CaughtUp
 
-	at       checkpoint // after the last transaction
-	lastEnd  logEnd     // the last that the server told
-	readOnly bool       // it was told that it is not the one that is written to
+	at       checkpoint // behind the last transaction
+	lastEnd  logEnd     // the last that the server reported
+	readOnly bool       // the server reported that it is read-only
 
 	// Of the present connection.
 	server server
-	table  tableName // as the log names it
+	table  tableName // as the log has it
 	column column
 	ends   follow.LogEnds[logEnd]
 	tx     transaction
 }
 
-// session follows the log on one connection, from the place emitted last.
+// session follows the log on one connection, from the last checkpoint that was emitted.
 func (r *tailer) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func (r *tailer) session(ctx context.Context) error {
 	return r.loop(ctx, stream, ends)
 }
 
-// prepare asks the server all that must be known before its log is read.
+// prepare queries what must be known before reading the log.
 func (r *tailer) prepare(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
@@ -68,9 +68,8 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	if err := r.client.checkLogged(ctx, r.Follower.table.schema); err != nil {
 		return err
 	}
-	// The order of the questions matters. What is in the set lies before the place. The
-	// column is asked for before any end of the log is: where it was another one, the log
-	// says before that end that the table was changed.
+	// The order of the queries matters. The GTID set lies before the checkpoint. The column comes
+	// before any log end: if it changes in between, the log reports that before that end.
 	begin, err := r.client.logEnd(ctx, r.server.flavor)
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// rewind goes back to the place emitted last; the first time, begin is the place.
+// rewind returns to the last checkpoint that was emitted. The first time, begin is the checkpoint.
 func (r *tailer) rewind(begin logEnd) (err error) {
 	r.batch.Discard()
 	last := r.batch.LastEmitted()
@@ -121,7 +120,7 @@ func (r *tailer) wentBackError(e logEnd) error {
 		follow.ErrGone, r.at.File, r.at.Pos, e.file, e.pos))
 }
 
-// loop deals with what the stream and the server tell, until one of them fails.
+// loop applies what the stream and the server report, until one of them fails.
 func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.LogEnd[logEnd]) error {
 	advance := time.NewTicker(r.opts.Advance)
 	defer advance.Stop()
@@ -139,8 +138,8 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 				err = r.batch.Advance(ctx)
 			}
 		case err := <-stream.failed:
-			// What was sent before is still to be dealt with: it may be all that there is
-			// before a place that is gone.
+			// Apply what was sent before. It may be all that is left before a checkpoint that is
+			// gone.
 			for len(stream.events) > 0 {
 				if err := r.apply(ctx, <-stream.events); err != nil {
 					return err
@@ -160,7 +159,7 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 	}
 }
 
-// mark takes note of where the server's log ended.
+// addEnd records where the server's log ended.
 func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 	e := mark.End
 	if e.server != r.server.name {
@@ -184,7 +183,7 @@ func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 	return nil
 }
 
-// tell calls caughtUp if an end was reached that the server had told.
+// reportCaughtUp calls caughtUp if the tailer has reached an end of the log.
 func (r *tailer) reportCaughtUp() {
 	if r.tx.open() || !r.batch.Flushed() || r.batch.LastEmitted() == "" {
 		return

@@ -6,21 +6,21 @@ import (
 	"unicode/utf8"
 )
 
-// meaning is what a statement in the log is to the follower of a table.
+// meaning is what a logged statement means for the follower of a table.
 type meaning int
 
 const (
-	irrelevant meaning = iota // for this table
-	beginsTx                  // a transaction
-	endsTx                    // a transaction
-	insideTx                  // a transaction: a savepoint, say
-	hidesRows                 // rows that the table got, or changed, and the log does not show; or it may
+	irrelevant meaning = iota // it does not concern this table
+	beginsTx                  // it begins a transaction
+	endsTx                    // it ends a transaction
+	insideTx                  // it is part of a transaction: a savepoint, for example
+	hidesRows                 // it may have written rows of the table that the log lacks
 )
 
-// The parts of definitions that are looked for.
+// Patterns for the parts of a definition.
 const (
-	// The class holds letters of both cases already. Folding it would cost each start
-	// 10 ms, and 150 ms with the race detector.
+	// The class holds letters of both cases already. Folding it would cost each start 10 ms, and
+	// 150 ms with the race detector.
 	ident = "((?-i:`(?:[^`]|``)+`|" + `"(?:[^"]|"")+"|[\w$\x{80}-\x{10ffff}]+))`
 	name  = ident + `(?:\s*\.\s*` + ident + `)?`
 )
@@ -28,27 +28,28 @@ const (
 var (
 	words  = regexp.MustCompile(`^[A-Za-z]+`)
 	tables = regexp.MustCompile(`(?is)\bTABLES?\b`)
-	// A definition of one table, as nearly all are written.
+	// define matches the usual definitions of one table.
 	define = regexp.MustCompile(`(?is)^(?:ALTER|CREATE)(?:\s+(?:ONLINE|IGNORE|OR|REPLACE|TEMPORARY))*\s+TABLE\s+` +
 		`(?:IF\s+(?:NOT\s+)?EXISTS\s+)?` + name + `\s*`)
 	comment = regexp.MustCompile(`/\*|--|#`)
-	// A table that comes in another's place brings its rows along.
+	// movement matches a table that replaces another: it brings its rows along.
 	movement = regexp.MustCompile(`(?is)\b(?:EXCHANGE|CONVERT|RENAME)\b`)
-	// What is done to partitions is a statement by itself, and changes no row.
+	// partitions matches changes of partitions. They are statements of their own, and change no
+	// row.
 	partitions = regexp.MustCompile(`(?i)^(?:ADD|DROP|TRUNCATE|REORGANIZE|COALESCE|REBUILD|OPTIMIZE|ANALYZE|CHECK|REPAIR)\s+PARTITION\b`)
-	// A table that is created of rows. They may come of a function that writes.
+	// filled matches the creation of a table from rows. They may come from a function that writes.
 	filled = regexp.MustCompile(`(?is)^CREATE\b.*(?:\bSELECT\b|\bVALUES\b|\bTABLE\b.*\bTABLE\b)`)
-	// What has statements in it that are not run when it is created, and tables that the
-	// log has no rows of.
+	// harmless matches definitions whose inner statements do not run, and of tables whose rows are
+	// never logged.
 	harmless = regexp.MustCompile(`(?i)^(?:CREATE\s+(?:OR\s+REPLACE\s+)?(?:DEFINER|ALGORITHM|VIEW|TRIGGER|PROCEDURE|FUNCTION|EVENT)|DROP\s+TEMPORARY)\b`)
 )
 
-// meaningOf reads a statement that was logged while schema was the default.
+// meaningOf interprets a statement that was logged while schema was the default.
 //
-// A server that logs rows has no statement for them. So one that may write rows comes
-// from a session with another binlog_format, and what it wrote cannot be told by its
-// text: a trigger, a function or a view lead to any table. Here only statements count as
-// harmless whose first words leave no doubt.
+// A server that logs rows logs no statement for them. So a statement that may write rows comes from
+// a session with another binlog_format. Its text does not show what it wrote: a trigger, a function
+// or a view leads to any table. Only statements whose first words leave no doubt count as
+// irrelevant.
 func (t tableName) meaningOf(statement, schema string) meaning {
 	statement = strip(statement)
 	word := words.FindString(statement)
@@ -91,8 +92,8 @@ func (t tableName) meaningOf(statement, schema string) meaning {
 	return hidesRows
 }
 
-// strip removes the comments before a statement. If all of it is in a comment that only
-// some versions run, it is what is in there; if a part of it is, "".
+// strip removes the comments before a statement. If a comment for some versions contains the whole
+// statement, strip returns its content. If it contains a part, strip returns "".
 func strip(statement string) string {
 	for {
 		statement = strings.TrimLeft(statement, " \t\n\v\f\r")
@@ -115,13 +116,13 @@ func strip(statement string) string {
 	}
 }
 
-// definition is meaningOf for statements that define things. When a table is defined
-// anew, its rows may have other IDs.
+// definition is meaningOf for definitions. A table that is defined anew may have rows with other
+// IDs.
 func (t tableName) definition(statement, schema string) meaning {
 	switch {
 	case !tables.MatchString(statement), harmless.MatchString(statement):
 		return irrelevant
-	case filled.MatchString(statement), !ascii(t.schema+t.name) && !ascii(statement): // it may be in another character set
+	case filled.MatchString(statement), !ascii(t.schema+t.name) && !ascii(statement): // its name may be in another character set
 		return hidesRows
 	case !t.mentionedIn(statement, schema):
 		return irrelevant
@@ -145,16 +146,15 @@ func ascii(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// mentionedIn tells whether a statement has the table's name in it, and could mean
-// this table.
+// mentionedIn reports whether a statement contains the table's name and could mean this table.
 func (t tableName) mentionedIn(statement, schema string) bool {
-	if strings.ContainsAny(t.schema+t.name, "`\"") { // doubled in quotes of their own
+	if strings.ContainsAny(t.schema+t.name, "`\"") { // the statement doubles quotes within quotes
 		statement = strings.NewReplacer("``", "`", `""`, `"`).Replace(statement)
 	}
 	return hasName(statement, t.name) && (strings.EqualFold(schema, t.schema) || hasName(statement, t.schema))
 }
 
-// target tells whether the name that a pattern has found is the table's.
+// target reports whether a pattern has matched the table's name.
 func (t tableName) target(groups []string, schema string) bool {
 	table := groups[1]
 	if groups[2] != "" {
@@ -171,7 +171,7 @@ func unquote(name string) string {
 	return strings.ReplaceAll(name[1:len(name)-1], quote+quote, quote)
 }
 
-// hasName tells whether a name stands in a text as a whole word.
+// hasName reports whether a text contains a name as a whole word.
 func hasName(text, name string) bool {
 	text, name = strings.ToLower(text), strings.ToLower(name)
 	part := func(c byte) bool {

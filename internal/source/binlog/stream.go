@@ -13,28 +13,28 @@ import (
 	"github.com/go-mysql-org/go-mysql/replication"
 )
 
-// buffered is how many events may wait to be looked at: enough to keep the connection
-// busy, few enough to bound the memory. A server splits rows into events of 8 KiB
+// buffered is how many events may wait to be applied: enough to keep the connection busy, few
+// enough to bound the memory. A server splits rows into events of 8 KiB
 // (binlog_row_event_max_size), unless a row is longer.
 const buffered = 64
 
-// stream is a connection on which the server sends its log. It makes no second one by
-// itself: what is to be read again is known only further up.
+// stream is a connection on which the server sends its log. It does not reconnect: only its caller
+// knows the checkpoint to continue from.
 type stream struct {
 	events chan *replication.BinlogEvent
-	failed chan error // one, when there will be no more events
+	failed chan error // one error, after the last event
 
 	ctx    context.Context
 	cancel context.CancelFunc
 	syncer *replication.BinlogSyncer
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards conn and closed
 	conn   net.Conn
 	closed bool
 }
 
-// openStream has the server send its log from a place on. The caller closes it.
+// openStream asks the server to send its log from a checkpoint on. The caller closes the stream.
 func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, table tableName) (*stream, error) {
 	st := &stream{
 		events: make(chan *replication.BinlogEvent, buffered),
@@ -47,9 +47,9 @@ func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, tabl
 		Host:      f.config.Addr,
 		User:      f.config.User,
 		Password:  f.config.Passwd,
-		Localhost: "ordergate", // as SHOW REPLICA HOSTS has it
+		Localhost: "ordergate", // shown by SHOW REPLICA HOSTS
 		TLSConfig: f.tls(s.encrypted),
-		Logger:    slog.New(slog.DiscardHandler), // it says at info what we say at debug
+		Logger:    slog.New(slog.DiscardHandler), // it logs at info what the tailer logs at debug
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			return st.dial(f)
 		},
@@ -61,7 +61,7 @@ func (f *Follower) openStream(ctx context.Context, s server, at checkpoint, tabl
 		RowsEventDecodeFunc:     table.decode,
 		SynchronousEventHandler: st,
 	})
-	// A server that hangs must not hold up the end of the context.
+	// A server that hangs must not delay the end of the context.
 	stop := context.AfterFunc(ctx, st.hangUp)
 	streamer, err := st.start(at, s.name)
 	if err == nil && !stop() {
@@ -85,8 +85,8 @@ func (s *stream) start(at checkpoint, server string) (*replication.BinlogStreame
 	return s.syncer.StartSyncGTID(at.GTIDs.set.Clone())
 }
 
-// sameServer makes sure that both connections lead to one server: there may be
-// several behind a name.
+// sameServer returns an error if both connections do not lead to one server: a name may stand for
+// several.
 func sameServer(c *client.Conn, s server) error {
 	result, err := c.Execute("SELECT " + serverNameSQL(s.flavor))
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *stream) HandleEvent(e *replication.BinlogEvent) error {
 	}
 }
 
-// dial connects, unless the stream is closed: the library would connect once more, to
-// have the server end the connection that we end.
+// dial connects, unless the stream is closed. At its end, the library would connect once more to
+// have the server end the connection.
 func (s *stream) dial(f *Follower) (net.Conn, error) {
 	conn, err := f.dial(s.ctx)
 	if err != nil {
@@ -130,8 +130,8 @@ func (s *stream) dial(f *Follower) (net.Conn, error) {
 	return deadlineConn{conn}, nil
 }
 
-// patient is a connection that takes a deadline also when it is closed. If it did not,
-// the library's Close would not wait for its own reader.
+// deadlineConn accepts a read deadline after it was closed. Otherwise the library's Close would not
+// wait for its own reader.
 type deadlineConn struct{ net.Conn }
 
 func (p deadlineConn) SetReadDeadline(t time.Time) error {
@@ -156,11 +156,11 @@ func (s *stream) close() {
 	s.wg.Wait()
 }
 
-// noTable is the number of the table in an event that only ends a statement.
+// noTableID is the table's number in an event that only ends a statement.
 const noTableID = 0xffffff
 
-// decode reads the rows of this table, and leaves those of others alone: they are
-// most of the log, and may have types that the library cannot read.
+// decode decodes the rows of this table. It skips other tables: they are most of the log, and may
+// have types that the library cannot decode.
 func (t tableName) decode(e *replication.RowsEvent, data []byte) error {
 	pos, err := e.DecodeHeader(data)
 	if err != nil {
@@ -175,7 +175,7 @@ func (t tableName) decode(e *replication.RowsEvent, data []byte) error {
 	return e.DecodeData(pos, data)
 }
 
-// is tells whether a table is this one.
+// matches reports whether a table is this one.
 func (t tableName) matches(e *replication.TableMapEvent) bool {
 	return e != nil && string(e.Table) == t.name && string(e.Schema) == t.schema
 }

@@ -8,37 +8,37 @@ import (
 )
 
 const (
-	// MaxChunk is the most IDs that one call of [Emit] gets.
+	// MaxChunk is the largest number of IDs in one call of [Emit].
 	MaxChunk = 1000
-	// MaxIDBytes is the length of the longest ID, as it is in package source.
+	// MaxIDBytes is the length of the longest ID, as in package source.
 	MaxIDBytes = 256
 
-	// together is for how long transactions that follow each other without a gap are
-	// held back, to be emitted in one call.
+	// maxHoldBack is how long successive transactions may be held back, so that one call emits
+	// them.
 	maxHoldBack = 2 * time.Millisecond
 )
 
 // Batch collects IDs and emits them. It is for one goroutine.
 type Batch struct {
 	emit       Emit
-	checkpoint func() string // from where to go on after the last commit
+	checkpoint func() string // returns the checkpoint after the last commit
 
 	ids         []string
-	open        bool      // the transaction under way has IDs, whether emitted or not
-	unflushed   bool      // a transaction has ended whose place was not emitted
-	heldSince   time.Time // when the first such ended
-	lastEmitted string    // the place emitted last
+	open        bool      // the transaction under way has IDs, emitted or not
+	unflushed   bool      // a transaction has ended, and its checkpoint was not emitted
+	heldSince   time.Time // when the first such transaction ended
+	lastEmitted string    // the last checkpoint emitted
 }
 
-// NewBatch returns an empty batch. place returns, at any time, the place after the
-// last transaction for which Commit was called; last is the one to which the caller
-// of Follow got.
+// NewBatch returns an empty batch. checkpoint returns, at any time, the checkpoint after the last
+// transaction for which Commit was called. lastEmitted is the checkpoint that the caller of Follow
+// has.
 func NewBatch(emit Emit, checkpoint func() string, lastEmitted string) *Batch {
 	return &Batch{emit: emit, checkpoint: checkpoint, lastEmitted: lastEmitted, ids: make([]string, 0, MaxChunk)}
 }
 
-// Add takes an ID of the transaction under way. A full chunk is emitted with the
-// place before this transaction: after a crash it is told again as a whole.
+// Add adds an ID of the transaction under way. It emits a full chunk with the checkpoint before
+// this transaction. After a crash, the whole transaction is emitted again.
 func (b *Batch) Add(ctx context.Context, id string) error {
 	b.ids, b.open = append(b.ids, id), true
 	if len(b.ids) < MaxChunk {
@@ -47,7 +47,7 @@ func (b *Batch) Add(ctx context.Context, id string) error {
 	return b.emitAll(ctx)
 }
 
-// Commit ends a transaction, after the place has moved behind it. Settle emits it.
+// Commit ends a transaction, after the checkpoint has moved behind it. Flush emits it.
 func (b *Batch) Commit() {
 	if !b.open {
 		return
@@ -58,9 +58,9 @@ func (b *Batch) Commit() {
 	}
 }
 
-// Settle emits what was committed, unless more changes wait to be read: then it may
-// hold the IDs back for a moment, since one call of Emit for many small transactions
-// is a multiple faster. It is to be called after every change.
+// Flush emits committed transactions. If more changes wait, it may hold the IDs back for up to 2
+// ms: one call of Emit for many small transactions is several times as fast. Call it after every
+// change.
 func (b *Batch) Flush(ctx context.Context, more bool) error {
 	if !b.unflushed || more && time.Since(b.heldSince) < maxHoldBack {
 		return nil
@@ -68,13 +68,13 @@ func (b *Batch) Flush(ctx context.Context, more bool) error {
 	return b.emitAll(ctx)
 }
 
-// Drop forgets what was not emitted, as after a lost connection.
+// Discard removes the IDs that were not emitted, as after a lost connection.
 func (b *Batch) Discard() {
 	clear(b.ids)
 	b.ids, b.open, b.unflushed = b.ids[:0], false, false
 }
 
-// Advance emits a place that has moved, even if there are no IDs.
+// Advance emits a checkpoint that has moved, even without IDs.
 func (b *Batch) Advance(ctx context.Context) error {
 	if len(b.ids) == 0 && !b.unflushed && b.checkpoint() == b.lastEmitted {
 		return nil
@@ -82,10 +82,10 @@ func (b *Batch) Advance(ctx context.Context) error {
 	return b.emitAll(ctx)
 }
 
-// Settled tells whether all that was committed was emitted.
+// Flushed reports whether all committed transactions were emitted.
 func (b *Batch) Flushed() bool { return !b.unflushed }
 
-// Last returns the place that was emitted last.
+// LastEmitted returns the last checkpoint that was emitted.
 func (b *Batch) LastEmitted() string { return b.lastEmitted }
 
 func (b *Batch) emitAll(ctx context.Context) error {
@@ -93,12 +93,12 @@ func (b *Batch) emitAll(ctx context.Context) error {
 	if err := b.emit(ctx, b.ids, checkpoint); err != nil {
 		return Permanent(err)
 	}
-	clear(b.ids) // lets go of the strings
+	clear(b.ids) // releases the strings
 	b.ids, b.unflushed, b.lastEmitted = b.ids[:0], false, checkpoint
 	return nil
 }
 
-// Check returns why text cannot be an order's ID, "" if it can.
+// CheckID returns the reason why text cannot be an order's ID, "" if it can.
 func CheckID(id string) string {
 	switch {
 	case id == "":

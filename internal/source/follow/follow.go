@@ -1,11 +1,10 @@
-// Package follow holds what the followers of databases have in common: what they
-// are told and what they answer, and how they collect IDs, keep trying and know
-// that they missed nothing. The followers themselves are package binlog, for
-// MariaDB and MySQL, and package logical, for PostgreSQL.
+// Package follow holds what the followers of databases share: their options and callbacks, the
+// batch of IDs, the retry loop, and the proof that no change was missed. The followers are package
+// binlog, for MariaDB and MySQL, and package logical, for PostgreSQL.
 //
-// A follower reads the log of changes that the database writes anyway. A place in
-// that log is text that only the follower reads: whoever follows keeps the place
-// once the IDs that came with it are stored, and starts again from it.
+// A follower reads the log of changes that the database writes anyway. A checkpoint in that log is
+// text that only the follower can read. The caller stores it once the IDs emitted with it are
+// stored, and starts from it again.
 package follow
 
 import (
@@ -17,52 +16,48 @@ import (
 	"time"
 )
 
-// Both mean that orders may exist of which the follower told nothing. Whoever
-// follows then begins anew, with no place, and reads the table after the first
-// place was handed out.
+// Both mean that orders may exist that the follower did not emit. The caller then follows again
+// without a checkpoint, and reads the table after the first checkpoint was emitted.
 var (
-	// ErrGone is what Follow returns when the log no longer has the place. If several
-	// followers share what they keep, another may just have followed further: whoever
-	// finds a later place there goes on from that.
+	// ErrGone is what Follow returns when the log no longer has the checkpoint. If several
+	// followers share their store, another may have stored a later checkpoint: continue from that.
 	ErrGone = errors.New("the place in the database's log of changes is gone")
-	// ErrUnsure is what Follow returns when the log has changes that it cannot read
-	// for certain.
+	// ErrUnsure is what Follow returns when it cannot interpret a change with certainty.
 	ErrUnsure = errors.New("the database's log of changes cannot be read for certain")
 )
 
-// Emit takes IDs of rows that were committed, at most [MaxChunk] of them, and the
-// place from which to go on once they are safely stored. There may be no IDs, only
-// a place. The slice is the follower's again when Emit returns. An error of its own
-// ends Follow, which returns it.
+// Emit receives IDs of committed rows, at most [MaxChunk], and the checkpoint to continue from once
+// they are safely stored. There may be a checkpoint without IDs. The follower reuses the slice when
+// Emit returns. Follow ends with an error of Emit, and returns it.
 type Emit func(ctx context.Context, ids []string, at string) error
 
-// CaughtUp takes a moment, on this machine's monotonic clock: all that was committed
-// before it, by any client of the database, was emitted. It must not block for long.
+// CaughtUp receives a time of this machine's monotonic clock. Every transaction that any client
+// committed before it was emitted. It must not block for long.
 type CaughtUp func(at time.Time)
 
-// Options are what every follower is told.
+// Options are the settings that all followers share.
 type Options struct {
-	DSN      string // with the password; it is in no error and in no log
+	DSN      string // with the password; no error and no log line contains it
 	Table    string // or schema.table
 	IDColumn string
 
-	// Every is how often the follower asks the database how far its log is: once for
-	// each call of CaughtUp. Default: 200 ms.
+	// PollEvery is how often the follower queries the end of the database's log: once for each call
+	// of CaughtUp. Default: 200 ms.
 	PollEvery time.Duration
-	// Advance is how often a place is handed out while there are no IDs, so that the
-	// database can remove what it keeps for us. Default: 10 s.
+	// Advance is how often the follower emits a checkpoint when there are no IDs, so that the
+	// database can remove older changes. Default: 10 s.
 	Advance time.Duration
-	// Bad is called with the reason when a row has no usable ID. It says where the
-	// row is, and nothing of what it holds. nil: such rows are only in the log.
+	// OnBadRow receives the reason when a row has no usable ID. The reason has the row's position,
+	// and none of its content. nil: such rows are only logged.
 	OnBadRow func(reason string)
-	// Lost is called with the reason when the connection to the database ended, or could not
-	// be made: from then on nothing is told until the next call of CaughtUp. It must not
-	// block for long. nil: it is only in the log.
+	// OnDisconnect receives the reason when the connection ended or failed. The follower emits
+	// nothing from then on until the next call of CaughtUp. It must not block for long. nil: the
+	// reason is only logged.
 	OnDisconnect func(error)
 	Logger       *slog.Logger // default: none
 }
 
-// EnsureDefaults fills in what was left out.
+// EnsureDefaults sets the fields that are unset.
 func (o *Options) EnsureDefaults() {
 	if o.PollEvery == 0 {
 		o.PollEvery = 200 * time.Millisecond
@@ -85,7 +80,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Validate reports the first thing that is missing.
+// Validate returns the first violation.
 func (o *Options) Validate() error {
 	switch {
 	case o.DSN == "":
@@ -100,8 +95,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// SplitTable returns the parts of "schema.table", with an empty schema if there is
-// none.
+// SplitTable returns the parts of "schema.table"; the schema may be empty.
 func SplitTable(table string) (schema, name string, err error) {
 	name = table
 	if before, after, ok := strings.Cut(table, "."); ok {

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Mark is where the log of changes ended, P, when the database was asked. What was
-// committed before Asked lies before End.
+// LogEnd is the end of the log when the database was queried. A transaction committed before
+// Requested lies before End.
 type LogEnd[P any] struct {
 	Requested time.Time
 	End       P
 }
 
-// maxMarks bounds what a follower that lags far behind remembers.
+// maxLogEnds bounds the ends that a lagging follower remembers.
 const maxLogEnds = 64
 
-// Marks are the ends of the log that the follower has yet to reach. Its zero value
-// is empty. It is for one goroutine.
+// LogEnds are the ends of the log that the follower has yet to reach. Its zero value is empty. It
+// is for one goroutine.
 //
-// That nothing came for a while tells nothing: the connection may be dead, and so
-// may be the database. Only an end that was asked for, and then reached, does.
+// A silent connection proves nothing: it may be dead, and so may the database. Only an end that was
+// queried, and then reached, proves that no change was missed.
 type LogEnds[P any] struct{ pending []LogEnd[P] }
 
-// Add remembers an end. A follower that is so far behind that many are waiting
-// forgets the new one: to replace those that wait would have it never reach any.
+// Add adds an end. If there are too many, it drops the new one: a lagging follower would never
+// reach an end that is always replaced.
 func (m *LogEnds[P]) Add(mark LogEnd[P]) {
 	if len(m.pending) < maxLogEnds {
 		m.pending = append(m.pending, mark)
 	}
 }
 
-// First returns the end that is the next to be reached.
+// First returns the next end to reach.
 func (m *LogEnds[P]) First() (mark LogEnd[P], ok bool) {
 	if len(m.pending) == 0 {
 		return mark, false
@@ -38,8 +38,8 @@ func (m *LogEnds[P]) First() (mark LogEnd[P], ok bool) {
 	return m.pending[0], true
 }
 
-// Reached drops the ends that were reached and returns when the last of them was
-// asked for. Ends must have been added in their order.
+// PopReached removes the ends that were reached, and returns when the last of them was requested.
+// Add them in order.
 func (m *LogEnds[P]) PopReached(reached func(end P) bool) (requested time.Time, ok bool) {
 	n := 0
 	for n < len(m.pending) && reached(m.pending[n].End) {
@@ -50,15 +50,14 @@ func (m *LogEnds[P]) PopReached(reached func(end P) bool) (requested time.Time, 
 	return requested, ok
 }
 
-// Ask calls ask at once and then every so often, until ctx ends, and sends what it
-// answers. An answer that is not taken within the time is replaced by the next. What
-// goes wrong is told to failed, and tried again; an answer that takes longer than
-// patience is wrong too.
+// PollLogEnd calls query at once and then at an interval, until ctx ends, and sends the results. A
+// result that is not received within the interval is replaced by the next. It passes errors to
+// failed and continues. A query that takes longer than timeout is an error.
 func PollLogEnd[P any](ctx context.Context, every, timeout time.Duration, query func(context.Context) (P, error), to chan<- LogEnd[P], failed func(error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		// Before the question is sent: the answer holds for what was committed by now.
+		// Before the query: the result covers transactions committed by now.
 		requested := time.Now()
 		limited, cancel := context.WithTimeout(ctx, timeout)
 		end, err := query(limited)

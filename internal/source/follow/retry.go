@@ -12,19 +12,18 @@ import (
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
-	// busyPause is for what another holds, who may let go of it at any moment.
+	// busyPause is for a resource of another follower, who may release it at any time.
 	busyPause = 500 * time.Millisecond
-	// steady is how long a connection must have lasted for the next to be made without
-	// delay.
+	// stableAfter is how long a connection must last before the pauses start anew.
 	stableAfter = 10 * time.Second
 )
 
-// permanent is an error that another try would meet again.
+// permanent is an error that a retry would meet again.
 type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Permanent marks an error that another try would meet again.
+// Permanent marks an error that a retry would meet again.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -32,13 +31,12 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// ErrBusy is the error of a session that needs what another follower has.
+// ErrBusy is the error of a session that needs a resource of another follower.
 var ErrBusy = errors.New("waiting for it")
 
-// Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns an
-// error that is [Permanent] or ctx ends, and returns that error or the cause. A session
-// lasts as long as its connection does. Lost is called with each error that is neither
-// permanent nor [ErrBusy].
+// Retry calls session again and again, with pauses of 0.1 to 5 s, until it returns a [Permanent]
+// error or ctx ends. It returns that error or the cause. A session lasts as long as its connection.
+// onDisconnect receives each error that is neither permanent nor [ErrBusy].
 func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), session func(context.Context) error) error {
 	pause := firstPause
 	for {
@@ -58,7 +56,7 @@ func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), s
 		} else {
 			onDisconnect(err)
 		}
-		// So that those who lost the same server do not return as one.
+		// Followers that lost the same server must not reconnect at the same time.
 		wait := pause/2 + rand.N(pause/2+1)
 		logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", wait)
 		select {
@@ -70,7 +68,7 @@ func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), s
 	}
 }
 
-// OneLine returns an error's text without line ends: some drivers' have several.
+// OneLine returns an error's text without line breaks, which some drivers use.
 func OneLine(err error) string {
 	if err == nil {
 		return ""

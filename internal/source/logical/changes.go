@@ -10,18 +10,17 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// relation is where the IDs are in the rows that follow.
+// relation is the position of the ID in the rows that follow.
 type relation struct {
 	known bool
 	index int
 	key   bool // the column is part of the replica identity
 }
 
-// partOfKey is the flag of such a column (PostgreSQL, "Logical Replication Message
-// Formats").
+// partOfKey is the flag of a key column (PostgreSQL, "Logical Replication Message Formats").
 const partOfKey = 1
 
-// apply deals with one message.
+// apply applies one message.
 func (r *tailer) apply(ctx context.Context, m message) error {
 	if m.keepalive != nil {
 		return r.applyKeepalive(m.keepalive)
@@ -56,19 +55,18 @@ func (r *tailer) insert(ctx context.Context, change *pglogrepl.InsertMessage) er
 	return r.addID(ctx, value)
 }
 
-// update tells rows whose ID has changed, or may have: the log need not have the old
-// one.
+// update emits rows whose ID has changed, or may have: the log need not contain the old ID.
 func (r *tailer) update(ctx context.Context, change *pglogrepl.UpdateMessage) error {
 	value, err := r.idOf(change.NewTuple)
 	if err != nil {
 		return err
 	}
 	if value.DataType == pglogrepl.TupleDataTypeToast {
-		return nil // it has not changed
+		return nil // the ID has not changed
 	}
 	switch {
 	case change.OldTuple == nil && r.relation.key:
-		return nil // an old key is sent if it has changed
+		return nil // the server sends a key that has changed
 	case change.OldTuple != nil && (r.relation.key || change.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld):
 		old, err := r.idOf(change.OldTuple)
 		if err != nil {
@@ -81,7 +79,7 @@ func (r *tailer) update(ctx context.Context, change *pglogrepl.UpdateMessage) er
 	return r.addID(ctx, value)
 }
 
-// value returns the ID of a row.
+// idOf returns the ID column of a row.
 func (r *tailer) idOf(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, error) {
 	if !r.relation.known || row == nil || r.relation.index >= len(row.Columns) {
 		return nil, follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s", follow.ErrUnsure, r.at.LSN, r.setup.column))
@@ -89,7 +87,7 @@ func (r *tailer) idOf(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, err
 	return row.Columns[r.relation.index], nil
 }
 
-// add takes an ID, or tells that it is none.
+// addID adds an ID to the batch, or reports a bad row.
 func (r *tailer) addID(ctx context.Context, value *pglogrepl.TupleDataColumn) error {
 	bad := ""
 	id := string(value.Data)

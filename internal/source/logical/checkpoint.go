@@ -7,19 +7,19 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// place is a point between two transactions in the order of their commits.
+// checkpoint is a point between two transactions in the order of their commits.
 type checkpoint struct {
-	System string `json:"system"`  // the database cluster, to which positions belong
-	LSN    lsn    `json:"lsn"`     // the end of a commit, or of what the server had read when there was none
-	Table  string `json:"watched"` // the text of watched
-	Files  string `json:"files"`   // the sum of watched
+	System string `json:"system"`  // the database cluster that the position belongs to
+	LSN    lsn    `json:"lsn"`     // the end of a commit, or of what the server had read without one
+	Table  string `json:"watched"` // the text of tableState
+	Files  string `json:"files"`   // the sum of tableState
 }
 
-// String returns the place as text for the caller to keep.
+// String returns the checkpoint as text for the caller to store.
 func (p checkpoint) String() string {
 	text, err := json.Marshal(p)
 	if err != nil {
-		return "" // a struct of texts
+		return "" // never happens: the struct has only text
 	}
 	return string(text)
 }
@@ -46,8 +46,8 @@ func (l *lsn) UnmarshalText(text []byte) error {
 	return err
 }
 
-// The sizes of what begins a page of the log, and a file of it: MAXALIGNed
-// XLogPageHeaderData and XLogLongPageHeaderData (access/xlog_internal.h).
+// The sizes of the headers of a page and of a file of the log: MAXALIGNed XLogPageHeaderData and
+// XLogLongPageHeaderData (access/xlog_internal.h).
 const (
 	pageHeader = 24
 	fileHeader = 40
@@ -56,9 +56,9 @@ const (
 // pages are the sizes of the log's pages and files.
 type pages struct{ page, file uint64 }
 
-// end returns the end of the last record before the place where the next would be
-// inserted. When the last one filled a page the server gives the place behind the
-// header of the next page: no record ends there, so that nothing would reach it.
+// end returns the end of the last record before the insert position. If the last record filled a
+// page, the server's insert position is behind the next page's header. No record ends there, so the
+// follower would never reach it.
 func (p pages) end(insert lsn) lsn {
 	switch at := uint64(insert); {
 	case at%p.file == fileHeader:

@@ -10,7 +10,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// The conditions that are told apart (PostgreSQL, appendix A).
+// The error codes that are handled (PostgreSQL, appendix A).
 const (
 	objectInUse             = "55006"
 	notInPrerequisiteState  = "55000"
@@ -22,14 +22,14 @@ const (
 	invalidAuthorizationAll = "28" // a class
 )
 
-// refusal returns what the server said, nil if it was not the server who did.
+// serverError returns a server's error, nil for other errors.
 func serverError(err error) *pgconn.PgError {
 	e, _ := errors.AsType[*pgconn.PgError](err)
 	return e
 }
 
-// explain says what the server said, and marks what another try would meet again.
-// Other errors it returns as they are.
+// explain returns the message of a server's error, and marks permanent errors. It returns other
+// errors as they are.
 func explain(err error) error {
 	e := serverError(err)
 	switch {
@@ -45,7 +45,7 @@ func explain(err error) error {
 	return errors.New(e.Message)
 }
 
-// explainStream is explain for what ends the reading of the changes.
+// explainStream is explain for an error that ended the stream.
 func (f *Follower) explainStream(err error) error {
 	e := serverError(err)
 	if e == nil {
@@ -54,8 +54,8 @@ func (f *Follower) explainStream(err error) error {
 	switch e.Code {
 	case objectInUse:
 		return fmt.Errorf("%s; %w", e.Message, follow.ErrBusy)
-	// The slot is not there, or the server has dropped what it kept for it; or the
-	// publication was not there yet when a change was made.
+	// The slot is missing, or the server has dropped its changes. Or the publication did not exist
+	// when a change was made.
 	case undefinedObject, notInPrerequisiteState, undefinedFile:
 		return follow.Permanent(fmt.Errorf("%w: %s", follow.ErrGone, e.Message))
 	case insufficientPrivilege:

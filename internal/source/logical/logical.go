@@ -1,10 +1,10 @@
-// Package logical follows one table of PostgreSQL by logical replication: it tells the
-// IDs of rows soon after they were committed.
+// Package logical follows one table of PostgreSQL by logical replication. It emits the IDs of rows
+// soon after they were committed.
 //
-// Start with [New] and [Follower.Follow]. The server must run with wal_level=logical.
-// A publication says which changes the server sends, a replication slot which it keeps
-// for us; the follower makes both if they are missing. What the IDs are for is the
-// caller's affair, and so is reading what the table had before.
+// Start with [New] and [Follower.Follow]. The server must run with wal_level=logical. A publication
+// selects the changes that the server sends. A replication slot makes the server keep them. The
+// follower creates both if they are missing. The caller reads the rows that the table had before,
+// and decides what the IDs are for.
 package logical
 
 import (
@@ -27,8 +27,8 @@ type Options struct {
 	// DSN is a URL (postgres://...) or a list of keywords and values.
 	follow.Options
 
-	// Publication and Slot are the names of the two in the database: for each follower
-	// its own slot, which only one connection can use at a time. They must be set.
+	// Publication and Slot are names in the database. They must be set. Each follower needs its own
+	// slot, which one connection can use at a time.
 	Publication, Slot string
 }
 
@@ -40,10 +40,10 @@ type Follower struct {
 	log    *slog.Logger
 }
 
-// slotName is what PostgreSQL takes for the name of a slot.
+// slotName matches the slot names that PostgreSQL accepts.
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// New returns a follower. It connects to nothing yet.
+// New returns a follower. It does not connect yet.
 func New(opts Options) (*Follower, error) {
 	opts.EnsureDefaults()
 	f, err := newFollower(opts)
@@ -67,7 +67,7 @@ func newFollower(opts Options) (*Follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The parser's own error may quote the DSN, which has the password.
+	// The parser's error may quote the DSN with its password.
 	config, err := pgx.ParseConfig(opts.DSN)
 	if err != nil {
 		return nil, errors.New("the data source name is neither a URL postgres://user:password@host:port/database nor a list of settings such as host=db")
@@ -86,25 +86,22 @@ func newFollower(opts Options) (*Follower, error) {
 }
 
 const (
-	// patience is how long an answer of the server may take.
+	// timeout bounds the wait for a reply of the server.
 	timeout = 5 * time.Second
-	// silence is after how long without an answer a connection is dead, to us and, with
-	// wal_sender_timeout, to the server: then another may use the slot.
+	// readTimeout is how long a connection may be silent before it counts as dead: for the
+	// follower, and by wal_sender_timeout for the server. Another follower may use the slot then.
 	readTimeout = 10 * time.Second
 )
 
-// Follow tells the IDs of all rows that were inserted, or got another ID, in
-// transactions after the place from, until ctx ends or an error is permanent. For the
-// place "" it first emits the present place with no IDs: what was committed before it
-// is for the caller to read from the table, afterwards.
+// Follow emits the IDs of all rows that were inserted, or got another ID, in transactions after the
+// checkpoint from. It ends with ctx or a permanent error. For the checkpoint "" it first emits the
+// present checkpoint without IDs. The caller then reads earlier rows from the table.
 //
-// Transactions are told in the order of their commits, each when it was committed,
-// and again if the follower or its caller was stopped before the place after them
-// was kept. The server keeps what is behind the place that was emitted last. Lost
-// connections are made again, forever, and a slot that is in use is waited for. emit
-// and caughtUp are called by one goroutine, never at the same time. See
-// [follow.ErrGone] and [follow.ErrUnsure] for the errors that a caller can do
-// something about; others want a person.
+// Follow emits transactions in the order of their commits, each once it is committed. It emits one
+// again if the checkpoint after it was not stored. The server keeps the changes after the last
+// checkpoint that was emitted. Follow reconnects without limit, and waits for a slot that is in
+// use. One goroutine calls emit and caughtUp. A caller can handle [follow.ErrGone] and
+// [follow.ErrUnsure]; other errors need a person.
 func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
 	if from != "" {
 		if _, err := parseCheckpoint(from); err != nil {
@@ -116,7 +113,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }
 
-// wrap says what was being done, unless it was ended by the caller.
+// wrap adds the operation to an error, except to the end of the context.
 func (f *Follower) wrap(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -124,7 +121,7 @@ func (f *Follower) wrap(err error) error {
 	return fmt.Errorf("following the changes of table %s: %w", strings.Join(f.table, "."), err)
 }
 
-// replication returns how to connect for the changes.
+// replication returns the settings of the connection for the changes.
 func (f *Follower) replication() *pgconn.Config {
 	config := f.config.Config.Copy()
 	config.RuntimeParams["replication"] = "database"

@@ -10,21 +10,21 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// asker asks the server what the stream does not tell. It is for one goroutine, but
-// for stuck.
+// poller queries the server for what the stream does not contain. It is for one goroutine, except
+// lagging.
 type poller struct {
 	*Follower
 	setup *setup
 	conn  *pgx.Conn
-	files []string // see watched
+	files []string // see tableState
 
-	// stuck is set when the server has not read up to the end that was asked for,
-	// although it has nothing more to send.
+	// lagging is set when the server has not read up to the requested end, although it has no more
+	// changes to send.
 	lagging     atomic.Bool
-	flushFailed bool // in vain
+	flushFailed bool // a warning was logged
 }
 
-// end asks where the log ends, on a new connection if need be.
+// logEnd returns the end of the log. It reconnects if need be.
 func (a *poller) logEnd(ctx context.Context) (e logEnd, err error) {
 	if a.conn == nil || a.conn.IsClosed() {
 		if a.conn, err = pgx.ConnectConfig(ctx, a.config); err != nil {
@@ -37,7 +37,7 @@ func (a *poller) logEnd(ctx context.Context) (e logEnd, err error) {
 	if e.rewritten, err = findRewritten(ctx, a.conn, a.files, e.table.files); err != nil {
 		return e, explain(err)
 	}
-	if e.rewritten == "" { // or the next answer says it again: this one may not be taken
+	if e.rewritten == "" { // else this result may be dropped, and the next must report it again
 		a.files = e.table.files
 	}
 	if a.lagging.Swap(false) {
@@ -46,9 +46,8 @@ func (a *poller) logEnd(ctx context.Context) (e logEnd, err error) {
 	return e, nil
 }
 
-// nudge has the server write its log to the disk. It reads only what is there, and
-// what a transaction has written that was not committed yet may stay in memory for as
-// long as nobody commits anything.
+// flushLog makes the server write its log to the disk. The server reads only what is there. The
+// records of open transactions may stay in memory until any transaction commits.
 func (a *poller) flushLog(ctx context.Context) {
 	_, err := a.conn.Exec(ctx, "SELECT pg_logical_emit_message(true, 'ordergate', '')")
 	if err != nil && !a.flushFailed {
@@ -61,6 +60,6 @@ func (a *poller) close() {
 	if a.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = a.conn.Close(ctx) // it was only read from
+		_ = a.conn.Close(ctx) // it only reads
 	}
 }

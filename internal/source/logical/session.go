@@ -13,36 +13,36 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// run is one call of Follow.
+// tailer is one call of Follow.
 type tailer struct {
 	*Follower
 	batch    *follow.Batch
 	caughtUp follow.CaughtUp
 
-	at checkpoint // after the last transaction
+	at checkpoint // behind the last transaction
 
 	// Of the present connection.
 	setup        setup
 	poller       *poller
 	stream       *stream
 	ends         follow.LogEnds[logEnd]
-	inTx         bool // a transaction
+	inTx         bool // a transaction is under way
 	relation     relation
-	emitted      string // the place that was emitted last, and
+	emitted      string // the last checkpoint emitted
 	emittedLSN   lsn    // its position
 	lastMessage  time.Time
-	requested    time.Time // the server how far it has read; zero: it has answered
+	requested    time.Time // when the server's progress was requested; zero: it has replied
 	requestTimer *time.Timer
-	requestPause time.Duration // before it is asked again
+	requestPause time.Duration // before the next request
 }
 
-// The pauses between two questions how far the server has read.
+// The pauses between two requests of the server's progress.
 const (
 	minRequestPause = 2 * time.Millisecond
 	maxRequestPause = 50 * time.Millisecond
 )
 
-// session follows the changes on one connection, from the place emitted last.
+// session follows the changes on one connection, from the last checkpoint that was emitted.
 func (r *tailer) session(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -63,7 +63,7 @@ func (r *tailer) session(ctx context.Context) error {
 	}
 	defer r.stream.close()
 	r.log.Info("following the table by logical replication", "table", r.setup.tableName, "slot", r.opts.Slot, "from", r.at.LSN.String())
-	if err := r.batch.Advance(ctx); err != nil { // the first place
+	if err := r.batch.Advance(ctx); err != nil { // the first checkpoint
 		return err
 	}
 	r.poller.files = r.setup.table.files
@@ -76,8 +76,7 @@ func (r *tailer) session(ctx context.Context) error {
 	return r.loop(ctx, ends)
 }
 
-// prepare asks the server all that must be known before its changes are read, and
-// makes what is missing.
+// prepare queries what must be known before reading changes, and creates what is missing.
 func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
@@ -107,7 +106,7 @@ func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 		}
 		return nil
 	}
-	// The publication comes first: it has to be there when a change is made.
+	// The publication comes first: it must exist when a change is made.
 	if err := r.ensurePublication(limited, conn, &r.setup); err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 	return err
 }
 
-// checkWatched makes sure that all rows are in the log since the place.
+// checkTable returns an error unless the log has all rows since the checkpoint.
 func (r *tailer) checkTable(watched string) error {
 	switch {
 	case watched == r.at.Table:
@@ -128,7 +127,7 @@ func (r *tailer) checkTable(watched string) error {
 		follow.ErrUnsure, r.opts.IDColumn, r.opts.Publication))
 }
 
-// loop deals with what the stream and the server tell, until one of them fails.
+// loop applies what the stream and the server report, until one of them fails.
 func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) error {
 	advance, second := time.NewTicker(r.opts.Advance), time.NewTicker(time.Second)
 	defer advance.Stop()
@@ -155,7 +154,7 @@ func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) er
 				err = r.batch.Advance(ctx)
 			}
 		case err := <-r.stream.failed:
-			// What was sent before is still to be dealt with.
+			// Apply what was sent before.
 			for len(r.stream.messages) > 0 {
 				if err := r.apply(ctx, <-r.stream.messages); err != nil {
 					return err
@@ -175,7 +174,7 @@ func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) er
 	}
 }
 
-// mark takes note of where the server's log ended.
+// addEnd records where the server's log ended.
 func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 	if mark.End.server != r.setup.server {
 		return errors.New("another server answers than did before")
@@ -195,8 +194,8 @@ func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 	return nil
 }
 
-// ask has the server say how far it has read, if it matters. It sends nothing by
-// itself when it has read changes of other tables only.
+// requestProgress asks the server how far it has read, if a log end is pending. By itself the
+// server reports nothing when it has read only changes of other tables.
 func (r *tailer) requestProgress() error {
 	mark, ok := r.ends.First()
 	if !ok || r.at.LSN >= mark.End.at || !r.requested.IsZero() {
@@ -206,14 +205,14 @@ func (r *tailer) requestProgress() error {
 	return r.stream.sendStatus(r.confirmed(), true)
 }
 
-// answered deals with how far the server has read.
+// applyKeepalive applies the server's progress.
 func (r *tailer) applyKeepalive(alive *pglogrepl.PrimaryKeepaliveMessage) error {
 	r.requested = time.Time{}
 	if !r.inTx {
 		r.at.LSN = max(r.at.LSN, lsn(alive.ServerWALEnd))
 	}
 	if mark, ok := r.ends.First(); ok && r.at.LSN < mark.End.at {
-		// It is not there yet.
+		// The server has not reached the end yet.
 		if time.Since(mark.Requested) > maxRequestPause {
 			r.poller.lagging.Store(true)
 		}
@@ -226,7 +225,7 @@ func (r *tailer) applyKeepalive(alive *pglogrepl.PrimaryKeepaliveMessage) error 
 	return nil
 }
 
-// stillThere tells the server that we are, and finds out whether it is.
+// keepAlive sends the server a status, and checks that it replies.
 func (r *tailer) keepAlive() error {
 	if !r.requested.IsZero() && time.Since(r.requested) > readTimeout && time.Since(r.lastMessage) > readTimeout {
 		return fmt.Errorf("the server has not answered for %v", readTimeout)
@@ -234,8 +233,8 @@ func (r *tailer) keepAlive() error {
 	return r.stream.sendStatus(r.confirmed(), false)
 }
 
-// confirmed returns the position of the place that was emitted last: what is before
-// it, the server need not keep.
+// confirmed returns the position of the last checkpoint that was emitted. The server may remove the
+// changes before it.
 func (r *tailer) confirmed() lsn {
 	if last := r.batch.LastEmitted(); last != r.emitted {
 		if p, err := parseCheckpoint(last); err == nil {
@@ -245,7 +244,7 @@ func (r *tailer) confirmed() lsn {
 	return r.emittedLSN
 }
 
-// tell calls caughtUp if an end was reached that the server had told.
+// reportCaughtUp calls caughtUp if the tailer has reached an end of the log.
 func (r *tailer) reportCaughtUp() {
 	if r.inTx || !r.batch.Flushed() {
 		return

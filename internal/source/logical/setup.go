@@ -15,30 +15,30 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// setup is what follows from how the database is set up.
+// setup is what depends on the configuration of the database.
 type setup struct {
-	server  string // the running server, as no other is called
-	system  string // the database cluster
-	version int    // 150018
+	server  string // identity of the running server
+	system  string // identity of the database cluster
+	version int    // for example 150018
 	pages   pages
 
 	oid       uint32 // of the table
-	tableName string // its name, quoted
+	tableName string // quoted
 	kind      string // pg_class.relkind
 	column    string // of the IDs
-	padded    bool   // with blanks, as type char(n) is
-	keyed     bool   // the log tells when an ID changes
-	identity  bool   // the log may tell of updates at all
+	padded    bool   // of type char(n), padded with blanks
+	keyed     bool   // the log shows whether an ID changes
+	identity  bool   // the table has a replica identity, so the log may contain updates
 	part      bool   // it is a partition of another table
 
 	table tableState
 }
 
-// serverName is the SQL for what tells a running server from others of its cluster.
+// serverName is the SQL for the identity of a running server within its cluster.
 const serverName = `(SELECT system_identifier FROM pg_control_system()) || '@' || extract(epoch FROM pg_postmaster_start_time())`
 
-// readSetup asks how the server and the table are set up. The errors of what does not
-// suit us are permanent.
+// readSetup reads the configuration of the server and the table. An unsuitable one is a permanent
+// error.
 func (f *Follower) readSetup(ctx context.Context, conn *pgx.Conn) (s setup, err error) {
 	var level string
 	var replica bool
@@ -51,7 +51,7 @@ func (f *Follower) readSetup(ctx context.Context, conn *pgx.Conn) (s setup, err 
 	case err != nil:
 		return s, explain(err)
 	case replica:
-		// It may be a moment of a failover.
+		// A failover may be under way.
 		return s, errors.New("the server is a replica; the primary is what has to be followed")
 	case s.version < oldest:
 		return s, follow.Permanent(fmt.Errorf("the server is PostgreSQL %d; %d or newer can be followed", s.version/10000, oldest/10000))
@@ -61,13 +61,13 @@ func (f *Follower) readSetup(ctx context.Context, conn *pgx.Conn) (s setup, err 
 	return s, f.readTable(ctx, conn, &s)
 }
 
-// oldest is the first version that says when it has dropped what a slot needs.
+// oldest is the first version that reports a slot whose changes it has dropped.
 const oldest = 130000
 
 // textual are the types whose text is the ID, as SELECT shows it.
 var textual = []string{"int2", "int4", "int8", "numeric", "text", "varchar", "bpchar", "uuid", "citext"}
 
-// readTable asks for the table and its column.
+// readTable reads the table and its column.
 func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) error {
 	var persistence, replident, base, generated string
 	var foreign *string
@@ -109,9 +109,9 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 	return nil
 }
 
-// family is the SQL for a table with all that inherits from it: for each its name, the
-// file that its rows are in, whether the log has them under the table's name, and whether
-// it tells which updates change an ID as it does for the table.
+// family is the SQL for a table with all tables that inherit from it. For each it selects the name,
+// the file with its rows, whether the log has them under the table's name, and whether the log
+// shows changed IDs as it does for the table.
 func family(table string) string {
 	return `children AS (
 			SELECT to_regclass(` + table + `)::oid AS oid
@@ -125,8 +125,8 @@ func family(table string) string {
 		)`
 }
 
-// watchedSQL is the SQL for [watched], of publication $1, table $2 and column $3. The
-// text is NULL if the publication does not tell the table's inserts.
+// tableStateSQL is the SQL for [tableState], of publication $1, table $2 and column $3. The text is
+// NULL if the publication does not contain the table's inserts.
 func (s *setup) tableStateSQL() string {
 	bySchema := "NULL::oid"
 	if s.version >= 150000 {
@@ -142,25 +142,24 @@ func (s *setup) tableStateSQL() string {
 		ARRAY(WITH RECURSIVE ` + family("$2") + ` SELECT file FROM family ORDER BY file)`
 }
 
-// watched says that the log has the table's rows. If it changes, rows may be missing.
+// tableState identifies how the log has the table's rows. If it changes, rows may be missing.
 type tableState struct {
-	// text names the table, its column of IDs, and how the table got into the publication:
-	// another table may take its name, another column that of the IDs, and the table may
-	// have been out of the publication for a while.
+	// text identifies the table, its column of IDs, and its entry in the publication. Another table
+	// or column may take the name, and the table may have been out of the publication for a while.
 	text string
-	// files are those that the rows are in. A new one with rows is that of a partition that
-	// was attached, or of a table that was rewritten.
+	// files hold the rows. A new file with rows belongs to a partition that was attached, or to a
+	// table that was rewritten.
 	files []string
 }
 
-// sum tells the files from others.
+// sum returns a checksum of the files.
 func (w tableState) sum() string {
 	sum := sha256.Sum256([]byte(strings.Join(w.files, " ")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// filled returns a table that has rows in a file which was not there before, "" if there
-// is none. It waits while the table is locked.
+// findRewritten returns a table with rows in a new file, "" if there is none. It waits while the
+// table is locked.
 func findRewritten(ctx context.Context, conn *pgx.Conn, before, after []string) (table string, err error) {
 	for _, file := range after {
 		if slices.Contains(before, file) {
@@ -175,7 +174,7 @@ func findRewritten(ctx context.Context, conn *pgx.Conn, before, after []string) 
 	return "", nil
 }
 
-// ensurePublication makes the publication if it is missing, and looks at it.
+// ensurePublication creates the publication if it is missing, and checks it.
 func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *setup) error {
 	name := pgx.Identifier{f.opts.Publication}.Sanitize()
 	err := conn.QueryRow(ctx, `SELECT FROM pg_publication WHERE pubname = $1`, f.opts.Publication).Scan()
@@ -225,8 +224,8 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	return nil
 }
 
-// publicationOptions are those of a publication of ours. A table without a replica
-// identity must not publish its updates: the server would refuse them.
+// publicationOptions are those of a publication that the follower creates. A table without a
+// replica identity must not publish updates: the server would refuse them.
 func (s *setup) publicationOptions() string {
 	publish := "insert"
 	if s.keyed && s.identity {
@@ -239,16 +238,15 @@ func (s *setup) publicationOptions() string {
 	return options
 }
 
-// end is where the server's log ended when it was asked, and what else changes.
+// logEnd is where the server's log ended when it was queried, and what may change with it.
 type logEnd struct {
 	server    string
-	at        lsn        // of what was written, if not yet to the disk
-	table     tableState // without a text if the table is gone, or not published any more
-	rewritten string     // a table, see [filled]
+	at        lsn        // the end of what was written, on disk or not
+	table     tableState // without a text if the table is gone, or no longer published
+	rewritten string     // a table, see [findRewritten]
 }
 
-// end asks where the log ends. All that any client was told was committed is before
-// that.
+// logEnd returns the end of the log. Every transaction committed before lies before it.
 func (s *setup) logEnd(ctx context.Context, conn *pgx.Conn, publication, table string) (e logEnd, err error) {
 	var at string
 	var text *string
@@ -265,7 +263,7 @@ func (s *setup) logEnd(ctx context.Context, conn *pgx.Conn, publication, table s
 	return e, err
 }
 
-// oidOf returns the table's number in a text of [watched].
+// oidOf returns the table's OID in a text of [tableState].
 func oidOf(watched string) uint32 {
 	parts := strings.Split(watched, ".")
 	if len(parts) < 2 {

@@ -10,8 +10,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// slot is a row of pg_replication_slots. What the server's version has no column for
-// is left out.
+// slot is a row of pg_replication_slots, without the columns that the server's version lacks.
 type slot struct {
 	Plugin    string `json:"plugin"`
 	Type      string `json:"slot_type"`
@@ -24,11 +23,11 @@ type slot struct {
 	Conflict  bool   `json:"conflicting"`
 }
 
-// lost tells whether the server has dropped what the slot needs.
+// isLost reports whether the server has dropped changes that the slot needs.
 func (s slot) isLost() bool { return s.Status == "lost" || s.Invalid != "" || s.Conflict }
 
-// beginSlot makes the slot keep what is committed from now on, and returns where that
-// begins. A slot that has lost its place is made anew.
+// beginSlot makes the slot keep what is committed from now on, and returns the position where that
+// begins. It recreates a slot that was lost.
 func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
 	s, ok, err := f.readSlot(ctx, conn)
 	if err != nil {
@@ -43,7 +42,7 @@ func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
 	}
 	var at string
 	if !ok {
-		// It waits until the transactions that are under way have ended.
+		// It waits until the transactions under way have ended.
 		f.log.Info("creating the replication slot", "slot", f.opts.Slot)
 		err := conn.QueryRow(ctx, "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')", f.opts.Slot).Scan(&at)
 		if err != nil {
@@ -61,7 +60,7 @@ func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
 	return begin, err
 }
 
-// checkSlot makes sure that the slot still has what is behind a place.
+// checkSlot returns an error unless the slot has the changes after a position.
 func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) error {
 	s, ok, err := f.readSlot(ctx, conn)
 	switch {
@@ -77,7 +76,7 @@ func (f *Follower) checkSlot(ctx context.Context, conn *pgx.Conn, at lsn) error 
 	return nil
 }
 
-// readSlot returns the slot, if there is one that is ours to use, now.
+// readSlot returns the slot, if it exists and this follower may use it now.
 func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok bool, err error) {
 	var database string
 	err = conn.QueryRow(ctx, "SELECT to_jsonb(s), current_database() FROM pg_replication_slots s WHERE slot_name = $1", f.opts.Slot).Scan(&s, &database)
@@ -95,7 +94,7 @@ func (f *Follower) readSlot(ctx context.Context, conn *pgx.Conn) (s slot, ok boo
 	return s, true, nil
 }
 
-// explainSlot says what to do about a refusal.
+// explainSlot adds a remedy to a refusal.
 func (f *Follower) explainSlot(doing string, err error) error {
 	e := serverError(err)
 	switch {

@@ -17,29 +17,29 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// buffered is how many messages may wait to be looked at. Each is a row at most.
+// buffered is how many messages may wait to be applied. Each has one row at most.
 const buffered = 256
 
-// stream is a connection on which the server sends changes. Messages come in one
-// goroutine, answers are sent by another.
+// stream is a connection on which the server sends changes. One goroutine receives messages,
+// another sends replies.
 type stream struct {
 	messages chan message
-	failed   chan error // one, when there will be no more messages
+	failed   chan error // one error, after the last message
 
-	oid  uint32 // of the table whose rows are wanted
+	oid  uint32 // of the table
 	conn net.Conn
 	wg   sync.WaitGroup
 	done chan struct{}
 	stop func() bool
 }
 
-// message is one of two.
+// message is a keepalive or a change.
 type message struct {
 	keepalive *pglogrepl.PrimaryKeepaliveMessage
 	change    pglogrepl.Message
 }
 
-// openStream has the server send what is behind a place. The caller closes it.
+// openStream asks the server to send the changes after a position. The caller closes the stream.
 func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, error) {
 	limited, cancel := context.WithTimeout(ctx, 2*timeout)
 	defer cancel()
@@ -50,7 +50,7 @@ func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, e
 	err = sameServer(limited, conn, s)
 	if err == nil {
 		err = pglogrepl.StartReplication(limited, conn, f.opts.Slot, pglogrepl.LSN(at), pglogrepl.StartReplicationOptions{
-			// Version 1 sends a transaction when it was committed, as a whole.
+			// Version 1 sends a transaction as a whole, once it is committed.
 			PluginArgs: []string{"proto_version '1'", `publication_names '"` + f.opts.Publication + `"'`},
 		})
 	}
@@ -61,7 +61,7 @@ func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, e
 	if err != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(closing) // it is useless
+		_ = conn.Close(closing) // it is unusable
 		return nil, f.explainStream(err)
 	}
 	st := &stream{
@@ -73,8 +73,8 @@ func (f *Follower) openStream(ctx context.Context, s *setup, at lsn) (*stream, e
 	return st, nil
 }
 
-// sameServer makes sure that both connections lead to one server: there may be
-// several behind a name.
+// sameServer returns an error if both connections do not lead to one server: a name may stand for
+// several.
 func sameServer(ctx context.Context, conn *pgconn.PgConn, s *setup) error {
 	results, err := conn.Exec(ctx, "SELECT "+serverName).ReadAll()
 	if err != nil {
@@ -89,7 +89,7 @@ func sameServer(ctx context.Context, conn *pgconn.PgConn, s *setup) error {
 // receive passes messages on until the connection ends.
 func (s *stream) receive(from *pgproto3.Frontend) (err error) {
 	defer func() {
-		if recover() != nil { // the decoder trusts lengths
+		if recover() != nil { // the decoder does not check lengths
 			err = follow.Permanent(fmt.Errorf("%w: a message has a form that is not known", follow.ErrUnsure))
 		}
 	}()
@@ -120,7 +120,7 @@ func (s *stream) receive(from *pgproto3.Frontend) (err error) {
 	}
 }
 
-// parse returns a message, unless it is one that nobody wants. The data is only lent.
+// parse returns a message, or false for one that does not matter. The connection reuses the data.
 func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 	switch data[0] {
 	case pglogrepl.PrimaryKeepaliveMessageByteID:
@@ -134,7 +134,7 @@ func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 		switch kind := pglogrepl.MessageType(log.WALData[0]); kind {
 		case pglogrepl.MessageTypeBegin, pglogrepl.MessageTypeCommit:
 		case pglogrepl.MessageTypeRelation, pglogrepl.MessageTypeInsert, pglogrepl.MessageTypeUpdate:
-			// The publication may have other tables.
+			// The publication may contain other tables.
 			if binary.BigEndian.Uint32(log.WALData[1:]) != s.oid {
 				return m, false, nil
 			}
@@ -147,8 +147,8 @@ func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 	return m, false, nil
 }
 
-// confirm tells the server how far it need not keep anything, and may ask it how far
-// it has read.
+// sendStatus sends the position up to which the server may remove changes. It can request the
+// server's progress.
 func (s *stream) sendStatus(at lsn, ask bool) error {
 	data := make([]byte, 0, 34)
 	data = append(data, pglogrepl.StandbyStatusUpdateByteID)
@@ -171,7 +171,7 @@ func (s *stream) sendStatus(at lsn, ask bool) error {
 	return err
 }
 
-// epoch is what the protocol counts time from.
+// postgresEpoch is the zero of the protocol's times.
 var postgresEpoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // hangUp ends the connection at once.

@@ -1,5 +1,5 @@
-// Package followtest runs the followers of databases in tests, and keeps what they
-// tell. Start with [Start].
+// Package followtest runs the followers of databases in tests, and records what they emit. Start
+// with [Start].
 package followtest
 
 import (
@@ -16,20 +16,20 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// Follower is what the followers have in common.
+// Follower is the interface of all followers.
 type Follower interface {
 	Follow(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error
 }
 
-// patience is longer than anything takes on a busy machine.
+// timeout is longer than any step takes on a busy machine.
 const timeout = 60 * time.Second
 
-// Run is one call of Follow, and what was told in it. It is safe for concurrent use.
+// Run is one call of Follow, with all that it emits. It is safe for concurrent use.
 type Run struct {
 	tb     testing.TB
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // once done
+	err    error // set before done is closed
 
 	mu       sync.Mutex
 	ids      []string
@@ -43,7 +43,7 @@ type Chunk struct {
 	Checkpoint string
 }
 
-// Start follows from a place until the test ends.
+// Start follows from a checkpoint until the test ends.
 func Start(tb testing.TB, f Follower, from string) *Run {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -68,14 +68,14 @@ func (r *Run) emit(_ context.Context, ids []string, at string) error {
 	return nil
 }
 
-// Stop ends the run and returns the place that it told last.
+// Stop ends the run and returns the last checkpoint that was emitted.
 func (r *Run) Stop() string {
 	r.cancel()
 	<-r.done
 	return r.Last()
 }
 
-// Last returns the place that was told last, "" if there was none.
+// Last returns the last checkpoint that was emitted, "" if there was none.
 func (r *Run) Last() string {
 	chunks := r.Chunks()
 	if len(chunks) == 0 {
@@ -84,35 +84,34 @@ func (r *Run) Last() string {
 	return chunks[len(chunks)-1].Checkpoint
 }
 
-// Chunks returns all that was told.
+// Chunks returns all calls of Emit.
 func (r *Run) Chunks() []Chunk {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.chunks)
 }
 
-// IDs returns the IDs that were told, in their order.
+// IDs returns the emitted IDs in order.
 func (r *Run) IDs() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string{}, r.ids...)
 }
 
-// Caught returns the moments for which all was told.
+// CaughtUpAt returns the times passed to CaughtUp.
 func (r *Run) CaughtUpAt() []time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.caughtUp)
 }
 
-// CaughtSince tells whether all was told that was committed before some moment after
-// this one.
+// CaughtUpSince reports whether all transactions committed by some time after since were emitted.
 func (r *Run) CaughtUpSince(since time.Time) bool {
 	caught := r.CaughtUpAt()
 	return len(caught) > 0 && caught[len(caught)-1].After(since)
 }
 
-// Fresh waits until all that was committed before now was told.
+// WaitCaughtUp waits until all transactions committed before the call were emitted.
 func (r *Run) WaitCaughtUp() {
 	r.tb.Helper()
 	now := time.Now()
@@ -126,7 +125,7 @@ func (r *Run) WaitCaughtUp() {
 	})
 }
 
-// Want waits until all was told, and compares.
+// Want waits until the follower has caught up, and compares the IDs.
 func (r *Run) Want(ids ...string) {
 	r.tb.Helper()
 	r.WaitCaughtUp()
@@ -135,8 +134,8 @@ func (r *Run) Want(ids ...string) {
 	}
 }
 
-// WantError waits for the end of the run: with an error that is one, unless that is
-// nil, has a text in it but none of the secrets, and is one line.
+// WantError waits for the end of the run. The error must match is, unless that is nil. It must
+// contain text and none of the secrets, and be one line.
 func (r *Run) WantError(is error, text string, secrets ...string) {
 	r.tb.Helper()
 	r.eventually("it ends", func() bool {
@@ -176,18 +175,17 @@ func (r *Run) eventually(what string, ok func() bool) {
 	}
 }
 
-// Kept is a caller that keeps what it is told, over several runs. It is for one run
-// at a time.
+// Store is a caller that stores what it receives, over several runs. It is for one run at a time.
 type Store struct {
-	Checkpoint string // the last place
+	Checkpoint string // the last checkpoint
 	IDs        map[string]bool
-	Emitted    int // IDs, those that were told again included
+	Emitted    int // number of IDs, with repetitions
 }
 
 // Emit implements follow.Emit.
 func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
 	if ctx.Err() != nil {
-		return ctx.Err() // it is too late to be kept
+		return ctx.Err() // it is too late to store them
 	}
 	if k.IDs == nil {
 		k.IDs = map[string]bool{}
@@ -199,7 +197,7 @@ func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
 	return nil
 }
 
-// Begin runs a follower until it has told its first place.
+// Begin runs a follower until it has emitted its first checkpoint.
 func (k *Store) Begin(ctx context.Context, f Follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -213,7 +211,7 @@ func (k *Store) Begin(ctx context.Context, f Follower) error {
 	return err
 }
 
-// CatchUp runs a follower until all that was committed by now was told.
+// CatchUp runs a follower until all transactions committed before the call were emitted.
 func (k *Store) CatchUp(ctx context.Context, f Follower) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -230,8 +228,8 @@ func (k *Store) CatchUp(ctx context.Context, f Follower) error {
 	return err
 }
 
-// Truth checks each word of a follower that all was told. Writers say what they wrote
-// when it was acknowledged.
+// Oracle checks each call of CaughtUp: every write acknowledged before its time must have been
+// emitted. Writers record what they wrote once it is acknowledged.
 type Oracle struct {
 	tb testing.TB
 
@@ -239,7 +237,7 @@ type Oracle struct {
 	writes  []write
 	emitted map[string]bool
 	reports int
-	covered int // of the writes were covered by a word
+	covered int // writes before the last report
 }
 
 type write struct {
@@ -247,10 +245,10 @@ type write struct {
 	at time.Time
 }
 
-// NewTruth returns one for a run that begins.
+// NewOracle returns an oracle for one run.
 func NewOracle(tb testing.TB) *Oracle { return &Oracle{tb: tb, emitted: map[string]bool{}} }
 
-// Wrote says that a row was committed just now.
+// Committed records that a row was just committed.
 func (c *Oracle) Committed(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,15 +282,14 @@ func (c *Oracle) CaughtUp(at time.Time) {
 	}
 }
 
-// Words returns how often the follower said that all was told.
+// Reports returns the number of calls of CaughtUp.
 func (c *Oracle) Reports() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.reports
 }
 
-// Writes returns how many rows there are, and how many of them were covered by the
-// last word.
+// Writes returns the number of rows, and how many of them the last report covered.
 func (c *Oracle) Writes() (all, sure int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
