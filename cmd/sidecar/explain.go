@@ -15,6 +15,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -200,7 +201,7 @@ func (unlearnable) MarkIncomplete(context.Context, string, time.Time) error { re
 func (unlearnable) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
-type keyLocker struct{ engine.GateLocker }
+type keyLocker struct{ locking.GateLocker }
 
 func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) {
 	return nil, errOnlyExplained
@@ -224,7 +225,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = unlearnable{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{engine.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {

@@ -7,10 +7,8 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // gateFilter shows a filter to the gate, and what it answers to its measures.
@@ -123,12 +121,4 @@ var cures = map[changelog.Kind]filter.Recovery{
 	changelog.Lost:     filter.ByOperator,
 	changelog.Running:  filter.ByOperator,
 	changelog.Gap:      filter.ByOperator,
-}
-
-// lockObserver counts what a Locker reports.
-type lockObserver struct{ *admin.Lock }
-
-// Acquired implements redislock.Observer.
-func (o lockObserver) Acquired(r redislock.Result, waited time.Duration) {
-	o.Lock.Acquired(string(r), waited)
 }

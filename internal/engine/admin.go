@@ -17,7 +17,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/health"
 )
 
 // Bounds on a request to the admin address. No client can hold it up for longer, or make it
@@ -47,8 +47,10 @@ func (m *Engine) AdminServer(draining func() bool) *http.Server {
 // Draining tells that the process is about to end, which is not ready any more. It is
 // safe for concurrent use.
 func (m *Engine) AdminHandler(draining func() bool) http.Handler {
-	handler := m.withFilters(admin.NewHandler(m.metrics, func() []admin.Condition { return m.conditions(draining()) }))
-	return guard(&m.config.Listen, handler)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.metrics.Handler())
+	health.Register(mux, func() []health.Condition { return m.conditions(draining()) })
+	return guard(&m.config.Listen, m.withFilters(mux))
 }
 
 // guard lets only those requests through that the admin address is meant for.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
@@ -17,10 +17,10 @@ import (
 // does not come back by itself, and an operator has to hear of it. What the configuration
 // names has to have worked once since the start: a source that could be read, a table that
 // could be followed. Its outages after that are told of only.
-func (m *Engine) conditions(draining bool) []admin.Condition {
+func (m *Engine) conditions(draining bool) []health.Condition {
 	ctx, cancel := context.WithTimeout(context.Background(), redisconn.Timeout)
 	defer cancel()
-	list := []admin.Condition{{Name: "serving", Ready: !draining}}
+	list := []health.Condition{{Name: "serving", Ready: !draining}}
 	if draining {
 		list[0].Reason = "stopping"
 	}
@@ -30,7 +30,7 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			// No reason to take the process out: without it, nothing would be refused either.
 			reason = "unknown, lookups of orders that do not exist go on to the backend: " + reason
 		}
-		c := admin.Condition{Name: "filter " + name, Ready: unit.filter.EverLoaded(), Reason: reason}
+		c := health.Condition{Name: "filter " + name, Ready: unit.filter.EverLoaded(), Reason: reason}
 		if unit.log != nil {
 			if err := unit.log.State().Err; errors.Is(err, changelog.ErrBlind) {
 				c.Ready, c.Reason = false, err.Error()
@@ -41,17 +41,15 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 			list = append(list, f.condition(ctx))
 		}
 		if unit.filter.AtMax() {
-			list = append(list, admin.Condition{
+			list = append(list, health.Condition{
 				Name: "filter " + name + " growth", Ready: true,
 				Reason: "the filter is too full, and has all the room that expand.max allows: more absent orders pass; raise expand.max",
 			})
 		}
 	}
-	for _, unit := range m.lockers.list() {
-		list = append(list, unit.condition())
-	}
+	list = append(list, m.lockers.Conditions()...)
 	if m.redis != nil {
-		c := admin.Condition{Name: "redis", Ready: true}
+		c := health.Condition{Name: "redis", Ready: true}
 		if err := m.redis.Ping(ctx).Err(); err != nil {
 			c.Reason = "not reachable, settlements are refused: " + err.Error()
 		} else if full := m.memory.Reason(); full != "" {
@@ -62,13 +60,13 @@ func (m *Engine) conditions(draining bool) []admin.Condition {
 		list = append(list, c)
 	}
 	if m.bodies.is() {
-		list = append(list, admin.Condition{
+		list = append(list, health.Condition{
 			Name: "request bodies", Reason: "Envoy passes requests on without showing their bodies, and so without a lock: " +
 				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
 		})
 	}
 	if m.outcomes.is() {
-		list = append(list, admin.Condition{
+		list = append(list, health.Condition{
 			Name: "response attributes", Reason: "Envoy does not tell where answers are from, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		})

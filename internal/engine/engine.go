@@ -21,9 +21,10 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/redisset"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/locking"
+	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
@@ -33,7 +34,7 @@ import (
 type Engine struct {
 	log     *slog.Logger
 	config  *config.Config // of the start: of what cannot change while it runs
-	metrics *admin.Metrics
+	metrics *metrics.Metrics
 	inForce inForce // of what can
 
 	redis    redis.UniversalClient    // nil when nothing needs it
@@ -41,8 +42,7 @@ type Engine struct {
 	eviction *redisconn.EvictionWatch // of redis; nil without it
 	closers  []func()                 // let go of Redis, and of the servers of quorums
 	filters  map[string]*filterUnit
-	lockers  lockers
-	flight   inFlight
+	lockers  *locking.Lockers
 	bodies   lately // one was not shown
 	// outcomes is that one could not be read.
 	outcomes lately
@@ -51,6 +51,7 @@ type Engine struct {
 	process  string // names this process to whoever looks at a lock
 	place    string // names where it runs to the other ordergates
 
+	watches    []*locking.Unit // of the locks of the start
 	wg         sync.WaitGroup
 	background func(func(context.Context)) // runs it until Close; set by Start
 	cancel     context.CancelFunc
@@ -83,11 +84,10 @@ type filterUnit struct {
 // of the configuration cannot be used here.
 func New(ctx context.Context, c *config.Config, version string, log *slog.Logger) (*Engine, error) {
 	m := &Engine{
-		log: log, config: c, metrics: admin.NewMetrics(version, time.Now()),
+		log: log, config: c, metrics: metrics.New(version, time.Now()),
 		filters: make(map[string]*filterUnit), process: processName(),
 		ending: make(chan struct{}),
 	}
-	m.metrics.FlightGauges(m.flight.counts)
 	if c.Redis != nil {
 		m.place = placeOf(c)
 		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
@@ -100,6 +100,10 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
 		}
 	}
+	m.lockers = locking.New(locking.Options{
+		Redis: m.redis, RedisConfig: c.Redis, Process: m.process, Metrics: m.metrics, Warnings: &m.warnings, Logger: log,
+	})
+	m.metrics.FlightGauges(m.lockers.InFlight)
 	if err := m.buildFilters(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -109,8 +113,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.Close()
 		return nil, err
 	}
-	m.lockers.replace(next.units)
-	m.flight.limit(flightLimitsOf(c))
+	m.watches = m.lockers.Activate(next.locks)
 	m.inForce.config = c
 	m.inForce.gate.Store(next.gate)
 	return m, nil
@@ -118,19 +121,15 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 
 // stored returns what the Redis of everything but quorums stores by the active rules.
 func (m *Engine) stored() redisconn.Stored {
-	s := redisconn.Stored{ChangeLogs: len(m.filters) > 0}
-	for _, unit := range m.lockers.list() {
-		s.Locks = s.Locks || !unit.use.observe && unit.eviction == nil
-	}
-	return s
+	return redisconn.Stored{Locks: m.lockers.UsesRedis(), ChangeLogs: len(m.filters) > 0}
 }
 
-func metricRules(c *config.Config) []admin.Rule {
-	rules := make([]admin.Rule, len(c.Rules))
+func metricRules(c *config.Config) []metrics.Rule {
+	rules := make([]metrics.Rule, len(c.Rules))
 	for i, r := range c.Rules {
-		rules[i] = admin.Rule{Name: r.Name, Mode: r.Mode}
+		rules[i] = metrics.Rule{Name: r.Name, Mode: r.Mode}
 		if r.Settle != nil {
-			rules[i].Lock = lockUse{r.Settle.Lock, r.Mode == config.ModeObserve}.String()
+			rules[i].Lock = locking.Use{Lock: r.Settle.Lock, Observe: r.Mode == config.ModeObserve}.String()
 		}
 	}
 	return rules
@@ -144,12 +143,12 @@ func (m *Engine) buildFilters(ctx context.Context) error {
 		}
 		m.filters[name] = unit
 		unit.measures = m.measure(name, c, unit)
-		gauges := admin.Filter{
+		gauges := metrics.Filter{
 			IDs: unit.filter.Count, Capacity: unit.filter.Capacity, FillRatio: unit.filter.FillRatio,
 			State: func() string { s, _ := unit.filter.State(); return s },
 		}
 		if unit.log != nil {
-			gauges.Log = func() admin.Log { return logMetrics(unit) }
+			gauges.Log = func() metrics.Log { return logMetrics(unit) }
 		}
 		if r := unit.reconcile; r != nil {
 			gauges.Reconciled = func() (checked, missing uint64) { return r.checked.Load(), r.missing.Load() }
@@ -240,14 +239,15 @@ func (m *Engine) buildFilter(ctx context.Context, name string, c config.Filter) 
 	return unit, nil
 }
 
-func (m *Engine) policies(ctx context.Context, c *config.Config, units map[lockUse]*lockUnit) ([]gate.Policy, error) {
+func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.Version) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(m.filters))
 	for name, unit := range m.filters {
 		filters[name] = gateFilter{unit.filter, unit.measures, areFollowed(c, name)}
 	}
-	policies, locks := make([]gate.Policy, 0, len(c.Rules)), m.gateLockers(ctx, c, units)
+	policies := make([]gate.Policy, 0, len(c.Rules))
+	locker := func(name string, r config.Rule) (gate.Locker, error) { return locks.Locker(ctx, name, r) }
 	for _, r := range c.Rules {
-		p, err := Policy(r, filters, locks)
+		p, err := Policy(r, filters, locker)
 		if err != nil {
 			return nil, err
 		}
@@ -311,15 +311,15 @@ func (m *Engine) Start(ctx context.Context) {
 	m.background(m.memory.Run)
 	m.background(m.watchAudit)
 	m.background(m.eviction.Run)
-	for _, unit := range m.lockers.list() {
-		m.background(unit.watch)
+	for _, unit := range m.watches {
+		m.background(unit.Watch)
 	}
 }
 
 // AwaitHolds blocks until Redis has taken the hold of every lock whose call ended with an
 // unknown outcome, or its lease has ended, or ctx ends. Call it between the last call and
 // Close, which gives the rest up.
-func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.holds.await(ctx) }
+func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.AwaitHolds(ctx) }
 
 // Close stops what Start began, and lets go of Redis. Leases that are held are renewed
 // no more, and end by themselves.
@@ -329,7 +329,7 @@ func (m *Engine) Close() {
 		close(m.ending)
 	}
 	m.wg.Wait()
-	m.lockers.close()
+	m.lockers.Close()
 	m.warnings.Close()
 	for _, unit := range m.filters {
 		if unit.shared != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/redisset"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/source"
@@ -181,8 +181,8 @@ func (f *follower) leave(ctx context.Context) {
 
 // condition tells whether the table is followed, by this ordergate or another one. It takes
 // readiness away until it was followed once since the start.
-func (f *follower) condition(ctx context.Context) admin.Condition {
-	c := admin.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
+func (f *follower) condition(ctx context.Context) health.Condition {
+	c := health.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
 	err, own := f.changes.Err(), f.state.why()
 	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
 		return c

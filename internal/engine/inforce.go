@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/locking"
 )
 
 // inForce is the configuration that the engine goes by, as far as a reload can put
@@ -33,8 +33,8 @@ type user struct{ use func(*gate.Gate) }
 
 // condition shows a configuration that was refused. It takes no readiness away: the old
 // one is as good as it was.
-func (f *inForce) condition() admin.Condition {
-	c := admin.Condition{Name: "configuration", Ready: true}
+func (f *inForce) condition() health.Condition {
+	c := health.Condition{Name: "configuration", Ready: true}
 	if why := f.refusal.Load(); why != nil {
 		c.Reason = "the old one stays: " + *why
 	}
@@ -63,23 +63,20 @@ func (m *Engine) Follow(use func(*gate.Gate)) (stop func()) {
 // version is what can change while the engine runs, made of one configuration.
 type version struct {
 	gate  *gate.Gate
-	units map[lockUse]*lockUnit
+	locks *locking.Version
 }
 
 // prepare makes a version, of which nothing is in force yet. After an error nothing of it
 // is left.
 func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err error) {
-	v.units = make(map[lockUse]*lockUnit)
-	policies, err := m.policies(ctx, c, v.units)
+	v.locks = m.lockers.Prepare(c)
+	policies, err := m.policies(ctx, c, v.locks)
 	if err == nil {
 		v.gate, err = gate.New(policies, m.metrics.Recorder(metricRules(c)), time.Now)
 	}
 	if err != nil {
-		m.lockers.discard(v.units)
+		m.lockers.Discard(v.locks)
 		return version{}, err
-	}
-	for use := range v.units {
-		m.metrics.LockGauges(use.String(), m.lockers.sum(use, (*redislock.Locker).Held), m.lockers.sum(use, (*redislock.Locker).Waiting))
 	}
 	return v, nil
 }
@@ -112,17 +109,14 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 	if err != nil {
 		return nil, err
 	}
-	fresh := m.lockers.replace(next.units)
-	for _, unit := range fresh {
-		// Others count on this ordergate being ready, as it was a moment ago.
-		unit.checked.Store(true)
-		m.background(unit.watch)
+	for _, unit := range m.lockers.Activate(next.locks) {
+		unit.MarkChecked()
+		m.background(unit.Watch)
 	}
 	if rules := takersOf(f.config); !slices.ContainsFunc(f.past, func(p []taker) bool { return reflect.DeepEqual(p, rules) }) {
 		f.past = append(f.past, rules)
 	}
 	f.config = c
-	m.flight.limit(flightLimitsOf(c))
 	f.gate.Store(next.gate)
 	for _, u := range f.users {
 		u.use(next.gate)

@@ -14,10 +14,10 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
-	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // liveTimeout bounds each step of a live check: to read a change log, or to ask a database.
@@ -75,43 +75,17 @@ func (l *live) connect(ctx context.Context) (shut func()) {
 	for _, lock := range l.config.Locks {
 		stored.Locks = stored.Locks || lock.Kind != config.LockQuorum
 	}
-	l.checkEviction(ctx, "redis", stored, client)
+	if found := redisconn.CheckEviction(ctx, stored, client); found.Text != "" {
+		l.report("redis", errors.New(found.Text))
+	}
 	return shut
 }
 
-func (l *live) checkEviction(ctx context.Context, path string, stored redisconn.Stored, servers ...redis.UniversalClient) {
-	if found := redisconn.CheckEviction(ctx, stored, servers...); found.Text != "" {
-		l.report(path, errors.New(found.Text))
-	}
-}
-
-// checkLock takes a lock, of an ID that is no order's.
 func (l *live) checkLock(ctx context.Context, name string, c config.Lock) {
 	if c.Kind != config.LockQuorum && l.redis == nil {
 		return
 	}
-	path := "locks." + name
-	m := &Engine{config: l.config, redis: l.redis}
-	locker, shut, err := m.newLocker(ctx, c, lockerOptions(c))
-	if err != nil {
-		l.report(path, err)
-		return
-	}
-	defer shut()
-	short, cancel := context.WithTimeout(ctx, checkTime)
-	defer cancel()
-	err = locker.Check(short, NewGateLocker(c, 0, false).Key(noOrder))
-	if !errors.Is(err, redislock.ErrBusy) { // an ordergate tries it out at this moment
-		l.report(path, err)
-	}
-	if c.Kind == config.LockQuorum {
-		for i, server := range locker.Servers() {
-			if err := server.Ping(ctx).Err(); err != nil {
-				l.report(fmt.Sprintf("%s.quorum.addresses[%d]", path, i), fmt.Errorf("not reachable: %w", err))
-			}
-		}
-		l.checkEviction(ctx, path, redisconn.Stored{Locks: true}, locker.Servers()...)
-	}
+	locking.Check(ctx, l.redis, l.config.Redis, c, func(place string, err error) { l.report("locks."+name+place, err) })
 }
 
 func (l *live) checkFilter(ctx context.Context, name string, c config.Filter) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/fprate"
-	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/probes"
 )
 
@@ -33,7 +33,7 @@ func (m *Engine) measure(name string, c config.Filter, unit *filterUnit) *measur
 		}),
 		probes: probes.New(client, name, probes.Options{Logger: m.log}),
 	}
-	m.metrics.MeasureGauges(name, admin.Measures{
+	m.metrics.MeasureGauges(name, metrics.Measures{
 		PassedButMissing: s.meter.PassedButMissing, MeasuredRate: s.meter.Rate, EstimatedRate: s.meter.EstimatedRate,
 		Alarmed: s.meter.Alarmed, ProbedIDs: s.probes.Today, ProbesDropped: s.probes.Dropped,
 	})

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -69,9 +69,9 @@ func lateOrders(c *config.Config, name string) time.Duration {
 }
 
 // logMetrics shows a change log to the metrics.
-func logMetrics(u *filterUnit) admin.Log {
+func logMetrics(u *filterUnit) metrics.Log {
 	s := u.log.State()
-	m := admin.Log{
+	m := metrics.Log{
 		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, ReadTook: s.ReadTook, Owed: s.Pending,
 		Members: len(u.log.Members()), Repaired: s.Repaired, Doubts: make(map[string]uint64),
 	}
@@ -79,4 +79,14 @@ func logMetrics(u *filterUnit) admin.Log {
 		m.Doubts[string(kind)] = s.Doubts[kind]
 	}
 	return m
+}
+
+// processName names this process to an operator who inspects a lock: by its host, which in a
+// pod is the pod's name.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return host
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/filewatch"
+	"github.com/ordergate/ordergate/internal/metrics"
 )
 
 // ReloadFrom has the configuration read again whenever the file changes, and whenever
@@ -76,14 +76,14 @@ func (r *reloader) reload(ctx context.Context, why occasion) {
 		}
 		m.inForce.refusal.Store(&text)
 		r.tell(err)
-		m.metrics.Reloaded(admin.Refused, time.Now())
+		m.metrics.Reloaded(metrics.Refused, time.Now())
 		return
 	}
 	m.inForce.refusal.Store(nil)
 	switch {
 	case len(changed) > 0:
 		r.log.Info("reload: the new configuration is in force", "changed", strings.Join(changed, ", "))
-		m.metrics.Reloaded(admin.Applied, time.Now())
+		m.metrics.Reloaded(metrics.Applied, time.Now())
 		return
 	case before != nil:
 		r.log.Info("reload: the configuration is the one in force again")
@@ -92,7 +92,7 @@ func (r *reloader) reload(ctx context.Context, why occasion) {
 	case why == sinceStart:
 		return // nobody has asked
 	}
-	m.metrics.Reloaded(admin.Unchanged, time.Now())
+	m.metrics.Reloaded(metrics.Unchanged, time.Now())
 }
 
 // tell logs why a configuration is refused: what a bad file violates a line each, as

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -49,9 +48,8 @@ func (b *reloadBed) ttl(id string) time.Duration {
 }
 
 func (b *reloadBed) openLockers() int {
-	b.lockers.mu.Lock()
-	defer b.lockers.mu.Unlock()
-	return len(b.lockers.opened)
+	open, _ := b.lockers.Usage()
+	return open
 }
 
 // TestReloadOfALock changes a lock while settlements run, wait, and are about to ask.
@@ -156,9 +154,9 @@ func TestReloadsLeaveNothing(t *testing.T) { // not beside others, whose gorouti
 	if keys := b.Engine.redis.Keys(t.Context(), "order:lock:?").Val(); len(keys) > 0 {
 		t.Errorf("left behind: %q", keys)
 	}
-	units := slices.Collect(maps.Values(b.lockers.current))
-	if len(units) != 1 || units[0].users != 0 {
-		t.Errorf("%d units", len(units))
+	_, using := b.lockers.Usage()
+	if units := len(b.lockers.Units()); units != 1 || using != 0 {
+		t.Errorf("%d units, %d calls", units, using)
 	}
 }
 

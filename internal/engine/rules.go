@@ -11,6 +11,9 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
+// LocksOf finds a lock by its name, for a rule.
+type LocksOf func(name string, r config.Rule) (gate.Locker, error)
+
 // Policy turns a rule of the file into one of the gate, with the filters and
 // locks that it names.
 func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {

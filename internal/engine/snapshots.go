@@ -14,8 +14,8 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/snapshot"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/metrics"
 )
 
 const (
@@ -80,7 +80,7 @@ func (m *Engine) newSnapshots(name string, c config.Filter, unit *filterUnit) *s
 		turn:  make(chan struct{}, 1),
 	}
 	s.show(time.Now(), 0)
-	m.metrics.SnapshotGauges(name, admin.Snapshot{
+	m.metrics.SnapshotGauges(name, metrics.Snapshot{
 		Age:    func() time.Duration { return time.Since(s.shown.Load().at) },
 		Bytes:  func() uint64 { return s.shown.Load().bytes },
 		Errors: s.failed.Load,

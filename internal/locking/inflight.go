@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -11,15 +11,14 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// inFlight counts the settlements that the backend may have to work on: those that were
-// forwarded and have not ended, and those that are held. A held lock protects an order only
-// if the backend comes to the call before the hold ends, so the number is bounded: the rest
-// waits here, before it has a lock.
+// inFlight counts the settlements that may occupy the backend: those that were forwarded and
+// have not ended, and those that are held. A held lock protects an order only if the backend
+// reaches the call before the hold ends. So the number is bounded, and the other calls wait
+// here before they have a lock.
 //
-// A call counts from the moment at which it has its lock. Callers who wait for a lock do
-// not: a crowd at one order must not keep out the other orders. A caller who had to wait
-// for a place is the exception. It counts from then on, so that a place which was given to
-// it is not lost when it does not get its lock.
+// A call counts as soon as it has its lock. Callers that wait for a lock do not count: many
+// calls of one order must not block other orders. The exception is a caller that had to wait
+// for a slot. It counts from then on, since it has its slot before its lock.
 //
 // The zero value is empty; nil counts nothing. It is safe for concurrent use.
 type inFlight struct {
@@ -27,8 +26,8 @@ type inFlight struct {
 	limits map[string]flightLimits // by rule
 	calls  int                     // all that count
 	held   int                     // of these
-	of     map[string]share        // by client, where that is known
-	queue  []*flightWaiter         // the first first
+	of     map[string]share        // by known client
+	queue  []*flightWaiter         // in order of arrival
 }
 
 // share is one client's part of what is counted.
@@ -40,10 +39,10 @@ type flightLimits struct {
 	perClient int // of these, of one client that is alone
 }
 
-// allow reports whether a client that has some of what is taken may take one more. A client
-// may have as many as are free, where perClient is half of all, and a multiple or a part of
-// that elsewhere. So each further client finds some of what the others left, and in the end
-// they have equal parts. It is the dynamic threshold of A. K. Choudhury and E. L. Hahne,
+// allow reports whether a client with some of the taken slots may take one more. If perClient
+// is half of all slots, a client may have as many as are free; otherwise a multiple or a
+// fraction of that. So each further client finds free slots, and all clients end with equal
+// shares. It is the dynamic threshold of A. K. Choudhury and E. L. Hahne,
 // Dynamic Queue Length Thresholds for Shared-Memory Packet Switches (1998).
 func (l flightLimits) allow(mine, taken int) bool {
 	switch {
@@ -55,32 +54,32 @@ func (l flightLimits) allow(mine, taken int) bool {
 	return mine*(l.calls-l.perClient) < l.perClient*(l.calls-taken)
 }
 
-// waitersPerCall bounds how many may wait for each call that may be in flight. A burst of
-// short calls is worked off within the wait; each waiter is some 20 kB of memory.
+// waitersPerCall bounds how many may wait for each slot. A burst of short calls is
+// processed within the wait; each waiter takes some 20 kB of memory.
 const waitersPerCall = 10
 
-// waiters returns the limits of those who wait.
+// waiters returns the limits of waiting calls.
 func (l flightLimits) waiters() flightLimits {
 	return flightLimits{calls: waitersPerCall * l.calls, perClient: waitersPerCall * l.perClient}
 }
 
-// flightWaiter waits for a place.
+// flightWaiter waits for a slot.
 type flightWaiter struct {
 	rule, client string
-	place        chan *flightPlace // has room for one
+	slot         chan *flightSlot // of capacity 1
 }
 
-// flightPlace is that of one call. The methods of nil do nothing.
-type flightPlace struct {
+// flightSlot is the slot of one call. The methods of nil do nothing.
+type flightSlot struct {
 	of     *inFlight
 	client string
-	kept   bool // it is held
-	over   bool
+	held   bool
+	freed  bool
 }
 
-// limit puts the limits of rules in force, and wakes those who may begin now. Calls may still
-// wait under a rule that is gone, which keeps its limits.
-func (f *inFlight) limit(rules map[string]flightLimits) {
+// setLimits sets the limits of rules, and wakes the calls that may begin now. A removed rule
+// keeps its limits, since its calls may still wait.
+func (f *inFlight) setLimits(rules map[string]flightLimits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.limits == nil {
@@ -90,26 +89,26 @@ func (f *inFlight) limit(rules map[string]flightLimits) {
 	f.wake()
 }
 
-// crowded reports whether a caller has to wait, or to be refused.
-func (f *inFlight) crowded(rule, client string) bool {
+// isFull reports whether a caller has to wait, or is refused.
+func (f *inFlight) isFull(rule, client string) bool {
 	if f == nil {
 		return false
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.full(rule, client)
+	return f.isFullLocked(rule, client)
 }
 
-// full reports whether a call may not begin now. Those that wait do not matter: a place that
-// one of them may have is given to it at once.
-func (f *inFlight) full(rule, client string) bool {
+// isFullLocked reports whether a call may not begin now. Waiting calls do not matter: they get
+// a free slot at once.
+func (f *inFlight) isFullLocked(rule, client string) bool {
 	return !f.limits[rule].allow(f.of[client].calls, f.calls)
 }
 
-// await waits until a call may begin, or until the given time. The place is nil if it did
+// await waits until a call may begin, or until the given time. The slot is nil if the call did
 // not have to wait: begin follows when it has its lock. The errors wrap
-// [gate.ErrOverloaded], but for the end of ctx.
-func (f *inFlight) await(ctx context.Context, rule string, until time.Time, client string) (*flightPlace, error) {
+// [gate.ErrOverloaded], except at the end of ctx.
+func (f *inFlight) await(ctx context.Context, rule string, until time.Time, client string) (*flightSlot, error) {
 	if f == nil {
 		return nil, nil
 	}
@@ -120,8 +119,8 @@ func (f *inFlight) await(ctx context.Context, rule string, until time.Time, clie
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	select {
-	case place := <-w.place:
-		return place, nil
+	case slot := <-w.slot:
+		return slot, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-timer.C:
@@ -137,7 +136,7 @@ func (f *inFlight) enqueue(rule string, wait time.Duration, client string) (*fli
 	defer f.mu.Unlock()
 	mine, limits := f.of[client], f.limits[rule]
 	switch {
-	case !f.full(rule, client):
+	case !f.isFullLocked(rule, client):
 		return nil, nil
 	case wait <= 0:
 		return nil, fmt.Errorf("%w: there are %d, and %d of this client", gate.ErrOverloaded, f.calls, mine.calls)
@@ -146,14 +145,14 @@ func (f *inFlight) enqueue(rule string, wait time.Duration, client string) (*fli
 	case !limits.waiters().allow(mine.waiting, len(f.queue)):
 		return nil, fmt.Errorf("%w: there are %d, and %d wait, %d of this client", gate.ErrOverloaded, f.calls, len(f.queue), mine.waiting)
 	}
-	w := &flightWaiter{rule: rule, client: client, place: make(chan *flightPlace, 1)}
+	w := &flightWaiter{rule: rule, client: client, slot: make(chan *flightSlot, 1)}
 	f.queue = append(f.queue, w)
 	f.count(client, share{waiting: 1})
 	return w, nil
 }
 
-// dequeue takes a waiter out of the queue. The place is one that it was given meanwhile.
-func (f *inFlight) dequeue(w *flightWaiter) *flightPlace {
+// dequeue removes a waiter from the queue. It returns the slot that the waiter got meanwhile.
+func (f *inFlight) dequeue(w *flightWaiter) *flightSlot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if i := slices.Index(f.queue, w); i >= 0 {
@@ -161,26 +160,26 @@ func (f *inFlight) dequeue(w *flightWaiter) *flightPlace {
 		f.count(w.client, share{waiting: -1})
 		return nil
 	}
-	return <-w.place
+	return <-w.slot
 }
 
 // begin counts a call that has its lock; nil: there are too many.
-func (f *inFlight) begin(rule, client string, nested bool) *flightPlace {
+func (f *inFlight) begin(rule, client string, nested bool) *flightSlot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !nested && f.full(rule, client) {
+	if !nested && f.isFullLocked(rule, client) {
 		return nil
 	}
-	return f.take(client)
+	return f.allot(client)
 }
 
-func (f *inFlight) take(client string) *flightPlace {
+func (f *inFlight) allot(client string) *flightSlot {
 	f.calls++
 	f.count(client, share{calls: 1})
-	return &flightPlace{of: f, client: client}
+	return &flightSlot{of: f, client: client}
 }
 
-// count adds to the share of a client. One that is not known has none.
+// count adds to the share of a client. An unknown client has none.
 func (f *inFlight) count(client string, change share) {
 	if client == "" {
 		return
@@ -199,30 +198,30 @@ func (f *inFlight) count(client string, change share) {
 	f.of[client] = mine
 }
 
-// end gives the place to the next one, unless it is kept.
-func (p *flightPlace) end() {
+// end frees the slot, unless the call is held.
+func (p *flightSlot) end() {
 	if p == nil {
 		return
 	}
 	p.of.mu.Lock()
 	defer p.of.mu.Unlock()
-	if !p.kept {
+	if !p.held {
 		p.free()
 	}
 }
 
-// keep gives the place to the next one when the time is over.
-func (p *flightPlace) keep(d time.Duration) {
+// holdFor frees the slot after the time.
+func (p *flightSlot) holdFor(d time.Duration) {
 	if p == nil {
 		return
 	}
 	f := p.of
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.kept || p.over {
+	if p.held || p.freed {
 		return
 	}
-	p.kept = true
+	p.held = true
 	f.held++
 	f.count(p.client, share{held: 1})
 	time.AfterFunc(d, func() {
@@ -234,32 +233,32 @@ func (p *flightPlace) keep(d time.Duration) {
 	})
 }
 
-func (p *flightPlace) free() {
-	if p.over {
+func (p *flightSlot) free() {
+	if p.freed {
 		return
 	}
-	p.over = true
+	p.freed = true
 	p.of.calls--
 	p.of.count(p.client, share{calls: -1})
 	p.of.wake()
 }
 
-// wake gives places to those who may begin now.
+// wake gives slots to the waiting calls that may begin now.
 func (f *inFlight) wake() {
 	for i := f.next(); i >= 0; i = f.next() {
 		w := f.queue[i]
 		f.queue = slices.Delete(f.queue, i, i+1)
 		f.count(w.client, share{waiting: -1})
-		w.place <- f.take(w.client)
+		w.slot <- f.allot(w.client)
 	}
 }
 
-// next returns the index of the first waiter, among those whose clients have the fewest calls
-// in flight, that may begin; -1 if none may. Rules may have limits of their own.
+// next returns the index of the first waiter that may begin, among the clients with the fewest
+// calls in flight; -1: none may. Each rule may have its own limits.
 func (f *inFlight) next() int {
 	next := -1
 	for i, w := range f.queue {
-		if !f.full(w.rule, w.client) && (next < 0 || f.of[w.client].calls < f.of[f.queue[next].client].calls) {
+		if !f.isFullLocked(w.rule, w.client) && (next < 0 || f.of[w.client].calls < f.of[f.queue[next].client].calls) {
 			next = i
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"log/slog"
@@ -8,43 +8,44 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// lockEngine makes what locks need of an engine, and nothing of it works in the
-// background.
-func lockEngine(t *testing.T, r *config.Redis, l config.Lock) (*Engine, *bedtest.Log) {
+// newLockers returns Lockers with nothing in the background, for one lock.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func newLockers(t *testing.T, r *config.Redis, l config.Lock) (*Lockers, *config.Config, *bedtest.Log) {
 	t.Helper()
 	c := &config.Config{Redis: r, Locks: map[string]config.Lock{"settlement": l}}
 	c.EnsureDefaults()
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	bedtest.Check(t, c.Validate())
 	log := &bedtest.Log{}
-	m := &Engine{
-		config: c, log: slog.New(slog.NewTextHandler(log, nil)), metrics: admin.NewMetrics("", time.Now()),
-	}
 	client, closeClient, err := redisconn.Connect(t.Context(), c.Redis, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.redis, m.closers = client, []func(){closeClient}
-	t.Cleanup(m.Close)
-	return m, log
+	bedtest.Check(t, err)
+	t.Cleanup(closeClient)
+	warnings := new(recurring.Warnings)
+	t.Cleanup(warnings.Close)
+	s := New(Options{
+		Redis: client, RedisConfig: c.Redis, Metrics: metrics.New("", time.Now()), Warnings: warnings,
+		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	t.Cleanup(s.Close)
+	return s, c, log
 }
 
-func (m *Engine) mustUnit(t *testing.T, use lockUse) *lockUnit {
+func mustUnit(t *testing.T, s *Lockers, c *config.Config, use Use) *Unit {
 	t.Helper()
-	unit, err := m.lockUnit(t.Context(), use, m.config.Locks[use.lock])
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit, err := s.unit(t.Context(), use, c.Locks[use.Lock])
+	bedtest.Check(t, err)
 	return unit
 }
 
@@ -52,14 +53,14 @@ func (m *Engine) mustUnit(t *testing.T, use lockUse) *lockUnit {
 func TestLockCondition(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha")
-	m, log := lockEngine(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
-	unit, observed := m.mustUnit(t, lockUse{lock: "settlement"}), m.mustUnit(t, lockUse{"settlement", true})
+	s, c, log := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
+	unit, observed := mustUnit(t, s, c, Use{Lock: "settlement"}), mustUnit(t, s, c, Use{"settlement", true})
 	if c := unit.condition(); c.Ready || c.Name != "lock settlement" || c.Reason != "not tried out yet" {
 		t.Errorf("before the first try: %+v", c)
 	}
 	unit.check(t.Context())
 	observed.check(t.Context())
-	for _, c := range []admin.Condition{unit.condition(), observed.condition()} {
+	for _, c := range []health.Condition{unit.condition(), observed.condition()} {
 		isObserved := c.Name == "lock settlement:observe"
 		if c.Ready != isObserved || !strings.Contains(c.Reason, "settlements are refused: redis does not serve locks: NOPERM") {
 			t.Errorf("refused: %+v", c)
@@ -103,8 +104,8 @@ func TestLockConditionWithoutRedis(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	m, log := lockEngine(t, &config.Redis{Addresses: []string{addr}}, config.Lock{})
-	unit := m.mustUnit(t, lockUse{lock: "settlement"})
+	s, c, log := newLockers(t, &config.Redis{Addresses: []string{addr}}, config.Lock{})
+	unit := mustUnit(t, s, c, Use{Lock: "settlement"})
 	unit.check(t.Context())
 	if c := unit.condition(); !c.Ready || c.Reason != "" || unit.passed {
 		t.Errorf("got %+v", c)
@@ -118,15 +119,15 @@ func TestLockConditionWithoutRedis(t *testing.T) {
 func TestFencesInTheOrderAsked(t *testing.T) {
 	t.Parallel()
 	server := bedtest.New(t).Redis()
-	m, _ := lockEngine(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Key: "order:{id}:lock"})
-	locker, err := m.gateLockers(t.Context(), m.config, map[lockUse]*lockUnit{})("settlement", config.Rule{Settle: &config.Settle{}})
+	s, c, _ := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}}, config.Lock{Key: "order:{id}:lock"})
+	locker, err := s.Prepare(c).Locker(t.Context(), "settlement", config.Rule{Settle: &config.Settle{}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const last = 2_000_000_000_000_000 // ahead of the clock, in microseconds since 1970
 	ids, want := []string{"1", "10", "2"}, []int64{last + 2, last + 11, last + 3}
 	for i, id := range ids {
-		if err := m.redis.Set(t.Context(), "redisson_lock_token:{order:"+id+":lock}", want[i]-1, 0).Err(); err != nil {
+		if err := s.opts.Redis.Set(t.Context(), "redisson_lock_token:{order:"+id+":lock}", want[i]-1, 0).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -14,42 +14,42 @@ import (
 )
 
 const (
-	// holdPause is the time between two rounds of repeated holds. The shortest lease, one
+	// holdPause is the time between two batches of repeated holds. The shortest lease, one
 	// second, leaves time for several.
 	holdPause = 100 * time.Millisecond
-	// holdTime bounds one repeated hold: a question to Redis, asked twice.
-	holdTime = 2 * time.Second
-	// holdsAtOnce bounds the goroutines of a round. Questions to one server share round
-	// trips, so the bound is about memory.
-	holdsAtOnce = 256
+	// holdTimeout bounds one repeated hold: a command, sent twice.
+	holdTimeout = 2 * time.Second
+	// maxParallelHolds bounds the goroutines of a batch. Commands to one server share round
+	// trips, so the bound limits memory.
+	maxParallelHolds = 256
 )
 
-// holds repeats the holds that Redis did not take, until it takes them or their leases have
-// ended. One goroutine does so, and only while there are any. A lease is granted by a Redis
-// that answers, so there are never more than there were leases when it went away. The zero
-// value is empty. It is safe for concurrent use.
+// holds repeats failed holds until Redis has stored them or their leases have ended. One
+// goroutine does so, and only while any are pending. Only a Redis that replies grants leases,
+// so there are at most as many as there were leases when it became unreachable. The zero value
+// is empty. It is safe for concurrent use.
 type holds struct {
 	mu      sync.Mutex
 	pending []*pendingHold
-	idle    chan struct{} // closed when nothing is pending; nil: nothing is
+	idle    chan struct{} // closed when none is pending; nil: none is
 	cancel  context.CancelFunc
 	closed  bool
 	worker  sync.WaitGroup
-	taken   atomic.Int64 // holds, since nothing was pending
+	stored  atomic.Int64 // holds, since none was pending
 }
 
-// pendingHold is a lease that is renewed no more, and not held yet.
+// pendingHold is a lease that is no longer renewed and not held yet.
 type pendingHold struct {
 	lease  *heldLease
 	reason string
 }
 
-// add has a hold repeated. After close the lease ends by itself.
+// add repeats a hold in the background. After close the lease expires instead.
 func (h *holds) add(p *pendingHold) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		p.giveUp()
+		p.abandon()
 		return
 	}
 	h.pending = append(h.pending, p)
@@ -70,19 +70,19 @@ func (h *holds) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		h.mu.Lock()
-		round := h.pending
+		batch := h.pending
 		h.pending = nil
 		h.mu.Unlock()
-		failed := h.repeat(ctx, round)
+		failed := h.retry(ctx, batch)
 
 		h.mu.Lock()
 		h.pending = append(failed, h.pending...)
 		if len(h.pending) == 0 || ctx.Err() != nil {
 			for _, p := range h.pending {
-				p.giveUp()
+				p.abandon()
 			}
-			if n := h.taken.Swap(0); n > 0 {
-				round[0].log().Info("locks are held that Redis did not take at first", "count", n)
+			if n := h.stored.Swap(0); n > 0 {
+				batch[0].log().Info("locks are held that Redis did not take at first", "count", n)
 			}
 			h.pending = nil
 			close(h.idle)
@@ -96,14 +96,14 @@ func (h *holds) run(ctx context.Context) {
 	}
 }
 
-// repeat returns the holds that have to be repeated again.
-func (h *holds) repeat(ctx context.Context, round []*pendingHold) (failed []*pendingHold) {
+// retry returns the holds that failed again.
+func (h *holds) retry(ctx context.Context, batch []*pendingHold) (failed []*pendingHold) {
 	var mu sync.Mutex
 	var group errgroup.Group
-	group.SetLimit(holdsAtOnce)
-	for _, p := range round {
+	group.SetLimit(maxParallelHolds)
+	for _, p := range batch {
 		group.Go(func() error {
-			if !p.repeat(ctx, &h.taken) {
+			if !p.retry(ctx, &h.stored) {
 				mu.Lock()
 				failed = append(failed, p)
 				mu.Unlock()
@@ -115,13 +115,13 @@ func (h *holds) repeat(ctx context.Context, round []*pendingHold) (failed []*pen
 	return failed
 }
 
-// repeat reports whether there is nothing left to do, and counts a hold that Redis took.
-func (p *pendingHold) repeat(ctx context.Context, taken *atomic.Int64) (over bool) {
-	ctx, cancel := context.WithTimeout(ctx, holdTime)
+// retry reports whether the hold is done, and counts it if Redis has stored it.
+func (p *pendingHold) retry(ctx context.Context, stored *atomic.Int64) (done bool) {
+	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
 	switch err := p.lease.HoldAgain(ctx, p.reason); {
 	case err == nil:
-		taken.Add(1)
+		stored.Add(1)
 	case errors.Is(err, redislock.ErrLost):
 		p.log().Error("a lock ended before it was held: its order may be settled beside a call that still runs", "request", p.lease.Request(), "error", err)
 	default:
@@ -131,15 +131,15 @@ func (p *pendingHold) repeat(ctx context.Context, taken *atomic.Int64) (over boo
 	return true
 }
 
-// giveUp leaves the lease to end by itself.
-func (p *pendingHold) giveUp() {
+// abandon leaves the lease to expire.
+func (p *pendingHold) abandon() {
 	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key(), "request", p.lease.Request())
 	p.lease.end()
 }
 
 func (p *pendingHold) log() *slog.Logger { return p.lease.unit.log }
 
-// await blocks until nothing is pending, or ctx ends.
+// await blocks until no hold is pending, or ctx ends.
 func (h *holds) await(ctx context.Context) {
 	h.mu.Lock()
 	idle := h.idle
@@ -153,7 +153,7 @@ func (h *holds) await(ctx context.Context) {
 	}
 }
 
-// close gives up what is pending.
+// close abandons the pending holds.
 func (h *holds) close() {
 	h.mu.Lock()
 	h.closed = true

@@ -1,10 +1,11 @@
-package admin
+// Package health answers whether the process runs, and whether it is ready.
+//
+// Each part of ordergate reports its [Condition]s. [Register] serves them.
+package health
 
 import (
 	"encoding/json"
 	"net/http"
-
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Condition is one thing that has to hold before the process is ready.
@@ -14,12 +15,10 @@ type Condition struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// NewHandler serves /metrics, /healthz (the process runs) and /readyz (every
-// condition holds: 200, otherwise 503; the body lists them as JSON either way).
-// Conditions is called for each request.
-func NewHandler(m *Metrics, conditions func() []Condition) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+// Register adds /healthz (the process runs) and /readyz (200 if every condition holds,
+// otherwise 503; the body lists them as JSON either way) to a mux. It calls
+// conditions for each request.
+func Register(mux *http.ServeMux, conditions func() []Condition) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
@@ -35,5 +34,4 @@ func NewHandler(m *Metrics, conditions func() []Condition) http.Handler {
 		w.WriteHeader(status)
 		_ = json.NewEncoder(w).Encode(map[string]any{"ready": status == http.StatusOK, "conditions": list})
 	})
-	return mux
 }

@@ -1,16 +1,17 @@
-// Package admin shows an operator what ordergate does: Prometheus metrics and
-// health over HTTP.
+// Package metrics counts what ordergate does, for Prometheus.
 //
-// Start with [NewMetrics], which counts what the other packages report, and
-// [NewHandler]. No label holds an order ID.
-package admin
+// Start with [New]. The other packages report to [Metrics], or register their gauges there.
+// [Metrics.Handler] serves all of them. No label holds an order ID.
+package metrics
 
 import (
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Metrics counts decisions, locks and filters. It is safe for concurrent use.
@@ -32,6 +33,11 @@ type Metrics struct {
 	lockForced  *prometheus.CounterVec
 }
 
+// Handler serves the metrics.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
 // Buckets, in seconds. A decision takes microseconds from memory and
 // milliseconds when it waits; a settlement takes what a payment provider takes.
 var (
@@ -39,9 +45,8 @@ var (
 	holdBuckets     = []float64{1e-3, 5e-3, 2e-2, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300}
 )
 
-// NewMetrics prepares the metrics of a process that has read its configuration at the
-// time given.
-func NewMetrics(version string, loaded time.Time) *Metrics {
+// New returns the metrics of a process that has read its configuration at the given time.
+func New(version string, loaded time.Time) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(
 		collectors.NewGoCollector(),

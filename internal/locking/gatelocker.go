@@ -1,4 +1,4 @@
-package engine
+package locking
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// GateLocker shows the locks of one rule to the gate.
+// GateLocker is the adapter of a rule's lock to the gate.
 type GateLocker struct {
-	unit          *lockUnit // nil for a look at keys
-	before, after string    // the key, around the ID
+	unit          *Unit  // nil: only Key works
+	before, after string // the key, around the ID
 	maxHold       time.Duration
-	wait          time.Duration // for a place in flight and for the lock, together
-	patience      time.Duration // with one Acquire
+	wait          time.Duration // for a slot in flight and for the lock, together
+	timeout       time.Duration // of one Acquire
 	hold          time.Duration // of a call whose outcome is unknown
-	inFlight      *inFlight     // the settlements of this process; nil: they are not counted
+	inFlight      *inFlight     // the settlements of this process; nil: this lock does not count them
 	rule          string        // whose limits count
 }
 
-// NewGateLocker returns one for a look at keys: nothing can be acquired by it.
+// NewGateLocker returns one that computes keys, and acquires nothing.
 func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocker {
 	template, wait := c.Key, max(c.Wait.UpTo, time.Duration(c.Wait.Tries-1)*c.Wait.Every)
 	if observe {
@@ -36,55 +36,55 @@ func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocke
 	before, after, _ := strings.Cut(template, "{id}")
 	return GateLocker{
 		before: before, after: after, maxHold: maxHold, wait: wait,
-		patience: wait + wait/10 + redisconn.CommandTimeout, // pauses between tries vary by a tenth
-		hold:     c.OnUnknownOutcome.Hold,
+		timeout: wait + wait/10 + redisconn.CommandTimeout, // pauses between tries vary by a tenth
+		hold:    c.OnUnknownOutcome.Hold,
 	}
 }
 
 // Key implements gate.Locker.
 func (g GateLocker) Key(id string) string { return g.before + id + g.after }
 
-// Acquire implements gate.Locker. It takes no longer than the wait and one question
-// to Redis. Questions go together: behind one that hangs, another would begin when
-// that has ended, and the proxy's patience with us be over before it has.
+// Acquire implements gate.Locker. It takes at most the wait and one command to
+// Redis. That includes a command that starts behind one that hangs: the proxy's timeout would
+// expire before both have ended.
 func (g GateLocker) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
 	return g.acquireSince(ctx, request, time.Now())
 }
 
-// acquireSince is Acquire for a caller who has waited since then. The wait for a place in
-// flight and that for the lock are one.
+// acquireSince is Acquire for a caller that has waited since start. The wait for a slot in
+// flight and the wait for the lock share one limit.
 func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, start time.Time) (gate.Lease, error) {
-	short, cancel := context.WithDeadline(ctx, start.Add(g.patience))
+	short, cancel := context.WithDeadline(ctx, start.Add(g.timeout))
 	defer cancel()
 	until := start.Add(g.wait)
-	var place *flightPlace
-	for within := request.PresentedLease != ""; ; within = false { // a call that may be within another does not wait
+	var slot *flightSlot
+	for within := request.PresentedLease != ""; ; within = false { // a call that may be nested does not wait
 		var err error
 		if !within {
-			if place, err = g.inFlight.await(short, g.rule, until, request.Client); err != nil {
+			if slot, err = g.inFlight.await(short, g.rule, until, request.Client); err != nil {
 				return nil, err
 			}
 		}
 		held, err := g.acquire(short, request, until)
 		if err != nil {
-			place.end()
+			slot.end()
 			if short.Err() != nil && ctx.Err() == nil {
-				err = fmt.Errorf("no answer within %v: %w", g.patience, err)
+				err = fmt.Errorf("no answer within %v: %w", g.timeout, err)
 			}
 			return nil, err
 		}
-		if held.begins(place, g, request) {
+		if held.begins(slot, g, request) {
 			return held, nil
 		}
-		// Others were faster. Nothing was forwarded: the lock is free again, and waited
-		// for anew. What cannot be released ends by itself.
+		// Others have taken the slots. The call was not forwarded, so it releases the lock and
+		// waits again. A lock that cannot be released expires.
 		_ = held.Release(context.WithoutCancel(short))
 	}
 }
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.crowded(g.rule, request.Client) {
+	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
@@ -92,7 +92,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 		return false // Acquire returns the error
 	}
 	start := time.Now()
-	short, cancel := context.WithDeadline(ctx, start.Add(g.patience))
+	short, cancel := context.WithDeadline(ctx, start.Add(g.timeout))
 	acquired := func(lease *redislock.Lease, err error) {
 		if err == nil {
 			cancel()
@@ -101,14 +101,14 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 				then(held, nil)
 				return
 			}
-			go func() { // which waits
+			go func() { // it waits
 				_ = held.Release(context.WithoutCancel(ctx))
 				then(g.acquireSince(ctx, request, start))
 			}()
 			return
 		}
 		if short.Err() != nil && ctx.Err() == nil {
-			err = fmt.Errorf("no answer within %v: %w", g.patience, err)
+			err = fmt.Errorf("no answer within %v: %w", g.timeout, err)
 		}
 		cancel()
 		g.unit.leave()
@@ -152,7 +152,7 @@ func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until
 	return held, nil
 }
 
-// forGate translates the error of a Locker.
+// forGate translates an error of a Locker.
 func forGate(err error) error {
 	if errors.Is(err, redislock.ErrBusy) {
 		return fmt.Errorf("%w: %w", gate.ErrBusy, err)
@@ -160,25 +160,25 @@ func forGate(err error) error {
 	return err
 }
 
-// heldLease is a lease whose unit has to know of its end.
+// heldLease is a lease that ends its use of the unit and its slot.
 type heldLease struct {
 	*redislock.Lease
-	unit   *lockUnit
-	fences []int64 // of several orders, in the order in which they were asked for
-	place  *flightPlace
+	unit   *Unit
+	fences []int64 // of several orders, in the order of the requested IDs
+	slot   *flightSlot
 	hold   time.Duration
 	ended  atomic.Bool
 }
 
-// begins counts the call as in flight; false: there are too many, or too many of its client.
-// A call within another passes, since that one waits for it, unless it locks a further order.
-func (l *heldLease) begins(place *flightPlace, g GateLocker, request gate.LockRequest) bool {
-	l.place, l.hold = place, g.hold
-	if place != nil || g.inFlight == nil {
+// begins counts the call as in flight; false: there are too many, or too many of its client. A
+// nested call always begins, since the outer call waits for it, unless it locks another order.
+func (l *heldLease) begins(slot *flightSlot, g GateLocker, request gate.LockRequest) bool {
+	l.slot, l.hold = slot, g.hold
+	if slot != nil || g.inFlight == nil {
 		return true
 	}
-	l.place = g.inFlight.begin(g.rule, request.Client, l.Reentered())
-	return l.place != nil
+	l.slot = g.inFlight.begin(g.rule, request.Client, l.Reentered())
+	return l.slot != nil
 }
 
 // Fences implements gate.Lease.
@@ -198,10 +198,9 @@ func (l *heldLease) Release(ctx context.Context) error {
 // ReleaseAsync implements gate.AsyncLease.
 func (l *heldLease) ReleaseAsync() { l.Lease.ReleaseAsync(l.end) }
 
-// Hold implements gate.Lease. What Redis does not take at once is repeated in the
-// background.
+// Hold implements gate.Lease. If the first attempt fails, the background repeats it.
 func (l *heldLease) Hold(ctx context.Context, reason string) error {
-	l.place.keep(l.hold)
+	l.slot.holdFor(l.hold)
 	err := l.Lease.Hold(ctx, reason)
 	if err != nil && !errors.Is(err, redislock.ErrLost) {
 		l.unit.set.holds.add(&pendingHold{lease: l, reason: reason})
@@ -213,20 +212,20 @@ func (l *heldLease) Hold(ctx context.Context, reason string) error {
 
 func (l *heldLease) end() {
 	if !l.ended.Swap(true) {
-		l.place.end()
+		l.slot.end()
 		l.unit.leave()
 	}
 }
 
-// fencesOf returns the fences of a lease in the order of the keys that were asked for.
-// A Locker has them in sorted order, which can be another than that of the IDs: 1 comes
-// before 10, and "{10}" before "{1}".
+// fencesOf returns the fences of a lease in the order of the requested keys. A Locker sorts
+// them, and the order of the keys can differ from that of the IDs: 1 comes before 10, and
+// "{10}" before "{1}".
 func fencesOf(lease *redislock.Lease, keys []string) []int64 {
 	sorted, fences := slices.Sorted(slices.Values(keys)), lease.Fences()
-	asked := make([]int64, len(keys))
+	requested := make([]int64, len(keys))
 	for i, key := range keys {
 		at, _ := slices.BinarySearch(sorted, key)
-		asked[i] = fences[at]
+		requested[i] = fences[at]
 	}
-	return asked
+	return requested
 }

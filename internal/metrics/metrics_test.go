@@ -1,4 +1,4 @@
-package admin
+package metrics
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ func get(t *testing.T, h http.Handler, path string) (int, string) {
 }
 
 func TestMetrics(t *testing.T) {
-	m := NewMetrics("v1", time.Unix(1_700_000_000, 5e8))
+	m := New("v1", time.Unix(1_700_000_000, 5e8))
 	r := m.Recorder([]Rule{{Name: "lookup", Mode: "enforce"}, {Name: "settle", Mode: "observe", Lock: "l"}})
 	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
 	r.Refused(0, order.PathNear)
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		EstimatedRate: func() float64 { return 0.001 }, Alarmed: func() bool { return true },
 		ProbedIDs: func() uint64 { return 8 }, ProbesDropped: func() uint64 { return 9 },
 	})
-	_, text := get(t, NewHandler(m, func() []Condition { return nil }), "/metrics")
+	_, text := get(t, m.Handler(), "/metrics")
 	for _, want := range []string{
 		`ordergate_build_info{version="v1"} 1`,
 		`ordergate_config_reload_total{result="refused"} 0`,
@@ -90,27 +90,9 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func TestReadiness(t *testing.T) {
-	list := []Condition{{Name: "a", Ready: true}, {Name: "b", Ready: false, Reason: "loading"}}
-	h := NewHandler(NewMetrics("", time.Now()), func() []Condition { return list })
-	if code, body := get(t, h, "/readyz"); code != 503 || !strings.Contains(body, `"reason":"loading"`) {
-		t.Errorf("one condition fails: %d %s", code, body)
-	}
-	list[1].Ready = true
-	if code, _ := get(t, h, "/readyz"); code != 200 {
-		t.Errorf("all hold: %d", code)
-	}
-	if code, _ := get(t, h, "/healthz"); code != 200 {
-		t.Errorf("healthz: %d", code)
-	}
-	if code, _ := get(t, h, "/"); code != 404 {
-		t.Errorf("anything else: %d", code)
-	}
-}
-
 func TestReloadMetrics(t *testing.T) {
-	m := NewMetrics("", time.Unix(1, 0))
-	h := NewHandler(m, func() []Condition { return nil })
+	m := New("", time.Unix(1, 0))
+	h := m.Handler()
 	for i, step := range []struct {
 		result Reload
 		want   []string

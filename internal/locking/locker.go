@@ -1,0 +1,159 @@
+package locking
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/redisconn"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// Use identifies a Locker: a lock, and the mode of its rule. The Locker of an observing rule
+// does not wait.
+type Use struct {
+	Lock    string
+	Observe bool
+}
+
+// String returns the name in metrics, logs and readiness.
+func (u Use) String() string {
+	if u.Observe {
+		return u.Lock + config.ObservedSuffix
+	}
+	return u.Lock
+}
+
+// Locker returns the locks of a rule for the gate. It keeps the active Locker if its lock is
+// the same, and opens a new one otherwise.
+func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.Locker, error) {
+	c := v.config.Locks[name]
+	use := Use{name, r.Mode == config.ModeObserve}
+	unit := v.units[use]
+	if unit == nil {
+		var err error
+		if unit, err = v.lockers.unit(ctx, use, c); err != nil {
+			return nil, fmt.Errorf("lock %s: %w", name, err)
+		}
+		v.units[use] = unit
+	}
+	locker := NewGateLocker(c, r.Settle.MaxHold, use.Observe)
+	locker.unit = unit
+	if name == lastLock(r.Settle) {
+		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
+		locker.rule = r.Name
+	}
+	return locker, nil
+}
+
+// flightLimitsOf returns those of each rule that settles.
+func flightLimitsOf(c *config.Config) map[string]flightLimits {
+	limits := make(map[string]flightLimits)
+	for _, r := range c.Rules {
+		switch {
+		case r.Settle == nil:
+		case r.Mode == config.ModeObserve: // its calls are counted, and not limited
+			limits[r.Name] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
+		default:
+			limits[r.Name] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		}
+	}
+	return limits
+}
+
+// lastLock names the last lock that a call acquires before it is forwarded. A call that waits
+// for its permit is not in flight.
+func lastLock(s *config.Settle) string {
+	if s.Limit != nil {
+		return s.Limit.Lock
+	}
+	return s.Lock
+}
+
+// unit returns the active unit for a use, or a new one if its lock has changed.
+func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, error) {
+	if unit := s.of(use); unit != nil && reflect.DeepEqual(unit.config, c) {
+		return unit, nil
+	}
+	log := s.opts.Logger.With("lock", use.String())
+	opts := lockerOptions(c)
+	opts.Process, opts.Observer, opts.Logger = s.opts.Process, observer{s.opts.Metrics.Lock(use.String())}, s.opts.Warnings.Logger(log)
+	if use.Observe {
+		opts.Wait = redislock.Wait{Tries: 1}
+	}
+	// enter may open it again for calls of earlier rules.
+	ctx = context.WithoutCancel(ctx)
+	unit := &Unit{
+		use: use, config: c, log: log, probeKey: NewGateLocker(c, 0, use.Observe).Key(probeID),
+		open: func() (*redislock.Locker, func(), error) {
+			return openLocker(ctx, s.opts.Redis, s.opts.RedisConfig, c, opts)
+		},
+		retired: make(chan struct{}),
+	}
+	if c.Kind == config.LockQuorum {
+		unit.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return unit.locker.Load().Servers() },
+			func() redisconn.Stored { return redisconn.Stored{Locks: !use.Observe} }, log)
+	}
+	return unit, s.open(unit)
+}
+
+// lockerOptions returns the configured options of a lock.
+func lockerOptions(c config.Lock) redislock.Options {
+	opts := redislock.Options{
+		Kind: redislock.Kind(c.Kind), Format: redislock.Format(c.Format), Permits: c.Permits,
+		Lease: c.Lease, Hold: c.OnUnknownOutcome.Hold, MaxWaitersPerKey: c.MaxWaitersPerKey, FenceLife: c.KeepFence,
+		Wait: redislock.Wait{Tries: c.Wait.Tries, Every: c.Wait.Every, UpTo: c.Wait.UpTo},
+	}
+	if c.Replicas != nil {
+		opts.Replicas, opts.ReplicaTimeout = c.Replicas.Confirm, c.Replicas.Timeout
+	}
+	return opts
+}
+
+// openLocker returns a Locker, and the function that closes it.
+func openLocker(ctx context.Context, client redis.UniversalClient, common *config.Redis, c config.Lock, opts redislock.Options) (*redislock.Locker, func(), error) {
+	if c.Kind != config.LockQuorum {
+		locker, err := redislock.New(client, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		return locker, locker.Close, nil
+	}
+	opts.Kind = redislock.Exclusive
+	var clients []redis.UniversalClient
+	var closers []func()
+	disconnect := func() {
+		for _, closeClient := range closers {
+			closeClient()
+		}
+	}
+	for _, address := range c.Quorum.Addresses {
+		server, closeClient, err := redisconn.Connect(ctx, redisconn.QuorumServer(common, address), 0)
+		if err != nil {
+			disconnect()
+			return nil, nil, err
+		}
+		clients, closers = append(clients, server), append(closers, closeClient)
+	}
+	locker, err := redislock.NewQuorum(clients, opts)
+	if err != nil {
+		disconnect()
+		return nil, nil, err
+	}
+	return locker, func() { locker.Close(); disconnect() }, nil
+}
+
+// observer counts the results of a Locker.
+type observer struct{ *metrics.Lock }
+
+// Acquired implements redislock.Observer.
+func (o observer) Acquired(r redislock.Result, waited time.Duration) {
+	o.Lock.Acquired(string(r), waited)
+}
