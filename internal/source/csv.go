@@ -14,42 +14,41 @@ import (
 )
 
 const (
-	// bufferBytes is also how much of a line is looked at for its first column.
+	// bufferBytes also bounds the length of a line's first column.
 	bufferBytes = 64 << 10
-	// stepLines is how often the context is looked at and progress reported: every
-	// few milliseconds.
+	// linesPerStep is the interval of checking the context and reporting progress: a few
+	// milliseconds.
 	linesPerStep = 10_000
-	// leftAlone is for how long a file has to be as it is before it is read: who writes one
-	// in place does so in parts.
+	// minFileAge is how long a file must be unchanged before it is read: some writers write a file
+	// in parts.
 	minFileAge = 200 * time.Millisecond
 )
 
 // Options are the settings of a [File]. The zero value is usable.
 type Options struct {
-	// Valid refuses IDs beyond those that no order can have; nil refuses none. It
-	// is called by one goroutine.
+	// Valid refuses IDs of another form; nil refuses none. One goroutine calls it.
 	Valid func(id string) bool
-	// Progress is told how many bytes were read of how many (0 if that is unknown,
-	// as for a pipe), often, by the goroutine that reads, and once at the end.
+	// Progress receives how many bytes of how many were read (0 if the total is unknown, as for a
+	// pipe). The goroutine that reads calls it often, and once at the end.
 	Progress func(Step)
-	Stdin    io.Reader    // what the path "-" means; default: os.Stdin
+	Stdin    io.Reader    // stands for the path "-"; default: os.Stdin
 	Logger   *slog.Logger // default: none
 }
 
-// File is a text file of IDs, see [CSV]. It may be read by several goroutines,
-// unless it is the standard input.
+// File is a text file of IDs, see [CSV]. Several goroutines may read it, unless it is the standard
+// input.
 type File struct {
 	path      string
 	opts      Options
 	stdinRead bool // the standard input was read
 }
 
-// CSV returns the file of IDs at path: UTF-8, one a line, or the first of several
-// columns that commas separate. Blank lines, a header (id or order_id), a byte order
-// mark, either kind of line end, blanks around an ID and double quotes around it are
-// tolerated; quotes that span lines are not. The path "-" is the standard input,
-// which can be read once. A file that changes while it is read is an error: what was read
-// may be a part of it. It opens nothing yet.
+// CSV returns the file of IDs at path: UTF-8, one ID a line, or the first of several columns
+// separated by commas. It tolerates blank lines, a header (id or order_id), a byte order mark,
+// either kind of line end, and blanks or double quotes around an ID. It does not tolerate quotes
+// that span lines. The path "-" is the standard input, which can be read once. A file that changes
+// while it is read is an error: only a part of it may have been read. CSV does not open the file
+// yet.
 func CSV(path string, opts Options) *File {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -60,7 +59,7 @@ func CSV(path string, opts Options) *File {
 	return &File{path: path, opts: opts}
 }
 
-// name returns how errors and the log call the file.
+// name returns the file's name for errors and the log.
 func (f *File) name() string {
 	if f.path == stdinPath {
 		return "the standard input"
@@ -68,17 +67,15 @@ func (f *File) name() string {
 	return f.path
 }
 
-// IDs calls yield with every ID in the file. It blocks until the file is read, yield
-// returns an error, or ctx ends. Every error names the file. A line without a usable
-// ID is skipped, and told in the log; a file in which no line has one is an error,
-// since it is not what it was taken for.
+// IDs calls yield with every ID in the file. It blocks until the file is read, yield returns an
+// error, or ctx ends. Every error names the file. IDs skips and logs a line without a usable ID. If
+// no line has one, it returns an error: the file is of another kind.
 func (f *File) IDs(ctx context.Context, yield func(id string) error) error {
 	_, err := f.Read(ctx, yield)
 	return err
 }
 
-// Read is [File.IDs] with an account of what was skipped, for a caller who must not
-// overlook an order.
+// Read is [File.IDs] with a report of what was skipped, for a caller that needs every order.
 func (f *File) Read(ctx context.Context, yield func(id string) error) (Report, error) {
 	r, err := f.read(ctx, yield)
 	if err == nil && r.IDs == 0 && r.Skipped > 0 {
@@ -133,7 +130,7 @@ func (f *File) read(ctx context.Context, yield func(id string) error) (Report, e
 	return r, f.checkUnchanged(before)
 }
 
-// unchanged returns an error if the file is another than it was.
+// checkUnchanged returns an error if the file has changed.
 func (f *File) checkUnchanged(before os.FileInfo) error {
 	if before == nil {
 		return nil
@@ -149,8 +146,7 @@ func interrupted(ctx context.Context, line int64) error {
 	return fmt.Errorf("interrupted at line %d: %w", line, context.Cause(ctx))
 }
 
-// open returns a file that can be read, and what it was when it was opened, nil if it is a
-// stream.
+// open returns the opened file and its state before it is read, nil for a stream.
 func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 	if f.path == stdinPath {
 		if f.stdinRead {
@@ -183,7 +179,7 @@ func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 	return file, info, nil
 }
 
-// cause drops the operation and path of an error, which Read names itself.
+// cause removes the operation and path from an error. Read names them itself.
 func cause(err error) error {
 	if e, ok := errors.AsType[*os.PathError](err); ok {
 		return e.Err
@@ -197,8 +193,7 @@ func (f *File) progress(r Report, done, total int64) {
 	}
 }
 
-// line deals with one line. The error is yield's; what is wrong with the line goes
-// into the report.
+// line processes one line. It returns the error of yield, and reports a bad line.
 func (f *File) line(r *Report, number int64, line []byte, yield func(string) error) error {
 	field, reason := firstColumn(line)
 	if reason == "" && (len(field) == 0 && len(line) == 0 || r.IDs+r.Skipped == 0 && isHeader(field)) {
@@ -223,8 +218,8 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 	return nil
 }
 
-// firstColumn returns what stands before the first comma, without blanks and
-// quotes, or the reason why that cannot be told.
+// firstColumn returns the text before the first comma, without blanks and quotes, or the reason why
+// it cannot.
 func firstColumn(line []byte) (field []byte, reason string) {
 	line = bytes.Trim(line, " \t")
 	if len(line) > 0 && line[0] == '"' {

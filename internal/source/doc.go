@@ -1,8 +1,7 @@
-// Package source reads the IDs of existing orders from where they are kept.
+// Package source reads the IDs of existing orders from files and databases.
 //
-// Start with [CSV], a file of one ID a line, or with [NewTable], a table in MySQL,
-// MariaDB or PostgreSQL: [Table.Read] reads it, [Table.Tail] catches up with it. A
-// source streams: its memory does not grow with the number of IDs. [Progress] shows
-// how far a long read is. What the IDs are for, and what it means that some could
-// not be read, is the caller's affair.
+// Start with [CSV], a file with one ID a line, or with [NewTable], a table in MySQL, MariaDB or
+// PostgreSQL. [Table.Read] reads a table, [Table.Tail] catches up with it. A source streams: its
+// memory does not grow with the number of IDs. [Progress] shows the progress of a long read. The
+// caller decides what the IDs are for, and what rows without an ID mean.
 package source

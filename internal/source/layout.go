@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// layout is what was found out about a table, and how its columns are asked for.
+// layout is the structure of a table, and how to query its columns.
 type layout struct {
 	kind     Kind
 	table    string // quoted
-	ordered  string // the same with a hint at the index that has the order; or just the same
-	identity string // names table and columns in a [Position]
+	ordered  string // the same, with a hint for the index that has the order if need be
+	identity string // identifies table and columns in a [Position]
 
 	id     column
 	cursor column
-	tie    *column // orders rows of the same cursor; nil if there are none
+	tie    *column // orders rows with equal cursors; nil if there are none
 
-	estimate      int64         // of rows, 0 if unknown
-	autoIncrement bool          // the database itself counts the cursor up
-	ascending     bool          // new rows come at the end: it is counted, or the options say so
-	resolution    time.Duration // within which cursors may be equal, or out of order
+	estimate      int64         // of the number of rows, 0 if unknown
+	autoIncrement bool          // the database itself increments the cursor
+	ascending     bool          // new rows come at the end: by autoIncrement or by the options
+	resolution    time.Duration // cursors within it may be equal, or out of order
 	warnings      []string
 }
 
-// column is a column as it is asked for: its own order, its text.
+// column is a column as it is queried: its order and its text.
 type column struct {
 	name     string
-	typ      string // for people
-	place    string // in the table: another column may take the name
-	sql      string // what is compared and ordered by
-	out      string // what is selected, a text that in makes the same value of again
-	in       string // around a parameter: a format with one %s
-	number   bool   // the parameter is a whole number
+	typ      string // for messages
+	ordinal  string // its number in the table: another column may take its name
+	sql      string // the expression that is compared and ordered by
+	out      string // the expression that is selected, a text; in converts it back
+	in       string // format around a parameter, with one %s
+	number   bool   // the parameter is an integer
 	nullable bool
-	exact    bool // values that compare as equal are the same text
+	exact    bool // equal values have equal texts
 
 	resolution time.Duration // see layout.resolution
 }
@@ -47,10 +47,10 @@ type index struct {
 	primary bool
 }
 
-// indexes are those of a table.
+// indexes are those of one table.
 type indexes struct {
 	all []index
-	// appended tells that every index ends with the primary key, as InnoDB's do.
+	// appended means that every index ends with the primary key, as in InnoDB.
 	appended bool
 }
 
@@ -69,14 +69,14 @@ func (x indexes) on(columns ...string) *index {
 	return nil
 }
 
-// unique reports whether some of the columns together can have no value twice.
+// unique reports whether some of the columns are unique together.
 func (x indexes) unique(columns ...string) bool {
 	return slices.ContainsFunc(x.all, func(one index) bool {
 		return one.unique && !slices.ContainsFunc(one.columns, func(c string) bool { return !slices.Contains(columns, c) })
 	})
 }
 
-// primaryKey returns the one column of the primary key, "" if there are more.
+// primaryKey returns the column of the primary key, "" if it has several.
 func (x indexes) primaryKey() string {
 	for _, one := range x.all {
 		if one.primary && len(one.columns) == 1 {
@@ -86,9 +86,9 @@ func (x indexes) primaryKey() string {
 	return ""
 }
 
-// order chooses the column that orders rows of the same cursor, and the index. Rows
-// that neither tells apart would be missed where a batch ends between them, unless
-// they have the same ID. The primary key is nil if it cannot be used.
+// chooseOrder chooses the column that orders rows with equal cursors, and the index. Rows equal in
+// both columns would be missed where a batch ends between them, unless they have the same ID.
+// primary is nil if it cannot be used.
 func (l *layout) chooseOrder(x indexes, primary *column, bytewise func(column) column) (chosen *index) {
 	if x.unique(l.cursor.name) || l.cursor.name == l.id.name && l.id.exact {
 		return x.on(l.cursor.name)
@@ -121,7 +121,7 @@ func (l *layout) chooseOrder(x indexes, primary *column, bytewise func(column) c
 	return nil
 }
 
-// advise adds a warning about the index that there is not.
+// warnMissingIndex adds a warning if no index fits.
 func (l *layout) warnMissingIndex(x indexes, chosen *index) {
 	switch {
 	case chosen != nil:
@@ -136,9 +136,9 @@ func (l *layout) warn(format string, args ...any) {
 	l.warnings = append(l.warnings, fmt.Sprintf(format, args...))
 }
 
-// settle derives what follows from the columns.
+// derive sets the fields that depend on the columns.
 func (l *layout) derive(ascending bool) {
-	l.identity = fmt.Sprintf("%s (%s, %s) of %s by %s (%s, %s)", l.id.name, l.id.place, l.id.typ, l.table, l.cursor.name, l.cursor.place, l.cursor.typ)
+	l.identity = fmt.Sprintf("%s (%s, %s) of %s by %s (%s, %s)", l.id.name, l.id.ordinal, l.id.typ, l.table, l.cursor.name, l.cursor.ordinal, l.cursor.typ)
 	if l.tie != nil {
 		l.identity += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
 	}

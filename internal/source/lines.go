@@ -7,22 +7,22 @@ import (
 	"io"
 )
 
-// lines cuts a stream into lines, in constant memory.
+// lines splits a stream into lines, in constant memory.
 type lines struct {
 	buf    *bufio.Reader
-	number int64 // of the line returned last, from 1
+	number int64 // of the last line, from 1
 	bytes  int64 // read so far
 }
 
-// next returns the next line without its end, valid until the following call. Of
-// one longer than the buffer it returns the beginning: enough to see the first
-// column, or that this is longer than any ID. The error is io.EOF at the end.
+// next returns the next line without its end, valid until the following call. Of a line that is
+// longer than the buffer it returns the beginning: enough for the first column, or to see that it
+// is longer than any ID. The error is io.EOF at the end.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.buf.ReadSlice('\n')
 	l.bytes += int64(len(line))
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):
-		// The buffer is overwritten by what follows.
+		// The following reads overwrite the buffer.
 		line = bytes.Clone(line)
 		if err := l.skip(); err != nil && !errors.Is(err, io.EOF) {
 			return nil, cause(err)

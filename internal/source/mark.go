@@ -6,55 +6,54 @@ import (
 	"time"
 )
 
-// Position is a place in the order in which a table is read: right behind a row.
-// The zero value is the beginning. It can be kept as JSON. Only the database can
-// tell which of two comes first: their texts do not.
+// Position is a position in the order of a table, right behind a row. The zero value is the
+// beginning. It can be stored as JSON. Only the database can compare two positions: their texts do
+// not.
 type Position struct {
-	Identity string `json:"of,omitempty"`     // table and columns
+	Identity string `json:"of,omitempty"`     // the table and columns
 	Cursor   string `json:"cursor,omitempty"` // of the row, as the database writes it
-	Tie      string `json:"tie,omitempty"`    // what orders rows with the same cursor
+	Tie      string `json:"tie,omitempty"`    // orders rows with equal cursors
 }
 
 func (p Position) zero() bool { return p == Position{} }
 
-// Span is what is behind From, up to To; a zero To is the end of the table.
+// Span is the rows after From, up to To; a zero To is the end of the table.
 type Span struct {
 	From Position `json:"from"`
 	To   Position `json:"to"`
 }
 
-// Mark says what part of a table need not be read again to catch up. The zero value
-// is for a table that was never read. It is a value: copies are independent. In JSON
-// it can be kept beside what was read, and is good at any time after.
+// Mark describes the part of a table that need not be read again to catch up. The zero value is for
+// a table that was never read. Copies are independent. It can be stored as JSON beside the IDs that
+// were read, and never expires.
 //
-// A row can appear behind one's back: its transaction chose the cursor, say 7, and
-// commits when row 8 has long been read. What makes it safe to leave a row out is
-// that transactions commit within an overlap after that choice. So the last row of a
-// table that is seen at a moment bounds what was chosen by then; from an overlap
-// later on all that is up to it, and will ever be, can be read. The mark moves up to
-// such a row once everything up to it was read that late.
+// A row can appear late: its transaction chose the cursor 7, and commits after row 8 was read. It
+// is safe to skip rows because transactions commit within an overlap after choosing a cursor. So
+// the last row at some time is an upper bound of all cursors chosen by then. One overlap later, no
+// new rows appear below it. The mark moves up to such a bound once all rows below were read that
+// late.
 type Mark struct {
-	// Floor is where what has to be read begins.
+	// Floor is where the next read begins.
 	Floor Position `json:"floor,omitzero"`
-	// Skip was read late enough, though rows in front of it were not: a long read
-	// has to read again only what it read in its first overlap.
+	// Skip was read late enough, unlike the rows before it: after a long read, only the rows of its
+	// first overlap must be read again.
 	Skip *Span `json:"skip,omitempty"`
 
-	// Seen are the last rows that were seen, in the order of time. Of them JSON has the
-	// oldest: one that is read faster than an overlap must have it when it is read next,
-	// by whatever process, or the mark would never move.
+	// Bounds are the last rows at earlier times, in order. JSON has the oldest. The next read may
+	// come sooner than an overlap, and in another process: without that bound, the mark would never
+	// move.
 	Bounds []Bound `json:"seen,omitempty"`
 }
 
-// Sighting is the last row of the table at a moment, by the database's clock: whoever
-// goes on from a mark may run on another machine.
+// Bound is the last row of the table at a time of the database's clock. Another machine may
+// continue from the mark.
 type Bound struct {
 	At  time.Time `json:"at"`
 	Row Position  `json:"row"`
 }
 
-// sightingsIn is how many sightings of an overlap are kept at most, more or less:
-// so much of an overlap is read in vain.
+// boundsPerOverlap is about how many bounds of one overlap are kept. That part of an overlap is
+// read once more than necessary.
 const boundsPerOverlap = 8
 
 // MarshalJSON implements json.Marshaler.
@@ -64,11 +63,11 @@ func (m Mark) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(m))
 }
 
-// Zero reports whether nothing of the table can be left out.
+// Zero reports whether all rows must be read.
 func (m Mark) Zero() bool { return m.Floor.zero() && m.Skip == nil }
 
-// Again returns the mark for reading all of the table once more. What is known of its
-// end still holds, so the mark is where it was, or further, when that is done.
+// Rescan returns the mark for reading the whole table once more. Its bounds still hold: after the
+// read, the mark is where it was, or further.
 func (m Mark) Rescan() Mark {
 	var again Mark
 	if !m.Floor.zero() {
@@ -78,7 +77,7 @@ func (m Mark) Rescan() Mark {
 	return again
 }
 
-// reached returns up to where something was read late enough.
+// readUpTo returns the position up to which rows were read late enough.
 func (m Mark) readUpTo() Position {
 	if m.Skip != nil {
 		return m.Skip.To
@@ -86,7 +85,7 @@ func (m Mark) readUpTo() Position {
 	return m.Floor
 }
 
-// positions returns all that the mark has.
+// positions returns all positions in the mark.
 func (m Mark) positions() []Position {
 	all := []Position{m.Floor}
 	if m.Skip != nil {
@@ -98,23 +97,21 @@ func (m Mark) positions() []Position {
 	return all
 }
 
-// pass is one read of what a mark leaves to read, and what may be left out after it.
-// It is told what happened and does nothing by itself.
+// pass is one read of the rows that a mark leaves, and computes the mark after it. It does no I/O.
 type pass struct {
 	mark       Mark
 	overlap    time.Duration
-	aged       int       // so many of mark.Seen were seen long enough before the beginning
-	boundSeen  time.Time // when the last row was, by our clock
+	aged       int       // number of mark.Bounds that are old enough at the beginning
+	boundSeen  time.Time // when last was read, by the local clock
 	last       Position
 	spans      []Span
 	floorMoved bool // the floor is in the last span
 }
 
-// begin starts a pass at a moment of the database's clock, before any batch is asked
-// for.
+// newPass starts a pass at a time of the database's clock, before the first batch.
 func (m Mark) newPass(now time.Time, overlap time.Duration) *pass {
 	p := &pass{mark: m, overlap: overlap}
-	// One of a later time is from before the clock was set back: it would stay for ever.
+	// A bound in the future is from before the clock was set back. It would stay forever.
 	p.mark.Bounds = slices.DeleteFunc(slices.Clone(m.Bounds), func(s Bound) bool { return s.At.After(now) })
 	for i, s := range p.mark.Bounds {
 		if now.Sub(s.At) >= overlap {
@@ -124,9 +121,8 @@ func (m Mark) newPass(now time.Time, overlap time.Duration) *pass {
 	return p
 }
 
-// furthest returns the furthest row that was seen, if there is one. The table must reach
-// it still, or pass has to be told that it shrunk: numbers behind the table's end are
-// given once more, and what was seen of them says nothing of those.
+// lastBound returns the last bound, if there is one. If the table has no row there or behind it,
+// call dropBounds: the table reuses numbers behind its end, and the bounds say nothing of those.
 func (p *pass) lastBound() (row Position, ok bool) {
 	if n := len(p.mark.Bounds); n > 0 {
 		return p.mark.Bounds[n-1].Row, true
@@ -134,8 +130,7 @@ func (p *pass) lastBound() (row Position, ok bool) {
 	return row, false
 }
 
-// next returns the row that the floor moves to when the pass is finished, if there is
-// one.
+// nextFloor returns the floor after the pass, if it moves.
 func (p *pass) nextFloor() (row Position, ok bool) {
 	if p.aged == 0 {
 		return row, false
@@ -143,18 +138,17 @@ func (p *pass) nextFloor() (row Position, ok bool) {
 	return p.mark.Bounds[p.aged-1].Row, true
 }
 
-// shrunk tells that the table does not reach what was seen: its last rows were deleted,
-// or it is an older copy, in which new rows come there again.
+// dropBounds drops all bounds. The table's last rows were deleted, or the table is an older copy:
+// new rows come below the bounds.
 func (p *pass) dropBounds() { p.mark.Bounds, p.aged = nil, 0 }
 
-// saw tells the last row of the table, and a moment at which it had been seen: by our
-// clock, and by the database's. It comes before any batch. What it returns is to be
-// read, in this order.
-func (p *pass) start(now, there time.Time, last Position) []Span {
+// start sets the last row of the table and when it was read, by the local clock and by the
+// database's. Call it before the first batch. It returns the spans to read, in order.
+func (p *pass) start(now, serverTime time.Time, last Position) []Span {
 	p.boundSeen, p.last = now, last
-	if n := len(p.mark.Bounds); n == 0 || there.Sub(p.mark.Bounds[n-1].At) >= p.overlap/boundsPerOverlap {
-		// The older one stays when two are close, or none would ever grow old.
-		p.mark.Bounds = append(p.mark.Bounds, Bound{there, last})
+	if n := len(p.mark.Bounds); n == 0 || serverTime.Sub(p.mark.Bounds[n-1].At) >= p.overlap/boundsPerOverlap {
+		// If two are close, the older one stays: else none would grow old.
+		p.mark.Bounds = append(p.mark.Bounds, Bound{serverTime, last})
 	}
 	p.spans = []Span{{p.mark.Floor, last}}
 	if skip := p.mark.Skip; skip != nil {
@@ -163,13 +157,12 @@ func (p *pass) start(now, there time.Time, last Position) []Span {
 	return p.spans
 }
 
-// read tells that the rows of a batch, in one of the spans, were read by a SELECT
-// that began at the moment.
+// batchRead records a batch of a span, read by a SELECT that began at a time.
 func (p *pass) batchRead(span int, batch Span, began time.Time) {
 	switch {
 	case span < len(p.spans)-1:
-		// In front of rows that had been there for an overlap when the mark was made:
-		// what is here was chosen before them.
+		// These rows lie below Skip.From. They chose their cursors an overlap before the mark was
+		// made.
 		p.mark.Floor = batch.To
 	case began.Sub(p.boundSeen) < p.overlap:
 	case p.mark.Skip != nil:
@@ -181,8 +174,8 @@ func (p *pass) batchRead(span int, batch Span, began time.Time) {
 	}
 }
 
-// finished tells that a span was read to its end, which a batch need not have been:
-// the last rows may have been deleted.
+// spanRead records that a span was read to its end. Its last batch may end earlier, if the last
+// rows were deleted.
 func (p *pass) spanRead(span int) {
 	skip := p.mark.Skip
 	switch {

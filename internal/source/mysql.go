@@ -15,21 +15,20 @@ import (
 )
 
 const (
-	// connectLimit bounds a connection where the DSN does not.
+	// connectLimit bounds connecting if the DSN does not.
 	connectLimit = 10 * time.Second
-	// statementLimit bounds a statement, on the server. One that takes longer has no
-	// index to go by.
+	// statementLimit bounds a statement on the server. A slower one has no index.
 	statementLimit = time.Minute
-	// answerLimit bounds it here: for a server that is not there any more.
+	// answerLimit bounds a statement here, in case the server is gone.
 	answerLimit = statementLimit + 5*time.Second
-	// applicationName is what we are called in the server's lists.
+	// applicationName is the program's name in the server's lists.
 	applicationName = "ordergate"
 )
 
 var errNoAnswer = fmt.Errorf("the server has not answered for %v", answerLimit)
 
-// newMySQL returns how a table in MySQL or MariaDB is opened, and where it is.
-func newMySQL(opts TableOptions) (open opener, where string, err error) {
+// newMySQL returns the opener of a table in MySQL or MariaDB, and its location.
+func newMySQL(opts TableOptions) (open opener, location string, err error) {
 	config, err := parseMySQL(opts.DSN)
 	if err != nil {
 		return nil, "", err
@@ -55,9 +54,9 @@ func newMySQL(opts TableOptions) (open opener, where string, err error) {
 	}, fmt.Sprintf("%s %q %q", config.Net, config.Addr, schema), nil
 }
 
-// parseMySQL takes a DSN in the driver's form, or a mysql:// URL.
+// parseMySQL parses a DSN in the driver's form, or a mysql:// URL.
 func parseMySQL(dsn string) (*mysql.Config, error) {
-	// The parser's own words may hold a part of the DSN.
+	// The parser's error may quote a part of the DSN.
 	bad := errors.New("the DSN is none: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
 	var user *url.Userinfo
 	if strings.HasPrefix(dsn, "mysql://") {
@@ -80,9 +79,9 @@ func parseMySQL(dsn string) (*mysql.Config, error) {
 		config.Passwd, _ = user.Password()
 	}
 	config.Timeout = cmp.Or(config.Timeout, connectLimit)
-	config.Logger = &mysql.NopLogger{} // what it has to say is in the errors
-	config.InterpolateParams = true    // a number is compared as one, a text as the column's type; one round trip
-	config.ParseTime = false           // the text is exact
+	config.Logger = &mysql.NopLogger{} // errors are also returned
+	config.InterpolateParams = true    // numbers compare as numbers, texts as the column's type; one round trip
+	config.ParseTime = false           // text is exact
 	config.MultiStatements = false
 	config.RejectReadOnly = false
 	config.ConnectionAttributes = strings.TrimPrefix(config.ConnectionAttributes+",program_name:"+applicationName, ",")
@@ -95,8 +94,8 @@ type mysqlConn struct {
 	conn *sql.Conn
 }
 
-// session makes the connection independent of what the server or the DSN has set.
-// Times are those of UTC: in a zone with summer time an hour comes twice.
+// session makes the connection independent of the settings of the server and the DSN. Times are in
+// UTC: with daylight saving time an hour would come twice.
 const session = "SET SESSION time_zone = '+00:00', sql_mode = '', autocommit = 1, "
 
 func connectMySQL(ctx context.Context, config *mysql.Config) (*mysqlConn, error) {
@@ -113,7 +112,7 @@ func connectMySQL(ctx context.Context, config *mysql.Config) (*mysqlConn, error)
 	return c, nil
 }
 
-// begin makes the one connection and sets it up.
+// begin opens the one connection and sets it up.
 func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
@@ -124,11 +123,11 @@ func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	if err := c.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return mysqlError(ctx, err)
 	}
-	limit := fmt.Sprintf("max_execution_time = %d", statementLimit.Milliseconds())
+	timeout := fmt.Sprintf("max_execution_time = %d", statementLimit.Milliseconds())
 	if strings.Contains(version, "MariaDB") {
-		limit = fmt.Sprintf("max_statement_time = %d", int(statementLimit.Seconds()))
+		timeout = fmt.Sprintf("max_statement_time = %d", int(statementLimit.Seconds()))
 	}
-	for _, set := range []string{session + limit, "SET SESSION TRANSACTION READ ONLY"} {
+	for _, set := range []string{session + timeout, "SET SESSION TRANSACTION READ ONLY"} {
 		if _, err := c.conn.ExecContext(ctx, set); err != nil {
 			return mysqlError(ctx, err)
 		}
@@ -138,7 +137,7 @@ func (c *mysqlConn) begin(ctx context.Context) (err error) {
 
 func (c *mysqlConn) close() {
 	if c.conn != nil {
-		_ = c.conn.Close() // it has answered, or it has gone
+		_ = c.conn.Close() // the connection has no more use
 	}
 	_ = c.db.Close()
 }
@@ -154,7 +153,7 @@ func (c *mysqlConn) query(ctx context.Context, s *statement, row func([][]byte))
 	if err != nil {
 		return mysqlError(ctx, err)
 	}
-	defer func() { _ = rows.Close() }() // Err has said it
+	defer func() { _ = rows.Close() }() // Err reports errors
 	names, err := rows.Columns()
 	if err != nil {
 		return mysqlError(ctx, err)
@@ -177,8 +176,8 @@ func (c *mysqlConn) query(ctx context.Context, s *statement, row func([][]byte))
 	return mysqlError(ctx, rows.Err())
 }
 
-// mysqlArgs returns the values as the driver writes them into the statement: a
-// number without quotes, or a large one would be compared as a floating-point one.
+// mysqlArgs returns the values as the driver writes them into the statement. An integer comes
+// without quotes: a large one in quotes would be compared as a floating-point number.
 func mysqlArgs(args []arg) (values []any, err error) {
 	for _, a := range args {
 		if !a.number {
@@ -192,25 +191,25 @@ func mysqlArgs(args []arg) (values []any, err error) {
 		}
 		u, err := strconv.ParseUint(a.text, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q in a place that was kept is no whole number", a.text)
+			return nil, fmt.Errorf("%q in a stored position is not an integer", a.text)
 		}
 		values = append(values, u)
 	}
 	return values, nil
 }
 
-// Numbers of the server's errors.
+// Codes of server errors.
 const (
 	mysqlTooManyConnections = 1040
 	mysqlDatabaseDenied     = 1044
-	mysqlDenied             = 1045 // the user, or the password
+	mysqlDenied             = 1045 // the user or the password
 	mysqlTableDenied        = 1142
 	mysqlColumnDenied       = 1143
 	mysqlMariaDBTimedOut    = 1969
 	mysqlTimedOut           = 3024
 )
 
-// tellMySQL returns an error as we say it, nil for nil.
+// mysqlError adds an explanation to an error; nil for nil.
 func mysqlError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -12,15 +12,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// mysqlTable finds out about a table.
+// mysqlTable reads the structure of a table.
 type mysqlTable struct {
 	conn          *mysqlConn
 	opts          TableOptions
 	schema, table string
-	columns       map[string]mysqlColumn // by name in lower case, which is how they are compared
+	columns       map[string]mysqlColumn // by name in lower case, since names are compared so
 }
 
-// grant says what a user lacks who may not read the table.
+// grant adds the missing right to an error.
 func (m *mysqlTable) grant(err error, table string) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok || !slices.Contains([]uint16{mysqlDatabaseDenied, mysqlTableDenied, mysqlColumnDenied}, e.Number) {
@@ -29,19 +29,19 @@ func (m *mysqlTable) grant(err error, table string) error {
 	return fmt.Errorf("%w; the user needs: GRANT SELECT ON %s", err, table)
 }
 
-// mysqlColumn is what information_schema says of a column.
+// mysqlColumn is a column in information_schema.
 type mysqlColumn struct {
 	name, dataType, columnType string
-	place                      string // in the table
+	ordinal                    string // in the table
 	nullable                   bool
-	counted                    bool   // AUTO_INCREMENT
+	autoIncrement              bool   // AUTO_INCREMENT
 	digits                     string // (precision,scale) of a decimal
-	fraction                   int    // digits of a second
+	fraction                   int    // decimal places of a second
 }
 
 func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	l := &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
-	// This finds what the catalogue would not say: a missing right, or column.
+	// The catalogue does not show a missing right or column. This does.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), quoteMySQL(m.opts.CursorColumn), l.table)
 	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
 		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, m.grant(err, l.table))
@@ -67,14 +67,14 @@ func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 		return nil, fmt.Errorf("asking for its size: %w", err)
 	}
 	m.order(l, x, view)
-	// Without an index that begins with it, MyISAM counts anew for each value of what is
-	// in front of it there.
-	l.autoIncrement = m.columns[strings.ToLower(cursor.name)].counted && x.on(cursor.name) != nil
+	// MyISAM numbers rows anew for each value of the columns before this one, unless an index
+	// begins with it.
+	l.autoIncrement = m.columns[strings.ToLower(cursor.name)].autoIncrement && x.on(cursor.name) != nil
 	l.derive(m.opts.Ascending)
 	return l, m.server(ctx, l)
 }
 
-// order chooses tie and index.
+// order chooses the tie and the index.
 func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 	var primary *column
 	if key := x.primaryKey(); key != "" {
@@ -89,13 +89,13 @@ func (m *mysqlTable) order(l *layout, x indexes, view bool) {
 		return
 	}
 	if chosen != nil {
-		// Left to itself the optimizer may take a large LIMIT for a reason to sort.
+		// The optimizer itself may sort because of a large LIMIT.
 		l.ordered += " FORCE INDEX (" + quoteMySQL(chosen.name) + ")"
 	}
 	l.warnMissingIndex(x, chosen)
 }
 
-// readColumns finds the columns that may be read: no others are shown.
+// readColumns reads the columns that the user may read. The catalogue shows no others.
 func (m *mysqlTable) readColumns(ctx context.Context) error {
 	m.columns = map[string]mysqlColumn{}
 	const text = `SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION, ORDINAL_POSITION, EXTRA
@@ -103,19 +103,19 @@ func (m *mysqlTable) readColumns(ctx context.Context) error {
 	return m.conn.query(ctx, newStatement(MySQL, text, m.schema, m.table), func(c [][]byte) {
 		one := mysqlColumn{
 			name: string(c[0]), dataType: strings.ToLower(string(c[1])), columnType: strings.ToLower(string(c[2])),
-			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), place: string(c[7]),
-			counted: strings.Contains(strings.ToLower(string(c[8])), "auto_increment"),
+			nullable: string(c[3]) != "NO", digits: fmt.Sprintf("(%s,%s)", c[4], c[5]), ordinal: string(c[7]),
+			autoIncrement: strings.Contains(strings.ToLower(string(c[8])), "auto_increment"),
 		}
 		one.fraction, _ = strconv.Atoi(string(c[6])) // NULL: 0
 		m.columns[strings.ToLower(one.name)] = one
 	})
 }
 
-// id returns the column of the IDs, of which any text is good.
+// id returns the column of the IDs. Any text is valid.
 func (m *mysqlTable) id() (column, error) {
 	c, err := m.cursor(m.opts.IDColumn)
 	if err == nil {
-		// As a cursor a column may be given in other words.
+		// As a cursor, a column may be selected by another expression.
 		c.out = quoteMySQL(c.name)
 		return c, nil
 	}
@@ -128,19 +128,18 @@ func (m *mysqlTable) id() (column, error) {
 		return column{}, err
 	}
 	quoted := quoteMySQL(d.name)
-	return column{name: d.name, typ: d.columnType, place: d.place, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}, nil
+	return column{name: d.name, typ: d.columnType, ordinal: d.ordinal, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}, nil
 }
 
-// cursor returns a column to read in the order of: one whose values can be passed
-// back as they were read, and compare as they are ordered. (An ENUM is ordered by
-// number and compared by name.)
+// cursor returns a column as a cursor. Its values can be passed back as they were read, and they
+// compare in the order of the column. (An ENUM is ordered by number and compared by name.)
 func (m *mysqlTable) cursor(name string) (column, error) {
 	d, ok := m.columns[strings.ToLower(name)]
 	if !ok {
 		return column{}, fmt.Errorf("the catalogue does not show column %s: is there a right to read it?", name)
 	}
 	quoted := quoteMySQL(d.name)
-	c := column{name: d.name, typ: d.columnType, place: d.place, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
+	c := column{name: d.name, typ: d.columnType, ordinal: d.ordinal, sql: quoted, out: quoted, in: "%s", nullable: d.nullable}
 	switch d.dataType {
 	case "tinyint", "smallint", "mediumint", "int", "bigint":
 		c.number, c.exact = true, true
@@ -165,10 +164,10 @@ func (m *mysqlTable) cursor(name string) (column, error) {
 	return c, nil
 }
 
-// dateResolution is that of dates, of which the next one may have begun elsewhere.
+// dateResolution is that of dates: the next date may have begun in another time zone.
 const dateResolution = 48 * time.Hour
 
-// fractionOf returns the unit of times with so many digits behind the point.
+// fractionOf returns the unit of times with a number of decimal places.
 func fractionOf(digits int) time.Duration {
 	unit := time.Second
 	for range digits {
@@ -177,8 +176,8 @@ func fractionOf(digits int) time.Duration {
 	return unit
 }
 
-// bytewiseMySQL returns a column ordered by its bytes: to its collation "a" and "A"
-// may be the same.
+// bytewiseMySQL returns a column ordered by its bytes. Its collation may take "a" and "A" for
+// equal.
 func bytewiseMySQL(c column) column {
 	c.sql = "CAST(" + quoteMySQL(c.name) + " AS BINARY)"
 	c.out, c.in, c.exact = "HEX("+c.sql+")", "UNHEX(%s)", true
@@ -190,7 +189,7 @@ func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
 	if err != nil {
 		return x, err
 	}
-	broken := "" // the index of which the rest cannot be used
+	broken := "" // an index whose other columns cannot be used
 	for _, row := range names {
 		name := row["key_name"]
 		fit := row["index_type"] == "BTREE" && row["sub_part"] == "" && row["collation"] == "A" && row["column_name"] != "" &&
@@ -204,7 +203,7 @@ func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
 			x.all[n-1].columns = append(x.all[n-1].columns, row["column_name"])
 		default:
 			broken = name
-			if n > 0 && x.all[n-1].name == name { // not all of its columns are known
+			if n > 0 && x.all[n-1].name == name { // some of its columns are unknown
 				x.all[n-1].unique, x.all[n-1].primary = false, false
 			}
 		}
@@ -212,8 +211,8 @@ func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
 	return x, nil
 }
 
-// columnNames returns rows by the names of their columns, in lower case: those of
-// SHOW INDEX differ between MariaDB and the versions of MySQL.
+// columnNames returns rows by column name in lower case. The columns of SHOW INDEX differ between
+// MariaDB and versions of MySQL.
 func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[string]string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
@@ -221,7 +220,7 @@ func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[st
 	if err != nil {
 		return nil, mysqlError(ctx, err)
 	}
-	defer func() { _ = rows.Close() }() // Err has said it
+	defer func() { _ = rows.Close() }() // Err reports errors
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, mysqlError(ctx, err)
@@ -244,7 +243,7 @@ func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[st
 	return all, mysqlError(ctx, rows.Err())
 }
 
-// status reads the estimated number of rows and what kind of table it is.
+// status reads the estimated number of rows, and the kind of table.
 func (m *mysqlTable) status(ctx context.Context, l *layout, x *indexes) (view bool, err error) {
 	const text = "SELECT TABLE_ROWS, ENGINE, TABLE_TYPE FROM information_schema.TABLES WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?"
 	err = m.conn.query(ctx, newStatement(MySQL, text, m.schema, m.table), func(c [][]byte) {
@@ -255,7 +254,7 @@ func (m *mysqlTable) status(ctx context.Context, l *layout, x *indexes) (view bo
 	return view, err
 }
 
-// server looks for what makes a server unfit to be read from.
+// server checks for settings that make a server unfit to read from.
 func (m *mysqlTable) server(ctx context.Context, l *layout) error {
 	const text = "SELECT @@global.read_only, @@auto_increment_increment"
 	err := m.conn.query(ctx, newStatement(MySQL, text), func(c [][]byte) {

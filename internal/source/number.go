@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// integers are the types of whole numbers, by the names that the databases give them.
+// integers are the integer types, by their names in the databases.
 var integers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "integer"}
 
-// numbered reports whether the IDs are whole numbers, and new rows have greater ones.
+// numbered reports whether the IDs are integers, and new rows have greater ones.
 func (l *layout) numbered() bool {
 	typ, _, _ := strings.Cut(l.cursor.typ, "(")
 	typ, _, _ = strings.Cut(typ, " ")
 	return l.ascending && l.id.name == l.cursor.name && slices.Contains(integers, typ)
 }
 
-// Number returns up to which number Tail has told of all IDs that the table has or will
-// ever have, where these are [Report].Numbered; 0: up to none.
+// Number returns the number up to which Tail has yielded every ID that the table has or will have,
+// if the IDs are [Report].Numbered; 0: none.
 func (m Mark) Number() uint64 {
 	n, err := strconv.ParseUint(m.Floor.Cursor, 10, 64)
 	if err != nil {
-		return 0 // there is none, or it is less than that
+		return 0 // there is no floor, or it is negative
 	}
 	return n
 }

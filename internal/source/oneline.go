@@ -2,7 +2,7 @@ package source
 
 import "strings"
 
-// oneLine makes an error's text one line.
+// oneLine removes line breaks from an error's text.
 func oneLine(err error) error {
 	if err == nil || !strings.ContainsAny(err.Error(), "\r\n") {
 		return err

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// pace keeps a read from asking too much of a server.
+// pacer limits the load of a read on a server.
 type pacer struct {
 	pause time.Duration
-	rate  int // rows a second, 0 for any
+	rate  int // rows a second, 0: no limit
 	rows  int
 	began time.Time
 }
 
 func newPacer(pause time.Duration, rate int) pacer { return pacer{pause: pause, rate: rate} }
 
-// took counts rows.
+// addRows counts rows.
 func (p *pacer) addRows(rows int) { p.rows += rows }
 
 // wait blocks until the next batch is due, or ctx ends.

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// newPostgres returns how a table in PostgreSQL is opened, and where it is.
-func newPostgres(opts TableOptions) (open opener, where string, err error) {
+// newPostgres returns the opener of a table in PostgreSQL, and its location.
+func newPostgres(opts TableOptions) (open opener, location string, err error) {
 	config, err := parsePostgres(opts.DSN)
 	if err != nil {
 		return nil, "", err
@@ -33,8 +33,8 @@ func newPostgres(opts TableOptions) (open opener, where string, err error) {
 	}, postgresLocation(config, opts.Table), nil
 }
 
-// wherePostgres tells a table from those of the same name elsewhere. In which schema one
-// is that is named without depends on the user and on what a session begins with.
+// postgresLocation identifies the database of a table. Without a schema, the table depends on the
+// user and on the session's settings.
 func postgresLocation(config *pgconn.Config, table string) string {
 	servers := []string{fmt.Sprintf("%q:%d", config.Host, config.Port)}
 	for _, other := range config.Fallbacks { // with and without TLS
@@ -42,29 +42,29 @@ func postgresLocation(config *pgconn.Config, table string) string {
 			servers = append(servers, s)
 		}
 	}
-	where := fmt.Sprintf("%s %q", servers, cmp.Or(config.Database, config.User))
+	location := fmt.Sprintf("%s %q", servers, cmp.Or(config.Database, config.User))
 	if !strings.Contains(table, ".") {
-		where += fmt.Sprintf(" %q %q %q", config.User, config.RuntimeParams["search_path"], config.RuntimeParams["options"])
+		location += fmt.Sprintf(" %q %q %q", config.User, config.RuntimeParams["search_path"], config.RuntimeParams["options"])
 	}
-	return where
+	return location
 }
 
 func parsePostgres(dsn string) (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		// The parser's own words may hold a part of the DSN.
+		// The parser's error may quote a part of the DSN.
 		return nil, errors.New("the DSN is none, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=HOST user=USER password=PASSWORD dbname=NAME")
 	}
 	config.ConnectTimeout = min(config.ConnectTimeout, connectLimit)
 	for name, value := range map[string]string{
 		"client_encoding": "UTF8", "DateStyle": "ISO", "TimeZone": "UTC", "IntervalStyle": "postgres", "bytea_output": "hex",
 		"default_transaction_read_only": "on", "statement_timeout": strconv.FormatInt(statementLimit.Milliseconds(), 10),
-		// Where there is an index that has the order, it is to be used: a sort is only
-		// cheaper by estimates that take a large LIMIT for most of the table.
+		// An index that has the order must be used. Estimates that take a large LIMIT for most of
+		// the table would prefer a sort.
 		"enable_sort": "off",
-		// Rows that a policy hides are an error, not rows that there are not.
+		// Rows that a policy hides are an error, and do not count as absent.
 		"row_security": "off",
-		"jit":          "off", // what it takes to compile a SELECT of some rows is never won back
+		"jit":          "off", // compiling a SELECT of few rows never pays off
 	} {
 		config.RuntimeParams[name] = value
 	}
@@ -77,7 +77,7 @@ func parsePostgres(dsn string) (*pgconn.Config, error) {
 // postgresConn is a connection to PostgreSQL.
 type postgresConn struct {
 	conn     *pgconn.PgConn
-	prepared map[string]string // names of prepared statements by their text
+	prepared map[string]string // names of prepared statements, by text
 }
 
 func connectPostgres(ctx context.Context, config *pgconn.Config) (*postgresConn, error) {
@@ -88,14 +88,14 @@ func connectPostgres(ctx context.Context, config *pgconn.Config) (*postgresConn,
 	return &postgresConn{conn: c, prepared: map[string]string{}}, nil
 }
 
-// closeLimit bounds a good-bye.
+// closeLimit bounds closing a connection.
 const closeLimit = time.Second
 
 func (c *postgresConn) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	_ = c.conn.Close(ctx) // it has answered, or it has gone
-	// After a statement that was interrupted the server is told, in the background.
+	_ = c.conn.Close(ctx) // the connection has no more use
+	// After an interrupted statement, the driver cancels it in the background.
 	select {
 	case <-c.conn.CleanupDone():
 	case <-ctx.Done():
@@ -126,8 +126,8 @@ func (c *postgresConn) query(ctx context.Context, s *statement, row func([][]byt
 	return postgresError(ctx, err)
 }
 
-// prepare returns the name of a prepared statement. Its parameters are of the types
-// of the columns that they are compared with.
+// prepare returns the name of a prepared statement. Its parameters have the types of the columns
+// that they are compared with.
 func (c *postgresConn) prepare(ctx context.Context, text string) (name string, err error) {
 	name, ok := c.prepared[text]
 	if !ok {
@@ -140,21 +140,21 @@ func (c *postgresConn) prepare(ctx context.Context, text string) (name string, e
 	return name, nil
 }
 
-// Codes of the server's errors.
+// Codes of server errors.
 const (
 	pgInvalidAuthorization = "28"
 	pgTooManyConnections   = "53300"
 	pgNoRight              = "42501"
-	pgCanceled             = "57014" // by a limit: we cancel on a connection of its own
+	pgCanceled             = "57014" // by a time limit: we cancel on a separate connection
 	pgNoOrder              = "42883"
 	pgShutDown             = "57P"
 
-	// pgRowSecurity is the server's function that refuses to go by a policy: the code of
-	// that error is that of any right that lacks, its text in the server's language.
+	// pgRowSecurity is the server's function that refuses to apply a policy. The error's code is
+	// that of any missing right, and its text is in the server's language.
 	pgRowSecurity = "check_enable_rls"
 )
 
-// tellPostgres returns an error as we say it, nil for nil.
+// postgresError adds an explanation to an error; nil for nil.
 func postgresError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

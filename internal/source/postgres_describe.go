@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// postgresTable finds out about a table.
+// postgresTable reads the structure of a table.
 type postgresTable struct {
 	conn    *postgresConn
 	opts    TableOptions
@@ -21,22 +21,22 @@ type postgresTable struct {
 	columns map[string]postgresColumn
 }
 
-// postgresColumn is what the catalogue says of a column.
+// postgresColumn is a column in the catalogue.
 type postgresColumn struct {
 	name     string
-	number   string // in the table
-	typ      string // as SQL writes it
-	base     string // the type's name, that below a domain
+	ordinal  string // in the table
+	typ      string // in SQL
+	base     string // name of the type, or of the type below a domain
 	category string // of the type
 	nullable bool
-	fraction int  // digits of a second
-	bytewise bool // its collation takes no two texts for the same
+	fraction int  // decimal places of a second
+	bytewise bool // in its collation, different texts are unequal
 }
 
 func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	l := &layout{kind: Postgres, table: pgx.Identifier(strings.Split(p.opts.Table, ".")).Sanitize()}
 	l.ordered = l.table
-	// This finds what the catalogue would not say: a missing right.
+	// The catalogue does not show a missing right. This does.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
 	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
 		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, p.grant(err, l.table))
@@ -68,7 +68,7 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	return l, p.comparable(ctx, l)
 }
 
-// grant says what a user lacks who may not read the table.
+// grant adds the missing right to an error.
 func (p *postgresTable) grant(err error, table string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || e.Code != pgNoRight || e.Routine == pgRowSecurity {
@@ -97,7 +97,7 @@ func (p *postgresTable) order(l *layout, x indexes) {
 	l.warnMissingIndex(x, chosen)
 }
 
-// comparable has the server look at the statement that it will be asked.
+// comparable has the server check the statements of a read.
 func (p *postgresTable) comparable(ctx context.Context, l *layout) error {
 	_, err := p.conn.prepare(ctx, l.pageQuery(Span{From: Position{Identity: l.identity}}, 1).text)
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == pgNoOrder {
@@ -109,7 +109,7 @@ func (p *postgresTable) comparable(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// status reads the estimated number of rows and what kind of table and server it is.
+// status reads the estimated number of rows, and the kind of table and server.
 func (p *postgresTable) status(ctx context.Context, l *layout) error {
 	const text = "SELECT oid, relkind, reltuples::bigint, pg_is_in_recovery() FROM pg_catalog.pg_class WHERE oid = to_regclass($1)"
 	err := p.conn.query(ctx, newStatement(Postgres, text, l.table), func(c [][]byte) {
@@ -126,7 +126,7 @@ func (p *postgresTable) status(ctx context.Context, l *layout) error {
 	return err
 }
 
-// readColumns finds the columns that may be read.
+// readColumns reads the columns that the user may read.
 func (p *postgresTable) readColumns(ctx context.Context) error {
 	p.columns = map[string]postgresColumn{}
 	const text = `SELECT a.attname, a.attnum, format_type(a.atttypid, a.atttypmod), b.typname, b.typcategory, a.attnotnull,
@@ -138,7 +138,7 @@ func (p *postgresTable) readColumns(ctx context.Context) error {
 		WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')`
 	return p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(c [][]byte) {
 		one := postgresColumn{
-			name: string(c[0]), number: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),
+			name: string(c[0]), ordinal: string(c[1]), typ: string(c[2]), base: string(c[3]), category: string(c[4]),
 			nullable: string(c[5]) != "t", bytewise: string(c[7]) == "t",
 		}
 		one.fraction = microseconds
@@ -149,18 +149,18 @@ func (p *postgresTable) readColumns(ctx context.Context) error {
 	})
 }
 
-// microseconds are the digits of a second that PostgreSQL keeps.
+// microseconds is the precision of PostgreSQL's times in decimal places.
 const microseconds = 6
 
-// column returns a column as it is asked for. Values come and go as text, which is
-// exact but for floating-point numbers.
+// column returns a column as it is queried. Values are passed as text, which is exact except for
+// floating-point numbers.
 func (p *postgresTable) column(name string) (column, error) {
 	d, ok := p.columns[name]
 	if !ok {
 		return column{}, fmt.Errorf("%s: the catalogue does not show it", name)
 	}
 	quoted := quotePostgres(name)
-	c := column{name: name, typ: d.typ, place: p.oid + "." + d.number, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
+	c := column{name: name, typ: d.typ, ordinal: p.oid + "." + d.ordinal, sql: quoted, out: quoted, in: "%s", nullable: d.nullable, exact: true}
 	switch d.base {
 	case "float4", "float8", "money":
 		return column{}, fmt.Errorf("%s is of type %s, which has no exact text", name, d.typ)
@@ -170,25 +170,25 @@ func (p *postgresTable) column(name string) (column, error) {
 		c.resolution = dateResolution
 	case "int2", "int4", "int8", "numeric":
 	case "bpchar":
-		c.out = "rtrim(" + quoted + ")" // without its padding
+		c.out = "rtrim(" + quoted + ")" // without padding
 		fallthrough
 	case "text", "varchar", "uuid":
 		c.exact = d.bytewise
 	default:
-		c.exact = false // as of citext
+		c.exact = false // for example of citext
 	}
 	return c, nil
 }
 
-// bytewisePostgres returns a column ordered by its bytes: to its collation or type
-// "a" and "A" may be the same.
+// bytewisePostgres returns a column ordered by its bytes. Its collation or type may take "a" and
+// "A" for equal.
 func bytewisePostgres(c column) column {
 	c.sql = "(" + quotePostgres(c.name) + `::text COLLATE "C")`
 	c.exact = true
 	return c
 }
 
-// indexes returns those that are ordered as the columns are by themselves.
+// indexes returns the indexes in the columns' own order.
 func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 	const text = `SELECT r.relname, i.indisunique AND i.indimmediate, i.indisprimary, a.attname,
 			i.indoption[k.n - 1] = 0 AND o.opcdefault AND i.indcollation[k.n - 1] = a.attcollation
@@ -200,14 +200,14 @@ func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 		LEFT JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[k.n - 1]
 		WHERE i.indrelid = $1::oid AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree'
 		ORDER BY r.relname, k.n`
-	var broken []string // of which the rest cannot be used
+	var broken []string // indexes whose other columns cannot be used
 	err = p.conn.query(ctx, newStatement(Postgres, text, p.oid), func(c [][]byte) {
 		name, n := string(c[0]), len(x.all)
 		switch {
 		case slices.Contains(broken, name):
 		case c[3] == nil || string(c[4]) != "t":
 			broken = append(broken, name)
-			if n > 0 && x.all[n-1].name == name { // not all of its columns are known
+			if n > 0 && x.all[n-1].name == name { // some of its columns are unknown
 				x.all[n-1].unique, x.all[n-1].primary = false, false
 			}
 		case n > 0 && x.all[n-1].name == name:
@@ -219,11 +219,11 @@ func (p *postgresTable) indexes(ctx context.Context) (x indexes, err error) {
 	return x, err
 }
 
-// sequence finds out whether the cursor is a number that the database counts up: an
-// identity, or one whose default is the next number of a sequence. A sequence of which
-// each session takes several numbers at a time is none: the session may use the low
-// ones hours later. So may an application where it counts in steps (Hibernate's pooled
-// optimizer). The column of a view has no default to go by.
+// sequence determines whether the database itself increments the cursor: an identity, or a number
+// whose default is the next one of a sequence. A sequence does not count if each session takes
+// several numbers at a time: the session may use the low ones hours later. The same holds for an
+// increment above one, as an application may use it so (Hibernate's pooled optimizer). A view's
+// column has no default to check.
 func (p *postgresTable) sequence(ctx context.Context, l *layout) error {
 	numbers := []string{"int2", "int4", "int8", "numeric"}
 	if p.kind != "r" && p.kind != "p" || !slices.Contains(numbers, p.columns[l.cursor.name].base) {

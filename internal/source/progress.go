@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	logEvery  = 5 * time.Second        // between two lines in the log
-	drawEvery = 100 * time.Millisecond // between two drawings of the bar
+	logEvery  = 5 * time.Second        // interval of log lines
+	drawEvery = 100 * time.Millisecond // interval of drawing the bar
 )
 
-// Step is how far a read is.
+// Step is the progress of a read.
 type Step struct {
 	IDs   int64 // read so far
 	Done  int64 // of Total, in bytes or rows
@@ -24,8 +24,7 @@ type Step struct {
 	Rough bool  // the total is an estimate
 }
 
-// percent returns how much is done, and whether that is known. Of what was only
-// estimated there may be more.
+// percent returns the finished part, and whether it is known. An estimate may be too low.
 func (s Step) percent() (int64, bool) {
 	if s.Total <= 0 || s.Rough && s.Done >= s.Total {
 		return 0, false
@@ -33,23 +32,22 @@ func (s Step) percent() (int64, bool) {
 	return s.Done * 100 / s.Total, true
 }
 
-// Progress shows how far a read is: a bar on a terminal, otherwise a line in the
-// log every five seconds, so that a short read says nothing. It is not safe for
-// concurrent use: one goroutine reports.
+// Progress shows the progress of a read: a bar on a terminal, otherwise a log line every five
+// seconds. So a short read logs nothing. It is not safe for concurrent use: one goroutine reports.
 type Progress struct {
 	out   io.Writer // nil: no terminal
 	log   *slog.Logger
 	what  string
 	now   func() time.Time
-	first time.Time // when it began
-	last  time.Time // when the last line was logged or the last rate measured
-	ids   int64     // read by then
-	rate  float64   // IDs a second, lately
+	first time.Time // when the read began
+	last  time.Time // when the last line was logged or the rate was updated
+	ids   int64     // as of last
+	rate  float64   // IDs a second, as of last
 	bar   *progressbar.ProgressBar
 }
 
-// NewProgress returns the progress of reading what is named, on out (os.Stderr) if
-// that is a terminal, else in the log.
+// NewProgress returns the progress of reading what. It draws on out (os.Stderr) if that is a
+// terminal, and logs otherwise.
 func NewProgress(out *os.File, log *slog.Logger, what string) *Progress {
 	p := newProgress(nil, log, what, time.Now)
 	if term.IsTerminal(int(out.Fd())) {
@@ -62,7 +60,7 @@ func newProgress(out io.Writer, log *slog.Logger, what string, now func() time.T
 	return &Progress{out: out, log: log, what: what, now: now, first: now(), last: now()}
 }
 
-// Report is an [Options] or [TableOptions] Progress.
+// Report implements the Progress field of [Options] and [TableOptions].
 func (p *Progress) Report(s Step) {
 	now := p.now()
 	if p.out != nil {
@@ -86,7 +84,7 @@ func (p *Progress) Report(s Step) {
 	p.log.Info("reading order IDs", attrs...)
 }
 
-// measure takes the rate since it did so last.
+// updateRate computes the rate since the last call.
 func (p *Progress) updateRate(now time.Time, s Step) {
 	if passed := now.Sub(p.last).Seconds(); passed > 0 {
 		p.rate = float64(s.IDs-p.ids) / passed
@@ -94,7 +92,7 @@ func (p *Progress) updateRate(now time.Time, s Step) {
 	p.last, p.ids = now, s.IDs
 }
 
-// left returns how long the rest takes at the pace of all so far.
+// remaining returns the expected duration of the rest, at the average rate so far.
 func (p *Progress) remaining(now time.Time, s Step) time.Duration {
 	if s.Done <= 0 {
 		return 0
@@ -107,11 +105,11 @@ func (p *Progress) draw(now time.Time, s Step) {
 	if p.bar == nil {
 		total := s.Total
 		if total <= 0 {
-			total = -1 // the bar's word for unknown
+			total = -1 // the bar's value for unknown
 		}
 		p.bar = progressbar.NewOptions64(total,
 			progressbar.OptionSetWriter(p.out),
-			progressbar.OptionSetPredictTime(false), // the text says it
+			progressbar.OptionSetPredictTime(false), // the text has it
 			progressbar.OptionSetElapsedTime(false),
 			progressbar.OptionClearOnFinish(),
 		)
@@ -119,19 +117,19 @@ func (p *Progress) draw(now time.Time, s Step) {
 	done := s.Done
 	text := fmt.Sprintf("%s: %d IDs", p.what, s.IDs)
 	if s.Rough && s.Total > 0 {
-		done = min(done, s.Total-1) // a bar that was full once is gone
+		done = min(done, s.Total-1) // a full bar would disappear
 		text += fmt.Sprintf(" of about %d", s.Total)
 	}
 	text += fmt.Sprintf(", %d/s", int64(p.rate))
 	if _, known := s.percent(); known {
 		text += fmt.Sprintf(", %v left", p.remaining(now, s))
 	}
-	// A terminal that cannot be written to is no reason to stop reading.
+	// Reading continues if the terminal cannot be written to.
 	_ = p.bar.Set64(done)
 	p.bar.Describe(text)
 }
 
-// Close takes the bar off the terminal.
+// Close removes the bar from the terminal.
 func (p *Progress) Close() {
 	if p.bar != nil {
 		_ = p.bar.Finish()

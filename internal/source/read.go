@@ -10,26 +10,23 @@ import (
 )
 
 var (
-	// ErrPosition says that a place that was kept is not one of this table and these
-	// columns: what is in front of it must be read.
+	// ErrPosition means that a stored position belongs to another table or to other columns. The
+	// rows before it must be read.
 	ErrPosition = errors.New("the place that was kept belongs to another table or to other columns")
-	// ErrBadRows says that rows have no ID that an order can have, see [FailOnBad].
+	// ErrBadRows means that rows have no usable order ID, see [FailOnBad].
 	ErrBadRows = errors.New("rows have no usable order ID")
 )
 
-// maxNulls is where counting rows without a place ends.
+// maxNulls bounds how many rows without a position are counted.
 const maxNulls = 10_000
 
-// Read calls yield with the ID of every row behind a place, in order, up to the end
-// that the table has when it is reached. It blocks until then, until an error, or
-// until ctx ends. After each batch, whose IDs have all been given to yield, each
-// (which may be nil) gets the place reached: a read that was interrupted goes on from
-// there. Rows that were committed late, behind its back, it does not have: see
-// [Table.Tail].
+// Read calls yield with the ID of every row after a position, in order, up to the end of the table.
+// It blocks until then, until an error, or until ctx ends. After yield has received a batch, each
+// (which may be nil) receives the position reached: an interrupted read continues from there. Read
+// misses rows that are committed late, at earlier positions: see [Table.Tail].
 //
-// An ID may share its memory with others: one that is kept for long is to be cloned.
-// Rows with a NULL in the column that orders are behind no place; they are bad ones.
-// Errors name the table and where it was.
+// An ID may share its memory with others: clone one to keep it. Rows with a NULL in an order column
+// have no position, and count as bad rows. Errors name the table and the position.
 func (t *Table) Read(ctx context.Context, from Position, yield func(id string) error, each func(Position) error) (Report, error) {
 	var r Report
 	err := t.withConn(ctx, func(c conn, l *layout) error {
@@ -56,7 +53,7 @@ func (t *Table) Read(ctx context.Context, from Position, yield func(id string) e
 	return r, nil
 }
 
-// scan is a read of one table by one connection.
+// scan is a read of one table on one connection.
 type scan struct {
 	opts   TableOptions
 	conn   conn
@@ -72,7 +69,7 @@ func (t *Table) scan(c conn, l *layout, r *Report, yield func(string) error) *sc
 	return &scan{opts: t.opts, conn: c, layout: l, report: r, yield: yield, pace: newPacer(t.opts.Pause, t.opts.MaxRate)}
 }
 
-// nulls takes account of the rows that are in no batch, since a NULL has no place.
+// reportNulls reports the rows that no batch contains, since a NULL has no position.
 func (s *scan) reportNulls(ctx context.Context, behind Position) error {
 	if err := s.layout.checkPosition(behind); err != nil {
 		return err
@@ -96,7 +93,7 @@ func (s *scan) reportNulls(ctx context.Context, behind Position) error {
 	return s.checkBad()
 }
 
-// owns reports whether a place is one of this layout.
+// checkPosition returns an error if a position is of another layout.
 func (l *layout) checkPosition(at Position) error {
 	if !at.zero() && at.Identity != l.identity {
 		return fmt.Errorf("%w: it is of %s, this is %s", ErrPosition, at.Identity, l.identity)
@@ -104,7 +101,7 @@ func (l *layout) checkPosition(at Position) error {
 	return nil
 }
 
-// judge ends a read that must not have bad rows.
+// checkBad returns an error if bad rows must end the read.
 func (s *scan) checkBad() error {
 	if s.report.Skipped == 0 || s.opts.OnBad == SkipBad {
 		return nil
@@ -116,14 +113,14 @@ func (s *scan) checkBad() error {
 	return fmt.Errorf("%d %w: %s", s.report.Skipped, ErrBadRows, strings.Join(first, "; "))
 }
 
-// read reads a span. Done is called after each batch.
+// read reads a span. It calls done after each batch.
 func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) error {
 	if err := errors.Join(s.layout.checkPosition(span.From), s.layout.checkPosition(span.To)); err != nil {
 		return oneLine(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	f := s.startFetch(ctx, span)
-	defer func() { // also when yield panics: the connection is in use until then
+	defer func() { // also if yield panics: the connection is in use until then
 		cancel()
 		for range f.batches {
 		}
@@ -138,12 +135,12 @@ func (s *scan) read(ctx context.Context, span Span, done func(*batch) error) err
 			return s.wrapPosition(at, err)
 		}
 		at = b.span.To
-		f.free <- b // there is always room
+		f.free <- b // never blocks
 	}
 	return s.wrapPosition(at, f.err)
 }
 
-// behind says in an error where the read was.
+// wrapPosition adds the position of the read to an error.
 func (s *scan) wrapPosition(at Position, err error) error {
 	if err == nil || at.zero() {
 		return err
@@ -151,12 +148,12 @@ func (s *scan) wrapPosition(at Position, err error) error {
 	return fmt.Errorf("behind %s: %w", s.rowName(at.Cursor), err)
 }
 
-// checkRows is how many rows are given between two looks at the context.
+// checkRows is how many rows are delivered between two checks of the context.
 const checkRows = 256
 
-// give gives the IDs of a batch to yield.
+// deliver passes the IDs of a batch to yield.
 func (s *scan) deliver(ctx context.Context, b *batch) error {
-	text := string(b.text) // one allocation, of which all IDs are parts
+	text := string(b.text) // one allocation for all IDs
 	for i := range b.rows() {
 		if i%checkRows == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -188,21 +185,21 @@ func (s *scan) deliver(ctx context.Context, b *batch) error {
 	return s.checkBad()
 }
 
-// where names a row by its cursor.
+// rowName names a row by its cursor.
 func (s *scan) rowName(cursor string) string { return s.layout.cursor.name + " = " + cursor }
 
-// fetching is a goroutine that asks for batches ahead of what is given.
+// fetcher is a goroutine that requests batches in advance.
 type fetcher struct {
-	batches chan *batch // closed when it has ended
+	batches chan *batch // closed at the end
 	free    chan *batch
-	err     error // after the end
+	err     error // valid after the end
 }
 
-// ahead is how many batches there are: one is filled while the other is given.
+// prefetch is the number of batches: one is filled while another is delivered.
 const prefetch = 2
 
-// fetch begins to ask for the batches of a span. It ends with the span, an error,
-// which includes that of ctx, or when batches is not read any more and ctx has ended.
+// startFetch starts to request the batches of a span. It ends with the span, or with an error. If
+// nothing receives from batches, it ends with ctx.
 func (s *scan) startFetch(ctx context.Context, span Span) *fetcher {
 	f := &fetcher{batches: make(chan *batch), free: make(chan *batch, prefetch)}
 	for range prefetch {
@@ -260,14 +257,14 @@ func (s *scan) fetchOne(ctx context.Context, span Span, b *batch) error {
 	return err
 }
 
-// position returns the place behind a row.
+// position returns the position behind a row.
 func (l *layout) position(cursor, tie []byte) (Position, error) {
 	at := Position{Identity: l.identity, Cursor: string(cursor)}
 	if l.tie != nil {
 		at.Tie = string(tie)
 	}
 	if !utf8.Valid(cursor) || !utf8.Valid(tie) {
-		// JSON could not keep it.
+		// JSON could not store it.
 		return at, fmt.Errorf("the row with %s = %q is not in UTF-8: use another cursor column", l.cursor.name, truncate(cursor))
 	}
 	return at, nil

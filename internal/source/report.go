@@ -10,21 +10,21 @@ const (
 	// MaxIDBytes is the length of the longest ID.
 	MaxIDBytes = 256
 
-	// namedBad is how many of those without an ID are named.
+	// maxListedBad bounds the bad lines or rows in a report.
 	maxListedBad = 5
 )
 
-// Report says what a read came to.
+// Report is the result of a read.
 type Report struct {
-	IDs     int64 // given to the caller
-	Skipped int64 // lines or rows that hold something, but no ID
+	IDs     int64 // passed to the caller
+	Skipped int64 // lines or rows with content, but without a usable ID
 	First   []Bad // the first few of those
-	// Numbered says that the IDs are whole numbers in the order of which the table is read:
-	// see [Mark.Number]. Only [Table.Tail] says it.
+	// Numbered means that the IDs are integers and the table is read in their order: see
+	// [Mark.Number]. Only [Table.Tail] sets it.
 	Numbered bool
 }
 
-// Bad is a line or a row without an ID that an order can have.
+// Bad is a line or a row without a usable order ID.
 type Bad struct {
 	Where  string // "line 7", "id = 7"
 	Reason string
@@ -33,7 +33,7 @@ type Bad struct {
 // String returns "line 7: not UTF-8".
 func (b Bad) String() string { return b.Where + ": " + b.Reason }
 
-// bad counts one. Where is asked only of those that are named.
+// addBad counts a bad line or row. It calls where only for those in the report.
 func (r *Report) addBad(where func() string, reason string) {
 	r.Skipped++
 	if len(r.First) < maxListedBad {
@@ -41,7 +41,7 @@ func (r *Report) addBad(where func() string, reason string) {
 	}
 }
 
-// malformed returns why an ID can be no order's, "" if it can.
+// checkID returns the reason why an ID is no order's, "" if it may be one.
 func checkID(id []byte) string {
 	switch {
 	case len(id) == 0:
@@ -58,8 +58,8 @@ func checkID(id []byte) string {
 	return ""
 }
 
-// plain reports whether there are only printable ASCII characters: nearly always,
-// and five times as fast as to look at runes.
+// isPlainASCII reports whether an ID has only printable ASCII characters. Nearly all have, and this
+// is five times as fast as a check of runes.
 func isPlainASCII(id []byte) bool {
 	for _, c := range id {
 		if c < ' ' || c >= 0x7f {
@@ -69,12 +69,12 @@ func isPlainASCII(id []byte) bool {
 	return true
 }
 
-// strange is the reason of an ID that the caller's Valid refuses.
+// invalidID is the reason for an ID that the caller's Valid refuses.
 func invalidID(id []byte) string {
 	return fmt.Sprintf("%q does not have the form of an order ID", truncate(id))
 }
 
-// truncate keeps a line of the log readable.
+// truncate keeps log lines short.
 func truncate(text []byte) []byte {
 	const enough = 40
 	return text[:min(len(text), enough)]

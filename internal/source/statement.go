@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// statement is an SQL text and the values of its parameters.
+// statement is an SQL text with the values of its parameters.
 type statement struct {
 	kind Kind
 	text string
 	args []arg
-	// kept says that it will be asked again, with other values.
+	// prepared means that it is executed repeatedly, with other values.
 	prepared bool
 }
 
 // arg is the value of a parameter, as the database wrote it.
 type arg struct {
 	text   string
-	number bool // a whole number; else a text, which the database makes a value of
+	number bool // an integer; else a text that the database converts
 }
 
-// ask returns a statement without columns of the table.
+// newStatement returns a statement that does not use the table's columns.
 func newStatement(kind Kind, text string, values ...string) *statement {
 	s := &statement{kind: kind, text: text}
 	for _, v := range values {
@@ -31,7 +31,7 @@ func newStatement(kind Kind, text string, values ...string) *statement {
 	return s
 }
 
-// bind adds a value of a column and returns what stands for it in the text.
+// bind adds a value of a column and returns its placeholder.
 func (s *statement) bind(c *column, value string) string {
 	s.args = append(s.args, arg{text: value, number: c.number})
 	mark := "?"
@@ -41,9 +41,9 @@ func (s *statement) bind(c *column, value string) string {
 	return fmt.Sprintf(c.in, mark)
 }
 
-// compare returns the condition that a row stands to a place as op (>, >= or <=)
-// says. PostgreSQL finds rows (a, b) > (x, y) by an index, and none of the same
-// written out; MySQL and MariaDB do just the reverse.
+// compare returns the condition that a row is at, after or before a position, by op (>, >= or <=).
+// PostgreSQL uses an index for (a, b) > (x, y), and not for the written-out form. MySQL and MariaDB
+// do the reverse.
 func (s *statement) compare(l *layout, op string, at Position) string {
 	c := &l.cursor
 	switch {
@@ -56,8 +56,8 @@ func (s *statement) compare(l *layout, op string, at Position) string {
 		c.sql, op[:1], s.bind(c, at.Cursor), c.sql, s.bind(c, at.Cursor), l.tie.sql, op, s.bind(l.tie, at.Tie))
 }
 
-// selected returns what is selected of each row, and where the ID, the cursor and
-// the tie are in it.
+// selectList returns the expressions to select, and the indexes of the ID, the cursor and the tie
+// among them.
 func (l *layout) selectList() (list string, at [3]int) {
 	var columns []string
 	for i, out := range []string{l.id.out, l.cursor.out, l.lastOrderColumn().out} {
@@ -70,7 +70,7 @@ func (l *layout) selectList() (list string, at [3]int) {
 	return strings.Join(columns, ", "), at
 }
 
-// tieOrCursor returns the column that orders at last.
+// lastOrderColumn returns the last column of the order.
 func (l *layout) lastOrderColumn() *column {
 	if l.tie != nil {
 		return l.tie
@@ -78,7 +78,7 @@ func (l *layout) lastOrderColumn() *column {
 	return &l.cursor
 }
 
-// orderBy returns the order, each column followed by the direction.
+// orderBy returns the columns of the order, each with the direction.
 func (l *layout) orderBy(direction string) string {
 	by := l.cursor.sql + direction
 	if l.tie != nil {
@@ -87,7 +87,7 @@ func (l *layout) orderBy(direction string) string {
 	return by
 }
 
-// page asks for the first rows of a span.
+// pageQuery selects the first rows of a span.
 func (l *layout) pageQuery(span Span, limit int) *statement {
 	list, _ := l.selectList()
 	return l.rowsQuery(list, "", limit, true, func(s *statement) (where []string) {
@@ -101,20 +101,20 @@ func (l *layout) pageQuery(span Span, limit int) *statement {
 	})
 }
 
-// last asks for the last row.
+// lastRowQuery selects the last row.
 func (l *layout) lastRowQuery() *statement {
 	list, _ := l.selectList()
 	return l.rowsQuery(list, " DESC", 1, false, func(*statement) []string { return nil })
 }
 
-// reaches asks for a row at a place or behind it.
+// existsQuery selects a row at a position or after it.
 func (l *layout) existsQuery(at Position) *statement {
 	return l.rowsQuery("1", "", 1, false, func(s *statement) []string { return []string{s.compare(l, ">=", at)} })
 }
 
-// rows asks for some of the rows that have a place in the order: a NULL has none.
-func (l *layout) rowsQuery(list, direction string, limit int, kept bool, conditions func(*statement) []string) *statement {
-	s := &statement{kind: l.kind, prepared: kept}
+// rowsQuery selects rows that have a position in the order: a NULL has none.
+func (l *layout) rowsQuery(list, direction string, limit int, prepared bool, conditions func(*statement) []string) *statement {
+	s := &statement{kind: l.kind, prepared: prepared}
 	where := conditions(s)
 	for _, c := range []*column{&l.cursor, l.tie} {
 		if c != nil && c.nullable {
@@ -125,9 +125,8 @@ func (l *layout) rowsQuery(list, direction string, limit int, kept bool, conditi
 	return s
 }
 
-// nulls asks for some of the rows that have no place, since a column is NULL, by ID
-// and cursor. Those without a cursor are found wherever they are, the others behind
-// a place.
+// nullsQuery selects the ID and cursor of rows without a position, since a column is NULL. It finds
+// rows without a cursor anywhere, and the others after a position.
 func (l *layout) nullsQuery(c *column, behind Position, limit int) *statement {
 	s := &statement{kind: l.kind}
 	where := []string{c.sql + " IS NULL"}

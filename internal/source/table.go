@@ -15,23 +15,23 @@ import (
 // Kind is a kind of database.
 type Kind string
 
-// The kinds.
+// The kinds of database.
 const (
 	MySQL    Kind = "mysql" // and MariaDB
 	Postgres Kind = "postgres"
 )
 
-// OnBad says what becomes of rows without an ID that an order can have.
+// OnBad is the treatment of rows without a usable order ID.
 type OnBad string
 
-// What may become of them.
+// The treatments.
 const (
-	FailOnBad OnBad = "fail" // the read fails: the orders that they stand for would count as absent
-	SkipBad   OnBad = "skip" // they are counted and passed over
+	FailOnBad OnBad = "fail" // the read fails: a lookup of these orders would be answered Absent
+	SkipBad   OnBad = "skip" // they are counted and skipped
 )
 
-// DefaultBatch is how many rows are asked for at a time: with a tenth of that, a
-// server that is near stands idle between batches for a third of the time.
+// DefaultBatch is the default number of rows in one SELECT. With a tenth of it, a nearby server is
+// idle between batches for a third of the time.
 const DefaultBatch = 10_000
 
 const (
@@ -42,48 +42,47 @@ const (
 // TableOptions are the settings of a [Table].
 type TableOptions struct {
 	Kind         Kind
-	DSN          string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs. It is never told
+	DSN          string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs; never logged
 	Table        string // or schema.table
 	IDColumn     string
-	CursorColumn string // in the order of which it is read; may be IDColumn
+	CursorColumn string // the column that the table is read in the order of; may be IDColumn
 
-	Batch   int           // rows of one SELECT, at most 100,000; default [DefaultBatch]
+	Batch   int           // rows in one SELECT, at most 100,000; default [DefaultBatch]
 	Pause   time.Duration // between two SELECTs
-	MaxRate int           // rows a second; 0: as fast as it goes
+	MaxRate int           // rows a second; 0: no limit
 
-	// Overlap is longer than any transaction takes from the moment that it chose a
-	// row's cursor to its commit, and includes what the clocks of those who choose
-	// times are apart; default a minute. See [Mark].
+	// Overlap must exceed the time from the choice of a row's cursor to its commit in any
+	// transaction, including the differences between the clocks that choose times; default a
+	// minute. See [Mark].
 	Overlap time.Duration
-	// Ascending says that new rows come at the end of the order though it is not the
-	// database itself that counts the cursor up (AUTO_INCREMENT, an identity, a
-	// sequence): times of creation do, ULIDs, UUIDs of version 7, Snowflakes. Without it
-	// such a table is read as a whole to catch up with it.
+	// Ascending means that new rows come at the end of the order, although the database itself does
+	// not increment the cursor (AUTO_INCREMENT, an identity, a sequence). That holds for creation
+	// times, ULIDs, UUIDs of version 7 and Snowflake IDs. Without it, catching up with such a table
+	// reads all of it.
 	Ascending bool
 
 	OnBad OnBad // default FailOnBad
-	// Valid refuses IDs beyond those that no order can have; nil refuses none. It
-	// is called by the goroutine that reads.
+	// Valid refuses IDs of another form; nil refuses none. The goroutine that reads calls it.
 	Valid    func(id string) bool
-	Progress func(Step) // told after each batch, by the goroutine that reads
-	// Dropped is called by [Table.Tail] when its mark does not hold any more, before all is
-	// read again: what was read of the table may be that of another one. Nil: nobody is.
+	Progress func(Step) // called after each batch, by the goroutine that reads
+	// OnMarkDropped is called by [Table.Tail] when its mark no longer holds, before the whole table
+	// is read again. Earlier rows may have come from another table. Nil: no call.
 	OnMarkDropped func(reason string)
 	Logger        *slog.Logger // default: none
 }
 
-// ensureDefaults fills in what was left open.
+// ensureDefaults sets the fields that are unset.
 func (o *TableOptions) ensureDefaults() {
 	o.Batch = cmp.Or(o.Batch, DefaultBatch)
 	o.Overlap = cmp.Or(o.Overlap, defaultOverlap)
 	o.OnBad = cmp.Or(o.OnBad, FailOnBad)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.MaxRate > 0 {
-		o.Batch = min(o.Batch, o.MaxRate) // or it would come in gusts
+		o.Batch = min(o.Batch, o.MaxRate) // or rows would come in bursts
 	}
 }
 
-// validate reports all that is wrong, in one line.
+// validate reports all violations in one line.
 func (o *TableOptions) validate() error {
 	var errs []string
 	check := func(ok bool, format string, args ...any) {
@@ -111,8 +110,8 @@ func (o *TableOptions) validate() error {
 // identifier reports whether a name can be quoted.
 func identifier(name string) bool { return name != "" && !strings.ContainsRune(name, 0) }
 
-// Table is a table of orders, or a view of one, in a database. It may be used by
-// several goroutines. It keeps no connection: each read makes one, and one only.
+// Table is a table of orders, or a view of one, in a database. It is safe for concurrent use. It
+// keeps no connection: each read opens one.
 type Table struct {
 	opts     TableOptions
 	open     opener
@@ -124,8 +123,8 @@ type Table struct {
 	warned  map[string]bool
 }
 
-// NewTable returns a table that can be read. It connects to nothing yet: what is
-// wrong with the database is told by the first read, or by [Table.Check].
+// NewTable returns a table. It does not connect yet: the first read, or [Table.Check], reports what
+// is wrong with the database.
 func NewTable(opts TableOptions) (*Table, error) {
 	opts.ensureDefaults()
 	t := &Table{opts: opts, name: fmt.Sprintf("%s table %s", opts.Kind, opts.Table), warned: map[string]bool{}}
@@ -143,12 +142,12 @@ func NewTable(opts TableOptions) (*Table, error) {
 	return t, nil
 }
 
-// Where tells the table from one of the same name in another database or on another
-// server, by what the DSN says of them: nobody is asked. It has no password in it.
+// Location identifies the database and server of the table, by the DSN alone. It contains no
+// password.
 func (t *Table) Location() string { return t.location }
 
-// Check connects and reports whether the table can be read: the error says why not,
-// the warnings what will be slow or is not safe.
+// Check connects and reports whether the table can be read. The error is the reason if not. The
+// warnings name what will be slow or unsafe.
 func (t *Table) Check(ctx context.Context) (warnings []string, err error) {
 	err = t.withConn(ctx, func(_ conn, l *layout) error {
 		warnings = l.warnings
@@ -160,18 +159,18 @@ func (t *Table) Check(ctx context.Context) (warnings []string, err error) {
 	return warnings, nil
 }
 
-// opener connects to a database and finds out about the table.
+// opener connects to a database and reads the structure of the table.
 type opener func(ctx context.Context) (conn, *layout, error)
 
-// conn is a connection. Its errors are one line and hold no secret.
+// conn is a connection. Its errors are one line and contain no secret.
 type conn interface {
-	// query calls row with the columns of each row, nil where one is NULL. They are
-	// valid during the call. When ctx ends it returns the cause, at once.
+	// query calls row with the columns of each row; NULL is nil. They are valid during the call. It
+	// returns the cause at once when ctx ends.
 	query(ctx context.Context, s *statement, row func(columns [][]byte)) error
 	close()
 }
 
-// connected calls do with a connection.
+// withConn calls do with a connection.
 func (t *Table) withConn(ctx context.Context, do func(conn, *layout) error) error {
 	t.queries.Add(openingQueries)
 	c, l, err := t.open(ctx)
@@ -183,14 +182,14 @@ func (t *Table) withConn(ctx context.Context, do func(conn, *layout) error) erro
 	return do(countingConn{c, &t.queries}, l)
 }
 
-// opening is how many queries it takes at most to connect and to find out about a table.
+// openingQueries is the largest number of queries for connecting and reading the structure.
 const openingQueries = 10
 
-// Queries returns how many queries the database was asked so far, about: of connecting it
-// counts the most that it takes.
+// Queries returns about how many queries were sent to the database so far. Each connection counts
+// with its largest number.
 func (t *Table) Queries() int64 { return t.queries.Load() }
 
-// counting is a connection whose queries are counted.
+// countingConn counts the queries on a connection.
 type countingConn struct {
 	conn
 	queries *atomic.Int64
@@ -201,7 +200,7 @@ func (c countingConn) query(ctx context.Context, s *statement, row func([][]byte
 	return c.conn.query(ctx, s, row)
 }
 
-// warn logs what was not logged before.
+// warn logs new warnings.
 func (t *Table) warn(warnings []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Tail calls yield with the ID of every row that was committed before the call and
-// that the mark does not leave out: for the zero mark all of them. It returns the
-// mark for the next call. It blocks until then, until an error, or until ctx ends;
-// beside an error it returns how far it came, which is good to go on from.
+// Tail calls yield with the ID of every row that was committed before the call, except those that
+// the mark skips. For the zero mark that is every row. It returns the mark for the next call. It
+// blocks until the end of the table, until an error, or until ctx ends. Beside an error it returns
+// the mark that it has reached, which is valid.
 //
-// After each batch, whose IDs have all been given to yield, each (which may be nil)
-// gets the mark of then: kept as JSON, with what yield has got, it is good to go on
-// from in another process. In the first [TableOptions] Overlap of a long read it does
-// not move yet.
+// After yield has received a batch, each (which may be nil) receives the present mark. Stored as
+// JSON with the IDs, it is valid in another process too. It does not move in the first Overlap of a
+// long read, see [TableOptions].
 //
-// A mark that does not hold any more is dropped, which the log says: one of other
-// columns, or one behind the end of the table.
+// Tail drops and logs a mark that no longer holds: one of other columns, or one behind the end of
+// the table.
 //
-// What [Table.Read] says of IDs, bad rows and errors holds here, but that bad rows
-// are not told in the log: the caller may come back every second.
+// What [Table.Read] documents for IDs, bad rows and errors holds here too. Tail does not log bad
+// rows, since the caller may call it every second.
 func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error, each func(Mark) error) (Mark, Report, error) {
 	var r Report
 	err := t.withConn(ctx, func(c conn, l *layout) error {
@@ -43,7 +42,7 @@ func (t *Table) Tail(ctx context.Context, mark Mark, yield func(id string) error
 	return mark, r, nil
 }
 
-// all reads the table from the beginning: rows may have come anywhere.
+// readAll reads the table from the beginning, since new rows may be anywhere.
 func (s *scan) readAll(ctx context.Context) error {
 	if err := s.reportNulls(ctx, Position{}); err != nil {
 		return err
@@ -51,11 +50,11 @@ func (s *scan) readAll(ctx context.Context) error {
 	return s.read(ctx, Span{}, func(*batch) error { return nil })
 }
 
-// tail reads what a mark leaves to read, and moves the mark.
+// readTail reads the rows that a mark leaves, and moves the mark.
 func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) error {
 	for _, at := range mark.positions() {
 		if s.layout.checkPosition(at) != nil {
-			s.dropMark(mark, "it was kept of another table, or of other columns")
+			s.dropMark(mark, "it belongs to another table or to other columns")
 			break
 		}
 	}
@@ -69,14 +68,14 @@ func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) 
 	} else if !reaches {
 		s.dropMark(mark, "the table ends in front of it")
 	}
-	there, err := s.serverTime(ctx)
+	serverTime, err := s.serverTime(ctx)
 	if err != nil {
 		return err
 	}
 	if err := s.reportNulls(ctx, mark.Floor); err != nil || !found {
 		return err
 	}
-	p := mark.newPass(there, s.opts.Overlap+s.layout.resolution)
+	p := mark.newPass(serverTime, s.opts.Overlap+s.layout.resolution)
 	if row, ok := p.lastBound(); ok {
 		if reaches, err := s.hasRowFrom(ctx, row); err != nil {
 			return err
@@ -84,7 +83,7 @@ func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) 
 			p.dropBounds()
 		}
 	}
-	for i, span := range p.start(seen, there, last) {
+	for i, span := range p.start(seen, serverTime, last) {
 		err := s.read(ctx, span, func(b *batch) error {
 			p.batchRead(i, b.span, b.began)
 			*mark = p.mark
@@ -102,20 +101,20 @@ func (s *scan) readTail(ctx context.Context, mark *Mark, each func(Mark) error) 
 	return nil
 }
 
-// startOver drops a mark that does not hold.
+// dropMark drops a mark that no longer holds.
 func (s *scan) dropMark(mark *Mark, reason string) {
 	defer func() { *mark = Mark{} }()
 	if mark.Zero() {
-		return // all of it would be read anyway
+		return // the whole table would be read anyway
 	}
-	s.opts.Logger.Warn("the place up to which a table was read does not hold: all of it is read again",
-		"table", s.opts.Table, "place", s.rowName(mark.readUpTo().Cursor), "reason", reason)
+	s.opts.Logger.Warn("the mark of a table no longer holds: the whole table is read again",
+		"table", s.opts.Table, "position", s.rowName(mark.readUpTo().Cursor), "reason", reason)
 	if s.opts.OnMarkDropped != nil {
 		s.opts.OnMarkDropped(reason)
 	}
 }
 
-// last returns the last row's place, if there is a row.
+// lastRow returns the position of the last row, if there is one.
 func (s *scan) lastRow(ctx context.Context) (at Position, found bool, err error) {
 	_, columns := s.layout.selectList()
 	var bad error
@@ -132,21 +131,20 @@ func (s *scan) lastRow(ctx context.Context) (at Position, found bool, err error)
 	return at, found, nil
 }
 
-// reaches reports whether the table has a row at a place or behind it. If not, its last
-// rows were deleted, or it is an older copy, in which new rows come there again.
-func (s *scan) hasRowFrom(ctx context.Context, at Position) (there bool, err error) {
+// hasRowFrom reports whether the table has a row at a position or after it. If not, its last rows
+// were deleted, or it is an older copy: new rows come before the position.
+func (s *scan) hasRowFrom(ctx context.Context, at Position) (found bool, err error) {
 	if at.zero() {
 		return true, nil
 	}
-	err = s.conn.query(ctx, s.layout.existsQuery(at), func([][]byte) { there = true })
+	err = s.conn.query(ctx, s.layout.existsQuery(at), func([][]byte) { found = true })
 	if err != nil {
-		return false, fmt.Errorf("looking for the place that was kept: %w", err)
+		return false, fmt.Errorf("looking for the stored position: %w", err)
 	}
-	return there, nil
+	return found, nil
 }
 
-// clock returns the server's time: after all that it has answered, and before all that
-// it will be asked.
+// serverTime returns the server's time: later than all earlier queries, and before all later ones.
 func (s *scan) serverTime(ctx context.Context) (now time.Time, err error) {
 	text := "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 	if s.layout.kind == Postgres {

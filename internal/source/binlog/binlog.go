@@ -117,12 +117,12 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 			return f.wrap(fmt.Errorf("%w: %w", follow.ErrGone, err))
 		}
 	}
-	asker, err := newServerClient(f.config)
+	client, err := newServerClient(f.config)
 	if err != nil {
 		return f.wrap(err)
 	}
-	defer asker.close()
-	r := &tailer{Follower: f, client: asker, caughtUp: caughtUp, at: at}
+	defer client.close()
+	r := &tailer{Follower: f, client: client, caughtUp: caughtUp, at: at}
 	r.batch = follow.NewBatch(emit, func() string { return r.at.String() }, from)
 	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }

@@ -131,8 +131,8 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 			if err = r.apply(ctx, event); err == nil {
 				err = r.batch.Flush(ctx, len(stream.events) > 0)
 			}
-		case mark := <-ends:
-			err = r.addEnd(mark)
+		case end := <-ends:
+			err = r.addEnd(end)
 		case <-advance.C:
 			if !r.tx.open() {
 				err = r.batch.Advance(ctx)
@@ -160,8 +160,8 @@ func (r *tailer) loop(ctx context.Context, stream *stream, ends <-chan follow.Lo
 }
 
 // addEnd records where the server's log ended.
-func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
-	e := mark.End
+func (r *tailer) addEnd(end follow.LogEnd[logEnd]) error {
+	e := end.End
 	if e.server != r.server.name {
 		return fmt.Errorf("server %s answers, after %s did", e.server, r.server.name)
 	}
@@ -178,7 +178,7 @@ func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 		}
 	}
 	if !e.readOnly {
-		r.ends.Add(mark)
+		r.ends.Add(end)
 	}
 	return nil
 }
@@ -188,11 +188,11 @@ func (r *tailer) reportCaughtUp() {
 	if r.tx.open() || !r.batch.Flushed() || r.batch.LastEmitted() == "" {
 		return
 	}
-	asked, ok := r.ends.PopReached(func(e logEnd) bool {
+	requested, ok := r.ends.PopReached(func(e logEnd) bool {
 		order, ok := compare(r.at.File, r.at.Pos, e.file, e.pos)
 		return ok && order >= 0
 	})
 	if ok {
-		r.caughtUp(asked)
+		r.caughtUp(requested)
 	}
 }

@@ -29,7 +29,7 @@ var (
 // Emit receives IDs of committed rows, at most [MaxChunk], and the checkpoint to continue from once
 // they are safely stored. There may be a checkpoint without IDs. The follower reuses the slice when
 // Emit returns. Follow ends with an error of Emit, and returns it.
-type Emit func(ctx context.Context, ids []string, at string) error
+type Emit func(ctx context.Context, ids []string, checkpoint string) error
 
 // CaughtUp receives a time of this machine's monotonic clock. Every transaction that any client
 // committed before it was emitted. It must not block for long.

@@ -24,16 +24,16 @@ type LogEnds[P any] struct{ pending []LogEnd[P] }
 
 // Add adds an end. If there are too many, it drops the new one: a lagging follower would never
 // reach an end that is always replaced.
-func (m *LogEnds[P]) Add(mark LogEnd[P]) {
+func (m *LogEnds[P]) Add(end LogEnd[P]) {
 	if len(m.pending) < maxLogEnds {
-		m.pending = append(m.pending, mark)
+		m.pending = append(m.pending, end)
 	}
 }
 
 // First returns the next end to reach.
-func (m *LogEnds[P]) First() (mark LogEnd[P], ok bool) {
+func (m *LogEnds[P]) First() (end LogEnd[P], ok bool) {
 	if len(m.pending) == 0 {
-		return mark, false
+		return end, false
 	}
 	return m.pending[0], true
 }

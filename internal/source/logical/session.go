@@ -116,11 +116,11 @@ func (r *tailer) prepare(ctx context.Context, conn *pgx.Conn) (err error) {
 }
 
 // checkTable returns an error unless the log has all rows since the checkpoint.
-func (r *tailer) checkTable(watched string) error {
+func (r *tailer) checkTable(table string) error {
 	switch {
-	case watched == r.at.Table:
+	case table == r.at.Table:
 		return nil
-	case watched != "" && oidOf(watched) != oidOf(r.at.Table):
+	case table != "" && oidOf(table) != oidOf(r.at.Table):
 		return follow.Permanent(fmt.Errorf("%w: the table is another of that name than before", follow.ErrUnsure))
 	}
 	return follow.Permanent(fmt.Errorf("%w: column %s is, or was, another one, or publication %s has, or had, not all of the table's changes",
@@ -143,8 +143,8 @@ func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) er
 			if err = r.apply(ctx, m); err == nil {
 				err = r.batch.Flush(ctx, len(r.stream.messages) > 0)
 			}
-		case mark := <-ends:
-			err = r.addEnd(mark)
+		case end := <-ends:
+			err = r.addEnd(end)
 		case <-r.requestTimer.C:
 			err = r.requestProgress()
 		case <-second.C:
@@ -175,19 +175,19 @@ func (r *tailer) loop(ctx context.Context, ends <-chan follow.LogEnd[logEnd]) er
 }
 
 // addEnd records where the server's log ended.
-func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
-	if mark.End.server != r.setup.server {
+func (r *tailer) addEnd(end follow.LogEnd[logEnd]) error {
+	if end.End.server != r.setup.server {
 		return errors.New("another server answers than did before")
 	}
-	if err := r.checkTable(mark.End.table.text); err != nil {
+	if err := r.checkTable(end.End.table.text); err != nil {
 		return err
 	}
-	if table := mark.End.rewritten; table != "" {
+	if table := end.End.rewritten; table != "" {
 		return follow.Permanent(fmt.Errorf("%w: %s was attached with its rows, or was rewritten", follow.ErrUnsure, table))
 	}
-	r.at.Files = mark.End.table.sum()
-	r.ends.Add(mark)
-	if r.requested.IsZero() && r.at.LSN < mark.End.at {
+	r.at.Files = end.End.table.sum()
+	r.ends.Add(end)
+	if r.requested.IsZero() && r.at.LSN < end.End.at {
 		r.requestPause = minRequestPause
 		return r.requestProgress()
 	}
@@ -197,8 +197,8 @@ func (r *tailer) addEnd(mark follow.LogEnd[logEnd]) error {
 // requestProgress asks the server how far it has read, if a log end is pending. By itself the
 // server reports nothing when it has read only changes of other tables.
 func (r *tailer) requestProgress() error {
-	mark, ok := r.ends.First()
-	if !ok || r.at.LSN >= mark.End.at || !r.requested.IsZero() {
+	end, ok := r.ends.First()
+	if !ok || r.at.LSN >= end.End.at || !r.requested.IsZero() {
 		return nil
 	}
 	r.requested = time.Now()
@@ -206,20 +206,20 @@ func (r *tailer) requestProgress() error {
 }
 
 // applyKeepalive applies the server's progress.
-func (r *tailer) applyKeepalive(alive *pglogrepl.PrimaryKeepaliveMessage) error {
+func (r *tailer) applyKeepalive(keepalive *pglogrepl.PrimaryKeepaliveMessage) error {
 	r.requested = time.Time{}
 	if !r.inTx {
-		r.at.LSN = max(r.at.LSN, lsn(alive.ServerWALEnd))
+		r.at.LSN = max(r.at.LSN, lsn(keepalive.ServerWALEnd))
 	}
-	if mark, ok := r.ends.First(); ok && r.at.LSN < mark.End.at {
+	if end, ok := r.ends.First(); ok && r.at.LSN < end.End.at {
 		// The server has not reached the end yet.
-		if time.Since(mark.Requested) > maxRequestPause {
+		if time.Since(end.Requested) > maxRequestPause {
 			r.poller.lagging.Store(true)
 		}
 		r.requestTimer.Reset(r.requestPause)
 		r.requestPause = min(2*r.requestPause, maxRequestPause)
 	}
-	if alive.ReplyRequested {
+	if keepalive.ReplyRequested {
 		return r.stream.sendStatus(r.confirmed(), false)
 	}
 	return nil
@@ -249,7 +249,7 @@ func (r *tailer) reportCaughtUp() {
 	if r.inTx || !r.batch.Flushed() {
 		return
 	}
-	if asked, ok := r.ends.PopReached(func(e logEnd) bool { return r.at.LSN >= e.at }); ok {
-		r.caughtUp(asked)
+	if requested, ok := r.ends.PopReached(func(e logEnd) bool { return r.at.LSN >= e.at }); ok {
+		r.caughtUp(requested)
 	}
 }

@@ -264,8 +264,8 @@ func (s *setup) logEnd(ctx context.Context, conn *pgx.Conn, publication, table s
 }
 
 // oidOf returns the table's OID in a text of [tableState].
-func oidOf(watched string) uint32 {
-	parts := strings.Split(watched, ".")
+func oidOf(table string) uint32 {
+	parts := strings.Split(table, ".")
 	if len(parts) < 2 {
 		return 0
 	}

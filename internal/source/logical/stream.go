@@ -124,8 +124,8 @@ func (s *stream) receive(from *pgproto3.Frontend) (err error) {
 func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 	switch data[0] {
 	case pglogrepl.PrimaryKeepaliveMessageByteID:
-		alive, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
-		return message{keepalive: &alive}, true, err
+		keepalive, err := pglogrepl.ParsePrimaryKeepaliveMessage(data[1:])
+		return message{keepalive: &keepalive}, true, err
 	case pglogrepl.XLogDataByteID:
 		log, err := pglogrepl.ParseXLogData(data[1:])
 		if err != nil {

@@ -60,11 +60,11 @@ func Start(tb testing.TB, f Follower, from string) *Run {
 	return r
 }
 
-func (r *Run) emit(_ context.Context, ids []string, at string) error {
+func (r *Run) emit(_ context.Context, ids []string, checkpoint string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ids = append(r.ids, ids...)
-	r.chunks = append(r.chunks, Chunk{len(ids), at})
+	r.chunks = append(r.chunks, Chunk{len(ids), checkpoint})
 	return nil
 }
 
@@ -183,7 +183,7 @@ type Store struct {
 }
 
 // Emit implements follow.Emit.
-func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
+func (k *Store) Emit(ctx context.Context, ids []string, checkpoint string) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // it is too late to store them
 	}
@@ -193,7 +193,7 @@ func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
 	for _, id := range ids {
 		k.IDs[id] = true
 	}
-	k.Checkpoint, k.Emitted = at, k.Emitted+len(ids)
+	k.Checkpoint, k.Emitted = checkpoint, k.Emitted+len(ids)
 	return nil
 }
 
@@ -201,9 +201,9 @@ func (k *Store) Emit(ctx context.Context, ids []string, at string) error {
 func (k *Store) Begin(ctx context.Context, f Follower) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	err := f.Follow(ctx, "", func(ctx context.Context, ids []string, at string) error {
+	err := f.Follow(ctx, "", func(ctx context.Context, ids []string, checkpoint string) error {
 		defer cancel()
-		return k.Emit(ctx, ids, at)
+		return k.Emit(ctx, ids, checkpoint)
 	}, func(time.Time) {})
 	if k.Checkpoint != "" {
 		return nil
