@@ -6,27 +6,27 @@ import (
 	"time"
 )
 
-// abandonedEvery is the least time between two doubts about abandoned calls: a client can
-// abandon many, and where nothing clears their doubts the change log keeps each. Nobody has
-// the answer of such a call, so nobody minds that the doubt comes a moment later.
+// abandonedEvery is the least time between two doubts about abandoned calls. A client can
+// abandon many calls, and the change log keeps each doubt until it is cleared. No client waits
+// for the answer of an abandoned call, so the delay does no harm.
 const abandonedEvery = 500 * time.Millisecond
 
-// abandoned are calls that nobody waits for any more, and that share a doubt.
+// abandonedBatch is a set of abandoned calls that share a doubt.
 type abandonedBatch struct {
-	began time.Time // the first of them; zero: that is not known
+	began time.Time // start of the first call; zero: unknown
 	done  chan struct{}
-	err   error // once told is closed
+	err   error // valid once done is closed
 }
 
-// abandonedCalls gathers calls until their doubt may be told of. The zero value is ready.
+// abandonedCalls collects calls until the next doubt is due. The zero value is ready.
 type abandonedCalls struct {
 	mu   sync.Mutex
-	next *abandonedBatch // nil: nobody waits
-	last time.Time       // when a doubt was told of
+	next *abandonedBatch // nil: no call waits
+	last time.Time       // time of the last doubt
 }
 
-// join returns the calls that share a doubt with one that began then, and whether it is
-// the first of them, who has to tell of the doubt after a pause.
+// join adds a call to the present batch. The first caller of a batch gets a pause, and records
+// the doubt after it.
 func (c *abandonedCalls) join(began time.Time) (calls *abandonedBatch, pause time.Duration, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,24 +34,23 @@ func (c *abandonedCalls) join(began time.Time) (calls *abandonedBatch, pause tim
 		c.next = &abandonedBatch{began: began, done: make(chan struct{})}
 		return c.next, max(0, time.Until(c.last.Add(abandonedEvery))), true
 	}
-	if began.Before(c.next.began) { // the zero time is before all
+	if began.Before(c.next.began) { // the zero time is before all others
 		c.next.began = began
 	}
 	return c.next, 0, false
 }
 
-// begin ends the gathering: the doubt is told of now.
+// closeBatch ends the collection: its doubt is recorded now.
 func (c *abandonedCalls) closeBatch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next, c.last = nil, time.Now()
 }
 
-// Abandoned says that nobody waits for a call any more that may have created an order, or
-// may create it within [Options.Late]. It is Missed otherwise: the doubt is cleared by a
-// reading of the sources that begins when that time is over. Calls that are abandoned
-// within half a second share a doubt, whose reason is that of the first; it is told of at
-// the end of that time, or of the first one's context.
+// Abandoned records a call without an answer: it may have created an order, or may create it
+// within [Options.CommitDelay]. Otherwise it is MarkIncomplete. Only a reload that begins after
+// that time clears the doubt. Calls within half a second share a doubt, with the reason of the
+// first call. The doubt is recorded at the end of that time, or of the first call's context.
 func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) error {
 	calls, pause, first := f.abandoned.join(began)
 	if !first {
@@ -59,7 +58,7 @@ func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) 
 		case <-calls.done:
 			return calls.err
 		case <-ctx.Done():
-			return ctx.Err() // the first one tells of it
+			return ctx.Err() // the first caller records it
 		}
 	}
 	if pause > 0 {

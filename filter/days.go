@@ -11,20 +11,19 @@ import (
 	"time"
 )
 
-// Segments are the settings of a filter that forgets old orders by the day. Days
-// are those of UTC.
+// Segments are the settings of a filter that drops the orders of old days. Days are in UTC.
 type Segments struct {
 	Keep int // days, today included; 1 to 3,660
-	// Day returns when an order was made, as its ID says. Nil: IDs do not tell, and
-	// belong to the day on which they came to be known here.
+	// Day returns the creation time of an order, from its ID. Nil: IDs do not show it, and
+	// belong to the day of their arrival here.
 	Day func(id string) (time.Time, bool)
-	// Older is the answer for an ID whose day is kept no more: Unknown, or Absent
-	// where orders of that age are looked up no more. Without Day it has to be
-	// Absent: an order that was forgotten cannot be told from one that never was.
+	// Older is the answer for an ID of a dropped day: Unknown, or Absent if orders of that age
+	// are no longer looked up. Without Day it must be Absent: a dropped order looks like one
+	// that never existed.
 	Older Answer
 }
 
-// mostDays is ten years.
+// maxDays is ten years.
 const maxDays = 3_660
 
 func (s *Segments) check() error {
@@ -39,8 +38,8 @@ func (s *Segments) check() error {
 	return nil
 }
 
-// Each returns what one day has of a capacity, and of a false positive rate: where all
-// days have to be asked, each has its share of the errors too.
+// Each returns the share of one day in a capacity, and in a false positive rate: without Day a
+// lookup reads all days.
 func (s *Segments) Each(capacity uint64, rate float64) (uint64, float64) {
 	keep := uint64(s.Keep)
 	if s.Day == nil {
@@ -49,7 +48,7 @@ func (s *Segments) Each(capacity uint64, rate float64) (uint64, float64) {
 	return (capacity + keep - 1) / keep, rate
 }
 
-// Day is one of UTC, counted from 1970.
+// Day is a day in UTC, counted from 1970.
 type Day int32
 
 // DayOf returns the day of a time.
@@ -58,24 +57,24 @@ func DayOf(t time.Time) Day { return Day(t.Unix() / (24 * 60 * 60)) }
 // String returns the day as yyyymmdd.
 func (d Day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Format("20060102") }
 
-// days is a set with a part for each day. Besides those that are kept there is a
-// guard day before them, so that an ordergate whose clock is behind does not miss
-// what it takes for kept, and tomorrow, for IDs from clocks that are ahead.
+// days is a store with a part for each day. Besides the kept days it has two more: a grace day
+// before them, for an instance whose clock is behind, and tomorrow, for IDs from clocks that
+// are ahead.
 type days struct {
 	Segments
 	prefix  string
 	newPart func(name string) (*scalable, error)
-	onError func(error) // an ID could not be kept
+	onError func(error) // called when an ID could not be stored
 
 	view atomic.Pointer[dayView]
-	mu   sync.Mutex // held by who replaces the view
+	mu   sync.Mutex // held to replace the view
 }
 
 // dayView is replaced, not changed.
 type dayView struct {
 	today    Day
-	parts    []*scalable // of the guard day and those after it; nil where nothing was added
-	overflow *scalable   // IDs without a day, or of days outside; nil when there are none
+	parts    []*scalable // from the grace day on; nil: the day has no IDs
+	overflow *scalable   // IDs without a day, or of other days; nil: there are none
 }
 
 func newDays(prefix string, s Segments, today Day, newPart func(string) (*scalable, error), onError func(error)) *days {
@@ -86,10 +85,10 @@ func newDays(prefix string, s Segments, today Day, newPart func(string) (*scalab
 
 func emptyParts(keep int) []*scalable { return make([]*scalable, keep+2) }
 
-// guard is the oldest day that anything is kept of.
+// graceDay is the oldest day with a part.
 func (v *dayView) graceDay() Day { return v.today - Day(len(v.parts)-2) }
 
-// place returns where the part of a day is, or -1 for a day that has none.
+// index returns the index of a day's part, -1 for a day without one.
 func (v *dayView) index(at Day) int {
 	if at < v.graceDay() || at > v.today+1 {
 		return -1
@@ -97,7 +96,7 @@ func (v *dayView) index(at Day) int {
 	return int(at - v.graceDay())
 }
 
-// find returns the part of a day, nil if there is none.
+// partOf returns the part of a day, nil if there is none.
 func (v *dayView) partOf(at Day) *scalable {
 	if i := v.index(at); i >= 0 {
 		return v.parts[i]
@@ -108,7 +107,7 @@ func (v *dayView) partOf(at Day) *scalable {
 func (d *days) query(id string) Answer {
 	v := d.view.Load()
 	if d.Day == nil {
-		for i := len(v.parts) - 1; i >= 0; i-- { // newest first: they are asked for most
+		for i := len(v.parts) - 1; i >= 0; i-- { // newest first: most lookups are for those
 			if v.parts[i] != nil && v.parts[i].query(id) == Maybe {
 				return Maybe
 			}
@@ -140,7 +139,7 @@ func (d *days) add(id string) (in *scalable, changed bool) {
 	return part.add(id)
 }
 
-// place returns where in a view an ID belongs.
+// index returns the index of an ID's part in a view, -1 for the overflow part.
 func (d *days) index(v *dayView, id string) int {
 	if d.Day == nil {
 		return v.index(v.today)
@@ -152,7 +151,7 @@ func (d *days) index(v *dayView, id string) int {
 	return v.index(DayOf(made))
 }
 
-// part returns the part that takes an ID, and makes it if need be.
+// part returns the part of an ID, and creates it if necessary.
 func (d *days) part(id string) (*scalable, error) {
 	v := d.view.Load()
 	if part := v.part(d.index(v, id)); part != nil {
@@ -161,8 +160,8 @@ func (d *days) part(id string) (*scalable, error) {
 	return d.makePart(func(v *dayView) int { return d.index(v, id) })
 }
 
-// named returns the part of a snapshot's section, and makes it if need be; nil for a day
-// that is kept no more.
+// partNamed returns the part of a snapshot's section, and creates it if necessary; nil for a
+// dropped day.
 func (d *days) partNamed(part string) (*scalable, error) {
 	at, err := time.Parse(dayLayout, part)
 	dated := err == nil
@@ -177,7 +176,7 @@ func (d *days) partNamed(part string) (*scalable, error) {
 	})
 }
 
-// make returns a part at a place, and makes it if it is not there.
+// makePart returns the part at an index, and creates it if necessary.
 func (d *days) makePart(index func(*dayView) int) (*scalable, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -206,7 +205,7 @@ func (d *days) makePart(index func(*dayView) int) (*scalable, error) {
 	return part, nil
 }
 
-// at returns the part at a place, which may not have been made.
+// part returns the part at an index, nil if there is none.
 func (v *dayView) part(i int) *scalable {
 	if i < 0 {
 		return v.overflow
@@ -214,11 +213,10 @@ func (v *dayView) part(i int) *scalable {
 	return v.parts[i]
 }
 
-// roll drops what is kept no more once a new day has begun, and returns the names
-// of it. A clock that was set back changes nothing.
+// rollOver drops the old parts when a new day has begun, and returns their names. A clock that
+// is set back changes nothing.
 //
-// An ID that is added to a part while that is dropped is lost with it: it was too
-// old to be asked for.
+// An ID that is added to a part during its drop is lost with it. It was too old for lookups.
 func (d *days) rollOver(today Day) (dropped []string) {
 	if today <= d.view.Load().today {
 		return nil
@@ -254,10 +252,10 @@ func (d *days) parts() (all []*scalable) {
 	return all
 }
 
-// dayTick is how often a filter looks at the clock.
+// dayCheckEvery is the time between two checks of the clock.
 const dayCheckEvery = time.Second
 
-// forget drops what is kept no more, until ctx ends.
+// forgetLoop drops the parts of old days, until ctx ends.
 func (f *Filter) forgetLoop(ctx context.Context) {
 	tick := time.NewTicker(dayCheckEvery)
 	defer tick.Stop()

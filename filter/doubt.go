@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Doubt says that there may be orders which the filter should have and has not; all
-// were created before it is told of, or are within Late. None of the IDs that it is about
-// is absent until it is cleared.
+// Doubt says that the filter may lack orders. They were created before the doubt, or will be
+// within Late. No ID in the doubt's scope is absent until the doubt is cleared.
 type Doubt struct {
 	Reason string // one line
-	// Cure is what clears it, of a filter whose sources do not tell of each order as soon
-	// as it exists. Those that do clear every doubt by being read again.
+	// Recovery is the action that clears the doubt if the sources may lack orders. If they are
+	// [Options.Live], a reload clears every doubt.
 	Recovery Recovery
-	// Late is for how long orders that it is about may yet be created: a reading clears it
-	// that begins after that. 0: they have been.
+	// Late is the time in which the orders may still be created; 0: they exist. Only a reload
+	// that begins later clears the doubt.
 	Late time.Duration
 
-	// Orders says that it is about orders that were created, not about what the sources
-	// have told: [Options.Covered] bounds it. Any other doubt voids that.
+	// Orders means that the doubt is about created orders, not about the contents of the
+	// sources. [Options.Covered] bounds its scope. Any other doubt removes that bound.
 	Orders bool
 	// Since is when the first of the orders was created at the earliest; zero: that is not
 	// known.
@@ -32,55 +31,56 @@ type Doubt struct {
 	Entry Entry
 }
 
-// Entry is a place in a change log.
+// Entry is the position of an entry in a change log.
 type Entry struct {
-	Log    string // which of those that there were
+	Log    string // identity of the log
 	Number uint64 // from 1
 }
 
-// Scope is what IDs a doubt is about. The zero Scope has all.
+// Scope is the set of IDs that a doubt is about. The zero Scope is all IDs.
 type Scope struct {
-	// Above leaves out the IDs that are decimal numbers from 0 to this; 0: none.
+	// Above excludes the decimal numbers from 0 to this; 0: none.
 	Above uint64
-	// Since leaves out the IDs that tell an earlier time, see [Options.Made]; zero: none.
+	// Since excludes the IDs that show an earlier time, see [Options.CreatedBefore]; zero:
+	// none.
 	Since time.Time
 }
 
-// Cure is what clears a doubt. The greater one clears the smaller ones, too.
+// Recovery is the action that clears a doubt. A greater one clears the smaller ones too.
 type Recovery int8
 
-// The cures.
+// The recoveries.
 const (
-	ByWaiting  Recovery = iota // time, in which others say what they know
-	ByReload                   // reading the sources again, whatever they are
-	ByOperator                 // somebody who says that the sources have every order
+	ByWaiting  Recovery = iota // a wait in which the other instances report what they have
+	ByReload                   // a reload of the sources, whatever they are
+	ByOperator                 // a reload after which an operator declares that the sources have every order
 )
 
-// mostDoubts is how many are told apart: of those that the change log has or is about to have,
-// and of the others. What comes then is one with the last like it, which is cleared with the
-// later of the two.
+// maxDoubts is the number of doubts that the filter keeps apart, with and without an entry in
+// the change log. A further one is merged with the last of its kind. The merged doubt is
+// cleared with the later of the two.
 const maxDoubts = 64
 
-// doubts are those that are not cleared. They are replaced, not changed.
+// openDoubts are the doubts that are not cleared. The value is replaced, not changed.
 type openDoubts struct {
-	open         []openDoubt // in the order in which they were told of
-	reason       string      // of the last
-	recovery     Recovery    // the greatest
+	open         []openDoubt // in order of arrival
+	reason       string      // of the last one
+	recovery     Recovery    // the greatest of them
 	lastCreation time.Time   // when the last of their orders has been created
-	scope        Scope       // has whatever one of them is about
+	scope        Scope       // union of the scopes
 }
 
-// openDoubt is one of them, or several.
+// openDoubt is one doubt, or several merged ones.
 type openDoubt struct {
 	Doubt
-	first, number uint64    // how many there were with the first of it, and with the last
+	first, number uint64    // numbers of its first and last doubt
 	lastCreation  time.Time // when the last of its orders has been created
 	scope         Scope
-	own           bool // it was found here, by a create, and the change log may not have it yet
-	unlogged      int  // how many of it have no entry in the change log
+	own           bool // a create of this process found it, and the log may not have it yet
+	unlogged      int  // how many of the merged doubts have no entry in the change log
 }
 
-// summary returns what there is to know of open doubts, nil if there are none.
+// summarize returns the open doubts with their summary, nil if there are none.
 func summarize(open []openDoubt) *openDoubts {
 	if len(open) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// with returns a scope that has whatever either has.
+// union returns a scope with the IDs of both.
 func (s Scope) union(other Scope) Scope {
 	s.Above = min(s.Above, other.Above)
 	if other.Since.Before(s.Since) {
@@ -109,15 +109,15 @@ func (s Scope) union(other Scope) Scope {
 	return s
 }
 
-// within returns a scope that leaves out whatever either leaves out.
+// intersect returns a scope without the IDs that either excludes.
 func (s Scope) intersect(other Scope) Scope {
 	return Scope{max(s.Above, other.Above), later(s.Since, other.Since)}
 }
 
-// zero reports whether it leaves out nothing.
+// isAll reports whether the scope excludes nothing.
 func (s Scope) isAll() bool { return s.Above == 0 && s.Since.IsZero() }
 
-// String says what it has.
+// String describes the scope.
 func (s Scope) String() string {
 	var parts []string
 	if s.Above > 0 {
@@ -132,7 +132,7 @@ func (s Scope) String() string {
 	return "IDs " + strings.Join(parts, " and ")
 }
 
-// leavesOut reports whether a doubt of the scope is certainly not about an ID.
+// isOutside reports whether an ID is certainly outside a scope.
 func (f *Filter) isOutside(s *Scope, id string) bool {
 	if n, ok := number(id); ok && s.Above > 0 && n <= s.Above {
 		return true
@@ -144,11 +144,10 @@ func (f *Filter) isOutside(s *Scope, id string) bool {
 	return ok && made.Before(s.Since)
 }
 
-// mostDigits is how many a number can have that surely is a uint64.
+// maxDigits is the length of a number that always fits into a uint64.
 const maxDigits = 19
 
-// number returns what an ID is in which nothing but a number stands, as a database writes
-// it: without zeros in front.
+// number returns an ID that is a plain decimal number, without leading zeros.
 func number(id string) (n uint64, ok bool) {
 	if id == "" || len(id) > maxDigits || id[0] == '0' && len(id) > 1 {
 		return 0, false
@@ -162,9 +161,9 @@ func number(id string) (n uint64, ok bool) {
 	return n, true
 }
 
-// covered returns what the sources have told of, as far as that is sure now.
+// coveredScope returns the scope of the orders that the sources may lack.
 func (f *Filter) coveredScope() Scope {
-	if f.opts.Covered == nil || f.opts.Remote != nil { // a remote set may have lost something, too
+	if f.opts.Covered == nil || f.opts.Remote != nil { // a remote set may have lost IDs too
 		return Scope{}
 	}
 	covered := f.opts.Covered()
@@ -174,15 +173,15 @@ func (f *Filter) coveredScope() Scope {
 	return covered
 }
 
-// Doubt makes negatives Unknown that the doubt is about, until it is cleared. When it
-// returns this holds for every MayContain that has not loaded its window. It never blocks.
+// Doubt makes each miss in the doubt's scope Unknown until the doubt is cleared. It applies to
+// every MayContain that loads its window after the call. It never blocks.
 func (f *Filter) Doubt(d Doubt) { f.addDoubt(d, false) }
 
-// tellDoubt is Doubt, and returns the number of the doubt. Own: it is one of this process's
-// creates, whose entry [Filter.entered] tells.
+// addDoubt is Doubt, and returns the number of the doubt. Own marks a doubt of this process's
+// creates: setEntry adds its entry later.
 func (f *Filter) addDoubt(d Doubt, own bool) (number uint64) {
 	if now := time.Now(); d.Since.After(now) {
-		d.Since = now // whoever told of it has another clock
+		d.Since = now // the clock of the other instance is ahead
 	}
 	if f.opts.Live {
 		d.Recovery = min(d.Recovery, ByReload)
@@ -223,12 +222,11 @@ func (f *Filter) addDoubt(d Doubt, own bool) (number uint64) {
 	return number
 }
 
-// found reports whether it has no entry in the change log, and none of its own may come: a
-// word about entries says nothing of it, nor of one that it is a part of.
+// isUnlogged reports whether the doubt has no entry in the change log, and will get none.
 func (d *openDoubt) isUnlogged() bool { return d.Entry == (Entry{}) && !d.own }
 
-// standsFor reports whether a doubt that the change log has brought is one that is known
-// already. Of creates, two can be alike.
+// isSame reports whether a doubt from the change log is one that is open already. Two doubts of
+// creates can look alike.
 func (d *openDoubt) isSame(other openDoubt) bool {
 	if d.Entry == (Entry{}) || other.first != other.number ||
 		d.Reason != other.Reason || !d.Since.Equal(other.Since) || d.Orders != other.Orders {
@@ -237,13 +235,12 @@ func (d *openDoubt) isSame(other openDoubt) bool {
 	return d.Entry == other.Entry || other.Entry == Entry{} && !other.own
 }
 
-// entered tells the place of a doubt's entry in the change log, which may have brought it
-// already.
+// setEntry sets the entry of a doubt. The change log may have brought the doubt already.
 func (f *Filter) setEntry(number uint64, at Entry) {
 	f.revise(func(open []openDoubt) []openDoubt {
 		i := slices.IndexFunc(open, func(d openDoubt) bool { return d.first <= number && number <= d.number && d.unlogged > 0 })
 		if i < 0 {
-			return open // it is cleared
+			return open // the doubt is cleared
 		}
 		d := &open[i]
 		d.setEntry(at, 1, f.confirmed)
@@ -254,7 +251,7 @@ func (f *Filter) setEntry(number uint64, at Entry) {
 	})
 }
 
-// allEntered is entered for all doubts up to a number, which one entry tells of.
+// setEntries is setEntry for all doubts up to a number, which share one entry.
 func (f *Filter) setEntries(number uint64, at Entry) {
 	f.revise(func(open []openDoubt) []openDoubt {
 		for i := range open {
@@ -266,8 +263,7 @@ func (f *Filter) setEntries(number uint64, at Entry) {
 	})
 }
 
-// revise replaces the doubts that are not cleared, if there are any, by what change makes of
-// a copy.
+// revise replaces the open doubts, if there are any, by the result of change on a copy.
 func (f *Filter) revise(change func(open []openDoubt) []openDoubt) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -277,8 +273,8 @@ func (f *Filter) revise(change func(open []openDoubt) []openDoubt) {
 	}
 }
 
-// enter notes that so many of it are in the change log, up to an entry. The word that they
-// are cleared may have been quicker: it is good up to another one.
+// setEntry records that the log has n of the merged doubts, up to an entry. A confirmation may
+// have come earlier than the entry.
 func (d *openDoubt) setEntry(at Entry, n int, confirmed Entry) {
 	d.unlogged -= n
 	d.own = false
@@ -290,12 +286,12 @@ func (d *openDoubt) setEntry(at Entry, n int, confirmed Entry) {
 	}
 }
 
-// within reports whether all of it is in a change log, up to an entry.
+// within reports whether the log has all of it, up to an entry.
 func (d *openDoubt) within(upTo Entry) bool {
 	return d.unlogged == 0 && d.Entry.Log == upTo.Log && d.Entry.Number <= upTo.Number
 }
 
-// and returns two doubts as one, which comes later.
+// merge returns two doubts as one. The second is the later one.
 func (d openDoubt) merge(next openDoubt) openDoubt {
 	next.Recovery, next.lastCreation, next.Orders = max(d.Recovery, next.Recovery), later(d.lastCreation, next.lastCreation), d.Orders && next.Orders
 	if next.Entry == (Entry{}) {
@@ -306,7 +302,7 @@ func (d openDoubt) merge(next openDoubt) openDoubt {
 	return next
 }
 
-// since returns the scope of orders that were created since a time.
+// createdSince returns the scope of orders that were created since a time.
 func (f *Filter) createdSince(created time.Time) Scope {
 	if created.IsZero() || f.opts.CreatedBefore == nil {
 		return Scope{}
@@ -314,19 +310,19 @@ func (f *Filter) createdSince(created time.Time) Scope {
 	return Scope{Since: created.Add(-f.opts.ClockMargin)}
 }
 
-// noteDoubt has Doubted received from.
+// signalDoubt makes DoubtAdded ready to receive.
 func (f *Filter) signalDoubt() {
 	select {
 	case f.doubtAdded <- struct{}{}:
-	default: // told already
+	default: // the signal is pending
 	}
 }
 
-// Doubted is received from after a doubt; a receiver may find that it was cleared.
+// DoubtAdded receives a value after a doubt. The doubt may be cleared by then.
 func (f *Filter) DoubtAdded() <-chan struct{} { return f.doubtAdded }
 
-// Doubts returns what is needed to clear all doubts that there are, and their reason;
-// false if there are none.
+// Doubts returns the recovery that clears all open doubts, and the last reason; false: there
+// are none.
 func (f *Filter) Doubts() (cure Recovery, reason string, ok bool) {
 	if d := f.doubts.Load(); d != nil {
 		return d.recovery, d.reason, true
@@ -334,8 +330,8 @@ func (f *Filter) Doubts() (cure Recovery, reason string, ok bool) {
 	return 0, "", false
 }
 
-// Curable returns what clears all doubts for which nobody is needed; false if there are
-// none of those.
+// Recoverable returns the recovery that clears all doubts that need no operator; false: there
+// are none of those.
 func (f *Filter) Recoverable() (cure Recovery, ok bool) {
 	if all := f.doubts.Load(); all != nil {
 		for _, d := range all.open {
@@ -347,10 +343,10 @@ func (f *Filter) Recoverable() (cure Recovery, ok bool) {
 	return cure, ok
 }
 
-// Confirm says that the sources have every order that the doubts up to an entry are about:
-// somebody who knows has said so, of sources that were read when the log had been read up
-// to there. Those doubts, and any of an earlier log, need no more than [Reading] from now on.
-// Again: the word is of an earlier time, and there may be doubts of other logs since.
+// Confirm records that the sources have every order of the doubts up to an entry. Another
+// instance has declared it, after a reload that began when the log had been read up to there.
+// Those doubts, and the doubts of earlier logs, then need [ByReload] at most. Again marks a
+// declaration from an earlier time: it does not apply to doubts of other logs.
 func (f *Filter) Confirm(upTo Entry, again bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -370,8 +366,8 @@ func (f *Filter) Confirm(upTo Entry, again bool) {
 	f.signalDoubt()
 }
 
-// DoubtsLast returns for how long no reading can clear all of the doubts that there are:
-// orders that they are about may yet be created.
+// UntilClearable returns the time until a reload can clear all open doubts: until then their
+// orders may still be created.
 func (f *Filter) UntilClearable() time.Duration {
 	d := f.doubts.Load()
 	if d == nil {
@@ -380,7 +376,7 @@ func (f *Filter) UntilClearable() time.Duration {
 	return max(0, time.Until(d.lastCreation))
 }
 
-// soFar says which doubts something can clear that begins now.
+// doubtMark marks the doubts that an action which begins now can clear.
 type doubtMark struct {
 	number uint64
 	at     time.Time
@@ -392,9 +388,9 @@ func (f *Filter) markDoubts() doubtMark {
 	return doubtMark{f.doubtsSeen, time.Now()}
 }
 
-// clearDoubts clears the doubts from before the moment of soFar that a cure is good for,
-// and bounds the others by what the sources have told of. Whoever clears has added first
-// what the doubts were about: who sees no doubt sees the IDs.
+// clearDoubts clears the doubts before the mark that a recovery is good for. It bounds the
+// others by what the sources cover. The caller has added the IDs of the doubts before: a lookup
+// that sees no doubt sees the IDs.
 func (f *Filter) clearDoubts(before doubtMark, cure Recovery) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -419,8 +415,8 @@ func (f *Filter) clearDoubts(before doubtMark, cure Recovery) {
 	}
 }
 
-// Settle clears the doubts that there are if time clears them: that which passes in
-// the call of pass. It returns pass's error.
+// WaitForPeers clears the open doubts if they need only time: the time of the call of pass. It
+// returns pass's error.
 func (f *Filter) WaitForPeers(ctx context.Context, pass func(ctx context.Context) error) error {
 	soFar := f.markDoubts()
 	if needed, ok := f.Recoverable(); !ok || needed != ByWaiting {
@@ -429,15 +425,15 @@ func (f *Filter) WaitForPeers(ctx context.Context, pass func(ctx context.Context
 	if err := pass(ctx); err != nil {
 		return err
 	}
-	soFar.at = time.Now() // it is the time that has passed which clears them
+	soFar.at = time.Now() // the time has passed by now
 	f.clearDoubts(soFar, ByWaiting)
 	return nil
 }
 
-// CatchUp clears the doubts that there are by a reading that begins now: of the part of
-// the sources that is new, which has to have every order that was created before the
-// call. What it adds is added here, and to the remote set. It returns read's first
-// error. A doubt that comes meanwhile stays.
+// CatchUp clears the open doubts by a read that begins now. It reads the new part of the
+// sources, which must have every order that was created before the call. It adds the IDs here
+// and to the remote set. It returns read's first error. A doubt that arrives during the call
+// stays.
 func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	if _, _, ok := f.Doubts(); !ok {
 		return nil
@@ -445,9 +441,8 @@ func (f *Filter) CatchUp(ctx context.Context, read func(ctx context.Context, add
 	return f.Reload(ctx, read)
 }
 
-// Reload reads sources while the filter goes on as it is, and clears all doubts from
-// before the call. What read adds is added here, and to the remote set. It returns
-// read's first error.
+// Reload reads sources while the filter keeps answering, and clears all doubts from before the
+// call. It adds the IDs here and to the remote set. It returns read's first error.
 func (f *Filter) Reload(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	soFar := f.markDoubts()
 	if err := f.Include(ctx, read); err != nil {
@@ -487,17 +482,17 @@ func (f *Filter) Include(ctx context.Context, read func(ctx context.Context, add
 	return nil
 }
 
-// remoteBatch is how many IDs are added to a remote set at once.
+// remoteBatch is the number of IDs in one call of Remote.Add.
 const remoteBatch = 500
 
-// certain is what was certain before a look at the bits.
+// certainty is the scope of certain misses, as of a time before the bits were read.
 type certainty struct {
 	all   bool
-	scope *Scope // what is not, nil if nothing is certain, or all
+	scope *Scope // the uncertain IDs; nil: nothing is certain, or everything
 }
 
-// certain returns what is certain now, as far as the filter was told. It is asked for
-// before the bits, and used after.
+// certainty returns the present certainty. Callers get it before they read the bits, and use it
+// after.
 func (f *Filter) certainty() certainty {
 	s := f.status.Load()
 	if s.state != StateReady && (f.opts.Remote == nil || s.permanent) {
@@ -513,8 +508,7 @@ func (f *Filter) certainty() certainty {
 	return certainty{scope: &d.scope}
 }
 
-// of reports whether it is certain that an ID does not exist which the filter does not
-// have.
+// isCertain reports whether an ID that the filter lacks certainly does not exist.
 func (c certainty) isCertain(f *Filter, id string) bool {
 	return c.all || c.scope != nil && f.isOutside(c.scope, id)
 }

@@ -2,11 +2,11 @@ package filter
 
 import "github.com/ordergate/ordergate/filter/exact"
 
-// exactBits is a set of numbers as bits. IDs that are no numbers are in it, all of
-// them: what it cannot hold it never calls absent.
+// exactBits is a set of numbers as bits. It contains every ID that is not a number: it cannot
+// store those, so they are never absent.
 type exactBits struct {
 	set      *exact.Set
-	capacity uint64 // that was asked for; it takes more
+	capacity uint64 // as configured; it takes more
 }
 
 func (b *exactBits) Add(id string) bool {

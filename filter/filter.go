@@ -1,10 +1,8 @@
-// Package filter knows which order IDs exist, as far as that can be known: it
-// answers Absent only when that is certain.
+// Package filter knows which order IDs exist. It answers Absent only when that is certain.
 //
-// Start with [New]; [Filter.MayContain] is the question and [Filter.Learn] the
-// only way for a new order to become known. How a negative stays true while other
-// ordergates create orders is the business of a [Window]; the bits themselves are
-// in filter/bloom. docs/freshness.md has the whole argument.
+// Start with [New]. [Filter.MayContain] answers a lookup, and [Filter.Learn] adds a new order.
+// A [Window] keeps Absent true while other instances create orders. The bits are in
+// filter/bloom. docs/freshness.md has the argument.
 package filter
 
 import (
@@ -22,16 +20,15 @@ import (
 	"github.com/ordergate/ordergate/filter/exact"
 )
 
-// Answer is what a filter says of an order ID.
+// Answer is the filter's answer about an order ID.
 type Answer int8
 
-// The answers. Unknown is the zero value, so that an answer nobody gave rejects
-// nothing.
+// The answers. Unknown is the zero value: a missing answer rejects nothing.
 const (
-	Unknown     Answer = iota // the filter cannot tell now
+	Unknown     Answer = iota // the filter cannot answer now
 	Maybe                     // the order may exist
-	Absent                    // the order did not exist when it was asked for
-	NotInMemory               // what tells is not in memory
+	Absent                    // the order did not exist at the time of the call
+	NotInMemory               // only a Remote has the answer
 )
 
 // String returns the answer in lower case.
@@ -49,99 +46,101 @@ func (a Answer) String() string {
 	return fmt.Sprintf("answer(%d)", int8(a))
 }
 
-// Window is a time in which an ID that is not in a filter is one that no client was told of.
+// Window is a time in which a miss is Absent: no client has the answer to a create whose ID the
+// filter lacks.
 type Window interface {
-	// Holds reports whether it is not over yet. It does not block.
+	// Holds reports whether the window is still open. It does not block.
 	Holds() bool
 }
 
-// Appender tells every ordergate of new IDs.
+// Appender sends new IDs to every instance.
 type Appender interface {
-	// Append returns nil once the IDs are on record: each filter will have them, by and by.
-	// Appending an ID twice does no harm.
+	// Append returns nil once the log has the IDs. Every filter reads them from there. A second
+	// append of an ID does no harm.
 	Append(ctx context.Context, ids ...string) error
-	// Record is Append for whoever tells nobody of the IDs before [Appender.Spread].
+	// Record is Append for a caller that waits for [Appender.Spread] before it passes the IDs
+	// on.
 	Record(ctx context.Context, ids ...string) error
-	// Missed returns the place of the entry once it is on record that every filter is to have a
-	// [Doubt]: there is an order whose ID nobody knows. It was created since
-	// a time of this process's clock; zero: that is not known.
+	// AppendIncomplete adds an order with an unknown ID to the log, and returns the entry.
+	// Every filter gets a [Doubt] from it. The order was created at since or later, by this
+	// process's clock; zero: at any time.
 	AppendIncomplete(ctx context.Context, reason string, since time.Time) (Entry, error)
-	// Abandoned is Missed for an order that there may be, and that may yet be created: a
-	// [Doubt] that is Late for as long as that can take.
+	// AppendAbandoned is AppendIncomplete for an order that may not exist, or may be created
+	// later. The [Doubt] is Late for as long as that can take.
 	AppendAbandoned(ctx context.Context, reason string, since time.Time) (Entry, error)
-	// Spread returns nil once all that was put on record here before the call is known wherever a
-	// [Window] holds.
+	// Spread returns nil once every instance with an open [Window] has all that was appended
+	// here before the call.
 	Spread(ctx context.Context) error
-	// Withdraw returns nil once no window holds anywhere, but here, until all is
-	// put on record whose Append, Missed or Abandoned failed.
+	// Withdraw returns nil once every window of the other instances is closed. They stay closed
+	// until the log has everything whose append failed.
 	Withdraw(ctx context.Context) error
 }
 
-// MaxIDBytes is the length of the longest ID that can be learned.
+// MaxIDBytes is the length of the longest ID that a filter learns.
 const MaxIDBytes = 256
 
 // Options are the settings of a [Filter].
 type Options struct {
 	Capacity          uint64   // IDs; default 1,000,000
 	FalsePositiveRate float64  // at capacity, of all segments together; default 0.001
-	Key               [16]byte // secret; default a random one, which suits bits that never leave the process
+	Key               [16]byte // secret; the default is random, for bits that stay in this process
 	Layout            bloom.Layout
-	Exact             bool      // numeric IDs, each of which is remembered: nothing absent ever passes
-	Segments          *Segments // nil: nothing is ever forgotten
-	Growth            *Growth   // nil: it passes more and more absent IDs when it is over its capacity
+	Exact             bool      // an exact set of numeric IDs: no absent ID passes
+	Segments          *Segments // nil: the filter keeps all IDs
+	Growth            *Growth   // nil: a filter past its capacity passes more and more absent IDs
 
-	// Window returns the window that was opened last, before which whatever others had been told
-	// of was added; nil: none was. Without it a negative counts at
-	// once: right only where nothing but this process creates orders. It must not block.
+	// Window returns the last window; nil: none was opened. What the other instances had
+	// answered before it was opened has been added by then. It must not block. Without Window a
+	// miss is Absent at once. That is right only if this process alone creates orders.
 	Window func() Window
-	// Behind returns why no window is opened, as the reader of the change log found
-	// last, for State; nil: one is. It must not block. Nil: State does not know.
+	// WindowErr returns the reason that the reader of the change log opens no window, for
+	// State; nil: it opens them. It must not block. Nil: State does not show it.
 	WindowErr func() error
-	// LastRead returns when everything that others have appended was known here last;
-	// zero: never. When that is longer ago than StaleAfter, nothing is absent. It must
-	// not block. What a window allows is never too old, so with one this only shows in
-	// the state. Nil: what is known is new enough.
+	// LastRead returns the last time at which everything that others had appended was known
+	// here; zero: never. If that is longer ago than StaleAfter, nothing is absent. It must not
+	// block. With a Window this only shows in the state. Nil: the filter is never stale.
 	LastRead   func() time.Time
 	StaleAfter time.Duration
-	// Remote is asked before each Absent that memory alone cannot decide: all, where
-	// there is one. What is in memory only spares questions to it then; Capacity,
-	// Segments and Growth are those of memory, which takes more than that.
+	// Remote is a set outside this process. The filter queries it before each Absent; memory
+	// only saves queries. Capacity, Segments and Growth then describe memory, which grows past
+	// them.
 	Remote Remote
-	// Appender is told of each ID learned. Without it an ID is known here only.
+	// Appender receives each ID that is learned. Without it an ID is known only here.
 	Appender Appender
 
-	// CanonicalForms converts each ID that is added. Lookups ask for an ID in one of these
-	// forms. Nil: IDs are added as they came.
+	// CanonicalForms converts each ID that is added. Lookups use one of these forms. Nil: IDs
+	// stay as they are.
 	CanonicalForms CanonicalForms
-	// Young reports whether an ID tells that its order may have been created so lately
-	// that a source has not told of it yet: it is never absent. Nil: none is.
+	// WithinGrace reports whether an ID shows that a source may not have its order yet. Such an
+	// ID is never absent. Nil: no ID shows it.
 	WithinGrace func(id string) bool
-	// Late is for how long an order may yet be created after Abandoned; default 1 min.
+	// CommitDelay is the time after Abandoned in which the order may still be created; default
+	// 1 min.
 	CommitDelay time.Duration
-	// Made returns the latest time at which an order with the ID can have been made, if
-	// the ID tells that; nil: none does.
+	// CreatedBefore returns the latest time at which an order with the ID can have been
+	// created, if the ID shows it; nil: no ID does.
 	CreatedBefore func(id string) (latest time.Time, ok bool)
-	// Margin is by how much that may be before the creation of the order began, by this
-	// process's clock.
+	// ClockMargin is the longest time by which CreatedBefore may precede the start of the
+	// create, by this process's clock.
 	ClockMargin time.Duration
-	// Live says that the sources tell of each order as soon as it exists: to read them
-	// again clears every doubt.
+	// Live means that the sources have each order as soon as it exists. A reload clears every
+	// doubt then.
 	Live bool
-	// Covered returns what IDs an order may have that the sources have not told of: they
-	// were read for whatever it leaves out, and what was read is still so. Nil: any. It
-	// must not block, and is called with a lock held. It is of no use with a Remote.
+	// Covered returns the scope of the orders that the sources may lack. The sources have every
+	// order outside it. Nil: all IDs. It must not block: the caller holds a lock. With a Remote
+	// it has no effect.
 	Covered func() Scope
 
 	Logger        *slog.Logger  // default: none
-	MaxPending    int           // IDs kept for another try at appending them; default 10,000
+	MaxPending    int           // limit of the writes that wait for a retry; default 10,000
 	RetryEvery    time.Duration // default 500 ms
-	AppendTimeout time.Duration // until an append fails; default 600 ms
-	// Now tells the day. The default is the time at which the process began and what
-	// has passed since by a clock that nobody sets.
+	AppendTimeout time.Duration // timeout of an append; default 600 ms
+	// Now returns the time that decides the day. The default is the start time of the process
+	// plus the time since, by the monotonic clock.
 	Now func() time.Time
 }
 
-// EnsureDefaults fills in what is unset.
+// EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
 	if o.Capacity == 0 {
 		o.Capacity = 1_000_000
@@ -173,8 +172,7 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Filter is the set of the order IDs that exist. All methods are safe for
-// concurrent use.
+// Filter is the set of the existing order IDs. All methods are safe for concurrent use.
 type Filter struct {
 	name   string
 	opts   Options
@@ -185,31 +183,30 @@ type Filter struct {
 	status       atomic.Pointer[status]
 	doubts       atomic.Pointer[openDoubts] // nil: there are none
 	doubtAdded   chan struct{}              // of capacity 1
-	loaded       atomic.Bool                // it was ready once
-	overCapacity atomic.Bool                // more IDs than Capacity were added
+	loaded       atomic.Bool                // the filter was ready once
+	overCapacity atomic.Bool                // it has more IDs than Capacity
 	alert        atomic.Pointer[string]     // see NoteAlert
-	snapshotErr  atomic.Pointer[error]      // why the last snapshot was not written, nil when it was
-	loadMu       sync.Mutex                 // held by Load
+	snapshotErr  atomic.Pointer[error]      // why the last snapshot failed; nil: it did not
+	loadMu       sync.Mutex                 // held by Load and ReadSnapshot
 
 	mu         sync.Mutex
-	pending    []pendingWrite // not acknowledged yet; oldest first
+	pending    []pendingWrite // not acknowledged; oldest first
 	doubtsSeen uint64
-	confirmed  Entry         // up to which somebody's word is good
+	confirmed  Entry         // see Confirm
 	retry      chan struct{} // of capacity 1: pending is not empty
 	abandoned  abandonedCalls
 
 	needsResizing chan struct{} // of capacity 1: a part is too full
-	rebuildMu     sync.Mutex    // held by Expand
+	rebuildMu     sync.Mutex    // held while memory is rebuilt
 	layerMu       sync.Mutex    // held by addLayer
-	atMax         atomic.Bool   // it should have grown, and Growth.Max did not allow it
+	atMax         atomic.Bool   // it is too full, and Growth.Max does not allow growth
 	expansionMu   sync.Mutex    // guards expansion
 	expansion     Expansion
 	rescanned     atomic.Uint64
 }
 
-// New returns an empty filter in the state loading: call [Filter.Load] to make it
-// ready, and keep [Filter.Run] running if it has an Appender. The error says which
-// option is impossible.
+// New returns an empty filter in the state loading. [Filter.Load] makes it ready. Keep
+// [Filter.Run] running if it has an Appender. The error names the impossible option.
 func New(name string, opts Options) (*Filter, error) {
 	opts.EnsureDefaults()
 	f := &Filter{
@@ -236,20 +233,20 @@ func New(name string, opts Options) (*Filter, error) {
 	return f, nil
 }
 
-// MayContain answers whether an order may exist. It never blocks, and does not allocate. Unknown
-// is the answer while the filter is loading or not to be trusted, and while no [Window] holds.
-// [Elsewhere] is the answer of a filter with a [Remote] for what memory does not have: see [Filter.Ask].
+// MayContain answers whether an order may exist. It never blocks and does not allocate. It
+// answers Unknown while the filter is loading or incomplete, and while no [Window] is open. A
+// filter with a [Remote] answers [NotInMemory] for an ID that memory lacks: see [Filter.Query].
 //
-// Absent is never the answer for an order that a client was told of before
-// the call. The order of the steps is the proof:
+// MayContain never answers Absent for an order whose create was answered before the call. The
+// order of the steps is the proof:
 //
-//  1. The window is loaded before the look. All that was told of before it was opened, or while it
-//     holds, has been added by then.
-//  2. The state is read before the look, too: who clears a doubt, or bounds it, has added first
-//     what it was about.
-//  3. The look sees every bit that was set before it began: bits are set and read
-//     atomically, and never cleared.
-//  4. The window holds still: so it held when the look was made.
+//  1. The window is loaded before the bits are read. Everything that was answered before it
+//     was opened, or while it is open, has been added by then.
+//  2. The state is read before the bits, too. A doubt is cleared, or bounded, only after its
+//     IDs were added.
+//  3. The read sees every bit that was set before it began. Bits are set and read atomically,
+//     and never cleared.
+//  4. The window is still open at the end. So it was open during the read.
 func (f *Filter) MayContain(id string) Answer {
 	if f.opts.Remote != nil {
 		return f.queryMemory(id)
@@ -264,7 +261,7 @@ func (f *Filter) MayContain(id string) Answer {
 	return f.absentUnlessNew(id)
 }
 
-// window returns the window that was opened last, nil if negatives count without one.
+// window returns the last window, nil if a miss needs none.
 func (f *Filter) window() Window {
 	if f.opts.Window == nil {
 		return nil
@@ -272,7 +269,8 @@ func (f *Filter) window() Window {
 	return f.opts.Window()
 }
 
-// isFresh reports whether what is not known here is unknown to clients, by a window loaded before the look.
+// isFresh reports whether a miss is unknown to clients. The window was loaded before the bits
+// were read.
 func (f *Filter) isFresh(w Window) bool {
 	if f.opts.Window == nil {
 		return !f.stale()
@@ -280,15 +278,15 @@ func (f *Filter) isFresh(w Window) bool {
 	return w != nil && w.Holds()
 }
 
-// Lacks reports whether a lookup of an order can be refused: whether any canonical form
-// of its ID is Absent. It blocks as Ask does.
+// IsAbsent reports whether a lookup of an order can be refused: any canonical form of its ID is
+// Absent. It blocks as Query does.
 func (f *Filter) IsAbsent(ctx context.Context, id string) (absent bool) {
 	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Query(ctx, form) == Absent })
 	return absent
 }
 
-// Ask is MayContain that asks elsewhere too, if need be. Only then it blocks, for a round trip. It
-// is Unknown if ctx ends.
+// Query is MayContain that also queries the [Remote] if memory lacks the ID. Only then it
+// blocks, for one round trip. It answers Unknown if ctx ends.
 func (f *Filter) Query(ctx context.Context, id string) Answer {
 	if a := f.MayContain(id); a != NotInMemory {
 		return a
@@ -296,9 +294,9 @@ func (f *Filter) Query(ctx context.Context, id string) Answer {
 	return f.queryRemote(ctx, id)
 }
 
-// QueryBits returns Maybe or Absent as the bits contain an ID or not, in every state of the
-// filter and without a [Window]. Unknown means that a [Remote] gave no answer. It blocks as
-// Ask does.
+// QueryBits returns Maybe or Absent: the bits contain the ID or not. It ignores the state of
+// the filter and the [Window]. Unknown means that a [Remote] gave no answer. It blocks as Query
+// does.
 func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
 	a := f.memory.query(id)
 	if a != Absent || f.opts.Remote == nil {
@@ -314,7 +312,7 @@ func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
 	return a
 }
 
-// absent is the answer for an ID that is not there.
+// absentUnlessNew is the answer for an ID that the filter lacks.
 func (f *Filter) absentUnlessNew(id string) Answer {
 	if f.opts.WithinGrace != nil && f.opts.WithinGrace(id) {
 		return Unknown
@@ -322,12 +320,12 @@ func (f *Filter) absentUnlessNew(id string) Answer {
 	return Absent
 }
 
-// stale reports whether what is known is too old to call anything absent.
+// stale reports whether the last read is too old for Absent.
 func (f *Filter) stale() bool {
 	return f.opts.LastRead != nil && time.Since(f.opts.LastRead()) > f.opts.StaleAfter
 }
 
-// newHolder returns what holds the filter's IDs at the beginning.
+// newStore returns an empty store for the filter's IDs.
 func (f *Filter) newStore() (idStore, error) {
 	o := &f.opts
 	if o.Growth != nil && o.Exact {
@@ -346,14 +344,14 @@ func (f *Filter) newStore() (idStore, error) {
 	}
 	capacity, rate := o.Segments.Each(o.Capacity, o.FalsePositiveRate)
 	each := func(name string) (*scalable, error) { return newScalable(name, capacity, f.layerMaker(rate)) }
-	if _, err := each(f.name); err != nil { // what is impossible is found now
+	if _, err := each(f.name); err != nil { // checks the options
 		return nil, err
 	}
 	failed := func(err error) { f.Taint("a new segment could not be made: " + err.Error()) }
 	return newDays(f.name, *o.Segments, DayOf(o.Now()), each, failed), nil
 }
 
-// maker makes the layers of a stack that lets at most about twice the rate pass.
+// layerMaker makes the layers of a part that passes at most about twice the rate.
 func (f *Filter) layerMaker(rate float64) layerMaker {
 	return func(layer int, capacity uint64) (bits, error) {
 		if f.opts.Exact {
@@ -365,11 +363,11 @@ func (f *Filter) layerMaker(rate float64) layerMaker {
 	}
 }
 
-// Add puts all canonical forms of an ID into the set, without telling anyone. It never
-// blocks. This is what the follower of the change log calls.
+// Add adds all canonical forms of an ID to this filter only. It never blocks. The reader of the
+// change log calls it.
 func (f *Filter) Add(id string) { f.opts.CanonicalForms.each(id, f.add) }
 
-// add puts an ID into the set as it is.
+// add adds an ID in the form that it has.
 func (f *Filter) add(id string) {
 	in, changed := f.memory.add(id)
 	if !changed {
@@ -384,14 +382,14 @@ func (f *Filter) add(id string) {
 		return
 	}
 	if in.isFull(1) && f.overCapacity.CompareAndSwap(false, true) {
-		// It stays correct: what suffers is how many absent IDs pass.
+		// The answers stay correct. More absent IDs pass.
 		f.log.Warn("filter is over its capacity, more absent orders will pass; raise capacity or let it expand",
 			"part", in.name, "capacity", in.capacity())
 	}
 }
 
-// Count returns the number of IDs, less those few that were taken for known. Of a
-// filter with a [Remote] this and the following are those of the remote set.
+// Count returns the number of IDs, without the few that were false positives when added. Of a
+// filter with a [Remote] this and the following describe the remote set.
 func (f *Filter) Count() uint64 {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().Count
@@ -399,8 +397,8 @@ func (f *Filter) Count() uint64 {
 	return f.sum((*scalable).count)
 }
 
-// Capacity returns the number of IDs that the filter is made for. Of one with
-// segments, it counts those that there are.
+// Capacity returns the number of IDs that the filter is made for. With segments it counts the
+// existing ones.
 func (f *Filter) Capacity() uint64 {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().Capacity
@@ -408,7 +406,7 @@ func (f *Filter) Capacity() uint64 {
 	return f.sum((*scalable).capacity)
 }
 
-// SizeBytes returns the memory that the bits take in this process.
+// SizeBytes returns the memory of the bits in this process.
 func (f *Filter) SizeBytes() uint64 { return f.sum((*scalable).sizeBytes) }
 
 func (f *Filter) sum(of func(*scalable) uint64) (n uint64) {
@@ -418,9 +416,9 @@ func (f *Filter) sum(of func(*scalable) uint64) (n uint64) {
 	return n
 }
 
-// FillRatio returns the share of bits that are set in the fullest part of the
-// filter, 0 to 1; at its capacity about half are. Of exact sets it is 0. It costs as
-// much as EstimatedFalsePositiveRate.
+// FillRatio returns the share of set bits in the fullest part of the filter, 0 to 1. At
+// capacity it is about a half. For exact sets it is 0. It costs as much as
+// EstimatedFalsePositiveRate.
 func (f *Filter) FillRatio() (most float64) {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Size().FillRatio
@@ -433,10 +431,9 @@ func (f *Filter) FillRatio() (most float64) {
 	return most
 }
 
-// EstimatedFalsePositiveRate returns the chance that an ID which was never added
-// passes now, where all segments are asked: of one that has a day, it is smaller.
-// It reads all of the filter's memory (35 to 75 ms for 360 MB): call it for a metric, not
-// for a request.
+// EstimatedFalsePositiveRate returns the chance that an absent ID passes now, if all segments
+// are read. It is smaller for an ID with a day. It reads all of the filter's memory (35 to 75
+// ms for 360 MB): call it for a metric, not for a request.
 func (f *Filter) EstimatedFalsePositiveRate() float64 {
 	stopped := 1.0
 	if f.opts.Remote != nil {

@@ -8,41 +8,40 @@ import (
 	"time"
 )
 
-// Growth says when and how a filter grows while it is in use.
+// Growth configures when and how a filter grows while it is in use.
 type Growth struct {
-	AtFill float64 // share of the capacity, or of the bits that are set at capacity: above 0, at most 1
-	By     float64 // how many times its capacity it has then: 1.1 to 16
-	Max    uint64  // IDs, of all parts together, that no growth goes beyond; 0: none
+	AtFill float64 // share of the capacity, or of the bits set at capacity: above 0, at most 1
+	By     float64 // factor of the capacity: 1.1 to 16
+	Max    uint64  // most IDs of all parts together that growth gives space for; 0: no limit
 
-	// Again calls add with every ID that there is: of the sources, and of the change
-	// log up to where it ends at a moment after the call. With it a filter that grows
-	// is built anew; without it, and where it returns [ErrForgotten], it gets one more
-	// layer.
+	// Rescan calls add with every existing ID: of the sources, and of the change log up to its
+	// end at a moment after the call. With it the filter is rebuilt to grow. Without it, or if
+	// it returns [ErrForgotten], the filter gets one more layer.
 	Rescan func(ctx context.Context, add func(id string) error) error
-	// Turn waits until this process may read everything again, so that those of one
-	// deployment do it one after the other; done ends that. Ctx of the work ends when
-	// the turn is lost. Nil: at once.
+	// LeaderLock waits until this process may rescan: the instances of a deployment do it one
+	// after the other. done releases the lock. The context work ends when the lock is lost.
+	// Nil: no lock.
 	LeaderLock func(ctx context.Context) (work context.Context, done func(), err error)
-	// Grew is told when the capacity has changed. It must not block. May be nil.
+	// OnGrown is called after the capacity has changed. It must not block. May be nil.
 	OnGrown func(capacity uint64)
 }
 
-// Expansion is what a filter does, or did last, to grow.
+// Expansion describes the present growth of a filter, or the last one.
 type Expansion struct {
-	Generation int       // 1 at the start, and one more each time
-	Running    bool      // a new generation is being built
+	Generation int       // 1 at the start; each growth adds 1
+	Running    bool      // the filter is growing
 	From, To   uint64    // capacities
-	Read       uint64    // IDs that the new generation was given so far
-	Began      time.Time // zero: it never grew
+	Read       uint64    // IDs in the new generation so far
+	Began      time.Time // zero: never
 	Took       time.Duration
-	Err        string // why the last attempt came to nothing
+	Err        string // error of the last attempt
 }
 
 const (
-	// growthTick is how often a filter is looked at whose IDs need not be counted
-	// right. What is added wakes it earlier.
+	// growthCheckEvery is the time between two checks of a filter whose IDs may be miscounted.
+	// An added ID wakes the loop earlier.
 	growthCheckEvery = 10 * time.Second
-	// growthPause follows an attempt that failed.
+	// growthRetryAfter is the pause after a failed attempt.
 	growthRetryAfter = 30 * time.Second
 	maxGrowth        = 16
 	minGrowth        = 1.1
@@ -58,7 +57,7 @@ func (g *Growth) check() error {
 	return nil
 }
 
-// left returns how many IDs a filter with room for so many may yet get room for.
+// remaining returns the number of IDs by which a filter of this capacity may still grow.
 func (g *Growth) remaining(capacity uint64) uint64 {
 	if g.Max == 0 {
 		return math.MaxUint64
@@ -66,13 +65,13 @@ func (g *Growth) remaining(capacity uint64) uint64 {
 	return g.Max - min(g.Max, capacity)
 }
 
-// larger returns the capacity after the next growth.
+// nextCapacity returns the capacity after the next growth.
 func (g *Growth) nextCapacity(capacity uint64) uint64 {
 	return capacity + min(scaled(capacity, g.By)-capacity, g.remaining(capacity))
 }
 
-// AtMax reports whether the filter is too full and has all the room that its configuration
-// allows: more and more absent IDs pass.
+// AtMax reports whether the filter is too full and has the greatest capacity that its
+// configuration allows. Then more and more absent IDs pass.
 func (f *Filter) AtMax() bool {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.AtMax()
@@ -80,7 +79,7 @@ func (f *Filter) AtMax() bool {
 	return f.atMax.Load() && f.opts.Growth.remaining(f.Capacity()) == 0
 }
 
-// noteMax logs, once, that the filter cannot grow when it should.
+// noteMax logs once that the filter cannot grow when it should.
 func (f *Filter) noteMax() {
 	if f.atMax.CompareAndSwap(false, true) {
 		f.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
@@ -108,7 +107,7 @@ func (f *Filter) BitsVersion() uint64 {
 	return uint64(f.Expansion().Generation)
 }
 
-// grow expands the filter whenever it has become too full, until ctx ends.
+// growLoop expands the filter whenever it is too full, until ctx ends.
 func (f *Filter) growLoop(ctx context.Context) {
 	tick := time.NewTicker(growthCheckEvery)
 	defer tick.Stop()
@@ -119,12 +118,12 @@ func (f *Filter) growLoop(ctx context.Context) {
 		case <-f.needsResizing:
 		case <-tick.C:
 		}
-		if !f.tooFull() { // or not any more
+		if !f.tooFull() { // or no longer
 			continue
 		}
 		switch err := f.Expand(ctx); {
 		case err == nil:
-			f.atMax.Store(false) // days that are gone have made room
+			f.atMax.Store(false) // dropped days have freed space
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrAtMax):
 			f.noteMax()
@@ -144,7 +143,7 @@ func waitFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// tooFull looks at the bits as well.
+// tooFull also checks the set bits.
 func (f *Filter) tooFull() bool {
 	for _, s := range f.memory.current().parts() {
 		if s.isFullByBits(f.opts.Growth.AtFill) {
@@ -154,9 +153,8 @@ func (f *Filter) tooFull() bool {
 	return false
 }
 
-// noteCrowd wakes grow if a part has become too full. One whose capacity is used up
-// gets a layer at once: it must not fill on until it takes every ID for known, not
-// even while it is being rebuilt.
+// onFill wakes growLoop if a part is too full. A part that has used up its capacity gets a
+// layer at once, even during a rebuild: with each further ID more absent IDs would pass.
 func (f *Filter) onFill(s *scalable) {
 	g := f.opts.Growth
 	if !s.isFull(g.AtFill) {
@@ -174,12 +172,12 @@ func (f *Filter) onFill(s *scalable) {
 	}
 	select {
 	case f.needsResizing <- struct{}{}:
-	default: // it knows
+	default: // the signal is pending
 	}
 }
 
-// makeRoom adds a layer to a part whose capacity is used up, if it is one that only
-// spares questions to a [Remote]: how many it will have nobody knows.
+// growMemory adds a layer to a part that has used up its capacity. It is for memory that only
+// saves queries to a [Remote]: the number of its IDs is not known beforehand.
 func (f *Filter) growMemory(s *scalable) {
 	if !s.isFull(1) {
 		return
@@ -189,28 +187,27 @@ func (f *Filter) growMemory(s *scalable) {
 	}
 }
 
-// ErrForgotten says that there are IDs which nobody can tell any more.
+// ErrForgotten says that some IDs can no longer be read from anywhere.
 var ErrForgotten = errors.New("the IDs themselves are kept no more")
 
-// ErrNoGrowth says that a filter was made without [Growth].
+// ErrNoGrowth says that a filter has no [Growth].
 var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
 
-// ErrAtMax says that a filter has all the room that [Growth] allows.
+// ErrAtMax says that a filter has the greatest capacity that [Growth] allows.
 var ErrAtMax = errors.New("the filter has all the room that expand.max allows")
 
 // addLayer gives a part one more layer, unless its last one is filled less than to the share
 // at. The error is ErrAtMax, or that of [New].
 func (f *Filter) addLayer(s *scalable, at float64) error {
-	f.layerMu.Lock() // or two parts could take the same room
+	f.layerMu.Lock() // or two parts could use the same allowance
 	defer f.layerMu.Unlock()
 	g := f.opts.Growth
 	return s.addLayer(g.By, at, g.remaining(f.Capacity()))
 }
 
-// Expand makes the filter larger now, whether it is too full or not. Lookups never
-// wait for it and lose nothing. It blocks until the filter has grown, while it is
-// rebuilt as long as it takes to read everything again. After an error the filter
-// is what it was.
+// Expand makes the filter larger now, even if it is not too full. Lookups never wait for it,
+// and no ID is lost. It blocks until the filter has grown; a rebuild takes as long as a rescan.
+// After an error the filter is unchanged.
 func (f *Filter) Expand(ctx context.Context) error {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.Expand(ctx)
@@ -230,8 +227,8 @@ func (f *Filter) Expand(ctx context.Context) error {
 	})
 	f.rescanned.Store(0)
 	var err error
-	// What is being read for the first time can't be read again yet, and a part for
-	// one day alone is cheap to add to.
+	// A filter that is loading cannot rescan yet. A part for one day gets a layer: that is
+	// cheap.
 	if g.Rescan == nil || f.opts.Segments != nil || f.status.Load().state != StateReady {
 		err = f.addLayers(g)
 	} else if err = f.rebuild(ctx, g); errors.Is(err, ErrForgotten) {
@@ -256,10 +253,9 @@ func (f *Filter) Expand(ctx context.Context) error {
 	return nil
 }
 
-// Reserve makes room for so many IDs at once, where others have grown so far. It is
-// for a filter without segments to which nothing was added, and must return before
-// anything is; otherwise, and where there is room, it does nothing. The error is that
-// of [New].
+// Reserve sets a larger capacity at the start: the one that other instances have grown to. It
+// is for an empty filter without segments. Call it before anything is added; later, or if the
+// capacity suffices, it does nothing. The error is that of [New].
 func (f *Filter) Reserve(capacity uint64) error {
 	if g := f.opts.Growth; g != nil && g.Max > 0 {
 		capacity = min(capacity, g.Max)
@@ -283,7 +279,7 @@ func (f *Filter) setExpansion(change func(*Expansion)) {
 
 func scaled(n uint64, by float64) uint64 { return uint64(math.Ceil(float64(n) * by)) }
 
-// addLayers grows the stacks that are too full, or all if none is.
+// addLayers grows the parts that are too full, or all if none is.
 func (f *Filter) addLayers(g *Growth) error {
 	all := f.memory.current().parts()
 	var full []*scalable
@@ -298,7 +294,7 @@ func (f *Filter) addLayers(g *Growth) error {
 	for i, s := range full {
 		err := f.addLayer(s, 0)
 		if errors.Is(err, ErrAtMax) && i > 0 {
-			return nil // some have grown
+			return nil // some parts have grown
 		}
 		if err != nil {
 			return err
@@ -307,16 +303,15 @@ func (f *Filter) addLayers(g *Growth) error {
 	return nil
 }
 
-// rebuild reads everything again into a larger set and puts it in place of the old.
+// rebuild reads everything into a larger store, which then replaces the old one.
 //
-//  1. From begin on, whatever is added goes to both sets.
-//  2. Again starts after that, so what it reads and what was added since are all
-//     there is: an ID that was added before begin is in a source or in the log, or
-//     is pending.
-//  3. What is pending, known here and acknowledged by nobody, is added too. It
-//     leaves pending only once it is in the log; so it is looked at before Again.
-//  4. The new set must not have fewer IDs than the old one, but for those that one
-//     of the two took for known.
+//  1. From begin on, every add goes to both stores.
+//  2. Rescan starts after that. So its IDs and the added ones are all IDs: an ID that was
+//     added before begin is in a source, in the log, or pending.
+//  3. The pending IDs are added too. An ID leaves the pending writes only when it is in the
+//     log. So they are read before Rescan.
+//  4. The new store must not have fewer IDs than the old one, except for the false positives
+//     of either.
 func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 	if g.LeaderLock != nil {
 		work, done, err := g.LeaderLock(ctx)
@@ -344,8 +339,8 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 	return nil
 }
 
-// refill gives the next set everything. Should it be too small as well, since the
-// old one was so full that IDs were no longer counted, it grows by a layer.
+// refill adds everything to the next store. If that becomes too small as well it gets a layer:
+// the old one may have been too full to count its IDs.
 func (f *Filter) refill(ctx context.Context, g *Growth, next *scalable) error {
 	add := func(id string) (err error) {
 		f.opts.CanonicalForms.each(id, func(form string) {

@@ -1,6 +1,6 @@
 package filter
 
-// Info tells of a filter, for whoever looks after it.
+// Info describes a filter for an operator.
 type Info struct {
 	State, Reason     string
 	IDs, Capacity     uint64
@@ -8,13 +8,12 @@ type Info struct {
 	RemoteBytes       uint64 // of a [Remote]
 	FillRatio         float64
 	FalsePositiveRate float64 // estimated, of all segments together
-	Pending           int     // IDs that the other ordergates do not know of yet
+	Pending           int     // writes that wait for a retry
 	Segments          []SegmentInfo
-	Expansion         Expansion // of memory; a Remote has its own
+	Expansion         Expansion // of memory; a Remote has another one
 }
 
-// SegmentInfo tells of what memory holds for one day, or of all of it where there
-// are no days.
+// SegmentInfo describes one day in memory, or all of memory if there are no days.
 type SegmentInfo struct {
 	Name              string
 	IDs, Capacity     uint64
@@ -24,8 +23,8 @@ type SegmentInfo struct {
 	FalsePositiveRate float64
 }
 
-// Info looks at the filter. It reads all of its memory, as EstimatedFalsePositiveRate
-// does.
+// Info returns a description of the filter. It reads all of its memory, as
+// EstimatedFalsePositiveRate does.
 func (f *Filter) Info() Info {
 	info := Info{
 		IDs: f.Count(), Capacity: f.Capacity(), MemoryBytes: f.SizeBytes(), Pending: f.Pending(), Expansion: f.Expansion(),

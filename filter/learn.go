@@ -9,51 +9,48 @@ import (
 	"time"
 )
 
-// learned is what the other ordergates do not know of yet.
+// pendingWrite is a write to the change log that the log has not acknowledged.
 type pendingWrite struct {
 	id           string
-	reason       string    // instead of the ID: why nobody knows it
-	since        time.Time // with missed: when the order was created at the earliest; zero: at any time
-	mayBeCreated bool      // with missed: it may yet be created
-	doubt        uint64    // with missed: the number of the doubt here
-	anyOrder     bool      // with missed: it stands for whatever found no room
+	reason       string    // without an ID: the reason that the ID is unknown
+	since        time.Time // without an ID: earliest creation of the order; zero: any time
+	mayBeCreated bool      // without an ID: the order may be created later
+	doubt        uint64    // without an ID: number of the doubt here
+	anyOrder     bool      // without an ID: it replaces writes that found no space
 }
 
-// ErrExposed says that another ordergate may answer Absent for an order that was
-// created here.
+// ErrExposed says that another instance may answer Absent for an order that was created here.
 var ErrExposed = errors.New("another ordergate may answer absent for the new order")
 
-// Learn makes a new order known. It blocks until the Appender has spread the
-// ID, and then returns nil: from now on no filter that follows the same change log
-// answers Absent for it. The answer to a create must not reach the client earlier.
+// Learn adds a new order. It blocks until every instance with an open window has the ID, and
+// returns nil. From then on no filter of the same change log answers Absent for it. The client
+// must not get the answer to its create earlier.
 //
-// After an error the ID is known here, and kept for [Filter.Run] to try again; the
-// others answer Unknown until then, for whatever they do not have, unless the error
-// is [ErrExposed]. An ID that is empty or longer than [MaxIDBytes] is one that nobody
-// knows, see [Filter.Missed].
+// After an error the ID is known here, and [Filter.Run] retries the append. Until it succeeds
+// the other instances answer Unknown for what they lack, unless the error is [ErrExposed]. An
+// ID that is empty or longer than [MaxIDBytes] counts as unknown, see [Filter.MarkIncomplete].
 func (f *Filter) Learn(ctx context.Context, id string) error {
 	if len(id) == 0 || len(id) > MaxIDBytes {
 		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
 		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.MarkIncomplete(ctx, reason, time.Time{}))
 	}
-	// Here first: whatever becomes of the rest, this process knows. An ID that turns
-	// out not to be acknowledged only makes one more Maybe.
+	// Here first: this process knows the ID whatever happens later. If the order is not
+	// acknowledged, there is only one more Maybe.
 	f.Add(id)
 	if f.opts.Appender == nil {
 		return nil
 	}
 	err := f.publish(ctx, pendingWrite{id: id})
-	// Again: a rebuild may have begun after the first time, and have read the log
+	// Once more: a rebuild may have begun after the first time, and may have read the log
 	// before the ID was in it.
 	f.Add(id)
 	return err
 }
 
-// Missed says that an order was created whose ID could not be learned, for the given
-// reason, and not before the call that created it began; zero: that is not known. It
-// blocks, and returns, as Learn does: from then on nothing that the order's ID may be is
-// absent anywhere until the sources have been read again. A flood of it is told in the log
-// once for each time that it brings doubt.
+// MarkIncomplete records that an order was created whose ID is unknown, for the given reason.
+// The create began at began or later; zero: at any time. It blocks and returns as Learn does.
+// From then on no ID that may be the order's is absent anywhere until the sources are reloaded.
+// Equal calls share an entry in the log.
 func (f *Filter) MarkIncomplete(ctx context.Context, reason string, began time.Time) error {
 	return f.markIncomplete(ctx, pendingWrite{reason: reason, since: began}, 0)
 }
@@ -62,8 +59,8 @@ func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late tim
 	if _, _, doubted := f.Doubts(); !doubted {
 		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.reason)
 	}
-	what.since = what.since.Truncate(time.Millisecond) // as the log has it
-	// Here first, as above. The log brings it once more.
+	what.since = what.since.Truncate(time.Millisecond) // the precision of the log
+	// Here first, as in Learn. The log brings it once more.
 	what.doubt = f.addDoubt(Doubt{Reason: what.reason, Recovery: ByOperator, Orders: true, Since: what.since, Late: late}, true)
 	if f.opts.Appender == nil {
 		return fmt.Errorf("filter %s: %s", f.name, what.reason)
@@ -71,9 +68,9 @@ func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late tim
 	return f.publish(ctx, what)
 }
 
-// LearnAll makes several orders known, for somebody who can try again and tells nobody
-// of them before. It blocks until the Appender has spread them. After an error
-// some may be known.
+// LearnAll adds several orders. It is for a caller that can retry, and that passes the IDs on
+// only after the call. It blocks until every instance has them. After an error some may be
+// known.
 func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	add := func() {
 		for _, id := range ids {
@@ -87,7 +84,7 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	if err := f.opts.Appender.Record(ctx, ids...); err != nil {
 		return fmt.Errorf("filter %s: learning: %w", f.name, err)
 	}
-	add() // again, as in Learn
+	add() // once more, as in Learn
 	if f.opts.Remote != nil {
 		if err := f.opts.Remote.Add(ctx, ids...); err != nil && f.opts.Window == nil {
 			return fmt.Errorf("filter %s: learning: %w", f.name, err)
@@ -99,8 +96,8 @@ func (f *Filter) LearnAll(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// tell makes something known to the others, or sees that they know that they do not
-// know.
+// publish sends a write to the other instances. If that fails it closes their windows: they
+// answer Unknown for what they lack.
 func (f *Filter) publish(ctx context.Context, what pendingWrite) error {
 	err := f.appendBatch(ctx, []pendingWrite{what})
 	if err != nil {
@@ -121,7 +118,7 @@ func (f *Filter) publish(ctx context.Context, what pendingWrite) error {
 	return fmt.Errorf("filter %s: learning: %w", f.name, err)
 }
 
-// within appends a batch, see nextBatch, and takes [Options.AppendTimeout] at most.
+// appendBatch appends a batch, see nextBatch, within [Options.AppendTimeout].
 func (f *Filter) appendBatch(ctx context.Context, batch []pendingWrite) error {
 	ctx, cancel := context.WithTimeout(ctx, f.opts.AppendTimeout)
 	defer cancel()
@@ -148,8 +145,7 @@ func (f *Filter) appendBatch(ctx context.Context, batch []pendingWrite) error {
 	return f.appendAndStore(ctx, ids...)
 }
 
-// keep holds something for another try. What finds no room is lost to the others: there
-// is a doubt then instead, which needs less.
+// enqueueRetry keeps a write for a retry. Writes beyond the limit are replaced by one doubt.
 func (f *Filter) enqueueRetry(what pendingWrite, err error) {
 	if !f.peersUninformed(err) && f.Pending() >= f.opts.MaxPending {
 		return
@@ -160,7 +156,7 @@ func (f *Filter) enqueueRetry(what pendingWrite, err error) {
 	switch last := f.pending[max(0, len(f.pending)-1):]; {
 	case !full:
 		f.pending = append(f.pending, what)
-	case last[0].id == "" && last[0].since.IsZero(): // it is about any order
+	case last[0].id == "" && last[0].since.IsZero(): // it may be any order
 		last[0].mayBeCreated, last[0].anyOrder = last[0].mayBeCreated || what.mayBeCreated, true
 	case what.id == "":
 		f.pending = append(f.pending, pendingWrite{reason: what.reason, mayBeCreated: what.mayBeCreated, anyOrder: true})
@@ -169,11 +165,11 @@ func (f *Filter) enqueueRetry(what pendingWrite, err error) {
 	}
 	select {
 	case f.retry <- struct{}{}:
-	default: // Run knows already
+	default: // the signal is pending
 	}
 }
 
-// pendingIDs returns what is learned and not acknowledged yet.
+// pendingIDs returns the IDs that the log has not acknowledged.
 func (f *Filter) pendingIDs() (ids []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,18 +181,16 @@ func (f *Filter) pendingIDs() (ids []string) {
 	return ids
 }
 
-// Pending returns how many IDs wait to be told to the other ordergates.
+// Pending returns the number of writes that wait for a retry.
 func (f *Filter) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pending)
 }
 
-// Run does what a filter needs besides answers, until ctx ends: it drops the
-// segments of days that are kept no more, grows a filter that has become too full,
-// and tells the other ordergates, in order, of the IDs whose Learn could not,
-// trying every [Options.RetryEvery] until it succeeds. It returns nil, after one
-// last try of that within [Options.AppendTimeout].
+// Run does the background work of a filter until ctx ends. It drops the segments of old days
+// and grows a filter that is too full. It retries the failed writes of Learn, in order, every
+// [Options.RetryEvery]. It returns nil, after a last try within [Options.AppendTimeout].
 func (f *Filter) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -209,7 +203,7 @@ func (f *Filter) Run(ctx context.Context) error {
 	return f.retryLoop(ctx)
 }
 
-// retell appends what is pending, until ctx ends.
+// retryLoop appends the pending writes, until ctx ends.
 func (f *Filter) retryLoop(ctx context.Context) error {
 	for {
 		select {
@@ -223,7 +217,7 @@ func (f *Filter) retryLoop(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			if tries == 0 { // one line for an outage, however long
+			if tries == 0 { // one line for each outage
 				f.log.Warn("other ordergates do not know of new orders yet", "pending", f.Pending(), "error", err)
 			}
 			pause := time.NewTimer(f.opts.RetryEvery)
@@ -238,8 +232,8 @@ func (f *Filter) retryLoop(ctx context.Context) error {
 	}
 }
 
-// appendPending appends what is pending, the oldest first, until an append fails; nil
-// means that nothing is left.
+// appendPending appends the pending writes, the oldest first, until an append fails; nil means
+// that none is left.
 func (f *Filter) appendPending(ctx context.Context) error {
 	for {
 		batch := f.nextBatch()
@@ -249,24 +243,23 @@ func (f *Filter) appendPending(ctx context.Context) error {
 		if err := f.appendBatch(ctx, batch); err != nil {
 			return err
 		}
-		// Only Run takes from the front, so those are still the same IDs.
+		// Only Run removes from the front, so these are still the same writes.
 		f.mu.Lock()
 		f.pending = f.pending[len(batch):]
 		f.mu.Unlock()
 	}
 }
 
-// maxBatch bounds one append of what is pending. It is many: with a slow Redis, IDs that
-// were appended one by one would be fewer than those that come meanwhile.
+// maxBatch bounds one append of pending writes. With a slow Redis single appends would be
+// slower than the creates.
 const maxBatch = 500
 
-// nextBatch returns the oldest of what is pending: several IDs, or one reason why an ID
-// is missing.
+// nextBatch returns the oldest pending writes: several IDs, or one write without an ID.
 func (f *Filter) nextBatch() []pendingWrite {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.pending) == 0 {
-		f.pending = nil // give the memory of a long outage back
+		f.pending = nil // free the memory of a long outage
 		return nil
 	}
 	n := slices.IndexFunc(f.pending, func(what pendingWrite) bool { return what.id == "" })
@@ -276,7 +269,7 @@ func (f *Filter) nextBatch() []pendingWrite {
 	return slices.Clone(f.pending[:max(1, min(n, maxBatch))])
 }
 
-// lastTry is for a process that ends: what it does not tell now nobody will.
+// drain appends the pending writes of a process that ends. Writes that fail now are lost.
 func (f *Filter) drain(ctx context.Context) {
 	if f.Pending() == 0 {
 		return

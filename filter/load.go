@@ -5,22 +5,21 @@ import (
 	"fmt"
 )
 
-// Source is a place that the IDs of existing orders are read from.
+// Source reads the IDs of existing orders.
 type Source interface {
-	// IDs calls yield with every ID and returns the first error, yield's included.
-	// It says in its errors which source it is.
+	// IDs calls yield with every ID and returns the first error, including yield's. Its errors
+	// name the source.
 	IDs(ctx context.Context, yield func(id string) error) error
 }
 
-// Load adds every ID of the sources and makes the filter ready. It blocks until
-// they are read, and returns the first error; the filter is then in the state
-// unknown, with what was read kept, and Load may be called again. Without sources
-// the filter is ready at once, for orders that are all in the change log.
+// Load adds every ID of the sources and makes the filter ready. It blocks until they are read,
+// and returns the first error. The filter is then in the state unknown and keeps what was read;
+// Load may be called again. Without sources the filter is ready at once: for orders that are
+// all in the change log.
 //
-// It may run at any time beside everything else. What is created while it reads is
-// not its concern: that reaches the filter by Learn and by the change log, which
-// is followed from its beginning. A filter that was ready is loading meanwhile. Doubts
-// from before the call are cleared that [Reading] is good for.
+// It may run at any time. Orders that are created during the load arrive by Learn and by the
+// change log, which the reader follows from its start. A filter that was ready is loading
+// meanwhile. Load clears the doubts from before the call that need [ByReload] at most.
 func (f *Filter) Load(ctx context.Context, sources ...Source) error {
 	f.loadMu.Lock()
 	defer f.loadMu.Unlock()

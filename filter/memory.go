@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// bits is a set of IDs in memory that cannot grow. Its methods are safe for
-// concurrent use; MayContain never waits and sees every Add that has returned.
+// bits is a set of IDs in memory that cannot grow. Its methods are safe for concurrent use.
+// MayContain never waits, and sees every Add that has returned.
 type bits interface {
 	Add(id string) (changed bool)
 	MayContain(id string) bool
@@ -17,22 +17,21 @@ type bits interface {
 	EstimatedFalsePositiveRate() float64
 }
 
-// holder is a set of IDs in memory, made of stacks. Its methods are safe for
+// idStore is a set of IDs in memory, made of scalable parts. Its methods are safe for
 // concurrent use.
 type idStore interface {
-	// add reports whether anything changed, and where.
+	// add reports whether the ID was new, and in which part it is.
 	add(id string) (in *scalable, changed bool)
-	// look returns Maybe or Absent, which means no more than that the ID is not in
-	// here; or Unknown for an ID that it would not have kept.
+	// query returns Maybe or Absent as the ID is in the store or not. Unknown is the answer for
+	// an ID of a dropped day.
 	query(id string) Answer
-	// stacks returns all that it is made of.
+	// parts returns all parts.
 	parts() []*scalable
 }
 
-// memory is what a filter holds, and, while it is rebuilt, what it will hold.
+// memory is the store of a filter, and during a rebuild also the next store.
 type memory struct {
-	// changing is held for reading by whoever adds, so that whoever changes the
-	// view can wait for those that add to the old one.
+	// changing is held for reading during an add. So set waits for the adds to the old view.
 	changing sync.RWMutex
 	view     atomic.Pointer[view]
 }
@@ -40,7 +39,7 @@ type memory struct {
 // view is replaced, not changed.
 type view struct {
 	current idStore
-	next    idStore // nil, or what is to take the place of current
+	next    idStore // nil, or the store that will replace current
 }
 
 func (m *memory) start(h idStore) { m.view.Store(&view{current: h}) }
@@ -59,21 +58,19 @@ func (m *memory) add(id string) (in *scalable, changed bool) {
 	return v.current.add(id)
 }
 
-// begin has everything that is added from now on added to next as well. When it
-// returns, nobody adds to the current holder alone any more: what was added before
-// is all that next still lacks.
+// begin makes every later add go to next as well. When it returns, no add to the current store
+// alone is running: next lacks only what was added before.
 func (m *memory) begin(next idStore) {
 	m.set(&view{current: m.current(), next: next})
 }
 
-// finish has next, which by now holds everything, take the place of the current
-// holder.
+// finish replaces the current store by next, which has everything by now.
 //
-// A lookup that is under way may go on to ask the old one, which is told nothing
-// any more. That is no harm: what it has to find was added before it began.
+// A lookup that is running may still read the old store, which gets no more IDs. That is
+// correct: what the lookup must find was added before it began.
 func (m *memory) finish(next idStore) { m.set(&view{current: next}) }
 
-// abandon forgets the next holder.
+// abandon drops the next store.
 func (m *memory) abandon() { m.set(&view{current: m.current()}) }
 
 func (m *memory) set(v *view) {

@@ -11,12 +11,11 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 )
 
-// MergeSnapshot adds what is in a file that another process wrote by WriteSnapshot, of a
-// filter of the same name. It may be called at any time, beside everything else, and
-// changes no state; a filter that is being rebuilt is waited for. Capacity, rate, layout,
-// days and whether it is exact may be others: what does not fit into the bits that there
-// are is asked beside them. Keys are those, besides the filter's own, that the file may
-// have been written with. The error is one of [snapshot.Inspect] and
+// MergeSnapshot adds the content of a file that another process wrote by WriteSnapshot, of a
+// filter of the same name. It may be called at any time, and changes no state. It waits for a
+// rebuild. Capacity, rate, layout, days and exactness may differ: content that does not fit the
+// present bits becomes a layer beside them. Keys are further keys that the file may have been
+// written with, besides the filter's own. The error is one of [snapshot.Inspect] and
 // [snapshot.Snapshot.Read], or a [*snapshot.MismatchError]; what was added by then stays.
 func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byte) (info SnapshotInfo, err error) {
 	began := f.opts.Now()
@@ -30,7 +29,7 @@ func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byt
 		return info, fmt.Errorf("filter %s: %w", f.name,
 			&snapshot.MismatchError{Path: path, Field: "name", Has: strconv.Quote(header.Name), Want: strconv.Quote(f.name)})
 	}
-	f.rebuildMu.Lock() // what is rebuilt would take the place of the bits that are added to
+	f.rebuildMu.Lock() // a rebuild would replace these bits
 	defer f.rebuildMu.Unlock()
 	keys, fits := append(slices.Clone(keys), f.opts.Key), make(map[*scalable]bool)
 	for i, section := range file.Sections() {
@@ -49,7 +48,7 @@ func (f *Filter) MergeSnapshot(ctx context.Context, path string, keys ...[16]byt
 	return info, err
 }
 
-// partNamed returns where the IDs of a part belong here; nil: nowhere any more.
+// partNamed returns the part for IDs of a section; nil: they are of a dropped day.
 func (f *Filter) partNamed(part string) (*scalable, error) {
 	switch h := f.memory.current().(type) {
 	case *days:
@@ -60,8 +59,8 @@ func (f *Filter) partNamed(part string) (*scalable, error) {
 	return nil, fmt.Errorf("no part %q", part)
 }
 
-// merge adds a section of a file: to the layer that is made like it, or as one more. That
-// is behind the others if one of the file's fitted, and is the next to take new IDs then.
+// merge adds a section of a file to the layer of the same parameters, or as one more layer.
+// That layer comes last, and takes new IDs, if another section of the file fitted.
 func (s *scalable) merge(ctx context.Context, file *snapshot.Snapshot, i int, keys [][16]byte, fits map[*scalable]bool) error {
 	info := file.Sections()[i]
 	at := slices.IndexFunc(keys, func(key [16]byte) bool {

@@ -11,17 +11,17 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 )
 
-// A section of a snapshot is a layer of a part, and has "<part>/<layer>" as its
-// label: layers count from 0, parts are days, written yyyymmdd, or one of these.
+// A section of a snapshot is a layer of a part. Its label is "<part>/<layer>". Layers count
+// from 0. Parts are days, written yyyymmdd, or one of these.
 const (
 	partAll      = "all"   // of a filter without segments
-	partOverflow = "stray" // IDs without a day, or of days outside
+	partOverflow = "stray" // IDs without a day, or of other days
 )
 
 const dayLayout = "20060102"
 
-// sectionsOf returns what is to be written, and how many IDs it has. What is made
-// later, a day or a layer, has later IDs only.
+// sectionsOf returns the sections of a store, and the number of IDs. Days and layers that are
+// created later only have later IDs.
 func sectionsOf(h idStore) (sections []snapshot.Section, ids uint64) {
 	add := func(part string, s *scalable) {
 		for i, l := range *s.layers.Load() {
@@ -53,16 +53,15 @@ func sectionsOf(h idStore) (sections []snapshot.Section, ids uint64) {
 	return sections, ids
 }
 
-// filePart is a section of a file and where it belongs.
+// filePart is a section of a file and its destination.
 type filePart struct {
 	section int
 	into    snapshot.Section
 }
 
-// arrange makes the parts and layers of a file in an empty set that nobody else has
-// yet. They are made as this filter makes them, and what is not so in the file is an
-// error, but for its size, where the filter may have grown. Days that are kept no
-// more are not among the parts.
+// arrange creates the parts and layers of a file in an empty store that is not in use. It
+// creates them by this filter's options, and a difference in the file is an error. Only the
+// size may differ, if the filter can grow. Dropped days are not among the parts.
 func arrange(file *snapshot.Snapshot, path string, empty idStore, grows bool) (parts []filePart, err error) {
 	mismatch := func(i int, field, has, want string) error {
 		return &snapshot.MismatchError{Path: path, Field: fmt.Sprintf("section %d: %s", i, field), Has: has, Want: want}
@@ -121,8 +120,8 @@ func arrange(file *snapshot.Snapshot, path string, empty idStore, grows bool) (p
 	return parts, nil
 }
 
-// partOf returns the part of that name, which it makes if need be; nil for a day
-// that is kept no more. The error says what would have been right.
+// partOf returns the part of that name, and creates it if necessary; nil for a dropped day. The
+// error states what is expected.
 func partOf(h idStore, part string) (*scalable, error) {
 	d, ok := h.(*days)
 	if !ok {

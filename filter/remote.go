@@ -9,36 +9,36 @@ import (
 	"github.com/ordergate/ordergate/filter/bloom"
 )
 
-// Remote is a set of IDs that others have as well, and keep whole. Its methods are
-// safe for concurrent use.
+// Remote is a set of IDs outside this process, such as filter/redisset. Its methods are safe
+// for concurrent use.
 type Remote interface {
-	// Ask answers Absent only if that was true of the set after the call. An error
+	// Query answers Absent only if the set lacked the ID at a time after the call. An error
 	// comes with Unknown.
 	Query(ctx context.Context, id string) (Answer, error)
-	// Add returns nil once the set has the IDs. It is called after the Appender's
-	// Append, so a set that is not there needs no more than to be filled from that.
+	// Add returns nil once the set has the IDs. It is called after the Appender's Append, so a
+	// missing set only has to be filled from the log.
 	Add(ctx context.Context, ids ...string) error
 	// State returns one of the states of a filter, and the reason for it.
 	State() (state, reason string)
-	// EverWhole reports whether it was whole once since the start of this process, or is not
-	// filled by it.
+	// EverComplete reports whether the set was complete once since the start of this process,
+	// or is filled by others.
 	EverComplete() bool
 	// Expand makes the set larger, and blocks until it is.
 	Expand(ctx context.Context) error
-	// AtMax reports whether it is too full and may grow no more. It does not block.
+	// AtMax reports whether it is too full and may not grow. It does not block.
 	AtMax() bool
-	// Size returns what is known of the set.
+	// Size returns the last known size.
 	Size() RemoteSize
 }
 
-// RemoteSize tells of a [Remote].
+// RemoteSize describes a [Remote].
 type RemoteSize struct {
 	Count, Capacity, Bytes uint64
-	FillRatio              float64 // share of bits that are set, 0 to 1
+	FillRatio              float64 // share of set bits, 0 to 1
 	FalsePositiveRate      float64 // the chance that an absent ID passes now
 }
 
-// glanceRemote is MayContain of a filter with a [Remote].
+// queryMemory is MayContain of a filter with a [Remote].
 func (f *Filter) queryMemory(id string) Answer {
 	if f.memory.query(id) == Maybe || f.recent.has(id) {
 		return Maybe
@@ -49,14 +49,13 @@ func (f *Filter) queryMemory(id string) Answer {
 	return NotInMemory
 }
 
-// askRemote asks the remote set: what is in memory (the
-// change log, the IDs that were found lately, and of a layered filter the sources)
-// spares the question to it, and is never why an ID is absent.
+// queryRemote queries the remote set. Memory (the change log, recent hits, and the sources of a
+// layered filter) saves queries to it, and is never the reason for Absent.
 //
-//  1. The remote set is asked after the call, so it knows an ID that was added to
-//     it before.
-//  2. The window is for an ID that it has not: one that was appended while the set
-//     could not be written, or that a failover took from it. That is in memory by then.
+//  1. The remote set is queried after the call, so it has every ID that was added to it
+//     before.
+//  2. The window covers an ID that the remote set lacks: one that was appended while the set
+//     could not be written, or that a failover removed from it. Memory has it by then.
 func (f *Filter) queryRemote(ctx context.Context, id string) Answer {
 	a, err := f.opts.Remote.Query(ctx, id)
 	switch {
@@ -76,8 +75,8 @@ func (f *Filter) queryRemote(ctx context.Context, id string) Answer {
 	return f.absentUnlessNew(id)
 }
 
-// tellOthers makes an ID known to others: to the log first, from which whatever has missed
-// it is mended.
+// appendAndStore sends IDs to the other instances: first to the log, which repairs what the
+// remote set misses.
 func (f *Filter) appendAndStore(ctx context.Context, ids ...string) error {
 	if err := f.opts.Appender.Append(ctx, ids...); err != nil {
 		return err
@@ -91,28 +90,28 @@ func (f *Filter) appendAndStore(ctx context.Context, ids ...string) error {
 	return nil
 }
 
-// errNotShared says that an ID is in the change log, but not in the remote set. With
-// windows nobody misses it.
+// errNotInRemote says that an ID is in the change log, but not in the remote set. An instance
+// with a window still finds it.
 var errNotInRemote = errors.New("not in the shared set yet")
 
-// missed reports whether other ordergates may answer Absent for an ID that could
-// not be told to them.
+// peersUninformed reports whether other instances may answer Absent for an ID after a failed
+// write.
 func (f *Filter) peersUninformed(err error) bool {
 	return err != nil && (f.opts.Window == nil || !errors.Is(err, errNotInRemote))
 }
 
-// recent remembers IDs that the remote set was asked for and has, so that an order
-// which many ask for costs one question. It forgets one for another: a table with a
-// place for each hash. Its methods are safe for concurrent use, and never wait.
+// recent is a cache of IDs that the remote set has, so that many lookups of one order cost one
+// query. It is a table with a slot for each hash: a new ID replaces another. Its methods are
+// safe for concurrent use, and never wait.
 //
-// A place holds 64 bits of a keyed hash, so an ID is taken for another by a chance
-// of 5e-20; it passes then, no more.
+// A slot holds 64 bits of a keyed hash. The chance of a false hit is 5e-20; that ID then
+// passes.
 type recent struct {
 	key   [16]byte
 	slots []atomic.Uint64
 }
 
-// recentPlaces take 1 MiB.
+// recentSlots take 1 MiB.
 const recentSlots = 1 << 17
 
 func newRecent(key [16]byte) *recent {
@@ -129,8 +128,7 @@ func (r *recent) add(id string) {
 	r.slots[slot].Store(text)
 }
 
-// hash returns a place, and what is there when the ID is; never 0, as an empty one
-// holds.
+// hash returns the slot of an ID and its content; never 0, the content of an empty slot.
 func (r *recent) hash(id string) (slot, text uint64) {
 	a, b := bloom.Hash(r.key, id)
 	return a % recentSlots, b | 1

@@ -11,36 +11,33 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 )
 
-// SnapshotInfo tells of a snapshot that was written or read.
+// SnapshotInfo describes a snapshot that was written or read.
 type SnapshotInfo struct {
 	Path     string
 	Bytes    uint64 // of the file
 	IDs      uint64
-	Position []byte // of the change log, as whoever wrote it gave it
+	Position []byte // in the change log, as given to WriteSnapshot
 	Created  time.Time
 	Took     time.Duration // to write or read it
 }
 
 var (
-	// ErrNotReady says that a filter lacks IDs, or may lack some: a snapshot of it
-	// would keep that for good.
+	// ErrNotReady says that a filter lacks IDs, or may lack some. A snapshot would keep that.
 	ErrNotReady = errors.New("the filter is not ready")
-	// ErrSourcesChanged says that a snapshot is sound, but its sources have to be
-	// read again.
+	// ErrSourcesChanged says that a snapshot is intact, but its sources have to be read again.
 	ErrSourcesChanged = errors.New("the sources have changed since, or it cannot be told that they have not")
 )
 
-// WriteSnapshot writes what is in memory to a file, in place of the one that is
-// there; see [snapshot.Write]. It blocks until the disk has it, and keeps nobody
-// waiting meanwhile. Besides the errors of that it returns [ErrNotReady].
+// WriteSnapshot writes the content of memory to a file and replaces the old one; see
+// [snapshot.Write]. It blocks until the file is on disk, and delays no lookup. Besides the
+// errors of that it returns [ErrNotReady].
 //
-// Position says where in the change log a reader has to go on. It must have been
-// taken before the call, when all entries up to it had been added: what is added
-// during the call may or may not be in the file. Sources tells the state that the
-// sources were in before they were read from any other; "" if that cannot be told.
+// Position is the position in the change log from which a reader goes on. The caller takes it
+// before the call, when all entries up to it have been added. The file may or may not have what
+// is added during the call. Sources identifies the state in which the sources were read; "": it
+// is unknown.
 func (f *Filter) WriteSnapshot(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
-	// After the position was taken: what was doubted up to there is doubted by now, or
-	// has been cleared.
+	// After the position was taken: each doubt up to it has arrived by now, or was cleared.
 	if !f.Loaded() {
 		_, reason := f.State()
 		return SnapshotInfo{}, fmt.Errorf("filter %s: writing a snapshot: %w: %s", f.name, ErrNotReady, reason)
@@ -48,19 +45,18 @@ func (f *Filter) WriteSnapshot(ctx context.Context, path string, position []byte
 	return f.writeSnapshot(ctx, path, position, sources)
 }
 
-// partly stands before what tells the state of the sources of which a part was read.
+// partly is the prefix of a source state of which only a part was read.
 const partly = "a part of "
 
-// WritePart is WriteSnapshot in the midst of a load: position says as well how far that
-// is. Only ReadPart takes the file.
+// WritePart is WriteSnapshot during a load: position also states how far the load is. Only
+// ReadPart reads the file.
 func (f *Filter) WritePart(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
 	return f.writeSnapshot(ctx, path, position, partly+sources)
 }
 
 func (f *Filter) writeSnapshot(ctx context.Context, path string, position []byte, sources string) (SnapshotInfo, error) {
 	began := f.opts.Now()
-	// What is being rebuilt is left out: everything is added to both until it takes
-	// the place of this one.
+	// The store of a rebuild is left out: until the rebuild ends, every add goes to both.
 	sections, ids := sectionsOf(f.memory.current())
 	header := snapshot.Header{Identity: f.identity(), Position: position, Sources: sources, Created: began}
 	if err := snapshot.Write(ctx, path, header, sections); err != nil {
@@ -73,7 +69,7 @@ func (f *Filter) writeSnapshot(ctx context.Context, path string, position []byte
 	return SnapshotInfo{path, size, ids, position, began, f.opts.Now().Sub(began)}, nil
 }
 
-// NoteUnsaved has State show why there is no snapshot of late; nil: there is one.
+// NoteUnsaved makes State show why the last snapshot failed; nil: it did not.
 func (f *Filter) NoteUnsaved(why error) {
 	if why == nil {
 		f.snapshotErr.Store(nil)
@@ -82,14 +78,14 @@ func (f *Filter) NoteUnsaved(why error) {
 	f.snapshotErr.Store(&why)
 }
 
-// Loaded reports whether the filter has all that it was to be loaded with, so that a
-// snapshot of it can be written.
+// Loaded reports whether the filter has everything that it is to be loaded with, so that a
+// snapshot can be written.
 func (f *Filter) Loaded() bool {
 	return f.status.Load().state == StateReady && f.doubts.Load() == nil
 }
 
-// EverLoaded reports whether the filter had, at one time since the start of this process, all
-// that it was to be loaded with.
+// EverLoaded reports whether the filter had, once since the start of this process, everything
+// that it is to be loaded with.
 func (f *Filter) EverLoaded() bool {
 	if f.opts.Remote != nil {
 		return f.opts.Remote.EverComplete()
@@ -97,7 +93,7 @@ func (f *Filter) EverLoaded() bool {
 	return f.loaded.Load()
 }
 
-// CountInMemory returns the number of IDs that a snapshot of now would have.
+// CountInMemory returns the number of IDs that a snapshot would have now.
 func (f *Filter) CountInMemory() uint64 { return f.sum((*scalable).count) }
 
 // OpenSnapshot opens a file if it is one of this filter, as [snapshot.Open] does.
@@ -113,15 +109,14 @@ func sizeOf(path string) (uint64, error) {
 	return uint64(info.Size()), nil
 }
 
-// ReadSnapshot makes a filter ready that has not been loaded yet, from a file that
-// WriteSnapshot wrote, if that was for the same sources. It blocks until all is read.
-// The caller must follow the change log from the position in the file, beginning
-// after the call: what of the log was added before is forgotten.
+// ReadSnapshot makes a filter ready from a file of WriteSnapshot, if that has the same source
+// state. The filter must not have been loaded. It blocks until the file is read. The caller
+// must then follow the change log from the position in the file. It begins to do so after the
+// call: entries that were added before are dropped.
 //
-// The error says why the file is of no use, and the filter is what it was; besides
-// those of [snapshot.Open] and [snapshot.Snapshot.Read] it is ErrSourcesChanged. A
-// file of a filter that had grown is taken with the size that this had; days that
-// are kept no more are left out.
+// After an error the filter is unchanged. The error is one of [snapshot.Open] and
+// [snapshot.Snapshot.Read], or ErrSourcesChanged. A filter that had grown is read with the
+// capacity that it had. Dropped days are left out.
 func (f *Filter) ReadSnapshot(ctx context.Context, path, sources string) (SnapshotInfo, error) {
 	info, err := f.readSnapshot(ctx, path, sources)
 	if err != nil {
@@ -133,8 +128,8 @@ func (f *Filter) ReadSnapshot(ctx context.Context, path, sources string) (Snapsh
 	return info, nil
 }
 
-// ReadPart is ReadSnapshot of what WritePart wrote. The filter is not ready after it,
-// but has what the file has.
+// ReadPart is ReadSnapshot for a file of WritePart. The filter has its content then, but is not
+// ready.
 func (f *Filter) ReadPart(ctx context.Context, path, sources string) (SnapshotInfo, error) {
 	info, err := f.readSnapshot(ctx, path, partly+sources)
 	if err != nil {
@@ -174,12 +169,11 @@ func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info S
 	return SnapshotInfo{path, size, countAll(next), header.Position, header.Created, f.opts.Now().Sub(began)}, err
 }
 
-// replaceBy fills the next set from a file, and puts it in place of the empty one.
-// From begin on whatever is added goes to both. What was learned before is either in
-// the log, behind the position of the file, or pending, where it is looked for after
-// begin.
+// replaceBy fills the next store from a file, and replaces the empty one by it. From begin on
+// every add goes to both. An ID that was learned before is in the log, behind the position of
+// the file, or pending: the pending IDs are read after begin.
 func (f *Filter) replaceBy(ctx context.Context, next idStore, file *snapshot.Snapshot, parts []filePart) error {
-	f.rebuildMu.Lock() // there can be one next set
+	f.rebuildMu.Lock() // there is at most one next store
 	defer f.rebuildMu.Unlock()
 	old := f.memory.current()
 	f.memory.begin(next)
@@ -200,14 +194,14 @@ func (f *Filter) replaceBy(ctx context.Context, next idStore, file *snapshot.Sna
 	return nil
 }
 
-// identity says whose a snapshot is.
+// identity returns the identity of the filter's snapshots.
 func (f *Filter) identity() snapshot.Identity {
 	o := &f.opts
 	id := snapshot.Identity{
 		Name: f.name, Kind: "bloom", Capacity: o.Capacity, FalsePositiveRate: o.FalsePositiveRate, Layout: o.Layout,
 	}
 	if o.Exact {
-		id.Kind = "exact" // its bits depend on no key
+		id.Kind = "exact" // no key
 	} else {
 		id.KeyFingerprint = bloom.Params{Key: o.Key}.KeyFingerprint()
 	}

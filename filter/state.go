@@ -12,22 +12,22 @@ const (
 	StateUnknown = "unknown" // a hit is Maybe, anything else Unknown
 )
 
-// status is what a filter thinks of its own bits. It is replaced, not changed.
+// status is the state of the bits. It is replaced, not changed.
 type status struct {
 	state     string
 	reason    string
-	permanent bool // no load mends this
+	permanent bool // no load changes this
 }
 
-// Taint makes every negative Unknown until the process ends: for what no source
-// mends. The first reason stays. It reaches this process only.
+// Taint makes every miss Unknown until the process ends: no source can repair the filter. The
+// first reason stays. It affects this process only.
 func (f *Filter) Taint(reason string) {
 	if f.setStatus(&status{state: StateUnknown, reason: reason, permanent: true}) {
 		f.log.Error("filter can be certain of nothing until a restart", "reason", reason)
 	}
 }
 
-// NoteProgress has State show how far a load is.
+// NoteProgress makes State show the progress of a load.
 func (f *Filter) NoteProgress(text string) {
 	now := f.status.Load()
 	if now.state == StateLoading {
@@ -38,7 +38,7 @@ func (f *Filter) NoteProgress(text string) {
 // NoteAlert makes State show an alert about the rate of false positives; "": there is none.
 func (f *Filter) NoteAlert(text string) { f.alert.Store(&text) }
 
-// become replaces the status, unless the present one is final.
+// setStatus replaces the status, unless the present one is permanent.
 func (f *Filter) setStatus(next *status) bool {
 	for {
 		now := f.status.Load()
@@ -54,13 +54,12 @@ func (f *Filter) setStatus(next *status) bool {
 	}
 }
 
-// State returns the filter's state and, in one line, the reason for it; a filter
-// that is ready has one only when something is to be done about it. It does not block, and
-// does not depend on whether anybody asks for an ID.
+// State returns the filter's state and, in one line, the reason. A ready filter has a reason
+// only if an operator should act. State does not block, and does not depend on lookups.
 func (f *Filter) State() (state, reason string) {
 	s := f.status.Load()
 	switch {
-	case f.opts.Remote != nil && !s.permanent: // memory is loaded beside it
+	case f.opts.Remote != nil && !s.permanent: // memory is only a cache
 		if state, reason := f.opts.Remote.State(); state != StateReady || reason != "" {
 			return state, reason
 		}
@@ -98,7 +97,7 @@ func (f *Filter) State() (state, reason string) {
 	return StateReady, ""
 }
 
-// doubtText returns the reason of doubts, what they cost and what is to be done.
+// operatorReason returns the reason of doubts, their effect, and what an operator should do.
 func (f *Filter) operatorReason(d *openDoubts) string {
 	if d.recovery < ByOperator {
 		return d.reason

@@ -8,23 +8,22 @@ import (
 	"sync/atomic"
 )
 
-// maker makes empty bits for so many IDs. The error budget of a layer is half that
-// of the one before it, so that however many there are, the filter passes less
-// than twice the absent IDs that its first layer does (Almeida, Baquero, Preguiça
-// and Hutchison, "Scalable Bloom Filters", 2007).
+// layerMaker creates empty bits for a number of IDs. Each layer has half the error budget of
+// the one before. So a filter of any number of layers passes less than twice the absent IDs of
+// its first layer (Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters", 2007).
 type layerMaker func(layer int, capacity uint64) (bits, error)
 
-// stack is a set that grows without a pause: layers, of which the last takes new
-// IDs and all are asked.
+// scalable is a scalable filter: it grows by layers, without a pause. The last layer takes new
+// IDs, and lookups read all layers.
 type scalable struct {
 	name      string
 	makeLayer layerMaker
 	layers    atomic.Pointer[[]bits] // oldest first; replaced, not changed
-	mu        sync.Mutex             // held by grow
+	mu        sync.Mutex             // held by addLayer
 }
 
-// mostLayers is far more than are needed: the 32nd is a thousand times the first
-// at growth by a quarter.
+// maxLayers is far more than needed: with growth by a quarter the 32nd is a thousand times the
+// first.
 const maxLayers = 32
 
 func newScalable(name string, capacity uint64, layer layerMaker) (*scalable, error) {
@@ -45,13 +44,13 @@ func (s *scalable) add(id string) (in *scalable, changed bool) {
 			return s, false
 		}
 	}
-	// Another layer may come at this moment. This one is still asked.
+	// Another layer may be added now. This one is still read.
 	return s, layers[last].Add(id)
 }
 
 func (s *scalable) query(id string) Answer {
 	layers := *s.layers.Load()
-	for i := len(layers) - 1; i >= 0; i-- { // the newest are asked for most
+	for i := len(layers) - 1; i >= 0; i-- { // most lookups are for the newest
 		if layers[i].MayContain(id) {
 			return Maybe
 		}
@@ -59,9 +58,9 @@ func (s *scalable) query(id string) Answer {
 	return Absent
 }
 
-// grow adds a layer, so that all together have room for so many times as much, but of at
-// most so many IDs, unless the last is filled less than to the share at. With most of 0 it
-// returns ErrAtMax instead.
+// addLayer adds a layer that multiplies the capacity by a factor, but adds at most most IDs. It
+// does nothing if the last layer is filled less than to the share at. With most of 0 it returns
+// ErrAtMax instead.
 func (s *scalable) addLayer(by, at float64, most uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +84,7 @@ func (s *scalable) addLayer(by, at float64, most uint64) error {
 	return nil
 }
 
-// ids returns how many IDs it holds, less those few that were taken for known.
+// count returns the number of IDs, without the few that were false positives when added.
 func (s *scalable) count() (n uint64) {
 	for _, l := range *s.layers.Load() {
 		n += l.Count()
@@ -93,7 +92,7 @@ func (s *scalable) count() (n uint64) {
 	return n
 }
 
-// room returns how many IDs it was made for.
+// capacity returns the number of IDs that it is made for.
 func (s *scalable) capacity() (n uint64) {
 	for _, l := range *s.layers.Load() {
 		n += l.Capacity()
@@ -101,16 +100,16 @@ func (s *scalable) capacity() (n uint64) {
 	return n
 }
 
-// full reports whether the last layer, which takes what is added, holds at least
-// the share at of what it was made for. It goes by the IDs counted.
+// isFull reports whether the last layer, which takes new IDs, is filled to the share at of its
+// capacity, by the counted IDs.
 func (s *scalable) isFull(at float64) bool {
 	layers := *s.layers.Load()
 	last := layers[len(layers)-1]
 	return float64(last.Count()) >= at*float64(last.Capacity())
 }
 
-// filled is full by the bits that are set as well: half of them are at capacity.
-// It reads memory, and is right also where IDs were not counted.
+// isFullByBits is isFull that also checks the set bits: at capacity half are set. It reads all
+// of the memory, and is correct even if IDs were not counted.
 func (s *scalable) isFullByBits(at float64) bool {
 	layers := *s.layers.Load()
 	return s.isFull(at) || layers[len(layers)-1].FillRatio() >= at/2
@@ -118,8 +117,7 @@ func (s *scalable) isFullByBits(at float64) bool {
 
 func (s *scalable) parts() []*scalable { return []*scalable{s} }
 
-// rate returns the chance that an ID which was never added passes: that any layer
-// lets it pass.
+// rate returns the chance that an absent ID passes: that any layer passes it.
 func (s *scalable) rate() float64 {
 	stopped := 1.0
 	for _, l := range *s.layers.Load() {
