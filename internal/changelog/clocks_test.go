@@ -11,22 +11,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// clock is what the scripts of a test take for the server's.
+// clock replaces the server's clock in the scripts of a test.
 type clock struct {
 	t      *testing.T
 	client *redis.Client
 	began  time.Time
-	pace   float64 // of one second
+	pace   float64 // speed relative to the real clock
 
 	mu   sync.Mutex
 	back time.Duration
 }
 
-// newClock starts one that runs at a pace until the test ends.
+// newClock starts a clock with a speed. It runs until the test ends.
 func newClock(t *testing.T, s server, pace float64) *clock {
 	t.Helper()
 	c := &clock{t: t, client: connect(t, s), began: time.Now(), pace: pace}
-	c.tell()
+	c.send()
 	if err := c.client.Set(t.Context(), "info", fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%040d\r\n", 1, 0), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -35,15 +35,15 @@ func newClock(t *testing.T, s server, pace float64) *clock {
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
-			c.tell()
-			time.Sleep(time.Millisecond) // the clock goes on
+			c.send()
+			time.Sleep(time.Millisecond) // the clock advances
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	return c
 }
 
-func (c *clock) tell() {
+func (c *clock) send() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.began.Add(time.Duration(c.pace*float64(time.Since(c.began))) - c.back)
@@ -54,55 +54,55 @@ func (c *clock) setBack(by time.Duration) {
 	c.mu.Lock()
 	c.back += by
 	c.mu.Unlock()
-	c.tell()
+	c.send()
 }
 
-// by has an instance, which must not run yet, go by the clock.
-func (c *clock) by(i *instance) *instance {
+// use makes an instance use the clock. The instance must not run yet.
+func (c *clock) use(i *instance) *instance {
 	script := func(source string) *redis.Script {
-		return redis.NewScript(withoutComments(toldByTest(enterSource + source)))
+		return redis.NewScript(withoutComments(reportToTest(enterSource + source)))
 	}
 	i.append, i.join, i.leave = script(appendSource), script(joinSource), script(leaveSource)
 	i.page, i.recall, i.clear = script(pageSource), script(recallSource), script(clearSource)
 	return i
 }
 
-// TestClockSetBack sets the server's clock back by less than has passed since a lease was
-// renewed, and more than since a script ran: the lease would last longer than its member
-// knows.
+// TestClockSetBack sets the server's clock back by less than the time since a lease was renewed,
+// and more than the time since a script ran. Without the margin, the lease would last longer than
+// its member expects.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	c := newClock(t, s, 1)
 	opts := patient("a")
-	a := c.by(newInstance(t, s, opts))
+	a := c.use(newInstance(t, s, opts))
 	w := wired(t, s, a)
 	a.start(t)
-	b := c.by(newInstance(t, s, brisk(""))) // it only reads
+	b := c.use(newInstance(t, s, brisk(""))) // it only reads
 	b.start(t)
-	sure(t, a, b)
+	waitSure(t, a, b)
 	w.set(cut)
 	reads := b.State().Reads
 	eventually(t, "the log is read for a while", func() bool { return b.State().Reads > reads+40 }) // 400 ms
 	c.setBack(250 * time.Millisecond)
-	finds(t, b, a.member.Name())
+	waitAway(t, b, a.member.Name())
 }
 
-// TestClockIsSlewed has the server's clock run as slowly as chrony lets it: who waits for the
-// end of its lease waits until that is over there.
+// TestClockIsSlewed slows the server's clock as far as chrony does. A member that waits for the end
+// of its lease must wait until the lease is over by that clock.
 func TestClockIsSlewed(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	c := newClock(t, s, 1-0.08333)
 	opts := brisk("a")
 	opts.Lease = time.Second
-	a := c.by(newInstance(t, s, opts))
+	a := c.use(newInstance(t, s, opts))
 	w := wired(t, s, a)
 	a.start(t)
-	b := c.by(newInstance(t, s, brisk("")))
+	b := c.use(newInstance(t, s, brisk("")))
 	b.start(t)
 	for n := range 3 {
-		sure(t, a, b)
+		waitSure(t, a, b)
 		w.set(only(a.append, cut))
 		if err := a.Append(t.Context(), fmt.Sprint(n)); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("Append = %v", err)
@@ -120,13 +120,13 @@ func TestClockIsSlewed(t *testing.T) {
 	}
 }
 
-// TestLongLogAtTheStart has an ordergate start that reads a long log: the others are sure
-// while it does.
+// TestLongLogAtTheStart starts an ordergate that reads a long log. The windows of the others stay
+// open meanwhile.
 func TestLongLogAtTheStart(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, patient("a"))
-		sure(t, a)
+		waitSure(t, a)
 		for i := range 100 {
 			a.mustAppend(t, fmt.Sprint(i))
 		}
@@ -148,17 +148,17 @@ func TestLongLogAtTheStart(t *testing.T) {
 		}))
 		b.start(t)
 		<-h.entered
-		sure(t, a)
+		waitSure(t, a)
 		if at := b.Position(); at >= 100 {
 			t.Errorf("it has read all %d entries", at)
 		}
 		h.release()
-		sure(t, a, b)
+		waitSure(t, a, b)
 	})
 }
 
-// TestMemberFarAway has appends of one member take longer than the others' patience: it goes
-// on renewing its lease, or nothing would be absent anywhere.
+// TestMemberFarAway delays the appends of one member beyond the others' patience. The member
+// continues to renew its lease, or no window would open anywhere.
 func TestMemberFarAway(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
@@ -166,10 +166,10 @@ func TestMemberFarAway(t *testing.T) {
 	opts.Lease = 2 * time.Second
 	a, w := wiredInstance(t, s, opts)
 	b := runInstance(t, s, patient("b"))
-	sure(t, a, b)
+	waitSure(t, a, b)
 	const roundTrip = leastPatience + 100*time.Millisecond
 	w.set(only(a.append, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		time.Sleep(roundTrip) // the way there and back
+		time.Sleep(roundTrip) // both ways
 		return next(ctx, cmd)
 	}))
 	a.mustAppend(t, "first")
@@ -179,7 +179,7 @@ func TestMemberFarAway(t *testing.T) {
 	defer cancel()
 	for n := range 5 {
 		wg.Go(func() {
-			time.Sleep(time.Duration(n) * roundTrip / 5) // there is always one on its way
+			time.Sleep(time.Duration(n) * roundTrip / 5) // one is always under way
 			for i := 0; ctx.Err() == nil; i++ {
 				if err := a.Append(t.Context(), fmt.Sprint(n, " ", i)); err != nil {
 					t.Error(err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDoubtText: what the log has of a doubt is read as it was meant, or as one about
-// everything; and to the last release's reader it is a doubt of the same kind.
+// TestDoubtText: a doubt survives the log unchanged, or becomes one about everything. A reader of
+// the last release sees a doubt of the same kind.
 func TestDoubtText(t *testing.T) {
 	at := time.UnixMilli(1_750_000_000_123)
 	for _, tc := range []struct {
@@ -31,7 +31,7 @@ func TestDoubtText(t *testing.T) {
 		if got := tc.want.text(); got != tc.text {
 			t.Errorf("%+v is written %q, want %q", tc.want, got, tc.text)
 		}
-		// How the last release reads it.
+		// The last release reads it so.
 		if kind, reason, _ := strings.Cut(tc.text, ": "); Kind(kind) != tc.want.Kind || reason == "" {
 			t.Errorf("%q is of kind %s to others", tc.text, kind)
 		}
@@ -46,13 +46,13 @@ func TestDoubtText(t *testing.T) {
 	}
 }
 
-// A doubt about orders of late does not pay for an order that may be older.
-func TestDoubtOfLatePaysForItself(t *testing.T) {
+// A doubt about orders since some time does not cover an older order.
+func TestDoubtWithSinceCoversOnlyItself(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
-		sure(t, a, b)
-		owes(t, a, w, "before")
+		waitSure(t, a, b)
+		failAppends(t, a, w, "before")
 		w.set(nil)
 		d := Doubt{Kind: Lost, Reason: "no ID", Orders: true, Since: time.UnixMilli(time.Now().UnixMilli())}
 		if _, err := a.AppendDoubt(t.Context(), d); err != nil {
@@ -61,24 +61,24 @@ func TestDoubtOfLatePaysForItself(t *testing.T) {
 		if n := a.State().Pending; n != 1 {
 			t.Errorf("%d are owed, want the order from before", n)
 		}
-		finds(t, b, a.member.Name())
+		waitAway(t, b, a.member.Name())
 		a.mustAppend(t, "before")
-		sure(t, a, b)
+		waitSure(t, a, b)
 		if got := b.doubted(); len(got) != 1 || got[0].text() != d.text() || !b.has("before") {
 			t.Errorf("doubts %v", got)
 		}
 	})
 }
 
-// TestSameDoubtTwice has two creates at the same time whose IDs nobody can read, for the
-// same reason: the acknowledgement of the first does not pay for the order of the second,
-// which may have been created after the first entry was read, and the sources behind it.
+// TestSameDoubtTwice appends the same doubt for two creates at once. The first acknowledgement does
+// not cover the second order: it may have been created after the first entry, and the sources, were
+// read.
 func TestSameDoubtTwice(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, patient("b"))
 		for name, since := range map[string]time.Time{"of any time": {}, "of one moment": time.UnixMilli(time.Now().UnixMilli())} {
-			sure(t, a, b)
+			waitSure(t, a, b)
 			d := Doubt{Kind: Lost, Reason: name, Orders: true, Since: since}
 			h := hold(t)
 			w.set(only(a.append, h.reply))
@@ -96,7 +96,7 @@ func TestSameDoubtTwice(t *testing.T) {
 			if n := a.State().Pending; n != 1 {
 				t.Errorf("%s: %d are owed, want the second", name, n)
 			}
-			finds(t, b, a.member.Name())
+			waitAway(t, b, a.member.Name())
 			w.set(nil)
 			if _, err := a.AppendDoubt(t.Context(), d); err != nil {
 				t.Fatal(err)
@@ -108,8 +108,8 @@ func TestSameDoubtTwice(t *testing.T) {
 	})
 }
 
-// TestClear: who follows the log is told up to where doubts are cleared, once, of this log
-// only; to the last release's reader the entry is a doubt.
+// TestClear: each reader of the log receives once the position up to which doubts are cleared, for
+// this log only. A reader of the last release sees a doubt.
 func TestClear(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		var told []Mark
@@ -117,14 +117,14 @@ func TestClear(t *testing.T) {
 		opts := patient("b")
 		opts.OnCleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
-		sure(t, a, b)
+		waitSure(t, a, b)
 		at := a.Mark()
 		other := Doubt{Kind: cleared, Reason: "up to 7 of another"}
 		if err := errors.Join(a.ClearDoubts(t.Context(), at), a.RecordDoubt(t.Context(), other)); err != nil {
 			t.Fatal(err)
 		}
 		a.mustAppend(t, "1")
-		sure(t, b)
+		waitSure(t, b)
 		mu.Lock()
 		defer mu.Unlock()
 		if len(told) > 1 || len(told) == 1 && (told[0].LogID != at.LogID || told[0].Seq != at.Seq) || len(told) == 0 && at.Seq > 0 {
@@ -144,12 +144,12 @@ func TestClear(t *testing.T) {
 	}
 }
 
-// TestClearAfterAFailover: what a reading cleared is not what stands there now.
+// TestClearAfterAFailover: a cleared position does not cover another entry with its number.
 func TestClearAfterAFailover(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
-	opts.Lease = 100 * time.Millisecond // or an answer would wait for a longer one
+	opts.Lease = 100 * time.Millisecond // or replies would wait for a longer one
 	a, b := runInstance(t, s, opts), newInstance(t, s, opts)
 	a.mustAppend(t, "1", "2", "3", "4", "5")
 	a.mustWait(t)
@@ -174,8 +174,8 @@ func TestClearAfterAFailover(t *testing.T) {
 	}
 }
 
-// TestClearedStaysCleared reads a log once more, since a failover lost something: what was
-// cleared needs nobody's word again.
+// TestClearedStaysCleared reads a log again after a failover lost entries. Doubts that were cleared
+// stay cleared.
 func TestClearedStaysCleared(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
@@ -210,10 +210,9 @@ func TestClearedStaysCleared(t *testing.T) {
 	}
 }
 
-// TestLastingGap: a gap that a reader finds is an entry of the log then, which every later
-// reader finds; and once somebody has said that the sources have what was there, the gap
-// is none any more.
-func TestLastingGap(t *testing.T) {
+// TestPersistedGap: a gap that a reader finds becomes an entry, which later readers receive. The
+// gap ends once an instance reports that the sources have its orders.
+func TestPersistedGap(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		lasting := func(name string) Options {
 			o := patient(name)
@@ -229,21 +228,21 @@ func TestLastingGap(t *testing.T) {
 			return n
 		}
 		a := runInstance(t, s, lasting("a"))
-		sure(t, a) // or the answers to its appends would wait for a lease
+		waitSure(t, a) // or its appends would wait for a lease
 		a.mustAppend(t, "1", "2", "3", "4")
-		sure(t, a)
+		waitSure(t, a)
 		if err := a.client.XDel(t.Context(), a.keys[0], "2-0").Err(); err != nil {
 			t.Fatal(err)
 		}
 		b := runInstance(t, s, lasting("b"))
-		sure(t, b)
+		waitSure(t, b)
 		found := b.doubted()
 		if gaps(b) == 0 || found[len(found)-1].Entry.Seq == 0 {
 			t.Fatalf("doubts %+v", found)
 		}
 		tail := found[len(found)-1].Entry.Seq
 		c := runInstance(t, s, lasting("c"))
-		sure(t, a, c)
+		waitSure(t, a, c)
 		if gaps(a) == 0 || gaps(c) == 0 || c.State().Tail != tail {
 			t.Errorf("doubts %+v and %+v; the log went on from %d to %d", a.doubted(), c.doubted(), tail, c.State().Tail)
 		}
@@ -254,18 +253,18 @@ func TestLastingGap(t *testing.T) {
 		o := lasting("d")
 		o.OnCleared = func(m Mark, _ bool) { upTo = m }
 		d := runInstance(t, s, o)
-		sure(t, d)
+		waitSure(t, d)
 		for _, doubt := range d.doubted() {
 			if doubt.Kind == Gap && (doubt.Entry.Seq == 0 || doubt.Entry.Seq > upTo.Seq) {
 				t.Errorf("%+v is not cleared by %v", doubt, upTo)
 			}
 		}
-		// A gap that is made since, of older entries, is another one.
+		// A later gap of older entries is another one.
 		if err := a.client.XDel(t.Context(), a.keys[0], "3-0").Err(); err != nil {
 			t.Fatal(err)
 		}
 		e := runInstance(t, s, lasting("e"))
-		sure(t, e)
+		waitSure(t, e)
 		found = e.doubted()
 		if last := found[len(found)-1]; last.Kind != Gap || last.Entry.Seq <= upTo.Seq {
 			t.Errorf("%+v is the last doubt of a log with another gap, cleared up to %d", last, upTo.Seq)
@@ -273,8 +272,8 @@ func TestLastingGap(t *testing.T) {
 	})
 }
 
-// TestGapOfAnotherLog: a gap that was given back to another log names numbers of the one
-// before. What is missing behind it is another gap.
+// TestGapOfAnotherLog: a gap entry that was appended again to another log has numbers of the former
+// log. Entries missing behind it are another gap.
 func TestGapOfAnotherLog(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
@@ -302,9 +301,9 @@ func TestGapOfAnotherLog(t *testing.T) {
 	}
 }
 
-// TestClearedWhileItIsMended: a word that is read for the first time by who reads a log once
-// more counts, too: what it cleared is not given back when the log loses something next.
-func TestClearedWhileItIsMended(t *testing.T) {
+// TestClearedDuringRecovery: a clearance that is first read during recovery counts too. Its doubts
+// are not appended again after the next loss.
+func TestClearedDuringRecovery(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
@@ -328,7 +327,7 @@ func TestClearedWhileItIsMended(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.stop()
-	a.mustWait(t) // it finds the loss, and the word
+	a.mustWait(t) // it finds the loss and the clearance
 	a.mustWait(t)
 	a.mustAppend(t, "3")
 	a.mustWait(t)
@@ -343,9 +342,9 @@ func TestClearedWhileItIsMended(t *testing.T) {
 	}
 }
 
-// TestLostWord: a failover loses a doubt and the word that cleared it. Who had read neither
-// has not read the sources for it, and must not be sure.
-func TestLostWord(t *testing.T) {
+// TestLostClearance: a failover loses a doubt and its clearance. An instance that had read neither
+// has not read the sources either, and must not open a window.
+func TestLostClearance(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
@@ -370,9 +369,9 @@ func TestLostWord(t *testing.T) {
 	}
 }
 
-// TestLostAgainWhileItIsMended: each gap that is told of is an entry of the log in the end,
-// or nobody else's word would be good for it.
-func TestLostAgainWhileItIsMended(t *testing.T) {
+// TestGapsDuringRecovery: every gap that was reported is in the log in the end. Otherwise no other
+// instance could clear it.
+func TestGapsDuringRecovery(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle

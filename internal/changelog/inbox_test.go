@@ -22,7 +22,7 @@ func push(t *testing.T, i *instance, ids ...string) {
 	}
 }
 
-// numbers returns n IDs that begin in the same way.
+// numbers returns n IDs with a common prefix.
 func numbers(prefix string, n int) []string {
 	ids := make([]string, n)
 	for i := range ids {
@@ -31,11 +31,11 @@ func numbers(prefix string, n int) []string {
 	return ids
 }
 
-// Whatever Redis acknowledged to who pushed is there after the next Wait, however much it is.
-func TestPushedIsThereAfterWait(t *testing.T) {
+// Every ID whose push Redis acknowledged is applied after the next Wait, however many there are.
+func TestWaitSeesPushedIDs(t *testing.T) {
 	t.Parallel()
 	opts := idle
-	opts.Timeout = time.Minute // miniredis with the race detector takes seconds for a page, on an idle machine
+	opts.Timeout = time.Minute // miniredis with the race detector takes seconds for a page, even on an idle machine
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, opts)
 		b.mustWait(t)
@@ -58,7 +58,7 @@ func TestPushedIsThereAfterWait(t *testing.T) {
 	})
 }
 
-// Two take from the inbox at once, and many push: each finds all that was pushed before.
+// Two instances drain the inbox, and many clients push. Each instance finds all IDs pushed before.
 func TestManyPush(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -87,7 +87,7 @@ func TestManyPush(t *testing.T) {
 	})
 }
 
-func TestPushedByMistake(t *testing.T) {
+func TestInvalidPushes(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
@@ -109,7 +109,7 @@ func TestPushedByMistake(t *testing.T) {
 	})
 }
 
-func TestInboxThatIsNone(t *testing.T) {
+func TestInboxOfAnotherType(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
@@ -124,19 +124,19 @@ func TestInboxThatIsNone(t *testing.T) {
 		if err := b.Wait(ctx); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "hold something else") {
 			t.Errorf("Wait = %v", err)
 		}
-		b.mustAppend(t, "1") // others do not lose it
+		b.mustAppend(t, "1") // other instances keep it
 		if err := b.client.Del(ctx, inboxKey).Err(); err != nil {
 			t.Fatal(err)
 		}
-		sure(t, b)
+		waitSure(t, b)
 		if !b.has("1") || len(b.doubted()) > 0 {
 			t.Errorf("doubts %v", b.doubted())
 		}
 	})
 }
 
-// What cannot be put into the log stays in the inbox.
-func TestInboxOfALogThatIsNone(t *testing.T) {
+// IDs that cannot be appended stay in the inbox.
+func TestInboxOfABrokenLog(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
@@ -155,7 +155,7 @@ func TestInboxOfALogThatIsNone(t *testing.T) {
 		if err := b.client.Del(ctx, logKey).Err(); err != nil {
 			t.Fatal(err)
 		}
-		sure(t, b)
+		waitSure(t, b)
 		for _, id := range []string{"1", "2", "3"} {
 			if !b.has(id) {
 				t.Errorf("%s was pushed, and is gone", id)

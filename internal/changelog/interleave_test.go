@@ -14,55 +14,55 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// The tests of this file run every interleaving of a few steps of two ordergates that
-// create and one that is asked, with the real scripts on a real server, and look for an
-// order that is Absent although its client was told of it. docs/freshness.pml does the
-// same with a model, which is small enough to have all faults.
+// The tests in this file run every interleaving of a few steps of three ordergates: two create
+// orders, and one is asked for them. They use the real scripts on a real server, and look for an
+// order that is Absent although its client has received it. docs/freshness.pml does the same with a
+// model, which is small enough for all faults.
 
-// site is one ordergate, whose reader and whose appends are taken step by step.
+// site is one ordergate whose reads and appends run step by step.
 type site struct {
 	log    *Log
 	reader *reader
 	order  string
 
-	appending chan error    // what becomes of the append that was sent
-	goOn      chan fate     // what is to become of the command
-	reached   chan struct{} // it is before, and then behind, the server
+	appending chan error    // the result of the append under way
+	goOn      chan fate     // the fate of the command
+	reached   chan struct{} // the command is before the server, then behind it
 	sent      redis.Cmder
-	giveUp    func() // ends the append's context
-	done      bool   // the append ended
-	owes      bool   // it failed
+	giveUp    func() // cancels the append's context
+	done      bool   // the append has ended
+	failed    bool   // the append has failed
 }
 
-// play is one run of a schedule, on keys of its own.
+// play is one run of a schedule, on its own keys.
 type play struct {
-	t       *testing.T
-	bed     *stage
-	filter  string
-	a1, a2  *site
-	b       *site
-	frozen  map[string]string // keys of the replica, as it has them
-	created []string          // committed in the source
-	told    []string          // known to their clients
+	t            *testing.T
+	bed          *stage
+	filter       string
+	a1, a2       *site
+	b            *site
+	frozen       map[string]string // the keys of the replica
+	created      []string          // committed in the source
+	sentToClient []string          // sent to their clients
 
-	has            map[string]bool // by B
+	has            map[string]bool // applied by B
 	doubted        bool
-	reading, stale bool // the source
+	reading, stale bool // of the source
 	found          []string
-	cut            bool     // A1 reads nothing
-	absent         []string // told, and answered Absent
+	cut            bool     // A1 cannot read
+	absent         []string // sent to clients, and answered Absent
 }
 
-// stage is what all plays share.
+// stage is shared by all plays.
 type stage struct {
-	clients   map[string]*redis.Client // by the place of who uses it
-	plain     *redis.Client
-	mutate    func(*Log) // of the scripts; nil: none
-	lookFirst bool       // the look comes before the state is read
-	oldReads  bool       // a doubt is cleared by what was read before it, too
-	tellsAll  bool       // an answer does not wait for the end of the lease
-	plays     int
-	sure      int // lookups that the log would have let answer Absent
+	clients      map[string]*redis.Client // by instance ID
+	plain        *redis.Client
+	mutate       func(*Log) // changes the scripts; nil: no change
+	lookupFirst  bool       // the lookup comes before the read of the state
+	oldReads     bool       // a read that began earlier clears a doubt, too
+	answersEarly bool       // a reply does not wait for the end of the lease
+	plays        int
+	sure         int // lookups for which the log allowed Absent
 }
 
 func newStage(t *testing.T) *stage {
@@ -75,15 +75,15 @@ func newStage(t *testing.T) *stage {
 	return st
 }
 
-// stops has those appends stop on their way that a site began by send.
+// stops blocks the appends that a site began by send.
 type stops struct{}
 
 type (
-	siteKey struct{} // of a context: the *site whose append it is
-	readKey struct{} // of a context: the reading that it is of
+	siteKey struct{} // context key: the *site of the append
+	readKey struct{} // context key: the read
 	reading struct {
 		append  *redis.Script
-		replied func() // is called when it was run
+		replied func() // called after it has run
 	}
 )
 
@@ -107,7 +107,7 @@ func (stops) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// longLease is one that no play outlasts: only pass ends it.
+// longLease outlasts every play: only pass ends it.
 const longLease = time.Hour
 
 func (p *play) newSite(instanceID string) *site {
@@ -129,7 +129,7 @@ func (p *play) newSite(instanceID string) *site {
 	return s
 }
 
-// newPlay sets the scene: all are members with a lease, B has read the source.
+// newPlay prepares a play: all are members with a lease, and B has read the source.
 func newPlay(t *testing.T, bed *stage) *play {
 	bed.plays++
 	p := &play{t: t, bed: bed, filter: fmt.Sprintf("%s-%d", strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-")), bed.plays), has: make(map[string]bool)}
@@ -141,7 +141,7 @@ func newPlay(t *testing.T, bed *stage) *play {
 			p.must(unsure(s.read(p)))
 		}
 	}
-	p.must(p.a1.log.Append(t.Context(), "first")) // so that the scripts are known
+	p.must(p.a1.log.Append(t.Context(), "first")) // this loads the scripts
 	p.must(p.a2.log.Append(t.Context(), "second"))
 	p.beginReading()
 	p.endReading()
@@ -159,20 +159,20 @@ func (p *play) must(err error) {
 	}
 }
 
-// strike ends what hangs, and deletes the keys.
-func (p *play) strike() {
+// cleanup ends what hangs, and deletes the keys.
+func (p *play) cleanup() {
 	for _, s := range []*site{p.a1, p.a2} {
 		s.stop()
 	}
 	p.must(p.bed.plain.Del(context.Background(), p.a1.log.keys...).Err())
 }
 
-// read takes the reader to the tail. It does not wait there for the end of a lease,
-// which is an hour away, but fails.
+// read takes the reader to the tail. It fails instead of waiting for the end of a lease, which is
+// an hour away.
 func (s *site) read(p *play) error {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
-	if s == p.b { // nobody waits for the end of its lease, since it creates nothing
+	if s == p.b { // it creates nothing, so no instance waits for the end of its lease
 		m := s.log.member
 		m.mu.Lock()
 		m.renewedFrom.received = m.renewedFrom.received.Add(-2 * longLease)
@@ -196,15 +196,15 @@ func (p *play) endReading() {
 	p.reading = false
 }
 
-// lookup asks B for every order that a client was told of.
+// lookup asks B for every order that a client has received.
 func (p *play) lookup() {
-	told := slices.Clone(p.told)
+	told := slices.Clone(p.sentToClient)
 	if p.b.read(p) != nil {
 		return // Unknown
 	}
 	p.bed.sure++
 	missing := func(id string) bool { return !p.has[id] }
-	if p.bed.lookFirst {
+	if p.bed.lookupFirst {
 		lacks := slices.ContainsFunc(told, missing)
 		if p.doubted { // the source is read between the two steps
 			p.beginReading()
@@ -220,7 +220,7 @@ func (p *play) lookup() {
 	}
 }
 
-// send has a site create its order and begin the append, which stops before the server.
+// send makes a site create its order and begin the append, which stops before the server.
 func (s *site) send(p *play) {
 	p.created = append(p.created, s.order)
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), siteKey{}, s))
@@ -235,7 +235,7 @@ func (s *site) send(p *play) {
 	<-s.reached
 }
 
-// stop ends an append that was begun.
+// stop ends an append that has begun.
 func (s *site) stop() {
 	if s.giveUp == nil {
 		return
@@ -243,12 +243,12 @@ func (s *site) stop() {
 	if !s.done {
 		s.done = true
 		s.goOn <- cut
-		s.owes = <-s.appending != nil
+		s.failed = <-s.appending != nil
 	}
 	s.giveUp()
 }
 
-// serve has the server run what was sent, and stops before the reply arrives.
+// serve lets the server run the command, and stops before the reply arrives.
 func (s *site) serve() {
 	s.goOn <- func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
@@ -258,8 +258,8 @@ func (s *site) serve() {
 	<-s.reached
 }
 
-// end has the reply arrive, or not. Then nothing is waited for any more: the end of a
-// lease would be an hour away.
+// end delivers the reply, or loses it. Nothing waits after that: the end of a lease is an hour
+// away.
 func (s *site) end(p *play, f fate) {
 	s.goOn <- func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		defer s.giveUp()
@@ -267,29 +267,29 @@ func (s *site) end(p *play, f fate) {
 	}
 	s.done = true
 	if err := <-s.appending; err != nil {
-		s.owes = true
+		s.failed = true
 		return
 	}
-	p.told = append(p.told, s.order)
+	p.sentToClient = append(p.sentToClient, s.order)
 }
 
 func arrive(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 	return next(ctx, cmd)
 }
 
-// late has the server run what was given up.
+// late lets the server run a command whose sender has given up.
 func (s *site) late(p *play) { p.must(p.bed.plain.Do(p.t.Context(), s.sent.Args()...).Err()) }
 
-// withdraw passes the answer on if the lease is certainly over.
+// withdraw sends the reply to the client if the lease is certainly over.
 func (s *site) withdraw(p *play) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	cancel()
-	if s.log.Withdraw(ctx) == nil || p.bed.tellsAll {
-		p.told = append(p.told, s.order)
+	if s.log.Withdraw(ctx) == nil || p.bed.answersEarly {
+		p.sentToClient = append(p.sentToClient, s.order)
 	}
 }
 
-// pass lets the time pass in which a lease ends, for Redis and for everybody.
+// pass lets the time of a lease pass, for Redis and for all instances.
 func (p *play) pass() {
 	const step = longLease + 2*(longLease/10+leastMargin)
 	ctx, keys := p.t.Context(), p.a1.log.keys
@@ -311,12 +311,12 @@ func (p *play) pass() {
 		}
 		m.mu.Unlock()
 	}
-	for range 2 { // A2 is there all the time
+	for range 2 { // A2 runs all the time
 		p.must(unsure(p.a2.read(p)))
 	}
 }
 
-// freeze is the last moment that the replica has of its master.
+// freeze is the last state that the replica receives.
 func (p *play) freeze() {
 	p.frozen = make(map[string]string)
 	for _, key := range p.a1.log.keys {
@@ -329,7 +329,7 @@ func (p *play) freeze() {
 	}
 }
 
-// failover makes the replica the master: what came after freeze is gone.
+// failover promotes the replica: writes after freeze are lost.
 func (p *play) failover() {
 	ctx := p.t.Context()
 	p.must(p.bed.plain.Del(ctx, p.a1.log.keys...).Err())
@@ -339,7 +339,7 @@ func (p *play) failover() {
 	p.must(p.bed.plain.HSet(ctx, p.a1.log.keys[1], "term", strings.Repeat("0", 40)).Err())
 }
 
-// finish has everything settle that can, and B asked for all orders.
+// finish completes everything that can, and asks B for all orders.
 func (p *play) finish() {
 	p.pass()
 	for range 3 {
@@ -356,7 +356,7 @@ func (p *play) finish() {
 	}
 }
 
-// lose deletes keys, by their number in Log.keys.
+// lose deletes keys, by their index in Log.keys.
 func lose(keys ...int) func(*play) {
 	return func(p *play) {
 		for _, k := range keys {
@@ -365,12 +365,12 @@ func lose(keys ...int) func(*play) {
 	}
 }
 
-// clockIsBack is the server's clock, some seconds back: all that it told was later.
+// clockIsBack sets the server's clock back by some seconds: all its former times were later.
 func clockIsBack(p *play) {
 	p.must(p.bed.plain.HSet(p.t.Context(), p.a1.log.keys[1], "now", time.Now().Add(10*time.Second).UnixMilli()).Err())
 }
 
-// restart ends A1 and starts it again at its place.
+// restart ends A1 and starts it again with its instance ID.
 func restart(p *play) {
 	p.a1.stop()
 	p.a1 = p.newSite("a1")
@@ -379,7 +379,7 @@ func restart(p *play) {
 	p.must(unsure(p.a1.read(p)))
 }
 
-// unsure passes over what a reader says when it is not sure of the log.
+// unsure ignores the errors of a reader that opens no window.
 func unsure(err error) error {
 	if errors.Is(err, ErrAway) || errors.Is(err, ErrUnavailable) || errors.Is(err, errStopped) {
 		return nil
@@ -387,17 +387,17 @@ func unsure(err error) error {
 	return err
 }
 
-// step is something that happens once it can.
+// step is an event that happens once it can.
 type step struct {
 	name string
 	can  func(*play) bool // nil: always
 	do   func(*play)
 }
 
-// The parts of a scenario. Each goes from its first step to its last.
+// The parts of a scenario. The steps of each part run in order.
 var (
 	inFlight1 = func(p *play) bool { return !p.a1.done }
-	owing1    = func(p *play) bool { return p.a1.owes }
+	owing1    = func(p *play) bool { return p.a1.failed }
 
 	creates = []step{
 		{"send", nil, func(p *play) { p.a1.send(p) }},
@@ -410,9 +410,9 @@ var (
 		{"give up", inFlight1, func(p *play) { p.a1.end(p, cut) }},
 		{"withdraw", owing1, func(p *play) { p.a1.withdraw(p) }},
 	}
-	comesLate   = []step{{"serve late", func(p *play) bool { return p.a1.owes }, func(p *play) { p.a1.late(p) }}}
+	comesLate   = []step{{"serve late", func(p *play) bool { return p.a1.failed }, func(p *play) { p.a1.late(p) }}}
 	others      = []step{{"another create", nil, func(p *play) { p.a2.send(p); p.a2.serve(); p.a2.end(p, arrive) }}}
-	leaves      = []step{{"leave", func(p *play) bool { return slices.Contains(p.told, p.a1.order) && !p.a1.owes }, func(p *play) { p.must(p.a1.log.member.Leave(p.t.Context())) }}}
+	leaves      = []step{{"leave", func(p *play) bool { return slices.Contains(p.sentToClient, p.a1.order) && !p.a1.failed }, func(p *play) { p.must(p.a1.log.member.Leave(p.t.Context())) }}}
 	readAtStart = []step{{"source read", func(p *play) bool { return p.reading }, (*play).endReading}}
 	reads       = []step{
 		{"A1 reads", nil, func(p *play) { p.must(unsure(p.a1.read(p))) }},
@@ -433,7 +433,7 @@ var (
 type scenario struct {
 	name  string
 	parts [][]step
-	cut   bool // A1 reads nothing
+	cut   bool // A1 cannot read
 }
 
 func scenarios() []scenario {
@@ -457,11 +457,11 @@ func scenarios() []scenario {
 	return all
 }
 
-// search plays every schedule of a scenario, until an order is Absent. It returns how
-// many it played, and that schedule.
+// search runs every schedule of a scenario until an order is Absent. It returns the number of
+// schedules, and the failing one.
 func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 	t.Helper()
-	var path []int // which of those that can go on does, from the first step on
+	var path []int // the index of the part that continues, for each step
 	for {
 		p := newPlay(t, st)
 		p.cut = sc.cut
@@ -499,7 +499,7 @@ func (st *stage) search(t *testing.T, sc scenario) (plays int, absent string) {
 		if p.absent == nil {
 			p.finish()
 		}
-		p.strike()
+		p.cleanup()
 		if p.absent != nil {
 			return plays, fmt.Sprintf("%s; of %v", strings.Join(names, ", "), p.absent)
 		}
@@ -535,7 +535,7 @@ func TestInterleavings(t *testing.T) {
 			})
 		}
 	})
-	ran, all := len(total), 0 // -run may have chosen some
+	ran, all := len(total), 0 // -run may have selected some
 	close(total)
 	for plays := range total {
 		all += plays
@@ -545,7 +545,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// TestInterleavingsFindMutations leaves out one rule at a time.
+// TestInterleavingsFindMutations removes one rule at a time.
 func TestInterleavingsFindMutations(t *testing.T) {
 	bedtest.WithoutRace(t)
 	t.Parallel()
@@ -553,7 +553,7 @@ func TestInterleavingsFindMutations(t *testing.T) {
 	for _, sc := range scenarios() {
 		all[sc.name] = sc
 	}
-	// script has the scripts changed: what is to be replaced, and what by, in pairs.
+	// script changes the scripts: pairs of texts and replacements.
 	script := func(pairs ...string) func(*stage) {
 		return func(st *stage) {
 			for i := 0; i < len(pairs); i += 2 {
@@ -574,14 +574,14 @@ func TestInterleavingsFindMutations(t *testing.T) {
 		without, in string
 		mutate      func(*stage)
 	}{
-		{"an answer waits for the end of the lease", "cut off", func(st *stage) { st.tellsAll = true }},
+		{"an answer waits for the end of the lease", "cut off", func(st *stage) { st.answersEarly = true }},
 		{"nobody is sure while a member is away", "cut off", script("away = over[i]", "away = ''")},
 		{"a member that vanished is a doubt", "cut off, crash", script("put('doubt', 'crash: ", "string.len('")},
 		{"a failover is a doubt, of who leaves after it too", "failover, leave",
 			script("put('doubt', 'term: ", "string.len('", "put('doubt', 'crash: ' .. ARGV[3] .. ' took", "string.len('' .. ARGV[3] .. ' took")},
 		{"a log that lost its members is another one", "cut off, members lost", script("local gone = ", "local gone = false and ")},
 		{"members that were lost are called back", "cut off, all lost", script("redis.call('ZADD', members, 'NX', decimal(now - 1), ARGV[i])", "")},
-		{"the state is read before the second look", "cut off, crash", func(st *stage) { st.lookFirst = true }},
+		{"the state is read before the second look", "cut off, crash", func(st *stage) { st.lookupFirst = true }},
 		{"a doubt is cleared by what was read since", "crash while the source is read", func(st *stage) { st.oldReads = true }},
 	} {
 		t.Run(m.without, func(t *testing.T) {

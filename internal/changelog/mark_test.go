@@ -158,8 +158,7 @@ func TestResumeFindsTheLogChanged(t *testing.T) {
 	})
 }
 
-// TestResumeOutlastsAnOutage has Redis away at first: that is no reason to give up
-// the mark, and the mark is still what is known.
+// TestResumeOutlastsAnOutage starts without Redis. The mark stays valid.
 func TestResumeOutlastsAnOutage(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
@@ -186,7 +185,7 @@ func TestResumeOutlastsAnOutage(t *testing.T) {
 	}
 	s.start(t)
 	eventually(t, "the log is followed", func() bool { return r.Wait(t.Context()) == nil })
-	// The server was restarted: what is doubted is that, not the mark.
+	// The server was restarted: the doubt is about that, and the mark holds.
 	if d := r.doubted(); len(d) != 1 || d[0].Kind != Failover || r.count() != 1 || !r.has("3") || r.Mark().Seq != 4 {
 		t.Errorf("lost %v, %d IDs, mark %+v", r.doubted(), r.count(), r.Mark())
 	}

@@ -19,7 +19,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, brisk("a")), runInstance(t, s, brisk("b"))
-		sure(t, a, b)
+		waitSure(t, a, b)
 		first := members(t, b.client)
 		if len(first) != 2 || first[a.member.Name()] == 0 || first[b.member.Name()] == 0 {
 			t.Fatalf("members %v", first)
@@ -29,25 +29,25 @@ func TestLeaseIsRenewed(t *testing.T) {
 				return members(t, b.client)[name] > end+float64(3*brisk("").Lease.Milliseconds())
 			})
 		}
-		sure(t, a, b)
+		waitSure(t, a, b)
 		if d := append(a.doubted(), b.doubted()...); len(d) > 0 {
 			t.Errorf("doubts %v", d)
 		}
 	})
 }
 
-// TestMemberThatVanishes has it back in the end: nothing of it was lost.
+// TestMemberThatVanishes returns the member in the end: it has lost nothing.
 func TestMemberThatVanishes(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, brisk("b"))
-		sure(t, a, b)
+		waitSure(t, a, b)
 		for range 2 {
 			w.set(cut)
 			began := time.Now()
-			finds(t, b, a.member.Name())
-			// Its lease, and some time for whoever else is busy here.
+			waitAway(t, b, a.member.Name())
+			// Its lease, and some time for a busy machine.
 			if took := time.Since(began); took > brisk("").Lease+10*time.Second {
 				t.Errorf("that took %v", took)
 			}
@@ -60,7 +60,7 @@ func TestMemberThatVanishes(t *testing.T) {
 				t.Errorf("state %+v", st)
 			}
 			w.set(nil)
-			sure(t, a, b)
+			waitSure(t, a, b)
 		}
 		if d := append(a.doubted(), b.doubted()...); len(d) > 0 {
 			t.Errorf("doubts %v", d)
@@ -68,11 +68,11 @@ func TestMemberThatVanishes(t *testing.T) {
 	})
 }
 
-func TestMemberTakesItsLeave(t *testing.T) {
+func TestMemberDeregisters(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, patient("b"))
-		sure(t, a, b)
+		waitSure(t, a, b)
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
@@ -92,7 +92,7 @@ func TestMemberTakesItsLeave(t *testing.T) {
 		if d := b.doubted(); len(d) > 0 {
 			t.Errorf("doubts %v", d)
 		}
-		// Nobody looks for it any more, so it has nothing to withdraw.
+		// No instance waits for it any more, so it has nothing to withdraw.
 		w := wired(t, s, a)
 		w.set(cut)
 		if err := a.Append(t.Context(), "late"); !errors.Is(err, ErrUnavailable) {
@@ -104,8 +104,8 @@ func TestMemberTakesItsLeave(t *testing.T) {
 	})
 }
 
-// TestSuccessor takes the place of one that ended without taking its leave, or that
-// could not since it owed something.
+// TestSuccessor starts a member with the instance ID of one that ended without deregistering, or
+// could not deregister because of a pending write.
 func TestSuccessor(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -131,7 +131,7 @@ func TestSuccessor(t *testing.T) {
 					t.Fatal(err)
 				}
 				a, w := wiredInstance(t, s, patient("a"))
-				sure(t, a, b)
+				waitSure(t, a, b)
 				before := len(b.doubted())
 				tc.end(t, a, w)
 				if _, ok := members(t, b.client)[a.member.Name()]; !ok {
@@ -139,7 +139,7 @@ func TestSuccessor(t *testing.T) {
 				}
 				next := runInstance(t, s, patient("a"))
 				eventually(t, "the crash is told of", func() bool { return len(b.doubted()) > before })
-				sure(t, next, b)
+				waitSure(t, next, b)
 				got := b.kinds()[before:]
 				if !slices.Equal(got, []Kind{Crash}) || !strings.Contains(b.doubted()[before].Reason, "at a ended") {
 					t.Errorf("doubts %v, want one of a crash at a", b.doubted()[before:])
@@ -153,13 +153,12 @@ func TestSuccessor(t *testing.T) {
 	})
 }
 
-// A page that the predecessor had sent arrives when its successor has joined, and not
-// renewed yet.
+// A page of the predecessor arrives after its successor has joined, and before it renews.
 func TestPageOfAPredecessor(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, patient("a"))
-		sure(t, a)
+		waitSure(t, a)
 		sent := make(chan func() error, 1)
 		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			select {
@@ -185,7 +184,7 @@ func TestPageOfAPredecessor(t *testing.T) {
 	})
 }
 
-// lapsedLongAgo has a member be away for longer than an instance bears.
+// lapsedLongAgo makes a member's lease older than the expulsion time of an instance.
 func lapsedLongAgo(t *testing.T, i *instance, name string) {
 	t.Helper()
 	since := time.Now().Add(-i.opts.Expel - time.Minute)
@@ -199,7 +198,7 @@ func TestMemberIsExpelled(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, w := wiredInstance(t, s, patient("a"))
 		b := runInstance(t, s, patient("b"))
-		sure(t, a, b)
+		waitSure(t, a, b)
 		w.set(cut)
 		lapsedLongAgo(t, b, a.member.Name())
 		b.mustWait(t)
@@ -212,15 +211,14 @@ func TestMemberIsExpelled(t *testing.T) {
 		}
 		w.set(nil) // it was only away
 		eventually(t, "it is back", func() bool { return len(members(t, b.client)) == 2 })
-		sure(t, a, b)
+		waitSure(t, a, b)
 		if got := b.doubted(); len(got) != 1 {
 			t.Errorf("doubts %v", got)
 		}
 	})
 }
 
-// A member that is required is missed before it ever came, while it is away, and when it
-// was taken for gone.
+// A required member counts as away before it joins, while it is away, and after its expulsion.
 func TestRequiredMember(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -228,7 +226,7 @@ func TestRequiredMember(t *testing.T) {
 		opts := patient("b")
 		opts.Require = []string{"source:db"}
 		b := runInstance(t, s, opts)
-		finds(t, b, "source:db")
+		waitAway(t, b, "source:db")
 		m := b.NewMember("source:db", brisk("").Lease)
 		eventually(t, "it has come", func() bool {
 			if err := m.Renew(ctx, time.Now()); err != nil {
@@ -236,10 +234,10 @@ func TestRequiredMember(t *testing.T) {
 			}
 			return b.Wait(ctx) == nil
 		})
-		finds(t, b, "source:db")
+		waitAway(t, b, "source:db")
 		lapsedLongAgo(t, b, "source:db")
 		eventually(t, "it is taken for gone", func() bool { return len(b.doubted()) == 1 })
-		finds(t, b, "source:db")
+		waitAway(t, b, "source:db")
 		if got := b.doubted(); len(got) != 1 || got[0].Kind != Crash || len(members(t, b.client)) != 1 {
 			t.Errorf("doubts %v, members %v", got, members(t, b.client))
 		}
@@ -252,12 +250,12 @@ func TestRequiredMember(t *testing.T) {
 		if err := m.Leave(ctx); err != nil {
 			t.Fatal(err)
 		}
-		finds(t, b, "source:db")
+		waitAway(t, b, "source:db")
 	})
 }
 
-// TestRenewalIsAsOf renews the lease of who was sure of all at a moment in the past.
-func TestRenewalIsAsOf(t *testing.T) {
+// TestRenewalNamesAnEarlierReply renews a lease as of a past time without pending writes.
+func TestRenewalNamesAnEarlierReply(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := newInstance(t, s, idle)
@@ -287,14 +285,14 @@ func TestRenewalIsAsOf(t *testing.T) {
 	})
 }
 
-// TestTwins has two run at one place. Both stay members, so that the others miss either;
-// each says what is wrong once, and is sure of nothing until it is alone.
-func TestTwins(t *testing.T) {
+// TestDuplicateMembers runs two processes with one instance ID. Both stay members, so other
+// instances wait for either. Each logs the error once, and opens no window until it is alone.
+func TestDuplicateMembers(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		var said [2]bytes.Buffer
 		unhurried := func(instanceID string) Options {
 			o := brisk(instanceID)
-			o.Lease = 2 * time.Second // of a process that lives, it does not end
+			o.Lease = 2 * time.Second // the lease of a live process does not end
 			return o
 		}
 		logging := func(i int) Options {
@@ -304,7 +302,7 @@ func TestTwins(t *testing.T) {
 		}
 		c := runInstance(t, s, unhurried("c"))
 		a := runInstance(t, s, logging(0))
-		sure(t, a, c)
+		waitSure(t, a, c)
 		b := runInstance(t, s, logging(1))
 		twins := func() {
 			t.Helper()
@@ -316,7 +314,7 @@ func TestTwins(t *testing.T) {
 		if m := members(t, c.client); len(m) != 3 {
 			t.Errorf("members %v", m)
 		}
-		c.mustWait(t) // it reads the doubt that the second one has left
+		c.mustWait(t) // it reads the doubt that the second process left
 		tail := c.State().Tail
 		for range 50 {
 			c.mustWait(t)
@@ -334,9 +332,9 @@ func TestTwins(t *testing.T) {
 		}
 		eventually(t, "all are back", func() bool { return len(members(t, c.client)) == 3 })
 		twins()
-		sure(t, c)
+		waitSure(t, c)
 		b.stop()
-		sure(t, a, c)
+		waitSure(t, a, c)
 		a.stop()
 		for i := range said {
 			text := said[i].String()
@@ -347,9 +345,9 @@ func TestTwins(t *testing.T) {
 	})
 }
 
-// TestTwinIsCutOff: one that has the place of another is missed like anybody else. The
-// order that it tells of is not in the log.
-func TestTwinIsCutOff(t *testing.T) {
+// TestDuplicateIsCutOff: a duplicate that is cut off counts as away like any member. The order that
+// it sends to a client is not in the log.
+func TestDuplicateIsCutOff(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		c := runInstance(t, s, brisk("c"))
 		a, w := wiredInstance(t, s, brisk("a"))
@@ -371,15 +369,15 @@ func TestTwinIsCutOff(t *testing.T) {
 		}
 		w.set(nil)
 		a.mustAppend(t, "1001")
-		sure(t, c)
+		waitSure(t, c)
 		if !c.has("1001") {
 			t.Error("the order is missing")
 		}
 	})
 }
 
-// TestBlind asks a server that does not tell whether it was replaced, until it does.
-func TestBlind(t *testing.T) {
+// TestMissingReplicationID uses a server that hides its replication ID at first.
+func TestMissingReplicationID(t *testing.T) {
 	s := startRealServer(t)
 	admin := connect(t, s)
 	user := func(rules ...any) {
@@ -403,7 +401,7 @@ func TestBlind(t *testing.T) {
 	})
 	i.mustAppend(t, "1001")
 	user("+info")
-	sure(t, i)
+	waitSure(t, i)
 	if !i.has("1001") {
 		t.Error("the order is missing")
 	}

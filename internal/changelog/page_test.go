@@ -65,9 +65,8 @@ func TestParseEntry(t *testing.T) {
 	}
 }
 
-// Whatever is taken out of a log, a page of it is either refused or has lost
-// nothing.
-func TestPageThatIsAcceptedLacksNothing(t *testing.T) {
+// Whichever entries are removed from a log, a page of it is refused or complete.
+func TestAcceptedPagesAreComplete(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 12).Draw(t, "entries")

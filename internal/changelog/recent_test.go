@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestMoreIsLostThanIsRemembered: the oldest that is remembered tells whether there may be
-// more, be it one that is cleared.
-func TestMoreIsLostThanIsRemembered(t *testing.T) {
+// TestRecentItemsOverflow: the oldest remembered item shows whether more may be missing, even if
+// that item is cleared.
+func TestRecentItemsOverflow(t *testing.T) {
 	t.Parallel()
 	for _, cleared := range []int{0, 1, 3} {
 		var r recent
@@ -35,16 +35,16 @@ func TestMoreIsLostThanIsRemembered(t *testing.T) {
 	}
 }
 
-// TestSameDoubtIsLost: of two doubts of the same words the later one is lost, or that in the
-// log is another one, which somebody has cleared.
-func TestSameDoubtIsLost(t *testing.T) {
+// TestLossOfARepeatedDoubt: of two doubts with the same text, the later is lost, or the log has
+// another one that is cleared.
+func TestLossOfARepeatedDoubt(t *testing.T) {
 	t.Parallel()
 	doubt := item{"doubt", "lost: no ID"}
 	for _, tc := range []struct{ remembered, has, word, lacking uint64 }{
 		{5, 3, 0, 1},
 		{5, 5, 0, 0},
-		{5, 5, 5, 0}, // cleared by a word that was not read before
-		{5, 7, 0, 0}, // as good
+		{5, 5, 5, 0}, // cleared by an entry that was not read before
+		{5, 7, 0, 0}, // equally good
 		{5, 7, 7, 1},
 		{5, 7, 6, 0},
 	} {

@@ -21,11 +21,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// server is a Redis that a test may stop and start again.
+// server is a Redis that a test may stop and restart.
 type server interface {
 	options() *redis.Options
 	stop(t *testing.T)
-	start(t *testing.T) // with the data that it had
+	start(t *testing.T) // with its former data
 }
 
 // onEveryRedis runs a test against miniredis and against redis-server.
@@ -48,7 +48,7 @@ func (s *miniServer) start(t *testing.T) {
 	}
 }
 
-// realServer is a redis-server on a Unix socket, which keeps every write.
+// realServer is a redis-server on a Unix socket. It persists every write.
 type realServer struct {
 	dir string
 	cmd *exec.Cmd
@@ -60,7 +60,7 @@ func startRealServer(t *testing.T) *realServer {
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		bedtest.Check(t, &testbed.MissingError{Program: "redis-server", Fetch: "redis"})
 	}
-	// Not t.TempDir: with a long test name the path outgrows a socket's address.
+	// Not t.TempDir: with a long test name the path exceeds the length of a socket's address.
 	dir, err := os.MkdirTemp("", "changelog")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func (s *realServer) start(t *testing.T) {
 	s.startIn(t, s.dir)
 }
 
-// startIn starts with the data in another folder, on the same socket.
+// startIn starts the server with the data in another folder, on the same socket.
 func (s *realServer) startIn(t *testing.T, data string) {
 	s.cmd = exec.Command("redis-server", "--port", "0", "--unixsocket", s.options().Addr, "--dir", data,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no", "--logfile", "redis.log")
@@ -108,7 +108,7 @@ func (s *realServer) stop(t *testing.T) {
 	s.cmd = nil
 }
 
-// eventually polls for something that another process, or the clock, decides.
+// eventually polls for a condition that depends on another process or the clock.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	bedtest.Eventually(t, what, holds)
@@ -134,7 +134,7 @@ func newClient(t *testing.T, o *redis.Options) *redis.Client {
 	return client
 }
 
-// instance is one ordergate: a log, and the IDs that it applied.
+// instance is one ordergate: a log, and the IDs that it has applied.
 type instance struct {
 	*Log
 	client *redis.Client
@@ -145,7 +145,7 @@ type instance struct {
 	doubts []Doubt
 }
 
-// doubted returns the doubts that the instance was told of.
+// doubted returns the doubts that the instance has received.
 func (i *instance) doubted() []Doubt {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -164,7 +164,7 @@ func (i *instance) count() int {
 	return len(i.ids)
 }
 
-// idle polls so rarely that only a Wait reads.
+// idle polls so rarely that only Wait reads.
 var idle = Options{PollEvery: time.Hour, Timeout: 10 * time.Second}
 
 func newInstance(t *testing.T, s server, opts Options) *instance {
@@ -173,7 +173,7 @@ func newInstance(t *testing.T, s server, opts Options) *instance {
 	_, opts.Ephemeral = s.(*miniServer)
 	opts.OnDoubt = func(d Doubt) {
 		if d.Kind == Start {
-			return // each has one
+			return // every instance has one
 		}
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -201,14 +201,14 @@ func runInstance(t *testing.T, s server, opts Options) *instance {
 func (i *instance) mustAppend(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := i.tell(t.Context(), id); err != nil {
+		if err := i.appendAndWait(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// tell appends an ID, and returns nil once a client may be told of it.
-func (i *instance) tell(ctx context.Context, id string) error {
+// appendAndWait appends an ID, and returns nil once a client may receive it.
+func (i *instance) appendAndWait(ctx context.Context, id string) error {
 	if err := i.Append(ctx, id); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 		}
 		position := a.State().Position
 		err := a.Replay(t.Context(), func(id string) error {
-			if len(got) == 20 { // one that comes meanwhile need not be read
+			if len(got) == 20 { // later entries need not be read
 				if err := a.Append(t.Context(), "late"); err != nil {
 					return err
 				}
@@ -45,11 +45,11 @@ func TestReplay(t *testing.T) {
 		if err := a.Replay(t.Context(), func(string) error { return stop }); !errors.Is(err, stop) {
 			t.Errorf("%v", err)
 		}
-		// A log that was made anew is not the one that the set was filled from.
+		// A new log differs from the one that the set was filled from.
 		c := redis.NewClient(s.options())
 		defer func() { _ = c.Close() }()
 		c.FlushAll(t.Context())
-		// It is refused, also while it is mended, or everything has been appended to it again.
+		// Replay refuses during recovery, or reads a log to which everything was appended again.
 		got = nil
 		err = a.Replay(t.Context(), func(id string) error {
 			got = append(got, id)

@@ -18,15 +18,15 @@ func (s tcpServer) options() *redis.Options { return &redis.Options{Addr: s.addr
 func (tcpServer) stop(*testing.T)           {}
 func (tcpServer) start(*testing.T)          {}
 
-// TestOnlyTheMasterProvesAnything reads a master, a replica of it, and the master
-// again when it has lost its replica and was told to mind that. The last two may
-// lack what a new master has acknowledged.
-func TestOnlyTheMasterProvesAnything(t *testing.T) {
+// TestReplicaIsRefused reads a primary, a replica of it, and the primary again after it lost its
+// replica with min-replicas-to-write set. The last two may lack writes that a new primary has
+// acknowledged.
+func TestReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.New(t)
 	master := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
 	replica := bed.Replica(master)
-	// A failure of the reader, rather than of the wait, is what is looked for.
+	// The test needs an error of the reader, not of the wait.
 	opts := Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second}
 	writer := runInstance(t, tcpServer{master.Addr()}, opts)
 	eventually(t, "the replica counts", func() bool { return writer.Append(t.Context(), "1") == nil })
@@ -43,7 +43,7 @@ func TestOnlyTheMasterProvesAnything(t *testing.T) {
 	}
 	reader.stop()
 
-	// Reads change nothing that a replica would have to be sent, but the time every 50 ms.
+	// Reads write nothing that goes to a replica, except the time every 50 ms.
 	changes := func() int {
 		info := writer.client.InfoMap(t.Context(), "persistence").Val()
 		n, err := strconv.Atoi(info["Persistence"]["rdb_changes_since_last_save"])

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// TestRunning has a doubt of a call that may yet create an order tell its age: to those who
-// follow the log, and to those who come later, for whom the time since then counts.
+// TestRunning appends a doubt about a call that may still create an order. It has an age for
+// present readers, and a greater age for later ones.
 func TestRunning(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := patient("a")
-		opts.Timeout = time.Second // by which the time in the log is too late at most
+		opts.Timeout = time.Second // bounds by how much the time in the log is late
 		a, b := runInstance(t, s, opts), runInstance(t, s, idle)
-		sure(t, a, b)
+		waitSure(t, a, b)
 		since := time.UnixMilli(1795000000123)
 		if _, err := a.AppendDoubt(t.Context(), Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since}); err != nil {
 			t.Fatal(err)
@@ -27,7 +27,7 @@ func TestRunning(t *testing.T) {
 			return at.UnixMilli()
 		}
 		acknowledged := now()
-		sure(t, b)
+		waitSure(t, b)
 		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since, Age: got[0].Age, Entry: got[0].Entry}) {
 			t.Errorf("told of %+v", got)
 		}
@@ -44,14 +44,14 @@ func TestRunning(t *testing.T) {
 		}
 		eventually(t, "the server's clock goes on", func() bool { return now() > told+100 })
 		late := runInstance(t, s, idle)
-		sure(t, late)
+		waitSure(t, late)
 		if got := late.doubted(); len(got) != 1 || got[0].Age < 100*time.Millisecond {
 			t.Errorf("told of %+v later", got)
 		}
 	})
 }
 
-// TestRunningWithoutATime is as old as nothing.
+// TestRunningWithoutATime has no age.
 func TestRunningWithoutATime(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle) // it is no member, and has read nothing

@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// deepest is how many actions can be within the commands of others.
+	// deepest bounds how deep actions nest within the commands of others.
 	deepest = 3
-	// pollsEvery is how often ordergates read while time passes: often enough for a lease.
+	// pollsEvery is the interval of reads while time passes: short enough for a lease.
 	pollsEvery = 500 * time.Millisecond
 	aWindow    = 3 * pollsEvery
 )
 
-// master is a server that may be the master, or take itself for it: a database of the one
-// server that runs.
-type master struct {
+// primary is a server that is the primary, or acts as one: a database of the one server that runs.
+type primary struct {
 	number int
 	client *redis.Client
 	clock  time.Duration // by how much it is ahead
-	info   string        // what its scripts are told of its history
+	info   string        // replication info that its scripts receive
 }
 
-// takeOver gives a server a history of its own.
-func (m *master) takeOver(n int) {
+// promote gives a server its own replication ID.
+func (m *primary) promote(n int) {
 	former := "0"
 	if _, rest, ok := strings.Cut(m.info, "master_replid:"); ok {
 		former, _, _ = strings.Cut(rest, "\r\n")
@@ -38,16 +37,16 @@ func (m *master) takeOver(n int) {
 	m.info = fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%s\r\n", n, former)
 }
 
-// toldByTest has a script take its clock and its server's history from the test.
-func toldByTest(source string) string {
+// reportToTest makes a script take the clock and the replication info from the test.
+func reportToTest(source string) string {
 	return strings.NewReplacer(
 		"redis.call('TIME')", "{string.match(redis.call('GET', 'clock'), '(%d+) (%d+)')}",
 		"redis.pcall('INFO', 'replication')", "redis.call('GET', 'info')",
 	).Replace(source)
 }
 
-// run runs a command. Full: whatever needs more memory is refused.
-func (m *master) run(ctx context.Context, cmd redis.Cmder, full bool) error {
+// run runs a command. With full, the server refuses commands that need more memory.
+func (m *primary) run(ctx context.Context, cmd redis.Cmder, full bool) error {
 	at := time.Now().Add(m.clock)
 	_, _ = m.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.MSet(ctx, "clock", fmt.Sprintf("%d %06d", at.Unix(), at.Nanosecond()/1000), "info", m.info)
@@ -60,8 +59,8 @@ func (m *master) run(ctx context.Context, cmd redis.Cmder, full bool) error {
 	return cmd.Err()
 }
 
-// line has the commands of an ordergate go to the server that it takes for the master, with
-// faults on the way. Its client is one for all runs.
+// line sends the commands of an ordergate to the server that it takes for the primary, with faults
+// on the way. All runs share its client.
 type line struct {
 	client *redis.Client
 	of     *ordergate
@@ -81,7 +80,7 @@ func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		o, s := l.of, l.of.search
 		name := o.commandName(cmd)
 		lost := func(what string) error {
-			s.say("%s: %s of %s is lost", o.place, what, name)
+			s.log("%s: %s of %s is lost", o.place, what, name)
 			cmd.SetErr(errCut)
 			return errCut
 		}
@@ -92,10 +91,10 @@ func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		full := s.can.full && s.strikes(60)
 		err := s.masters[o.master].run(ctx, cmd, full)
 		if s.saysMuch {
-			s.say("%s: %s at %d, memory full %v: %.300s", o.place, name, o.master, full, cmd)
+			s.log("%s: %s at %d, memory full %v: %.300s", o.place, name, o.master, full, cmd)
 		}
 		if s.strikes(40) {
-			s.say("%s: %s is repeated", o.place, name)
+			s.log("%s: %s is repeated", o.place, name)
 			err = s.masters[o.master].run(ctx, cmd, false)
 		}
 		s.actWithin(o, "after "+name)
@@ -119,18 +118,18 @@ func (o *ordergate) commandName(cmd redis.Cmder) string {
 	return cmd.Name()
 }
 
-// strikes reports whether a fault strikes now, one time of so many.
-func (s *search) strikes(of int) bool { return !s.calm && s.random.IntN(of) == 0 }
+// strikes reports whether a fault strikes now, with a probability of 1 in n.
+func (s *search) strikes(of int) bool { return !s.noFaults && s.random.IntN(of) == 0 }
 
-// actWithin has something happen, perhaps, while an ordergate is in the midst of a command.
+// actWithin may let something happen while an ordergate runs a command.
 func (s *search) actWithin(o *ordergate, when string) {
 	if s.depth < deepest && s.strikes(6) {
-		s.say("%s: %s", o.place, when)
+		s.log("%s: %s", o.place, when)
 		s.act()
 	}
 }
 
-// copyTo makes a replica of a server. It has a clock of its own.
+// copyTo makes a replica of a server, with its own clock.
 func (s *search) copyTo(from, to int) {
 	ctx, source, target := context.Background(), s.masters[from], s.masters[to]
 	s.must(target.client.FlushDB(ctx).Err())
@@ -142,13 +141,13 @@ func (s *search) copyTo(from, to int) {
 	target.info = source.info
 }
 
-// failover makes the replica the master. Some may go on with the former one for a while, if
-// that has all as its members: whoever it never had is not missed there.
+// failover promotes the replica. Some ordergates may use the demoted primary for a while, if all of
+// them are members there: it would not wait for one that never joined.
 func (s *search) failover() {
 	former := s.current
 	s.current = s.replica
 	s.next++
-	s.masters[s.current].takeOver(s.next)
+	s.masters[s.current].promote(s.next)
 	used := map[int]bool{s.current: true, former: true}
 	for _, o := range s.ordergates {
 		used[o.master] = true
@@ -169,10 +168,11 @@ func (s *search) failover() {
 			o.master = s.current
 		}
 	}
-	s.say("failover from %d to %d, some stay: %v", former, s.current, stay)
+	s.log("failover from %d to %d, some stay: %v", former, s.current, stay)
 }
 
-// pass lets time pass. Ordergates that are not paused, and not in the midst of a read, read on.
+// pass lets time pass. Ordergates continue to read, unless they are paused or in the middle of a
+// read.
 func (s *search) pass(d time.Duration) {
 	s.depth++
 	defer func() { s.depth-- }()
@@ -192,7 +192,7 @@ func (s *search) pass(d time.Duration) {
 	}
 }
 
-// act does something at random.
+// act performs a random action.
 func (s *search) act() {
 	s.depth++
 	defer func() { s.depth-- }()
@@ -201,19 +201,19 @@ func (s *search) act() {
 	case n < 18:
 		o.create()
 	case n < 21:
-		if s.can.miss {
-			o.miss()
+		if s.can.lostIDs {
+			o.createWithoutID()
 		}
 	case n < 50:
 		_ = o.read()
 		o.load()
 	case n < 54:
-		o.mend()
+		o.recover()
 	case n < 57:
 		o.retry()
 	case n < 66:
 		s.copyTo(s.current, s.replica)
-		s.say("replicated")
+		s.log("replicated")
 	case n < 71:
 		s.failover()
 	case n < 75:
@@ -224,7 +224,7 @@ func (s *search) act() {
 		}
 	case n < 82:
 		if s.can.clear {
-			o.believe()
+			o.learn()
 		}
 	case n < 86:
 		o.save()
@@ -232,7 +232,7 @@ func (s *search) act() {
 		o.snapshot()
 	case n < 93:
 		if s.depth == 1 {
-			s.settle()
+			s.flush()
 		}
 	case n < 95:
 		s.push()
@@ -242,10 +242,10 @@ func (s *search) act() {
 		s.endCalls(0)
 	case n < 113:
 		o.pausedUntil = time.Now().Add(time.Duration(1+s.random.IntN(4)) * time.Second)
-		s.say("%s is paused", o.place)
+		s.log("%s is paused", o.place)
 	case n < 121:
 		d := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2100 * time.Millisecond}[s.random.IntN(4)]
-		s.say("%v pass", d)
+		s.log("%v pass", d)
 		s.pass(d)
 	case n < 123:
 		s.endFor(o)
@@ -256,14 +256,14 @@ func (s *search) act() {
 	}
 }
 
-// endFor has an ordergate end for so long that it is taken for gone. The others are not away
-// for as long: what they would tell of then is not covered.
+// endFor ends an ordergate until after its expulsion. The others are not away for as long: orders
+// that they would send to clients then are not covered.
 func (s *search) endFor(o *ordergate) {
 	if s.depth > 1 {
 		return
 	}
 	o.start(false)
-	s.say("%s is not there for a long time", o.place)
+	s.log("%s is not there for a long time", o.place)
 	for _, other := range s.ordergates {
 		other.master, other.pausedUntil = s.current, time.Time{}
 	}
@@ -271,34 +271,34 @@ func (s *search) endFor(o *ordergate) {
 	s.pass(longestAway + time.Second)
 }
 
-// setBack sets the clock of an ordergate's server back, by less than the time since somebody
-// has read the log, and then somebody does so.
+// setBack sets the clock of an ordergate's server back by less than the time since the last read of
+// the log. Then an ordergate reads the log.
 func (s *search) setBack(o *ordergate) {
 	const step = 250 * time.Millisecond
-	m, calm := s.masters[o.master], s.calm
+	m, calm := s.masters[o.master], s.noFaults
 	told, err := m.client.HGet(context.Background(), s.key("meta"), "now").Int64()
 	if !s.can.clocks || err != nil || told <= time.Now().Add(m.clock-step).UnixMilli() || o.reading || o.paused() {
 		return
 	}
 	m.clock -= step
-	s.say("the clock of %d is set back", m.number)
-	s.calm = true
+	s.log("the clock of %d is set back", m.number)
+	s.noFaults = true
 	_ = o.read()
-	s.calm = calm
+	s.noFaults = calm
 }
 
-// push is for somebody who pushes to the inbox.
+// push pushes an ID to the inbox.
 func (s *search) push() {
 	if !s.can.inbox {
 		return
 	}
 	c := s.newOrder()
 	c.committed = true
-	s.say("%s is pushed to the inbox", c.id)
+	s.log("%s is pushed to the inbox", c.id)
 	s.must(s.masters[s.current].client.RPush(context.Background(), s.key("inbox"), c.id).Err())
 }
 
-// damage is done to the log by somebody.
+// damage damages the log.
 func (s *search) damage() {
 	if !s.can.damage || s.depth == 1 {
 		return
@@ -306,7 +306,7 @@ func (s *search) damage() {
 	ctx, client := context.Background(), s.masters[s.current].client
 	if s.random.IntN(2) == 0 {
 		key := []string{"log", "meta", "members", "snapshot"}[s.random.IntN(4)]
-		s.say("%s is deleted", key)
+		s.log("%s is deleted", key)
 		s.must(client.Del(ctx, s.key(key)).Err())
 		return
 	}
@@ -314,17 +314,17 @@ func (s *search) damage() {
 	s.must(err)
 	if len(rows) > 0 {
 		row := rows[s.random.IntN(len(rows))].ID
-		s.say("entry %s is deleted", row)
+		s.log("entry %s is deleted", row)
 		s.must(client.XDel(ctx, s.key("log"), row).Err())
 	}
 }
 
-// settle lets time pass without faults, until nothing is left to tell others.
-func (s *search) settle() {
-	calm := s.calm
-	s.calm = true
-	defer func() { s.calm = calm }()
-	s.say("all goes well for a while")
+// flush lets time pass without faults until nothing is left to publish.
+func (s *search) flush() {
+	calm := s.noFaults
+	s.noFaults = true
+	defer func() { s.noFaults = calm }()
+	s.log("all goes well for a while")
 	for _, o := range s.ordergates {
 		o.master, o.pausedUntil = s.current, time.Time{}
 	}
@@ -343,22 +343,22 @@ func (s *search) settle() {
 	}
 	for range 2 {
 		for _, o := range s.ordergates {
-			o.mend()
+			o.recover()
 		}
 	}
 }
 
-// table is a source that has each order as soon as it is committed, as one ordergate reads
-// it: behind a mark, up to which nothing can be committed any more. See package source.
+// table is a source that has each order as soon as it is committed, as one ordergate reads it:
+// after a mark below which no order can be committed any more. See package source.
 type table struct {
 	mark         int
-	seen         []sighting
-	began, ended time.Time // of the last reading
-	number       int       // up to which that has told of all
+	seen         []tableRow
+	began, ended time.Time // of the last read
+	upTo         int       // the last read has yielded every order up to this number
 }
 
-// sighting is the last row of a table at a time.
-type sighting struct {
+// tableRow is the last row of a table at a time.
+type tableRow struct {
 	at     time.Time
 	number int
 }
@@ -366,7 +366,7 @@ type sighting struct {
 // overlap is how long a call may take from the choice of a number to the commit.
 const overlap = 2 * time.Second
 
-// read reads what is behind the mark. Meanwhile something may happen.
+// readTable reads the rows after the mark. Other actions may happen meanwhile.
 func (s *search) readTable(t *table, yield func(id string) error) error {
 	began := time.Now()
 	s.dropLate()
@@ -381,7 +381,7 @@ func (s *search) readTable(t *table, yield func(id string) error) error {
 			ids, last = append(ids, c.id), max(last, number)
 		}
 	}
-	next.seen = append(next.seen[:len(next.seen):len(next.seen)], sighting{began, last})
+	next.seen = append(next.seen[:len(next.seen):len(next.seen)], tableRow{began, last})
 	if s.depth < deepest && s.strikes(4) {
 		s.act()
 	}
@@ -393,7 +393,7 @@ func (s *search) readTable(t *table, yield func(id string) error) error {
 	if s.strikes(20) {
 		return errors.New("the database does not answer")
 	}
-	next.began, next.ended, next.number = began, time.Now(), next.mark
+	next.began, next.ended, next.upTo = began, time.Now(), next.mark
 	*t = next
 	return nil
 }

@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// longestAway is the time after which a member is taken for gone.
+	// longestAway is the time after which a member is expelled.
 	longestAway = 40 * time.Second
-	// longestCall is how long a create takes at most, and so after which time an order that
-	// a client has abandoned certainly exists, or never will.
+	// longestCall bounds the duration of a create. After it, an order that a client has abandoned
+	// exists, or never will.
 	longestCall = 2 * time.Second
-	// settling is how long others have for saying what they know after a failover.
+	// settling is how long ordergates take to publish what they know after a failover.
 	settling = 10 * time.Second
-	// fewRemembered is small, so that more is lost at times.
+	// fewRemembered is small, so that losses sometimes exceed it.
 	fewRemembered = 40
 )
 
-// ordergate is one: the log, its reader and the filter are the real ones, what the engine
-// does with them is done here.
+// ordergate is one ordergate. Its log, reader and filter are the real ones. This type replaces the
+// engine.
 type ordergate struct {
 	search *search
 	place  string
 	line   *line
-	master int // that it takes for the master
+	master int // the server that it takes for the primary
 
 	life        int // how often it was started
 	log         *Log
@@ -39,10 +39,10 @@ type ordergate struct {
 	filter      *filter.Filter
 	table       table
 	ids         map[string]bool // in the filter
-	knows       map[string]bool // created here, or read in the log
+	known       map[string]bool // created here, or read in the log
 	loaded      bool
 	acquainted  bool // the log was read once
-	waived      bool // an operator says that the sources have whatever was trimmed
+	waived      bool // an operator confirmed that the sources have the trimmed orders
 	reading     bool
 	loading     bool
 	retrying    bool
@@ -60,10 +60,10 @@ func (o *ordergate) start(fromFile bool) {
 	s := o.search
 	o.life++
 	for _, c := range s.calls {
-		// What is created after the end of its ordergate was told to nobody.
-		c.told = c.told && (c.at != o || c.committed)
+		// An order created after the end of its ordergate was sent to no client.
+		c.sentToClient = c.sentToClient && (c.at != o || c.committed)
 	}
-	o.ids, o.knows = make(map[string]bool), make(map[string]bool)
+	o.ids, o.known = make(map[string]bool), make(map[string]bool)
 	o.loaded, o.acquainted, o.waived, o.pausedUntil = false, false, false, time.Time{}
 	o.table = table{}
 	opts := filter.Options{Exact: true, CommitDelay: longestCall, AppendTimeout: time.Hour}
@@ -84,7 +84,7 @@ func (o *ordergate) start(fromFile bool) {
 	o.filter = f
 	o.log, err = New(o.line.client, "orders", func(id string) {
 		o.add(id)
-		o.knows[id] = true
+		o.known[id] = true
 	}, o.logOptions())
 	s.must(err)
 	o.log.recent.limit = s.remembered
@@ -98,9 +98,9 @@ func (o *ordergate) start(fromFile bool) {
 		o.loaded, o.table = true, from.table
 		o.log.Resume(from.mark)
 		s.must(f.Load(context.Background()))
-		s.say("%s starts from its file, at %d", o.place, from.mark.Seq)
+		s.log("%s starts from its file, at %d", o.place, from.mark.Seq)
 	} else {
-		s.say("%s starts", o.place)
+		s.log("%s starts", o.place)
 	}
 	o.reader.resumeAtMark()
 }
@@ -109,7 +109,7 @@ func (o *ordergate) logOptions() Options {
 	s, f := o.search, o.filter
 	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, PersistGaps: !s.can.live, Window: aWindow}
 	opts.OnDoubt = func(d Doubt) {
-		s.say("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
+		s.log("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
 		cure := filter.ByOperator
 		switch d.Kind {
 		case Failover, Crash:
@@ -127,11 +127,11 @@ func (o *ordergate) logOptions() Options {
 		f.Doubt(told)
 	}
 	opts.OnCleared = func(upTo Mark, again bool) {
-		s.say("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.LogID)
+		s.log("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.LogID)
 		f.Confirm(entryAt(upTo), again)
 	}
 	if s.can.snapshots {
-		opts.LoadSnapshot = o.bridge
+		opts.LoadSnapshot = o.loadSnapshot
 	}
 	return opts
 }
@@ -141,7 +141,7 @@ func (o *ordergate) add(id string) {
 	o.ids[id] = true
 }
 
-// appender is a life of an ordergate, to its filter.
+// appender implements filter.Appender for one life of an ordergate.
 type appender struct {
 	*ordergate
 	life int
@@ -149,7 +149,7 @@ type appender struct {
 
 var errEnded = errors.New("it has ended")
 
-// publish is that of Log. After it, spread waits.
+// publish appends like Log. After it, the ordergate waits for peers.
 func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
 	l := a.log
 	if a.life != a.ordergate.life || ctx.Err() != nil {
@@ -159,16 +159,16 @@ func (a *appender) publish(ctx context.Context, items ...item) (Mark, error) {
 	return e.mark(), err
 }
 
-// Spread implements filter.Appender. While it waits, others go on.
+// Spread implements filter.Appender. Other ordergates continue while it waits.
 func (a *appender) Spread(context.Context) error {
 	l, s := a.log, a.search
-	if s.hasty || s.unspread {
+	if s.answersEarly || s.skipsPeers {
 		return nil
 	}
 	return a.wait("spreads", l.WaitForPeers)
 }
 
-// wait tries until something has come to pass.
+// wait tries until it succeeds.
 func (a *appender) wait(what string, try func(context.Context) error) error {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -177,7 +177,7 @@ func (a *appender) wait(what string, try func(context.Context) error) error {
 		if err == nil || errors.Is(err, errNotMember) {
 			return err
 		}
-		a.search.say("%s %s", a.place, what)
+		a.search.log("%s %s", a.place, what)
 		a.search.pass(pollsEvery)
 	}
 	return errEnded
@@ -200,17 +200,17 @@ func (a *appender) Append(ctx context.Context, ids ...string) error {
 // Record implements filter.Appender.
 func (*appender) Record(context.Context, ...string) error { return errEnded }
 
-// Missed implements filter.Appender.
+// AppendIncomplete implements filter.Appender.
 func (a *appender) AppendIncomplete(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, Doubt{Kind: Lost, Reason: reason, Orders: true, Since: since})
 }
 
-// Abandoned implements filter.Appender.
+// AppendAbandoned implements filter.Appender.
 func (a *appender) AppendAbandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, Doubt{Kind: Running, Reason: reason, Orders: true, Since: since})
 }
 
-// doubt is that of Log.
+// doubt appends a doubt like Log.
 func (a *appender) doubt(ctx context.Context, d Doubt) (filter.Entry, error) {
 	l := a.log
 	covered := l.member.trackDoubt(d.text())
@@ -229,13 +229,13 @@ func (a *appender) doubt(ctx context.Context, d Doubt) (filter.Entry, error) {
 // Withdraw implements filter.Appender.
 func (a *appender) Withdraw(context.Context) error {
 	l, s := a.log, a.search
-	if s.hasty {
+	if s.answersEarly {
 		return nil
 	}
 	return a.wait("withdraws", l.Withdraw)
 }
 
-// read reads the log to its tail, and asks for all orders if all of it is known then.
+// read reads the log to its tail, and looks up all orders if the log is complete then.
 func (o *ordergate) read() error {
 	if o.reading || o.paused() {
 		return errors.New("it does not read now")
@@ -244,36 +244,36 @@ func (o *ordergate) read() error {
 	o.search.depth++
 	defer func() { o.reading = false; o.search.depth-- }()
 	err := o.reader.readToTail(context.Background())
-	o.search.say("%s has read to %d: %v", o.place, o.reader.last.seq, err)
+	o.search.log("%s has read to %d: %v", o.place, o.reader.last.seq, err)
 	if err == nil || errors.Is(err, ErrAway) {
 		o.acquainted = true
 	}
-	o.search.look()
+	o.search.lookup()
 	return err
 }
 
-// look asks every ordergate for all orders.
-func (s *search) look() {
+// lookup looks up all orders in every ordergate.
+func (s *search) lookup() {
 	for _, o := range s.ordergates {
 		if o.loaded && !o.paused() {
-			o.look()
+			o.lookup()
 		}
 	}
 }
 
-// look asks for all orders whose clients were told.
-func (o *ordergate) look() {
+// lookup looks up all orders that clients have received.
+func (o *ordergate) lookup() {
 	s := o.search
 	for _, c := range s.calls {
-		if !c.committed || !c.told {
+		if !c.committed || !c.sentToClient {
 			continue
 		}
 		if o.filter.MayContain(c.id) == filter.Absent && (s.can.live || s.known(c)) {
 			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.place, c.by)
-			s.say("%s", s.found)
+			s.log("%s", s.found)
 		}
 	}
-	// One that does not exist shows whether anything could be Absent.
+	// An order that does not exist shows whether the ordergate can answer Absent.
 	if s.asked++; o.filter.MayContain("999999999") == filter.Absent {
 		s.refused++
 	}
@@ -308,7 +308,7 @@ func (o *ordergate) readSources() {
 		err = o.filter.Load(context.Background(), idList(slices.Clone(s.source)))
 	}
 	o.loaded = o.loaded || err == nil
-	s.say("%s has read its sources, the mark is %d: %v", o.place, o.table.mark, err)
+	s.log("%s has read its sources, the mark is %d: %v", o.place, o.table.mark, err)
 }
 
 // IDs implements filter.Source: the table.
@@ -316,16 +316,16 @@ func (o *ordergate) IDs(_ context.Context, yield func(id string) error) error {
 	return o.search.readTable(&o.table, func(id string) error { o.ids[id] = true; return yield(id) })
 }
 
-// covered is that of the engine.
+// covered is the engine's.
 func (o *ordergate) covered() filter.Scope {
 	if o.table.ended.IsZero() || time.Since(o.table.ended) > 10*time.Second {
 		return filter.Scope{}
 	}
-	return filter.Scope{Above: uint64(o.table.number), Since: o.table.began.Add(-o.search.overlap)}
+	return filter.Scope{Above: uint64(o.table.upTo), Since: o.table.began.Add(-o.search.overlap)}
 }
 
-// mend clears doubts.
-func (o *ordergate) mend() {
+// recover clears doubts.
+func (o *ordergate) recover() {
 	cure, ok := o.filter.Recoverable()
 	if !ok || !o.loaded || o.busy() || o.paused() {
 		return
@@ -339,7 +339,7 @@ func (o *ordergate) mend() {
 	_ = o.filter.WaitForPeers(context.Background(), func(context.Context) error { o.search.pass(settling); return nil })
 }
 
-// retry appends what is pending.
+// retry appends pending writes.
 func (o *ordergate) retry() {
 	if o.filter.Pending() == 0 || o.paused() || o.retrying {
 		return
@@ -351,8 +351,8 @@ func (o *ordergate) retry() {
 	_ = o.filter.Run(ended) // which tries once more
 }
 
-// leave takes leave, and starts anew. Who asks a server that was replaced would not miss it
-// at the new one.
+// leave deregisters, and starts anew. A reader of a demoted primary would not wait for this member
+// at the new primary.
 func (o *ordergate) leave() {
 	if o.busy() || slices.ContainsFunc(o.search.ordergates, func(o *ordergate) bool { return o.master != o.search.current }) {
 		return
@@ -360,16 +360,16 @@ func (o *ordergate) leave() {
 	o.retry()
 	if o.log.member.isJoined() {
 		err := o.log.member.Leave(context.Background())
-		o.search.say("%s leaves: %v", o.place, err)
+		o.search.log("%s leaves: %v", o.place, err)
 	}
 	if o.busy() {
-		return // it does already what comes within its last commands
+		return // it is already within its last commands
 	}
 	o.start(o.search.random.IntN(2) == 0)
 }
 
-// believe is what an operator does who says that the sources have every order.
-func (o *ordergate) believe() {
+// learn is an operator's confirmation that the sources have every order.
+func (o *ordergate) learn() {
 	s := o.search
 	if o.busy() || !o.loaded || o.paused() {
 		return
@@ -399,7 +399,7 @@ func (o *ordergate) believe() {
 		o.ids[id] = true
 	}
 	err = o.log.ClearDoubts(context.Background(), upTo)
-	s.say("%s: an operator clears up to %d: %v", o.place, upTo.Seq, err)
+	s.log("%s: an operator clears up to %d: %v", o.place, upTo.Seq, err)
 }
 
 // save writes the file.
@@ -409,7 +409,7 @@ func (o *ordergate) save() {
 	}
 	if mark := o.log.Mark(); o.filter.Loaded() {
 		o.file = &savedFilter{mark: mark, table: o.table, version: o.search.version, ids: o.allIDs()}
-		o.search.say("%s saves its filter at %d", o.place, mark.Seq)
+		o.search.log("%s saves its filter at %d", o.place, mark.Seq)
 	}
 }
 
@@ -421,7 +421,7 @@ func (o *ordergate) allIDs() (ids []string) {
 	return ids
 }
 
-// snapshot writes one to Redis, and trims the log.
+// snapshot writes a snapshot to Redis, and trims the log.
 func (o *ordergate) snapshot() {
 	s, ctx, life := o.search, context.Background(), o.life
 	if !s.can.snapshots || !o.loaded || o.paused() {
@@ -442,18 +442,18 @@ func (o *ordergate) snapshot() {
 		return
 	}
 	err = o.log.Adopt(ctx, next, before)
-	s.say("%s: a snapshot up to %d: %v", o.place, next.Seq, err)
+	s.log("%s: a snapshot up to %d: %v", o.place, next.Seq, err)
 	if err != nil || o.life != life {
 		return
 	}
 	if now, err := o.log.Snapshot(ctx); err == nil && now.Token != "" && o.life == life {
 		removed, err := o.log.Trim(ctx, now, 3)
-		s.say("%s: trimmed %d: %v", o.place, removed, err)
+		s.log("%s: trimmed %d: %v", o.place, removed, err)
 	}
 }
 
-// bridge is that of the engine.
-func (o *ordergate) bridge(ctx context.Context) (Mark, error) {
+// loadSnapshot is the engine's.
+func (o *ordergate) loadSnapshot(ctx context.Context) (Mark, error) {
 	ids, at, err := o.snapshotIDs(ctx)
 	for _, id := range ids {
 		o.add(id)

@@ -20,27 +20,27 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// The tests of this file search at random for an order that is Absent although a client was
-// told of it. Three ordergates with the real log, scripts and filter share a real Redis.
-// Faults strike before, instead of and after each command; time is that of the test. At the
-// end all goes well for a while, and one that starts then is asked, too.
+// The tests in this file search at random for an order that is Absent although a client has
+// received it. Three ordergates with the real log, scripts and filter share a real Redis. Faults
+// strike before, instead of and after each command. Time is simulated. At the end there are no
+// faults for a while, and a new ordergate is asked, too.
 //
-// What the sources do not have can be lost with all who know of it. So without a live source
-// an order counts while one that runs knows of it.
+// Orders that the sources lack can be lost with all ordergates that know them. So without a live
+// source, an order counts while a running ordergate knows it.
 
-// abilities are what can happen in a run.
+// abilities are the events that can happen in a run.
 type abilities struct {
 	live      bool // there is a live source
-	miss      bool // orders whose ID nobody knows
-	clear     bool // an operator says that the sources have every order
+	lostIDs   bool // orders with an unknown ID
+	clear     bool // an operator confirms that the sources have every order
 	inbox     bool
 	snapshots bool // in Redis, with trimming
-	damage    bool // to the keys
+	damage    bool // of the keys
 	clocks    bool // of servers are set back
 	full      bool // memory
 }
 
-// searched is one kind of runs, of so many steps.
+// searched is one kind of run, with its number of steps.
 type searched struct {
 	name  string
 	can   abilities
@@ -49,19 +49,19 @@ type searched struct {
 
 var searches = []searched{
 	{"no sources", abilities{inbox: true, clocks: true, full: true}, 25},
-	{"lost IDs", abilities{miss: true, clear: true}, 20},
+	{"lost IDs", abilities{lostIDs: true, clear: true}, 20},
 	{"snapshots", abilities{clear: true, snapshots: true, full: true}, 40},
-	{"damage", abilities{miss: true, clear: true, inbox: true, snapshots: true, damage: true}, 30},
+	{"damage", abilities{lostIDs: true, clear: true, inbox: true, snapshots: true, damage: true}, 30},
 	{"live", abilities{live: true, clocks: true, full: true}, 30},
-	{"live, lost IDs", abilities{live: true, miss: true, inbox: true, full: true}, 30},
-	{"live, damage", abilities{live: true, miss: true, damage: true}, 30},
+	{"live, lost IDs", abilities{live: true, lostIDs: true, inbox: true, full: true}, 30},
+	{"live, damage", abilities{live: true, lostIDs: true, damage: true}, 30},
 }
 
-// searchBed is what all runs share.
+// searchBed is shared by all runs.
 type searchBed struct {
-	masters []*master
+	masters []*primary
 	lines   []*line
-	change  func(*search) // what a mutation changes; nil: nothing
+	change  func(*search) // the change of a mutation; nil: no change
 	scripts func(*Log)
 }
 
@@ -70,44 +70,44 @@ type search struct {
 	t        *testing.T
 	random   *rand.Rand
 	can      abilities
-	masters  []*master
+	masters  []*primary
 	scripts  func(*Log)
 	saysMuch bool
 
 	ordergates []*ordergate
-	current    int // the master
+	current    int // the primary
 	replica    int
 	failedOver time.Time
 	calls      []*call
-	next       int      // number of an order, a token or a failover
-	source     []string // what a source that is not live has
-	version    int      // of that
-	calm       bool     // no faults
-	depth      int      // of actions within others
+	next       int      // number of the next order, token or failover
+	source     []string // orders of a source that is not live
+	version    int      // of the source
+	noFaults   bool     // no faults happen
+	depth      int      // of nested actions
 	trace      []string
-	found      string // an order that is Absent and should not be
-	asked      int    // how often all was asked for
-	refused    int    // how often an order was Absent that does not exist
-	sure       int    // ordergates that are without doubt in the end
+	found      string // an order that is wrongly Absent
+	asked      int    // number of lookups of all orders
+	refused    int    // how often an order that does not exist was Absent
+	certain    int    // ordergates without doubt in the end
 
-	overlap    time.Duration
-	remembered int
-	hasty      bool // clients are told of an order before the lease is over
-	unspread   bool // clients are told of an order before all have it
+	overlap      time.Duration
+	remembered   int
+	answersEarly bool // clients receive an order before the lease is over
+	skipsPeers   bool // clients receive an order before all readers have it
 }
 
-// call is one that creates an order, or may create it.
+// call is a call that creates an order, or may create it.
 type call struct {
-	id         string
-	by         string // where
-	at         *ordergate
-	life       int // of that
-	began      time.Time
-	chosen     time.Time // the ID
-	committed  bool
-	unanswered bool // there is an answer which the ordergate has not read
-	unknown    bool // nobody knows the ID
-	told       bool // the client may know of the order
+	id           string
+	by           string // the ordergate
+	at           *ordergate
+	life         int // of the ordergate
+	began        time.Time
+	chosen       time.Time // when the ID was chosen
+	committed    bool
+	unanswered   bool // there is an answer that the ordergate has not read
+	unknown      bool // the ID is unknown
+	sentToClient bool // the client may have received the order
 }
 
 // savedFilter is a file that an ordergate can start from.
@@ -131,7 +131,7 @@ func (l idList) IDs(_ context.Context, yield func(id string) error) error {
 	return nil
 }
 
-func (s *search) say(format string, args ...any) {
+func (s *search) log(format string, args ...any) {
 	s.trace = append(s.trace, strings.Repeat("  ", s.depth)+fmt.Sprintf(format, args...))
 }
 
@@ -144,7 +144,7 @@ func (s *search) must(err error) {
 	}
 }
 
-// newOrder begins a call. Its number is greater than those before.
+// newOrder begins a call. Its number is greater than all before.
 func (s *search) newOrder() *call {
 	s.next++
 	c := &call{id: strconv.Itoa(s.next), by: "somebody", began: time.Now(), chosen: time.Now()}
@@ -152,7 +152,7 @@ func (s *search) newOrder() *call {
 	return c
 }
 
-// create has a client create an order.
+// create lets a client create an order.
 func (o *ordergate) create() {
 	s := o.search
 	if o.paused() {
@@ -161,8 +161,8 @@ func (o *ordergate) create() {
 	c := s.newOrder()
 	c.by, c.at, c.life = o.place, o, o.life
 	if s.can.live && s.random.IntN(3) == 0 {
-		s.say("%s: a call begins that creates %s", o.place, c.id)
-		if s.can.miss && s.random.IntN(4) == 0 {
+		s.log("%s: a call begins that creates %s", o.place, c.id)
+		if s.can.lostIDs && s.random.IntN(4) == 0 {
 			o.abandon(c)
 		}
 		return
@@ -171,8 +171,8 @@ func (o *ordergate) create() {
 	o.answer(c)
 }
 
-// miss has a client create an order whose ID nobody can read, or leave.
-func (o *ordergate) miss() {
+// createWithoutID lets a client create an order with an unreadable ID, or disconnect.
+func (o *ordergate) createWithoutID() {
 	if o.paused() {
 		return
 	}
@@ -186,36 +186,36 @@ func (o *ordergate) miss() {
 	o.answer(c)
 }
 
-// abandon has the client of a call leave.
+// abandon lets the client of a call disconnect.
 func (o *ordergate) abandon(c *call) {
 	c.unknown = true
-	o.search.say("%s: the client of %s has left", o.place, c.id)
-	o.tell(c, func(ctx context.Context) error { return o.filter.Abandoned(ctx, "the client left", c.began) })
+	o.search.log("%s: the client of %s has left", o.place, c.id)
+	o.sendToClient(c, func(ctx context.Context) error { return o.filter.Abandoned(ctx, "the client left", c.began) })
 }
 
-// answer is the backend's, of an order that was created.
+// answer is the backend's answer that an order was created.
 func (o *ordergate) answer(c *call) {
-	o.search.say("%s: %s is created", o.place, c.id)
+	o.search.log("%s: %s is created", o.place, c.id)
 	if c.unknown {
-		o.tell(c, func(ctx context.Context) error { return o.filter.MarkIncomplete(ctx, "no ID", c.began) })
+		o.sendToClient(c, func(ctx context.Context) error { return o.filter.MarkIncomplete(ctx, "no ID", c.began) })
 		return
 	}
-	o.ids[c.id], o.knows[c.id] = true, true
-	o.tell(c, func(ctx context.Context) error { return o.filter.Learn(ctx, c.id) })
+	o.ids[c.id], o.known[c.id] = true, true
+	o.sendToClient(c, func(ctx context.Context) error { return o.filter.Learn(ctx, c.id) })
 }
 
-// tell tells the client of an order once the filters were told.
-func (o *ordergate) tell(c *call, learn func(ctx context.Context) error) {
+// sendToClient sends the order to its client once learn has returned.
+func (o *ordergate) sendToClient(c *call, learn func(ctx context.Context) error) {
 	o.search.depth++
 	err := learn(context.Background())
 	o.search.depth--
 	if o.life == c.life && !errors.Is(err, filter.ErrExposed) {
-		c.told = true
+		c.sentToClient = true
 	}
-	o.search.say("%s: the client of %s is told %v: %v", o.place, c.id, c.told, err)
+	o.search.log("%s: the client of %s is told %v: %v", o.place, c.id, c.sentToClient, err)
 }
 
-// endCalls ends those that have lasted so long; 0: one of all.
+// endCalls ends calls of at least this age; 0: one of all calls.
 func (s *search) endCalls(age time.Duration) {
 	s.dropLate()
 	for _, c := range slices.Clone(s.calls) {
@@ -223,7 +223,7 @@ func (s *search) endCalls(age time.Duration) {
 			continue
 		}
 		if !c.committed {
-			s.say("%s is committed", c.id)
+			s.log("%s is committed", c.id)
 			c.committed, c.unanswered = true, !c.unknown
 		}
 		if c.unanswered && !c.at.paused() && c.at.life == c.life {
@@ -236,17 +236,17 @@ func (s *search) endCalls(age time.Duration) {
 	}
 }
 
-// dropLate has those roll back that were not committed in time.
+// dropLate rolls back the calls that were not committed in time.
 func (s *search) dropLate() {
 	s.calls = slices.DeleteFunc(s.calls, func(c *call) bool { return !c.committed && time.Since(c.chosen) >= overlap })
 }
 
-// known reports whether one that runs knows of an order.
+// known reports whether a running ordergate knows an order.
 func (s *search) known(c *call) bool {
 	if c.unknown {
 		return c.at.life == c.life
 	}
-	return slices.ContainsFunc(s.ordergates, func(o *ordergate) bool { return o.knows[c.id] })
+	return slices.ContainsFunc(s.ordergates, func(o *ordergate) bool { return o.known[c.id] })
 }
 
 func newSearchBed(t *testing.T) *searchBed {
@@ -255,7 +255,7 @@ func newSearchBed(t *testing.T) *searchBed {
 	for i := range 8 {
 		o := r.options()
 		o.DB, o.ConnMaxIdleTime, o.MaxRetries = i, -1, -1
-		bed.masters = append(bed.masters, &master{number: i, client: newClient(t, o)})
+		bed.masters = append(bed.masters, &primary{number: i, client: newClient(t, o)})
 	}
 	first := bed.masters[0].client
 	for name, value := range map[string]string{"stream-node-max-entries": "2", "appendonly": "no"} {
@@ -273,8 +273,8 @@ func newSearchBed(t *testing.T) *searchBed {
 	return bed
 }
 
-// useScripts has the logs use scripts that the test tells the time, with some text replaced:
-// what, and what by, in pairs.
+// useScripts installs scripts that take the time from the test. Pairs are texts and their
+// replacements.
 func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 	t.Helper()
 	all := enterSource + appendSource + clearSource + joinSource + leaveSource + recallSource + pageSource + adoptSource + trimSource
@@ -284,7 +284,7 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 		}
 	}
 	script := func(source string) *redis.Script {
-		made := redis.NewScript(withoutComments(toldByTest(strings.NewReplacer(pairs...).Replace(enterSource + source))))
+		made := redis.NewScript(withoutComments(reportToTest(strings.NewReplacer(pairs...).Replace(enterSource + source))))
 		if err := made.Load(t.Context(), bed.masters[0].client).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 	}
 }
 
-// run searches once. The seed decides on all that happens.
+// run runs one search. The seed determines all that happens.
 func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch bool) (s *search) {
 	t.Helper()
 	for _, m := range bed.masters {
@@ -309,12 +309,12 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 		}
 		m.clock, m.info = 0, ""
 	}
-	bed.masters[0].takeOver(0)
+	bed.masters[0].promote(0)
 	cryptotest.SetGlobalRandom(t, uint64(seed))
 	synctest.Test(t, func(t *testing.T) {
 		s = &search{
 			t: t, random: rand.New(rand.NewPCG(uint64(seed), 7)), can: can, masters: bed.masters, scripts: bed.scripts,
-			saysMuch: saysMuch, replica: 1, calm: true, overlap: overlap, remembered: fewRemembered,
+			saysMuch: saysMuch, replica: 1, noFaults: true, overlap: overlap, remembered: fewRemembered,
 		}
 		if bed.change != nil {
 			bed.change(s)
@@ -322,21 +322,21 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 		for i, instanceID := range []string{"a", "b", "c"} {
 			s.newOrdergate(instanceID, bed.lines[i])
 		}
-		s.settle()
+		s.flush()
 		s.copyTo(0, 1)
-		s.calm = false
+		s.noFaults = false
 		for range steps {
 			if s.found == "" {
 				s.act()
-				s.look()
+				s.lookup()
 			}
 		}
 		if s.found != "" {
 			return
 		}
-		s.settle()
-		s.settle()
-		s.calm = true
+		s.flush()
+		s.flush()
+		s.noFaults = true
 		s.newOrdergate("d", bed.lines[3])
 		for n := range 4 {
 			for _, o := range s.ordergates {
@@ -344,10 +344,10 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 					return
 				}
 				o.load()
-				o.mend()
+				o.recover()
 				_ = o.read()
 				if n == 3 && o.log.Err() == nil && o.loaded && o.filter.Loaded() {
-					s.sure++
+					s.certain++
 				}
 			}
 		}
@@ -362,8 +362,8 @@ func (s *search) newOrdergate(instanceID string, l *line) {
 	o.start(false)
 }
 
-// seeds returns the first seed and how many there are: few; or with SOAK=N so many times
-// 2,000, from one that is another one each time; or SEED alone.
+// seeds returns the first seed and the number of seeds: few; with SOAK=N, N times 2,000 from a
+// varying one; or SEED alone.
 func seeds(t *testing.T, few int) (first, n int) {
 	t.Helper()
 	if text := os.Getenv("SEED"); text != "" {
@@ -389,7 +389,7 @@ func TestSearch(t *testing.T) {
 			began, asked, refused, sure := time.Now(), 0, 0, 0
 			for seed := first; seed < first+n; seed++ {
 				s := bed.run(t, sc.can, sc.steps, seed, n == 1)
-				asked, refused, sure = asked+s.asked, refused+s.refused, sure+s.sure
+				asked, refused, sure = asked+s.asked, refused+s.refused, sure+s.certain
 				if n == 1 {
 					t.Log(strings.Join(s.trace, "\n"))
 				}
@@ -406,22 +406,22 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchFindsMutations leaves out one rule at a time.
+// TestSearchFindsMutations removes one rule at a time.
 func TestSearchFindsMutations(t *testing.T) {
 	bedtest.WithoutRace(t)
-	hasty := func(s *search) { s.hasty = true }
+	hasty := func(s *search) { s.answersEarly = true }
 	for _, m := range []struct {
 		without, in string
-		from        int // the seed with which it was found
+		from        int // the seed that found it
 		change      func(*search)
-		scripts     []string // what is replaced in them, and what by, in pairs
+		scripts     []string // pairs of texts and replacements
 	}{
 		{"an answer waits for the end of the lease", "live", 55, hasty, nil},
 		{"nobody is sure while a member is away", "live", 32, nil, []string{"away = over[i]", "away = ''"}},
 		{"a failover ends all leases", "live", 210, nil, []string{"if known[3] then\n      lapse()", "if known[3] then"}},
 		{"a member that ended is a doubt", "live", 80, nil, []string{"put('doubt', 'crash: ", "string.len('"}},
 		{"a table is read once more behind its mark", "live, lost IDs", 2175, func(s *search) { s.overlap = 0 }, nil},
-		{"an answer waits until all have the order", "live", 1, func(s *search) { s.unspread = true }, nil},
+		{"an answer waits until all have the order", "live", 1, func(s *search) { s.skipsPeers = true }, nil},
 		{"an order without an ID is a doubt", "live, lost IDs", 5, nil, []string{"put(ARGV[i], ARGV[i + 1])", "if ARGV[i] == 'id' then put(ARGV[i], ARGV[i + 1]) end"}},
 	} {
 		t.Run(m.without, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 const snapshotKey = "ordergate:{orders}:snapshot"
 
-// bridged runs a log whose snapshots are lists of IDs.
-func bridged(t *testing.T, s server, opts Options) *instance {
+// loadsSnapshot runs a log whose snapshots are lists of IDs.
+func loadsSnapshot(t *testing.T, s server, opts Options) *instance {
 	t.Helper()
 	var i *instance
 	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) {
@@ -44,7 +44,7 @@ func bridged(t *testing.T, s server, opts Options) *instance {
 	return i
 }
 
-// write puts a snapshot of all that an instance has into Redis, and does not adopt it.
+// write writes a snapshot of all IDs of an instance to Redis, without adopting it.
 func (i *instance) write(t *testing.T, token string) (next, before Snapshot) {
 	t.Helper()
 	eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
@@ -69,7 +69,7 @@ func (i *instance) write(t *testing.T, token string) (next, before Snapshot) {
 	return next, before
 }
 
-// trimmed has a snapshot adopted, and the log trimmed, which must be done.
+// trimmed adopts a snapshot and trims the log. Entries must have been removed.
 func (i *instance) trimmed(t *testing.T, token string, stay int) {
 	t.Helper()
 	next, before := i.write(t, token)
@@ -90,18 +90,18 @@ func (i *instance) appendMany(t *testing.T, prefix string, n int) {
 	}
 }
 
-// atPlace returns the options of an ordergate.
-func atPlace(instanceID string) Options {
+// atPosition returns the options of an ordergate.
+func atPosition(instanceID string) Options {
 	return Options{Member: instanceID, PollEvery: 20 * time.Millisecond, Timeout: 10 * time.Second, Lease: 10 * time.Second}
 }
 
-func TestTrimmedLogIsBridged(t *testing.T) {
+func TestTrimmedLogUsesItsSnapshot(t *testing.T) {
 	s := startRealServer(t)
-	a := bridged(t, s, atPlace("a"))
-	slow := bridged(t, s, idle)
-	sure(t, a, slow)
+	a := loadsSnapshot(t, s, atPosition("a"))
+	slow := loadsSnapshot(t, s, idle)
+	waitSure(t, a, slow)
 	a.appendMany(t, "a", 2000)
-	slow.mustWait(t) // and then is held up
+	slow.mustWait(t) // and falls behind
 	file := slow.Mark()
 	a.appendMany(t, "b", 2000)
 	if err := a.RecordDoubt(t.Context(), Doubt{Kind: Failover, Reason: "one that is settled"}); err != nil {
@@ -134,7 +134,7 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 	apply := again.Log.apply
 	again.Log.apply = func(id string) {
 		apply(id)
-		// A file that is written now must not go on before the entry of the snapshot's mark.
+		// A file written now must not continue before the entry of the snapshot's mark.
 		if at := again.Mark(); at != file && at.Seq < current.Seq {
 			t.Errorf("the mark is at %d, before the entry that the snapshot ends with, %d", at.Seq, current.Seq)
 		}
@@ -142,7 +142,7 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 	again.Resume(file)
 	again.start(t)
 	for name, i := range map[string]*instance{
-		"one that starts": bridged(t, s, idle), "one that was held up": slow, "one with a file": again,
+		"one that starts": loadsSnapshot(t, s, idle), "one that was held up": slow, "one with a file": again,
 	} {
 		i.mustWait(t)
 		for _, id := range []string{"a0", "b1999", "c1000", "d499"} {
@@ -161,45 +161,45 @@ func TestTrimmedLogIsBridged(t *testing.T) {
 		}
 	}
 
-	old := runInstance(t, s, idle) // of a release without this
+	old := runInstance(t, s, idle) // of a release without snapshots
 	old.mustWait(t)
 	if old.kinds()[0] != Gap {
 		t.Errorf("doubts of one that reads the log alone: %v", old.doubted())
 	}
 
-	// What it lost, and was remembered by nobody, is told of.
-	fresh := bridged(t, s, idle)
+	// Lost entries that no instance remembers are reported.
+	fresh := loadsSnapshot(t, s, idle)
 	fresh.mustWait(t)
 	fresh.stop()
 	a.stop()
 	again.stop()
 	slow.stop()
 	old.stop()
-	late := bridged(t, s, atPlace("late"))
+	late := loadsSnapshot(t, s, atPosition("late"))
 	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil })
 	if err := late.client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	last := bridged(t, s, idle)
+	last := loadsSnapshot(t, s, idle)
 	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil && last.Wait(t.Context()) == nil })
 	if !last.has("d499") || last.has("a0") || !last.hasKind(Lost) {
 		t.Errorf("after FLUSHALL it has what is remembered: %v, the rest: %v, doubts %v", last.has("d499"), last.has("a0"), last.doubted())
 	}
 }
 
-// TestTrimmedBehindAFailover holds an ordergate up whose order a failover loses, until the log
-// was trimmed: nothing there shows that it is lost.
-func TestTrimmedBehindAFailover(t *testing.T) {
+// TestTrimAfterAFailover delays an ordergate whose order a failover loses until the log was
+// trimmed. The log does not show the loss.
+func TestTrimAfterAFailover(t *testing.T) {
 	s := startRealServer(t)
-	opts := atPlace("c")
-	opts.Lease = 200 * time.Millisecond // whoever is acknowledged after a failover waits for its end
-	c := bridged(t, s, opts)
+	opts := atPosition("c")
+	opts.Lease = 200 * time.Millisecond // an append after a failover waits for its end
+	c := loadsSnapshot(t, s, opts)
 	opts.Member = "a"
 	opts.LoadSnapshot = func(ctx context.Context) (Mark, error) { return c.opts.LoadSnapshot(ctx) }
 	a, w := wiredInstance(t, s, opts)
-	sure(t, a, c)
+	waitSure(t, a, c)
 	c.appendMany(t, "a", 100)
-	sure(t, a, c)
+	waitSure(t, a, c)
 	w.set(only(a.page, cut))
 	none, err := c.Snapshot(t.Context())
 	if err != nil {
@@ -218,17 +218,17 @@ func TestTrimmedBehindAFailover(t *testing.T) {
 		t.Fatalf("%d entries were removed, %v", removed, err)
 	}
 	w.set(nil)
-	sure(t, a)
+	waitSure(t, a)
 	d := newInstance(t, s, idle)
 	d.opts.LoadSnapshot = a.opts.LoadSnapshot
 	d.start(t)
-	sure(t, d)
+	waitSure(t, d)
 	if !d.has("lost") {
 		t.Errorf("the log does not have it; doubts %v and %v", a.doubted(), d.doubted())
 	}
 }
 
-// Without a snapshot that joins it, a log that was trimmed lacks something.
+// A trimmed log without a snapshot that joins it has a gap.
 func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
 	for name, do := range map[string]func(ctx context.Context, c *redis.Client) error{
 		"deleted": func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, snapshotKey).Err() },
@@ -255,13 +255,13 @@ func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startRealServer(t)
-			a := bridged(t, s, idle)
+			a := loadsSnapshot(t, s, idle)
 			a.appendMany(t, "a", 1000)
 			a.trimmed(t, "only", 100)
 			if err := do(t.Context(), a.client); err != nil {
 				t.Fatal(err)
 			}
-			b := bridged(t, s, idle)
+			b := loadsSnapshot(t, s, idle)
 			b.mustWait(t)
 			b.mustWait(t)
 			if name == "not deleted, but the log" && !b.has("a0") {
@@ -274,10 +274,10 @@ func TestTrimmedLogWithoutItsSnapshot(t *testing.T) {
 	}
 }
 
-// A passing fault of Redis, or of the disk, is none of the log.
-func TestBridgeIsTriedAgain(t *testing.T) {
+// A temporary error of Redis, or of the disk, is no damage to the log.
+func TestLoadSnapshotIsRetried(t *testing.T) {
 	s := startRealServer(t)
-	a := bridged(t, s, idle)
+	a := loadsSnapshot(t, s, idle)
 	a.appendMany(t, "a", 1000)
 	a.trimmed(t, "only", 100)
 	b := newInstance(t, s, Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second})
@@ -298,7 +298,7 @@ func TestBridgeIsTriedAgain(t *testing.T) {
 func TestAdoptAndTrimAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s := startRealServer(t)
-	a := bridged(t, s, atPlace("a"))
+	a := loadsSnapshot(t, s, atPosition("a"))
 	a.appendMany(t, "a", 1000)
 	older, none := a.write(t, "older")
 	a.appendMany(t, "b", 1000)
@@ -328,7 +328,7 @@ func TestAdoptAndTrimAreRefused(t *testing.T) {
 	refused("trimming without a chunk", "chunk 3 is gone", trim(newer))
 	a.client.Rename(ctx, "aside", a.chunkKey("newer", 2))
 
-	old := runInstance(t, s, atPlace("old")) // of a release without this
+	old := runInstance(t, s, atPosition("old")) // of a release without snapshots
 	eventually(t, "nobody is away", func() bool { return old.Wait(t.Context()) == nil })
 	if err := trim(newer); !errors.Is(err, ErrNotTrimmed) || !strings.Contains(err.Error(), old.member.Name()) {
 		t.Errorf("beside a member of an older release: %v", err)
@@ -345,11 +345,11 @@ func TestAdoptAndTrimAreRefused(t *testing.T) {
 	}
 }
 
-// A replica that took over may lack what came last: the trimming goes before the
-// snapshot.
+// A promoted replica may lack the last writes. It may lack the trimming, but never the snapshot
+// without the trimming.
 func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	s := startRealServer(t)
-	a := bridged(t, s, atPlace("a"))
+	a := loadsSnapshot(t, s, atPosition("a"))
 	a.appendMany(t, "a", KeepBeforeMark+1000)
 	a.trimmed(t, "only", KeepBeforeMark)
 	a.appendMany(t, "b", 300)
@@ -366,7 +366,7 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	}
 	a.mustWait(t)
 	a.mustWait(t)
-	b := bridged(t, s, idle)
+	b := loadsSnapshot(t, s, idle)
 	b.mustWait(t)
 	lacks := 0
 	for _, id := range append(numbers("a", KeepBeforeMark+1000), numbers("b", 300)...) {
@@ -379,11 +379,11 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 	}
 }
 
-// TestBridgeToAnotherMaster has a reader take a snapshot from a master that is replaced by
-// one whose history is another before the snapshot's end, and has not come to that yet.
-func TestBridgeToAnotherMaster(t *testing.T) {
+// TestSnapshotOfAnotherPrimary loads a snapshot from a primary. Its successor has other entries
+// before the snapshot's end, and has not reached that end yet.
+func TestSnapshotOfAnotherPrimary(t *testing.T) {
 	s := startRealServer(t)
-	a := bridged(t, s, atPlace("a"))
+	a := loadsSnapshot(t, s, atPosition("a"))
 	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil })
 	a.appendMany(t, "a", 10)
 	log, err := a.client.Dump(t.Context(), logKey).Result()
@@ -408,14 +408,14 @@ func TestBridgeToAnotherMaster(t *testing.T) {
 		if at.Seq == 0 || err != nil {
 			return at, err
 		}
-		// A replica takes over that lagged, and has orders of its own by now.
+		// A lagging replica is promoted. It already has its own orders.
 		err = errors.Join(
 			a.client.RestoreReplace(ctx, logKey, 0, log).Err(),
 			a.client.RestoreReplace(ctx, "ordergate:{orders}:meta", 0, meta).Err(),
 			a.client.HSet(ctx, "ordergate:{orders}:meta", "term", "former", "members", 0).Err(),
 			a.client.Del(ctx, snapshotKey).Err())
 		c := newInstance(t, s, Options{Lease: time.Millisecond})
-		for _, id := range numbers("new", int(first)) { // so that it ends behind the first
+		for _, id := range numbers("new", int(first)) { // so that it ends after the first
 			err = errors.Join(err, c.Append(ctx, id))
 		}
 		return at, err
@@ -428,12 +428,12 @@ func TestBridgeToAnotherMaster(t *testing.T) {
 	}
 }
 
-// TestBridgeToAnotherEntry has somebody who starts take a snapshot whose end is another entry
-// in the log by the time that it is read.
-func TestBridgeToAnotherEntry(t *testing.T) {
+// TestSnapshotWithAnotherEntry loads a snapshot. By the time that its end is read, the log has
+// another entry there.
+func TestSnapshotWithAnotherEntry(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
-	a := bridged(t, s, atPlace("a"))
+	a := loadsSnapshot(t, s, atPosition("a"))
 	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil }) // or the first answers would wait for a lease
 	a.appendMany(t, "a", 1000)
 	a.trimmed(t, "only", 0)
@@ -456,9 +456,9 @@ func TestBridgeToAnotherEntry(t *testing.T) {
 	t.Errorf("doubts %+v", b.doubted())
 }
 
-// TestLossBehindTheBeginningOfTheLog: what an ordergate appended before it read anything is
-// lost in a failover, and others fill the log, and have it trimmed, before it reads.
-func TestLossBehindTheBeginningOfTheLog(t *testing.T) {
+// TestLossBeforeTheStartOfTheLog: an ordergate appends before its first read, and a failover loses
+// the entry. Others fill and trim the log before it reads.
+func TestLossBeforeTheStartOfTheLog(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
@@ -466,7 +466,7 @@ func TestLossBehindTheBeginningOfTheLog(t *testing.T) {
 	b := newInstance(t, s, opts)
 	b.mustAppend(t, "1", "lost")
 	loseLast(t, b.client, 2)
-	a := bridged(t, s, opts)
+	a := loadsSnapshot(t, s, opts)
 	a.appendMany(t, "a", 2000)
 	a.trimmed(t, "only", 0)
 	b.opts.LoadSnapshot = a.opts.LoadSnapshot

@@ -16,8 +16,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// BenchmarkStarts has fifty ordergates start at once beside a log of 100,000 entries: what they cost
-// Redis, how long they take, and for how long one that runs has no window meanwhile.
+// BenchmarkStarts starts fifty ordergates at once beside a log of 100,000 entries. It measures the
+// load on Redis, the duration, and how long a running ordergate has no window meanwhile.
 func BenchmarkStarts(b *testing.B) {
 	const entries, starts = 100_000, 50
 	s := bedtest.New(b).Redis()

@@ -12,15 +12,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// windowed is a member with a window that outlasts any test, unless it is given.
+// windowed is a member whose window outlasts any test by default.
 func windowed(instanceID string, window time.Duration) Options {
 	o := patient(instanceID)
 	o.Window = window
 	return o
 }
 
-// open waits until each of some instances has a window, and creators need not wait for those of
-// eras before.
+// open waits until each instance has a window, and no creator must wait for windows of former lease
+// epochs.
 func open(t *testing.T, all ...*instance) {
 	t.Helper()
 	for _, i := range all {
@@ -28,8 +28,8 @@ func open(t *testing.T, all ...*instance) {
 	}
 }
 
-// settled has an instance take the windows of eras before for over.
-func settled(i *instance) {
+// windowsOver makes an instance take the windows of former lease epochs for over.
+func windowsOver(i *instance) {
 	i.member.mu.Lock()
 	defer i.member.mu.Unlock()
 	i.member.epochSeen, i.member.othersOver = time.Now().Add(-3*time.Hour), time.Time{}
@@ -55,7 +55,7 @@ func TestWindowHolds(t *testing.T) {
 	}
 }
 
-// TestWindowsOpenAndClose looks at a reader's window while things happen.
+// TestWindowsOpenAndClose checks a reader's window through several events.
 func TestWindowsOpenAndClose(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -103,17 +103,17 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	})
 }
 
-// TestSpreadWaitsForReaders appends while a reader's replies are held back.
-func TestSpreadWaitsForReaders(t *testing.T) {
+// TestWaitForPeersWaitsForReaders appends while a reader's replies are held back.
+func TestWaitForPeersWaitsForReaders(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, windowed("a", time.Hour))
 		open(t, a)
 		b, w := wiredInstance(t, s, windowed("b", time.Hour))
 		open(t, a, b)
-		settled(a)
+		windowsOver(a)
 		for i := range 20 {
-			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
 			if !b.has(fmt.Sprint(i)) {
 				t.Fatalf("%d was told of, and a reader with a window lacks it", i)
 			}
@@ -122,9 +122,9 @@ func TestSpreadWaitsForReaders(t *testing.T) {
 		w.set(h.reply)
 		<-h.entered
 		told := make(chan error, 1)
-		go func() { told <- a.tell(t.Context(), "1001") }()
+		go func() { told <- a.appendAndWait(t.Context(), "1001") }()
 		eventually(t, "it is in the log", func() bool { return a.client.XLen(t.Context(), a.keys[0]).Val() == 21 })
-		for range 20 { // whatever else is read
+		for range 20 { // with other reads
 			a.mustWait(t)
 		}
 		select {
@@ -139,8 +139,8 @@ func TestSpreadWaitsForReaders(t *testing.T) {
 	})
 }
 
-// TestSpreadOutlastsReaders kills a reader.
-func TestSpreadOutlastsReaders(t *testing.T) {
+// TestWaitForPeersOutlastsReaders kills a reader.
+func TestWaitForPeersOutlastsReaders(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const window = 300 * time.Millisecond
@@ -150,7 +150,7 @@ func TestSpreadOutlastsReaders(t *testing.T) {
 		open(t, a, b)
 		w.set(func(context.Context, redis.Cmder, redis.ProcessHook) error { return errCut })
 		began := time.Now()
-		must(t, a.tell(t.Context(), "1"))
+		must(t, a.appendAndWait(t.Context(), "1"))
 		if took := time.Since(began); took < window && !b.has("1") {
 			t.Errorf("it was told of after %v", took)
 		}
@@ -158,17 +158,17 @@ func TestSpreadOutlastsReaders(t *testing.T) {
 			t.Error("a window outlasts those who wait for it")
 		}
 		eventually(t, "it is forgotten", func() bool { return a.client.ZCard(t.Context(), a.keys[4]).Val() == 1 })
-		settled(a)
+		windowsOver(a)
 		for i := range 5 {
-			must(t, a.tell(t.Context(), fmt.Sprint(10+i)))
+			must(t, a.appendAndWait(t.Context(), fmt.Sprint(10+i)))
 			if a.unreported.Load() != nil {
 				t.Error("it was waited for once more")
 			}
 		}
-		w.set(nil) // it is back, and is waited for
+		w.set(nil) // it is back, and creators wait for it
 		open(t, b)
 		for i := range 5 {
-			must(t, a.tell(t.Context(), fmt.Sprint(20+i)))
+			must(t, a.appendAndWait(t.Context(), fmt.Sprint(20+i)))
 			if !b.has(fmt.Sprint(20 + i)) {
 				t.Error("a reader that is back was not waited for")
 			}
@@ -176,8 +176,8 @@ func TestSpreadOutlastsReaders(t *testing.T) {
 	})
 }
 
-// TestSpreadWithoutXRead has all wait for polls.
-func TestSpreadWithoutXRead(t *testing.T) {
+// TestWaitForPeersWithoutXRead relies on polls alone.
+func TestWaitForPeersWithoutXRead(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, aWire := wiredInstance(t, s, windowed("a", time.Hour))
@@ -194,9 +194,9 @@ func TestSpreadWithoutXRead(t *testing.T) {
 			})
 		}
 		open(t, a, b)
-		settled(a)
+		windowsOver(a)
 		for i := range 5 {
-			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
 			if !b.has(fmt.Sprint(i)) {
 				t.Errorf("%d was told of, and a reader with a window lacks it", i)
 			}
@@ -204,8 +204,8 @@ func TestSpreadWithoutXRead(t *testing.T) {
 	})
 }
 
-// TestSpreadInANewEra loses what the log knows of its readers.
-func TestSpreadInANewEra(t *testing.T) {
+// TestWaitForPeersInANewLeaseEpoch deletes the list of readers.
+func TestWaitForPeersInANewLeaseEpoch(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const window = 200 * time.Millisecond
@@ -217,12 +217,12 @@ func TestSpreadInANewEra(t *testing.T) {
 		b := runInstance(t, s, opts)
 		for _, key := range []int{4, 5} {
 			open(t, a, b)
-			settled(a)
+			windowsOver(a)
 			before := a.member.lastLeaseEpoch()
 			must(t, a.client.Del(t.Context(), a.keys[key]).Err())
 			began := time.Now()
 			id := fmt.Sprint("lost-", key)
-			must(t, a.tell(t.Context(), id))
+			must(t, a.appendAndWait(t.Context(), id))
 			if a.member.lastLeaseEpoch() == before {
 				t.Error("nobody has noticed that the readers are gone")
 			}
@@ -234,8 +234,8 @@ func TestSpreadInANewEra(t *testing.T) {
 	})
 }
 
-// TestWindowsDiffer has one ordergate with a longer window: others wait for that, and it does not
-// count before they have heard of it.
+// TestWindowsDiffer has one ordergate with a longer window. Others wait for it. It does not count
+// before they know of it.
 func TestWindowsDiffer(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -256,15 +256,15 @@ func TestWindowsDiffer(t *testing.T) {
 	})
 }
 
-// TestOwedBeforeTheFirstLease joins while a reader has a window, and cannot append.
-func TestOwedBeforeTheFirstLease(t *testing.T) {
+// TestPendingBeforeTheFirstLease joins while a reader has a window, and cannot append.
+func TestPendingBeforeTheFirstLease(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		const window = 400 * time.Millisecond
 		b, bWire := wiredInstance(t, s, windowed("b", window))
 		open(t, b)
 		h := hold(t)
-		bWire.set(h.reply) // it reads no more, and its window goes on
+		bWire.set(h.reply) // it reads no more, and its window continues
 		<-h.entered
 		defer h.release()
 		a, w := wiredOnly(t, s, windowed("a", window))
@@ -292,15 +292,16 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// wiredOnly is wiredInstance that is not run.
+// wiredOnly is wiredInstance without running it.
 func wiredOnly(t *testing.T, s server, opts Options) (*instance, *wire) {
 	t.Helper()
 	i := newInstance(t, s, opts)
 	return i, wired(t, s, i)
 }
 
-// TestToldIsKnown has many create and look at once, with windows that end all the time.
-func TestToldIsKnown(t *testing.T) {
+// TestAcknowledgedOrdersAreNeverAbsent creates and looks up many orders at once, with windows that
+// end all the time.
+func TestAcknowledgedOrdersAreNeverAbsent(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		var all []*instance
@@ -316,7 +317,7 @@ func TestToldIsKnown(t *testing.T) {
 			wg.Go(func() {
 				for i := range 150 {
 					id := fmt.Sprint(n, "-", i)
-					if err := creator.tell(t.Context(), id); err != nil {
+					if err := creator.appendAndWait(t.Context(), id); err != nil {
 						t.Error(err)
 						return
 					}
@@ -338,13 +339,13 @@ func TestToldIsKnown(t *testing.T) {
 	})
 }
 
-// TestListenToAnotherLog has the log begin anew with lower numbers: new entries are brought at once
-// all the same.
+// TestListenToAnotherLog replaces the log by one with lower numbers. The listener still receives
+// new entries at once.
 func TestListenToAnotherLog(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := windowed("a", time.Hour)
-		opts.PollEvery = time.Hour // only XREAD brings anything
+		opts.PollEvery = time.Hour // only XREAD receives anything
 		a := newInstance(t, s, opts)
 		n := a.startListener(t.Context())
 		creator := newInstance(t, s, idle)

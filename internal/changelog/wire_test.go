@@ -13,21 +13,19 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// wire is what lies between an instance and Redis. It passes commands on until it is
-// told to do something else with them.
+// wire lies between an instance and Redis. It passes commands on unless a fate is set.
 type wire struct {
 	log   *Log
-	other *redis.Client // past the wire
+	other *redis.Client // bypasses the wire
 
 	mu   sync.Mutex
 	fate fate
 }
 
-// fate is what becomes of a command. It may call next, which sends it and waits for the
-// reply.
+// fate decides on a command. It may call next, which sends the command and waits for the reply.
 type fate func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
-// wired puts a wire between an instance, which must not run yet, and Redis.
+// wired puts a wire between Redis and an instance, which must not run yet.
 func wired(t *testing.T, s server, i *instance) *wire {
 	t.Helper()
 	w := &wire{log: i.Log, other: connect(t, s)}
@@ -59,10 +57,10 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 var errCut = errors.New("the wire is cut")
 
-// cut has nothing arrive.
+// cut drops the command.
 func cut(context.Context, redis.Cmder, redis.ProcessHook) error { return errCut }
 
-// only has a fate befall the runs of one script.
+// only applies a fate to one script.
 func only(script *redis.Script, f fate) fate {
 	return func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if runs(cmd, script) {
@@ -83,14 +81,14 @@ func runs(cmd redis.Cmder, script *redis.Script) bool {
 	return false
 }
 
-// again sends a command past the wire, as it is.
+// again sends a command past the wire unchanged.
 func (w *wire) again(cmd redis.Cmder) error {
 	return w.other.Do(context.Background(), cmd.Args()...).Err()
 }
 
 // held is a fate that holds replies back until release is called.
 type held struct {
-	entered chan struct{} // tells of each that is held
+	entered chan struct{} // receives for each reply that is held
 	open    chan struct{}
 	release func()
 }
@@ -124,7 +122,7 @@ func patient(instanceID string) Options {
 	return o
 }
 
-// start runs an instance that was made by newInstance.
+// start runs an instance that newInstance has returned.
 func (i *instance) start(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -148,16 +146,16 @@ func wiredInstance(t *testing.T, s server, opts Options) (*instance, *wire) {
 	return i, w
 }
 
-// sure waits until each of some instances can be sure.
-func sure(t *testing.T, all ...*instance) {
+// waitSure waits until each instance can open a window.
+func waitSure(t *testing.T, all ...*instance) {
 	t.Helper()
 	for _, i := range all {
 		eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
 	}
 }
 
-// finds waits until an instance finds that somebody is away.
-func finds(t *testing.T, i *instance, away string) {
+// waitAway waits until an instance finds that a member is away.
+func waitAway(t *testing.T, i *instance, away string) {
 	t.Helper()
 	eventually(t, away+" is found to be away", func() bool {
 		err := i.Wait(t.Context())
@@ -168,7 +166,7 @@ func finds(t *testing.T, i *instance, away string) {
 	})
 }
 
-// members returns who is one, by the end of its lease.
+// members returns the members with the ends of their leases.
 func members(t *testing.T, c *redis.Client) map[string]float64 {
 	t.Helper()
 	all, err := c.ZRangeWithScores(t.Context(), membersKey, 0, -1).Result()
@@ -182,7 +180,7 @@ func members(t *testing.T, c *redis.Client) map[string]float64 {
 	return ends
 }
 
-// kinds returns of which kinds the doubts are that an instance was told of.
+// kinds returns the kinds of the doubts that an instance has received.
 func (i *instance) kinds() (all []Kind) {
 	for _, d := range i.doubted() {
 		all = append(all, d.Kind)
@@ -190,10 +188,10 @@ func (i *instance) kinds() (all []Kind) {
 	return all
 }
 
-// hasKind reports whether an instance was told of a doubt of a kind.
+// hasKind reports whether an instance has received a doubt of a kind.
 func (i *instance) hasKind(k Kind) bool { return slices.Contains(i.kinds(), k) }
 
-// database is one of the databases of a server, whose keys are its own.
+// database is one database of a server, with its own keys.
 type database struct {
 	server
 	n int

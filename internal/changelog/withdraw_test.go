@@ -14,18 +14,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mutant is an ordergate with a fault, which a test has to find.
+// mutant is an ordergate with a fault, which a test must find.
 type mutant struct {
 	name string
-	// rash passes the answer to a create on without waiting for the end of the lease.
-	rash bool
-	// late has a renewal count from when it is applied, not from an earlier reply.
-	late bool
+	// answersEarly sends the reply to a create without waiting for the end of the lease.
+	answersEarly bool
+	// lateRenewal lets a lease begin when its renewal is applied, not at an earlier reply.
+	lateRenewal bool
 }
 
 func (m mutant) change(t *testing.T, l *Log) {
 	t.Helper()
-	if !m.late {
+	if !m.lateRenewal {
 		return
 	}
 	const grant = "base + tonumber(ARGV[8])"
@@ -39,7 +39,7 @@ func (m mutant) change(t *testing.T, l *Log) {
 func TestRenewalThatIsLate(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		for _, m := range []mutant{{name: "none"}, {name: "counted from when it comes", late: true}} {
+		for _, m := range []mutant{{name: "none"}, {name: "counted from when it comes", lateRenewal: true}} {
 			t.Run(m.name, func(t *testing.T) {
 				b := runInstance(t, s, patient("b"))
 				if err := b.client.FlushAll(t.Context()).Err(); err != nil {
@@ -49,7 +49,7 @@ func TestRenewalThatIsLate(t *testing.T) {
 				m.change(t, a.Log)
 				w := wired(t, s, a)
 				a.start(t)
-				sure(t, a, b)
+				waitSure(t, a, b)
 				sent := make(chan redis.Cmder, 1)
 				w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 					const firstArg, base = 10, 6
@@ -75,17 +75,17 @@ func TestRenewalThatIsLate(t *testing.T) {
 				if err := w.again(late); err != nil {
 					t.Fatal(err)
 				}
-				// Not b.Wait, which may be told of what an earlier read found.
+				// Not b.Wait, which may return the result of an earlier read.
 				p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if granted := p.away == ""; granted != m.late {
+				if granted := p.away == ""; granted != m.lateRenewal {
 					t.Errorf("the late renewal granted a lease: %v", granted)
 				}
 				w.set(nil)
 				a.mustAppend(t, "1001")
-				sure(t, a, b)
+				waitSure(t, a, b)
 				if !b.has("1001") {
 					t.Error("the ID is missing")
 				}
@@ -94,8 +94,8 @@ func TestRenewalThatIsLate(t *testing.T) {
 	})
 }
 
-// storm is a wire on which, now and then, commands are slow, lost, answered in vain, or
-// come long after their sender has given up.
+// storm is a wire on which some commands are slow, lost, answered in vain, or arrive long after
+// their sender has given up.
 type storm struct {
 	w    *wire
 	mu   sync.Mutex
@@ -115,7 +115,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	return waitUntil(ctx, time.Now().Add(d))
 }
 
-func (s *storm) befall(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+func (s *storm) strike(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 	if !strings.HasPrefix(cmd.Name(), "eval") {
 		return next(ctx, cmd)
 	}
@@ -132,7 +132,7 @@ func (s *storm) befall(ctx context.Context, cmd redis.Cmder, next redis.ProcessH
 		return pause(ctx, s.some(120))
 	case 2:
 		return errCut
-	case 3: // it arrived, but who knows
+	case 3: // it arrived, without a reply
 		if err := next(ctx, cmd); err != nil {
 			return err
 		}
@@ -152,9 +152,9 @@ func (s *storm) befall(ctx context.Context, cmd redis.Cmder, next redis.ProcessH
 	return next(ctx, cmd)
 }
 
-// duel is an ordergate that creates orders, and one that is asked for each as soon as
-// the client of the create has its answer.
-type duel struct {
+// pairTest is an ordergate that creates orders, and one that looks up each as soon as the client of
+// the create has its answer.
+type pairTest struct {
 	a, b  *instance
 	storm *storm
 
@@ -163,9 +163,9 @@ type duel struct {
 	owed                           []string
 }
 
-func newDuel(t *testing.T, s server, m mutant, seed uint64) *duel {
+func newPairTest(t *testing.T, s server, m mutant, seed uint64) *pairTest {
 	t.Helper()
-	d := &duel{a: newInstance(t, s, brisk("a"))}
+	d := &pairTest{a: newInstance(t, s, brisk("a"))}
 	d.a.opts.Timeout = 300 * time.Millisecond
 	m.change(t, d.a.Log)
 	d.storm = &storm{w: wired(t, s, d.a), rand: rand.New(rand.NewPCG(seed, 1))}
@@ -174,12 +174,12 @@ func newDuel(t *testing.T, s server, m mutant, seed uint64) *duel {
 	opts := patient("b")
 	opts.PollEvery = 5 * time.Millisecond
 	d.b = runInstance(t, s, opts)
-	sure(t, d.a, d.b)
+	waitSure(t, d.a, d.b)
 	return d
 }
 
-// create creates an order, and reports whether b denied it.
-func (d *duel) create(t *testing.T, m mutant, id string) bool {
+// create creates an order, and reports whether b answered Absent.
+func (d *pairTest) create(t *testing.T, m mutant, id string) bool {
 	limit, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond+d.storm.some(100))
 	err := d.a.Append(limit, id)
 	cancel()
@@ -187,7 +187,7 @@ func (d *duel) create(t *testing.T, m mutant, id string) bool {
 		d.mu.Lock()
 		d.owed = append(d.owed, id)
 		d.mu.Unlock()
-		if !m.rash {
+		if !m.answersEarly {
 			if err := d.a.Withdraw(t.Context()); err != nil {
 				t.Error("Withdraw:", err)
 				return false
@@ -196,7 +196,7 @@ func (d *duel) create(t *testing.T, m mutant, id string) bool {
 		d.withdrawn.Add(1)
 	}
 	d.told.Add(1)
-	for range 3 { // the first may be told what an earlier read found
+	for range 3 { // the first may return the result of an earlier read
 		doubts := len(d.b.doubted())
 		if err := d.b.Wait(t.Context()); err == nil && len(d.b.doubted()) == doubts {
 			if !d.b.has(id) {
@@ -211,8 +211,8 @@ func (d *duel) create(t *testing.T, m mutant, id string) bool {
 	return false
 }
 
-// pay appends what is owed.
-func (d *duel) pay(t *testing.T) {
+// retryPending appends pending writes.
+func (d *pairTest) retryPending(t *testing.T) {
 	d.mu.Lock()
 	owed := d.owed
 	d.owed = nil
@@ -222,15 +222,14 @@ func (d *duel) pay(t *testing.T) {
 	}
 }
 
-// fight has orders created in storms, until this duel or another one denies an order, or
-// there were enough.
-func (d *duel) fight(t *testing.T, m mutant, rounds int, over *atomic.Bool) {
+// run creates orders in storms until a pair finds one Absent, or there were enough.
+func (d *pairTest) run(t *testing.T, m mutant, rounds int, over *atomic.Bool) {
 	const clients, each = 4, 3
 	for round := range rounds {
 		if over.Load() {
 			return
 		}
-		d.storm.w.set(d.storm.befall)
+		d.storm.w.set(d.storm.strike)
 		var wg sync.WaitGroup
 		for client := range clients {
 			wg.Go(func() {
@@ -244,42 +243,41 @@ func (d *duel) fight(t *testing.T, m mutant, rounds int, over *atomic.Bool) {
 		}
 		wg.Wait()
 		d.storm.w.set(nil)
-		d.pay(t)
-		sure(t, d.a, d.b) // it calms down after every storm
+		d.retryPending(t)
+		waitSure(t, d.a, d.b) // it recovers after every storm
 	}
 	if n, want := d.b.count(), rounds*clients*each; d.denied.Load() == 0 && n != want {
 		t.Errorf("%d IDs are known in the end, want %d", n, want)
 	}
 }
 
-// TestNothingThatWasToldIsDenied tries many schedules. A client is told of an order once
-// its Append or its Withdraw returned nil: from then on nobody may be sure without it.
+// TestNothingThatWasToldIsDenied tries many schedules. A client receives an order once its Append
+// or its Withdraw has returned nil. From then on, no window may hold without it.
 func TestNothingThatWasToldIsDenied(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
-	// A mutant fights until it denies an order: on a busy machine few storms hit the
-	// moment that it is wrong in.
+	// A mutant runs until an order is Absent: on a busy machine few storms hit the right moment.
 	const duels, enough, many = 5, 8, 100
 	for i, m := range []mutant{
 		{name: "as it is"},
-		{name: "without waiting for the end of the lease", rash: true},
-		{name: "with leases from when a renewal comes", late: true},
+		{name: "without waiting for the end of the lease", answersEarly: true},
+		{name: "with leases from when a renewal comes", lateRenewal: true},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			var told, withdrawn, found, denied int64
-			all := make([]*duel, duels)
+			all := make([]*pairTest, duels)
 			for n := range all {
 				in := database{s, i*duels + n}
-				all[n] = newDuel(t, in, m, uint64(i*duels+n))
+				all[n] = newPairTest(t, in, m, uint64(i*duels+n))
 			}
-			rounds, wrong := enough, m.rash || m.late
+			rounds, wrong := enough, m.answersEarly || m.lateRenewal
 			if wrong {
 				rounds = many
 			}
 			var over atomic.Bool
 			var wg sync.WaitGroup
 			for _, d := range all {
-				wg.Go(func() { d.fight(t, m, rounds, &over) })
+				wg.Go(func() { d.run(t, m, rounds, &over) })
 			}
 			wg.Wait()
 			for _, d := range all {

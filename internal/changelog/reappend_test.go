@@ -12,11 +12,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// After FLUSHALL each of many ordergates knows what the log lacks. They share the work.
-func TestLostLogIsGivenBackOnce(t *testing.T) {
+// After FLUSHALL every ordergate knows what the log lacks. They share the work.
+func TestLostLogIsReappendedOnce(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
-		stopped int // of the ordergates, without their leave
+		stopped int // ordergates that ended without deregistering
 	}{{"by all", 0}, {"by a few", 7}} {
 		t.Run(tc.name, func(t *testing.T) {
 			const n = recentItems
@@ -64,9 +64,9 @@ func TestLostLogIsGivenBackOnce(t *testing.T) {
 	}
 }
 
-// TestReadWhileItIsMendedIsGivenBack: what a log got while it was mended is as good as what
-// was read before, if the log loses it in the next failover.
-func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
+// TestEntriesReadDuringRecoveryAreReappended: entries read during recovery are remembered like
+// earlier ones, if the next failover loses them.
+func TestEntriesReadDuringRecoveryAreReappended(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	ctx := t.Context()
@@ -79,10 +79,10 @@ func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
 	}
 	push("1")
 	push("2")
-	sure(t, a)
+	waitSure(t, a)
 	loseLast(t, a.client, 2)
-	push("3") // the page that shows the loss brings it
-	sure(t, a)
+	push("3") // the page that shows the loss has it
+	waitSure(t, a)
 	if !a.has("3") || !a.hasKind(Failover) {
 		t.Fatalf("it has 3: %v, doubts %v", a.has("3"), a.doubted())
 	}
@@ -95,12 +95,12 @@ func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
 	if _, err := pipe.Exec(ctx); err != nil {
 		t.Fatal(err)
 	}
-	sure(t, a)
+	waitSure(t, a)
 	if a.hasKind(Gap) || a.hasKind(Lost) {
 		t.Errorf("doubts that time alone does not clear: %v", a.doubted())
 	}
 	b := runInstance(t, s, patient("b"))
-	sure(t, b)
+	waitSure(t, b)
 	for _, id := range []string{"1", "2", "3"} {
 		if !b.has(id) {
 			t.Errorf("%s is lost: %v", id, a.client.XRange(ctx, logKey, "-", "+").Val())
@@ -108,15 +108,15 @@ func TestReadWhileItIsMendedIsGivenBack(t *testing.T) {
 	}
 }
 
-// TestFailoverWhileItIsReadForTheFirstTime: a server takes over between two pages, and has
-// other entries with the numbers of the first.
-func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
+// TestFailoverDuringTheFirstRead promotes a server between two pages. It has other entries with the
+// numbers of the first page.
+func TestFailoverDuringTheFirstRead(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	a := runInstance(t, s, brisk("a"))
 	a.mustAppend(t, numbers("old", 30)...)
-	sure(t, a)
-	a.stop() // nobody else is to give back anything
+	waitSure(t, a)
+	a.stop() // no other instance may append them
 	opts := brisk("b")
 	opts.PageSize = 10
 	b := newInstance(t, s, opts)
@@ -144,7 +144,7 @@ func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
 		return err
 	})
 	b.start(t)
-	sure(t, b)
+	waitSure(t, b)
 	for _, id := range numbers("new", 40) {
 		if !b.has(id) {
 			t.Errorf("%s is in the log, and was not read: doubts %v", id, b.doubted())
@@ -152,8 +152,8 @@ func TestFailoverWhileItIsReadForTheFirstTime(t *testing.T) {
 	}
 }
 
-// setTo makes Redis look as after a failover, to a server with a name of its own, that lost
-// the entries behind one.
+// setTo simulates a failover to a server with its own replication ID, which lost the entries after
+// one.
 func setTo(t *testing.T, c *redis.Client, seq uint64, name string) {
 	t.Helper()
 	pipe := c.TxPipeline()
@@ -167,15 +167,15 @@ func setTo(t *testing.T, c *redis.Client, seq uint64, name string) {
 	}
 }
 
-// TestLostAgain has a log lose twice what one ordergate knows: whoever starts later has to
-// find it in the log.
-func TestLostAgain(t *testing.T) {
+// TestSecondLoss loses entries twice that only one ordergate knows. A later ordergate must find
+// them in the log.
+func TestSecondLoss(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	for n, tc := range []struct {
 		name  string
 		begin func(t *testing.T, a, other *instance)
-		read  string // when a has read this, ...
+		read  string // after a has read these entries
 		then  func(t *testing.T, a, other *instance)
 	}{
 		{"read while it is mended", func(t *testing.T, _, other *instance) {

@@ -12,12 +12,12 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// masters are a server that was replaced and does not know, and the one that took over.
-type masters struct{ former, present tcpServer }
+// primaries are a demoted primary that does not know it, and the promoted one.
+type primaries struct{ former, present tcpServer }
 
-// TestTwoMasters has an order acknowledged by a server that has just taken over, while
-// somebody asks the former one: nobody may be sure there by the time the client is told.
-func TestTwoMasters(t *testing.T) {
+// TestTwoPrimaries acknowledges an order at a server that was just promoted, while another instance
+// uses the demoted primary. No window may hold there once the client receives the order.
+func TestTwoPrimaries(t *testing.T) {
 	t.Parallel()
 	opts := func(instanceID string) Options {
 		o := brisk(instanceID)
@@ -29,25 +29,25 @@ func TestTwoMasters(t *testing.T) {
 		defer i.member.mu.Unlock()
 		return i.member.renewedFrom
 	}
-	// These return when a client may be told.
+	// These return when a client may receive the order.
 	appended := func(t *testing.T, i *instance) {
 		t.Helper()
 		i.mustAppend(t, "1001")
 	}
 	withdrawn := func(t *testing.T, i *instance) {
 		t.Helper()
-		if err := i.tell(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
+		if err := i.appendAndWait(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {
 			t.Fatalf("Append = %v", err)
 		}
 		if err := i.Withdraw(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// moves returns once an instance has asked for a lease of another server.
+	// moves returns once an instance has requested a lease from another server.
 	moves := func(t *testing.T, i *instance, w *wire, to tcpServer) {
 		t.Helper()
 		before := base(i)
-		w.set(goTo(connect(t, to)))
+		w.set(sendTo(connect(t, to)))
 		eventually(t, "it has a lease of the new server", func() bool { return base(i).leaseEpoch != before.leaseEpoch })
 	}
 	joins := func(t *testing.T, i *instance) {
@@ -58,12 +58,12 @@ func TestTwoMasters(t *testing.T) {
 			return i.member.joined
 		})
 	}
-	// begins has the present server's era begin, and lets it grow old.
-	begins := func(t *testing.T, m masters) {
+	// begins starts the present server's lease epoch, and lets it grow old.
+	begins := func(t *testing.T, m primaries) {
 		t.Helper()
 		newInstance(t, m.present, Options{Lease: opts("").Lease}).mustAppend(t, "1")
 	}
-	started := func(t *testing.T, m masters, instanceID string) (*instance, *wire) {
+	started := func(t *testing.T, m primaries, instanceID string) (*instance, *wire) {
 		t.Helper()
 		i := newInstance(t, m.present, opts(instanceID))
 		w := wired(t, m.present, i)
@@ -74,28 +74,28 @@ func TestTwoMasters(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name     string
-		ends     bool // a does
-		outsider bool // the creator is no member, and can't withdraw
-		// does something with a, of which the former server knows, and returns who
-		// creates the order by the present one.
-		creator func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire)
+		ends     bool // a ends
+		outsider bool // the creator is no member, and cannot withdraw
+		// creator starts from a, a member at the demoted primary. It returns the instance that
+		// creates the order at the promoted one.
+		creator func(t *testing.T, m primaries, a *instance, w *wire) (*instance, *wire)
 	}{
-		{"one that has moved on", false, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+		{"one that has moved on", false, false, func(t *testing.T, m primaries, a *instance, w *wire) (*instance, *wire) {
 			moves(t, a, w, m.present)
 			return a, w
 		}},
-		{"one that moves on late", false, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+		{"one that moves on late", false, false, func(t *testing.T, m primaries, a *instance, w *wire) (*instance, *wire) {
 			begins(t, m)
 			moves(t, a, w, m.present)
 			return a, w
 		}},
-		{"one that was killed and is back", true, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+		{"one that was killed and is back", true, false, func(t *testing.T, m primaries, a *instance, w *wire) (*instance, *wire) {
 			begins(t, m)
 			w.set(cut)
 			a.stop()
 			return started(t, m, "a")
 		}},
-		{"one that is back and had no answer at first", true, false, func(t *testing.T, m masters, a *instance, w *wire) (*instance, *wire) {
+		{"one that is back and had no answer at first", true, false, func(t *testing.T, m primaries, a *instance, w *wire) (*instance, *wire) {
 			begins(t, m)
 			w.set(cut)
 			a.stop()
@@ -119,12 +119,12 @@ func TestTwoMasters(t *testing.T) {
 			joins(t, i)
 			return i, w
 		}},
-		{"one that is new", false, false, func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
-			w.set(goTo(connect(t, m.present)))
+		{"one that is new", false, false, func(t *testing.T, m primaries, _ *instance, w *wire) (*instance, *wire) {
+			w.set(sendTo(connect(t, m.present)))
 			return started(t, m, "c")
 		}},
-		{"somebody who is no member", false, true, func(t *testing.T, m masters, _ *instance, w *wire) (*instance, *wire) {
-			w.set(goTo(connect(t, m.present)))
+		{"somebody who is no member", false, true, func(t *testing.T, m primaries, _ *instance, w *wire) (*instance, *wire) {
+			w.set(sendTo(connect(t, m.present)))
 			i := newInstance(t, m.present, Options{Lease: opts("").Lease})
 			return i, wired(t, m.present, i)
 		}},
@@ -134,10 +134,10 @@ func TestTwoMasters(t *testing.T) {
 				continue
 			}
 			t.Run(tc.name+", "+how, func(t *testing.T) {
-				m, promote := aMasterAndItsReplica(t)
+				m, promote := primaryAndReplica(t)
 				b, bWire := wiredInstance(t, m.former, opts("b"))
 				a, w := wiredInstance(t, m.former, opts("a"))
-				sure(t, a, b)
+				waitSure(t, a, b)
 				eventually(t, "it has a lease", func() bool { return time.Since(base(a).received) < opts("").Lease/2 })
 				promote()
 				creator, wire := tc.creator(t, m, a, w)
@@ -154,15 +154,15 @@ func TestTwoMasters(t *testing.T) {
 				if err := b.Wait(t.Context()); err == nil {
 					t.Error("who asks the former server is sure, and does not know of the order")
 				}
-				wire.set(goTo(connect(t, m.present)))
+				wire.set(sendTo(connect(t, m.present)))
 				if how == "withdrawn" {
 					creator.mustAppend(t, "1001")
 				}
-				bWire.set(goTo(connect(t, m.present)))
+				bWire.set(sendTo(connect(t, m.present)))
 				if !tc.ends {
-					sure(t, a)
+					waitSure(t, a)
 				}
-				sure(t, b)
+				waitSure(t, b)
 				if !b.has("1001") {
 					t.Error("the order is missing")
 				}
@@ -171,19 +171,18 @@ func TestTwoMasters(t *testing.T) {
 	}
 }
 
-// TestDoubtOfAReplacedMaster has a master that was replaced, and goes on, acknowledge a doubt:
-// there is an order whose ID nobody knows. Whoever asks the new master has read the sources
-// before that order was created.
-func TestDoubtOfAReplacedMaster(t *testing.T) {
+// TestDoubtOfADemotedPrimary appends a doubt at a demoted primary that still runs: an order has an
+// unknown ID. Instances at the new primary read the sources before that order was created.
+func TestDoubtOfADemotedPrimary(t *testing.T) {
 	t.Parallel()
-	m, promote := aMasterAndItsReplica(t)
+	m, promote := primaryAndReplica(t)
 	a, aWire := wiredInstance(t, m.former, brisk("a"))
 	b, bWire := wiredInstance(t, m.former, brisk("b"))
-	sure(t, a, b)
-	a.mustAppend(t, "1") // is the newest that is certainly at both
-	sure(t, a, b)
+	waitSure(t, a, b)
+	a.mustAppend(t, "1") // the newest entry that both servers have
+	waitSure(t, a, b)
 	promote()
-	bWire.set(goTo(connect(t, m.present)))
+	bWire.set(sendTo(connect(t, m.present)))
 	eventually(t, "the failover is seen", func() bool { return b.hasKind(Failover) })
 	since := time.UnixMilli(time.Now().UnixMilli())
 	for _, d := range []Doubt{
@@ -195,8 +194,8 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	aWire.set(goTo(connect(t, m.present)))
-	sure(t, a, b)
+	aWire.set(sendTo(connect(t, m.present)))
+	waitSure(t, a, b)
 	for _, kind := range []Kind{Lost, Running, Gap} {
 		i := slices.IndexFunc(b.doubted(), func(d Doubt) bool { return d.Kind == kind })
 		if i < 0 {
@@ -206,25 +205,25 @@ func TestDoubtOfAReplacedMaster(t *testing.T) {
 		}
 	}
 	before := len(b.doubted())
-	sure(t, a, b)
+	waitSure(t, a, b)
 	if err := failover(t.Context(), connect(t, m.present)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the next failover is seen", func() bool { return len(b.doubted()) > before })
-	sure(t, a, b)
+	waitSure(t, a, b)
 	if got := b.kinds()[before:]; !slices.Equal(got, []Kind{Failover}) {
 		t.Errorf("after one that lost nothing: doubts %v", got)
 	}
 }
 
-// aMasterAndItsReplica returns two servers, and what makes a master of the second: it
-// has all that the first has then, and the first goes on.
-func aMasterAndItsReplica(t *testing.T) (m masters, promote func()) {
+// primaryAndReplica returns two servers, and a function that promotes the second. It then has the
+// data of the first, and the first continues.
+func primaryAndReplica(t *testing.T) (m primaries, promote func()) {
 	t.Helper()
 	bed := bedtest.New(t)
 	former := bed.Redis("--repl-diskless-sync-delay", "0")
 	present := bed.Replica(former)
-	m = masters{tcpServer{former.Addr()}, tcpServer{present.Addr()}}
+	m = primaries{tcpServer{former.Addr()}, tcpServer{present.Addr()}}
 	return m, func() {
 		t.Helper()
 		ctx, first, second := t.Context(), connect(t, m.former), connect(t, m.present)
@@ -237,25 +236,25 @@ func aMasterAndItsReplica(t *testing.T) (m masters, promote func()) {
 	}
 }
 
-// goTo has commands go to another server.
-func goTo(c *redis.Client) fate {
+// sendTo sends commands to another server.
+func sendTo(c *redis.Client) fate {
 	return func(ctx context.Context, cmd redis.Cmder, _ redis.ProcessHook) error { return c.Process(ctx, cmd) }
 }
 
-// TestLeaveAfterAFailover has somebody leave a server that took over, who has not seen
-// yet whether that one has all that the former server acknowledged.
+// TestLeaveAfterAFailover: a member leaves a promoted server before it knows whether that server
+// has all its acknowledged writes.
 func TestLeaveAfterAFailover(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	a, w := wiredInstance(t, s, brisk("a"))
 	b := runInstance(t, s, brisk("b"))
-	sure(t, a, b)
+	waitSure(t, a, b)
 	w.set(only(a.page, cut))
 	if err := failover(t.Context(), b.client); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the failover is seen", func() bool { return b.hasKind(Failover) })
-	finds(t, b, a.member.Name()) // those that a failover may have forgotten were called back
+	waitAway(t, b, a.member.Name()) // the members that the failover may have lost were restored
 	if b.hasKind(Crash) {
 		t.Fatalf("doubts %v", b.doubted())
 	}
@@ -264,5 +263,5 @@ func TestLeaveAfterAFailover(t *testing.T) {
 	if _, ok := members(t, b.client)[a.member.Name()]; ok {
 		t.Error("it is still a member")
 	}
-	sure(t, b)
+	waitSure(t, b)
 }

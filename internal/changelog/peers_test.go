@@ -11,16 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestSpreadOfTheLaterAppend has an earlier append return after a later one, of which a reader has not heard.
-func TestSpreadOfTheLaterAppend(t *testing.T) {
+// TestWaitForPeersCoversTheLaterAppend: an earlier append returns after a later one, which a reader
+// has not received.
+func TestWaitForPeersCoversTheLaterAppend(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, aWire := wiredInstance(t, s, windowed("a", time.Hour))
 		open(t, a)
 		b, bWire := wiredInstance(t, s, windowed("b", time.Hour))
 		open(t, a, b)
-		settled(a)
-		must(t, a.tell(t.Context(), "0")) // the script is known
+		windowsOver(a)
+		must(t, a.appendAndWait(t.Context(), "0")) // this loads the script
 		first := hold(t)
 		aWire.set(only(a.append, first.reply))
 		appended := make(chan error, 1)
@@ -58,8 +59,9 @@ func TestClearKeepsTheWindow(t *testing.T) {
 	})
 }
 
-// TestUnreadLogIsLeftInPeace has a log that cannot be read, while XREAD works: that of a master which became a replica.
-func TestUnreadLogIsLeftInPeace(t *testing.T) {
+// TestReaderWithoutWindowIsNotListed reads a log that cannot be read while XREAD works: the log of
+// a primary that became a replica.
+func TestReaderWithoutWindowIsNotListed(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := windowed("b", time.Hour)
@@ -96,7 +98,7 @@ type redisError string
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
 
-// TestForeignEntryAtTheEnd has somebody write to the log in a way of his own.
+// TestForeignEntryAtTheEnd appends an entry in another format.
 func TestForeignEntryAtTheEnd(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -120,8 +122,8 @@ func TestForeignEntryAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestOddWindow has an operator write nonsense where others look for the longest window.
-func TestOddWindow(t *testing.T) {
+// TestInvalidWindowInRedis stores nonsense in place of the longest window.
+func TestInvalidWindowInRedis(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, odd := range []string{"500ms", "", "0.5", "-1"} {
@@ -129,14 +131,14 @@ func TestOddWindow(t *testing.T) {
 			open(t, b)
 			must(t, b.client.HSet(t.Context(), b.keys[1], "window", odd).Err())
 			eventually(t, "it is put right", func() bool { return b.client.HGet(t.Context(), b.keys[1], "window").Val() == "400" })
-			must(t, b.tell(t.Context(), odd+"!"))
+			must(t, b.appendAndWait(t.Context(), odd+"!"))
 			b.stop()
 		}
 	})
 }
 
-// TestReadersAreHeardOfAfterAFailover has the new server's clock behind that of the old one.
-func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
+// TestProgressAfterAFailover has a new server whose clock is behind.
+func TestProgressAfterAFailover(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		opts := windowed("a", time.Second)
@@ -153,17 +155,17 @@ func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
 		future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-0")
 		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
 		time.Sleep(100 * time.Millisecond)                             // it is read
-		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as by a failover: a new era
+		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as a failover does: a new lease epoch
 		before := a.member.lastLeaseEpoch()
 		eventually(t, "there is a new era", func() bool {
 			return a.member.lastLeaseEpoch() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2
 		})
-		settled(a)
-		must(t, a.tell(t.Context(), "first")) // when the era counts
+		windowsOver(a)
+		must(t, a.appendAndWait(t.Context(), "first")) // once the lease epoch counts
 		var slow int
 		for i := range 10 {
 			began := time.Now()
-			must(t, a.tell(t.Context(), fmt.Sprint(i)))
+			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
 			if time.Since(began) > 100*time.Millisecond {
 				slow++
 			}
@@ -174,8 +176,8 @@ func TestReadersAreHeardOfAfterAFailover(t *testing.T) {
 	})
 }
 
-// TestWidestOutlastsALease has a server take over that has not heard of the longest window.
-func TestWidestOutlastsALease(t *testing.T) {
+// TestLongestWindowOutlastsALease promotes a server that does not know the longest window.
+func TestLongestWindowOutlastsALease(t *testing.T) {
 	var w peerWindows
 	w.note("one", 10*time.Second, 2*time.Second)
 	w.note("two", time.Second, 2*time.Second)

@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// writeHereLookThere appends through a and looks at b right after each
-// acknowledgement, from many goroutines, and returns how many IDs b did not have.
-func writeHereLookThere(t *testing.T, a, b *instance, wait bool) (missed int64) {
+// countMisses appends through a, and looks up each ID at b right after its acknowledgement, from
+// many goroutines. It returns how many IDs b did not have.
+func countMisses(t *testing.T, a, b *instance, wait bool) (missed int64) {
 	const writers, each = 20, 100
 	var misses atomic.Int64
 	var wg sync.WaitGroup
@@ -44,11 +44,11 @@ func writeHereLookThere(t *testing.T, a, b *instance, wait bool) (missed int64) 
 	return misses.Load()
 }
 
-func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
+func TestWaitSeesEveryAcknowledgedEntry(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, Options{Timeout: 10 * time.Second}), runInstance(t, s, idle)
-		// A flood of lookups shares the reads with those that we check.
+		// A flood of lookups shares the reads with those of the test.
 		ctx, cancel := context.WithCancel(t.Context())
 		var flood sync.WaitGroup
 		defer flood.Wait()
@@ -63,7 +63,7 @@ func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
 				}
 			})
 		}
-		if n := writeHereLookThere(t, a, b, true); n != 0 {
+		if n := countMisses(t, a, b, true); n != 0 {
 			t.Errorf("%d acknowledged IDs were not there after Wait", n)
 		}
 		if got := b.Position(); got != 2000 {
@@ -72,19 +72,19 @@ func TestAcknowledgedIsNeverMissedAfterWait(t *testing.T) {
 	})
 }
 
-// The check above is worth something: without the barrier it fails.
-func TestAcknowledgedIsMissedWithoutWait(t *testing.T) {
+// Without Wait the check of the test above must fail.
+func TestEntriesAreMissedWithoutWait(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := runInstance(t, s, idle), runInstance(t, s, idle)
-		b.mustWait(t) // so that b is past its first read
-		if n := writeHereLookThere(t, a, b, false); n != 2000 {
+		b.mustWait(t) // b has completed its first read
+		if n := countMisses(t, a, b, false); n != 2000 {
 			t.Errorf("%d of 2000 IDs were missed by an instance that had no reason to read", n)
 		}
 	})
 }
 
-func TestNothingIsLostBeforeTheFirstRead(t *testing.T) {
+func TestAppendBeforeTheFirstRead(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
@@ -92,7 +92,7 @@ func TestNothingIsLostBeforeTheFirstRead(t *testing.T) {
 		for i := range n {
 			a.mustAppend(t, fmt.Sprint(i))
 		}
-		// Pages of 10: the first read takes three.
+		// With pages of 10, the first read takes three.
 		b := runInstance(t, s, Options{PollEvery: time.Hour, Timeout: 10 * time.Second, PageSize: 10})
 		b.mustWait(t)
 		if b.count() != n || b.Position() != n {
@@ -117,7 +117,7 @@ func TestPollFollowsWithoutWait(t *testing.T) {
 
 // gate holds back the replies of a client's scripts until it is opened.
 type gate struct {
-	entered chan struct{} // tells that a script was run
+	entered chan struct{} // receives after a script has run
 	open    chan struct{}
 }
 
@@ -139,7 +139,7 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func TestWaitersShareOneReadThatStartsAfterThem(t *testing.T) {
+func TestCallersOfWaitShareALaterRead(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a, b := newInstance(t, s, idle), runInstance(t, s, idle)
@@ -159,7 +159,7 @@ func TestWaitersShareOneReadThatStartsAfterThem(t *testing.T) {
 			})
 		}
 		wait("")
-		<-g.entered // the read of the first has seen the tail
+		<-g.entered // the read of the first caller has seen the tail
 		a.mustAppend(t, "1001")
 		const n = 1000
 		for range n {
@@ -202,7 +202,7 @@ func TestFloodCostsFewReads(t *testing.T) {
 func TestWaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
-		b := newInstance(t, s, idle) // not run: nothing would end the wait
+		b := newInstance(t, s, idle) // not running: only its context ends the wait
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := b.Wait(ctx); !errors.Is(err, context.Canceled) {
@@ -233,7 +233,7 @@ func TestRunEnds(t *testing.T) {
 	})
 }
 
-func TestRedisAwayAndBack(t *testing.T) {
+func TestRedisStopsAndRestarts(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
@@ -258,7 +258,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	})
 }
 
-// A Redis that accepts and never answers must not hold anybody past the limit.
+// A Redis that accepts connections and never answers must not block callers beyond the timeout.
 func TestRedisThatHangs(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

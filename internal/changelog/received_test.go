@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// TestHeardCountsAsAWhole reports what was heard of in two batches. If one of them ended with an entry that is not
-// in the log, another server has sent it: then none of what was heard of counts, although the last entry is there.
-func TestHeardCountsAsAWhole(t *testing.T) {
+// TestReceivedBatchesCountTogether reports entries received in two batches. The last entry of one
+// batch is not in the log, so another server sent it. Then no received entry counts, although the
+// last one is in the log.
+func TestReceivedBatchesCountTogether(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := newInstance(t, s, idle)
@@ -47,8 +48,8 @@ func TestHeardCountsAsAWhole(t *testing.T) {
 	})
 }
 
-// TestHeardIsAPage puts what was heard of before a page that begins behind it.
-func TestHeardIsAPage(t *testing.T) {
+// TestPrependReceivedEntries prepends received entries to the page after them.
+func TestPrependReceivedEntries(t *testing.T) {
 	t.Parallel()
 	at := func(seq uint64) entry { return entry{seq: seq, id: fmt.Sprint(seq), nonce: "n"} }
 	h := receivedEntries{entries: []entry{at(2), at(3)}}

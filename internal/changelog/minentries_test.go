@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// slack is how many entries more than it must a stream keeps: those of a node of its tree
+// slack is how many entries more than the minimum a stream keeps: those of one node of its tree
 // (stream-node-max-entries, 100).
 const slack = 100
 
@@ -25,7 +25,7 @@ func TestLogIsTrimmed(t *testing.T) {
 				} else if err := near.Append(t.Context(), ids...); err != nil {
 					t.Fatal(err)
 				}
-				near.mustWait(t) // it stays close
+				near.mustWait(t) // it stays close to the tail
 				if n := near.client.XLen(t.Context(), logKey).Val(); n > keep+slack {
 					t.Fatalf("%d entries are kept, of which %d are needed", n, keep)
 				}

@@ -13,12 +13,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// failover makes Redis look as after one that lost nothing.
+// failover simulates a failover that lost nothing.
 func failover(ctx context.Context, c *redis.Client) error {
 	return c.HSet(ctx, metaKey, "term", strings.Repeat("0", 40)).Err()
 }
 
-// loseLast makes Redis look as after a failover that lost the last entry.
+// loseLast simulates a failover that lost the last entry.
 func loseLast(t *testing.T, c *redis.Client, seq uint64) {
 	t.Helper()
 	pipe := c.TxPipeline()
@@ -30,14 +30,14 @@ func loseLast(t *testing.T, c *redis.Client, seq uint64) {
 	}
 }
 
-// clockBack makes Redis look as if its clock had been set back.
+// clockBack simulates a server clock that was set back.
 func clockBack(ctx context.Context, c *redis.Client) error {
 	return c.HSet(ctx, metaKey, "now", time.Now().Add(10*time.Second).UnixMilli()).Err()
 }
 
-// TestMemberIsMissedWhateverIsLost cuts one off, which may pass on the answers to creates
-// as soon as its lease is over, and takes something from Redis.
-func TestMemberIsMissedWhateverIsLost(t *testing.T) {
+// TestLostMembersStayAway cuts a member off, which may send replies to creates once its lease is
+// over. Then it deletes a part of Redis.
+func TestLostMembersStayAway(t *testing.T) {
 	t.Parallel()
 	deletes := func(keys ...string) func(context.Context, *redis.Client) error {
 		return func(ctx context.Context, c *redis.Client) error { return c.Del(ctx, keys...).Err() }
@@ -46,7 +46,7 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 		for _, tc := range []struct {
 			name string
 			do   func(ctx context.Context, c *redis.Client) error
-			kept bool // leases go on
+			kept bool // leases continue
 		}{
 			{"all", func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }, false},
 			{"identity", deletes(metaKey), false},
@@ -60,7 +60,7 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				ctx := t.Context()
-				b := newInstance(t, s, brisk("b")) // it sees who is there when it renews
+				b := newInstance(t, s, brisk("b")) // it reads the members when it renews
 				if tc.name == "history" && b.client.Info(ctx, "replication").Err() != nil {
 					t.Skip("the server does not tell")
 				}
@@ -68,14 +68,14 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.start(t)
-				// Its lease outlasts what is looked at while it is cut off. A renewal that was cut
-				// off is sent again after a fifth of it, and an append may wait for its end.
+				// Its lease outlasts the checks while it is cut off. The member repeats a failed
+				// renewal after a fifth of the lease, and an append may wait for its end.
 				opts := brisk("a")
 				opts.Lease = 10 * time.Second
 				a, w := wiredInstance(t, s, opts)
 				eventually(t, "they know each other", func() bool { return slices.Contains(b.Members(), a.member.Name()) })
 				a.mustAppend(t, "1")
-				sure(t, a, b)
+				waitSure(t, a, b)
 				before := len(b.doubted())
 				w.set(cut)
 				if err := errors.Join(tc.do(ctx, b.client), b.client.RPush(ctx, inboxKey, "pushed").Err()); err != nil {
@@ -85,20 +85,20 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 					b.mustWait(t)
 					return
 				}
-				// It may be sure once, if there is a doubt which has the sources read.
+				// One window may open, if a doubt makes instances read the sources.
 				for range 50 {
 					if err := b.Wait(ctx); err == nil && len(b.doubted()) == before {
 						t.Fatal("nobody is missed")
 					}
 				}
-				finds(t, b, a.member.Name())
+				waitAway(t, b, a.member.Name())
 				w.set(nil)
-				sure(t, a, b)
+				waitSure(t, a, b)
 				if !b.has("pushed") || !b.has("1") {
 					t.Error("an ID is missing")
 				}
 				settled := len(a.doubted()) + len(b.doubted())
-				sure(t, a, b)
+				waitSure(t, a, b)
 				if now := len(a.doubted()) + len(b.doubted()); now != settled {
 					t.Errorf("doubts without end: %v, %v", a.doubted(), b.doubted())
 				}
@@ -107,15 +107,15 @@ func TestMemberIsMissedWhateverIsLost(t *testing.T) {
 	})
 }
 
-// TestAcknowledgedInANewEra appends to a new master, while somebody else may be asking
-// the old one, where the lease goes on.
-func TestAcknowledgedInANewEra(t *testing.T) {
+// TestAckInANewLeaseEpoch appends to a new primary. Another instance may still use the demoted one,
+// where the lease continues.
+func TestAckInANewLeaseEpoch(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := brisk("a")
 	opts.Lease = 400 * time.Millisecond
 	a, w := wiredInstance(t, s, opts)
-	sure(t, a)
+	waitSure(t, a)
 	a.mustAppend(t, "0")
 	eventually(t, "it has a lease", func() bool {
 		a.member.mu.Lock()
@@ -134,21 +134,21 @@ func TestAcknowledgedInANewEra(t *testing.T) {
 		t.Errorf("acknowledged %v before the lease is over that the old master knows", early)
 	}
 	w.set(nil)
-	sure(t, a)
+	waitSure(t, a)
 }
 
-// TestAnswerOfAFormerEra has a master answer that was replaced.
-func TestAnswerOfAFormerEra(t *testing.T) {
+// TestReplyOfADemotedPrimary receives a reply from a demoted primary.
+func TestReplyOfADemotedPrimary(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		a, w := wiredInstance(t, s, brisk("a"))
-		sure(t, a)
+		waitSure(t, a)
 		a.mustAppend(t, "0")
 		h := hold(t)
 		w.set(only(a.append, h.reply))
 		appended := make(chan error, 1)
-		go func() { appended <- a.tell(ctx, "1") }()
+		go func() { appended <- a.appendAndWait(ctx, "1") }()
 		<-h.entered
 		old := make(chan any, 1)
 		w.set(only(a.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -185,17 +185,17 @@ func TestAnswerOfAFormerEra(t *testing.T) {
 		}
 		w.set(nil)
 		a.mustAppend(t, "1")
-		sure(t, a)
+		waitSure(t, a)
 	})
 }
 
-// A reply that is late may be of an era which nobody has heard of and which is over.
-func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
+// A late reply may be of a lease epoch that no instance has seen and that is over.
+func TestLateReplyOfAnUnseenLeaseEpoch(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		ctx := t.Context()
 		a, w := wiredInstance(t, s, brisk("a"))
-		sure(t, a)
+		waitSure(t, a)
 		a.mustAppend(t, "0")
 		h := hold(t)
 		leaseEpoch := a.member.lastLeaseEpoch()
@@ -209,9 +209,9 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 			t.Fatal(err)
 		}
 		appended := make(chan error, 1)
-		go func() { appended <- a.tell(ctx, "1") }()
-		<-h.entered // in a second era
-		// A read that was under way before may bring the second one yet.
+		go func() { appended <- a.appendAndWait(ctx, "1") }()
+		<-h.entered // in a second lease epoch
+		// A read that was under way may still bring the second one.
 		second, err := w.other.HGet(ctx, a.keys[1], "era").Result()
 		if err != nil || second == leaseEpoch {
 			t.Fatalf("the second era is %q, %v", second, err)
@@ -229,12 +229,12 @@ func TestLateAnswerOfAnEraThatWasMissed(t *testing.T) {
 			t.Errorf("Append = %v, want one that is not acknowledged", err)
 		}
 		a.mustAppend(t, "1")
-		sure(t, a)
+		waitSure(t, a)
 	})
 }
 
-// A failover loses an order that was acknowledged here, and not read; another one is
-// acknowledged after it, before anything is read.
+// A failover loses an order that was acknowledged and not read. Another order is acknowledged after
+// it, before the next read.
 func TestLossBehindANewerEntry(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
@@ -258,14 +258,14 @@ func TestLossBehindANewerEntry(t *testing.T) {
 	}
 }
 
-// Two failovers in a row: the first lost nothing, and an order is acknowledged after it that
-// the second loses, before anything is read.
+// The first of two failovers loses nothing. An order is acknowledged after it. The second failover
+// loses the order before the next read.
 func TestLossInTheSecondFailover(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	ctx := t.Context()
 	opts := idle
-	opts.Lease = 100 * time.Millisecond // or an answer would wait for a longer one
+	opts.Lease = 100 * time.Millisecond // or a reply would wait for a longer one
 	b, other := runInstance(t, s, opts), newInstance(t, s, opts)
 	other.mustAppend(t, "1", "2")
 	b.mustAppend(t, "3")
@@ -273,7 +273,7 @@ func TestLossInTheSecondFailover(t *testing.T) {
 	if err := failover(ctx, other.client); err != nil {
 		t.Fatal(err)
 	}
-	b.mustAppend(t, "lost") // behind a doubt
+	b.mustAppend(t, "lost") // after a doubt
 	second := other.client.HSet(ctx, metaKey, "term", strings.Repeat("1", 40)).Err()
 	if err := errors.Join(setBack(ctx, other.client, 3), second); err != nil {
 		t.Fatal(err)
@@ -286,22 +286,22 @@ func TestLossInTheSecondFailover(t *testing.T) {
 	}
 }
 
-// A page is asked for, an order is acknowledged by a server that is replaced then, or loses
-// all, and the one that takes over answers the page: the next one, or the first of all.
-func TestLossWhileAPageIsOnItsWay(t *testing.T) {
+// A page is requested. Then a server acknowledges an order, and is demoted or loses all its data.
+// The promoted server sends the page. The page is the first of all, or a later one.
+func TestLossDuringARead(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	fails := func(ctx context.Context, c *redis.Client) error {
 		return errors.Join(setBack(ctx, c, 3), failover(ctx, c))
 	}
 	empties := func(ctx context.Context, c *redis.Client) error { return c.FlushAll(ctx).Err() }
-	t.Run("failover", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, false, fails) })
-	t.Run("failover, first page", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, true, fails) })
-	t.Run("FLUSHALL", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, false, empties) })
-	t.Run("FLUSHALL, first page", func(t *testing.T) { lossWhileAPageIsOnItsWay(t, s, true, empties) })
+	t.Run("failover", func(t *testing.T) { lossDuringARead(t, s, false, fails) })
+	t.Run("failover, first page", func(t *testing.T) { lossDuringARead(t, s, true, fails) })
+	t.Run("FLUSHALL", func(t *testing.T) { lossDuringARead(t, s, false, empties) })
+	t.Run("FLUSHALL, first page", func(t *testing.T) { lossDuringARead(t, s, true, empties) })
 }
 
-func lossWhileAPageIsOnItsWay(t *testing.T, s server, first bool, do func(context.Context, *redis.Client) error) {
+func lossDuringARead(t *testing.T, s server, first bool, do func(context.Context, *redis.Client) error) {
 	ctx := t.Context()
 	opts := idle
 	opts.Lease = 100 * time.Millisecond
@@ -345,16 +345,15 @@ func lossWhileAPageIsOnItsWay(t *testing.T, s server, first bool, do func(contex
 	}
 }
 
-// waitFor reads to the tail, and reports whether an ID is there.
+// waitFor reads to the tail, and reports whether an ID was applied.
 func (i *instance) waitFor(t *testing.T, id string) bool {
 	t.Helper()
 	i.mustWait(t)
 	return i.has(id)
 }
 
-// TestRepeatedCall runs a script twice with the same arguments, as a client does that had
-// no answer: what begins each time must not have the same name, or a renewal from before
-// would count.
+// TestRepeatedCall runs a script twice with the same arguments, like a client that received no
+// reply. The two runs must not produce the same lease epoch, or an earlier renewal would count.
 func TestRepeatedCall(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
@@ -388,9 +387,9 @@ func TestRepeatedCall(t *testing.T) {
 	})
 }
 
-// TestLossBehindWhatIsRead has an order acknowledged while an ordergate that starts has much
-// of the log to read, or a snapshot to take, and loses it in a failover before it was read.
-func TestLossBehindWhatIsRead(t *testing.T) {
+// TestLossOfUnreadEntries acknowledges an order while a starting ordergate still reads the log or a
+// snapshot. A failover loses the order before it was read.
+func TestLossOfUnreadEntries(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name    string
@@ -400,9 +399,9 @@ func TestLossBehindWhatIsRead(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := startRealServer(t)
-			opts := atPlace("a")
+			opts := atPosition("a")
 			opts.Lease = 100 * time.Millisecond
-			a := bridged(t, s, opts)
+			a := loadsSnapshot(t, s, opts)
 			a.appendMany(t, "a", tc.entries)
 			if tc.trimmed {
 				a.trimmed(t, "only", 0)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestReadsAreBounded has many lookups wait all the time. Only the most that there may be
-// is looked at: how many there are is a matter of the machine.
+// TestReadsAreBounded keeps many callers of Wait waiting. It checks only the upper bound: the
+// number of reads depends on the machine.
 func TestReadsAreBounded(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {

@@ -17,23 +17,21 @@ const (
 	metaKey = "ordergate:{orders}:meta"
 )
 
-// mishap is something that happens to a log of five entries, all of which were
-// read.
-type mishap struct {
+// damageCase is damage to a log of five entries, all of which were read.
+type damageCase struct {
 	name string
 	do   func(ctx context.Context, c *redis.Client, a *instance) error
 	kind Kind
-	want string // in the reason of the reader's doubt
-	// fresh is that of a reader that starts afterwards: "" when the log as it is now
-	// cannot be told from a healthy one.
-	fresh string
+	want string // part of the reason of the reader's doubt
+	// wantFresh is the same for a reader that starts afterwards: "" if the log now looks intact.
+	wantFresh string
 }
 
 func xadd(ctx context.Context, c *redis.Client, seq int, values ...string) error {
 	return c.XAdd(ctx, &redis.XAddArgs{Stream: logKey, ID: fmt.Sprintf("%d-0", seq), Values: values}).Err()
 }
 
-var mishaps = []mishap{
+var mishaps = []damageCase{
 	{"log deleted", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return c.Del(ctx, logKey).Err()
 	}, Gap, "entry 5 is gone", "ends at entry 0, but counts 5"},
@@ -94,7 +92,7 @@ var mishaps = []mishap{
 	{"entry without an ID", func(ctx context.Context, c *redis.Client, _ *instance) error {
 		return errors.Join(xadd(ctx, c, 6, "id", "", "n", "x"), c.HSet(ctx, metaKey, "seq", 6).Err())
 	}, Gap, "ID of 0 bytes", "ID of 0 bytes"},
-	// A replica that missed the newest entries was promoted, and takes others.
+	// A replica that lacked the newest entries was promoted, and has new entries.
 	{"failover, then grown past us", func(ctx context.Context, c *redis.Client, a *instance) error {
 		if err := setBack(ctx, c, 4); err != nil {
 			return err
@@ -112,8 +110,8 @@ var mishaps = []mishap{
 	}, Failover, "restarted or failed over", "restarted or failed over"},
 }
 
-// setBack makes the log what it was after its first n entries, as a replica would
-// have it: with its last-generated ID, which XDEL would leave where it is.
+// setBack restores the log to its first n entries, as a replica would have it: with the
+// last-generated ID, which XDEL does not change.
 func setBack(ctx context.Context, c *redis.Client, n int) error {
 	rows, err := c.XRangeN(ctx, logKey, "-", "+", int64(n)).Result()
 	if err != nil {
@@ -130,16 +128,16 @@ func setBack(ctx context.Context, c *redis.Client, n int) error {
 	return c.HSet(ctx, metaKey, "seq", n).Err()
 }
 
-// skipTerm skips what cannot be seen on a server that does not tell its history.
-func (m mishap) skipTerm(t *testing.T, c *redis.Client) {
+// skipTerm skips cases that need a server with a replication ID.
+func (m damageCase) skipTerm(t *testing.T, c *redis.Client) {
 	if m.name == "another term" && c.Info(t.Context(), "replication").Err() != nil {
 		t.Skip("the server does not tell")
 	}
 }
 
-// TestDamageIsNoticedAndMended has whatever the log lost in it again by itself, and
-// a doubt before anybody can rely on it.
-func TestDamageIsNoticedAndMended(t *testing.T) {
+// TestDamageIsFoundAndRepaired expects a doubt before any window opens, and the lost entries in the
+// log again.
+func TestDamageIsFoundAndRepaired(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, d := range mishaps {
@@ -168,7 +166,7 @@ func TestDamageIsNoticedAndMended(t *testing.T) {
 				if again := b.doubted(); len(again) > len(got) {
 					t.Errorf("doubts without end: %v", again)
 				}
-				// Everybody else has the orders, too.
+				// All other instances have the orders, too.
 				c := runInstance(t, s, idle)
 				c.mustWait(t)
 				for _, id := range []string{"1", "2", "3", "4", "5"} {
@@ -186,7 +184,7 @@ func TestDamageIsNoticedAndMended(t *testing.T) {
 	})
 }
 
-func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
+func TestDamageIsFoundByALaterReader(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, d := range mishaps {
@@ -204,8 +202,8 @@ func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
 				b := runInstance(t, s, idle)
 				b.mustWait(t)
 				got := b.doubted()
-				if d.fresh == "" && len(got) > 0 || d.fresh != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), d.fresh)) {
-					t.Errorf("doubts %v, want %q", got, d.fresh)
+				if d.wantFresh == "" && len(got) > 0 || d.wantFresh != "" && (len(got) == 0 || !strings.Contains(fmt.Sprint(got), d.wantFresh)) {
+					t.Errorf("doubts %v, want %q", got, d.wantFresh)
 				}
 				b.mustWait(t)
 				if again := b.doubted(); len(again) > len(got) {
@@ -216,8 +214,8 @@ func TestDamageIsNoticedByAReaderThatStartsLater(t *testing.T) {
 	})
 }
 
-// A key of another type cannot be read or written. It is left to whoever put it there.
-func TestKeysThatHoldSomethingElse(t *testing.T) {
+// A key of another type cannot be read or written. Its owner must delete it.
+func TestKeysOfAnotherType(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, key := range []string{logKey, metaKey} {
@@ -251,9 +249,8 @@ func TestKeysThatHoldSomethingElse(t *testing.T) {
 	})
 }
 
-// The instance that appended an entry knows that the log must have it, even
-// before it read it.
-func TestLossOfAnAcknowledgedEntryIsNoticedByItsWriter(t *testing.T) {
+// The instance that appended an entry finds its loss, even if it has not read the entry.
+func TestWriterFindsItsLostEntry(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, s server) {
 		for _, tc := range []struct {
@@ -292,13 +289,13 @@ func TestLossOfAnAcknowledgedEntryIsNoticedByItsWriter(t *testing.T) {
 	})
 }
 
-// A Redis that comes back empty has forgotten IDs, and gets them again.
+// After a restart without data, the log gets its IDs again.
 func TestRedisComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	a := newInstance(t, s, idle)
 	opts := idle
-	opts.PollEvery = 1 // nanosecond: as often as it can
+	opts.PollEvery = 1 // nanosecond: as often as possible
 	b := runInstance(t, s, opts)
 	a.mustAppend(t, "1")
 	b.mustWait(t)
@@ -314,9 +311,9 @@ func TestRedisComesBackEmpty(t *testing.T) {
 	}
 }
 
-// A restart may have lost the last second: everybody is told, also who knew of nothing
-// that was lost.
-func TestRestartIsADoubt(t *testing.T) {
+// A restart may have lost the last second. Every instance reports a doubt, even if it knows of no
+// lost entry.
+func TestRestartCausesADoubt(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	opts := idle
@@ -335,15 +332,15 @@ func TestRestartIsADoubt(t *testing.T) {
 	}
 }
 
-// A log that is longer than what is remembered is read again without forgetting what it
-// lacks; and where more is lacking than is remembered, everybody is told.
-func TestLongLogThatWentBack(t *testing.T) {
+// A log is longer than the remembered items. Reading it again must not displace the lost items. If
+// more is lost than is remembered, every instance reports a doubt.
+func TestLossOfMoreThanIsRemembered(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		lost int
 		told bool
-		// The oldest that is remembered was in the log before, and is there still.
+		// The oldest remembered item was in the log before, and still is.
 		again bool
 	}{{"less than is remembered", 100, false, false}, {"more", recentItems + 100, true, false}, {"more, and the oldest came twice", recentItems + 100, true, true}} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -370,7 +367,7 @@ func TestLongLogThatWentBack(t *testing.T) {
 			for seq := keep + 1; seq <= n; seq++ {
 				pipe.XDel(t.Context(), logKey, fmt.Sprintf("%d-0", seq))
 			}
-			// As a replica would have it, whose last ID is its last entry's.
+			// As in a replica: its last ID is that of its last entry.
 			pipe.Do(t.Context(), "XSETID", logKey, fmt.Sprintf("%d-0", keep))
 			pipe.HSet(t.Context(), metaKey, "seq", keep)
 			if _, err := pipe.Exec(t.Context()); err != nil {
