@@ -15,7 +15,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// testBadRows reads rows that stand for orders, and do not say which.
+// testBadRows reads rows of orders without a usable ID.
 func testBadRows(t *testing.T, s *server) {
 	tab := map[Kind]string{MySQL: "CHAR(9)", Postgres: "CHR(9)"}[s.kind]
 	s.exec(t,
@@ -78,7 +78,7 @@ func testBadRows(t *testing.T, s *server) {
 	}
 }
 
-// testNulls reads rows that have no place in the order.
+// testNulls reads rows without a position in the order.
 func testNulls(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE nul (order_id {text}, made {time})",
@@ -93,10 +93,10 @@ func testNulls(t *testing.T, s *server) {
 		t.Fatal(err)
 	}
 	slices.Sort(got)
-	if want := s.ask(t, "SELECT order_id FROM nul WHERE made IS NOT NULL AND order_id IS NOT NULL"); len(got) != 20 || len(want) != 20 || len(slices.Compact(got)) != 20 {
+	if want := s.query(t, "SELECT order_id FROM nul WHERE made IS NOT NULL AND order_id IS NOT NULL"); len(got) != 20 || len(want) != 20 || len(slices.Compact(got)) != 20 {
 		t.Errorf("%d IDs, want %d", len(got), len(want))
 	}
-	// The one without both is found twice: as a row without a place, and without an ID.
+	// The row without both is found twice: without a position, and without an ID.
 	text := fmt.Sprint(report.First)
 	if report.Skipped != 5 || !strings.Contains(text, `the row with order_id = "lost": made is NULL`) || !strings.Contains(text, "made = 2025-01-01 00:00:00") {
 		t.Errorf("report %+v", report)
@@ -141,7 +141,7 @@ func testErrors(t *testing.T, s *server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closed.Close() // nobody accepts, but the port is ours
+	defer closed.Close() // no connection is accepted, but the port is taken
 	nobody := closed.Addr().String()
 	_ = closed.Close()
 	for _, tc := range []struct {
@@ -149,21 +149,21 @@ func testErrors(t *testing.T, s *server) {
 		change func(*TableOptions)
 		want   []string
 	}{
-		{"unreachable", func(o *TableOptions) { o.DSN = s.at(t, nobody) }, []string{"connection refused", nobody}},
-		{"wrong password", func(o *TableOptions) { o.DSN = s.as(t, "clerk", "wrong") }, []string{"the server refuses the user or the password", "clerk"}},
+		{"unreachable", func(o *TableOptions) { o.DSN = s.dsnAt(t, nobody) }, []string{"connection refused", nobody}},
+		{"wrong password", func(o *TableOptions) { o.DSN = s.dsnOf(t, "clerk", "wrong") }, []string{"the server refuses the user or the password", "clerk"}},
 		{"no such table", func(o *TableOptions) { o.Table = "none" }, []string{"table none", "exist"}},
 		{"no such schema", func(o *TableOptions) { o.Table = "none.err" }, []string{"table none.err", ""}},
 		{"no such ID column", func(o *TableOptions) { o.IDColumn = "ordr_id" }, []string{"table err", "columns ordr_id and id", "ordr_id"}},
 		{"no such cursor column", func(o *TableOptions) { o.CursorColumn = "idd" }, []string{"columns order_id and idd", "idd"}},
-		{"no right to the table", func(o *TableOptions) { o.DSN, o.Table = s.as(t, "clerk", "clerk"), "secrets" }, []string{"table secrets", "denied", "; the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`secrets`", Postgres: `"secrets"`}[s.kind]}},
-		{"no right to a column", func(o *TableOptions) { o.DSN = s.as(t, "half", "half") }, []string{"table err", "denied", "; the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`err`", Postgres: `"err"`}[s.kind]}},
+		{"no right to the table", func(o *TableOptions) { o.DSN, o.Table = s.dsnOf(t, "clerk", "clerk"), "secrets" }, []string{"table secrets", "denied", "; the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`secrets`", Postgres: `"secrets"`}[s.kind]}},
+		{"no right to a column", func(o *TableOptions) { o.DSN = s.dsnOf(t, "half", "half") }, []string{"table err", "denied", "; the user needs: GRANT SELECT ON " + map[Kind]string{MySQL: "`orders`.`err`", Postgres: `"err"`}[s.kind]}},
 		{"no exact cursor", func(o *TableOptions) { o.CursorColumn = "f" }, []string{"cursor column f is of type double", "has no "}},
 		{"no exact ID", func(o *TableOptions) { o.IDColumn = "f" }, []string{"ID column f is of type double", "has no exact text"}},
 		{"a cursor without order", func(o *TableOptions) { o.CursorColumn = "doc" }, []string{"cursor column doc is of type ", "has no order to read by"}},
 		{"a long text", func(o *TableOptions) { o.CursorColumn = "body" }, map[Kind][]string{MySQL: {"cursor column body is of type text, which has no order"}}[s.kind]},
 	} {
 		if tc.want == nil {
-			continue // it can
+			continue // this server can read it
 		}
 		t.Run(tc.name, func(t *testing.T) {
 			opts := s.options("err")
@@ -178,7 +178,7 @@ func testErrors(t *testing.T, s *server) {
 		})
 	}
 	opts := s.options("err")
-	opts.DSN = s.as(t, "clerk", "clerk")
+	opts.DSN = s.dsnOf(t, "clerk", "clerk")
 	var got []string
 	if _, err := newTable(t, opts).Read(t.Context(), Position{}, collect(&got), nil); err != nil || !slices.Equal(got, []string{"a"}) {
 		t.Errorf("with no right but to the table: %q, %v", got, err)
@@ -194,10 +194,10 @@ func testErrors(t *testing.T, s *server) {
 	}
 }
 
-// testRowSecurity reads a table of which a policy hides rows from the user.
+// testRowSecurity reads a table with rows that a policy hides from the user.
 func testRowSecurity(t *testing.T, s *server) {
 	if s.kind != Postgres {
-		return // there are no policies
+		return // MySQL has no policies
 	}
 	s.exec(t,
 		"CREATE TABLE hidden (id {key}, order_id {text} NOT NULL)",
@@ -207,7 +207,7 @@ func testRowSecurity(t *testing.T, s *server) {
 	)
 	s.user(t, "policed", "GRANT SELECT ON {schema}hidden, {schema}unhidden TO {user}")
 	opts := s.options("hidden")
-	opts.DSN = s.as(t, "policed", "policed") + "&row_security=on"
+	opts.DSN = s.dsnOf(t, "policed", "policed") + "&row_security=on"
 	rows := func() (n int, err error) {
 		_, err = newTable(t, opts).Read(t.Context(), Position{}, func(string) error { n++; return nil }, nil)
 		return n, err
@@ -218,7 +218,7 @@ func testRowSecurity(t *testing.T, s *server) {
 			t.Errorf("%d rows, %v, want %d", got, err, n)
 		}
 	}
-	want(20) // the policy is not in force
+	want(20) // the policy is not enabled
 	s.exec(t, "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY")
 	const reason = "row-level security may hide orders from this user, and they would count as absent: give the user BYPASSRLS, or read a view that the table's owner has made"
 	n, err := rows()
@@ -251,8 +251,8 @@ func (s *server) user(t *testing.T, name string, grants ...string) {
 	}
 }
 
-// as returns the DSN of a user.
-func (s *server) as(t *testing.T, user, password string) string {
+// dsnOf returns the DSN of a user.
+func (s *server) dsnOf(t *testing.T, user, password string) string {
 	t.Helper()
 	if s.kind == MySQL {
 		config, err := mysql.ParseDSN(s.dsn)
@@ -265,8 +265,8 @@ func (s *server) as(t *testing.T, user, password string) string {
 	return strings.Replace(s.dsn, "postgres:"+s.secret(t)+"@", user+":"+password+"@", 1)
 }
 
-// at returns the DSN of another server.
-func (s *server) at(t *testing.T, addr string) string {
+// dsnAt returns the DSN of another server.
+func (s *server) dsnAt(t *testing.T, addr string) string {
 	t.Helper()
 	if s.kind == MySQL {
 		config, err := mysql.ParseDSN(s.dsn)
@@ -281,7 +281,7 @@ func (s *server) at(t *testing.T, addr string) string {
 	return user + "@" + addr + "/" + path
 }
 
-// testWarnings reads what should not be read so.
+// testWarnings reads tables that cause warnings.
 func testWarnings(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE warn (id {key}, order_id {text} NOT NULL UNIQUE, made {time} NOT NULL, u UUID)",
@@ -352,8 +352,8 @@ func testWarnings(t *testing.T, s *server) {
 	}
 }
 
-// testManners looks at a read from the server's side.
-func testManners(t *testing.T, s *server) {
+// testLoad checks the load of a read on the server.
+func testLoad(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE manners (id {key}, order_id {text} NOT NULL, note {text})",
 		"INSERT INTO manners SELECT n, CONCAT('ord-', n), 'secret' FROM {1..1000}",
@@ -361,12 +361,12 @@ func testManners(t *testing.T, s *server) {
 	s.user(t, "reader", "GRANT SELECT (id, order_id) ON {schema}manners TO {user}")
 	connections := func() string {
 		if s.kind == MySQL {
-			return s.ask(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'reader'")[0]
+			return s.query(t, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = 'reader'")[0]
 		}
-		return s.ask(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'reader' AND application_name = 'ordergate'")[0]
+		return s.query(t, "SELECT COUNT(*) FROM pg_stat_activity WHERE usename = 'reader' AND application_name = 'ordergate'")[0]
 	}
 	opts := s.options("manners")
-	opts.DSN, opts.Batch = s.as(t, "reader", "reader"), 10
+	opts.DSN, opts.Batch = s.dsnOf(t, "reader", "reader"), 10
 	n := 0
 	if _, err := newTable(t, opts).Read(t.Context(), Position{}, func(string) error {
 		if n++; n%300 == 0 {
@@ -380,14 +380,14 @@ func testManners(t *testing.T, s *server) {
 	}
 	bedtest.Eventually(t, "no connection is left", func() bool { return connections() == "0" })
 
-	// Without a right to the primary key.
+	// Without the right to read the primary key.
 	s.exec(t,
 		"CREATE TABLE timed (id {key}, order_id INT NOT NULL, made {time} NOT NULL)",
 		"CREATE INDEX timed_made ON timed (made)",
 		"INSERT INTO timed SELECT n, n, '2026-01-01' FROM {1..50}",
 	)
 	s.user(t, "timer", "GRANT SELECT (made, order_id) ON {schema}timed TO {user}")
-	opts.DSN, opts.Table, opts.CursorColumn = s.as(t, "timer", "timer"), "timed", "made"
+	opts.DSN, opts.Table, opts.CursorColumn = s.dsnOf(t, "timer", "timer"), "timed", "made"
 	var got []string
 	if _, err := newTable(t, opts).Read(t.Context(), Position{}, collect(&got), nil); err != nil || len(got) != 50 {
 		t.Errorf("%d IDs, %v", len(got), err)

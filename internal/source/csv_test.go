@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeFile writes a file that has been left alone for long.
+// writeFile writes a file with an old modification time.
 func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ids.csv")
@@ -134,8 +134,8 @@ func TestCSVErrors(t *testing.T) {
 	}
 }
 
-// TestCSVOfAFileThatIsWritten: what was read of it may be a part.
-func TestCSVOfAFileThatIsWritten(t *testing.T) {
+// TestCSVOfAChangingFile: what was read of a changing file may be incomplete.
+func TestCSVOfAChangingFile(t *testing.T) {
 	half := strings.Repeat("1\n", linesPerStep)
 	for name, write := range map[string]func(path string) error{
 		"it grows":       func(path string) error { return os.WriteFile(path, []byte(half+half), 0o600) },
@@ -170,9 +170,9 @@ func TestCSVOfAFileThatIsWritten(t *testing.T) {
 	}
 }
 
-func TestCSVStopsWhenToldTo(t *testing.T) {
+func TestCSVStops(t *testing.T) {
 	path := writeFile(t, strings.Repeat("1\n", 5*linesPerStep))
-	// io.EOF, since that must not pass for the end of the file.
+	// io.EOF must not count as the end of the file.
 	for _, enough := range []error{errors.New("enough"), io.EOF} {
 		seen := 0
 		err := CSV(path, Options{}).IDs(t.Context(), func(string) error {

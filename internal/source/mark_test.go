@@ -14,50 +14,50 @@ import (
 	"pgregory.net/rapid"
 )
 
-// place returns the position behind row n of the model, 0 for the beginning.
-func place(n int) Position {
+// positionOf returns the position behind row n of the model, 0 for the beginning.
+func positionOf(n int) Position {
 	if n == 0 {
 		return Position{}
 	}
 	return Position{Identity: "orders", Cursor: strconv.Itoa(n)}
 }
 
-// number is the reverse of place.
-func number(p Position) int {
+// rowOf is the reverse of positionOf.
+func rowOf(p Position) int {
 	n, _ := strconv.Atoi(p.Cursor) // "": 0
 	return n
 }
 
-// span returns the one of two rows of the model.
-func span(from, to int) Span { return Span{place(from), place(to)} }
+// span returns the span between two rows of the model.
+func span(from, to int) Span { return Span{positionOf(from), positionOf(to)} }
 
-// modelOverlap is in units of time, which are seconds. It is short, so that many
-// passes take longer.
+// modelOverlap is in units of time, which are seconds. It is short, so that many passes take
+// longer.
 const modelOverlap = 5
 
-// model is a table, those who write it, and one who reads it by marks. Rows are
-// numbered as their transactions choose the numbers, and appear as these commit.
+// model is a table, its writers, and a reader that uses marks. Transactions choose the numbers of
+// rows in order, and commit in any order.
 type model struct {
 	draw   func(what string, from, to int) int
 	now    int
 	next   int         // the next number
-	open   map[int]int // rows to appear: when
+	open   map[int]int // rows that are not committed, with the time of their commit
 	rows   map[int]bool
-	got    map[int]bool // what the reader has
+	got    map[int]bool // rows that the reader has
 	mark   Mark
-	kept   []byte       // the mark on disk
-	onDisk map[int]bool // what it had when it wrote that
-	read   int          // rows, repeated ones included
+	stored []byte       // the mark on disk
+	onDisk map[int]bool // rows that the reader had when it wrote the mark
+	read   int          // rows read, with repetitions
 }
 
 func newModel(draw func(string, int, int) int) *model {
-	return &model{draw: draw, next: 1, open: map[int]int{}, rows: map[int]bool{}, got: map[int]bool{}, onDisk: map[int]bool{}, kept: []byte("{}")}
+	return &model{draw: draw, next: 1, open: map[int]int{}, rows: map[int]bool{}, got: map[int]bool{}, onDisk: map[int]bool{}, stored: []byte("{}")}
 }
 
 func (m *model) time() time.Time { return time.Unix(int64(m.now), 0) }
 
-// others lets time pass in which the others write: longest is that of a transaction.
-func (m *model) others(ticks, longest int) {
+// writeOthers lets time pass in which others write. longest bounds their transactions.
+func (m *model) writeOthers(ticks, longest int) {
 	for range m.draw("time", 0, ticks) {
 		m.now++
 		for range m.draw("rows", 0, 4) {
@@ -80,7 +80,7 @@ func (m *model) others(ticks, longest int) {
 
 // first returns the first rows of a span.
 func (m *model) first(s Span, limit int) (rows []int) {
-	for n := number(s.From) + 1; n <= number(s.To) && len(rows) < limit; n++ {
+	for n := rowOf(s.From) + 1; n <= rowOf(s.To) && len(rows) < limit; n++ {
 		if m.rows[n] {
 			rows = append(rows, n)
 		}
@@ -97,42 +97,42 @@ func (m *model) last() int {
 	return n
 }
 
-// keep writes the mark and what was got to disk.
-func (m *model) keep(mark Mark) error {
+// store writes the mark and the rows to disk.
+func (m *model) store(mark Mark) error {
 	text, err := json.Marshal(mark)
-	m.kept, m.onDisk = text, maps.Clone(m.got)
+	m.stored, m.onDisk = text, maps.Clone(m.got)
 	return err
 }
 
-// restart loses what was not kept.
+// restart loses what was not stored.
 func (m *model) restart() error {
 	m.mark, m.got = Mark{}, maps.Clone(m.onDisk)
-	return json.Unmarshal(m.kept, &m.mark)
+	return json.Unmarshal(m.stored, &m.mark)
 }
 
-// tail is what [scan.tail] does. It may be interrupted.
-func (m *model) tail(longest int) (done bool, err error) {
+// readTail does what [scan.readTail] does. It may be interrupted.
+func (m *model) readTail(longest int) (done bool, err error) {
 	before := maps.Clone(m.rows) // committed before it began
 	last := m.last()
-	m.others(1, longest)
+	m.writeOthers(1, longest)
 	seen := m.time()
-	if last < number(m.mark.readUpTo()) {
+	if last < rowOf(m.mark.readUpTo()) {
 		m.mark = Mark{}
 	}
-	m.others(1, longest)
+	m.writeOthers(1, longest)
 	clock := m.time()
-	m.others(1, longest)
+	m.writeOthers(1, longest)
 	if last == 0 {
 		return true, nil
 	}
 	p := m.mark.newPass(clock, modelOverlap*time.Second)
-	if row, ok := p.lastBound(); ok && m.last() < number(row) {
+	if row, ok := p.lastBound(); ok && m.last() < rowOf(row) {
 		p.dropBounds()
 	}
-	for i, s := range p.start(seen, clock, place(last)) {
+	for i, s := range p.start(seen, clock, positionOf(last)) {
 		batch := m.draw("batch", 1, 4)
 		for more := true; more; {
-			m.others(1, longest)
+			m.writeOthers(1, longest)
 			began := m.time()
 			rows := m.first(s, batch)
 			more = len(rows) == batch
@@ -143,12 +143,12 @@ func (m *model) tail(longest int) (done bool, err error) {
 				m.got[n] = true
 				m.read++
 			}
-			to := place(rows[len(rows)-1])
+			to := positionOf(rows[len(rows)-1])
 			p.batchRead(i, Span{s.From, to}, began)
 			s.From, m.mark = to, p.mark
 			switch m.draw("then", 0, 79) {
 			case 77:
-				err = m.keep(m.mark)
+				err = m.store(m.mark)
 			case 78:
 				return false, m.restart()
 			case 79: // the connection was lost
@@ -169,51 +169,51 @@ func (m *model) tail(longest int) (done bool, err error) {
 	return true, nil
 }
 
-// play has the reader catch up again and again.
-func (m *model) play(passes, longest int) error {
-	m.others(6*modelOverlap, longest) // or no pass would be a long one
+// run makes the reader catch up repeatedly.
+func (m *model) run(passes, longest int) error {
+	m.writeOthers(6*modelOverlap, longest) // or no pass would take long
 	for range passes {
 		if m.draw("again", 0, 19) == 0 {
 			m.mark = m.mark.Rescan()
 		}
-		if _, err := m.tail(longest); err != nil {
+		if _, err := m.readTail(longest); err != nil {
 			return err
 		}
 		if m.draw("keep", 0, 2) == 0 {
-			if err := m.keep(m.mark); err != nil {
+			if err := m.store(m.mark); err != nil {
 				return err
 			}
 		}
-		m.others(3*modelOverlap, longest)
+		m.writeOthers(3*modelOverlap, longest)
 	}
 	return nil
 }
 
-// TestMarkLeavesOutNoRow plays it all: rows that commit out of order, deletions,
-// losses of the connection and of the process.
-func TestMarkLeavesOutNoRow(t *testing.T) {
+// TestMarkSkipsNoNewRow covers rows that commit out of order, deletions, and losses of the
+// connection and of the process.
+func TestMarkSkipsNoNewRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(func(what string, from, to int) int { return rapid.IntRange(from, to).Draw(t, what) })
-		if err := m.play(rapid.IntRange(1, 20).Draw(t, "passes"), modelOverlap); err != nil {
+		if err := m.run(rapid.IntRange(1, 20).Draw(t, "passes"), modelOverlap); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestMarkModel shows that the model would find a row that is left out, by
-// transactions that live longer than they may, and that a mark spares reading.
-func TestMarkModel(t *testing.T) {
+// TestMarkModelFindsMissedRows shows that the model finds a row that was skipped, if transactions
+// take longer than they may. It also shows that a mark saves reads.
+func TestMarkModelFindsMissedRows(t *testing.T) {
 	const games = 500
 	missed, read, all := 0, 0, 0
 	for i := range games {
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		draw := func(_ string, from, to int) int { return from + random.IntN(to-from+1) }
 		m := newModel(draw)
-		if err := m.play(20, modelOverlap); err != nil {
+		if err := m.run(20, modelOverlap); err != nil {
 			t.Fatalf("game %d: %v", i, err)
 		}
 		read, all = read+m.read, all+20*len(m.rows)/2
-		if newModel(draw).play(20, 4*modelOverlap) != nil {
+		if newModel(draw).run(20, 4*modelOverlap) != nil {
 			missed++
 		}
 	}
@@ -225,7 +225,7 @@ func TestMarkModel(t *testing.T) {
 	}
 }
 
-// step is what happens to a mark in TestMark.
+// step is an event for a mark in TestMark.
 type step func(t *testing.T, m *Mark, p **pass)
 
 // TestMark follows a mark through passes.
@@ -237,7 +237,7 @@ func TestMark(t *testing.T) {
 	saw := func(s, last int, want ...Span) step {
 		return func(t *testing.T, _ *Mark, p **pass) {
 			t.Helper()
-			if diff := cmp.Diff(want, (*p).start(at(s), at(s), place(last))); diff != "" {
+			if diff := cmp.Diff(want, (*p).start(at(s), at(s), positionOf(last))); diff != "" {
 				t.Errorf("spans, -want +got:\n%s", diff)
 			}
 		}
@@ -257,9 +257,9 @@ func TestMark(t *testing.T) {
 	want := func(text string) step {
 		return func(t *testing.T, m *Mark, _ **pass) {
 			t.Helper()
-			got := fmt.Sprint(number(m.Floor))
+			got := fmt.Sprint(rowOf(m.Floor))
 			if m.Skip != nil {
-				got += fmt.Sprintf(" skip %d-%d", number(m.Skip.From), number(m.Skip.To))
+				got += fmt.Sprintf(" skip %d-%d", rowOf(m.Skip.From), rowOf(m.Skip.To))
 			}
 			if got != text {
 				t.Errorf("the mark is %s, want %s", got, text)
@@ -285,7 +285,7 @@ func TestMark(t *testing.T) {
 			begin(0), saw(1, 100, span(0, 100)), read(0, 0, 100, 1), finished(0), want("0"),
 			begin(16), saw(16, 110, span(0, 110)), read(0, 0, 110, 16), finished(0), want("0"), // 15 s after row 100 was seen
 			begin(17), saw(17, 120, span(0, 120)), read(0, 0, 120, 17), want("0"), finished(0), want("100"),
-			begin(40), saw(40, 130, span(100, 130)), read(0, 100, 130, 40), finished(0), want("110"), // 120 came too soon after it
+			begin(40), saw(40, 130, span(100, 130)), read(0, 100, 130, 40), finished(0), want("110"), // 120 was seen too soon after it
 			begin(99), saw(99, 130, span(110, 130)), read(0, 110, 130, 99), finished(0), want("130"),
 			begin(120), saw(120, 130, span(130, 130)), finished(0), want("130"),
 		}},
@@ -308,7 +308,7 @@ func TestMark(t *testing.T) {
 		{"a table that ends in front of what was seen", []step{
 			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0),
 			begin(20), func(t *testing.T, _ *Mark, p **pass) {
-				if row, ok := (*p).nextFloor(); !ok || row != place(100) {
+				if row, ok := (*p).nextFloor(); !ok || row != positionOf(100) {
 					t.Errorf("the floor is to move to %v, %v", row, ok)
 				}
 				(*p).dropBounds()
@@ -339,7 +339,7 @@ func TestMark(t *testing.T) {
 		{"what comes late in a long span in front", []step{
 			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 50, 0), read(0, 50, 100, 16), finished(0), want("0 skip 50-100"),
 			begin(50), saw(50, 200, span(0, 50), span(100, 200)), read(0, 0, 50, 50), finished(0),
-			read(1, 100, 150, 70), want("150"), read(1, 150, 180, 71), finished(1), want("200"), // the rows up to 200 are gone
+			read(1, 100, 150, 70), want("150"), read(1, 150, 180, 71), finished(1), want("200"), // the rows up to 200 were deleted
 		}},
 		{"a long read at last", []step{
 			begin(0), saw(0, 100, span(0, 100)), read(0, 0, 100, 0), finished(0),
@@ -357,34 +357,34 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// TestMarkIsAValue has two passes begin with one mark.
-func TestMarkIsAValue(t *testing.T) {
+// TestMarksAreIndependent starts two passes with one mark.
+func TestMarksAreIndependent(t *testing.T) {
 	var m Mark
 	p := m.newPass(time.Unix(0, 0), time.Second)
-	p.start(time.Unix(0, 0), time.Unix(0, 0), place(1))
+	p.start(time.Unix(0, 0), time.Unix(0, 0), positionOf(1))
 	p.spanRead(0)
 	m = p.mark
 	a, b := m.newPass(time.Unix(9, 0), time.Second), m.newPass(time.Unix(9, 0), time.Second)
-	a.start(time.Unix(9, 0), time.Unix(9, 0), place(2))
-	b.start(time.Unix(9, 0), time.Unix(9, 0), place(3))
-	if a.mark.Bounds[1].Row != place(2) || len(m.Bounds) != 1 {
+	a.start(time.Unix(9, 0), time.Unix(9, 0), positionOf(2))
+	b.start(time.Unix(9, 0), time.Unix(9, 0), positionOf(3))
+	if a.mark.Bounds[1].Row != positionOf(2) || len(m.Bounds) != 1 {
 		t.Errorf("%+v and %+v of %+v", a.mark, b.mark, m)
 	}
 }
 
-// TestMarkStaysSmall catches up as often as can be.
+// TestMarkStaysSmall catches up as often as possible.
 func TestMarkStaysSmall(t *testing.T) {
 	var m Mark
 	for i := range 100_000 {
 		now := time.Unix(0, 0).Add(time.Duration(i) * time.Millisecond)
 		p := m.newPass(now, time.Second)
-		p.start(now, now, place(i+1))
+		p.start(now, now, positionOf(i+1))
 		p.spanRead(0)
 		if m = p.mark; len(m.Bounds) > boundsPerOverlap+1 {
 			t.Fatalf("%d sightings", len(m.Bounds))
 		}
 	}
-	if behind := 100_000 - number(m.Floor); behind > 1000+1000/boundsPerOverlap+2 {
+	if behind := 100_000 - rowOf(m.Floor); behind > 1000+1000/boundsPerOverlap+2 {
 		t.Errorf("the floor is %d ms behind", behind)
 	}
 	text, err := json.Marshal(m)

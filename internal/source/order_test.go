@@ -10,16 +10,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// orderCase is a table, and in what order it is read.
+// orderCase is a table, and its order of reading.
 type orderCase struct {
 	name    string
 	only    Kind     // "": both
-	make    []string // statements; the table is called orders
+	make    []string // statements; the table's name is orders
 	columns [2]string
 	view    string // read instead of the table
 	want    string // a query of the IDs in order
-	tie     string // the column that orders what has the same cursor, "" if nothing has
-	sorts   bool   // for lack of an index
+	tie     string // the column that orders rows with equal cursors, "" if there is none
+	sorts   bool   // an index is missing
 }
 
 var (
@@ -205,12 +205,12 @@ var orderCases = []orderCase{
 			"CREATE INDEX id_x ON orders (id, order_id)",
 			"INSERT INTO orders SELECT 1, n % 7 FROM {1..50}",
 		},
-		// The same order is told once, or as often as it is there.
+		// The same order comes once, or as often as it is in the table.
 		columns: byID, want: "SELECT DISTINCT order_id FROM orders ORDER BY order_id", tie: "order_id",
 	},
 }
 
-// dialect adds what only these tables need.
+// dialect translates what only these tests need.
 func dialect(kind Kind, text string) string {
 	words := map[string][2]string{
 		"{q}":            {"`", `"`},
@@ -224,7 +224,7 @@ func dialect(kind Kind, text string) string {
 			text = strings.ReplaceAll(text, from, to[1])
 		}
 	}
-	if kind == MySQL { // where a backslash escapes, and a double quote is one of a string
+	if kind == MySQL { // MySQL escapes with backslashes, and double quotes enclose strings
 		text = strings.ReplaceAll(text, "d`er", "d``er")
 		text = strings.ReplaceAll(text, `a\b`, `a\\b`)
 	} else {
@@ -233,8 +233,7 @@ func dialect(kind Kind, text string) string {
 	return text
 }
 
-// testOrder reads tables in batches of several sizes, and goes on from the places in
-// between.
+// testOrder reads tables in batches of several sizes, and continues from every position.
 func testOrder(t *testing.T, s *server) {
 	for i, tc := range orderCases {
 		if tc.only != "" && tc.only != s.kind {
@@ -244,11 +243,11 @@ func testOrder(t *testing.T, s *server) {
 			schema := fmt.Sprintf("order_%d", i)
 			s.exec(t, "CREATE SCHEMA "+schema+"{utf8}")
 			own := *s
-			own.db = s.within(t, schema)
+			own.db = s.connIn(t, schema)
 			for _, text := range tc.make {
 				own.exec(t, dialect(s.kind, text))
 			}
-			want := own.ask(t, tc.want)
+			want := own.query(t, tc.want)
 			opts := s.options(schema + ".orders")
 			if tc.view != "" {
 				opts.Table = schema + "." + tc.view
@@ -263,7 +262,7 @@ func testOrder(t *testing.T, s *server) {
 	}
 }
 
-// readInOrder reads a table and, if resume is set, goes on from each place.
+// readInOrder reads a table. With resume, it continues from every position.
 func readInOrder(t *testing.T, table *Table, want []string, resume bool) {
 	t.Helper()
 	var got []string
@@ -276,7 +275,7 @@ func readInOrder(t *testing.T, table *Table, want []string, resume bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(slices.Compact(slices.Clone(got))) == len(want) { // rows of the same place and ID
+	if len(slices.Compact(slices.Clone(got))) == len(want) { // rows with the same position and ID
 		got = slices.Compact(got)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -304,7 +303,7 @@ func readInOrder(t *testing.T, table *Table, want []string, resume bool) {
 	}
 }
 
-// checkPlan asks the server how it finds a batch, and of what it warns.
+// checkPlan checks the server's plan for a batch, and the warnings.
 func checkPlan(t *testing.T, table *Table, tc orderCase) {
 	t.Helper()
 	c, l, err := table.open(t.Context())

@@ -42,7 +42,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		steps []Step
-		want  []string // in what is drawn, in this order
+		want  []string // parts of what is drawn, in order
 	}{
 		{"known", []Step{{IDs: 5, Done: 50, Total: 200}}, []string{"ids.csv: 5 IDs, 5/s, 3s left", "25%"}},
 		{"unknown", []Step{{IDs: 5, Done: 50}}, []string{"ids.csv: 5 IDs, 5/s"}},
@@ -55,7 +55,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		for _, s := range tc.steps {
 			now = now.Add(time.Second)
 			p.Report(s)
-			p.Report(s) // too soon to be drawn
+			p.Report(s) // too soon to draw
 		}
 		rest := out.String()
 		for _, want := range tc.want {

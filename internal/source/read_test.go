@@ -14,8 +14,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// testPlaces goes on from places, also from those of somewhere else.
-func testPlaces(t *testing.T, s *server) {
+// testPositions continues from positions, including those of other tables.
+func testPositions(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE places (id {key}, order_id {text} NOT NULL UNIQUE, made {time} NOT NULL)",
 		"INSERT INTO places SELECT n, CONCAT('ord-', n), '2026-01-01' FROM {1..10}",
@@ -100,7 +100,7 @@ func testCancel(t *testing.T, s *server) {
 		MySQL:    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE STATE LIKE 'Waiting for table%'",
 		Postgres: "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
 	}[s.kind]
-	bedtest.Eventually(t, "the read waits for the table", func() bool { return s.ask(t, waiting)[0] == "1" })
+	bedtest.Eventually(t, "the read waits for the table", func() bool { return s.query(t, waiting)[0] == "1" })
 	cancel(gone)
 	select {
 	case err := <-done:
@@ -112,7 +112,7 @@ func testCancel(t *testing.T, s *server) {
 	}
 	unlock()
 
-	// By a yield that does not return.
+	// While yield blocks.
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -128,7 +128,7 @@ func testCancel(t *testing.T, s *server) {
 	}
 }
 
-// lock keeps others from a table until the function is called.
+// lock locks a table for others until unlock is called.
 func (s *server) lock(t *testing.T, table string) (unlock func()) {
 	t.Helper()
 	conn, err := s.db.Conn(t.Context())
@@ -148,12 +148,12 @@ func (s *server) lock(t *testing.T, table string) (unlock func()) {
 	}
 	return func() {
 		exec(map[Kind]string{MySQL: "UNLOCK TABLES", Postgres: "ROLLBACK"}[s.kind])
-		_ = conn.Close() // back to the pool
+		_ = conn.Close() // returns it to the pool
 	}
 }
 
-// testPace reads slowly.
-func testPace(t *testing.T, s *server) {
+// testRateLimit reads slowly.
+func testRateLimit(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE pace (id {key}, order_id {text} NOT NULL)",
 		"INSERT INTO pace SELECT n, CONCAT('ord-', n) FROM {1..50}",
@@ -189,9 +189,8 @@ func testPace(t *testing.T, s *server) {
 	}
 }
 
-// testMillion reads many rows: in little memory, and with an interruption at each
-// tenth. SOAK makes them ten millions; with the race detector, which reads ten times
-// as slowly, they are fewer.
+// testMillion reads many rows in little memory, with an interruption at each tenth. With SOAK there
+// are ten million. With the race detector, which is ten times slower, there are fewer.
 func testMillion(t *testing.T, s *server) {
 	rows := 1_000_000
 	switch {
@@ -242,7 +241,7 @@ func testMillion(t *testing.T, s *server) {
 			if err != nil || report.IDs != int64(rows) {
 				t.Fatalf("%+v, %v", report, err)
 			}
-			const enough = 8 << 20 // for batches and the driver's buffers, however many rows
+			const enough = 8 << 20 // for batches and the driver's buffers, for any number of rows
 			if peak > before.HeapAlloc+enough {
 				t.Errorf("%d bytes on the heap while reading, %d before", peak, before.HeapAlloc)
 			}
@@ -253,9 +252,8 @@ func testMillion(t *testing.T, s *server) {
 	}
 }
 
-// interrupted reads a table with an end at each tenth, going on from the place that
-// was kept, and returns how long it took. Rows may come twice, but only those of the
-// batches that were not kept.
+// interrupted reads a table with an interruption at each tenth, and continues from the stored
+// position. It returns the duration. Only rows of batches that were not stored may come twice.
 func (s *server) interrupted(t *testing.T, table *Table, rows int, seen []bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -288,8 +286,7 @@ func (s *server) interrupted(t *testing.T, table *Table, rows int, seen []bool) 
 	return time.Since(began)
 }
 
-// TestTableServerGone has the server go away, in several ways, in the middle of a
-// read.
+// TestTableServerGone ends the server in several ways in the middle of a read.
 func TestTableServerGone(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *server) {
@@ -321,9 +318,9 @@ func TestTableServerGone(t *testing.T) {
 				}
 			}, func() error { return s.proc.Restart(t.Context()) }, nil, false},
 			{"connection ended", func(func()) {
-				for _, text := range s.ask(t, end) {
+				for _, text := range s.query(t, end) {
 					if s.kind == MySQL {
-						_, _ = s.db.ExecContext(t.Context(), text) // one of our own may be among them
+						_, _ = s.db.ExecContext(t.Context(), text) // one of the test's own connections may be among them
 					}
 				}
 			}, func() error { return nil }, nil, false},

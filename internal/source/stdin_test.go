@@ -36,14 +36,14 @@ func TestStdinThatFails(t *testing.T) {
 	}
 }
 
-// TestStdinIsLeft ends a read while nothing comes.
-func TestStdinIsLeft(t *testing.T) {
+// TestStdinStopsWithContext ends a read while no input comes.
+func TestStdinStopsWithContext(t *testing.T) {
 	in, into := io.Pipe()
 	t.Cleanup(func() { _ = into.Close() }) // or the reader would stay
 	gone := errors.New("gone home")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		_, _ = into.Write([]byte("1\n2\n")) // returns when it was read
+		_, _ = into.Write([]byte("1\n2\n")) // returns after the read
 		cancel(gone)
 	}()
 	err := CSV("-", Options{Stdin: in}).IDs(ctx, func(string) error { return nil })
@@ -52,8 +52,8 @@ func TestStdinIsLeft(t *testing.T) {
 	}
 }
 
-// TestStdinIsLeftByYield ends a read of what would go on.
-func TestStdinIsLeftByYield(t *testing.T) {
+// TestStdinStopsWithYield ends a read before the end of the input.
+func TestStdinStopsWithYield(t *testing.T) {
 	enough := errors.New("enough")
 	endless := iotest.OneByteReader(strings.NewReader(strings.Repeat("1\n", 100_000)))
 	err := CSV("-", Options{Stdin: endless}).IDs(t.Context(), func(string) error { return enough })

@@ -17,7 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// server is a database of a test's.
+// server is a database of a test.
 type server struct {
 	kind Kind
 	dsn  string
@@ -26,7 +26,7 @@ type server struct {
 	bed  *bedtest.Bed
 }
 
-// servers are how both kinds are started.
+// servers start a server of each kind.
 var servers = []struct {
 	kind  Kind
 	start func(b *bedtest.Bed) *server
@@ -63,7 +63,7 @@ func openDB(t *testing.T, kind Kind, dsn string) *sql.DB {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Logger = &mysql.NopLogger{} // of servers that go away
+		config.Logger = &mysql.NopLogger{} // about servers that are gone
 		connector, err := mysql.NewConnector(config)
 		if err != nil {
 			t.Fatal(err)
@@ -75,12 +75,12 @@ func openDB(t *testing.T, kind Kind, dsn string) *sql.DB {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { _ = db.Close() }) // the server has gone by then, perhaps
+	t.Cleanup(func() { _ = db.Close() }) // the server may be gone by then
 	return db
 }
 
-// within returns connections for which names without a schema are those of one.
-func (s *server) within(t *testing.T, schema string) *sql.DB {
+// connIn returns connections whose default schema is the given one.
+func (s *server) connIn(t *testing.T, schema string) *sql.DB {
 	t.Helper()
 	if s.kind == Postgres {
 		return openDB(t, s.kind, s.dsn+"&search_path="+schema)
@@ -93,7 +93,7 @@ func (s *server) within(t *testing.T, schema string) *sql.DB {
 	return openDB(t, s.kind, config.FormatDSN())
 }
 
-// both are SQL's words that the two have for the same.
+// both translates the words that differ between the two databases.
 var both = map[Kind]*strings.Replacer{
 	MySQL: strings.NewReplacer(
 		"{key}", "BIGINT AUTO_INCREMENT PRIMARY KEY", "{time}", "DATETIME(6)", "{text}", "VARCHAR(300)", "{bytes}", "VARBINARY(300)", "{utf8}", " CHARACTER SET utf8mb4"),
@@ -122,14 +122,14 @@ func (s *server) exec(t *testing.T, texts ...string) {
 	}
 }
 
-// ask returns the first column of the rows of a query.
-func (s *server) ask(t *testing.T, query string) (values []string) {
+// query returns the first column of a query.
+func (s *server) query(t *testing.T, query string) (values []string) {
 	t.Helper()
 	rows, err := s.db.QueryContext(t.Context(), s.sql(query))
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
-	defer func() { _ = rows.Close() }() // Err says it
+	defer func() { _ = rows.Close() }() // Err reports errors
 	for rows.Next() {
 		var v string
 		if err := rows.Scan(&v); err != nil {
@@ -175,7 +175,7 @@ func (s *server) secret(t *testing.T) string {
 	return password
 }
 
-// wantError checks an error that a user reads.
+// wantError checks an error for users.
 func (s *server) wantError(t *testing.T, err error, words ...string) {
 	t.Helper()
 	if err == nil {
@@ -193,7 +193,7 @@ func (s *server) wantError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// logger is one whose text a test looks at.
+// logger returns a logger with its output.
 func logger() (*slog.Logger, *bytes.Buffer) {
 	var out bytes.Buffer
 	return slog.New(slog.NewTextHandler(&out, nil)), &out
@@ -207,7 +207,7 @@ func collect(ids *[]string) func(string) error {
 	}
 }
 
-// TestTable runs what leaves a server as it was on one of each kind.
+// TestTable runs the tests that leave a server unchanged on one server of each kind.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *server) {
@@ -221,18 +221,18 @@ func TestTable(t *testing.T) {
 			{"errors", testErrors},
 			{"row security", testRowSecurity},
 			{"warnings", testWarnings},
-			{"manners", testManners},
-			{"places", testPlaces},
+			{"manners", testLoad},
+			{"places", testPositions},
 			{"tail", testTail},
 			{"tail of another column", testTailOfAnotherColumn},
 			{"tail of late commits", testLateCommits},
 			{"tail of a shorter table", testShorterTable},
-			{"tail of sightings", testSightings},
+			{"tail of sightings", testBounds},
 			{"tail without order", testTailWithoutOrder},
 			{"tail of chosen numbers", testChosenNumbers},
-			{"counted", testCounted},
+			{"counted", testAutoIncrement},
 			{"cancel", testCancel},
-			{"pace", testPace},
+			{"pace", testRateLimit},
 			{"million", testMillion},
 		} {
 			t.Run(suite.name, func(t *testing.T) { suite.test(t, s) })
@@ -245,7 +245,7 @@ func TestTableOptions(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*TableOptions)
-		want   string // "" for none
+		want   string // "": none
 	}{
 		{"good", func(*TableOptions) {}, ""},
 		{"URL", func(o *TableOptions) { o.DSN = "mysql://u:hu%3Ash@127.0.0.1:1/d?tls=false" }, ""},
@@ -283,8 +283,8 @@ func TestTableOptions(t *testing.T) {
 	}
 }
 
-// TestWhere tells tables of the same name from each other, by their DSNs.
-func TestWhere(t *testing.T) {
+// TestLocation distinguishes tables of the same name by their DSNs.
+func TestLocation(t *testing.T) {
 	t.Setenv("PGSERVICEFILE", "")
 	for _, tc := range []struct {
 		name        string

@@ -13,15 +13,15 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// tails catches up with a table for a test.
-type tails struct {
+// catchUps catches up with a table for a test.
+type catchUps struct {
 	table *Table
 	mark  Mark
 	seen  map[string]int
 	last  []string // of the last call
 }
 
-func (x *tails) next(t *testing.T) {
+func (x *catchUps) next(t *testing.T) {
 	t.Helper()
 	x.last = nil
 	var err error
@@ -35,8 +35,8 @@ func (x *tails) next(t *testing.T) {
 	}
 }
 
-// kept is what another process knows of the mark.
-func kept(t *testing.T, m Mark) (other Mark) {
+// roundTrip returns the mark as another process reads it.
+func roundTrip(t *testing.T, m Mark) (other Mark) {
 	t.Helper()
 	text, err := json.Marshal(m)
 	if err == nil {
@@ -56,7 +56,7 @@ func testTail(t *testing.T, s *server) {
 	)
 	opts := s.options("tail")
 	opts.Overlap = 100 * time.Millisecond
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	x.next(t)
 	if len(x.seen) != 40 || !x.mark.Zero() {
 		t.Fatalf("%d IDs, mark %+v", len(x.seen), x.mark)
@@ -67,16 +67,16 @@ func testTail(t *testing.T, s *server) {
 		return x.mark.Floor.Cursor == "41"
 	})
 	s.exec(t, "INSERT INTO tail VALUES (50, 'ord-50')")
-	x.mark = kept(t, x.mark)
+	x.mark = roundTrip(t, x.mark)
 	if x.next(t); fmt.Sprint(x.last) != "[ord-50]" {
 		t.Errorf("behind %+v: %q", x.mark, x.last)
 	}
 
-	// Each time by another process, which knows what was kept.
-	x = &tails{table: newTable(t, opts), seen: map[string]int{}}
+	// Each time another process starts from the stored mark.
+	x = &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	bedtest.Eventually(t, "the mark moves", func() bool {
 		x.next(t)
-		x.mark = kept(t, x.mark)
+		x.mark = roundTrip(t, x.mark)
 		return x.mark.Floor.Cursor == "50"
 	})
 	if x.next(t); len(x.last) > 0 {
@@ -85,7 +85,7 @@ func testTail(t *testing.T, s *server) {
 
 	// A load that takes longer than the overlap, and is interrupted.
 	opts.Batch, opts.Pause = 1, 20*time.Millisecond
-	x = &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x = &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var disk Mark
@@ -94,13 +94,13 @@ func testTail(t *testing.T, s *server) {
 		x.seen[id]++
 		return nil
 	}, func(m Mark) error {
-		disk = kept(t, m)
+		disk = roundTrip(t, m)
 		if n++; n == 25 {
 			cancel()
 		}
 		return nil
 	})
-	if err == nil || disk.Zero() { // a part to skip, or the floor where the machine was busy at the beginning
+	if err == nil || disk.Zero() { // a part to skip, or the floor if the machine was busy at the beginning
 		t.Fatalf("a load that was interrupted: mark %+v, %v", disk, err)
 	}
 	x.mark = disk
@@ -118,32 +118,32 @@ func testTail(t *testing.T, s *server) {
 	}
 }
 
-// testTailOfAnotherColumn renames two columns into each other: no mark holds.
+// testTailOfAnotherColumn swaps the names of two columns: no mark holds.
 func testTailOfAnotherColumn(t *testing.T, s *server) {
 	s.exec(t, "CREATE TABLE swapped (id {key}, order_id {text} NOT NULL, other {text} NOT NULL)", "INSERT INTO swapped SELECT n, CONCAT('ord-', n), 'x' FROM {1..40}")
 	opts := s.options("swapped")
 	opts.Overlap = 100 * time.Millisecond
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	bedtest.Eventually(t, "the mark moves", func() bool {
 		x.next(t)
 		return x.mark.Floor.Cursor == "40"
 	})
 	swap := []string{"ALTER TABLE swapped RENAME COLUMN order_id TO third", "ALTER TABLE swapped RENAME COLUMN other TO order_id", "ALTER TABLE swapped RENAME COLUMN third TO other"}
 	s.exec(t, swap...)
-	x.mark = kept(t, x.mark)
+	x.mark = roundTrip(t, x.mark)
 	if x.next(t); len(x.last) != 40 || x.seen["x"] != 40 {
 		t.Errorf("after the swap %q were read", x.last)
 	}
 }
 
-// testLateCommits has transactions commit in another order than that of their rows.
+// testLateCommits commits transactions in another order than that of their rows.
 func testLateCommits(t *testing.T, s *server) {
 	now := map[Kind]string{MySQL: "NOW(6)", Postgres: "clock_timestamp()"}[s.kind]
 	s.exec(t, "CREATE TABLE late (id {key}, order_id {text} NOT NULL, made {time} NOT NULL)", "CREATE INDEX late_made ON late (made, id)")
 
 	// One by one: row 1 appears when 2 was read.
 	opts := s.options("late")
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	tx, err := s.db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -163,15 +163,15 @@ func testLateCommits(t *testing.T, s *server) {
 		t.Errorf("%q", x.last)
 	}
 
-	// Many, for as long as the overlap allows.
+	// Many at once, for as long as the overlap allows.
 	const writers, each = 4, 40
 	for _, cursor := range []string{"id", "made"} {
 		t.Run(cursor, func(t *testing.T) {
 			opts.CursorColumn, opts.Ascending = cursor, true
-			// Far above what a transaction takes here, though not what it may take when
-			// the machine is busy: that is measured below.
+			// Far above the duration of a transaction here, unless the machine is busy: the test
+			// measures that below.
 			opts.Overlap = time.Second
-			x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+			x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 			var mu sync.Mutex
 			var longest time.Duration
 			var writing sync.WaitGroup
@@ -179,7 +179,7 @@ func testLateCommits(t *testing.T, s *server) {
 				writing.Go(func() {
 					for i := range each {
 						began := time.Now()
-						err := s.slowly(t.Context(), fmt.Sprintf(insert, fmt.Sprintf("%s-%d-%d", cursor, w, i)), rand.N(50*time.Millisecond))
+						err := s.insertSlowly(t.Context(), fmt.Sprintf(insert, fmt.Sprintf("%s-%d-%d", cursor, w, i)), rand.N(50*time.Millisecond))
 						if err != nil {
 							t.Error(err)
 							return
@@ -222,13 +222,13 @@ func testLateCommits(t *testing.T, s *server) {
 	}
 }
 
-// slowly inserts in a transaction that takes some time.
-func (s *server) slowly(ctx context.Context, insert string, wait time.Duration) error {
+// insertSlowly inserts a row in a transaction that takes some time.
+func (s *server) insertSlowly(ctx context.Context, insert string, wait time.Duration) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing to do after a commit
+	defer func() { _ = tx.Rollback() }() // no effect after a commit
 	if _, err := tx.ExecContext(ctx, insert); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (s *server) slowly(ctx context.Context, insert string, wait time.Duration) 
 	return tx.Commit()
 }
 
-// testShorterTable deletes what the mark was moved behind.
+// testShorterTable deletes rows that the mark has passed.
 func testShorterTable(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE shorter (id {key}, order_id {text} NOT NULL)",
@@ -249,14 +249,14 @@ func testShorterTable(t *testing.T, s *server) {
 	opts.Overlap = time.Millisecond
 	log, out := logger()
 	opts.Logger = log
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	bedtest.Eventually(t, "the mark moves", func() bool {
 		x.next(t)
 		return x.mark.Floor.Cursor == "20"
 	})
-	// As from a backup, after which the numbers begin again.
+	// As from a backup: the numbers start again.
 	s.exec(t, "DELETE FROM shorter WHERE id > 10", "INSERT INTO shorter VALUES (12, 'again')")
-	x.mark = kept(t, x.mark)
+	x.mark = roundTrip(t, x.mark)
 	if x.next(t); len(x.last) != 11 || x.seen["again"] != 1 {
 		t.Errorf("%q", x.last)
 	}
@@ -273,16 +273,16 @@ func testShorterTable(t *testing.T, s *server) {
 	}
 }
 
-// testSightings deletes the last row that was seen before the mark was moved behind it,
-// as a backup does that is restored. New rows have its number again.
-func testSightings(t *testing.T, s *server) {
+// testBounds deletes the last row that was seen before the mark moves behind it, as a restored
+// backup does. New rows get its number.
+func testBounds(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE sightings (id {key}, order_id {text} NOT NULL)",
 		"INSERT INTO sightings SELECT n, CONCAT('ord-', n) FROM {1..20}",
 	)
 	opts := s.options("sightings")
 	opts.Overlap = time.Millisecond
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	x.next(t)
 	s.exec(t, "DELETE FROM sightings WHERE id > 10")
 	x.next(t)
@@ -295,7 +295,7 @@ func testSightings(t *testing.T, s *server) {
 	}
 }
 
-// testTailWithoutOrder catches up by a cursor that new rows do not come at the end of.
+// testTailWithoutOrder catches up by a cursor with new rows anywhere.
 func testTailWithoutOrder(t *testing.T, s *server) {
 	s.exec(t,
 		"CREATE TABLE anyhow (order_id {text} PRIMARY KEY)",
@@ -303,7 +303,7 @@ func testTailWithoutOrder(t *testing.T, s *server) {
 	)
 	opts := s.options("anyhow")
 	opts.CursorColumn, opts.Overlap = "order_id", 1
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	for range 3 {
 		if x.next(t); len(x.last) != 20 || !x.mark.Zero() {
 			t.Errorf("%d rows, mark %+v", len(x.last), x.mark)
@@ -331,7 +331,7 @@ func testChosenNumbers(t *testing.T, s *server) {
 	opts.Overlap = time.Millisecond
 	log, out := logger()
 	opts.Logger = log
-	x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+	x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 	for range 3 {
 		x.next(t)
 	}
@@ -344,11 +344,11 @@ func testChosenNumbers(t *testing.T, s *server) {
 	}
 }
 
-// testCounted finds out which cursors the database counts up.
-func testCounted(t *testing.T, s *server) {
+// testAutoIncrement determines which cursors the database itself increments.
+func testAutoIncrement(t *testing.T, s *server) {
 	cases := map[Kind][]struct {
 		name string
-		make []string // a table, or a view, that is called counted
+		make []string // a table or a view with the name counted
 		want bool
 	}{
 		MySQL: {
@@ -387,7 +387,7 @@ func testCounted(t *testing.T, s *server) {
 			schema := fmt.Sprintf("counted_%d", i)
 			s.exec(t, "CREATE SCHEMA "+schema)
 			own := *s
-			own.db = s.within(t, schema)
+			own.db = s.connIn(t, schema)
 			own.exec(t, tc.make...)
 			opts := s.options(schema + ".counted")
 			for _, said := range []bool{false, true} {

@@ -11,8 +11,8 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// TestAltered changes the table: its rows may have other IDs then. It is all the same
-// whether somebody follows, and what the log says of the columns.
+// TestAltered changes the table: its rows may have other IDs then. The follower may be running or
+// not, and the log may name the columns or not.
 func TestAltered(t *testing.T) {
 	server := startServer(t)
 	for name, change := range map[string]string{
@@ -25,16 +25,16 @@ func TestAltered(t *testing.T) {
 		"created of rows":             "CREATE OR REPLACE TABLE orders SELECT 'x' AS id",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := server.with("t_" + strings.Map(underscore, name))
+			b := server.withTable("t_" + strings.Map(underscore, name))
 			b.exec("ALTER TABLE orders MODIFY note VARCHAR(40)")
 			b.exec("INSERT INTO orders (id, note) VALUES ('a', 'x')")
-			place := b.here()
+			place := b.checkpoint()
 			f := start(t, b.options(), place)
 			f.WaitCaughtUp()
 			b.exec(change)
 			f.WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
 			start(t, b.options(), place).WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
-			// To begin anew is all that it takes.
+			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
 			f.WaitCaughtUp()
 			b.exec("INSERT INTO orders (id) VALUES ('b')")
@@ -43,11 +43,11 @@ func TestAltered(t *testing.T) {
 	}
 }
 
-// TestAlteredOthers leaves the rows alone.
+// TestAlteredOthers leaves the table's rows unchanged.
 func TestAlteredOthers(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE OR REPLACE TABLE orders (n INT PRIMARY KEY, id VARCHAR(40)) PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100))")
-	place := b.here()
+	place := b.checkpoint()
 	f := start(t, b.options(), place)
 	for _, change := range []string{
 		"ALTER TABLE orders ADD PARTITION (PARTITION p1 VALUES LESS THAN (200), PARTITION p2 VALUES LESS THAN (300))",
@@ -73,9 +73,9 @@ func underscore(r rune) rune {
 	return r
 }
 
-// TestHidden brings rows into the table in ways that the log does not show. Nobody can
-// tell by a statement which tables it writes.
-func TestHidden(t *testing.T) {
+// TestHiddenRows writes rows that the log does not show. A statement's text does not show which
+// tables it writes.
+func TestHiddenRows(t *testing.T) {
 	server := startServer(t, "--log-bin-trust-function-creators=1", "--local-infile=1")
 	server.db.SetMaxOpenConns(1) // one session
 	file := filepath.Join(t.TempDir(), "rows")
@@ -112,7 +112,7 @@ func TestHidden(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := server.with("t_" + strings.Map(underscore, name))
+			b := server.withTable("t_" + strings.Map(underscore, name))
 			b.exec("SET SESSION binlog_format = ROW")
 			last := len(changes) - 1
 			for _, change := range changes[:last] {
@@ -126,8 +126,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestOthersStatements are no reason for doubt.
-func TestOthersStatements(t *testing.T) {
+// TestIrrelevantStatements runs statements that do not end Follow.
+func TestIrrelevantStatements(t *testing.T) {
 	b := startServer(t)
 	b.db.SetMaxOpenConns(1) // one session
 	f := start(t, b.options(), "")

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// logArgs have a MariaDB write what a follower needs.
+// logArgs make MariaDB write the log that a follower needs.
 var logArgs = []string{"--log-bin", "--binlog-format=ROW", "--server-id=7"}
 
 // startServer starts a MariaDB with a table of orders.
@@ -30,19 +30,19 @@ func startServer(t *testing.T, args ...string) *bed {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return (&bed{t: t, MariaDB: server, db: db}).with("orders")
+	return (&bed{t: t, MariaDB: server, db: db}).withTable("orders")
 }
 
 type bed struct {
 	t *testing.T
 	*testbed.MariaDB
 	db    *sql.DB
-	table string // what the statements of tests call orders
-	since string // some moment, by its clock
+	table string // what the tests' statements call orders
+	since string // a time by its clock
 }
 
-// with returns the bed with a table of orders of that name, for another test.
-func (b *bed) with(table string) *bed {
+// withTable returns the bed with a table of orders of that name, for another test.
+func (b *bed) withTable(table string) *bed {
 	b.t.Helper()
 	other := *b
 	other.table = table
@@ -66,7 +66,7 @@ func (b *bed) options() Options {
 	}}
 }
 
-// start follows from a place.
+// start follows from a checkpoint.
 func start(t *testing.T, opts Options, from string) *followtest.Run {
 	t.Helper()
 	f, err := New(opts)
@@ -76,8 +76,7 @@ func start(t *testing.T, opts Options, from string) *followtest.Run {
 	return followtest.Start(t, f, from)
 }
 
-// collect has the reasons of bad rows collected. They may be looked at when the run
-// has ended.
+// collect collects the reasons of bad rows. They may be read when the run has ended.
 func collect(opts *Options) *[]string {
 	var bad []string
 	opts.OnBadRow = func(reason string) { bad = append(bad, reason) }
@@ -116,7 +115,7 @@ func TestInserts(t *testing.T) {
 	b.exec("REPLACE INTO orders (n, id) VALUES (1, 'e')")
 	f.Want("a", "b", "c", "bb", "cc", "d", "e")
 
-	// Another run from the place has nothing to tell; one from the first, all.
+	// Another run from the checkpoint emits nothing; one from the first emits everything.
 	again := start(t, b.options(), f.Stop())
 	again.Want()
 	start(t, b.options(), f.Chunks()[0].Checkpoint).Want("a", "b", "c", "bb", "cc", "d", "e")
@@ -139,7 +138,7 @@ func TestManyRows(t *testing.T) {
 		if chunk.IDs > follow.MaxChunk {
 			t.Errorf("a chunk of %d", chunk.IDs)
 		}
-		// Only the end of the transaction moves the place.
+		// Only the end of the transaction moves the checkpoint.
 		if i < 99 && chunk.Checkpoint != first {
 			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.Checkpoint, first)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestIdle has nothing happen.
+// TestIdle makes no changes.
 func TestIdle(t *testing.T) {
 	b := startServer(t)
 	opts := b.options()
@@ -33,8 +33,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestPausedServer stops the server from running: a client cannot tell that from a
-// server on which nothing happens.
+// TestPausedServer pauses the server. A client cannot distinguish it from an idle one.
 func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
@@ -55,7 +54,7 @@ func TestPausedServer(t *testing.T) {
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
 	f.Want("a")
 
-	// The end of the context is not held up by such a server.
+	// Such a server does not delay the end of the context.
 	if err := b.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +75,8 @@ func TestPausedServer(t *testing.T) {
 	}
 }
 
-// TestCaughtUpIsTrue writes from several clients, while the server restarts once, and
-// checks each word: all that had been committed by that moment was told before.
+// TestCaughtUpIsTrue writes from several clients, while the server restarts once. It checks that
+// every transaction committed before a call of CaughtUp was emitted.
 func TestCaughtUpIsTrue(t *testing.T) {
 	b := startServer(t)
 	f, err := New(b.options())
@@ -119,7 +118,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	t.Logf("%d rows, %d words", all, truth.Reports())
 }
 
-// TestEmitFails ends with the error of the one who was told.
+// TestEmitFails ends with the error of Emit.
 func TestEmitFails(t *testing.T) {
 	b := startServer(t)
 	f, err := New(b.options())
@@ -135,7 +134,7 @@ func TestEmitFails(t *testing.T) {
 	}
 }
 
-// TestAdvance moves the place although the table has no changes.
+// TestAdvance moves the checkpoint although the table has no changes.
 func TestAdvance(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE other (id INT)")

@@ -8,15 +8,15 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// here is the place where the follower of a server without further changes is.
-func (b *bed) here() string {
+// checkpoint returns the checkpoint of a server without further changes.
+func (b *bed) checkpoint() string {
 	b.t.Helper()
 	f := start(b.t, b.options(), "")
 	f.WaitCaughtUp()
 	return f.Stop()
 }
 
-func TestGone(t *testing.T) {
+func TestCheckpointIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose func(b *bed)
 		want string
@@ -25,7 +25,7 @@ func TestGone(t *testing.T) {
 			b.exec("INSERT INTO orders (id) VALUES ('missed')")
 			b.exec("FLUSH BINARY LOGS")
 			b.exec("FLUSH BINARY LOGS")
-			// The server spares what the stopped follower reads, as far as it knows.
+			// The server keeps what the stopped follower reads, as far as it knows.
 			bedtest.Eventually(b.t, "the log is purged", func() bool {
 				b.exec("PURGE BINARY LOGS TO 'mariadb-bin.000003'")
 				var first string
@@ -37,7 +37,7 @@ func TestGone(t *testing.T) {
 		}, "Could not find first log file"},
 		"reset": {func(b *bed) { b.exec("RESET MASTER") }, "RESET MASTER?"},
 		"reset, grown past us": {func(b *bed) {
-			// Files are told apart by the second in which they were begun.
+			// The second of their creation tells files apart.
 			bedtest.Eventually(b.t, "a second passes", func() bool {
 				b.exec("RESET MASTER")
 				b.exec("INSERT INTO orders (id, note) VALUES ('missed', REPEAT('x', 10000))")
@@ -55,14 +55,14 @@ func TestGone(t *testing.T) {
 			if err := b.db.QueryRowContext(t.Context(), "SELECT NOW()").Scan(&b.since); err != nil {
 				t.Fatal(err)
 			}
-			place := b.here()
+			place := b.checkpoint()
 			test.lose(b)
 			f := start(t, b.options(), place)
 			f.WantError(follow.ErrGone, test.want, b.Config().Passwd)
 			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
 				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
-			// To begin anew is all that it takes.
+			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
 			f.WaitCaughtUp()
 			b.exec("INSERT INTO orders (id) VALUES ('a')")
@@ -71,7 +71,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestResetWhileFollowed has the log begun anew below a follower.
+// TestResetWhileFollowed resets the log while a follower runs.
 func TestResetWhileFollowed(t *testing.T) {
 	b := startServer(t)
 	b.exec("INSERT INTO orders (id) VALUES ('a'), ('b')")
@@ -81,7 +81,7 @@ func TestResetWhileFollowed(t *testing.T) {
 	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 }
 
-func TestPlacesThatAreNone(t *testing.T) {
+func TestInvalidCheckpoints(t *testing.T) {
 	b := startServer(t)
 	for _, place := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
 		f := start(t, b.options(), place)
@@ -95,12 +95,12 @@ func TestPlacesThatAreNone(t *testing.T) {
 	f.WantError(follow.ErrGone, "", b.Config().Passwd)
 }
 
-// TestAnotherServer goes on with a server that was a replica of the first.
+// TestAnotherServer continues with a server that was a replica of the first.
 func TestAnotherServer(t *testing.T) {
 	b := startServer(t)
 	replica := startReplica(t, b)
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	place := b.here()
+	place := b.checkpoint()
 	b.exec("INSERT INTO orders (id) VALUES ('b'), ('c')")
 	replica.has("c")
 	b.Kill()
@@ -112,7 +112,7 @@ func TestAnotherServer(t *testing.T) {
 	replica.exec("FLUSH BINARY LOGS")
 	replica.exec("INSERT INTO orders (id) VALUES ('e')")
 	f.Want("b", "c", "d", "e")
-	// From now on it is a place on this server.
+	// From now on it is a checkpoint on this server.
 	p, err := parseCheckpoint(f.Stop())
 	if err != nil || p.Pos == 0 || p.File != "mariadb-bin.000002" {
 		t.Errorf("place %+v, %v", p, err)
@@ -121,21 +121,21 @@ func TestAnotherServer(t *testing.T) {
 	start(t, replica.options(), f.Last()).Want("f")
 }
 
-// TestDiverged goes on with a server that has not what the follower saw.
+// TestDiverged continues with a server that lacks transactions that the follower saw.
 func TestDiverged(t *testing.T) {
 	b := startServer(t)
 	replica := startReplica(t, b)
 	replica.exec("STOP SLAVE")
 	b.exec("INSERT INTO orders (id) VALUES ('lost')")
-	place := b.here()
+	place := b.checkpoint()
 	for range 3 {
 		replica.exec("INSERT INTO orders (id) VALUES ('x')")
 	}
 	start(t, replica.options(), place).WantError(follow.ErrGone, "", replica.Config().Passwd)
 }
 
-// TestReadOnly follows a server that is not written to: what it tells is good, but
-// nobody knows what it lacks.
+// TestReadOnly follows a read-only server. It emits correct IDs, but its lag behind the writable
+// server is unknown.
 func TestReadOnly(t *testing.T) {
 	b := startServer(t)
 	replica := startReplica(t, b)
@@ -152,7 +152,7 @@ func TestReadOnly(t *testing.T) {
 	f.Want("a")
 }
 
-// startReplica starts a server that has what b has, and goes on to.
+// startReplica starts a replica of b.
 func startReplica(t *testing.T, b *bed) *bed {
 	t.Helper()
 	r := startServer(t, "--server-id=8", "--log-slave-updates")

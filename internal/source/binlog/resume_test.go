@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestKilledAtAnyMoment stops the follower again and again while rows come.
+// TestKilledAtAnyMoment stops the follower repeatedly while rows are written.
 func TestKilledAtAnyMoment(t *testing.T) {
 	b := startServer(t, "--max-binlog-size=65536") // some forty files
 	f, err := New(b.options())
@@ -55,8 +55,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// writeSome writes a transaction of a few rows, now and then of many, and returns
-// their IDs.
+// writeSome writes a transaction of a few rows, sometimes of many, and returns their IDs.
 func (b *bed) writeSome(i int) (ids []string) {
 	ctx := context.WithoutCancel(b.t.Context())
 	if i%50 == 49 {
@@ -84,7 +83,7 @@ func (b *bed) writeSome(i int) (ids []string) {
 	return ids
 }
 
-// TestServerRestarts stops and kills the server below a follower.
+// TestServerRestarts stops and kills the server while a follower runs.
 func TestServerRestarts(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
@@ -104,7 +103,7 @@ func TestServerRestarts(t *testing.T) {
 	f.Want("a", "b", "c")
 }
 
-// insert inserts an ID once the server is there again.
+// insert inserts an ID once the server has restarted.
 func (b *bed) insert(id string) {
 	b.t.Helper()
 	bedtest.Eventually(b.t, "the server takes a row", func() bool {

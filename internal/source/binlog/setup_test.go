@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestRefused has what no other try would mend: one line says what it is.
+// TestRefused covers permanent errors: one line describes each.
 func TestRefused(t *testing.T) {
 	b := startServer(t, "--binlog-ignore-db=hidden")
 	b.exec("CREATE DATABASE hidden")
@@ -106,8 +106,8 @@ func TestEnoughRights(t *testing.T) {
 	}
 }
 
-// TestServersThatDoNotSuit has servers whose log cannot be followed.
-func TestServersThatDoNotSuit(t *testing.T) {
+// TestUnsuitableServers starts servers whose log cannot be followed.
+func TestUnsuitableServers(t *testing.T) {
 	for want, args := range map[string][]string{
 		"writes no binary log":       {"--skip-log-bin"},
 		"binlog_format is MIXED":     {"--log-bin", "--binlog-format=MIXED"},
@@ -164,8 +164,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestTLS follows by connections that are encrypted, where the server has a
-// certificate and where it has none.
+// TestTLS follows by encrypted connections, on servers with and without a certificate.
 func TestTLS(t *testing.T) {
 	certs, err := testbed.NewCertificates(t.TempDir())
 	if err != nil {

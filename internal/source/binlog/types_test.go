@@ -11,7 +11,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 )
 
-// types are columns of IDs, and values of theirs, in the words of SQL.
+// types are columns of IDs, with values, in SQL.
 var types = []struct {
 	column string
 	values []string
@@ -39,7 +39,7 @@ var types = []struct {
 	{"VARCHAR(40) CHARACTER SET ascii", []string{"'plain'"}},
 }
 
-// TestTypes compares what is told with what a SELECT of the column answers as text.
+// TestTypes compares the emitted IDs with the text that SELECT returns.
 func TestTypes(t *testing.T) {
 	server := startServer(t)
 	for n, settings := range [][]string{

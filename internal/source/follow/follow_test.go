@@ -18,12 +18,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestBatchIsWhole plays transactions and crashes against a batch. Whatever was told
-// before the kept place, and again after it, is all that was committed.
+// TestBatchIsWhole runs transactions and crashes against a batch. What was emitted before the
+// stored checkpoint, and again after it, is all that was committed.
 func TestBatchIsWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(990, 1010), rapid.IntRange(1999, 2001)), 1, 5).Draw(t, "transactions")
-		// How many calls of emit there are until it fails: the crash.
+		// The number of calls of emit until it fails: the crash.
 		crash := rapid.IntRange(0, 12).Draw(t, "crash")
 		kept, told := 0, map[string]bool{}
 		ctx := t.Context()
@@ -86,7 +86,7 @@ func TestBatchIsWhole(t *testing.T) {
 	})
 }
 
-func TestBatchHoldsBackAMoment(t *testing.T) {
+func TestBatchHoldsBackBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		at := 0
@@ -113,7 +113,7 @@ func TestBatchHoldsBackAMoment(t *testing.T) {
 		step("d", false) // with those before it
 		step("e", true)
 		time.Sleep(maxHoldBack) // of the bubble's clock
-		step("", true)          // the wait has an end
+		step("", true)          // the wait ends
 		step("f", true)
 		b.Discard()
 		step("", false)
@@ -130,7 +130,7 @@ func TestBatchHoldsBackAMoment(t *testing.T) {
 	})
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckID(t *testing.T) {
 	for id, want := range map[string]string{
 		"1": "", "a b": "", "Ωμέγα": "", strings.Repeat("x", 256): "",
 		"": "empty", strings.Repeat("x", 257): "256 bytes", "a\x00": "control", "a\n": "control", "a\x7f": "control", "a\xff": "UTF-8",
@@ -155,7 +155,7 @@ func TestSplitTable(t *testing.T) {
 	}
 }
 
-func TestMarks(t *testing.T) {
+func TestLogEnds(t *testing.T) {
 	now := time.Now()
 	var m LogEnds[int]
 	if _, ok := m.First(); ok {
@@ -178,11 +178,11 @@ func TestMarks(t *testing.T) {
 	for i := range 2 * maxLogEnds {
 		m.Add(LogEnd[int]{now.Add(time.Duration(i)), i})
 	}
-	// One that lags forever by less than it remembers gets there all the same.
+	// One that always lags by less than the bound reaches the ends all the same.
 	reached(2*maxLogEnds, maxLogEnds-1, true)
 }
 
-func TestAsk(t *testing.T) {
+func TestPollLogEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
@@ -196,7 +196,7 @@ func TestAsk(t *testing.T) {
 				case 2:
 					return 0, errors.New("no")
 				case 3:
-					<-ctx.Done() // longer than it may take
+					<-ctx.Done() // longer than the timeout
 					return 0, ctx.Err()
 				}
 				time.Sleep(100 * time.Millisecond) // of the bubble's clock
@@ -209,12 +209,12 @@ func TestAsk(t *testing.T) {
 				t.Errorf("told %d asked at %v, want %d at %v", m.End, m.Requested.Sub(began), end, asked)
 			}
 		}
-		want(1, 0) // asked before the answer, at once
+		want(1, 0) // requested before the result, at once
 		want(4, 5*time.Second)
 		if len(failed) != 2 {
 			t.Errorf("%d failures", len(failed))
 		}
-		time.Sleep(1900 * time.Millisecond) // an answer that nobody takes
+		time.Sleep(1900 * time.Millisecond) // a result that is not received
 		want(6, 7*time.Second)
 		cancel()
 		<-done
@@ -250,7 +250,7 @@ func TestRetry(t *testing.T) {
 		if strings.Contains(log.String(), `\n`) || strings.Count(log.String(), "\n") != 13 {
 			t.Errorf("log: %s", &log)
 		}
-		if lost != 11 { // not what another holds, nor what is permanent
+		if lost != 11 { // not ErrBusy, nor a permanent error
 			t.Errorf("told of %d losses, want 11", lost)
 		}
 		gap := func(i int) time.Duration { return at[i] - at[i-1] }

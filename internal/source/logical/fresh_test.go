@@ -18,8 +18,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// steady fails if there was no word for more than a second, for so long.
-func steady(t *testing.T, f *followtest.Run, long time.Duration) {
+// wantReports fails if CaughtUp was not called for more than a second, during a time.
+func wantReports(t *testing.T, f *followtest.Run, long time.Duration) {
 	t.Helper()
 	began := time.Now()
 	bedtest.Eventually(t, "some time passes", func() bool { return f.CaughtUpSince(began.Add(long)) })
@@ -31,23 +31,23 @@ func steady(t *testing.T, f *followtest.Run, long time.Duration) {
 	}
 }
 
-// TestIdle has nothing happen.
+// TestIdle makes no changes.
 func TestIdle(t *testing.T) {
 	b := startServer(t)
 	opts := b.options()
 	opts.PollEvery = 0 // the default
 	f := start(t, opts, "")
 	f.WaitCaughtUp()
-	steady(t, f, 3*time.Second)
+	wantReports(t, f, 3*time.Second)
 }
 
-// TestOpenTransaction has changes in the log that are not committed, and that the
-// server therefore leaves in memory. A user without rights can have it write them.
+// TestOpenTransaction has uncommitted changes in the log, which the server leaves in memory. A user
+// without special rights can make the server write them.
 func TestOpenTransaction(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE ROLE gate LOGIN REPLICATION PASSWORD 'geheim'", "CREATE PUBLICATION orders_changes FOR TABLE orders WITH (publish = 'insert')")
 	opts := b.options()
-	opts.DSN, opts.PollEvery = b.as("gate"), 0
+	opts.DSN, opts.PollEvery = b.dsnOf("gate"), 0
 	f := start(t, opts, "")
 	f.WaitCaughtUp()
 	conn := b.connect()
@@ -56,17 +56,17 @@ func TestOpenTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if b.ask("SELECT (pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn())::text") != "true" {
+	if b.query("SELECT (pg_current_wal_insert_lsn() > pg_current_wal_flush_lsn())::text") != "true" {
 		t.Log("the server has written them by now")
 	}
-	steady(t, f, 3*time.Second)
+	wantReports(t, f, 3*time.Second)
 	if _, err := conn.Exec(t.Context(), "COMMIT"); err != nil {
 		t.Fatal(err)
 	}
 	f.Want("open")
 }
 
-// TestBusyWithOthers has changes of tables that are not published.
+// TestBusyWithOthers changes tables that are not published.
 func TestBusyWithOthers(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE other (id TEXT)")
@@ -83,7 +83,7 @@ func TestBusyWithOthers(t *testing.T) {
 			_, _ = conn.Exec(ctx, "INSERT INTO other SELECT generate_series(1, 1000)")
 		}
 	})
-	steady(t, f, 3*time.Second)
+	wantReports(t, f, 3*time.Second)
 	cancel()
 	wg.Wait()
 	// The server need not keep what it wrote meanwhile.
@@ -92,13 +92,12 @@ func TestBusyWithOthers(t *testing.T) {
 	}
 	bedtest.Eventually(t, "the slot moves on", func() bool {
 		p, err := parseCheckpoint(first)
-		return err == nil && b.ask("SELECT (confirmed_flush_lsn > '"+p.LSN.String()+"')::text FROM pg_replication_slots") == "true"
+		return err == nil && b.query("SELECT (confirmed_flush_lsn > '"+p.LSN.String()+"')::text FROM pg_replication_slots") == "true"
 	})
 	f.Want()
 }
 
-// TestPausedServer stops the server from running: a client cannot tell that from a
-// server on which nothing happens.
+// TestPausedServer pauses the server. A client cannot distinguish it from an idle one.
 func TestPausedServer(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
@@ -106,7 +105,7 @@ func TestPausedServer(t *testing.T) {
 	var pids []int
 	signal := func(s syscall.Signal) {
 		t.Helper()
-		// Each process of the server is in a group of its own.
+		// Each process of the server is in its own group.
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, s) // it may have ended meanwhile
 		}
@@ -125,7 +124,7 @@ func TestPausedServer(t *testing.T) {
 	b.insert("a")
 	f.Want("a")
 
-	// The end of the context is not held up by such a server.
+	// Such a server does not delay the end of the context.
 	pids = b.processes()
 	signal(syscall.SIGSTOP)
 	began := time.Now()
@@ -161,9 +160,9 @@ func (b *bed) processes() []int {
 	return pids
 }
 
-// TestCaughtUpIsTrue writes from several clients, of which some do not wait for the
-// disk, while the server restarts once, and checks each word: all that had been
-// committed by that moment was told before.
+// TestCaughtUpIsTrue writes from several clients, some of which do not wait for the disk, while the
+// server restarts once. It checks that every transaction committed before a call of CaughtUp was
+// emitted.
 func TestCaughtUpIsTrue(t *testing.T) {
 	b := startServer(t)
 	f, err := New(b.options())
@@ -222,8 +221,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 	t.Logf("%d rows, %d words", all, truth.Reports())
 }
 
-// TestEmitFails ends with the error of the one who was told, and confirms nothing
-// that was not kept.
+// TestEmitFails ends with the error of Emit, and confirms nothing that was not stored.
 func TestEmitFails(t *testing.T) {
 	b := startServer(t)
 	f, err := New(b.options())

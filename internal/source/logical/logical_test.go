@@ -22,21 +22,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bed struct {
 	t *testing.T
 	*testbed.Postgres
-	table string // what the statements of tests call orders
+	table string // what the tests' statements call orders
 }
 
-// startServer starts one that can be followed, with a table of orders.
+// startServer starts a server that can be followed, with a table of orders.
 func startServer(t *testing.T, settings ...string) *bed {
 	t.Helper()
 	args := []string{"-c", "wal_level=logical"}
 	for _, s := range settings {
 		args = append(args, "-c", s)
 	}
-	return (&bed{t: t, Postgres: bedtest.New(t).Postgres(args...)}).with("orders")
+	return (&bed{t: t, Postgres: bedtest.New(t).Postgres(args...)}).withTable("orders")
 }
 
-// with returns the bed with a table of orders of that name, for another test.
-func (b *bed) with(table string) *bed {
+// withTable returns the bed with a table of orders of that name, for another test.
+func (b *bed) withTable(table string) *bed {
 	b.t.Helper()
 	other := *b
 	other.table = table
@@ -55,7 +55,7 @@ func (b *bed) connect() *pgx.Conn {
 	return conn
 }
 
-// exec runs statements, each as a transaction, on a connection of their own.
+// exec runs statements on one connection, each as a transaction.
 func (b *bed) exec(statements ...string) {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.DSN())
@@ -71,7 +71,7 @@ func (b *bed) exec(statements ...string) {
 	}
 }
 
-// insert inserts IDs, each as a transaction.
+// insert inserts IDs, each in a transaction.
 func (b *bed) insert(ids ...string) {
 	b.t.Helper()
 	for _, id := range ids {
@@ -79,8 +79,8 @@ func (b *bed) insert(ids ...string) {
 	}
 }
 
-// ask returns the one value that a query answers.
-func (b *bed) ask(query string) (value string) {
+// query returns the one value of a query.
+func (b *bed) query(query string) (value string) {
 	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.DSN())
 	if err != nil {
@@ -105,7 +105,7 @@ func (b *bed) options() Options {
 	}
 }
 
-// start follows from a place.
+// start follows from a checkpoint.
 func start(t *testing.T, opts Options, from string) *followtest.Run {
 	t.Helper()
 	f, err := New(opts)
@@ -135,11 +135,11 @@ func TestInserts(t *testing.T) {
 		"DELETE FROM orders WHERE id = 'b'",
 		"TRUNCATE orders",
 	)
-	f.WaitCaughtUp() // or the table might have been written anew, with rows
+	f.WaitCaughtUp() // or the table might count as rewritten with rows
 	b.insert("g")
 	f.Want("a", "b", "c", "d", "e", "f", "g")
 
-	// Another run from the place has nothing to tell.
+	// Another run from the checkpoint emits nothing.
 	again := start(t, b.options(), f.Stop())
 	again.Want()
 	again.Stop()
@@ -167,7 +167,7 @@ func TestManyRows(t *testing.T) {
 		t.Errorf("%d IDs", len(ids))
 	}
 	f.Stop()
-	// Only the end of the transaction moves the place.
+	// Only the end of the transaction moves the checkpoint.
 	before := ""
 	for i, chunk := range f.Chunks() {
 		if chunk.IDs > follow.MaxChunk {

@@ -7,7 +7,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// withParts returns the bed with a table in two parts, one of which has parts itself.
+// withParts returns the bed with a table in two partitions, one of which has partitions itself.
 func (b *bed) withParts(table string) *bed {
 	b.t.Helper()
 	other := *b
@@ -21,8 +21,8 @@ func (b *bed) withParts(table string) *bed {
 	return &other
 }
 
-// TestPartitions follows the rows of a table's parts, whatever name they were written
-// by, and of those that are made later.
+// TestPartitions follows the rows of a table's partitions, under whatever name they were written.
+// Later partitions are included.
 func TestPartitions(t *testing.T) {
 	b := startServer(t).withParts("parted")
 	f := start(t, b.options(), "")
@@ -40,20 +40,20 @@ func TestPartitions(t *testing.T) {
 	f.WaitCaughtUp()
 	b.exec("INSERT INTO orders VALUES (303, 'h')")
 	f.Want("a", "b", "c", "d", "e", "f", "g", "h")
-	// One that does not tell which updates change the ID.
+	// Its log does not show which updates change the ID.
 	b.exec("CREATE UNIQUE INDEX orders_by_n ON orders_3 (n)", "ALTER TABLE orders_3 REPLICA IDENTITY USING INDEX orders_by_n")
 	f.WantError(follow.ErrUnsure, "not all")
-	b.free()
+	b.waitSlotFree()
 	f = start(t, b.options(), "")
 	f.WaitCaughtUp()
 	b.exec("UPDATE orders SET id = 'i' WHERE id = 'h'")
 	f.Want("i")
-	// The place has it that they are others.
+	// The checkpoint shows that the partitions differ.
 	start(t, b.options(), f.Stop()).Want()
 }
 
-// TestPartitionsUnheard has rows come with a partition: the log does not have them.
-func TestPartitionsUnheard(t *testing.T) {
+// TestAttachedPartitions attaches partitions with rows: the log does not have those.
+func TestAttachedPartitions(t *testing.T) {
 	server := startServer(t)
 	server.exec("CREATE TABLE other (n INT NOT NULL, id TEXT NOT NULL, note TEXT)", "INSERT INTO other VALUES (300, 'unheard')",
 		"CREATE FOREIGN DATA WRAPPER elsewhere", "CREATE SERVER away FOREIGN DATA WRAPPER elsewhere")
@@ -79,7 +79,7 @@ func TestPartitionsUnheard(t *testing.T) {
 			f.WaitCaughtUp()
 			b.exec(test.lose...)
 			f.WantError(follow.ErrUnsure, test.want)
-			b.free()
+			b.waitSlotFree()
 			start(t, b.options(), f.Last()).WantError(test.again, "")
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestKilledAtAnyMoment stops the follower again and again while rows come.
+// TestKilledAtAnyMoment stops the follower repeatedly while rows are written.
 func TestKilledAtAnyMoment(t *testing.T) {
 	b := startServer(t)
 	f, err := New(b.options())
@@ -61,8 +61,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// writeSome writes a transaction of a few rows, now and then of many, and returns
-// their IDs.
+// writeSome writes a transaction of a few rows, sometimes of many, and returns their IDs.
 func (b *bed) writeSome(conn *pgx.Conn, i int) (ids []string) {
 	n := 1 + rand.IntN(12)
 	if i%50 == 49 {
@@ -80,7 +79,7 @@ func (b *bed) writeSome(conn *pgx.Conn, i int) (ids []string) {
 	return ids
 }
 
-// TestServerRestarts stops and kills the server below a follower.
+// TestServerRestarts stops and kills the server while a follower runs.
 func TestServerRestarts(t *testing.T) {
 	b := startServer(t)
 	f := start(t, b.options(), "")
@@ -98,7 +97,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 	b.insert("c")
 	f.WaitCaughtUp()
-	// The server may have forgotten what was confirmed last, but not what was committed.
+	// The server may have lost the last confirmation, but no committed row.
 	for _, id := range []string{"a", "b", "c"} {
 		if !slices.Contains(f.IDs(), id) {
 			t.Errorf("%s was not told: %q", id, f.IDs())
@@ -106,7 +105,7 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestTakeover has two followers want the slot.
+// TestTakeover has two followers that want the slot.
 func TestTakeover(t *testing.T) {
 	b := startServer(t)
 	opts := b.options()
@@ -128,10 +127,10 @@ func TestTakeover(t *testing.T) {
 	b.insert("b")
 	second.Want("b")
 
-	// A third that knows only an old place finds that the slot has moved on.
+	// A third with only an old checkpoint finds that the slot has moved on.
 	bedtest.Eventually(t, "the second confirms", func() bool {
 		p, err := parseCheckpoint(second.Last())
-		return err == nil && b.ask("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == p.LSN.String()
+		return err == nil && b.query("SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == p.LSN.String()
 	})
 	third := start(t, opts, first.Last())
 	second.Stop()
@@ -139,11 +138,11 @@ func TestTakeover(t *testing.T) {
 	start(t, opts, second.Last()).Want()
 }
 
-// swap renames two columns into each other: every row has another ID.
+// swap swaps the names of two columns: every row has another ID.
 var swap = []string{"BEGIN", "ALTER TABLE orders RENAME COLUMN id TO id_x", "ALTER TABLE orders RENAME COLUMN note TO id",
 	"ALTER TABLE orders RENAME COLUMN id_x TO note", "COMMIT"}
 
-func TestGone(t *testing.T) {
+func TestCheckpointIsGone(t *testing.T) {
 	server := startServer(t)
 	for name, test := range map[string]struct {
 		lose func(b *bed)
@@ -165,7 +164,7 @@ func TestGone(t *testing.T) {
 			b.exec("ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'", "SELECT pg_reload_conf()")
 			bedtest.Eventually(b.t, "the slot is lost", func() bool {
 				b.exec("INSERT INTO orders (id, note) SELECT gen_random_uuid(), repeat('x', 1000) FROM generate_series(1, 5000)", "SELECT pg_switch_wal()", "CHECKPOINT")
-				return b.ask("SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == "lost"
+				return b.query("SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'orders_slot'") == "lost"
 			})
 		}, follow.ErrGone, "has lost it"},
 		"publication made again": {func(b *bed) {
@@ -196,18 +195,18 @@ func TestGone(t *testing.T) {
 		}, follow.ErrUnsure, "another of that name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := server.with(strings.Map(underscore, name))
+			b := server.withTable(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
 			f.WaitCaughtUp()
 			place := f.Stop()
-			b.free()
+			b.waitSlotFree()
 			test.lose(b)
 			f = start(t, b.options(), place)
 			f.WantError(test.is, test.want, b.password())
 			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
 				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
-			// To begin anew is all that it takes.
+			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
 			f.WaitCaughtUp()
 			b.insert("a")
@@ -226,15 +225,15 @@ func underscore(r rune) rune {
 	return r
 }
 
-// free waits until nobody uses the slot.
-func (b *bed) free() {
+// waitSlotFree waits until no follower uses the slot.
+func (b *bed) waitSlotFree() {
 	b.t.Helper()
 	bedtest.Eventually(b.t, "the slot is free", func() bool {
-		return b.ask("SELECT count(*)::text FROM pg_replication_slots WHERE active AND slot_name = 'orders_slot'") == "0"
+		return b.query("SELECT count(*)::text FROM pg_replication_slots WHERE active AND slot_name = 'orders_slot'") == "0"
 	})
 }
 
-// TestLostWhileFollowed takes away what the follower needs.
+// TestLostWhileFollowed removes what the follower needs.
 func TestLostWhileFollowed(t *testing.T) {
 	server := startServer(t, "max_replication_slots=20")
 	for name, test := range map[string]struct {
@@ -254,7 +253,7 @@ func TestLostWhileFollowed(t *testing.T) {
 		"inherited":           {[]string{"CREATE TABLE orders_x () INHERITS (orders)", "INSERT INTO orders_x (n, id) VALUES (1, 'a')"}, follow.ErrUnsure, "not all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := server.with(strings.Map(underscore, name))
+			b := server.withTable(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
 			f.WaitCaughtUp()
 			b.exec(test.lose...)
@@ -279,7 +278,7 @@ func TestAltered(t *testing.T) {
 	start(t, b.options(), place).Want("c", "d")
 }
 
-func TestPlacesThatAreNone(t *testing.T) {
+func TestInvalidCheckpoints(t *testing.T) {
 	b := startServer(t)
 	for _, place := range []string{"x", "{}", `{"system":"1"}`, `{"system":"1","lsn":"0/0","watched":"1.2.3"}`, `{"system":"1","lsn":"x","watched":"1.2.3"}`} {
 		start(t, b.options(), place).WantError(follow.ErrGone, "is no place of logical replication")

@@ -12,8 +12,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// as returns how to connect as another user, whose password is geheim.
-func (b *bed) as(user string) string {
+// dsnOf returns the DSN of another user, whose password is geheim.
+func (b *bed) dsnOf(user string) string {
 	b.t.Helper()
 	u, err := url.Parse(b.DSN())
 	if err != nil {
@@ -23,7 +23,7 @@ func (b *bed) as(user string) string {
 	return u.String()
 }
 
-// TestRefused has what no other try would mend: one line says what it is.
+// TestRefused covers permanent errors: one line describes each.
 func TestRefused(t *testing.T) {
 	b := startServer(t)
 	b.exec(
@@ -91,9 +91,9 @@ func TestRefused(t *testing.T) {
 		"generated":  {func(o *Options) { o.Table = "made" }, "column id is generated"},
 		"plugin":     {func(o *Options) { o.Slot = "foreign_slot" }, "is not ours"},
 		"physical":   {func(o *Options) { o.Slot = "physical_slot" }, "is not ours"},
-		"no owner":   {func(o *Options) { o.DSN, o.Publication = b.as("nobody"), "mine" }, `run: CREATE PUBLICATION "mine" FOR TABLE orders WITH (publish = 'insert, update')`},
-		"no schema":  {func(o *Options) { o.DSN, o.Table = b.as("nobody"), "private.orders" }, "permission denied for schema private; the user needs: GRANT USAGE"},
-		"no stream":  {func(o *Options) { o.DSN, o.Table, o.Publication = b.as("owner"), "owned", "owners" }, `run: ALTER ROLE "owner" REPLICATION`},
+		"no owner":   {func(o *Options) { o.DSN, o.Publication = b.dsnOf("nobody"), "mine" }, `run: CREATE PUBLICATION "mine" FOR TABLE orders WITH (publish = 'insert, update')`},
+		"no schema":  {func(o *Options) { o.DSN, o.Table = b.dsnOf("nobody"), "private.orders" }, "permission denied for schema private; the user needs: GRANT USAGE"},
+		"no stream":  {func(o *Options) { o.DSN, o.Table, o.Publication = b.dsnOf("owner"), "owned", "owners" }, `run: ALTER ROLE "owner" REPLICATION`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := b.options()
@@ -107,15 +107,15 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestServersThatDoNotSuit(t *testing.T) {
+func TestUnsuitableServers(t *testing.T) {
 	b := startServer(t, "wal_level=replica")
 	start(t, b.options(), "").WantError(nil, "wal_level is replica; set it to logical", b.password())
 	b = startServer(t, "max_replication_slots=0")
 	start(t, b.options(), "").WantError(nil, "max_replication_slots", b.password())
 }
 
-// TestEnoughRights follows as a user with few rights, once an owner has made the
-// publication as the error says.
+// TestEnoughRights follows as a user with few rights, once an owner has created the publication as
+// the error says.
 func TestEnoughRights(t *testing.T) {
 	b := startServer(t)
 	b.exec(
@@ -123,15 +123,15 @@ func TestEnoughRights(t *testing.T) {
 		`CREATE PUBLICATION "Orders Gate" FOR TABLE orders WITH (publish = 'insert, update')`,
 	)
 	opts := b.options()
-	opts.DSN, opts.Publication = b.as("gate"), "Orders Gate"
+	opts.DSN, opts.Publication = b.dsnOf("gate"), "Orders Gate"
 	f := start(t, opts, "")
 	f.WaitCaughtUp()
 	b.insert("a")
 	f.Want("a")
 }
 
-// TestOwnPublication looks at what the follower makes: a table without a replica
-// identity must remain one that can be updated.
+// TestOwnPublication checks the follower's own publication: a table without a replica identity must
+// stay updatable.
 func TestOwnPublication(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE keyless (id TEXT, note TEXT)", "CREATE TABLE elsewhere (n INT PRIMARY KEY, id TEXT, note TEXT)",
@@ -174,8 +174,8 @@ func TestOwnPublication(t *testing.T) {
 	}
 }
 
-// TestWiderPublication follows one of all tables, with updates of rows whose ID is in
-// no replica identity: what may have changed is told.
+// TestWiderPublication follows a publication of all tables, with updates of rows whose ID is in no
+// replica identity. Rows that may have changed are emitted.
 func TestWiderPublication(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE TABLE elsewhere (n INT PRIMARY KEY, id TEXT, note TEXT)", "CREATE TABLE other (id TEXT)", "CREATE PUBLICATION everything FOR ALL TABLES")
@@ -188,10 +188,10 @@ func TestWiderPublication(t *testing.T) {
 	f.Want("a", "a", "b")
 }
 
-// TestPublicationOfASchema is one that has the table without naming it.
+// TestPublicationOfASchema follows a publication that contains the table without naming it.
 func TestPublicationOfASchema(t *testing.T) {
 	b := startServer(t)
-	if b.ask("SHOW server_version_num") < "150000" {
+	if b.query("SHOW server_version_num") < "150000" {
 		t.Skip("PostgreSQL 15 or newer has such publications")
 	}
 	b.exec("CREATE PUBLICATION ours FOR TABLES IN SCHEMA public")
@@ -233,7 +233,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// types are columns of IDs, and values of theirs, in the words of SQL.
+// types are columns of IDs, with values, in SQL.
 var types = []struct{ column, values string }{
 	{"SMALLINT", "-32768, 0, 32767"},
 	{"INT", "-2147483648, 2147483647"},
@@ -247,7 +247,7 @@ var types = []struct{ column, values string }{
 	{"number", "42"},
 }
 
-// TestTypes compares what is told with the text of the column.
+// TestTypes compares the emitted IDs with the text of the column.
 func TestTypes(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE DOMAIN number AS BIGINT CHECK (VALUE > 0)")

@@ -7,9 +7,8 @@ import (
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// TestTailOfAnOlderCopy puts an older copy of a table in its place a moment after it was
-// read. The numbers that it lacks are given once more, one of them to a transaction that
-// commits late.
+// TestTailOfAnOlderCopy replaces a table by an older copy just after it was read. The missing
+// numbers are used again, one of them by a transaction that commits late.
 func TestTailOfAnOlderCopy(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *server) {
 		s.exec(t,
@@ -18,7 +17,7 @@ func TestTailOfAnOlderCopy(t *testing.T) {
 		)
 		opts := s.options("copy")
 		opts.Overlap = 2 * time.Second
-		x := &tails{table: newTable(t, opts), seen: map[string]int{}}
+		x := &catchUps{table: newTable(t, opts), seen: map[string]int{}}
 		x.next(t)
 		s.exec(t, "DELETE FROM copy WHERE id > 90")
 		x.next(t)
