@@ -129,7 +129,7 @@ format:
 	unformatted=$$(find . -name .cache -prune -o -name '*.go' -print0 | xargs -0 gofmt -l) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:" $$unformatted; exit 1; fi
 
-lint: format
+lint: format prose
 	go vet ./...
 	for module in $(MODULES); do (cd $$module && go vet ./...) || exit 1; done
 	$(GOLANGCI) run ./...

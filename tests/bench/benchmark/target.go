@@ -34,7 +34,7 @@ type Targets struct{ Table }
 // NewTargets returns the table of what is to reach its targets.
 func NewTargets(what string) *Targets {
 	return &Targets{Table{
-		Title: "Targets", Note: "What " + what + " is to reach, and whether it did in this run.",
+		Title: "Targets", Note: "The targets of " + what + ", and whether this run reached them.",
 		Header: []string{"", "", "target", "here", "reached"},
 	}}
 }

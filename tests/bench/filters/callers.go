@@ -26,7 +26,7 @@ const storedNote = `%d callers, each of whom asks for one ID at a time, at rando
 yardstick asks by a command of its own each time and believes a no; ordergate's
 callers share round trips, and each no comes with the proof that the set is whole. CPU
 is per question, that of our process for all that it does, and decides where there is
-no core to spare. Memory is what Redis says of the keys, beside the classic Bloom
+no core to spare. Memory is Redis's own figure for the keys, beside the classic Bloom
 filter's formula.`
 
 func storedSection(n int) section {

@@ -83,7 +83,7 @@ func pass(s *servers) section {
 const settleNote = `POST /orders/{id}/settle of distinct orders, each with a lock of its own. The sidecars
 have ext_authz and ext_proc on the way; the no-op takes no lock. nginx's lock is SET
 NX PX with a script that gives it back: no fence, no renewal, and it is given back
-whatever became of the call.`
+after every outcome of the call.`
 
 // settle compares brackets.
 func settle(s *servers) section {

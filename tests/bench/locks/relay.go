@@ -18,11 +18,11 @@ const (
 	oneKey       = "order:lock:1001"
 )
 
-const relayNote = `%d callers of one process want one lock, again and again, and keep it for %v. Who
-released it sits out until another caller has had it: most candidates would give
-it back to him, and the others starve. With nothing lost between a release and the
+const relayNote = `%d callers of one process want one lock, again and again, and keep it for %v. The
+releasing caller pauses until another caller has had the lock: most candidates would give
+it back to the same caller, and the others starve. With nothing lost between a release and the
 next grant there would be %d grants a second, less what a sleep takes too long; "in
-use" is how much of the time somebody had the lock. A gap is from the call of the
+use" is the share of the time in which a caller had the lock. A gap is from the call of the
 release to the next grant, the median.`
 
 func relay() section {

@@ -38,7 +38,7 @@ func storm() section {
 }
 
 const triesNote = `The same, but each caller tries %d times, %v apart, and gives up. ordergate's tries
-are ended early by a release, and rueidislock knows no tries but a wait, here of
+are ended early by a release, and rueidislock has no tries but a wait, here of
 %v: these two use the time between.`
 
 func tries() section {
