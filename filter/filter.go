@@ -18,6 +18,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/exact"
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Answer is the filter's answer about an order ID.
@@ -77,7 +78,7 @@ type Appender interface {
 }
 
 // MaxIDBytes is the length of the longest ID that a filter learns.
-const MaxIDBytes = 256
+const MaxIDBytes = orderid.MaxBytes
 
 // Options are the settings of a [Filter].
 type Options struct {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Append adds IDs to the log in one step. It blocks for one round trip to Redis, and returns nil
@@ -45,7 +47,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 func (l *Log) entries(ids []string) ([]item, error) {
 	items := make([]item, 0, len(ids))
 	for _, id := range ids {
-		if len(id) == 0 || len(id) > MaxIDBytes {
+		if len(id) == 0 || len(id) > orderid.MaxBytes {
 			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
 		}
 		items = append(items, item{"id", id})

@@ -25,9 +25,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// MaxIDBytes is the length of the longest ID that the log accepts.
-const MaxIDBytes = 256
-
 var (
 	// ErrUnavailable means that Redis did not answer in time. It is temporary.
 	ErrUnavailable = errors.New("change log unavailable")
@@ -47,7 +44,7 @@ var (
 	ErrBlind = errors.New("nobody would notice that Redis was restarted or failed over: let the user run INFO")
 	// ErrBroken means that the log's keys hold something else. It stays until they are deleted.
 	ErrBroken = errors.New("change log broken")
-	// ErrBadID means that an ID is empty or longer than [MaxIDBytes].
+	// ErrBadID means that an ID is empty or longer than [orderid.MaxBytes].
 	ErrBadID = errors.New("an ID must have 1 to 256 bytes")
 )
 

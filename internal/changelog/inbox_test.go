@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 const inboxKey = "ordergate:{orders}:inbox"
@@ -92,7 +94,7 @@ func TestInvalidPushes(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
-		long := strings.Repeat("x", MaxIDBytes)
+		long := strings.Repeat("x", orderid.MaxBytes)
 		push(t, b, "1", "", "2", long+"x", long)
 		b.mustWait(t)
 		got := b.doubted()

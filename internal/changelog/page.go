@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // entry is one entry of the log: an ID, or a doubt.
@@ -188,7 +190,7 @@ func parseEntry(row any) (e entry) {
 		}
 	case fields[0] != "id":
 		e.malformed = fmt.Sprintf("entry %s is malformed", name)
-	case len(value) == 0 || len(value) > MaxIDBytes:
+	case len(value) == 0 || len(value) > orderid.MaxBytes:
 		e.malformed = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
 	default:
 		e.id = value

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // countMisses appends through a, and looks up each ID at b right after its acknowledgement, from
@@ -315,8 +317,8 @@ func TestIDsAreBounded(t *testing.T) {
 		}{
 			{"empty", "", false},
 			{"one byte", "x", true},
-			{"longest", strings.Repeat("x", MaxIDBytes), true},
-			{"too long", strings.Repeat("x", MaxIDBytes+1), false},
+			{"longest", strings.Repeat("x", orderid.MaxBytes), true},
+			{"too long", strings.Repeat("x", orderid.MaxBytes+1), false},
 			{"binary", "\x00\xff\r\n", true},
 		} {
 			err := b.Append(t.Context(), tc.id)

@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -20,10 +21,10 @@ func testBadRows(t *testing.T, s *server) {
 	tab := map[Kind]string{MySQL: "CHAR(9)", Postgres: "CHR(9)"}[s.kind]
 	s.exec(t,
 		"CREATE TABLE bad (id INT PRIMARY KEY, order_id {text})",
-		"INSERT INTO bad VALUES (1, 'a'), (2, ''), (3, '"+strings.Repeat("9", MaxIDBytes+1)+"'), (4, CONCAT('a', "+tab+")), (5, NULL), "+
-			"(6, 'b'), (7, 'no-way'), (8, CONCAT("+tab+", 'x')), (9, '"+strings.Repeat("9", MaxIDBytes)+"')",
+		"INSERT INTO bad VALUES (1, 'a'), (2, ''), (3, '"+strings.Repeat("9", orderid.MaxBytes+1)+"'), (4, CONCAT('a', "+tab+")), (5, NULL), "+
+			"(6, 'b'), (7, 'no-way'), (8, CONCAT("+tab+", 'x')), (9, '"+strings.Repeat("9", orderid.MaxBytes)+"')",
 	)
-	long := strings.Repeat("9", MaxIDBytes)
+	long := strings.Repeat("9", orderid.MaxBytes)
 	opts := s.options("bad")
 	opts.Valid = func(id string) bool { return id != "no-way" }
 	opts.OnBad = SkipBad

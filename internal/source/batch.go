@@ -3,6 +3,8 @@ package source
 import (
 	"slices"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // batch is the result of one SELECT, without an allocation for each row.
@@ -27,7 +29,7 @@ func (b *batch) add(id, cursor, tie []byte) {
 	if id == nil {
 		b.nulls = append(b.nulls, b.rows())
 	}
-	b.text = append(b.text, id[:min(len(id), MaxIDBytes+1)]...)
+	b.text = append(b.text, id[:min(len(id), orderid.MaxBytes+1)]...)
 	b.ends = append(b.ends, len(b.text))
 	b.text = append(b.text, cursor...)
 	b.ends = append(b.ends, len(b.text))

@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 const (
@@ -204,7 +206,7 @@ func (f *File) line(r *Report, number int64, line []byte, yield func(string) err
 	case len(field) == 0:
 		reason = "the first column is empty"
 	default:
-		reason = checkID(field)
+		reason = orderid.Check(field)
 	}
 	if reason == "" {
 		id := string(field)

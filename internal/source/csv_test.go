@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // writeFile writes a file with an old modification time.
@@ -32,7 +34,7 @@ func writeFile(t *testing.T, content string) string {
 }
 
 func TestCSV(t *testing.T) {
-	long := strings.Repeat("9", MaxIDBytes)
+	long := strings.Repeat("9", orderid.MaxBytes)
 	for _, tc := range []struct {
 		name    string
 		content string
@@ -244,7 +246,7 @@ func FuzzCSV(f *testing.F) {
 		n := int64(0)
 		report, err := CSV(path, Options{}).Read(t.Context(), func(id string) error {
 			n++
-			if checkID([]byte(id)) != "" || strings.ContainsAny(id, "\n\r") {
+			if orderid.Check(id) != "" || strings.ContainsAny(id, "\n\r") {
 				t.Errorf("ID %q", id)
 			}
 			return nil

@@ -6,12 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/ordergate/ordergate/internal/source/mysqldsn"
 )
 
 const (
@@ -56,27 +57,9 @@ func newMySQL(opts TableOptions) (open opener, location string, err error) {
 
 // parseMySQL parses a DSN in the driver's form, or a mysql:// URL.
 func parseMySQL(dsn string) (*mysql.Config, error) {
-	// The parser's error may quote a part of the DSN.
-	bad := errors.New("the DSN is none: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
-	var user *url.Userinfo
-	if strings.HasPrefix(dsn, "mysql://") {
-		u, err := url.Parse(dsn)
-		if err != nil || u.Host == "" {
-			return nil, bad
-		}
-		user = u.User
-		dsn = "tcp(" + u.Host + ")" + "/" + strings.TrimPrefix(u.EscapedPath(), "/")
-		if u.RawQuery != "" {
-			dsn += "?" + u.RawQuery
-		}
-	}
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, bad
-	}
-	if user != nil {
-		config.User = user.Username()
-		config.Passwd, _ = user.Password()
+	config, ok := mysqldsn.Parse(dsn)
+	if !ok {
+		return nil, errors.New("the DSN is none: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
 	}
 	config.Timeout = cmp.Or(config.Timeout, connectLimit)
 	config.Logger = &mysql.NopLogger{} // errors are also returned

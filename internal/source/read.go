@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 var (
@@ -163,7 +165,7 @@ func (s *scan) deliver(ctx context.Context, b *batch) error {
 		if b.null(i) {
 			reason = s.layout.id.name + " is NULL"
 		} else {
-			reason = checkID(b.text[start:endID])
+			reason = orderid.Check(b.text[start:endID])
 		}
 		id := text[start:endID]
 		if reason == "" && s.opts.Valid != nil && !s.opts.Valid(id) {

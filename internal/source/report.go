@@ -1,18 +1,9 @@
 package source
 
-import (
-	"bytes"
-	"fmt"
-	"unicode/utf8"
-)
+import "fmt"
 
-const (
-	// MaxIDBytes is the length of the longest ID.
-	MaxIDBytes = 256
-
-	// maxListedBad bounds the bad lines or rows in a report.
-	maxListedBad = 5
-)
+// maxListedBad bounds the bad lines or rows in a report.
+const maxListedBad = 5
 
 // Report is the result of a read.
 type Report struct {
@@ -39,34 +30,6 @@ func (r *Report) addBad(where func() string, reason string) {
 	if len(r.First) < maxListedBad {
 		r.First = append(r.First, Bad{Where: where(), Reason: reason})
 	}
-}
-
-// checkID returns the reason why an ID is no order's, "" if it may be one.
-func checkID(id []byte) string {
-	switch {
-	case len(id) == 0:
-		return "the ID is empty"
-	case len(id) > MaxIDBytes:
-		return fmt.Sprintf("an ID of more than %d bytes", MaxIDBytes)
-	case isPlainASCII(id):
-		return ""
-	case bytes.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "control characters"
-	case !utf8.Valid(id):
-		return "not UTF-8"
-	}
-	return ""
-}
-
-// isPlainASCII reports whether an ID has only printable ASCII characters. Nearly all have, and this
-// is five times as fast as a check of runes.
-func isPlainASCII(id []byte) bool {
-	for _, c := range id {
-		if c < ' ' || c >= 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 // invalidID is the reason for an ID that the caller's Valid refuses.

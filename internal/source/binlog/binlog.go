@@ -13,13 +13,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/mysqldsn"
 )
 
 // Options are the settings of a [Follower].
@@ -47,9 +46,9 @@ func New(opts Options) (*Follower, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, fmt.Errorf("following a binary log: %w", err)
 	}
-	config, err := parseDSN(opts.DSN)
-	if err != nil {
-		return nil, fmt.Errorf("following a binary log: %w", err)
+	config, ok := mysqldsn.Parse(opts.DSN)
+	if !ok {
+		return nil, errors.New("following a binary log: the data source name is not of the form user:password@tcp(host:port)/database, or mysql://user:password@host:port/database")
 	}
 	schema, name, err := follow.SplitTable(opts.Table)
 	if err != nil {
@@ -67,29 +66,6 @@ func New(opts Options) (*Follower, error) {
 	config.ReadTimeout, config.WriteTimeout = timeout, timeout
 	config.Logger = &mysql.NopLogger{} // errors are also returned
 	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil
-}
-
-// parseDSN parses a data source name in the driver's form, or a URL. Errors of the parsers may
-// quote it with its password, so they are replaced.
-func parseDSN(dsn string) (*mysql.Config, error) {
-	bad := errors.New("the data source name is not of the form user:password@tcp(host:port)/database, or mysql://user:password@host:port/database")
-	u := &url.URL{}
-	if strings.HasPrefix(dsn, "mysql://") {
-		var err error
-		if u, err = url.Parse(dsn); err != nil || u.Host == "" {
-			return nil, bad
-		}
-		dsn = "tcp(" + u.Host + ")/" + strings.TrimPrefix(u.EscapedPath(), "/") + "?" + u.RawQuery
-	}
-	config, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, bad
-	}
-	if u.User != nil {
-		config.User = u.User.Username()
-		config.Passwd, _ = u.User.Password()
-	}
-	return config, nil
 }
 
 const (

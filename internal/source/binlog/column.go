@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/replication"
 
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -163,7 +164,7 @@ func (c *column) idOf(value any, signed bool) (id, bad string) {
 	default:
 		return "", fmt.Sprintf("the ID is neither a number nor text (%T)", value)
 	}
-	return id, follow.CheckID(id)
+	return id, orderid.Check(id)
 }
 
 // number returns the decimal digits. With signed, an unsigned number comes as the signed one with

@@ -2,17 +2,12 @@ package follow
 
 import (
 	"context"
-	"fmt"
 	"time"
-	"unicode/utf8"
 )
 
 const (
 	// MaxChunk is the largest number of IDs in one call of [Emit].
 	MaxChunk = 1000
-	// MaxIDBytes is the length of the longest ID, as in package source.
-	MaxIDBytes = 256
-
 	// maxHoldBack is how long successive transactions may be held back, so that one call emits
 	// them.
 	maxHoldBack = 2 * time.Millisecond
@@ -96,22 +91,4 @@ func (b *Batch) emitAll(ctx context.Context) error {
 	clear(b.ids) // releases the strings
 	b.ids, b.unflushed, b.lastEmitted = b.ids[:0], false, checkpoint
 	return nil
-}
-
-// CheckID returns the reason why text cannot be an order's ID, "" if it can.
-func CheckID(id string) string {
-	switch {
-	case id == "":
-		return "the ID is empty"
-	case len(id) > MaxIDBytes:
-		return fmt.Sprintf("the ID has more than %d bytes", MaxIDBytes)
-	case !utf8.ValidString(id):
-		return "the ID is not UTF-8"
-	}
-	for _, r := range id {
-		if r < ' ' || r == 0x7f {
-			return "the ID has control characters"
-		}
-	}
-	return ""
 }

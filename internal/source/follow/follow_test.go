@@ -130,17 +130,6 @@ func TestBatchHoldsBackBriefly(t *testing.T) {
 	})
 }
 
-func TestCheckID(t *testing.T) {
-	for id, want := range map[string]string{
-		"1": "", "a b": "", "Ωμέγα": "", strings.Repeat("x", 256): "",
-		"": "empty", strings.Repeat("x", 257): "256 bytes", "a\x00": "control", "a\n": "control", "a\x7f": "control", "a\xff": "UTF-8",
-	} {
-		if got := CheckID(id); got == "" != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%q: %q, want %q", id, got, want)
-		}
-	}
-}
-
 func TestSplitTable(t *testing.T) {
 	for table, want := range map[string][2]string{"orders": {"", "orders"}, "shop.orders": {"shop", "orders"}, "my table": {"", "my table"}} {
 		schema, name, err := SplitTable(table)

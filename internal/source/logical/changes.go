@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
@@ -96,7 +97,7 @@ func (r *tailer) addID(ctx context.Context, value *pglogrepl.TupleDataColumn) er
 	}
 	switch value.DataType {
 	case pglogrepl.TupleDataTypeText:
-		bad = follow.CheckID(id)
+		bad = orderid.Check(id)
 	case pglogrepl.TupleDataTypeNull:
 		bad = "the ID is NULL"
 	default:
