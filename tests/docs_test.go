@@ -100,6 +100,23 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// codePath matches a path in code spans.
+var codePath = regexp.MustCompile("`((?:cmd|config|docs|extauthz|filter|internal|lockmw|tests|tools)(?:/[\\w.-]+)*)`")
+
+// TestPaths checks that the files and packages that CONTRIBUTING.md names are there.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	named := codePath.FindAllStringSubmatch(prose(t, "../CONTRIBUTING.md"), -1)
+	for _, m := range named {
+		if _, err := os.Stat(filepath.Join("..", m[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(named) < 50 {
+		t.Errorf("found %d paths: are they still in code spans?", len(named))
+	}
+}
+
 // prose returns a page without its blocks of code.
 func prose(t *testing.T, file string) string {
 	t.Helper()
