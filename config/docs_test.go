@@ -12,7 +12,7 @@ import (
 func pages(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, name := range []string{"configuration", "configuration-filters", "configuration-rules"} {
+	for _, name := range []string{"configuration", "configuration-filters", "configuration-sources", "configuration-rules"} {
 		text, err := os.ReadFile("../docs/" + name + ".md")
 		if err != nil {
 			t.Fatal(err)
