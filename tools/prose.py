@@ -1,7 +1,7 @@
 """Checks how the documentation is written, with vale and the style in tools/prose/.
 
 Words that the style refuses fail. A sentence of more than 25 words is a warning; a page
-may have one of them for each 120 words. Without arguments it checks all pages.
+may have one of them for each 150 words. Without arguments it checks all pages.
 """
 
 import json
@@ -15,7 +15,7 @@ VALE = ["go", "tool", "-modfile=tools/go.mod", "vale", "--config", "tools/prose/
 
 def max_long(text):
     """Returns how many sentences of more than 25 words a page may have."""
-    return max(4, len(text.split()) // 120)
+    return max(4, len(text.split()) // 150)
 
 
 def all_pages():
