@@ -538,7 +538,7 @@ type Settle struct {
 	// MaxInFlight bounds how many settlements the backend may have to work on, of all rules
 	// together: those that were forwarded, and those that are held. 1 to 100,000, default
 	// 100. MaxInFlightPerClient is the part of them that may be one client's; 1 to
-	// MaxInFlight, default half. The more is taken, the less: see docs/locks.md.
+	// MaxInFlight, default half. The more is taken, the less: see docs/locks-outcome.md.
 	MaxInFlight          int `mapstructure:"max_in_flight"`
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
 	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000, and

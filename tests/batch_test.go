@@ -37,7 +37,7 @@ func batchOf(t testing.TB, n int) (ids []string, body string) {
 	return ids, string(text)
 }
 
-// readFences reads the header of more than 50 orders as docs/locks.md says.
+// readFences reads the header of more than 50 orders as docs/locks.md shows.
 func readFences(t testing.TB, text string) (fences []int64) {
 	t.Helper()
 	first, rest, _ := strings.Cut(text, ",")

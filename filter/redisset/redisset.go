@@ -6,7 +6,7 @@
 // filter/redisbf, which proves each negative by the command that reads the bits.
 // This package adds what lasts longer than a command: that a set which is not whole
 // is filled again, that it grows into another one without a pause, and that days
-// are forgotten. docs/filters.md tells how.
+// are forgotten. docs/filters-redis.md has the details.
 package redisset
 
 import (
