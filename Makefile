@@ -82,7 +82,7 @@ test-faults:
 # What the race detector would make too dear, and the benchmarks.
 test-plain:
 	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million|TestInterleavings|TestSearch' \
-		./filter/bloom ./filter/exact ./filter/redisbf ./internal/source ./internal/changelog ./internal/engine
+		./filter/bloom ./filter/exact ./filter/redisbf ./internal/source ./internal/changelog ./internal/loader
 	$(GOTEST) -p 1 ./tests/bench/...
 	cd tests/bench/locks && $(GOTEST) ./...
 	cd tests/bench/filters && $(GOTEST) ./...
@@ -121,7 +121,7 @@ soak:
 	SOAK=1 go test -count=1 -race -v -timeout 30m ./tests/differential
 	SOAK=1 go test -count=1 -v -timeout 60m ./filter/...
 	SOAK=1 go test -count=1 -v -timeout 3h -run 'TestSearch$$' ./internal/changelog
-	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/engine
+	SOAK=4 go test -count=1 -v -timeout 3h -run 'TestSearchSets$$' ./internal/loader
 	SOAK=1 go test -count=1 -v -timeout 90m -run 'TestAllAtOnce' ./tests/outside
 	cd tests/faults && SOAK=1 go test -count=1 -race -v -timeout 12h ./...
 

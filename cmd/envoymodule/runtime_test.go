@@ -11,8 +11,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

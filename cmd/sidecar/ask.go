@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
@@ -38,9 +38,9 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 	case c.Listen.Admin == "":
 		return usageError{fmt.Errorf("%s has no listen.admin, where ordergate could be asked", e.file)}
 	}
-	admin := c.Listen.Admin
-	network, address := "tcp", admin
-	if path, ok := strings.CutPrefix(admin, "unix:"); ok {
+	where := c.Listen.Admin
+	network, address := "tcp", where
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		network, address = "unix", path
 	}
 	transport := &http.Transport{
@@ -70,22 +70,22 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 		if errors.As(err, &dial) && dial.Op == "dial" {
 			err = notRunning{err}
 		}
-		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
+		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}
 	defer response.Body.Close() // only read from: nothing to lose
 	text, err := io.ReadAll(io.LimitReader(response.Body, mostReply))
 	if err != nil {
-		return fmt.Errorf("asking the ordergate at %s: %w", admin, err)
+		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		var refused engine.Refusal
+		var refused admin.Refusal
 		if json.Unmarshal(text, &refused) == nil && refused.Error != "" {
 			return errors.New(refused.Error)
 		}
-		return fmt.Errorf("asking what listens at %s: it answered %s", admin, response.Status)
+		return fmt.Errorf("asking what listens at %s: it answered %s", where, response.Status)
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", admin, err)
+		return fmt.Errorf("reading the answer of %s: %w", where, err)
 	}
 	return nil
 }

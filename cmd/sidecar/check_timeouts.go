@@ -7,15 +7,16 @@ import (
 	"text/tabwriter"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // ruleTimeouts is what check prints of a rule with a create.
 type ruleTimeouts struct {
-	Rule           string         `json:"rule"`
-	Held           engine.Seconds `json:"held_seconds"`
-	MessageTimeout engine.Seconds `json:"message_timeout_seconds"`
-	RouteTimeout   engine.Seconds `json:"route_timeout_beyond_backend_seconds"`
+	Rule           string        `json:"rule"`
+	Held           admin.Seconds `json:"held_seconds"`
+	MessageTimeout admin.Seconds `json:"message_timeout_seconds"`
+	RouteTimeout   admin.Seconds `json:"route_timeout_beyond_backend_seconds"`
 }
 
 // printTimeouts prints for how long the answers to creates may be held, and the timeouts of
@@ -25,8 +26,8 @@ func printTimeouts(w io.Writer, c *config.Config, asJSON bool) error {
 	if asJSON {
 		rules := make([]ruleTimeouts, 0, len(held))
 		for _, h := range held {
-			timeout := engine.Seconds(h.MessageTimeout)
-			rules = append(rules, ruleTimeouts{h.Rule, engine.Seconds(h.Longest), timeout, timeout})
+			timeout := admin.Seconds(h.MessageTimeout)
+			rules = append(rules, ruleTimeouts{h.Rule, admin.Seconds(h.Longest), timeout, timeout})
 		}
 		return json.NewEncoder(w).Encode(map[string]any{"rules": rules})
 	}

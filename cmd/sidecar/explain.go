@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/rules"
 )
 
 // explanation is what explain tells of a request. All of its keys are always
@@ -37,7 +37,7 @@ type explanation struct {
 	LimitKey *string    `json:"limit_key"` // of the permit besides
 	Verdict  *string    `json:"verdict"`   // null: decided at run time
 	Status   *int       `json:"status"`    // null: the backend's, or decided at run time
-	Reason   *string    `json:"reason"`    // of a engine.Refusal
+	Reason   *string    `json:"reason"`    // of a admin.Refusal
 	Because  string     `json:"because"`   // for people
 	Possible []possible `json:"possible"`
 
@@ -230,7 +230,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
 		var err error
-		if policies[i], err = engine.Policy(r, filters, locks); err != nil {
+		if policies[i], err = rules.Policy(r, filters, locks); err != nil {
 			return nil, err
 		}
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // lockState is what Redis says of a lock now.
 type lockState struct {
-	Key     string          `json:"key"`
-	Server  *string         `json:"server"`       // of a quorum; null: there is only one to ask
-	State   string          `json:"state"`        // free, held, other_type (no lock of this kind), unreachable
-	Left    *engine.Seconds `json:"left_seconds"` // null: not held, or without an end
-	Holders []string        `json:"holders"`      // the beginnings of their names: whoever knows a whole one holds the lock
-	Free    *int            `json:"free"`         // permits of a semaphore; null: it is none
-	Error   *string         `json:"error"`
+	Key     string         `json:"key"`
+	Server  *string        `json:"server"`       // of a quorum; null: there is only one to ask
+	State   string         `json:"state"`        // free, held, other_type (no lock of this kind), unreachable
+	Left    *admin.Seconds `json:"left_seconds"` // null: not held, or without an end
+	Holders []string       `json:"holders"`      // the beginnings of their names: whoever knows a whole one holds the lock
+	Free    *int           `json:"free"`         // permits of a semaphore; null: it is none
+	Error   *string        `json:"error"`
 
 	holds string // what the key holds that is no lock of this kind
 }
@@ -110,7 +110,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 		}
 	}
 	if is.TTL > 0 && s.State != "free" {
-		s.Left = new(engine.SecondsOf(is.TTL))
+		s.Left = new(admin.SecondsOf(is.TTL))
 	}
 	for _, h := range is.Holders {
 		s.Holders = append(s.Holders, visible(h.Owner[:min(len(h.Owner), shownOwner)]))

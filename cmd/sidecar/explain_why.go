@@ -132,7 +132,7 @@ func enterMember(d *jsontext.Decoder, name string) bool {
 	}
 }
 
-// blame shows what a engine.Refusal is about.
+// blame shows what a admin.Refusal is about.
 func (q *question) blame(e *explanation, m order.Match) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	part := m.Reason.Part()

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -35,16 +35,16 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 			if len(names) == 0 {
 				names = slices.Sorted(maps.Keys(c.Filters))
 			}
-			reports := []engine.FilterReport{}
+			reports := []admin.FilterReport{}
 			for _, name := range names {
-				var r engine.FilterReport
+				var r admin.FilterReport
 				if err := env.askRunning(cmd.Context(), c, http.MethodGet, name, "", nil, &r); err != nil {
 					return fmt.Errorf("filter info: %w", err)
 				}
 				reports = append(reports, r)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, map[string]any{"filters": reports})
+				return admin.WriteJSON(env.stdout, map[string]any{"filters": reports})
 			}
 			for i, r := range reports {
 				if i > 0 {
@@ -59,7 +59,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 }
 
-func printFilter(w io.Writer, r *engine.FilterReport) error {
+func printFilter(w io.Writer, r *admin.FilterReport) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-14s%s\n", name, fmt.Sprintf(format, args...))
@@ -104,7 +104,7 @@ func printFilter(w io.Writer, r *engine.FilterReport) error {
 	return err
 }
 
-func expansionText(e *engine.ExpansionReport) string {
+func expansionText(e *admin.ExpansionReport) string {
 	text := fmt.Sprint(e.Generation)
 	switch {
 	case e.Running:
@@ -131,13 +131,13 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var r engine.ContainsReport
+			var r admin.ContainsReport
 			err = env.askRunning(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
 			if err != nil {
 				return fmt.Errorf("filter contains: %w", err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, r)
+				return admin.WriteJSON(env.stdout, r)
 			}
 			_, err = fmt.Fprintln(env.stdout, strings.TrimSuffix(r.Answer+": "+r.Reason, ": "))
 			return err
@@ -173,10 +173,10 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			if err := by.check("filter add"); err != nil {
 				return err
 			}
-			total := engine.AddedReport{Filter: args[0]}
+			total := admin.AddedReport{Filter: args[0]}
 			add := func(ids []string) error {
-				var r engine.AddedReport
-				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: by.reason}, &r)
+				var r admin.AddedReport
+				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", admin.IDsRequest{IDs: ids, Who: who(), Reason: by.reason}, &r)
 				if err != nil && total.Added > 0 {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
@@ -196,7 +196,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter add: %w", err)
 			}
 			if *asJSON {
-				err = engine.WriteJSON(env.stdout, total)
+				err = admin.WriteJSON(env.stdout, total)
 			} else {
 				_, err = fmt.Fprintf(env.stdout, "added %d\n", total.Added)
 			}
@@ -273,12 +273,12 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 			if err != nil {
 				return err
 			}
-			var r engine.FilterReport
+			var r admin.FilterReport
 			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
 				return fmt.Errorf("filter %s: %w", name, err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, r)
+				return admin.WriteJSON(env.stdout, r)
 			}
 			_, err = fmt.Fprintf(env.stdout, done, r.IDs, r.Capacity)
 			return err
@@ -287,7 +287,7 @@ func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra
 }
 
 // text tells where the log is, and what was wrong with it.
-func logText(r *engine.LogReport, now time.Time) string {
+func logText(r *admin.LogReport, now time.Time) string {
 	text := fmt.Sprintf("%s, at %d of %d", r.Phase, r.Position, r.Tail)
 	if r.LastRead != nil {
 		text += fmt.Sprintf(", read %v ago in %.1f ms", now.Sub(*r.LastRead).Round(100*time.Millisecond), 1e3*time.Duration(r.ReadTook).Seconds())

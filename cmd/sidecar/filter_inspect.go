@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/filter/snapshot"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/engine"
 )
 
 // snapshotFile is what there is to tell of a file. It has no secret.
@@ -53,7 +53,7 @@ func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
 				return fmt.Errorf("filter snapshot inspect: %w", err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, f)
+				return admin.WriteJSON(env.stdout, f)
 			}
 			return f.print(env.stdout)
 		},

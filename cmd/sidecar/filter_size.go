@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // Limits of what is sized: those of the configuration.
@@ -43,7 +43,7 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 				return usageError{fmt.Errorf("filter size: no kind fits: %s", q.trouble(s))}
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, s)
+				return admin.WriteJSON(env.stdout, s)
 			}
 			return s.print(env.stdout)
 		},

@@ -6,7 +6,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/redisbf"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/loader"
 )
 
 // sizing is what filter size prints as JSON.
@@ -125,7 +125,7 @@ func (q *sizeQuestion) redis(kind redisbf.Kind) kindSize {
 // layered is a local filter before a bitmap in Redis, which is asked for what the
 // local one has not: what passes either passes. So the local one has a lower rate.
 func (q *sizeQuestion) layered() kindSize {
-	k, first := q.redis(redisbf.Bitmap), q.local(bloom.Blocked, q.rate*engine.MemoryShare)
+	k, first := q.redis(redisbf.Bitmap), q.local(bloom.Blocked, q.rate*loader.MemoryShare)
 	k.Kind = config.FilterLayered
 	if first.Problem != nil {
 		k.Problem = first.Problem

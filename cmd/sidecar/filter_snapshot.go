@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -22,12 +23,12 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 			if f, ok := c.Filters[args[0]]; ok && f.Snapshot == nil {
 				return usageError{fmt.Errorf("filter snapshot: filters.%s in %s has no snapshot", args[0], env.file)}
 			}
-			var report engine.SnapshotReport
+			var report admin.SnapshotReport
 			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/snapshot", nil, &report); err != nil {
 				return fmt.Errorf("filter snapshot: %w", err)
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, report)
+				return admin.WriteJSON(env.stdout, report)
 			}
 			upTo := ""
 			if report.Position != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/listen"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
@@ -47,7 +48,7 @@ func TestFilterSnapshotCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: m.AdminHandler(func() bool { return false })}
+	server := &http.Server{Handler: m.AdminServer(func() bool { return false }).Handler}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	other := httptest.NewServer(http.NotFoundHandler())
@@ -89,7 +90,7 @@ func TestFilterSnapshotCommand(t *testing.T) {
 			}
 		})
 	}
-	var report engine.SnapshotReport
+	var report admin.SnapshotReport
 	_, stdout, _ := command(t.Context(), "filter", "snapshot", "orders", "--json", "--config", good)
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Path != path || report.Bytes == 0 || report.Position != nil {
 		t.Errorf("%+v, %v", report, err)

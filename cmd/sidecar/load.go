@@ -13,8 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/internal/source"
 )
 
@@ -48,7 +51,7 @@ func loadCommand(env *environment) *cobra.Command {
 				return fmt.Errorf("load: %w", err)
 			}
 			if asJSON {
-				return engine.WriteJSON(env.stdout, report)
+				return admin.WriteJSON(env.stdout, report)
 			}
 			return printLoad(report, env)
 		},
@@ -78,7 +81,7 @@ func loadable(c *config.Config, file, name, from, csv string) error {
 	return nil
 }
 
-func printLoad(r *engine.LoadReport, env *environment) error {
+func printLoad(r *admin.LoadReport, env *environment) error {
 	text := fmt.Sprintf("filter %s: %d IDs read in %v", r.Filter, r.IDs, r.Took)
 	if r.Snapshot != nil {
 		text += ", written to " + *r.Snapshot
@@ -93,7 +96,7 @@ func printLoad(r *engine.LoadReport, env *environment) error {
 	return err
 }
 
-func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from, csv, reason string) (*engine.LoadReport, error) {
+func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from, csv, reason string) (*admin.LoadReport, error) {
 	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if csv != "" {
 		c, err := e.load()
@@ -102,7 +105,7 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 		}
 		return e.loadFile(ctx, c, name, csv, reason, log)
 	}
-	report := &engine.LoadReport{}
+	report := &admin.LoadReport{}
 	err := e.askRunning(ctx, c, http.MethodPost, name, "/load?source="+from, nil, report)
 	if err == nil || !errors.Is(err, errNotRunning) {
 		return report, err
@@ -121,13 +124,13 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 
 // loadFile adds the IDs of a file by the change log, or, where that is within the
 // process, by the ordergate that runs.
-func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path, reason string, log *slog.Logger) (*engine.LoadReport, error) {
-	formats, err := engine.FormatsOf(c, name)
+func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path, reason string, log *slog.Logger) (*admin.LoadReport, error) {
+	formats, err := rules.FormatsOf(c, name)
 	if err != nil {
 		return nil, err
 	}
 	add := func(ids []string) error {
-		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", engine.IDsRequest{IDs: ids, Who: who(), Reason: reason}, &engine.AddedReport{})
+		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", admin.IDsRequest{IDs: ids, Who: who(), Reason: reason}, &admin.AddedReport{})
 	}
 	spread := func(context.Context) error { return nil } // it waits by itself
 	trace := func(int64) error { return nil }            // and logs it
@@ -138,12 +141,12 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		}
 		defer m.Close()
 		add = func(ids []string) error { return m.Announce(ctx, name, ids) }
-		spread = func(ctx context.Context) error { return m.Spread(ctx, name) }
+		spread = func(ctx context.Context) error { return m.AwaitPeers(ctx, name) }
 		trace = func(ids int64) error {
 			return m.Audit(ctx, audit.Entry{Who: who(), Action: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
 		}
 	}
-	began, next := time.Now(), make([]string, 0, engine.AddedAtOnce)
+	began, next := time.Now(), make([]string, 0, loader.BatchSize)
 	progress := source.NewProgress(os.Stderr, log, path)
 	defer progress.Close()
 	flush := func() error {
@@ -151,9 +154,9 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		next = next[:0]
 		return err
 	}
-	opts := source.Options{Valid: engine.Valid(formats), Progress: progress.Report, Logger: log}
+	opts := source.Options{Valid: rules.Valid(formats), Progress: progress.Report, Logger: log}
 	report, err := source.CSV(path, opts).Read(ctx, func(id string) error {
-		if next = append(next, id); len(next) < engine.AddedAtOnce {
+		if next = append(next, id); len(next) < loader.BatchSize {
 			return nil
 		}
 		return flush()
@@ -172,5 +175,5 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	if err == nil && report.Skipped > 0 {
 		err = fmt.Errorf("%d lines of %s are no order IDs by any rule's format, the first is %s; the others are loaded", report.Skipped, path, report.First[0])
 	}
-	return &engine.LoadReport{Filter: name, IDs: report.IDs, Took: engine.SecondsOf(time.Since(began))}, err
+	return &admin.LoadReport{Filter: name, IDs: report.IDs, Took: admin.SecondsOf(time.Since(began))}, err
 }

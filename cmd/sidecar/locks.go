@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -52,7 +52,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, lockReports{reports})
+				return admin.WriteJSON(env.stdout, lockReports{reports})
 			}
 			return describe(env.stdout, reports)
 		},

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
-	"github.com/ordergate/ordergate/internal/engine"
 )
 
 func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -41,7 +41,7 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, auditReport{deeds})
+				return admin.WriteJSON(env.stdout, auditReport{deeds})
 			}
 			return printDeeds(env.stdout, deeds)
 		},

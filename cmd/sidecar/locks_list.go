@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -44,7 +44,7 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return engine.WriteJSON(env.stdout, l)
+				return admin.WriteJSON(env.stdout, l)
 			}
 			return l.print(env.stdout)
 		},
@@ -207,7 +207,7 @@ func (r *lockReport) row() []string {
 	if r.Waiting != nil {
 		cells[5] = fmt.Sprint(*r.Waiting)
 	}
-	left := engine.Seconds(math.MaxInt64)
+	left := admin.Seconds(math.MaxInt64)
 	for _, h := range r.Holders {
 		if h.Left != nil {
 			left = min(left, *h.Left) // a permit that comes free, or a reader that ends

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/audit"
-	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -97,7 +97,7 @@ func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
 	case err != nil:
 		return fmt.Errorf("locks release: %w", err)
 	case r.asJSON:
-		return engine.WriteJSON(r.stdout, releaseReport{reports, heard})
+		return admin.WriteJSON(r.stdout, releaseReport{reports, heard})
 	}
 	where := ""
 	if reports[0].server.address != nil {

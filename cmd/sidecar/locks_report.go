@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -22,23 +22,23 @@ type lockReports struct {
 // whole one can take part in its lease; bytes outside visible ASCII are written
 // \xNN.
 type lockReport struct {
-	Lock        string          `json:"lock"` // its name in the configuration
-	Key         string          `json:"key"`
-	Kind        string          `json:"kind"` // of a read-write lock that is held, the side that holds it
-	Format      string          `json:"format"`
-	Servers     []string        `json:"servers"` // of a quorum, those that this is about; null: there is only one
-	State       string          `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
-	Holders     []holderReport  `json:"holders"`
-	MoreHolders int             `json:"more_holders"` // than there are in Holders
-	Fence       *int64          `json:"fence"`        // the last, whoever had it
-	Left        *engine.Seconds `json:"left_seconds"` // of the key; null: there is none, or it has no end
-	Waiting     *int            `json:"waiting"`      // processes; of a fair lock callers. null: Redis does not tell
-	Line        []waiterReport  `json:"line"`         // of a fair lock; null: it is none
-	Free        *int            `json:"free"`         // permits of a semaphore
-	Permits     *int            `json:"permits"`      // in all; null: Java has set them, and Redis does not tell
-	Others      *int            `json:"others"`       // permits that others than ordergate have, without names and leases; null: not known
-	Holds       *string         `json:"holds"`        // what the key holds that is no lock of this kind
-	Error       *string         `json:"error"`
+	Lock        string         `json:"lock"` // its name in the configuration
+	Key         string         `json:"key"`
+	Kind        string         `json:"kind"` // of a read-write lock that is held, the side that holds it
+	Format      string         `json:"format"`
+	Servers     []string       `json:"servers"` // of a quorum, those that this is about; null: there is only one
+	State       string         `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
+	Holders     []holderReport `json:"holders"`
+	MoreHolders int            `json:"more_holders"` // than there are in Holders
+	Fence       *int64         `json:"fence"`        // the last, whoever had it
+	Left        *admin.Seconds `json:"left_seconds"` // of the key; null: there is none, or it has no end
+	Waiting     *int           `json:"waiting"`      // processes; of a fair lock callers. null: Redis does not tell
+	Line        []waiterReport `json:"line"`         // of a fair lock; null: it is none
+	Free        *int           `json:"free"`         // permits of a semaphore
+	Permits     *int           `json:"permits"`      // in all; null: Java has set them, and Redis does not tell
+	Others      *int           `json:"others"`       // permits that others than ordergate have, without names and leases; null: not known
+	Holds       *string        `json:"holds"`        // what the key holds that is no lock of this kind
+	Error       *string        `json:"error"`
 
 	lock   config.Lock
 	state  redislock.State
@@ -46,22 +46,22 @@ type lockReport struct {
 }
 
 type holderReport struct {
-	Owner    string          `json:"owner"`
-	Entered  int             `json:"entered"`
-	Fence    *int64          `json:"fence"`
-	Since    *time.Time      `json:"since"`        // the earliest, if not recorded; null: not known
-	Age      *engine.Seconds `json:"age_seconds"`  // by the clock of Redis; the most, if not recorded
-	Left     *engine.Seconds `json:"left_seconds"` // null: without an end
-	Recorded bool            `json:"recorded"`     // it said who it is, as ordergate does
-	Process  *string         `json:"process"`
-	Request  *string         `json:"request"`
-	LeftHeld bool            `json:"left_held"` // its call is over and nobody knows its outcome: it is renewed no more
-	Reason   *string         `json:"reason"`    // for that
+	Owner    string         `json:"owner"`
+	Entered  int            `json:"entered"`
+	Fence    *int64         `json:"fence"`
+	Since    *time.Time     `json:"since"`        // the earliest, if not recorded; null: not known
+	Age      *admin.Seconds `json:"age_seconds"`  // by the clock of Redis; the most, if not recorded
+	Left     *admin.Seconds `json:"left_seconds"` // null: without an end
+	Recorded bool           `json:"recorded"`     // it said who it is, as ordergate does
+	Process  *string        `json:"process"`
+	Request  *string        `json:"request"`
+	LeftHeld bool           `json:"left_held"` // its call is over and nobody knows its outcome: it is renewed no more
+	Reason   *string        `json:"reason"`    // for that
 }
 
 type waiterReport struct {
-	Owner string         `json:"owner"`
-	Left  engine.Seconds `json:"left_seconds"` // until it is passed over unless it is heard of again
+	Owner string        `json:"owner"`
+	Left  admin.Seconds `json:"left_seconds"` // until it is passed over unless it is heard of again
 }
 
 // The states of a lock.
@@ -94,7 +94,7 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 		r.Line = []waiterReport{}
 	}
 	for _, w := range s.Line {
-		r.Line = append(r.Line, waiterReport{shortOwner(w.Owner), engine.SecondsOf(w.Until.Sub(s.At))})
+		r.Line = append(r.Line, waiterReport{shortOwner(w.Owner), admin.SecondsOf(w.Until.Sub(s.At))})
 	}
 	if s.Kind == redislock.Semaphore && s.Foreign == "" {
 		r.Free, r.Permits = &s.Free, unless(0, s.Permits)
@@ -115,11 +115,11 @@ func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 		LeftHeld: h.Held, Reason: unless("", visible(h.Reason)),
 	}
 	if h.TTL != redislock.NoEnd {
-		r.Left = new(engine.SecondsOf(h.TTL))
+		r.Left = new(admin.SecondsOf(h.TTL))
 	}
 	if !h.Since.IsZero() {
 		r.Since = new(h.Since.UTC())
-		r.Age = new(engine.SecondsOf(max(0, now.Sub(h.Since)))) // clocks differ
+		r.Age = new(admin.SecondsOf(max(0, now.Sub(h.Since)))) // clocks differ
 	}
 	return r
 }
@@ -134,11 +134,11 @@ func unless[T comparable](none, value T) *T {
 
 // leftOf returns what is left of a key; nil when there is none, or it does
 // not end.
-func leftOf(left time.Duration) *engine.Seconds {
+func leftOf(left time.Duration) *admin.Seconds {
 	if left <= 0 {
 		return nil
 	}
-	return new(engine.SecondsOf(left))
+	return new(admin.SecondsOf(left))
 }
 
 // shortOwner returns enough of an owner's name to tell it from others. The end,
@@ -274,7 +274,7 @@ func (h *holderReport) describe(line func(name, format string, args ...any)) {
 
 // duration writes a length of time to a tenth of a second, or from a minute on to a
 // second.
-func duration(s engine.Seconds) string {
+func duration(s admin.Seconds) string {
 	d := time.Duration(s)
 	if d < time.Minute {
 		return d.Round(100 * time.Millisecond).String()

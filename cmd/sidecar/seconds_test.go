@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/engine"
+	"github.com/ordergate/ordergate/internal/admin"
 )
 
 // TestDurationsAreSeconds looks at everything that a command or the admin address writes as
@@ -14,7 +14,7 @@ import (
 func TestDurationsAreSeconds(t *testing.T) {
 	for _, report := range []any{
 		explanation{}, sizing{}, sampleReport{}, lockList{}, lockReports{}, auditReport{}, releaseReport{}, snapshotFile{},
-		engine.AddedReport{}, engine.ContainsReport{}, engine.FilterReport{}, engine.LoadReport{}, engine.SnapshotReport{},
+		admin.AddedReport{}, admin.ContainsReport{}, admin.FilterReport{}, admin.LoadReport{}, admin.SnapshotReport{},
 	} {
 		at := reflect.TypeOf(report)
 		durationsIn(t, at, at.Name(), make(map[reflect.Type]bool))
@@ -24,11 +24,11 @@ func TestDurationsAreSeconds(t *testing.T) {
 func durationsIn(t *testing.T, at reflect.Type, name string, seen map[reflect.Type]bool) {
 	switch {
 	case at == reflect.TypeFor[time.Duration]():
-		t.Errorf("%s is in nanoseconds: make it engine.Seconds", name)
-	case at == reflect.TypeFor[engine.Seconds]() && !strings.HasSuffix(name, "_seconds"):
+		t.Errorf("%s is in nanoseconds: make it admin.Seconds", name)
+	case at == reflect.TypeFor[admin.Seconds]() && !strings.HasSuffix(name, "_seconds"):
 		t.Errorf("the key of %s does not end in _seconds", name)
 	case strings.HasSuffix(name, "_ms"):
-		t.Errorf("%s is in milliseconds: make it engine.Seconds", name)
+		t.Errorf("%s is in milliseconds: make it admin.Seconds", name)
 	case at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice || at.Kind() == reflect.Map:
 		durationsIn(t, at.Elem(), name, seen)
 	case at.Kind() == reflect.Struct && !seen[at]:

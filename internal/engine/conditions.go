@@ -2,12 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
@@ -25,27 +22,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 		list[0].Reason = "stopping"
 	}
 	for name, unit := range m.filters {
-		state, reason := unit.filter.State()
-		if state == filter.StateUnknown {
-			// No reason to take the process out: without it, nothing would be refused either.
-			reason = "unknown, lookups of orders that do not exist go on to the backend: " + reason
-		}
-		c := health.Condition{Name: "filter " + name, Ready: unit.filter.EverLoaded(), Reason: reason}
-		if unit.log != nil {
-			if err := unit.log.State().Err; errors.Is(err, changelog.ErrBlind) {
-				c.Ready, c.Reason = false, err.Error()
-			}
-		}
-		list = append(list, c)
-		for _, f := range unit.followers {
-			list = append(list, f.condition(ctx))
-		}
-		if unit.filter.AtMax() {
-			list = append(list, health.Condition{
-				Name: "filter " + name + " growth", Ready: true,
-				Reason: "the filter is too full, and has all the room that expand.max allows: more absent orders pass; raise expand.max",
-			})
-		}
+		list = append(list, unit.Conditions(ctx, name)...)
 	}
 	list = append(list, m.lockers.Conditions()...)
 	if m.redis != nil {
@@ -71,7 +48,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		})
 	}
-	return append(list, m.inForce.condition())
+	return append(list, m.active.condition())
 }
 
 // lately is whether something was met a short time ago. The zero value says no. It is safe

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -83,7 +84,7 @@ rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path:
 		}
 		m := &Engine{config: c}
 		longest := max(c.Filters["orders"].ChangeLog.Lease, c.Filters["others"].ChangeLog.Lease)
-		if got, least := m.LearnTimeout(), 2*appendTimeout+longest+longest/10+2*tc.over; got < least || got > least+time.Second {
+		if got, least := m.LearnTimeout(), 2*loader.AppendTimeout+longest+longest/10+2*tc.over; got < least || got > least+time.Second {
 			t.Errorf("lease %s, freshness %s: %v, want %v and a little", tc.lease, tc.freshness, got, least)
 		}
 	}
@@ -145,7 +146,7 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	}
 	defer m.Close()
 	unit := m.filters["orders"]
-	bedtest.Eventually(t, "a window is open", func() bool { return unit.log.Window().Holds() })
+	bedtest.Eventually(t, "a window is open", func() bool { return unit.Log().Window().Holds() })
 	const window = 3 * time.Second
 	reader := redis.Z{Member: "another#1~/3000"}
 	_, err = m.redis.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -160,7 +161,7 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	ctx, cancel := context.WithTimeout(t.Context(), m.LearnTimeout()) // as all faces do
 	defer cancel()
 	began := time.Now()
-	err = unit.filter.Learn(ctx, "1001")
+	err = unit.Filter().Learn(ctx, "1001")
 	if took := time.Since(began); err != nil || took < window {
 		t.Errorf("the answer may be passed on after %v, while another ordergate refuses by a window of %v: %v", took, window, err)
 	}
@@ -169,7 +170,7 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 	cancel()
 	began = time.Now()
-	if err := unit.filter.Learn(ctx, "1002"); err == nil || time.Since(began) > window/2 {
+	if err := unit.Filter().Learn(ctx, "1002"); err == nil || time.Since(began) > window/2 {
 		t.Errorf("cancelled, it took %v: %v", time.Since(began), err)
 	}
 }

@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/redisconn"
-	"github.com/ordergate/ordergate/internal/source/binlog"
-	"github.com/ordergate/ordergate/internal/source/follow"
 )
-
-// liveTimeout bounds each step of a live check: to read a change log, or to ask a database.
-const liveTimeout = 10 * time.Second
 
 // CheckLive connects to what a valid configuration names, as an ordergate does that starts
 // with it, and returns what is wrong, with Path and Message. It takes each lock once, of an ID
@@ -29,7 +21,7 @@ const liveTimeout = 10 * time.Second
 // followed by logical replication it makes no slot. It blocks for some seconds for each
 // server that does not answer.
 func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
-	l := &live{config: c, tables: make(map[string]bool)}
+	l := &live{config: c, sources: make(map[string]bool)}
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
 		l.checkLock(ctx, name, c.Locks[name])
@@ -42,10 +34,10 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 
 // live is a check that runs.
 type live struct {
-	config *config.Config
-	redis  redis.UniversalClient // nil: there is none that could be asked
-	found  []config.Violation
-	tables map[string]bool // sources that were checked
+	config  *config.Config
+	redis   redis.UniversalClient // nil: there is none that could be asked
+	found   []config.Violation
+	sources map[string]bool // that were checked
 }
 
 // report notes what is wrong, if anything is.
@@ -90,7 +82,7 @@ func (l *live) checkLock(ctx context.Context, name string, c config.Lock) {
 
 func (l *live) checkFilter(ctx context.Context, name string, c config.Filter) {
 	if l.redis != nil {
-		l.report("filters."+name, l.readLog(ctx, name))
+		l.report("filters."+name, loader.CheckLog(ctx, l.redis, name))
 		if c.InRedis() != "" {
 			if err := l.redis.Exists(ctx, c.KeyPrefix).Err(); err != nil {
 				l.report("filters."+name+".key_prefix", err)
@@ -98,81 +90,10 @@ func (l *live) checkFilter(ctx context.Context, name string, c config.Filter) {
 		}
 	}
 	for _, s := range c.Sources {
-		if !l.tables[s] {
-			l.checkSource(ctx, s, l.config.Sources[s])
+		if !l.sources[s] {
+			l.sources[s] = true
+			place, err := loader.CheckSource(ctx, s, l.config.Sources[s])
+			l.report("sources."+s+place, err)
 		}
 	}
-}
-
-// readLog reads a filter's change log, as far as it gets within the time, and returns what
-// keeps it from being read.
-func (l *live) readLog(ctx context.Context, name string) error {
-	log, err := changelog.New(l.redis, name, func(string) {}, changelog.Options{})
-	if err != nil {
-		return err
-	}
-	reading, stop := context.WithTimeout(ctx, liveTimeout)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = log.Run(reading) // the state has its error
-	}()
-	defer func() { stop(); <-done }()
-	for reading.Err() == nil {
-		switch state := log.State(); {
-		case errors.Is(state.Err, changelog.ErrBlind), errors.Is(state.Err, changelog.ErrBroken), errors.Is(state.Err, changelog.ErrUnavailable):
-			return state.Err
-		case state.Phase != changelog.Loading:
-			return nil
-		}
-		select {
-		case <-reading.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	return nil // it is long, and can be read
-}
-
-// checkSource looks whether a file, or a table, can be read, and whether a table can be
-// followed.
-func (l *live) checkSource(ctx context.Context, name string, c config.Source) {
-	l.tables[name] = true
-	path := "sources." + name
-	ctx, cancel := context.WithTimeout(ctx, liveTimeout)
-	defer cancel()
-	if !c.Live() {
-		file, err := os.Open(c.Path)
-		if err != nil {
-			l.report(path+".path", err)
-			return
-		}
-		_ = file.Close()
-		return
-	}
-	table, err := newTableSource(name, c, nil, slog.New(slog.DiscardHandler))
-	if err == nil {
-		_, err = table.table.Check(ctx)
-	}
-	if err == nil && c.Follow == config.FollowBinlog {
-		err = followOnce(ctx, c)
-	}
-	l.report(path, err)
-}
-
-// errFollowed ends a follower that has begun.
-var errFollowed = errors.New("it has begun")
-
-// followOnce follows a table until the database has told where its log is.
-func followOnce(ctx context.Context, c config.Source) error {
-	f, err := binlog.New(binlog.Options{Options: follow.Options{
-		DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, Advance: 10 * time.Millisecond,
-	}}) // without its server_id: a replica of that name may run
-	if err != nil {
-		return err
-	}
-	err = f.Follow(ctx, "", func(context.Context, []string, string) error { return errFollowed }, func(time.Time) {})
-	if errors.Is(err, errFollowed) || errors.Is(err, context.DeadlineExceeded) { // the table could be read
-		return nil
-	}
-	return err
 }

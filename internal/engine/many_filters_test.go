@@ -33,17 +33,17 @@ rules: [{name: create, match: {methods: [POST], path: "/orders"}, id: {format: d
 	}
 	defer m.Close()
 	for _, u := range m.filters {
-		bedtest.Eventually(t, "a window is open", func() bool { return u.log.Window().Holds() })
+		bedtest.Eventually(t, "a window is open", func() bool { return u.Log().Window().Holds() })
 	}
 	before := m.redis.PoolStats().WaitCount // for a connection; of many that begin at once
 	for i := range 20 {
-		if err := m.filters["f0"].filter.Learn(t.Context(), fmt.Sprint(i)); err != nil {
+		if err := m.filters["f0"].Filter().Learn(t.Context(), fmt.Sprint(i)); err != nil {
 			t.Error(err)
 		}
 	}
 	reads := func() (n int) {
 		for _, u := range m.filters {
-			n += int(u.log.State().Reads)
+			n += int(u.Log().State().Reads)
 		}
 		return n
 	}

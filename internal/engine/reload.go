@@ -29,26 +29,26 @@ func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), as
 			case <-ctx.Done():
 				return
 			case <-asked:
-				r.reload(ctx, askedFor)
+				r.reload(ctx, requested)
 			}
 		}
 	})
 	m.background(func(ctx context.Context) {
 		// It may have changed since it was read for the start.
-		first := sinceStart
-		if err := filewatch.Watch(ctx, file, r.log, func() { r.reload(ctx, first); first = seen }); err != nil {
+		first := atStart
+		if err := filewatch.Watch(ctx, file, r.log, func() { r.reload(ctx, first); first = fileChanged }); err != nil {
 			r.log.Warn("the configuration file is not watched: send SIGHUP when it has changed", "error", err)
 		}
 	})
 }
 
-// occasion is why the configuration is read again.
-type occasion int8
+// trigger is why the configuration is read again.
+type trigger int8
 
 const (
-	sinceStart occasion = iota // nobody knows of a change
-	seen                       // the file has changed
-	askedFor                   // an operator wants to hear what comes of it
+	atStart     trigger = iota // nobody knows of a change
+	fileChanged                // the file has changed
+	requested                  // an operator wants to hear what comes of it
 )
 
 type reloader struct {
@@ -59,7 +59,7 @@ type reloader struct {
 }
 
 // reload reads the configuration and puts it in force.
-func (r *reloader) reload(ctx context.Context, why occasion) {
+func (r *reloader) reload(ctx context.Context, why trigger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.engine
@@ -68,18 +68,18 @@ func (r *reloader) reload(ctx context.Context, why occasion) {
 	if err == nil {
 		changed, err = m.apply(ctx, c)
 	}
-	before := m.inForce.refusal.Load()
+	before := m.active.refusal.Load()
 	if err != nil {
 		text := summary(err)
-		if why != askedFor && before != nil && *before == text {
+		if why != requested && before != nil && *before == text {
 			return // the same again: one message and one count for it
 		}
-		m.inForce.refusal.Store(&text)
+		m.active.refusal.Store(&text)
 		r.tell(err)
 		m.metrics.Reloaded(metrics.Refused, time.Now())
 		return
 	}
-	m.inForce.refusal.Store(nil)
+	m.active.refusal.Store(nil)
 	switch {
 	case len(changed) > 0:
 		r.log.Info("reload: the new configuration is in force", "changed", strings.Join(changed, ", "))
@@ -87,9 +87,9 @@ func (r *reloader) reload(ctx context.Context, why occasion) {
 		return
 	case before != nil:
 		r.log.Info("reload: the configuration is the one in force again")
-	case why == askedFor:
+	case why == requested:
 		r.log.Info("reload: nothing has changed")
-	case why == sinceStart:
+	case why == atStart:
 		return // nobody has asked
 	}
 	m.metrics.Reloaded(metrics.Unchanged, time.Now())

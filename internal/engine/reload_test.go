@@ -100,7 +100,7 @@ func (b *reloadBed) without(part string) string {
 func (b *reloadBed) metric(line string) (value string) {
 	b.t.Helper()
 	w := httptest.NewRecorder()
-	b.AdminHandler(func() bool { return false }).ServeHTTP(w, httptest.NewRequestWithContext(b.t.Context(), "GET", "http://localhost/metrics", nil))
+	b.AdminServer(func() bool { return false }).Handler.ServeHTTP(w, httptest.NewRequestWithContext(b.t.Context(), "GET", "http://localhost/metrics", nil))
 	for l := range strings.Lines(w.Body.String()) {
 		if v, ok := strings.CutPrefix(l, line+" "); ok {
 			return strings.TrimSpace(v)
@@ -286,6 +286,13 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 		}
 	}
 }
+
+const serving = `
+listen: {authz: 127.0.0.1:0, proc: "", admin: 127.0.0.1:0}
+filters: {orders: {}}
+rules:
+  - {name: r, match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}
+`
 
 // TestReloadOfAFileThatChangedAtTheStart has the file change between its first reading
 // and the watch.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/rules"
 )
 
 // takesRestart returns what cannot be changed while the engine runs, of all that has
@@ -29,21 +30,21 @@ func takesRestart(old, c *config.Config, past [][]taker, changed []string) (path
 // bring is spelt by them: an order of the new form would be absent.
 func formsChanged(old, c *config.Config) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
-		if _, had := old.Filters[name]; !had || slices.Equal(forms(rulesOf(old, name)), forms(rulesOf(c, name))) {
+		if _, had := old.Filters[name]; !had || slices.Equal(rules.Forms(rules.IDsOf(old, name)), rules.Forms(rules.IDsOf(c, name))) {
 			continue
 		}
 		before, after := formsByRule(old, name), formsByRule(c, name)
-		var rules []string
+		var changed []string
 		for _, r := range slices.Concat(old.Rules, c.Rules) {
-			if !slices.Equal(before[r.Name], after[r.Name]) && !slices.Contains(rules, r.Name) {
-				rules = append(rules, r.Name)
+			if !slices.Equal(before[r.Name], after[r.Name]) && !slices.Contains(changed, r.Name) {
+				changed = append(changed, r.Name)
 			}
 		}
-		if len(rules) == 0 {
+		if len(changed) == 0 {
 			paths = append(paths, fmt.Sprintf("rules (the order in which they name the forms of the IDs of filter %s)", name))
 			continue
 		}
-		for _, rule := range rules {
+		for _, rule := range changed {
 			paths = append(paths, fmt.Sprintf("rules.%s (the form of the IDs of filter %s)", rule, name))
 		}
 	}
@@ -53,7 +54,7 @@ func formsChanged(old, c *config.Config) (paths []string) {
 func formsByRule(c *config.Config, filter string) map[string][]string {
 	all := make(map[string][]string)
 	for i := range c.Rules {
-		all[c.Rules[i].Name] = forms(rulesOf(&config.Config{Rules: c.Rules[i : i+1]}, filter))
+		all[c.Rules[i].Name] = rules.Forms(rules.IDsOf(&config.Config{Rules: c.Rules[i : i+1]}, filter))
 	}
 	return all
 }

@@ -1,0 +1,265 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/changelog"
+)
+
+// FilterReport is what filter info tells of a filter. All of its keys are always
+// there in JSON; null is what a filter does not have.
+type FilterReport struct {
+	Filter      string   `json:"filter"`
+	Kind        string   `json:"kind"`
+	State       string   `json:"state"` // loading, ready, unknown
+	Reason      string   `json:"reason"`
+	IDs         uint64   `json:"ids"`
+	Capacity    uint64   `json:"capacity"`
+	FillRatio   float64  `json:"fill_ratio"`
+	Rate        float64  `json:"estimated_false_positive_rate"` // of all segments together
+	Measured    *float64 `json:"measured_false_positive_rate"`  // null: too little was asked for
+	MemoryBytes uint64   `json:"memory_bytes"`                  // of this ordergate
+	RedisBytes  *uint64  `json:"redis_bytes"`
+	Pending     int      `json:"pending"` // learned, and not known to the other ordergates yet
+
+	Log       *LogReport      `json:"log"`
+	Expansion ExpansionReport `json:"expansion"`
+	Segments  []SegmentReport `json:"segments"` // of what is in memory
+	Redis     []SetReport     `json:"redis"`    // the sets in Redis; null: there are none
+}
+
+// LogReport tells of a change log.
+type LogReport struct {
+	Phase    string     `json:"phase"` // loading, following, away, blind, unavailable, broken, stopped
+	Position uint64     `json:"position"`
+	Tail     uint64     `json:"tail"`
+	Lag      uint64     `json:"lag"`       // entries, at the last read
+	LastRead *time.Time `json:"last_read"` // when the tail was reached last; null: never
+	ReadTook Seconds    `json:"read_took_seconds"`
+	Doubts   DoubtCount `json:"doubts"`   // told of since the start
+	Members  []string   `json:"members"`  // who may append, as of a second ago
+	Owed     int        `json:"owed"`     // IDs that clients may know of and the log does not have
+	Repaired uint64     `json:"repaired"` // IDs that the log had lost and got again from here
+	Reason   *string    `json:"reason"`   // why it is not followed; null: it is
+}
+
+// DoubtCount counts doubts by their kinds.
+type DoubtCount struct {
+	Term  uint64 `json:"term"`  // Redis was restarted or failed over
+	Crash uint64 `json:"crash"` // an ordergate ended without taking its leave
+	Lost  uint64 `json:"lost"`  // an ID could not be read, or kept
+	Gap   uint64 `json:"gap"`   // entries were missing
+	// Running is how many creates were abandoned, which may have made an order later.
+	Running uint64 `json:"running"`
+}
+
+// ExpansionReport tells how a filter grows.
+type ExpansionReport struct {
+	Generation int        `json:"generation"`
+	Running    bool       `json:"running"`
+	From       uint64     `json:"from"`
+	To         uint64     `json:"to"`
+	Read       uint64     `json:"read"` // IDs, so far
+	Began      *time.Time `json:"began"`
+	Took       *Seconds   `json:"took_seconds"` // null: it runs, or never did here
+	Error      *string    `json:"error"`
+}
+
+// SegmentReport tells of a part of a filter in memory.
+type SegmentReport struct {
+	Name      string  `json:"name"`
+	IDs       uint64  `json:"ids"`
+	Capacity  uint64  `json:"capacity"`
+	Bytes     uint64  `json:"bytes"`
+	Layers    int     `json:"layers"`
+	FillRatio float64 `json:"fill_ratio"`
+
+	FalsePositiveRate float64 `json:"estimated_false_positive_rate"`
+}
+
+// SetReport tells of a set in Redis.
+type SetReport struct {
+	Key       string  `json:"key"`
+	IDs       uint64  `json:"ids"`
+	Capacity  uint64  `json:"capacity"`
+	Bytes     uint64  `json:"bytes"`
+	Shards    int     `json:"shards"`
+	Whole     bool    `json:"whole"`
+	FillRatio float64 `json:"fill_ratio"`
+	Rate      float64 `json:"estimated_false_positive_rate"`
+}
+
+func (s *Server) filterReport(name string) FilterReport {
+	f := s.Filters[name]
+	set := f.Set()
+	i := f.Filter().Info()
+	r := FilterReport{
+		Filter: name, Kind: s.Config.Filters[name].Kind, State: i.State, Reason: i.Reason,
+		IDs: i.IDs, Capacity: i.Capacity, FillRatio: i.FillRatio, Rate: i.FalsePositiveRate,
+		MemoryBytes: i.MemoryBytes, Pending: i.Pending, Expansion: expansionOf(i.Expansion), Segments: []SegmentReport{},
+	}
+	if rate := f.MeasuredRate(); !math.IsNaN(rate) {
+		r.Measured = &rate
+	}
+	if log := f.Log(); log != nil {
+		r.Log = logReportOf(log)
+	}
+	for _, segment := range i.Segments {
+		r.Segments = append(r.Segments, SegmentReport(segment))
+	}
+	if set == nil {
+		return r
+	}
+	r.RedisBytes = &i.RemoteBytes
+	for _, p := range set.Info().Parts {
+		r.Redis = append(r.Redis, SetReport{p.Key, p.IDs, p.Capacity, p.Bytes, len(p.Shards), p.Whole, p.FillRatio, p.EstimatedFalsePositiveRate})
+	}
+	p := set.Progress()
+	r.Expansion = ExpansionReport{Generation: p.Generation, Running: p.Next != 0, From: p.From, To: p.To, Read: p.Read}
+	if p.Next != 0 {
+		r.Expansion.Began = &p.Began
+	}
+	return r
+}
+
+func logReportOf(log *changelog.Log) *LogReport {
+	s := log.State()
+	r := &LogReport{
+		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
+		ReadTook: Seconds(s.ReadTook), Members: log.Members(), Owed: s.Pending, Repaired: s.Repaired,
+		Doubts: DoubtCount{s.Doubts[changelog.Failover], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
+	}
+	if !s.LastRead.IsZero() {
+		r.LastRead = &s.LastRead
+	}
+	if s.Err != nil {
+		r.Reason = new(s.Err.Error())
+	}
+	return r
+}
+
+func expansionOf(e filter.Expansion) ExpansionReport {
+	r := ExpansionReport{Generation: e.Generation, Running: e.Running, From: e.From, To: e.To, Read: e.Read}
+	if !e.Began.IsZero() {
+		r.Began = &e.Began
+		if !e.Running {
+			r.Took = new(SecondsOf(e.Took))
+		}
+	}
+	if e.Err != "" {
+		r.Error = &e.Err
+	}
+	return r
+}
+
+// ContainsReport is the answer to whether an ID is there.
+type ContainsReport struct {
+	Filter string `json:"filter"`
+	ID     string `json:"id"`
+	Answer string `json:"answer"` // absent, maybe, unknown
+	Reason string `json:"reason"` // of unknown, and why no request asks for such an ID
+}
+
+// withFilters adds what `ordergate filter` asks the process for to a handler.
+func (s *Server) withFilters(next http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, answer) })
+	}
+	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return s.filterReport(name), nil })
+	handle("GET /filters/{name}/contains", s.serveContains)
+	handle("POST /filters/{name}/ids", s.serveAdd)
+	handle("POST /filters/{name}/load", s.serveLoad)
+	handle("POST /v1/filters/{name}/ids", s.serveAnnounce)
+	handle("POST /filters/{name}/expand", s.serveExpand)
+	handle("POST /filters/{name}/trust", s.serveTrust)
+	handle("POST /filters/{name}/snapshot", s.serveSnapshot)
+	mux.Handle("/", next)
+	return mux
+}
+
+// statusError is an error with the status of the answer to it.
+type statusError struct {
+	error
+	status int
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, answer func(*http.Request, string) (any, error)) {
+	name := r.PathValue("name")
+	var body any
+	err := error(statusError{fmt.Errorf("there is no filter %q", name), http.StatusNotFound})
+	if _, ok := s.Filters[name]; ok {
+		body, err = answer(r, name)
+	}
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = WriteJSON(w, body) // the client may be gone
+}
+
+// refuse answers with an error, and its status if it has one.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var with statusError
+	if errors.As(err, &with) {
+		status = with.status
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = WriteJSON(w, Refusal{err.Error()}) // the client may be gone
+}
+
+func (s *Server) serveContains(r *http.Request, name string) (any, error) {
+	id := r.URL.Query().Get("id")
+	f := s.Filters[name].Filter()
+	report := ContainsReport{Filter: name, ID: id, Answer: f.Query(r.Context(), id).String()}
+	valid, err := s.validIDs(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !valid(id):
+		report.Reason = "no rule takes such an ID, so a request with it is refused"
+	case report.Answer == filter.Unknown.String():
+		_, report.Reason = f.State()
+	}
+	return report, nil
+}
+
+// serveExpand continues after the client has gone: the request is to begin. It ends with the
+// process, as another instance can finish the expansion.
+func (s *Server) serveExpand(_ *http.Request, name string) (any, error) {
+	expanded := make(chan error, 1)
+	s.Run(func(ctx context.Context) { expanded <- s.Filters[name].Filter().Expand(ctx) })
+	err := <-expanded
+	if err != nil {
+		if errors.Is(err, filter.ErrNoGrowth) || errors.Is(err, filter.ErrAtMax) {
+			err = statusError{err, http.StatusConflict}
+		}
+		return nil, err
+	}
+	return s.filterReport(name), nil
+}
+
+func (s *Server) serveTrust(r *http.Request, name string) (any, error) {
+	set := s.Filters[name].Set()
+	if set == nil {
+		return nil, statusError{errors.New("only a filter in Redis is filled by others"), http.StatusConflict}
+	}
+	if err := set.Trust(r.Context()); err != nil {
+		if errors.Is(err, redisset.ErrFilled) {
+			err = statusError{err, http.StatusConflict}
+		}
+		return nil, err
+	}
+	s.Logger.Warn("an operator declared the filter in Redis whole", "filter", name)
+	return s.filterReport(name), nil
+}

@@ -1,0 +1,137 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/audit"
+	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/rules"
+)
+
+// maxAdded bounds the IDs of one request.
+const maxAdded = 10_000
+
+// IDsRequest are IDs to add.
+type IDsRequest struct {
+	IDs []string `json:"ids"`
+	// Who and Reason are for the log: user@host, and the operator's words.
+	Who    string `json:"who"`
+	Reason string `json:"reason"`
+}
+
+// AddedReport tells what was added.
+type AddedReport struct {
+	Filter string `json:"filter"`
+	Added  int    `json:"added"`
+	// Refused is how many have no rule's format, and were not added. FirstRefused is one of
+	// them, cut to 60 bytes; null: there is none.
+	Refused      int     `json:"refused"`
+	FirstRefused *string `json:"first_refused"`
+}
+
+// serveAdd adds those IDs that fit a rule's format: for ordergate filter add.
+func (s *Server) serveAdd(r *http.Request, name string) (any, error) {
+	asked, err := idsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	ids := asked.IDs
+	valid, err := s.validIDs(name)
+	if err != nil {
+		return nil, err
+	}
+	good := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !valid(id) })
+	report, err := s.add(r.Context(), name, good)
+	if err != nil {
+		return nil, err
+	}
+	s.logAdded(r, name, asked, good)
+	if report.Refused = len(ids) - len(good); report.Refused > 0 {
+		first := ids[slices.IndexFunc(ids, func(id string) bool { return !valid(id) })]
+		report.FirstRefused = new(strings.ToValidUTF8(first[:min(len(first), maxQuoted)], ""))
+	}
+	return report, nil
+}
+
+// maxQuoted bounds what is repeated of an ID that is none, in bytes.
+const maxQuoted = 60
+
+// validIDs returns what tells IDs that some rule of a filter takes. Where no rule names the
+// filter, all are.
+func (s *Server) validIDs(name string) (func(id string) bool, error) {
+	formats, err := rules.FormatsOf(s.Config, name)
+	if err != nil {
+		return nil, err
+	}
+	if valid := rules.Valid(formats); valid != nil {
+		return valid, nil
+	}
+	return func(string) bool { return true }, nil
+}
+
+// serveAnnounce adds IDs that fit a rule's format: for services that create orders
+// in some other way. When it has answered, no ordergate says that they do not exist.
+func (s *Server) serveAnnounce(r *http.Request, name string) (any, error) {
+	if s.Config.Listen.Token == "" { // with one, guard has seen it
+		return nil, statusError{errors.New("services cannot add IDs here: set listen.token_file or listen.token_env"), http.StatusForbidden}
+	}
+	asked, err := idsOf(r)
+	if err != nil {
+		return nil, err
+	}
+	ids := asked.IDs
+	valid, err := s.validIDs(name)
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range ids {
+		if !valid(id) {
+			return nil, statusError{fmt.Errorf("ID %d is no order ID by any rule's format", i+1), http.StatusBadRequest}
+		}
+	}
+	return s.add(r.Context(), name, ids)
+}
+
+func idsOf(r *http.Request) (*IDsRequest, error) {
+	var ids IDsRequest
+	if err := json.NewDecoder(r.Body).Decode(&ids); err != nil {
+		return nil, statusError{fmt.Errorf("reading the IDs: %w", err), http.StatusBadRequest}
+	}
+	if len(ids.IDs) > maxAdded {
+		return nil, statusError{fmt.Errorf("%d IDs at once: at most %d are taken", len(ids.IDs), maxAdded), http.StatusBadRequest}
+	}
+	for i, id := range ids.IDs {
+		if len(id) == 0 || len(id) > filter.MaxIDBytes {
+			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
+		}
+	}
+	return &ids, nil
+}
+
+func (s *Server) add(ctx context.Context, name string, ids []string) (*AddedReport, error) {
+	for done := 0; done < len(ids); {
+		next := ids[done:min(done+loader.BatchSize, len(ids))]
+		if err := s.Filters[name].Filter().LearnAll(ctx, next); err != nil {
+			return nil, statusError{fmt.Errorf("after %d of %d IDs: %w", done, len(ids), err), http.StatusServiceUnavailable}
+		}
+		done += len(next)
+	}
+	return &AddedReport{Filter: name, Added: len(ids)}, nil
+}
+
+// logAdded leaves a trace of IDs that were added at the admin address.
+func (s *Server) logAdded(r *http.Request, filter string, asked *IDsRequest, added []string) {
+	if len(added) == 0 {
+		return
+	}
+	short := func(text string) string { return strings.ToValidUTF8(text[:min(len(text), audit.MaxReason)], "") }
+	s.Logger.Info("order IDs were added by hand", "filter", filter, "ids", len(added), "first", added[0],
+		"who", short(asked.Who), "from", r.RemoteAddr, "reason", short(asked.Reason))
+}

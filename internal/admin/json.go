@@ -1,0 +1,40 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+)
+
+// WriteJSON writes a value as people and programs read it.
+func WriteJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(value)
+}
+
+// Seconds is a length of time that is a number of seconds in JSON, to a microsecond.
+type Seconds time.Duration
+
+// SecondsOf returns a length of time to a millisecond.
+func SecondsOf(d time.Duration) Seconds { return Seconds(d.Round(time.Millisecond)) }
+
+// String returns it as people read it, such as "1m30s".
+func (s Seconds) String() string { return time.Duration(s).String() }
+
+// MarshalJSON returns the seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return json.Marshal(float64(time.Duration(s).Microseconds()) / 1e6)
+}
+
+// UnmarshalJSON reads seconds.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	var seconds float64
+	if err := json.Unmarshal(text, &seconds); err != nil {
+		return err
+	}
+	*s = Seconds(math.Round(seconds*1e6)) * Seconds(time.Microsecond)
+	return nil
+}

@@ -1,0 +1,29 @@
+package admin
+
+import (
+	"net/http"
+	"time"
+)
+
+// LoadReport tells what was loaded.
+type LoadReport struct {
+	Filter   string  `json:"filter"`
+	IDs      int64   `json:"ids"` // read
+	Took     Seconds `json:"took_seconds"`
+	State    string  `json:"state"`
+	Reason   string  `json:"reason"`
+	Snapshot *string `json:"snapshot"` // that was written; null: none
+}
+
+// serveLoad reads sources again, for an operator who says that they are up to date. One of
+// several says nothing of the orders in the others.
+func (s *Server) serveLoad(r *http.Request, name string) (any, error) {
+	f, began := s.Filters[name], time.Now()
+	read, err := f.Reload(r.Context(), r.URL.Query().Get("source"))
+	if err != nil {
+		return nil, err
+	}
+	report := &LoadReport{Filter: name, IDs: read, Took: SecondsOf(time.Since(began))}
+	report.State, report.Reason = f.Filter().State()
+	return report, nil
+}

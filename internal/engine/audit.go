@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/audit"
+)
+
+// watchAudit logs what operators do by hand in Redis, and counts the locks among that.
+func (m *Engine) watchAudit(ctx context.Context) {
+	if m.redis == nil || m.config.Redis.Mode == config.RedisEmbedded {
+		return // no command reaches it
+	}
+	audit.Watch(ctx, m.redis, func(e audit.Entry) {
+		if e.Action != audit.Released {
+			m.log.Info("order IDs were added by hand", "filter", e.Filter, "ids", e.IDs, "who", e.Who, "reason", e.Reason)
+			return
+		}
+		m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
+			"holder", e.Holder, "request", e.Request, "reason", e.Reason)
+		if m.hasLock(e.Lock) { // another text would be a new label
+			m.metrics.Forced(e.Lock)
+		}
+	})
+}
+
+// hasLock reports whether the configuration in force has a lock.
+func (m *Engine) hasLock(name string) bool {
+	m.active.mu.Lock()
+	defer m.active.mu.Unlock()
+	_, ok := m.active.config.Locks[name]
+	return ok
+}
+
+// Audit tells all ordergates of what an operator did by hand. It needs a Redis.
+func (m *Engine) Audit(ctx context.Context, e audit.Entry) error {
+	return audit.Append(ctx, m.redis, e)
+}

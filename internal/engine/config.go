@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/loader"
+)
+
+// LoadConfig reads a configuration, and checks it as far as that can be done without
+// a server. The error has a line for each violation.
+func LoadConfig(file string, getenv func(string) string) (*config.Config, error) {
+	c, _, err := LoadConfigWith(file, config.Options{Getenv: getenv})
+	return c, err
+}
+
+// LoadConfigWith is LoadConfig with options, of which CheckTable is set here.
+func LoadConfigWith(file string, o config.Options) (*config.Config, config.Aside, error) {
+	o.CheckTable = loader.CheckTable
+	c, aside, err := config.LoadWith(file, o)
+	if err == nil && o.Uses == nil {
+		err = loader.CheckSets(c)
+	}
+	return c, aside, err
+}

@@ -1,0 +1,438 @@
+package loader
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/health"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/source/binlog"
+	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/source/logical"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+const (
+	// followRetry is the pause after a follower has ended with an error.
+	followRetry = 5 * time.Second
+	// positionTimeout bounds the writing of a place to Redis.
+	positionTimeout = 2 * time.Second
+)
+
+// follower appends the rows that others write into a table to the change log. One
+// ordergate of a deployment does so at a time, from the place that is kept in Redis.
+//
+// Its lease in the change log says that everything that was committed is in the log:
+// when nobody renews it, nothing is absent.
+type follower struct {
+	name    string // of the source
+	config  config.Source
+	formats []order.Format
+	client  redis.UniversalClient
+	changes *changelog.Log
+	set     *redisset.Set // nil: none
+	member  *changelog.Member
+	key     string //  of a hash, whose field is the source's name
+	lock    func(ctx context.Context) (work context.Context, done func(), err error)
+	state   followState
+	log     *slog.Logger
+}
+
+// followers returns those of a filter.
+func (o *Options) followers(name string, loader *Loader, formats []order.Format) (all []*follower) {
+	for _, s := range o.Config.Filters[name].Sources {
+		c := o.Config.Sources[s]
+		if c.Follow == "" || c.Follow == config.FollowNone {
+			continue
+		}
+		lease := max(o.Config.Filters[name].StaleAfter, 3*c.Every)
+		all = append(all, &follower{
+			name: s, config: c, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
+			member: loader.log.NewMember(followedPrefix+s, lease),
+			key:    followKey(name),
+			lock: func(ctx context.Context) (context.Context, func(), error) {
+				work, _, done, err := o.acquireLeaderLock(ctx, name, "follow:"+s)
+				return work, done, err
+			},
+			log: o.Logger.With("filter", name, "source", s, "follow", c.Follow),
+		})
+	}
+	for _, f := range all {
+		f.state.trouble = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate")
+	}
+	return all
+}
+
+// run follows until ctx ends, whenever it is this process's turn.
+func (f *follower) run(ctx context.Context) {
+	defer f.state.trouble.Drop()
+	for ctx.Err() == nil {
+		f.inTurn(ctx)
+		select {
+		case <-ctx.Done():
+		case <-time.After(followRetry):
+		}
+	}
+}
+
+func (f *follower) inTurn(ctx context.Context) {
+	work, done, err := f.lock(ctx)
+	if err != nil {
+		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
+			f.state.lost(fmt.Errorf("waiting for its turn: %w", err))
+		}
+		return
+	}
+	defer done()
+	work, cancel := context.WithCancel(work)
+	// Both of capacity 1, and the latest: a Redis that hangs must not hold up who follows.
+	caughtUp, lost := make(chan time.Time, 1), make(chan struct{}, 1)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		f.renew(work, caughtUp, lost)
+	}()
+	drop := func() {
+		select {
+		case <-caughtUp:
+		default:
+		}
+	}
+	err = f.follow(work, followEvents{
+		caughtUp: func(at time.Time) {
+			if f.state.caughtUp(at) {
+				f.log.Info("a table is followed, for all ordergates")
+			}
+			drop()
+			caughtUp <- at
+		},
+		lost: func(err error) {
+			f.state.lost(err)
+			drop() // or the lease would be renewed once more
+			select {
+			case lost <- struct{}{}:
+			default:
+			}
+		},
+	})
+	if cause := context.Cause(work); cause != nil {
+		err = cause
+	}
+	cancel()
+	<-renewed
+	if f.state.ended(); ctx.Err() == nil {
+		f.state.lost(err)
+	}
+	f.leave(context.WithoutCancel(ctx))
+}
+
+// followEvents are what a follower of a database tells.
+type followEvents struct {
+	caughtUp follow.CaughtUp
+	lost     func(error) // see [follow.Options.Lost]
+}
+
+func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-chan struct{}) {
+	told := true // of a cause, perhaps by the ordergate that followed before
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-lost:
+			f.leave(ctx)
+			told = true
+		case at := <-caughtUp:
+			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
+				f.log.Debug("the change log was not told that a table is followed", "error", err)
+			} else if told {
+				told = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
+			}
+		}
+	}
+}
+
+// leave tells the others that the table is not followed, and why: nothing is absent until it
+// is followed again. Where Redis does not hear of it, the lease ends by itself.
+func (f *follower) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	err := f.member.Leave(ctx)
+	if cause := f.state.why(); err == nil && cause != "" {
+		err = f.client.HSet(ctx, f.key, causeOf(f.name), cause).Err()
+	}
+	if err != nil && ctx.Err() == nil {
+		f.log.Debug("the change log was not told that a table is not followed", "error", err)
+	}
+}
+
+// condition tells whether the table is followed, by this ordergate or another one. It takes
+// readiness away until it was followed once since the start.
+func (f *follower) condition(ctx context.Context) health.Condition {
+	c := health.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
+	err, own := f.changes.Err(), f.state.why()
+	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
+		return c
+	}
+	if told := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last
+		own = told
+	}
+	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "nothing is heard of an ordergate that follows it: none has begun to, or it was killed, or it or the database hangs")
+	return c
+}
+
+// follow goes on from the place that is kept. Where that is gone, or there never was
+// one, what was committed before the new place is somebody else's to read: there is a
+// doubt, before the new place is kept. Where it was given up, that is all of the table.
+func (f *follower) follow(ctx context.Context, tell followEvents) error {
+	for {
+		from, err := f.client.HGet(ctx, f.key, f.name).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("reading the place: %w", err)
+		}
+		err = f.from(ctx, from, tell)
+		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
+			return err
+		}
+		f.log.Error("a table has to be read again, all of it", "error", err)
+		if err := f.discardPosition(ctx, err); err != nil {
+			return fmt.Errorf("giving up the place: %w", err)
+		}
+	}
+}
+
+// discarded is kept for a place that was given up, until there is a new one.
+const discarded = "given up"
+
+// errNotFollowed says that nothing shows what happens to a table.
+var errNotFollowed = errors.New("the table is not followed yet since its place in the database's log was given up")
+
+// discardPosition drops the place. What the log did not show may be rows anywhere in the table, and
+// new IDs of all: whoever catches up after the doubt reads all of it, once it is followed
+// again.
+func (f *follower) discardPosition(ctx context.Context, why error) error {
+	if err := f.keep(ctx, discarded); err != nil {
+		return err // with the place, whoever follows next gets here again
+	}
+	return f.doubt(ctx, changelog.Gap, ": "+follow.OneLine(why))
+}
+
+// begin tells the others that the table is followed from now on, before the place is kept:
+// whoever finds that goes on without a word.
+func (f *follower) begin(ctx context.Context, again bool) error {
+	if again {
+		short, cancel := context.WithTimeout(ctx, positionTimeout)
+		defer cancel()
+		if err := f.client.HSet(short, f.key, reread(f.name), rand.Text()).Err(); err != nil {
+			return fmt.Errorf("having all of the table read: %w", err)
+		}
+	}
+	return f.doubt(ctx, changelog.Gap, " is followed from now on")
+}
+
+// followKey is where the places of a filter's followers are, and beside the place of each
+// source a word that is a new one whenever all of the table has to be read again.
+func followKey(filter string) string { return "ordergate:{" + filter + "}:follow" }
+
+// causeOf is the field with the reason why a table is not followed.
+func causeOf(source string) string { return source + "#cause" }
+
+// reread is the field of the word.
+func reread(source string) string { return source + "#reread" }
+
+// watchRereads has the tables of a filter that are followed look whether they have to be read
+// again as a whole.
+func (o *Options) watchRereads(name string, tables []*tableSource) {
+	for _, t := range tables {
+		if f := o.Config.Sources[t.name].Follow; o.Redis == nil || f != config.FollowBinlog && f != config.FollowLogical {
+			continue
+		}
+		t.reread = func(ctx context.Context) (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+			defer cancel()
+			kept, err := o.Redis.HMGet(ctx, followKey(name), t.name, reread(t.name)).Result()
+			if err == nil && kept[0] == discarded {
+				err = errNotFollowed
+			}
+			if err != nil {
+				return "", err
+			}
+			word, _ := kept[1].(string)
+			return word, nil
+		}
+	}
+}
+
+func (f *follower) from(ctx context.Context, from string, tell followEvents) error {
+	again := from == discarded
+	if again {
+		from = ""
+	}
+	began := from != ""
+	emit := func(ctx context.Context, ids []string, at string) error {
+		if err := f.append(ctx, ids); err != nil {
+			return err
+		}
+		if !began {
+			if err := f.begin(ctx, again); err != nil {
+				return err
+			}
+		}
+		if err := f.keep(ctx, at); err != nil {
+			return err
+		}
+		began = true
+		return nil
+	}
+	caughtUp := func(at time.Time) {
+		if began {
+			tell.caughtUp(at)
+		}
+	}
+	opts := follow.Options{
+		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, Logger: f.log,
+		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
+	}
+	switch f.config.Follow {
+	case config.FollowBinlog:
+		b, err := binlog.New(binlog.Options{Options: opts, ServerID: f.config.ServerID})
+		if err != nil {
+			return err
+		}
+		return b.Follow(ctx, from, emit, caughtUp)
+	case config.FollowLogical:
+		l, err := logical.New(logical.Options{Options: opts, Slot: f.config.Slot, Publication: f.config.Publication})
+		if err != nil {
+			return err
+		}
+		return l.Follow(ctx, from, emit, caughtUp)
+	}
+	return f.poll(ctx, from, emit, caughtUp)
+}
+
+// append tells everybody of new rows.
+func (f *follower) append(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	return announce(ctx, f.changes, f.set, ids)
+}
+
+func (f *follower) keep(ctx context.Context, at string) error {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	if err := f.client.HSet(ctx, f.key, f.name, at).Err(); err != nil {
+		return fmt.Errorf("keeping the place: %w", err)
+	}
+	return nil
+}
+
+// bad deals with a row without a usable ID. It returns when the others know, or ctx has
+// ended: then whoever follows next finds the row again.
+func (f *follower) bad(ctx context.Context, reason string) {
+	if f.config.OnBad == config.OnBadSkip {
+		return
+	}
+	for said := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; said = true {
+		if !said {
+			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(followRetry):
+		}
+	}
+}
+
+// doubt records one about the table in the change log. The text follows the table's name.
+func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + text})
+}
+
+// poll reads what may be new in the table again and again.
+func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
+	table, err := newTableSource(f.name, f.config, f.formats, f.log)
+	if err != nil {
+		return err
+	}
+	if err := table.from(json.RawMessage(from)); err != nil {
+		return fmt.Errorf("%w: %w", follow.ErrGone, err)
+	}
+	tick := time.NewTicker(f.config.Every)
+	defer tick.Stop()
+	seen := newDedupWindow(f.config.Overlap)
+	for {
+		began := time.Now()
+		var ids []string
+		flush := func() error {
+			err := emit(ctx, ids, string(table.position()))
+			ids = ids[:0]
+			return err
+		}
+		err := table.tail(ctx, func(id string) error {
+			if !seen.first(id, began) {
+				return nil
+			}
+			ids = append(ids, strings.Clone(id))
+			if len(ids) < follow.MaxChunk {
+				return nil
+			}
+			return flush()
+		})
+		if errors.Is(err, source.ErrPosition) {
+			return fmt.Errorf("%w: %w", follow.ErrGone, err)
+		}
+		if err == nil {
+			err = flush()
+		}
+		if err != nil {
+			return err
+		}
+		caughtUp(began)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// told remembers IDs for at least a while: a table's last rows are read again and
+// again, and need not be told of each time.
+type dedupWindow struct {
+	keep     time.Duration
+	now, old map[string]struct{}
+	since    time.Time // of now
+}
+
+func newDedupWindow(overlap time.Duration) *dedupWindow {
+	return &dedupWindow{keep: 2 * overlap, now: map[string]struct{}{}}
+}
+
+// first reports whether an ID is not remembered, and remembers it.
+func (t *dedupWindow) first(id string, at time.Time) bool {
+	if at.Sub(t.since) > t.keep {
+		t.now, t.old, t.since = map[string]struct{}{}, t.now, at
+	}
+	_, withinGraceOf := t.now[id]
+	_, old := t.old[id]
+	t.now[strings.Clone(id)] = struct{}{}
+	return !withinGraceOf && !old
+}

@@ -1,0 +1,85 @@
+package loader
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+)
+
+// TestFollowedAgain has nobody follow a table for a while after the place in its
+// database's log was given up: whoever followed was killed, say. What others read
+// meanwhile is not all that there is when it is followed again.
+func TestFollowedAgain(t *testing.T) {
+	bed := bedtest.New(t)
+	server, redis := bed.MariaDB("--log-bin", "--binlog-format=ROW", "--server-id=1"), bed.Redis()
+	db, err := sql.Open("mysql", server.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("CREATE TABLE orders (n BIGINT PRIMARY KEY AUTO_INCREMENT, id BIGINT)")
+	exec("INSERT INTO orders SELECT seq, seq FROM seq_1_to_100")
+	text := fmt.Sprintf(`
+redis: {addresses: [%s], member: here}
+filters: {orders: {sources: [db]}}
+sources: {db: {kind: mysql, dsn_env: DSN, table: orders, id_column: id, cursor_column: n, overlap: 1s, follow: binlog}}
+rules: [{name: lookup, match: {methods: [GET], path: "/orders/{id}"}, id: {path: id, format: digits}, lookup: {filter: orders}}]
+`, redis.Addr())
+	c, err := config.Parse("a.yaml", []byte(text), func(name string) string { return map[string]string{"DSN": server.DSN()}[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newHost(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	table, follower := m.filters["orders"].tables()[0], m.filters["orders"].followers[0]
+	found := make(map[string]bool)
+	read := func() error {
+		return table.tail(t.Context(), func(id string) error { found[id] = true; return nil })
+	}
+	follow := func() (stop func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		caughtUp, ended := make(chan struct{}, 1), make(chan struct{})
+		go func() {
+			defer close(ended)
+			for ctx.Err() == nil { // what is appended to a log that has just begun takes a while
+				_ = follower.follow(ctx, followEvents{caughtUp: func(time.Time) {
+					select {
+					case caughtUp <- struct{}{}:
+					default:
+					}
+				}})
+			}
+		}()
+		<-caughtUp
+		return func() { cancel(); <-ended }
+	}
+	follow()()
+	if err := follower.discardPosition(t.Context(), errors.New("a test says so")); err != nil {
+		t.Fatal(err)
+	}
+	bedtest.Eventually(t, "all of it was read, or it is to be read later", func() bool { return read() != nil || !table.reached().Zero() })
+	exec("UPDATE orders SET id = 100005 WHERE n = 5")
+	defer follow()()
+	if err := read(); err != nil || !found["100005"] || !found["7"] {
+		t.Errorf("the ID that a row got is missing, of %d: %v", len(found), err)
+	}
+}

@@ -1,0 +1,129 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+// segmentsOf returns what package filter makes of the section. An ID has the day of
+// the first format that it fits: each has one, or the section is refused.
+func segmentsOf(c *config.Segments, formats []order.Format) *filter.Segments {
+	if c == nil {
+		return nil
+	}
+	s := &filter.Segments{Keep: c.Keep, Older: filter.Unknown}
+	if c.Older == config.OlderAbsent {
+		s.Older = filter.Absent
+	}
+	if c.From == config.SegmentFromID {
+		s.Day = func(id string) (time.Time, bool) {
+			for i := range formats {
+				if _, ok := formats[i].Canonical(id); ok {
+					return formats[i].Time(id)
+				}
+			}
+			return time.Time{}, false
+		}
+	}
+	return s
+}
+
+// growth returns how a filter grows. To be rebuilt it reads its sources and the
+// change log again, one ordergate of a deployment after the other.
+func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.Growth {
+	if c == nil {
+		return nil
+	}
+	g := &filter.Growth{AtFill: c.AtFill, By: c.By, Max: c.Max}
+	if c.How == config.ExpandLayers {
+		return g
+	}
+	g.Rescan = loader.everything
+	if o.Redis != nil {
+		g.LeaderLock = func(ctx context.Context) (context.Context, func(), error) {
+			work, _, done, err := o.acquireExpandLock(ctx, name)
+			return work, done, err
+		}
+	}
+	return g
+}
+
+// everything reads the sources and then the change log, up to where it ends at a
+// moment after the call. It is for a set that is not in use: what the filter has of the
+// tables is another matter.
+func (u *Loader) everything(ctx context.Context, add func(id string) error) error {
+	if err := u.logSnapshot.forgotten(ctx); err != nil {
+		return err
+	}
+	for _, source := range u.sources {
+		read := func() error { return source.IDs(ctx, add) }
+		if t, ok := source.(*tableSource); ok {
+			read = func() error { return u.checkpoints.readAll(ctx, t, add) }
+		}
+		if err := read(); err != nil {
+			return err
+		}
+	}
+	if u.log == nil {
+		return nil
+	}
+	if err := u.log.Replay(ctx, add); err != nil {
+		return err
+	}
+	// Once more: it may have been trimmed before its end was read.
+	return u.logSnapshot.forgotten(ctx)
+}
+
+const (
+	// leaderLease is how soon another takes over from one that died while it read.
+	leaderLease = 10 * time.Second
+	// leaderWait is longer than a reading should take.
+	leaderWait = time.Hour
+)
+
+// errLeaseLost is why a reading ends whose lease is lost.
+var errLeaseLost = errors.New("the lease was lost, another ordergate may be reading the sources")
+
+// acquireExpandLock waits until no other ordergate reads the sources of a filter again. The fence
+// is greater than that of each turn before.
+func (o *Options) acquireExpandLock(ctx context.Context, filter string) (work context.Context, fence int64, done func(), err error) {
+	return o.acquireLeaderLock(ctx, filter, "expand")
+}
+
+// acquireLeaderLock is turn for work of any kind.
+func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (work context.Context, fence int64, done func(), err error) {
+	locker, err := redislock.New(o.Redis, redislock.Options{
+		Lease: leaderLease, Wait: redislock.Wait{UpTo: leaderWait}, MaxWaitersPerKey: 1, Process: o.Process, Logger: o.Warnings.Logger(o.Logger),
+	})
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	lease, err := locker.Acquire(ctx, "ordergate:{"+filter+"}:"+kind, redislock.Request(kind+" of filter "+filter))
+	if err != nil {
+		locker.Close()
+		return nil, 0, nil, err
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-lease.Lost():
+			cancel(errLeaseLost)
+		case <-stop:
+		}
+	}()
+	return work, lease.Fence(), func() {
+		close(stop)
+		cancel(nil)
+		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
+			o.Logger.Warn("giving up a turn", "filter", filter, "turn", kind, "error", err)
+		}
+		locker.Close()
+	}, nil
+}

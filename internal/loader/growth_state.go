@@ -1,0 +1,104 @@
+package loader
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisset"
+)
+
+// growthState is what a deployment knows of the growth of a filter in memory, so
+// that a restart begins with the size that others have, and whoever looks sees who
+// is at it. It is a hash at the key that filters in Redis have for theirs, and a
+// convenience: without it a filter grows again.
+type growthState struct {
+	client  redis.UniversalClient
+	key     string
+	process string
+	filter  *filter.Filter
+	log     *slog.Logger
+}
+
+const (
+	// growthTick is how often the progress is written.
+	growthTick = time.Second
+	// growthTimeout bounds the question at the start.
+	growthTimeout = 2 * time.Second
+	// maxReserved is how many times the configured capacity is reserved at the most: a
+	// number by mistake must not take all memory.
+	maxReserved = 1000
+)
+
+func newGrowthState(o *Options, name string, f *filter.Filter) *growthState {
+	return &growthState{o.Redis, redisset.StateKey(name), o.Process, f, o.Logger.With("filter", name)}
+}
+
+// reserve makes the filter as large as the others are. It is called before anything
+// is added to it.
+func (s *growthState) reserve(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, growthTimeout)
+	defer cancel()
+	capacity, err := s.client.HGet(ctx, s.key, "capacity").Uint64()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return
+	case err == nil && capacity > maxReserved*s.filter.Capacity():
+		err = errors.New("the capacity there is out of all proportion")
+	case err == nil:
+		err = s.filter.Reserve(capacity)
+	}
+	if err != nil {
+		s.log.Warn("the filter begins with its configured size", "key", s.key, "error", err)
+	}
+}
+
+// growthScript writes a size that is larger than what is there.
+//
+//go:embed growth.lua
+var growthSource string
+
+var growthScript = redis.NewScript(growthSource)
+
+// run writes what the filter does, until ctx ends.
+func (s *growthState) run(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	tick := time.NewTicker(growthTick)
+	defer tick.Stop()
+	last := filter.Expansion{Generation: 1}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := s.filter.Expansion()
+		if now == last {
+			continue
+		}
+		if err := s.write(ctx, now); err == nil { // otherwise the next time
+			last = now
+		}
+	}
+}
+
+func (s *growthState) write(ctx context.Context, e filter.Expansion) error {
+	ctx, cancel := context.WithTimeout(ctx, growthTimeout)
+	defer cancel()
+	args := []any{strconv.FormatUint(s.filter.Capacity(), 10), ""}
+	if e.Running {
+		args = append(args[:1], s.process, "next_capacity", e.To, "read", e.Read, "began_ms", e.Began.UnixMilli())
+	}
+	return growthScript.Run(ctx, s.client, []string{s.key}, args...).Err()
+}

@@ -1,0 +1,474 @@
+package loader
+
+import (
+	"bytes"
+	"compress/flate"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/filter/snapshot"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/rules"
+)
+
+const (
+	// logSnapshotTick is how often each ordergate looks whether a snapshot is due.
+	logSnapshotTick = 10 * time.Second
+	// minEntries is how many entries are not worth a snapshot: 5 to 7 MB.
+	minEntries = 100_000
+	// bytesPerEntry is how many bytes of a snapshot are written for each entry that it
+	// spares, at the most: at a thousand creates a second, 256 kB a second. So behind a
+	// snapshot of 194 MB, of 10^8 IDs, there are up to 760,000 entries, of 36 to 50 MB.
+	bytesPerEntry = 256
+	// logChunk keeps Redis, and whoever waits for it, from standing still: it takes a
+	// millisecond, and there is a pause of uploadPause after each. A value of 1 MiB and a
+	// byte would take 1.25 MiB of Redis: its allocator has four sizes to each doubling.
+	logChunk    = 1<<20 - 1<<10
+	uploadPause = 20 * time.Millisecond
+	// logSnapshotRetry is the least pause after an attempt that failed, and
+	// logSnapshotShare how many times as long as the attempt it is.
+	logSnapshotRetry = time.Minute
+	logSnapshotShare = 20
+	// bridgePause follows a snapshot that could not be taken for a reason that passes.
+	bridgePause = time.Second
+	// waivePause is longer than it takes until the next attempt.
+	waivePause = 5 * time.Second
+)
+
+// logSnapshot keeps a snapshot of a filter in Redis, up to which the change log is
+// trimmed, and takes it where the log begins behind what is known here. It is for filters
+// in memory without a table: nothing else has what would be trimmed. A nil *logSnapshot
+// does nothing.
+type logSnapshot struct {
+	loader *Loader
+	forms  []string                                            // of IDs, in which the filter has each
+	dir    string                                              // of temporary files
+	least  uint64                                              // entries
+	stay   int                                                 // entries before its end that stay in the log
+	secret func(ctx context.Context) (key [16]byte, err error) // that all have
+	key    [16]byte                                            // of the filter's hashes
+	keyed  bool                                                // or they have none
+	lock   func(ctx context.Context) (work context.Context, done func(), err error)
+	log    *slog.Logger
+
+	taking sync.Mutex  // held by bridge
+	waived atomic.Bool // somebody says that the sources have what is lacking
+	said   string      // why there is no bridge; guarded by taking
+	told   string      // why the log was not trimmed
+}
+
+// keepsLogSnapshot reports whether the log of a filter is trimmed up to a snapshot in
+// Redis.
+func (o *Options) keepsLogSnapshot(c config.Filter) bool {
+	return o.Redis != nil && o.Config.Redis.Mode != config.RedisEmbedded && c.InRedis() == "" && c.ChangeLog.Keep == 0 &&
+		!hasTable(o.Config, c)
+}
+
+func (o *Options) newLogSnapshot(name string, c config.Filter, loader *Loader, key [16]byte) *logSnapshot {
+	if !o.keepsLogSnapshot(c) {
+		return nil
+	}
+	s := &logSnapshot{
+		loader: loader, dir: os.TempDir(), least: minEntries, stay: changelog.KeepBeforeMark, key: key, keyed: c.Kind != config.FilterExact, log: o.Logger.With("filter", name),
+		lock: func(ctx context.Context) (context.Context, func(), error) {
+			work, _, done, err := o.acquireLeaderLock(ctx, name, "trim")
+			return work, done, err
+		},
+		secret: func(ctx context.Context) ([16]byte, error) {
+			if c.Secret != "" {
+				return key, nil
+			}
+			return redisset.Secret(ctx, o.Redis, name, key)
+		},
+	}
+	if c.Snapshot != nil {
+		s.dir = filepath.Dir(c.Snapshot.Path)
+	}
+	for _, form := range rules.Forms(rules.IDsOf(o.Config, name)) {
+		s.forms = append(s.forms, shortSum(form))
+	}
+	return s
+}
+
+// ends is where a snapshot in Redis ends, and the forms in which it has the IDs.
+type ends struct {
+	changelog.Mark
+	Forms []string `json:"forms"`
+}
+
+// keep writes a snapshot whenever it is due, and trims the log, until ctx ends.
+func (s *logSnapshot) keep(ctx context.Context) {
+	if s == nil {
+		return
+	}
+	tick := time.NewTicker(logSnapshotTick)
+	defer tick.Stop()
+	var failed string
+	var notBefore time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		began := time.Now()
+		if began.Before(notBefore) {
+			continue
+		}
+		err := s.look(ctx)
+		if err == nil || ctx.Err() != nil {
+			failed = ""
+			continue
+		}
+		notBefore = time.Now().Add(max(logSnapshotRetry, logSnapshotShare*time.Since(began)))
+		if err.Error() != failed {
+			failed = err.Error()
+			s.log.Warn("the change log grows on: there is no new snapshot of the filter in Redis", "error", err)
+		}
+	}
+}
+
+// look writes a snapshot if one is due, and trims the log.
+func (s *logSnapshot) look(ctx context.Context) error {
+	current, due, err := s.due(ctx)
+	if err == nil && due {
+		current, err = s.renew(ctx)
+	}
+	if err != nil || current.Token == "" {
+		return err
+	}
+	removed, err := s.loader.log.Trim(ctx, current, s.stay)
+	switch {
+	case errors.Is(err, changelog.ErrNotTrimmed):
+		if err.Error() != s.told {
+			s.told = err.Error()
+			s.log.Info("the change log is not trimmed for now", "reason", err)
+		}
+		return nil
+	case err == nil && removed > 0:
+		s.log.Info("the change log was trimmed", "entries", removed)
+	}
+	return err
+}
+
+// due returns the snapshot that is current, and whether another is wanted that this
+// ordergate could write. One of another log is none.
+func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due bool, err error) {
+	log := s.loader.log
+	mark := log.Mark()
+	if mark.Seq == 0 || !s.loader.filter.Loaded() {
+		return current, false, nil
+	}
+	if current, err = log.Snapshot(ctx); err != nil {
+		return current, false, err
+	}
+	wanted := max(s.least, s.loader.filter.SizeBytes()/bytesPerEntry)
+	if current.LogID == mark.LogID {
+		return current, s.waived.Load() || mark.Seq >= current.Seq+wanted, nil
+	}
+	first, err := log.First(ctx)
+	// A log that was trimmed has to have one.
+	due = first > 1 || mark.Seq >= wanted
+	return changelog.Snapshot{}, due && err == nil, err
+}
+
+// renew writes a snapshot if no other ordergate has meanwhile, and returns the one that is
+// current then.
+func (s *logSnapshot) renew(ctx context.Context) (changelog.Snapshot, error) {
+	work, done, err := s.lock(ctx)
+	if err != nil {
+		return changelog.Snapshot{}, err
+	}
+	defer done()
+	current, due, err := s.due(work)
+	if err != nil || !due {
+		return current, err
+	}
+	next, err := s.write(work)
+	if cause := context.Cause(work); err != nil && cause != nil && ctx.Err() == nil {
+		err = cause
+	}
+	return next, err
+}
+
+// write writes a snapshot and makes it the current one.
+func (s *logSnapshot) write(ctx context.Context) (next changelog.Snapshot, err error) {
+	common, err := s.secret(ctx)
+	if err == nil && s.keyed && common != s.key {
+		err = errors.New("the others have another secret of the hashes: start this one again")
+	}
+	if err != nil {
+		return next, err
+	}
+	log := s.loader.log
+	before, err := log.Snapshot(ctx)
+	if err != nil {
+		return next, err
+	}
+	file, err := os.CreateTemp(s.dir, "ordergate-log-*")
+	if err != nil {
+		return next, err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	next = changelog.Snapshot{Mark: log.Mark(), Token: rand.Text()} // older than the bits
+	if next.Mark == (changelog.Mark{}) {
+		return next, errors.New("the change log is not what it was")
+	}
+	position, _ := json.Marshal(ends{next.Mark, s.forms}) // texts and a number
+	info, err := s.loader.filter.WriteSnapshot(ctx, file.Name(), position, "")
+	if err != nil {
+		return next, err
+	}
+	if next.Chunks, next.Bytes, err = s.upload(ctx, file.Name(), next.Token); err != nil {
+		return next, err
+	}
+	if err := log.Adopt(ctx, next, before); err != nil {
+		return next, err
+	}
+	s.waived.Store(false)
+	s.log.Info("a snapshot of the filter is in Redis", "ids", info.IDs, "bytes", next.Bytes, "entry", next.Seq)
+	return next, nil
+}
+
+// How a chunk has its part of the file.
+const (
+	asItIs   = 0
+	deflated = 1
+)
+
+func (s *logSnapshot) upload(ctx context.Context, path, token string) (chunks int, sum int64, err error) {
+	file, err := os.Open(path) // which was replaced by a rename
+	if err != nil {
+		return 0, 0, err
+	}
+	defer file.Close() // only read from: nothing to lose
+	buf := make([]byte, logChunk)
+	for ; ; chunks++ {
+		n, err := io.ReadFull(file, buf)
+		if n > 0 {
+			chunk, err := pack(buf[:n])
+			if err == nil {
+				err = s.loader.log.PutChunk(ctx, token, chunks, chunk)
+			}
+			if err != nil {
+				return 0, 0, fmt.Errorf("writing a snapshot to Redis: %w", err)
+			}
+			sum += int64(len(chunk))
+			sleep(ctx, uploadPause)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return chunks, sum, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return chunks + 1, sum, nil
+		case err != nil:
+			return 0, 0, err
+		case ctx.Err() != nil:
+			return 0, 0, context.Cause(ctx)
+		}
+	}
+}
+
+// sleep returns after a time, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// pack makes a chunk, smaller where most bits are not set.
+func pack(data []byte) ([]byte, error) {
+	packed := bytes.NewBuffer(make([]byte, 0, len(data)+1))
+	packed.WriteByte(deflated)
+	w, err := flate.NewWriter(packed, flate.HuffmanOnly)
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil || packed.Len() <= len(data)-len(data)/16 {
+		return packed.Bytes(), err
+	}
+	return append([]byte{asItIs}, data...), nil
+}
+
+// unpack writes what pack was given. It reads no more than logChunk.
+func unpack(w io.Writer, chunk []byte) error {
+	switch {
+	case len(chunk) > 0 && chunk[0] == asItIs:
+		_, err := w.Write(chunk[1:])
+		return err
+	case len(chunk) > 0 && chunk[0] == deflated:
+		_, err := io.Copy(w, io.LimitReader(flate.NewReader(bytes.NewReader(chunk[1:])), logChunk))
+		if _, damaged := errors.AsType[flate.CorruptInputError](err); damaged || errors.Is(err, io.ErrUnexpectedEOF) {
+			return fmt.Errorf("%w: %w", errUnusable, err)
+		}
+		return err
+	}
+	return fmt.Errorf("%w: a chunk of %d bytes of no known kind", errUnusable, len(chunk))
+}
+
+// errUnusable is why a snapshot in Redis will be of no use the next time either.
+var errUnusable = errors.New("the snapshot in Redis is of no use")
+
+// bridge is [changelog.Options.Bridge]. Without what the log has no more nothing is absent:
+// the log cannot be read until there is a snapshot of use, which another ordergate may
+// write, or until somebody says that the sources have every order.
+func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	at, err := s.loadCurrent(ctx)
+	if !errors.Is(err, errUnusable) {
+		return at, err
+	}
+	if s.waived.Load() {
+		return changelog.Mark{}, nil
+	}
+	if err.Error() != s.said {
+		s.said = err.Error()
+		s.log.Error("nothing counts as absent until the orders are known that the change log has no more: run ordergate load when the sources have every order", "reason", err)
+	}
+	sleep(ctx, bridgePause)
+	return changelog.Mark{}, err
+}
+
+// loadCurrent takes the current snapshot, and returns the mark that it ends with; the
+// zero Mark where there never was one.
+func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
+	current, err := s.loader.log.Snapshot(ctx)
+	if err != nil {
+		return changelog.Mark{}, err
+	}
+	if current.Token == "" {
+		trimmed, err := s.loader.log.WasTrimmed(ctx)
+		if err == nil && trimmed {
+			err = fmt.Errorf("%w: it is gone", errUnusable)
+		}
+		return changelog.Mark{}, err
+	}
+	err = s.take(ctx, current)
+	_, damaged := errors.AsType[*snapshot.DamageError](err)
+	_, another := errors.AsType[*snapshot.MismatchError](err)
+	switch {
+	case err == nil:
+		return current.Mark, nil
+	case damaged || another:
+		err = fmt.Errorf("%w: %w", errUnusable, err)
+	case ctx.Err() == nil && !errors.Is(err, errUnusable):
+		s.log.Warn("the snapshot in Redis cannot be taken yet", "error", err)
+		sleep(ctx, bridgePause)
+	}
+	return changelog.Mark{}, err
+}
+
+// waive has the log be read without what it has no more, and waits for that: whoever calls
+// it reads the sources next.
+func (s *logSnapshot) waive(ctx context.Context) {
+	if s == nil || s.loader.log.LastRead().After(time.Now().Add(-waivePause)) {
+		return // it lacks nothing
+	}
+	s.waived.Store(true)
+	ctx, cancel := context.WithTimeout(ctx, waivePause)
+	defer cancel()
+	for ctx.Err() == nil && s.loader.log.Wait(ctx) != nil {
+		sleep(ctx, 100*time.Millisecond)
+	}
+}
+
+// take adds what is in a snapshot to the filter.
+func (s *logSnapshot) take(ctx context.Context, from changelog.Snapshot) (err error) {
+	file, err := os.CreateTemp(s.dir, "ordergate-log-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+	for n := range from.Chunks {
+		chunk, err := s.loader.log.Chunk(ctx, from.Token, n)
+		if errors.Is(err, redis.Nil) {
+			err = fmt.Errorf("%w: chunk %d of %d is gone", errUnusable, n+1, from.Chunks)
+		}
+		if err == nil {
+			err = unpack(file, chunk)
+		}
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if err := s.fits(file.Name(), from.Mark); err != nil {
+		return err
+	}
+	key, err := s.secret(ctx)
+	if err != nil {
+		return err
+	}
+	info, err := s.loader.filter.MergeSnapshot(ctx, file.Name(), key)
+	if err == nil {
+		s.log.Info("a snapshot in Redis has what the change log has no more", "ids", info.IDs, "entry", from.Seq, "took", info.Took)
+	}
+	return err
+}
+
+// fits says why a file is not what is looked for. It has to have each ID in all the forms
+// that it may be asked for here.
+func (s *logSnapshot) fits(path string, at changelog.Mark) error {
+	file, err := snapshot.Inspect(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var e ends
+	if err := json.Unmarshal(file.Header().Position, &e); err != nil {
+		return fmt.Errorf("%w: its position: %w", errUnusable, err)
+	}
+	if e.Mark != at {
+		return fmt.Errorf("%w: it ends at entry %d, not at %d", errUnusable, e.Seq, at.Seq)
+	}
+	for _, form := range s.forms {
+		if !slices.Contains(e.Forms, form) {
+			return fmt.Errorf("%w: since it was written, a rule has got another form of IDs", errUnusable)
+		}
+	}
+	return nil
+}
+
+// wait returns when no snapshot is being taken.
+func (s *logSnapshot) wait() {
+	if s != nil {
+		s.taking.Lock()
+		defer s.taking.Unlock()
+	}
+}
+
+// forgotten returns [filter.ErrForgotten] if the log does not begin with its first entry, and
+// so cannot be read again.
+func (s *logSnapshot) forgotten(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	first, err := s.loader.log.First(ctx)
+	if err == nil && first > 1 {
+		err = filter.ErrForgotten
+	}
+	return err
+}

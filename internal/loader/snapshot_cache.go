@@ -1,0 +1,217 @@
+package loader
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+const (
+	// cachedFor is how long a snapshot stays in Redis: for those that start at about the
+	// same time.
+	cachedFor = 10 * time.Minute
+	// cacheChunk keeps Redis from standing still for a long write.
+	cacheChunk = 4 << 20
+	// maxCachedBytes is the largest snapshot that goes through Redis.
+	maxCachedBytes = 1 << 30
+)
+
+// snapshotCache has one ordergate read the sources of a filter, when several start at once:
+// the others take its snapshot, through Redis. A nil *snapshotCache does nothing.
+type snapshotCache struct {
+	loader *Loader
+	client redis.UniversalClient
+	prefix string // of the keys: without braces, so that a cluster spreads the chunks
+	stamp  string // of the sources: how they are read
+	dir    string
+	lock   func(ctx context.Context) (work context.Context, done func(), err error)
+	log    *slog.Logger
+}
+
+// cachedSnapshot is what Redis has.
+type cachedSnapshot struct {
+	Token  string `redis:"token"`
+	Chunks int    `redis:"chunks"` // 0: it is too large, each reads the sources
+	Stamp  string `redis:"stamp"`
+}
+
+func (o *Options) newSnapshotCache(name string, loader *Loader) *snapshotCache {
+	c, stamp := o.Config.Filters[name], loader.fingerprint(time.Now())
+	if c.ShareLoad == nil || !*c.ShareLoad || stamp == "" || loader.logSnapshot != nil || len(loader.tables()) != len(loader.sources) {
+		return nil
+	}
+	dir := os.TempDir()
+	if c.Snapshot != nil {
+		dir = filepath.Dir(c.Snapshot.Path)
+	}
+	return &snapshotCache{
+		loader: loader, client: o.Redis, prefix: "ordergate:fleet:" + name, stamp: stamp, dir: dir, log: o.Logger.With("filter", name),
+		lock: func(ctx context.Context) (context.Context, func(), error) {
+			work, _, done, err := o.acquireLeaderLock(ctx, name, "load")
+			return work, done, err
+		},
+	}
+}
+
+// load takes the snapshot of another, or loads and leaves one for others. Whatever goes
+// wrong with that is no reason not to load.
+func (f *snapshotCache) load(ctx context.Context, load func(context.Context) error) error {
+	if f == nil {
+		return load(ctx)
+	}
+	if f.take(ctx) {
+		return nil
+	}
+	f.loader.filter.NoteProgress("waiting for its turn to read the sources: another ordergate may be reading them")
+	work, done, err := f.lock(ctx)
+	if err != nil {
+		f.log.Warn("the sources are read although another ordergate may be reading them", "error", err)
+		return load(ctx)
+	}
+	defer func() {
+		if done != nil {
+			done()
+		}
+	}()
+	if shared, ok := f.found(ctx); ok {
+		done()
+		done = nil
+		if shared.Chunks > 0 && f.take(ctx) {
+			return nil
+		}
+		return load(ctx)
+	}
+	if err := load(work); err != nil {
+		if cause := context.Cause(work); cause != nil && ctx.Err() == nil {
+			return cause
+		}
+		return err
+	}
+	if err := f.leave(work); err != nil && ctx.Err() == nil {
+		f.log.Warn("other ordergates have to read the sources themselves", "error", err)
+	}
+	return nil
+}
+
+func (f *snapshotCache) found(ctx context.Context) (shared cachedSnapshot, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
+	err := f.client.HGetAll(ctx, f.prefix).Scan(&shared)
+	return shared, err == nil && shared.Stamp == f.stamp
+}
+
+// take reports whether the filter has what another has left. What has come since is read
+// from the change log and, before anything is absent, from the tables.
+func (f *snapshotCache) take(ctx context.Context) bool {
+	shared, ok := f.found(ctx)
+	if !ok || shared.Chunks == 0 {
+		return false
+	}
+	err := f.restore(ctx, shared)
+	if err != nil && ctx.Err() == nil {
+		f.log.Warn("the snapshot that another ordergate left is not used", "error", err)
+	}
+	return err == nil
+}
+
+func (f *snapshotCache) restore(ctx context.Context, shared cachedSnapshot) (err error) {
+	file, err := os.CreateTemp(f.dir, "ordergate-fleet-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
+	for n := range shared.Chunks {
+		chunk, err := f.client.Get(ctx, f.chunk(shared.Token, n)).Bytes()
+		if err == nil {
+			_, err = file.Write(chunk)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("chunk %d of %d: %w", n+1, shared.Chunks, err), file.Close())
+		}
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	// It is cleared by catching up, when the rest is there.
+	f.loader.filter.Doubt(filter.Doubt{Reason: "taking over from another ordergate", Recovery: filter.ByOperator})
+	info, err := f.loader.filter.ReadSnapshot(ctx, file.Name(), f.stamp)
+	if err != nil {
+		return err
+	}
+	at, err := f.loader.resume(info.Position)
+	if err != nil {
+		return err
+	}
+	return f.loader.log.ReplayFrom(ctx, at, func(id string) error {
+		f.loader.filter.Add(id)
+		return nil
+	})
+}
+
+func (f *snapshotCache) chunk(token string, n int) string {
+	return f.prefix + ":" + token + ":" + strconv.Itoa(n)
+}
+
+// leave puts a snapshot into Redis.
+func (f *snapshotCache) leave(ctx context.Context) (err error) {
+	if err := f.loader.log.Wait(ctx); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(f.dir, "ordergate-fleet-*")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
+	position := f.loader.at() // older than the bits
+	info, err := f.loader.filter.WriteSnapshot(ctx, file.Name(), position, f.stamp)
+	if err != nil {
+		return err
+	}
+	shared := cachedSnapshot{Token: rand.Text(), Stamp: f.stamp}
+	if info.Bytes <= maxCachedBytes {
+		if shared.Chunks, err = f.upload(ctx, file.Name(), shared.Token); err != nil {
+			return err
+		}
+	}
+	pipe := f.client.TxPipeline()
+	pipe.HSet(ctx, f.prefix, "token", shared.Token, "chunks", shared.Chunks, "stamp", shared.Stamp)
+	pipe.Expire(ctx, f.prefix, cachedFor-time.Minute) // before the chunks
+	_, err = pipe.Exec(ctx)
+	return err
+}
+
+func (f *snapshotCache) upload(ctx context.Context, path, token string) (chunks int, err error) {
+	file, err := os.Open(path) // which was replaced by a rename
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close() // only read from: nothing to lose
+	buf := make([]byte, cacheChunk)
+	for ; ; chunks++ {
+		n, err := io.ReadFull(file, buf)
+		if n > 0 {
+			if err := f.client.Set(ctx, f.chunk(token, chunks), buf[:n], cachedFor).Err(); err != nil {
+				return 0, fmt.Errorf("leaving a snapshot: %w", err)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return chunks, nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return chunks + 1, nil
+		case err != nil:
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package loader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/snapshot"
+	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/metrics"
+)
+
+const (
+	// lastSnapshotTimeout bounds the writing at the end of the process. Whoever stops it does
+	// not wait for ever, and without it a restart only has more of the log to read.
+	lastSnapshotTimeout = 10 * time.Second
+	// snapshotTimeout is how long who asks for one waits for another to be written.
+	snapshotTimeout = 10 * time.Second
+	// refusedSuffix is behind the path of a file that was of no use, and is kept.
+	refusedSuffix = ".refused"
+)
+
+// snapshots is the file that a restart of one filter begins with. A nil *snapshots
+// does nothing.
+type snapshots struct {
+	path   string
+	every  time.Duration
+	filter *filter.Filter
+	loader *Loader
+	stamp  func(time.Time) string
+	log    *slog.Logger
+	failed atomic.Uint64
+
+	busy    chan struct{} // of capacity 1: whoever puts something in may use what follows
+	claim   *snapshot.Claim
+	refused bool   // the file that is there is not ours, or damaged
+	sources string // their stamp before they were read
+	written content
+
+	shown atomic.Pointer[shownSnapshot]
+}
+
+// content tells whether a snapshot would be another one than the last.
+type content struct {
+	position []byte
+	sources  string
+	ids      uint64
+	memory   uint64
+}
+
+func (c content) equal(other content) bool {
+	return bytes.Equal(c.position, other.position) && c.sources == other.sources && c.ids == other.ids && c.memory == other.memory
+}
+
+// shownSnapshot is what the metrics tell.
+type shownSnapshot struct {
+	at    time.Time
+	bytes uint64
+}
+
+// ErrSnapshotBusy says that the file is being written or read.
+var ErrSnapshotBusy = errors.New("another snapshot is being written, or the filter is being read from it")
+
+func (o *Options) newSnapshots(name string, c config.Filter, loader *Loader) *snapshots {
+	if c.Snapshot == nil {
+		return nil
+	}
+	s := &snapshots{
+		path: c.Snapshot.Path, every: c.Snapshot.Every, filter: loader.filter, loader: loader,
+		stamp: loader.fingerprint,
+		log:   o.Logger.With("filter", name, "file", c.Snapshot.Path),
+		busy:  make(chan struct{}, 1),
+	}
+	s.show(time.Now(), 0)
+	o.Metrics.SnapshotGauges(name, metrics.Snapshot{
+		Age:    func() time.Duration { return time.Since(s.shown.Load().at) },
+		Bytes:  func() uint64 { return s.shown.Load().bytes },
+		Errors: s.failed.Load,
+	})
+	return s
+}
+
+func (s *snapshots) show(at time.Time, bytes uint64) { s.shown.Store(&shownSnapshot{at, bytes}) }
+
+// restore makes the filter ready from the file, and has the change log begin where
+// that ends. False: the sources have to be read. It is called before the log runs.
+func (s *snapshots) restore(ctx context.Context) bool {
+	if s == nil {
+		return false
+	}
+	s.busy <- struct{}{}
+	defer func() { <-s.busy }()
+	if err := s.takeClaim(); err != nil {
+		s.fail(err)
+		s.log.Error("no snapshot can be written for now", "error", err)
+	}
+	sources := s.stamp(time.Now())
+	info, err := s.filter.ReadSnapshot(ctx, s.path, sources)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, fs.ErrNotExist):
+		s.log.Info("there is no snapshot yet, the sources are read")
+		s.restorePart(ctx, sources)
+		return false
+	case errors.Is(err, filter.ErrSourcesChanged):
+		s.log.Info("the snapshot is not used, the sources are read again", "reason", err)
+		s.restorePart(ctx, sources)
+		return false
+	default:
+		s.refused = true
+		s.log.Warn("the snapshot is refused, the sources are read; it will be kept as "+s.path+refusedSuffix, "reason", err)
+		s.restorePart(ctx, sources)
+		return false
+	}
+	s.sources = sources
+	s.written = content{info.Position, sources, info.IDs, s.filter.SizeBytes()}
+	s.show(info.Created, info.Bytes)
+	if s.loader.log != nil {
+		at, err := s.loader.resume(info.Position)
+		if err != nil {
+			at = changelog.Mark{} // the beginning is always right
+		}
+		s.loader.log.Resume(at)
+	}
+	return true
+}
+
+// loads is told before the sources are read.
+func (s *snapshots) loads() {
+	if s == nil {
+		return
+	}
+	s.busy <- struct{}{}
+	s.sources = s.stamp(time.Now())
+	<-s.busy
+}
+
+// keep writes the file until ctx ends, and then a last time. Fresh: what the filter
+// has is not from the file.
+func (s *snapshots) keep(ctx context.Context, fresh bool) {
+	if s == nil {
+		return
+	}
+	defer s.release()
+	if fresh {
+		if s.loader.log != nil {
+			// Without a position the log would be read from its beginning, which is right
+			// all the same.
+			_ = s.loader.log.Wait(ctx)
+		}
+		s.try(ctx) // what took long to read is not to be read again
+	}
+	tick := time.NewTicker(s.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotTimeout)
+			defer cancel()
+			s.try(ctx)
+			return
+		case <-tick.C:
+		}
+		s.try(ctx)
+	}
+}
+
+// try writes the file if it would be another one.
+func (s *snapshots) try(ctx context.Context) {
+	s.busy <- struct{}{}
+	defer func() { <-s.busy }()
+	if !s.filter.Loaded() {
+		return // the state says so
+	}
+	if stat, err := os.Stat(s.path); err == nil && uint64(stat.Size()) == s.shown.Load().bytes && s.content().equal(s.written) {
+		s.show(time.Now(), s.shown.Load().bytes)
+		return
+	}
+	info, err := s.write(ctx)
+	switch {
+	case err == nil:
+		s.log.Debug("snapshot written", "ids", info.IDs, "bytes", info.Bytes, "took", info.Took)
+	case ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded):
+		s.log.Error("no snapshot was written, the old one stays", "error", err)
+	}
+}
+
+// now writes the file, after whoever is at it: the one who asks may want what has come
+// since.
+func (s *snapshots) now(ctx context.Context) (filter.SnapshotInfo, error) {
+	wait, cancel := context.WithTimeout(ctx, snapshotTimeout)
+	defer cancel()
+	select {
+	case s.busy <- struct{}{}:
+	case <-wait.Done():
+		return filter.SnapshotInfo{}, ErrSnapshotBusy
+	}
+	defer func() { <-s.busy }()
+	return s.write(ctx)
+}
+
+// write is called by whoever has the turn.
+func (s *snapshots) write(ctx context.Context) (filter.SnapshotInfo, error) {
+	content := s.content() // its position has to be older than the bits
+	if !s.filter.Loaded() {
+		_, reason := s.filter.State()
+		return filter.SnapshotInfo{}, fmt.Errorf("%w: %s", filter.ErrNotReady, reason)
+	}
+	if err := s.prepare(); err != nil {
+		s.fail(err)
+		return filter.SnapshotInfo{}, err
+	}
+	info, err := s.filter.WriteSnapshot(ctx, s.path, content.position, content.sources)
+	if err != nil {
+		s.fail(err)
+		return info, err
+	}
+	s.dropPart()
+	s.filter.NoteUnsaved(nil)
+	s.written = content
+	s.show(time.Now(), info.Bytes)
+	return info, nil
+}
+
+// fail counts an attempt that came to nothing, and shows why.
+func (s *snapshots) fail(err error) {
+	s.failed.Add(1)
+	s.filter.NoteUnsaved(err)
+}
+
+// prepare sees that nothing of value is written over.
+func (s *snapshots) prepare() error {
+	if s.claim == nil {
+		if err := s.takeClaim(); err != nil {
+			return err
+		}
+		// Whose was it?
+		file, err := s.filter.OpenSnapshot(s.path)
+		if err == nil {
+			file.Close()
+		}
+		s.refused = s.refused || err != nil && !errors.Is(err, fs.ErrNotExist)
+	}
+	if !s.refused {
+		return nil
+	}
+	if err := ignore(os.Rename(s.path, s.path+refusedSuffix), fs.ErrNotExist); err != nil {
+		return fmt.Errorf("keeping a snapshot that was refused: %w", err)
+	}
+	s.refused = false
+	return nil
+}
+
+func (s *snapshots) takeClaim() (err error) {
+	s.claim, err = snapshot.NewClaim(s.path)
+	return err
+}
+
+func (s *snapshots) release() {
+	s.busy <- struct{}{}
+	defer func() { <-s.busy }()
+	if s.claim != nil {
+		s.claim.Release()
+		s.claim = nil
+	}
+}
+
+// content returns what a snapshot of now would have.
+func (s *snapshots) content() content {
+	c := content{sources: s.sources}
+	c.position = s.loader.at()
+	c.ids, c.memory = s.filter.CountInMemory(), s.filter.SizeBytes()
+	return c
+}

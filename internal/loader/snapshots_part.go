@@ -1,0 +1,93 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/ordergate/ordergate/filter"
+)
+
+const (
+	// partSuffix is behind the path of a snapshot, in that of what has been loaded so far.
+	partSuffix = ".part"
+	// partPause is how long the reading goes on at least until that is written again, and
+	// partShare how many times as long as the writing took.
+	partPause = 2 * time.Second
+	partShare = 20
+)
+
+// keepParts writes what has been loaded so far, now and then, until the returned
+// function is called: a load that is interrupted goes on from there. It is for tables:
+// files are read again.
+func (s *snapshots) keepParts(ctx context.Context) (stop func()) {
+	if s == nil || len(s.loader.tables()) == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		pause := partPause
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			info, err := s.writePart(ctx)
+			if err != nil && ctx.Err() == nil {
+				s.log.Warn("what was loaded so far could not be written", "error", err)
+			}
+			pause = max(partPause, partShare*info.Took)
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+func (s *snapshots) writePart(ctx context.Context) (filter.SnapshotInfo, error) {
+	s.busy <- struct{}{}
+	defer func() { <-s.busy }()
+	if s.claim == nil {
+		return filter.SnapshotInfo{}, nil // the files are another process's
+	}
+	position := s.loader.at()          // older than the bits
+	if s.filter.UntilClearable() > 0 { // who goes on from there would not hear of these again
+		return filter.SnapshotInfo{}, nil
+	}
+	return s.filter.WritePart(ctx, s.path+partSuffix, position, s.sources)
+}
+
+// restorePart takes what was loaded until a load was interrupted.
+func (s *snapshots) restorePart(ctx context.Context, sources string) {
+	path := s.path + partSuffix
+	if len(s.loader.tables()) == 0 {
+		return
+	}
+	info, err := s.filter.ReadPart(ctx, path, sources)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || ctx.Err() != nil:
+		return
+	case err != nil:
+		s.log.Warn("what was loaded until an interruption is not used", "reason", err)
+		return
+	}
+	at, err := s.loader.resume(info.Position)
+	if err != nil {
+		return // all of the tables, and of the log, is read
+	}
+	s.loader.log.Resume(at)
+	s.log.Info("the load goes on where it was interrupted", "ids", info.IDs, "written", info.Created)
+}
+
+// dropPart removes what a whole snapshot has.
+func (s *snapshots) dropPart() {
+	if err := ignore(os.Remove(s.path+partSuffix), fs.ErrNotExist); err != nil {
+		s.log.Warn("a file that is needed no more stays", "error", err)
+	}
+}

@@ -1,0 +1,55 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/source"
+)
+
+// csvSource feeds a filter from a file.
+type csvSource struct {
+	name    string
+	path    string
+	formats []order.Format // of the rules that use the filter; empty: any ID as it is
+	log     *slog.Logger
+}
+
+// IDs implements filter.Source. A line that holds something but no ID is an
+// error: the order that it stands for would count as absent.
+func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error {
+	progress := source.NewProgress(os.Stderr, s.log, s.name)
+	defer progress.Close()
+	opts := source.Options{Progress: progress.Report, Logger: s.log, Valid: rules.Valid(s.formats)}
+	report, err := source.CSV(s.path, opts).Read(ctx, yield)
+	switch {
+	case err != nil:
+		return fmt.Errorf("source %s: %w", s.name, err)
+	case report.Skipped > 0:
+		return fmt.Errorf("source %s: %d lines of %s are no order IDs by any rule's format, the first is %s; recoverLoop or remove them",
+			s.name, report.Skipped, s.path, report.First[0])
+	}
+	return nil
+}
+
+// sourcesOf returns the sources of a filter.
+func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source, err error) {
+	for _, s := range c.Filters[name].Sources {
+		if !c.Sources[s].Live() {
+			sources = append(sources, &csvSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
+			continue
+		}
+		table, err := newTableSource(s, c.Sources[s], formats, log)
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, table)
+	}
+	return sources, nil
+}

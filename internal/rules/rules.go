@@ -1,0 +1,154 @@
+// Package rules compiles the rules of a configuration into what the gate and the readers of
+// order IDs need.
+//
+// Start with [Policy]. [FormatsOf], [Valid] and [Forms] describe the IDs of a filter.
+package rules
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// LocksOf finds a lock by its name, for a rule.
+type LocksOf func(name string, r config.Rule) (gate.Locker, error)
+
+// Policy turns a rule of the file into one of the gate, with the filters and
+// locks that it names.
+func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
+	rule, err := orderRule(r)
+	if err != nil {
+		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
+	}
+	p := gate.Policy{Rule: rule, Observe: r.Mode == config.ModeObserve, Invalid: reply(r.Invalid)}
+	if l := r.Lookup; l != nil {
+		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
+	}
+	if c := r.Create; c != nil {
+		p.Create = &gate.Create{Filter: filters[c.Filter], Learn: gate.Learn{Header: c.Learn.ResponseHeader}}
+		if c.Learn.ResponseJSON != "" {
+			p.Create.Learn.JSON = strings.Split(c.Learn.ResponseJSON, ".")
+		}
+		if c.Learn.Pattern != "" {
+			if p.Create.Learn.Capture, err = regexp.Compile(c.Learn.Pattern); err != nil {
+				return gate.Policy{}, fmt.Errorf("rule %s: create.learn.pattern: %w", r.Name, err)
+			}
+		}
+		if p.Create.Format, err = format(r.IDs[0]); err != nil {
+			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+	}
+	if s := r.Settle; s != nil {
+		p.Settle = &gate.Settle{Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
+		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
+			return gate.Policy{}, err
+		}
+		if s.Limit != nil {
+			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
+				return gate.Policy{}, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func reply(r config.Reply) gate.Reply {
+	return gate.Reply{Status: r.Status, Body: r.Body, RetryAfter: r.RetryAfter}
+}
+
+var backends = map[string]order.Backend{
+	config.BackendStrict: order.Strict,
+	config.BackendTomcat: order.Tomcat,
+	config.BackendSpring: order.Spring,
+	config.BackendPHP:    order.PHP,
+}
+
+func orderRule(r config.Rule) (order.Rule, error) {
+	rule := order.Rule{
+		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
+		IgnoreCase:   r.Match.Case == config.CaseInsensitive,
+		OtherMethods: r.Match.OtherMethods == config.OtherMethodsPass,
+		Pass:         r.Pass,
+		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
+		Backend:      backends[r.Backend],
+		Query:        r.Match.Query,
+		// Not nil, which would be the default.
+		FrontControllers: append([]string{}, r.FrontControllers...),
+	}
+	for _, c := range r.IDs {
+		id, placed, err := orderID(c)
+		if err != nil {
+			return rule, err
+		}
+		if placed { // one without a place only says what the answer's ID looks like
+			rule.IDs = append(rule.IDs, id)
+		}
+		rule.Optional = c.Optional
+	}
+	if r.Settle != nil && r.Settle.Limit != nil {
+		id, _, err := orderID(r.Settle.Limit.ID)
+		if err != nil {
+			return rule, fmt.Errorf("limit: %w", err)
+		}
+		rule.Limit = &id
+	}
+	return rule, nil
+}
+
+var jsonTypes = map[string]order.JSONType{
+	config.JSONAny:    order.AnyType,
+	config.JSONString: order.OnlyString,
+	config.JSONNumber: order.OnlyNumber,
+}
+
+func orderID(c config.ID) (id order.ID, placed bool, err error) {
+	id.MaxBody, id.List, id.MaxList = c.MaxBody, c.List, c.MaxList
+	switch {
+	case c.Path != "":
+		id.In, id.Name = order.InPath, c.Path
+	case c.Query != "":
+		id.In, id.Name = order.InQuery, c.Query
+	case c.Header != "":
+		id.In, id.Name = order.InHeader, c.Header
+	case c.Cookie != "":
+		id.In, id.Name = order.InCookie, c.Cookie
+	case c.Form != "":
+		id.In, id.Name = order.InForm, c.Form
+	case c.JSON != "":
+		id.In, id.Members, id.JSONType = order.InJSON, strings.Split(c.JSON, "."), jsonTypes[c.JSONType]
+	default:
+		return id, false, nil
+	}
+	id.Format, err = format(c)
+	return id, true, err
+}
+
+func format(c config.ID) (order.Format, error) {
+	f := order.Format{Min: c.MinLength, Max: c.MaxLength}
+	switch c.Format {
+	case config.FormatUUID:
+		f.Kind = order.UUID
+	case config.FormatPattern:
+		f.Kind = order.Pattern
+		var err error
+		if f.Pattern, err = order.CompilePattern(c.Pattern); err != nil {
+			return f, err
+		}
+	case config.FormatTimestamped:
+		f.Kind, f.Layout, f.At = order.Timestamped, c.Time.Layout, c.Time.At
+	case config.FormatSnowflake:
+		epoch, err := time.Parse(time.RFC3339, c.Time.Epoch)
+		if err != nil {
+			return f, fmt.Errorf("reading the epoch: %w", err)
+		}
+		f.Kind, f.Epoch, f.Shift = order.Snowflake, epoch, c.Time.Shift
+	default:
+		f.Kind = order.Digits
+	}
+	return f, nil
+}
