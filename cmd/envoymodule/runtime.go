@@ -104,7 +104,7 @@ func start(path string, getenv func(string) string, log *slog.Logger) (*runtime,
 		return nil, err
 	}
 	r.engine.TuneGC(getenv)
-	r.engine.Start(ctx)
+	r.engine.Start()
 	r.engine.ReloadFrom(path, func() (*config.Config, error) {
 		c, err := engine.LoadConfig(path, getenv)
 		if err == nil {

@@ -33,7 +33,7 @@ func serveEngine(t *testing.T, text string) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Start(t.Context())
+	m.Start()
 	t.Cleanup(m.Close)
 	return m
 }

@@ -55,7 +55,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	if err := f.listen(c.Listen); err != nil {
 		return err
 	}
-	m.Start(ctx)
+	m.Start()
 	m.ReloadFrom(opts.file, opts.load, opts.reload)
 	failed := f.start()
 	log.Info("serving", "version", versionText(), "rules", len(c.Rules))

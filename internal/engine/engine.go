@@ -52,7 +52,7 @@ type Engine struct {
 
 	watches    []*locking.Unit // of the locks of the start
 	wg         sync.WaitGroup
-	background func(func(context.Context)) // runs it until Close; set by Start
+	background func(func(context.Context)) // runs it until Close
 	cancel     context.CancelFunc
 	ending     chan struct{} // closed by close
 }
@@ -66,6 +66,9 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		filters: make(map[string]*filterUnit), process: processName(),
 		ending: make(chan struct{}),
 	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.background = func(do func(context.Context)) { m.wg.Go(func() { do(running) }) }
+	m.cancel = cancel
 	if c.Redis != nil {
 		m.instanceID = instanceIDOf(c)
 		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
@@ -168,7 +171,7 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 }
 
 // AdminServer returns the server for operators. Draining reports whether the process is about
-// to end, and so is not ready any more. Call it after Start.
+// to end, and so is not ready any more.
 func (m *Engine) AdminServer(draining func() bool) *http.Server { return m.admin(draining).HTTP() }
 
 func (m *Engine) admin(draining func() bool) *admin.Server {
@@ -186,9 +189,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 func (m *Engine) Gate() *gate.Gate { return m.active.gate.Load() }
 
 // Start runs the filters in the background, and looks after the locks, until Close.
-func (m *Engine) Start(ctx context.Context) {
-	ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	m.background = func(do func(context.Context)) { m.wg.Go(func() { do(ctx) }) }
+func (m *Engine) Start() {
 	for _, unit := range m.filters {
 		m.background(unit.Run)
 		m.background(unit.measures.run)
@@ -209,10 +210,8 @@ func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.AwaitHolds(ctx) }
 // Close stops what Start began, and lets go of Redis. Leases that are held are renewed
 // no more, and end by themselves.
 func (m *Engine) Close() {
-	if m.cancel != nil {
-		m.cancel()
-		close(m.ending)
-	}
+	m.cancel()
+	close(m.ending)
 	m.wg.Wait()
 	m.lockers.Close()
 	m.warnings.Close()

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func build(ctx context.Context, c *config.Config, log *slog.Logger) (*Engine, error) {
 	m, err := New(ctx, c, "test", log)
 	if err == nil {
-		m.Start(ctx)
+		m.Start()
 	}
 	return m, err
 }

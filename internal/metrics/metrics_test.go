@@ -12,11 +12,11 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-func get(t *testing.T, h http.Handler, path string) (int, string) {
+func get(t *testing.T, h http.Handler, path string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	return w.Code, w.Body.String()
+	return w.Body.String()
 }
 
 func TestMetrics(t *testing.T) {
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		EstimatedRate: func() float64 { return 0.001 }, Alarmed: func() bool { return true },
 		ProbedIDs: func() uint64 { return 8 }, ProbesDropped: func() uint64 { return 9 },
 	})
-	_, text := get(t, m.Handler(), "/metrics")
+	text := get(t, m.Handler(), "/metrics")
 	for _, want := range []string{
 		`ordergate_build_info{version="v1"} 1`,
 		`ordergate_config_reload_total{result="refused"} 0`,
@@ -103,7 +103,7 @@ func TestReloadMetrics(t *testing.T) {
 		{Applied, []string{`total{result="applied"} 1`, "success 1", "last_reload_seconds 5"}},
 	} {
 		m.Reloaded(step.result, time.Unix(int64(i+2), 0))
-		_, text := get(t, h, "/metrics")
+		text := get(t, h, "/metrics")
 		for _, want := range step.want {
 			if !strings.Contains(text, want+"\n") {
 				t.Errorf("step %d, %s: no line ends with %s", i, step.result, want)
