@@ -95,16 +95,16 @@ func (m *Member) Name() string {
 // join makes it a member if it is none. It blocks for one round trip to Redis.
 func (m *Member) join(ctx context.Context) error {
 	m.mu.Lock()
-	joined, again := m.joined, 0
+	joined, rejoins := m.joined, 0
 	if m.rejoins {
-		again = 1
+		rejoins = 1
 	}
 	m.mu.Unlock()
 	if joined {
 		return nil
 	}
 	l, sent := m.log, time.Now()
-	_, cmd := l.runScript(ctx, l.join, l.keys, m.instanceID, m.name, again)
+	_, cmd := l.runScript(ctx, l.join, l.keys, m.instanceID, m.name, rejoins)
 	reply, err := cmd.StringSlice()
 	if err != nil || len(reply) != 5 {
 		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
@@ -118,7 +118,7 @@ func (m *Member) join(ctx context.Context) error {
 	l.mu.Lock()
 	l.peers.note(reply[1], time.Duration(window)*time.Millisecond, l.opts.Lease)
 	l.mu.Unlock()
-	alone := again == 0 && reply[3] == "0" && l.untilLeasesOver(age) <= 0
+	alone := rejoins == 0 && reply[3] == "0" && l.untilLeasesOver(age) <= 0
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.joined, m.rejoins, m.unrenewed, m.left, m.joinedAt = true, true, true, false, time.Now()

@@ -49,37 +49,47 @@ func (r *reader) readToTail(ctx context.Context) error {
 	r.log.removeSilentReaders(ctx)
 	w := newWindow()
 	away, err := r.readPages(ctx)
-	phase := Following
 	r.lastReadOK = err == nil
-	if err == nil && !slices.Contains(r.log.opts.Require, away) {
-		r.log.requiredJoined.Store(true)
-	}
+	phase := Unavailable
 	switch {
-	case err == nil && r.blindReason != "" && !r.log.opts.Ephemeral:
-		phase, err = Blind, fmt.Errorf("%w: %s", ErrBlind, r.blindReason)
-	case err == nil && r.log.member.hasDuplicate():
-		phase, err = Away, fmt.Errorf("%w, this one is %q", ErrDuplicate, r.log.member.instanceID)
-		r.logDuplicate(err)
-	case err == nil && slices.Contains(r.log.opts.Require, away):
-		phase, err = Away, fmt.Errorf("%w: %s", ErrNotFollowed, away)
-	case err == nil && isEarlierRelease(away):
-		phase, err = Away, fmt.Errorf("%w: %s", ErrEarlierRelease, away)
-	case err == nil && away != "":
-		phase, err = Away, fmt.Errorf("%w: %s", ErrAway, away)
 	case err == nil:
-		r.caughtUp = true
+		phase, err = r.phaseAfterRead(away)
 	case errors.Is(err, ErrBroken):
 		phase = Broken
 	case ctx.Err() != nil:
 		return errStopped // Run ends, and Redis is not the cause
-	default:
-		phase = Unavailable
 	}
 	if w.length = r.windowLength(w.began); phase != Following || !r.opensWindow || w.length == 0 {
 		w = nil
 	}
 	r.log.setPhase(phase, err, w)
 	return err
+}
+
+// phaseAfterRead returns the phase after a read that reached the tail and found a member away, "" if
+// none. The error is the reason why no window may open.
+func (r *reader) phaseAfterRead(away string) (Phase, error) {
+	l := r.log
+	requiredAway := slices.Contains(l.opts.Require, away)
+	if !requiredAway {
+		l.requiredJoined.Store(true)
+	}
+	switch {
+	case r.blindReason != "" && !l.opts.Ephemeral:
+		return Blind, fmt.Errorf("%w: %s", ErrBlind, r.blindReason)
+	case l.member.hasDuplicate():
+		err := fmt.Errorf("%w, this one is %q", ErrDuplicate, l.member.instanceID)
+		r.logDuplicate(err)
+		return Away, err
+	case requiredAway:
+		return Away, fmt.Errorf("%w: %s", ErrNotFollowed, away)
+	case isEarlierRelease(away):
+		return Away, fmt.Errorf("%w: %s", ErrEarlierRelease, away)
+	case away != "":
+		return Away, fmt.Errorf("%w: %s", ErrAway, away)
+	}
+	r.caughtUp = true
+	return Following, nil
 }
 
 // windowLength returns how long a window may last after a read sent at a time. Creators may not

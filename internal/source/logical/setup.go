@@ -78,7 +78,7 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 			EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND a.attnum = ANY (i.indkey)
 				AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END),
 			c.relreplident IN ('f', 'i') OR c.relreplident = 'd' AND EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary),
-			c.relispartition, coalesce(a.attgenerated::text, ''), (WITH RECURSIVE `+family("$1")+` SELECT member FROM family WHERE NOT heard LIMIT 1),
+			c.relispartition, coalesce(a.attgenerated::text, ''), (WITH RECURSIVE `+family("$1")+` SELECT member FROM family WHERE NOT logged LIMIT 1),
 			(WITH RECURSIVE `+family("$1")+` SELECT bool_and(alike) FROM family)
 		FROM pg_class c
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped
@@ -118,7 +118,7 @@ func family(table string) string {
 			UNION SELECT i.inhrelid FROM children p JOIN pg_inherits i ON i.inhparent = p.oid
 		), family AS (
 			SELECT c.oid::regclass::text AS member, c.oid || ':' || c.relfilenode AS file,
-				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS heard,
+				c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND (c.relispartition OR c.oid = to_regclass(` + table + `)) AS logged,
 				c.relreplident <> 'i' AND c.relreplident = (SELECT t.relreplident FROM pg_class t WHERE t.oid = to_regclass(` + table + `))
 					OR c.oid = to_regclass(` + table + `) AS alike
 			FROM children JOIN pg_class c USING (oid)
@@ -138,7 +138,7 @@ func (s *setup) tableStateSQL() string {
 			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.attnum || '.' || c.relispartition || '.' || (SELECT bool_and(alike) FROM family)
 		FROM pg_publication p, pg_class c, pg_attribute a
 		WHERE p.pubname = $1 AND p.pubinsert AND c.oid = to_regclass($2) AND a.attrelid = c.oid AND a.attname = $3 AND NOT a.attisdropped
-			AND NOT EXISTS (SELECT FROM family WHERE NOT heard)),
+			AND NOT EXISTS (SELECT FROM family WHERE NOT logged)),
 		ARRAY(WITH RECURSIVE ` + family("$2") + ` SELECT file FROM family ORDER BY file)`
 }
 

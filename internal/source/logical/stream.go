@@ -149,7 +149,7 @@ func (s *stream) parse(data []byte) (m message, ok bool, err error) {
 
 // sendStatus sends the position up to which the server may remove changes. It can request the
 // server's progress.
-func (s *stream) sendStatus(at lsn, ask bool) error {
+func (s *stream) sendStatus(at lsn, requestReply bool) error {
 	data := make([]byte, 0, 34)
 	data = append(data, pglogrepl.StandbyStatusUpdateByteID)
 	for range 3 { // written, flushed, applied
@@ -157,7 +157,7 @@ func (s *stream) sendStatus(at lsn, ask bool) error {
 	}
 	data = binary.BigEndian.AppendUint64(data, uint64(time.Since(postgresEpoch).Microseconds()))
 	reply := byte(0)
-	if ask {
+	if requestReply {
 		reply = 1
 	}
 	encoded, err := (&pgproto3.CopyData{Data: append(data, reply)}).Encode(nil)
