@@ -111,7 +111,7 @@ func TestClockIsSlewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := b.Wait(t.Context()); err == nil {
-			t.Error("the other is sure after a client was told of an order that is not in the log")
+			t.Error("the other has a window after a client received an order that is not in the log")
 		}
 		w.set(nil)
 		if err := a.Append(t.Context(), fmt.Sprint(n)); err != nil {

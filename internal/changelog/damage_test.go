@@ -386,8 +386,8 @@ func TestLossOfMoreThanIsRemembered(t *testing.T) {
 			if want := max(0, tc.lost-recentItems); missing != want {
 				t.Errorf("%d of %d are not in the log again, want %d", missing, tc.lost, want)
 			}
-			told := slices.ContainsFunc(c.doubted(), func(d Doubt) bool { return d.Kind == Lost })
-			if told != tc.told {
+			doubted := slices.ContainsFunc(c.doubted(), func(d Doubt) bool { return d.Kind == Lost })
+			if doubted != tc.told {
 				t.Errorf("doubts %v", c.doubted())
 			}
 		})

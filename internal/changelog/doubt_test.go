@@ -59,7 +59,7 @@ func TestDoubtWithSinceCoversOnlyItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := a.State().Pending; n != 1 {
-			t.Errorf("%d are owed, want the order from before", n)
+			t.Errorf("%d are pending, want the order from before", n)
 		}
 		waitAway(t, b, a.member.Name())
 		a.mustAppend(t, "before")
@@ -94,7 +94,7 @@ func TestSameDoubtTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := a.State().Pending; n != 1 {
-				t.Errorf("%s: %d are owed, want the second", name, n)
+				t.Errorf("%s: %d are pending, want the second", name, n)
 			}
 			waitAway(t, b, a.member.Name())
 			w.set(nil)
@@ -102,7 +102,7 @@ func TestSameDoubtTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := a.State().Pending; n != 0 {
-				t.Errorf("%s: %d are owed when it was tried again", name, n)
+				t.Errorf("%s: %d are pending when it was tried again", name, n)
 			}
 		}
 	})
@@ -112,10 +112,10 @@ func TestSameDoubtTwice(t *testing.T) {
 // this log only. A reader of the last release sees a doubt.
 func TestClear(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
-		var told []Mark
+		var clearedUpTo []Mark
 		var mu sync.Mutex
 		opts := patient("b")
-		opts.OnCleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); told = append(told, upTo) }
+		opts.OnCleared = func(upTo Mark, _ bool) { mu.Lock(); defer mu.Unlock(); clearedUpTo = append(clearedUpTo, upTo) }
 		a, b := runInstance(t, s, patient("a")), runInstance(t, s, opts)
 		waitSure(t, a, b)
 		at := a.Mark()
@@ -127,8 +127,8 @@ func TestClear(t *testing.T) {
 		waitSure(t, b)
 		mu.Lock()
 		defer mu.Unlock()
-		if len(told) > 1 || len(told) == 1 && (told[0].LogID != at.LogID || told[0].Seq != at.Seq) || len(told) == 0 && at.Seq > 0 {
-			t.Errorf("told %v, want %v", told, at)
+		if len(clearedUpTo) > 1 || len(clearedUpTo) == 1 && (clearedUpTo[0].LogID != at.LogID || clearedUpTo[0].Seq != at.Seq) || len(clearedUpTo) == 0 && at.Seq > 0 {
+			t.Errorf("cleared up to %v, want %v", clearedUpTo, at)
 		}
 		if len(b.doubted()) > 0 {
 			t.Errorf("doubts %v", b.doubted())

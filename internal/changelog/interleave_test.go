@@ -198,25 +198,25 @@ func (p *play) endReading() {
 
 // lookup asks B for every order that a client has received.
 func (p *play) lookup() {
-	told := slices.Clone(p.sentToClient)
+	sent := slices.Clone(p.sentToClient)
 	if p.b.read(p) != nil {
 		return // Unknown
 	}
 	p.bed.sure++
 	missing := func(id string) bool { return !p.has[id] }
 	if p.bed.lookupFirst {
-		lacks := slices.ContainsFunc(told, missing)
+		lacks := slices.ContainsFunc(sent, missing)
 		if p.doubted { // the source is read between the two steps
 			p.beginReading()
 			p.endReading()
 		}
 		if lacks && !p.doubted {
-			p.absent = told
+			p.absent = sent
 		}
 		return
 	}
-	if !p.doubted && slices.ContainsFunc(told, missing) {
-		p.absent = told
+	if !p.doubted && slices.ContainsFunc(sent, missing) {
+		p.absent = sent
 	}
 }
 

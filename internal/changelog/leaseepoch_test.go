@@ -88,7 +88,7 @@ func TestLostMembersStayAway(t *testing.T) {
 				// One window may open, if a doubt makes instances read the sources.
 				for range 50 {
 					if err := b.Wait(ctx); err == nil && len(b.doubted()) == before {
-						t.Fatal("nobody is missed")
+						t.Fatal("no member is missed")
 					}
 				}
 				waitAway(t, b, a.member.Name())
@@ -131,7 +131,7 @@ func TestAckInANewLeaseEpoch(t *testing.T) {
 	a.member.mu.Unlock()
 	a.mustAppend(t, "1")
 	if early := time.Until(over); early > 0 {
-		t.Errorf("acknowledged %v before the lease is over that the old master knows", early)
+		t.Errorf("acknowledged %v before the lease is over that the demoted primary knows", early)
 	}
 	w.set(nil)
 	waitSure(t, a)
@@ -167,13 +167,13 @@ func TestReplyOfADemotedPrimary(t *testing.T) {
 		if err := clockBack(ctx, w.other); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the new era is known", func() bool { return a.member.lastLeaseEpoch() != leaseEpoch })
+		eventually(t, "the new lease epoch is known", func() bool { return a.member.lastLeaseEpoch() != leaseEpoch })
 		h.release()
 		if err := <-appended; !errors.Is(err, ErrUnavailable) || !errors.Is(err, errDemoted) {
 			t.Errorf("Append = %v, want one that is not acknowledged", err)
 		}
 		if n := a.State().Pending; n != 1 {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 		w.set(only(a.page, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
 			cmd.(noRetryCmd).SetVal(page)
@@ -214,13 +214,13 @@ func TestLateReplyOfAnUnseenLeaseEpoch(t *testing.T) {
 		// A read that was under way may still bring the second one.
 		second, err := w.other.HGet(ctx, a.keys[1], "era").Result()
 		if err != nil || second == leaseEpoch {
-			t.Fatalf("the second era is %q, %v", second, err)
+			t.Fatalf("the second lease epoch is %q, %v", second, err)
 		}
 		if err := clockBack(ctx, w.other); err != nil {
 			t.Fatal(err)
 		}
 		w.set(nil)
-		eventually(t, "the third era is known", func() bool {
+		eventually(t, "the third lease epoch is known", func() bool {
 			known := a.member.lastLeaseEpoch()
 			return known != leaseEpoch && known != second
 		})
@@ -317,9 +317,9 @@ func lossDuringARead(t *testing.T, s server, first bool, do func(context.Context
 		b.start(t)
 		b.mustWait(t)
 	}
-	asked, goOn := make(chan struct{}), make(chan struct{})
+	requested, goOn := make(chan struct{}), make(chan struct{})
 	w.set(only(b.page, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-		close(asked)
+		close(requested)
 		<-goOn
 		w.set(nil)
 		return next(ctx, cmd)
@@ -329,7 +329,7 @@ func lossDuringARead(t *testing.T, s server, first bool, do func(context.Context
 	}
 	read := make(chan error, 1)
 	go func() { read <- b.Wait(ctx) }()
-	<-asked
+	<-requested
 	b.mustAppend(t, "lost")
 	if err := do(ctx, other.client); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func resume(t *testing.T, s server, at Mark) (*instance, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { waited <- r.Wait(ctx) }()
-	eventually(t, "somebody waits", func() bool { return r.waiting() == 1 })
+	eventually(t, "a caller waits", func() bool { return r.waiting() == 1 })
 	go func() { done <- r.Run(ctx) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()

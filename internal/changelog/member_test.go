@@ -138,7 +138,7 @@ func TestSuccessor(t *testing.T) {
 					t.Fatal("it has left")
 				}
 				next := runInstance(t, s, patient("a"))
-				eventually(t, "the crash is told of", func() bool { return len(b.doubted()) > before })
+				eventually(t, "the crash is reported", func() bool { return len(b.doubted()) > before })
 				waitSure(t, next, b)
 				got := b.kinds()[before:]
 				if !slices.Equal(got, []Kind{Crash}) || !strings.Contains(b.doubted()[before].Reason, "at a ended") {
@@ -270,7 +270,7 @@ func TestRenewalNamesAnEarlierReply(t *testing.T) {
 		}
 		start := time.Now()
 		if left := renew(start); left > 0 {
-			t.Errorf("a lease of %v before anything was heard of Redis", left)
+			t.Errorf("a lease of %v before the first reply of Redis", left)
 		}
 		if left := renew(start); left > 0 {
 			t.Errorf("a lease of %v as of before", left)
@@ -307,7 +307,7 @@ func TestDuplicateMembers(t *testing.T) {
 		twins := func() {
 			t.Helper()
 			for _, i := range []*instance{a, b} {
-				eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
+				eventually(t, "it finds its duplicate", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
 			}
 		}
 		twins()
@@ -339,7 +339,7 @@ func TestDuplicateMembers(t *testing.T) {
 		for i := range said {
 			text := said[i].String()
 			if n := strings.Count(text, "own redis.member"); n != 1 || strings.Count(text, "\n") > 20 {
-				t.Errorf("it said %d times what is wrong:\n%s", n, text)
+				t.Errorf("it logged the error %d times:\n%s", n, text)
 			}
 		}
 	})
@@ -353,7 +353,7 @@ func TestDuplicateIsCutOff(t *testing.T) {
 		a, w := wiredInstance(t, s, brisk("a"))
 		b := runInstance(t, s, brisk("a"))
 		for _, i := range []*instance{a, b} {
-			eventually(t, "it finds its twin", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
+			eventually(t, "it finds its duplicate", func() bool { return errors.Is(i.Wait(t.Context()), ErrDuplicate) })
 		}
 		w.set(cut)
 		if err := a.Append(t.Context(), "1001"); !errors.Is(err, ErrUnavailable) {

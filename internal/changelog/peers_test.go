@@ -36,7 +36,7 @@ func TestWaitForPeersCoversTheLaterAppend(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		if err := a.WaitForPeers(ctx); err == nil && !b.has("2") {
-			t.Error("an order may be told of that a reader with a window lacks")
+			t.Error("a client may receive an order that a reader with a window lacks")
 		}
 	})
 }
@@ -69,7 +69,7 @@ func TestReaderWithoutWindowIsNotListed(t *testing.T) {
 		b, w := wiredInstance(t, s, opts)
 		open(t, b)
 		a := newInstance(t, s, patient("a"))
-		var reads, heard atomic.Int64
+		var reads, received atomic.Int64
 		w.set(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			switch {
 			case runs(cmd, b.page):
@@ -77,7 +77,7 @@ func TestReaderWithoutWindowIsNotListed(t *testing.T) {
 				cmd.SetErr(redisError("READONLY You can't write against a read only replica."))
 				return cmd.Err()
 			case strings.EqualFold(cmd.Name(), "xread"):
-				heard.Add(1)
+				received.Add(1)
 			}
 			return next(ctx, cmd)
 		})
@@ -85,8 +85,8 @@ func TestReaderWithoutWindowIsNotListed(t *testing.T) {
 		must(t, err)
 		must(t, a.Append(t.Context(), "1"))
 		time.Sleep(time.Second)
-		if reads.Load() > 40 || heard.Load() > 40 {
-			t.Errorf("in a second, %d reads that fail and %d calls of XREAD", reads.Load(), heard.Load())
+		if reads.Load() > 40 || received.Load() > 40 {
+			t.Errorf("in a second, %d reads that fail and %d calls of XREAD", reads.Load(), received.Load())
 		}
 		w.set(nil)
 		eventually(t, "it is read", func() bool { return b.has("1") })
@@ -157,7 +157,7 @@ func TestProgressAfterAFailover(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)                             // it is read
 		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as a failover does: a new lease epoch
 		before := a.member.lastLeaseEpoch()
-		eventually(t, "there is a new era", func() bool {
+		eventually(t, "there is a new lease epoch", func() bool {
 			return a.member.lastLeaseEpoch() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2
 		})
 		windowsOver(a)

@@ -35,10 +35,10 @@ func TestAppendThatTakesTooLong(t *testing.T) {
 		<-h.entered
 		waitAway(t, b, a.member.Name())
 		if took := time.Since(began); took < leastPatience {
-			t.Logf("away after %v: somebody else kept the machine busy", took)
+			t.Logf("away after %v: the machine was busy", took)
 		}
 		if n := a.State().Pending; n != 1 {
-			t.Errorf("%d are owed, want 1", n)
+			t.Errorf("%d are pending, want 1", n)
 		}
 		h.release()
 		if err := <-appended; err != nil {
@@ -47,7 +47,7 @@ func TestAppendThatTakesTooLong(t *testing.T) {
 		w.set(nil)
 		waitSure(t, a, b)
 		if n := a.State().Pending; n != 0 || !b.has("slow") {
-			t.Errorf("%d are owed, the ID is there: %v", n, b.has("slow"))
+			t.Errorf("%d are pending, the ID is there: %v", n, b.has("slow"))
 		}
 	})
 }
@@ -67,12 +67,12 @@ func TestRetryAcknowledgesPendingWrites(t *testing.T) {
 		}
 		a.mustAppend(t, "other", "1") // which does not acknowledge all
 		if p, err := b.requestPage(t.Context(), nil, time.Time{}, entry{seq: 0}, 1, "", "", ""); err != nil || p.away != a.member.Name() || a.State().Pending != 1 {
-			t.Fatalf("away %q, %v, %d owed", p.away, err, a.State().Pending)
+			t.Fatalf("away %q, %v, %d pending", p.away, err, a.State().Pending)
 		}
 		a.mustAppend(t, "2")
 		waitSure(t, a, b)
 		if a.State().Pending != 0 || !b.has("1") || !b.has("2") || len(b.doubted()) > 0 {
-			t.Errorf("%d owed, doubts %v", a.State().Pending, b.doubted())
+			t.Errorf("%d pending, doubts %v", a.State().Pending, b.doubted())
 		}
 		began := time.Now()
 		if err := a.Withdraw(t.Context()); err != nil || time.Since(began) > a.opts.Lease {
@@ -109,7 +109,7 @@ func TestSameIDTwice(t *testing.T) {
 			t.Errorf("Append = %v", err)
 		}
 		if n := a.State().Pending; n != 0 {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 		if err := a.Withdraw(t.Context()); err != nil {
 			t.Error(err)
@@ -137,7 +137,7 @@ func TestDoubtCoversEarlierPendingWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := a.State().Pending; n != 1 {
-			t.Errorf("%d are owed, want the one that came later", n)
+			t.Errorf("%d are pending, want the one that came later", n)
 		}
 		waitAway(t, b, a.member.Name())
 		a.mustAppend(t, "after")
@@ -161,12 +161,12 @@ func TestPendingWritesOverflow(t *testing.T) {
 		}
 		failAppends(t, a, w, ids...)
 		if n := a.State().Pending; n != maxPending {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 		// All remembered writes are acknowledged. The one that was not remembered may be pending.
 		a.member.ack(ids...)
 		if n := a.State().Pending; n != 0 {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 		waitAway(t, b, a.member.Name())
 		if err := a.Withdraw(t.Context()); err != nil {
@@ -214,7 +214,7 @@ func TestRecordLeavesNothingPending(t *testing.T) {
 		time.Sleep(2 * leastPatience)
 		waitSure(t, a, b)
 		if n := a.State().Pending; n != 0 || b.has("1") || len(b.doubted()) > 0 {
-			t.Errorf("%d are owed, doubts %v", n, b.doubted())
+			t.Errorf("%d are pending, doubts %v", n, b.doubted())
 		}
 		if err := errors.Join(a.Record(t.Context(), "1"), a.RecordDoubt(t.Context(), Doubt{Kind: Lost, Reason: "two"})); err != nil {
 			t.Fatal(err)

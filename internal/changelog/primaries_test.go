@@ -201,7 +201,7 @@ func TestDoubtOfADemotedPrimary(t *testing.T) {
 		if i < 0 {
 			t.Errorf("doubts %v: none of kind %s", b.doubted(), kind)
 		} else if d := b.doubted()[i]; d.Orders && !d.Since.Equal(since) {
-			t.Errorf("%+v is not the one that was told of", d)
+			t.Errorf("%+v is not the one that was appended", d)
 		}
 	}
 	before := len(b.doubted())

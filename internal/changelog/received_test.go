@@ -72,7 +72,7 @@ func TestPrependReceivedEntries(t *testing.T) {
 		}
 	}
 	if len(h.after(at(1)).entries) != 2 || len(h.after(at(2)).entries) != 0 || len(h.after(at(9)).entries) != 0 {
-		t.Error("what was heard of is left when more was read")
+		t.Error("received entries are left when more was read")
 	}
 	if got := (receivedEntries{}).prepend(at(1), []entry{at(3)}); len(got) != 1 {
 		t.Errorf("a page is %+v", got)

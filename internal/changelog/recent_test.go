@@ -22,15 +22,15 @@ func TestRecentItemsOverflow(t *testing.T) {
 		r.add(word, recentItems+6)
 		items, more := r.missing("log", map[item]uint64{}, 0)
 		if len(items) != recentItems-1 || !more {
-			t.Errorf("%d cleared: %d are lacking, more: %v", cleared, len(items), more)
+			t.Errorf("%d cleared: %d are missing, more: %v", cleared, len(items), more)
 		}
 		has := map[item]uint64{word: recentItems + 6}
 		if items, more = r.missing("log", has, 9); len(items) != recentItems-1-max(0, cleared-1) || !more {
-			t.Errorf("%d cleared, and the log has the word: %d are lacking, more: %v", cleared, len(items), more)
+			t.Errorf("%d cleared, and the log has the clearance: %d are missing, more: %v", cleared, len(items), more)
 		}
 		has[r.items[r.next]] = 7
 		if items, more := r.missing("log", has, 9); len(items) != recentItems-2-max(0, cleared-2) || more {
-			t.Errorf("%d cleared, and the log has the oldest: %d are lacking, more: %v", cleared, len(items), more)
+			t.Errorf("%d cleared, and the log has the oldest: %d are missing, more: %v", cleared, len(items), more)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestLossOfARepeatedDoubt(t *testing.T) {
 		r.add(doubt, tc.remembered)
 		items, more := r.missing("log", map[item]uint64{doubt: tc.has}, tc.word)
 		if len(items) != int(tc.lacking) || more {
-			t.Errorf("%+v: %v is lacking, more: %v", tc, items, more)
+			t.Errorf("%+v: %v is missing, more: %v", tc, items, more)
 		}
 	}
 }

@@ -24,13 +24,13 @@ func (tcpServer) start(*testing.T)          {}
 func TestReplicaIsRefused(t *testing.T) {
 	t.Parallel()
 	bed := bedtest.New(t)
-	master := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
-	replica := bed.Replica(master)
+	writable := bed.Redis("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2", "--repl-diskless-sync-delay", "0")
+	replica := bed.Replica(writable)
 	// The test needs an error of the reader, not of the wait.
 	opts := Options{PollEvery: time.Millisecond, Timeout: 10 * time.Second}
-	writer := runInstance(t, tcpServer{master.Addr()}, opts)
+	writer := runInstance(t, tcpServer{writable.Addr()}, opts)
 	eventually(t, "the replica counts", func() bool { return writer.Append(t.Context(), "1") == nil })
-	eventually(t, "the master is read", func() bool { return writer.Wait(t.Context()) == nil })
+	eventually(t, "the primary is read", func() bool { return writer.Wait(t.Context()) == nil })
 	client := connect(t, tcpServer{replica.Addr()})
 	eventually(t, "the replica has it", func() bool { return client.XLen(t.Context(), logKey).Val() > 0 })
 
@@ -59,7 +59,7 @@ func TestReplicaIsRefused(t *testing.T) {
 	}
 
 	replica.Kill()
-	eventually(t, "the lonely master is not believed", func() bool {
+	eventually(t, "the primary without replicas is refused", func() bool {
 		return redis.HasErrorPrefix(writer.Wait(t.Context()), "NOREPLICAS")
 	})
 	if err := replica.Restart(t.Context()); err != nil {

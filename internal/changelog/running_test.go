@@ -29,7 +29,7 @@ func TestRunning(t *testing.T) {
 		acknowledged := now()
 		waitSure(t, b)
 		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Orders: true, Since: since, Age: got[0].Age, Entry: got[0].Entry}) {
-			t.Errorf("told of %+v", got)
+			t.Errorf("received %+v", got)
 		}
 
 		entries, err := a.client.XRange(t.Context(), "ordergate:{orders}:log", "-", "+").Result()
@@ -38,15 +38,15 @@ func TestRunning(t *testing.T) {
 		}
 		text, _ := entries[0].Values["doubt"].(string)
 		stamp, _, _ := strings.Cut(strings.TrimPrefix(text, "running: [orders since 1795000000123] "), " ")
-		told, err := strconv.ParseInt(stamp, 10, 64)
-		if err != nil || told < acknowledged-time.Second.Milliseconds() {
+		noted, err := strconv.ParseInt(stamp, 10, 64)
+		if err != nil || noted < acknowledged-time.Second.Milliseconds() {
 			t.Errorf("the log has %q, at %d", text, acknowledged)
 		}
-		eventually(t, "the server's clock goes on", func() bool { return now() > told+100 })
+		eventually(t, "the server's clock goes on", func() bool { return now() > noted+100 })
 		late := runInstance(t, s, idle)
 		waitSure(t, late)
 		if got := late.doubted(); len(got) != 1 || got[0].Age < 100*time.Millisecond {
-			t.Errorf("told of %+v later", got)
+			t.Errorf("received %+v later", got)
 		}
 	})
 }
@@ -61,7 +61,7 @@ func TestRunningWithoutATime(t *testing.T) {
 		b := runInstance(t, s, idle)
 		b.mustWait(t)
 		if got := b.doubted(); len(got) != 1 || got[0] != (Doubt{Kind: Running, Reason: "the client left", Entry: got[0].Entry}) {
-			t.Errorf("told of %+v", got)
+			t.Errorf("received %+v", got)
 		}
 	})
 }

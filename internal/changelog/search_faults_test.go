@@ -80,7 +80,7 @@ func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		o, s := l.of, l.of.search
 		name := o.commandName(cmd)
 		lost := func(what string) error {
-			s.log("%s: %s of %s is lost", o.place, what, name)
+			s.log("%s: %s of %s is lost", o.instanceID, what, name)
 			cmd.SetErr(errCut)
 			return errCut
 		}
@@ -89,13 +89,13 @@ func (l *line) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 			return lost("the call")
 		}
 		full := s.can.full && s.strikes(60)
-		err := s.masters[o.master].run(ctx, cmd, full)
+		err := s.primaries[o.primary].run(ctx, cmd, full)
 		if s.saysMuch {
-			s.log("%s: %s at %d, memory full %v: %.300s", o.place, name, o.master, full, cmd)
+			s.log("%s: %s at %d, memory full %v: %.300s", o.instanceID, name, o.primary, full, cmd)
 		}
 		if s.strikes(40) {
-			s.log("%s: %s is repeated", o.place, name)
-			err = s.masters[o.master].run(ctx, cmd, false)
+			s.log("%s: %s is repeated", o.instanceID, name)
+			err = s.primaries[o.primary].run(ctx, cmd, false)
 		}
 		s.actWithin(o, "after "+name)
 		if s.strikes(40) {
@@ -124,14 +124,14 @@ func (s *search) strikes(of int) bool { return !s.noFaults && s.random.IntN(of) 
 // actWithin may let something happen while an ordergate runs a command.
 func (s *search) actWithin(o *ordergate, when string) {
 	if s.depth < deepest && s.strikes(6) {
-		s.log("%s: %s", o.place, when)
+		s.log("%s: %s", o.instanceID, when)
 		s.act()
 	}
 }
 
 // copyTo makes a replica of a server, with its own clock.
 func (s *search) copyTo(from, to int) {
-	ctx, source, target := context.Background(), s.masters[from], s.masters[to]
+	ctx, source, target := context.Background(), s.primaries[from], s.primaries[to]
 	s.must(target.client.FlushDB(ctx).Err())
 	keys, err := source.client.Keys(ctx, "ordergate:*").Result()
 	s.must(err)
@@ -147,25 +147,25 @@ func (s *search) failover() {
 	former := s.current
 	s.current = s.replica
 	s.next++
-	s.masters[s.current].promote(s.next)
+	s.primaries[s.current].promote(s.next)
 	used := map[int]bool{s.current: true, former: true}
 	for _, o := range s.ordergates {
-		used[o.master] = true
+		used[o.primary] = true
 	}
-	for i := range s.masters {
+	for i := range s.primaries {
 		if !used[i] {
 			s.replica = i
 		}
 	}
 	if s.can.clocks {
-		s.masters[s.replica].clock = time.Duration(s.random.IntN(3)-1) * 250 * time.Millisecond
+		s.primaries[s.replica].clock = time.Duration(s.random.IntN(3)-1) * 250 * time.Millisecond
 	}
 	s.copyTo(s.current, s.replica)
 	stay := s.random.IntN(2) == 0 && !slices.ContainsFunc(s.ordergates, func(o *ordergate) bool { return !o.log.member.isJoined() })
 	s.failedOver = time.Now()
 	for _, o := range s.ordergates {
 		if !stay || s.random.IntN(3) == 0 {
-			o.master = s.current
+			o.primary = s.current
 		}
 	}
 	s.log("failover from %d to %d, some stay: %v", former, s.current, stay)
@@ -184,8 +184,8 @@ func (s *search) pass(d time.Duration) {
 			continue
 		}
 		for _, o := range s.ordergates {
-			if o.master != s.current && time.Since(s.failedOver) > longestAway/4 {
-				o.master = s.current
+			if o.primary != s.current && time.Since(s.failedOver) > longestAway/4 {
+				o.primary = s.current
 			}
 			_ = o.read()
 		}
@@ -217,7 +217,7 @@ func (s *search) act() {
 	case n < 71:
 		s.failover()
 	case n < 75:
-		o.master = s.current
+		o.primary = s.current
 	case n < 78:
 		if !o.busy() {
 			o.start(s.random.IntN(2) == 0)
@@ -242,7 +242,7 @@ func (s *search) act() {
 		s.endCalls(0)
 	case n < 113:
 		o.pausedUntil = time.Now().Add(time.Duration(1+s.random.IntN(4)) * time.Second)
-		s.log("%s is paused", o.place)
+		s.log("%s is paused", o.instanceID)
 	case n < 121:
 		d := []time.Duration{100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2100 * time.Millisecond}[s.random.IntN(4)]
 		s.log("%v pass", d)
@@ -263,9 +263,9 @@ func (s *search) endFor(o *ordergate) {
 		return
 	}
 	o.start(false)
-	s.log("%s is not there for a long time", o.place)
+	s.log("%s is not there for a long time", o.instanceID)
 	for _, other := range s.ordergates {
-		other.master, other.pausedUntil = s.current, time.Time{}
+		other.primary, other.pausedUntil = s.current, time.Time{}
 	}
 	o.pausedUntil = time.Now().Add(longestAway + 2*time.Second)
 	s.pass(longestAway + time.Second)
@@ -275,9 +275,9 @@ func (s *search) endFor(o *ordergate) {
 // the log. Then an ordergate reads the log.
 func (s *search) setBack(o *ordergate) {
 	const step = 250 * time.Millisecond
-	m, calm := s.masters[o.master], s.noFaults
-	told, err := m.client.HGet(context.Background(), s.key("meta"), "now").Int64()
-	if !s.can.clocks || err != nil || told <= time.Now().Add(m.clock-step).UnixMilli() || o.reading || o.paused() {
+	m, calm := s.primaries[o.primary], s.noFaults
+	noted, err := m.client.HGet(context.Background(), s.key("meta"), "now").Int64()
+	if !s.can.clocks || err != nil || noted <= time.Now().Add(m.clock-step).UnixMilli() || o.reading || o.paused() {
 		return
 	}
 	m.clock -= step
@@ -295,7 +295,7 @@ func (s *search) push() {
 	c := s.newOrder()
 	c.committed = true
 	s.log("%s is pushed to the inbox", c.id)
-	s.must(s.masters[s.current].client.RPush(context.Background(), s.key("inbox"), c.id).Err())
+	s.must(s.primaries[s.current].client.RPush(context.Background(), s.key("inbox"), c.id).Err())
 }
 
 // damage damages the log.
@@ -303,7 +303,7 @@ func (s *search) damage() {
 	if !s.can.damage || s.depth == 1 {
 		return
 	}
-	ctx, client := context.Background(), s.masters[s.current].client
+	ctx, client := context.Background(), s.primaries[s.current].client
 	if s.random.IntN(2) == 0 {
 		key := []string{"log", "meta", "members", "snapshot"}[s.random.IntN(4)]
 		s.log("%s is deleted", key)
@@ -326,7 +326,7 @@ func (s *search) flush() {
 	defer func() { s.noFaults = calm }()
 	s.log("all goes well for a while")
 	for _, o := range s.ordergates {
-		o.master, o.pausedUntil = s.current, time.Time{}
+		o.primary, o.pausedUntil = s.current, time.Time{}
 	}
 	for n, good := 0, 0; n < 12 && good < 3; n++ {
 		s.pass(pollsEvery)

@@ -28,10 +28,10 @@ const (
 // ordergate is one ordergate. Its log, reader and filter are the real ones. This type replaces the
 // engine.
 type ordergate struct {
-	search *search
-	place  string
-	line   *line
-	master int // the server that it takes for the primary
+	search     *search
+	instanceID string
+	line       *line
+	primary    int // the server that it takes for the primary
 
 	life        int // how often it was started
 	log         *Log
@@ -98,18 +98,18 @@ func (o *ordergate) start(fromFile bool) {
 		o.loaded, o.table = true, from.table
 		o.log.Resume(from.mark)
 		s.must(f.Load(context.Background()))
-		s.log("%s starts from its file, at %d", o.place, from.mark.Seq)
+		s.log("%s starts from its file, at %d", o.instanceID, from.mark.Seq)
 	} else {
-		s.log("%s starts", o.place)
+		s.log("%s starts", o.instanceID)
 	}
 	o.reader.resumeAtMark()
 }
 
 func (o *ordergate) logOptions() Options {
 	s, f := o.search, o.filter
-	opts := Options{Member: o.place, Expel: longestAway, PageSize: 2, PersistGaps: !s.can.live, Window: aWindow}
+	opts := Options{Member: o.instanceID, Expel: longestAway, PageSize: 2, PersistGaps: !s.can.live, Window: aWindow}
 	opts.OnDoubt = func(d Doubt) {
-		s.log("%s: doubt %s since %v: %s; at %d of %s", o.place, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
+		s.log("%s: doubt %s since %v: %s; at %d of %s", o.instanceID, d.Kind, d.Since, d.Reason, d.Entry.Seq, d.Entry.LogID)
 		cure := filter.ByOperator
 		switch d.Kind {
 		case Failover, Crash:
@@ -117,17 +117,17 @@ func (o *ordergate) logOptions() Options {
 		case Start:
 			cure = filter.ByReload
 		}
-		told := filter.Doubt{Reason: d.Reason, Recovery: cure, Orders: d.Orders, Since: d.Since, Entry: entryAt(d.Entry)}
+		doubt := filter.Doubt{Reason: d.Reason, Recovery: cure, Orders: d.Orders, Since: d.Since, Entry: entryAt(d.Entry)}
 		switch {
 		case d.Kind == Running:
-			told.Late = max(0, longestCall-d.Age)
+			doubt.Late = max(0, longestCall-d.Age)
 		case d.Kind == Failover && !s.can.live:
-			told.Late = max(0, settling-d.Age)
+			doubt.Late = max(0, settling-d.Age)
 		}
-		f.Doubt(told)
+		f.Doubt(doubt)
 	}
 	opts.OnCleared = func(upTo Mark, again bool) {
-		s.log("%s: cleared up to %d of %s", o.place, upTo.Seq, upTo.LogID)
+		s.log("%s: cleared up to %d of %s", o.instanceID, upTo.Seq, upTo.LogID)
 		f.Confirm(entryAt(upTo), again)
 	}
 	if s.can.snapshots {
@@ -177,7 +177,7 @@ func (a *appender) wait(what string, try func(context.Context) error) error {
 		if err == nil || errors.Is(err, errNotMember) {
 			return err
 		}
-		a.search.log("%s %s", a.place, what)
+		a.search.log("%s %s", a.instanceID, what)
 		a.search.pass(pollsEvery)
 	}
 	return errEnded
@@ -244,7 +244,7 @@ func (o *ordergate) read() error {
 	o.search.depth++
 	defer func() { o.reading = false; o.search.depth-- }()
 	err := o.reader.readToTail(context.Background())
-	o.search.log("%s has read to %d: %v", o.place, o.reader.last.seq, err)
+	o.search.log("%s has read to %d: %v", o.instanceID, o.reader.last.seq, err)
 	if err == nil || errors.Is(err, ErrAway) {
 		o.acquainted = true
 	}
@@ -269,12 +269,12 @@ func (o *ordergate) lookup() {
 			continue
 		}
 		if o.filter.MayContain(c.id) == filter.Absent && (s.can.live || s.known(c)) {
-			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.place, c.by)
+			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.instanceID, c.by)
 			s.log("%s", s.found)
 		}
 	}
 	// An order that does not exist shows whether the ordergate can answer Absent.
-	if s.asked++; o.filter.MayContain("999999999") == filter.Absent {
+	if s.lookups++; o.filter.MayContain("999999999") == filter.Absent {
 		s.refused++
 	}
 }
@@ -308,7 +308,7 @@ func (o *ordergate) readSources() {
 		err = o.filter.Load(context.Background(), idList(slices.Clone(s.source)))
 	}
 	o.loaded = o.loaded || err == nil
-	s.log("%s has read its sources, the mark is %d: %v", o.place, o.table.mark, err)
+	s.log("%s has read its sources, the mark is %d: %v", o.instanceID, o.table.mark, err)
 }
 
 // IDs implements filter.Source: the table.
@@ -354,13 +354,13 @@ func (o *ordergate) retry() {
 // leave deregisters, and starts anew. A reader of a demoted primary would not wait for this member
 // at the new primary.
 func (o *ordergate) leave() {
-	if o.busy() || slices.ContainsFunc(o.search.ordergates, func(o *ordergate) bool { return o.master != o.search.current }) {
+	if o.busy() || slices.ContainsFunc(o.search.ordergates, func(o *ordergate) bool { return o.primary != o.search.current }) {
 		return
 	}
 	o.retry()
 	if o.log.member.isJoined() {
 		err := o.log.member.Leave(context.Background())
-		o.search.log("%s leaves: %v", o.place, err)
+		o.search.log("%s leaves: %v", o.instanceID, err)
 	}
 	if o.busy() {
 		return // it is already within its last commands
@@ -399,7 +399,7 @@ func (o *ordergate) learn() {
 		o.ids[id] = true
 	}
 	err = o.log.ClearDoubts(context.Background(), upTo)
-	s.log("%s: an operator clears up to %d: %v", o.place, upTo.Seq, err)
+	s.log("%s: an operator clears up to %d: %v", o.instanceID, upTo.Seq, err)
 }
 
 // save writes the file.
@@ -409,7 +409,7 @@ func (o *ordergate) save() {
 	}
 	if mark := o.log.Mark(); o.filter.Loaded() {
 		o.file = &savedFilter{mark: mark, table: o.table, version: o.search.version, ids: o.allIDs()}
-		o.search.log("%s saves its filter at %d", o.place, mark.Seq)
+		o.search.log("%s saves its filter at %d", o.instanceID, mark.Seq)
 	}
 }
 
@@ -442,13 +442,13 @@ func (o *ordergate) snapshot() {
 		return
 	}
 	err = o.log.Adopt(ctx, next, before)
-	s.log("%s: a snapshot up to %d: %v", o.place, next.Seq, err)
+	s.log("%s: a snapshot up to %d: %v", o.instanceID, next.Seq, err)
 	if err != nil || o.life != life {
 		return
 	}
 	if now, err := o.log.Snapshot(ctx); err == nil && now.Token != "" && o.life == life {
 		removed, err := o.log.Trim(ctx, now, 3)
-		s.log("%s: trimmed %d: %v", o.place, removed, err)
+		s.log("%s: trimmed %d: %v", o.instanceID, removed, err)
 	}
 }
 

@@ -59,20 +59,20 @@ var searches = []searched{
 
 // searchBed is shared by all runs.
 type searchBed struct {
-	masters []*primary
-	lines   []*line
-	change  func(*search) // the change of a mutation; nil: no change
-	scripts func(*Log)
+	primaries []*primary
+	lines     []*line
+	change    func(*search) // the change of a mutation; nil: no change
+	scripts   func(*Log)
 }
 
 // search is one run.
 type search struct {
-	t        *testing.T
-	random   *rand.Rand
-	can      abilities
-	masters  []*primary
-	scripts  func(*Log)
-	saysMuch bool
+	t         *testing.T
+	random    *rand.Rand
+	can       abilities
+	primaries []*primary
+	scripts   func(*Log)
+	saysMuch  bool
 
 	ordergates []*ordergate
 	current    int // the primary
@@ -86,7 +86,7 @@ type search struct {
 	depth      int      // of nested actions
 	trace      []string
 	found      string // an order that is wrongly Absent
-	asked      int    // number of lookups of all orders
+	lookups    int    // number of lookups of all orders
 	refused    int    // how often an order that does not exist was Absent
 	certain    int    // ordergates without doubt in the end
 
@@ -159,9 +159,9 @@ func (o *ordergate) create() {
 		return
 	}
 	c := s.newOrder()
-	c.by, c.at, c.life = o.place, o, o.life
+	c.by, c.at, c.life = o.instanceID, o, o.life
 	if s.can.live && s.random.IntN(3) == 0 {
-		s.log("%s: a call begins that creates %s", o.place, c.id)
+		s.log("%s: a call begins that creates %s", o.instanceID, c.id)
 		if s.can.lostIDs && s.random.IntN(4) == 0 {
 			o.abandon(c)
 		}
@@ -177,7 +177,7 @@ func (o *ordergate) createWithoutID() {
 		return
 	}
 	c := o.search.newOrder()
-	c.by, c.at, c.life, c.unknown, c.committed = o.place, o, o.life, true, true
+	c.by, c.at, c.life, c.unknown, c.committed = o.instanceID, o, o.life, true, true
 	if o.search.random.IntN(3) == 0 {
 		c.committed = !o.search.can.live
 		o.abandon(c)
@@ -189,13 +189,13 @@ func (o *ordergate) createWithoutID() {
 // abandon lets the client of a call disconnect.
 func (o *ordergate) abandon(c *call) {
 	c.unknown = true
-	o.search.log("%s: the client of %s has left", o.place, c.id)
+	o.search.log("%s: the client of %s has left", o.instanceID, c.id)
 	o.sendToClient(c, func(ctx context.Context) error { return o.filter.Abandoned(ctx, "the client left", c.began) })
 }
 
 // answer is the backend's answer that an order was created.
 func (o *ordergate) answer(c *call) {
-	o.search.log("%s: %s is created", o.place, c.id)
+	o.search.log("%s: %s is created", o.instanceID, c.id)
 	if c.unknown {
 		o.sendToClient(c, func(ctx context.Context) error { return o.filter.MarkIncomplete(ctx, "no ID", c.began) })
 		return
@@ -212,7 +212,7 @@ func (o *ordergate) sendToClient(c *call, learn func(ctx context.Context) error)
 	if o.life == c.life && !errors.Is(err, filter.ErrExposed) {
 		c.sentToClient = true
 	}
-	o.search.log("%s: the client of %s is told %v: %v", o.place, c.id, c.sentToClient, err)
+	o.search.log("%s: the client of %s is told %v: %v", o.instanceID, c.id, c.sentToClient, err)
 }
 
 // endCalls ends calls of at least this age; 0: one of all calls.
@@ -255,9 +255,9 @@ func newSearchBed(t *testing.T) *searchBed {
 	for i := range 8 {
 		o := r.options()
 		o.DB, o.ConnMaxIdleTime, o.MaxRetries = i, -1, -1
-		bed.masters = append(bed.masters, &primary{number: i, client: newClient(t, o)})
+		bed.primaries = append(bed.primaries, &primary{number: i, client: newClient(t, o)})
 	}
-	first := bed.masters[0].client
+	first := bed.primaries[0].client
 	for name, value := range map[string]string{"stream-node-max-entries": "2", "appendonly": "no"} {
 		if err := first.ConfigSet(t.Context(), name, value).Err(); err != nil {
 			t.Fatal(err)
@@ -285,7 +285,7 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 	}
 	script := func(source string) *redis.Script {
 		made := redis.NewScript(withoutComments(reportToTest(strings.NewReplacer(pairs...).Replace(enterSource + source))))
-		if err := made.Load(t.Context(), bed.masters[0].client).Err(); err != nil {
+		if err := made.Load(t.Context(), bed.primaries[0].client).Err(); err != nil {
 			t.Fatal(err)
 		}
 		return made
@@ -303,17 +303,17 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 // run runs one search. The seed determines all that happens.
 func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch bool) (s *search) {
 	t.Helper()
-	for _, m := range bed.masters {
+	for _, m := range bed.primaries {
 		if err := m.client.FlushDB(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
 		m.clock, m.info = 0, ""
 	}
-	bed.masters[0].promote(0)
+	bed.primaries[0].promote(0)
 	cryptotest.SetGlobalRandom(t, uint64(seed))
 	synctest.Test(t, func(t *testing.T) {
 		s = &search{
-			t: t, random: rand.New(rand.NewPCG(uint64(seed), 7)), can: can, masters: bed.masters, scripts: bed.scripts,
+			t: t, random: rand.New(rand.NewPCG(uint64(seed), 7)), can: can, primaries: bed.primaries, scripts: bed.scripts,
 			saysMuch: saysMuch, replica: 1, noFaults: true, overlap: overlap, remembered: fewRemembered,
 		}
 		if bed.change != nil {
@@ -356,7 +356,7 @@ func (bed *searchBed) run(t *testing.T, can abilities, steps, seed int, saysMuch
 }
 
 func (s *search) newOrdergate(instanceID string, l *line) {
-	o := &ordergate{search: s, place: instanceID, line: l, master: s.current}
+	o := &ordergate{search: s, instanceID: instanceID, line: l, primary: s.current}
 	l.of = o
 	s.ordergates = append(s.ordergates, o)
 	o.start(false)
@@ -386,10 +386,10 @@ func TestSearch(t *testing.T) {
 		t.Run(sc.name, func(t *testing.T) {
 			bed := newSearchBed(t)
 			first, n := seeds(t, 12)
-			began, asked, refused, sure := time.Now(), 0, 0, 0
+			began, lookups, refused, sure := time.Now(), 0, 0, 0
 			for seed := first; seed < first+n; seed++ {
 				s := bed.run(t, sc.can, sc.steps, seed, n == 1)
-				asked, refused, sure = asked+s.asked, refused+s.refused, sure+s.certain
+				lookups, refused, sure = lookups+s.lookups, refused+s.refused, sure+s.certain
 				if n == 1 {
 					t.Log(strings.Join(s.trace, "\n"))
 				}
@@ -398,7 +398,7 @@ func TestSearch(t *testing.T) {
 				}
 			}
 			t.Logf("%d runs from seed %d in %v: all was asked for %d times, %d times without doubt; in the end %d ordergates of %d have none",
-				n, first, time.Since(began).Round(time.Millisecond), asked, refused, sure, 4*n)
+				n, first, time.Since(began).Round(time.Millisecond), lookups, refused, sure, 4*n)
 			if n > 1 && refused == 0 {
 				t.Error("nothing was ever Absent")
 			}

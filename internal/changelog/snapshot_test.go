@@ -47,7 +47,7 @@ func loadsSnapshot(t *testing.T, s server, opts Options) *instance {
 // write writes a snapshot of all IDs of an instance to Redis, without adopting it.
 func (i *instance) write(t *testing.T, token string) (next, before Snapshot) {
 	t.Helper()
-	eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
+	eventually(t, "no member is away", func() bool { return i.Wait(t.Context()) == nil })
 	before, err := i.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -176,12 +176,12 @@ func TestTrimmedLogUsesItsSnapshot(t *testing.T) {
 	slow.stop()
 	old.stop()
 	late := loadsSnapshot(t, s, atPosition("late"))
-	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil })
+	eventually(t, "no member is away", func() bool { return late.Wait(t.Context()) == nil })
 	if err := late.client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	last := loadsSnapshot(t, s, idle)
-	eventually(t, "nobody is away", func() bool { return late.Wait(t.Context()) == nil && last.Wait(t.Context()) == nil })
+	eventually(t, "no member is away", func() bool { return late.Wait(t.Context()) == nil && last.Wait(t.Context()) == nil })
 	if !last.has("d499") || last.has("a0") || !last.hasKind(Lost) {
 		t.Errorf("after FLUSHALL it has what is remembered: %v, the rest: %v, doubts %v", last.has("d499"), last.has("a0"), last.doubted())
 	}
@@ -329,7 +329,7 @@ func TestAdoptAndTrimAreRefused(t *testing.T) {
 	a.client.Rename(ctx, "aside", a.chunkKey("newer", 2))
 
 	old := runInstance(t, s, atPosition("old")) // of a release without snapshots
-	eventually(t, "nobody is away", func() bool { return old.Wait(t.Context()) == nil })
+	eventually(t, "no member is away", func() bool { return old.Wait(t.Context()) == nil })
 	if err := trim(newer); !errors.Is(err, ErrNotTrimmed) || !strings.Contains(err.Error(), old.member.Name()) {
 		t.Errorf("beside a member of an older release: %v", err)
 	}
@@ -375,7 +375,7 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 		}
 	}
 	if lacks > 0 || a.hasKind(Gap) || a.hasKind(Lost) || len(b.doubted()) > 0 {
-		t.Errorf("%d are lacking, doubts %v and %v", lacks, a.doubted(), b.doubted())
+		t.Errorf("%d are missing, doubts %v and %v", lacks, a.doubted(), b.doubted())
 	}
 }
 
@@ -384,7 +384,7 @@ func TestFailoverKeepsTheSnapshotOfATrimmedLog(t *testing.T) {
 func TestSnapshotOfAnotherPrimary(t *testing.T) {
 	s := startRealServer(t)
 	a := loadsSnapshot(t, s, atPosition("a"))
-	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil })
+	eventually(t, "no member is away", func() bool { return a.Wait(t.Context()) == nil })
 	a.appendMany(t, "a", 10)
 	log, err := a.client.Dump(t.Context(), logKey).Result()
 	if err != nil {
@@ -434,7 +434,7 @@ func TestSnapshotWithAnotherEntry(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	a := loadsSnapshot(t, s, atPosition("a"))
-	eventually(t, "nobody is away", func() bool { return a.Wait(t.Context()) == nil }) // or the first answers would wait for a lease
+	eventually(t, "no member is away", func() bool { return a.Wait(t.Context()) == nil }) // or the first answers would wait for a lease
 	a.appendMany(t, "a", 1000)
 	a.trimmed(t, "only", 0)
 	a.stop()

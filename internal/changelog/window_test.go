@@ -115,25 +115,25 @@ func TestWaitForPeersWaitsForReaders(t *testing.T) {
 		for i := range 20 {
 			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
 			if !b.has(fmt.Sprint(i)) {
-				t.Fatalf("%d was told of, and a reader with a window lacks it", i)
+				t.Fatalf("a client received %d, and a reader with a window lacks it", i)
 			}
 		}
 		h := hold(t)
 		w.set(h.reply)
 		<-h.entered
-		told := make(chan error, 1)
-		go func() { told <- a.appendAndWait(t.Context(), "1001") }()
+		returned := make(chan error, 1)
+		go func() { returned <- a.appendAndWait(t.Context(), "1001") }()
 		eventually(t, "it is in the log", func() bool { return a.client.XLen(t.Context(), a.keys[0]).Val() == 21 })
 		for range 20 { // with other reads
 			a.mustWait(t)
 		}
 		select {
-		case err := <-told:
-			t.Errorf("it was told of, %v: a reader with a window has said nothing, which has it: %v", err, b.has("1001"))
+		case err := <-returned:
+			t.Errorf("WaitForPeers returned %v: a reader with a window has not reported the entry; it has it: %v", err, b.has("1001"))
 		default:
 		}
 		h.release()
-		if err := <-told; err != nil {
+		if err := <-returned; err != nil {
 			t.Error(err)
 		}
 	})
@@ -152,7 +152,7 @@ func TestWaitForPeersOutlastsReaders(t *testing.T) {
 		began := time.Now()
 		must(t, a.appendAndWait(t.Context(), "1"))
 		if took := time.Since(began); took < window && !b.has("1") {
-			t.Errorf("it was told of after %v", took)
+			t.Errorf("WaitForPeers returned after %v", took)
 		}
 		if b.Window().Holds() {
 			t.Error("a window outlasts those who wait for it")
@@ -198,7 +198,7 @@ func TestWaitForPeersWithoutXRead(t *testing.T) {
 		for i := range 5 {
 			must(t, a.appendAndWait(t.Context(), fmt.Sprint(i)))
 			if !b.has(fmt.Sprint(i)) {
-				t.Errorf("%d was told of, and a reader with a window lacks it", i)
+				t.Errorf("a client received %d, and a reader with a window lacks it", i)
 			}
 		}
 	})
@@ -224,10 +224,10 @@ func TestWaitForPeersInANewLeaseEpoch(t *testing.T) {
 			id := fmt.Sprint("lost-", key)
 			must(t, a.appendAndWait(t.Context(), id))
 			if a.member.lastLeaseEpoch() == before {
-				t.Error("nobody has noticed that the readers are gone")
+				t.Error("no member has noticed that the readers are gone")
 			}
 			if took := time.Since(began); took < over(window) {
-				t.Errorf("it was told of after %v: a window may be open that the log has lost", took)
+				t.Errorf("WaitForPeers returned after %v: a window that the log has lost may be open", took)
 			}
 			open(t, b)
 		}
@@ -247,9 +247,9 @@ func TestWindowsDiffer(t *testing.T) {
 		b := runInstance(t, s, opts)
 		open(t, b)
 		if w := b.Window(); w.length != 100*time.Millisecond {
-			t.Errorf("its first window lasts %v: nobody has heard of the longer one", w.length)
+			t.Errorf("its first window lasts %v: no other reader knows the longer one", w.length)
 		}
-		eventually(t, "others have heard of it", func() bool { return b.Window().Holds() && b.Window().length == opts.Window })
+		eventually(t, "others know of it", func() bool { return b.Window().Holds() && b.Window().length == opts.Window })
 		if w := a.longestWindow(); w != opts.Window {
 			t.Errorf("who creates waits for windows of %v", w)
 		}
@@ -280,7 +280,7 @@ func TestPendingBeforeTheFirstLease(t *testing.T) {
 		}
 		must(t, a.Withdraw(t.Context()))
 		if b.Window().Holds() {
-			t.Error("an order may be told of that a reader with a window lacks")
+			t.Error("a client may receive an order that a reader with a window lacks")
 		}
 	})
 }
@@ -312,7 +312,7 @@ func TestAcknowledgedOrdersAreNeverAbsent(t *testing.T) {
 			open(t, all...)
 		}
 		var wg sync.WaitGroup
-		asked, refused := make([]int, len(all)), make([]int, len(all))
+		lookups, refused := make([]int, len(all)), make([]int, len(all))
 		for n, creator := range all {
 			wg.Go(func() {
 				for i := range 150 {
@@ -324,7 +324,7 @@ func TestAcknowledgedOrdersAreNeverAbsent(t *testing.T) {
 					for _, reader := range all {
 						w := reader.Window()
 						known := reader.has(id)
-						if asked[n]++; w.Holds() && !known {
+						if lookups[n]++; w.Holds() && !known {
 							t.Errorf("%s is absent", id)
 						}
 						if w.Holds() {
@@ -335,7 +335,7 @@ func TestAcknowledgedOrdersAreNeverAbsent(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		t.Logf("asked %v times, of which a window held %v times", asked, refused)
+		t.Logf("asked %v times, of which a window held %v times", lookups, refused)
 	})
 }
 

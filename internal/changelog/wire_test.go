@@ -150,7 +150,7 @@ func wiredInstance(t *testing.T, s server, opts Options) (*instance, *wire) {
 func waitSure(t *testing.T, all ...*instance) {
 	t.Helper()
 	for _, i := range all {
-		eventually(t, "nobody is away", func() bool { return i.Wait(t.Context()) == nil })
+		eventually(t, "no member is away", func() bool { return i.Wait(t.Context()) == nil })
 	}
 }
 

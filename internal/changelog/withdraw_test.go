@@ -158,7 +158,7 @@ type pairTest struct {
 	a, b  *instance
 	storm *storm
 
-	told, withdrawn, found, denied atomic.Int64
+	sent, withdrawn, found, denied atomic.Int64
 	mu                             sync.Mutex
 	owed                           []string
 }
@@ -195,7 +195,7 @@ func (d *pairTest) create(t *testing.T, m mutant, id string) bool {
 		}
 		d.withdrawn.Add(1)
 	}
-	d.told.Add(1)
+	d.sent.Add(1)
 	for range 3 { // the first may return the result of an earlier read
 		doubts := len(d.b.doubted())
 		if err := d.b.Wait(t.Context()); err == nil && len(d.b.doubted()) == doubts {
@@ -253,7 +253,7 @@ func (d *pairTest) run(t *testing.T, m mutant, rounds int, over *atomic.Bool) {
 
 // TestNothingThatWasToldIsDenied tries many schedules. A client receives an order once its Append
 // or its Withdraw has returned nil. From then on, no window may hold without it.
-func TestNothingThatWasToldIsDenied(t *testing.T) {
+func TestAcknowledgedOrdersAreNeverDenied(t *testing.T) {
 	t.Parallel()
 	s := startRealServer(t)
 	// A mutant runs until an order is Absent: on a busy machine few storms hit the right moment.
@@ -264,7 +264,7 @@ func TestNothingThatWasToldIsDenied(t *testing.T) {
 		{name: "with leases from when a renewal comes", lateRenewal: true},
 	} {
 		t.Run(m.name, func(t *testing.T) {
-			var told, withdrawn, found, denied int64
+			var sent, withdrawn, found, denied int64
 			all := make([]*pairTest, duels)
 			for n := range all {
 				in := database{s, i*duels + n}
@@ -281,11 +281,11 @@ func TestNothingThatWasToldIsDenied(t *testing.T) {
 			}
 			wg.Wait()
 			for _, d := range all {
-				told, withdrawn, found, denied = told+d.told.Load(), withdrawn+d.withdrawn.Load(), found+d.found.Load(), denied+d.denied.Load()
+				sent, withdrawn, found, denied = sent+d.sent.Load(), withdrawn+d.withdrawn.Load(), found+d.found.Load(), denied+d.denied.Load()
 			}
-			t.Logf("%d told of, %d of them withdrawn, %d found, %d denied", told, withdrawn, found, denied)
+			t.Logf("%d told of, %d of them withdrawn, %d found, %d denied", sent, withdrawn, found, denied)
 			if wrong != (denied > 0) {
-				t.Errorf("%d of %d were denied", denied, told)
+				t.Errorf("%d of %d were denied", denied, sent)
 			}
 			if !wrong && (withdrawn == 0 || found == 0) {
 				t.Error("the storms did nothing, or everything")

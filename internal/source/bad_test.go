@@ -66,7 +66,7 @@ func testBadRows(t *testing.T, s *server) {
 	})
 	s.wantError(t, err, "table bad: 3 rows have no usable order ID: id = 2: the ID is empty; id = 3: an ID of more than 256 bytes; id = 4: control characters")
 	if !errors.Is(err, ErrBadRows) || report.Skipped != 3 || !at.zero() {
-		t.Errorf("report %+v, place %+v, %v", report, at, err)
+		t.Errorf("report %+v, position %+v, %v", report, at, err)
 	}
 	s.exec(t, "DELETE FROM bad WHERE id BETWEEN 2 AND 4")
 	_, err = newTable(t, opts).Read(t.Context(), Position{}, collect(&got), nil)

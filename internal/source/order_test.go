@@ -266,10 +266,10 @@ func testOrder(t *testing.T, s *server) {
 func readInOrder(t *testing.T, table *Table, want []string, resume bool) {
 	t.Helper()
 	var got []string
-	var places []Position
+	var positions []Position
 	var after []int
 	report, err := table.Read(t.Context(), Position{}, collect(&got), func(p Position) error {
-		places, after = append(places, p), append(after, len(got))
+		positions, after = append(positions, p), append(after, len(got))
 		return nil
 	})
 	if err != nil {
@@ -284,13 +284,13 @@ func readInOrder(t *testing.T, table *Table, want []string, resume bool) {
 	if report.Skipped != 0 || report.IDs < int64(len(want)) {
 		t.Errorf("report %+v of %d rows", report, len(want))
 	}
-	for i := 0; resume && i < len(places) && int(report.IDs) == len(want); i++ {
-		text, err := json.Marshal(places[i])
+	for i := 0; resume && i < len(positions) && int(report.IDs) == len(want); i++ {
+		text, err := json.Marshal(positions[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		var from Position
-		if err := json.Unmarshal(text, &from); err != nil || from != places[i] {
+		if err := json.Unmarshal(text, &from); err != nil || from != positions[i] {
 			t.Fatalf("%s, %v", text, err)
 		}
 		got = got[:after[i]]

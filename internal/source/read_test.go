@@ -348,7 +348,7 @@ func TestTableServerGone(t *testing.T) {
 				}, keep)
 				s.wantError(t, err, append([]string{"mysql table gone", "behind id = "}[map[Kind]int{MySQL: 0, Postgres: 1}[s.kind]:], tc.words...)...)
 				if at.zero() {
-					t.Fatal("no place was kept")
+					t.Fatal("no position was stored")
 				}
 				if tc.name == "killed" {
 					_, err := table.Read(t.Context(), at, nil, nil)

@@ -28,12 +28,12 @@ func TestAltered(t *testing.T) {
 			b := server.withTable("t_" + strings.Map(underscore, name))
 			b.exec("ALTER TABLE orders MODIFY note VARCHAR(40)")
 			b.exec("INSERT INTO orders (id, note) VALUES ('a', 'x')")
-			place := b.checkpoint()
-			f := start(t, b.options(), place)
+			from := b.checkpoint()
+			f := start(t, b.options(), from)
 			f.WaitCaughtUp()
 			b.exec(change)
 			f.WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
-			start(t, b.options(), place).WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
+			start(t, b.options(), from).WantError(follow.ErrUnsure, "changed the table", b.Config().Passwd)
 			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
 			f.WaitCaughtUp()
@@ -47,8 +47,8 @@ func TestAltered(t *testing.T) {
 func TestAlteredOthers(t *testing.T) {
 	b := startServer(t)
 	b.exec("CREATE OR REPLACE TABLE orders (n INT PRIMARY KEY, id VARCHAR(40)) PARTITION BY RANGE (n) (PARTITION p0 VALUES LESS THAN (100))")
-	place := b.checkpoint()
-	f := start(t, b.options(), place)
+	from := b.checkpoint()
+	f := start(t, b.options(), from)
 	for _, change := range []string{
 		"ALTER TABLE orders ADD PARTITION (PARTITION p1 VALUES LESS THAN (200), PARTITION p2 VALUES LESS THAN (300))",
 		"INSERT INTO orders VALUES (1, 'a'), (201, 'b')",
@@ -62,7 +62,7 @@ func TestAlteredOthers(t *testing.T) {
 		b.exec(change)
 	}
 	f.Want("a", "b", "c")
-	start(t, b.options(), place).Want("a", "b", "c")
+	start(t, b.options(), from).Want("a", "b", "c")
 }
 
 // underscore makes text a name.

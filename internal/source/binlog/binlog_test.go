@@ -89,7 +89,7 @@ func TestInserts(t *testing.T) {
 	f := start(t, b.options(), "")
 	f.WaitCaughtUp()
 	if f.Last() == "" {
-		t.Fatal("no place")
+		t.Fatal("no checkpoint")
 	}
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
 	b.exec("INSERT INTO orders (id) VALUES ('b'), ('c')")
@@ -140,10 +140,10 @@ func TestManyRows(t *testing.T) {
 		}
 		// Only the end of the transaction moves the checkpoint.
 		if i < 99 && chunk.Checkpoint != first {
-			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.Checkpoint, first)
+			t.Errorf("chunk %d is emitted with checkpoint %s, want %s", i, chunk.Checkpoint, first)
 		}
 	}
 	if f.Last() == first {
-		t.Error("the place did not move")
+		t.Error("the checkpoint did not move")
 	}
 }

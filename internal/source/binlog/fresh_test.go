@@ -25,11 +25,11 @@ func TestIdle(t *testing.T) {
 	caught := f.CaughtUpAt()
 	for i := 1; i < len(caught); i++ {
 		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
-			t.Errorf("no word for %v", gap)
+			t.Errorf("no report for %v", gap)
 		}
 	}
-	if places := len(f.Chunks()); places != 1 {
-		t.Errorf("%d places, want the first only", places)
+	if checkpoints := len(f.Chunks()); checkpoints != 1 {
+		t.Errorf("%d checkpoints, want the first only", checkpoints)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	writers.Wait()
-	bedtest.Eventually(t, "all is told", func() bool { all, sure := truth.Writes(); return all == sure })
+	bedtest.Eventually(t, "all is emitted", func() bool { all, sure := truth.Writes(); return all == sure })
 	cancel()
 	wg.Wait()
 	all, _ := truth.Writes()
@@ -143,7 +143,7 @@ func TestAdvance(t *testing.T) {
 	first := f.Last()
 	b.exec("INSERT INTO other VALUES (1)")
 	b.exec("FLUSH BINARY LOGS")
-	bedtest.Eventually(t, "the place is in the new file", func() bool {
+	bedtest.Eventually(t, "the checkpoint is in the new file", func() bool {
 		p, err := parseCheckpoint(f.Last())
 		return f.Last() != first && err == nil && p.File == "mariadb-bin.000002" && p.Created != 0
 	})

@@ -55,12 +55,12 @@ func TestCheckpointIsGone(t *testing.T) {
 			if err := b.db.QueryRowContext(t.Context(), "SELECT NOW()").Scan(&b.since); err != nil {
 				t.Fatal(err)
 			}
-			place := b.checkpoint()
+			from := b.checkpoint()
 			test.lose(b)
-			f := start(t, b.options(), place)
+			f := start(t, b.options(), from)
 			f.WantError(follow.ErrGone, test.want, b.Config().Passwd)
 			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
-				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
+				t.Errorf("it emitted %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
 			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
@@ -83,8 +83,8 @@ func TestResetWhileFollowed(t *testing.T) {
 
 func TestInvalidCheckpoints(t *testing.T) {
 	b := startServer(t)
-	for _, place := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
-		f := start(t, b.options(), place)
+	for _, from := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
+		f := start(t, b.options(), from)
 		f.WantError(follow.ErrGone, "is no place in a binary log", b.Config().Passwd)
 	}
 	f := start(t, b.options(), `{"server":"another","file":"mariadb-bin.000001","pos":4}`)
@@ -100,14 +100,14 @@ func TestAnotherServer(t *testing.T) {
 	b := startServer(t)
 	replica := startReplica(t, b)
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
-	place := b.checkpoint()
+	from := b.checkpoint()
 	b.exec("INSERT INTO orders (id) VALUES ('b'), ('c')")
 	replica.has("c")
 	b.Kill()
 	replica.exec("STOP SLAVE")
 	replica.exec("INSERT INTO orders (id) VALUES ('d')")
 
-	f := start(t, replica.options(), place)
+	f := start(t, replica.options(), from)
 	f.Want("b", "c", "d")
 	replica.exec("FLUSH BINARY LOGS")
 	replica.exec("INSERT INTO orders (id) VALUES ('e')")
@@ -115,7 +115,7 @@ func TestAnotherServer(t *testing.T) {
 	// From now on it is a checkpoint on this server.
 	p, err := parseCheckpoint(f.Stop())
 	if err != nil || p.Pos == 0 || p.File != "mariadb-bin.000002" {
-		t.Errorf("place %+v, %v", p, err)
+		t.Errorf("checkpoint %+v, %v", p, err)
 	}
 	replica.exec("INSERT INTO orders (id) VALUES ('f')")
 	start(t, replica.options(), f.Last()).Want("f")
@@ -127,11 +127,11 @@ func TestDiverged(t *testing.T) {
 	replica := startReplica(t, b)
 	replica.exec("STOP SLAVE")
 	b.exec("INSERT INTO orders (id) VALUES ('lost')")
-	place := b.checkpoint()
+	from := b.checkpoint()
 	for range 3 {
 		replica.exec("INSERT INTO orders (id) VALUES ('x')")
 	}
-	start(t, replica.options(), place).WantError(follow.ErrGone, "", replica.Config().Passwd)
+	start(t, replica.options(), from).WantError(follow.ErrGone, "", replica.Config().Passwd)
 }
 
 // TestReadOnly follows a read-only server. It emits correct IDs, but its lag behind the writable
@@ -141,7 +141,7 @@ func TestReadOnly(t *testing.T) {
 	replica := startReplica(t, b)
 	replica.exec("SET GLOBAL read_only = 1")
 	f := start(t, replica.options(), "")
-	bedtest.Eventually(t, "the first place", func() bool { return f.Last() != "" })
+	bedtest.Eventually(t, "the first checkpoint", func() bool { return f.Last() != "" })
 	b.exec("INSERT INTO orders (id) VALUES ('a')")
 	bedtest.Eventually(t, "the row", func() bool { return len(f.IDs()) == 1 })
 	if caught := len(f.CaughtUpAt()); caught != 0 {

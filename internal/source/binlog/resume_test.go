@@ -48,10 +48,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err := kept.CatchUp(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Emitted, len(want))
+	t.Logf("%d kills, %d IDs emitted for %d rows", kills, kept.Emitted, len(want))
 	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
 	if len(missed) > 0 {
-		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
+		t.Errorf("%d rows were never emitted, the first is %s", len(missed), missed[0])
 	}
 }
 

@@ -80,7 +80,7 @@ func TestRefused(t *testing.T) {
 			f := start(t, opts, "")
 			f.WantError(nil, test.want, b.Config().Passwd, "geheim")
 			if f.Last() != "" {
-				t.Errorf("it told place %s", f.Last())
+				t.Errorf("it emitted checkpoint %s", f.Last())
 			}
 		})
 	}

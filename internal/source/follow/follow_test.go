@@ -25,11 +25,11 @@ func TestBatchIsWhole(t *testing.T) {
 		sizes := rapid.SliceOfN(rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(990, 1010), rapid.IntRange(1999, 2001)), 1, 5).Draw(t, "transactions")
 		// The number of calls of emit until it fails: the crash.
 		crash := rapid.IntRange(0, 12).Draw(t, "crash")
-		kept, told := 0, map[string]bool{}
+		stored, emitted := 0, map[string]bool{}
 		ctx := t.Context()
 		play := func(from, crash int) error {
 			at, calls := from, 0
-			b := NewBatch(func(_ context.Context, ids []string, place string) error {
+			b := NewBatch(func(_ context.Context, ids []string, checkpoint string) error {
 				if calls++; calls > crash {
 					return errors.New("crashed")
 				}
@@ -37,9 +37,9 @@ func TestBatchIsWhole(t *testing.T) {
 					t.Fatalf("%d IDs in one call", len(ids))
 				}
 				for _, id := range ids {
-					told[id] = true
+					emitted[id] = true
 				}
-				if _, err := fmt.Sscan(place, &kept); err != nil {
+				if _, err := fmt.Sscan(checkpoint, &stored); err != nil {
 					t.Fatal(err)
 				}
 				return nil
@@ -60,26 +60,26 @@ func TestBatchIsWhole(t *testing.T) {
 				return err
 			}
 			if !b.Flushed() || b.LastEmitted() != fmt.Sprint(len(sizes)) {
-				t.Fatalf("at the end: %v, place %s", b.Flushed(), b.LastEmitted())
+				t.Fatalf("at the end: %v, checkpoint %s", b.Flushed(), b.LastEmitted())
 			}
 			return nil
 		}
 		if play(0, crash) != nil {
-			for n := range kept {
+			for n := range stored {
 				for i := range sizes[n] {
-					if !told[fmt.Sprintf("%d-%d", n, i)] {
-						t.Fatalf("place %d was kept, but %d-%d was not told", kept, n, i)
+					if !emitted[fmt.Sprintf("%d-%d", n, i)] {
+						t.Fatalf("checkpoint %d was kept, but %d-%d was not emitted", stored, n, i)
 					}
 				}
 			}
-			if err := play(kept, 1000); err != nil {
+			if err := play(stored, 1000); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for n, size := range sizes {
 			for i := range size {
-				if !told[fmt.Sprintf("%d-%d", n, i)] {
-					t.Fatalf("%d-%d was never told", n, i)
+				if !emitted[fmt.Sprintf("%d-%d", n, i)] {
+					t.Fatalf("%d-%d was never emitted", n, i)
 				}
 			}
 		}
@@ -88,10 +88,10 @@ func TestBatchIsWhole(t *testing.T) {
 
 func TestBatchHoldsBackBriefly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var emitted []string
 		at := 0
-		b := NewBatch(func(_ context.Context, ids []string, place string) error {
-			told = append(told, strings.Join(ids, "+")+"@"+place)
+		b := NewBatch(func(_ context.Context, ids []string, checkpoint string) error {
+			emitted = append(emitted, strings.Join(ids, "+")+"@"+checkpoint)
 			return nil
 		}, func() string { return fmt.Sprint(at) }, "")
 		step := func(id string, more bool) {
@@ -117,15 +117,15 @@ func TestBatchHoldsBackBriefly(t *testing.T) {
 		step("f", true)
 		b.Discard()
 		step("", false)
-		if diff := cmp.Diff([]string{"a@1", "b+c+d@4", "e@5"}, told); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+		if diff := cmp.Diff([]string{"a@1", "b+c+d@4", "e@5"}, emitted); diff != "" {
+			t.Errorf("emitted (-want +got):\n%s", diff)
 		}
 		at = 9
-		if err := b.Advance(t.Context()); err != nil || told[3] != "@9" {
-			t.Errorf("a place without IDs: %q, %v", told, err)
+		if err := b.Advance(t.Context()); err != nil || emitted[3] != "@9" {
+			t.Errorf("a checkpoint without IDs: %q, %v", emitted, err)
 		}
-		if err := b.Advance(t.Context()); err != nil || len(told) != 4 {
-			t.Errorf("the same place again: %q, %v", told, err)
+		if err := b.Advance(t.Context()); err != nil || len(emitted) != 4 {
+			t.Errorf("the same checkpoint again: %q, %v", emitted, err)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestPollLogEnd(t *testing.T) {
 		want := func(end int, asked time.Duration) {
 			t.Helper()
 			if m := <-to; m.End != end || m.Requested.Sub(began) != asked {
-				t.Errorf("told %d asked at %v, want %d at %v", m.End, m.Requested.Sub(began), end, asked)
+				t.Errorf("received %d requested at %v, want %d at %v", m.End, m.Requested.Sub(began), end, asked)
 			}
 		}
 		want(1, 0) // requested before the result, at once
@@ -208,7 +208,7 @@ func TestPollLogEnd(t *testing.T) {
 		cancel()
 		<-done
 		if len(failed) != 2 {
-			t.Errorf("the end of the context is told as a failure")
+			t.Errorf("the end of the context counts as a failure")
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("log: %s", &log)
 		}
 		if lost != 11 { // not ErrBusy, nor a permanent error
-			t.Errorf("told of %d losses, want 11", lost)
+			t.Errorf("%d losses reported, want 11", lost)
 		}
 		gap := func(i int) time.Duration { return at[i] - at[i-1] }
 		if gap(1) > firstPause || gap(10) < lastPause/2 || gap(10) > lastPause || gap(11) > stableAfter+1+firstPause || gap(13) > busyPause {

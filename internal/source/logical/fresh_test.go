@@ -26,7 +26,7 @@ func wantReports(t *testing.T, f *followtest.Run, long time.Duration) {
 	caught := f.CaughtUpAt()
 	for i := 1; i < len(caught); i++ {
 		if gap := caught[i].Sub(caught[i-1]); caught[i].After(began) && gap > time.Second {
-			t.Errorf("no word for %v", gap)
+			t.Errorf("no report for %v", gap)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestBusyWithOthers(t *testing.T) {
 	wg.Wait()
 	// The server need not keep what it wrote meanwhile.
 	if f.Last() == first {
-		t.Error("the place has not moved")
+		t.Error("the checkpoint has not moved")
 	}
 	bedtest.Eventually(t, "the slot moves on", func() bool {
 		p, err := parseCheckpoint(first)
@@ -206,7 +206,7 @@ func TestCaughtUpIsTrue(t *testing.T) {
 		writers.Wait()
 	}
 	sure := func() {
-		bedtest.Eventually(t, "all is told", func() bool { all, sure := truth.Writes(); return all == sure && all > 0 })
+		bedtest.Eventually(t, "all is emitted", func() bool { all, sure := truth.Writes(); return all == sure && all > 0 })
 	}
 	write("a", time.Now().Add(time.Second))
 	sure()

@@ -177,11 +177,11 @@ func TestManyRows(t *testing.T) {
 			continue
 		}
 		if before != "" && chunk.Checkpoint != before {
-			t.Errorf("chunk %d is told with place %s, want %s", i, chunk.Checkpoint, before)
+			t.Errorf("chunk %d is emitted with checkpoint %s, want %s", i, chunk.Checkpoint, before)
 		}
 		before = chunk.Checkpoint
 	}
 	if f.Last() == before {
-		t.Error("the place did not move")
+		t.Error("the checkpoint did not move")
 	}
 }

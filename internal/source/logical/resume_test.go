@@ -54,10 +54,10 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	if err := kept.CatchUp(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kills, %d IDs told for %d rows", kills, kept.Emitted, len(want))
+	t.Logf("%d kills, %d IDs emitted for %d rows", kills, kept.Emitted, len(want))
 	missed := slices.DeleteFunc(want, func(id string) bool { return kept.IDs[id] })
 	if len(missed) > 0 {
-		t.Errorf("%d rows were never told, the first is %s", len(missed), missed[0])
+		t.Errorf("%d rows were never emitted, the first is %s", len(missed), missed[0])
 	}
 }
 
@@ -100,7 +100,7 @@ func TestServerRestarts(t *testing.T) {
 	// The server may have lost the last confirmation, but no committed row.
 	for _, id := range []string{"a", "b", "c"} {
 		if !slices.Contains(f.IDs(), id) {
-			t.Errorf("%s was not told: %q", id, f.IDs())
+			t.Errorf("%s was not emitted: %q", id, f.IDs())
 		}
 	}
 }
@@ -198,13 +198,13 @@ func TestCheckpointIsGone(t *testing.T) {
 			b := server.withTable(strings.Map(underscore, name))
 			f := start(t, b.options(), "")
 			f.WaitCaughtUp()
-			place := f.Stop()
+			from := f.Stop()
 			b.waitSlotFree()
 			test.lose(b)
-			f = start(t, b.options(), place)
+			f = start(t, b.options(), from)
 			f.WantError(test.is, test.want, b.password())
 			if len(f.IDs()) > 0 || len(f.CaughtUpAt()) > 0 {
-				t.Errorf("it told %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
+				t.Errorf("it emitted %q, and was caught up %d times", f.IDs(), len(f.CaughtUpAt()))
 			}
 			// Following without a checkpoint suffices.
 			f = start(t, b.options(), "")
@@ -271,17 +271,17 @@ func TestAltered(t *testing.T) {
 	b.exec("ALTER TABLE orders DROP COLUMN n, ADD COLUMN x INT")
 	b.insert("b")
 	f.Want("a", "b")
-	place := f.Stop()
+	from := f.Stop()
 	b.insert("c")
 	b.exec("ALTER TABLE orders RENAME COLUMN note TO id2", "ALTER TABLE orders DROP COLUMN x")
 	b.insert("d")
-	start(t, b.options(), place).Want("c", "d")
+	start(t, b.options(), from).Want("c", "d")
 }
 
 func TestInvalidCheckpoints(t *testing.T) {
 	b := startServer(t)
-	for _, place := range []string{"x", "{}", `{"system":"1"}`, `{"system":"1","lsn":"0/0","watched":"1.2.3"}`, `{"system":"1","lsn":"x","watched":"1.2.3"}`} {
-		start(t, b.options(), place).WantError(follow.ErrGone, "is no place of logical replication")
+	for _, from := range []string{"x", "{}", `{"system":"1"}`, `{"system":"1","lsn":"0/0","watched":"1.2.3"}`, `{"system":"1","lsn":"x","watched":"1.2.3"}`} {
+		start(t, b.options(), from).WantError(follow.ErrGone, "is no place of logical replication")
 	}
 	start(t, b.options(), `{"system":"1","lsn":"0/1","watched":"1.2.3"}`).WantError(follow.ErrGone, "it is of database cluster 1")
 }

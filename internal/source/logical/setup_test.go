@@ -101,7 +101,7 @@ func TestRefused(t *testing.T) {
 			f := start(t, opts, "")
 			f.WantError(nil, test.want, b.password(), "geheim")
 			if f.Last() != "" {
-				t.Errorf("it told place %s", f.Last())
+				t.Errorf("it emitted checkpoint %s", f.Last())
 			}
 		})
 	}

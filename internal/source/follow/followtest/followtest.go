@@ -115,7 +115,7 @@ func (r *Run) CaughtUpSince(since time.Time) bool {
 func (r *Run) WaitCaughtUp() {
 	r.tb.Helper()
 	now := time.Now()
-	r.eventually("all that was committed was told", func() bool {
+	r.eventually("all that was committed was emitted", func() bool {
 		select {
 		case <-r.done:
 			r.tb.Fatalf("it ended: %v", r.err)
@@ -130,7 +130,7 @@ func (r *Run) Want(ids ...string) {
 	r.tb.Helper()
 	r.WaitCaughtUp()
 	if diff := cmp.Diff(append([]string{}, ids...), r.IDs()); diff != "" {
-		r.tb.Errorf("told (-want +got):\n%s", diff)
+		r.tb.Errorf("emitted (-want +got):\n%s", diff)
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *Oracle) CaughtUp(at time.Time) {
 		}
 		c.covered++
 		if !c.emitted[w.id] {
-			c.tb.Errorf("%s was committed %v before the moment, and not told", w.id, at.Sub(w.at))
+			c.tb.Errorf("%s was committed %v before the moment, and not emitted", w.id, at.Sub(w.at))
 		}
 	}
 }
