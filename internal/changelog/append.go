@@ -48,7 +48,7 @@ func (l *Log) entries(ids []string) ([]item, error) {
 	items := make([]item, 0, len(ids))
 	for _, id := range ids {
 		if len(id) == 0 || len(id) > orderid.MaxBytes {
-			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[0], ErrBadID, len(id))
+			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[keyLog], ErrBadID, len(id))
 		}
 		items = append(items, item{"id", id})
 	}
@@ -169,7 +169,7 @@ func (l *Log) addUnreadAck(e ackedEntry) {
 }
 
 func (l *Log) appendError(cause error) error {
-	return fmt.Errorf("appending to %s: %w: %w", l.keys[0], ErrUnavailable, cause)
+	return fmt.Errorf("appending to %s: %w: %w", l.keys[keyLog], ErrUnavailable, cause)
 }
 
 // untilLeasesOver returns the time until all leases granted by a demoted primary are over; 0 or

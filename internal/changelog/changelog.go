@@ -62,11 +62,22 @@ const (
 	Running Kind = "running"
 )
 
+// The indexes of [Log]'s keys, in the order of KEYS in enter.lua.
+const (
+	keyLog = iota
+	keyMeta
+	keyMembers
+	keyInbox
+	keyReaders
+	keyReads
+	keyHad
+)
+
 // Log is the change log of one filter. All methods are safe for concurrent use.
 type Log struct {
 	client redis.UniversalClient
 	filter string
-	keys   []string // log, meta, members, inbox, readers, reads, had; see enter.lua
+	keys   []string // by keyLog and so on
 	apply  func(id string)
 	opts   Options
 	append *redis.Script
@@ -134,8 +145,10 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 	l := &Log{
 		client: client,
 		filter: filter,
-		keys: []string{prefix + "log", prefix + "meta", prefix + "members", prefix + "inbox",
-			prefix + "readers", prefix + "reads", prefix + "had"},
+		keys: []string{
+			keyLog: prefix + "log", keyMeta: prefix + "meta", keyMembers: prefix + "members", keyInbox: prefix + "inbox",
+			keyReaders: prefix + "readers", keyReads: prefix + "reads", keyHad: prefix + "had",
+		},
 		apply:       apply,
 		opts:        opts,
 		append:      script(appendSource),

@@ -231,7 +231,7 @@ func TestPersistedGap(t *testing.T) {
 		waitSure(t, a) // or its appends would wait for a lease
 		a.mustAppend(t, "1", "2", "3", "4")
 		waitSure(t, a)
-		if err := a.client.XDel(t.Context(), a.keys[0], "2-0").Err(); err != nil {
+		if err := a.client.XDel(t.Context(), a.keys[keyLog], "2-0").Err(); err != nil {
 			t.Fatal(err)
 		}
 		b := runInstance(t, s, lasting("b"))
@@ -260,7 +260,7 @@ func TestPersistedGap(t *testing.T) {
 			}
 		}
 		// A later gap of older entries is another one.
-		if err := a.client.XDel(t.Context(), a.keys[0], "3-0").Err(); err != nil {
+		if err := a.client.XDel(t.Context(), a.keys[keyLog], "3-0").Err(); err != nil {
 			t.Fatal(err)
 		}
 		e := runInstance(t, s, lasting("e"))

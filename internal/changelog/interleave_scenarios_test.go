@@ -89,7 +89,7 @@ func lose(keys ...int) func(*play) {
 
 // clockIsBack sets the server's clock back by some seconds: all its former times were later.
 func clockIsBack(p *play) {
-	p.must(p.bed.plain.HSet(p.t.Context(), p.a1.log.keys[1], "now", time.Now().Add(10*time.Second).UnixMilli()).Err())
+	p.must(p.bed.plain.HSet(p.t.Context(), p.a1.log.keys[keyMeta], "now", time.Now().Add(10*time.Second).UnixMilli()).Err())
 }
 
 // restart ends A1 and starts it again with its instance ID.

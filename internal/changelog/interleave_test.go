@@ -293,13 +293,13 @@ func (s *site) withdraw(p *play) {
 func (p *play) pass() {
 	const step = longLease + 2*(longLease/10+leastMargin)
 	ctx, keys := p.t.Context(), p.a1.log.keys
-	names, err := p.bed.plain.ZRange(ctx, keys[2], 0, -1).Result()
+	names, err := p.bed.plain.ZRange(ctx, keys[keyMembers], 0, -1).Result()
 	p.must(err)
 	for _, name := range names {
-		p.must(p.bed.plain.ZIncrBy(ctx, keys[2], -float64(step.Milliseconds()), name).Err())
+		p.must(p.bed.plain.ZIncrBy(ctx, keys[keyMembers], -float64(step.Milliseconds()), name).Err())
 	}
-	if p.bed.plain.HExists(ctx, keys[1], "now").Val() {
-		p.must(p.bed.plain.HIncrBy(ctx, keys[1], "now", -step.Milliseconds()).Err())
+	if p.bed.plain.HExists(ctx, keys[keyMeta], "now").Val() {
+		p.must(p.bed.plain.HIncrBy(ctx, keys[keyMeta], "now", -step.Milliseconds()).Err())
 	}
 	for _, s := range []*site{p.a1, p.a2, p.b} {
 		m := s.log.member
@@ -336,7 +336,7 @@ func (p *play) failover() {
 	for key, dump := range p.frozen {
 		p.must(p.bed.plain.Restore(ctx, key, 0, dump).Err())
 	}
-	p.must(p.bed.plain.HSet(ctx, p.a1.log.keys[1], "term", strings.Repeat("0", 40)).Err())
+	p.must(p.bed.plain.HSet(ctx, p.a1.log.keys[keyMeta], "term", strings.Repeat("0", 40)).Err())
 }
 
 // finish completes everything that can, and asks B for all orders.

@@ -212,7 +212,7 @@ func TestLateReplyOfAnUnseenLeaseEpoch(t *testing.T) {
 		go func() { appended <- a.appendAndWait(ctx, "1") }()
 		<-h.entered // in a second lease epoch
 		// A read that was under way may still bring the second one.
-		second, err := w.other.HGet(ctx, a.keys[1], "era").Result()
+		second, err := w.other.HGet(ctx, a.keys[keyMeta], "era").Result()
 		if err != nil || second == leaseEpoch {
 			t.Fatalf("the second lease epoch is %q, %v", second, err)
 		}

@@ -51,7 +51,7 @@ func (n *listener) request(from uint64) {
 // the log starts anew, or after an error.
 func (n *listener) receive(ctx context.Context, from uint64) []entry {
 	for ctx.Err() == nil {
-		switch messages, err := n.log.readStream(ctx, n.log.keys[0], endOf(from)); {
+		switch messages, err := n.log.readStream(ctx, n.log.keys[keyLog], endOf(from)); {
 		case err != nil:
 			n.backOff(ctx, err)
 			return nil

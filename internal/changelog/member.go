@@ -107,7 +107,7 @@ func (m *Member) join(ctx context.Context) error {
 	_, cmd := l.runScript(ctx, l.join, l.keys, m.instanceID, m.name, rejoins)
 	reply, err := cmd.StringSlice()
 	if err != nil || len(reply) != 5 {
-		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[2], len(reply)))
+		return errors.Join(err, fmt.Errorf("joining %s: %d values", l.keys[keyMembers], len(reply)))
 	}
 	server, err1 := strconv.ParseInt(reply[0], 10, 64)
 	age, err2 := strconv.ParseInt(reply[2], 10, 64)

@@ -73,7 +73,7 @@ func (l *Log) requestPage(ctx context.Context, m *Member, confirmedAt time.Time,
 		return page{}, l.brokenError(err)
 	}
 	if m != nil && !m.noteReply(p, sent) {
-		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], errDemoted)
+		return page{}, fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[keyLog], errDemoted)
 	}
 	l.mu.Lock()
 	l.peers.note(p.leaseEpoch, p.window, l.opts.Lease)
@@ -213,9 +213,9 @@ func (l *Log) readError(err error) error {
 	if _, ok := errors.AsType[redis.Error](err); ok && strings.Contains(err.Error(), "WRONGTYPE") {
 		return l.brokenError(fmt.Errorf("its keys hold something else: %w", err))
 	}
-	return fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[0], err)
+	return fmt.Errorf("%w: reading %s: %w", ErrUnavailable, l.keys[keyLog], err)
 }
 
 func (l *Log) brokenError(cause error) error {
-	return fmt.Errorf("%w: %s: %w; delete %s", ErrBroken, l.keys[0], cause, strings.Join(l.keys, ", "))
+	return fmt.Errorf("%w: %s: %w; delete %s", ErrBroken, l.keys[keyLog], cause, strings.Join(l.keys, ", "))
 }

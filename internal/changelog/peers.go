@@ -63,7 +63,7 @@ func (l *Log) peersUninformed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %s: others may not have the entry yet: %w", ErrUnavailable, l.keys[0], err)
+	return fmt.Errorf("%w: %s: others may not have the entry yet: %w", ErrUnavailable, l.keys[keyLog], err)
 }
 
 // readerProgress is the progress of all readers, as a creator knows it.
@@ -140,7 +140,7 @@ func (l *Log) receiveProgress(ctx context.Context) {
 			return
 		}
 		for l.peerWaiters.Load() > 0 && ctx.Err() == nil {
-			messages, err := l.readStream(ctx, l.keys[6], endOf(l.appliedByAll()))
+			messages, err := l.readStream(ctx, l.keys[keyHad], endOf(l.appliedByAll()))
 			for _, m := range messages {
 				leaseEpoch, _ := m.Values["era"].(string)
 				text, _ := m.Values["least"].(string)

@@ -47,7 +47,7 @@ func TestClearKeepsTheWindow(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		a := runInstance(t, s, windowed("a", time.Hour))
 		open(t, a)
-		must(t, a.client.HSet(t.Context(), a.keys[1], "window", 2*time.Hour.Milliseconds()).Err())
+		must(t, a.client.HSet(t.Context(), a.keys[keyMeta], "window", 2*time.Hour.Milliseconds()).Err())
 		b := newInstance(t, s, brisk("b"))
 		must(t, b.Append(t.Context(), "1"))
 		a.mustWait(t)
@@ -107,7 +107,7 @@ func TestForeignEntryAtTheEnd(t *testing.T) {
 		b, w := wiredInstance(t, s, opts)
 		open(t, b)
 		must(t, b.Append(t.Context(), "1"))
-		must(t, b.client.Do(t.Context(), "XADD", b.keys[0], "1-1", "id", "2").Err())
+		must(t, b.client.Do(t.Context(), "XADD", b.keys[keyLog], "1-1", "id", "2").Err())
 		eventually(t, "it is passed over", func() bool { return b.hasKind(Gap) })
 		time.Sleep(100 * time.Millisecond)
 		var calls atomic.Int64
@@ -129,8 +129,8 @@ func TestInvalidWindowInRedis(t *testing.T) {
 		for _, odd := range []string{"500ms", "", "0.5", "-1"} {
 			b := runInstance(t, s, windowed(fmt.Sprint("b", len(odd)), 400*time.Millisecond))
 			open(t, b)
-			must(t, b.client.HSet(t.Context(), b.keys[1], "window", odd).Err())
-			eventually(t, "it is put right", func() bool { return b.client.HGet(t.Context(), b.keys[1], "window").Val() == "400" })
+			must(t, b.client.HSet(t.Context(), b.keys[keyMeta], "window", odd).Err())
+			eventually(t, "it is put right", func() bool { return b.client.HGet(t.Context(), b.keys[keyMeta], "window").Val() == "400" })
 			must(t, b.appendAndWait(t.Context(), odd+"!"))
 			b.stop()
 		}
@@ -153,12 +153,12 @@ func TestProgressAfterAFailover(t *testing.T) {
 		}))
 		open(t, a, b)
 		future := fmt.Sprint(time.Now().Add(time.Hour).UnixMilli(), "-0")
-		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[6], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
-		time.Sleep(100 * time.Millisecond)                             // it is read
-		must(t, a.client.Del(t.Context(), a.keys[4], a.keys[6]).Err()) // as a failover does: a new lease epoch
+		must(t, a.client.XAdd(t.Context(), &redis.XAddArgs{Stream: a.keys[keyHad], ID: future, Values: []string{"era", "another", "least", "1"}}).Err())
+		time.Sleep(100 * time.Millisecond)                                           // it is read
+		must(t, a.client.Del(t.Context(), a.keys[keyReaders], a.keys[keyHad]).Err()) // as a failover does: a new lease epoch
 		before := a.member.lastLeaseEpoch()
 		eventually(t, "there is a new lease epoch", func() bool {
-			return a.member.lastLeaseEpoch() != before && a.client.ZCard(t.Context(), a.keys[4]).Val() == 2
+			return a.member.lastLeaseEpoch() != before && a.client.ZCard(t.Context(), a.keys[keyReaders]).Val() == 2
 		})
 		windowsOver(a)
 		must(t, a.appendAndWait(t.Context(), "first")) // once the lease epoch counts

@@ -18,7 +18,7 @@ var errStopped = fmt.Errorf("%w: it is not read any more", ErrUnavailable)
 // no pending writes. Run returns an error when it is called a second time.
 func (l *Log) Run(ctx context.Context) error {
 	if !l.started.CompareAndSwap(false, true) {
-		return fmt.Errorf("following %s: it was run before", l.keys[0])
+		return fmt.Errorf("following %s: it was run before", l.keys[keyLog])
 	}
 	r := &reader{log: l, reported: -1}
 	r.resumeAtMark()

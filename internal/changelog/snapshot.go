@@ -95,7 +95,7 @@ func (l *Log) Adopt(ctx context.Context, s, before Snapshot) error {
 		err = errors.New(why)
 	}
 	if err != nil {
-		return fmt.Errorf("making a snapshot at entry %d of %s the current one: %w", s.Seq, l.keys[0], err)
+		return fmt.Errorf("making a snapshot at entry %d of %s the current one: %w", s.Seq, l.keys[keyLog], err)
 	}
 	return nil
 }
@@ -112,9 +112,9 @@ func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, er
 		var why string
 		switch {
 		case err != nil:
-			return removed, fmt.Errorf("trimming %s: %w", l.keys[0], err)
+			return removed, fmt.Errorf("trimming %s: %w", l.keys[keyLog], err)
 		case len(reply) != 2 || !assign(&n, reply[0]) || !assign(&why, reply[1]):
-			return removed, fmt.Errorf("trimming %s: unexpected reply %q", l.keys[0], reply)
+			return removed, fmt.Errorf("trimming %s: unexpected reply %q", l.keys[keyLog], reply)
 		case why != "":
 			return removed, fmt.Errorf("%w: %s", ErrNotTrimmed, why)
 		case n == 0:
@@ -132,7 +132,7 @@ func (l *Log) Trim(ctx context.Context, s Snapshot, stay int) (removed int64, er
 func (l *Log) First(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	rows, err := l.client.XRangeN(ctx, l.keys[0], "-", "+", 1).Result()
+	rows, err := l.client.XRangeN(ctx, l.keys[keyLog], "-", "+", 1).Result()
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
@@ -143,7 +143,7 @@ func (l *Log) First(ctx context.Context) (uint64, error) {
 func (l *Log) WasTrimmed(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout)
 	defer cancel()
-	return l.client.HExists(ctx, l.keys[1], "trimmed").Result()
+	return l.client.HExists(ctx, l.keys[keyMeta], "trimmed").Result()
 }
 
 // errTrimmed means that a log starts after the last entry read.

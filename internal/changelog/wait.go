@@ -30,9 +30,9 @@ func (l *Log) Wait(ctx context.Context) error {
 	case <-r.done:
 		return r.err
 	case <-limit.C:
-		return fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[0], l.opts.Timeout)
+		return fmt.Errorf("%w: %s could not be read to its tail within %v", ErrUnavailable, l.keys[keyLog], l.opts.Timeout)
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for %s: %w", l.keys[0], context.Cause(ctx))
+		return fmt.Errorf("waiting for %s: %w", l.keys[keyLog], context.Cause(ctx))
 	}
 }
 

@@ -61,20 +61,20 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	onEveryRedis(t, func(t *testing.T, s server) {
 		b := runInstance(t, s, windowed("b", time.Hour))
 		open(t, b)
-		if n := b.client.ZCard(t.Context(), b.keys[4]).Val(); n != 1 {
+		if n := b.client.ZCard(t.Context(), b.keys[keyReaders]).Val(); n != 1 {
 			t.Errorf("%d readers in the log of one that has a window", n)
 		}
 		join := func(score float64, name string) {
 			_, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
-				p.ZAdd(t.Context(), b.keys[2], redis.Z{Score: score, Member: name})
-				return p.HIncrBy(t.Context(), b.keys[1], "members", 1).Err()
+				p.ZAdd(t.Context(), b.keys[keyMembers], redis.Z{Score: score, Member: name})
+				return p.HIncrBy(t.Context(), b.keys[keyMeta], "members", 1).Err()
 			})
 			must(t, err)
 		}
 		leave := func(name string) {
 			_, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
-				p.ZRem(t.Context(), b.keys[2], name)
-				return p.HIncrBy(t.Context(), b.keys[1], "members", -1).Err()
+				p.ZRem(t.Context(), b.keys[keyMembers], name)
+				return p.HIncrBy(t.Context(), b.keys[keyMeta], "members", -1).Err()
 			})
 			must(t, err)
 		}
@@ -97,7 +97,7 @@ func TestWindowsOpenAndClose(t *testing.T) {
 		if b.Window().Holds() {
 			t.Error("a window is open after Run")
 		}
-		if n := b.client.ZCard(t.Context(), b.keys[4]).Val(); n != 0 {
+		if n := b.client.ZCard(t.Context(), b.keys[keyReaders]).Val(); n != 0 {
 			t.Errorf("%d readers in the log after Run", n)
 		}
 	})
@@ -123,7 +123,7 @@ func TestWaitForPeersWaitsForReaders(t *testing.T) {
 		<-h.entered
 		returned := make(chan error, 1)
 		go func() { returned <- a.appendAndWait(t.Context(), "1001") }()
-		eventually(t, "it is in the log", func() bool { return a.client.XLen(t.Context(), a.keys[0]).Val() == 21 })
+		eventually(t, "it is in the log", func() bool { return a.client.XLen(t.Context(), a.keys[keyLog]).Val() == 21 })
 		for range 20 { // with other reads
 			a.mustWait(t)
 		}
@@ -157,7 +157,7 @@ func TestWaitForPeersOutlastsReaders(t *testing.T) {
 		if b.Window().Holds() {
 			t.Error("a window outlasts those who wait for it")
 		}
-		eventually(t, "it is forgotten", func() bool { return a.client.ZCard(t.Context(), a.keys[4]).Val() == 1 })
+		eventually(t, "it is forgotten", func() bool { return a.client.ZCard(t.Context(), a.keys[keyReaders]).Val() == 1 })
 		windowsOver(a)
 		for i := range 5 {
 			must(t, a.appendAndWait(t.Context(), fmt.Sprint(10+i)))

@@ -12,10 +12,10 @@ import (
 // this process is no member: it has not joined yet, or has deregistered.
 func (l *Log) Withdraw(ctx context.Context) error {
 	if l.member == nil {
-		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], errNotMember)
+		return fmt.Errorf("withdrawing from %s: %w", l.keys[keyLog], errNotMember)
 	}
 	if err := l.member.withdraw(ctx, over(l.longestWindow())); err != nil {
-		return fmt.Errorf("withdrawing from %s: %w", l.keys[0], err)
+		return fmt.Errorf("withdrawing from %s: %w", l.keys[keyLog], err)
 	}
 	return nil
 }
