@@ -14,7 +14,7 @@ type Doubt struct {
 	Kind   Kind
 	Reason string // one line
 	// Age is the least time that a doubt of kind Running or Failover has been in the log, by the
-	// clock of its server; 0 for other kinds.
+	// server's clock. It is 0 for other kinds.
 	Age time.Duration
 
 	// Orders limits the doubt to created orders. Any other doubt also concerns the sources: what

@@ -24,8 +24,8 @@ func failoverError(format string, args ...any) *integrityError {
 
 // newEntries returns the entries of p after last, the last entry applied. Its number is 0 if there
 // is none, its nonce is empty if it is unknown. It returns an error unless p proves that no entry
-// was missed: the log's ID is the same, the last entry is at its place, no number is missing, and
-// the page ends at the tail or is full.
+// was missed. For that the log's ID must be the same, and the last entry must be at its place. No
+// number may be missing, and the page must end at the tail or be full.
 func (p page) newEntries(logID string, last entry, full bool) ([]entry, *integrityError) {
 	if p.logID != logID {
 		return nil, gapError("it was recreated, or belongs to another deployment: its identity is %q, was %q", p.logID, logID)

@@ -34,8 +34,8 @@ type Options struct {
 	// followers of an earlier release apply an entry as it is. Default: no conversion.
 	CanonicalForms func(ids []string) []string
 
-	// LoadSnapshot adds everything that the log had up to a mark, from the current [Log.Snapshot],
-	// and returns that mark, or the zero Mark if no snapshot is usable. Run calls it when the log
+	// LoadSnapshot adds everything that the log had up to a mark, from the current [Log.Snapshot].
+	// It returns that mark, or the zero Mark if no snapshot is usable. Run calls it when the log
 	// starts after the last entry that was read, and continues in the log. It may block. Run calls
 	// it again after an error. Nil: a log that starts later has a gap.
 	LoadSnapshot func(ctx context.Context) (Mark, error)

@@ -17,8 +17,8 @@ import (
 // The longest wait covers every window opened before the entry was acknowledged, at this server, or
 // at a demoted primary before the acknowledgement was valid. The wait ends earlier when all readers
 // have reported the entry. In a new lease epoch the log does not list its readers yet. So a report
-// counts only when the windows of former lease epochs are over: those opened before this process
-// saw the epoch, or at a demoted primary.
+// counts only once the windows of former lease epochs are over. Reads opened those before this
+// process saw the epoch, or at a demoted primary.
 func (l *Log) WaitForPeers(ctx context.Context) error {
 	l.mu.Lock()
 	a := l.lastAck

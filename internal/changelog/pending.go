@@ -13,7 +13,7 @@ type pendingWrite struct {
 	since time.Time
 }
 
-// doubtPrefix tells a doubt from an ID, which has no line break.
+// doubtPrefix marks a doubt. An ID has no line break.
 const doubtPrefix = "\n"
 
 // track adds writes that are about to be appended.

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// recentItems is how many items are remembered in case the log loses them: the IDs of a minute at
-// 150 new orders a second, or the lag of a replica that is promoted.
+// recentItems is how many items are remembered in case the log loses them. That is the IDs of a
+// minute at 150 new orders a second, or the lag of a replica that is promoted.
 const recentItems = 10_000
 
 // item is the content of an entry: its field ("id", "doubt" or clearedField) and its value.

@@ -44,7 +44,7 @@ func withoutComments(source string) string {
 }
 
 // noRetryClient keeps go-redis from repeating a script after an error. A repeated script would use
-// the same nonce on another server, and their entries could not be told apart.
+// the same nonce on another server, and their entries would be indistinguishable.
 type noRetryClient struct{ redis.UniversalClient }
 
 type noRetryCmd struct{ *redis.Cmd }
@@ -86,8 +86,8 @@ func (l *Log) runScript(ctx context.Context, script *redis.Script, keys []string
 	return nonce, cmd
 }
 
-// newNonce returns eight random characters. They identify a log, and tell an entry from others with
-// its sequence number. They have 48 bits and are compared with one other nonce at a time: a false
+// newNonce returns eight random characters. They identify a log, and distinguish entries with the
+// same sequence number. They have 48 bits and are compared with one other nonce at a time: a false
 // match has a probability of 1 in 2.8e14.
 func newNonce() string {
 	var b [6]byte

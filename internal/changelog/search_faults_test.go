@@ -348,8 +348,8 @@ func (s *search) flush() {
 	}
 }
 
-// table is a source that has each order as soon as it is committed, as one ordergate reads it:
-// after a mark below which no order can be committed any more. See package source.
+// table is a source that has each order as soon as it is committed, as one ordergate reads it. The
+// ordergate reads after a mark below which no order can be committed any more. See package source.
 type table struct {
 	mark         int
 	seen         []tableRow

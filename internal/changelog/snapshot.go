@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// A log whose entries have no live source is trimmed once a snapshot has them: for example bits, to
-// which everything up to a mark was added. Redis keeps it in chunks beside the log. A reader that
-// needs entries from before the log's start loads it, see [Options.LoadSnapshot].
+// A log whose entries have no live source is trimmed once a snapshot has them. A snapshot is, for
+// example, bits to which everything up to a mark was added. Redis keeps it in chunks beside the
+// log. A reader that needs entries from before the log's start loads it, see
+// [Options.LoadSnapshot].
 
 const (
 	// chunkTTL is the time to live of a chunk outside the current snapshot. Writing a whole

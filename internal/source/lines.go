@@ -14,9 +14,9 @@ type lines struct {
 	bytes  int64 // read so far
 }
 
-// next returns the next line without its end, valid until the following call. Of a line that is
-// longer than the buffer it returns the beginning: enough for the first column, or to see that it
-// is longer than any ID. The error is io.EOF at the end.
+// next returns the next line without its end, valid until the following call. It returns the
+// beginning of a line that is longer than the buffer. That is enough for the first column, or to
+// see that it is longer than any ID. The error is io.EOF at the end.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.buf.ReadSlice('\n')
 	l.bytes += int64(len(line))

@@ -52,7 +52,7 @@ type TableOptions struct {
 	MaxRate int           // rows a second; 0: no limit
 
 	// Overlap must exceed the time from the choice of a row's cursor to its commit in any
-	// transaction, including the differences between the clocks that choose times; default a
+	// transaction. It includes the differences between the clocks that choose times. Default: a
 	// minute. See [Mark].
 	Overlap time.Duration
 	// Ascending means that new rows come at the end of the order, although the database itself does

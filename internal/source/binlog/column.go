@@ -149,7 +149,7 @@ func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 }
 
 // idOf returns the text of a value as SELECT would show it, without leading zeros. Or it returns
-// the reason why it is no ID. With signed, the log does not tell unsigned numbers apart.
+// the reason why it is no ID. With signed, the log does not show which numbers are unsigned.
 func (c *column) idOf(value any, signed bool) (id, bad string) {
 	switch v := value.(type) {
 	case nil:

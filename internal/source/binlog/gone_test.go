@@ -37,7 +37,7 @@ func TestCheckpointIsGone(t *testing.T) {
 		}, "Could not find first log file"},
 		"reset": {func(b *bed) { b.exec("RESET MASTER") }, "RESET MASTER?"},
 		"reset, grown past us": {func(b *bed) {
-			// The second of their creation tells files apart.
+			// Files differ by the second of their creation.
 			bedtest.Eventually(b.t, "a second passes", func() bool {
 				b.exec("RESET MASTER")
 				b.exec("INSERT INTO orders (id, note) VALUES ('missed', REPEAT('x', 10000))")

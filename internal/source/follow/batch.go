@@ -54,7 +54,7 @@ func (b *Batch) Commit() {
 }
 
 // Flush emits committed transactions. If more changes wait, it may hold the IDs back for up to 2
-// ms: one call of Emit for many small transactions is several times as fast. Call it after every
+// ms. One call of Emit for many small transactions is several times as fast. Call it after every
 // change.
 func (b *Batch) Flush(ctx context.Context, more bool) error {
 	if !b.unflushed || more && time.Since(b.heldSince) < maxHoldBack {

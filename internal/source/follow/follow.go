@@ -1,6 +1,6 @@
-// Package follow holds what the followers of databases share: their options and callbacks, the
-// batch of IDs, the retry loop, and the proof that no change was missed. The followers are package
-// binlog, for MariaDB and MySQL, and package logical, for PostgreSQL.
+// Package follow holds what the followers of databases share: options and callbacks, the batch of
+// IDs, the retry loop, and the proof that no change was missed. The followers are package binlog,
+// for MariaDB and MySQL, and package logical, for PostgreSQL.
 //
 // A follower reads the log of changes that the database writes anyway. A checkpoint in that log is
 // text that only the follower can read. The caller stores it once the IDs emitted with it are

@@ -21,8 +21,8 @@ func (b *bed) withParts(table string) *bed {
 	return &other
 }
 
-// TestPartitions follows the rows of a table's partitions, under whatever name they were written.
-// Later partitions are included.
+// TestPartitions follows the rows of a table's partitions, under any name. Later partitions are
+// included.
 func TestPartitions(t *testing.T) {
 	b := startServer(t).withParts("parted")
 	f := start(t, b.options(), "")

@@ -109,9 +109,9 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 	return nil
 }
 
-// family is the SQL for a table with all tables that inherit from it. For each it selects the name,
-// the file with its rows, whether the log has them under the table's name, and whether the log
-// shows changed IDs as it does for the table.
+// family is the SQL for a table with all tables that inherit from it. For each it selects the name
+// and the file with its rows. It also selects whether the log has the rows under the table's name,
+// and whether the log shows changed IDs as it does for the table.
 func family(table string) string {
 	return `children AS (
 			SELECT to_regclass(` + table + `)::oid AS oid
