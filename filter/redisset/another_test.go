@@ -12,6 +12,7 @@ import (
 // TestTrustHalfFilled has an operator trust a set that an ordergate has filled half when it
 // ended.
 func TestTrustHalfFilled(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{})
 	all := d.opts.Fill
 	ended := errors.New("it ended")
@@ -38,6 +39,7 @@ func TestTrustHalfFilled(t *testing.T) {
 // TestRedissonAfterAnother has the filter be of kind redisson from now on. Java services know
 // it by its key, whatever the set before was like, and whatever was being done to that.
 func TestRedissonAfterAnother(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Shards: 3}, AtFill: 0.9, By: 2})
 	before := d.idle(d.server.connect(t))
 	_, err := before.refresh(t.Context())
@@ -56,11 +58,11 @@ func TestRedissonAfterAnother(t *testing.T) {
 	n := d.node()
 	n.ready(t)
 	n.works(t)
-	if a := n.ask(t, "of-java"); a != filter.Maybe {
+	if a := n.settled(t, "of-java"); a != filter.Maybe {
 		t.Errorf("what Java added is %v", a)
 	}
 	must(t, java.Add(t.Context(), []string{"of-java-2"}))
-	if a := n.ask(t, "of-java-2"); a != filter.Maybe {
+	if a := n.settled(t, "of-java-2"); a != filter.Maybe {
 		t.Errorf("what Java added then is %v", a)
 	}
 }

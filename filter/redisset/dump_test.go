@@ -17,6 +17,7 @@ import (
 // TestDumpAmidAFill has Redis come back, in the midst of a fill and faster than that
 // notices, with what it had a moment before: that is not whole at the end of the fill.
 func TestDumpAmidAFill(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []redisbf.Kind{redisbf.Bitmap, redisbf.Bloom, redisbf.Redisson} {
 		for _, grows := range []bool{false, true} {
 			if grows && kind == redisbf.Redisson {
@@ -87,7 +88,7 @@ func TestDumpAmidAFill(t *testing.T) {
 					t.Fatal("nothing happened")
 				}
 				for _, id := range d.source {
-					if a := n.ask(t, id); a != filter.Maybe {
+					if a := n.settled(t, id); a != filter.Maybe {
 						t.Fatalf("%s is %v, after Redis came back with less", id, a)
 					}
 				}

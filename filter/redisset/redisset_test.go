@@ -228,8 +228,18 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// variants are the kinds, as they are shared.
+// variants runs a test for each kind of set that ordergates share, on one Redis and on a
+// cluster. The kinds run at the same time, so the test must leave other keys alone.
 func variants(t *testing.T, test func(*testing.T, *deployment)) {
+	t.Helper()
+	eachVariant(t, func(t *testing.T, d *deployment) {
+		t.Parallel()
+		test(t, d)
+	})
+}
+
+// eachVariant is variants for a test that deletes every key: one kind after the other.
+func eachVariant(t *testing.T, test func(*testing.T, *deployment)) {
 	t.Helper()
 	for _, start := range []func(testing.TB) server{alone, cluster} {
 		srv := start(t)
@@ -259,6 +269,7 @@ func dated(id string) (time.Time, bool) {
 }
 
 func TestShared(t *testing.T) {
+	t.Parallel()
 	variants(t, func(t *testing.T, d *deployment) {
 		a, b := d.node(), d.node()
 		a.ready(t)
@@ -266,7 +277,7 @@ func TestShared(t *testing.T) {
 		a.works(t)
 		b.works(t)
 		must(t, a.learn(t.Context(), "new-5"))
-		if got := b.ask(t, "new-5"); got != filter.Maybe {
+		if got := b.settled(t, "new-5"); got != filter.Maybe {
 			t.Errorf("a new ID is %v elsewhere", got)
 		}
 		bedtest.Eventually(t, "its size is known", func() bool { return b.Size().Count > 2_900 })
@@ -279,7 +290,8 @@ func TestShared(t *testing.T) {
 // TestLost deletes what is in Redis, bit by bit and as a whole. Nothing is absent
 // then but what never was there, and it is filled again.
 func TestLost(t *testing.T) {
-	variants(t, func(t *testing.T, d *deployment) {
+	t.Parallel()
+	eachVariant(t, func(t *testing.T, d *deployment) {
 		a, b := d.node(), d.node()
 		a.ready(t)
 		b.ready(t)
@@ -303,6 +315,7 @@ func TestLost(t *testing.T) {
 
 // TestLostSecret has the secret that is kept in Redis be lost, when nobody runs who knows it.
 func TestLostSecret(t *testing.T) {
+	t.Parallel()
 	variants(t, func(t *testing.T, d *deployment) {
 		a := d.node()
 		a.ready(t)
@@ -366,6 +379,7 @@ func keysOf(t testing.TB, n *node) (keys []string) {
 // TestExpand grows a set while eight write to it and eight ask, all from nodes of
 // their own.
 func TestExpand(t *testing.T) {
+	t.Parallel()
 	variants(t, func(t *testing.T, d *deployment) {
 		if d.opts.Bits.Kind == redisbf.Redisson {
 			t.Skip("Java would not know")
@@ -481,6 +495,7 @@ func (d *dying) dead() bool {
 // TestExpandTakenOver kills the one that grows a set at each of its commands. While
 // others write and ask, one of them ends the work.
 func TestExpandTakenOver(t *testing.T) {
+	t.Parallel()
 	srv := alone(t)
 	for _, opts := range []Options{{}, {Segments: &filter.Segments{Keep: 3, Day: dated}}} {
 		after := 1
@@ -523,6 +538,7 @@ func TestExpandTakenOver(t *testing.T) {
 
 // TestFillTakenOver kills the one that fills a set at each of its commands.
 func TestFillTakenOver(t *testing.T) {
+	t.Parallel()
 	srv := alone(t)
 	for done, after := false, 1; !done; after = after*4/3 + 1 {
 		d := newDeployment(t, srv, Options{Bits: redisbf.Options{Shards: 2}})
@@ -547,9 +563,9 @@ func TestFillTakenOver(t *testing.T) {
 	}
 }
 
-// TestGrowsByItself fills a set beyond its threshold.
 // TestGrowthEndsAtMax grows by itself and by an operator, and no further than is allowed.
 func TestGrowthEndsAtMax(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Kind: redisbf.Bitmap, Capacity: 4_000}, AtFill: 0.8, By: 4, Max: 6_000})
 	n := d.node()
 	n.ready(t)
@@ -568,10 +584,13 @@ func TestGrowthEndsAtMax(t *testing.T) {
 	}
 }
 
+// TestGrowsByItself fills a set beyond its threshold.
 func TestGrowsByItself(t *testing.T) {
+	t.Parallel()
 	srv := alone(t)
 	for _, kind := range []redisbf.Kind{redisbf.Bitmap, redisbf.Bloom} {
 		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
 			d := newDeployment(t, srv, Options{Bits: redisbf.Options{Kind: kind, Capacity: 4_000}, AtFill: 0.8, By: 2})
 			a, b := d.node(), d.node()
 			a.ready(t)
@@ -597,6 +616,7 @@ func TestGrowsByItself(t *testing.T) {
 
 // TestKeepsWhatItHas has the source fail, or forget, while the set grows.
 func TestKeepsWhatItHas(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{AtFill: 0.8, By: 2})
 	a := d.node()
 	a.ready(t)
@@ -621,6 +641,7 @@ func TestKeepsWhatItHas(t *testing.T) {
 // TestForgottenState deletes the state of a set that has grown, and has another
 // process know nothing of it.
 func TestForgottenState(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{AtFill: 0.9, By: 2})
 	a := d.node()
 	a.ready(t)
@@ -639,6 +660,7 @@ func TestForgottenState(t *testing.T) {
 
 // TestExpandAfterAnother grows a set of which somebody left an older generation.
 func TestExpandAfterAnother(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{AtFill: 0.9, By: 2})
 	a := d.idle(d.server.connect(t))
 	_, err := a.refresh(t.Context())
@@ -655,6 +677,7 @@ func TestExpandAfterAnother(t *testing.T) {
 
 // TestTrust has others fill a set.
 func TestTrust(t *testing.T) {
+	t.Parallel()
 	d := newDeployment(t, alone(t), Options{Bits: redisbf.Options{Kind: redisbf.Redisson}})
 	java := d.idle(d.server.connect(t))
 	_, err := java.refresh(t.Context())
@@ -689,7 +712,7 @@ func TestCanonicalForms(t *testing.T) {
 	n.ready(t)
 	must(t, n.learn(t.Context(), "ADDED"))
 	for _, id := range []string{"FILLED", "filled", "ADDED", "added"} {
-		if a := n.ask(t, id); a != filter.Maybe {
+		if a := n.settled(t, id); a != filter.Maybe {
 			t.Errorf("%s is %v", id, a)
 		}
 	}
@@ -698,6 +721,7 @@ func TestCanonicalForms(t *testing.T) {
 
 // TestDaysTurn has days go by.
 func TestDaysTurn(t *testing.T) {
+	t.Parallel()
 	var now atomic.Int64
 	now.Store(time.Now().Unix())
 	today := func() time.Time { return time.Unix(now.Load(), 0) }
@@ -723,12 +747,12 @@ func TestDaysTurn(t *testing.T) {
 		for _, n := range []*node{a, b} {
 			for offset := from; offset <= to; offset++ {
 				for i := range 50 {
-					if got := n.ask(t, fmt.Sprintf("%d:%d", offset, i)); got != filter.Maybe {
+					if got := n.settled(t, fmt.Sprintf("%d:%d", offset, i)); got != filter.Maybe {
 						t.Fatalf("%d:%d is %v", offset, i, got)
 					}
 				}
 			}
-			if got := n.ask(t, "0:77"); got != filter.Absent {
+			if got := n.settled(t, "0:77"); got != filter.Absent {
 				t.Fatalf("one of today that was never added is %v", got)
 			}
 		}
@@ -746,7 +770,7 @@ func TestDaysTurn(t *testing.T) {
 		}
 		must(t, a.learn(t.Context(), fmt.Sprintf("%d:60", passed)))
 		kept(passed-2, 6)
-		if got := b.ask(t, fmt.Sprintf("%d:60", passed)); got != filter.Maybe {
+		if got := b.settled(t, fmt.Sprintf("%d:60", passed)); got != filter.Maybe {
 			t.Errorf("a new one of day %d is %v", passed, got)
 		}
 	}
@@ -767,7 +791,7 @@ func TestDaysTurn(t *testing.T) {
 	c := d.node()
 	c.whole(t)
 	for i := range 50 {
-		if got := c.ask(t, fmt.Sprintf("6:%d", i)); got != filter.Maybe {
+		if got := c.settled(t, fmt.Sprintf("6:%d", i)); got != filter.Maybe {
 			t.Fatalf("6:%d is %v", i, got)
 		}
 	}
