@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Field numbers of envoy.service.auth.v3.CheckRequest and what it holds.
+// Field numbers of envoy.service.auth.v3.CheckRequest and of its parts.
 const (
 	fieldAttributes = 1 // CheckRequest -> AttributeContext
 	fieldRequest    = 4 // AttributeContext -> Request
@@ -32,10 +32,10 @@ const (
 	fieldRawValue         = 3 // HeaderValue only
 )
 
-// check is one CheckRequest: the fields that a decision needs, read without
-// building the message. It is used for one call at a time and keeps its buffer.
+// check is one CheckRequest: the fields that a decision needs, read without decoding the
+// message. It serves one call at a time and keeps its buffer.
 type check struct {
-	buf       []byte // the message; what follows points into it
+	buf       []byte // the message; the other fields point into it
 	http      []byte // its HttpRequest
 	headerMap []byte // its HeaderMap, with encode_raw_headers
 	method    []byte
@@ -45,8 +45,8 @@ type check struct {
 	hasBody   bool
 }
 
-// decode takes the message over. The transport's buffers are its own again when
-// decode returns, so the message is copied: a few hundred bytes.
+// decode copies the message, a few hundred bytes. The transport reuses its own buffers
+// after decode returns.
 func (c *check) decode(data mem.BufferSlice) error {
 	size := data.Len()
 	if cap(c.buf) < size {
@@ -57,8 +57,8 @@ func (c *check) decode(data mem.BufferSlice) error {
 	return c.parse()
 }
 
-// parse walks down to the HTTP request. A message without one is valid, and
-// falls under no rule.
+// parse walks down to the HTTP request. A message without one is valid, and matches no
+// rule.
 func (c *check) parse() error {
 	request := c.buf
 	var err error
@@ -84,12 +84,12 @@ func (c *check) parse() error {
 	})
 }
 
-// headerPartial is what Envoy adds to a check whose body it has cut
+// headerPartial is the header that Envoy adds to a check whose body it has cut
 // (allow_partial_message).
 const headerPartial = "x-envoy-auth-partial-body"
 
-// request shows the check to the gate. Its strings share the check's buffer,
-// which nothing changes until the check is answered: that saves a copy of each.
+// request returns the request of the check. Its strings share the check's buffer, which
+// saves copies. Nothing changes that buffer before the check is answered.
 func (c *check) request() order.Request {
 	req := order.Request{Method: text(c.method), Host: text(c.host), Target: text(c.path), Header: c}
 	if c.hasBody {
@@ -114,9 +114,9 @@ func (c *check) isPartial() bool {
 	}
 }
 
-// mayForge reports whether forged could return anything: each header in a name of ordergate's
-// has that word in it, in the lower case that Envoy gives all names. To search the message
-// for its rarest letter costs a tenth of a look at each header.
+// mayForge reports whether forged may return anything. The name of each forged header
+// contains "ordergate", in the lower case that Envoy gives all names. A search for the
+// rarest letter of that word costs a tenth of a check of each header.
 func (c *check) mayForge() bool {
 	const before, after = "order", "gate"
 	for rest := c.buf; ; {
@@ -131,7 +131,7 @@ func (c *check) mayForge() bool {
 	}
 }
 
-// forged is [gate.Forged]. A verdict that came more than once is among them: Envoy would
+// forged is [gate.Forged]. It includes a verdict that was sent more than once: Envoy would
 // overwrite only the first.
 func (c *check) forged() []string {
 	names, verdicts := gate.Forged(c), 0
@@ -147,8 +147,8 @@ func (c *check) forged() []string {
 	return names
 }
 
-// Next implements order.Header. The cursor is an offset into the part of the
-// message that holds the headers, which was walked once without an error.
+// Next implements order.Header. The cursor is an offset into the part of the message with
+// the headers. An earlier walk through it found no error.
 func (c *check) Next(cursor int) (name, value string, next int) {
 	message, want := c.http, protowire.Number(fieldHeaders)
 	if c.headerMap != nil {
@@ -188,9 +188,8 @@ func keyValue(entry []byte) (key, value []byte) {
 	return key, value
 }
 
-// lastField returns the last occurrence of a length-delimited field, nil when
-// there is none. (Occurrences of a message field are to be merged; no encoder
-// splits one.)
+// lastField returns the last occurrence of a length-delimited field, nil if there is none.
+// (Protobuf merges occurrences of a message field; no encoder splits one.)
 func lastField(message []byte, want protowire.Number) (field []byte, err error) {
 	err = each(message, func(number protowire.Number, value []byte) {
 		if number == want {
@@ -200,8 +199,7 @@ func lastField(message []byte, want protowire.Number) (field []byte, err error) 
 	return field, err
 }
 
-// each calls see with every length-delimited field of a message, and skips the
-// others.
+// each calls see with every length-delimited field of a message, and skips other fields.
 func each(message []byte, see func(protowire.Number, []byte)) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)

@@ -6,8 +6,8 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// codec passes our own types through by their own means and leaves all others
-// (the health service's) to gRPC's.
+// codec handles this package's types itself, and leaves all others (those of the health
+// service) to gRPC's codec.
 type codec struct{ others encoding.CodecV2 }
 
 func newCodec() codec { return codec{others: encoding.GetCodecV2(proto.Name)} }
@@ -15,8 +15,7 @@ func newCodec() codec { return codec{others: encoding.GetCodecV2(proto.Name)} }
 // Name implements encoding.CodecV2. The wire format is protobuf's.
 func (codec) Name() string { return proto.Name }
 
-// Marshal implements encoding.CodecV2. A reply is shared: its buffer is one that
-// ignores being freed.
+// Marshal implements encoding.CodecV2. A reply is shared, so its buffer ignores Free.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if r, ok := v.(*reply); ok {
 		return r.encoded, nil

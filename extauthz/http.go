@@ -10,45 +10,44 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Where proxies ask. Each path has its own way of saying what the original
-// request is, and no other is believed there.
+// The paths for proxies. Each path has its own way of naming the original request, and
+// accepts no other.
 const (
 	pathEnvoy       = "/check/envoy"        // the original path and query follow; the method is the original's
 	pathNginx       = "/check/nginx"        // X-Original-URI, X-Original-Method and Host
 	pathForwardAuth = "/check/forward-auth" // X-Forwarded-Uri, X-Forwarded-Method and X-Forwarded-Host
-	pathAnswer      = "/answer/"            // a rule's name and that of a refusal follow
-	pathForged      = "/answer/forged"      // no rule's: a rule's has a slash behind its name
+	pathAnswer      = "/answer/"            // a rule's name and a refusal's name follow
+	pathForged      = "/answer/forged"      // not under a rule's name: a slash follows those
 )
 
-// headerAnswer tells nginx where the answer for the client is: auth_request takes
-// nothing from us but 2xx, 401 and 403, without a body.
+// headerAnswer names to nginx the path of the answer for the client: auth_request accepts
+// only 2xx, 401 and 403, without a body.
 const headerAnswer = "x-ordergate-answer"
 
-// HTTPHandler returns a handler that answers the sub-requests of Envoy's ext_authz
-// http_service, of nginx's auth_request and of Traefik's forwardAuth, deciding as
-// the checks over gRPC do. A request that goes on is answered 200. One that does
-// not is answered as configured, but at /check/nginx with 403 and the path of that
-// answer. A sub-request that does not name its original exactly once gets 400, and
-// one to any other path 500, which no proxy can take for the answer to an order.
+// HTTPHandler returns a handler for the sub-requests of Envoy's ext_authz http_service, of
+// nginx's auth_request and of Traefik's forwardAuth. It decides like the checks over gRPC.
+// The answer is 200 for a request that passes, and the configured answer for one that is
+// refused. At /check/nginx a refusal is 403 with the path of its answer. A sub-request that
+// does not name its original exactly once gets 400. A sub-request to any other path gets
+// 500, which no proxy can mistake for the answer to an order.
 //
-// No header can be taken off the original request here. So one with a header that a server
-// may take for ordergate's own is refused, under a rule or not ([gate.Forged]). Those in
-// [gate.Owned] are left to the proxy.
+// The handler cannot remove headers from the original request. So it refuses a request with
+// a header that a server may take for one of ordergate's, with or without a rule
+// ([gate.Forged]). The proxy removes those in [gate.Owned].
 //
-// The handler reads no body, so a rule that needs one is left undecided here. It
-// is safe for concurrent use. It believes what the sub-request says: only proxies
-// may reach it.
+// The handler reads no body, so it does not decide a rule that needs one. It is safe for
+// concurrent use. It trusts the sub-request: only proxies may reach it.
 func (s *Server) HTTPHandler() http.Handler { return (*httpHandler)(s) }
 
-// httpHandler answers sub-requests with answers that were made once.
+// httpHandler answers sub-requests with prepared answers.
 type httpHandler Server
 
-// staticReplies are those that no rule changes.
+// staticReplies are the answers that depend on no rule.
 type staticReplies struct {
-	pass        *httpReply // for a request under no rule
+	pass        *httpReply // for a request without a rule
 	allowed     [gate.Verdicts]*httpReply
 	forged      *httpReply
-	forgedNginx *httpReply // tells where forged is
+	forgedNginx *httpReply // names the path of forged
 	unnamed     *httpReply
 	misdirected *httpReply
 }
@@ -70,14 +69,14 @@ func newStaticReplies() *staticReplies {
 	return replies
 }
 
-// ruleReplies are those of one gate.
+// ruleReplies are the answers of one gate.
 type ruleReplies struct {
 	refused []refusals            // by rule
 	own     map[string]*httpReply // by path
-	byPath  map[string]*httpReply // with those of the gate before: nginx may have been told of them just now
+	byPath  map[string]*httpReply // with those of the previous gate: nginx may just have received their paths
 }
 
-// refusals are the answers of one rule, nil where it cannot refuse so.
+// refusals are the answers of one rule. An entry is nil if the rule never gives it.
 type refusals struct{ direct, nginx [gate.Refusals]*httpReply }
 
 func newRuleReplies(g *gate.Gate, before *gateReplies) ruleReplies {
@@ -104,8 +103,8 @@ func newRuleReplies(g *gate.Gate, before *gateReplies) ruleReplies {
 	return replies
 }
 
-// ServeHTTP implements http.Handler. It goes by the request target as it came: a
-// ServeMux would clean the original path that is part of it.
+// ServeHTTP implements http.Handler. It uses the request target as it arrived: a ServeMux
+// would clean the original path in it.
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	replies := h.current.Load()
 	if answer, ok := replies.http.byPath[r.RequestURI]; ok {
@@ -121,8 +120,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.decide(w, r, replies, original{target: "X-Forwarded-Uri", method: "X-Forwarded-Method", host: "X-Forwarded-Host"})
 	default:
 		target, ok := strings.CutPrefix(r.RequestURI, pathEnvoy)
-		// A target without a slash is that of "OPTIONS *"; any other suffix is
-		// part of a wrong prefix.
+		// "OPTIONS *" has a target without a slash. Any other suffix belongs to a wrong
+		// prefix.
 		if !ok || !isPath(target) {
 			h.http.misdirected.write(w)
 			return
@@ -131,31 +130,30 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// original names the headers, as net/http spells them, that say what the original
-// request is. Without a host among them, it is the sub-request's own.
+// original names the headers, as net/http spells them, that hold the original request.
+// Without a host header, the host is the sub-request's own.
 type original struct{ target, method, host string }
 
-// decide answers a sub-request that names its original by headers.
+// decide answers a sub-request that names its original in headers.
 func (h *httpHandler) decide(w http.ResponseWriter, r *http.Request, replies *gateReplies, by original) {
 	target, named := once(r.Header, by.target)
 	method, hasMethod := once(r.Header, by.method)
 	host, hasHost := r.Host, true
 	if by.host != "" {
-		host, hasHost = once(r.Header, by.host) // of HTTP/1.0 it may be empty
+		host, hasHost = once(r.Header, by.host) // HTTP/1.0 allows an empty one
 	}
 	if !named || !hasMethod || !hasHost || !isPath(target) || method == "" {
 		h.http.unnamed.write(w)
 		return
 	}
-	// What the proxy added is no part of the original: of a client, it would be an
-	// attempt to have the backend take the request for another one.
+	// The proxy's headers are not part of the original request. From a client, they would
+	// be an attempt to disguise the request to the backend.
 	header := newFields(r.Header, by.target, by.method, by.host)
 	h.respond(w, r, replies, order.Request{Method: method, Host: host, Target: target, Header: header})
 }
 
-// respond decides. The request has an unseen body: that of a sub-request is not the
-// original's for nginx and Traefik, and of a rule that needs it the gate cannot say
-// more than "unknown".
+// respond decides. It treats the body as unseen, because nginx and Traefik do not send the
+// original's body. A rule that needs the body gets the verdict "unknown".
 func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *gateReplies, req order.Request) {
 	d := replies.gate.Screen(r.Context(), req)
 	if d.Refused {
@@ -179,8 +177,8 @@ func (h *httpHandler) respond(w http.ResponseWriter, r *http.Request, replies *g
 	}
 }
 
-// isPath reports whether a target is a path, or the "*" of OPTIONS. Traefik passes others on:
-// "orders/42" of a client's "http:orders/42".
+// isPath reports whether a target is a path, or the "*" of OPTIONS. Traefik forwards others
+// too: "orders/42" of a client's "http:orders/42".
 func isPath(target string) bool { return strings.HasPrefix(target, "/") || target == "*" }
 
 // once returns the value of a header that was sent exactly once.

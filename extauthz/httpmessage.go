@@ -23,12 +23,12 @@ func newHTTPReply(status int, body string, headers ...gate.Header) *httpReply {
 		r.header.Set(h.Name, h.Value)
 	}
 	r.header.Set("Content-Length", strconv.Itoa(len(body)))
-	// A proxy that caches 404 or 403 would refuse an order that was created since.
+	// A proxy that caches 404 or 403 would refuse an order that was created later.
 	r.header.Set("Cache-Control", "no-store")
 	return r
 }
 
-// misconfigured is the answer to a sub-request that a misconfigured proxy sent.
+// misconfigured is the answer to a sub-request of a misconfigured proxy.
 func misconfigured(status int, text string) *httpReply {
 	return newHTTPReply(status, "ordergate: "+text+"\n", gate.Header{Name: "Content-Type", Value: "text/plain"})
 }
@@ -36,7 +36,7 @@ func misconfigured(status int, text string) *httpReply {
 func (r *httpReply) write(w http.ResponseWriter) {
 	maps.Copy(w.Header(), r.header)
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // a proxy that has gone away is owed nothing
+	_, _ = w.Write(r.body) // ignored: the proxy may have gone away
 }
 
 // fields are the headers of an original request, names in lower case. They
@@ -45,9 +45,9 @@ type fields []field
 
 type field struct{ name, value string }
 
-// newFields takes over the headers of a sub-request, except for those named (as
-// net/http spells them), which only the proxy put there, and for Content-Length,
-// which is that of the sub-request's own body.
+// newFields returns the headers of a sub-request. It leaves out the excepted ones (as
+// net/http spells them), which the proxy has set, and Content-Length, which describes the
+// sub-request's own body.
 func newFields(header http.Header, except ...string) fields {
 	f := make(fields, 0, len(header))
 	for name, values := range header {

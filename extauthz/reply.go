@@ -18,15 +18,15 @@ import (
 // reply is an encoded CheckResponse. It is read-only and shared.
 type reply struct{ encoded mem.BufferSlice }
 
-// allow lets a request pass, with the verdict if there is one (only a rule that
-// looks up has one), and without what only ordergate may send.
+// allow lets a request pass and sets its verdict, if there is one (only a rule that looks
+// up has one). It removes the headers that only ordergate may send.
 //
-// The lease of a request that is settled stays: ext_proc, the next in the chain,
-// judges it, and puts the one that it grants in its place. Of any other request
-// nothing else would take it off.
+// The lease of a settlement stays: ext_proc, the next filter in the chain, checks it, and
+// replaces it by the lease that it grants. From any other request only this reply removes
+// it.
 //
-// Forged are more headers to take off. Envoy sets before it removes, so a verdict
-// among them is not replaced by ours: see [check.forged].
+// Forged are further headers to remove. Envoy sets headers before it removes others, so it
+// does not set a verdict that is among them: see [check.forged].
 func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
 	ok := &authv3.OkHttpResponse{HeadersToRemove: append([]string{gate.HeaderKey, gate.HeaderFence}, forged...)}
 	if !settles {
@@ -36,7 +36,7 @@ func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
 		ok.Headers = []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	} else {
 		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderVerdict,
-			// With these a client would name a path that no rule has seen.
+			// With these a client could name a path that no rule has checked.
 			"x-original-url", "x-rewrite-url")
 	}
 	return encode(&authv3.CheckResponse{
@@ -45,9 +45,8 @@ func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
 	})
 }
 
-// deny answers in the backend's stead. Envoy lets an ext_authz server name no
-// response code details (they are ext_authz_denied): the verdict is in the
-// header.
+// deny answers in place of the backend. Envoy accepts no response code details from an
+// ext_authz server (they are ext_authz_denied), so the verdict is in the header.
 func deny(r gate.Reply, v gate.Verdict) (*reply, error) {
 	headers := []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	for _, h := range r.Headers() {
@@ -63,7 +62,7 @@ func deny(r gate.Reply, v gate.Verdict) (*reply, error) {
 	})
 }
 
-// set uses value, not raw_value: Envoy ignores the latter here.
+// set uses value, not raw_value: Envoy ignores raw_value here.
 func set(name, value string) *corev3.HeaderValueOption {
 	return &corev3.HeaderValueOption{
 		Header:       &corev3.HeaderValue{Key: name, Value: value},
@@ -71,7 +70,7 @@ func set(name, value string) *corev3.HeaderValueOption {
 	}
 }
 
-// encode fails only for text that is not UTF-8.
+// encode returns an error only for text that is not UTF-8.
 func encode(r *authv3.CheckResponse) (*reply, error) {
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(r) // for golden tests
 	if err != nil {

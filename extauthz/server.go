@@ -1,11 +1,9 @@
-// Package extauthz answers Envoy's external authorization checks (ext_authz over
-// gRPC): lookups of orders that certainly do not exist get their answer here,
-// everything else goes on.
+// Package extauthz answers Envoy's external authorization checks (ext_authz over gRPC). It
+// refuses lookups of orders that certainly do not exist, and lets everything else pass.
 //
-// Start with [NewServer] and [Server.NewGRPC]. What to answer is decided by
-// internal/gate; this package reads the few fields of a check that a decision
-// needs straight from the message, and answers with replies that were encoded
-// once.
+// Start with [NewServer] and [Server.NewGRPC]. internal/gate decides what to answer. This
+// package reads only the few fields that a decision needs, directly from the encoded check,
+// and sends replies that were encoded in advance.
 package extauthz
 
 import (
@@ -19,22 +17,22 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// maxMessageSize bounds a check, in bytes: Envoy's largest header block is
-// 8 MiB, its default 60 KiB. Bodies are not asked for.
+// maxMessageSize bounds a check, in bytes: Envoy's largest header block has 8 MiB, its
+// default 60 KiB. Checks contain no bodies.
 const maxMessageSize = 9 << 20
 
 // Server answers checks. It is safe for concurrent use.
 type Server struct {
 	current        atomic.Pointer[gateReplies]
-	pass           *reply                // for a request under no rule
-	plain, settled [gate.Verdicts]*reply // for one that goes on, and is not settled or is
+	pass           *reply                // for a request without a rule
+	plain, settled [gate.Verdicts]*reply // for a request that passes, under a rule that does not settle, or does
 	http           *staticReplies        // the same over HTTP
 	checks         sync.Pool             // of *check
 	log            *slog.Logger
 }
 
-// gateReplies are a gate with what is answered as it decides. A check goes by one of them
-// from its beginning to its end.
+// gateReplies is a gate with its prepared replies. A check uses one of them from its
+// beginning to its end.
 type gateReplies struct {
 	gate     *gate.Gate
 	allowed  []*[gate.Verdicts]*reply // by rule
@@ -42,7 +40,7 @@ type gateReplies struct {
 	http     ruleReplies
 }
 
-// NewServer returns a server that answers what g decides. It fails for a
+// NewServer returns a server that follows g's decisions. It returns an error for a
 // configured body that is not UTF-8.
 func NewServer(g *gate.Gate) (*Server, error) {
 	s := &Server{http: newStaticReplies(), log: slog.New(slog.DiscardHandler)}
@@ -62,11 +60,11 @@ func NewServer(g *gate.Gate) (*Server, error) {
 	return s, s.Use(g)
 }
 
-// LogTo has refused requests leave a line at debug. It must be called before the first check.
+// LogTo logs refused requests at debug level. Call it before the first check.
 func (s *Server) LogTo(log *slog.Logger) { s.log = log }
 
-// Use has the server answer what another gate decides, from the next check on. The errors
-// are those of [NewServer]; the gate before stays then. Calls must not overlap.
+// Use replaces the gate for all later checks. Its errors are those of [NewServer]; then the
+// previous gate stays. Calls must not overlap.
 func (s *Server) Use(g *gate.Gate) (err error) {
 	next := &gateReplies{gate: g}
 	for rule := range g.Policies() {
@@ -84,9 +82,8 @@ func (s *Server) Use(g *gate.Gate) (err error) {
 	return nil
 }
 
-// NewGRPC returns a gRPC server with the Authorization service on it. The
-// server's messages go through a codec of our own; other services may be
-// registered on it as usual.
+// NewGRPC returns a gRPC server with the Authorization service. The server uses a codec of
+// this package. Other services can be registered on it as usual.
 func (s *Server) NewGRPC(opts ...grpc.ServerOption) *grpc.Server {
 	opts = append([]grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
@@ -97,8 +94,8 @@ func (s *Server) NewGRPC(opts ...grpc.ServerOption) *grpc.Server {
 	return server
 }
 
-// service describes envoy.service.auth.v3.Authorization. The generated one
-// would decode the whole message.
+// service describes envoy.service.auth.v3.Authorization. The generated description would
+// decode the whole message.
 var service = grpc.ServiceDesc{
 	ServiceName: "envoy.service.auth.v3.Authorization",
 	HandlerType: (*any)(nil),
@@ -117,7 +114,8 @@ func handleCheck(srv any, ctx context.Context, decode func(any) error, _ grpc.Un
 	return s.respond(ctx, c)
 }
 
-// respond fails for a forged header whose name is not UTF-8, which Envoy lets no client send.
+// respond returns an error for a forged header whose name is not UTF-8. Envoy lets no
+// client send one.
 func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	replies := s.current.Load()
 	d := replies.gate.Screen(ctx, c.request())

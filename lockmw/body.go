@@ -10,23 +10,23 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// bodyCheck is whether Envoy shows the bodies that it is asked for. With allow_mode_override:
-// false it does not, and passes the request on instead.
+// bodyCheck detects whether Envoy sends the bodies that ordergate requests. With
+// allow_mode_override: false it sends none, and forwards the request.
 type bodyCheck struct {
-	shown atomic.Bool  // it has shown one
-	ended atomic.Int32 // streams that have ended without one, while none was shown
+	shown atomic.Bool  // Envoy has sent one
+	ended atomic.Int32 // streams that have ended without a body, before Envoy has sent any
 
 	unseen     *recurring.Problem
 	neverShown *recurring.Problem
 }
 
-// maxEnded is how many streams in a row may end without a body and without an answer before
-// that may be Envoy's doing: clients leave, too.
+// maxEnded is the number of consecutive streams that may end without a body and without an
+// answer. After more of them, Envoy may be the reason; fewer may be clients that left.
 const maxEnded = 3
 
-// fetchBody asks, with the given message, for the request's body and returns it whole: one that
-// Envoy cannot buffer it refuses itself, with 413. If the headers of an answer come
-// instead, or the request's trailers, that message is returned, which nobody has replied to. An
+// fetchBody requests the body with the given message, and returns all of it. Envoy itself
+// refuses a body that it cannot buffer, with 413. If the response headers or the request's
+// trailers arrive first, fetchBody returns that message, and has not replied to it. An
 // error means that the stream is over.
 func (s *Server) fetchBody(stream extproc.ExternalProcessor_ProcessServer, request *extproc.ProcessingResponse) (
 	body []byte, other *extproc.ProcessingRequest, err error,
@@ -54,8 +54,8 @@ func (s *Server) fetchBody(stream extproc.ExternalProcessor_ProcessServer, reque
 	}
 }
 
-// handleUnseen serves a request that was answered before its body came. Unless that is Envoy's own
-// answer, the backend has had the request without anybody looking at it.
+// handleUnseen serves a request that was answered before its body arrived. Unless the
+// answer is Envoy's own, the backend has received the request unchecked.
 func (s *Server) handleUnseen(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, msg *extproc.ProcessingRequest) error {
 	step := call.BodyUnseen(response(msg.GetResponseHeaders(), msg))
 	if step.BodyUnseen {
@@ -71,16 +71,16 @@ func (s *Server) handleUnseen(stream extproc.ExternalProcessor_ProcessServer, a 
 	return stream.Send(continueReply(msg))
 }
 
-// endUnseen is the end of a stream that showed neither a body nor an answer. Mostly the
-// client has left. An Envoy that passes requests on without their bodies and does not show
-// their answers has never shown a body. The two look the same here, so this takes no
-// readiness away: clients could do so at will. Where the order is known without its body,
-// clients who leave are all that can be seen, since a backend does not serve the hidden path.
+// endUnseen handles the end of a stream without a body and without an answer. Usually the
+// client has left. An Envoy that sends neither bodies nor answers looks the same. So this
+// does not make ordergate unready: clients could cause it at will. If the order is known
+// without the body, only clients that leave look like this, because no backend serves the
+// hidden path.
 func (s *Server) endUnseen(ctx context.Context, call *gate.Call) {
 	if !call.BodyEndOnly && !s.bodies.shown.Load() && s.bodies.ended.Add(1) >= maxEnded {
 		s.bodies.neverShown.Note("rule", call.Rule())
 	}
-	// Another listener may have shown its bodies.
+	// Envoy may have sent bodies on another listener.
 	if call.Decision.Action == gate.ActionCreate && call.NeedsAnswer {
 		s.learn(ctx, call, func(ctx context.Context) error { return call.StreamEnded(ctx, nil) })
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// handleCreate serves a create: it forwards the request and learns the new ID from
-// the answer before Envoy passes that on. Nothing is held, so messages are
-// served one after the other.
+// handleCreate serves a create: it forwards the request, and learns the new ID from the
+// answer before Envoy passes the answer on. There is no lock, so it handles one message
+// after the other.
 func (s *Server) handleCreate(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
 	if err := stream.Send(pass.expectAnswer(call)); err != nil {
 		return nil // Envoy did not forward the request
@@ -18,8 +18,8 @@ func (s *Server) handleCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 	return s.followCreate(stream, call, nil)
 }
 
-// followCreate serves a create that was passed on. The message is the next one of its stream; nil:
-// it is yet to come.
+// followCreate serves a create after it was forwarded. Msg is the stream's next message;
+// nil: receive it.
 func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest) error {
 	ctx := stream.Context()
 	defer s.learn(ctx, call, func(ctx context.Context) error { return call.StreamEnded(ctx, nil) })
@@ -34,7 +34,7 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 		done := false
 		switch {
 		case msg.GetResponseHeaders() != nil:
-			reply = onResponse(nil) // not the shared one: it may say more
+			reply = onResponse(nil) // not the shared reply: this one is changed
 			done = s.onCreateHeaders(stream, call, msg, reply)
 		case msg.GetResponseBody() != nil:
 			body := msg.GetResponseBody()
@@ -49,8 +49,8 @@ func (s *Server) followCreate(stream extproc.ExternalProcessor_ProcessServer, ca
 	}
 }
 
-// onCreateHeaders looks at the headers of the answer to a create. It reports whether
-// that was all there is to see.
+// onCreateHeaders handles the headers of the answer to a create. It reports whether no
+// later message matters.
 func (s *Server) onCreateHeaders(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, msg *extproc.ProcessingRequest, reply *extproc.ProcessingResponse) (done bool) {
 	headers := msg.GetResponseHeaders()
 	r := response(headers, msg)
@@ -64,23 +64,23 @@ func (s *Server) onCreateHeaders(stream extproc.ExternalProcessor_ProcessServer,
 		}
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnBody(ctx, nil, false) })
 	case gate.HeaderPart:
-		reply.ModeOverride = skipRest // an answer of Envoy's own has a body, too
+		reply.ModeOverride = skipRest // Envoy's own answer has a body, too
 		text := call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
 		s.learnDelayed(stream, call, func(ctx context.Context) error { return call.LearnHeader(ctx, text) })
 	}
 	return true
 }
 
-// learnDelayed is learn while Envoy holds the answer for our reply. Nothing else may receive from
-// the stream after it.
+// learnDelayed is learn while Envoy waits for the reply to the answer. Nothing else may
+// receive from the stream after it.
 func (s *Server) learnDelayed(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, do func(context.Context) error) {
 	passedOn := s.delayed.watch(stream, call)
 	s.learn(stream.Context(), call, do)
 	passedOn()
 }
 
-// learn runs within its limit and whether or not the client still waits: the
-// order exists. What fails is logged; the answer is passed on in any case.
+// learn runs do with a time limit, even if the client has left: the order exists. It logs
+// an error, and the answer is passed on in any case.
 func (s *Server) learn(ctx context.Context, call *gate.Call, do func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.LearnTimeout)
 	defer cancel()

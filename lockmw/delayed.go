@@ -13,39 +13,39 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// delayedAnswers finds out whether Envoy holds the answer to a create for less time than
-// ordergate may need (message_timeout). Its stream ends then just as that of a client who
-// leaves, as measured with Envoy 1.40: EOF, while ordergate has yet to reply. A client who
-// leaves sooner than another answer was held for shows nothing, since Envoy waited longer.
+// delayedAnswers detects that Envoy waits less long for the answer to a create than
+// ordergate may need (message_timeout). Such a stream ends like that of a client that
+// leaves, as measured with Envoy 1.40: with EOF, before ordergate has replied. If another
+// answer has waited longer, and Envoy with it, then the client has left.
 type delayedAnswers struct {
 	cut      *recurring.Problem
-	maxDelay time.Duration // that an answer may be held for
+	maxDelay time.Duration // the longest time that an answer may wait
 
 	mu        sync.Mutex
-	longest   time.Duration // for which an answer was held lately, and Envoy waited
+	longest   time.Duration // the longest recent wait after which Envoy still took the answer
 	longestAt time.Time
 }
 
 const (
-	// minDelay is shorter than any sensible timeout. Most answers are held for less, and
-	// their streams are not watched.
+	// minDelay is shorter than any sensible timeout. Most answers wait less, and their
+	// streams are not watched.
 	minDelay = 50 * time.Millisecond
-	// longestValid is for how long an answer that was held tells of Envoy's configuration.
+	// longestValid is the time for which an observed wait describes Envoy's configuration.
 	longestValid = 5 * time.Minute
 )
 
-// watch receives from the stream of a create, whose answer is held from now on until the
-// returned function is called. No reply may be sent before that. The goroutine ends with the
+// watch receives from the stream of a create whose answer waits from now on, until the
+// caller calls passedOn. The caller sends no reply before that. The goroutine ends with the
 // stream, at the latest when its handler returns.
 func (h *delayedAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call) (passedOn func()) {
 	since := time.Now()
 	var over, ended atomic.Bool
 	timer := time.AfterFunc(minDelay, func() {
 		var err error
-		for err == nil { // what comes before our reply is passed over, as it is after it
+		for err == nil { // ignore messages before our reply, as after it
 			_, err = stream.Recv()
 		}
-		// A connection that is lost, or closed at our end, ends with another error.
+		// A lost connection, or one that this side closed, ends with another error.
 		if after := time.Since(since); errors.Is(err, io.EOF) && !over.Load() {
 			ended.Store(true)
 			h.note(call, time.Now(), after)
@@ -59,7 +59,7 @@ func (h *delayedAnswers) watch(stream extproc.ExternalProcessor_ProcessServer, c
 	}
 }
 
-// note takes the end of a stream whose answer was held for so long.
+// note handles the end of a stream after its answer waited for so long.
 func (h *delayedAnswers) note(call *gate.Call, now time.Time, after time.Duration) {
 	if h.isCut(now, after) {
 		h.cut.Note(append(call.LogArgs(), "after", after.Round(time.Millisecond), "held_up_to", h.maxDelay)...)
@@ -73,7 +73,7 @@ func (h *delayedAnswers) isCut(now time.Time, after time.Duration) bool {
 	return after >= h.longest || now.Sub(h.longestAt) > longestValid
 }
 
-// keep takes the end of an answer that was held for so long, and passed on.
+// keep records that an answer waited for so long, and was passed on.
 func (h *delayedAnswers) keep(now time.Time, held time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

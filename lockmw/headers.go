@@ -10,8 +10,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// headerMap is a message's headers as Envoy sends them: names in lower case,
-// repeated ones repeated.
+// headerMap holds a message's headers as Envoy sends them: names in lower case, repeated
+// headers repeated.
 type headerMap []*corev3.HeaderValue
 
 // Next implements order.Header.
@@ -22,7 +22,7 @@ func (m headerMap) Next(cursor int) (name, value string, next int) {
 	return m[cursor].GetKey(), headerValue(m[cursor]), cursor + 1
 }
 
-// headerValue reads whichever of its two fields Envoy has filled.
+// headerValue reads the field that Envoy has set.
 func headerValue(h *corev3.HeaderValue) string {
 	if raw := h.GetRawValue(); len(raw) > 0 {
 		return string(raw)
@@ -30,7 +30,7 @@ func headerValue(h *corev3.HeaderValue) string {
 	return h.GetValue()
 }
 
-// request translates the headers that a stream begins with.
+// request translates a stream's request headers.
 func request(h *extproc.HttpHeaders) order.Request {
 	headers := headerMap(h.GetHeaders().GetHeaders())
 	req := order.Request{Header: headers}
@@ -50,11 +50,11 @@ func request(h *extproc.HttpHeaders) order.Request {
 	return req
 }
 
-// attributesKey is the name under which Envoy sends what request_attributes and
-// response_attributes ask for.
+// attributesKey is the key of the attributes that request_attributes and
+// response_attributes select.
 const attributesKey = "envoy.filters.http.ext_proc"
 
-// client returns the address of a request's client, if request_attributes asks for it.
+// client returns the address of a request's client, if request_attributes selects it.
 func client(first *extproc.ProcessingRequest) string {
 	return first.GetAttributes()[attributesKey].GetFields()["source.address"].GetStringValue()
 }
@@ -80,7 +80,7 @@ func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Resp
 	return r
 }
 
-// number returns -1 for what is none.
+// number returns -1 for a text that is not a number.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// handleLookup serves a lookup: it passes the request on and looks at the headers of the
-// answer. Of an Envoy that is not to send them it hears nothing more.
+// handleLookup serves a lookup: it forwards the request and reads the headers of the
+// answer. If Envoy does not send those, no message follows.
 func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, call *gate.Call, pass *forwarding) error {
 	if err := stream.Send(pass.watch()); err != nil {
 		return nil
@@ -31,10 +31,10 @@ func (s *Server) handleLookup(stream extproc.ExternalProcessor_ProcessServer, ca
 	}
 }
 
-// handleResponseOnly serves a stream that does not begin with a request: that of a filter which
-// shows answers only, or of an upgrade that failed. Nothing was bracketed, so there
-// is nothing to do but to let it pass. Where Envoy only tells, and waits for no reply,
-// none is sent: the stream ends when this returns, rather than seconds later.
+// handleResponseOnly serves a stream that does not begin with a request. Its filter sends
+// only answers, or an upgrade failed. No lock is involved, so it lets the answer pass. In
+// observability mode Envoy waits for no reply, and gets none: then the stream ends when
+// this function returns, not seconds later.
 func (s *Server) handleResponseOnly(stream extproc.ExternalProcessor_ProcessServer, first *extproc.ProcessingRequest) error {
 	if headers := first.GetResponseHeaders(); headers != nil {
 		if req, ok := requestOf(first); ok {
@@ -47,8 +47,8 @@ func (s *Server) handleResponseOnly(stream extproc.ExternalProcessor_ProcessServ
 	return stream.Send(continueReply(first))
 }
 
-// requestOf returns the request that a message is about, from its attributes; false
-// if Envoy was not told to send them.
+// requestOf returns the request of a message, from its attributes. It returns false if
+// Envoy does not send them.
 func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
 	fields := msg.GetAttributes()[attributesKey].GetFields()
 	req.Method = fields["request.method"].GetStringValue()
@@ -58,7 +58,7 @@ func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
 	return req, req.Method != "" && req.Target != ""
 }
 
-// headerAttributes returns the request headers that are among the attributes, as
+// headerAttributes returns the request headers among the attributes, such as
 // request.headers['x-order-id'].
 func headerAttributes(fields map[string]*structpb.Value) (found headerPairs) {
 	for name, value := range fields {

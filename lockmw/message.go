@@ -12,10 +12,10 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// What Envoy should still send after the request's headers.
+// The messages that Envoy should send after the request's headers.
 var (
-	// wholeBracket shows the response's end, which is in its body or in trailers: the stream
-	// of an answer that breaks off ends like any other.
+	// wholeBracket includes the end of the response, in its body or in trailers. The stream
+	// alone does not show it: the stream of a response that breaks off ends like any other.
 	wholeBracket = &procmode.ProcessingMode{
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseBodyMode:    procmode.ProcessingMode_STREAMED,
@@ -25,8 +25,8 @@ var (
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
 	}
-	// headersAndBody buffers as much as fits: with plain BUFFERED an answer that
-	// is too large would become an error of Envoy's, and the order exists.
+	// headersAndBody buffers as much as fits. With BUFFERED, Envoy would replace an answer
+	// that is too large by an error, although the order exists.
 	headersAndBody = &procmode.ProcessingMode{
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
@@ -38,18 +38,18 @@ var (
 	}
 )
 
-// Headers to take off a request, besides those that are forged. Only ordergate may send
-// those of its own; the other two would let a client name a path that no filter has seen.
-// Of a create, those go too that make the answer unreadable: Apache cuts the answer of a
-// script to a Range, or makes a 416 of it, whatever the method.
+// Headers to remove from a request, besides forged ones. Only ordergate may send its own
+// headers. With the other two, a client could name a path that no filter has checked. For a
+// create, headers that make the answer unreadable are removed too: Apache cuts a script's
+// answer to a Range, or replaces it by 416, whatever the method.
 var (
 	removeOwned      = gate.Owned[:]
 	removeUnruled    = append([]string{"x-original-url", "x-rewrite-url"}, removeOwned...)
-	removeForCreate  = append([]string{"accept-encoding", "range", "if-range"}, removeOwned...) // the answer has to be readable
+	removeForCreate  = append([]string{"accept-encoding", "range", "if-range"}, removeOwned...) // keeps the answer readable
 	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease}             // ext_authz, earlier in the chain, has set the verdict
 )
 
-// without returns a mutation that removes headers, and those that are forged.
+// without returns a mutation that removes headers, and the forged ones.
 func without(names, forged []string) *extproc.HeaderMutation {
 	if len(forged) > 0 {
 		names = slices.Concat(names, forged)
@@ -57,11 +57,12 @@ func without(names, forged []string) *extproc.HeaderMutation {
 	return &extproc.HeaderMutation{RemoveHeaders: names}
 }
 
-// askForBody goes with the request's headers, which Envoy keeps back until the
-// body has been answered. What is wanted of the response can only be said here.
+// askForBody is the reply to the request's headers that requests the body. Envoy keeps the
+// headers until it has the reply to the body. The wanted parts of the response must be
+// named here.
 //
-// A settlement that is enforced bears a path meanwhile that no backend serves: where Envoy
-// does not show the body, nothing is settled without a lock. Whoever passes the request on
+// Meanwhile an enforced settlement has a path that no backend serves. If Envoy does not
+// send the body, nothing is settled without a lock. The reply that forwards the request
 // calls [showPath].
 func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	mode := &procmode.ProcessingMode{
@@ -90,12 +91,12 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 const (
 	headerPath = ":path"
 	unseenPath = "/.ordergate/body-not-seen?ordergate="
-	// maxShownPath is how much of a path an access log has of a request that goes no further,
-	// in bytes.
+	// maxShownPath bounds the part of a hidden path that appears in an access log, in
+	// bytes.
 	maxShownPath = 500
 )
 
-// showPath gives a request its path back, if that was hidden, with the reply to its body.
+// showPath restores a request's hidden path, in the reply to its body.
 func showPath(reply *extproc.ProcessingResponse, hidden string) {
 	if hidden != "" {
 		mutation := reply.GetRequestBody().GetResponse().GetHeaderMutation()
@@ -103,7 +104,7 @@ func showPath(reply *extproc.ProcessingResponse, hidden string) {
 	}
 }
 
-// onRequest answers the request's headers, or its body.
+// onRequest replies to the request's headers, or to its body.
 func onRequest(at replyStage, mutation *extproc.HeaderMutation, mode *procmode.ProcessingMode) *extproc.ProcessingResponse {
 	common := &extproc.CommonResponse{HeaderMutation: mutation}
 	if at == atBody {
@@ -124,14 +125,14 @@ var (
 	watchAnswer = onRequest(atHeaders, without(removeButVerdict, nil), onlyHeaders)
 )
 
-// forwarding is what a reply that passes a request on depends on, besides its call.
+// forwarding is the data for a reply that forwards a request, besides its call.
 type forwarding struct {
 	at         replyStage
-	hiddenPath string   // the request's path; "": Envoy has it
-	forged     []string // headers of the client that ordergate alone may send
+	hiddenPath string   // the request's path; "": it is not hidden
+	forged     []string // the client's headers that only ordergate may send
 }
 
-// skip passes a request on that needs nothing more.
+// skip forwards a request that needs nothing more.
 func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	names, usual := removeButVerdict, skipRuled
 	if call.Decision.Rule < 0 {
@@ -143,7 +144,7 @@ func (p *forwarding) skip(call *gate.Call) *extproc.ProcessingResponse {
 	return onRequest(p.at, without(names, p.forged), skipRest)
 }
 
-// watch passes a lookup on, and asks for the headers of its answer.
+// watch forwards a lookup, and requests the headers of its answer.
 func (p *forwarding) watch() *extproc.ProcessingResponse {
 	if len(p.forged) == 0 {
 		return watchAnswer
@@ -151,10 +152,10 @@ func (p *forwarding) watch() *extproc.ProcessingResponse {
 	return onRequest(atHeaders, without(removeButVerdict, p.forged), onlyHeaders)
 }
 
-// forward passes a bracketed request on. The lease is nil in observe mode.
+// forward forwards a request with its lease. The lease is nil in observe mode.
 //
-// What the client sent is removed although it is overwritten, since of a header
-// that came twice Envoy overwrites the first only. It removes before it sets.
+// It removes the client's headers although it overwrites them: of a repeated header, Envoy
+// overwrites only the first. Envoy removes before it sets.
 func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
 	mutation := without(removeOwned, p.forged)
 	if lease != nil {
@@ -165,7 +166,7 @@ func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.Process
 	return onRequest(p.at, mutation, wholeBracket)
 }
 
-// expectAnswer passes a create on.
+// expectAnswer forwards a create.
 func (p *forwarding) expectAnswer(call *gate.Call) *extproc.ProcessingResponse {
 	mode := onlyHeaders
 	if call.LearnsBody() {
@@ -181,7 +182,7 @@ func set(name, value string) *corev3.HeaderValueOption {
 	}
 }
 
-// immediate is an answer in the backend's stead.
+// immediate is an answer in place of the backend.
 func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 	headers := []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	for _, h := range r.Headers() {
@@ -197,7 +198,7 @@ func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 	}
 }
 
-// Replies that say "go on". They are shared by all streams and read-only.
+// Replies that continue. They are shared by all streams and read-only.
 var (
 	goOnRequestHeaders  = onRequest(atHeaders, nil, nil)
 	goOnResponseHeaders = onResponse(nil)
@@ -212,13 +213,13 @@ var (
 	goOn = &extproc.ProcessingResponse{}
 )
 
-// onResponse answers the response's headers.
+// onResponse replies to the response's headers.
 func onResponse(mutation *extproc.HeaderMutation) *extproc.ProcessingResponse {
 	return &extproc.ProcessingResponse{Response: &extproc.ProcessingResponse_ResponseHeaders{
 		ResponseHeaders: &extproc.HeadersResponse{Response: &extproc.CommonResponse{HeaderMutation: mutation}}}}
 }
 
-// continueReply answers any message with "go on".
+// continueReply is the reply to any message that only continues.
 func continueReply(msg *extproc.ProcessingRequest) *extproc.ProcessingResponse {
 	switch msg.GetRequest().(type) {
 	case *extproc.ProcessingRequest_RequestHeaders:

@@ -9,14 +9,15 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// attributeCheck is whether Envoy tells what an outcome is read off (response_attributes).
+// attributeCheck detects whether Envoy sends the attributes of an outcome
+// (response_attributes).
 type attributeCheck struct {
-	seen    atomic.Bool // of some answer
+	seen    atomic.Bool // with at least one answer
 	missing *recurring.Problem
 }
 
-// checkAttributes looks at an answer's headers. Where Envoy is to count attempts in a header instead,
-// an answer of its own may have none: that is not enough to say that it tells nothing.
+// checkAttributes checks an answer's headers. If Envoy counts attempts in a header instead,
+// its own answers may lack that header. So such an answer alone proves nothing.
 func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o := &s.attributes
 	if !r.LacksAttributes() {
@@ -34,29 +35,30 @@ func (s *Server) checkAttributes(call *gate.Call, r *gate.Response) {
 	o.missing.Note(call.LogArgs()...)
 }
 
-// cutOffWaits finds out whether Envoy gives ordergate less time than the wait for a lock may
-// take (message_timeout). Its stream ends just as that of a client who leaves, as measured
-// with Envoy 1.40: EOF, and no message of its answer. But each ends after the same time.
+// cutOffWaits detects that Envoy gives ordergate less time than the wait for a lock may
+// take (message_timeout). Such a stream ends like that of a client that leaves, as measured
+// with Envoy 1.40: with EOF, and without a message of its answer. But all of them end after
+// the same time.
 type cutOffWaits struct {
 	cut *recurring.Problem
 
 	mu    sync.Mutex
-	after time.Duration // that the last one ended
-	at    time.Time     // when it did
-	same  int           // how many in a row did so after the same time
+	after time.Duration // the duration of the last wait
+	at    time.Time     // when it ended
+	same  int           // the number of consecutive waits with the same duration
 }
 
 const (
-	// minSameWaits in a row are no chance.
+	// minSameWaits in a row are no coincidence.
 	minSameWaits = 5
-	// minInterval is the least time between two that count: those that began together may
-	// have ended with their connection.
+	// minInterval is the shortest interval between two waits that count. Waits that began
+	// together may have ended with their connection.
 	minInterval = 20 * time.Millisecond
 	// minWait is shorter than any sensible timeout.
 	minWait = 100 * time.Millisecond
 )
 
-// note takes the end of a call that waited for its lock since then.
+// note handles the end of a call that has waited for its lock since then.
 func (c *cutOffWaits) note(call *gate.Call, now, since time.Time) {
 	after := now.Sub(since)
 	if c.isSame(now, after) {
@@ -64,8 +66,8 @@ func (c *cutOffWaits) note(call *gate.Call, now, since time.Time) {
 	}
 }
 
-// isSame reports whether several waits in a row, this one included, took the same time as
-// the one before: give or take a tenth, and 50 ms, for a machine that is busy.
+// isSame reports whether enough consecutive waits, this one included, had the same
+// duration. A busy machine may add a tenth and 50 ms.
 func (c *cutOffWaits) isSame(now time.Time, after time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

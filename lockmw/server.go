@@ -1,11 +1,9 @@
-// Package lockmw brackets calls with a lock, learns new orders from their answers,
-// and hears which orders the backend does not have, as an external processor
-// (ext_proc) of Envoy.
+// Package lockmw is an external processor (ext_proc) of Envoy. It holds locks around calls,
+// learns new orders from their answers, and reports orders that the backend does not have.
 //
-// Start with [NewServer] and register it on a gRPC server of its own: a stream
-// lasts as long as its call, so it must not compete with short ones for
-// anything. What to do at each event is decided by internal/gate; this package
-// turns messages of Envoy into events, and decisions into messages.
+// Start with [NewServer] and register it on a gRPC server of its own: a stream lasts as
+// long as its call, and must not delay short ones. internal/gate decides what to do at each
+// event. This package translates Envoy's messages into events, and decisions into messages.
 package lockmw
 
 import (
@@ -21,15 +19,15 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 )
 
-// Options bounds what a [Server] does on behalf of a call.
+// Options bounds the work of a [Server] for one call.
 type Options struct {
-	LearnTimeout   time.Duration // to make a new order known, or the others unsure, before its answer is passed on, see engine.LearnTimeout; 0: 3s
-	CleanupTimeout time.Duration // to give a lock up after its call; 0: 2s
-	// BodyUnseen is told of each request that Envoy passed on without showing the body
-	// which it was asked for. It has to be quick. Nil: nobody wants to know.
+	LearnTimeout   time.Duration // to inform every instance of a new order before its answer is passed on, see engine.LearnTimeout; 0: 3s
+	CleanupTimeout time.Duration // to release a lock after its call; 0: 2s
+	// BodyUnseen is called for each request that Envoy forwarded without sending the body
+	// that ordergate had requested. It must be quick. Nil: it is not called.
 	BodyUnseen func()
-	// AttributesMissing is called for each answer, under an enforced rule, that Envoy showed
-	// without what its outcome is read off. It has to be quick. Nil: it is not called.
+	// AttributesMissing is called for each answer, under an enforced rule, that arrived
+	// without the attributes of its outcome. It must be quick. Nil: it is not called.
 	AttributesMissing func()
 	Logger            *slog.Logger // nil: none
 }
@@ -42,8 +40,8 @@ type Server struct {
 	opts    Options
 	log     *slog.Logger
 	refused *recurring.Problem
-	ended   *recurring.Problem // calls, by us
-	// unlearned is of new orders: each counts as one that may be missing everywhere.
+	ended   *recurring.Problem // calls that the gate ended
+	// unlearned is about new orders that an instance may not know.
 	unlearned  *recurring.Problem
 	bodies     bodyCheck
 	attributes attributeCheck
@@ -51,14 +49,14 @@ type Server struct {
 	delayed    delayedAnswers
 }
 
-// gateReplies are a gate with what is answered as it decides. A stream goes by one of them
-// from its beginning to its end: a settlement ends under the rules that it began with.
+// gateReplies is a gate with its prepared replies. A stream uses one of them from its
+// beginning to its end, so a settlement ends under the rules that it began with.
 type gateReplies struct {
 	gate     *gate.Gate
 	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
 }
 
-// NewServer returns a server that does what g decides.
+// NewServer returns a server that follows g's decisions.
 func NewServer(g *gate.Gate, opts Options) *Server {
 	if opts.LearnTimeout == 0 {
 		opts.LearnTimeout = 3 * time.Second
@@ -103,7 +101,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	return s
 }
 
-// Use has the server do what another gate decides, from the next stream on.
+// Use replaces the gate for all later streams.
 func (s *Server) Use(g *gate.Gate) {
 	refusals, _ := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
 		return immediate(r, v), nil // it never fails
@@ -115,7 +113,7 @@ func (a *gateReplies) refuse(d *gate.Decision) *extproc.ProcessingResponse {
 	return a.refusals[d.Rule][d.Refusal()]
 }
 
-// replyStage is the message that a request is decided at.
+// replyStage is the message at which a request is decided.
 type replyStage int8
 
 const (
@@ -123,12 +121,12 @@ const (
 	atBody
 )
 
-// Process serves one HTTP request. It always answers a message that waits for
-// an answer, so that no input holds a request up.
+// Process serves one HTTP request. It replies to every message that waits for a reply, so
+// that no input stalls a request.
 func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	first, err := stream.Recv()
 	if err != nil {
-		return nil // Envoy gave the request up before asking
+		return nil // Envoy dropped the request before it sent the first message
 	}
 	headers := first.GetRequestHeaders()
 	if headers == nil {
@@ -174,7 +172,7 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 	return s.handleSettle(stream, a, &call, pass)
 }
 
-// cleanupContext outlives the stream: a lock is given up after its call ended.
+// cleanupContext outlives the stream: a lock is released after its call has ended.
 func (s *Server) cleanupContext(stream context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(stream), s.opts.CleanupTimeout)
 }

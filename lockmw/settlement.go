@@ -10,25 +10,25 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// settlement is the stream of a call with a lock around it. Its handler receives messages
-// until the stream ends, also while the lock is waited for, so that an abort ends the wait
-// at once. The lock comes from another goroutine, which mostly serves many calls.
+// settlement is the stream of a call with a lock. Its handler receives messages until the
+// stream ends, also during the wait for the lock, so that an abort ends the wait at once.
+// The lock arrives in another goroutine, which usually serves many calls.
 type settlement struct {
 	server    *Server
 	stream    extproc.ExternalProcessor_ProcessServer
 	answers   *gateReplies
 	pass      forwarding
-	cancel    context.CancelFunc // ends the wait for the lock
-	started   time.Time          // that wait
-	acquiring sync.WaitGroup     // for the end of that wait
+	cancel    context.CancelFunc // cancels the wait for the lock
+	started   time.Time          // the time at which the wait began
+	acquiring sync.WaitGroup     // done when the wait ends
 
-	mu      sync.Mutex // held for each event of the call, with what is sent for it
+	mu      sync.Mutex // held during each event of the call, and while its reply is sent
 	call    *gate.Call
 	over    bool // the call has ended
-	replied bool // Envoy has an answer: the lock is taken, or refused, or it has given one itself
+	replied bool // Envoy has a reply, or has sent an answer of its own
 }
 
-// handleSettle serves a call with a lock around it.
+// handleSettle serves a call with a lock.
 func (s *Server) handleSettle(stream extproc.ExternalProcessor_ProcessServer, a *gateReplies, call *gate.Call, pass forwarding) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	b := &settlement{server: s, stream: stream, answers: a, pass: pass, cancel: cancel, started: time.Now(), call: call}
@@ -41,7 +41,7 @@ func (s *Server) handleSettle(stream extproc.ExternalProcessor_ProcessServer, a 
 	return nil
 }
 
-// onGrant acts on the end of the wait for a lock. It does not block: what is sent fits into
+// onGrant handles the result of the lock request. It does not block: its reply fits into
 // the window of a stream.
 func (b *settlement) onGrant(g gate.Grant) {
 	defer b.acquiring.Done()
@@ -62,9 +62,9 @@ func (b *settlement) onGrant(g gate.Grant) {
 		reply := b.pass.forward(b.call, step.Lease)
 		showPath(reply, b.pass.hiddenPath)
 		if err := b.stream.Send(reply); err != nil {
-			// The message did not leave, so Envoy did not forward the request. (One
-			// that left may still find the request gone: that ends without an
-			// answer, and the lock is held.)
+			// The message was not sent, so Envoy did not forward the request. (After a
+			// message that was sent, the request may still be gone. Such a call ends
+			// without an answer, and the lock is held.)
 			b.call.Unsent(cleanup)
 			return
 		}
@@ -72,7 +72,8 @@ func (b *settlement) onGrant(g gate.Grant) {
 	}
 }
 
-// onLost ends a call whose lease went before its answer came. The end of the stream follows.
+// onLost ends a call that lost its lease before its answer arrived. The stream's end
+// follows.
 func (b *settlement) onLost() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,10 +85,10 @@ func (b *settlement) onLost() {
 	_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
 }
 
-// receive acts on the messages of Envoy until the stream ends. Which error ended it says
-// nothing: a good end comes as EOF or as Canceled, whichever is first. It does not go by
-// the stream's context, which ends at the same moment as the stream: it would miss the
-// end every other time.
+// receive handles Envoy's messages until the stream ends. The error does not tell why it
+// ended: a normal end arrives as EOF or as Canceled. receive does not watch the stream's
+// context, which ends at the same moment as the stream: it would miss the end every other
+// time.
 func (b *settlement) receive() {
 	for {
 		msg, err := b.stream.Recv()
@@ -101,7 +102,8 @@ func (b *settlement) receive() {
 	}
 }
 
-// onMessage passes a message on. It fails once the stream is over.
+// onMessage handles a message and replies to it. It returns an error once the stream is
+// over.
 func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,12 +124,12 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	return b.stream.Send(continueReply(msg))
 }
 
-// endsResponse reports whether a message is the last one of an answer.
+// endsResponse reports whether a message is the last one of a response.
 func endsResponse(msg *extproc.ProcessingRequest) bool {
 	return msg.GetResponseHeaders().GetEndOfStream() || msg.GetResponseBody().GetEndOfStream() || msg.GetResponseTrailers() != nil
 }
 
-// onEnd ends the call, once, and the wait for its lock.
+// onEnd ends the call, once, and cancels the wait for its lock.
 func (b *settlement) onEnd() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

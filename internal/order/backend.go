@@ -1,29 +1,29 @@
 package order
 
-// Backend says how the service behind the gate reads a request. It decides what
-// comes near a rule: a profile that reads less loosely refuses less.
+// Backend says how the service behind the gate reads requests. It decides which requests
+// are ambiguous: a profile with fewer liberties refuses less.
 type Backend int8
 
 // The profiles.
 const (
-	Strict Backend = iota // refuse whatever any of the others, or one that is odder, could read differently
+	Strict Backend = iota // refuse whatever any other profile, or a stranger backend, could read differently
 	Tomcat                // plain servlets
 	Spring                // Spring MVC, also of the 4.x line
 	PHP                   // mod_php, php-fpm, the built-in server; with front controllers
 )
 
-// readings are the liberties a backend takes. All of them were seen
+// readings are the liberties that a backend takes. Tests have shown each of them
 // (docs/order-ids.md).
 type readings struct {
 	params     bool // cuts ;name=value off path segments
-	backslash  bool // takes \ for /
-	anyCase    bool // takes /ORDERS for /orders, also by Unicode folding
-	trailing   bool // ignores what follows the last segment's name: a slash, .json, a space
+	backslash  bool // reads \ as /
+	anyCase    bool // reads /ORDERS as /orders, also by Unicode folding
+	trailing   bool // ignores the rest of the last segment after its name: a slash, .json, a space
 	indexPHP   bool // reaches a route through /index.php/..., or /?route=...
-	parameters bool // lets a parameter or cookie of the ID's name override the path, or a field the method
-	authority  bool // takes what follows two slashes for a host: //x/orders/42 is /orders/42
-	anyDepth   bool // looks for a member of JSON by its name, wherever it stands
-	members    bool // takes the members of a JSON body for parameters
+	parameters bool // lets a parameter or cookie with the ID's name override the path, or a field override the method
+	authority  bool // reads the text after two slashes as a host: //x/orders/42 is /orders/42
+	anyDepth   bool // finds a JSON member by its name, at any depth
+	members    bool // reads the members of a JSON body as parameters
 }
 
 var profiles = [...]readings{
@@ -33,8 +33,7 @@ var profiles = [...]readings{
 	PHP:    {trailing: true, indexPHP: true, parameters: true, authority: true, members: true},
 }
 
-// frontControllers are the paths that reach a PHP front controller unless a rule says
-// otherwise.
+// frontControllers are the paths of a PHP front controller, unless a rule lists others.
 var frontControllers = []string{"/index.php", "/"}
 
 // union is what at least one of two backends does.

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// readBody looks at the body as far as the rule needs it, and reports whether
-// that decided the request.
+// readBody reads the body as far as the rule needs it, and reports whether that decided the
+// request.
 func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Match) (done bool) {
 	if !r.inBody {
 		return r.refuseForm(req, s, m) || r.readMembers(req, s, m)
@@ -52,34 +52,35 @@ func (r *compiled) reads(in Location) bool {
 	return slices.ContainsFunc(r.IDs, func(id ID) bool { return id.In == in })
 }
 
-// refuseForm keeps forms away from a rule that does not read them: to some
-// backends a field of theirs is the ID. Many clients give each request the type of a form.
+// refuseForm refuses a form under a rule that does not read forms: some backends take one
+// of its fields as the ID. Many clients set the type of a form on every request, so it may
+// have to ask for the body.
 func (r *compiled) refuseForm(req *Request, s *headerFacts, m *Match) (done bool) {
 	switch {
 	case len(r.IDs) == 0 || !s.hasBody || !profiles[r.Backend].parameters || !s.form:
 		return false
 	case req.BodyState == BodyUnseen && !s.announced && usuallyHasNoBody(req.Method):
-		m.Result = NeedsBody // to see whether there is one
+		m.Result = NeedsBody // to see whether there is a body
 	default:
 		*m = m.refused(Ambiguous, FormBody)
 	}
 	return true
 }
 
-// usuallyHasNoBody knows the methods for which a body has no meaning (RFC 9110, 9.3.1,
+// usuallyHasNoBody reports whether a body has no meaning for the method (RFC 9110, 9.3.1,
 // 9.3.2 and 9.3.5).
 func usuallyHasNoBody(method string) bool {
 	return method == "GET" || method == "HEAD" || method == "DELETE"
 }
 
-// readMembers looks at the members of JSON that a rule does not read its ID from: some
-// backends take them for the ID all the same, or for the method.
+// readMembers checks the JSON members of a body that the rule does not read its ID from:
+// some backends take them as the ID, or as the method.
 func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done bool) {
 	if len(r.IDs) == 0 || !s.hasBody || !s.json || !profiles[r.Backend].members {
 		return false
 	}
 	if req.BodyState == BodyUnseen && s.announced && (req.Method == "GET" || req.Method == "HEAD") {
-		*m = m.refused(Ambiguous, FormBody) // few see it, and it has no meaning (RFC 9110, 9.3.1)
+		*m = m.refused(Ambiguous, FormBody) // rare, and without meaning (RFC 9110, 9.3.1)
 		return true
 	}
 	result, reason := req.eachField(true, func(name, value string) Reason { return r.checkMember(name, value, s) })
@@ -90,7 +91,7 @@ func (r *compiled) readMembers(req *Request, s *headerFacts, m *Match) (done boo
 	return done
 }
 
-// checkMember judges a member of JSON that may count as a parameter.
+// checkMember checks a JSON member that may count as a parameter.
 func (r *compiled) checkMember(name, value string, s *headerFacts) Reason {
 	folded := foldName(name)
 	if overridesMethod(folded, name) && !(name == "_method" && r.admitsMethod(value)) {
@@ -116,7 +117,7 @@ func announcedSize(header Header) int {
 	return 0
 }
 
-// readForm looks for the ID in a urlencoded body.
+// readForm searches a urlencoded body for the ID.
 func (r *compiled) readForm(body []byte, into []idText, s *headerFacts, m *Match) Reason {
 	text := string(body)
 	for i := range len(text) {

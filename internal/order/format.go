@@ -17,7 +17,7 @@ type Kind int8
 const (
 	Digits      Kind = iota // ASCII digits without a leading zero (0 itself is one)
 	UUID                    // 8-4-4-4-12 hexadecimal digits; canonical in lower case
-	Pattern                 // what a regular expression matches as a whole
+	Pattern                 // the whole text matches a regular expression
 	Timestamped             // Digits, some of which are a date
 	Snowflake               // Digits, a number whose upper bits count milliseconds
 )
@@ -25,9 +25,8 @@ const (
 // MaxIDLength bounds every ID, in bytes.
 const MaxIDLength = 256
 
-// Format decides which texts are order IDs. Everything else is refused, never
-// trimmed or repaired: what one backend trims, another takes for a different
-// order.
+// Format decides which texts are order IDs. It refuses everything else, and never trims or
+// repairs: where one backend trims, another sees a different order.
 type Format struct {
 	Kind     Kind
 	Min, Max int            // length in bytes, inclusive; not used with UUID
@@ -36,13 +35,13 @@ type Format struct {
 	Layout string // Timestamped: of package time, as many digits as the date in the ID, in UTC
 	At     int    // Timestamped: offset of the date in the ID, bytes
 
-	Epoch time.Time // Snowflake: what is counted from
-	Shift int       // Snowflake: bits below those that count
+	Epoch time.Time // Snowflake: the time at which the count starts
+	Shift int       // Snowflake: number of bits below the count
 }
 
 // CompilePattern compiles an RE2 expression so that it has to match a whole ID.
 func CompilePattern(expr string) (*regexp.Regexp, error) {
-	// Compiled by itself first: "a)|(b" must not escape the anchors below.
+	// Compile it alone first: "a)|(b" must not escape the anchors below.
 	if _, err := regexp.Compile(expr); err != nil {
 		return nil, fmt.Errorf("compiling pattern: %w", err)
 	}
@@ -65,9 +64,9 @@ func (f *Format) check() error {
 	return nil
 }
 
-// Canonical returns the one spelling of an ID, or false when the text is none.
-// It is idempotent, takes linear time and allocates only for a UUID that has
-// upper-case letters.
+// Canonical returns the only accepted spelling of an ID, or false if the text is not an ID.
+// It is idempotent and takes linear time. It allocates only for a UUID with upper-case
+// letters.
 func (f *Format) Canonical(text string) (string, bool) {
 	switch f.Kind {
 	case Digits:
@@ -86,9 +85,9 @@ func (f *Format) Canonical(text string) (string, bool) {
 	return "", false
 }
 
-// CanonicalForms returns the canonical forms of a text by several formats, each once: the
-// first, and the others if formats differ about the text. A text that no format takes for
-// an ID is returned as it is. It allocates only if there are others, or as Canonical does.
+// CanonicalForms returns the canonical forms of a text by several formats, without
+// duplicates: the first, and the others if formats differ. If no format accepts the text,
+// it returns the text. It allocates only for others, or as Canonical does.
 func CanonicalForms(formats []Format, text string) (first string, others []string) {
 	asked := false
 	for i := range formats {
@@ -107,8 +106,8 @@ func CanonicalForms(formats []Format, text string) (first string, others []strin
 	return first, others
 }
 
-// Time returns when an ID, which is canonical, says that its order was made. Only
-// Timestamped and Snowflake have that; an ID whose date does not exist is none.
+// Time returns the creation time in a canonical ID. Only Timestamped and Snowflake IDs
+// contain one. It returns false if the date does not exist.
 func (f *Format) Time(id string) (time.Time, bool) {
 	switch f.Kind {
 	case Timestamped:
@@ -129,19 +128,19 @@ func (f *Format) Time(id string) (time.Time, bool) {
 
 func (f *Format) lengthOK(text string) bool { return f.Min <= len(text) && len(text) <= f.Max }
 
-// largest is the largest number that backends count with, 2^63-1: PHP takes any
-// that is larger for this one.
+// largest is the largest number that backends compute with, 2^63-1: PHP reads any larger
+// number as this one.
 const largest = "9223372036854775807"
 
-// isNumber admits digits. A format that admits more of them than 2^63-1 has
-// declares that the backend takes IDs for text.
+// isNumber accepts digits. A format that allows more digits than 2^63-1 has declares that
+// the backend treats IDs as text.
 func (f *Format) isNumber(text string) bool {
 	return f.lengthOK(text) && isDigits(text) && (f.Max > len(largest) || len(text) < len(largest) || text <= largest)
 }
 
 func isDigits(text string) bool {
 	if text[0] == '0' && len(text) > 1 {
-		return false // 042 and 42 are one order to a backend that parses numbers
+		return false // a backend that parses numbers takes 042 and 42 for one order
 	}
 	for i := range len(text) {
 		if text[i] < '0' || text[i] > '9' {
@@ -151,9 +150,9 @@ func isDigits(text string) bool {
 	return true
 }
 
-// isSafe keeps what backends fold, decode, split at or strip (white space,
-// escapes, separators, non-ASCII) out of IDs whatever the user's pattern admits. Braces
-// would make one lock's key from that of another, or move it to another slot of a cluster.
+// isSafe refuses characters that backends fold, decode, split at or strip (white space,
+// escapes, separators, non-ASCII), even if the user's pattern accepts them. Braces could
+// turn one lock's key into another, or move it to another slot of a cluster.
 func isSafe(text string) bool {
 	for i := range len(text) {
 		if c := text[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0 {

@@ -2,14 +2,14 @@ package order
 
 import "strings"
 
-// headerFacts is what a request's headers say that matters to a ruled one.
+// headerFacts are the facts about a request that its headers state and that rules use.
 type headerFacts struct {
 	reason      Reason // why the request is refused, if it is
 	contentType string
 	types       int // how many Content-Types
 	encoded     bool
-	form        bool // some Content-Type says that the body may be read as parameters
-	json        bool // some says that it is JSON, of whatever kind
+	form        bool // a Content-Type says that the body may be read as parameters
+	json        bool // a Content-Type says that the body is some kind of JSON
 	announced   bool // the headers say that there is a body
 	hasBody     bool // not certainly empty
 	claim       claim
@@ -17,7 +17,7 @@ type headerFacts struct {
 	host        string
 }
 
-// readHeaders goes through the headers once. IDs that stand in headers are noted.
+// readHeaders reads the headers once, and records IDs in them.
 func (r *compiled) readHeaders(header Header, into []idText, s *headerFacts) {
 	s.hasBody = true
 	for name, value := range all(header) {
@@ -30,7 +30,7 @@ func (r *compiled) readHeaders(header Header, into []idText, s *headerFacts) {
 func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText) Reason {
 	switch dashed(name) {
 	case headerMethodOverride, "x-http-method", "x-method-override", "x-original-method":
-		if !r.admitsMethod(value) { // one of the rule's own leads to the same rule
+		if !r.admitsMethod(value) { // an allowed method leads to the same rule
 			return MethodOverride
 		}
 	case "x-original-url", "x-rewrite-url", "x-forwarded-prefix":
@@ -54,22 +54,22 @@ func (r *compiled) readHeader(name, value string, s *headerFacts, into []idText)
 	case "cookie":
 		return r.readParameters(cookies(value), InCookie, into, s)
 	case "connection":
-		// What it names may be taken off on the way to the backend.
+		// A proxy may remove the headers that it names before the backend.
 		return r.connectionRemovesID(value)
 	}
-	if IsOurs(name) && !strings.HasPrefix(name, ownPrefix) { // those that are spelt plainly are taken off
+	if IsOurs(name) && !strings.HasPrefix(name, ownPrefix) { // the adapters remove the plain spellings
 		return HeaderAlias
 	}
 	return r.readIDHeader(name, value, into)
 }
 
-// overrideLengths has a bit for each length of a header's name that changes the request.
+// overrideLengths has a bit for the length of each header name that changes the request.
 const overrideLengths = 1<<len("x-http-method") | 1<<len("x-original-url") | 1<<len("x-method-override") |
 	1<<len("x-forwarded-prefix") | 1<<len(headerMethodOverride)
 
-// dashed returns a header's name as CGI and PHP may take it, if it can be one that
-// changes the request: X_HTTP.Method-Override is X-HTTP-Method-Override. It is inlined,
-// and spares nearly all headers a call.
+// dashed returns a header's name as CGI and PHP may read it, if the name may change the
+// request: X_HTTP.Method-Override is X-HTTP-Method-Override. The compiler inlines it, which
+// saves a call for nearly all headers.
 func dashed(name string) string {
 	if overrideLengths>>len(name)&1 == 0 || name[0] != 'x' {
 		return name
@@ -90,8 +90,8 @@ func withDashes(name string) string {
 	return name
 }
 
-// respellsURL reports whether a header is one that overrides the URL in a spelling that
-// only CGI takes for it (X.Original.URL): the plain ones are removed.
+// respellsURL reports whether a header overrides the URL in a spelling that only CGI
+// accepts (X.Original.URL). The adapters remove the plain spellings.
 func (req *Request) respellsURL() bool {
 	for name := range all(req.Header) {
 		switch plain := dashed(name); plain {
@@ -104,8 +104,8 @@ func (req *Request) respellsURL() bool {
 	return false
 }
 
-// readIDHeader notes a header that is an ID, and refuses one that may be taken for it:
-// CGI makes HTTP_X_ORDER_ID of X-Order-Id and of X_Order_Id.
+// readIDHeader records a header that is an ID, and refuses one that a backend may take for
+// it: CGI turns both X-Order-Id and X_Order_Id into HTTP_X_ORDER_ID.
 func (r *compiled) readIDHeader(name, value string, into []idText) Reason {
 	for i := range r.IDs {
 		if r.IDs[i].In != InHeader {
@@ -135,8 +135,8 @@ func (r *compiled) connectionRemovesID(tokens string) Reason {
 	return NoReason
 }
 
-// mediaType reports whether the request has exactly one Content-Type and it is
-// the given one, with no parameter but charset=utf-8.
+// mediaType reports whether the request has exactly one Content-Type, of the given type,
+// and with no parameter except charset=utf-8.
 func (s *headerFacts) mediaType(want string) bool {
 	base, parameter, _ := strings.Cut(s.contentType, ";")
 	if s.types != 1 || !strings.EqualFold(strings.TrimSpace(base), want) {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// matchOtherHosts judges a request that a backend may take for one to another host, by which it
-// would come under another rule: its headers name that host, or its own can be read in more
-// than one way. Matched is what it is to its own.
+// matchOtherHosts checks whether a backend may assign the request to another host, and so
+// to another rule. Then its headers name that host, or its own host is ambiguous. Matched
+// is the match for its own host.
 func (t *Table) matchOtherHosts(req Request, matched Match) Match {
 	own, isRules, isOdd := hostname(req.Host), false, !isPlainHost(req.Host)
 	for _, host := range t.hosts {
@@ -25,15 +25,15 @@ func (t *Table) matchOtherHosts(req Request, matched Match) Match {
 	return matched
 }
 
-// What a port, an IPv6 address and a name in an authority are made of.
+// The characters of a port, an IPv6 address and a name in an authority.
 const (
 	portBytes    = "0123456789"
 	addressBytes = portBytes + "abcdefABCDEF.:"
 	nameBytes    = portBytes + "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_."
 )
 
-// isPlainHost reports whether every backend reads an authority alike: a name or an address,
-// and perhaps a port. To nginx, say, the name ends at the first colon.
+// isPlainHost reports whether every backend reads an authority alike: as a name or an
+// address, with or without a port. For nginx, for example, a name ends at the first colon.
 func isPlainHost(authority string) bool {
 	name := hostname(authority)
 	port, _ := strings.CutPrefix(strings.TrimPrefix(authority[len(name):], "."), ":")
@@ -47,19 +47,19 @@ func isPlainHost(authority string) bool {
 	return strings.Trim(name, nameBytes) == "" && !strings.HasSuffix(name, ".")
 }
 
-// matchHost returns why a request that a backend may take for one to another host is refused, or
-// what it is if that makes no difference. No rule is for the host "".
+// matchHost refuses a request if a backend may assign it to another host with another rule.
+// Otherwise it returns matched. No rule has the host "".
 func (t *Table) matchHost(host string, req Request, matched Match) Match {
 	req.Host = host
 	m := t.match(req)
 	if m.Rule < 0 || m.Rule == matched.Rule || m.Screening && matched.Screening {
-		return matched // a body that is asked for is looked into for either
+		return matched // a requested body is checked for both
 	}
 	return Match{Result: Ambiguous, Rule: m.Rule, Reason: HostOverride, Offset: -1, Screening: true}
 }
 
-// forwardsTo reports whether a header names a host that backends which trust a proxy may
-// take for the request's. What can be read in more than one way may name it, too.
+// forwardsTo reports whether a header names a host that backends may use, if they trust a
+// proxy. An ambiguous value counts as naming it.
 func (req *Request) forwardsTo(host string) bool {
 	for name, value := range all(req.Header) {
 		if !forwardsHost(name) {
@@ -74,8 +74,8 @@ func (req *Request) forwardsTo(host string) bool {
 	return false
 }
 
-// forwardsElsewhere reports whether a header names a host that no rule is for. The server's
-// own name is left out: proxies send it with every request.
+// forwardsElsewhere reports whether a header names a host without rules. It ignores the
+// server's own name, which proxies send with every request.
 func (t *Table) forwardsElsewhere(req *Request, own string) bool {
 	for name, value := range all(req.Header) {
 		header := withDashes(name)
@@ -100,7 +100,7 @@ func (t *Table) forwardsElsewhere(req *Request, own string) bool {
 	return false
 }
 
-// forwardsHost knows the headers that have the host which a proxy was asked for.
+// forwardsHost reports whether a header holds the host that a proxy was asked for.
 func forwardsHost(name string) bool {
 	switch withDashes(name) {
 	case "forwarded", "x-forwarded-host", "x-forwarded-server", "x-host", "x-original-host":

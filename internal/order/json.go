@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth is how deep a body may nest. Parsers of backends give up at different
-// depths, all of them deeper.
+// maxDepth bounds the nesting of a body. Parsers of backends have different limits, all of
+// them higher.
 const maxDepth = 64
 
-// jsonReader walks through one JSON object.
+// jsonReader reads one JSON object.
 type jsonReader struct {
 	rule   *compiled
 	dec    *jsontext.Decoder
@@ -25,9 +25,9 @@ type jsonReader struct {
 
 var errRefused = errors.New("refused")
 
-// readJSON looks for the IDs in a body that has to be one object of RFC 8259,
-// with no name twice and nothing after it. All of it is read: what stands behind
-// the ID can change how a backend reads it.
+// readJSON searches a body for the IDs. The body must be one object of RFC 8259, without
+// repeated names and without trailing data. readJSON reads all of it: data after the ID can
+// change how a backend reads it.
 func (r *compiled) readJSON(body []byte, into []idText, m *Match) Reason {
 	if r.scanJSON(body, into) {
 		return NoReason
@@ -35,19 +35,19 @@ func (r *compiled) readJSON(body []byte, into []idText, m *Match) Reason {
 	return r.parseJSON(body, into, m)
 }
 
-// parseJSON is readJSON the thorough way.
+// parseJSON is readJSON with a complete parser.
 func (r *compiled) parseJSON(body []byte, into []idText, m *Match) Reason {
 	if tooDeep(body) {
 		return BadJSON
 	}
-	// The reader works on copies, so that a request without a body need not have
-	// its own on the heap.
+	// The reader works on copies. So a request without a body needs no heap memory for its
+	// own.
 	d := &jsonReader{rule: r, dec: jsontext.NewDecoder(bytes.NewBuffer(body)), into: slices.Clone(into), m: *m}
 	defer func() {
 		copy(into, d.into)
 		*m = d.m
 	}()
-	// The IDs whose next member is looked for at the top: all of those in JSON.
+	// The IDs to search for at the top level: all IDs in JSON.
 	var here []int
 	for i := range r.IDs {
 		if r.IDs[i].In == InJSON {
@@ -93,8 +93,8 @@ func tooDeep(body []byte) bool {
 	return false
 }
 
-// readObject reads an object whose members may be step level of the paths of the IDs
-// in here.
+// readObject reads an object. Its members may be step level of the paths of the IDs in
+// here.
 func (d *jsonReader) readObject(here []int, level int) error {
 	t, err := d.dec.ReadToken()
 	if err != nil {
@@ -116,7 +116,7 @@ func (d *jsonReader) readObject(here []int, level int) error {
 	return err
 }
 
-// readMember reads the value of one member, whose name is given raw, without quotes.
+// readMember reads the value of a member. The name is raw, without quotes.
 func (d *jsonReader) readMember(name []byte, here []int, level int) error {
 	plain := unquoted(name)
 	folded := foldName(plain)
@@ -153,7 +153,7 @@ func (d *jsonReader) readMember(name []byte, here []int, level int) error {
 	return d.skipValue()
 }
 
-// readMethod reads the method that some backends take for the request's.
+// readMethod reads the method that some backends use in place of the request's.
 func (d *jsonReader) readMethod() error {
 	value, err := d.dec.ReadValue()
 	if err != nil {
@@ -165,14 +165,15 @@ func (d *jsonReader) readMethod() error {
 	return nil
 }
 
-// isDottedPath reports whether a name is the whole path of an ID: order.id is the member id of
-// order to who looks for the whole name first (Arr::get of Laravel, _.get of lodash).
+// isDottedPath reports whether a name is the whole path of an ID. Some libraries look for
+// the whole name first (Arr::get of Laravel, _.get of lodash): for them the member
+// "order.id" is the member id of order.
 func (d *jsonReader) isDottedPath(name string) bool {
 	return strings.Contains(name, ".") && slices.ContainsFunc(d.rule.IDs, func(id ID) bool { return strings.Join(id.Members, ".") == name })
 }
 
-// skipValue reads a value that holds no ID. A backend that goes by the name alone must
-// not find one in it.
+// skipValue reads a value without an ID. It refuses an ID's name at any depth, for a
+// backend that searches by name alone.
 func (d *jsonReader) skipValue() error {
 	if !profiles[d.rule.Backend].anyDepth {
 		return d.dec.SkipValue()
@@ -192,7 +193,7 @@ func (d *jsonReader) skipValue() error {
 	}
 }
 
-// isName reports whether the token read last is a member's name.
+// isName reports whether the last token is a member's name.
 func (d *jsonReader) isName() bool {
 	kind, length := d.dec.StackIndex(d.dec.StackDepth())
 	return kind == '{' && length%2 == 1
@@ -213,7 +214,7 @@ func (d *jsonReader) refuse(r Reason) error {
 	return errRefused
 }
 
-// unquoted undoes the escapes of a name.
+// unquoted resolves the escapes in a name.
 func unquoted(raw []byte) string {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		quoted := append(append([]byte{'"'}, raw...), '"')
@@ -224,7 +225,7 @@ func unquoted(raw []byte) string {
 	return string(raw)
 }
 
-// readID notes an ID, or a list of them.
+// readID records an ID, or a list of IDs.
 func (d *jsonReader) readID(i int) error {
 	id := &d.rule.IDs[i]
 	if id.List {
@@ -244,8 +245,8 @@ func (d *jsonReader) readID(i int) error {
 	return nil
 }
 
-// readScalar reads a string without escapes, or a number; whether it is an ID is the
-// format's to say, on the bytes as they stand.
+// readScalar reads a string without escapes, or a number. The format decides on its bytes
+// whether it is an ID.
 func (d *jsonReader) readScalar(id *ID, malformed Reason) (string, error) {
 	value, err := d.dec.ReadValue()
 	if err != nil {

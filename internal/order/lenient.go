@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// screenUnmatched judges a request that no rule matches as it is spelt. Chooses tells that
-// parameters choose at its path what runs.
+// screenUnmatched checks a request that no rule matches literally. Chooses means that
+// parameters choose the code that runs at its path.
 func (t *Table) screenUnmatched(req Request, path string, chooses bool) Match {
 	if m := t.matchLenient(&req, path); m.Result != Unruled {
 		return m
@@ -23,15 +23,15 @@ func (t *Table) screenUnmatched(req Request, path string, chooses bool) Match {
 	return s.screen()
 }
 
-// decodeRounds is how often escapes are undone: by a proxy, by the server, by the
-// application. More were not seen.
+// decodeRounds is how often escapes are decoded: by a proxy, by the server, by the
+// application. Tests have shown no more.
 const decodeRounds = 3
 
-// matchLenient judges a path that some backend may take for one that a rule guards.
+// matchLenient checks a path that some backend may read as the path of a guarding rule.
 func (t *Table) matchLenient(req *Request, path string) (m Match) {
 	if t.isPlain(path) {
 		if !t.hasFolders {
-			return Match{Rule: -1} // there is nothing to read differently
+			return Match{Rule: -1} // there is only one reading
 		}
 		m = t.lookUpLenient(&t.folders, req, path)
 		m.Offset = -1
@@ -51,16 +51,15 @@ func (t *Table) matchLenient(req *Request, path string) (m Match) {
 	return Match{Rule: -1}
 }
 
-// readings calls try with the ways in which backends may read a path, until it reports
-// true. Every stage of undoing what a backend undoes is one, since backends stop at
-// different ones.
+// readings calls try with each way in which backends may read a path, until try returns
+// true. Backends stop decoding at different stages, so each stage is a reading of its own.
 func (t *Table) readings(path string, try func(string) bool) bool {
 	path = withoutOrigin(path)
 	for range decodeRounds + 1 {
 		if t.readingsAsIs(path, try) {
 			return true
 		}
-		// A ? or # that was escaped ends the path of who parses it once more.
+		// A decoded ? or # ends the path for a backend that parses it again.
 		if i := strings.IndexAny(path, "?#"); i >= 0 && t.readingsAsIs(path[:i], try) {
 			return true
 		}
@@ -73,13 +72,14 @@ func (t *Table) readings(path string, try func(string) bool) bool {
 	return false
 }
 
-// readingsAsIs is readings for a path whose escapes stand for themselves.
+// readingsAsIs is readings without decoding.
 func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
 	if t.lenient.backslash {
 		path = strings.ReplaceAll(path, `\`, "/")
 	}
 	if t.lenient.authority {
-		// parse_url of PHP, as other parsers of URLs, takes what follows two slashes for a host.
+		// parse_url of PHP, like other parsers of URLs, reads the text after two slashes as
+		// a host.
 		if isPathless(path) && try("/") {
 			return true
 		}
@@ -90,9 +90,9 @@ func (t *Table) readingsAsIs(path string, try func(string) bool) bool {
 	return t.variants(path, try)
 }
 
-// variants folds a path in each way.
+// variants calls try with each folded form of a path.
 func (t *Table) variants(path string, try func(string) bool) bool {
-	path = strings.ReplaceAll(path, "+", " ") // as in a query, to many
+	path = strings.ReplaceAll(path, "+", " ") // many decode it as in a query
 	candidates := [2]string{path, path}
 	if t.lenient.params { // before and after dot segments are resolved: /..;/ is one for Tomcat
 		candidates[1] = cutParams(path)
@@ -127,9 +127,8 @@ func (t *Table) variants(path string, try func(string) bool) bool {
 	return false
 }
 
-// foldLiterals lowers the case only where the path is not in upper case to a
-// backend that distinguishes it: nowhere. The tree of folded literals is then
-// asked with the path as it is.
+// foldLiterals folds case only if some rule ignores it. Otherwise the tree of folded
+// literals is searched with the path as it is.
 func foldLiterals(t *Table, path string) string {
 	if t.ignoresCase {
 		return foldCase(path)
@@ -137,7 +136,7 @@ func foldLiterals(t *Table, path string) string {
 	return path
 }
 
-// lookUpLenient looks a reading of a path up in a tree of templates in lower case.
+// lookUpLenient searches a tree of lower-case templates for a reading of a path.
 func (t *Table) lookUpLenient(templates *node, req *Request, path string) Match {
 	if path == "" || path[0] != '/' {
 		return Match{Rule: -1}
@@ -153,9 +152,9 @@ func (t *Table) lookUpLenient(templates *node, req *Request, path string) Match 
 	return Match{Rule: -1}
 }
 
-// plainBytes are the bytes that every backend reads alike in a path. A dot is not one
-// of them only where it makes a segment special, and an upper-case letter only
-// where a template differs from it by case.
+// plainBytes are the bytes that every backend reads alike in a path. They leave out two
+// that matter only in places: a dot, which can make a segment special, and an upper-case
+// letter, which a template may have in lower case.
 var plainBytes = func() (table [256]bool) {
 	for c := range 256 {
 		b := byte(c)
@@ -164,8 +163,8 @@ var plainBytes = func() (table [256]bool) {
 	return table
 }()
 
-// firstAmbiguous returns the offset of the first byte that some backend may read
-// differently from another, or -1.
+// firstAmbiguous returns the offset of the first byte that backends may read differently,
+// or -1.
 func firstAmbiguous(path string) int {
 	for i := range len(path) {
 		switch c := path[i]; {
@@ -185,7 +184,7 @@ func (t *Table) isPlain(path string) bool {
 	return firstAmbiguous(path) < 0 && !(t.lenient.authority && isPathless(path))
 }
 
-// behindHost returns what stands behind the host that a path with two slashes begins with.
+// behindHost removes the host from a path that begins with two slashes.
 func behindHost(path string) string {
 	if rest, ok := strings.CutPrefix(path, "//"); ok {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -196,9 +195,9 @@ func behindHost(path string) string {
 }
 
 // isPathless reports whether parse_url of PHP may find no path in a target that begins with
-// this one, for which many scripts then take the root. What follows two slashes is a host to
-// it, and digits behind the first colon are a port, of which it refuses some
-// (php_url_parse_ex2 in its ext/standard/url.c).
+// this one. Many scripts then use the root. For parse_url, a host follows two slashes.
+// Digits after the first colon are a port, and it refuses some ports (php_url_parse_ex2 in
+// its ext/standard/url.c).
 func isPathless(path string) bool {
 	if rest, ok := strings.CutPrefix(path, "//"); ok {
 		host, _, more := strings.Cut(rest, "/")
@@ -211,7 +210,7 @@ func isPathless(path string) bool {
 	return port != "" && strings.Trim(port, "0123456789") == ""
 }
 
-// withoutOrigin cuts the scheme and authority off an absolute-form target.
+// withoutOrigin removes the scheme and the authority from an absolute-form target.
 func withoutOrigin(path string) string {
 	if _, rest, ok := strings.Cut(path, "://"); ok && !strings.HasPrefix(path, "/") {
 		if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -221,8 +220,8 @@ func withoutOrigin(path string) string {
 	return path
 }
 
-// unescape undoes one round of percent escapes, overlong UTF-8 for ASCII
-// included; what is no escape stays.
+// unescape decodes percent escapes once, and overlong UTF-8 for ASCII. It keeps invalid
+// escapes.
 func unescape(text string) string {
 	if strings.IndexByte(text, '%') < 0 {
 		return text
@@ -234,7 +233,7 @@ func unescape(text string) string {
 			c = byte(hex(text[i+1])<<4 | hex(text[i+2]))
 			i += 2
 		}
-		// A two-byte form of an ASCII character begins with C0 or C1.
+		// The two-byte form of an ASCII character begins with C0 or C1.
 		if n := len(out); n > 0 && (out[n-1] == 0xc0 || out[n-1] == 0xc1) && c&0xc0 == 0x80 {
 			out[n-1] = out[n-1]&1<<6 | c&0x3f
 			continue
@@ -268,7 +267,7 @@ func cutParams(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// resolve removes empty and dot segments and trims control bytes and blanks
+// resolve removes empty segments and dot segments, and trims control bytes and blanks
 // around the others.
 func resolve(path string) string {
 	var out []string
@@ -285,8 +284,8 @@ func resolve(path string) string {
 	return "/" + strings.Join(out, "/")
 }
 
-// foldCase lowers letters, by Unicode too: ſ is an s in upper case, K (Kelvin) a
-// k in lower.
+// foldCase lowers letters, also by Unicode: ſ is S in upper case, K (Kelvin) is k in lower
+// case.
 func foldCase(text string) string {
 	ascii := true
 	for i := range len(text) {
@@ -298,15 +297,15 @@ func foldCase(text string) string {
 	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, text)
 }
 
-// indexScript is what PHP runs for a folder.
+// indexScript is the script that PHP runs for a folder.
 const indexScript = "/index.php"
 
-// scripts calls try with the scripts that a path may be to PHP, until it reports true: each
-// that the path goes through, to which the rest is PATH_INFO, and the index of a folder,
-// which may go by either path.
+// scripts calls try with each script that PHP may run for a path, until try returns true.
+// These are each script on the path, which gets the rest as PATH_INFO, and the index of a
+// folder, by either of its paths.
 func (t *Table) scripts(path string, try func(string) bool) bool {
 	const end = ".php"
-	for i, segments := 1, 1; i < len(path) && segments <= t.depth; i++ { // none has more
+	for i, segments := 1, 1; i < len(path) && segments <= t.depth; i++ { // no rule's path has more
 		if path[i] != '/' {
 			continue
 		}
@@ -321,7 +320,7 @@ func (t *Table) scripts(path string, try func(string) bool) bool {
 	return !strings.HasSuffix(path, end) && try(strings.TrimSuffix(path, "/")+indexScript)
 }
 
-// withoutScript drops the PHP script that a path goes through: /index.php/orders.
+// withoutScript removes the PHP script from the start of a path: /index.php/orders.
 func withoutScript(path string) string {
 	if i := strings.Index(path, ".php/"); i >= 0 {
 		return path[i+len(".php"):]
@@ -329,7 +328,7 @@ func withoutScript(path string) string {
 	return path
 }
 
-// trimTail cuts what follows the name in the last segment: .json, a dot, garbage.
+// trimTail removes the rest of the last segment after its name: .json, a dot, garbage.
 func trimTail(path string) string {
 	last := strings.LastIndexByte(path, '/') + 1
 	for i := last; i < len(path); i++ {
@@ -340,7 +339,7 @@ func trimTail(path string) string {
 	return path
 }
 
-// isScript reports whether a path is that of a PHP script, or of a folder that has one.
+// isScript reports whether a path is a PHP script, or a folder that may have one.
 func (t *Table) isScript(path string) bool {
 	if t.lenient.authority {
 		if isPathless(path) {
@@ -352,8 +351,8 @@ func (t *Table) isScript(path string) bool {
 	return script == "/" || strings.HasSuffix(script, ".php")
 }
 
-// isController reports whether some backend may read a path as that of a front
-// controller, with or without a path behind it.
+// isController reports whether some backend may read a path as a front controller, with or
+// without a path after it.
 func (t *Table) isController(path string) bool {
 	is := func(reading string) bool {
 		reading = lower(reading)
@@ -371,8 +370,7 @@ func (t *Table) isController(path string) bool {
 	return is(path) || len(t.controllers) > 0 && !t.isPlain(path) && t.readings(path, is)
 }
 
-// isRoutingName knows the parameters by which front controllers choose what to
-// run.
+// isRoutingName reports whether front controllers choose by this parameter what to run.
 func isRoutingName(folded string) bool {
 	switch folded {
 	case "action", "route", "controller", "r", "pathinfo":

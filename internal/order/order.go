@@ -1,20 +1,18 @@
-// Package order says which rule a request falls under and which order it
-// names.
+// Package order finds the rule of a request and the order that it names.
 //
-// Start with [NewTable] and [Table.Match]. Old backends take many requests for
-// the same order, each in its own way: `/orders/%34%32`, `/orders/42;x=1`,
-// `?orderId=42&orderId=43`. The package reads requests as the raw bytes that
-// Envoy passes on and accepts one spelling only. What it cannot be sure of, and
-// what comes near a rule when read as the laxest backend would, is Ambiguous: to
-// be refused, never passed on as "another route". docs/order-ids.md has the list,
-// and how it was measured. What to do about a request is decided elsewhere
-// (internal/gate).
+// Start with [NewTable] and [Table.Match]. Old backends accept many spellings of the same
+// order, each backend its own: `/orders/%34%32`, `/orders/42;x=1`,
+// `?orderId=42&orderId=43`. The package reads the raw bytes that Envoy passes on, and
+// accepts one spelling only. A request is Ambiguous if the package is unsure about it, or
+// if the most lenient backend could match it to a rule. An Ambiguous request is refused,
+// and never forwarded as "another route". docs/order-ids.md lists the spellings, and how
+// they were measured. internal/gate decides what to do with a request.
 package order
 
 import "iter"
 
-// Request is what a rule can see of a request. Its strings need to stay valid
-// only as long as the call that is given it and the [Match] made from it.
+// Request is the part of a request that rules use. Its strings must stay valid during the
+// call that receives it, and as long as the [Match] made from it.
 type Request struct {
 	Method string // as sent: methods are case-sensitive (RFC 9110, 9.1)
 	Host   string // :authority, with or without a port
@@ -25,8 +23,8 @@ type Request struct {
 	BodyState BodyState
 }
 
-// Size returns how large the body is, in bytes: of one that was not seen as its headers say, 0
-// where they say nothing.
+// Size returns the size of the body in bytes. For an unseen body it is the size in the
+// headers, or 0 without one.
 func (r *Request) Size() int {
 	if r.BodyState == BodyUnseen {
 		return announcedSize(r.Header)
@@ -34,26 +32,26 @@ func (r *Request) Size() int {
 	return len(r.Body)
 }
 
-// BodyState tells what is known of a request's body.
+// BodyState is what is known of a request's body.
 type BodyState int8
 
 // The states of a body.
 const (
-	BodyUnseen   BodyState = iota // it was not looked at: a rule that needs it says so
-	BodyComplete                  // Body is all of it, also if that is nothing
-	BodyCut                       // it is larger than what was buffered
+	BodyUnseen   BodyState = iota // it was not read: a rule that needs it returns NeedsBody
+	BodyComplete                  // Body is all of it, even if it is empty
+	BodyCut                       // it is larger than the buffer
 )
 
 // Header iterates over request headers.
 type Header interface {
-	// Next returns the header at a cursor, its name in lower case, and the cursor
-	// of the one after it. Iteration begins with cursor 0; a negative next means
-	// that there was no header at this cursor. A header that was sent twice comes
-	// twice, unless the transport joined the two.
+	// Next returns the header at a cursor, with its name in lower case, and the cursor of
+	// the next one. Iteration begins with cursor 0. A negative next means that there was no
+	// header at this cursor. A repeated header is returned repeatedly, unless the transport
+	// has joined its lines.
 	Next(cursor int) (name, value string, next int)
 }
 
-// all yields the name and value of each header; there are none without h.
+// all yields the name and value of each header. H may be nil.
 func all(h Header) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if h == nil {
@@ -69,33 +67,33 @@ func all(h Header) iter.Seq2[string, string] {
 	}
 }
 
-// Result is what a [Table] makes of a request.
+// Result is the kind of a [Match].
 type Result int8
 
 // The results. Unruled is the zero value.
 const (
 	Unruled   Result = iota // no rule matches
 	Named                   // a rule matches and the ID is well-formed
-	Anonymous               // a rule matches that does without an ID, and there is none
-	NeedsBody               // a rule matches, and the ID, or what may override it, is in the body: ask again with it
+	Anonymous               // a rule matches, needs no ID, and there is none
+	NeedsBody               // a rule matches, and the ID, or something that may override it, is in the body: match again with it
 	Invalid                 // a rule matches, and the ID is missing or malformed
-	Ambiguous               // backends may read the request in more than one way
-	TooLarge                // a rule matches, and the body is larger than it admits
+	Ambiguous               // backends may read the request in different ways
+	TooLarge                // a rule matches, and the body is larger than the rule allows
 )
 
-// Match is the answer of [Table.Match].
+// Match is the result of [Table.Match].
 type Match struct {
 	Result Result
 	Rule   int      // index of the rule as given to NewTable; -1 when Unruled
-	ID     string   // the canonical ID when Named, or when NeedsBody and it is elsewhere; may share memory with the request
-	Batch  []string // all IDs, sorted, when the rule takes a list and it has several
-	Limit  string   // the canonical ID that the rule's limit is for, when Named and there is one
+	ID     string   // the canonical ID when Named, or when NeedsBody and the body does not hold it; may share memory with the request
+	Batch  []string // all IDs, sorted, if the rule takes a list and there are several
+	Limit  string   // the canonical ID that the rule's limit counts, when Named and there is one
 	Reason Reason   // why Invalid, Ambiguous or TooLarge
 
-	// Screening tells that the request is under no rule: it may only be read as one that
-	// is, by its body or by what chooses the code that runs. Rule is then a rule of that
-	// backend, to answer for it.
+	// Screening means that no rule matches literally. The body, or what chooses the code
+	// that runs, may lead to a rule. Rule is then a rule of that backend, whose reply is
+	// used.
 	Screening bool
 
-	Offset int // of the byte that made it so, in the part that Reason names; -1: no single one
+	Offset int // of the byte that caused Reason, in the part that Reason names; -1: not a single byte
 }

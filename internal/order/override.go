@@ -7,12 +7,12 @@ import (
 
 const headerMethodOverride = "x-http-method-override"
 
-// overridesMethod reports whether a parameter's name is one by which frameworks take
-// another method than the request's.
+// overridesMethod reports whether frameworks take a parameter of this name in place of the
+// request's method.
 func overridesMethod(folded, name string) bool {
 	switch folded {
 	case "method":
-		// Literally, since folding would turn a harmless "method" into it.
+		// Literally: folding would turn a harmless "method" into it.
 		return strings.EqualFold(name, "_method") || !isPlainName(name)
 	case "xhttpmethodoverride":
 		return true
@@ -20,9 +20,8 @@ func overridesMethod(folded, name string) bool {
 	return false
 }
 
-// screenOverride judges a request whose path, or a reading of it, a rule guards under other
-// methods. It may count as one under such a method to a backend that lets a header, a
-// parameter or a form's field say so.
+// screenOverride checks a request whose path, or a reading of it, a rule guards under other
+// methods. Some backends let a header, a parameter or a form's field replace the method.
 func (t *Table) screenOverride(req Request, path string, rule int) Match {
 	methods, result, reason := t.otherMethods(&req, profiles[t.rules[rule].Backend].parameters)
 	for _, method := range methods {
@@ -39,8 +38,8 @@ func (t *Table) screenOverride(req Request, path string, rule int) Match {
 	return screenedMatch(rule, result, reason)
 }
 
-// screenExempt judges a request that a rule exempts. What overrides its method may have it count as
-// one that a rule guards; its body is left alone.
+// screenExempt checks a request that a rule exempts. An override of its method may bring it
+// under a guarding rule. Its body is not checked.
 func (t *Table) screenExempt(req Request, path string) Match {
 	methods, _, _ := t.otherMethods(&req, false)
 	for _, method := range methods {
@@ -57,8 +56,8 @@ func (t *Table) screenExempt(req Request, path string) Match {
 	return Match{Rule: -1}
 }
 
-// formResult returns what a request is whose form was looked into; decided: that, whatever
-// else it has.
+// formResult returns the result after a form was read. Decided means that this result is
+// final.
 func formResult(result Result, reason Reason) (_ Result, decided bool) {
 	switch reason {
 	case NoReason:
@@ -69,7 +68,7 @@ func formResult(result Result, reason Reason) (_ Result, decided bool) {
 	return Ambiguous, true
 }
 
-// screenedMatch returns the match of a request whose form was looked into.
+// screenedMatch returns the match of a request after its form was read.
 func screenedMatch(rule int, result Result, reason Reason) Match {
 	result, decided := formResult(result, reason)
 	if !decided {
@@ -78,9 +77,9 @@ func screenedMatch(rule int, result Result, reason Reason) Match {
 	return Match{Result: result, Rule: rule, Reason: reason, Offset: -1, Screening: true}
 }
 
-// otherMethods returns the methods of rules that a request may count as one under, and
-// what stands against knowing them: the form, if its fields count, is not there, too
-// large or encoded.
+// otherMethods returns the methods of rules that a backend may use for the request. If
+// fields count, the result says why they are unknown: the form was not read yet, is too
+// large, or is encoded.
 func (t *Table) otherMethods(req *Request, fields bool) (methods []string, result Result, reason Reason) {
 	add := func(value string) Reason {
 		for method := range strings.SplitSeq(decodeName(value), ",") {
@@ -108,8 +107,8 @@ func (t *Table) otherMethods(req *Request, fields bool) (methods []string, resul
 	return methods, result, reason
 }
 
-// eachOverride calls see with the value of each header that overrides the method, and
-// field with each cookie.
+// eachOverride calls see with the value of each header that overrides the method, and field
+// with each cookie.
 func (req *Request) eachOverride(see func(string) Reason, field func(name, value string) Reason) Reason {
 	for name, value := range all(req.Header) {
 		reason := NoReason

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxParameters is how many parameters a ruled request may have: Tomcat and PHP
-// stop reading at different counts, both above this.
+// maxParameters bounds the parameters of a request under a rule. Tomcat and PHP stop
+// reading at different counts, both of them higher.
 const maxParameters = 500
 
-// pairs iterates over the raw names and values of a query, a form or a Cookie
-// header. (An iterator function would allocate.)
+// pairs iterates over the raw names and values of a query, a form or a Cookie header. (An
+// iterator function would allocate.)
 type pairs struct {
 	rest      string
 	separator byte
@@ -26,7 +26,7 @@ func (p *pairs) next() (name, value string, ok bool) {
 	return name, value, ok
 }
 
-// nextPair is next for the pair as it stands.
+// nextPair returns the next pair without splitting it.
 func (p *pairs) nextPair() (pair string, ok bool) {
 	if p.rest == "" {
 		return "", false
@@ -43,11 +43,11 @@ func (p *pairs) nextPair() (pair string, ok bool) {
 	return pair, true
 }
 
-// foldName brings a parameter's name into the form in which backends may take it
-// for another: PHP turns dots, blanks and a bracket that is not closed into underscores
-// and cuts off one that is, and what follows a NUL (php_register_variable_ex in its
-// main/php_variables.c); Spring and JSON libraries ignore case, underscores and hyphens,
-// and some trim control bytes.
+// foldName folds a parameter's name into the form in which backends may confuse it with
+// another. PHP turns dots, blanks and an open bracket into underscores. It cuts off a
+// closed bracket, and the rest after a NUL (php_register_variable_ex in its
+// main/php_variables.c). Spring and JSON libraries ignore case, underscores and hyphens.
+// Some backends trim control bytes.
 func foldName(name string) string {
 	if isFolded(name) {
 		return name
@@ -66,7 +66,7 @@ func foldName(name string) string {
 	}, name)
 }
 
-// decodeName undoes the escapes of a name.
+// decodeName decodes the escapes in a name.
 func decodeName(name string) string {
 	for range decodeRounds {
 		decoded := unescape(strings.ReplaceAll(name, "+", " "))
@@ -78,8 +78,8 @@ func decodeName(name string) string {
 	return name
 }
 
-// hasControl reports whether a name has a control byte in it, escaped or not. Some
-// backends trim them, some cut the name off at a NUL.
+// hasControl reports whether a name contains a control byte, escaped or not. Some backends
+// trim them, some cut the name at a NUL.
 func hasControl(name string) bool {
 	if isFolded(name) {
 		return false
@@ -87,7 +87,7 @@ func hasControl(name string) bool {
 	return strings.ContainsFunc(decodeName(name), func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// isFolded reports quickly that folding changes nothing.
+// isFolded reports whether folding certainly changes nothing. It is quick.
 func isFolded(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') {
@@ -108,32 +108,32 @@ func isPlainName(name string) bool {
 	return name != ""
 }
 
-// idText is an ID's text where it was looked for.
+// idText is the text of an ID where the rule looks for it.
 type idText struct {
 	text   string
 	times  int
 	offset int // of the text in its part
 }
 
-// claim is an order that a parameter names beside the rule's own places. A backend that
-// merges path, query, form and cookies goes by it.
+// claim is an order that a parameter names outside the rule's own locations. A backend that
+// merges path, query, form and cookies may use it.
 type claim struct {
 	folded, value string // the last name, and its value
 	in            Location
-	own           bool // the name is one that the rule itself reads an ID by
+	own           bool // the rule itself reads an ID by this name
 	made          bool
 }
 
-// admits reports whether another parameter may claim the same. A name twice is a list to
-// some, but for that of a cookie, which they count by itself.
+// admits reports whether another parameter may name the same order. Some backends read a
+// repeated name as a list, but count cookies separately.
 func (c *claim) admits(folded, value string) bool {
 	return !c.made || c.value == value && (c.folded != folded || c.in == InCookie)
 }
 
-// readParameters goes through a name space that backends mix (query, form, cookie),
-// notes every ID that stands there, and returns why the request is refused, if it
-// is. Strange names are refused only where they fold to an ID's or to a route:
-// others may be odd as they like, as long as every backend finds the same pairs.
+// readParameters reads a set of parameters that backends merge with others (query, form,
+// cookie). It records every ID, and returns why the request is refused, if it is. It
+// refuses an unusual name only if it folds to an ID's name or a route. Other names are
+// allowed as long as every backend finds the same pairs.
 func (r *compiled) readParameters(list pairs, in Location, into []idText, s *headerFacts) Reason {
 	alias := ParameterAlias
 	if in == InCookie {
@@ -194,8 +194,9 @@ func (r *compiled) readParameters(list pairs, in Location, into []idText, s *hea
 	}
 }
 
-// hasIDBehindComma reports whether a cookie has one with an ID's name behind a comma, which
-// separates cookies to old parsers: by RFC 2109, as Tomcat up to 9 does after $Version=1.
+// hasIDBehindComma reports whether a cookie contains another cookie with an ID's name after
+// a comma. Old parsers separate cookies by commas: RFC 2109, and Tomcat up to 9 after
+// $Version=1.
 func (r *compiled) hasIDBehindComma(name, value string) bool {
 	if strings.IndexByte(name, ',') < 0 && strings.IndexByte(value, ',') < 0 {
 		return false
@@ -213,8 +214,8 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 	return false
 }
 
-// mayClaim notes what a parameter claims that does not stand in the ID's own place. It
-// reports false if backends may differ about that.
+// mayClaim records an order that a parameter names outside the ID's own location. It
+// returns false if backends may read it differently.
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
 	isOwn := r.isAlias(folded, in)
 	switch {
@@ -227,19 +228,19 @@ func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFa
 	return true
 }
 
-// leadsToRule reports whether a text is a path that leads to a rule: a web server that rewrites
-// paths into a parameter (index.php?url=$1) adds those of the query behind it, and the last
-// one counts.
+// leadsToRule reports whether a text is a path that leads to a rule. A web server may
+// rewrite paths into a parameter (index.php?url=$1) and append the query, and the last
+// parameter counts.
 func (r *compiled) leadsToRule(text string, s *headerFacts) bool {
 	if !strings.ContainsAny(text, `/%\`) {
 		return false
 	}
 	other := Request{Method: s.method, Host: s.host}
-	return r.table.matchLenient(&other, "/./"+unescape(text)).Result != Unruled // the dot makes it odd
+	return r.table.matchLenient(&other, "/./"+unescape(text)).Result != Unruled // the dot forces a lenient match
 }
 
-// isAlias reports whether a folded name is that of an ID that stands elsewhere.
-// Backends that keep path, header and parameters apart are not fooled by it.
+// isAlias reports whether a folded name is that of an ID in another location. Backends that
+// keep path, header and parameters apart do not confuse them.
 func (r *compiled) isAlias(folded string, in Location) bool {
 	for i := range r.IDs {
 		if folded != r.aliases[i] {
@@ -252,9 +253,9 @@ func (r *compiled) isAlias(folded string, in Location) bool {
 	return false
 }
 
-// isRespelt reports whether a folded name is another spelling of an ID's in its own place,
-// or in the form beside the query, which servlets read as one; or that of the limit's ID,
-// which need not be the order's.
+// isRespelt reports whether a folded name is another spelling of an ID's name in its own
+// location. Query and form are one location, as in servlets. It also reports the name of
+// the limit's ID, which need not equal the order's.
 func (r *compiled) isRespelt(folded string, in Location) bool {
 	for i := range r.IDs {
 		own := r.IDs[i].In
@@ -265,7 +266,7 @@ func (r *compiled) isRespelt(folded string, in Location) bool {
 	return false
 }
 
-// agrees reports whether what a request claims beside its ID is that ID.
+// agrees reports whether the claimed order is the request's order.
 func (c *claim) agrees(r *compiled, m *Match) bool {
 	switch {
 	case m.Result != Named:

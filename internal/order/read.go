@@ -11,13 +11,13 @@ const (
 )
 
 const (
-	// maxIDs bounds a rule's places of an ID.
+	// maxIDs bounds the locations of an ID in a rule.
 	maxIDs = 8
-	// maxLocations counts that of the limit's ID too.
+	// maxLocations includes the limit's ID.
 	maxLocations = maxIDs + 1
 )
 
-// read takes the ID out of a request that the rule matches.
+// read reads the ID of a request that the rule matches.
 func (r *compiled) read(index int, path, query string, req *Request) Match {
 	m := Match{Rule: index, Offset: -1}
 	var places [maxLocations]idText
@@ -45,7 +45,7 @@ func (r *compiled) read(index int, path, query string, req *Request) Match {
 	return r.finish(into, &s, m)
 }
 
-// needsBody tells the order of a request whose body does not name it.
+// needsBody finds the order of a request whose body does not name it.
 func (r *compiled) needsBody(into []idText, s *headerFacts, m Match) Match {
 	known := r.combineWithClaim(into, s, m)
 	if known.Result == Named {
@@ -59,8 +59,8 @@ func (m Match) refused(result Result, reason Reason) Match {
 	return m
 }
 
-// readPath notes the ID in the path. The rest of the path must be as plain as
-// the template is: a variable segment could otherwise hide another route.
+// readPath records the ID in the path. The rest of the path must be as plain as the
+// template: a variable segment could otherwise hide another route.
 func (r *compiled) readPath(path string, into []idText, m *Match) Reason {
 	for i := range r.IDs {
 		if r.IDs[i].In == InPath {
@@ -84,8 +84,7 @@ func (r *compiled) readPath(path string, into []idText, m *Match) Reason {
 	return NoReason
 }
 
-// isPlainPath reports quickly that a path has nothing in it that oddIn would look
-// for.
+// isPlainPath reports whether ambiguousIn would find nothing in the path. It is quick.
 func isPlainPath(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; !plainBytes[c] && c != '/' && !isUpper(c) {
@@ -95,7 +94,7 @@ func isPlainPath(path string) bool {
 	return true
 }
 
-// ambiguousIn returns the offset of what is not plain in a segment, or -1.
+// ambiguousIn returns the offset of the first ambiguous byte of a segment, or -1.
 func ambiguousIn(segment string) int {
 	if segment == "." || segment == ".." {
 		return 0
@@ -108,8 +107,7 @@ func ambiguousIn(segment string) int {
 	return -1
 }
 
-// segmentAt returns the n-th segment of a path that has at least n+1, and its
-// offset.
+// segmentAt returns segment n of a path that has more than n segments, and its offset.
 func segmentAt(path string, n int) (text string, offset int) {
 	start := 1
 	for i := 1; i < len(path); i++ {
@@ -125,7 +123,8 @@ func segmentAt(path string, n int) (text string, offset int) {
 	return path[start:], start
 }
 
-// readQuery looks for the ID, and for what may be taken for it.
+// readQuery searches the query for the ID, and for parameters that a backend may take for
+// it.
 func (r *compiled) readQuery(query string, into []idText, s *headerFacts, m *Match) Reason {
 	if query == "" {
 		return NoReason
@@ -137,7 +136,8 @@ func (r *compiled) readQuery(query string, into []idText, s *headerFacts, m *Mat
 	return r.readParameters(parameters(query), InQuery, into, s)
 }
 
-// combineWithClaim makes one ID of what was found, unless something claims another one.
+// combineWithClaim combines the recorded texts into one ID, unless a parameter claims
+// another order.
 func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Match {
 	m = r.combineIDs(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
@@ -153,7 +153,7 @@ func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Matc
 	return m
 }
 
-// finish makes one ID of what was found, and one for the limit.
+// finish combines the recorded texts into one ID, and one for the limit.
 func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
 	m = r.combineWithClaim(into, s, m)
 	if r.limit < 0 || m.Result != Named {
@@ -179,7 +179,7 @@ func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
 	return m.refused(Ambiguous, RepeatedLimit)
 }
 
-// combineIDs makes one ID of what was found.
+// combineIDs combines the recorded texts into one ID.
 func (r *compiled) combineIDs(into []idText, m Match) Match {
 	for i := range into {
 		f := &into[i]
@@ -213,8 +213,7 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 	return m.refused(Invalid, MissingID)
 }
 
-// withBatch settles how a list and a single ID go together: not at all, unless
-// they are the same.
+// withBatch combines a list with a single ID. The list may contain only that ID.
 func (r *compiled) withBatch(m Match) Match {
 	switch {
 	case len(m.Batch) == 0:

@@ -41,8 +41,8 @@ const (
 // Reasons is the number of reasons, for tables indexed by one.
 const Reasons = int(reasons)
 
-// reasonTexts is a reason's name for metrics, the part of the request that it is
-// about, and a sentence for people.
+// reasonTexts are, for each reason, its name in metrics, the part of the request that it
+// concerns, and a sentence for people.
 var reasonTexts = [Reasons]struct{ name, part, text string }{
 	NoReason:          {"none", "", ""},
 	MissingID:         {"missing_id", "id", "the request names no order"},
@@ -82,6 +82,6 @@ func (r Reason) String() string { return reasonTexts[r].text }
 // Name returns the reason's name for metrics and logs.
 func (r Reason) Name() string { return reasonTexts[r].name }
 
-// Part returns the part of the request that the reason is about: id, limit, path,
-// method, header, query, cookie or body.
+// Part returns the part of the request that the reason concerns: id, limit, path, method,
+// header, query, cookie or body.
 func (r Reason) Part() string { return reasonTexts[r].part }

@@ -4,8 +4,8 @@ import "time"
 
 const day = 24 * time.Hour
 
-// Resolution returns how long after the time that its ID tells an order may have been made; false
-// if the IDs of the format tell no time, or none that is in one year only.
+// Resolution returns how long after the time in its ID an order may have been created. It
+// returns false if the format's IDs contain no time, or a time without a year.
 func (f *Format) Resolution() (step time.Duration, ok bool) {
 	switch f.Kind {
 	case Snowflake:
@@ -23,7 +23,7 @@ func (f *Format) Resolution() (step time.Duration, ok bool) {
 		return 366 * day, true
 	case !has(at.AddDate(0, 0, 1)):
 		return 31 * day, true
-	case !has(at.Add(time.Hour)) || !has(at.Add(12*time.Hour)): // none, or those of a clock's face
+	case !has(at.Add(time.Hour)) || !has(at.Add(12*time.Hour)): // no hour, or a 12-hour clock
 		return day, true
 	case !has(at.Add(time.Minute)):
 		return time.Hour, true

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Rule selects requests and says where they name their order.
+// Rule selects requests, and defines where they name their order.
 type Rule struct {
 	Name    string
 	Methods []string // as on the wire; at least one. GET covers HEAD
 	Path    string   // "/orders/{id}": literal segments and {names}
 
-	// Query has parameters that the query must have, by name, each with its value. Names
-	// and values are letters, digits, _ and -. Another spelling of one is Ambiguous, and
-	// so is one that stands in a form or a cookie with another value.
+	// Query lists parameters that the query must have, by name, each with its value. Names
+	// and values consist of letters, digits, _ and -. Another spelling of one is Ambiguous,
+	// and so is the same parameter with another value in a form or a cookie.
 	Query map[string]string
-	// FrontControllers are paths at which a PHP backend chooses by parameters what it
-	// runs; nil: /index.php and /. A request there that names an order, and is under no
-	// rule, is Ambiguous.
+	// FrontControllers are paths at which a PHP backend chooses by parameters what it runs;
+	// nil: /index.php and /. A request to one of them that names an order, without matching
+	// a rule, is Ambiguous.
 	FrontControllers []string
 
 	Host         string // without a port, any letter case; empty matches every host
@@ -27,19 +27,19 @@ type Rule struct {
 	OtherMethods bool   // requests under other methods pass; otherwise they are Ambiguous
 	Pass         bool   // the rule exempts what it matches: the result is Unruled
 	Backend      Backend
-	UntypedJSON  bool // a body without a Content-Type is read as JSON, where some ID stands in JSON; otherwise it is Ambiguous
-	IDs          []ID // tried in order; those present have to agree. Empty: only the answer has it
+	UntypedJSON  bool // a body without a Content-Type is read as JSON, if an ID is in JSON; otherwise it is Ambiguous
+	IDs          []ID // tried in order; all that are present must agree. Empty: only the answer has the ID
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
 
-	// Limit is an ID of something else than the order, a merchant say, that stands in
-	// the request besides; nil: none. It is read as strictly as the order's.
+	// Limit is the ID of something other than the order, for example of a merchant, that
+	// the request also contains; nil: none. It is read as strictly as the order's ID.
 	Limit *ID
 }
 
-// Location is where in a request an order ID stands.
+// Location is the part of a request that holds an order ID.
 type Location int8
 
-// The places.
+// The locations.
 const (
 	InPath Location = iota
 	InQuery
@@ -49,14 +49,14 @@ const (
 	InJSON
 )
 
-// ID says where an order ID stands and what it looks like.
+// ID defines where an order ID is and what it looks like.
 type ID struct {
 	In       Location
 	Name     string   // of the path segment, parameter, header (lower case), cookie or form field
 	Members  []string // InJSON: the path of member names
 	JSONType JSONType
 	List     bool // InJSON: an array of IDs, each of them an order
-	MaxList  int  // how many at most
+	MaxList  int  // the largest number of IDs
 	MaxBody  int  // InForm, InJSON: bytes
 	Format   Format
 }
@@ -105,22 +105,22 @@ func parseTemplate(path string) ([]segment, error) {
 	return segments, nil
 }
 
-// compiled is a rule with what matching needs ready at hand.
+// compiled is a rule prepared for matching.
 type compiled struct {
-	table     *Table     // that it is in
-	Rule                 // IDs has the limit's as its last
+	table     *Table     // the table of the rule
+	Rule                 // IDs ends with the limit's ID
 	limit     int        // index of the limit's ID in IDs, or -1
 	segments  []int      // by ID: index of its segment in the path, or -1
-	aliases   []string   // folded names that a parameter or cookie must not have elsewhere
-	foreign   []string   // those of orders in other rules: a front controller may merge all names
+	aliases   []string   // folded names that a parameter or cookie must not have in another location
+	foreign   []string   // folded names of orders in other rules: a front controller may merge all names
 	selectors []selector // Query, in the order of the names
-	inBody    bool       // some ID stands in the body
-	ownBody   bool       // some ID of the order does
-	inParams  bool       // some ID stands in the query, a form or a cookie
+	inBody    bool       // at least one ID is in the body
+	ownBody   bool       // at least one ID of the order is
+	inParams  bool       // at least one ID is in the query, a form or a cookie
 	maxBody   int
 
-	// firstBytes holds the bytes that the raw name of a JSON member may begin with if it
-	// is on the way to an ID or may be taken for one: all but most letters.
+	// firstBytes marks the first bytes of JSON member names that matter. Such a name leads
+	// to an ID, or a backend may take it for one. Most letters are not marked.
 	firstBytes [256]bool
 }
 
@@ -179,11 +179,11 @@ func compile(r Rule) (compiled, []segment, error) {
 	return c, segments, nil
 }
 
-// isOrder reports whether an ID of the rule is that of an order, not of its limit.
+// isOrder reports whether an ID of the rule is an order's, not the limit's.
 func (c *compiled) isOrder(i int) bool { return i != c.limit }
 
-// checkLimit refuses a limit whose ID some backend may take for the order's: the
-// two need not agree.
+// checkLimit refuses a limit if a backend may take its ID for the order's: the two need not
+// agree.
 func (r *Rule) checkLimit() error {
 	switch {
 	case r.Limit.List:
@@ -196,8 +196,8 @@ func (r *Rule) checkLimit() error {
 		if id.check() != nil || id.alias() != r.Limit.alias() {
 			continue
 		}
-		// Members of one name in two places of a body are apart to a backend that
-		// goes by the whole path.
+		// A backend that uses the whole path distinguishes members of the same name in two
+		// objects.
 		if id.In != InJSON || r.Limit.In != InJSON || profiles[r.Backend].anyDepth || slices.Equal(id.Members, r.Limit.Members) {
 			return errors.New("the limit's ID may be taken for the order's: their names are alike")
 		}
@@ -205,7 +205,7 @@ func (r *Rule) checkLimit() error {
 	return nil
 }
 
-// alias returns the folded name of an ID that is in order.
+// alias returns the folded name of a valid ID.
 func (id *ID) alias() string {
 	if id.In == InJSON {
 		return foldName(id.Members[len(id.Members)-1])

@@ -5,17 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// jsonScan is the quick way through a JSON body: one pass, no allocation. It decides
-// only what is plainly good, which nearly every body is; at anything else (an
-// escape in a name, a member that may be an alias, an error) it gives up, and
-// readJSON, with a real parser, decides. So what scan accepts readJSON accepts,
-// with the same IDs: a fuzz test holds the two together.
+// jsonScan is the quick reader of a JSON body: one pass, no allocation. It accepts only
+// plain bodies, as nearly all are. For anything else (an escape in a name, a possible
+// alias, an error) it gives up, and readJSON uses a complete parser. If jsonScan accepts a
+// body, the parser accepts it with the same IDs: a fuzz test compares the two.
 type jsonScan struct {
 	rule *compiled
 	body []byte
 	pos  int
 
-	names  [maxNames]span // of the objects that are open, outer ones first
+	names  [maxNames]span // of the open objects, outer ones first
 	open   int            // how many of names are in use
 	values [maxLocations]span
 	found  [maxLocations]bool
@@ -23,11 +22,11 @@ type jsonScan struct {
 
 type span struct{ from, to int }
 
-// maxNames bounds the members of all objects that are open at once; more are
-// readJSON's. They are compared with one another, which is quick for a few.
+// maxNames bounds the members of all open objects; with more, the parser decides. The scan
+// compares all names with one another, which is quick for a few.
 const maxNames = 64
 
-// scanJSON reads a body and notes the IDs, or reports false.
+// scanJSON reads a body and records the IDs. It returns false if the parser must decide.
 func (r *compiled) scanJSON(body []byte, into []idText) bool {
 	for i := range r.IDs {
 		if r.IDs[i].In == InJSON && r.IDs[i].List {
@@ -51,7 +50,7 @@ func (r *compiled) scanJSON(body []byte, into []idText) bool {
 	return true
 }
 
-// peek skips blanks and returns the byte that is next, 0 at the end.
+// peek skips blanks and returns the next byte, 0 at the end.
 func (s *jsonScan) peek() byte {
 	if s.pos < len(s.body) {
 		if c := s.body[s.pos]; c > ' ' {
@@ -72,7 +71,7 @@ func (s *jsonScan) skip() byte {
 	return 0
 }
 
-// accept consumes a byte if it is next, without blanks before it.
+// accept consumes the next byte if it is c. It does not skip blanks.
 func (s *jsonScan) accept(c byte) bool {
 	if s.pos < len(s.body) && s.body[s.pos] == c {
 		s.pos++
@@ -81,8 +80,8 @@ func (s *jsonScan) accept(c byte) bool {
 	return false
 }
 
-// object reads an object at a nesting depth. While onPath, its members may be step
-// level of the way to an ID.
+// object reads an object at a nesting depth. While onPath, its members may be step level of
+// the path to an ID.
 func (s *jsonScan) object(depth, level int, onPath bool) bool {
 	if depth >= maxDepth || !s.accept('{') {
 		return false
@@ -118,7 +117,7 @@ func (s *jsonScan) object(depth, level int, onPath bool) bool {
 	}
 }
 
-// isNew notes a name unless its object has it already.
+// isNew records a name, and reports whether it is new in its object.
 func (s *jsonScan) isNew(first int, name span) bool {
 	if s.open == maxNames {
 		return false
@@ -136,7 +135,7 @@ func (s *jsonScan) isNew(first int, name span) bool {
 func (s *jsonScan) member(name span, depth, level int, onPath bool) bool {
 	raw := s.body[name.from:name.to]
 	if len(raw) > 0 && !s.rule.firstBytes[raw[0]] {
-		return s.value(depth) // of no concern to any ID
+		return s.value(depth) // irrelevant to every ID
 	}
 	if !onPath {
 		return s.isNoID(raw) && s.value(depth)
@@ -163,14 +162,14 @@ func (s *jsonScan) member(name span, depth, level int, onPath bool) bool {
 		}
 	}
 	if descend {
-		// Two IDs below different members of one name space would need their ways
-		// told apart: that is rare, and readJSON's.
+		// With two IDs below different members, their paths must be told apart. That is
+		// rare: leave it to the parser.
 		return len(s.rule.IDs) == 1 && s.object(depth+1, level+1, true)
 	}
 	return s.value(depth)
 }
 
-// isNoID reports whether a name is certainly not that of an ID, where it matters.
+// isNoID reports whether a name is certainly not an ID's, for backends where that matters.
 func (s *jsonScan) isNoID(raw []byte) bool {
 	if !profiles[s.rule.Backend].anyDepth {
 		return true
@@ -183,7 +182,7 @@ func (s *jsonScan) isNoID(raw []byte) bool {
 	return true
 }
 
-// isElsewhere is isNoID for a member on the way to an ID, unless it is the ID.
+// isElsewhere is isNoID for a member on the path to an ID. It accepts the ID itself.
 func (s *jsonScan) isElsewhere(raw []byte, level int) bool {
 	for i := range s.rule.IDs {
 		id := &s.rule.IDs[i]
@@ -194,9 +193,8 @@ func (s *jsonScan) isElsewhere(raw []byte, level int) bool {
 	return s.isNoID(raw)
 }
 
-// foldsDifferently reports whether a name is certainly no alias of another: their first
-// letters differ when folded. A name that begins with anything but a letter is not
-// judged.
+// foldsDifferently reports whether a name certainly folds to another name than other. It is
+// false for a name that does not begin with a letter.
 func foldsDifferently(raw []byte, other string) bool {
 	if len(raw) == 0 || other == "" {
 		return false
@@ -211,7 +209,7 @@ func foldsDifferently(raw []byte, other string) bool {
 	return foldName(string(raw)) != foldName(other)
 }
 
-// readID notes the value of an ID.
+// readID records the value of an ID.
 func (s *jsonScan) readID(i int) bool {
 	kind := s.rule.IDs[i].JSONType
 	from := s.pos
@@ -281,8 +279,8 @@ func (s *jsonScan) literal(word string) bool {
 	return true
 }
 
-// stringBody reads a string and returns what is between its quotes. Of escapes it knows
-// those of one letter.
+// stringBody reads a string and returns the text between its quotes. It accepts only
+// escapes of one letter.
 func (s *jsonScan) stringBody(escapes bool) (span, bool) {
 	if !s.accept('"') {
 		return span{}, false
@@ -307,8 +305,8 @@ func (s *jsonScan) stringBody(escapes bool) (span, bool) {
 	return span{}, false
 }
 
-// stringEnds holds the bytes at which a string is not simply read on, short those that
-// make an escape of one letter.
+// stringEnds marks the bytes at which reading a string stops. shortEscapes marks the
+// letters of one-letter escapes.
 var stringEnds, shortEscapes = func() (ends, short [256]bool) {
 	for c := range ' ' {
 		ends[c] = true

@@ -10,23 +10,23 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxScreened bounds a form that is looked into because its fields may choose what runs,
-// or which method counts; bytes.
+// maxScreened bounds a form that is read because its fields may choose what runs, or the
+// method; bytes.
 const maxScreened = 1 << 20
 
-// screening looks through the parameters of a request to a path at which some backend
-// chooses by them what it runs.
+// screening checks the parameters of a request to a path at which some backend chooses by
+// them what it runs.
 type screening struct {
 	table  *Table
 	req    *Request
-	script bool // the path is a PHP script's: routes count
-	orders bool // it is a front controller's: so do names of orders
-	noForm bool // the form is judged elsewhere
-	chosen bool // rules have been looked for by what the query chooses: the path is theirs
+	script bool // the path is a PHP script: routes count
+	orders bool // the path is a front controller: names of orders count, too
+	noForm bool // another check reads the form
+	chosen bool // the rules for what the query chooses were tried: the path is theirs
 
 	choices []choice
-	methods []string // that it may count as one under
-	rule    int      // that a path in a parameter leads to, or -1
+	methods []string // that a backend may use for the request
+	rule    int      // to which a path in a parameter leads, or -1
 }
 
 // screen returns why the request is refused, or Unruled.
@@ -54,8 +54,9 @@ func (s *screening) screen() Match {
 	return screenedMatch(guard, result, reason)
 }
 
-// guardRule returns a rule to answer for a request that may be read as one under a rule: the
-// first that lets no other methods pass, since its calls are bracketed, or else the first.
+// guardRule returns the rule whose reply refuses a request that no rule matches. It is the
+// first rule that lets no other methods pass, because its calls need a lock. Without one it
+// is the first rule.
 func (t *Table) guardRule(req *Request) int {
 	first := -1
 	for i := range t.rules {
@@ -77,8 +78,8 @@ func (s *screening) readParameters(text string, in Location) Reason {
 	return eachPart(text, func(name, value string) Reason { return s.readParameter(name, value, in) })
 }
 
-// eachPart calls see with parameters until it gives a reason. More than PHP reads of a
-// request give one.
+// eachPart calls see with each parameter until see returns a reason. More parameters than
+// PHP reads of a request are a reason, too.
 func eachPart(text string, see func(name, value string) Reason) Reason {
 	n := 0
 	for list := parameters(text); ; {
@@ -110,7 +111,7 @@ func (s *screening) readCookies() Reason {
 	return NoReason
 }
 
-// readParameter judges one parameter.
+// readParameter checks one parameter.
 func (s *screening) readParameter(name, value string, in Location) Reason {
 	t := s.table
 	alias := ParameterAlias
@@ -134,14 +135,14 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 	case !s.script || in == InCookie:
 		return NoReason
 	}
-	// A parameter that holds a path, or is one: /index.php?/orders/42/settle
+	// A parameter that contains a path, or is one: /index.php?/orders/42/settle
 	for _, text := range [2]string{name, value} {
 		if text = unescape(text); text == "" {
 			continue
 		}
 		for _, method := range s.methods {
 			r := Request{Method: method, Host: s.req.Host}
-			if m := t.matchLenient(&r, "/./"+text); m.Result != Unruled { // the dot makes it odd
+			if m := t.matchLenient(&r, "/./"+text); m.Result != Unruled { // the dot forces a lenient match
 				s.rule = m.Rule
 				return FrontController
 			}
@@ -150,8 +151,8 @@ func (s *screening) readParameter(name, value string, in Location) Reason {
 	return NoReason
 }
 
-// namesOrder reports whether a folded name is one by which some rule reads an order's ID.
-// A cookie has to hold one, too: there are many that are called id.
+// namesOrder reports whether some rule reads an order's ID by this folded name. A cookie
+// must also have the value of an ID, because many cookies are named id.
 func (t *Table) namesOrder(folded, value string, in Location) bool {
 	for i := range t.orders {
 		r := &t.orders[i]
@@ -167,7 +168,7 @@ func (t *Table) namesOrder(folded, value string, in Location) bool {
 	return false
 }
 
-// form is how a body may be read as parameters, in each way of these.
+// form is a set of the ways in which a body may be read as parameters.
 type form int8
 
 const (
@@ -178,8 +179,9 @@ const (
 	noForm form = 0
 )
 
-// formsOf tells it by a Content-Type, also by one that is odd. To Tomcat and Spring each
-// multipart type is a form. The word form counts only by itself: platform is none.
+// formsOf derives the set from a Content-Type, even from a malformed one. Tomcat and Spring
+// treat each multipart type as a form. The word "form" counts only as a whole word:
+// "platform" does not.
 func formsOf(contentType string) (kind form) {
 	contentType = lower(contentType)
 	if strings.Contains(contentType, "json") {
@@ -196,7 +198,8 @@ func formsOf(contentType string) (kind form) {
 	return kind
 }
 
-// form tells by the headers; encoded tells that the body has a Content-Encoding.
+// form derives the set from the headers. Encoded means that the body has a
+// Content-Encoding.
 func (req *Request) form() (kind form, encoded bool) {
 	if req.BodyState == BodyComplete && len(req.Body) == 0 {
 		return noForm, false
@@ -216,8 +219,8 @@ func (req *Request) form() (kind form, encoded bool) {
 	return kind, encoded
 }
 
-// eachField calls see with the fields of a form until it gives a reason, json: also with the
-// members of JSON. NeedsBody tells that the form is yet to be seen.
+// eachField calls see with each field of a form until see returns a reason. With json it
+// also reads the members of JSON. NeedsBody means that the form was not read yet.
 func (req *Request) eachField(json bool, see func(name, value string) Reason) (Result, Reason) {
 	kind, encoded := req.form()
 	if !json {
@@ -247,13 +250,13 @@ func (req *Request) eachField(json bool, see func(name, value string) Reason) (R
 	return Unruled, reason
 }
 
-// eachName calls see with whatever a backend may take for the name of a field of a
-// multipart form: parsers differ in which of several names counts, in quotes and in where
-// a line ends. Text of a file that looks like a name is one, too; more of them than PHP
-// reads fields of a request give a reason.
+// eachName calls see with every text that a backend may take for the name of a field in a
+// multipart form. Parsers differ in which of several names counts, in quotes, and in where
+// a line ends. It includes text of a file that looks like a name. More names than PHP reads
+// fields of a request are a reason to refuse it.
 func eachName(body []byte, see func(name, value string) Reason) Reason {
 	folded := bytes.ToLower(body)
-	if len(folded) != len(body) { // letters that take more bytes in lower case
+	if len(folded) != len(body) { // some letters take more bytes in lower case
 		folded = body
 	}
 	for at, n := 0, 0; ; {
@@ -269,12 +272,12 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 		if n++; n > maxFields {
 			return TooManyParameters
 		}
-		// PHP drops blanks before a name, however many.
+		// PHP drops any number of blanks before a name.
 		quoted := bytes.TrimLeft(bytes.TrimLeft(text[1:], " \t\r\n"), "\"' \t")
 		if len(quoted) > maxName {
 			quoted = quoted[:maxName]
 			if bytes.IndexByte(quoted, '[') >= 0 {
-				quoted = append(slices.Clone(quoted), ']') // it may be closed further on
+				quoted = append(slices.Clone(quoted), ']') // the bracket may be closed after the cut
 			}
 		}
 		value := fieldValue(body[at:])
@@ -296,11 +299,11 @@ func eachName(body []byte, see func(name, value string) Reason) Reason {
 	}
 }
 
-// eachMember calls see with the members of a JSON object, none of which further in. What is
-// neither a string nor a number has the value of a field that is not certain.
+// eachMember calls see with the members of a JSON object, without nested ones. A value that
+// is neither a string nor a number is passed as unreadable.
 func eachMember(body []byte, see func(name, value string) Reason) Reason {
 	dec := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if dec.PeekKind() != '{' { // of no names
+	if dec.PeekKind() != '{' { // it has no names
 		if err := dec.SkipValue(); err != nil && !errors.Is(err, io.EOF) {
 			return BadJSON
 		}
@@ -341,17 +344,17 @@ func nextMember(dec *jsontext.Decoder) (name, value string, err error) {
 	return name, value, err
 }
 
-// unreadable stands for the value of a field that is not certain.
+// unreadable replaces the value of a field if backends may read it differently.
 const unreadable = "\x00"
 
-// fieldValue returns what stands behind the header of a part, up to the next boundary.
+// fieldValue returns the text between the header of a part and the next boundary.
 func fieldValue(text []byte) string {
 	text = text[:min(len(text), maxHeader)]
 	start := bytes.Index(text, []byte("\n\n"))
 	if i := bytes.Index(text, []byte("\n\r\n")); i >= 0 && (start < 0 || i < start) {
 		start = i + 1
 	}
-	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 { // at which a header ends, to PHP
+	if start < 0 || bytes.IndexByte(text[:start], 0) >= 0 { // PHP ends a header at a NUL
 		return unreadable
 	}
 	value := text[start+2:]
@@ -363,11 +366,11 @@ func fieldValue(text []byte) string {
 }
 
 const (
-	// maxFields bounds the parameters that are looked through in a query or a form:
-	// max_input_vars of PHP, by default.
+	// maxFields bounds the parameters that are checked in a query or a form. It is PHP's
+	// default of max_input_vars.
 	maxFields = 1000
-	// maxName bounds the name of a field, in bytes: no ID's is longer.
+	// maxName bounds the name of a field, in bytes: no name of an ID is longer.
 	maxName = 512
-	// maxHeader bounds the header of a part, with such a value behind it, in bytes.
+	// maxHeader bounds the header of a part together with its value, in bytes.
 	maxHeader = 8192
 )

@@ -10,9 +10,9 @@ import (
 // selector is a parameter that a rule matches by.
 type selector struct {
 	name, value string
-	folded      string // the name as backends may take another for it
+	folded      string // the name as backends may fold it
 	foldedValue string
-	guards      bool // the rule exempts nothing
+	guards      bool // the rule does not exempt requests
 }
 
 // compileQuery returns the rule's selectors, in the order of their names.
@@ -27,8 +27,8 @@ func (r *Rule) compileQuery() (all []selector, err error) {
 	return all, nil
 }
 
-// isSelected reports whether a query has all of the rule's parameters, spelt as they are
-// there.
+// isSelected reports whether a query has all of the rule's parameters, in their exact
+// spelling.
 func (r *compiled) isSelected(req *Request) bool {
 	_, query, _ := strings.Cut(req.Target, "?")
 	for i := range r.selectors {
@@ -48,8 +48,8 @@ func (s *selector) isIn(query string) bool {
 	}
 }
 
-// selects reports whether a folded name is that of a parameter that the rule matches by,
-// and whether the parameter is certainly that one.
+// selects reports whether a folded name is a parameter that the rule matches by, and
+// whether every backend reads it as that parameter.
 func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
 	for i := range r.selectors {
 		if s := &r.selectors[i]; folded == s.folded {
@@ -62,19 +62,20 @@ func (r *compiled) selects(folded, name, value string) (isOne, certain bool) {
 // isSelectivePass reports whether the rule exempts requests by their parameters.
 func (r *compiled) isSelectivePass() bool { return r.Pass && len(r.selectors) > 0 }
 
-// screenSelection judges a request that falls under a rule for want of parameters that an earlier
-// one matches by, or is exempt because of some: they have to be certain.
+// screenSelection checks a request whose rule depends on parameters. Either it lacks the
+// parameters of an earlier rule, or parameters exempt it. Every backend must read them
+// alike.
 func (t *Table) screenSelection(req Request, rule int) Match {
 	s := screening{table: t, req: &req, rule: -1, chosen: true}
-	s.noForm = !t.rules[rule].Pass // what another rule makes of a form is for it to say
+	s.noForm = !t.rules[rule].Pass // the matching rule checks the form
 	return s.screen()
 }
 
-// choice is the value of a parameter that some rule matches by, where it was first found.
+// choice is the first value of a parameter that some rule matches by.
 type choice struct{ folded, value string }
 
-// choose notes such a parameter, and reports whether every backend finds the same value
-// everywhere, and none that a rule matches by without having matched.
+// choose records such a parameter, and reports whether it is unambiguous. Every backend
+// must find the same value everywhere, and no rule may match by it without having matched.
 func (s *screening) choose(folded, name, value string, in Location) bool {
 	certain := isPlainName(name) && isPlainName(value)
 	for i := range s.table.selectors {
@@ -99,7 +100,7 @@ func (s *screening) choose(folded, name, value string, in Location) bool {
 	return certain
 }
 
-// chose reports whether the query has made that choice.
+// chose reports whether the query contains that choice.
 func (s *screening) chose(folded, value string) bool {
 	return slices.Contains(s.choices, choice{folded, value})
 }

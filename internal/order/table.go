@@ -6,41 +6,40 @@ import (
 	"strings"
 )
 
-// Table finds the rule for a request. It is immutable and safe for concurrent
-// use.
+// Table finds the rule for a request. It is immutable and safe for concurrent use.
 //
-// Rules hang in trees with one level for each path segment, so the cost of a
-// match depends on the length of the path and not on the number of rules.
+// Rules are stored in trees with one level for each path segment. So the cost of a match
+// depends on the length of the path, and not on the number of rules.
 type Table struct {
 	rules   []compiled
 	exact   node // literals as written
-	folded  node // literals in lower case: of rules that ignore it, and for what comes near
+	folded  node // literals in lower case: for rules that ignore case, and for lenient matches
 	lenient readings
 
-	folders    node // rules' paths as folders: of an index.php, and without the slash at the end; in lower case
-	hasFolders bool // there are some
+	folders    node // rules' paths as folders: of an index.php, and without the trailing slash; in lower case
+	hasFolders bool // there is at least one
 
 	controllers []string   // paths at which parameters choose what runs, in lower case
-	orders      []compiled // the rules that read an order's ID, by whose names a request may name one
+	orders      []compiled // the rules that read an order's ID
 	selectors   []selector // of all rules
-	methods     []string   // of the rules that guard
+	methods     []string   // of the guarding rules
 
-	hosts       []string // that rules are for
-	ignoresCase bool     // some rule does
-	depth       int      // the most segments of a rule's path, or of a front controller's
+	hosts       []string // of the rules
+	ignoresCase bool     // some rule ignores case
+	depth       int      // the largest number of segments in the path of a rule or a front controller
 }
 
 // node stands for a path prefix.
 type node struct {
 	literal map[string]*node
-	last    string // the key in literal that was added last: the only one of most nodes
-	child   *node  // what it stands for
+	last    string // the key that was added last to literal: most nodes have only one
+	child   *node  // the node of last
 	any     *node  // a {name} segment
 	rules   []int  // rules whose template ends here, in file order
 }
 
-// NewTable compiles rules. Their order counts: the first whose method, host and
-// path match decides. The error names the first rule that is unusable.
+// NewTable compiles rules. The first rule whose method, host and path match decides. The
+// error names the first unusable rule.
 func NewTable(rules []Rule) (*Table, error) {
 	t := &Table{rules: make([]compiled, 0, len(rules))}
 	for i, r := range rules {
@@ -68,7 +67,7 @@ func NewTable(rules []Rule) (*Table, error) {
 			t.folders.add(segments[:len(segments)-1], i, lower)
 		}
 		t.lenient = t.lenient.union(profiles[r.Backend])
-		// The path of a folder: that of its script without the last segment, or "/".
+		// The path of a folder: the path of its script without the last segment, or "/".
 		if folder := len(segments) - 1; profiles[r.Backend].indexPHP && strings.HasSuffix(lower(r.Path), indexScript) {
 			t.hasFolders = true
 			t.folders.add(append(slices.Clone(segments[:folder]), segment{})[:max(1, folder)], i, lower)
@@ -102,9 +101,9 @@ func NewTable(rules []Rule) (*Table, error) {
 	return t, nil
 }
 
-// foreignNames returns the folded names by which other rules read an order's ID, unless
-// the rule's backend keeps a path, a query, a form and cookies apart, or the rule reads
-// none itself.
+// foreignNames returns the folded names by which other rules read an order's ID. It returns
+// none if the rule reads no ID itself, or if its backend keeps path, query, form and
+// cookies apart.
 func (t *Table) foreignNames(r *compiled) (names []string) {
 	if len(r.IDs) == 0 || !profiles[r.Backend].parameters {
 		return nil
@@ -120,7 +119,7 @@ func (t *Table) foreignNames(r *compiled) (names []string) {
 	return names
 }
 
-// withoutSlash cuts the slash off the end of a path, unless it is all of it.
+// withoutSlash removes the trailing slash of a path other than "/".
 func withoutSlash(path string) string {
 	if path == "/" {
 		return path
@@ -150,9 +149,9 @@ func (n *node) add(segments []segment, rule int, spell func(string) string) {
 	n.rules = append(n.rules, rule)
 }
 
-// Match finds the request's rule and ID. A request that is not refused and has no
-// body costs no allocation, but for a UUID in upper case. Time and memory are
-// linear in the size of the request.
+// Match finds the request's rule and ID. It does not allocate for a request without a body
+// that is not refused, unless it names a UUID in upper case. Time and memory are linear in
+// the size of the request.
 func (t *Table) Match(req Request) Match {
 	m := t.match(req)
 	if len(t.hosts) > 0 && m.Result != Ambiguous {
@@ -174,7 +173,7 @@ func (t *Table) match(req Request) Match {
 	f := t.findExact(&req, path)
 	best := f.best < len(t.rules)
 	if best && (f.selecting < f.best || t.rules[f.best].isSelectivePass()) {
-		// A backend may find those parameters all the same.
+		// A backend may still find those parameters.
 		if m := t.screenSelection(req, f.best); m.Result != Unruled {
 			return m
 		}
@@ -198,18 +197,18 @@ func (t *Table) match(req Request) Match {
 	return t.screenUnmatched(req, path, chooses)
 }
 
-// finder looks a path up in a tree.
+// finder searches a tree for a path.
 type finder struct {
 	table *Table
 	req   *Request
 
 	best      int // lowest index of a rule that matches
-	other     int // lowest index of one that would, but for its method
-	passing   int // the same of one that lets other methods pass
-	selecting int // lowest index of one that would, but for the parameters that it matches by
+	other     int // lowest index of a rule that matches except for its method
+	passing   int // the same for a rule that lets other methods pass
+	selecting int // lowest index of a rule that matches except for its parameters
 }
 
-// findExact looks a path up as it is spelt.
+// findExact looks up a path in its exact spelling.
 func (t *Table) findExact(req *Request, path string) finder {
 	f := t.finder(req)
 	f.find(&t.exact, path[1:], admitsExact)
@@ -224,16 +223,16 @@ func (t *Table) finder(req *Request) finder {
 	return finder{table: t, req: req, best: n, other: n, passing: n, selecting: n}
 }
 
-// admission tells whether a rule may be found in a tree at all.
+// admission reports whether a search of a tree may return a rule.
 type admission func(*compiled) bool
 
 func admitsExact(r *compiled) bool        { return !r.IgnoreCase }
 func admitsIgnoringCase(r *compiled) bool { return r.IgnoreCase }
 func admitsGuarding(r *compiled) bool     { return !r.Pass }
 
-// find follows the rest of a path below n. A literal and a {name} segment may
-// both lead to rules: both are followed, and file order decides. The depth of the
-// recursion is that of the deepest template, whatever the request.
+// find follows the rest of a path below n. Both a literal and a {name} segment may lead to
+// rules. It follows both, and file order decides. The recursion is as deep as the deepest
+// template, for any request.
 func (f *finder) find(n *node, rest string, admits admission) {
 	text, tail, more := rest, "", false
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
@@ -255,8 +254,8 @@ func (f *finder) follow(n *node, tail string, more bool, admits admission) {
 	}
 }
 
-// next returns the node for a literal segment, nil when there is none. It spares
-// most nodes the hash.
+// next returns the node of a literal segment, nil if there is none. It avoids the hash
+// table for most nodes.
 func (n *node) next(text string) *node {
 	if text == n.last {
 		return n.child
@@ -279,7 +278,7 @@ func (f *finder) choose(rules []int, admits admission) {
 		case r.admitsMethod(f.req.Method):
 			f.best = min(f.best, i)
 		case r.Pass:
-		case r.OtherMethods && !r.admitsMethod(strings.ToUpper(f.req.Method)): // to some, get is GET
+		case r.OtherMethods && !r.admitsMethod(strings.ToUpper(f.req.Method)): // some backends read get as GET
 			f.passing = min(f.passing, i)
 		default:
 			f.other = min(f.other, i)
@@ -287,7 +286,7 @@ func (f *finder) choose(rules []int, admits admission) {
 	}
 }
 
-// admitsMethod takes HEAD for GET, as backends do.
+// admitsMethod treats HEAD as GET, as backends do.
 func (r *compiled) admitsMethod(method string) bool {
 	for _, m := range r.Methods {
 		if m == method || m == "GET" && method == "HEAD" {
@@ -301,7 +300,7 @@ func (r *compiled) admitsHost(host string) bool {
 	return r.Host == "" || strings.EqualFold(r.Host, hostname(host))
 }
 
-// hostname cuts the port and the root's dot off an authority.
+// hostname removes the port and the trailing dot from an authority.
 func hostname(authority string) string {
 	i := strings.LastIndexByte(authority, ':')
 	if i >= 0 && strings.IndexByte(authority[i:], ']') < 0 { // not the colons of an IPv6 address
@@ -310,7 +309,7 @@ func hostname(authority string) string {
 	return strings.TrimSuffix(authority, ".")
 }
 
-// lower folds ASCII letters, and allocates only if there are any to fold.
+// lower folds ASCII letters. It allocates only if there are upper-case ones.
 func lower(text string) string {
 	for i := range len(text) {
 		if isUpper(text[i]) {
