@@ -31,9 +31,9 @@ func (s *Segments) check() error {
 	case s.Keep < 1 || s.Keep > maxDays:
 		return fmt.Errorf("keeping %d days: must be 1 to %d", s.Keep, maxDays)
 	case s.Day == nil && s.Older != Absent:
-		return errors.New("IDs without a date: one that was forgotten can only be absent")
+		return errors.New("IDs without a date: a dropped order can only be absent")
 	case s.Older == Maybe:
-		return errors.New("an old ID is unknown or absent")
+		return errors.New("the answer for an ID of a dropped day must be Unknown or Absent")
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (f *Filter) forgetLoop(ctx context.Context) {
 			return
 		}
 		if dropped := held.rollOver(DayOf(f.opts.Now())); len(dropped) > 0 {
-			f.log.Info("orders of old days are forgotten", "segments", dropped)
+			f.log.Info("orders of old days were dropped", "segments", dropped)
 		}
 	}
 }

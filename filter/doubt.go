@@ -411,7 +411,7 @@ func (f *Filter) clearDoubts(before doubtMark, cure Recovery) {
 	}
 	f.doubts.Store(summarize(left))
 	if left == nil {
-		f.log.Info("there is no doubt any more, orders count as absent again")
+		f.log.Info("there is no doubt left, orders can be absent again")
 	}
 }
 

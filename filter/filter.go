@@ -330,7 +330,7 @@ func (f *Filter) stale() bool {
 func (f *Filter) newStore() (idStore, error) {
 	o := &f.opts
 	if o.Growth != nil && o.Exact {
-		return nil, errors.New("an exact set has no size that it could outgrow")
+		return nil, errors.New("an exact set needs no growth")
 	}
 	if o.Growth != nil {
 		if err := o.Growth.check(); err != nil {

@@ -82,7 +82,7 @@ func (f *Filter) AtMax() bool {
 // noteMax logs once that the filter cannot grow when it should.
 func (f *Filter) noteMax() {
 	if f.atMax.CompareAndSwap(false, true) {
-		f.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
+		f.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass; raise expand.max", "max", f.opts.Growth.Max)
 	}
 }
 
@@ -188,13 +188,13 @@ func (f *Filter) growMemory(s *scalable) {
 }
 
 // ErrForgotten says that some IDs can no longer be read from anywhere.
-var ErrForgotten = errors.New("the IDs themselves are kept no more")
+var ErrForgotten = errors.New("the IDs can no longer be read")
 
 // ErrNoGrowth says that a filter has no [Growth].
-var ErrNoGrowth = errors.New("the filter's configuration lets it not grow")
+var ErrNoGrowth = errors.New("expand is not configured")
 
 // ErrAtMax says that a filter has the greatest capacity that [Growth] allows.
-var ErrAtMax = errors.New("the filter has all the room that expand.max allows")
+var ErrAtMax = errors.New("the filter has the greatest capacity that expand.max allows")
 
 // addLayer gives a part one more layer, unless its last one is filled less than to the share
 // at. The error is ErrAtMax, or that of [New].
@@ -316,7 +316,7 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 	if g.LeaderLock != nil {
 		work, done, err := g.LeaderLock(ctx)
 		if err != nil {
-			return fmt.Errorf("waiting for its turn: %w", err)
+			return fmt.Errorf("waiting for the leader lock: %w", err)
 		}
 		defer done()
 		ctx = work

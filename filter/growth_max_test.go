@@ -28,7 +28,7 @@ func TestGrowthEndsAtMax(t *testing.T) {
 				t.Error("it is not full, and says that it is")
 			}
 			for range 2 {
-				if err := f.Expand(t.Context()); !errors.Is(err, ErrAtMax) || err.Error() != "filter orders: the filter has all the room that expand.max allows: 3000 IDs" {
+				if err := f.Expand(t.Context()); !errors.Is(err, ErrAtMax) || err.Error() != "filter orders: the filter has the greatest capacity that expand.max allows: 3000 IDs" {
 					t.Errorf("expanding past it: %v", err)
 				}
 			}

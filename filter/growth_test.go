@@ -144,7 +144,7 @@ func TestExpandFails(t *testing.T) {
 			return errors.Join(add("1"), away)
 		}, nil, "the database is away"},
 		{"the source has lost IDs", again(10), nil, "only 10 IDs were read again, of 100"},
-		{"no turn", again(100), away, "waiting for its turn: the database is away"},
+		{"no turn", again(100), away, "waiting for the leader lock: the database is away"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			over := false

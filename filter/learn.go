@@ -57,7 +57,7 @@ func (f *Filter) MarkIncomplete(ctx context.Context, reason string, began time.T
 
 func (f *Filter) markIncomplete(ctx context.Context, what pendingWrite, late time.Duration) error {
 	if _, _, doubted := f.Doubts(); !doubted {
-		f.log.Error("there may be an order whose ID is not known: IDs that it may have do not count as absent until the sources were read again", "reason", what.reason)
+		f.log.Error("there may be an order with an unknown ID: its possible IDs are not absent until the sources are reloaded", "reason", what.reason)
 	}
 	what.since = what.since.Truncate(time.Millisecond) // the precision of the log
 	// Here first, as in Learn. The log brings it once more.
@@ -161,7 +161,7 @@ func (f *Filter) enqueueRetry(what pendingWrite, err error) {
 	case what.id == "":
 		f.pending = append(f.pending, pendingWrite{reason: what.reason, mayBeCreated: what.mayBeCreated, anyOrder: true})
 	default:
-		f.pending = append(f.pending, pendingWrite{anyOrder: true, reason: fmt.Sprintf("more than %d new orders could not be told to the other ordergates", f.opts.MaxPending)})
+		f.pending = append(f.pending, pendingWrite{anyOrder: true, reason: fmt.Sprintf("more than %d new orders could not be sent to the other ordergates", f.opts.MaxPending)})
 	}
 	select {
 	case f.retry <- struct{}{}:
@@ -218,7 +218,7 @@ func (f *Filter) retryLoop(ctx context.Context) error {
 				break
 			}
 			if tries == 0 { // one line for each outage
-				f.log.Warn("other ordergates do not know of new orders yet", "pending", f.Pending(), "error", err)
+				f.log.Warn("new orders have not reached the other ordergates yet", "pending", f.Pending(), "error", err)
 			}
 			pause := time.NewTimer(f.opts.RetryEvery)
 			select {
@@ -277,6 +277,6 @@ func (f *Filter) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.opts.AppendTimeout)
 	defer cancel()
 	if err := f.appendPending(ctx); err != nil {
-		f.log.Error("ending with new orders that the other ordergates do not know of", "lost", f.Pending(), "error", err)
+		f.log.Error("the process ends with new orders that did not reach the other ordergates", "lost", f.Pending(), "error", err)
 	}
 }

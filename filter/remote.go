@@ -92,7 +92,7 @@ func (f *Filter) appendAndStore(ctx context.Context, ids ...string) error {
 
 // errNotInRemote says that an ID is in the change log, but not in the remote set. An instance
 // with a window still finds it.
-var errNotInRemote = errors.New("not in the shared set yet")
+var errNotInRemote = errors.New("not in the filter in Redis yet")
 
 // peersUninformed reports whether other instances may answer Absent for an ID after a failed
 // write.

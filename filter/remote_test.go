@@ -212,7 +212,7 @@ func TestRemoteLearn(t *testing.T) {
 		remote.set(away, true)
 		for i := range 4 {
 			err := f.Learn(t.Context(), fmt.Sprint("new-", i))
-			if windows && err != nil || !windows && (!errors.Is(err, away) || !errors.Is(err, ErrExposed) || !strings.Contains(err.Error(), "not in the shared set")) {
+			if windows && err != nil || !windows && (!errors.Is(err, away) || !errors.Is(err, ErrExposed) || !strings.Contains(err.Error(), "not in the filter in Redis")) {
 				t.Errorf("windows %v: %v", windows, err)
 			}
 			if got := log.calls(); got != did {

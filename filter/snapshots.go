@@ -25,7 +25,7 @@ var (
 	// ErrNotReady says that a filter lacks IDs, or may lack some. A snapshot would keep that.
 	ErrNotReady = errors.New("the filter is not ready")
 	// ErrSourcesChanged says that a snapshot is intact, but its sources have to be read again.
-	ErrSourcesChanged = errors.New("the sources have changed since, or it cannot be told that they have not")
+	ErrSourcesChanged = errors.New("the sources have changed since, or may have")
 )
 
 // WriteSnapshot writes the content of memory to a file and replaces the old one; see
@@ -142,7 +142,7 @@ func (f *Filter) readSnapshot(ctx context.Context, path, sources string) (info S
 	f.loadMu.Lock()
 	defer f.loadMu.Unlock()
 	if f.status.Load().state == StateReady {
-		return info, errors.New("reading a snapshot: it was loaded already")
+		return info, errors.New("reading a snapshot: the filter is loaded already")
 	}
 	began := f.opts.Now()
 	file, err := f.OpenSnapshot(path)
@@ -179,7 +179,7 @@ func (f *Filter) replaceBy(ctx context.Context, next idStore, file *snapshot.Sna
 	f.memory.begin(next)
 	if f.opts.Appender == nil && countAll(old) > 0 {
 		f.memory.abandon()
-		return errors.New("reading a snapshot: IDs were added before, and there is no change log to have them from")
+		return errors.New("reading a snapshot: IDs were added before, and there is no change log to read them from")
 	}
 	for _, id := range f.pendingIDs() {
 		next.add(id)

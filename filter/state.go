@@ -23,7 +23,7 @@ type status struct {
 // first reason stays. It affects this process only.
 func (f *Filter) Taint(reason string) {
 	if f.setStatus(&status{state: StateUnknown, reason: reason, permanent: true}) {
-		f.log.Error("filter can be certain of nothing until a restart", "reason", reason)
+		f.log.Error("filter answers unknown for every miss until a restart", "reason", reason)
 	}
 }
 

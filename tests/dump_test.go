@@ -145,7 +145,7 @@ func TestOlderDumpOfAShard(t *testing.T) {
 	two := table.gate(bed, cluster.Addrs()[0], settings("two")) // it knows the new rows by the set only
 	two.becomes(nobody, "absent")
 	before.restore(t)
-	bedtest.Eventually(t, "it is noticed", func() bool { return two.said("a part of the set in Redis was restarted or failed over") })
+	bedtest.Eventually(t, "it is noticed", func() bool { return two.said("a part of the filter in Redis was restarted or failed over") })
 	two.becomes(nobody, "absent")
 	three := table.gate(bed, cluster.Addrs()[0], settings("three"))
 	three.becomes(nobody, "absent")

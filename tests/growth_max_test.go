@@ -36,7 +36,7 @@ func TestGrowthHasAnEnd(t *testing.T) {
 			if got := s.info("orders").Capacity; got != most {
 				t.Errorf("capacity %d, want %d", got, most)
 			}
-			want := fmt.Sprintf("filter orders: the filter has all the room that expand.max allows: %d IDs\n", most)
+			want := fmt.Sprintf("filter orders: the filter has the greatest capacity that expand.max allows: %d IDs\n", most)
 			if out, err := expand(); err == nil || !strings.HasSuffix(out, want) {
 				t.Errorf("growing beyond that: %v: %q, want %q", err, out, want)
 			}

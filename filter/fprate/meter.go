@@ -189,7 +189,7 @@ func (m *Meter) logAlarm(r sample) {
 			"expected", percent(m.EstimatedRate()))
 		return
 	}
-	m.opts.Logger.Info("absent orders pass the filter as rarely as they should, or are not asked for any more",
+	m.opts.Logger.Info("absent orders pass the filter as rarely as they should, or are no longer looked up",
 		"rate", percent(r.rate()), "allowed", percent(m.opts.Alert), "passed", r.passed, "absent", r.ids())
 }
 
@@ -210,7 +210,7 @@ func (m *Meter) showAlert(r sample) {
 func (m *Meter) grow(ctx context.Context) {
 	expected := m.filter.EstimatedFalsePositiveRate()
 	if expected < m.opts.Alert/2 {
-		m.opts.Logger.Warn("filter is not expanded: its bits do not explain that so many absent orders pass, but orders do that were deleted",
+		m.opts.Logger.Warn("filter is not expanded: its bits do not explain the absent orders that pass; deleted orders would",
 			"expected", percent(expected))
 		return
 	}

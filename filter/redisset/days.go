@@ -12,10 +12,9 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
-// days is a set for each day, named "<key>:<yyyymmdd>", as the filter in memory has
-// them: those that are kept, a guard day before them, and tomorrow. IDs without a
-// day, or of days outside, are in "<key>:stray", and so are those of a day whose set
-// is not there (yet): a negative has been looked for in both.
+// days has a set for each day, named "<key>:<yyyymmdd>", as the filter in memory: the kept
+// days, a grace day before them, and tomorrow. IDs without a day, or of other days, are in
+// "<key>:stray". So are the IDs of a day whose set is missing: a miss was read in both.
 type days struct {
 	parent   *Set
 	client   redis.UniversalClient
@@ -46,7 +45,7 @@ func (d *days) today() filter.Day { return filter.DayOf(d.parent.opts.Now()) }
 
 func (d *days) graceDay() filter.Day { return d.today() - filter.Day(d.parent.opts.Segments.Keep) }
 
-// set returns that of a day.
+// ofDay returns the set of a day.
 func (d *days) ofDay(day filter.Day) (*redisbf.Set, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,10 +54,10 @@ func (d *days) ofDay(day filter.Day) (*redisbf.Set, error) {
 	}
 	set, err := d.newSet(day.String())
 	if err != nil {
-		return nil, err // as that of stray would have been
+		return nil, err // the same error as for the overflow set
 	}
 	for old, set := range d.days {
-		if old < d.graceDay()-1 { // not asked any more
+		if old < d.graceDay()-1 { // no longer queried
 			delete(d.days, old)
 			go set.Close()
 		}
@@ -67,7 +66,7 @@ func (d *days) ofDay(day filter.Day) (*redisbf.Set, error) {
 	return set, nil
 }
 
-// sets returns those that there should be, the newest first.
+// sets returns the sets that must exist, the newest first.
 func (d *days) sets() ([]*redisbf.Set, error) {
 	var all []*redisbf.Set
 	for day, guard := d.today()+1, d.graceDay(); day >= guard; day-- {
@@ -80,7 +79,7 @@ func (d *days) sets() ([]*redisbf.Set, error) {
 	return append(all, d.overflow), nil
 }
 
-// place returns the day of an ID; false where it has none that is kept.
+// dayOf returns the day of an ID; false if it has none that is kept.
 func (d *days) dayOf(id string) (day filter.Day, kept bool) {
 	if d.parent.opts.Segments.Day == nil {
 		return d.today(), true
@@ -114,8 +113,7 @@ func (d *days) query(ctx context.Context, id string) (filter.Answer, error) {
 	return answer(a), err
 }
 
-// askAll asks for today first, which most are of, and then for all other days at
-// once.
+// queryAll queries today's set first, which most lookups are for, and then all others at once.
 func (d *days) queryAll(ctx context.Context, id string) (filter.Answer, error) {
 	sets, err := d.sets()
 	if err != nil {
@@ -212,9 +210,9 @@ func (d *days) info(ctx context.Context) (Info, error) {
 	return infoOf(ctx, all)
 }
 
-// turned reports whether all that is missing of a set that was whole yesterday is
-// the segment of tomorrow: nothing that has its day can be in it yet, since it was
-// outside, and went to the strays.
+// isRollover reports whether only tomorrow's set is missing of a set that was complete
+// yesterday. No ID with that day can be in it yet: earlier it was outside, and went to the
+// overflow set.
 func (d *days) isRollover(lacking []*redisbf.Set, made int) bool {
 	if len(lacking) != 1 || filter.Day(made) != d.today() {
 		return false
@@ -223,8 +221,8 @@ func (d *days) isRollover(lacking []*redisbf.Set, made int) bool {
 	return err == nil && lacking[0] == tomorrow
 }
 
-// forget drops the segments of the days before the guard day. It goes back as far
-// as one that was away for some days may have to.
+// dropOld drops the segments of the days before the grace day. It goes back far enough for a
+// deployment that was away for some days.
 func (d *days) dropOld(ctx context.Context) error {
 	const back = 30
 	for day := d.graceDay() - back; day < d.graceDay(); day++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/ordergate/ordergate/filter"
 )
 
-// Expand makes the set larger, also where it is not too full. It blocks until the
-// new generation has taken the place of the old, and that is dropped.
+// Expand makes the set larger, even if it is not too full. It blocks until the new generation
+// has replaced the old one, and that is dropped.
 func (s *Set) Expand(ctx context.Context) error {
 	if s.opts.AtFill == 0 {
 		return fmt.Errorf("filter %s: %w", s.opts.Name, filter.ErrNoGrowth)
@@ -24,7 +24,7 @@ func (s *Set) Expand(ctx context.Context) error {
 	if s.isAtMax(before) && before.Next == 0 {
 		return fmt.Errorf("filter %s: %w: %d IDs", s.opts.Name, filter.ErrAtMax, s.opts.Max)
 	}
-	// What another left undone, the dropping of an older generation, comes first.
+	// The unfinished drop of an older generation comes first.
 	for range 2 {
 		err := s.expand(ctx, func(v *view) bool { return v.Generation == before.Generation })
 		if err != nil || s.view.Load().Generation != before.Generation {
@@ -34,39 +34,39 @@ func (s *Set) Expand(ctx context.Context) error {
 	return nil
 }
 
-// isAtMax reports whether a set may not be larger than it is.
+// isAtMax reports whether a set has its greatest capacity.
 func (s *Set) isAtMax(v *view) bool { return s.opts.Max > 0 && v.Capacity >= s.opts.Max }
 
-// AtMax reports whether the set is too full and may grow no more.
+// AtMax reports whether the set is too full and may not grow.
 func (s *Set) AtMax() bool { return s.atMax.Load() }
 
-// noteMax logs when the set cannot grow when it should, and keeps that for AtMax.
+// noteMax logs that the set cannot grow when it should, and stores it for AtMax.
 func (s *Set) noteMax(stuck bool) {
 	if s.atMax.Swap(stuck) != stuck && stuck {
-		s.log.Error("filter is too full, and has all the room that expand.max allows: more absent orders will pass; raise expand.max", "max", s.opts.Max)
+		s.log.Error("filter is too full, and has the greatest capacity that expand.max allows: more absent orders will pass; raise expand.max", "max", s.opts.Max)
 	}
 }
 
-// grow ends an expansion, or begins one if there is a need.
+// grow finishes an expansion, or begins one if necessary.
 func (s *Set) grow(ctx context.Context) error {
 	before := s.view.Load().Generation
 	return s.expand(ctx, func(v *view) bool {
-		// Another may have done it while this one waited.
+		// Another instance may have done it during the wait.
 		return v.Generation == before && (v.Capacity < s.opts.Bits.Capacity || s.tooFull())
 	})
 }
 
-// expand makes a new generation, in steps each of which may be the last of this
-// process. The next in turn goes on from the state.
+// expand creates a new generation, in steps. The process may die after each step. The next
+// holder of the leader lock continues from the state.
 //
-//  1. The state names the next generation. After twice ViewAge everybody adds to
-//     both, or looks before it says that it has added.
-//  2. What there is in the sources and the log goes to the next generation.
-//  3. It is declared whole: which is refused if another load of it has begun since.
+//  1. The state names the next generation. After twice ViewAge every instance adds to both, or
+//     refreshes its view before its Add returns.
+//  2. The IDs of the sources and the log go to the next generation.
+//  3. It is marked complete. That fails if another load of it has begun since.
 //  4. The state names it as the current one, and the other as old, in one step.
-//  5. After twice ViewAge, and a grace, nobody asks the old one any more, and it is
-//     dropped. To a process that slept through that it is missing: Unknown.
-//  6. The state forgets the old one.
+//  5. After twice ViewAge, and a grace time, no instance queries the old one, and it is
+//     dropped. A process that slept longer finds it missing: Unknown.
+//  6. The state removes the old one.
 func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
 	return s.withLeaderLock(ctx, func(ctx context.Context, v *view, fence int64) error {
 		now := v.state
@@ -99,7 +99,7 @@ func (s *Set) expand(ctx context.Context, wanted func(*view) bool) error {
 	})
 }
 
-// following returns the generation after that of a view.
+// nextGeneration returns the generation after that of a view.
 func (s *Set) nextGeneration(v *view) (generation, error) {
 	g := v.state.current()
 	g.Number++
@@ -108,7 +108,7 @@ func (s *Set) nextGeneration(v *view) (generation, error) {
 		g.Capacity = min(g.Capacity, s.opts.Max)
 	}
 	bits := s.opts.Bits
-	bits.Capacity, bits.Secret = g.Capacity, [16]byte{1} // any will do, for the arithmetic
+	bits.Capacity, bits.Secret = g.Capacity, [16]byte{1} // any value, for the arithmetic
 	if s.opts.Segments == nil {
 		var err error
 		g.Shards, err = bits.LeastShards()
@@ -120,7 +120,7 @@ func (s *Set) nextGeneration(v *view) (generation, error) {
 	return g, nil
 }
 
-// begin has everybody add to the next generation as well.
+// startNext makes every instance add to the next generation as well.
 func (s *Set) startNext(ctx context.Context, now *state) (target, error) {
 	if err := s.write(ctx, now); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (s *Set) startNext(ctx context.Context, now *state) (target, error) {
 	return v.next, err
 }
 
-// replace fills the next generation and puts it in the place of the current one.
+// switchOver fills the next generation and makes it the current one.
 func (s *Set) switchOver(ctx context.Context, current, next target, now *state) error {
 	before, err := s.serverIDs(ctx)
 	if err != nil {
@@ -190,16 +190,16 @@ func (s *Set) switchOver(ctx context.Context, current, next target, now *state) 
 	return err
 }
 
-// sameWithin is how far two estimates of one number of IDs may be apart: both are
-// right within a thousandth, and what is near its capacity takes some for known.
+// countTolerance is the allowed difference of two estimates of one count. Both are right within
+// a thousandth, and a nearly full set has more false positives.
 const countTolerance = 0.02
 
-// compare refuses a generation that has fewer IDs than the one before it. That of
-// a set far beyond its capacity is not known well, and errs upwards at the most.
+// compareCounts refuses a generation that has fewer IDs than the one before it. The count of a
+// set far beyond its capacity is inaccurate, and too high at most.
 func (s *Set) compareCounts(ctx context.Context, current, next target) error {
 	had, err := current.info(ctx)
 	if err == nil {
-		err = sleep(ctx, s.opts.ViewAge) // IDs that are on their way to both
+		err = sleep(ctx, s.opts.ViewAge) // for IDs that are being added to both
 	}
 	if err != nil {
 		return err
@@ -214,9 +214,9 @@ func (s *Set) compareCounts(ctx context.Context, current, next target) error {
 	return nil
 }
 
-// retire drops the old generation once nobody asks it any more.
+// retire drops the old generation once no instance queries it.
 func (s *Set) retire(ctx context.Context, now state) error {
-	if err := s.write(ctx, &now); err != nil { // those before are out
+	if err := s.write(ctx, &now); err != nil { // excludes the earlier holders
 		return err
 	}
 	if err := sleep(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {

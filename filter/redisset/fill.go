@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// batch is how many IDs go to Redis at once, and lanes how many batches do.
+	// batchSize is the number of IDs in a batch, and workers the number of concurrent batches.
 	batchSize = 2_000
 	workers   = 4
 )
 
-// inTurn does what one ordergate does at a time, with what is known anew.
+// withLeaderLock runs work that one instance at a time does, with a new view.
 func (s *Set) withLeaderLock(ctx context.Context, do func(ctx context.Context, v *view, fence int64) error) error {
 	work, fence, done, err := s.opts.LeaderLock(ctx)
 	if err != nil {
-		return fmt.Errorf("waiting for its turn: %w", err)
+		return fmt.Errorf("waiting for the leader lock: %w", err)
 	}
 	defer done()
 	v, err := s.refresh(work)
@@ -32,16 +32,16 @@ func (s *Set) withLeaderLock(ctx context.Context, do func(ctx context.Context, v
 	return err
 }
 
-// fill fills the parts that are not whole.
+// fill fills the incomplete parts.
 func (s *Set) fill(ctx context.Context) error {
 	return s.withLeaderLock(ctx, func(ctx context.Context, v *view, fence int64) error {
 		lacking, err := s.incomplete(ctx, v)
 		if err != nil || len(lacking) == 0 {
-			return err // another has filled it
+			return err // another instance has filled it
 		}
 		now := v.state
 		now.Fence = fence
-		if err := s.write(ctx, &now); err != nil { // those before are out
+		if err := s.write(ctx, &now); err != nil { // excludes the earlier holders
 			return err
 		}
 		before, err := s.serverIDs(ctx)
@@ -73,8 +73,8 @@ func (s *Set) fill(ctx context.Context) error {
 	})
 }
 
-// fillAll fills a set that was unmarked. Where the last one was filled in other forms, or from
-// other sources, it takes longer than those ask who believe that it has theirs.
+// fillAll fills a set that was marked incomplete. If the last fill had other forms or other
+// sources, it takes longer than the views of other instances are valid.
 func (s *Set) fillAll(ctx context.Context, into target, now *state) (err error) {
 	s.log.Info("filling the filter in Redis")
 	others := now.Forms != "" && now.Forms != s.opts.Forms
@@ -99,11 +99,11 @@ func (s *Set) fillAll(ctx context.Context, into target, now *state) (err error) 
 	return sleep(ctx, 2*queryViewAges*s.opts.ViewAge-time.Since(began))
 }
 
-// errLost says that what was added to a set need not be there.
-var errServerRestarted = errors.New("a server was restarted or failed over meanwhile, and may have lost some of it")
+// errServerRestarted says that IDs which were added to a set may be lost.
+var errServerRestarted = errors.New("a server was restarted or failed over during the fill, and may have lost IDs")
 
-// declare says of sets that they are whole. They were filled after the servers had these
-// histories: one that has another by now may be back with what it had in the midst of it.
+// markComplete marks sets complete that were filled after the servers had these IDs. A server
+// that has another ID by now may have lost a part of the fill.
 func (s *Set) markComplete(ctx context.Context, sets []*redisbf.Set, before serverIDs) error {
 	if err := s.checkServers(ctx, before); err != nil {
 		return err
@@ -130,12 +130,12 @@ func (s *Set) checkServers(ctx context.Context, before serverIDs) error {
 	return err
 }
 
-// open makes the sets that are missing, and begins a load of each.
+// open creates the missing sets, and begins a load of each.
 func (s *Set) open(ctx context.Context, sets []*redisbf.Set) error {
 	for _, set := range sets {
 		err := set.Open(ctx)
 		if errors.Is(err, redisbf.ErrOtherSecret) && s.opts.Bits.Secret == [16]byte{} {
-			// The secret that was kept in Redis was lost: nobody can use those bits.
+			// The secret in Redis was lost, so the bits are useless.
 			err = errors.Join(set.Drop(ctx), set.Open(ctx))
 		}
 		if err == nil {
@@ -148,7 +148,7 @@ func (s *Set) open(ctx context.Context, sets []*redisbf.Set) error {
 	return nil
 }
 
-// made notes the last day that has a segment, and drops those of old days.
+// rollDays records the last day with a segment, and drops the segments of old days.
 func (s *Set) rollDays(ctx context.Context, t target, now *state) error {
 	d, ok := t.(*days)
 	if !ok {
@@ -161,7 +161,7 @@ func (s *Set) rollDays(ctx context.Context, t target, now *state) error {
 	return s.write(ctx, now)
 }
 
-// pour adds everything to a set. Progress, which may be nil, is called now and then.
+// bulkLoad adds all IDs to a set. Progress, which may be nil, is called about every second.
 func (s *Set) bulkLoad(ctx context.Context, into target, progress func() error) error {
 	s.idsRead.Store(0)
 	s.filling.Store(true)
@@ -215,7 +215,7 @@ func (s *Set) bulkLoad(ctx context.Context, into target, progress func() error) 
 	for range workers {
 		failed = errors.Join(failed, <-results)
 	}
-	if failed != nil { // the cause of what else went wrong
+	if failed != nil { // the cause of the other errors
 		return failed
 	}
 	if err == nil {
@@ -224,19 +224,19 @@ func (s *Set) bulkLoad(ctx context.Context, into target, progress func() error) 
 	return err
 }
 
-// ErrFilled says that nobody has to trust a set: it is filled from its sources.
-var ErrFilled = errors.New("ordergate fills this filter from its sources and the change log: only one that others fill is to be trusted")
+// ErrFilled says that a set needs no trust: ordergate fills it from its sources.
+var ErrFilled = errors.New("ordergate fills this filter from its sources and the change log: trust is for a filter that others fill")
 
-// Trust declares that the set has every ID there is: for one that others fill. Whoever
-// says so answers for it. The error is ErrFilled for any other set: it may just be half
-// filled, or lack what its places say that it has.
+// Trust declares that the set has every existing ID. It is for a set that other programs fill,
+// and the operator is responsible. For any other set the error is ErrFilled: it may be half
+// filled, or lack IDs before its checkpoints.
 func (s *Set) Trust(ctx context.Context) error {
 	if s.opts.Fill != nil {
 		return ErrFilled
 	}
 	v, err := s.refresh(ctx)
 	if err == nil {
-		_, err = v.current.incomplete(ctx) // it may have been made anew since
+		_, err = v.current.incomplete(ctx) // reopens a set that was created anew
 	}
 	if err != nil {
 		return err

@@ -1,12 +1,10 @@
-// Package redisset is a filter in Redis that all ordergates of a deployment use. One
-// of them at a time fills it, and makes it larger; any other takes over from one
-// that dies.
+// Package redisset is a filter in Redis that all instances of a deployment share. One of them
+// at a time fills it and makes it larger. Another takes over if that one dies.
 //
-// Start with [New], and keep [Set.Run] running. The bits are those of
-// filter/redisbf, which proves each negative by the command that reads the bits.
-// This package adds what lasts longer than a command: that a set which is not whole
-// is filled again, that it grows into another one without a pause, and that days
-// are forgotten. docs/filters-redis.md has the details.
+// Start with [New], and keep [Set.Run] running. The bits are those of filter/redisbf, which
+// proves each miss by the command that reads the bits. This package adds the lifecycle: it
+// refills an incomplete set, it grows a set into another one without a pause, and it drops old
+// days. docs/filters-redis.md describes it.
 package redisset
 
 import (
@@ -25,75 +23,74 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
-// Everything calls add with every ID that there is: those of the sources, and those
-// of the change log up to where it ends at a moment after the call. Add is not safe
-// for concurrent use.
+// ReadAll calls add with every existing ID: those of the sources, and those of the change log
+// up to its end at a moment after the call. Add is not safe for concurrent use.
 type ReadAll func(ctx context.Context, add func(id string) error) error
 
-// Places are kept beside the set: of its sources, up to where they are in a generation of
-// it. Nobody may go on from there while it is not whole, nor from where a filling came to
-// that was not ended. A source without a place is not in the set.
+// Checkpoints are stored beside the set: the positions in the sources up to which a generation
+// of it was filled. They are valid only while the set is complete. The positions of an
+// unfinished fill are not valid. A source without a checkpoint is not in the set.
 type Checkpoints interface {
-	// Has reports whether a generation has a place of each source.
+	// HasAll reports whether a generation has a checkpoint of each source.
 	HasAll(ctx context.Context, generation int) (bool, error)
-	// GiveUp drops those of all sets, and reports whether there were others than those that
-	// Fill has come to in a generation before: of sources, or sets, that are not this one's.
-	// Where a filling has given them up that was not ended, they may have been any.
+	// Discard removes the checkpoints of all sets. It reports whether there were others than
+	// those that an earlier fill of the generation has reached: of other sources or other sets.
+	// After the Discard of an unfinished fill it reports true if there may have been others.
 	Discard(ctx context.Context, generation int) (others bool, err error)
-	// Begin is called before Fill, when the set takes IDs.
+	// BeginFill is called before Fill, when the set takes IDs.
 	BeginFill(ctx context.Context) error
-	// End keeps those that Fill has come to, of a generation. It is whole, and asked.
+	// Commit stores the checkpoints that Fill has reached, of a generation. The generation is
+	// complete and in use.
 	Commit(ctx context.Context, generation int) error
 }
 
-// Turn waits until this process may do what one of a deployment does at a time.
-// Fence is greater than that of every earlier turn; work ends when the turn is lost;
-// done gives it back.
+// LeaderLock waits until this process may do work that one instance at a time does. Fence is
+// greater than that of every earlier holder. The context work ends when the lock is lost. done
+// releases the lock.
 type LeaderLock func(ctx context.Context) (work context.Context, fence int64, done func(), err error)
 
-// Options are the settings of a [Set]. Those of one deployment have to be the same.
+// Options are the settings of a [Set]. All instances of a deployment have the same.
 type Options struct {
-	Name string // of the filter; what is known of it in Redis is at "ordergate:{<Name>}:state"
-	// Bits are those of the first generation; of those that follow capacity, shards and
-	// key differ. Without a secret, one is kept in Redis, at "ordergate:{<Name>}:secret".
+	Name string // of the filter; its state in Redis is at "ordergate:{<Name>}:state"
+	// Bits are the options of the first generation; later ones have another capacity, shards
+	// and key. Without a secret, one is stored in Redis, at "ordergate:{<Name>}:secret".
 	Bits     redisbf.Options
-	Segments *filter.Segments // nil: nothing is ever forgotten
-	// Fill is how the set is filled where it is not whole. Nil: others do that, and
-	// it counts for nothing until somebody says [Set.Trust].
+	Segments *filter.Segments // nil: the set keeps all IDs
+	// Fill reads the IDs for a set that is incomplete. Nil: other programs fill it, and it
+	// counts as incomplete until an operator calls [Set.Trust].
 	Fill       ReadAll
 	LeaderLock LeaderLock // required with Fill
 
-	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they came.
+	// CanonicalForms converts each ID that is added or filled in. Nil: IDs stay as they are.
 	CanonicalForms filter.CanonicalForms
-	// Forms tells CanonicalForms from others. From a set that was filled with others nothing
-	// is absent until it has been filled again.
+	// Forms identifies CanonicalForms. A set that was filled with others is incomplete until it
+	// has been filled again.
 	Forms string
 
-	// Places, if not nil, are told when the set is filled. From a set that lacks one nothing
-	// is absent.
+	// Checkpoints, if not nil, are stored with each fill. A set that lacks one is incomplete.
 	Checkpoints Checkpoints
-	// Lacking is called, with Places, when the set may lack what is in the sources, until
-	// it has all places: it lacks one, or one of the servers of a cluster that have a part of
-	// it, and not its state, was restarted or replaced. It must not block.
+	// OnIncomplete is called, with Checkpoints, when the set may lack IDs of the sources, until
+	// it has all checkpoints. It lacks one, or a server of a cluster that has a part of the
+	// set, but not its state, was restarted or replaced. It must not block.
 	OnIncomplete func(reason string)
 
 	AtFill float64 // share of the capacity at which the set grows, above 0 and at most 1; 0: never
-	By     float64 // how many times its capacity it has then
-	Max    uint64  // IDs, that no growth goes beyond; 0: none
+	By     float64 // factor of the capacity
+	Max    uint64  // most IDs that growth gives space for; 0: no limit
 
-	// ViewAge is how old what a process knows of the state may be when it adds an ID.
-	// Twice as long does a change of the state wait for the others, whose clocks may
-	// run at half the speed at the least. Default 2 s.
+	// ViewAge is the greatest age of the known state when an ID is added. A change of the state
+	// waits twice as long for the other instances: their clocks run at half the speed at least.
+	// Default 2 s.
 	ViewAge time.Duration
-	Grace   time.Duration // how long the old generation is kept beyond that; default 10 s
-	// InfoEvery is how often Redis is asked how full the set is; default 30 s.
+	Grace   time.Duration // time for which the old generation is kept beyond that; default 10 s
+	// InfoEvery is the time between two reads of the set's size; default 30 s.
 	InfoEvery time.Duration
 	Logger    *slog.Logger // default: none
-	// Now tells the day; default time.Now.
+	// Now returns the time that decides the day; default time.Now.
 	Now func() time.Time
 }
 
-// EnsureDefaults fills in what is unset.
+// EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
 	if o.ViewAge <= 0 {
 		o.ViewAge = 2 * time.Second
@@ -112,43 +109,42 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Set is a set of IDs that is shared. All methods are safe for concurrent use.
+// Set is a set of IDs in Redis. All methods are safe for concurrent use.
 type Set struct {
 	client redis.UniversalClient
 	opts   Options
 	log    *slog.Logger
 	key    string   // of the state
-	secret [16]byte // zero until it is known; guarded by looking
+	secret [16]byte // zero until it is read; guarded by refreshMu
 
-	refreshMu sync.Mutex // held by look
+	refreshMu sync.Mutex // held by refresh
 	view      atomic.Pointer[view]
-	sets      map[string]target // those of the view, by key; guarded by looking
+	sets      map[string]target // those of the view, by key; guarded by refreshMu
 
 	health        atomic.Pointer[health]
-	everComplete  atomic.Bool // it was whole, and placed, since the start
+	everComplete  atomic.Bool // it was complete, with its checkpoints, since the start
 	info          atomic.Pointer[Info]
-	workMu        sync.Mutex // held by who fills or grows
+	workMu        sync.Mutex // held to fill or grow
 	wakeup        chan struct{}
-	idsRead       atomic.Uint64 // IDs, by the work under way
+	idsRead       atomic.Uint64 // IDs in the present fill
 	filling       atomic.Bool
-	lastErr       atomic.Pointer[error] // of the last work, nil when it came to an end
-	policyChecked bool                  // of eviction; used by Run only
+	lastErr       atomic.Pointer[error] // of the last work, nil if it succeeded
+	policyChecked bool                  // for eviction; used by Run only
 	atMax         atomic.Bool           // it should grow, and Max does not allow it
-	otherServers  *string               // servers, as of the last look; used by Run only
-	rereadReason  string                // why sources are read, "" once they were; used by Run only
+	otherServers  *string               // as of the last check; used by Run only
+	rereadReason  string                // last reason for a reload of the sources, "" if none is due; used by Run only
 }
 
-// health is what the last look at the set found.
+// health is the result of the last check.
 type health struct {
 	complete bool
 	err      error
 }
 
-// errAsked is what is known before the first answer.
-var errNotRead = errors.New("the set in Redis has not been looked at yet")
+// errNotRead is the health before the first check.
+var errNotRead = errors.New("the filter in Redis has not been read yet")
 
-// New returns a shared set. It does not talk to Redis. The error says which option
-// is impossible.
+// New returns a set. It sends nothing to Redis. The error names the impossible option.
 func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	opts.EnsureDefaults()
 	s := &Set{
@@ -160,13 +156,13 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	case opts.Name == "" || strings.ContainsAny(opts.Name, "{}"):
 		return nil, fmt.Errorf("filter in Redis %q: a filter's name must be non-empty and have no braces", opts.Name)
 	case opts.Fill != nil && opts.LeaderLock == nil:
-		return nil, fmt.Errorf("filter in Redis %s: filling takes turns", opts.Name)
+		return nil, fmt.Errorf("filter in Redis %s: a set that is filled needs a leader lock", opts.Name)
 	case opts.AtFill < 0 || opts.AtFill > 1 || opts.AtFill > 0 && opts.By <= 1:
 		return nil, fmt.Errorf("filter in Redis %s: growing at %g by %g", opts.Name, opts.AtFill, opts.By)
 	case opts.AtFill > 0 && (opts.Fill == nil || opts.Bits.Kind == redisbf.Redisson):
-		return nil, fmt.Errorf("filter in Redis %s: nobody but those who fill it can make it larger", opts.Name)
+		return nil, fmt.Errorf("filter in Redis %s: growth needs a fill", opts.Name)
 	}
-	s.secret[0] = 1 // any will do, to find what is impossible now
+	s.secret[0] = 1 // any value, to check the options
 	if _, err := s.target(s.first().current()); err != nil {
 		return nil, fmt.Errorf("filter in Redis %s: %w", opts.Name, err)
 	}
@@ -176,15 +172,14 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// StateKey returns the key of what is known of a filter in Redis.
+// StateKey returns the key of a filter's state in Redis.
 func StateKey(name string) string { return "ordergate:{" + name + "}:state" }
 
-// Ask answers whether an ID may be in the set. Absent was read in Redis after the
-// call. An error comes with Unknown.
+// Query answers whether an ID may be in the set. Absent was read in Redis after the call. An
+// error comes with Unknown.
 //
-// A generation that this process does not know of yet takes nothing away: until it
-// is dropped, the old one is told of every ID, and one that was dropped answers
-// Unknown.
+// This process may not know of a new generation yet. That is harmless: every ID goes to the old
+// one until it is dropped, and a dropped one answers Unknown.
 func (s *Set) Query(ctx context.Context, id string) (filter.Answer, error) {
 	v := s.view.Load()
 	if v == nil {
@@ -200,20 +195,20 @@ func (s *Set) Query(ctx context.Context, id string) (filter.Answer, error) {
 	return a, err
 }
 
-// viewLasts is for how many times ViewAge a view is good for asking: somebody else may fill
-// the set in other forms, or from other sources, and waits for longer before it is whole.
+// queryViewAges is the number of ViewAges for which a view is valid for queries. Another
+// instance that fills the set with other forms, or from other sources, waits longer before it
+// marks the set complete.
 const queryViewAges = 2
 
-// errOldView passes: Run looks again.
-var errStaleView = errors.New("the state of the set in Redis was not read lately")
+// errStaleView is temporary: Run refreshes the view.
+var errStaleView = errors.New("the known state of the filter in Redis is too old")
 
-// Add adds IDs, which are in the change log already, to all generations there are.
-// It returns nil once Redis has acknowledged them, or if a generation is not there: it
-// will be filled from the log.
+// Add adds IDs, which are in the change log already, to all generations. It returns nil once
+// Redis has acknowledged them, or if a generation is missing: a fill reads them from the log.
 //
-// Whoever begins a new generation reads the log after twice ViewAge. An ID that is
-// not told to it here is in the log by then: the state that did not have it was read
-// within ViewAge before Add returned, and the log was appended to before.
+// An instance that begins a new generation reads the log after twice ViewAge. So it finds an ID
+// that Add did not write to that generation. The state without it was read within ViewAge
+// before Add returned, and the append to the log was earlier.
 func (s *Set) Add(ctx context.Context, ids ...string) error {
 	done := make(map[target]bool)
 	for {
@@ -231,7 +226,7 @@ func (s *Set) Add(ctx context.Context, ids ...string) error {
 			switch {
 			case err == nil || errors.Is(err, redisbf.ErrGone):
 			case errors.Is(err, redisbf.ErrFull) && t != v.current:
-				// It is not asked yet, or not any more, and must not be without the ID.
+				// It is not in use yet, or no longer, and must not lack the ID.
 				if err := t.unmark(ctx); err != nil {
 					return err
 				}
@@ -253,29 +248,28 @@ func (s *Set) add(ctx context.Context, to target, ids []string) error {
 	return to.add(ctx, s.opts.CanonicalForms.All(ids))
 }
 
-// overflow makes sure that nothing is absent from a set which takes no more.
+// onFull makes sure that a full set answers Unknown.
 func (s *Set) onFull(ctx context.Context, t target) {
 	if h := s.health.Load(); h.err != nil && errors.Is(h.err, redisbf.ErrFull) {
 		return // done
 	}
 	if err := t.unmark(ctx); err != nil {
-		s.log.Error("a full filter could not be unmarked", "error", err)
+		s.log.Error("marking a full filter as incomplete", "error", err)
 		return
 	}
 	s.health.Store(&health{err: redisbf.ErrFull})
-	s.log.Error("filter is full: nothing counts as absent until it has grown")
+	s.log.Error("filter is full: nothing is absent until it has grown")
 	s.wake()
 }
 
 func (s *Set) wake() {
 	select {
 	case s.wakeup <- struct{}{}:
-	default: // it knows
+	default: // the signal is pending
 	}
 }
 
-// State returns the state of the set, in the words of package filter, and the
-// reason for it in one line.
+// State returns the state of the set, as package filter names it, and the reason in one line.
 func (s *Set) State() (state, reason string) {
 	h := s.health.Load()
 	switch {
@@ -286,12 +280,12 @@ func (s *Set) State() (state, reason string) {
 	case h.err != nil:
 		return filter.StateUnknown, h.err.Error()
 	case !h.complete && s.opts.Fill == nil:
-		return filter.StateUnknown, "nobody has said that it is whole: ordergate filter trust " + s.opts.Name
+		return filter.StateUnknown, "no operator has declared it complete: ordergate filter trust " + s.opts.Name
 	case !h.complete:
 		if failure := s.lastErr.Load(); failure != nil {
-			return filter.StateUnknown, "it is not whole, and could not be filled: " + (*failure).Error()
+			return filter.StateUnknown, "it is incomplete, and could not be filled: " + (*failure).Error()
 		}
-		return filter.StateLoading, "it is not whole, and is going to be filled"
+		return filter.StateLoading, "it is incomplete, and will be filled"
 	}
 	v := s.view.Load()
 	if !v.checkpointed {
@@ -304,13 +298,13 @@ func (s *Set) State() (state, reason string) {
 	return filter.StateReady, ""
 }
 
-// EverWhole implements filter.Remote. A set without Fill is whole when an operator says
-// so, for whom nothing waits.
+// EverComplete implements filter.Remote. A set without Fill is complete when an operator
+// declares it, and no start waits for that.
 func (s *Set) EverComplete() bool {
 	return s.everComplete.Load() || s.opts.Fill == nil && !errors.Is(s.health.Load().err, errNotRead)
 }
 
-// Size implements filter.Remote. It is as of at most InfoEvery ago.
+// Size implements filter.Remote, as of at most InfoEvery ago.
 func (s *Set) Size() filter.RemoteSize {
 	i := s.info.Load()
 	return filter.RemoteSize{
@@ -318,10 +312,10 @@ func (s *Set) Size() filter.RemoteSize {
 	}
 }
 
-// Info tells of the set, as of at most InfoEvery ago, and of what is done to it.
+// Info describes the set, as of at most InfoEvery ago.
 func (s *Set) Info() Info { return *s.info.Load() }
 
-// Close lets go of what [Set.Ask] uses. The client stays open.
+// Close frees what [Set.Query] uses. The client stays open.
 func (s *Set) Close() {
 	s.refreshMu.Lock()
 	defer s.refreshMu.Unlock()

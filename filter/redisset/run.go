@@ -8,27 +8,26 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 )
 
-// looks is how many times in ViewAge the state is read.
+// refreshesPerViewAge is the number of refreshes of the state in ViewAge.
 const refreshesPerViewAge = 2
 
 const (
-	// retryPause is the longest that follows work which came to nothing.
+	// retryPause is the longest pause after failed work.
 	retryPause = 30 * time.Second
-	// retryShare is how many times as long as the work a pause is: sources are not read
-	// in vain for more than a tenth of the time.
+	// retryShare is the ratio of that pause to the duration of the work. So failed reads of the
+	// sources take at most a tenth of the time.
 	retryShare = 10
 )
 
-// Run keeps what is known of the set up to date until ctx ends, and fills the set,
-// ends what another ordergate left undone, and makes it larger, whenever that is to
-// be done. It returns nil.
+// Run keeps the view of the set up to date until ctx ends. When it is due it fills the set,
+// finishes the work of another instance, and makes the set larger. It returns nil.
 func (s *Set) Run(ctx context.Context) error {
 	tick := time.NewTicker(s.opts.ViewAge / refreshesPerViewAge)
 	defer tick.Stop()
 	var seen lastChecks
-	var began, next time.Time // of the last work, and the earliest time for more
-	// What is known is kept up to date while work is done, or waited for: another may
-	// do it, and drop what this process would go on asking.
+	var began, next time.Time // start of the last work, and earliest start of the next
+	// The view stays up to date during the work, and during the wait for the leader lock.
+	// Another instance may do the work, and drop a generation that this process uses.
 	working, done := false, make(chan error, 1)
 	for {
 		if s.check(ctx, &seen) && !working && s.opts.Fill != nil && !time.Now().Before(next) {
@@ -44,7 +43,7 @@ func (s *Set) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if working {
-				s.log.Debug("work on the filter in Redis is given up", "error", <-done)
+				s.log.Debug("work on the filter in Redis was stopped", "error", <-done)
 			}
 			return nil
 		case err := <-done:
@@ -62,33 +61,32 @@ func (s *Set) Run(ctx context.Context) error {
 	}
 }
 
-// outcome keeps what became of the last work, for State. What fails in the same way
-// again and again is one line.
+// noteResult records the result of the last work for State. It logs one line for repeated equal
+// errors.
 func (s *Set) noteResult(err error) {
 	if err == nil {
 		s.lastErr.Store(nil)
 		return
 	}
 	if before := s.lastErr.Swap(&err); before == nil || (*before).Error() != err.Error() {
-		s.log.Error("the filter in Redis needs work that failed", "error", err)
+		s.log.Error("work on the filter in Redis failed", "error", err)
 	}
 }
 
-// pause returns how long nothing is tried after work that took so long and failed. It
-// is short where everything is, in tests.
+// retryAfter returns the pause after work of that duration failed. It is short if ViewAge is,
+// as in tests.
 func (o *Options) retryAfter(took time.Duration) time.Duration {
 	return min(o.ViewAge+retryShare*took, 15*o.ViewAge, retryPause)
 }
 
-// glances are when something was looked at last.
+// lastChecks are the times of the last checks.
 type lastChecks struct{ marks, info time.Time }
 
-// perShard bounds how often the marks are looked at: it takes a command for each
-// shard. Whether a set is whole is seen with each answer; this is for what is done
-// about it.
+// perShard bounds the rate of the completeness checks: one takes a command for each shard. Each
+// query also proves that the set is complete; the check only triggers a fill.
 const perShard = 10 * time.Millisecond
 
-// examine finds out how the set is, and, after InfoEvery, how full.
+// check reads whether the set is complete and, after InfoEvery, its size.
 func (s *Set) check(ctx context.Context, seen *lastChecks) (asked bool) {
 	v, err := s.refresh(ctx)
 	if err != nil {
@@ -121,7 +119,7 @@ func (s *Set) check(ctx context.Context, seen *lastChecks) (asked bool) {
 		s.requestReread(noCheckpoints)
 	}
 	if was.complete && len(lacking) > 0 && !s.isDayRollover(v, lacking) {
-		s.log.Warn("the filter in Redis is not whole any more: nothing counts as absent until it has been filled again")
+		s.log.Warn("the filter in Redis is incomplete: nothing is absent until it has been filled again")
 	}
 	if s.info.Load().Generation == v.Generation && time.Since(seen.info) < s.opts.InfoEvery {
 		return true
@@ -137,7 +135,7 @@ func (s *Set) check(ctx context.Context, seen *lastChecks) (asked bool) {
 	return true
 }
 
-// warnOfEviction tells once if Redis may evict the set.
+// warnOfEviction logs once that Redis may evict the set.
 func (s *Set) warnOfEviction(ctx context.Context, v *view) {
 	sets, err := v.current.sets()
 	if s.policyChecked || err != nil {
@@ -145,7 +143,7 @@ func (s *Set) warnOfEviction(ctx context.Context, v *view) {
 	}
 	warning, err := sets[0].CheckPolicy(ctx)
 	if err != nil {
-		return // next time
+		return // the next check retries
 	}
 	s.policyChecked = true
 	if warning != "" {
@@ -155,15 +153,15 @@ func (s *Set) warnOfEviction(ctx context.Context, v *view) {
 
 func (s *Set) markUnhealthy(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // it is the end
+		return // Run ends
 	}
-	if h := s.health.Load(); h.err == nil || errors.Is(h.err, errNotRead) { // once for an outage, however long
-		s.log.Warn("the filter in Redis cannot be asked", "error", err)
+	if h := s.health.Load(); h.err == nil || errors.Is(h.err, errNotRead) { // one line for each outage
+		s.log.Warn("the filter in Redis cannot be queried", "error", err)
 	}
 	s.health.Store(&health{err: err})
 }
 
-// task returns what is to be done, or nil.
+// nextTask returns the work that is due, or nil.
 func (s *Set) nextTask() func(context.Context) error {
 	v := s.view.Load()
 	stuck := s.tooFull() && s.isAtMax(v)
@@ -179,14 +177,14 @@ func (s *Set) nextTask() func(context.Context) error {
 	return nil
 }
 
-// tooFull goes by the last info.
+// tooFull uses the last info.
 func (s *Set) tooFull() bool {
 	info, at := s.info.Load(), s.opts.AtFill
 	if at == 0 || info.Capacity == 0 {
 		return false
 	}
 	for _, part := range info.Parts {
-		// Half of the bits are set at capacity.
+		// At capacity half of the bits are set.
 		if float64(part.IDs) >= at*float64(part.Capacity) || part.FillRatio >= at/2 {
 			return true
 		}
@@ -194,7 +192,7 @@ func (s *Set) tooFull() bool {
 	return false
 }
 
-// turned is for sets with segments: tomorrow's is still to be made.
+// isDayRollover is for sets with segments: only tomorrow's is missing.
 func (s *Set) isDayRollover(v *view, lacking []*redisbf.Set) bool {
 	d, ok := v.current.(*days)
 	return ok && d.isRollover(lacking, v.LastDay)

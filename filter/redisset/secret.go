@@ -10,9 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// findSecret takes the secret in Redis, or puts one there: that which is known, if
-// there was one. Bits that were made with another are of no use: none of their marks
-// are there.
+// loadSecret reads the secret in Redis. If there is none it stores the known one, or a new one.
+// Bits of another secret are useless: none of their marks are found.
 func (s *Set) loadSecret(ctx context.Context) error {
 	if s.opts.Bits.Secret != ([16]byte{}) {
 		s.secret = s.opts.Bits.Secret
@@ -25,15 +24,15 @@ func (s *Set) loadSecret(ctx context.Context) error {
 	if found != s.secret {
 		s.secret = found
 		for _, t := range s.sets {
-			go t.close() // it waits for the questions that are on their way
+			go t.close() // it waits for the running queries
 		}
 		clear(s.sets)
 	}
 	return nil
 }
 
-// Secret returns the secret of a filter's hashes that is kept in Redis, where it is put
-// if there is none: the one given, or a new one. It blocks for up to three round trips.
+// Secret returns the secret of a filter's hashes in Redis. If there is none, it stores the
+// given one, or a new one. It blocks for up to three round trips.
 func Secret(ctx context.Context, client redis.UniversalClient, filter string, mine [16]byte) (secret [16]byte, err error) {
 	key := "ordergate:{" + filter + "}:secret"
 	text, err := client.Get(ctx, key).Result()
@@ -51,7 +50,7 @@ func Secret(ctx context.Context, client redis.UniversalClient, filter string, mi
 	}
 	data, err := hex.DecodeString(text)
 	if err != nil || len(data) != len(secret) {
-		return secret, fmt.Errorf("reading %s: it is no secret of %d bytes in hex", key, len(secret))
+		return secret, fmt.Errorf("reading %s: it is not a secret of %d bytes in hex", key, len(secret))
 	}
 	return [16]byte(data), nil
 }

@@ -20,29 +20,29 @@ type generation struct {
 	Shards   int
 }
 
-// state is what all ordergates have to know of a filter. In Redis it is a hash,
-// whose fields are in fields below; a field that is missing is zero.
+// state is the state of a filter that all instances share. In Redis it is a hash with the
+// fields below; a missing field is zero.
 type state struct {
-	Generation int // that is asked; 0: the state is not there
+	Generation int // in use; 0: there is no state
 	Capacity   uint64
 	Shards     int
 
-	Next         int // that is being filled, 0 if none is
+	Next         int // being filled, 0: none
 	NextCapacity uint64
 	NextShards   int
-	Read         uint64 // IDs that it was given so far
-	BeganMS      int64  // by the clock of who fills it, ms since 1970
+	Read         uint64 // IDs in it so far
+	BeganMS      int64  // by the clock of the instance that fills it, ms since 1970
 
-	Old       int // that is to be dropped, 0 if none is
+	Old       int // to be dropped, 0: none
 	OldShards int
 
-	Forms string // of IDs, with which it was filled
+	Forms string // forms of the IDs that it was filled with
 
-	LastDay int   // the last day that has a segment, in days since 1970
-	Fence   int64 // of the turn that wrote this
+	LastDay int   // last day with a segment, in days since 1970
+	Fence   int64 // of the leader lock of the writer
 }
 
-// fields pairs the names of the hash with where their values go.
+// fields maps the names of the hash fields to their values.
 func (s *state) fields() map[string]any {
 	return map[string]any{
 		"generation": &s.Generation, "capacity": &s.Capacity, "shards": &s.Shards,
@@ -53,7 +53,7 @@ func (s *state) fields() map[string]any {
 	}
 }
 
-// parse reads a state. What is no number is taken for damage.
+// parse reads a state. A field that is not a number is an error.
 func parse(hash map[string]string) (s state, err error) {
 	for name, at := range s.fields() {
 		text, there := hash[name]
@@ -82,7 +82,7 @@ func (s *state) current() generation { return generation{s.Generation, s.Capacit
 func (s *state) next() generation    { return generation{s.Next, s.NextCapacity, s.NextShards} }
 func (s *state) old() generation     { return generation{s.Old, s.Capacity, s.OldShards} }
 
-// first is the state before anybody wrote one.
+// first is the state before the first write.
 func (s *Set) first() *state {
 	shards := s.opts.Bits.Shards
 	if shards == 0 {
@@ -91,16 +91,15 @@ func (s *Set) first() *state {
 	return &state{Generation: 1, Capacity: s.opts.Bits.Capacity, Shards: shards}
 }
 
-// view is the state as it was at a moment, with the sets that it speaks of. It is
-// replaced, not changed.
+// view is the state at one moment, with its sets. It is replaced, not changed.
 type view struct {
 	state
-	at                 time.Time // before it was asked for
-	checkpointed       bool      // it has a place of each source
-	current, next, old target    // the latter two are nil if there is none
+	at                 time.Time // before it was read
+	checkpointed       bool      // it has a checkpoint of each source
+	current, next, old target    // next and old are nil if there is none
 }
 
-// all returns the sets that are told of new IDs: the one that is asked, first.
+// all returns the sets that take new IDs, the one in use first.
 func (v *view) all() []target {
 	all := []target{v.current}
 	for _, t := range []target{v.next, v.old} {
@@ -111,7 +110,7 @@ func (v *view) all() []target {
 	return all
 }
 
-// fresh returns a view that is no older than ViewAge.
+// freshView returns a view that is not older than ViewAge.
 func (s *Set) freshView(ctx context.Context) (*view, error) {
 	if v := s.view.Load(); v != nil && time.Since(v.at) < s.opts.ViewAge {
 		return v, nil
@@ -119,8 +118,8 @@ func (s *Set) freshView(ctx context.Context) (*view, error) {
 	return s.refresh(ctx)
 }
 
-// look reads the state in Redis. Those who wait for somebody else's look take what
-// that found, if it began late enough.
+// refresh reads the state in Redis. Callers that waited for another refresh use its result, if
+// it began after their call.
 func (s *Set) refresh(ctx context.Context) (*view, error) {
 	called := time.Now()
 	s.refreshMu.Lock()
@@ -142,7 +141,7 @@ func (s *Set) refresh(ctx context.Context) (*view, error) {
 		return nil, fmt.Errorf("reading %s: %w", s.key, err)
 	}
 	if known != nil && now.Generation < known.Generation && known.Generation > 1 {
-		// A failover has lost it, or somebody has deleted it. Generations only grow.
+		// A failover or a delete has removed it. Generation numbers only grow.
 		now = state{Generation: known.Generation, Capacity: known.Capacity, Shards: known.Shards, Fence: max(known.Fence, now.Fence), LastDay: known.LastDay, Forms: known.Forms}
 		if err := s.write(ctx, &now); err != nil {
 			return nil, err
@@ -182,7 +181,7 @@ func (s *Set) refresh(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// Whole asks Redis whether the set has all that it is to be filled with.
+// IsComplete asks Redis whether the set has everything that it is to be filled with.
 func (s *Set) IsComplete(ctx context.Context) (bool, error) {
 	v, err := s.refresh(ctx)
 	if err != nil {
@@ -192,7 +191,7 @@ func (s *Set) IsComplete(ctx context.Context) (bool, error) {
 	return err == nil && len(lacking) == 0, err
 }
 
-// AwaitWhole waits until the set is whole, or ctx ends.
+// AwaitComplete waits until the set is complete, or ctx ends.
 func (s *Set) AwaitComplete(ctx context.Context) error {
 	for {
 		whole, err := s.IsComplete(ctx)
@@ -205,11 +204,11 @@ func (s *Set) AwaitComplete(ctx context.Context) error {
 	}
 }
 
-// otherForms reports whether a set was filled with IDs in other forms, or has not been
-// filled: an order in it may be asked for in a form that was not added.
+// hasOtherForms reports whether a set was filled with IDs in other forms, or was not filled: a
+// lookup may use a form that was not added.
 func (s *Set) hasOtherForms(v *view) bool { return s.opts.Fill != nil && v.Forms != s.opts.Forms }
 
-// lacking returns what is to be filled.
+// incomplete returns the sets that must be filled.
 func (s *Set) incomplete(ctx context.Context, v *view) ([]*redisbf.Set, error) {
 	lacking, err := v.current.incomplete(ctx)
 	if err == nil && s.hasOtherForms(v) {
@@ -218,12 +217,12 @@ func (s *Set) incomplete(ctx context.Context, v *view) ([]*redisbf.Set, error) {
 	return lacking, err
 }
 
-// only reports whether all generations are one: Java services know no other. Another set that
-// the filter had before may have left a state of several.
+// singleGeneration reports whether the set has one generation only, because Java services know
+// no other. An earlier set of the filter may have left a state with several.
 func (s *Set) singleGeneration() bool { return s.opts.Bits.Kind == redisbf.Redisson }
 
-// target returns the set of a generation: the one that is there, or a new one.
-// Looking is held, unless nobody else can know s yet.
+// target returns the set of a generation: the existing one, or a new one. The caller holds
+// refreshMu, unless s is new.
 func (s *Set) target(g generation) (target, error) {
 	bits := s.opts.Bits
 	bits.Secret = s.secret
@@ -247,10 +246,10 @@ var writeSource string
 
 var writeScript = redis.NewScript(writeSource)
 
-// errOvertaken says that another turn has begun since.
+// errSuperseded says that a later holder of the leader lock has written the state.
 var errSuperseded = errors.New("another ordergate has taken over")
 
-// write replaces the state, if no later turn has written it.
+// write replaces the state, unless a later holder of the leader lock has written it.
 func (s *Set) write(ctx context.Context, now *state) error {
 	args := []any{now.Fence, now.Generation}
 	for name, at := range now.fields() {
@@ -279,17 +278,17 @@ func (s *Set) write(ctx context.Context, now *state) error {
 	return nil
 }
 
-// Progress tells what is done to a set, by whichever ordergate.
+// Progress describes the work on a set, by any instance.
 type Progress struct {
-	Generation int    // that is asked; 0: not known yet
-	Next       int    // that is being filled, 0 if none is
+	Generation int    // in use; 0: not known yet
+	Next       int    // being filled, 0: none
 	From, To   uint64 // capacities, while there is a next one
-	Read       uint64 // IDs that the next one was given so far
+	Read       uint64 // IDs in the next one so far
 	Began      time.Time
-	Old        int // that is to be dropped, 0 if none is
+	Old        int // to be dropped, 0: none
 }
 
-// Progress returns what is known of that, as of at most ViewAge ago.
+// Progress returns the progress as of at most ViewAge ago.
 func (s *Set) Progress() (p Progress) {
 	v := s.view.Load()
 	if v == nil {

@@ -14,32 +14,32 @@ import (
 // target is the bits of one generation. Its methods are safe for concurrent use.
 type target interface {
 	name() string
-	// ask answers Absent only if that was read in Redis after the call.
+	// query answers Absent only if that was read in Redis after the call.
 	query(ctx context.Context, id string) (filter.Answer, error)
-	// add returns nil once Redis has acknowledged all. ErrGone is for IDs whose place
-	// is not there; the others were added.
+	// add returns nil once Redis has acknowledged all IDs. With ErrGone the set of some IDs is
+	// missing; the others were added.
 	add(ctx context.Context, ids []string) error
-	// lacking returns what of it is not whole; of redisbf's errors, what is not this
-	// filter's.
+	// incomplete returns its incomplete sets. The errors are those of redisbf about a foreign
+	// set.
 	incomplete(ctx context.Context) ([]*redisbf.Set, error)
-	// sets returns all that it is made of now.
+	// sets returns all sets that it consists of now.
 	sets() ([]*redisbf.Set, error)
-	// unmark has nothing be absent.
+	// unmark makes every miss Unknown.
 	unmark(ctx context.Context) error
 	drop(ctx context.Context) error
 	info(ctx context.Context) (Info, error)
 	close()
 }
 
-// Info tells of a shared set, as redisbf.Info does.
+// Info describes a set, as redisbf.Info does.
 type Info struct {
 	Generation int
 	Capacity   uint64
 	IDs        uint64
 	Bytes      uint64
 	FillRatio  float64 // of the fullest segment
-	// EstimatedFalsePositiveRate is the chance that an absent ID passes now, where all
-	// segments are asked: of one that has a day, it is smaller.
+	// EstimatedFalsePositiveRate is the chance that an absent ID passes now, if all segments
+	// are read. It is smaller for an ID with a day.
 	EstimatedFalsePositiveRate float64
 	Parts                      []redisbf.Info
 }
@@ -48,9 +48,9 @@ type Info struct {
 type single struct {
 	set atomic.Pointer[redisbf.Set]
 	key string
-	// anew, if there is one, makes the set again, with the parameters that are in Redis
-	// then. They are looked at until it is whole: Java services may make it, and make it
-	// anew with others.
+	// newSet, if not nil, creates the set again with the parameters that Redis has then. They
+	// are checked until the set is complete: Java services may create it, and create it anew
+	// with others.
 	newSet   func() (*redisbf.Set, error)
 	complete atomic.Bool
 }
@@ -106,7 +106,7 @@ func (t *single) incomplete(ctx context.Context) ([]*redisbf.Set, error) {
 	}
 }
 
-// reopen puts another set in the place of one whose parameters have changed.
+// reopen replaces a set whose parameters have changed.
 func (t *single) reopen(ctx context.Context) error {
 	was := t.set.Load()
 	if was.Open(ctx) == nil {
@@ -121,14 +121,14 @@ func (t *single) reopen(ctx context.Context) error {
 		return err
 	}
 	if !t.set.CompareAndSwap(was, now) {
-		now.Close() // another was faster
+		now.Close() // another call was faster
 		return nil
 	}
-	go was.Close() // it waits for the questions that are on their way
+	go was.Close() // it waits for the running queries
 	return nil
 }
 
-// unwhole returns those sets that are not whole.
+// incompleteOf returns the incomplete ones of sets.
 func incompleteOf(ctx context.Context, sets []*redisbf.Set) (lacking []*redisbf.Set, err error) {
 	for _, set := range sets {
 		whole, err := set.Whole(ctx)
@@ -155,7 +155,7 @@ func infoOf(ctx context.Context, sets []*redisbf.Set) (all Info, err error) {
 	for _, set := range sets {
 		info, err := set.Info(ctx)
 		if err != nil {
-			return Info{}, fmt.Errorf("looking at the filter in Redis: %w", err)
+			return Info{}, fmt.Errorf("reading the filter in Redis: %w", err)
 		}
 		all.Capacity += info.Capacity
 		all.IDs += info.IDs

@@ -93,7 +93,7 @@ func (f *follower) inTurn(ctx context.Context) {
 	work, done, err := f.lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
-			f.state.lost(fmt.Errorf("waiting for its turn: %w", err))
+			f.state.lost(fmt.Errorf("waiting for the leader lock: %w", err))
 		}
 		return
 	}

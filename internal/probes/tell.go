@@ -30,7 +30,7 @@ func (c *Counter) flush(ctx context.Context) bool {
 	if len(c.sending.ends) > 0 {
 		if err := c.add(ctx, c.key(c.sendingDay), c.sending.ids()); err != nil {
 			if !c.redisAway && ctx.Err() == nil { // one line for an outage, however long
-				c.opts.Logger.Warn("the distinct absent IDs that are asked for are not counted in Redis for now", "filter", c.filter, "error", err)
+				c.opts.Logger.Warn("the distinct absent IDs of lookups are not counted in Redis for now", "filter", c.filter, "error", err)
 			}
 			c.redisAway = true
 			return false

@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// histories are the names of the histories of servers. A server has another one after
-// each start and each failover: either may have lost what was acknowledged before.
+// serverIDs are the replication IDs of servers. A server has another one after each start and
+// each failover: then it may have lost acknowledged writes.
 type serverIDs struct {
-	state  string // of the server that has the state of the set; "" where it is not told
-	others string // of those of a cluster that have the rest of the set; sorted, each once
+	state  string // of the server with the state of the set; "" if it does not show one
+	others string // of the other servers of a cluster; sorted, each once
 }
 
-// Others names the histories of the servers which have a part of the set, and not its
-// state. It is "" where all is on one server, and takes a round trip in a cluster.
+// OtherServers returns the replication IDs of the servers that have a part of the set, but not
+// its state. It is "" if one server has everything. In a cluster it takes a round trip.
 func (s *Set) OtherServers(ctx context.Context) (string, error) {
 	if _, ok := s.client.(*redis.ClusterClient); !ok {
 		return "", nil
@@ -28,7 +28,8 @@ func (s *Set) OtherServers(ctx context.Context) (string, error) {
 	return h.others, err
 }
 
-// histories asks all servers that have a part of the set, of any generation that is known.
+// serverIDs reads the replication IDs of all servers that have a part of the set, of any known
+// generation.
 func (s *Set) serverIDs(ctx context.Context) (h serverIDs, err error) {
 	cluster, ok := s.client.(*redis.ClusterClient)
 	if !ok {
@@ -37,7 +38,7 @@ func (s *Set) serverIDs(ctx context.Context) (h serverIDs, err error) {
 	}
 	own, err := cluster.MasterForKey(ctx, s.key)
 	if err != nil {
-		return h, fmt.Errorf("looking for the server of %s: %w", s.key, err)
+		return h, fmt.Errorf("finding the server of %s: %w", s.key, err)
 	}
 	if h.state, err = replicationID(ctx, own); err != nil {
 		return h, err
@@ -56,7 +57,7 @@ func (s *Set) serverIDs(ctx context.Context) (h serverIDs, err error) {
 			for _, key := range set.Keys() {
 				node, err := cluster.MasterForKey(ctx, key)
 				if err != nil {
-					return h, fmt.Errorf("looking for the server of %s: %w", key, err)
+					return h, fmt.Errorf("finding the server of %s: %w", key, err)
 				}
 				if seen[node] {
 					continue
@@ -77,15 +78,15 @@ func (s *Set) serverIDs(ctx context.Context) (h serverIDs, err error) {
 
 var replicationIDLine = regexp.MustCompile(`(?m)^master_replid:([0-9a-f]+)`)
 
-// history returns "" of a server that does not tell. Who follows the change log has
-// nothing be absent there.
+// replicationID returns "" for a server that does not show it. The follower of the change log
+// makes every miss Unknown there.
 func replicationID(ctx context.Context, client redis.Cmdable) (string, error) {
 	text, err := client.Info(ctx, "replication").Result()
 	if err != nil {
 		if _, answered := errors.AsType[redis.Error](err); answered {
 			return "", nil
 		}
-		return "", fmt.Errorf("asking a server for its history: %w", err)
+		return "", fmt.Errorf("reading a server's replication ID: %w", err)
 	}
 	if found := replicationIDLine.FindStringSubmatch(text); found != nil {
 		return found[1], nil
@@ -93,7 +94,7 @@ func replicationID(ctx context.Context, client redis.Cmdable) (string, error) {
 	return "", nil
 }
 
-// watch notices when another server has a part of the set than at the last look.
+// detectRestart detects that another server has a part of the set than at the last check.
 func (s *Set) detectRestart(ctx context.Context) error {
 	if s.opts.Checkpoints == nil {
 		return nil
@@ -103,16 +104,16 @@ func (s *Set) detectRestart(ctx context.Context) error {
 		return err
 	}
 	if s.otherServers != nil && *s.otherServers != others {
-		s.requestReread("a server that has a part of the set in Redis was restarted or failed over")
+		s.requestReread("a server with a part of the filter in Redis was restarted or failed over")
 	}
 	s.otherServers = &others
 	return nil
 }
 
-// lackingPlaces is why a set proves nothing that is whole.
-const noCheckpoints = "the set in Redis was not filled from a table, which is read as a whole"
+// noCheckpoints is the reason that a complete set proves nothing.
+const noCheckpoints = "the filter in Redis was not filled from a table, which is reloaded"
 
-// lacks has the sources read, until the set has all places.
+// requestReread requests a reload of the sources, until the set has all checkpoints.
 func (s *Set) requestReread(reason string) {
 	if reason != s.rereadReason {
 		s.log.Warn(reason)
@@ -121,11 +122,11 @@ func (s *Set) requestReread(reason string) {
 	s.opts.OnIncomplete(reason)
 }
 
-// errForms passes: the set is going to be filled again.
-var errOtherForms = errors.New("the set in Redis was filled with other forms of IDs")
+// errOtherForms is temporary: the set will be filled again.
+var errOtherForms = errors.New("the filter in Redis was filled with other forms of IDs")
 
-// Generation returns the generation that is asked, as of a look at Redis that begins now.
-// What is added after that is added to it.
+// Generation returns the generation in use, as of a refresh that begins now. A later Add goes
+// to it.
 func (s *Set) Generation(ctx context.Context) (int, error) {
 	v, err := s.refresh(ctx)
 	if err != nil {
