@@ -1,7 +1,7 @@
-// Package audit keeps what operators did by hand, in a stream of Redis that all ordergates
+// Package audit records the manual actions of operators in a stream of Redis that all instances
 // read.
 //
-// Start with [Append] and [Read]. [Watch] tells a process of what others append.
+// Start with [Append] and [Read]. [Watch] delivers the new entries to a process.
 package audit
 
 import (
@@ -18,34 +18,34 @@ import (
 const (
 	// Stream is the key. In a cluster it is in the slot of its name.
 	Stream = "ordergate:audit"
-	// kept is how many entries there are at least: years, by hand, and some 300 kB.
+	// maxEntries is the least number of kept entries: those of years, some 300 kB.
 	maxEntries = 1_000
-	// MaxReason bounds the words of an operator, in bytes.
+	// MaxReason is the length of the longest reason, in bytes.
 	MaxReason = 500
 )
 
-// The deeds.
+// The actions.
 const (
 	Released = "released" // a lock, by force
 	Loaded   = "loaded"   // IDs of a file into a filter
 )
 
-// Entry is one deed.
+// Entry is one action.
 type Entry struct {
 	At      time.Time // by the clock of Redis; set by Read
-	Run     string    // the same of one run on several servers, and of no other
+	Run     string    // equal for the entries of one run on several servers
 	Who     string    // user@host
 	Action  string    // Released or Loaded
 	Lock    string    // its name in the configuration
 	Key     string    // of the lock
-	Holder  string    // the beginnings of the names of those who held it
-	Request string    // what they held it for
+	Holder  string    // prefixes of the owners' names
+	Request string    // their requests
 	Filter  string
 	IDs     int
 	Reason  string // in the operator's words
 }
 
-// fields returns where an entry's texts are, by their names in the stream.
+// fields maps the names of the stream's fields to an entry's texts.
 func (e *Entry) fields() map[string]*string {
 	return map[string]*string{
 		"run": &e.Run, "who": &e.Who, "did": &e.Action, "lock": &e.Lock, "key": &e.Key, "holder": &e.Holder,
@@ -53,7 +53,7 @@ func (e *Entry) fields() map[string]*string {
 	}
 }
 
-// Append adds an entry, and drops those past the newest thousand or so.
+// Append adds an entry. The stream keeps about the newest thousand.
 func Append(ctx context.Context, client redis.UniversalClient, e Entry) error {
 	values := make(map[string]any)
 	for name, text := range e.fields() {
@@ -92,7 +92,7 @@ func entryOf(m *redis.XMessage) (e Entry) {
 		*text, _ = m.Values[name].(string)
 	}
 	if text, ok := m.Values["ids"].(string); ok {
-		e.IDs, _ = strconv.Atoi(text) // it is for people: 0 if another has written something else
+		e.IDs, _ = strconv.Atoi(text) // 0 if it is not a number: people read it
 	}
 	ms, _, _ := strings.Cut(m.ID, "-")
 	if n, err := strconv.ParseInt(ms, 10, 64); err == nil {
@@ -102,20 +102,20 @@ func entryOf(m *redis.XMessage) (e Entry) {
 }
 
 const (
-	// watchEvery is how soon a deed is told of.
+	// watchEvery is the time between two reads.
 	watchEvery = 5 * time.Second
-	// watchLimit bounds one look.
+	// watchTimeout bounds one read.
 	watchTimeout = 2 * time.Second
-	// mostAtOnce bounds what one look brings: more comes with the next.
+	// watchBatch is the most entries of one read: the next read continues.
 	watchBatch = 100
 )
 
-// Watch calls tell with each entry that is appended from now on, in order, until ctx ends.
-// While Redis is away it waits. It blocks.
+// Watch calls onEntry with each entry that is appended from now on, in order, until ctx ends.
+// It waits while Redis is away. It blocks.
 func Watch(ctx context.Context, client redis.UniversalClient, onEntry func(Entry)) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	last := "" // the ID of the last entry that is known; "": Redis has not been asked yet
+	last := "" // ID of the last known entry; "": not read yet
 	for {
 		if next, err := readNew(ctx, client, last, onEntry); err == nil {
 			last = next
@@ -128,7 +128,7 @@ func Watch(ctx context.Context, client redis.UniversalClient, onEntry func(Entry
 	}
 }
 
-// look tells of what came after an entry, and returns the last one that there is.
+// readNew passes the entries after last to onEntry, and returns the ID of the newest entry.
 func readNew(ctx context.Context, client redis.UniversalClient, last string, onEntry func(Entry)) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()

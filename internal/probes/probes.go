@@ -1,9 +1,8 @@
-// Package probes counts how many different IDs are asked for in a day that do not
-// exist, by all ordergates of a deployment together: what a scan looks like, and
-// one client that repeats a mistake does not.
+// Package probes counts the different absent IDs in the lookups of a day, over all instances of
+// a deployment. A scan raises the count; a client that repeats a mistake does not.
 //
-// Start with [New], keep [Counter.Run] running, and call [Counter.Note] for each
-// such lookup. The count is a HyperLogLog of Redis, and one here: no ID is kept.
+// Start with [New], keep [Counter.Run] running, and call [Counter.Add] for each such lookup.
+// The count is a HyperLogLog in Redis and one in this process. No ID is stored.
 package probes
 
 import (
@@ -20,14 +19,14 @@ import (
 // Options are the settings of a [Counter]. The zero value is usable.
 type Options struct {
 	Logger     *slog.Logger     // default: none
-	Now        func() time.Time // tells the day; default time.Now
-	SendEvery  time.Duration    // how often Redis is told; default 1 s
-	CountEvery time.Duration    // how often Redis is asked for the count; default 10 s
-	Timeout    time.Duration    // the longest that either may take; default 2 s
-	QueueBytes int              // bytes of IDs that may wait for being told; default 256 KiB
+	Now        func() time.Time // decides the day; default time.Now
+	SendEvery  time.Duration    // time between two writes to Redis; default 1 s
+	CountEvery time.Duration    // time between two reads of the count; default 10 s
+	Timeout    time.Duration    // timeout of either; default 2 s
+	QueueBytes int              // bytes of IDs that wait for a write; default 256 KiB
 }
 
-// EnsureDefaults fills in what is unset.
+// EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -49,10 +48,9 @@ func (o *Options) EnsureDefaults() {
 	}
 }
 
-// Counter counts the distinct IDs of a day. All methods are safe for concurrent
-// use.
+// Counter counts the distinct IDs of a day. All methods are safe for concurrent use.
 type Counter struct {
-	client  redis.UniversalClient // nil: what is counted here is all
+	client  redis.UniversalClient // nil: the count is of this process alone
 	filter  string
 	opts    Options
 	day     atomic.Pointer[day]
@@ -60,21 +58,21 @@ type Counter struct {
 	dropped atomic.Uint64
 
 	// Used by Run only.
-	sending    batch  // was taken from the queue, and has not reached Redis
-	sendingDay string // the day that it counts for
-	redisAway  bool   // Redis did not take it
+	sending    batch  // taken from the queue, and not in Redis yet
+	sendingDay string // its day
+	redisAway  bool   // the last write failed
 }
 
-// day is one of UTC with what was seen in it.
+// day is a day in UTC with its counts.
 type day struct {
 	name    string // yyyymmdd
 	local   hll.Sketch
-	inRedis atomic.Uint64 // the count in Redis, when it was last asked
+	inRedis atomic.Uint64 // the last count read from Redis
 }
 
 // New returns the counter of a filter's IDs. Their HyperLogLog in Redis is
-// "ordergate:{filter}:probed:<yyyymmdd>", of days of UTC; it expires eight days
-// after the last addition. Without a client the counter is for this process alone.
+// "ordergate:{filter}:probed:<yyyymmdd>", for days in UTC. It expires eight days after the last
+// addition. Without a client the counter is for this process alone.
 func New(client redis.UniversalClient, filter string, opts Options) *Counter {
 	opts.EnsureDefaults()
 	c := &Counter{client: client, filter: filter, opts: opts}
@@ -89,14 +87,13 @@ func (c *Counter) today() string { return c.opts.Now().UTC().Format("20060102") 
 
 func (c *Counter) key(day string) string { return "ordergate:{" + c.filter + "}:probed:" + day }
 
-// Note counts an ID that was asked for and does not exist. It never waits for Redis
-// and does not allocate. The ID is copied.
+// Add counts an ID of a lookup that does not exist. It never waits for Redis and does not
+// allocate. It copies the ID.
 //
-// Of a flood Redis is told next to nothing: an ID that changes nothing in the sketch
-// here would change nothing there. Of the first million different IDs 60,000 change
-// it, of the next nine million 27,000 (measured). Should the queue be full of them,
-// an ID is passed over in the sketch as well, so that the next one of its kind is
-// not.
+// A flood sends almost nothing to Redis: an ID that does not change the sketch here would not
+// change it there. Of the first million different IDs 60,000 change it, of the next nine
+// million 27,000 (measured). If the queue is full, the sketch here skips the ID too, so that a
+// later one of its kind is counted.
 func (c *Counter) Add(id string) {
 	hash := hll.Redis(id)
 	d := c.day.Load()
@@ -110,19 +107,19 @@ func (c *Counter) Add(id string) {
 	d.local.Add(hash)
 }
 
-// Today returns how many there are today, to about 1 %: as many as Redis knew of at
-// last, or as were seen here, whichever is more.
+// Today returns the count of today, to about 1 %: the last count of Redis, or the count here if
+// that is greater.
 func (c *Counter) Today() uint64 {
 	d := c.day.Load()
 	return max(d.local.Count(), d.inRedis.Load())
 }
 
-// Dropped returns how often an ID found no room in the queue. While that grows the
-// count is a lower bound.
+// Dropped returns the number of IDs that found the queue full. While it grows the count is a
+// lower bound.
 func (c *Counter) Dropped() uint64 { return c.dropped.Load() }
 
-// Run tells Redis of what is noted, and begins a new count at each midnight, until
-// ctx ends. It returns nil, after one last try to tell what is left.
+// Run writes the counted IDs to Redis, and begins a new count at each midnight, until ctx ends.
+// It returns nil, after a last write.
 func (c *Counter) Run(ctx context.Context) error {
 	every, count := time.NewTicker(c.opts.SendEvery), time.NewTicker(c.opts.CountEvery)
 	defer every.Stop()
@@ -133,7 +130,7 @@ func (c *Counter) Run(ctx context.Context) error {
 			c.send(context.WithoutCancel(ctx))
 			return nil
 		case <-c.queue.halfFull:
-			if !c.redisAway { // the ticker tries again
+			if !c.redisAway { // the ticker retries
 				c.send(ctx)
 			}
 		case <-every.C:
@@ -145,7 +142,7 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// roll begins a new day. An ID that is noted at this moment may count for either.
+// rollOver begins a new day. An ID that is counted at this moment may belong to either day.
 func (c *Counter) rollOver() {
 	if today := c.today(); today > c.day.Load().name { // not if a clock was set back
 		c.day.Store(&day{name: today})

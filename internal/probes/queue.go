@@ -2,12 +2,12 @@ package probes
 
 import "sync"
 
-// queue holds IDs that wait to be told, in a fixed amount of memory. The lock is
-// held for as long as it takes to copy one, and never across I/O.
+// queue holds the IDs that wait for a write, in a fixed amount of memory. The lock is held for
+// one copy, and never during I/O.
 type queue struct {
 	mu       sync.Mutex
 	waiting  batch
-	spare    batch         // what take gave away, once it is returned
+	spare    batch         // memory of the last batch, once it is recycled
 	halfFull chan struct{} // of capacity 1: half of it is used
 }
 
@@ -18,13 +18,13 @@ type batch struct {
 }
 
 func (q *queue) start(size int) {
-	// An ID has mostly ten bytes or more.
+	// Most IDs have ten bytes or more.
 	fresh := func() batch { return batch{make([]byte, 0, size), make([]int, 0, size/8)} }
 	q.waiting, q.spare = fresh(), fresh()
 	q.halfFull = make(chan struct{}, 1)
 }
 
-// push copies an ID into the queue and reports whether there was room for it.
+// push copies an ID into the queue and reports whether there was space.
 func (q *queue) push(id string) bool {
 	q.mu.Lock()
 	b := &q.waiting
@@ -38,14 +38,14 @@ func (q *queue) push(id string) bool {
 	if half {
 		select {
 		case q.halfFull <- struct{}{}:
-		default: // Run knows already
+		default: // the signal is pending
 		}
 	}
 	return fits
 }
 
-// take returns what waits, and leaves the queue empty. The batch has to be returned
-// by give before the next.
+// takeBatch empties the queue and returns its IDs. Call recycle with them before the next
+// takeBatch.
 func (q *queue) takeBatch() batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *queue) takeBatch() batch {
 	return b
 }
 
-// give returns the memory of a batch.
+// recycle reuses the memory of a batch.
 func (q *queue) recycle(b batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package recurring logs trouble that comes many times a second in a few lines: one when it
-// begins, one a minute with the count, and one when it is over.
+// Package recurring logs a problem that occurs many times a second in a few lines: one at its
+// start, one a minute with the count, and one at its end.
 //
-// Start with [New], and call [Trouble.Note] each time.
+// Start with [New], and call [Problem.Note] at each occurrence.
 package recurring
 
 import (
@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// every is the time between two lines of one trouble. It is over when it did not come for as
-// long.
+// interval is the time between two lines of one problem. A problem ends after an interval
+// without an occurrence.
 const interval = time.Minute
 
-// Trouble is one kind of it. It is safe for concurrent use.
+// Problem is one kind of problem. It is safe for concurrent use.
 type Problem struct {
 	log               *slog.Logger
 	level             slog.Level
 	message, resolved string
 
 	mu    sync.Mutex
-	timer *time.Timer // runs while there is trouble; nil: there is none
+	timer *time.Timer // runs during the problem; nil: there is none
 	since time.Time
 	total int
 	count int // since the last line
 	last  []any
 }
 
-// New returns a trouble that has not come yet. The texts are the messages of its lines while
-// it comes, and when it is over.
+// New returns a problem that has not occurred. The texts are the messages of its lines: during
+// the problem, and at its end.
 func New(log *slog.Logger, level slog.Level, comes, over string) *Problem {
 	return &Problem{log: log, level: level, message: comes, resolved: over}
 }
 
-// Note tells that it came. The arguments are those of [slog.Logger.Log]; a line that counts
+// Note records an occurrence. The arguments are those of [slog.Logger.Log]. A line with a count
 // has the last ones.
 func (t *Problem) Note(args ...any) {
 	t.mu.Lock()
@@ -51,12 +51,12 @@ func (t *Problem) Note(args ...any) {
 	t.log.Log(context.Background(), t.level, t.message, args...)
 }
 
-// look logs what came since the last line.
+// summarize logs the occurrences since the last line.
 func (t *Problem) summarize() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer == nil {
-		return // closed meanwhile
+		return // closed by now
 	}
 	if t.count == 0 {
 		t.end()
@@ -67,7 +67,7 @@ func (t *Problem) summarize() {
 	t.timer.Reset(interval)
 }
 
-// Close ends the trouble, if there is any.
+// Close ends the problem, if there is one.
 func (t *Problem) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,7 +77,7 @@ func (t *Problem) Close() {
 	}
 }
 
-// Drop forgets the trouble, and logs nothing: the process that noted it ends.
+// Drop ends the problem without a line: the process that noted it ends.
 func (t *Problem) Drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,24 +6,23 @@ import (
 	"sync"
 )
 
-// Warnings logs lines as a logger does, but for warnings that recur. Of those that differ in
-// nothing but their arguments, the first is logged, one a minute with the count, and when there
-// was none for a minute, that it is over. So an outage takes a few lines, however many
-// requests meet it. Errors have a line each: each names something that an operator has to look
-// at. It is safe for concurrent use.
+// Warnings is for loggers whose warnings recur. Of warnings with the same message and
+// attributes it logs the first, one a minute with the count, and one after a minute without
+// any. So an outage takes a few lines, however many requests meet it. Each error has its own
+// line: it names something that an operator has to check. It is safe for concurrent use.
 type Warnings struct {
 	mu       sync.Mutex
 	problems map[string]*Problem
 	closed   bool
 }
 
-// Logger returns a logger whose warnings count among these, besides those of other loggers
-// with the same message and attributes.
+// Logger returns a logger whose warnings count here, together with those of other loggers with
+// the same message and attributes.
 func (w *Warnings) Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(handler{Handler: log.Handler(), warnings: w})
 }
 
-// Close ends what recurs. A warning that comes later is logged as it is.
+// Close ends all problems. Later warnings are logged one by one.
 func (w *Warnings) Close() {
 	w.mu.Lock()
 	w.closed = true
@@ -35,7 +34,7 @@ func (w *Warnings) Close() {
 	}
 }
 
-// of returns the trouble of a message with attributes; nil after Close.
+// problem returns the problem of a message with attributes; nil after Close.
 func (w *Warnings) problem(h handler, message string) *Problem {
 	name := h.attributes + message
 	w.mu.Lock()
@@ -58,7 +57,7 @@ func (w *Warnings) problem(h handler, message string) *Problem {
 type handler struct {
 	slog.Handler
 	warnings   *Warnings
-	attributes string // that the logger has, as text
+	attributes string // of the logger, as text
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {

@@ -8,15 +8,14 @@ import (
 )
 
 const (
-	// expires is what the days of a week take, and one more.
+	// keepFor is a week and one day.
 	keepFor = 8 * 24 * time.Hour
-	// perCommand bounds what Redis does without a pause: 1000 take it half a
-	// millisecond.
+	// perCommand bounds one command: Redis takes half a millisecond for 1000 IDs.
 	perCommand = 1000
 )
 
-// tell gives Redis what is noted. What it could not be given is kept for the next
-// time, as far as the queue has room.
+// send writes the counted IDs to Redis. After an error it keeps them for the next time, as far
+// as the queue has space.
 func (c *Counter) send(ctx context.Context) {
 	if c.client == nil || !c.flush(ctx) {
 		return
@@ -25,11 +24,11 @@ func (c *Counter) send(ctx context.Context) {
 	c.flush(ctx)
 }
 
-// flush sends what is leaving, and reports whether it has left.
+// flush writes the batch, and reports whether none is left.
 func (c *Counter) flush(ctx context.Context) bool {
 	if len(c.sending.ends) > 0 {
 		if err := c.add(ctx, c.key(c.sendingDay), c.sending.ids()); err != nil {
-			if !c.redisAway && ctx.Err() == nil { // one line for an outage, however long
+			if !c.redisAway && ctx.Err() == nil { // one line for each outage
 				c.opts.Logger.Warn("the distinct absent IDs of lookups are not counted in Redis for now", "filter", c.filter, "error", err)
 			}
 			c.redisAway = true
@@ -57,8 +56,7 @@ func (c *Counter) add(ctx context.Context, key string, ids []any) error {
 	return nil
 }
 
-// ask asks Redis how many IDs all ordergates have seen. Without an answer the last
-// one stays.
+// refreshCount reads the count of all instances. After an error the last one stays.
 func (c *Counter) refreshCount(ctx context.Context) {
 	if c.client == nil {
 		return
