@@ -9,17 +9,17 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 )
 
-// appender shows a change log to its filter.
+// appender is the adapter of a change log to its filter.
 type appender struct{ *changelog.Log }
 
-// Spread implements filter.Appender. The time that its caller has goes by the windows and leases of this
-// ordergate; others may have longer ones, and the log knows for how long to wait.
+// Spread implements filter.Appender. The caller's deadline is derived from the windows and
+// leases of this instance. Others may have longer ones, and the log waits for them.
 func (a appender) Spread(ctx context.Context) error { return withoutDeadline(ctx, a.Log.WaitForPeers) }
 
 // Withdraw implements filter.Appender, in the same way.
 func (a appender) Withdraw(ctx context.Context) error { return withoutDeadline(ctx, a.Log.Withdraw) }
 
-// withoutDeadline runs something that may be cancelled, but has no deadline.
+// withoutDeadline calls do with a context that is cancelled like ctx, and has no deadline.
 func withoutDeadline(ctx context.Context, do func(context.Context) error) error {
 	within, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -31,12 +31,12 @@ func withoutDeadline(ctx context.Context, do func(context.Context) error) error 
 	return do(within)
 }
 
-// Missed implements filter.Appender.
+// AppendIncomplete implements filter.Appender.
 func (a appender) AppendIncomplete(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Lost, Reason: reason, Orders: true, Since: since})
 }
 
-// Abandoned implements filter.Appender.
+// AppendAbandoned implements filter.Appender.
 func (a appender) AppendAbandoned(ctx context.Context, reason string, since time.Time) (filter.Entry, error) {
 	return a.doubt(ctx, changelog.Doubt{Kind: changelog.Running, Reason: reason, Orders: true, Since: since})
 }

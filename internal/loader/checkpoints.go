@@ -20,52 +20,54 @@ var placeSource string
 
 var placeScript = redis.NewScript(placeSource)
 
-// checkpointStore keeps the marks up to which a set in Redis has what is in tables. Redis alone has
-// them: what a restart or a failover takes from the set, it takes from them as well. So
-// a mark is read before each reading, and replaced only if nothing has happened to the
-// set since. Whoever fills the set gives them up before, and keeps new ones at its end. Each
-// is of one generation of one set: one that another set of the filter left is not looked at.
+// checkpointStore keeps the checkpoints in the tables up to which a set in Redis has every
+// order. Only Redis has them: a restart or a failover that loses a part of the set loses them
+// as well. So the store reads a checkpoint before each reading, and replaces it only if the set
+// has not changed since. An instance that fills the set discards them before, and stores new
+// ones at the end. Each belongs to one generation of one set. The store ignores those of other
+// sets.
 type checkpointStore struct {
 	client redis.UniversalClient
-	keys   []string // the marks, the state of the set
-	name   string   // tells the set from others that the filter may have
+	keys   []string // the checkpoints, the state of the set
+	name   string   // identifies the set among others of the filter
 	set    *redisset.Set
 	tables []*tableSource // one at least
 
-	// Used by who fills the set only: of a process, that is one at a time.
+	// Used while this process fills the set, by one goroutine at a time.
 	began  checkpoint
-	filled map[string]json.RawMessage // up to where it has read
+	filled map[string]json.RawMessage // the marks reached by the filling
 }
 
-// place is a mark, and what else was found with it.
+// checkpoint is a mark in a table, with the state of the set at its reading.
 type checkpoint struct {
 	history    string // of the server that has the mark
 	generation string // of the set
-	filling    string // names the last filling of it
-	text       string // as it is kept; "": there is none
-	others     string // servers that have a part of the set
+	filling    string // identifies its last filling
+	text       string // as stored; "": there is none
+	others     string // the other servers with a part of the set
 	mark       json.RawMessage
 }
 
-// storedCheckpoint is the text of a place.
+// storedCheckpoint is the text of a checkpoint.
 type storedCheckpoint struct {
 	Mark json.RawMessage `json:"mark"`
-	// Others are the histories of those servers of a cluster that have a part of the set
-	// and not the mark: that of one that comes back with less is another.
+	// Others are the histories of the other servers of a cluster with a part of the set. A
+	// server that restarts with less data has another history.
 	Others string `json:"others,omitempty"`
 }
 
-// read returns how far a table is in the set. What is added to the set after that is
-// added to the generation that it names.
+// read returns up to where the set has a table's orders. Later additions go to the generation
+// of the checkpoint.
 func (p *checkpointStore) read(ctx context.Context, t *tableSource) (checkpoint, error) {
-	at, err := p.look(ctx, t)
+	at, err := p.readAny(ctx, t)
 	if err == nil {
 		err = p.sameGeneration(ctx, at)
 	}
 	return at, err
 }
 
-func (p *checkpointStore) look(ctx context.Context, t *tableSource) (at checkpoint, err error) {
+// readAny is read for a set of any generation.
+func (p *checkpointStore) readAny(ctx context.Context, t *tableSource) (at checkpoint, err error) {
 	if at.others, err = p.set.OtherServers(ctx); err != nil {
 		return at, fmt.Errorf("source %s: %w", t.name, err)
 	}
@@ -73,15 +75,14 @@ func (p *checkpointStore) look(ctx context.Context, t *tableSource) (at checkpoi
 		return at, fmt.Errorf("source %s: reading its place: %w", t.name, err)
 	}
 	var kept storedCheckpoint
-	// What is no place, or one of a set that has lost something, has all of the table be
-	// read.
+	// Without a valid checkpoint of an intact set, all of the table is read.
 	if json.Unmarshal([]byte(at.text), &kept) == nil && kept.Others == at.others {
 		at.mark = kept.Mark
 	}
 	return at, nil
 }
 
-// errGeneration passes: the set is just being replaced.
+// errGeneration is temporary: another instance is replacing the set.
 var errGeneration = errors.New("the set in Redis is of another generation")
 
 func (p *checkpointStore) sameGeneration(ctx context.Context, at checkpoint) error {
@@ -94,7 +95,7 @@ func (p *checkpointStore) sameGeneration(ctx context.Context, at checkpoint) err
 	return nil
 }
 
-// run calls the script, which sets what it returns.
+// run calls the script, and sets the fields of at from its reply.
 func (p *checkpointStore) run(ctx context.Context, at *checkpoint, args ...any) error {
 	reply, err := placeScript.Run(ctx, p.client, p.keys, args...).StringSlice()
 	if err == nil && len(reply) != 4 {
@@ -106,8 +107,8 @@ func (p *checkpointStore) run(ctx context.Context, at *checkpoint, args ...any) 
 	return err
 }
 
-// write replaces a place by what has been added to the set since it was read. It does
-// nothing if something else has happened to it, or somebody has been faster.
+// write replaces a checkpoint by the mark of a reading that was added to the set. It does
+// nothing if the set or the checkpoint has changed since it was read.
 func (p *checkpointStore) write(ctx context.Context, t *tableSource, at checkpoint, mark json.RawMessage) error {
 	switch others, err := p.set.OtherServers(ctx); {
 	case err != nil:
@@ -128,8 +129,8 @@ func (p *checkpointStore) write(ctx context.Context, t *tableSource, at checkpoi
 	return nil
 }
 
-// catchUp adds to the set, by add, what may be new in the tables. The places move when
-// moved is called, which is to be done once everything has been added.
+// catchUp adds the rows that may be new in the tables to the set, by add. Call moved when all
+// of them have been added: it moves the checkpoints.
 func (p *checkpointStore) catchUp(ctx context.Context, add func(id string) error) (moved func(context.Context) error, err error) {
 	var all []func(context.Context) error
 	for _, t := range p.tables {
@@ -151,7 +152,7 @@ func (p *checkpointStore) catchUp(ctx context.Context, add func(id string) error
 	}, nil
 }
 
-// unreadBySet is what of the tables is not in the set in Redis yet, as a source.
+// unreadBySet is a source of the rows that the set in Redis lacks.
 type unreadBySet struct{ *Loader }
 
 // IDs implements filter.Source. It yields nothing: the IDs are added to the set.
@@ -159,9 +160,9 @@ func (u unreadBySet) IDs(ctx context.Context, _ func(id string) error) error {
 	return u.catchUpSet(ctx, u.filter.Include)
 }
 
-// catchUpSet adds to the set in Redis what may be new in the tables, and then moves the
-// places. It waits until the set is whole: whoever fills it reads all of the tables. Take is
-// a method of the filter that takes a reading.
+// catchUpSet adds the rows that may be new in the tables to the set in Redis, and then moves the
+// checkpoints. It waits until the set is complete: the instance that fills it reads all of the
+// tables. Take is a method of the filter that accepts a reading.
 func (u *Loader) catchUpSet(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
 	if err := u.set.AwaitComplete(ctx); err != nil {
 		return err
@@ -177,7 +178,7 @@ func (u *Loader) catchUpSet(ctx context.Context, take func(context.Context, func
 	return moved(ctx)
 }
 
-// readAll reads all of a table, for who fills the set. A nil *checkpointStore keeps no place.
+// readAll reads all of a table to fill the set. A nil *checkpointStore keeps no checkpoint.
 func (p *checkpointStore) readAll(ctx context.Context, t *tableSource, add func(id string) error) error {
 	mark, err := t.aside(ctx, add)
 	if err != nil {
@@ -189,10 +190,10 @@ func (p *checkpointStore) readAll(ctx context.Context, t *tableSource, add func(
 	return nil
 }
 
-// of names the place of a table.
+// of returns the name of a table's checkpoint.
 func (p *checkpointStore) of(t *tableSource) string { return p.name + "/" + t.identity }
 
-// fields returns where the places of a generation are.
+// fields returns the fields with the checkpoints of a generation.
 func (p *checkpointStore) fields(generation int) (fields []string) {
 	for _, t := range p.tables {
 		fields = append(fields, strconv.Itoa(generation)+":"+p.of(t))
@@ -200,7 +201,7 @@ func (p *checkpointStore) fields(generation int) (fields []string) {
 	return fields
 }
 
-// Has implements [redisset.Places].
+// HasAll implements [redisset.Checkpoints].
 func (p *checkpointStore) HasAll(ctx context.Context, generation int) (bool, error) {
 	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
 	if err != nil {
@@ -209,11 +210,11 @@ func (p *checkpointStore) HasAll(ctx context.Context, generation int) (bool, err
 	return !slices.Contains(found, nil), nil
 }
 
-// filling is the field of a name that is another one for each filling: whoever read a place
-// before may have added to bits that are gone.
+// filling is the field with the unique name of a filling. A reading that began before the
+// filling may have added to deleted bits.
 const filling = "filling"
 
-// GiveUp implements [redisset.Places].
+// Discard implements [redisset.Checkpoints].
 func (p *checkpointStore) Discard(ctx context.Context, generation int) (others bool, err error) {
 	there, err := p.client.HKeys(ctx, p.keys[0]).Result()
 	if err == nil {
@@ -232,20 +233,20 @@ func (p *checkpointStore) Discard(ctx context.Context, generation int) (others b
 	return len(there) > 0 && !slices.Equal(slices.Compact(mine), there), nil
 }
 
-// Begin implements [redisset.Places].
+// BeginFill implements [redisset.Checkpoints].
 func (p *checkpointStore) BeginFill(ctx context.Context) (err error) {
 	p.filled = nil
-	if p.began, err = p.look(ctx, p.tables[0]); err != nil {
+	if p.began, err = p.readAny(ctx, p.tables[0]); err != nil {
 		return err
 	}
 	p.filled = make(map[string]json.RawMessage)
 	return nil
 }
 
-// End implements [redisset.Places].
+// Commit implements [redisset.Checkpoints].
 func (p *checkpointStore) Commit(ctx context.Context, generation int) (err error) {
 	for _, t := range p.tables {
-		at, failed := p.look(ctx, t)
+		at, failed := p.readAny(ctx, t)
 		if failed != nil {
 			return errors.Join(err, failed)
 		}

@@ -26,7 +26,7 @@ func TestPlace(t *testing.T) {
 	p := &checkpointStore{client: client, keys: []string{"ordergate:{orders}:places", redisset.StateKey("orders")}, set: set, tables: []*tableSource{{name: "db", identity: "db"}}}
 	put := func(mark string) {
 		t.Helper()
-		at, err := p.look(t.Context(), p.tables[0])
+		at, err := p.readAny(t.Context(), p.tables[0])
 		if err == nil {
 			err = p.write(t.Context(), p.tables[0], at, json.RawMessage(mark))
 		}
@@ -59,7 +59,7 @@ func TestPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			put(old)
-			at, err := p.look(t.Context(), p.tables[0])
+			at, err := p.readAny(t.Context(), p.tables[0])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestPlace(t *testing.T) {
 			if err := p.write(t.Context(), p.tables[0], at, json.RawMessage(written)); err != nil {
 				t.Error(err)
 			}
-			if at, err = p.look(t.Context(), p.tables[0]); err != nil || string(at.mark) != tc.want {
+			if at, err = p.readAny(t.Context(), p.tables[0]); err != nil || string(at.mark) != tc.want {
 				t.Errorf("then the place is %q, %v, want %s", at.mark, err, tc.want)
 			}
 		})
@@ -82,7 +82,7 @@ func TestPlace(t *testing.T) {
 			if err := client.HSet(t.Context(), p.keys[0], p.fields(1)[0], text).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if at, err := p.look(t.Context(), p.tables[0]); err != nil || at.mark != nil {
+			if at, err := p.readAny(t.Context(), p.tables[0]); err != nil || at.mark != nil {
 				t.Errorf("%q: it begins at %s, %v", text, at.mark, err)
 			}
 		}

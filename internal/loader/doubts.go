@@ -14,37 +14,36 @@ import (
 )
 
 const (
-	// clockSkew is by how much the clocks of those who make IDs and of ordergates may
-	// differ.
+	// clockSkew is the largest difference between the clocks of ID generators and instances.
 	clockSkew = time.Minute
-	// zoneSkew is by how much a date in an ID may be behind UTC, in case it is that of the
-	// backend's own zone.
+	// zoneSkew is how far a date in an ID may be behind UTC, since it may be in the backend's
+	// time zone.
 	zoneSkew = 12 * time.Hour
-	// coverageMaxAge is for how long a table that was read is taken for the one that it was: a
-	// doubt that comes later is about all IDs, until the table has been read again.
+	// coverageMaxAge is how long a reading proves what a table contains. A later doubt
+	// concerns all IDs, until the table has been read again.
 	coverageMaxAge = 10 * time.Second
 )
 
-// doubt passes one of the change log on to the filter.
+// doubt passes a doubt of the change log to the filter.
 func (u *Loader) doubt(d changelog.Doubt) {
 	if !d.Orders {
 		for _, t := range u.tables() {
 			t.void()
 		}
 	}
-	told := filter.Doubt{Reason: d.Reason, Recovery: recoveryOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: entryOf(d.Entry)}
+	passed := filter.Doubt{Reason: d.Reason, Recovery: recoveryOf(d.Kind), Orders: d.Orders, Since: d.Since, Entry: entryOf(d.Entry)}
 	switch {
 	case d.Kind == changelog.Running:
-		told.Late = max(0, u.commitDelay-d.Age)
+		passed.Late = max(0, u.commitDelay-d.Age)
 	case d.Kind == changelog.Crash && len(u.tables()) > 0:
 		u.rereadAt.Store(time.Now().Add(u.commitDelay).UnixNano())
-	case d.Kind == changelog.Failover && len(u.tables()) == 0: // others may not have said yet what they know
-		told.Late = max(0, settleTime-d.Age)
+	case d.Kind == changelog.Failover && len(u.tables()) == 0: // the others may not have appended their orders again yet
+		passed.Late = max(0, peersTime-d.Age)
 	}
-	u.filter.Doubt(told)
+	u.filter.Doubt(passed)
 }
 
-// cleared passes it on that somebody knows of the doubts up to a place.
+// cleared passes to the filter that the doubts up to a mark are cleared.
 func (u *Loader) cleared(upTo changelog.Mark, again bool) {
 	u.filter.Confirm(entryOf(upTo), again)
 }
@@ -53,13 +52,13 @@ func entryOf(at changelog.Mark) filter.Entry {
 	return filter.Entry{Log: at.LogID, Number: at.Seq}
 }
 
-// reloadTrusted has the sources read for somebody who says that they have every order. That
-// clears the doubts from before, here, and by an entry of the change log for the others,
-// once they have read their sources, and for whoever starts later.
+// reloadTrusted reads the sources for an operator who guarantees that they have every order.
+// That clears the earlier doubts here. An entry of the change log clears them for the other
+// instances, once these have read their sources, and for later starts.
 func (u *Loader) reloadTrusted(ctx context.Context, read func(ctx context.Context, add func(id string) error) error) error {
 	var upTo changelog.Mark
 	if u.log != nil {
-		_ = u.log.Wait(ctx) // what cannot be read now is not cleared
+		_ = u.log.Wait(ctx) // entries that cannot be read now stay uncleared
 		upTo = u.log.Mark()
 	}
 	if err := u.filter.Reload(ctx, read); err != nil {
@@ -78,27 +77,27 @@ func (u *Loader) reloadTrusted(ctx context.Context, read func(ctx context.Contex
 	return nil
 }
 
-// ErrNotRead says that nobody can tell how far a log was read.
+// ErrNotRead says that the read position of the change log is unknown.
 var ErrNotRead = errors.New("the change log has not been read to its end yet, or is just being read again")
 
-// dropped is for a table that is not what it was.
+// dropped adds a doubt about a table that was replaced.
 func (u *Loader) dropped(reason string) {
 	u.filter.Doubt(filter.Doubt{Reason: reason, Recovery: filter.ByReload})
 }
 
-// covered returns what IDs an order may have that the tables have not told of; see
+// covered returns the IDs of orders that the last readings of the tables may lack; see
 // [filter.Options].
 func (u *Loader) covered() (s filter.Scope) {
 	for i, t := range u.tables() {
-		told := t.covered()
-		if told.ended.IsZero() || time.Since(told.ended) > coverageMaxAge {
+		read := t.covered()
+		if read.ended.IsZero() || time.Since(read.ended) > coverageMaxAge {
 			return filter.Scope{}
 		}
-		since := told.began.Add(-u.margin)
+		since := read.began.Add(-u.margin)
 		if i == 0 {
-			s = filter.Scope{Above: told.number, Since: since}
+			s = filter.Scope{Above: read.number, Since: since}
 		}
-		s.Above = min(s.Above, told.number)
+		s.Above = min(s.Above, read.number)
 		if since.Before(s.Since) {
 			s.Since = since
 		}
@@ -106,13 +105,13 @@ func (u *Loader) covered() (s filter.Scope) {
 	return s
 }
 
-// hasTable reports whether a filter has a source that has each order as soon as it exists.
+// hasTable reports whether a filter has a source with each order as soon as it exists.
 func hasTable(c *config.Config, f config.Filter) bool {
 	return slices.ContainsFunc(f.Sources, func(s string) bool { return c.Sources[s].Live() })
 }
 
-// marginOf returns by how much the ID of an order may tell an earlier time than that at
-// which its creation began, or at which it is committed at the latest.
+// marginOf returns how much earlier the time in an order's ID may be than the begin of its
+// creation, or its latest commit.
 func marginOf(c *config.Config, name string) time.Duration {
 	return clockSkew + longestOverlap(c, name)
 }
@@ -125,20 +124,20 @@ func longestOverlap(c *config.Config, name string) (longest time.Duration) {
 	return longest
 }
 
-// createdBeforeOf returns what tells the latest time at which an order with an ID can have been
-// made, if all formats that it is in tell that; nil: none does.
+// createdBeforeOf returns a function that returns the latest creation time of an order by its
+// ID, if all formats of the ID contain a time; nil: no format contains one.
 func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
-	steps := make([]time.Duration, len(formats)) // 0: it tells no time
-	tells := false
+	steps := make([]time.Duration, len(formats)) // 0: it contains no time
+	anyTime := false
 	for i := range formats {
 		if step, ok := formats[i].Resolution(); ok {
-			tells, steps[i] = true, step
+			anyTime, steps[i] = true, step
 			if formats[i].Kind == order.Timestamped {
 				steps[i] += zoneSkew
 			}
 		}
 	}
-	if !tells {
+	if !anyTime {
 		return nil
 	}
 	return func(id string) (latest time.Time, ok bool) {
@@ -146,8 +145,8 @@ func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
 			if _, is := formats[i].Canonical(id); !is {
 				continue
 			}
-			at, tells := formats[i].Time(id)
-			if !tells || steps[i] == 0 {
+			at, hasTime := formats[i].Time(id)
+			if !hasTime || steps[i] == 0 {
 				return time.Time{}, false
 			}
 			if at = at.Add(steps[i]); !ok || at.After(latest) {
@@ -159,10 +158,10 @@ func createdBeforeOf(formats []order.Format) func(id string) (time.Time, bool) {
 	}
 }
 
-// logDelay is how much later the change log brings a doubt once more that was told of here.
+// logDelay is the delay after which the change log repeats a doubt of this instance.
 const logDelay = 2 * time.Second
 
-// awaitCurrentDoubts is awaitDoubts for the doubts that there are now, whatever comes meanwhile.
+// awaitCurrentDoubts is awaitDoubts for the present doubts alone.
 func (u *Loader) awaitCurrentDoubts(ctx context.Context) {
 	left := u.filter.UntilClearable()
 	if left == 0 {
@@ -173,18 +172,18 @@ func (u *Loader) awaitCurrentDoubts(ctx context.Context) {
 	u.awaitDoubts(ctx)
 }
 
-// awaitDoubts waits until a reading can clear the doubts that there are, or ctx ends.
+// awaitDoubts waits until a reading can clear all doubts, or ctx ends.
 func (u *Loader) awaitDoubts(ctx context.Context) {
 	for left := u.filter.UntilClearable(); left > 0 && ctx.Err() == nil; left = u.filter.UntilClearable() {
 		sleep(ctx, left)
 	}
 }
 
-// recoveryOf tells what clears a doubt where no source tells of each order at once. One of a
-// kind that a later release has needs the most.
+// recoveryOf returns the recovery for a doubt without a table. An unknown kind, of a later
+// release, needs the operator.
 func recoveryOf(k changelog.Kind) filter.Recovery {
-	if cure, ok := recoveries[k]; ok {
-		return cure
+	if recovery, ok := recoveries[k]; ok {
+		return recovery
 	}
 	return filter.ByOperator
 }

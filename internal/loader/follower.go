@@ -27,17 +27,17 @@ import (
 )
 
 const (
-	// followRetry is the pause after a follower has ended with an error.
+	// followRetry is the pause after a follower's error.
 	followRetry = 5 * time.Second
-	// positionTimeout bounds the writing of a place to Redis.
+	// positionTimeout bounds a read or write of a position in Redis.
 	positionTimeout = 2 * time.Second
 )
 
-// follower appends the rows that others write into a table to the change log. One
-// ordergate of a deployment does so at a time, from the place that is kept in Redis.
+// follower appends the new rows of a table to the change log. One instance of a deployment does
+// so at a time, from the position in Redis.
 //
-// Its lease in the change log says that everything that was committed is in the log:
-// when nobody renews it, nothing is absent.
+// Its lease in the change log guarantees that every committed row is in the log. When the lease
+// expires, filters answer Unknown, never Absent.
 type follower struct {
 	name    string // of the source
 	config  config.Source
@@ -46,13 +46,13 @@ type follower struct {
 	changes *changelog.Log
 	set     *redisset.Set // nil: none
 	member  *changelog.Member
-	key     string //  of a hash, whose field is the source's name
+	key     string // of a hash, whose field is the source's name
 	lock    func(ctx context.Context) (work context.Context, done func(), err error)
 	state   followState
 	log     *slog.Logger
 }
 
-// followers returns those of a filter.
+// followers returns the followers of a filter's tables.
 func (o *Options) followers(name string, loader *Loader, formats []order.Format) (all []*follower) {
 	for _, s := range o.Config.Filters[name].Sources {
 		c := o.Config.Sources[s]
@@ -72,16 +72,16 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 		})
 	}
 	for _, f := range all {
-		f.state.trouble = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate")
+		f.state.problem = recurring.New(f.log, slog.LevelError, "a table is not followed: nothing counts as absent", "the table is followed again, or by another ordergate")
 	}
 	return all
 }
 
-// run follows until ctx ends, whenever it is this process's turn.
+// run follows the table until ctx ends, whenever this process has the lock.
 func (f *follower) run(ctx context.Context) {
-	defer f.state.trouble.Drop()
+	defer f.state.problem.Drop()
 	for ctx.Err() == nil {
-		f.inTurn(ctx)
+		f.followLocked(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(followRetry):
@@ -89,7 +89,8 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-func (f *follower) inTurn(ctx context.Context) {
+// followLocked waits for the lock, and follows the table until an error.
+func (f *follower) followLocked(ctx context.Context) {
 	work, done, err := f.lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
@@ -99,7 +100,7 @@ func (f *follower) inTurn(ctx context.Context) {
 	}
 	defer done()
 	work, cancel := context.WithCancel(work)
-	// Both of capacity 1, and the latest: a Redis that hangs must not hold up who follows.
+	// Both hold the latest event: a Redis that hangs must not block the follower.
 	caughtUp, lost := make(chan time.Time, 1), make(chan struct{}, 1)
 	renewed := make(chan struct{})
 	go func() {
@@ -140,33 +141,33 @@ func (f *follower) inTurn(ctx context.Context) {
 	f.leave(context.WithoutCancel(ctx))
 }
 
-// followEvents are what a follower of a database tells.
+// followEvents are the callbacks of a database's follower.
 type followEvents struct {
 	caughtUp follow.CaughtUp
 	lost     func(error) // see [follow.Options.Lost]
 }
 
 func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-chan struct{}) {
-	told := true // of a cause, perhaps by the ordergate that followed before
+	hasCause := true // in Redis, perhaps of the earlier follower
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-lost:
 			f.leave(ctx)
-			told = true
+			hasCause = true
 		case at := <-caughtUp:
 			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
 				f.log.Debug("the change log was not told that a table is followed", "error", err)
-			} else if told {
-				told = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
+			} else if hasCause {
+				hasCause = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
 			}
 		}
 	}
 }
 
-// leave tells the others that the table is not followed, and why: nothing is absent until it
-// is followed again. Where Redis does not hear of it, the lease ends by itself.
+// leave records that the table is not followed, and why: filters answer Unknown until it is
+// followed again. If Redis is unreachable, the lease expires.
 func (f *follower) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
@@ -179,24 +180,24 @@ func (f *follower) leave(ctx context.Context) {
 	}
 }
 
-// condition tells whether the table is followed, by this ordergate or another one. It takes
-// readiness away until it was followed once since the start.
+// condition reports whether this or another instance follows the table. It is not ready until
+// the table was followed once since the start.
 func (f *follower) condition(ctx context.Context) health.Condition {
 	c := health.Condition{Name: "source " + f.name, Ready: f.changes.RequiredJoined()}
 	err, own := f.changes.Err(), f.state.why()
 	if !errors.Is(err, changelog.ErrNotFollowed) || own == "" && !strings.HasSuffix(err.Error(), f.member.Name()) {
 		return c
 	}
-	if told := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); told != "" { // by the one whose turn it was last
-		own = told
+	if cause := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); cause != "" { // of the last follower
+		own = cause
 	}
 	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "nothing is heard of an ordergate that follows it: none has begun to, or it was killed, or it or the database hangs")
 	return c
 }
 
-// follow goes on from the place that is kept. Where that is gone, or there never was
-// one, what was committed before the new place is somebody else's to read: there is a
-// doubt, before the new place is kept. Where it was given up, that is all of the table.
+// follow continues from the stored position. Without one, the other instances have to read the
+// rows that were committed before the new position: follow appends a doubt before it stores
+// that position. After a discarded position, they have to read all of the table.
 func (f *follower) follow(ctx context.Context, tell followEvents) error {
 	for {
 		from, err := f.client.HGet(ctx, f.key, f.name).Result()
@@ -214,24 +215,24 @@ func (f *follower) follow(ctx context.Context, tell followEvents) error {
 	}
 }
 
-// discarded is kept for a place that was given up, until there is a new one.
+// discarded replaces a discarded position until there is a new one.
 const discarded = "given up"
 
-// errNotFollowed says that nothing shows what happens to a table.
+// errNotFollowed says that no follower reports the changes of a table.
 var errNotFollowed = errors.New("the table is not followed yet since its place in the database's log was given up")
 
-// discardPosition drops the place. What the log did not show may be rows anywhere in the table, and
-// new IDs of all: whoever catches up after the doubt reads all of it, once it is followed
-// again.
+// discardPosition discards the position. The missed changes may be rows anywhere in the table,
+// and new IDs of existing rows. Catching up after the doubt reads all of the table, once it is
+// followed again.
 func (f *follower) discardPosition(ctx context.Context, why error) error {
 	if err := f.keep(ctx, discarded); err != nil {
-		return err // with the place, whoever follows next gets here again
+		return err // the next follower finds the position, and gets here again
 	}
 	return f.doubt(ctx, changelog.Gap, ": "+follow.OneLine(why))
 }
 
-// begin tells the others that the table is followed from now on, before the place is kept:
-// whoever finds that goes on without a word.
+// begin appends a doubt before the first position is stored: the table is followed from now on.
+// A follower that finds a position appends none.
 func (f *follower) begin(ctx context.Context, again bool) error {
 	if again {
 		short, cancel := context.WithTimeout(ctx, positionTimeout)
@@ -243,18 +244,18 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 	return f.doubt(ctx, changelog.Gap, " is followed from now on")
 }
 
-// followKey is where the places of a filter's followers are, and beside the place of each
-// source a word that is a new one whenever all of the table has to be read again.
+// followKey is the key of the positions of a filter's followers. Beside the position of each
+// source it has a token, which changes whenever all of the table has to be read again.
 func followKey(filter string) string { return "ordergate:{" + filter + "}:follow" }
 
 // causeOf is the field with the reason why a table is not followed.
 func causeOf(source string) string { return source + "#cause" }
 
-// reread is the field of the word.
+// reread is the field of the token.
 func reread(source string) string { return source + "#reread" }
 
-// watchRereads has the tables of a filter that are followed look whether they have to be read
-// again as a whole.
+// watchRereads makes the followed tables of a filter check whether they have to be read again
+// as a whole.
 func (o *Options) watchRereads(name string, tables []*tableSource) {
 	for _, t := range tables {
 		if f := o.Config.Sources[t.name].Follow; o.Redis == nil || f != config.FollowBinlog && f != config.FollowLogical {
@@ -270,8 +271,8 @@ func (o *Options) watchRereads(name string, tables []*tableSource) {
 			if err != nil {
 				return "", err
 			}
-			word, _ := kept[1].(string)
-			return word, nil
+			token, _ := kept[1].(string)
+			return token, nil
 		}
 	}
 }
@@ -323,7 +324,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 	return f.poll(ctx, from, emit, caughtUp)
 }
 
-// append tells everybody of new rows.
+// append appends new rows to the change log.
 func (f *follower) append(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -342,14 +343,14 @@ func (f *follower) keep(ctx context.Context, at string) error {
 	return nil
 }
 
-// bad deals with a row without a usable ID. It returns when the others know, or ctx has
-// ended: then whoever follows next finds the row again.
+// bad handles a row without a usable ID. It returns when the doubt is in the log, or ctx has
+// ended: then the next follower finds the row again.
 func (f *follower) bad(ctx context.Context, reason string) {
 	if f.config.OnBad == config.OnBadSkip {
 		return
 	}
-	for said := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; said = true {
-		if !said {
+	for logged := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; logged = true {
+		if !logged {
 			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
 		}
 		select {
@@ -359,14 +360,14 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	}
 }
 
-// doubt records one about the table in the change log. The text follows the table's name.
+// doubt records a doubt about the table in the change log. The text follows the table's name.
 func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
 	return f.changes.RecordDoubt(ctx, changelog.Doubt{Kind: kind, Reason: "the table of source " + f.name + text})
 }
 
-// poll reads what may be new in the table again and again.
+// poll reads the rows that may be new in the table periodically.
 func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
 	table, err := newTableSource(f.name, f.config, f.formats, f.log)
 	if err != nil {
@@ -414,8 +415,8 @@ func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caug
 	}
 }
 
-// told remembers IDs for at least a while: a table's last rows are read again and
-// again, and need not be told of each time.
+// dedupWindow remembers IDs for at least twice the overlap. The follower reads a table's last
+// rows repeatedly, and appends each once.
 type dedupWindow struct {
 	keep     time.Duration
 	now, old map[string]struct{}
@@ -431,8 +432,8 @@ func (t *dedupWindow) first(id string, at time.Time) bool {
 	if at.Sub(t.since) > t.keep {
 		t.now, t.old, t.since = map[string]struct{}{}, t.now, at
 	}
-	_, withinGraceOf := t.now[id]
+	_, recent := t.now[id]
 	_, old := t.old[id]
 	t.now[strings.Clone(id)] = struct{}{}
-	return !withinGraceOf && !old
+	return !recent && !old
 }

@@ -8,46 +8,46 @@ import (
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// followState is how the following of a table goes in this process, for its condition, its
+// followState is the state of this process's follower of a table, for its condition, its
 // metrics and the log. It is safe for concurrent use.
 type followState struct {
-	trouble *recurring.Problem
+	problem *recurring.Problem
 
 	mu    sync.Mutex
-	at    time.Time // up to when everything that was committed is known; zero: it is not followed here
-	cause string    // why it is not; "": it is, or it is not this process's turn
+	at    time.Time // every row committed before is known; zero: this process does not follow
+	cause string    // why it does not follow; "": it does, or another instance does
 }
 
-// caughtUp notes that everything is known that was committed before a moment. It reports
-// whether that is news: the table was not followed before.
+// caughtUp notes that every row committed before a moment is known. It reports whether
+// following has begun by that.
 func (s *followState) caughtUp(at time.Time) (begins bool) {
 	s.mu.Lock()
 	begins = s.at.IsZero()
 	s.at, s.cause = at, ""
 	s.mu.Unlock()
 	if begins {
-		s.trouble.Close()
+		s.problem.Close()
 	}
 	return begins
 }
 
-// lost notes why it is not followed any more.
+// lost notes why the table is not followed any more.
 func (s *followState) lost(err error) {
 	s.mu.Lock()
 	s.at, s.cause = time.Time{}, follow.OneLine(err)
 	s.mu.Unlock()
-	s.trouble.Note("error", follow.OneLine(err))
+	s.problem.Note("error", follow.OneLine(err))
 }
 
-// ended notes the end of this process's turn.
+// ended notes that this process follows no more.
 func (s *followState) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = time.Time{}
 }
 
-// lag returns how long ago everything was known that was committed; 0 and false: it is not
-// followed here.
+// lag returns the age of the newest moment before which every committed row is known; 0 and
+// false: this process does not follow.
 func (s *followState) lag() (behind time.Duration, followed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *followState) lag() (behind time.Duration, followed bool) {
 	return time.Since(s.at), true
 }
 
-// why returns why it is not followed; "": it is, or it is not this process's turn.
+// why returns why the table is not followed; "": it is, or another instance follows it.
 func (s *followState) why() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// segmentsOf returns what package filter makes of the section. An ID has the day of
-// the first format that it fits: each has one, or the section is refused.
+// segmentsOf converts the section segments. An ID has the day by the first format that it
+// matches. The configuration requires a day in each format.
 func segmentsOf(c *config.Segments, formats []order.Format) *filter.Segments {
 	if c == nil {
 		return nil
@@ -34,8 +34,8 @@ func segmentsOf(c *config.Segments, formats []order.Format) *filter.Segments {
 	return s
 }
 
-// growth returns how a filter grows. To be rebuilt it reads its sources and the
-// change log again, one ordergate of a deployment after the other.
+// growth returns how a filter grows. To rebuild it, the instances read its sources and the
+// change log again, one instance after the other.
 func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.Growth {
 	if c == nil {
 		return nil
@@ -44,7 +44,7 @@ func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.
 	if c.How == config.ExpandLayers {
 		return g
 	}
-	g.Rescan = loader.everything
+	g.Rescan = loader.readEverything
 	if o.Redis != nil {
 		g.LeaderLock = func(ctx context.Context) (context.Context, func(), error) {
 			work, _, done, err := o.acquireExpandLock(ctx, name)
@@ -54,10 +54,9 @@ func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.
 	return g
 }
 
-// everything reads the sources and then the change log, up to where it ends at a
-// moment after the call. It is for a set that is not in use: what the filter has of the
-// tables is another matter.
-func (u *Loader) everything(ctx context.Context, add func(id string) error) error {
+// readEverything reads the sources and then the change log, up to its end at a moment after the
+// call. It fills a set that is not in use yet, and keeps the filter's positions in the tables.
+func (u *Loader) readEverything(ctx context.Context, add func(id string) error) error {
 	if err := u.logSnapshot.forgotten(ctx); err != nil {
 		return err
 	}
@@ -81,22 +80,23 @@ func (u *Loader) everything(ctx context.Context, add func(id string) error) erro
 }
 
 const (
-	// leaderLease is how soon another takes over from one that died while it read.
+	// leaderLease is how soon another instance replaces a reader that died.
 	leaderLease = 10 * time.Second
-	// leaderWait is longer than a reading should take.
+	// leaderWait is longer than a reading takes.
 	leaderWait = time.Hour
 )
 
-// errLeaseLost is why a reading ends whose lease is lost.
+// errLeaseLost ends a reading after the loss of its lease.
 var errLeaseLost = errors.New("the lease was lost, another ordergate may be reading the sources")
 
-// acquireExpandLock waits until no other ordergate reads the sources of a filter again. The fence
-// is greater than that of each turn before.
+// acquireExpandLock waits until no other instance rebuilds the filter. The fence is greater than
+// all earlier ones.
 func (o *Options) acquireExpandLock(ctx context.Context, filter string) (work context.Context, fence int64, done func(), err error) {
 	return o.acquireLeaderLock(ctx, filter, "expand")
 }
 
-// acquireLeaderLock is turn for work of any kind.
+// acquireLeaderLock waits until this instance alone may do work of a kind for a filter. Work ends
+// if the lease is lost. Call done after the work.
 func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (work context.Context, fence int64, done func(), err error) {
 	locker, err := redislock.New(o.Redis, redislock.Options{
 		Lease: leaderLease, Wait: redislock.Wait{UpTo: leaderWait}, MaxWaitersPerKey: 1, Process: o.Process, Logger: o.Warnings.Logger(o.Logger),

@@ -30,7 +30,7 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 	opts := redisset.Options{
 		Name: name, Bits: bitsOf(c), Segments: beside.Segments, CanonicalForms: beside.CanonicalForms,
 		Forms: shortSum(strings.Join(rules.Forms(rules.IDsOf(o.Config, name)), "\n")),
-		Fill:  loader.everything, Logger: o.Logger,
+		Fill:  loader.readEverything, Logger: o.Logger,
 	}
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = loader.sourcesWithoutLog
@@ -56,7 +56,7 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 // sourcesWithoutLog is everything, for a filter whose sources have every order there is:
 // it does without a log that was lost.
 func (u *Loader) sourcesWithoutLog(ctx context.Context, add func(id string) error) error {
-	if err := u.everything(ctx, add); !errors.Is(err, changelog.ErrBroken) {
+	if err := u.readEverything(ctx, add); !errors.Is(err, changelog.ErrBroken) {
 		return err
 	}
 	return nil

@@ -13,25 +13,24 @@ import (
 )
 
 const (
-	// firstReadTimeout is how long the sources are not read because the change log cannot be
-	// reached: what is read before that has to be read again.
+	// firstReadTimeout bounds the wait for the first read of the change log. Sources that are
+	// read before it have to be read again.
 	firstReadTimeout = 5 * time.Second
-	// settleTime is what others need to say what they know, after Redis has lost
-	// something: they look every 100 ms, and may have to connect first.
-	settleTime = 10 * time.Second
-	// maxQueriesPerSecond is how many queries a second a flood of doubts costs the live sources in
-	// the long run, of the five that they are told: a reading takes a dozen or so. Of one
-	// that takes so many that longestRest is over before, it is more.
+	// peersTime is how long the other instances need to append their orders again after Redis
+	// has lost data: they check every 100 ms, and may have to connect first.
+	peersTime = 10 * time.Second
+	// maxQueriesPerSecond bounds the average load of many doubts on the tables, whose
+	// documented limit is five. A reading takes about a dozen queries. A reading with so many
+	// queries that maxRest cuts its pause causes more.
 	maxQueriesPerSecond = 4
-	longestRest         = 5 * time.Second
-	// retryMin and retryMax bound the pause after a reading that failed.
+	maxRest             = 5 * time.Second
+	// retryMin and retryMax bound the pause after a failed reading.
 	retryMin = time.Second
 	retryMax = 30 * time.Second
 )
 
-// feed makes a filter ready, from its snapshot if that will do and from the sources
-// otherwise, has it follow the change log, clears doubts, and writes snapshots, until
-// ctx ends.
+// load makes the filter ready, from its snapshot if possible and otherwise from the sources.
+// Then it follows the change log, clears doubts and writes snapshots, until ctx ends.
 func (u *Loader) load(ctx context.Context, sources []filter.Source) {
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -53,7 +52,7 @@ func (u *Loader) load(ctx context.Context, sources []filter.Source) {
 			return u.cache.load(ctx, load)
 		})
 	}
-	if restored || u.checkpoints != nil { // nobody has read the tables
+	if restored || u.checkpoints != nil { // this run has not read the tables
 		background.Go(func() { u.checkTables(ctx) })
 	}
 	background.Go(func() { u.recoverLoop(ctx, load) })
@@ -61,8 +60,8 @@ func (u *Loader) load(ctx context.Context, sources []filter.Source) {
 	u.snapshots.keep(ctx, !restored)
 }
 
-// checkTables has what is wrong with the tables told at the start, not when somebody
-// catches up with them.
+// checkTables logs problems of the tables at the start, before the first time that it has to
+// catch up.
 func (u *Loader) checkTables(ctx context.Context) {
 	for _, t := range u.tables() {
 		if _, err := t.table.Check(ctx); err != nil && ctx.Err() == nil {
@@ -71,7 +70,7 @@ func (u *Loader) checkTables(ctx context.Context) {
 	}
 }
 
-// unread returns sources of what of the tables is not in the filter yet.
+// unread returns sources that yield only the rows that the filter lacks.
 func (u *Loader) unread(sources []filter.Source) []filter.Source {
 	if u.checkpoints != nil {
 		return []filter.Source{unreadBySet{u}}
@@ -85,8 +84,8 @@ func (u *Loader) unread(sources []filter.Source) []filter.Source {
 	return list
 }
 
-// awaitFirstRead waits until the change log has been read once, so that whatever comes of it
-// after that is noticed, and a source that is read then has all that came before.
+// awaitFirstRead waits until the change log has been read once. From then on the loader
+// receives each new entry, and a source that is read contains the earlier orders.
 func (u *Loader) awaitFirstRead(ctx context.Context) {
 	if u.log == nil {
 		return
@@ -100,17 +99,17 @@ func (u *Loader) awaitFirstRead(ctx context.Context) {
 	}
 }
 
-// retry tries until it succeeds, ctx ends, or somebody has loaded the filter. What
-// fails in the same way again and again is one line.
+// retry calls do until it succeeds, ctx ends, or an operator has loaded the filter. It logs
+// repeated equal errors once.
 func (u *Loader) retry(ctx context.Context, failed string, do func(ctx context.Context) error) {
-	said := ""
+	logged := ""
 	for pause := retryMin; ; pause = min(2*pause, retryMax) {
 		err := do(ctx)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if err.Error() != logged {
+			logged = err.Error()
 			u.logger.Error(failed, "error", err)
 		}
 		select {
@@ -124,28 +123,28 @@ func (u *Loader) retry(ctx context.Context, failed string, do func(ctx context.C
 	}
 }
 
-// recoverLoop clears doubts until ctx ends: however many there are at a moment by one reading, which
-// begins after they came.
+// recoverLoop clears doubts until ctx ends. One reading clears all doubts that were there when
+// it began.
 func (u *Loader) recoverLoop(ctx context.Context, load func(context.Context) error) {
-	said := false // that somebody is needed
+	logged := false // that an operator has to act
 	for {
-		if cure, _, ok := u.filter.Doubts(); !ok || cure < filter.ByOperator {
-			said = false
-		} else if !said {
+		if recovery, _, ok := u.filter.Doubts(); !ok || recovery < filter.ByOperator {
+			logged = false
+		} else if !logged {
 			_, reason := u.filter.State()
 			u.logger.Error("nothing counts as absent until the sources have every order: run ordergate load when they have", "reason", reason)
-			said = true
+			logged = true
 		}
-		var late <-chan time.Time // when a doubt can be cleared that could not be before
-		if cure, ok := u.filter.Recoverable(); ok {
+		var late <-chan time.Time // when the next doubt can be cleared
+		if recovery, ok := u.filter.Recoverable(); ok {
 			before := u.queries()
 			began := time.Now()
 			u.retry(ctx, "a doubt is not cleared: nothing counts as absent", func(ctx context.Context) error {
-				return u.clear(ctx, cure, load)
+				return u.clear(ctx, recovery, load)
 			})
 			u.rest(ctx, began, u.queries()-before)
 			if _, left := u.filter.Recoverable(); left {
-				late = time.After(u.filter.UntilClearable()) // 0 where it has passed meanwhile
+				late = time.After(u.filter.UntilClearable()) // 0 if that moment has passed
 			}
 		}
 		var again <-chan time.Time
@@ -163,18 +162,18 @@ func (u *Loader) recoverLoop(ctx context.Context, load func(context.Context) err
 	}
 }
 
-// rereadTables reads the tables once more, when nothing that an ordergate had forwarded before it
-// was killed can still commit. The doubt about that has been cleared: no client has the
-// answer of such a call.
+// rereadTables reads the tables once more after an instance was killed, when none of its
+// forwarded calls can still commit. The doubt about these calls was cleared before: no client
+// has their answers.
 func (u *Loader) rereadTables(ctx context.Context) {
 	u.rereadAt.Store(0)
-	if err := u.takeNew(ctx, u.filter.Include); err != nil && ctx.Err() == nil {
+	if err := u.readNew(ctx, u.filter.Include); err != nil && ctx.Err() == nil {
 		u.logger.Warn("the tables could not be read once more after an ordergate was killed", "error", err)
 		u.rereadAt.CompareAndSwap(0, time.Now().Add(retryMax).UnixNano())
 	}
 }
 
-// queries returns how many queries the live sources have answered so far.
+// queries returns how many queries the tables have answered so far.
 func (u *Loader) queries() (n int64) {
 	for _, t := range u.tables() {
 		n += t.table.Queries()
@@ -182,32 +181,31 @@ func (u *Loader) queries() (n int64) {
 	return n
 }
 
-// rest waits until the sources can be read again: a flood of doubts is not to be one of
-// queries.
+// rest waits until the tables may be read again: many doubts must not cause many queries.
 func (u *Loader) rest(ctx context.Context, began time.Time, queries int64) {
-	pause := min(time.Duration(max(queries, 1))*time.Second/maxQueriesPerSecond, longestRest)
+	pause := min(time.Duration(max(queries, 1))*time.Second/maxQueriesPerSecond, maxRest)
 	sleep(ctx, time.Until(began.Add(pause)))
 }
 
-// takeNew reads what may be new in the tables. Take is a method of the filter that takes a
-// reading.
-func (u *Loader) takeNew(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
+// readNew reads the rows that may be new in the tables. Take is a method of the filter that
+// accepts a reading.
+func (u *Loader) readNew(ctx context.Context, take func(context.Context, func(context.Context, func(string) error) error) error) error {
 	if u.checkpoints != nil {
 		return u.catchUpSet(ctx, take)
 	}
 	return take(ctx, u.catchUp)
 }
 
-// clear does once what clears a doubt. One that came meanwhile is told by another
-// message of Doubted.
-func (u *Loader) clear(ctx context.Context, cure filter.Recovery, load func(context.Context) error) error {
+// clear performs the recovery of the current doubts once. The filter signals a doubt that is
+// added meanwhile.
+func (u *Loader) clear(ctx context.Context, recovery filter.Recovery, load func(context.Context) error) error {
 	switch {
 	case u.checkpoints != nil || len(u.tables()) > 0:
-		return u.takeNew(ctx, u.filter.CatchUp)
-	case cure == filter.ByWaiting:
+		return u.readNew(ctx, u.filter.CatchUp)
+	case recovery == filter.ByWaiting:
 		return u.filter.WaitForPeers(ctx, func(ctx context.Context) error {
 			select {
-			case <-time.After(settleTime):
+			case <-time.After(peersTime):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -217,7 +215,7 @@ func (u *Loader) clear(ctx context.Context, cure filter.Recovery, load func(cont
 	return load(ctx)
 }
 
-// live returns the sources that have each order as soon as it exists.
+// tables returns the sources that contain each order as soon as it exists.
 func (u *Loader) tables() (tables []*tableSource) {
 	for _, s := range u.sources {
 		if t, ok := s.(*tableSource); ok {
@@ -227,7 +225,7 @@ func (u *Loader) tables() (tables []*tableSource) {
 	return tables
 }
 
-// catchUp reads what the live sources have that may be new.
+// catchUp reads the rows that may be new in the tables.
 func (u *Loader) catchUp(ctx context.Context, add func(id string) error) error {
 	for _, t := range u.tables() {
 		if err := t.tail(ctx, add); err != nil {
@@ -243,7 +241,7 @@ type position struct {
 	Tables map[string]json.RawMessage `json:"tables,omitempty"`
 }
 
-// at returns the position that everything has been added up to.
+// at returns the position up to which the filter contains every order.
 func (u *Loader) at() []byte {
 	if u.log == nil {
 		return nil
@@ -259,7 +257,7 @@ func (u *Loader) at() []byte {
 	return text
 }
 
-// resume goes on from a position.
+// resume continues from a position.
 func (u *Loader) resume(text []byte) (at changelog.Mark, err error) {
 	var p position
 	if err := json.Unmarshal(text, &p); err != nil {

@@ -18,31 +18,31 @@ import (
 )
 
 const (
-	// cachedFor is how long a snapshot stays in Redis: for those that start at about the
+	// cachedFor is how long a snapshot stays in Redis, for instances that start at about the
 	// same time.
 	cachedFor = 10 * time.Minute
-	// cacheChunk keeps Redis from standing still for a long write.
+	// cacheChunk bounds a write, during which Redis serves no other command.
 	cacheChunk = 4 << 20
-	// maxCachedBytes is the largest snapshot that goes through Redis.
+	// maxCachedBytes is the size of the largest snapshot in Redis.
 	maxCachedBytes = 1 << 30
 )
 
-// snapshotCache has one ordergate read the sources of a filter, when several start at once:
-// the others take its snapshot, through Redis. A nil *snapshotCache does nothing.
+// snapshotCache lets one instance read the sources of a filter when several start at once. The
+// others load its snapshot from Redis. A nil *snapshotCache does nothing.
 type snapshotCache struct {
 	loader *Loader
 	client redis.UniversalClient
 	prefix string // of the keys: without braces, so that a cluster spreads the chunks
-	stamp  string // of the sources: how they are read
+	stamp  string // fingerprint of the sources
 	dir    string
 	lock   func(ctx context.Context) (work context.Context, done func(), err error)
 	log    *slog.Logger
 }
 
-// cachedSnapshot is what Redis has.
+// cachedSnapshot is the entry in Redis.
 type cachedSnapshot struct {
 	Token  string `redis:"token"`
-	Chunks int    `redis:"chunks"` // 0: it is too large, each reads the sources
+	Chunks int    `redis:"chunks"` // 0: it is too large, and each instance reads the sources
 	Stamp  string `redis:"stamp"`
 }
 
@@ -64,13 +64,13 @@ func (o *Options) newSnapshotCache(name string, loader *Loader) *snapshotCache {
 	}
 }
 
-// load takes the snapshot of another, or loads and leaves one for others. Whatever goes
-// wrong with that is no reason not to load.
+// load uses the snapshot of another instance, or loads and stores one for the others. If the
+// cache fails, it loads anyway.
 func (f *snapshotCache) load(ctx context.Context, load func(context.Context) error) error {
 	if f == nil {
 		return load(ctx)
 	}
-	if f.take(ctx) {
+	if f.use(ctx) {
 		return nil
 	}
 	f.loader.filter.NoteProgress("waiting for its turn to read the sources: another ordergate may be reading them")
@@ -87,7 +87,7 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 	if shared, ok := f.found(ctx); ok {
 		done()
 		done = nil
-		if shared.Chunks > 0 && f.take(ctx) {
+		if shared.Chunks > 0 && f.use(ctx) {
 			return nil
 		}
 		return load(ctx)
@@ -98,7 +98,7 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 		}
 		return err
 	}
-	if err := f.leave(work); err != nil && ctx.Err() == nil {
+	if err := f.store(work); err != nil && ctx.Err() == nil {
 		f.log.Warn("other ordergates have to read the sources themselves", "error", err)
 	}
 	return nil
@@ -111,9 +111,9 @@ func (f *snapshotCache) found(ctx context.Context) (shared cachedSnapshot, ok bo
 	return shared, err == nil && shared.Stamp == f.stamp
 }
 
-// take reports whether the filter has what another has left. What has come since is read
-// from the change log and, before anything is absent, from the tables.
-func (f *snapshotCache) take(ctx context.Context) bool {
+// use reports whether it has loaded the snapshot of another instance. The loader reads later
+// orders from the change log and, before it answers Absent, from the tables.
+func (f *snapshotCache) use(ctx context.Context) bool {
 	shared, ok := f.found(ctx)
 	if !ok || shared.Chunks == 0 {
 		return false
@@ -143,7 +143,7 @@ func (f *snapshotCache) restore(ctx context.Context, shared cachedSnapshot) (err
 	if err := file.Close(); err != nil {
 		return err
 	}
-	// It is cleared by catching up, when the rest is there.
+	// Catching up clears it, when the filter has the later orders.
 	f.loader.filter.Doubt(filter.Doubt{Reason: "taking over from another ordergate", Recovery: filter.ByOperator})
 	info, err := f.loader.filter.ReadSnapshot(ctx, file.Name(), f.stamp)
 	if err != nil {
@@ -163,8 +163,8 @@ func (f *snapshotCache) chunk(token string, n int) string {
 	return f.prefix + ":" + token + ":" + strconv.Itoa(n)
 }
 
-// leave puts a snapshot into Redis.
-func (f *snapshotCache) leave(ctx context.Context) (err error) {
+// store writes a snapshot to Redis.
+func (f *snapshotCache) store(ctx context.Context) (err error) {
 	if err := f.loader.log.Wait(ctx); err != nil {
 		return err
 	}
