@@ -12,30 +12,30 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
-// fingerprinter is a source that can tell whether it has changed.
+// fingerprinter is a source that detects its changes.
 type fingerprinter interface {
-	// stamp tells the state of the source from any other, unless it is not ok.
+	// fingerprint identifies the state of the source, if ok.
 	fingerprint(now time.Time) (s string, ok bool)
 }
 
-// settled is how old a change of a file has to be for its time to tell it from the
-// next: some file systems count in steps of two seconds.
-const settled = 2 * time.Second
+// minFileAge is the least age of a file whose time distinguishes it from its next version: some
+// file systems have a resolution of two seconds.
+const minFileAge = 2 * time.Second
 
-// stamp implements fingerprinter.
+// fingerprint implements fingerprinter.
 func (s *csvSource) fingerprint(now time.Time) (string, bool) {
 	info, err := os.Stat(s.path)
-	if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < settled {
+	if err != nil || !info.Mode().IsRegular() || now.Sub(info.ModTime()) < minFileAge {
 		return "", false
 	}
 	return fmt.Sprintf("%q %d %d", s.path, info.Size(), info.ModTime().UnixNano()), true
 }
 
-// stamp implements fingerprinter. What is in the table is told by its mark.
+// fingerprint implements fingerprinter. The mark records the content of the table.
 func (s *tableSource) fingerprint(time.Time) (string, bool) { return s.identity, true }
 
-// fingerprintOf tells the state of all sources of a filter from any other, together with
-// the rules that say how their IDs are read; "" if it cannot be told.
+// fingerprintOf returns a fingerprint of the state of all sources of a filter, and of the rules
+// by which their IDs are read; "": unknown.
 func fingerprintOf(sources []filter.Source, ids []config.ID, now time.Time) string {
 	sum := sha256.New()
 	for _, form := range rules.Forms(ids) {
@@ -55,7 +55,7 @@ func fingerprintOf(sources []filter.Source, ids []config.ID, now time.Time) stri
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// shortSum tells a text from others, in 16 characters.
+// shortSum returns a hash of a text, in 16 characters.
 func shortSum(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])

@@ -14,10 +14,10 @@ import (
 	"github.com/ordergate/ordergate/filter/redisset"
 )
 
-// growthState is what a deployment knows of the growth of a filter in memory, so
-// that a restart begins with the size that others have, and whoever looks sees who
-// is at it. It is a hash at the key that filters in Redis have for theirs, and a
-// convenience: without it a filter grows again.
+// growthState stores the growth of a filter in memory in Redis. A restart begins with the size
+// of the other instances, and operators see which process grows the filter. It is a hash at the
+// same key as the state of filters in Redis. It is a convenience: without it a filter grows
+// again.
 type growthState struct {
 	client  redis.UniversalClient
 	key     string
@@ -27,12 +27,12 @@ type growthState struct {
 }
 
 const (
-	// growthTick is how often the progress is written.
+	// growthTick is the time between two writes of the progress.
 	growthTick = time.Second
-	// growthTimeout bounds the question at the start.
+	// growthTimeout bounds each command.
 	growthTimeout = 2 * time.Second
-	// maxReserved is how many times the configured capacity is reserved at the most: a
-	// number by mistake must not take all memory.
+	// maxReserved bounds the reserved capacity, in multiples of the configured one: a wrong
+	// number must not take all memory.
 	maxReserved = 1000
 )
 
@@ -40,8 +40,8 @@ func newGrowthState(o *Options, name string, f *filter.Filter) *growthState {
 	return &growthState{o.Redis, redisset.StateKey(name), o.Process, f, o.Logger.With("filter", name)}
 }
 
-// reserve makes the filter as large as the others are. It is called before anything
-// is added to it.
+// reserve makes the filter as large as on the other instances. Call it before the first ID is
+// added.
 func (s *growthState) reserve(ctx context.Context) {
 	if s == nil {
 		return
@@ -62,14 +62,14 @@ func (s *growthState) reserve(ctx context.Context) {
 	}
 }
 
-// growthScript writes a size that is larger than what is there.
+// growthScript writes a size that is larger than the stored one.
 //
 //go:embed growth.lua
 var growthSource string
 
 var growthScript = redis.NewScript(growthSource)
 
-// run writes what the filter does, until ctx ends.
+// run writes the filter's growth, until ctx ends.
 func (s *growthState) run(ctx context.Context) {
 	if s == nil {
 		return
@@ -87,7 +87,7 @@ func (s *growthState) run(ctx context.Context) {
 		if now == last {
 			continue
 		}
-		if err := s.write(ctx, now); err == nil { // otherwise the next time
+		if err := s.write(ctx, now); err == nil { // otherwise the next tick repeats it
 			last = now
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
-// keyOf returns the key of what a filter has in memory, zero if any will do. Where a
-// snapshot in Redis is to spare the change log, the common one goes before one that is
-// kept in a file: what is left of that is one snapshot, which is of no use then.
+// keyOf returns the key of a filter's hashes in memory; zero: any key is right. If the change
+// log is trimmed up to a snapshot in Redis, the common key replaces the one in the file. That
+// invalidates the snapshot's file.
 func (o *Options) keyOf(ctx context.Context, name string, c config.Filter) ([16]byte, error) {
 	common := o.commonKey(ctx, name, c)
 	key, err := memoryKey(c, common)
@@ -43,10 +43,9 @@ func (o *Options) keyOf(ctx context.Context, name string, c config.Filter) ([16]
 	return key, nil
 }
 
-// memoryKey returns the key of what a filter has in memory, zero if any will do. It
-// has to be the same after a restart where there is a snapshot: without a secret in
-// the configuration one is made, once, and kept in a file beside the snapshot. The
-// common one, if it is not zero, is what is made.
+// memoryKey returns the key of a filter's hashes in memory; zero: any key is right. A filter with
+// a snapshot needs the same key after a restart. Without a configured secret, memoryKey stores a
+// key in a file beside the snapshot: the common one, or a random one if that is zero.
 func memoryKey(c config.Filter, common [16]byte) (key [16]byte, err error) {
 	switch {
 	case c.Secret != "":
@@ -57,16 +56,16 @@ func memoryKey(c config.Filter, common [16]byte) (key [16]byte, err error) {
 	return keptKey(c.Snapshot.Path+".secret", common)
 }
 
-// commonKey returns a key that all ordergates have which may take each other's
-// snapshots; zero where they need none, or Redis does not tell.
+// commonKey returns the key of all instances that may use each other's snapshots; zero: they
+// need none, or Redis does not reply.
 func (o *Options) commonKey(ctx context.Context, name string, c config.Filter) [16]byte {
-	var mine [16]byte // is what is made if there is none
+	var mine [16]byte // becomes the common key if there is none
 	switch {
 	case c.Secret != "":
 		return [16]byte{}
 	case o.keepsLogSnapshot(c) && c.Kind != config.FilterExact:
 		if c.Snapshot != nil {
-			mine, _ = readKey(c.Snapshot.Path + ".secret") // what is wrong with it is told later
+			mine, _ = readKey(c.Snapshot.Path + ".secret") // keptKey returns its error later
 		}
 	case c.ShareLoad == nil || !*c.ShareLoad:
 		return [16]byte{}
@@ -80,7 +79,7 @@ func (o *Options) commonKey(ctx context.Context, name string, c config.Filter) [
 	return key
 }
 
-// keptKey reads a key from a file, which it makes if there is none.
+// keptKey reads a key from a file. It creates a missing file.
 func keptKey(path string, common [16]byte) ([16]byte, error) {
 	key, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +98,7 @@ func readKey(path string) (key [16]byte, err error) {
 	if err != nil {
 		return key, err
 	}
-	// One that anybody could have written, or read, is none.
+	// Other users must not read or write it.
 	if mode := info.Mode(); !mode.IsRegular() || mode&0o077 != 0 {
 		return key, fmt.Errorf("%s is %s: it has to be a file that its owner alone may read, as after chmod 600", path, mode)
 	}
@@ -111,15 +110,15 @@ func readKey(path string) (key [16]byte, err error) {
 		return key, err
 	}
 	data, err := hex.DecodeString(strings.TrimRight(string(text), "\r\n"))
-	// The error of that shows a part of the text.
+	// The error of DecodeString contains a part of the text.
 	if err != nil || len(data) != len(key) || [16]byte(data) == ([16]byte{}) {
 		return key, fmt.Errorf("%s does not have 32 hexadecimal digits of a secret", path)
 	}
 	return [16]byte(data), nil
 }
 
-// makeKey makes the file, whole or not at all, and leaves one alone that another
-// process has made at the same time.
+// makeKey creates the file atomically. It keeps the file of another process that was created at
+// the same time.
 func makeKey(path string, key [16]byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // of mode 0600
 	if err != nil {
@@ -133,7 +132,7 @@ func makeKey(path string, key [16]byte) (err error) {
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, does not replace. Not every file system has links.
+	// A link, unlike a rename, replaces no file. Some file systems have no links.
 	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := os.Rename(file.Name(), path); err != nil {
 			return err

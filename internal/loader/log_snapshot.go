@@ -28,53 +28,51 @@ import (
 )
 
 const (
-	// logSnapshotTick is how often each ordergate looks whether a snapshot is due.
+	// logSnapshotTick is how often each instance checks whether a snapshot is due.
 	logSnapshotTick = 10 * time.Second
-	// minEntries is how many entries are not worth a snapshot: 5 to 7 MB.
+	// minEntries is the least number of entries for a snapshot: 5 to 7 MB.
 	minEntries = 100_000
-	// bytesPerEntry is how many bytes of a snapshot are written for each entry that it
-	// spares, at the most: at a thousand creates a second, 256 kB a second. So behind a
-	// snapshot of 194 MB, of 10^8 IDs, there are up to 760,000 entries, of 36 to 50 MB.
+	// bytesPerEntry bounds the bytes of a snapshot for each entry that it replaces: at a
+	// thousand creates a second, 256 kB a second. So a snapshot of 194 MB, of 10^8 IDs, is
+	// followed by up to 760,000 entries, of 36 to 50 MB.
 	bytesPerEntry = 256
-	// logChunk keeps Redis, and whoever waits for it, from standing still: it takes a
-	// millisecond, and there is a pause of uploadPause after each. A value of 1 MiB and a
-	// byte would take 1.25 MiB of Redis: its allocator has four sizes to each doubling.
+	// logChunk bounds the time of a write, during which Redis serves no other command: it
+	// takes a millisecond, and uploadPause follows. A value of 1 MiB and a byte would take
+	// 1.25 MiB in Redis: its allocator has four sizes for each doubling.
 	logChunk    = 1<<20 - 1<<10
 	uploadPause = 20 * time.Millisecond
-	// logSnapshotRetry is the least pause after an attempt that failed, and
-	// logSnapshotShare how many times as long as the attempt it is.
+	// logSnapshotRetry is the least pause after a failed attempt, and logSnapshotShare the
+	// least ratio of that pause to the attempt.
 	logSnapshotRetry = time.Minute
 	logSnapshotShare = 20
-	// bridgePause follows a snapshot that could not be taken for a reason that passes.
+	// bridgePause follows a snapshot that could not be loaded for a temporary reason.
 	bridgePause = time.Second
-	// waivePause is longer than it takes until the next attempt.
+	// waivePause is longer than the time until the next attempt.
 	waivePause = 5 * time.Second
 )
 
-// logSnapshot keeps a snapshot of a filter in Redis, up to which the change log is
-// trimmed, and takes it where the log begins behind what is known here. It is for filters
-// in memory without a table: nothing else has what would be trimmed. A nil *logSnapshot
-// does nothing.
+// logSnapshot keeps a snapshot of a filter in Redis, up to which the change log is trimmed. It
+// loads the snapshot if the log begins after the last known entry. It serves filters in memory
+// without a table, since only the log has their orders. A nil *logSnapshot does nothing.
 type logSnapshot struct {
 	loader *Loader
-	forms  []string                                            // of IDs, in which the filter has each
+	forms  []string                                            // of IDs in the filter
 	dir    string                                              // of temporary files
 	least  uint64                                              // entries
-	stay   int                                                 // entries before its end that stay in the log
-	secret func(ctx context.Context) (key [16]byte, err error) // that all have
+	stay   int                                                 // entries before its end that remain in the log
+	secret func(ctx context.Context) (key [16]byte, err error) // of all instances
 	key    [16]byte                                            // of the filter's hashes
-	keyed  bool                                                // or they have none
+	keyed  bool                                                // false: they have no key
 	lock   func(ctx context.Context) (work context.Context, done func(), err error)
 	log    *slog.Logger
 
-	taking sync.Mutex  // held by bridge
-	waived atomic.Bool // somebody says that the sources have what is lacking
-	said   string      // why there is no bridge; guarded by taking
-	told   string      // why the log was not trimmed
+	taking       sync.Mutex  // held by bridge
+	waived       atomic.Bool // an operator guarantees that the sources have the missing orders
+	loggedBridge string      // why there is no bridge; guarded by taking
+	loggedTrim   string      // why the log was not trimmed
 }
 
-// keepsLogSnapshot reports whether the log of a filter is trimmed up to a snapshot in
-// Redis.
+// keepsLogSnapshot reports whether a filter's log is trimmed up to a snapshot in Redis.
 func (o *Options) keepsLogSnapshot(c config.Filter) bool {
 	return o.Redis != nil && o.Config.Redis.Mode != config.RedisEmbedded && c.InRedis() == "" && c.ChangeLog.Keep == 0 &&
 		!hasTable(o.Config, c)
@@ -106,7 +104,7 @@ func (o *Options) newLogSnapshot(name string, c config.Filter, loader *Loader, k
 	return s
 }
 
-// ends is where a snapshot in Redis ends, and the forms in which it has the IDs.
+// ends is the end of a snapshot in Redis, and the forms of its IDs.
 type ends struct {
 	changelog.Mark
 	Forms []string `json:"forms"`
@@ -131,7 +129,7 @@ func (s *logSnapshot) keep(ctx context.Context) {
 		if began.Before(notBefore) {
 			continue
 		}
-		err := s.look(ctx)
+		err := s.trim(ctx)
 		if err == nil || ctx.Err() != nil {
 			failed = ""
 			continue
@@ -144,8 +142,8 @@ func (s *logSnapshot) keep(ctx context.Context) {
 	}
 }
 
-// look writes a snapshot if one is due, and trims the log.
-func (s *logSnapshot) look(ctx context.Context) error {
+// trim writes a snapshot if one is due, and trims the log.
+func (s *logSnapshot) trim(ctx context.Context) error {
 	current, due, err := s.due(ctx)
 	if err == nil && due {
 		current, err = s.renew(ctx)
@@ -156,8 +154,8 @@ func (s *logSnapshot) look(ctx context.Context) error {
 	removed, err := s.loader.log.Trim(ctx, current, s.stay)
 	switch {
 	case errors.Is(err, changelog.ErrNotTrimmed):
-		if err.Error() != s.told {
-			s.told = err.Error()
+		if err.Error() != s.loggedTrim {
+			s.loggedTrim = err.Error()
 			s.log.Info("the change log is not trimmed for now", "reason", err)
 		}
 		return nil
@@ -167,8 +165,8 @@ func (s *logSnapshot) look(ctx context.Context) error {
 	return err
 }
 
-// due returns the snapshot that is current, and whether another is wanted that this
-// ordergate could write. One of another log is none.
+// due returns the current snapshot, and whether a new one is due that this instance can write. It
+// ignores a snapshot of another log.
 func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due bool, err error) {
 	log := s.loader.log
 	mark := log.Mark()
@@ -183,13 +181,13 @@ func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due 
 		return current, s.waived.Load() || mark.Seq >= current.Seq+wanted, nil
 	}
 	first, err := log.First(ctx)
-	// A log that was trimmed has to have one.
+	// A trimmed log needs a snapshot.
 	due = first > 1 || mark.Seq >= wanted
 	return changelog.Snapshot{}, due && err == nil, err
 }
 
-// renew writes a snapshot if no other ordergate has meanwhile, and returns the one that is
-// current then.
+// renew writes a snapshot, unless another instance has written one meanwhile, and returns the
+// current one.
 func (s *logSnapshot) renew(ctx context.Context) (changelog.Snapshot, error) {
 	work, done, err := s.lock(ctx)
 	if err != nil {
@@ -246,7 +244,7 @@ func (s *logSnapshot) write(ctx context.Context) (next changelog.Snapshot, err e
 	return next, nil
 }
 
-// How a chunk has its part of the file.
+// The encodings of a chunk.
 const (
 	asItIs   = 0
 	deflated = 1
@@ -293,7 +291,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pack makes a chunk, smaller where most bits are not set.
+// pack returns a chunk. It compresses data with few set bits.
 func pack(data []byte) ([]byte, error) {
 	packed := bytes.NewBuffer(make([]byte, 0, len(data)+1))
 	packed.WriteByte(deflated)
@@ -310,7 +308,7 @@ func pack(data []byte) ([]byte, error) {
 	return append([]byte{asItIs}, data...), nil
 }
 
-// unpack writes what pack was given. It reads no more than logChunk.
+// unpack writes the data of a chunk, at most logChunk bytes.
 func unpack(w io.Writer, chunk []byte) error {
 	switch {
 	case len(chunk) > 0 && chunk[0] == asItIs:
@@ -326,12 +324,12 @@ func unpack(w io.Writer, chunk []byte) error {
 	return fmt.Errorf("%w: a chunk of %d bytes of no known kind", errUnusable, len(chunk))
 }
 
-// errUnusable is why a snapshot in Redis will be of no use the next time either.
+// errUnusable is returned for a snapshot in Redis that stays unusable.
 var errUnusable = errors.New("the snapshot in Redis is of no use")
 
-// bridge is [changelog.Options.Bridge]. Without what the log has no more nothing is absent:
-// the log cannot be read until there is a snapshot of use, which another ordergate may
-// write, or until somebody says that the sources have every order.
+// bridge is [changelog.Options.LoadSnapshot]. Without the trimmed entries, filters answer
+// Unknown: the log cannot be read until another instance writes a usable snapshot, or an operator
+// guarantees that the sources have every order.
 func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -342,16 +340,16 @@ func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	if s.waived.Load() {
 		return changelog.Mark{}, nil
 	}
-	if err.Error() != s.said {
-		s.said = err.Error()
+	if err.Error() != s.loggedBridge {
+		s.loggedBridge = err.Error()
 		s.log.Error("nothing counts as absent until the orders are known that the change log has no more: run ordergate load when the sources have every order", "reason", err)
 	}
 	sleep(ctx, bridgePause)
 	return changelog.Mark{}, err
 }
 
-// loadCurrent takes the current snapshot, and returns the mark that it ends with; the
-// zero Mark where there never was one.
+// loadCurrent loads the current snapshot, and returns its mark; the zero Mark if there never was
+// one.
 func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 	current, err := s.loader.log.Snapshot(ctx)
 	if err != nil {
@@ -364,7 +362,7 @@ func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 		}
 		return changelog.Mark{}, err
 	}
-	err = s.take(ctx, current)
+	err = s.merge(ctx, current)
 	_, damaged := errors.AsType[*snapshot.DamageError](err)
 	_, another := errors.AsType[*snapshot.MismatchError](err)
 	switch {
@@ -379,11 +377,11 @@ func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 	return changelog.Mark{}, err
 }
 
-// waive has the log be read without what it has no more, and waits for that: whoever calls
-// it reads the sources next.
+// waive lets the log be read without its trimmed entries, and waits for that. The caller reads
+// the sources next.
 func (s *logSnapshot) waive(ctx context.Context) {
 	if s == nil || s.loader.log.LastRead().After(time.Now().Add(-waivePause)) {
-		return // it lacks nothing
+		return // no entry is missing
 	}
 	s.waived.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, waivePause)
@@ -393,8 +391,8 @@ func (s *logSnapshot) waive(ctx context.Context) {
 	}
 }
 
-// take adds what is in a snapshot to the filter.
-func (s *logSnapshot) take(ctx context.Context, from changelog.Snapshot) (err error) {
+// merge adds the IDs of a snapshot to the filter.
+func (s *logSnapshot) merge(ctx context.Context, from changelog.Snapshot) (err error) {
 	file, err := os.CreateTemp(s.dir, "ordergate-log-*")
 	if err != nil {
 		return err
@@ -415,7 +413,7 @@ func (s *logSnapshot) take(ctx context.Context, from changelog.Snapshot) (err er
 	if err := file.Close(); err != nil {
 		return err
 	}
-	if err := s.fits(file.Name(), from.Mark); err != nil {
+	if err := s.validate(file.Name(), from.Mark); err != nil {
 		return err
 	}
 	key, err := s.secret(ctx)
@@ -429,9 +427,9 @@ func (s *logSnapshot) take(ctx context.Context, from changelog.Snapshot) (err er
 	return err
 }
 
-// fits says why a file is not what is looked for. It has to have each ID in all the forms
-// that it may be asked for here.
-func (s *logSnapshot) fits(path string, at changelog.Mark) error {
+// validate returns why a file is not usable as a snapshot that ends at a mark. It must have each
+// ID in all forms of the rules here.
+func (s *logSnapshot) validate(path string, at changelog.Mark) error {
 	file, err := snapshot.Inspect(path)
 	if err != nil {
 		return err
@@ -452,7 +450,7 @@ func (s *logSnapshot) fits(path string, at changelog.Mark) error {
 	return nil
 }
 
-// wait returns when no snapshot is being taken.
+// wait returns when no snapshot is being loaded.
 func (s *logSnapshot) wait() {
 	if s != nil {
 		s.taking.Lock()
@@ -460,8 +458,8 @@ func (s *logSnapshot) wait() {
 	}
 }
 
-// forgotten returns [filter.ErrForgotten] if the log does not begin with its first entry, and
-// so cannot be read again.
+// forgotten returns an error if the log does not begin with its first entry, and so cannot be
+// read again.
 func (s *logSnapshot) forgotten(ctx context.Context) error {
 	if s == nil {
 		return nil

@@ -96,7 +96,7 @@ func (d *trimming) create(ids []string, by *Loader) {
 // trim has an ordergate do what it does every ten seconds.
 func (d *trimming) trim(u *Loader) {
 	d.t.Helper()
-	if err := u.logSnapshot.look(d.t.Context()); err != nil {
+	if err := u.logSnapshot.trim(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
 }

@@ -10,12 +10,11 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// followedPrefix stands before the name of a source that is followed, among the members
-// of a change log.
+// followedPrefix precedes the name of a followed source among the members of a change log.
 const followedPrefix = "source:"
 
-// followedMembers returns the members that the change log of a filter must have: those who
-// follow its tables.
+// followedMembers returns the members that the change log of a filter requires: the followers of
+// its tables.
 func followedMembers(c *config.Config, name string) (members []string) {
 	for _, s := range c.Filters[name].Sources {
 		if f := c.Sources[s].Follow; f != "" && f != config.FollowNone {
@@ -25,8 +24,8 @@ func followedMembers(c *config.Config, name string) (members []string) {
 	return members
 }
 
-// withinGraceOf returns what tells IDs of orders that may be too new for a table to have told
-// of; nil where there are none.
+// withinGraceOf returns a function that reports whether an order may be too new for a table to
+// have it; nil: none is.
 func withinGraceOf(c *config.Config, name string, formats []order.Format, now func() time.Time) func(id string) bool {
 	var grace time.Duration
 	for _, s := range c.Filters[name].Sources {
@@ -45,13 +44,13 @@ func withinGraceOf(c *config.Config, name string, formats []order.Format, now fu
 	}
 }
 
-// commitDelayOf returns for how long an order may yet be created by a call that nobody waits
-// for any more: as long as the transactions that create orders may take.
+// commitDelayOf returns for how long an abandoned call may still create its order: the longest
+// time of a transaction.
 func commitDelayOf(c *config.Config, name string) time.Duration {
-	return cmp.Or(longestOverlap(c, name), time.Minute) // without a table: what a table's default is
+	return cmp.Or(longestOverlap(c, name), time.Minute) // without a table: the default of tables
 }
 
-// logMetrics shows a change log to the metrics.
+// logMetrics returns the state of a change log for the metrics.
 func logMetrics(u *Loader) metrics.Log {
 	s := u.log.State()
 	m := metrics.Log{

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// sampleInterval is how often a sample is compared.
+	// sampleInterval is the time between two samples.
 	sampleInterval = time.Minute
-	// recheckAfter is how long an order may be on its way to the filter: the answer to its
-	// creation, or what follows the table.
+	// recheckAfter is the longest time until a new order is in the filter: by the answer to
+	// its create, or by the table's follower.
 	recheckAfter = 5 * time.Second
-	// maxSuspects bounds the orders that wait for their second look.
+	// maxSuspects bounds the orders that wait for their second check.
 	maxSuspects = 10_000
 )
 
-// reconciler compares tables with the filter in the background: a sample every minute,
-// which goes around, and everything now and then. What is missing is counted, told,
-// and added for everybody.
+// reconciler compares tables with the filter in the background: a sample of successive rows
+// every minute, and all rows periodically. It counts and logs missing orders, and adds them on
+// all instances.
 type reconciler struct {
 	loader *Loader
 	config config.Reconcile
-	tables []*tableSource // of their own, which read slowly
+	tables []*tableSource // its own ones, which read slowly
 	log    *slog.Logger
 
 	checked, missing atomic.Uint64
@@ -61,7 +61,7 @@ func (r *reconciler) run(ctx context.Context) {
 	sample, all := time.NewTicker(sampleInterval), time.NewTicker(r.config.Every)
 	defer sample.Stop()
 	defer all.Stop()
-	places := make([]source.Position, len(r.tables))
+	positions := make([]source.Position, len(r.tables))
 	for {
 		var err error
 		select {
@@ -69,7 +69,7 @@ func (r *reconciler) run(ctx context.Context) {
 			return
 		case <-sample.C:
 			for i, t := range r.tables {
-				places[i], err = r.compare(ctx, t, places[i], r.config.Sample)
+				positions[i], err = r.compare(ctx, t, positions[i], r.config.Sample)
 				r.failed(ctx, t, err)
 			}
 		case <-all.C:
@@ -95,8 +95,8 @@ func (r *reconciler) failed(ctx context.Context, t *tableSource, err error) {
 // errSampleDone ends a sample.
 var errSampleDone = errors.New("enough")
 
-// compare looks at the rows behind a place, at most so many; 0: all. It returns where
-// the next sample begins.
+// compare checks the rows after a position, at most so many; 0: all. It returns where the next
+// sample begins.
 func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Position, most int) (source.Position, error) {
 	var suspects []string
 	at, n := from, 0
@@ -122,12 +122,11 @@ func (r *reconciler) compare(ctx context.Context, t *tableSource, from source.Po
 		at = source.Position{} // from the beginning
 	}
 	r.checked.Add(uint64(n))
-	return at, errors.Join(err, r.again(ctx, t, suspects))
+	return at, errors.Join(err, r.recheck(ctx, t, suspects))
 }
 
-// again looks at orders once more that were not there, and adds those that still are
-// not.
-func (r *reconciler) again(ctx context.Context, t *tableSource, suspects []string) error {
+// recheck checks missing orders once more, and adds those that are still missing.
+func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []string) error {
 	if len(suspects) == 0 {
 		return nil
 	}

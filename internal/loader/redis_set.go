@@ -16,8 +16,8 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
-// shared returns the set in Redis of a filter. Who fills it reads the sources and
-// the change log; one of Redisson's without sources is filled by others.
+// newSet returns a filter's set in Redis. The instance that fills it reads the sources and the
+// change log. Other programs fill a set of Redisson without sources.
 func (o *Options) newSet(name string, c config.Filter, loader *Loader, beside filter.Options) (*redisset.Set, error) {
 	set, err := redisset.New(o.Redis, o.setOptions(name, c, loader, beside))
 	if loader.checkpoints != nil {
@@ -62,8 +62,8 @@ func (u *Loader) sourcesWithoutLog(ctx context.Context, add func(id string) erro
 	return nil
 }
 
-// bitsOf returns what the bits in Redis are made of. The size of a filter of
-// Redisson that others fill is theirs.
+// bitsOf returns the options of the bits in Redis. Other programs determine the size of a
+// Redisson filter that they fill.
 func bitsOf(c config.Filter) redisbf.Options {
 	bits := redisbf.Options{
 		Kind: redisbf.Kind(c.InRedis()), Key: c.KeyPrefix, Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
@@ -78,7 +78,7 @@ func bitsOf(c config.Filter) redisbf.Options {
 	return bits
 }
 
-// CheckSets reports a filter in Redis whose shards would be too large.
+// CheckSets returns an error for a filter in Redis whose shards would be too large.
 func CheckSets(c *config.Config) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
 		if c.Filters[name].InRedis() == "" {
@@ -98,12 +98,12 @@ const (
 	// initialCapacity is how many IDs there is room for at first in the memory of a filter in
 	// Redis, which holds those of the change log.
 	initialCapacity = 1 << 16
-	// MemoryShare is the part of the false positive rate that memory may add to that of
-	// the set in Redis.
+	// MemoryShare is the share of the false positive rate that memory may add to that of the
+	// set in Redis.
 	MemoryShare = 1.0 / 8
 )
 
-// besideSet fits what is in memory to a set in Redis.
+// besideSet adapts the part in memory to a set in Redis.
 func besideSet(opts *filter.Options, c config.Filter, set *redisset.Set) {
 	opts.Remote = set
 	opts.FalsePositiveRate *= MemoryShare

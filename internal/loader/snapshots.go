@@ -19,17 +19,16 @@ import (
 )
 
 const (
-	// lastSnapshotTimeout bounds the writing at the end of the process. Whoever stops it does
-	// not wait for ever, and without it a restart only has more of the log to read.
+	// lastSnapshotTimeout bounds the write at the end of the process. Without the snapshot, a
+	// restart only reads more of the log.
 	lastSnapshotTimeout = 10 * time.Second
-	// snapshotTimeout is how long who asks for one waits for another to be written.
+	// snapshotTimeout bounds the wait of an operator's snapshot for another one.
 	snapshotTimeout = 10 * time.Second
-	// refusedSuffix is behind the path of a file that was of no use, and is kept.
+	// refusedSuffix follows the path of an unusable file that is kept.
 	refusedSuffix = ".refused"
 )
 
-// snapshots is the file that a restart of one filter begins with. A nil *snapshots
-// does nothing.
+// snapshots writes and restores the snapshot file of one filter. A nil *snapshots does nothing.
 type snapshots struct {
 	path   string
 	every  time.Duration
@@ -39,16 +38,16 @@ type snapshots struct {
 	log    *slog.Logger
 	failed atomic.Uint64
 
-	busy    chan struct{} // of capacity 1: whoever puts something in may use what follows
+	busy    chan struct{} // of capacity 1: a lock of the fields below
 	claim   *snapshot.Claim
-	refused bool   // the file that is there is not ours, or damaged
-	sources string // their stamp before they were read
+	refused bool   // the present file is not ours, or damaged
+	sources string // their fingerprint before they were read
 	written content
 
 	shown atomic.Pointer[shownSnapshot]
 }
 
-// content tells whether a snapshot would be another one than the last.
+// content identifies the content of a snapshot.
 type content struct {
 	position []byte
 	sources  string
@@ -60,13 +59,13 @@ func (c content) equal(other content) bool {
 	return bytes.Equal(c.position, other.position) && c.sources == other.sources && c.ids == other.ids && c.memory == other.memory
 }
 
-// shownSnapshot is what the metrics tell.
+// shownSnapshot is the snapshot in the metrics.
 type shownSnapshot struct {
 	at    time.Time
 	bytes uint64
 }
 
-// ErrSnapshotBusy says that the file is being written or read.
+// ErrSnapshotBusy is returned while the file is being written or read.
 var ErrSnapshotBusy = errors.New("another snapshot is being written, or the filter is being read from it")
 
 func (o *Options) newSnapshots(name string, c config.Filter, loader *Loader) *snapshots {
@@ -90,8 +89,8 @@ func (o *Options) newSnapshots(name string, c config.Filter, loader *Loader) *sn
 
 func (s *snapshots) show(at time.Time, bytes uint64) { s.shown.Store(&shownSnapshot{at, bytes}) }
 
-// restore makes the filter ready from the file, and has the change log begin where
-// that ends. False: the sources have to be read. It is called before the log runs.
+// restore makes the filter ready from the file, and lets the change log begin at its end. If it
+// returns false, the sources have to be read. Call it before the log runs.
 func (s *snapshots) restore(ctx context.Context) bool {
 	if s == nil {
 		return false
@@ -128,14 +127,14 @@ func (s *snapshots) restore(ctx context.Context) bool {
 	if s.loader.log != nil {
 		at, err := s.loader.resume(info.Position)
 		if err != nil {
-			at = changelog.Mark{} // the beginning is always right
+			at = changelog.Mark{} // reading the log from its beginning is always correct
 		}
 		s.loader.log.Resume(at)
 	}
 	return true
 }
 
-// loads is told before the sources are read.
+// loads notes the state of the sources. Call it before they are read.
 func (s *snapshots) loads() {
 	if s == nil {
 		return
@@ -145,8 +144,8 @@ func (s *snapshots) loads() {
 	<-s.busy
 }
 
-// keep writes the file until ctx ends, and then a last time. Fresh: what the filter
-// has is not from the file.
+// keep writes the file periodically until ctx ends, and then a last time. Fresh: the filter was
+// not restored from the file.
 func (s *snapshots) keep(ctx context.Context, fresh bool) {
 	if s == nil {
 		return
@@ -154,11 +153,11 @@ func (s *snapshots) keep(ctx context.Context, fresh bool) {
 	defer s.release()
 	if fresh {
 		if s.loader.log != nil {
-			// Without a position the log would be read from its beginning, which is right
-			// all the same.
+			// Without a position, a restart reads the log from its beginning, which is correct
+			// as well.
 			_ = s.loader.log.Wait(ctx)
 		}
-		s.try(ctx) // what took long to read is not to be read again
+		s.try(ctx) // the load may have taken long
 	}
 	tick := time.NewTicker(s.every)
 	defer tick.Stop()
@@ -175,12 +174,12 @@ func (s *snapshots) keep(ctx context.Context, fresh bool) {
 	}
 }
 
-// try writes the file if it would be another one.
+// try writes the file if its content has changed.
 func (s *snapshots) try(ctx context.Context) {
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
 	if !s.filter.Loaded() {
-		return // the state says so
+		return // the state has the reason
 	}
 	if stat, err := os.Stat(s.path); err == nil && uint64(stat.Size()) == s.shown.Load().bytes && s.content().equal(s.written) {
 		s.show(time.Now(), s.shown.Load().bytes)
@@ -195,8 +194,7 @@ func (s *snapshots) try(ctx context.Context) {
 	}
 }
 
-// now writes the file, after whoever is at it: the one who asks may want what has come
-// since.
+// now writes the file, after a write in progress: the operator may want the latest IDs.
 func (s *snapshots) now(ctx context.Context) (filter.SnapshotInfo, error) {
 	wait, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
@@ -209,9 +207,9 @@ func (s *snapshots) now(ctx context.Context) (filter.SnapshotInfo, error) {
 	return s.write(ctx)
 }
 
-// write is called by whoever has the turn.
+// write writes the file. The caller holds busy.
 func (s *snapshots) write(ctx context.Context) (filter.SnapshotInfo, error) {
-	content := s.content() // its position has to be older than the bits
+	content := s.content() // read the position before the bits
 	if !s.filter.Loaded() {
 		_, reason := s.filter.State()
 		return filter.SnapshotInfo{}, fmt.Errorf("%w: %s", filter.ErrNotReady, reason)
@@ -232,19 +230,19 @@ func (s *snapshots) write(ctx context.Context) (filter.SnapshotInfo, error) {
 	return info, nil
 }
 
-// fail counts an attempt that came to nothing, and shows why.
+// fail counts a failed attempt, and shows its error.
 func (s *snapshots) fail(err error) {
 	s.failed.Add(1)
 	s.filter.NoteUnsaved(err)
 }
 
-// prepare sees that nothing of value is written over.
+// prepare keeps a valuable file from being overwritten.
 func (s *snapshots) prepare() error {
 	if s.claim == nil {
 		if err := s.takeClaim(); err != nil {
 			return err
 		}
-		// Whose was it?
+		// Another process may have written it.
 		file, err := s.filter.OpenSnapshot(s.path)
 		if err == nil {
 			file.Close()
@@ -275,7 +273,7 @@ func (s *snapshots) release() {
 	}
 }
 
-// content returns what a snapshot of now would have.
+// content returns the content of a snapshot of now.
 func (s *snapshots) content() content {
 	c := content{sources: s.sources}
 	c.position = s.loader.at()

@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	// partSuffix is behind the path of a snapshot, in that of what has been loaded so far.
+	// partSuffix follows the path of a snapshot in the path of an incomplete load.
 	partSuffix = ".part"
-	// partPause is how long the reading goes on at least until that is written again, and
-	// partShare how many times as long as the writing took.
+	// partPause is the least time between two writes, and partShare the least ratio of that
+	// time to the duration of a write.
 	partPause = 2 * time.Second
 	partShare = 20
 )
 
-// keepParts writes what has been loaded so far, now and then, until the returned
-// function is called: a load that is interrupted goes on from there. It is for tables:
-// files are read again.
+// keepParts writes the incomplete load periodically, until the returned function is called. An
+// interrupted load continues from there. Only tables need it: files are read again.
 func (s *snapshots) keepParts(ctx context.Context) (stop func()) {
 	if s == nil || len(s.loader.tables()) == 0 {
 		return func() {}
@@ -57,13 +56,13 @@ func (s *snapshots) writePart(ctx context.Context) (filter.SnapshotInfo, error) 
 		return filter.SnapshotInfo{}, nil // the files are another process's
 	}
 	position := s.loader.at()          // older than the bits
-	if s.filter.UntilClearable() > 0 { // who goes on from there would not hear of these again
+	if s.filter.UntilClearable() > 0 { // a load that continues from there would miss these doubts
 		return filter.SnapshotInfo{}, nil
 	}
 	return s.filter.WritePart(ctx, s.path+partSuffix, position, s.sources)
 }
 
-// restorePart takes what was loaded until a load was interrupted.
+// restorePart restores an interrupted load.
 func (s *snapshots) restorePart(ctx context.Context, sources string) {
 	path := s.path + partSuffix
 	if len(s.loader.tables()) == 0 {
@@ -79,13 +78,13 @@ func (s *snapshots) restorePart(ctx context.Context, sources string) {
 	}
 	at, err := s.loader.resume(info.Position)
 	if err != nil {
-		return // all of the tables, and of the log, is read
+		return // the load reads all of the tables and of the log
 	}
 	s.loader.log.Resume(at)
 	s.log.Info("the load goes on where it was interrupted", "ids", info.IDs, "written", info.Created)
 }
 
-// dropPart removes what a whole snapshot has.
+// dropPart removes the incomplete load after a whole snapshot.
 func (s *snapshots) dropPart() {
 	if err := ignore(os.Remove(s.path+partSuffix), fs.ErrNotExist); err != nil {
 		s.log.Warn("a file that is needed no more stays", "error", err)

@@ -13,7 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// csvSource feeds a filter from a file.
+// csvSource reads the IDs of a filter from a file.
 type csvSource struct {
 	name    string
 	path    string
@@ -21,8 +21,8 @@ type csvSource struct {
 	log     *slog.Logger
 }
 
-// IDs implements filter.Source. A line that holds something but no ID is an
-// error: the order that it stands for would count as absent.
+// IDs implements filter.Source. A non-empty line without an ID is an error: the filter would
+// answer Absent for its order.
 func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error {
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()

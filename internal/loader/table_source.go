@@ -19,42 +19,42 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// tableSource feeds a filter from a table.
+// tableSource reads the IDs of a filter from a table.
 type tableSource struct {
 	name     string
-	identity string // a hash that tells it from any other table, wherever it is, and the same read otherwise
+	identity string // a hash of the table, its server and how it is read
 	table    *source.Table
 	formats  []order.Format
 	log      *slog.Logger
-	steps    func(source.Step) // told how far a reading is
-	reread   func(ctx context.Context) (word string, err error)
+	steps    func(source.Step) // receives the progress of a reading
+	reread   func(ctx context.Context) (token string, err error)
 
-	reading sync.Mutex // held by who reads the table
+	reading sync.Mutex // held during a reading
 	mu      sync.Mutex
-	mark    tableMark           // what of the table is in the filter
-	told    coverage            // to the filter, by the last whole reading; the zero value after a doubt about it
-	voids   uint64              // such doubts
-	dropped func(reason string) // told when the table is another than it was; nil: nobody
+	mark    tableMark           // up to where the filter has the table
+	covers  coverage            // of the last complete reading; zero after a doubt about the table
+	doubts  uint64              // about the table
+	dropped func(reason string) // called when the table was replaced; nil: not called
 }
 
-// coverage is what a table has certainly told of.
+// coverage is what a complete reading proves.
 type coverage struct {
-	number uint64    // the greatest of its IDs, and all that are less; 0: none
-	began  time.Time // the reading, which has whatever was committed before
-	ended  time.Time // zero: there was none
+	number uint64    // every ID up to this one was read; 0: none
+	began  time.Time // of the reading: it has every row committed before
+	ended  time.Time // zero: there was no reading
 }
 
-// tableMark is a mark, and the word with which it was made: with another one the table is
-// read from its beginning.
+// tableMark is a mark with the token at its reading. If the token has changed, the table is read
+// from its beginning.
 type tableMark struct {
 	Mark   source.Mark `json:"mark"`
 	Reread string      `json:"reread,omitempty"`
 }
 
-// Zero reports whether all of the table is to be read.
+// Zero reports whether all of the table has to be read.
 func (m tableMark) Zero() bool { return m.Mark.Zero() }
 
-// tableOptions are those of a source that the configuration gives.
+// tableOptions returns the configured options of a table.
 func tableOptions(c config.Source) source.TableOptions {
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
@@ -103,15 +103,15 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 func (s *tableSource) IDs(ctx context.Context, yield func(id string) error) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	mark, told, err := s.all(ctx, yield)
+	mark, done, err := s.all(ctx, yield)
 	if err == nil {
-		s.keep(mark, told)
+		s.keep(mark, done)
 	}
 	return err
 }
 
-// aside reads all of a table for another set than the one that the source feeds, and
-// returns the mark of that one. What the source has told its own stays as it is.
+// aside reads all of a table for another set, and returns the mark for that set. The mark of the
+// source does not change.
 func (s *tableSource) aside(ctx context.Context, yield func(id string) error) (json.RawMessage, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -119,7 +119,7 @@ func (s *tableSource) aside(ctx context.Context, yield func(id string) error) (j
 	return s.positionOf(mark), err
 }
 
-// all reads all of a table once more. Reading is held.
+// all reads all of a table once more. The caller holds reading.
 func (s *tableSource) all(ctx context.Context, yield func(id string) error) (tableMark, reading, error) {
 	progress := source.NewProgress(os.Stderr, s.log, s.name)
 	defer progress.Close()
@@ -130,14 +130,14 @@ func (s *tableSource) all(ctx context.Context, yield func(id string) error) (tab
 	return s.rows(ctx, from, nil, yield)
 }
 
-// behind reads what may be new behind a mark that is kept elsewhere, and returns the one
-// for the next time. If it is the mark of the last reading, that one goes on: it
-// remembers when the last rows of the table were seen.
+// behind reads the rows that may be new after a mark of the caller, and returns the next mark. If
+// it is the mark of the last reading, behind continues that reading, which remembers when it saw
+// the last rows.
 func (s *tableSource) behind(ctx context.Context, mark json.RawMessage, yield func(id string) error) (json.RawMessage, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if !bytes.Equal(mark, s.position()) {
-		if s.from(mark) != nil { // it is no mark: all is read
+		if s.from(mark) != nil { // without a valid mark, all is read
 			_ = s.from(nil)
 		}
 	}
@@ -147,15 +147,15 @@ func (s *tableSource) behind(ctx context.Context, mark json.RawMessage, yield fu
 	return s.position(), nil
 }
 
-// tail reads what may be new since the last reading.
+// tail reads the rows that may be new since the last reading.
 func (s *tableSource) tail(ctx context.Context, yield func(id string) error) error {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	return s.read(ctx, yield)
 }
 
-// unreadRows is what of a table is not in the filter yet: all, the first time. A load
-// that was interrupted goes on.
+// unreadRows is a source of the rows that the filter lacks: the first time, all of them. It
+// continues an interrupted load.
 type unreadRows struct {
 	*tableSource
 	note func(text string)
@@ -182,7 +182,7 @@ func (s unreadRows) IDs(ctx context.Context, yield func(id string) error) error 
 func (s *tableSource) covered() coverage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.told
+	return s.covers
 }
 
 func (s *tableSource) reached() tableMark {
@@ -191,91 +191,91 @@ func (s *tableSource) reached() tableMark {
 	return s.mark
 }
 
-// reach says what of the table is in the filter.
+// reach sets up to where the filter has the table.
 func (s *tableSource) reach(mark tableMark) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mark, s.told = mark, coverage{} // of another time
+	s.mark, s.covers = mark, coverage{} // the mark may be old
 	return nil
 }
 
-// read reads what the mark leaves to read. It keeps how far it came whenever it may go on
-// from there, see [source.Table.Tail].
+// read reads the rows after the mark. It stores each mark from which it may continue, see
+// [source.Table.Tail].
 func (s *tableSource) read(ctx context.Context, yield func(id string) error) error {
-	mark, told, err := s.rows(ctx, s.reached(), func(mark tableMark) {
+	mark, done, err := s.rows(ctx, s.reached(), func(mark tableMark) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.mark = mark
 	}, yield)
 	if err == nil {
-		s.keep(mark, told)
+		s.keep(mark, done)
 	}
 	return err
 }
 
-// reading is one that came to its end.
+// reading is a complete reading.
 type reading struct {
 	coverage
-	voids uint64 // doubts about what was read before it began
+	doubts uint64 // about the table, before it began
 }
 
-// rows reads what a mark leaves to read. Each, which may be nil, is told how far it came.
+// rows reads the rows after a mark. It calls each, which may be nil, with the marks on its way.
 func (s *tableSource) rows(ctx context.Context, from tableMark, each func(tableMark), yield func(id string) error) (tableMark, reading, error) {
-	word, err := s.reread(ctx)
+	token, err := s.reread(ctx)
 	switch {
 	case err != nil && !from.Zero():
 		return from, reading{}, fmt.Errorf("source %s: asking whether all of it has to be read: %w", s.name, err)
-	case word != from.Reread:
+	case token != from.Reread:
 		if !from.Zero() {
 			s.log.Warn("a table is read again, all of it: its rows may have other IDs", "source", s.name)
 		}
 		from.Mark = source.Mark{}
 	}
 	s.mu.Lock()
-	told := reading{coverage{began: time.Now()}, s.voids}
+	done := reading{coverage{began: time.Now()}, s.doubts}
 	s.mu.Unlock()
 	mark, report, err := s.table.Tail(ctx, from.Mark, yield, func(mark source.Mark) error {
 		if each != nil {
-			each(tableMark{mark, word})
+			each(tableMark{mark, token})
 		}
 		return nil
 	})
 	if err != nil {
 		return from, reading{}, fmt.Errorf("source %s: %w", s.name, err)
 	}
-	told.ended = time.Now()
+	done.ended = time.Now()
 	if report.Numbered {
-		told.number = mark.Number()
+		done.number = mark.Number()
 	}
-	return tableMark{mark, word}, told, nil
+	return tableMark{mark, token}, done, nil
 }
 
-// keep says that the filter has what a reading told.
-func (s *tableSource) keep(mark tableMark, told reading) {
+// keep notes that the filter has the rows of a reading.
+func (s *tableSource) keep(mark tableMark, done reading) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mark = mark
-	if s.voids == told.voids {
-		s.told = told.coverage
+	if s.doubts == done.doubts {
+		s.covers = done.coverage
 	}
 }
 
-// void says that the table may be another one than was read: what it told of does not
-// count until it has been read once more.
+// void notes that the table may have been replaced: its coverage is zero until it has been read
+// once more.
 func (s *tableSource) void() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = coverage{}
-	s.voids++
+	s.covers = coverage{}
+	s.doubts++
 }
 
-// tablePosition is what is kept of what is in the filter.
+// tablePosition is the stored form of a mark.
 type tablePosition struct {
 	Of string `json:"of"` // the table's identity
 	tableMark
 }
 
-// place returns what of the table is in the filter, for [tableSource.from].
+// position returns up to where the filter has the table, for [tableSource.from].
 func (s *tableSource) position() json.RawMessage { return s.positionOf(s.reached()) }
 
 func (s *tableSource) positionOf(mark tableMark) json.RawMessage {
@@ -283,8 +283,8 @@ func (s *tableSource) positionOf(mark tableMark) json.RawMessage {
 	return text
 }
 
-// from says what of the table is in the filter. Nothing is a place, too. The error is
-// that of parse.
+// from sets up to where the filter has the table. An empty position is valid. It returns the
+// error of parse.
 func (s *tableSource) from(place json.RawMessage) error {
 	mark, err := s.parse(place)
 	if err != nil {
@@ -293,8 +293,8 @@ func (s *tableSource) from(place json.RawMessage) error {
 	return s.reach(mark)
 }
 
-// parse returns the mark in a place. The error is errMoved for the place of another table,
-// or of one of that name in another database.
+// parse returns the mark in a position. The error is errMoved for the position of another table,
+// also of the same name in another database.
 func (s *tableSource) parse(place json.RawMessage) (tableMark, error) {
 	var p tablePosition
 	if len(place) == 0 {
@@ -309,5 +309,5 @@ func (s *tableSource) parse(place json.RawMessage) (tableMark, error) {
 	return p.tableMark, nil
 }
 
-// errMoved says that a place is of no use for a table.
+// errMoved says that a position belongs to another table.
 var errMoved = errors.New("the place that was kept is of another table, database or server")
