@@ -16,7 +16,7 @@ import (
 func (s *Set) Add(ctx context.Context, ids []string) error {
 	var calls []*call
 	flush := func() error {
-		err := s.run(ctx, calls)
+		err := s.sendCalls(ctx, calls)
 		calls = calls[:0]
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Set) Unmark(ctx context.Context) error {
 			}
 			calls = append(calls, c)
 		}
-		err = s.run(ctx, calls)
+		err = s.sendCalls(ctx, calls)
 	}
 	if errors.Is(err, errBehind) {
 		err = ErrFull
@@ -130,5 +130,5 @@ func (s *Set) runAll(ctx context.Context, of func(shard int) (*call, error)) err
 		}
 		calls[shard] = c
 	}
-	return s.run(ctx, calls)
+	return s.sendCalls(ctx, calls)
 }

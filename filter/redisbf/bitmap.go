@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // A bitmap is one string: the bits (see spots), then a trailer of 256 bytes, which is
@@ -154,7 +156,7 @@ func (b *bitmap) sealed(shard int) []any {
 func seal(n int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(n))) }
 
 // call calls a script that answers 1, or 0 when there is nothing it may change.
-func (b *bitmap) call(script *script, shard int, args []any, refused error) *call {
+func (b *bitmap) call(script *redisbatch.Script, shard int, args []any, refused error) *call {
 	return &call{script: script, keys: b.shards[shard].key, args: args, shard: shard, read: func(reply any) error {
 		if reply != int64(1) {
 			return refused
@@ -173,7 +175,7 @@ func (b *bitmap) look(ctx context.Context, from, to int) ([]found, error) {
 	types := make([]*redis.StatusCmd, to-from)
 	ends := make([]*redis.StringCmd, to-from)
 	lengths := make([]*redis.IntCmd, to-from)
-	stamp(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	redisbatch.EnsureErrors(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range types {
 			key := b.shards[from+i].key[0]
 			types[i] = p.Type(ctx, key)

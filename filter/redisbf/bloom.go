@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // reserve is room in each filter for the marks of a hundred loads.
@@ -104,7 +106,7 @@ func (b *bloom) mark(shard int, load string, end int64) (*call, error) {
 	return b.markCall(bloomMark, shard, items, read), nil
 }
 
-func (b *bloom) markCall(script *script, shard int, items []string, read func(any) error) *call {
+func (b *bloom) markCall(script *redisbatch.Script, shard int, items []string, read func(any) error) *call {
 	args := []any{b.marks.n, lookAhead}
 	for i := range items {
 		args = append(args, &items[i])
@@ -155,7 +157,7 @@ func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
 	about := make([]*redis.Cmd, to-from)
 	types := make([]*redis.StatusCmd, to-from)
 	has := make([]*redis.BoolSliceCmd, to-from)
-	stamp(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	redisbatch.EnsureErrors(b.set.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range about {
 			key := b.keys(from + i)[0]
 			types[i] = p.Type(ctx, key)

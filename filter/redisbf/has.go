@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxFlight is how many questions go in one pipeline. It bounds how long the
+	// maxLookups is how many questions go in one pipeline. It bounds how long the
 	// last of them waits for the first.
-	maxFlight = 512
+	maxLookups = 512
 	// maxQuestion is how many IDs one command asks for, some 1,000 bits: so long the
 	// server does nothing else.
 	maxQuestion = 64
@@ -33,7 +33,7 @@ func (s *Set) Has(ctx context.Context, ids []string, answers []Answer) error {
 		}
 	}
 	for len(ids) > 0 {
-		n := min(len(ids), maxFlight)
+		n := min(len(ids), maxLookups)
 		groups, from := s.groups(ids[:n])
 		s.exchange(ctx, groups)
 		for _, g := range groups {

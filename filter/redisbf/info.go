@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // State is what a shard is good for.
@@ -159,7 +161,7 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 	var counts []*redis.IntCmd
 	var usage *redis.IntCmd
 	counted := int64(0)
-	stamp(s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	redisbatch.EnsureErrors(s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		usage = p.MemoryUsage(ctx, info.Key)
 		each := func(from, to int64) {
 			counts = append(counts, p.BitCount(ctx, info.Key, &redis.BitCount{Start: from, End: to - 1}))

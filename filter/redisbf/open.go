@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // found is what is in Redis in the place of a shard.
@@ -40,7 +42,7 @@ func (s *Set) open(ctx context.Context) error {
 		}
 		for i, shard := range missing {
 			var made bool
-			if err := s.run(ctx, []*call{s.kind.create(shard, &made)}); err != nil {
+			if err := s.sendCalls(ctx, []*call{s.kind.create(shard, &made)}); err != nil {
 				return err
 			}
 			if i == 0 && !made {
@@ -86,7 +88,7 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 			break
 		}
 		var again []*group
-		for some := range slices.Chunk(groups, maxFlight) {
+		for some := range slices.Chunk(groups, maxLookups) {
 			s.exchange(ctx, some)
 			for _, g := range some {
 				if g.err != nil {
@@ -109,7 +111,7 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 
 // creation returns the call of a script that makes a shard and answers 1, or 0 if
 // it is there.
-func (s *Set) creation(script *script, shard int, keys []string, made *bool, args ...any) *call {
+func (s *Set) creation(script *redisbatch.Script, shard int, keys []string, made *bool, args ...any) *call {
 	return &call{script: script, keys: keys, args: args, shard: shard, read: func(reply any) error {
 		*made = reply == int64(1)
 		return nil

@@ -94,7 +94,7 @@ type Set struct {
 	kind    kind
 	hash    hasher
 	load    load // the one that Unmark began
-	lanes   lanes
+	lookups lookups
 }
 
 // kind is what is different from kind to kind.
@@ -154,7 +154,7 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 	case Redisson:
 		s.kind = newRedisson(s)
 	}
-	s.lanes.set = s
+	s.lookups.start(s)
 	return s, nil
 }
 
@@ -198,4 +198,4 @@ func (s *Set) Keys() (keys []string) {
 
 // Close waits for the questions that are on their way; later ones are refused. The
 // client stays open.
-func (s *Set) Close() { s.lanes.close() }
+func (s *Set) Close() { s.lookups.close() }

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 var (
@@ -152,7 +154,7 @@ func (r *redisson) mark(_ int, load string, end int64) (*call, error) {
 }
 
 // call returns a call of a script that begins with redisson.lua.
-func (r *redisson) call(script *script, f *redissonFilter, n, generations int, items []string, read func(any) error) *call {
+func (r *redisson) call(script *redisbatch.Script, f *redissonFilter, n, generations int, items []string, read func(any) error) *call {
 	at := r.positions(nil, f, items)
 	args := append(make([]any, 0, 4+len(at)), n, generations)
 	for i := range at {
@@ -196,7 +198,7 @@ func (r *redisson) look(ctx context.Context, _, _ int) ([]found, error) {
 	var name, config *redis.StatusCmd
 	var values *redis.MapStringStringCmd
 	var length *redis.IntCmd
-	stamp(r.set.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+	redisbatch.EnsureErrors(r.set.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		name, config = p.Type(ctx, r.name), p.Type(ctx, r.config)
 		values = p.HGetAll(ctx, r.config)
 		length = p.StrLen(ctx, r.name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
@@ -17,19 +18,19 @@ func TestWithdrawnQuestion(t *testing.T) {
 	t.Parallel()
 	onEveryRedis(t, func(t *testing.T, c redis.UniversalClient) {
 		j := jammed(t, c)
-		j.ask(t, "before")
+		j.acquire(t, "before")
 		wantQueued(t, j.locker, 1)
 		ctx, leave := context.WithCancel(t.Context())
 		got := async(ctx, j.locker, "k")
 		wantQueued(t, j.locker, 2)
-		j.ask(t, "after")
+		j.acquire(t, "after")
 		wantQueued(t, j.locker, 3)
 		leave()
-		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || unseen(r.err) {
-			t.Errorf("who left: %v, unseen %v", r.err, unseen(r.err))
+		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || redisbatch.IsAmbiguous(r.err) {
+			t.Errorf("who left: %v, ambiguous %v", r.err, redisbatch.IsAmbiguous(r.err))
 		}
 		wantQueued(t, j.locker, 2)
-		j.drain(t, maxFlights+2)
+		j.drain(t, redisbatch.MaxWorkers+2)
 		j.locker.cleanup.Wait()
 		for _, trip := range j.seen() {
 			for _, a := range trip.asked {
@@ -67,14 +68,14 @@ func TestAbandonedQuestion(t *testing.T) {
 				opened()
 				soon(t, "the question", blocked)
 				leave()
-				if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || !unseen(r.err) {
-					t.Errorf("who left: %v, unseen %v", r.err, unseen(r.err))
+				if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || !redisbatch.IsAmbiguous(r.err) {
+					t.Errorf("who left: %v, ambiguous %v", r.err, redisbatch.IsAmbiguous(r.err))
 				}
 				if answered != taken(t, c) {
 					t.Errorf("taken: %v, want %v", !answered, answered)
 				}
 				open()
-				for range maxFlights {
+				for range redisbatch.MaxWorkers {
 					release(t, soon(t, "a grant", j.results).ok(t))
 				}
 				j.locker.cleanup.Wait()
@@ -105,7 +106,7 @@ func TestAbandonedForLong(t *testing.T) {
 	soon(t, "the question", blocked)
 	leave()
 	soon(t, "the end of who left", got)
-	for range maxFlights - 1 { // the flight that has the answer has one, too
+	for range redisbatch.MaxWorkers - 1 { // the flight that has the answer has one, too
 		release(t, soon(t, "a grant", j.results).ok(t))
 	}
 	bedtest.Eventually(t, "it is given back before its answer comes", func() bool { return !taken(t, c) })
@@ -144,7 +145,7 @@ func TestAbandonedBatch(t *testing.T) {
 			t.Errorf("%d locks were granted", n)
 		}
 		open()
-		for range maxFlights {
+		for range redisbatch.MaxWorkers {
 			release(t, soon(t, "a grant", j.results).ok(t))
 		}
 		j.locker.cleanup.Wait()
@@ -172,7 +173,7 @@ func TestAbandonedInVain(t *testing.T) {
 		leave()
 		soon(t, "the end of who left", got)
 		open()
-		for range maxFlights {
+		for range redisbatch.MaxWorkers {
 			release(t, soon(t, "a grant", j.results).ok(t))
 		}
 		j.locker.cleanup.Wait()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // acquireAll takes the locks of sorted keys, group by group, all or none. What
@@ -49,7 +51,7 @@ func (l *Locker) groups(keys []string) [][]string {
 		return nil
 	case l.scripts.acquireAll == nil || len(l.nodes) > 1:
 		return slices.Collect(slices.Chunk(keys, 1))
-	case n.pipe.cluster == nil:
+	case n.cluster == nil:
 		return [][]string{keys}
 	}
 	bySlot := make(map[uint16][]string)
@@ -133,20 +135,20 @@ func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, 
 // that is taken; nil when that is the first of all, or when the Locker does not wait.
 func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o AcquireOption) (*Lease, error) {
 	asked := time.Now()
-	q := ask(l.scripts.acquireAll, keys[0])
+	c := redisbatch.NewCall(l.scripts.acquireAll, keys[0])
 	for _, key := range keys[1:] {
-		q.key(key)
+		c.Key(key)
 	}
 	for _, key := range keys {
-		q.key(FenceKey(key))
+		c.Key(FenceKey(key))
 	}
 	some := ""
 	if l.opts.waits() {
 		some = "some"
 	}
-	q.number(l.leaseArg).text(owner).number(l.lifeArg).text(some)
-	q.confirm = true
-	fences, err := l.nodes[0].pipe.doList(ctx, q)
+	c.Number(l.leaseArg).Text(owner).Number(l.lifeArg).Text(some)
+	c.Confirm = true
+	fences, err := l.nodes[0].batcher.DoList(ctx, c)
 	if err == nil && len(fences) > len(keys) {
 		err = fmt.Errorf("the script answered %d values for %d keys", len(fences), len(keys))
 	}

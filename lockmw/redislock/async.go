@@ -17,7 +17,7 @@ import (
 // several servers (a cluster, a quorum), and the presented owner of a lease.
 func (l *Locker) AcquireAsync(ctx context.Context, key string, then func(*Lease, error), opts ...AcquireOption) bool {
 	o := merge(opts)
-	if l.opts.Kind == Fair || len(l.nodes) > 1 || l.nodes[0].pipe.cluster != nil || o.present != "" {
+	if l.opts.Kind == Fair || len(l.nodes) > 1 || l.nodes[0].cluster != nil || o.present != "" {
 		return false
 	}
 	a := &acquisition{locker: l, ctx: ctx, key: key, start: time.Now(), then: then}
@@ -56,7 +56,7 @@ type acquisition struct {
 func (a *acquisition) ask() {
 	a.asking = true
 	owner, asked := a.seat.owner, time.Now()
-	a.locker.nodes[0].pipe.start(a.ctx, a.locker.acquireQuestion(a.key, owner), func(n int64, err error) {
+	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner), func(n int64, err error) {
 		if err == nil && n > 0 {
 			err = a.locker.unusable(a.ctx, asked)
 		}
@@ -192,13 +192,13 @@ func (l *Lease) ReleaseAsync(then func()) {
 		defer cancel()
 		end(k.releaseLease(ctx, l))
 	}
-	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].pipe.cluster != nil || k.room.occupied(p.key) {
+	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.room.occupied(p.key) {
 		go blocking()
 		return
 	}
 	n := k.nodes[0]
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
-	n.pipe.start(ctx, k.releaseQuestion(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
+	n.batcher.DoAsync(ctx, k.releaseCall(n, p.key, p.owner, p.entry, l.mayBeNoted()), func(r int64, err error) {
 		cancel()
 		end(k.releasedPart(p, released(r), err))
 	})

@@ -162,7 +162,7 @@ func TestMasterKilled(t *testing.T) {
 		if known := now.Get(t.Context(), FenceKey("{k}missed")).Val(); known != fmt.Sprint(first.Fence()) {
 			t.Errorf("the new master has fence %s, want %d", known, first.Fence())
 		}
-		for _, exists := range now.ScriptExists(t.Context(), l.scripts.acquire.hash, l.scripts.release.hash).Val() {
+		for _, exists := range now.ScriptExists(t.Context(), l.scripts.acquire.Hash, l.scripts.release.Hash).Val() {
 			if exists { // who waits asks
 				now.ScriptFlush(t.Context())
 			}

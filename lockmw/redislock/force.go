@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // ErrChanged says that a lock is not held by those any more who were seen to hold
@@ -50,9 +52,9 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 		publish = "spublish"
 	}
 	// Seldom needed, so the script is sent as it is.
-	sent := sending{text: []byte(operatorScript(seen.Kind, seen.Format, "force").text)}
+	text := redisbatch.NewCountedText(operatorScript(seen.Kind, seen.Format, "force").Text)
 	keys := operatorKeys(seen.Kind, seen.Key)
-	args := []any{"eval", &sent, len(keys)}
+	args := []any{"eval", text, len(keys)}
 	for _, key := range keys {
 		args = append(args, key)
 	}
@@ -67,7 +69,7 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 	if err != nil || n >= 0 {
 		return n, err
 	}
-	if sent.repeated() { // the first time may have done it, and nobody knows who heard of it
+	if text.Repeated() { // the first time may have done it, and nobody knows who heard of it
 		gone, err := seen.gone(ctx, client)
 		if gone || err != nil {
 			return 0, err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // releaseLease gives up the parts of a finished lease. The error is the first
@@ -74,12 +76,12 @@ func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) err
 // which its seat then says.
 func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	key, asked := lease.parts[0].key, time.Now()
-	q := ask(l.scripts.handover, key).key(FenceKey(key))
-	l.kindKeys(q, key)
-	q.key(after(key, recordSuffix))
-	q.number(l.leaseArg).text(s.owner).number(l.lifeArg).text(lease.owner)
-	q.confirm, q.again = true, -1
-	n, err := l.nodes[0].pipe.do(ctx, q)
+	c := redisbatch.NewCall(l.scripts.handover, key).Key(FenceKey(key))
+	l.kindKeys(c, key)
+	c.Key(after(key, recordSuffix))
+	c.Number(l.leaseArg).Text(s.owner).Number(l.lifeArg).Text(lease.owner)
+	c.Confirm, c.Repeated = true, -1
+	n, err := l.nodes[0].batcher.Do(ctx, c)
 	if err == nil && n > 0 && time.Since(asked) >= l.validity() {
 		// The old lease is over. Its waiter asks again: this grant is given back.
 		err = errLate
@@ -95,7 +97,7 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 			return l.releasePart(ctx, lease, &lease.parts[0])
 		}
 		l.giveBack(ctx, key, lease.owner, err)
-		if errors.Is(err, errNotReplicated) || errors.Is(err, errLate) {
+		if errors.Is(err, redisbatch.ErrNotReplicated) || errors.Is(err, errLate) {
 			return nil // the old lease is released in any case
 		}
 		return err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // Inspect reads a lock of one kind and format, whoever took it. It changes
@@ -37,7 +39,7 @@ type reader struct {
 	cluster *redis.ClusterClient // client, if it is one
 	kind    Kind
 	format  Format
-	script  *script
+	script  *redisbatch.Script
 }
 
 func newReader(client redis.UniversalClient, kind Kind, format Format) *reader {
@@ -86,29 +88,36 @@ func (r *reader) read(ctx context.Context, node redis.Cmdable, keys []string) ([
 // ask runs the script for each key.
 func (r *reader) ask(ctx context.Context, keys []string) ([][]string, error) {
 	shape := shapeOf(r.kind, r.format)
-	commands := make([]*redis.Cmd, len(keys))
-	send := func(name, script string, wanted func(*redis.Cmd) bool) {
-		_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, key := range keys {
-				if wanted(commands[i]) {
-					args := []any{name, script, 0}
-					named := operatorKeys(r.kind, key)
-					for _, k := range named {
-						args = append(args, k)
-					}
-					args[2] = len(named)
-					commands[i] = p.Do(ctx, append(args, shape, mostListed)...)
+	type call struct {
+		key string
+		cmd *redis.Cmd
+	}
+	calls := make([]*call, len(keys))
+	for i, key := range keys {
+		calls[i] = &call{key: key}
+	}
+	send := func(calls []*call, withText bool) {
+		name, script := "evalsha", r.script.Hash
+		if withText {
+			name, script = "eval", r.script.Text
+		}
+		redisbatch.EnsureErrors(r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, c := range calls {
+				named := operatorKeys(r.kind, c.key)
+				args := []any{name, script, len(named)}
+				for _, k := range named {
+					args = append(args, k)
 				}
+				c.cmd = p.Do(ctx, append(args, shape, mostListed)...)
 			}
 			return nil
-		}) // each command has its error
+		}))
 	}
-	send("evalsha", r.script.hash, func(*redis.Cmd) bool { return true })
-	send("eval", r.script.text, func(c *redis.Cmd) bool { return redis.HasErrorPrefix(c.Err(), "NOSCRIPT") })
+	redisbatch.SendByName(calls, send, func(c *call) error { return c.cmd.Err() })
 	answers := make([][]string, len(keys))
-	for i, c := range commands {
+	for i, c := range calls {
 		var err error
-		if answers[i], err = c.StringSlice(); err != nil {
+		if answers[i], err = c.cmd.StringSlice(); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +140,7 @@ func shapeOf(kind Kind, format Format) string {
 // operatorScript composes a script for operators. A read-write lock may be held
 // from either side: the message that wakes readers and writers alike is the one of
 // its writers.
-func operatorScript(kind Kind, format Format, deed string) *script {
+func operatorScript(kind Kind, format Format, deed string) *redisbatch.Script {
 	if kind == Read {
 		kind = Write
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // While a slot moves from one node of a cluster to another, each of the two refuses a
@@ -31,7 +33,7 @@ func isMoving(err error) bool {
 func (l *Locker) extendAlone(ctx context.Context, p *part, e extension) (bool, error) {
 	key, owner := p.key, l.field(p.owner)
 	extend := func(key, name string) (bool, error) {
-		n, err := l.nodes[0].pipe.do(ctx, ask(extendAlone, key).text(name).number(e.to.Milliseconds()))
+		n, err := l.nodes[0].batcher.Do(ctx, redisbatch.NewCall(extendAlone, key).Text(name).Number(e.to.Milliseconds()))
 		return n == 1, err
 	}
 	// Where calls go on within the lease, its first part has an end there, too.
@@ -63,9 +65,9 @@ func (l *Locker) releaseAlone(ctx context.Context, n *node, key, owner string, w
 	case l.opts.Kind == Semaphore:
 		at, word = after(key, permitsOfSuffix), "1"
 	}
-	q := ask(releaseAlone, at).text(l.field(owner)).text(n.publish).text(channel).text(word)
-	q.again = 1
-	r, err := n.pipe.do(ctx, q)
+	c := redisbatch.NewCall(releaseAlone, at).Text(l.field(owner)).Text(n.publish).Text(channel).Text(word)
+	c.Repeated = 1
+	r, err := n.batcher.Do(ctx, c)
 	if r == 0 && !redis.HasErrorPrefix(why, "TRYAGAIN") {
 		r = 1 // the release had come that far before it was refused
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +33,6 @@ type probe struct {
 type trip struct {
 	asked   []asked
 	confirm bool // WAIT was among it
-	own     bool // from the goroutine of an Acquire, not from one of the pipe
 }
 
 // asked is one question: which deed about which lock, with what arguments after
@@ -56,7 +53,7 @@ func (t trip) has(deed string) bool {
 func newProbe(kind Kind, format Format) *probe {
 	p := &probe{deeds: make(map[string]string), answered: make(map[string]int)}
 	for deed, script := range scriptsOf(kind, format).byDeed() {
-		p.deeds[script.hash], p.deeds[script.text] = deed, deed
+		p.deeds[script.Hash], p.deeds[script.Text] = deed, deed
 	}
 	return p
 }
@@ -139,6 +136,8 @@ func (p *probe) pass(cmds []redis.Cmder, send func() error) error {
 	return err
 }
 
+const firstKey = 3 // EVALSHA hash numkeys key
+
 // read copies what is sent: its memory is used again.
 func (p *probe) read(cmds []redis.Cmder) (t trip) {
 	for _, cmd := range cmds {
@@ -160,8 +159,6 @@ func (p *probe) read(cmds []redis.Cmder) (t trip) {
 			})
 		}
 	}
-	var stack [16 << 10]byte
-	t.own = strings.Contains(string(stack[:runtime.Stack(stack[:], false)]), "redislock.(*Locker).Acquire")
 	return t
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // NewQuorum returns a Locker of an exclusive lock on several independent servers,
@@ -62,7 +64,7 @@ var errUnanswered = errors.New("not waited for")
 // their own time: a server that hangs slows nobody down. Settled is closed when
 // nothing that was asked is on its way any more, or cleanupTime after it was given
 // up.
-func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
+func (l *Locker) onAll(ctx context.Context, about func(*node) *redisbatch.ScriptCall) (
 	answers []int64, errs []error, settled <-chan struct{},
 ) {
 	type reply struct {
@@ -88,7 +90,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
 				}
 			}()
 			r := reply{i: i}
-			var late abandonedError
+			var late redisbatch.AbandonedError
 			r.n, r.err = l.onOne(long, n, about(n))
 			abandoned := errors.As(r.err, &late)
 			if errors.Is(r.err, context.DeadlineExceeded) {
@@ -98,7 +100,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
 			if abandoned {
 				later, cancel := context.WithTimeout(long, cleanupTime)
 				defer cancel()
-				late.outcome(later)
+				late.Refused(later)
 			}
 		})
 	}
@@ -124,11 +126,11 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *question) (
 }
 
 // onOne asks one server of a quorum, and leaves as soon as its time is over.
-func (l *Locker) onOne(ctx context.Context, n *node, q *question) (int64, error) {
+func (l *Locker) onOne(ctx context.Context, n *node, c *redisbatch.ScriptCall) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
 	defer cancel()
-	q.queue = true
-	return n.pipe.do(ctx, q)
+	c.Queue = true
+	return n.batcher.Do(ctx, c)
 }
 
 // tryQuorum asks once on all servers, for an owner of its own: what an earlier
@@ -136,7 +138,7 @@ func (l *Locker) onOne(ctx context.Context, n *node, q *question) (int64, error)
 // the lock in time, what was granted is given back everywhere.
 func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	asked, owner := time.Now(), l.newOwner()
-	answers, errs, settled := l.onAll(ctx, func(*node) *question { return l.acquireQuestion(key, owner) })
+	answers, errs, settled := l.onAll(ctx, func(*node) *redisbatch.ScriptCall { return l.acquireCall(key, owner) })
 	granted, fence, left := 0, int64(0), time.Duration(notKnown)
 	for i, n := range answers {
 		if errs[i] != nil {
@@ -179,7 +181,7 @@ func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs 
 	if granted > 0 {
 		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner, false)
 	}
-	if slices.ContainsFunc(errs, func(err error) bool { return err != nil && unseen(err) }) {
+	if slices.ContainsFunc(errs, func(err error) bool { return err != nil && redisbatch.IsAmbiguous(err) }) {
 		l.releaseStragglers(ctx, key, owner, settled)
 	}
 }
@@ -249,8 +251,8 @@ func (l *Locker) raise(ctx context.Context, key, owner string, answers []int64, 
 	if slices.Min(answers) == fence { // all servers gave this one
 		return nil
 	}
-	done, errs, _ := l.onAll(ctx, func(*node) *question {
-		return ask(l.scripts.raise, key).key(FenceKey(key)).text(owner).text(fmt.Sprint(fence)).number(l.lifeArg)
+	done, errs, _ := l.onAll(ctx, func(*node) *redisbatch.ScriptCall {
+		return redisbatch.NewCall(l.scripts.raise, key).Key(FenceKey(key)).Text(owner).Text(fmt.Sprint(fence)).Number(l.lifeArg)
 	})
 	if n := sum(done); n < l.majority() {
 		return fmt.Errorf("only %d of %d servers took the fence: %w", n, len(l.nodes), firstOf(errs))
@@ -267,7 +269,7 @@ func sum(answers []int64) (n int) {
 
 // releaseQuorum gives the lock up everywhere, also where it was not granted.
 func (l *Locker) releaseQuorum(ctx context.Context, key, owner string, noted bool) (released, error) {
-	answers, errs, _ := l.onAll(ctx, func(n *node) *question { return l.releaseQuestion(n, key, owner, "", noted) })
+	answers, errs, _ := l.onAll(ctx, func(n *node) *redisbatch.ScriptCall { return l.releaseCall(n, key, owner, "", noted) })
 	held, heard := 0, int64(0)
 	for _, n := range answers {
 		if released(n).held() {
@@ -286,7 +288,7 @@ func (l *Locker) releaseQuorum(ctx context.Context, key, owner string, noted boo
 
 // extendQuorum reports whether most servers still have the lock as the owner's.
 func (l *Locker) extendQuorum(ctx context.Context, p *part, e extension) (bool, error) {
-	answers, errs, _ := l.onAll(ctx, func(*node) *question { return l.extendQuestion(p, e) })
+	answers, errs, _ := l.onAll(ctx, func(*node) *redisbatch.ScriptCall { return l.extendCall(p, e) })
 	switch held := sum(answers); {
 	case held >= l.majority():
 		return true, nil

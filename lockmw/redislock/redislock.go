@@ -38,6 +38,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 var (
@@ -74,7 +76,8 @@ type Locker struct {
 // node is one Redis: a single server, one behind Sentinel, or a whole cluster.
 type node struct {
 	client     redis.UniversalClient
-	pipe       pipe
+	cluster    *redis.ClusterClient // client, if it is one
+	batcher    *redisbatch.ScriptBatcher
 	subscriber subscriber
 	// publish is the command that wakes waiters: on a cluster a message reaches
 	// only the nodes of its shard.
@@ -113,12 +116,14 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	l.closed, l.close = context.WithCancel(context.Background())
 	l.room.start(l)
 	for _, client := range clients {
-		n := &node{client: client, publish: "publish"}
-		n.pipe = pipe{client: client, replicas: opts.Replicas, patience: opts.ReplicaTimeout}
-		if cluster, ok := client.(*redis.ClusterClient); ok {
-			n.pipe.cluster, n.publish = cluster, "spublish"
+		n := &node{
+			client: client, publish: "publish",
+			batcher: redisbatch.NewScriptBatcher(client, opts.Replicas, opts.ReplicaTimeout),
 		}
-		n.subscriber = subscriber{client: client, cluster: n.pipe.cluster, room: &l.room}
+		if cluster, ok := client.(*redis.ClusterClient); ok {
+			n.cluster, n.publish = cluster, "spublish"
+		}
+		n.subscriber = subscriber{client: client, cluster: n.cluster, room: &l.room}
 		l.nodes = append(l.nodes, n)
 	}
 	l.leases.start(l)
@@ -134,7 +139,7 @@ func (l *Locker) Close() {
 	l.cleanup.close()
 	for _, n := range l.nodes {
 		n.subscriber.close()
-		n.pipe.close()
+		n.batcher.Close()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
@@ -238,8 +239,8 @@ func TestReplicaAway(t *testing.T) {
 			start := time.Now()
 			err := do()
 			took := time.Since(start)
-			if !errors.Is(err, errNotReplicated) {
-				t.Errorf("%s: %v, want %v", what, err, errNotReplicated)
+			if !errors.Is(err, redisbatch.ErrNotReplicated) {
+				t.Errorf("%s: %v, want %v", what, err, redisbatch.ErrNotReplicated)
 			}
 			if took < replicaTime*9/10 || took > tooLong {
 				t.Errorf("%s took %v, want about %v", what, took, replicaTime)
@@ -350,7 +351,7 @@ func TestConfirmedBatch(t *testing.T) {
 			leases <- result{lease, err}
 		}()
 	}
-	for i := range maxFlights {
+	for i := range redisbatch.MaxWorkers {
 		ask(fmt.Sprint("first", i))
 		soon(t, "a flight", blocked)
 	}
@@ -360,7 +361,7 @@ func TestConfirmedBatch(t *testing.T) {
 	}
 	wantQueued(t, l, callers)
 	open()
-	for range callers + maxFlights {
+	for range callers + redisbatch.MaxWorkers {
 		release(t, soon(t, "a grant", leases).ok(t))
 	}
 	var sizes []int
@@ -378,7 +379,7 @@ func TestConfirmedBatch(t *testing.T) {
 			}
 		}
 	}
-	if most := maxFlights + (callers+minBatch-1)/minBatch; len(sizes) > most || slices.Max(sizes) < minBatch {
+	if most := redisbatch.MaxWorkers + (callers+redisbatch.MinScripts-1)/redisbatch.MinScripts; len(sizes) > most || slices.Max(sizes) < redisbatch.MinScripts {
 		t.Errorf("grants went in trips of %d, want %d trips at most", sizes, most)
 	}
 }
@@ -392,11 +393,11 @@ func TestConfirmedHold(t *testing.T) {
 		l := m.locker(t, Options{Hold: time.Hour})
 		lease := acquire(t, l, "k")
 		m.pause(t)
-		if err := lease.Hold(t.Context(), "a test"); !errors.Is(err, errNotReplicated) || errors.Is(err, ErrLost) {
-			t.Errorf("Hold: %v, want %v", err, errNotReplicated)
+		if err := lease.Hold(t.Context(), "a test"); !errors.Is(err, redisbatch.ErrNotReplicated) || errors.Is(err, ErrLost) {
+			t.Errorf("Hold: %v, want %v", err, redisbatch.ErrNotReplicated)
 		}
-		if err := lease.HoldAgain(t.Context(), "a test"); !errors.Is(err, errNotReplicated) || errors.Is(err, ErrLost) {
-			t.Errorf("HoldAgain: %v, want %v", err, errNotReplicated)
+		if err := lease.HoldAgain(t.Context(), "a test"); !errors.Is(err, redisbatch.ErrNotReplicated) || errors.Is(err, ErrLost) {
+			t.Errorf("HoldAgain: %v, want %v", err, redisbatch.ErrNotReplicated)
 		}
 		m.resume(t)
 		bedtest.Eventually(t, "the hold is confirmed", func() bool { return lease.HoldAgain(t.Context(), "a test") == nil })
@@ -422,6 +423,46 @@ func mapsRead(t *testing.T, c *redis.ClusterClient) int {
 		t.Fatal(err)
 	}
 	return int(n.Load())
+}
+
+// inOneBatch sends calls to the primary that has a key as far as the client knows: they
+// gather while its workers are held up.
+func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*redisbatch.ScriptCall) error {
+	t.Helper()
+	batcher, c := l.nodes[0].batcher, m.client.(*redis.ClusterClient)
+	node, err := c.MasterForKey(t.Context(), key)
+	if err != nil {
+		return err
+	}
+	blocked, open := m.probe.block(func(t trip) bool { return strings.HasPrefix(t.asked[0].key, "jam") })
+	defer open()
+	errs := make(chan error, redisbatch.MaxWorkers+len(calls))
+	send := func(call *redisbatch.ScriptCall) {
+		call.Queue = true
+		go func() {
+			_, err := batcher.Do(context.WithoutCancel(t.Context()), call)
+			errs <- err
+		}()
+	}
+	for i, jams := 0, 0; jams < redisbatch.MaxWorkers; i++ {
+		jam := fmt.Sprint("jam", i)
+		if at, err := c.MasterForKey(t.Context(), jam); err != nil || at != node {
+			continue
+		}
+		send(l.acquireCall(jam, l.newOwner()))
+		soon(t, "a batch", blocked)
+		jams++
+	}
+	for i, call := range calls {
+		send(call)
+		wantQueued(t, l, i+1)
+	}
+	open()
+	var all error
+	for range cap(errs) {
+		all = errors.Join(all, soon(t, "an answer", errs))
+	}
+	return all
 }
 
 // TestConfirmedAfterAMove moves slots to another primary, of which the client does not
@@ -453,35 +494,20 @@ func TestConfirmedAfterAMove(t *testing.T) {
 		}},
 		{"hold", func(held *Lease, _ string) error { return held.Hold(t.Context(), "a test") }},
 		{"release beside an acquire", func(held *Lease, free string) error {
-			asks := []*question{
-				l.releaseQuestion(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireQuestion(free, l.newOwner()),
-			}
-			at, err := l.nodes[0].pipe.lane(t.Context(), free)
-			if err != nil {
-				return err
-			}
-			at.exchange(t.Context(), asks...)
-			return errors.Join(asks[0].err, asks[1].err)
+			return m.inOneBatch(t, l, free,
+				l.releaseCall(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireCall(free, l.newOwner()))
 		}},
 		{"many at once", func(_ *Lease, free string) error {
-			const callers = 50
-			asks, errs := make([]*question, callers), make([]error, callers)
-			for i := range asks {
-				asks[i] = l.acquireQuestion(fmt.Sprint(free, i), l.newOwner())
-			}
-			at, err := l.nodes[0].pipe.lane(t.Context(), free)
-			if err != nil {
-				return err
+			calls := make([]*redisbatch.ScriptCall, redisbatch.MinScripts)
+			for i := range calls {
+				calls[i] = l.acquireCall(fmt.Sprint(free, i), l.newOwner())
 			}
 			before := mapsRead(t, c)
-			at.exchange(t.Context(), asks...)
-			if n := mapsRead(t, c) - before; n > callers/5 {
+			err := m.inOneBatch(t, l, free, calls...)
+			if n := mapsRead(t, c) - before; n > len(calls)/5 {
 				t.Errorf("the map of the cluster was read %d times", n)
 			}
-			for i, q := range asks {
-				errs[i] = q.err
-			}
-			return errors.Join(errs...)
+			return err
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

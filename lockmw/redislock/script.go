@@ -1,39 +1,33 @@
 package redislock
 
 import (
-	"crypto/sha1" // as Redis names scripts
 	"embed"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 //go:embed lua/*.lua
 var luaFiles embed.FS
 
-// script is a Lua script, and the name that Redis gives it.
-type script struct {
-	text, hash string
-	name       []byte // the hash
-}
-
 // scripts are the deeds of one kind of lock in one format. Each answers one
 // integer, but for acquireAll, and may be asked again by a client that lost the
 // answer.
 type scripts struct {
-	acquire, release, extend *script
-	reenter                  *script
-	handover                 *script // kind Exclusive
-	acquireAll               *script // kind Exclusive
-	raise                    *script // kind Exclusive, of a quorum
-	dequeue                  *script // kind Fair
+	acquire, release, extend *redisbatch.Script
+	reenter                  *redisbatch.Script
+	handover                 *redisbatch.Script // kind Exclusive
+	acquireAll               *redisbatch.Script // kind Exclusive
+	raise                    *redisbatch.Script // kind Exclusive, of a quorum
+	dequeue                  *redisbatch.Script // kind Fair
 }
 
 // scriptsOf composes the scripts of a kind of lock in a format.
 func scriptsOf(kind Kind, format Format) scripts {
 	library := libraryOf(kind, format)
-	of := func(deeds ...string) *script { return compose(library, deeds...) }
+	of := func(deeds ...string) *redisbatch.Script { return compose(library, deeds...) }
 	s := scripts{
 		acquire: of("acquire"), release: of("release"), extend: of("extend"), reenter: of("reenter"),
 	}
@@ -67,15 +61,13 @@ func libraryOf(kind Kind, format Format) []string {
 // compose makes one script of deeds, one behind the other, and of what they use of a
 // library. What a deed uses stands right before it: a script that ends before, has not
 // made it.
-func compose(library []string, deeds ...string) *script {
+func compose(library []string, deeds ...string) *redisbatch.Script {
 	text := ""
 	for _, name := range deeds {
 		deed := lua(name)
 		text += needed(lua(library...), text, deed) + deed
 	}
-	sum := sha1.Sum([]byte(text))
-	hash := hex.EncodeToString(sum[:])
-	return &script{text: text, hash: hash, name: []byte(hash)}
+	return redisbatch.NewScript(text)
 }
 
 // needed returns those definitions that a deed uses, and those that they use, unless they

@@ -10,16 +10,18 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // byDeed returns those that there are, by the name of their file.
-func (s scripts) byDeed() map[string]*script {
-	all := map[string]*script{
+func (s scripts) byDeed() map[string]*redisbatch.Script {
+	all := map[string]*redisbatch.Script{
 		"acquire": s.acquire, "release": s.release, "extend": s.extend,
 		"reenter":  s.reenter,
 		"handover": s.handover, "acquire_all": s.acquireAll, "raise": s.raise, "dequeue": s.dequeue,
 	}
-	maps.DeleteFunc(all, func(_ string, s *script) bool { return s == nil })
+	maps.DeleteFunc(all, func(_ string, s *redisbatch.Script) bool { return s == nil })
 	return all
 }
 
@@ -41,10 +43,10 @@ func TestScripts(t *testing.T) {
 			scripts["alone_extend"], scripts["alone_release"] = extendAlone, releaseAlone
 			for deed, script := range scripts {
 				t.Run(sort.name+" "+deed, func(t *testing.T) {
-					if hash, err := c.ScriptLoad(t.Context(), script.text).Result(); err != nil || hash != script.hash {
-						t.Errorf("SCRIPT LOAD: %s, %v, want %s", hash, err, script.hash)
+					if hash, err := c.ScriptLoad(t.Context(), script.Text).Result(); err != nil || hash != script.Hash {
+						t.Errorf("SCRIPT LOAD: %s, %v, want %s", hash, err, script.Hash)
 					}
-					checkNames(t, script.text)
+					checkNames(t, script.Text)
 				})
 			}
 		}

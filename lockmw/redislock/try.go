@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
 // answer is what Redis said to an attempt.
@@ -34,7 +36,7 @@ func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 	// A lease is counted from before the question was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
-	n, err := l.nodes[0].pipe.do(ctx, l.acquireQuestion(key, owner))
+	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner))
 	if err == nil && n > 0 {
 		err = l.unusable(ctx, asked)
 	}
@@ -69,31 +71,31 @@ func answerOf(n int64, asked time.Time) answer {
 	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
 }
 
-func (l *Locker) acquireQuestion(key, owner string) *question {
-	q := ask(l.scripts.acquire, key).key(FenceKey(key))
-	l.kindKeys(q, key)
-	q.number(l.leaseArg).text(l.field(owner))
+func (l *Locker) acquireCall(key, owner string) *redisbatch.ScriptCall {
+	c := redisbatch.NewCall(l.scripts.acquire, key).Key(FenceKey(key))
+	l.kindKeys(c, key)
+	c.Number(l.leaseArg).Text(l.field(owner))
 	if l.opts.FenceLife > 0 || l.opts.Kind == Fair || l.opts.Kind == Semaphore {
-		q.number(l.lifeArg)
+		c.Number(l.lifeArg)
 	}
 	switch l.opts.Kind {
 	case Fair:
-		q.number(l.aliveArg)
+		c.Number(l.aliveArg)
 	case Semaphore:
-		q.number(l.opts.Permits)
+		c.Number(l.opts.Permits)
 	}
-	q.confirm = true
-	return q
+	c.Confirm = true
+	return c
 }
 
 // kindKeys adds the keys that only this kind of lock has.
-func (l *Locker) kindKeys(q *question, key string) {
+func (l *Locker) kindKeys(c *redisbatch.ScriptCall, key string) {
 	if l.opts.Kind == Exclusive {
 		return
 	}
 	for _, k := range keysOfKind(l.opts.Kind, key) {
 		if k != "" {
-			q.key(k)
+			c.Key(k)
 		}
 	}
 }
@@ -110,7 +112,7 @@ func (l *Locker) field(owner string) string {
 // it, if the error of asking leaves that open. It does not wait: the caller has
 // gone, or has its error.
 func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
-	if !unseen(why) {
+	if !redisbatch.IsAmbiguous(why) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -119,8 +121,8 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 		// back; and the release must not overtake the question on another connection.
 		waiting, stop := context.WithTimeout(ctx, cleanupTime)
 		defer stop()
-		var abandoned abandonedError
-		nothing := errors.As(why, &abandoned) && abandoned.outcome(waiting)
+		var abandoned redisbatch.AbandonedError
+		nothing := errors.As(why, &abandoned) && abandoned.Refused(waiting)
 		undoing, cancel := context.WithTimeout(ctx, cleanupTime)
 		defer cancel()
 		if l.opts.Kind == Fair {
@@ -153,16 +155,24 @@ func (l *Locker) undoLate(key string, undo func() error) {
 	}
 }
 
-// releaseQuestion is that of lua/release.lua.
-func (l *Locker) releaseQuestion(n *node, key, owner, entry string, noted bool) *question {
-	q := ask(l.scripts.release, key)
-	if noted || entry != "" || l.opts.Kind != Exclusive {
-		q.key(after(key, recordSuffix))
+// withEntry adds the name of a call within a lease, if it is one.
+func withEntry(c *redisbatch.ScriptCall, name string) *redisbatch.ScriptCall {
+	if name != "" {
+		c.Text(name)
 	}
-	l.kindKeys(q, key)
-	q.text(l.field(owner)).text(n.publish).text(Channel(l.opts.Kind, key))
-	q.again = 1 // it was given up the first time, and nobody knows who heard of it
-	return q.entry(entry)
+	return c
+}
+
+// releaseCall is that of lua/release.lua.
+func (l *Locker) releaseCall(n *node, key, owner, entry string, noted bool) *redisbatch.ScriptCall {
+	c := redisbatch.NewCall(l.scripts.release, key)
+	if noted || entry != "" || l.opts.Kind != Exclusive {
+		c.Key(after(key, recordSuffix))
+	}
+	l.kindKeys(c, key)
+	c.Text(l.field(owner)).Text(n.publish).Text(Channel(l.opts.Kind, key))
+	c.Repeated = 1 // it was given up the first time, and nobody knows who heard of it
+	return withEntry(c, entry)
 }
 
 // released is what lua/release.lua returns.
@@ -179,7 +189,7 @@ func (l *Locker) release(ctx context.Context, key, owner, entry string, noted bo
 	if len(l.nodes) > 1 {
 		return l.releaseQuorum(ctx, key, owner, noted)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.releaseQuestion(l.nodes[0], key, owner, entry, noted))
+	n, err := l.nodes[0].batcher.Do(ctx, l.releaseCall(l.nodes[0], key, owner, entry, noted))
 	if entry == "" && isMoving(err) {
 		return l.releaseAlone(ctx, l.nodes[0], key, owner, err)
 	}
@@ -193,17 +203,17 @@ type extension struct {
 	hold bool          // no renewal
 }
 
-func (l *Locker) extendQuestion(p *part, e extension) *question {
-	q := ask(l.scripts.extend, p.key).key(after(p.key, recordSuffix))
-	l.kindKeys(q, p.key)
+func (l *Locker) extendCall(p *part, e extension) *redisbatch.ScriptCall {
+	c := redisbatch.NewCall(l.scripts.extend, p.key).Key(after(p.key, recordSuffix))
+	l.kindKeys(c, p.key)
 	// Renewals come many at once, and none may wait for longer than its context.
-	q.queue, q.confirm = !e.hold, e.hold
-	q.text(l.field(p.owner)).number(e.to.Milliseconds()).text(l.noteOf(p, e)).text(recordHeld)
+	c.Queue, c.Confirm = !e.hold, e.hold
+	c.Text(l.field(p.owner)).Number(e.to.Milliseconds()).Text(l.noteOf(p, e)).Text(recordHeld)
 	last := "0"
 	if e.hold {
 		last = "1"
 	}
-	return q.text(last).entry(p.entry)
+	return withEntry(c.Text(last), p.entry)
 }
 
 // noteOf returns what to put on record of a part: nothing of a re-entry, whose
@@ -227,7 +237,7 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 		}
 		return l.extendQuorum(ctx, p, e)
 	}
-	n, err := l.nodes[0].pipe.do(ctx, l.extendQuestion(p, e))
+	n, err := l.nodes[0].batcher.Do(ctx, l.extendCall(p, e))
 	if isMoving(err) && !(e.hold && p.entry != "") { // that has a mark, which stands in another key
 		return l.extendAlone(ctx, p, e)
 	}
@@ -238,14 +248,14 @@ func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error)
 // when that owner does not hold the lock.
 func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer, error) {
 	asked := time.Now()
-	q := ask(l.scripts.reenter, key).key(after(key, recordSuffix))
-	l.kindKeys(q, key)
-	q.number(l.leaseArg).text(l.field(owner)).text(entry).text(recordHeld)
-	n, err := l.nodes[0].pipe.do(ctx, q)
+	c := redisbatch.NewCall(l.scripts.reenter, key).Key(after(key, recordSuffix))
+	l.kindKeys(c, key)
+	c.Number(l.leaseArg).Text(l.field(owner)).Text(entry).Text(recordHeld)
+	n, err := l.nodes[0].batcher.Do(ctx, c)
 	if err == nil && n > 0 {
 		err = l.unusable(ctx, asked)
 	}
-	if err != nil && unseen(err) {
+	if err != nil && redisbatch.IsAmbiguous(err) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		l.cleanup.Go(func() {
 			defer cancel()
@@ -258,10 +268,10 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 // dequeue takes a waiter out of the line of a fair lock.
 func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	n := l.nodes[0]
-	q := ask(l.scripts.dequeue, key).key(after(key, recordSuffix))
-	l.kindKeys(q, key)
-	q.text(owner).text(n.publish).text(Channel(Fair, key)).number(l.aliveArg)
-	if _, err := n.pipe.do(ctx, q); err != nil {
+	c := redisbatch.NewCall(l.scripts.dequeue, key).Key(after(key, recordSuffix))
+	l.kindKeys(c, key)
+	c.Text(owner).Text(n.publish).Text(Channel(Fair, key)).Number(l.aliveArg)
+	if _, err := n.batcher.Do(ctx, c); err != nil {
 		// It is passed over once it no longer counts as alive.
 		l.log.Warn("leaving the line of a fair lock", "key", key, "error", err)
 	}

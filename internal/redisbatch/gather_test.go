@@ -1,4 +1,4 @@
-package redislock
+package redisbatch
 
 import (
 	"context"
@@ -12,8 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// trips is a server that takes some time for each, and notes how many questions came with
-// it.
+// trips is a server that takes some time for each, and notes how many calls came with it.
 type trips struct {
 	mu   sync.Mutex
 	seen []int
@@ -22,7 +21,7 @@ type trips struct {
 const tripTime = 100 * time.Microsecond
 
 func (s *trips) DialHook(redis.DialHook) redis.DialHook {
-	return func(context.Context, string, string) (net.Conn, error) { panic("there is nobody to call") }
+	return func(context.Context, string, string) (net.Conn, error) { panic("there is no server to dial") }
 }
 
 func (s *trips) ProcessHook(redis.ProcessHook) redis.ProcessHook {
@@ -44,9 +43,9 @@ func (s *trips) answer(cmds ...redis.Cmder) error {
 	return nil
 }
 
-// TestBusyLaneGathers has questions come after a large batch, in a bubble's time. No real
+// TestBusyQueueGathers has calls come after a large batch, in a bubble's time. No real
 // server is that exact.
-func TestBusyLaneGathers(t *testing.T) {
+func TestBusyQueueGathers(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		crowd   int
@@ -55,7 +54,7 @@ func TestBusyLaneGathers(t *testing.T) {
 	}{
 		{"after a large batch", busyFrom, 0, []int{1, busyFrom, 3, 1}},
 		{"after a smaller one", busyFrom - 1, 0, []int{1, busyFrom - 1, 1, 2, 1}},
-		{"after one that somebody waits for", busyFrom, 1, []int{1, busyFrom, 1, 2, 1}},
+		{"after one that a goroutine waits for", busyFrom, 1, []int{1, busyFrom, 1, 2, 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -63,15 +62,15 @@ func TestBusyLaneGathers(t *testing.T) {
 				client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 				client.AddHook(&server)
 				defer func() { _ = client.Close() }()
-				p := &pipe{client: client}
-				question := func() *question {
-					q := ask(scriptsOf(Exclusive, Redisson).acquire, "k")
-					for range mostPooled { // what a bubble makes must not get out of it by the pool
-						q.key("k")
+				b := NewScriptBatcher(client, 0, 0)
+				call := func() *ScriptCall {
+					c := NewCall(incr, "k")
+					for range maxPooled { // what a bubble makes must not get out of it by the pool
+						c.Key("k")
 					}
-					return q
+					return c
 				}
-				start := func() { p.start(t.Context(), question(), func(int64, error) {}) }
+				start := func() { b.DoAsync(t.Context(), call(), func(int64, error) {}) }
 				start()
 				synctest.Wait()
 				for range tc.crowd - tc.blocked {
@@ -79,7 +78,7 @@ func TestBusyLaneGathers(t *testing.T) {
 				}
 				for range tc.blocked {
 					go func() {
-						if n, err := p.do(t.Context(), question()); n != 1 || err != nil {
+						if n, err := b.Do(t.Context(), call()); n != 1 || err != nil {
 							t.Errorf("answered %d, %v", n, err)
 						}
 					}()
@@ -93,9 +92,9 @@ func TestBusyLaneGathers(t *testing.T) {
 				time.Sleep(10 * tripTime)
 				start()
 				time.Sleep(10 * tripTime)
-				p.close()
+				b.Close()
 				if !slices.Equal(server.seen, tc.want) {
-					t.Errorf("trips of %v questions, want %v", server.seen, tc.want)
+					t.Errorf("trips of %v calls, want %v", server.seen, tc.want)
 				}
 			})
 		})

@@ -11,12 +11,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 )
 
-// gate counts the flights of a client, and holds them back while it is shut.
+// gate counts the batches of a client, and holds them back while it is shut.
 type gate struct {
-	flights, commands atomic.Int64
+	batches, commands atomic.Int64
 	hold              atomic.Pointer[chan struct{}]
 }
 
@@ -34,7 +35,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		if cmds[0].Name() != "bitfield_ro" { // but what opens a connection, say
 			return next(ctx, cmds)
 		}
-		g.flights.Add(1)
+		g.batches.Add(1)
 		g.commands.Add(int64(len(cmds)))
 		if c := g.hold.Load(); c != nil {
 			<-*c
@@ -43,7 +44,7 @@ func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	}
 }
 
-// gated is a set whose flights can be held back.
+// gated is a set whose batches can be held back.
 type gated struct {
 	*Set
 	*gate
@@ -58,26 +59,16 @@ func newGated(t *testing.T) gated {
 	return gated{s, g}
 }
 
-func (g gated) lane() *lane {
-	l, _ := g.lanes.of(context.Background(), "")
-	return l
-}
+func (g gated) waiting() int { return g.lookups.batcher.Waiting() }
 
-func (g gated) waiting() int {
-	l := g.lane()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.waiting)
-}
-
-// engage has both flights on their way and held back. What waits for them returns
+// engage has both batches on their way and held back. What waits for them returns
 // how often the answer was Absent.
 func (g gated) engage(t *testing.T) (wait func() int) {
 	t.Helper()
 	var wg sync.WaitGroup
 	var absent atomic.Int64
-	for i := range maxFlights {
-		before := g.flights.Load()
+	for i := range redisbatch.MaxWorkers {
+		before := g.batches.Load()
 		wg.Go(func() {
 			a, err := g.Ask(context.Background(), fmt.Sprintf("engage-%d", i))
 			if err != nil {
@@ -87,7 +78,7 @@ func (g gated) engage(t *testing.T) (wait func() int) {
 				absent.Add(1)
 			}
 		})
-		bedtest.Eventually(t, "a flight is on its way", func() bool { return g.flights.Load() > before })
+		bedtest.Eventually(t, "a batch is on its way", func() bool { return g.batches.Load() > before })
 	}
 	return func() int {
 		wg.Wait()
@@ -95,7 +86,7 @@ func (g gated) engage(t *testing.T) (wait func() int) {
 	}
 }
 
-func TestCallersShareFlights(t *testing.T) {
+func TestCallersShareBatches(t *testing.T) {
 	g := newGated(t)
 	open := g.shut()
 	defer open()
@@ -111,12 +102,12 @@ func TestCallersShareFlights(t *testing.T) {
 	bedtest.Eventually(t, "64 wait", func() bool { return g.waiting() == 64 })
 	open()
 	wg.Wait()
-	if n := wait(); n != maxFlights {
+	if n := wait(); n != redisbatch.MaxWorkers {
 		t.Errorf("%d of the questions that were held back are answered", n)
 	}
 	// The role of the server is asked for in each.
-	if flights, commands := g.flights.Load(), g.commands.Load(); flights != 3 || commands != 6 {
-		t.Errorf("66 questions took %d flights of %d commands, want 3 of 6", flights, commands)
+	if batches, commands := g.batches.Load(), g.commands.Load(); batches != 3 || commands != 6 {
+		t.Errorf("66 questions took %d batches of %d commands, want 3 of 6", batches, commands)
 	}
 }
 
@@ -143,18 +134,17 @@ func TestEqualIDs(t *testing.T) {
 			}
 		})
 	}
-	l := g.lane()
-	askers := func() int {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if q := l.byID["engage-0"]; q != nil {
-			return q.askers
+	callers := func() int {
+		g.lookups.mu.Lock()
+		defer g.lookups.mu.Unlock()
+		if l := g.lookups.byID["engage-0"]; l != nil {
+			return l.callers
 		}
 		return 0
 	}
-	bedtest.Eventually(t, "64 ask for one", func() bool { return askers() == 64 })
+	bedtest.Eventually(t, "64 ask for one", func() bool { return callers() == 64 })
 	cancel() // half of them leave
-	bedtest.Eventually(t, "32 ask for one", func() bool { return askers() == 32 })
+	bedtest.Eventually(t, "32 ask for one", func() bool { return callers() == 32 })
 	if n := g.waiting(); n != 1 {
 		t.Errorf("%d questions wait, want 1", n)
 	}
@@ -163,12 +153,12 @@ func TestEqualIDs(t *testing.T) {
 	must(t, err)
 	defer other.Close()
 	must(t, other.Add(t.Context(), []string{"engage-0"}))
-	before := g.flights.Load()
+	before := g.batches.Load()
 	open()
 	wg.Wait()
 	wait()
-	if cancelled.Load() != 32 || g.flights.Load() != before+1 {
-		t.Errorf("%d were cancelled, and %d flights flew", cancelled.Load(), g.flights.Load()-before)
+	if cancelled.Load() != 32 || g.batches.Load() != before+1 {
+		t.Errorf("%d were cancelled, and %d batches were sent", cancelled.Load(), g.batches.Load()-before)
 	}
 }
 
@@ -194,7 +184,7 @@ func TestAbandoned(t *testing.T) {
 	bedtest.Eventually(t, "64 wait", func() bool { return g.waiting() == 64 })
 	cancel()
 	bedtest.Eventually(t, "16 wait", func() bool { return g.waiting() == 16 })
-	// One whose flight is held back leaves as well.
+	// One whose batch is held back leaves as well.
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if a, err := g.Ask(gone, "order-1"); a != Unknown || !errors.Is(err, context.Canceled) {
@@ -203,8 +193,8 @@ func TestAbandoned(t *testing.T) {
 	open()
 	wg.Wait()
 	wait()
-	if g.commands.Load() != 6 || len(g.lane().byID) != 0 {
-		t.Errorf("%d commands were sent, %d questions are left", g.commands.Load(), len(g.lane().byID))
+	if g.commands.Load() != 6 || len(g.lookups.byID) != 0 {
+		t.Errorf("%d commands were sent, %d questions are left", g.commands.Load(), len(g.lookups.byID))
 	}
 }
 
@@ -222,7 +212,7 @@ func TestClose(t *testing.T) {
 	})
 	select {
 	case <-closed:
-		t.Error("it was closed before its flights landed")
+		t.Error("it was closed before its batches landed")
 	default:
 	}
 	open()

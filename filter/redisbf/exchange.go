@@ -1,0 +1,93 @@
+package redisbf
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
+)
+
+// group is some IDs of one shard, and their answers.
+type group struct {
+	shard   int
+	ids     []string
+	answers []Answer
+	state   standing // of the shard
+	err     error
+}
+
+// reading sets the answers of a question.
+type reading func([]Answer) (standing, error)
+
+// standing is what the marks of a shard say.
+type standing int8
+
+const (
+	notWhole standing = iota
+	isWhole
+	isOver // the marks are of a load before: there are later ones to look at
+)
+
+// judge is what the bits of an ID say in a shard that stands like this.
+func judge(has bool, state standing) Answer {
+	switch {
+	case has:
+		return Maybe
+	case state == isWhole:
+		return Absent
+	}
+	return Unknown
+}
+
+// exchange asks for the groups in one pipeline and sets their answers. One with an
+// error is left Unknown.
+func (s *Set) exchange(ctx context.Context, groups []*group) {
+	pipe := s.client.Pipeline()
+	if s.kind.atomic() {
+		pipe = s.client.TxPipeline()
+	}
+	reads := make([]reading, len(groups))
+	for i, g := range groups {
+		reads[i] = s.kind.ask(pipe, g.shard, g.ids)
+	}
+	// A replica of a cluster sends its clients away. Any other answers them, with
+	// what it has: a server says here what it is on the connection that it answered
+	// on. ROLE would say so too, and is forbidden to many a user.
+	var hello *redis.MapStringInterfaceCmd
+	if s.cluster == nil {
+		hello = redis.NewMapStringInterfaceCmd(ctx, "hello")
+		_ = pipe.Process(ctx, hello)
+	}
+	redisbatch.EnsureErrors(pipe.Exec(ctx))
+	var denied error
+	if hello != nil {
+		denied = isPrimary(hello)
+	}
+	for i, g := range groups {
+		g.state, g.err = reads[i](g.answers)
+		switch {
+		case g.err == nil:
+			g.err = denied
+		case redis.HasErrorPrefix(g.err, "unknown command"):
+			g.err = fmt.Errorf("%w (%w)", errTooOld, g.err)
+		}
+		if g.err != nil {
+			clear(g.answers)
+			g.state = notWhole
+			g.err = fmt.Errorf("asking %s: %w", s.kind.keys(g.shard)[0], g.err)
+		}
+	}
+}
+
+func isPrimary(hello *redis.MapStringInterfaceCmd) error {
+	about, err := hello.Result()
+	if err != nil {
+		return fmt.Errorf("asking the server for its role: %w", err)
+	}
+	if about["role"] != "master" {
+		return errReplica
+	}
+	return nil
+}
