@@ -26,7 +26,7 @@ func (s *Set) Add(ctx context.Context, ids []string) error {
 		}
 	}
 	for len(ids) > 0 {
-		n := min(len(ids), maxCalls*maxQuestion)
+		n := min(len(ids), maxCalls*maxIDs)
 		groups, _ := s.groups(ids[:n])
 		for _, g := range groups {
 			more, err := s.kind.add(g.shard, g.ids)
@@ -103,7 +103,7 @@ const loadBytes = 8
 // called has been added. From then on IDs can be absent. The error is
 // [ErrLoadLost] if this Set did not call Unmark, or if a shard of the set is not
 // the one any more that it was called for: deleted, evicted, lost, or unmarked by
-// somebody else. Shards that stayed may be whole even so; to try again does no
+// another process. Shards that stayed may be whole even so; to try again does no
 // harm.
 func (s *Set) MarkWhole(ctx context.Context) error {
 	s.load.mu.Lock()

@@ -1,8 +1,12 @@
 package redisbf
 
-import "testing"
+import (
+	"fmt"
+	"sync"
+	"testing"
+)
 
-// BenchmarkAdd adds. What it costs to ask is measured by tests/bench/filters.
+// BenchmarkAdd adds.
 func BenchmarkAdd(b *testing.B) {
 	for _, kind := range []Kind{Bitmap, Bloom, Redisson} {
 		b.Run(string(kind), func(b *testing.B) {
@@ -25,5 +29,27 @@ func BenchmarkOpen(b *testing.B) {
 		b.StopTimer()
 		must(b, s.Drop(b.Context()))
 		b.StartTimer()
+	}
+}
+
+// BenchmarkAsk asks for orders that do not exist, one caller and many at a time.
+func BenchmarkAsk(b *testing.B) {
+	for _, callers := range []int{1, 64} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			s := loaded(b, single(b), variant{opts: Options{Kind: Bitmap}}.fill(), 100)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for i := range callers {
+				wg.Go(func() {
+					for n := i; n < b.N; n += callers {
+						if _, err := s.Ask(b.Context(), fmt.Sprint("none-", n)); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+		})
 	}
 }

@@ -71,7 +71,7 @@ func (b *bitmap) most() int               { return idsFor(2 * b.words) }
 
 // idsFor is how many IDs of so many bits one command or script has. Lua hands over
 // at most 8,000 arguments at a time (LUAI_MAXCSTACK), and adding takes 4 a bit.
-func idsFor(bits int) int { return min(max(1, 1500/bits), maxQuestion) }
+func idsFor(bits int) int { return min(max(1, 1500/bits), maxIDs) }
 
 // The words of BITFIELD, each converted to an interface once.
 var (
@@ -89,7 +89,7 @@ func (b *bitmap) spots(ids []string) []spot {
 	return spots
 }
 
-func (b *bitmap) ask(p redis.Pipeliner, shard int, ids []string) reading {
+func (b *bitmap) queueLookup(p redis.Pipeliner, shard int, ids []string) readAnswers {
 	sh := &b.shards[shard]
 	spots := b.spots(ids)
 	// The seal is read by the same command as the bits. Pointers to positions go
@@ -100,21 +100,21 @@ func (b *bitmap) ask(p redis.Pipeliner, shard int, ids []string) reading {
 	}
 	cmd := redis.NewIntSliceCmd(context.Background(), args...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (standing, error) {
+	return func(answers []Answer) (shardState, error) {
 		values, err := cmd.Result()
 		if err != nil {
-			return notWhole, err
+			return incomplete, err
 		}
 		if len(values) != 1+len(spots) {
-			return notWhole, fmt.Errorf("%d values in an answer of %d", len(values), 1+len(spots))
+			return incomplete, fmt.Errorf("%d values in an answer of %d", len(values), 1+len(spots))
 		}
-		state := notWhole
+		state := incomplete
 		switch values[0] {
 		case sh.whole:
-			state = isWhole
+			state = complete
 		case sh.loading:
 		default:
-			return notWhole, nil // whatever this is
+			return incomplete, nil // the string is something else
 		}
 		values = values[1:]
 		for i := range answers {
@@ -171,7 +171,7 @@ func (b *bitmap) create(shard int, made *bool) *call {
 	return b.set.creation(bitmapCreate, shard, sh.key, made, b.bits/8, trailer)
 }
 
-func (b *bitmap) look(ctx context.Context, from, to int) ([]found, error) {
+func (b *bitmap) inspect(ctx context.Context, from, to int) ([]found, error) {
 	types := make([]*redis.StatusCmd, to-from)
 	ends := make([]*redis.StringCmd, to-from)
 	lengths := make([]*redis.IntCmd, to-from)

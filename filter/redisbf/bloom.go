@@ -41,9 +41,9 @@ func newBloom(s *Set) *bloom {
 
 func (b *bloom) keys(shard int) []string { return b.shards[shard] }
 func (b *bloom) atomic() bool            { return false }
-func (b *bloom) most() int               { return maxQuestion }
+func (b *bloom) most() int               { return maxIDs }
 
-func (b *bloom) ask(p redis.Pipeliner, shard int, ids []string) reading {
+func (b *bloom) queueLookup(p redis.Pipeliner, shard int, ids []string) readAnswers {
 	g := b.marks.of(shard)
 	args := append(make([]any, 0, 2+len(g.items)+len(ids)), "bf.mexists", b.keys(shard)[0])
 	for i := range g.items {
@@ -54,10 +54,10 @@ func (b *bloom) ask(p redis.Pipeliner, shard int, ids []string) reading {
 	}
 	cmd := redis.NewBoolSliceCmd(context.Background(), args...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (standing, error) {
+	return func(answers []Answer) (shardState, error) {
 		has, err := cmd.Result()
 		if err != nil {
-			return notWhole, err
+			return incomplete, err
 		}
 		return b.marks.answers(shard, g, has, answers)
 	}
@@ -115,7 +115,7 @@ func (b *bloom) markCall(script *redisbatch.Script, shard int, items []string, r
 }
 
 // trait is a parameter of a filter, which it has as items in it: a server does not
-// tell all parameters. That of the secret is keyed.
+// return all parameters. That of the secret is keyed.
 type trait struct {
 	what  string
 	items [traitItems]any
@@ -153,7 +153,7 @@ func (b *bloom) create(shard int, made *bool) *call {
 	return b.set.creation(bloomCreate, shard, b.keys(shard), made, args...)
 }
 
-func (b *bloom) look(ctx context.Context, from, to int) ([]found, error) {
+func (b *bloom) inspect(ctx context.Context, from, to int) ([]found, error) {
 	about := make([]*redis.Cmd, to-from)
 	types := make([]*redis.StatusCmd, to-from)
 	has := make([]*redis.BoolSliceCmd, to-from)

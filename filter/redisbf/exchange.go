@@ -14,28 +14,28 @@ type group struct {
 	shard   int
 	ids     []string
 	answers []Answer
-	state   standing // of the shard
+	state   shardState // of the shard
 	err     error
 }
 
-// reading sets the answers of a question.
-type reading func([]Answer) (standing, error)
+// readAnswers stores the answers to a query.
+type readAnswers func([]Answer) (shardState, error)
 
-// standing is what the marks of a shard say.
-type standing int8
+// shardState is what the marks of a shard say.
+type shardState int8
 
 const (
-	notWhole standing = iota
-	isWhole
-	isOver // the marks are of a load before: there are later ones to look at
+	incomplete shardState = iota
+	complete
+	superseded // the marks are of an earlier load; there are later ones
 )
 
-// judge is what the bits of an ID say in a shard that stands like this.
-func judge(has bool, state standing) Answer {
+// judge is what the bits of an ID mean in a shard of this state.
+func judge(has bool, state shardState) Answer {
 	switch {
 	case has:
 		return Maybe
-	case state == isWhole:
+	case state == complete:
 		return Absent
 	}
 	return Unknown
@@ -48,9 +48,9 @@ func (s *Set) exchange(ctx context.Context, groups []*group) {
 	if s.kind.atomic() {
 		pipe = s.client.TxPipeline()
 	}
-	reads := make([]reading, len(groups))
+	reads := make([]readAnswers, len(groups))
 	for i, g := range groups {
-		reads[i] = s.kind.ask(pipe, g.shard, g.ids)
+		reads[i] = s.kind.queueLookup(pipe, g.shard, g.ids)
 	}
 	// A replica of a cluster sends its clients away. Any other answers them, with
 	// what it has: a server says here what it is on the connection that it answered
@@ -75,7 +75,7 @@ func (s *Set) exchange(ctx context.Context, groups []*group) {
 		}
 		if g.err != nil {
 			clear(g.answers)
-			g.state = notWhole
+			g.state = incomplete
 			g.err = fmt.Errorf("asking %s: %w", s.kind.keys(g.shard)[0], g.err)
 		}
 	}

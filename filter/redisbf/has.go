@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// maxLookups is how many questions go in one pipeline. It bounds how long the
+	// maxLookups is how many IDs one pipeline asks for. It bounds how long the
 	// last of them waits for the first.
 	maxLookups = 512
-	// maxQuestion is how many IDs one command asks for, some 1,000 bits: so long the
+	// maxIDs is how many IDs one command asks for, some 1,000 bits: so long the
 	// server does nothing else.
-	maxQuestion = 64
+	maxIDs = 64
 )
 
 // Has asks for many IDs, in as few round trips as there is room for, and sets the
@@ -56,11 +56,11 @@ func (s *Set) Has(ctx context.Context, ids []string, answers []Answer) error {
 	return errors.Join(errs...)
 }
 
-// maxErrors is how many of as many shards are told of.
+// maxErrors is how many errors Has returns.
 const maxErrors = 3
 
-// place is where the answer of an ID will be.
-type place struct {
+// position is where the answer of an ID will be.
+type position struct {
 	group *group
 	index int
 }
@@ -74,10 +74,10 @@ func (s *Set) refuses(id string) error {
 }
 
 // groups sorts IDs by shard. One that is refused is in no group.
-func (s *Set) groups(ids []string) ([]*group, []place) {
+func (s *Set) groups(ids []string) ([]*group, []position) {
 	var groups []*group
 	open := make(map[int]*group) // by shard, with room
-	places := make([]place, len(ids))
+	places := make([]position, len(ids))
 	for i, id := range ids {
 		if s.refuses(id) != nil {
 			continue
@@ -89,7 +89,7 @@ func (s *Set) groups(ids []string) ([]*group, []place) {
 			groups = append(groups, g)
 			open[shard] = g
 		}
-		places[i] = place{g, len(g.ids)}
+		places[i] = position{g, len(g.ids)}
 		g.ids = append(g.ids, id)
 		if len(g.ids) == s.kind.most() {
 			delete(open, shard)

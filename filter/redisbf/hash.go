@@ -10,7 +10,7 @@ import (
 )
 
 // hasher turns IDs into what is stored. Each use has a key of its own, derived from
-// the secret: that an ID is in some shard must tell nothing of its bits there.
+// the secret: that an ID is in some shard must reveal nothing of its bits there.
 type hasher struct {
 	ids, shards, marks sipKey
 	n                  uint64 // of shards
@@ -55,7 +55,7 @@ func (h *hasher) digest(id string) string {
 	return string(d[:])
 }
 
-// mark returns a number that stands for a text, and that nobody knows without the
+// mark returns a number that stands for a text, and that cannot be computed without the
 // secret. It is never 0, which is what a missing key reads as.
 func (h *hasher) mark(text string) int64 {
 	a, _ := h.marks.sum(text)
@@ -71,7 +71,7 @@ func (h *hasher) markItem(text string) string {
 	return "ordergate:" + hex.EncodeToString(d[:])
 }
 
-// fingerprint tells secrets apart, and nothing of them.
+// fingerprint distinguishes secrets and reveals nothing of them.
 func (h *hasher) fingerprint() string {
 	a, _ := h.marks.sum("fingerprint")
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, a)[:4])

@@ -22,7 +22,7 @@ const (
 	Whole   State = "whole"
 )
 
-// Info tells of a set. The numbers are those of all shards.
+// Info describes a set. The numbers are those of all shards.
 type Info struct {
 	Kind              Kind
 	Key               string
@@ -38,7 +38,7 @@ type Info struct {
 	Shards                     []ShardInfo
 }
 
-// ShardInfo tells of one shard. Where it is missing or foreign, the numbers are 0.
+// ShardInfo describes one shard. Where it is missing or foreign, the numbers are 0.
 type ShardInfo struct {
 	Key                        string
 	State                      State
@@ -78,7 +78,7 @@ func (s *Set) Info(ctx context.Context) (Info, error) {
 }
 
 func (s *Set) shardInfo(ctx context.Context, shard int) (ShardInfo, error) {
-	states, err := s.kind.look(ctx, shard, shard+1)
+	states, err := s.kind.inspect(ctx, shard, shard+1)
 	if err != nil {
 		return ShardInfo{}, err
 	}
@@ -91,11 +91,11 @@ func (s *Set) shardInfo(ctx context.Context, shard int) (ShardInfo, error) {
 		info.State = Foreign
 		return info, nil
 	}
-	stands, err := s.standing(ctx, shard, shard+1)
+	stands, err := s.shardStates(ctx, shard, shard+1)
 	if err != nil {
 		return ShardInfo{}, err
 	}
-	if stands[0] == isWhole {
+	if stands[0] == complete {
 		info.State = Whole
 	}
 	if err := s.kind.info(ctx, shard, &info); err != nil {
@@ -135,7 +135,7 @@ func (b *bloom) info(ctx context.Context, shard int, to *ShardInfo) error {
 	if err != nil {
 		return err
 	}
-	// RedisBloom tells neither bits nor hashes: these are its formulas.
+	// RedisBloom returns neither bits nor hashes: these are its formulas.
 	perID := bitsPerID(b.set.opts.FalsePositiveRate)
 	to.Bits = uint64(math.Ceil(perID * float64(b.capacity)))
 	to.Hashes = int(math.Ceil(perID * math.Ln2))
@@ -199,12 +199,12 @@ func (s *Set) count(ctx context.Context, info *ShardInfo) error {
 
 // Whole reports whether every shard is. It takes a round trip, or a few.
 func (s *Set) Whole(ctx context.Context) (bool, error) {
-	states, err := s.standing(ctx, 0, s.opts.Shards)
+	states, err := s.shardStates(ctx, 0, s.opts.Shards)
 	if err != nil {
 		return false, fmt.Errorf("asking about filter %s: %w", s.opts.Key, err)
 	}
 	for _, state := range states {
-		if state != isWhole {
+		if state != complete {
 			return false, nil
 		}
 	}

@@ -104,7 +104,7 @@ func (ls *lookups) leave(l *lookup) {
 }
 
 // send sends a batch. A caller may still join a lookup after a worker has taken it and
-// before send closes it to others: Redis answers that caller's question later, too.
+// before send closes it: Redis answers that caller later, too.
 func (ls *lookups) send(ctx context.Context, _ *redis.Client, batch []*lookup) {
 	ids := make([]string, len(batch))
 	ls.mu.Lock()

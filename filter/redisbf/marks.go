@@ -22,14 +22,14 @@ type marks struct {
 	now   []atomic.Pointer[generation]
 }
 
-// generation is what a question asks for before its IDs.
+// generation is what a query asks for before its IDs.
 type generation struct {
 	number int64
 	items  []string // whole, then over; n each
 }
 
 const (
-	// chance is how likely a mark is there that nobody made, in a filter at its
+	// chance is how likely a mark is there by chance, in a filter at its
 	// capacity. It is a millionth of what would do, as others may fill a filter of
 	// Redisson past that: at twenty times its rate of 1% the chance is 6e-5.
 	chance = 1e-12
@@ -81,17 +81,17 @@ func (m *marks) advance(shard int, number int64) {
 }
 
 // judge judges the items of a generation, as they were found. If it is over, the
-// next question is about the next one, and so on to the last: until then the
+// next query is about the next one, and so on to the last: until then the
 // filter is taken for one that is not whole, which it was, for a moment at least.
-func (m *marks) judge(shard int, g *generation, has []bool) standing {
+func (m *marks) judge(shard int, g *generation, has []bool) shardState {
 	switch {
 	case all(has[m.n:]):
 		m.advance(shard, g.number+1)
-		return isOver
+		return superseded
 	case all(has[:m.n]):
-		return isWhole
+		return complete
 	}
-	return notWhole
+	return incomplete
 }
 
 func all(has []bool) bool {
@@ -110,9 +110,9 @@ func (m *marks) rewind(shard int) bool {
 }
 
 // answers sets those of the IDs whose presence follows the items of a generation.
-func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) (standing, error) {
+func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) (shardState, error) {
 	if len(has) != 2*m.n+len(answers) {
-		return notWhole, fmt.Errorf("%d values in an answer of %d", len(has), 2*m.n+len(answers))
+		return incomplete, fmt.Errorf("%d values in an answer of %d", len(has), 2*m.n+len(answers))
 	}
 	state := m.judge(shard, g, has[:2*m.n])
 	for i := range answers {
@@ -123,7 +123,7 @@ func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) 
 
 // unmarkItems are those of unmark.lua, and read what its answer means. Generations are
 // ended from the one that end has on, at first 0: in every filter those that are over
-// come before all others, so whoever ends the last one ends it for all.
+// come before all others, so the load that ends the last one ends it for all.
 func (m *marks) unmarkItems(shard int, load string, end *int64) (items []string, read func(any) error) {
 	first := *end
 	for g := range int64(lookAhead) + 1 {

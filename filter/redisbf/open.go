@@ -16,7 +16,7 @@ type found struct {
 	foreign bool   // with a problem: all that is different is the secret
 }
 
-// maxRounds bounds how often Open looks again after somebody else made what it was
+// maxRounds bounds how often Open looks again after another process made what it was
 // about to make.
 const maxRounds = 5
 
@@ -37,7 +37,7 @@ func (s *Set) open(ctx context.Context) error {
 			return err
 		}
 		if len(missing) == 0 {
-			_, err := s.standing(ctx, 0, s.opts.Shards)
+			_, err := s.shardStates(ctx, 0, s.opts.Shards)
 			return err
 		}
 		for i, shard := range missing {
@@ -56,7 +56,7 @@ func (s *Set) open(ctx context.Context) error {
 // inspect finds out which shards are missing. One that is another's is an error.
 func (s *Set) inspect(ctx context.Context) (missing []int, err error) {
 	for from := 0; from < s.opts.Shards; from += maxCalls {
-		states, err := s.kind.look(ctx, from, min(from+maxCalls, s.opts.Shards))
+		states, err := s.kind.inspect(ctx, from, min(from+maxCalls, s.opts.Shards))
 		if err != nil {
 			return nil, err
 		}
@@ -74,10 +74,10 @@ func (s *Set) inspect(ctx context.Context) (missing []int, err error) {
 	return missing, nil
 }
 
-// standing returns how shards stand, from one up to another, by the marks of the
+// shardStates returns the states of shards, from one up to another, by the marks of the
 // last load.
-func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
-	states := make([]standing, to-from)
+func (s *Set) shardStates(ctx context.Context, from, to int) ([]shardState, error) {
+	states := make([]shardState, to-from)
 	var groups []*group
 	for shard := from; shard < to; shard++ {
 		groups = append(groups, &group{shard: shard})
@@ -96,9 +96,9 @@ func (s *Set) standing(ctx context.Context, from, to int) ([]standing, error) {
 				}
 				states[g.shard-from] = g.state
 				switch {
-				case g.state == isOver:
+				case g.state == superseded:
 					again = append(again, g)
-				case g.state == notWhole && !rewound[g.shard] && s.kind.rewind(g.shard):
+				case g.state == incomplete && !rewound[g.shard] && s.kind.rewind(g.shard):
 					rewound[g.shard] = true
 					again = append(again, g)
 				}

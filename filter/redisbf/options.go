@@ -47,7 +47,7 @@ type Options struct {
 	// Shards is how many parts the set has, default 1. The keys of one part are in
 	// one slot of a cluster. An ID is in one part only, chosen by a hash of its own.
 	Shards int
-	// Secret keys the hashes, so that nobody can craft IDs that pass. The kinds
+	// Secret keys the hashes, so that no client can craft IDs that pass. The kinds
 	// Bloom and Bitmap do not go without. In the kind Redisson it keys the marks.
 	Secret [16]byte
 	// Codec is for the kind Redisson; default [DefaultCodec].

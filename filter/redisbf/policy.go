@@ -36,7 +36,7 @@ func (s *Set) CheckPolicy(ctx context.Context) (warning string, err error) {
 }
 
 func (s *Set) checkNode(ctx context.Context, node *redis.Client) (string, error) {
-	// INFO tells the same as CONFIG, which many a provider forbids.
+	// INFO returns the same as CONFIG, which many a provider forbids.
 	text, err := node.Info(ctx, "memory").Result()
 	if err != nil {
 		var refused redis.Error

@@ -2,7 +2,7 @@
 // processes share: those of RedisBloom, plain bitmaps, or those of Redisson, which
 // Java services may fill as well.
 //
-// Start with [New] and [Set.Open]. A loader says [Set.Unmark], adds all IDs by
+// Start with [New] and [Set.Open]. A loader calls [Set.Unmark], adds all IDs by
 // [Set.Add] and says [Set.MarkWhole]; from then on [Set.Ask] and [Set.Has] answer
 // Absent. Each Absent is proved by the very command that read the bits: it found
 // the marks of a whole set in them. A key that is missing, evicted, replaced or
@@ -10,8 +10,8 @@
 //
 // A negative that was read on the primary after a request came is fresh by itself.
 // What Redis acknowledged and then lost (a failover to a replica that lagged
-// behind, a restart from an old dump) leaves the marks in place: whoever cannot
-// exclude that says Unmark when it happens. Which order IDs to add, and when to
+// behind, a restart from an old dump) leaves the marks in place: a caller that cannot
+// exclude that calls Unmark when it happens. Which order IDs to add, and when to
 // trust an answer, is left to package filter.
 package redisbf
 
@@ -42,7 +42,7 @@ const (
 // Answer is what a set says of an ID.
 type Answer int8
 
-// The answers. Unknown is the zero value, so that an answer nobody gave rejects
+// The answers. Unknown is the zero value, so that a missing answer rejects
 // nothing.
 const (
 	Unknown Answer = iota // the set cannot tell now
@@ -101,13 +101,13 @@ type Set struct {
 type kind interface {
 	// keys returns the keys of a shard. The first is the one with the bits.
 	keys(shard int) []string
-	// look looks at shards, from one up to another.
-	look(ctx context.Context, from, to int) ([]found, error)
+	// inspect looks at shards, from one up to another.
+	inspect(ctx context.Context, from, to int) ([]found, error)
 	// create returns the call that makes a shard which is missing.
 	create(shard int, made *bool) *call
-	// ask queues one question about the IDs in a shard, which Redis answers
+	// queueLookup queues one query for the IDs in a shard, which Redis answers
 	// atomically, and returns how to read the answers.
-	ask(p redis.Pipeliner, shard int, ids []string) reading
+	queueLookup(p redis.Pipeliner, shard int, ids []string) readAnswers
 	// add returns the calls that add the IDs to a shard.
 	add(shard int, ids []string) ([]*call, error)
 	// unmark returns the call by which a shard stops being whole and a load with
@@ -118,11 +118,11 @@ type kind interface {
 	rewind(shard int) bool
 	// mark returns the call that declares a shard whole.
 	mark(shard int, load string, end int64) (*call, error)
-	// info tells more of a shard that is there.
+	// info returns more of a shard that is there.
 	info(ctx context.Context, shard int, to *ShardInfo) error
-	// atomic tells whether a question takes several commands, in a transaction.
+	// atomic reports whether a query takes several commands, in a transaction.
 	atomic() bool
-	// most is how many IDs one question or call may have.
+	// most is how many IDs one query or call may have.
 	most() int
 }
 
@@ -196,6 +196,6 @@ func (s *Set) Keys() (keys []string) {
 	return keys
 }
 
-// Close waits for the questions that are on their way; later ones are refused. The
+// Close waits for the lookups that are queued or on their way; later ones are refused. The
 // client stays open.
 func (s *Set) Close() { s.lookups.close() }

@@ -31,7 +31,7 @@ type redisson struct {
 }
 
 // redissonFilter is the one that was found. Its configuration is compared in every
-// question.
+// query.
 type redissonFilter struct {
 	size   uint64 // bits
 	hashes int
@@ -74,10 +74,10 @@ func (r *redisson) positions(to []int64, f *redissonFilter, items []string) []in
 	return to
 }
 
-func (r *redisson) ask(p redis.Pipeliner, _ int, ids []string) reading {
+func (r *redisson) queueLookup(p redis.Pipeliner, _ int, ids []string) readAnswers {
 	f := r.filter.Load()
 	if f == nil {
-		return func([]Answer) (standing, error) { return notWhole, errNotOpen }
+		return func([]Answer) (shardState, error) { return incomplete, errNotOpen }
 	}
 	g := f.marks.of(0)
 	at := r.positions(make([]int64, 0, (len(g.items)+len(ids))*f.hashes), f, g.items)
@@ -85,19 +85,19 @@ func (r *redisson) ask(p redis.Pipeliner, _ int, ids []string) reading {
 	config := p.HMGet(context.Background(), r.config, "size", "hashIterations")
 	cmd := redis.NewIntSliceCmd(context.Background(), readBits(r.name, at)...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (standing, error) {
+	return func(answers []Answer) (shardState, error) {
 		has, err := cmd.Result()
 		if err == nil {
 			err = config.Err()
 		}
 		if err != nil {
-			return notWhole, err
+			return incomplete, err
 		}
 		if !f.is(config.Val()) {
-			return notWhole, nil // Java made another one, or it is gone
+			return incomplete, nil // Java made another one, or it is gone
 		}
 		if len(has) != len(at) {
-			return notWhole, fmt.Errorf("%d values in an answer of %d", len(has), len(at))
+			return incomplete, fmt.Errorf("%d values in an answer of %d", len(has), len(at))
 		}
 		present := make([]bool, len(has)/f.hashes)
 		for i := range present {
@@ -192,9 +192,9 @@ func javaDouble(rate float64) string {
 	return digits + "E" + strconv.Itoa(e)
 }
 
-// look takes the filter that is there, the first time; later it has to be the
+// inspect takes the filter that is there, the first time; later it has to be the
 // same.
-func (r *redisson) look(ctx context.Context, _, _ int) ([]found, error) {
+func (r *redisson) inspect(ctx context.Context, _, _ int) ([]found, error) {
 	var name, config *redis.StatusCmd
 	var values *redis.MapStringStringCmd
 	var length *redis.IntCmd
@@ -233,7 +233,7 @@ func (r *redisson) look(ctx context.Context, _, _ int) ([]found, error) {
 		return problem("%s has %d bytes, more than its %d bits", r.name, n, f.size)
 	}
 	if err == nil {
-		err = r.take(f)
+		err = r.adopt(f)
 	}
 	if err != nil {
 		return problem("%s %v", r.config, err)
@@ -241,8 +241,8 @@ func (r *redisson) look(ctx context.Context, _, _ int) ([]found, error) {
 	return []found{{}}, nil
 }
 
-// take uses a filter that is as the options want it.
-func (r *redisson) take(f *redissonFilter) error {
+// adopt uses a filter that is as the options want it.
+func (r *redisson) adopt(f *redissonFilter) error {
 	o := r.set.opts
 	switch {
 	case o.Capacity != 0 && f.ids != o.Capacity:

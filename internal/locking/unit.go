@@ -86,7 +86,7 @@ func (u *Unit) MarkChecked() { u.checked.Store(true) }
 
 // refused returns why Redis does not serve the lock, or nil.
 func (u *Unit) refused() error {
-	err := u.locker.Load().Trouble()
+	err := u.locker.Load().Health()
 	var refused *redislock.RefusedError
 	if errors.As(err, &refused) {
 		return err
@@ -110,7 +110,7 @@ func (u *Unit) logOnce(text string) {
 // failure of one order's key does not affect the other orders.
 func (u *Unit) condition() health.Condition {
 	c := health.Condition{Name: "lock " + u.use.String(), Ready: true}
-	failure := u.locker.Load().Trouble()
+	failure := u.locker.Load().Health()
 	switch refused := u.refused(); {
 	case refused != nil:
 		c.Ready, c.Reason = u.use.Observe, "settlements are refused: "+refused.Error()

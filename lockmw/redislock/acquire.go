@@ -28,7 +28,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 		return l.takeFair(ctx, key, owner, o, end)
 	}
 	left := time.Duration(notKnown)
-	if !l.room.occupied(key) {
+	if !l.waiters.occupied(key) {
 		a, err := l.try(ctx, key, owner)
 		if err != nil {
 			return nil, err
@@ -38,62 +38,62 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 		}
 		left = a.left
 	}
-	v := l.sit(key, &seat{owner: owner, opts: o}, end)
+	v := l.startWait(key, &waiter{owner: owner, opts: o}, end)
 	if v == nil {
 		return nil, ErrBusy
 	}
 	v.refused(left)
 	lease, err := l.await(ctx, v)
 	if err == nil {
-		_ = v.rise(l.opts.Kind.shared())
+		_ = v.dequeue(l.opts.Kind.shared())
 		return lease, nil
 	}
-	late := v.rise(false)
+	late := v.dequeue(false)
 	switch {
 	case late != nil && errors.Is(err, ErrBusy): // handed over as the wait ended
 		return late, nil
 	case late != nil:
-		l.giveUp(ctx, late)
+		l.releaseAsync(ctx, late)
 	}
 	return nil, err
 }
 
 // takeFair is take for a fair lock that is waited for. Redis puts a caller that it
-// refuses into the line of the lock, so the seat comes first, and is given up only when
-// the caller has left the line: as many of this Locker stand there as may wait.
+// refuses into the queue of the lock. So the caller joins our queue first and leaves it
+// last: no more callers of this Locker are in Redis's queue than may wait.
 func (l *Locker) takeFair(ctx context.Context, key, owner string, o AcquireOption, end time.Time) (*Lease, error) {
-	v := l.sit(key, &seat{owner: owner, opts: o}, end)
+	v := l.startWait(key, &waiter{owner: owner, opts: o}, end)
 	if v == nil {
 		return nil, ErrBusy
 	}
 	lease, err := l.await(ctx, v)
 	if err == nil {
-		_ = v.rise(false)
+		_ = v.dequeue(false)
 		return lease, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()
 		l.dequeue(ctx, key, owner)
-		_ = v.rise(false)
+		_ = v.dequeue(false)
 	})
 	return nil, err
 }
 
 // await waits until the lock is granted or the wait is over.
-func (l *Locker) await(ctx context.Context, v *vigil) (*Lease, error) {
-	s := v.seat
+func (l *Locker) await(ctx context.Context, v *waitLoop) (*Lease, error) {
+	s := v.waiter
 	for {
-		lease, err := v.turn(ctx)
+		lease, err := v.next(ctx)
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		a, err := l.try(ctx, s.line.key, s.owner)
+		a, err := l.try(ctx, s.queue.key, s.owner)
 		if err != nil {
 			return nil, err
 		}
 		if a.granted() {
-			return l.newLease(a.owner, s.opts, a.asked, a.part(s.line.key)), nil
+			return l.newLease(a.owner, s.opts, a.asked, a.part(s.queue.key)), nil
 		}
 		v.refused(a.left)
 	}
@@ -110,7 +110,7 @@ func (l *Locker) reenterOne(ctx context.Context, key, present string) (part, tim
 	return part{key: key, owner: present, fence: a.fence, entry: entry}, a.asked, l.explain(key, err)
 }
 
-// reenterEach is reenterOne for several keys at once: the questions share round
+// reenterEach is reenterOne for several keys at once: the calls share round
 // trips. It returns the leases of those that were entered, and the other keys; with
 // an error, leases of what was entered nevertheless.
 func (l *Locker) reenterEach(ctx context.Context, keys []string, o AcquireOption) (entered []*Lease, rest []string, err error) {

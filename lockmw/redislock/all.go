@@ -22,7 +22,7 @@ func (l *Locker) acquireAll(ctx context.Context, keys []string, o AcquireOption,
 	var taken []*Lease
 	fail := func(err error) (*Lease, error) {
 		for _, lease := range taken {
-			l.giveUp(ctx, lease)
+			l.releaseAsync(ctx, lease)
 		}
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (l *Locker) join(owner string, o AcquireOption, leases []*Lease, fail func(
 }
 
 // acquireGroup takes the locks at sorted keys of one slot, as many as are free by one
-// script. With the first that is taken it waits in line like any other caller, holding
+// script. For the first that is taken it waits in the queue like any other caller, holding
 // those before it: so a group is passed over no more often than a single lock. A Locker
 // that does not wait takes all or none.
 func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, o AcquireOption, end time.Time) ([]*Lease, error) {
@@ -131,7 +131,7 @@ func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, 
 	return taken, nil
 }
 
-// tryGroup asks once for the locks of one slot. The lease is of those before the first
+// tryGroup asks Redis once for the locks of one slot. The lease is of those before the first
 // that is taken; nil when that is the first of all, or when the Locker does not wait.
 func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o AcquireOption) (*Lease, error) {
 	asked := time.Now()
@@ -157,9 +157,9 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 	}
 	if err != nil {
 		for _, key := range keys {
-			l.giveBack(ctx, key, owner, err)
+			l.rollbackAcquire(ctx, key, owner, err)
 		}
-		return nil, l.explain(culprit(keys, err), err)
+		return nil, l.explain(failingKey(keys, err), err)
 	}
 	if len(fences) == 0 {
 		return nil, nil
@@ -171,9 +171,9 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 	return l.newLease(owner, o, asked, parts...), nil
 }
 
-// culprit returns the key that an error of lua/acquire_all.lua is about: the one that
+// failingKey returns the key that an error of lua/acquire_all.lua is about: the one that
 // it ends with.
-func culprit(keys []string, err error) string {
+func failingKey(keys []string, err error) string {
 	longest := ""
 	for _, key := range keys {
 		if len(key) > len(longest) && strings.HasSuffix(err.Error(), ": "+key) {

@@ -234,7 +234,7 @@ func TestGroupWaitsInLine(t *testing.T) {
 		behind := async(t.Context(), l, "k")
 		wantWaiting(t, l, 2)
 		release(t, first)
-		bedtest.Eventually(t, "the group waits for z", func() bool { return l.room.occupied("z") })
+		bedtest.Eventually(t, "the group waits for z", func() bool { return l.waiters.occupied("z") })
 		release(t, second)
 		group := soon(t, "the group's grant", got).ok(t)
 		if n := len(group.Fences()); n != 3 {

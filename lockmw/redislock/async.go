@@ -21,20 +21,20 @@ func (l *Locker) AcquireAsync(ctx context.Context, key string, then func(*Lease,
 		return false
 	}
 	a := &acquisition{locker: l, ctx: ctx, key: key, start: time.Now(), then: then}
-	a.seat = seat{owner: l.newOwner(), opts: o, wake: a.woken}
+	a.waiter = waiter{owner: l.newOwner(), opts: o, wake: a.woken}
 	a.mu.Lock()
 	a.unwatch = context.AfterFunc(ctx, a.canceled)
-	if l.room.occupied(key) {
+	if l.waiters.occupied(key) {
 		a.wait(notKnown)
 		return true
 	}
-	a.ask()
+	a.try()
 	a.mu.Unlock()
 	return true
 }
 
 // acquisition is an Acquire without a goroutine. Each event has it take the next step, and
-// between two of them it is a seat and two timers.
+// between two of them it is a waiter and two timers.
 type acquisition struct {
 	locker  *Locker
 	ctx     context.Context // of the caller, for as long as this exists
@@ -42,20 +42,20 @@ type acquisition struct {
 	start   time.Time
 	then    func(*Lease, error)
 	unwatch func() bool // of ctx
-	seat    seat
+	waiter  waiter
 
 	mu     sync.Mutex
-	vigil  *vigil // nil: it has not been refused yet
-	asking bool   // Redis. What happens meanwhile is looked at when it has answered
-	due    bool   // the poll has come
-	over   bool   // then was called, or is about to be
-	late   func() // the end of an answer that comes after that; nil: none does
+	loop   *waitLoop // nil: it has not been refused yet
+	asking bool      // Redis. What happens meanwhile is looked at when it has answered
+	due    bool      // the poll has come
+	over   bool      // then was called, or is about to be
+	late   func()    // the end of an answer that comes after that; nil: none does
 }
 
-// ask asks Redis for the lock. The mutex is held.
-func (a *acquisition) ask() {
+// try asks Redis for the lock. The mutex is held.
+func (a *acquisition) try() {
 	a.asking = true
-	owner, asked := a.seat.owner, time.Now()
+	owner, asked := a.waiter.owner, time.Now()
 	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner), func(n int64, err error) {
 		if err == nil && n > 0 {
 			err = a.locker.unusable(a.ctx, asked)
@@ -68,32 +68,32 @@ func (a *acquisition) ask() {
 		got := answerOf(n, asked)
 		switch {
 		case err != nil:
-			// As in try. Not here: giveBack waits for what it does once the Locker is closed.
-			a.locker.cleanup.start(func() { a.locker.giveBack(a.ctx, a.key, owner, err) })
+			// As in try. Not here: rollbackAcquire waits for what it does once the Locker is closed.
+			a.locker.cleanup.start(func() { a.locker.rollbackAcquire(a.ctx, a.key, owner, err) })
 			a.finish(nil, a.locker.explain(a.key, err))
 		case got.granted():
-			a.finish(a.locker.newLease(owner, a.seat.opts, asked, part{key: a.key, owner: owner, fence: n}), nil)
+			a.finish(a.locker.newLease(owner, a.waiter.opts, asked, part{key: a.key, owner: owner, fence: n}), nil)
 		case a.over:
 			a.mu.Unlock()
-		case a.vigil == nil:
+		case a.loop == nil:
 			a.wait(got.left)
 		default:
-			a.vigil.refused(got.left)
+			a.loop.refused(got.left)
 			a.step()
 		}
 	})
 }
 
-// wait takes a seat. The mutex is held, and unlocked.
+// wait joins the queue. The mutex is held, and unlocked.
 func (a *acquisition) wait(left time.Duration) {
-	v := a.locker.enter(a.key, &a.seat)
+	v := a.locker.enqueue(a.key, &a.waiter)
 	if v == nil {
 		a.finish(nil, ErrBusy)
 		return
 	}
-	a.vigil = v
+	a.loop = v
 	v.poll = time.AfterFunc(math.MaxInt64, a.polled)
-	v.over = time.AfterFunc(time.Until(a.seat.opts.end(a.locker.opts.Wait, a.start)), a.ended)
+	v.over = time.AfterFunc(time.Until(a.waiter.opts.end(a.locker.opts.Wait, a.start)), a.ended)
 	v.refused(left)
 	a.step()
 }
@@ -111,7 +111,7 @@ func (a *acquisition) polled() {
 
 func (a *acquisition) ended() {
 	a.mu.Lock()
-	a.vigil.last = true
+	a.loop.last = true
 	a.step()
 }
 
@@ -121,14 +121,14 @@ func (a *acquisition) step() {
 		a.mu.Unlock()
 		return
 	}
-	lease, ask, err := a.vigil.look(a.due)
+	lease, ask, err := a.loop.step(a.due)
 	a.due = false
 	if lease != nil || err != nil {
 		a.finish(lease, err)
 		return
 	}
 	if ask {
-		a.ask()
+		a.try()
 	}
 	a.mu.Unlock()
 }
@@ -146,24 +146,24 @@ func (a *acquisition) canceled() {
 // finish calls then, unless that was done before: a lease that comes too late is given
 // back. The mutex is held, and unlocked.
 func (a *acquisition) finish(lease *Lease, err error) {
-	over, v, l := a.over, a.vigil, a.locker
+	over, v, l := a.over, a.loop, a.locker
 	a.over = true
 	a.mu.Unlock()
 	if over {
 		if lease != nil {
-			l.giveUp(a.ctx, lease)
+			l.releaseAsync(a.ctx, lease)
 		}
 		return
 	}
 	a.unwatch()
 	if v != nil {
-		late := v.rise(err == nil && l.opts.Kind.shared())
+		late := v.dequeue(err == nil && l.opts.Kind.shared())
 		switch {
 		case late == nil || late == lease:
 		case errors.Is(err, ErrBusy): // handed over as the wait ended
 			lease, err = late, nil
 		default:
-			l.giveUp(a.ctx, late)
+			l.releaseAsync(a.ctx, late)
 		}
 	}
 	l.opts.Observer.Acquired(resultOf(a.ctx, err), time.Since(a.start))
@@ -183,7 +183,7 @@ func (l *Lease) ReleaseAsync(then func()) {
 	k, p := l.locker, &l.parts[0]
 	done := k.cleanup.begin()
 	end := func(err error) {
-		_ = l.gaveUp("releasing", err) // it logs
+		_ = l.finished("releasing", err) // it logs
 		then()
 		done()
 	}
@@ -192,7 +192,7 @@ func (l *Lease) ReleaseAsync(then func()) {
 		defer cancel()
 		end(k.releaseLease(ctx, l))
 	}
-	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.room.occupied(p.key) {
+	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.waiters.occupied(p.key) {
 		go blocking()
 		return
 	}

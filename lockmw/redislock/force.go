@@ -11,13 +11,13 @@ import (
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
-// ErrChanged says that a lock is not held by those any more who were seen to hold
-// it, and perhaps by others.
+// ErrChanged says that a lock no longer has the holders that were seen, and perhaps
+// others.
 var ErrChanged = errors.New("its holders have changed since they were looked at")
 
 // ForceRelease takes a lock away from its holders as [Inspect] saw them, all of
-// them, and wakes who waits for it. It returns how many subscriptions heard of it.
-// When somebody else holds the lock by then, or nobody does, it leaves it alone
+// them, and wakes the waiters. It returns how many subscriptions got the message. When the
+// lock is free by then, or has another holder, ForceRelease changes nothing
 // and returns an error that wraps [ErrChanged]; a [ForeignError] when the key holds
 // something else. When the first answer was lost and the client asked again, it
 // returns no error as long as none of those holders holds the lock any more.
@@ -69,7 +69,7 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 	if err != nil || n >= 0 {
 		return n, err
 	}
-	if text.Repeated() { // the first time may have done it, and nobody knows who heard of it
+	if text.Repeated() { // the first time may have done it, with an unknown number of receivers
 		gone, err := seen.gone(ctx, client)
 		if gone || err != nil {
 			return 0, err

@@ -37,18 +37,18 @@ func TestQuorumFull(t *testing.T) {
 	if _, err := l.Acquire(t.Context(), "b", Request("test")); !errors.As(err, &refused) {
 		t.Errorf("acquiring: %v", err)
 	}
-	if !errors.As(l.Trouble(), &refused) {
-		t.Errorf("trouble: %v", l.Trouble())
+	if !errors.As(l.Health(), &refused) {
+		t.Errorf("trouble: %v", l.Health())
 	}
 	bedtest.Check(t, held.Release(t.Context()))
-	if !errors.As(l.Trouble(), &refused) {
-		t.Errorf("after a release: %v", l.Trouble())
+	if !errors.As(l.Health(), &refused) {
+		t.Errorf("after a release: %v", l.Health())
 	}
 	if err := l.Check(t.Context(), "probe"); !errors.As(err, &refused) {
 		t.Errorf("checking: %v", err)
 	}
 	limit("0")
-	if err := l.Check(t.Context(), "probe"); err != nil || l.Trouble() != nil {
-		t.Errorf("with room again: %v, %v", err, l.Trouble())
+	if err := l.Check(t.Context(), "probe"); err != nil || l.Health() != nil {
+		t.Errorf("with room again: %v, %v", err, l.Health())
 	}
 }

@@ -51,7 +51,7 @@ func newReader(client redis.UniversalClient, kind Kind, format Format) *reader {
 // read reads locks, all in one round trip and a second for who waits. Node is
 // where releases of them are published: on a cluster their master.
 func (r *reader) read(ctx context.Context, node redis.Cmdable, keys []string) ([]State, error) {
-	answers, err := r.ask(ctx, keys)
+	answers, err := r.run(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -85,8 +85,8 @@ func (r *reader) read(ctx context.Context, node redis.Cmdable, keys []string) ([
 	return states, nil
 }
 
-// ask runs the script for each key.
-func (r *reader) ask(ctx context.Context, keys []string) ([][]string, error) {
+// run runs the script for each key.
+func (r *reader) run(ctx context.Context, keys []string) ([][]string, error) {
 	shape := shapeOf(r.kind, r.format)
 	type call struct {
 		key string

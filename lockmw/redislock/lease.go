@@ -23,16 +23,16 @@ type Lease struct {
 	parts   []part        // in the order of their keys
 	single  [1]part       // the memory of parts, mostly
 
-	mu    sync.Mutex
-	lost  chan struct{} // closed when a part is lost; made when somebody looks
-	watch func()        // called then; nil: nobody wants to know
-	gone  bool          // the loss of a part was reported
-	told  bool          // those who wanted to know of a loss were notified
-	done  bool          // given up, or nothing left to renew
-	until time.Time     // when the lease ends unless renewed; once given up, when at the latest
-	noted bool          // it is on record in Redis
-	named bool          // it may be: a question that says so was sent, or is about to be
-	asked bool          // a renewal is on its way
+	mu       sync.Mutex
+	lost     chan struct{} // closed when a part is lost; made by the first call of Lost
+	watch    func()        // called then; nil: nothing to call
+	gone     bool          // the loss of a part was reported
+	notified bool          // lost and watch were notified of a loss
+	done     bool          // given up, or nothing left to renew
+	until    time.Time     // when the lease ends unless renewed; once given up, when at the latest
+	noted    bool          // it is on record in Redis
+	named    bool          // it may be: a call that records it was sent, or is about to be
+	asked    bool          // a renewal is on its way
 }
 
 // part is one lock of a lease.
@@ -102,7 +102,7 @@ func (l *Lease) Lost() <-chan struct{} {
 	defer l.mu.Unlock()
 	if l.lost == nil {
 		l.lost = make(chan struct{})
-		if l.told {
+		if l.notified {
 			close(l.lost)
 		}
 	}
@@ -115,7 +115,7 @@ func (l *Lease) NotifyLost(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watch = f
-	if l.told {
+	if l.notified {
 		go f()
 	}
 }
@@ -123,15 +123,15 @@ func (l *Lease) NotifyLost(f func()) {
 // reportLoss counts a lease that was marked as gone.
 func (l *Lease) reportLoss() {
 	l.locker.opts.Observer.Lost()
-	l.notify(true) // last: who hears of it finds all the rest done
+	l.notify(true) // last: a notified caller finds all the rest done
 }
 
-// notify tells those who wanted to know of a loss, once. A lease that was given up is of
+// notify notifies the callers of Lost and NotifyLost of a loss, once. A lease that was given up is of
 // interest only if it was lost before.
 func (l *Lease) notify(gone bool) {
 	l.mu.Lock()
-	first, listening, watch := !l.told && (gone || !l.done), l.lost, l.watch
-	l.told = l.told || first
+	first, listening, watch := !l.notified && (gone || !l.done), l.lost, l.watch
+	l.notified = l.notified || first
 	l.mu.Unlock()
 	if !first {
 		return
@@ -144,16 +144,16 @@ func (l *Lease) notify(gone bool) {
 	}
 }
 
-// Release gives the lock up and wakes one who waits for it. It returns an error
+// Release releases the lock and wakes one waiter. It returns an error
 // that wraps [ErrLost] when the lock was no longer ours (that of another is left
-// alone), and any other when Redis could not be told; the lock then ends by
+// alone), and any other when Redis did not answer; the lock then ends by
 // itself, at the latest a lease from now. Call it on a context that outlives the
 // work's. A second call does nothing.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.finish() {
 		return nil
 	}
-	return l.gaveUp("releasing", l.locker.releaseLease(ctx, l))
+	return l.finished("releasing", l.locker.releaseLease(ctx, l))
 }
 
 // Hold stops renewing and leaves the lock taken for the Locker's hold time, with
@@ -166,7 +166,7 @@ func (l *Lease) Hold(ctx context.Context, reason string) error {
 	l.mu.Lock()
 	l.until = time.Now().Add(l.locker.opts.Lease) // a renewal may have been done just now, and its answer lost
 	l.mu.Unlock()
-	return l.gaveUp("holding", l.hold(ctx, reason))
+	return l.finished("holding", l.hold(ctx, reason))
 }
 
 // HoldAgain repeats a Hold whose error does not wrap [ErrLost]. Its own error does once
@@ -201,7 +201,7 @@ func (l *Lease) hold(ctx context.Context, reason string) error {
 	return err
 }
 
-func (l *Lease) gaveUp(doing string, err error) error {
+func (l *Lease) finished(doing string, err error) error {
 	l.locker.opts.Observer.Released(time.Since(l.since))
 	if err == nil {
 		return nil
@@ -287,10 +287,10 @@ func (l *Lease) held() []int {
 	return held
 }
 
-// stand returns whether the lease is to be renewed now, which the asker then says by
+// renewalState returns whether the lease is to be renewed now, which the asker then says by
 // renewed, and whether its end has passed. It is renewed after that too: Redis may have
 // it still, where only the answers were lost, or another of its keys failed.
-func (l *Lease) stand(now time.Time) (due, late bool) {
+func (l *Lease) renewalState(now time.Time) (due, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := l.until.Sub(now)

@@ -31,7 +31,7 @@ func List(ctx context.Context, client redis.UniversalClient, kind Kind, format F
 ) error {
 	l := &listing{
 		reader: newReader(client, kind, format), prefix: prefix, suffix: suffix,
-		each: each, told: make(map[string]struct{}),
+		each: each, reported: make(map[string]struct{}),
 	}
 	err := l.scanAll(ctx)
 	if err != nil {
@@ -45,10 +45,10 @@ type listing struct {
 	*reader
 	prefix, suffix string
 
-	mu    sync.Mutex // masters are asked at the same time
-	each  func(State) error
-	told  map[string]struct{} // SCAN may name a key more than once
-	ended error               // of each
+	mu       sync.Mutex // masters are asked at the same time
+	each     func(State) error
+	reported map[string]struct{} // SCAN may name a key more than once
+	ended    error               // of each
 }
 
 // scanAll goes through the keys of all masters. The first error ends it.
@@ -91,7 +91,7 @@ func (l *listing) scan(ctx context.Context, node redis.Cmdable) error {
 			if err != nil {
 				return err
 			}
-			if err := l.tell(states); err != nil {
+			if err := l.report(states); err != nil {
 				return err
 			}
 		}
@@ -101,17 +101,17 @@ func (l *listing) scan(ctx context.Context, node redis.Cmdable) error {
 	}
 }
 
-func (l *listing) tell(states []State) error {
+func (l *listing) report(states []State) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range states {
-		if _, again := l.told[s.Key]; again || !s.Held() && s.Foreign == "" {
+		if _, again := l.reported[s.Key]; again || !s.Held() && s.Foreign == "" {
 			continue
 		}
 		if l.ended != nil {
 			break
 		}
-		l.told[s.Key] = struct{}{}
+		l.reported[s.Key] = struct{}{}
 		l.ended = l.each(s)
 	}
 	return l.ended

@@ -44,8 +44,8 @@ func TestUserWithoutChannels(t *testing.T) {
 	f.allow(t, "resetchannels")
 	err := l.Check(t.Context(), "check")
 	var refused *RefusedError
-	if !errors.As(err, &refused) || !errors.Is(l.Trouble(), refused) {
-		t.Errorf("Check: %v, Trouble: %v, want a RefusedError", err, l.Trouble())
+	if !errors.As(err, &refused) || !errors.Is(l.Health(), refused) {
+		t.Errorf("Check: %v, Trouble: %v, want a RefusedError", err, l.Health())
 	}
 }
 
@@ -56,12 +56,12 @@ func TestReleaseRefused(t *testing.T) {
 	l := newLocker(t, f.client, Options{})
 	f.allow(t, "-publish")
 	lease := acquire(t, l, "k")
-	if err := lease.Release(t.Context()); err == nil || l.Trouble() == nil {
-		t.Errorf("Release: %v, Trouble: %v", err, l.Trouble())
+	if err := lease.Release(t.Context()); err == nil || l.Health() == nil {
+		t.Errorf("Release: %v, Trouble: %v", err, l.Health())
 	}
 	_ = l.Check(t.Context(), "check")
 	_ = acquire(t, l, "k").Release(t.Context())
-	if l.Trouble() == nil {
+	if l.Health() == nil {
 		t.Error("Trouble after a grant, with PUBLISH still forbidden: nil")
 	}
 }
@@ -77,7 +77,7 @@ func TestTroubleEndsWithSeveralKeys(t *testing.T) {
 	}
 	f.allow(t)
 	release(t, acquireAll(t, l, "a", "b"))
-	if err := l.Trouble(); err != nil {
+	if err := l.Health(); err != nil {
 		t.Errorf("Trouble after AcquireAll was granted: %v", err)
 	}
 }

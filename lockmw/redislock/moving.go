@@ -51,8 +51,8 @@ func (l *Locker) extendAlone(ctx context.Context, p *part, e extension) (bool, e
 	return extend(key, owner)
 }
 
-// releaseAlone is release for a lock of its own whose slot moves. It wakes nobody who waits
-// for a fair lock: the line stands in other keys. Why is the error of the release.
+// releaseAlone is release for a lock of its own whose slot moves. It wakes no waiter of
+// a fair lock: their queue is in other keys. Why is the error of the release.
 func (l *Locker) releaseAlone(ctx context.Context, n *node, key, owner string, why error) (released, error) {
 	at, channel, word := key, Channel(l.opts.Kind, key), "0"
 	switch {

@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds.
 const (
-	Exclusive Kind = "exclusive" // one holder; the next is whoever asks first after the release
+	Exclusive Kind = "exclusive" // one holder; the next is the first to ask after the release
 	Fair      Kind = "fair"      // one holder, in the order of arrival over all processes
 	Read      Kind = "read"      // shared with other readers, while there is no writer
 	Write     Kind = "write"     // alone; the other side of Read at the same key
@@ -42,7 +42,7 @@ type Options struct {
 	Lease            time.Duration // 0: 30s. 100ms to 24h
 	Hold             time.Duration // what [Lease.Hold] leaves on the lock; 0: Lease
 	Wait             Wait          // zero: one try
-	MaxWaitersPerKey int           // waiting callers of this Locker for one key; past it ErrBusy. 0: nobody waits
+	MaxWaitersPerKey int           // waiting callers of this Locker for one key; past it ErrBusy. 0: no caller waits
 	MaxWaiters       int           // the same over all keys; 0: 10,000
 
 	// Replicas is how many replicas have to confirm a grant before it counts; one
@@ -68,7 +68,7 @@ type Wait struct {
 	UpTo  time.Duration // total; 0 means Tries decides
 }
 
-// Observer is told what happens to locks. Its methods are called from many
+// Observer receives what happens to locks. Its methods are called from many
 // goroutines and must not block.
 type Observer interface {
 	Acquired(result Result, waited time.Duration)
@@ -84,7 +84,7 @@ const (
 	Granted  Result = "granted"
 	Busy     Result = "busy"
 	Canceled Result = "canceled" // the caller left
-	Failed   Result = "failed"   // Redis could not be asked, not in the caller's time, or the key holds no lock
+	Failed   Result = "failed"   // Redis did not answer in the caller's time, or the key holds no lock
 )
 
 const (

@@ -249,16 +249,16 @@ func wantWaiting(t *testing.T, l *Locker, n int) {
 func (p *probe) settle(t *testing.T, l *Locker, key string) {
 	t.Helper()
 	bedtest.Eventually(t, "the first in line has settled", func() bool {
-		l.room.mu.Lock()
-		defer l.room.mu.Unlock()
-		line := l.room.lines[key]
-		if line == nil || len(line.seats) == 0 {
+		l.waiters.mu.Lock()
+		defer l.waiters.mu.Unlock()
+		line := l.waiters.queues[key]
+		if line == nil || len(line.waiters) == 0 {
 			return false
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		s := line.seats[0]
-		return p.answered[s.owner] >= 2 && !s.asking && !s.try
+		s := line.waiters[0]
+		return p.answered[s.owner] >= 2 && !s.asking && !s.woken
 	})
 	p.seen()
 }

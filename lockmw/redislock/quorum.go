@@ -15,7 +15,7 @@ import (
 )
 
 // NewQuorum returns a Locker of an exclusive lock on several independent servers,
-// an odd number of at least three: whoever holds it on most of them has it. It
+// an odd number of at least three: the owner that holds it on most of them has it. It
 // outlives the loss of any minority. The algorithm is Redlock
 // (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with
 // two differences: waiters are woken, and the fence is the greatest of all
@@ -59,10 +59,10 @@ func (l *Locker) nodeTime() time.Duration {
 // errUnanswered is what a server's answer is that was not waited for.
 var errUnanswered = errors.New("not waited for")
 
-// onAll asks every server at once, and returns what each of them answered once
+// onAll calls every server at once, and returns what each of them answered once
 // most have agreed, with yes (above 0) or with no. The others are left to answer in
-// their own time: a server that hangs slows nobody down. Settled is closed when
-// nothing that was asked is on its way any more, or cleanupTime after it was given
+// their own time: a server that hangs slows no caller down. Settled is closed when
+// no call is on its way any more, or cleanupTime after it was given
 // up.
 func (l *Locker) onAll(ctx context.Context, about func(*node) *redisbatch.ScriptCall) (
 	answers []int64, errs []error, settled <-chan struct{},
@@ -79,7 +79,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *redisbatch.Script
 	replies, all := make(chan reply, len(l.nodes)), make(chan struct{})
 	var open atomic.Int32
 	open.Store(int32(len(l.nodes)))
-	// What is asked goes on when the caller leaves, or a release that most servers
+	// The calls go on when the caller leaves, or a release that most servers
 	// have answered would not reach the rest.
 	long := context.WithoutCancel(ctx)
 	for i, n := range l.nodes {
@@ -125,7 +125,7 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *redisbatch.Script
 	return answers, errs, all
 }
 
-// onOne asks one server of a quorum, and leaves as soon as its time is over.
+// onOne calls one server of a quorum, and leaves as soon as its time is over.
 func (l *Locker) onOne(ctx context.Context, n *node, c *redisbatch.ScriptCall) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
 	defer cancel()
@@ -153,7 +153,7 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	}
 	err := ctx.Err()
 	if err == nil && granted >= l.majority() {
-		err = l.raise(ctx, key, owner, answers, fence)
+		err = l.syncFence(ctx, key, owner, answers, fence)
 		if err == nil && time.Since(asked) < l.validity() {
 			return answer{fence: fence, owner: owner, asked: asked, settled: settled}, nil
 		}
@@ -165,7 +165,7 @@ func (l *Locker) tryQuorum(ctx context.Context, key string) (answer, error) {
 	case failures(errs) >= l.majority():
 		return answer{}, l.explain(key, firstOf(errs))
 	case granted > 0:
-		// The votes were split. Who was part of it should not ask again together.
+		// The votes were split. The callers that split them should not ask again together.
 		left = rand.N(maxSplitPause)
 	}
 	return answer{left: left}, nil
@@ -182,14 +182,14 @@ func (l *Locker) undo(ctx context.Context, key, owner string, granted int, errs 
 		_, _ = l.releaseQuorum(context.WithoutCancel(ctx), key, owner, false)
 	}
 	if slices.ContainsFunc(errs, func(err error) bool { return err != nil && redisbatch.IsAmbiguous(err) }) {
-		l.releaseStragglers(ctx, key, owner, settled)
+		l.releaseLateGrants(ctx, key, owner, settled)
 	}
 }
 
-// stragglers reports whether a server is still to answer. On its way to it a
-// release may overtake the question, so look before the release is sent: what is
+// hasLateReplies reports whether a server is still to answer. On its way to it a
+// release may overtake the acquire, so check before the release is sent: what is
 // settled afterwards may have been granted after it.
-func stragglers(settled <-chan struct{}) bool {
+func hasLateReplies(settled <-chan struct{}) bool {
 	select {
 	case <-settled:
 		return false
@@ -198,11 +198,11 @@ func stragglers(settled <-chan struct{}) bool {
 	}
 }
 
-// awaitStragglers lets the servers that have not answered yet do so, in as much time
+// awaitLateReplies lets the servers that have not answered yet do so, in as much time
 // as one is given at most. A hold that overtook the grant would miss it there: it
 // is not said again as a renewal is.
-func (l *Locker) awaitStragglers(ctx context.Context, settled <-chan struct{}) {
-	if !stragglers(settled) {
+func (l *Locker) awaitLateReplies(ctx context.Context, settled <-chan struct{}) {
+	if !hasLateReplies(settled) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.nodeTime())
@@ -213,9 +213,9 @@ func (l *Locker) awaitStragglers(ctx context.Context, settled <-chan struct{}) {
 	}
 }
 
-// releaseStragglers gives back what is granted by servers that had not answered when
+// releaseLateGrants gives back what is granted by servers that had not answered when
 // the lock was released.
-func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settled <-chan struct{}) {
+func (l *Locker) releaseLateGrants(ctx context.Context, key, owner string, settled <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()
@@ -224,7 +224,7 @@ func (l *Locker) releaseStragglers(ctx context.Context, key, owner string, settl
 	})
 }
 
-// failures counts the servers that could not be asked.
+// failures counts the servers that failed.
 func failures(errs []error) (n int) {
 	for _, err := range errs {
 		if err != nil && !errors.Is(err, errUnanswered) {
@@ -244,15 +244,15 @@ func firstOf(errs []error) error {
 	return errors.New("the lock is gone")
 }
 
-// raise writes the fence of a grant to the servers that gave a smaller one. Any
+// syncFence writes the fence of a grant to the servers that gave a smaller one. Any
 // later grant has a server in common with the majority that then knows it, and so
 // a greater fence.
-func (l *Locker) raise(ctx context.Context, key, owner string, answers []int64, fence int64) error {
+func (l *Locker) syncFence(ctx context.Context, key, owner string, answers []int64, fence int64) error {
 	if slices.Min(answers) == fence { // all servers gave this one
 		return nil
 	}
 	done, errs, _ := l.onAll(ctx, func(*node) *redisbatch.ScriptCall {
-		return redisbatch.NewCall(l.scripts.raise, key).Key(FenceKey(key)).Text(owner).Text(fmt.Sprint(fence)).Number(l.lifeArg)
+		return redisbatch.NewCall(l.scripts.syncFence, key).Key(FenceKey(key)).Text(owner).Text(fmt.Sprint(fence)).Number(l.lifeArg)
 	})
 	if n := sum(done); n < l.majority() {
 		return fmt.Errorf("only %d of %d servers took the fence: %w", n, len(l.nodes), firstOf(errs))

@@ -5,7 +5,7 @@
 //
 // Start with [New], or [NewQuorum] for a lock on several independent servers, and
 // [Locker.Acquire] or, for several keys at once, [Locker.AcquireAll]. Give every
-// [Lease] back with [Lease.Release], or with [Lease.Hold] where nobody knows
+// [Lease] back with [Lease.Release], or with [Lease.Hold] where it is unknown
 // whether the work it guarded goes on:
 //
 //	locker, err := redislock.New(client, redislock.Options{
@@ -21,7 +21,7 @@
 //
 // A lease is renewed at a third of its length. It can still be lost (Redis away
 // for longer than the lease, the key deleted by hand, this process stopped):
-// [Lease.Lost] tells, and the fence lets a database refuse what a holder does
+// [Lease.Lost] reports it, and the fence lets a database refuse what a holder does
 // after that.
 //
 // [List], [Inspect] and [ForceRelease] are for operators. The package says
@@ -62,9 +62,9 @@ type Locker struct {
 	scripts scripts
 
 	leases   renewer
-	room     room
-	trouble  trouble
-	cleanup  errands // what is given back on contexts of its own
+	waiters  waitQueues
+	health   health
+	cleanup  taskGroup // what is given back on contexts of its own
 	closed   context.Context
 	close    context.CancelFunc
 	serial   atomic.Uint64
@@ -96,7 +96,7 @@ func (l *Locker) Servers() []redis.UniversalClient {
 
 // New returns a Locker that speaks to Redis through client, which it does not
 // close. The error names every option that is wrong. The client should have
-// short timeouts: they bound a question to Redis whose caller waits on.
+// short timeouts: they bound each call to Redis.
 func New(client redis.UniversalClient, opts Options) (*Locker, error) {
 	return build([]redis.UniversalClient{client}, opts)
 }
@@ -114,7 +114,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 		l.aliveArg = fairAlive.Milliseconds()
 	}
 	l.closed, l.close = context.WithCancel(context.Background())
-	l.room.start(l)
+	l.waiters.start(l)
 	for _, client := range clients {
 		n := &node{
 			client: client, publish: "publish",
@@ -123,7 +123,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 		if cluster, ok := client.(*redis.ClusterClient); ok {
 			n.cluster, n.publish = cluster, "spublish"
 		}
-		n.subscriber = subscriber{client: client, cluster: n.cluster, room: &l.room}
+		n.subscriber = subscriber{client: client, cluster: n.cluster, queues: &l.waiters}
 		l.nodes = append(l.nodes, n)
 	}
 	l.leases.start(l)
@@ -134,7 +134,7 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 // are still held are left to end by themselves: release them first.
 func (l *Locker) Close() {
 	l.close()
-	l.room.wakeAll()
+	l.waiters.wakeAll()
 	l.leases.stop()
 	l.cleanup.close()
 	for _, n := range l.nodes {
@@ -147,7 +147,7 @@ func (l *Locker) Close() {
 func (l *Locker) Held() int { return l.leases.count() }
 
 // Waiting returns how many callers of Acquire are waiting for a lock.
-func (l *Locker) Waiting() int { return int(l.room.total.Load()) }
+func (l *Locker) Waiting() int { return int(l.waiters.total.Load()) }
 
 // AcquireOption changes one lease.
 type AcquireOption struct {
@@ -203,8 +203,8 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 // Acquire takes the lock at key and returns its lease. It blocks until then,
 // until the wait is over (an error that wraps [ErrBusy]), until ctx ends (its
 // error), or until Redis fails (any other error; see [ForeignError]). Whatever the
-// reason, when it returns an error, no lock is left behind: one whose grant nobody
-// saw is given back.
+// reason, when it returns an error, no lock is left behind: one whose grant got
+// lost on its way is released.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
 	start, o := time.Now(), merge(opts)
 	lease, err := l.acquireOne(ctx, key, o, o.end(l.opts.Wait, start))

@@ -9,7 +9,7 @@ import (
 
 // renewer renews all the leases of a Locker from one goroutine, those that are
 // due in one pipeline. A lease is due when a third of it has passed, and once,
-// soon after it began, to put it on record for an operator who looks.
+// soon after it began, to put it on record for operators.
 type renewer struct {
 	locker *Locker
 	tick   time.Duration
@@ -76,7 +76,7 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 	r.mu.Lock()
 	var renew, lost, ending []*Lease
 	for l := range r.leases {
-		due, late := l.stand(now)
+		due, late := l.renewalState(now)
 		if l.expired(now) {
 			ending = append(ending, l)
 		}
@@ -98,7 +98,7 @@ func (r *renewer) look(ctx context.Context, now time.Time) {
 	for _, l := range ending {
 		l.notify(false)
 	}
-	// All at once: the questions of one server share a round trip.
+	// All at once: the calls to one server share a round trip.
 	for _, l := range renew {
 		r.wg.Go(func() { r.renew(ctx, l) })
 	}

@@ -13,14 +13,14 @@ import (
 var luaFiles embed.FS
 
 // scripts are the deeds of one kind of lock in one format. Each answers one
-// integer, but for acquireAll, and may be asked again by a client that lost the
+// integer, but for acquireAll, and may be sent again by a client that lost the
 // answer.
 type scripts struct {
 	acquire, release, extend *redisbatch.Script
 	reenter                  *redisbatch.Script
 	handover                 *redisbatch.Script // kind Exclusive
 	acquireAll               *redisbatch.Script // kind Exclusive
-	raise                    *redisbatch.Script // kind Exclusive, of a quorum
+	syncFence                *redisbatch.Script // kind Exclusive, of a quorum
 	dequeue                  *redisbatch.Script // kind Fair
 }
 
@@ -36,7 +36,7 @@ func scriptsOf(kind Kind, format Format) scripts {
 	}
 	switch kind {
 	case Exclusive:
-		s.handover, s.acquireAll, s.raise = of("handover"), of("acquire_all"), of("raise")
+		s.handover, s.acquireAll, s.syncFence = of("handover"), of("acquire_all"), of("raise")
 	case Fair:
 		s.dequeue = of("dequeue")
 	}

@@ -19,7 +19,7 @@ func (s scripts) byDeed() map[string]*redisbatch.Script {
 	all := map[string]*redisbatch.Script{
 		"acquire": s.acquire, "release": s.release, "extend": s.extend,
 		"reenter":  s.reenter,
-		"handover": s.handover, "acquire_all": s.acquireAll, "raise": s.raise, "dequeue": s.dequeue,
+		"handover": s.handover, "acquire_all": s.acquireAll, "raise": s.syncFence, "dequeue": s.dequeue,
 	}
 	maps.DeleteFunc(all, func(_ string, s *redisbatch.Script) bool { return s == nil })
 	return all

@@ -22,22 +22,22 @@ type State struct {
 	Fence   int64         // the last that was granted, to whomever; 0: none that is remembered
 	TTL     time.Duration // what is left of the key, or NoEnd; 0: there is no key
 
-	// Waiting is how many wait: of a fair lock those in its line, of others the
-	// subscriptions to its channel, one for each process that waits. -1: Redis does
-	// not tell.
+	// Waiting is how many wait: of a fair lock those in its queue, of others the
+	// subscriptions to its channel, one for each process that waits. -1: not
+	// known.
 	Waiting int
 	Line    []Waiter // of a fair lock, in their order: of the first 1,000, those that are alive
 
 	Free    int // permits of a semaphore
-	Permits int // that it has in all; 0: Java has set them, which does not tell
+	Permits int // that it has in all; 0: Java has set them, and leaves no record
 
 	Foreign string // what the key holds if that is no lock of this kind
 }
 
-// Holder is one who holds a lock.
+// Holder is one holder of a lock.
 type Holder struct {
 	// Owner is its name, of a writer without Redisson's ":write". Show the beginning
-	// only: whoever knows that of a Locker's lease can present it (see [Reenter]).
+	// only: any client that knows that of a Locker's lease can present it (see [Reenter]).
 	Owner   string
 	Entered int // how often
 	// Fence is that of its grant; if not Recorded, perhaps that of an earlier holder.
@@ -45,29 +45,29 @@ type Holder struct {
 	Fence int64
 	// Since is when it asked for the lock, by its own clock. If not Recorded, it is
 	// the earliest that it can have it since: the time of the last fence, which may
-	// be an earlier holder's. Zero: nobody knows.
+	// be an earlier holder's. Zero: not known.
 	Since time.Time
 	TTL   time.Duration // what is left of its lease, or NoEnd
 
 	Recorded bool // it left a record, as a Locker does after a quarter of a second
 	Process  string
 	Request  string
-	// Held says that its call is over, with an outcome that nobody knows: the lock is
+	// Held says that its call is over, with an unknown outcome: the lock is
 	// renewed no more, and ends with TTL. Reason tells why.
 	Held   bool
 	Reason string
 }
 
-// Waiter is one in the line of a fair lock.
+// Waiter is one in the queue of a fair lock.
 type Waiter struct {
 	Owner string
-	Until time.Time // when it is passed over unless it is heard of again
+	Until time.Time // when it is passed over unless it asks again
 }
 
 // NoEnd is the time left of what does not end by itself.
 const NoEnd time.Duration = -1
 
-// Held reports whether anybody holds the lock, or a permit of it.
+// Held reports whether the lock has a holder, or a permit of it.
 func (s *State) Held() bool {
 	permits := s.Kind == Semaphore && s.TTL != 0 && (s.Free <= 0 || s.Free < s.Permits)
 	return s.Foreign == "" && (len(s.Holders) > 0 || permits)
@@ -87,7 +87,7 @@ func (s *State) decode(answer []string) error {
 	r := reply{rest: answer}
 	keyType := r.text()
 	s.At, s.TTL = time.UnixMicro(r.number()), timeLeft(r.number())
-	s.Fence, _ = strconv.ParseInt(r.text(), 10, 64) // what is no number was granted by nobody
+	s.Fence, _ = strconv.ParseInt(r.text(), 10, 64) // what is no number is no fence
 	size, mode := r.number(), r.text()
 	counter, given, ended := r.text(), r.text(), r.number()
 	count := int(r.number())

@@ -26,7 +26,7 @@ const (
 type subscriber struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // client, if it is one
-	room    *room
+	queues  *waitQueues
 	wg      sync.WaitGroup
 
 	mu     sync.Mutex
@@ -94,7 +94,7 @@ func (s *subscriber) confirmed(channel string) bool {
 // is wanted is looked at when the command is sent, so of two calls that race the later
 // is right. A subscription that was requested and not confirmed is requested again.
 func (s *subscriber) update(channel string) {
-	wanted := s.room.wanted(channel)
+	wanted := s.queues.wanted(channel)
 	var node *redis.Client
 	if wanted && s.cluster != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
@@ -204,7 +204,7 @@ func (a *subscription) commands() (pubsub *redis.PubSub, more, less []string) {
 	}
 	for channel, again := range a.changed {
 		here := s.where[channel] == a
-		wanted := here && s.room.wanted(channel)
+		wanted := here && s.queues.wanted(channel)
 		if here && !wanted {
 			delete(s.where, channel)
 		}
@@ -277,13 +277,13 @@ func (a *subscription) messages(pubsub *redis.PubSub) {
 		a.received.Add(1)
 		switch m := event.(type) {
 		case *redis.Message:
-			a.in.room.wake(m.Channel)
+			a.in.queues.wake(m.Channel)
 		case *redis.Subscription:
 			switch m.Kind {
 			case "subscribe", "ssubscribe":
 				// The lock may have been released before the server subscribed us.
 				a.confirm(m.Channel)
-				a.in.room.wake(m.Channel)
+				a.in.queues.wake(m.Channel)
 			case "sunsubscribe":
 				a.dropped(m.Channel)
 			}
@@ -311,7 +311,7 @@ func (a *subscription) dropped(channel string) {
 	a.in.mu.Unlock()
 	if moved {
 		a.in.update(channel)
-		a.in.room.wake(channel)
+		a.in.queues.wake(channel)
 	}
 }
 
@@ -336,7 +336,7 @@ func (a *subscription) renew() *redis.PubSub {
 	for channel, at := range s.where {
 		switch {
 		case at != a:
-		case s.room.wanted(channel):
+		case s.queues.wanted(channel):
 			a.mark(channel, false)
 			left = true
 		default:

@@ -8,12 +8,12 @@ import (
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
-// answer is what Redis said to an attempt.
+// answer is what Redis answered to an attempt.
 type answer struct {
 	fence int64         // above 0 when granted
 	owner string        // to whom
 	left  time.Duration // until the lock may become free; negative when not known
-	asked time.Time     // before the question was sent
+	asked time.Time     // before the call was sent
 
 	settled <-chan struct{} // of a quorum: see onAll
 }
@@ -24,16 +24,16 @@ func (a answer) part(key string) part {
 	return part{key: key, owner: a.owner, fence: a.fence, settled: a.settled}
 }
 
-// notKnown is an answer's left when nobody can tell.
+// notKnown is an answer's left when that is not known.
 const notKnown = -1
 
-// try asks once for a lock. After an error nothing stays taken: what may have been
-// granted is given back.
+// try asks Redis once for a lock. After an error nothing stays taken: what may have been
+// granted is released.
 func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 	if len(l.nodes) > 1 {
 		return l.tryQuorum(ctx, key)
 	}
-	// A lease is counted from before the question was sent: Redis counts from when
+	// A lease is counted from before the call was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
 	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner))
@@ -41,7 +41,7 @@ func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 		err = l.unusable(ctx, asked)
 	}
 	if err != nil {
-		l.giveBack(ctx, key, owner, err)
+		l.rollbackAcquire(ctx, key, owner, err)
 		return answer{}, l.explain(key, err)
 	}
 	a := answerOf(n, asked)
@@ -52,7 +52,7 @@ func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
 // errLate is that of a grant whose lease may have ended before its answer came.
 var errLate = errors.New("the answer came after the lease had ended")
 
-// unusable says why nobody can use a grant that was asked for at a time.
+// unusable returns why a grant that was asked for at a time cannot be used, or nil.
 func (l *Locker) unusable(ctx context.Context, asked time.Time) error {
 	if time.Since(asked) >= l.validity() {
 		return errLate
@@ -108,17 +108,17 @@ func (l *Locker) field(owner string) string {
 	return owner
 }
 
-// giveBack releases a lock that may have been granted without anybody hearing of
-// it, if the error of asking leaves that open. It does not wait: the caller has
-// gone, or has its error.
-func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
+// rollbackAcquire releases a lock that may have been granted although its caller got an
+// error, if that error leaves it open. It does not wait: the caller has left, or has its
+// error.
+func (l *Locker) rollbackAcquire(ctx context.Context, key, owner string, why error) {
 	if !redisbatch.IsAmbiguous(why) {
 		return
 	}
 	ctx = context.WithoutCancel(ctx)
 	l.cleanup.Go(func() {
-		// The answer, if it is still to come, tells whether there is anything to give
-		// back; and the release must not overtake the question on another connection.
+		// The answer, if it is still to come, says whether the lock was granted. And
+		// the release must not overtake the acquire on another connection.
 		waiting, stop := context.WithTimeout(ctx, cleanupTime)
 		defer stop()
 		var abandoned redisbatch.AbandonedError
@@ -136,7 +136,7 @@ func (l *Locker) giveBack(ctx context.Context, key, owner string, why error) {
 
 // lateAfter are pauses after which something is undone, and again. What it is to
 // undo may lie in the buffers of a connection that was given up, and be read by
-// Redis after the first attempt; and a client may have asked for it twice.
+// Redis after the first attempt; and a client may have sent it twice.
 var lateAfter = []time.Duration{0, 20 * time.Millisecond, 300 * time.Millisecond}
 
 // undoLate undoes what may have been done to a lock, or may be done yet. An attempt may
@@ -171,7 +171,7 @@ func (l *Locker) releaseCall(n *node, key, owner, entry string, noted bool) *red
 	}
 	l.kindKeys(c, key)
 	c.Text(l.field(owner)).Text(n.publish).Text(Channel(l.opts.Kind, key))
-	c.Repeated = 1 // it was given up the first time, and nobody knows who heard of it
+	c.Repeated = 1 // the first time released it, to an unknown number of receivers
 	return withEntry(c, entry)
 }
 
@@ -180,8 +180,8 @@ type released int64
 
 func (r released) held() bool { return r > 0 }
 
-// heard returns how many subscriptions got the message, in all processes.
-func (r released) heard() int { return int(max(0, r-2)) }
+// receivers returns how many subscriptions got the message, in all processes.
+func (r released) receivers() int { return int(max(0, r-2)) }
 
 // release gives up a lock, or, with an entry, a call's part of one.
 // Noted says that its owner may be on record.
@@ -233,7 +233,7 @@ func (l *Locker) noteOf(p *part, e extension) string {
 func (l *Locker) extend(ctx context.Context, p *part, e extension) (bool, error) {
 	if len(l.nodes) > 1 {
 		if e.hold {
-			l.awaitStragglers(ctx, p.settled)
+			l.awaitLateReplies(ctx, p.settled)
 		}
 		return l.extendQuorum(ctx, p, e)
 	}
@@ -265,7 +265,7 @@ func (l *Locker) reenter(ctx context.Context, key, owner, entry string) (answer,
 	return answerOf(n, asked), err
 }
 
-// dequeue takes a waiter out of the line of a fair lock.
+// dequeue removes a waiter from the queue of a fair lock in Redis.
 func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	n := l.nodes[0]
 	c := redisbatch.NewCall(l.scripts.dequeue, key).Key(after(key, recordSuffix))

@@ -12,8 +12,8 @@ const (
 	usualPoll = time.Second
 	// rarePoll is about the longest pause of a wait that is woken.
 	rarePoll = 10 * time.Second
-	// fairAlive is how long a waiter of a fair lock counts as alive after it was
-	// heard of: a few polls.
+	// fairAlive is how long a waiter of a fair lock counts as alive after it last asked
+	// Redis: a few polls.
 	fairAlive = 5 * time.Second
 )
 
@@ -23,7 +23,7 @@ func (o *Options) waits() bool {
 }
 
 // end returns when a wait that begins now is over. Counted tries vary by a tenth:
-// callers that came together would otherwise ask together for ever after, and
+// callers that came together would otherwise ask Redis together for ever, and
 // find the lock free only at those instants.
 func (w Wait) end(now time.Time) time.Time {
 	if w.UpTo > 0 {
@@ -38,7 +38,7 @@ func vary(d time.Duration) time.Duration {
 
 // pause returns how long to wait for the next attempt, given how long the lock
 // stays taken unless it is released or renewed, and whether a release wakes. Where
-// nobody can tell how long, a lease that ends is noticed by the poll alone.
+// that is not known, only the poll notices the end of a lease.
 func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 	d := usualPoll
 	switch {
@@ -53,10 +53,10 @@ func (w Wait) pause(left time.Duration, wakes bool) time.Duration {
 	return d
 }
 
-// vigil is the wait of one caller in its seat.
-type vigil struct {
+// waitLoop is the wait of one caller.
+type waitLoop struct {
 	locker  *Locker
-	seat    *seat
+	waiter  *waiter
 	channel string // its release is published there
 	poll    *time.Timer
 	over    *time.Timer
@@ -65,41 +65,41 @@ type vigil struct {
 	asked   bool // that attempt was made
 }
 
-// sit takes a seat and begins the wait, in which it is time to ask at once. It returns
-// nil when there is no seat. Call rise when it is over.
-func (l *Locker) sit(key string, s *seat, end time.Time) *vigil {
-	v := l.enter(key, s)
+// startWait queues a waiter and begins its wait; its first poll comes at once. It returns
+// nil when as many wait already as may. Call dequeue when the wait is over.
+func (l *Locker) startWait(key string, s *waiter, end time.Time) *waitLoop {
+	v := l.enqueue(key, s)
 	if v != nil {
 		v.poll, v.over = time.NewTimer(0), time.NewTimer(time.Until(end))
 	}
 	return v
 }
 
-// enter is sit without the timers.
-func (l *Locker) enter(key string, s *seat) *vigil {
+// enqueue is startWait without the timers.
+func (l *Locker) enqueue(key string, s *waiter) *waitLoop {
 	if !l.opts.waits() {
 		return nil
 	}
-	channel, ok := l.room.enter(key, s)
+	channel, ok := l.waiters.enqueue(key, s)
 	if !ok {
 		return nil
 	}
-	return &vigil{locker: l, seat: s, channel: channel, head: l.room.first(s)}
+	return &waitLoop{locker: l, waiter: s, channel: channel, head: l.waiters.first(s)}
 }
 
-// rise gives the seat up. It returns the lease that was handed over at the last
-// moment, if any. Next tells whether the next in line should ask at once.
-func (v *vigil) rise(next bool) *Lease {
+// dequeue ends the wait. It returns the lease that was handed over at the last moment, if
+// any. Next wakes the next waiter to ask Redis at once.
+func (v *waitLoop) dequeue(next bool) *Lease {
 	v.poll.Stop()
 	v.over.Stop()
-	lease := v.locker.room.leave(v.seat, next)
+	lease := v.locker.waiters.dequeue(v.waiter, next)
 	v.locker.subscribe(v.channel)
 	return lease
 }
 
-// turn blocks until the lock was handed over (a lease), until it is time to ask
+// next blocks until the lock was handed over (a lease), until it is time to ask
 // Redis (neither lease nor error), or until the wait is over.
-func (v *vigil) turn(ctx context.Context) (*Lease, error) {
+func (v *waitLoop) next(ctx context.Context) (*Lease, error) {
 	for !v.asked {
 		polled := false
 		select {
@@ -110,37 +110,37 @@ func (v *vigil) turn(ctx context.Context) (*Lease, error) {
 			v.last = true
 		case <-v.poll.C:
 			polled = true
-		case <-v.seat.signal:
+		case <-v.waiter.signal:
 		}
-		if lease, ask, err := v.look(polled); lease != nil || ask || err != nil {
+		if lease, ask, err := v.step(polled); lease != nil || ask || err != nil {
 			return lease, err
 		}
 	}
 	return nil, ErrBusy
 }
 
-// look returns what the caller is to do now: to take a lease that was handed over, to ask
-// Redis, to give up with an error, or nothing. Polled tells that its poll has come.
-func (v *vigil) look(polled bool) (lease *Lease, ask bool, err error) {
+// step returns what the caller is to do now: take a lease that was handed over, ask Redis,
+// end with an error, or nothing. Polled: its poll has come.
+func (v *waitLoop) step(polled bool) (lease *Lease, ask bool, err error) {
 	switch {
 	case v.locker.closed.Err() != nil:
 		return nil, false, ErrClosed
 	case v.asked:
 		return nil, false, ErrBusy
 	}
-	t := v.locker.room.look(v.seat, time.Now(), polled || v.last)
+	t := v.locker.waiters.nextAction(v.waiter, time.Now(), polled || v.last)
 	switch {
 	case t.grant != nil:
 		return t.grant, false, nil
-	case t.claimed: // a grant comes within a round trip, or the seat is put back
+	case t.claimed: // a grant comes within a round trip, or unclaim puts the waiter back
 	case t.ask:
 		v.head, v.asked = true, v.last
 		return nil, true, nil
 	case v.last:
-		return nil, false, ErrBusy // the head knows, and nobody else need ask
-	case t.wait > 0: // woken, but it is others' turn
+		return nil, false, ErrBusy // the lock is taken: the head's poll would have found it free
+	case t.wait > 0: // woken, but other processes come first
 		v.poll.Reset(t.wait)
-	case t.head && !v.head: // from now on it is ours to poll
+	case t.head && !v.head: // this waiter polls from now on
 		v.head = true
 		v.poll.Reset(v.pause(notKnown))
 	}
@@ -148,20 +148,20 @@ func (v *vigil) look(polled bool) (lease *Lease, ask bool, err error) {
 }
 
 // refused has the next attempt come when the lock may be free.
-func (v *vigil) refused(left time.Duration) {
-	v.locker.room.refused(v.seat)
+func (v *waitLoop) refused(left time.Duration) {
+	v.locker.waiters.refused(v.waiter)
 	v.locker.subscribe(v.channel)
 	v.poll.Reset(v.pause(left))
 }
 
 // pause returns how long to wait for the next attempt. A fair lock is asked for often
-// enough to stay in its line in Redis; a lock in format String may have holders that
+// enough to stay in its queue in Redis; a lock in format String may have holders that
 // publish nothing.
-func (v *vigil) pause(left time.Duration) time.Duration {
+func (v *waitLoop) pause(left time.Duration) time.Duration {
 	o := &v.locker.opts
 	wakes := o.Kind != Fair && o.Format == Redisson && v.locker.subscribed(v.channel)
 	return o.Wait.pause(left, wakes)
 }
 
-// shared reports whether a grant leaves room for another.
+// shared reports whether several may hold a lock of this kind at a time.
 func (k Kind) shared() bool { return k == Read || k == Semaphore }

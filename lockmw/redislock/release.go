@@ -16,35 +16,35 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, lease, p) })
 	}
 	p := &lease.parts[0]
-	if s := l.room.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
+	if s := l.waiters.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
 		return l.handOver(ctx, lease, s)
 	}
 	return l.releasePart(ctx, lease, p)
 }
 
 func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
-	late := stragglers(p.settled)
+	late := hasLateReplies(p.settled)
 	r, err := l.release(ctx, p.key, p.owner, p.entry, lease.mayBeNoted())
 	if late {
-		l.releaseStragglers(ctx, p.key, p.owner, p.settled)
+		l.releaseLateGrants(ctx, p.key, p.owner, p.settled)
 	}
 	return l.releasedPart(p, r, err)
 }
 
 // releasedPart acts on the answer to the release of a part.
 func (l *Locker) releasedPart(p *part, r released, err error) error {
-	l.room.let(p.key, r.heard())
+	l.waiters.onReleased(p.key, r.receivers())
 	switch {
 	case err != nil:
 		return l.explain(p.key, err)
 	case !r.held():
 		return ErrLost
 	}
-	l.trouble.released() // every command of a lock's life was let through
+	l.health.released() // every command of a lock's life was let through
 	return nil
 }
 
-// eachPart does something for all parts at once: the questions of one server
+// eachPart does something for all parts at once: the calls to one server
 // share a round trip.
 func (l *Locker) eachPart(lease *Lease, do func(*part) error) error {
 	errs := make([]error, len(lease.parts))
@@ -72,9 +72,9 @@ func (l *Locker) holdLease(ctx context.Context, lease *Lease, reason string) err
 
 // handOver gives the lock to a waiter of this process.
 //
-// The waiter is claimed: it stays until it hears of the outcome, or has left,
-// which its seat then says.
-func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
+// The waiter is claimed: it stays until deliver or unclaim, or has left, which its state
+// then says.
+func (l *Locker) handOver(ctx context.Context, lease *Lease, s *waiter) error {
 	key, asked := lease.parts[0].key, time.Now()
 	c := redisbatch.NewCall(l.scripts.handover, key).Key(FenceKey(key))
 	l.kindKeys(c, key)
@@ -83,27 +83,27 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	c.Confirm, c.Repeated = true, -1
 	n, err := l.nodes[0].batcher.Do(ctx, c)
 	if err == nil && n > 0 && time.Since(asked) >= l.validity() {
-		// The old lease is over. Its waiter asks again: this grant is given back.
+		// The old lease is over. This grant is released, and the waiter asks again.
 		err = errLate
 	}
 	if err != nil {
-		// Nobody knows which of the two holds it now. Both are given back: a grant
-		// that nobody saw, and a lease that was to be released. The waiter asks again
-		// as somebody else, or what it gets would be given back too.
+		// Either of the two may hold the lock now. Both are released: the grant that
+		// may have been made, and the old lease. The waiter asks again under another
+		// name, or the rollback would release its next grant too.
 		owner := s.owner
-		l.room.unclaim(s, l.newOwner())
-		l.giveBack(ctx, key, owner, err)
+		l.waiters.unclaim(s, l.newOwner())
+		l.rollbackAcquire(ctx, key, owner, err)
 		if isMoving(err) {
 			return l.releasePart(ctx, lease, &lease.parts[0])
 		}
-		l.giveBack(ctx, key, lease.owner, err)
+		l.rollbackAcquire(ctx, key, lease.owner, err)
 		if errors.Is(err, redisbatch.ErrNotReplicated) || errors.Is(err, errLate) {
 			return nil // the old lease is released in any case
 		}
 		return err
 	}
 	if n <= 0 {
-		l.room.unclaim(s, s.owner)
+		l.waiters.unclaim(s, s.owner)
 		if n == 0 {
 			return ErrLost
 		}
@@ -111,20 +111,20 @@ func (l *Locker) handOver(ctx context.Context, lease *Lease, s *seat) error {
 	}
 	handed, _ := lease.parts[0].handed.more(asked)
 	grant := l.newLease(s.owner, s.opts, asked, part{key: key, owner: s.owner, fence: n, handed: handed})
-	if !l.room.deliver(s, grant) {
-		l.giveUp(ctx, grant)
+	if !l.waiters.deliver(s, grant) {
+		l.releaseAsync(ctx, grant)
 	}
 	return nil
 }
 
-// giveUp releases a lease whose caller has gone, to the next who waits.
-func (l *Locker) giveUp(ctx context.Context, lease *Lease) {
-	if !lease.finish() { // at once: it is nobody's from now on
+// releaseAsync releases a lease whose caller has left, or hands it to the next waiter.
+func (l *Locker) releaseAsync(ctx context.Context, lease *Lease) {
+	if !lease.finish() { // at once: no caller has it from now on
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	l.cleanup.Go(func() {
 		defer cancel()
-		_ = lease.gaveUp("releasing", l.releaseLease(ctx, lease)) // it logs
+		_ = lease.finished("releasing", l.releaseLease(ctx, lease)) // it logs
 	})
 }

@@ -133,7 +133,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 		wg.Wait()
 		// Each time, the other has a head start that is long for a machine with nothing
 		// else to do. This allows for a hundred that it misses.
-		if limit := int32(100 * (maxTurns + 1)); before > limit {
+		if limit := int32(100 * (maxHandovers + 1)); before > limit {
 			t.Errorf("the other waited for %d turns, want %d at most", before, limit)
 		}
 		row, longest := 0, 0
@@ -146,8 +146,8 @@ func TestOthersGetTheirTurn(t *testing.T) {
 				row = 0
 			}
 		}
-		if longest > maxTurns {
-			t.Errorf("%d turns in a row, want %d at most", longest, maxTurns)
+		if longest > maxHandovers {
+			t.Errorf("%d turns in a row, want %d at most", longest, maxHandovers)
 		}
 		t.Logf("%d turns before the other's, at most %d in a row", before, longest)
 	})
@@ -165,16 +165,16 @@ func TestOthersGetTheirTurnBesideTwo(t *testing.T) {
 		held := acquire(t, pair, "k")
 		got := async(t.Context(), other, "k")
 		wantListeners(t, c, Channel(Exclusive, "k"), 1)
-		for range 100 * (maxTurns + 1) { // see TestOthersGetTheirTurn
+		for range 100 * (maxHandovers + 1) { // see TestOthersGetTheirTurn
 			next := async(t.Context(), pair, "k")
 			bedtest.Eventually(t, "it waits for a release alone", func() bool {
 				if !pair.subscribed(Channel(Exclusive, "k")) {
 					return false
 				}
-				pair.room.mu.Lock()
-				defer pair.room.mu.Unlock()
-				line := pair.room.lines["k"]
-				return line != nil && !line.seats[0].asking && !line.seats[0].try
+				pair.waiters.mu.Lock()
+				defer pair.waiters.mu.Unlock()
+				line := pair.waiters.queues["k"]
+				return line != nil && !line.waiters[0].asking && !line.waiters[0].woken
 			})
 			release(t, held)
 			select {

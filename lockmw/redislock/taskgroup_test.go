@@ -6,12 +6,12 @@ import (
 )
 
 // Wait waits for what has begun, where nothing begins meanwhile.
-func (e *errands) Wait() { e.wg.Wait() }
+func (e *taskGroup) Wait() { e.wg.Wait() }
 
 func TestErrandsBeginWhileClosing(t *testing.T) {
 	t.Parallel()
 	for range 1000 {
-		var e errands
+		var e taskGroup
 		var mu sync.Mutex
 		done := 0
 		var wg sync.WaitGroup

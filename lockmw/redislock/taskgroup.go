@@ -2,31 +2,31 @@ package redislock
 
 import "sync"
 
-// errands are what goes on in the background. Unlike with a bare sync.WaitGroup,
+// taskGroup is a group of background tasks. Unlike with a bare sync.WaitGroup,
 // some may begin while close waits for the others.
-type errands struct {
+type taskGroup struct {
 	mu     sync.Mutex // orders Add before Wait
 	wg     sync.WaitGroup
 	closed bool
 }
 
-// Go runs f in the background. After close it returns when f has: whoever closed
-// counts on nothing being left to do.
-func (e *errands) Go(f func()) {
+// Go runs f in the background. After close it returns when f has: close promises
+// that nothing is left to do.
+func (e *taskGroup) Go(f func()) {
 	if !e.track(f) {
 		f()
 	}
 }
 
 // start runs f in the background, in any case.
-func (e *errands) start(f func()) {
+func (e *taskGroup) start(f func()) {
 	if !e.track(f) {
 		go f()
 	}
 }
 
 // track runs f in the background, unless it is too late for close to wait for it.
-func (e *errands) track(f func()) bool {
+func (e *taskGroup) track(f func()) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed {
@@ -36,7 +36,7 @@ func (e *errands) track(f func()) bool {
 }
 
 // begin has close wait until what it returns is called, unless close is over.
-func (e *errands) begin() (done func()) {
+func (e *taskGroup) begin() (done func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -47,7 +47,7 @@ func (e *errands) begin() (done func()) {
 }
 
 // close waits for what has begun.
-func (e *errands) close() {
+func (e *taskGroup) close() {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()

@@ -67,8 +67,8 @@ func TestCheck(t *testing.T) {
 		for _, opts := range lockKinds {
 			l := newLocker(t, c, opts)
 			for range 3 {
-				if err := l.Check(t.Context(), "k"); err != nil || l.Trouble() != nil {
-					t.Errorf("%s %s: %v, %v", opts.Kind, opts.Format, err, l.Trouble())
+				if err := l.Check(t.Context(), "k"); err != nil || l.Health() != nil {
+					t.Errorf("%s %s: %v, %v", opts.Kind, opts.Format, err, l.Health())
 				}
 			}
 			if opts.Kind != Semaphore && taken(t, c) { // whose counter stays
@@ -86,16 +86,16 @@ func TestCheck(t *testing.T) {
 		if err := l.Check(t.Context(), "k"); !errors.As(err, &refused) || !strings.Contains(err.Error(), "6.2") {
 			t.Errorf("an old Redis: %v", err)
 		}
-		if !errors.As(l.Trouble(), &refused) {
-			t.Errorf("Trouble after that: %v", l.Trouble())
+		if !errors.As(l.Health(), &refused) {
+			t.Errorf("Trouble after that: %v", l.Health())
 		}
 		release(t, acquire(t, l, "k")) // a vendor's that says less than it can
-		if err := l.Trouble(); err != nil {
+		if err := l.Health(); err != nil {
 			t.Errorf("Trouble after a grant: %v", err)
 		}
 		l = newLocker(t, oldRedis{UniversalClient: c, err: errReset}, Options{})
-		if err := l.Check(t.Context(), "k"); !errors.Is(err, errReset) || l.Trouble() != nil {
-			t.Errorf("a lost connection: %v, %v", err, l.Trouble())
+		if err := l.Check(t.Context(), "k"); !errors.Is(err, errReset) || l.Health() != nil {
+			t.Errorf("a lost connection: %v, %v", err, l.Health())
 		}
 	})
 }
@@ -165,19 +165,19 @@ func TestRefused(t *testing.T) {
 			if !errors.As(err, &refused) {
 				t.Fatalf("Acquire: %v, want a RefusedError", err)
 			}
-			if !errors.Is(l.Trouble(), refused) {
-				t.Errorf("Trouble: %v, want %v", l.Trouble(), refused)
+			if !errors.Is(l.Health(), refused) {
+				t.Errorf("Trouble: %v, want %v", l.Health(), refused)
 			}
 			if err := l.Check(t.Context(), "check"); !errors.As(err, &refused) {
 				t.Errorf("Check: %v, want a RefusedError", err)
 			}
 			l.cleanup.Wait()
 			f.allow(t)
-			if !errors.As(l.Trouble(), &refused) {
-				t.Errorf("Trouble is over before a grant: %v", l.Trouble())
+			if !errors.As(l.Health(), &refused) {
+				t.Errorf("Trouble is over before a grant: %v", l.Health())
 			}
 			release(t, acquire(t, l, "k"))
-			if err := l.Trouble(); err != nil {
+			if err := l.Health(); err != nil {
 				t.Errorf("Trouble after a grant: %v", err)
 			}
 			if taken(t, f.admin) {
@@ -197,12 +197,12 @@ func TestRefusedToPublish(t *testing.T) {
 			f.allow(t, rules...)
 			err := l.Check(t.Context(), "check")
 			var refused *RefusedError
-			if !errors.As(err, &refused) || !errors.Is(l.Trouble(), refused) {
-				t.Errorf("Check: %v, Trouble: %v, want a RefusedError", err, l.Trouble())
+			if !errors.As(err, &refused) || !errors.Is(l.Health(), refused) {
+				t.Errorf("Check: %v, Trouble: %v, want a RefusedError", err, l.Health())
 			}
 			f.allow(t)
-			if err := l.Check(t.Context(), "check"); err != nil || l.Trouble() != nil {
-				t.Errorf("after it was allowed: Check: %v, Trouble: %v", err, l.Trouble())
+			if err := l.Check(t.Context(), "check"); err != nil || l.Health() != nil {
+				t.Errorf("after it was allowed: Check: %v, Trouble: %v", err, l.Health())
 			}
 		})
 	}
@@ -225,8 +225,8 @@ func TestWrongPassword(t *testing.T) {
 	l := newLocker(t, connect(t, opts), Options{})
 	_, err := l.Acquire(t.Context(), "k")
 	var refused *RefusedError
-	if !errors.As(err, &refused) || !errors.Is(l.Trouble(), refused) {
-		t.Errorf("Acquire: %v, Trouble: %v, want a RefusedError", err, l.Trouble())
+	if !errors.As(err, &refused) || !errors.Is(l.Health(), refused) {
+		t.Errorf("Acquire: %v, Trouble: %v, want a RefusedError", err, l.Health())
 	}
 	if strings.Contains(fmt.Sprint(err), "sacred") {
 		t.Errorf("the error tells the password: %v", err)
@@ -279,7 +279,7 @@ func TestForeign(t *testing.T) {
 					key := "a " + shape.name
 					play(t, c, key, shape.play)
 					held[key] = c.Dump(t.Context(), key).Val()
-					l.trouble.foreign = nil
+					l.health.foreign = nil
 					lease, err := l.Acquire(t.Context(), key)
 					var foreign *ForeignError
 					switch {
@@ -289,13 +289,13 @@ func TestForeign(t *testing.T) {
 						}
 						release(t, lease)
 					case slices.Contains(busy[kind], shape.name):
-						if !errors.Is(err, ErrBusy) || l.Trouble() != nil {
-							t.Errorf("%s: %v, Trouble: %v, want ErrBusy", key, err, l.Trouble())
+						if !errors.Is(err, ErrBusy) || l.Health() != nil {
+							t.Errorf("%s: %v, Trouble: %v, want ErrBusy", key, err, l.Health())
 						}
 					case !errors.As(err, &foreign) || foreign.Key != key || !strings.Contains(err.Error(), key):
 						t.Errorf("%s: %v, want a ForeignError that names it", key, err)
-					case !errors.Is(l.Trouble(), foreign):
-						t.Errorf("%s: Trouble: %v, want %v", key, l.Trouble(), foreign)
+					case !errors.Is(l.Health(), foreign):
+						t.Errorf("%s: Trouble: %v, want %v", key, l.Health(), foreign)
 					case foreign.Unwrap() == nil:
 						t.Errorf("%s: without what Redis said", key)
 					}
@@ -365,16 +365,16 @@ func TestForeignThenRefused(t *testing.T) {
 	f.allow(t, "-evalsha")
 	_, err = l.Acquire(t.Context(), "other")
 	var refused *RefusedError
-	if !errors.As(err, &refused) || !errors.As(l.Trouble(), &refused) {
-		t.Errorf("Acquire: %v, Trouble: %v, want a RefusedError", err, l.Trouble())
+	if !errors.As(err, &refused) || !errors.As(l.Health(), &refused) {
+		t.Errorf("Acquire: %v, Trouble: %v, want a RefusedError", err, l.Health())
 	}
 	f.allow(t)
 	release(t, acquire(t, l, "other"))
-	if !errors.As(l.Trouble(), &foreign) {
-		t.Errorf("Trouble: %v, want the ForeignError, which nobody has mended", l.Trouble())
+	if !errors.As(l.Health(), &foreign) {
+		t.Errorf("Trouble: %v, want the ForeignError, which nobody has mended", l.Health())
 	}
-	l.trouble.at = l.trouble.at.Add(-foreignShown)
-	if err := l.Trouble(); err != nil {
+	l.health.at = l.health.at.Add(-foreignShown)
+	if err := l.Health(); err != nil {
 		t.Errorf("Trouble after %v: %v", foreignShown, err)
 	}
 }

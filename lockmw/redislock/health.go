@@ -37,11 +37,11 @@ func (e *RefusedError) Error() string { return "redis does not serve locks: " + 
 // Unwrap returns what Redis said.
 func (e *RefusedError) Unwrap() error { return e.cause }
 
-// minVersion is that of SET with GET (6.2) in lua/common.lua.
+// The least version is that of SET with GET (6.2) in lua/common.lua.
 const minMajor, minMinor = 6, 2
 
-// trouble remembers what an operator has to mend, until it works again.
-type trouble struct {
+// health stores the last error that an operator has to act on, until the lock works again.
+type health struct {
 	refused atomic.Bool // spares the mutex while all is well
 
 	mu      sync.Mutex
@@ -51,15 +51,15 @@ type trouble struct {
 	at      time.Time
 }
 
-// foreignShown is how long a key that holds something else stays in Trouble: it
-// concerns one order, and nobody tells when it was mended.
+// foreignShown is how long a key that holds something else stays in Health: it
+// concerns one order, and nothing reports its repair.
 const foreignShown = 5 * time.Minute
 
-// Trouble returns what keeps the locks from being taken although Redis is there:
+// Health returns what keeps the locks from being taken although Redis is there:
 // a [RefusedError] until a lock was released again, or, of a quorum that is full, until
 // [Locker.Check] has taken one; else the last [ForeignError] of five minutes. Nil when there is nothing.
-func (l *Locker) Trouble() error {
-	t := &l.trouble
+func (l *Locker) Health() error {
+	t := &l.health
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.err != nil {
@@ -72,25 +72,25 @@ func (l *Locker) Trouble() error {
 }
 
 // released is the release of a lock, of whichever age.
-func (t *trouble) released() {
+func (t *health) released() {
 	if !t.refused.Load() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.full {
-		t.overLocked()
+		t.recoveredLocked()
 	}
 }
 
-// over is the release of a lock that was taken just now.
-func (t *trouble) over() {
+// recovered is the release of a lock that was taken just now.
+func (t *health) recovered() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.overLocked()
+	t.recoveredLocked()
 }
 
-func (t *trouble) overLocked() {
+func (t *health) recoveredLocked() {
 	t.err, t.full = nil, false
 	t.refused.Store(false)
 }
@@ -101,7 +101,7 @@ func (l *Locker) explain(key string, err error) error {
 	if !errors.As(err, &said) {
 		return err
 	}
-	t := &l.trouble
+	t := &l.health
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch text := said.Error(); {
@@ -115,7 +115,7 @@ func (l *Locker) explain(key string, err error) error {
 		err = &RefusedError{cause: said}
 		t.err, t.full = err, false
 		t.refused.Store(true)
-	case len(l.nodes) > 1 && strings.Contains(text, "OOM command not allowed"): // the owner of a client watches that of one Redis
+	case len(l.nodes) > 1 && strings.Contains(text, "OOM command not allowed"): // of a single Redis the owner of the client watches the memory
 		err = &RefusedError{cause: said}
 		t.err, t.full = err, true
 		t.refused.Store(true)
@@ -132,10 +132,10 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 		switch {
 		case err == nil && tooOld(info):
 			err = &RefusedError{cause: fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor)}
-			l.trouble.mu.Lock()
-			l.trouble.err = err
-			l.trouble.refused.Store(true)
-			l.trouble.mu.Unlock()
+			l.health.mu.Lock()
+			l.health.err = err
+			l.health.refused.Store(true)
+			l.health.mu.Unlock()
 			return err
 		case err != nil && !errors.As(err, &said) && len(l.nodes) == 1:
 			return err // it is away. One that refuses INFO may still serve locks
@@ -148,7 +148,7 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 		return err
 	case a.granted():
 		if _, err = l.release(ctx, key, a.owner, "", false); err == nil {
-			l.trouble.over()
+			l.health.recovered()
 		}
 	case l.opts.Kind == Fair:
 		l.dequeue(ctx, key, owner)

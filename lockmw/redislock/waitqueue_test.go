@@ -12,52 +12,52 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := &Locker{opts: Options{Kind: Exclusive, MaxWaitersPerKey: 100, MaxWaiters: 100}}
-		r := &l.room
+		r := &l.waiters
 		r.start(l)
-		line := func() (seats []*seat) {
-			for i := range 2 * maxTurns {
-				s := &seat{owner: fmt.Sprint(i)}
-				if _, ok := r.enter("k", s); !ok {
+		line := func() (seats []*waiter) {
+			for i := range 2 * maxHandovers {
+				s := &waiter{owner: fmt.Sprint(i)}
+				if _, ok := r.enqueue("k", s); !ok {
 					t.Fatal("no seat")
 				}
 				seats = append(seats, s)
 			}
 			return seats
 		}
-		empty := func(seats []*seat) {
+		empty := func(seats []*waiter) {
 			for _, s := range seats {
-				r.leave(s, false)
+				r.dequeue(s, false)
 			}
-			if r.total.Load() != 0 || len(r.lines) != 0 || len(r.heard) != 0 || len(r.perKey) != 0 {
-				t.Errorf("left in the room: %d, %v, %v, %v", r.total.Load(), r.lines, r.heard, r.perKey)
+			if r.total.Load() != 0 || len(r.queues) != 0 || len(r.byChannel) != 0 || len(r.perKey) != 0 {
+				t.Errorf("left in the room: %d, %v, %v, %v", r.total.Load(), r.queues, r.byChannel, r.perKey)
 			}
 		}
 		lock := &part{key: "k"}
 		// othersTurn checks that the line keeps back, for as long as it should.
-		othersTurn := func(head *seat) {
+		othersTurn := func(head *waiter) {
 			t.Helper()
 			r.wake(Channel(Exclusive, "k"))
-			if turn := r.look(head, time.Now(), false); turn.ask || turn.wait != yieldTime {
+			if turn := r.nextAction(head, time.Now(), false); turn.ask || turn.wait != yieldTime {
 				t.Errorf("the head: %+v, want to wait for %v", turn, yieldTime)
 			}
 		}
 
 		seats := line()
-		for i := range maxTurns {
+		for i := range maxHandovers {
 			if s := r.claim(lock, true); s != seats[i] {
 				t.Fatalf("turn %d went to %v", i, s)
 			}
 			lock.handed, _ = lock.handed.more(time.Now())
 		}
 		if s := r.claim(lock, true); s != nil {
-			t.Errorf("turn %d went to %s", maxTurns, s.owner)
+			t.Errorf("turn %d went to %s", maxHandovers, s.owner)
 		}
-		head := seats[maxTurns]
+		head := seats[maxHandovers]
 		othersTurn(head)
-		r.let("k", 2) // another process has heard of it
+		r.onReleased("k", 2) // another process has heard of it
 		othersTurn(head)
 		time.Sleep(yieldTime)
-		if turn := r.look(head, time.Now(), false); !turn.ask {
+		if turn := r.nextAction(head, time.Now(), false); !turn.ask {
 			t.Errorf("after the others' turn: %+v", turn)
 		}
 		if s := r.claim(lock, true); s != nil {
@@ -75,17 +75,17 @@ func TestTurns(t *testing.T) {
 			t.Errorf("the first turn went to %v", s)
 		}
 		lock.handed, _ = lock.handed.more(time.Now())
-		time.Sleep(maxTurnsTime)
+		time.Sleep(maxHandoverTime)
 		if s := r.claim(lock, true); s != seats[1] {
 			t.Errorf("the second turn went to %v", s)
 		}
 		time.Sleep(time.Nanosecond)
 		if s := r.claim(lock, true); s != nil {
-			t.Errorf("after %v a turn went to %s", maxTurnsTime, s.owner)
+			t.Errorf("after %v a turn went to %s", maxHandoverTime, s.owner)
 		}
 		othersTurn(seats[2])
-		r.let("k", 1) // nobody else waits
-		if turn := r.look(seats[2], time.Now(), false); !turn.ask {
+		r.onReleased("k", 1) // nobody else waits
+		if turn := r.nextAction(seats[2], time.Now(), false); !turn.ask {
 			t.Errorf("with nobody else: %+v", turn)
 		}
 		r.refused(seats[2])
