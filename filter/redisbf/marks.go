@@ -29,7 +29,7 @@ type generation struct {
 }
 
 const (
-	// chance is how likely a mark is there by chance, in a filter at its
+	// chance is the probability of a mark that no load made, in a filter at its
 	// capacity. It is a millionth of what would do, as others may fill a filter of
 	// Redisson past that: at twenty times its rate of 1% the chance is 6e-5.
 	chance = 1e-12
