@@ -81,7 +81,7 @@ func newPair(t *testing.T, b *backend) (*stack, [2]*testbed.Gate) {
 // replacedCluster gives one of the two clusters of ordergate what the documentation has.
 func replacedCluster(t *testing.T, envoy, name string) string {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join("..", "docs", "operations.md"))
+	page, err := os.ReadFile(filepath.Join("..", "docs", "restart.md"))
 	must(t, err)
 	block := regexp.MustCompile("(?s)```yaml\n([^`]*?cluster_name: ordergate-proc.*?)```").FindSubmatch(page)
 	if block == nil {
