@@ -6,7 +6,8 @@
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
-GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
+# It opens the files that cgo made, and with -trimpath they name those of the clone that was compiled first.
+GOLANGCI = GOFLAGS="$(filter-out -trimpath,$(GOFLAGS))" go tool -modfile=tools/go.mod golangci-lint
 FETCH := python3 tools/fetch.py
 # What the tests run against.
 SERVERS := all differential redisson redisbloom bench gateway mariadb postgres promtool spin gcc
