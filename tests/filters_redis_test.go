@@ -186,6 +186,11 @@ func (s side) create(n int) {
 // bits may let pass.
 func (s side) refuses() {
 	s.t.Helper()
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("%s: %+v", s.name, s.info(s.name))
+		}
+	}()
 	inTheEnd(s.t, s.name+" refuses what does not exist", func() bool {
 		passed := 0
 		for n := 50_000; n < 50_012; n++ {

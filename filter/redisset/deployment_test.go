@@ -60,12 +60,12 @@ type deployment struct {
 	tb     testing.TB
 	server server
 	opts   Options
-	source []string
 	broken atomic.Pointer[error] // of the source
 
-	mu    sync.Mutex
-	log   []string
-	acked []string // of the log, those that were added as well
+	mu     sync.Mutex
+	source []string // replaced, not changed
+	log    []string
+	acked  []string // of the log, those that were added as well
 
 	turn  chan struct{}
 	fence atomic.Int64
@@ -99,9 +99,9 @@ func (d *deployment) fill(_ context.Context, add func(string) error) error {
 		return *err
 	}
 	d.mu.Lock()
-	log := slices.Clone(d.log)
+	source, log := d.source, slices.Clone(d.log)
 	d.mu.Unlock()
-	for _, ids := range [][]string{d.source, log} {
+	for _, ids := range [][]string{source, log} {
 		for _, id := range ids {
 			if err := add(id); err != nil {
 				return err
@@ -109,6 +109,13 @@ func (d *deployment) fill(_ context.Context, add func(string) error) error {
 		}
 	}
 	return nil
+}
+
+// setSource replaces what the source has.
+func (d *deployment) setSource(ids []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.source = ids
 }
 
 func (d *deployment) takeTurn(ctx context.Context) (context.Context, int64, func(), error) {

@@ -226,11 +226,11 @@ func TestKeepsWhatItHas(t *testing.T) {
 	a.works(t)
 	d.broken.Store(nil)
 	all := d.source
-	d.source = d.source[:100]
+	d.setSource(all[:100])
 	if err := a.Expand(t.Context()); err == nil || !strings.Contains(err.Error(), " IDs were read again, of ") {
 		t.Errorf("growing with a source that has lost most: %v", err)
 	}
-	d.source = all
+	d.setSource(all)
 	a.works(t)
 	bedtest.Eventually(t, "it has grown in the end", func() bool { v := a.view.Load(); return v.Generation == 2 && v.Old == 0 })
 	a.works(t)
