@@ -269,6 +269,8 @@ func (w *wreck) loseEverything() {
 		for _, s := range k.sides(w.t, w.gates) {
 			if k.name != "closed" {
 				s.get(50_000).want(w.t, http.StatusOK, "")
+				// One that notices the loss after the load has doubts of its own.
+				inTheEnd(w.t, k.name+" has noticed", func() bool { return strings.Contains(s.info(k.name).Reason, "it was recreated") })
 				continue
 			}
 			inTheEnd(w.t, "the filter is filled from its sources", func() bool {
