@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // runningDoubts counts the doubts about creates that may still run. Such a doubt outlives

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // formRule creates orders as a form of PHP does: the answer leads to the new order. In the

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestDoubtThatRedisLost: without a live source, a doubt that wants somebody is there for

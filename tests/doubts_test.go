@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestFloodOfDoubts has a hundred creates a second whose orders' IDs nobody can read.

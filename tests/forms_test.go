@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // textID returns an ID as its backend writes it. The canonical form of a UUID is in lower

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // shopOnly is a backend that settles for the host "shop" alone. It says with which fence.

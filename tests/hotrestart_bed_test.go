@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // hotRestart is what the Envoys of a hot restart have in common. They differ in their

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestHotRestart restarts Envoy hot while clients look up, create and settle. Whoever

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // flying has the example's rule bound what is in flight, and hold for so long.

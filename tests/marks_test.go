@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestMarkInTheEnd has a table that is read faster than its overlap, and doubts. The

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // httpStack is ordergate with its HTTP listener, a backend for reads, and what

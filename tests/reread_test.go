@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/changelog"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestReadingForAnotherSet has a table read for a larger set that comes to nothing. An

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestRollingRestart restarts two ordergates behind one Envoy, one after the other, as the

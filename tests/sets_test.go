@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const creates = `  - {name: create, match: {methods: [POST], path: /orders}, id: {format: digits}, create: {filter: orders, learn: {response_json: id}}}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestModuleThreads finds one thread in Envoy's process with the timer slack that Go's

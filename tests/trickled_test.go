@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // trickled is a request whose body comes in parts.

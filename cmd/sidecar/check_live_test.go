@@ -8,8 +8,8 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // liveRules use each lock and filter of these tests.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/redisconn"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // everyLock is a lock of each kind but a quorum.

@@ -20,7 +20,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 func main() {

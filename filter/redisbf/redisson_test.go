@@ -6,8 +6,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // oddIDs are written in different ways by the codecs.

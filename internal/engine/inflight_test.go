@@ -7,7 +7,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestOneWait has a caller wait for a lock, and then for a slot in flight. Both waits

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestManyFilters has more filters than a client has connections as a rule: each waits for entries of its log.

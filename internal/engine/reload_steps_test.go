@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestReloadToAnotherLock has reloads by which requests come under another rule

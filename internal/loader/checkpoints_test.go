@@ -8,7 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/filter/redisset"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestPlace writes a place beside a set that may be another one than when it was read.

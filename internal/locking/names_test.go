@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestNamesBesideALock uses locks of every kind, and looks in Redis for the keys that

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestTailOfAnOlderCopy replaces a table by an older copy just after it was read. The missing

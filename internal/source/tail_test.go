@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // catchUps catches up with a table for a test.

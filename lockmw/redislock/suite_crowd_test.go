@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // waitsInLine has many callers in several processes, as it were, and counts who

@@ -20,8 +20,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // Of the requests of a round, what each section makes. A request through Envoy

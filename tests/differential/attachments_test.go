@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestAttachmentsAgree sends the same odd requests through an Envoy with ordergate beside it

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // backend is an old service that writes down which order it took each request

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // namesOfPHP prints, for each query of a JSON list, the names that PHP makes of it.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/order"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // pathsOfPHP prints, for each target of a JSON list, the path that parse_url finds; false

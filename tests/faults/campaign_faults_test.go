@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // node puts a wire before a Redis.

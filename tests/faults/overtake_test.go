@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/tests/faults/register"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const (

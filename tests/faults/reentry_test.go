@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestHoldOfReentry leaves a re-entry to a hold time that is shorter than what is

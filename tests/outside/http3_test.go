@@ -14,8 +14,8 @@ import (
 
 	"github.com/quic-go/quic-go"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // documentedHTTP3 adds the listener of docs/envoy.md to an example: with the filters of the

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // TestHolder does to a lock of ours what happens to one while it is held.

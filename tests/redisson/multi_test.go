@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // TestMulti has Redisson's MultiLock and our AcquireAll want the same locks.

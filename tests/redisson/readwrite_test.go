@@ -3,7 +3,7 @@ package redisson
 import (
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // TestReadWrite has readers and writers of both sides at one lock.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/envoymodule"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // envoysOwn returns the path of Envoy's abi.h, of the version in go.mod.

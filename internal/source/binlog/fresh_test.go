@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/source/follow/followtest"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestIdle makes no changes.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // checkpoint returns the checkpoint of a server without further changes.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/source/follow/followtest"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestKilledAtAnyMoment stops the follower repeatedly while rows are written.

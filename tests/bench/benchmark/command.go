@@ -12,7 +12,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // Main runs a command until it is done or is told to stop, and returns its exit

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 const stat = `812 (a) b (c) S 1 812 812 0 -1 4194560 97 0 0 0 123 45 9 9 20 0 1 0 548320 5492736 725`

@@ -19,8 +19,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // settings are the command's flags.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/tests/bench/benchmark/benchtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestRun measures as little as possible: nothing fails, and the tables are whole.

@@ -14,7 +14,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // the driver mysql
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // existing is how many orders there are at first: those with the even numbers from 2 on.

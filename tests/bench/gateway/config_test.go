@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // TestPlain leaves the router alone of the example.

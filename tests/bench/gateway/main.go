@@ -23,8 +23,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 const (

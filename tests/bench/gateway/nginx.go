@@ -14,7 +14,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // The configurations of nginx, with @NAMES@ for what differs, and their Lua.

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // The orders 1 to existing exist. Those from firstAbsent on do not. Orders from

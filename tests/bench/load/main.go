@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/source"
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // settings are the command's flags.

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/source"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
 	"github.com/ordergate/ordergate/tests/bench/benchmark/benchtest"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func newTestArena(t *testing.T) *arena {

@@ -18,8 +18,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/testbed"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 const (

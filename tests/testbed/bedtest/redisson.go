@@ -3,7 +3,7 @@ package bedtest
 import (
 	"context"
 
-	"github.com/ordergate/ordergate/internal/testbed"
+	"github.com/ordergate/ordergate/tests/testbed"
 )
 
 // Redisson starts a Java service with Redisson; see [testbed.Bed.Redisson].

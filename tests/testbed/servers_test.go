@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/ordergate/ordergate/internal/testbed"
-	"github.com/ordergate/ordergate/internal/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 func TestRedis(t *testing.T) {
@@ -200,7 +200,7 @@ func TestEnvoyBadConfig(t *testing.T) {
 	}
 }
 
-const fakeGate = "./internal/testbed/testdata/gate"
+const fakeGate = "./tests/testbed/testdata/gate"
 
 func TestGate(t *testing.T) {
 	t.Parallel()
@@ -307,7 +307,7 @@ func TestBuildAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	_, err := bed.Bed.Build(t.Context(), "./internal/testbed/testdata/none", false)
+	_, err := bed.Bed.Build(t.Context(), "./tests/testbed/testdata/none", false)
 	if err == nil || !strings.Contains(err.Error(), "testdata/none") {
 		t.Errorf("building nothing returned %v", err)
 	}
