@@ -1,0 +1,129 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/redisbatch"
+)
+
+// mapsRead returns how often somebody read the map of a cluster.
+func mapsRead(t *testing.T, c *redis.ClusterClient) int {
+	t.Helper()
+	var n atomic.Int64
+	err := c.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		stats, err := node.Info(ctx, "commandstats").Result()
+		_, calls, _ := strings.Cut(stats, "cmdstat_cluster|slots:calls=")
+		calls, _, _ = strings.Cut(calls, ",")
+		count, _ := strconv.Atoi(calls) // none: nobody has yet
+		n.Add(int64(count))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n.Load())
+}
+
+// inOneBatch sends calls to the primary that has a key as far as the client knows: they
+// gather while its workers are held up.
+func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*redisbatch.ScriptCall) error {
+	t.Helper()
+	batcher, c := l.nodes[0].batcher, m.client.(*redis.ClusterClient)
+	node, err := c.MasterForKey(t.Context(), key)
+	if err != nil {
+		return err
+	}
+	blocked, open := m.probe.block(func(t trip) bool { return strings.HasPrefix(t.asked[0].key, "jam") })
+	defer open()
+	errs := make(chan error, redisbatch.MaxWorkers+len(calls))
+	send := func(call *redisbatch.ScriptCall) {
+		call.Queue = true
+		go func() {
+			_, err := batcher.Do(context.WithoutCancel(t.Context()), call)
+			errs <- err
+		}()
+	}
+	for i, jams := 0, 0; jams < redisbatch.MaxWorkers; i++ {
+		jam := fmt.Sprint("jam", i)
+		if at, err := c.MasterForKey(t.Context(), jam); err != nil || at != node {
+			continue
+		}
+		send(l.acquireCall(jam, l.newOwner()))
+		soon(t, "a batch", blocked)
+		jams++
+	}
+	for i, call := range calls {
+		send(call)
+		wantQueued(t, l, i+1)
+	}
+	open()
+	var all error
+	for range cap(errs) {
+		all = errors.Join(all, soon(t, "an answer", errs))
+	}
+	return all
+}
+
+// TestConfirmedAfterAMove moves slots to another primary, of which the client does not
+// know yet. What replicas confirm follows the slot like everything else, and so does what
+// goes in one batch with it.
+func TestConfirmedAfterAMove(t *testing.T) {
+	t.Parallel()
+	m := mirroredCluster(t)
+	m.settled(t)
+	c := m.client.(*redis.ClusterClient)
+	l := m.locker(t, Options{Replicas: 1, Hold: time.Hour, Lease: time.Hour})
+	for _, tt := range []struct {
+		name string
+		do   func(held *Lease, free string) error
+	}{
+		{"acquire", func(_ *Lease, free string) error {
+			lease, err := l.Acquire(t.Context(), free)
+			if err == nil {
+				release(t, lease)
+			}
+			return err
+		}},
+		{"acquire all", func(_ *Lease, free string) error {
+			lease, err := l.AcquireAll(t.Context(), []string{free, free + "2"})
+			if err == nil {
+				release(t, lease)
+			}
+			return err
+		}},
+		{"hold", func(held *Lease, _ string) error { return held.Hold(t.Context(), "a test") }},
+		{"release beside an acquire", func(held *Lease, free string) error {
+			return m.inOneBatch(t, l, free,
+				l.releaseCall(l.nodes[0], held.Key(), held.Owner(), "", false), l.acquireCall(free, l.newOwner()))
+		}},
+		{"many at once", func(_ *Lease, free string) error {
+			calls := make([]*redisbatch.ScriptCall, redisbatch.MinScripts)
+			for i := range calls {
+				calls[i] = l.acquireCall(fmt.Sprint(free, i), l.newOwner())
+			}
+			before := mapsRead(t, c)
+			err := m.inOneBatch(t, l, free, calls...)
+			if n := mapsRead(t, c) - before; n > len(calls)/5 {
+				t.Errorf("the map of the cluster was read %d times", n)
+			}
+			return err
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			held := acquire(t, l, "{"+tt.name+"}held")
+			beginMove(t, c, held.Key()).end()
+			if err := tt.do(held, "{"+tt.name+"}free"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
