@@ -67,7 +67,7 @@ test-beside:
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:
-	$(GOTEST) -p 1 -short ./internal/changelog ./lockmw/redislock
+	$(GOTEST) -p 1 -short ./internal/changelog ./internal/redisbatch ./lockmw/redislock
 
 test-patient:
 	nice -n 19 $(MAKE) --no-print-directory test-plain test-tools
