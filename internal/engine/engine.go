@@ -54,7 +54,8 @@ type Engine struct {
 	wg         sync.WaitGroup
 	background func(func(context.Context)) // runs it until Close
 	cancel     context.CancelFunc
-	ending     chan struct{} // closed by close
+	ending     chan struct{} // closed by Close
+	closing    sync.Once
 }
 
 // New makes an engine of a valid configuration. It waits neither for Redis nor for a
@@ -73,6 +74,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		m.instanceID = instanceIDOf(c)
 		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
 		if err != nil {
+			cancel()
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
@@ -207,18 +209,20 @@ func (m *Engine) Start() {
 // Close, which gives the rest up.
 func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.AwaitHolds(ctx) }
 
-// Close stops what Start began, and lets go of Redis. Leases that are held are renewed
-// no more, and end by themselves.
+// Close stops what Start began, and disconnects from Redis. The engine stops renewing its
+// leases, and they expire. A second call does nothing.
 func (m *Engine) Close() {
-	m.cancel()
-	close(m.ending)
-	m.wg.Wait()
-	m.lockers.Close()
-	m.warnings.Close()
-	for _, unit := range m.filters {
-		unit.Close()
-	}
-	for _, closeClient := range m.closers {
-		closeClient()
-	}
+	m.closing.Do(func() {
+		m.cancel()
+		close(m.ending)
+		m.wg.Wait()
+		m.lockers.Close()
+		m.warnings.Close()
+		for _, unit := range m.filters {
+			unit.Close()
+		}
+		for _, closeClient := range m.closers {
+			closeClient()
+		}
+	})
 }

@@ -59,6 +59,21 @@ func TestGCPercent(t *testing.T) {
 	}
 }
 
+// TestCloseTwice closes an engine again, as a deferred Close does after an explicit one.
+func TestCloseTwice(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse("a.yaml", []byte("rules: [{name: health, match: {methods: [GET], path: /health}, pass: true}]"), os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := build(t.Context(), c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	m.Close()
+}
+
 // TestLearnTimeout compares it with the leases and windows that an answer may have to be kept back
 // for: it is longer, or a client is told of an order that others may refuse.
 func TestLearnTimeout(t *testing.T) {

@@ -67,7 +67,7 @@ const AppendTimeout = 600 * time.Millisecond
 // New builds the loader of a configured filter, and registers its metrics. It waits neither
 // for the change log nor for a source. The parts call the loader back only after
 // [Loader.Run] has begun. Close the loader.
-func New(ctx context.Context, o *Options, name string) (*Loader, error) {
+func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	c := o.Config.Filters[name]
 	if len(c.Sources) == 0 && c.InRedis() == "" && o.isLookedUp(name) {
 		o.Logger.Warn("the filter has no sources: every order is refused that ordergate has not learned", "filter", name)
@@ -80,6 +80,11 @@ func New(ctx context.Context, o *Options, name string) (*Loader, error) {
 		config: c, logger: o.Logger.With("filter", name),
 		margin: marginOf(o.Config, name), commitDelay: commitDelayOf(o.Config, name),
 	}
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
 	opts := filter.Options{
 		Capacity: c.Capacity, FalsePositiveRate: c.FalsePositiveRate,
 		Layout: bloom.Layout(c.Layout), Exact: c.Kind == config.FilterExact,
