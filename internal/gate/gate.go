@@ -112,7 +112,8 @@ type AsyncLease interface {
 	NotifyLost(lost func())
 }
 
-// Policy is what to do with the requests of one rule.
+// Policy is what to do with the requests of one rule. Package config guarantees that it does
+// something, that a create has no other action, and that it learns from one place.
 type Policy struct {
 	Rule    order.Rule
 	Observe bool // decide and count, change nothing
@@ -202,12 +203,6 @@ func New(policies []Policy, record Recorder, now func() time.Time) (*Gate, error
 
 func (p *Policy) check() error {
 	switch {
-	case !p.Rule.Pass && p.Lookup == nil && p.Create == nil && p.Settle == nil:
-		return errors.New("does nothing")
-	case p.Create != nil && (p.Lookup != nil || p.Settle != nil):
-		return errors.New("create goes with no other action")
-	case p.Create != nil && (p.Create.Learn.Header == "") == (len(p.Create.Learn.JSON) == 0):
-		return errors.New("create learns from a header or from the body")
 	case p.Create != nil && p.Create.Learn.Capture != nil && p.Create.Learn.Capture.NumSubexp() != 1:
 		return errors.New("create learns from a pattern with one group")
 	case (p.Settle != nil && p.Settle.Limit != nil) != (p.Rule.Limit != nil):
