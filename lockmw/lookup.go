@@ -60,7 +60,7 @@ func requestOf(msg *extproc.ProcessingRequest) (req order.Request, ok bool) {
 
 // headerAttributes returns the request headers among the attributes, such as
 // request.headers['x-order-id'].
-func headerAttributes(fields map[string]*structpb.Value) (found headerPairs) {
+func headerAttributes(fields map[string]*structpb.Value) (found order.HeaderList) {
 	for name, value := range fields {
 		name, isHeader := strings.CutPrefix(name, "request.headers[")
 		if !isHeader || len(name) < len(`''`)+len("]") {
@@ -69,15 +69,4 @@ func headerAttributes(fields map[string]*structpb.Value) (found headerPairs) {
 		found = append(found, [2]string{strings.Trim(strings.TrimSuffix(name, "]"), `'"`), value.GetStringValue()})
 	}
 	return found
-}
-
-// headerPairs are headers, names in lower case. They implement order.Header.
-type headerPairs [][2]string
-
-// Next implements order.Header. The cursor is an index.
-func (p headerPairs) Next(cursor int) (name, value string, next int) {
-	if cursor >= len(p) {
-		return "", "", -1
-	}
-	return p[cursor][0], p[cursor][1], cursor + 1
 }

@@ -119,20 +119,9 @@ func explainCommand(env *environment) *cobra.Command {
 // question is a request with what it is judged by.
 type question struct {
 	order.Request
-	headers headerList
+	headers order.HeaderList
 	rules   []order.Rule
 	table   *order.Table
-}
-
-// headerList implements order.Header.
-type headerList [][2]string
-
-// Next implements order.Header.
-func (l headerList) Next(cursor int) (name, value string, next int) {
-	if cursor >= len(l) {
-		return "", "", -1
-	}
-	return l[cursor][0], l[cursor][1], cursor + 1
 }
 
 // newQuestion reads a request line and headers. The target stays as it is.

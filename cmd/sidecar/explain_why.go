@@ -264,7 +264,7 @@ func (q *question) narrow(e *explanation, m order.Match) {
 		return got.Rule == m.Rule && got.Reason == m.Reason
 	}
 	// What says how to read the body stays, or it would be to blame for all that is in it.
-	var stay, others headerList
+	var stay, others order.HeaderList
 	for _, h := range q.headers {
 		if strings.HasPrefix(h[0], "content-") {
 			stay = append(stay, h)

@@ -58,7 +58,7 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 		"settle: {lock: settlement}", "settle: {lock: settlement, max_in_flight: 2, limit: {lock: merchants, id: {header: x-merchant}}}"), "applied")
 	of := func(merchant, id string) *gate.Call {
 		call := b.Gate().Open(order.Request{
-			Method: "POST", Target: "/orders/" + id + "/settle", Host: "shop", Header: oneHeader{"x-merchant", merchant}, BodyState: order.BodyComplete,
+			Method: "POST", Target: "/orders/" + id + "/settle", Host: "shop", Header: order.HeaderList{{"x-merchant", merchant}}, BodyState: order.BodyComplete,
 		})
 		return &call
 	}
@@ -88,15 +88,4 @@ func TestWaitForAPermitTakesNoSlot(t *testing.T) {
 	if calls, held, _ := b.lockers.InFlight(); calls != 1 || held != 1 {
 		t.Errorf("%d are in flight and %d held, want 1", calls, held)
 	}
-}
-
-// oneHeader is all the headers of a request.
-type oneHeader struct{ name, value string }
-
-// Next implements order.Header.
-func (h oneHeader) Next(cursor int) (name, value string, next int) {
-	if cursor > 0 {
-		return "", "", -1
-	}
-	return h.name, h.value, 1
 }

@@ -7,11 +7,11 @@ import (
 
 func TestJSON(t *testing.T) {
 	table := testTable(t)
-	json := headers{"content-type", "application/json; charset=UTF-8"}
+	json := HeaderList{{"content-type", "application/json; charset=UTF-8"}}
 	deep := strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)
 	tests := []struct {
 		name, body string
-		header     headers
+		header     HeaderList
 		id         string // "" when refused
 		why        Reason
 	}{
@@ -48,10 +48,10 @@ func TestJSON(t *testing.T) {
 		{"too deep", `{"b":` + deep + `,"order":{"id":42}}`, json, "", BadJSON},
 		{"cut off", `{"order":{"id":42}`, json, "", BadJSON},
 		{"no content type", `{"order":{"id":42}}`, nil, "", ContentType},
-		{"other type", `{"order":{"id":42}}`, headers{"content-type", "text/plain"}, "", ContentType},
-		{"other charset", `{"order":{"id":42}}`, headers{"content-type", "application/json; charset=utf-7"}, "", ContentType},
-		{"two types", `{"order":{"id":42}}`, headers{"content-type", "application/json", "content-type", "application/json"}, "", ContentType},
-		{"encoded", `{"order":{"id":42}}`, append(headers{"content-encoding", "gzip"}, json...), "", ContentEncoding},
+		{"other type", `{"order":{"id":42}}`, HeaderList{{"content-type", "text/plain"}}, "", ContentType},
+		{"other charset", `{"order":{"id":42}}`, HeaderList{{"content-type", "application/json; charset=utf-7"}}, "", ContentType},
+		{"two types", `{"order":{"id":42}}`, HeaderList{{"content-type", "application/json"}, {"content-type", "application/json"}}, "", ContentType},
+		{"encoded", `{"order":{"id":42}}`, append(HeaderList{{"content-encoding", "gzip"}}, json...), "", ContentEncoding},
 		{"too large", `{"order":{"id":42},"x":"` + strings.Repeat("x", 1000) + `"}`, json, "", BodyTooLarge},
 	}
 	for _, tt := range tests {
@@ -71,15 +71,15 @@ func TestJSON(t *testing.T) {
 		}
 		for _, tt := range []struct {
 			name, body string
-			header     headers
+			header     HeaderList
 			why        Reason
 		}{
 			{"JSON", `{"order":{"id":42}}`, nil, NoReason},
 			{"a form", `order=42`, nil, BadJSON},
 			{"twice", `{"order":{"id":42,"id":42}}`, nil, BadJSON},
-			{"an empty type", `{"order":{"id":42}}`, headers{"content-type", ""}, ContentType},
-			{"other type", `{"order":{"id":42}}`, headers{"content-type", "text/plain"}, ContentType},
-			{"encoded", `{"order":{"id":42}}`, headers{"content-encoding", "gzip"}, ContentEncoding},
+			{"an empty type", `{"order":{"id":42}}`, HeaderList{{"content-type", ""}}, ContentType},
+			{"other type", `{"order":{"id":42}}`, HeaderList{{"content-type", "text/plain"}}, ContentType},
+			{"encoded", `{"order":{"id":42}}`, HeaderList{{"content-encoding", "gzip"}}, ContentEncoding},
 		} {
 			m := untyped.Match(Request{Method: "POST", Target: "/json", Header: tt.header, Body: []byte(tt.body), BodyState: BodyComplete})
 			if m.Reason != tt.why || (m.Result == Named) != (tt.why == NoReason) {
@@ -105,7 +105,7 @@ func TestJSONTypes(t *testing.T) {
 		}
 		for body, want := range map[string]bool{`{"id":"42"}`: tt.text, `{"id":42}`: tt.number} {
 			m := table.Match(Request{
-				Method: "POST", Target: "/", Header: headers{"content-type", typeJSON},
+				Method: "POST", Target: "/", Header: HeaderList{{"content-type", typeJSON}},
 				Body: []byte(body), BodyState: BodyComplete,
 			})
 			if (m.Result == Named) != want {
@@ -141,7 +141,7 @@ func TestForm(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := table.Match(Request{
-				Method: "POST", Target: "/form?" + tt.query, Header: headers{"content-type", tt.contentType},
+				Method: "POST", Target: "/form?" + tt.query, Header: HeaderList{{"content-type", tt.contentType}},
 				Body: []byte(tt.body), BodyState: BodyComplete,
 			})
 			if m.ID != tt.id || m.Reason != tt.why {
@@ -169,7 +169,7 @@ func TestBatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		m := table.Match(Request{
-			Method: "POST", Target: "/batch", Header: headers{"content-type", typeJSON},
+			Method: "POST", Target: "/batch", Header: HeaderList{{"content-type", typeJSON}},
 			Body: []byte(tt.body), BodyState: BodyComplete,
 		})
 		if strings.Join(m.Batch, " ") != tt.want || m.Reason != tt.why || (m.Result == Named) != (tt.why == NoReason) {
@@ -187,7 +187,7 @@ func FuzzBody(f *testing.F) {
 	table := testTable(f)
 	f.Fuzz(func(t *testing.T, target, contentType, body string) {
 		m := table.Match(Request{
-			Method: "POST", Target: target, Header: headers{"content-type", contentType},
+			Method: "POST", Target: target, Header: HeaderList{{"content-type", contentType}},
 			Body: []byte(body), BodyState: BodyComplete,
 		})
 		if m.Result == Named && !strings.Contains(target+body, m.ID) {
@@ -245,7 +245,7 @@ func BenchmarkJSON(b *testing.B) {
 	filler := strings.Repeat(`{"sku":"ABC-123","price":1299,"quantity":2},`, 20)
 	body := []byte(`{"lines":[` + strings.TrimSuffix(filler, ",") + `],"note":"leave at the door","order":{"id":1234567890}}`)
 	req := Request{
-		Method: "POST", Target: "/json", Header: headers{"content-type", typeJSON}, Body: body, BodyState: BodyComplete,
+		Method: "POST", Target: "/json", Header: HeaderList{{"content-type", typeJSON}}, Body: body, BodyState: BodyComplete,
 	}
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
@@ -274,7 +274,7 @@ func TestCookiesBehindCommas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := oddRequest{method: "POST", target: "/settle", header: headers{"cookie", cookie, "content-length", "0"}}
+			r := oddRequest{method: "POST", target: "/settle", header: HeaderList{{"cookie", cookie}, {"content-length", "0"}}}
 			if got := r.answer(table); got != want {
 				t.Errorf("profile %d: %s: got %q, want %q", b, cookie, got, want)
 			}
@@ -302,7 +302,7 @@ func TestNamesOfForms(t *testing.T) {
 		"application/x-www-urlencoded":                                      "form_body",
 	} {
 		for _, b := range []Backend{Strict, Spring, PHP} {
-			r := oddRequest{"", "POST", "/orders/42/settle", headers{"content-type", contentType}, `{"amount":1}`, want}
+			r := oddRequest{"", "POST", "/orders/42/settle", HeaderList{{"content-type", contentType}}, `{"amount":1}`, want}
 			if got := r.answer(settleRule(t, b)); got != want {
 				t.Errorf("profile %d: %s: got %q, want %q", b, contentType, got, want)
 			}
@@ -328,10 +328,10 @@ func TestTypeOfNoBody(t *testing.T) {
 	}
 	types := []string{typeForm, typeForm + "; charset=UTF-8", "multipart/form-data; boundary=b", typeJSON}
 	for _, contentType := range types {
-		header := headers{"content-type", contentType}
+		header := HeaderList{{"content-type", contentType}}
 		for _, tt := range []struct {
 			name, method string
-			header       headers
+			header       HeaderList
 			state        BodyState
 			want         Result
 		}{
@@ -339,9 +339,9 @@ func TestTypeOfNoBody(t *testing.T) {
 			{"HEAD", "HEAD", header, BodyUnseen, NeedsBody},
 			{"DELETE", "DELETE", header, BodyUnseen, NeedsBody},
 			{"none", "GET", header, BodyComplete, Named},
-			{"empty", "GET", append(headers{"content-length", "0"}, header...), BodyUnseen, Named},
-			{"announced", "GET", append(headers{"content-length", "5"}, header...), BodyUnseen, Ambiguous},
-			{"announced in chunks", "GET", append(headers{"transfer-encoding", "chunked"}, header...), BodyUnseen, Ambiguous},
+			{"empty", "GET", append(HeaderList{{"content-length", "0"}}, header...), BodyUnseen, Named},
+			{"announced", "GET", append(HeaderList{{"content-length", "5"}}, header...), BodyUnseen, Ambiguous},
+			{"announced in chunks", "GET", append(HeaderList{{"transfer-encoding", "chunked"}}, header...), BodyUnseen, Ambiguous},
 		} {
 			m := table.Match(Request{Method: tt.method, Target: "/orders/42", Header: tt.header, BodyState: tt.state})
 			if m.Result != tt.want || m.Result != Ambiguous && m.ID != "42" {

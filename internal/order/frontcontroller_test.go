@@ -28,7 +28,7 @@ const part = "--b\r\nContent-Disposition: form-data; name=\"%s\"\r\n\r\nx\r\n--b
 
 type oddRequest struct {
 	name, method, target string
-	header               headers
+	header               HeaderList
 	body                 string
 	want                 string // the reason's name, or the ID, or "" when it passes
 }
@@ -52,9 +52,9 @@ func (r *oddRequest) answer(table *Table) string {
 
 // TestFrontController has what backends behind one took for another request.
 func TestFrontController(t *testing.T) {
-	formed := headers{"content-type", typeForm}
-	multi := headers{"content-type", "multipart/form-data; boundary=b"}
-	cookie := func(text string) headers { return headers{"cookie", text} }
+	formed := HeaderList{{"content-type", typeForm}}
+	multi := HeaderList{{"content-type", "multipart/form-data; boundary=b"}}
+	cookie := func(text string) HeaderList { return HeaderList{{"cookie", text}} }
 	for _, r := range []oddRequest{
 		{"rule by a parameter", "POST", "/index.php?action=settle&id=42", nil, "", "42"},
 		{"the other rule of the path", "GET", "/index.php?id=42&action=show", nil, "", "42"},
@@ -108,13 +108,13 @@ func TestFrontController(t *testing.T) {
 		{"escaped slashes", "GET", "/%2Fx/orders/42", nil, "", "path_near"},
 
 		{"another method", "POST", "/orders/42", nil, "", ""},
-		{"with JSON", "PUT", "/orders/42", headers{"content-type", "application/json"}, "{}", ""},
-		{"override", "POST", "/orders/42", headers{"x-http-method-override", "GET"}, "", "method_override"},
-		{"override in lower case", "POST", "/orders/42", headers{"x-method-override", "get"}, "", "method_override"},
-		{"override that CGI folds", "DELETE", "/orders/42", headers{"x_http.method-override", "GET"}, "", "method_override"},
-		{"override to HEAD", "POST", "/orders/42", headers{"x-http-method", "HEAD"}, "", "method_override"},
-		{"override in a list", "POST", "/orders/42", headers{"x-http-method-override", "PUT,GET"}, "", "method_override"},
-		{"override to another", "POST", "/orders/42", headers{"x-http-method-override", "PATCH"}, "", ""},
+		{"with JSON", "PUT", "/orders/42", HeaderList{{"content-type", "application/json"}}, "{}", ""},
+		{"override", "POST", "/orders/42", HeaderList{{"x-http-method-override", "GET"}}, "", "method_override"},
+		{"override in lower case", "POST", "/orders/42", HeaderList{{"x-method-override", "get"}}, "", "method_override"},
+		{"override that CGI folds", "DELETE", "/orders/42", HeaderList{{"x_http.method-override", "GET"}}, "", "method_override"},
+		{"override to HEAD", "POST", "/orders/42", HeaderList{{"x-http-method", "HEAD"}}, "", "method_override"},
+		{"override in a list", "POST", "/orders/42", HeaderList{{"x-http-method-override", "PUT,GET"}}, "", "method_override"},
+		{"override to another", "POST", "/orders/42", HeaderList{{"x-http-method-override", "PATCH"}}, "", ""},
 		{"in the query", "POST", "/orders/42?_method=GET", nil, "", "method_override"},
 		{"in the query, escaped", "POST", "/orders/42?.method=%47et", nil, "", "method_override"},
 		{"in a cookie", "POST", "/orders/42", cookie("_method=GET"), "", "method_override"},
@@ -126,8 +126,8 @@ func TestFrontController(t *testing.T) {
 		{"in multipart, to another", "POST", "/orders/42", multi, strings.NewReplacer("%s", "_method", "x\r", "PUT\r").Replace(part), ""},
 		{"in multipart, not certain", "POST", "/orders/42", multi, strings.NewReplacer("%s", "_method", "\r\n\r\nx", "\r\n\x00\r\nGET\r\n\r\nPUT").Replace(part), "method_override"},
 		{"in multipart, unquoted", "POST", "/orders/42", multi, strings.NewReplacer(`"%s"`, "\t_method x", "x\r", "GET\r").Replace(part), "method_override"},
-		{"near, overridden", "POST", "/orders/%34%32", headers{"x-http-method-override", "GET"}, "", "method_override"},
-		{"on a path that refuses other methods", "PUT", "/refund", headers{"x-http-method-override", "POST"}, "", "other_method"},
+		{"near, overridden", "POST", "/orders/%34%32", HeaderList{{"x-http-method-override", "GET"}}, "", "method_override"},
+		{"on a path that refuses other methods", "PUT", "/refund", HeaderList{{"x-http-method-override", "POST"}}, "", "other_method"},
 	} {
 		for _, b := range []Backend{Strict, PHP} {
 			if got := r.answer(shopTable(t, b)); got != r.want {
@@ -139,7 +139,7 @@ func TestFrontController(t *testing.T) {
 
 // TestClaims has a name by which another rule reads its ID: it has to agree.
 func TestClaims(t *testing.T) {
-	cookie := func(text string) headers { return headers{"cookie", text} }
+	cookie := func(text string) HeaderList { return HeaderList{{"cookie", text}} }
 	for _, r := range []oddRequest{
 		{"another order", "GET", "/orders/43?order_id=42", nil, "", "parameter_alias"},
 		{"the same", "GET", "/orders/43?order_id=43", nil, "", "43"},
@@ -157,10 +157,10 @@ func TestClaims(t *testing.T) {
 		{"cookie with an open bracket", "GET", "/orders/43", cookie("a=b; order[id=42"), "", "cookie_alias"},
 		{"cookie that agrees", "GET", "/orders/43", cookie("order_id=43"), "", "43"},
 		{"cookie and query", "GET", "/orders/43?order_id=43", cookie("order_id=43"), "", "43"},
-		{"field of a form", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&id=42", "parameter_alias"},
-		{"field that agrees", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&id=43", "43"},
-		{"its own name with an open bracket", "POST", "/refund", headers{"content-type", typeForm}, "order_id=43&order[id=42", "parameter_alias"},
-		{"only with an open bracket", "POST", "/refund", headers{"content-type", typeForm}, "order%5Bid=42", "parameter_alias"},
+		{"field of a form", "POST", "/refund", HeaderList{{"content-type", typeForm}}, "order_id=43&id=42", "parameter_alias"},
+		{"field that agrees", "POST", "/refund", HeaderList{{"content-type", typeForm}}, "order_id=43&id=43", "43"},
+		{"its own name with an open bracket", "POST", "/refund", HeaderList{{"content-type", typeForm}}, "order_id=43&order[id=42", "parameter_alias"},
+		{"only with an open bracket", "POST", "/refund", HeaderList{{"content-type", typeForm}}, "order%5Bid=42", "parameter_alias"},
 		{"a create names none", "POST", "/orders?id=42", nil, "", ""},
 		{"harmless", "GET", "/orders/43?identity=42&order=1", nil, "", "43"},
 	} {
@@ -211,7 +211,7 @@ func FuzzFrontController(f *testing.F) {
 	f.Add("POST", "/refund?id=1", "", typeForm, "order_id=42&order[id=43")
 	table := shopTable(f, Strict)
 	f.Fuzz(func(t *testing.T, method, target, cookie, contentType, body string) {
-		req := Request{Method: method, Target: target, Header: headers{"cookie", cookie, "content-type", contentType}}
+		req := Request{Method: method, Target: target, Header: HeaderList{{"cookie", cookie}, {"content-type", contentType}}}
 		unseen := table.Match(req)
 		req.Body, req.BodyState = []byte(body), BodyComplete
 		m := table.Match(req)
@@ -227,20 +227,20 @@ func FuzzFrontController(f *testing.F) {
 // TestOverrideOfAnExemptMethod has requests that a rule exempts under one method, and that
 // backends may take for those of another: WordPress has ?_method and the header override any.
 func TestOverrideOfAnExemptMethod(t *testing.T) {
-	override := func(method string) headers { return headers{"x-http-method-override", method} }
+	override := func(method string) HeaderList { return HeaderList{{"x-http-method-override", method}} }
 	for _, r := range []oddRequest{
 		{"exempt", "OPTIONS", "/orders/42/settle", nil, "", ""},
 		{"by a header", "OPTIONS", "/orders/42/settle", override("POST"), "", "method_override"},
-		{"by a header in another spelling", "OPTIONS", "/orders/42/settle", headers{"x_http.method_override", "post"}, "", "method_override"},
+		{"by a header in another spelling", "OPTIONS", "/orders/42/settle", HeaderList{{"x_http.method_override", "post"}}, "", "method_override"},
 		{"by a parameter", "OPTIONS", "/orders/42/settle?_method=POST", nil, "", "method_override"},
-		{"by a cookie", "OPTIONS", "/orders/42/settle", headers{"cookie", "_method=POST"}, "", "method_override"},
+		{"by a cookie", "OPTIONS", "/orders/42/settle", HeaderList{{"cookie", "_method=POST"}}, "", "method_override"},
 		{"by a method that nothing guards", "OPTIONS", "/orders/42/settle", override("PATCH"), "", ""},
 		{"by a method that is refused", "OPTIONS", "/orders/42/settle", override("GET"), "", "method_override"},
 		{"by its own", "OPTIONS", "/orders/42/settle", override("OPTIONS"), "", ""},
 		{"to one that is exempt, too", "GET", "/orders/search?_method=POST", nil, "", ""},
 		{"to one that is not", "GET", "/orders/export?_method=POST", nil, "", "method_override"},
-		{"a form is not looked into", "POST", "/orders/43", headers{"content-type", typeForm}, "_method=GET", ""},
-		{"but the query", "POST", "/orders/43?_method=GET", headers{"content-type", typeForm}, "_method=GET", "method_override"},
+		{"a form is not looked into", "POST", "/orders/43", HeaderList{{"content-type", typeForm}}, "_method=GET", ""},
+		{"but the query", "POST", "/orders/43?_method=GET", HeaderList{{"content-type", typeForm}}, "_method=GET", "method_override"},
 		{"of any case", "OPTIONS", "/Pay/42?_method=POST", nil, "", "method_override"},
 	} {
 		for _, b := range []Backend{Strict, Tomcat, Spring, PHP} {

@@ -100,11 +100,11 @@ func TestFar(t *testing.T) {
 func TestOverrides(t *testing.T) {
 	tests := []struct {
 		name, target string
-		header       headers
+		header       HeaderList
 		want         Reason
 	}{
-		{"plain", "/orders/42/settle?note=1", headers{"cookie", "sid=1", "content-type", "application/json", "content-length", "0"}, NoReason},
-		{"empty form", "/orders/42/settle", headers{"content-type", typeForm, "content-length", "0"}, NoReason},
+		{"plain", "/orders/42/settle?note=1", HeaderList{{"cookie", "sid=1"}, {"content-type", "application/json"}, {"content-length", "0"}}, NoReason},
+		{"empty form", "/orders/42/settle", HeaderList{{"content-type", typeForm}, {"content-length", "0"}}, NoReason},
 		{"parameter of the ID's name", "/orders/42/settle?id=43", nil, ParameterAlias},
 		{"folded", "/orders/42/settle?I_d=43", nil, ParameterAlias},
 		{"escaped", "/orders/42/settle?%69d=43", nil, ParameterAlias},
@@ -116,18 +116,18 @@ func TestOverrides(t *testing.T) {
 		{"method in the query, escaped", "/orders/42/settle?%5Fmethod=DELETE", nil, MethodOverride},
 		{"method in the query, the rule's own", "/orders/42/settle?_method=POST", nil, NoReason},
 		{"method in the query, the rule's own in lower case", "/orders/42/settle?_method=post", nil, MethodOverride},
-		{"method header, the rule's own", "/orders/42/settle", headers{"x-http-method-override", "POST"}, NoReason},
+		{"method header, the rule's own", "/orders/42/settle", HeaderList{{"x-http-method-override", "POST"}}, NoReason},
 		{"a harmless method", "/orders/42/settle?method=card", nil, NoReason},
 		{"semicolon", "/orders/42/settle?a=1;id=43", nil, ParameterSpelling},
-		{"cookie of the ID's name", "/orders/42/settle", headers{"cookie", "a=b; id=43"}, CookieAlias},
-		{"form body", "/orders/42/settle", headers{"content-type", typeForm}, FormBody},
-		{"multipart body", "/orders/42/settle", headers{"content-type", "multipart/form-data; boundary=x"}, FormBody},
-		{"method header", "/orders/42/settle", headers{"x-http-method-override", "GET"}, MethodOverride},
-		{"our own header, as CGI spells it", "/orders/42/settle", headers{"x.ordergate.key", "order:lock:43"}, HeaderAlias},
-		{"our own header, spelt by PHP", "/orders/42/settle", headers{"x_ordergate_fence", "9"}, HeaderAlias},
-		{"our own header, plain", "/orders/42/settle", headers{"x-ordergate-key", "order:lock:43"}, NoReason},
-		{"URL header", "/orders/42/settle", headers{"x-original-url", "/orders/43/settle"}, URLOverride},
-		{"prefix header", "/orders/42/settle", headers{"x-forwarded-prefix", "/x"}, URLOverride},
+		{"cookie of the ID's name", "/orders/42/settle", HeaderList{{"cookie", "a=b; id=43"}}, CookieAlias},
+		{"form body", "/orders/42/settle", HeaderList{{"content-type", typeForm}}, FormBody},
+		{"multipart body", "/orders/42/settle", HeaderList{{"content-type", "multipart/form-data; boundary=x"}}, FormBody},
+		{"method header", "/orders/42/settle", HeaderList{{"x-http-method-override", "GET"}}, MethodOverride},
+		{"our own header, as CGI spells it", "/orders/42/settle", HeaderList{{"x.ordergate.key", "order:lock:43"}}, HeaderAlias},
+		{"our own header, spelt by PHP", "/orders/42/settle", HeaderList{{"x_ordergate_fence", "9"}}, HeaderAlias},
+		{"our own header, plain", "/orders/42/settle", HeaderList{{"x-ordergate-key", "order:lock:43"}}, NoReason},
+		{"URL header", "/orders/42/settle", HeaderList{{"x-original-url", "/orders/43/settle"}}, URLOverride},
+		{"prefix header", "/orders/42/settle", HeaderList{{"x-forwarded-prefix", "/x"}}, URLOverride},
 		{"too many parameters", "/orders/42/settle?" + strings.Repeat("a=1&", 501), nil, TooManyParameters},
 	}
 	table := settleRule(t, Strict)

@@ -37,10 +37,10 @@ func limitedTable(t testing.TB) *Table {
 
 func TestLimit(t *testing.T) {
 	const id = "00000000-0000-4000-8000-00000000000a"
-	json, form := headers{"content-type", typeJSON}, headers{"content-type", typeForm}
+	json, form := HeaderList{{"content-type", typeJSON}}, HeaderList{{"content-type", typeForm}}
 	tests := []struct {
 		name, target string
-		header       headers
+		header       HeaderList
 		body         string
 		id, limit    string // "" when refused
 		why          Reason
@@ -57,22 +57,22 @@ func TestLimit(t *testing.T) {
 		{"query, another spelling", "/q/42?merchantId=7&merchant_id=8", nil, "", "", "", ParameterAlias},
 		{"query, brackets", "/q/42?merchantId=7&merchantId[]=8", nil, "", "", "", ParameterAlias},
 		{"query and a form field", "/q/42?merchantId=7", form, "merchantId=8", "", "", FormBody},
-		{"query and a cookie", "/q/42?merchantId=7", headers{"cookie", "merchantId=8"}, "", "", "", CookieAlias},
+		{"query and a cookie", "/q/42?merchantId=7", HeaderList{{"cookie", "merchantId=8"}}, "", "", "", CookieAlias},
 		{"query, the order's name too", "/q/42?merchantId=7&id=43", nil, "", "", "", ParameterAlias},
-		{"header", "/h/42", headers{"x-merchant", "7"}, "", "42", "7", NoReason},
-		{"header, twice", "/h/42", headers{"x-merchant", "7", "x-merchant", "8"}, "", "", "", RepeatedLimit},
-		{"header, joined", "/h/42", headers{"x-merchant", "7,8"}, "", "", "", MalformedLimit},
-		{"header, as CGI spells it", "/h/42", headers{"x-merchant", "7", "x_merchant", "8"}, "", "", "", HeaderAlias},
-		{"header, dropped", "/h/42", headers{"x-merchant", "7", "connection", "x-merchant"}, "", "", "", HeaderAlias},
-		{"cookie", "/c/42", headers{"cookie", "merchant=" + strings.ToUpper(id)}, "", "42", id, NoReason},
-		{"cookie of another format", "/c/42", headers{"cookie", "merchant=7"}, "", "", "", MalformedLimit},
+		{"header", "/h/42", HeaderList{{"x-merchant", "7"}}, "", "42", "7", NoReason},
+		{"header, twice", "/h/42", HeaderList{{"x-merchant", "7"}, {"x-merchant", "8"}}, "", "", "", RepeatedLimit},
+		{"header, joined", "/h/42", HeaderList{{"x-merchant", "7,8"}}, "", "", "", MalformedLimit},
+		{"header, as CGI spells it", "/h/42", HeaderList{{"x-merchant", "7"}, {"x_merchant", "8"}}, "", "", "", HeaderAlias},
+		{"header, dropped", "/h/42", HeaderList{{"x-merchant", "7"}, {"connection", "x-merchant"}}, "", "", "", HeaderAlias},
+		{"cookie", "/c/42", HeaderList{{"cookie", "merchant=" + strings.ToUpper(id)}}, "", "42", id, NoReason},
+		{"cookie of another format", "/c/42", HeaderList{{"cookie", "merchant=7"}}, "", "", "", MalformedLimit},
 		{"form", "/f/42", form, "a=b&merchantId=7", "42", "7", NoReason},
 		{"form, twice", "/f/42", form, "merchantId=7&merchantId=8", "", "", RepeatedLimit},
 		{"form, in the query too", "/f/42?merchantId=8", form, "merchantId=7", "", "", ParameterAlias},
 		{"form of the order's name", "/f/42", form, "merchantId=7&id=43", "", "", ParameterAlias},
 		{"JSON", "/j/42", json, `{"a":1,"merchantId":"7"}`, "42", "7", NoReason},
 		{"JSON, missing", "/j/42", json, `{"a":1}`, "", "", MissingLimit},
-		{"JSON, no body", "/j/42", headers{"content-length", "0"}, ``, "", "", MissingLimit},
+		{"JSON, no body", "/j/42", HeaderList{{"content-length", "0"}}, ``, "", "", MissingLimit},
 		{"JSON, null", "/j/42", json, `{"merchantId":null}`, "", "", MalformedLimit},
 		{"JSON, a list", "/j/42", json, `{"merchantId":[7]}`, "", "", MalformedLimit},
 		{"JSON, fraction", "/j/42", json, `{"merchantId":7.0}`, "", "", MalformedLimit},
@@ -80,7 +80,7 @@ func TestLimit(t *testing.T) {
 		{"JSON, another case", "/j/42", json, `{"merchantId":7,"MerchantID":8}`, "", "", JSONAlias},
 		{"JSON, deeper too", "/j/42", json, `{"merchantId":7,"a":{"merchantid":8}}`, "", "", JSONAlias},
 		{"JSON, in the query too", "/j/42?merchantId=8", json, `{"merchantId":7}`, "", "", ParameterAlias},
-		{"JSON as text", "/j/42", headers{"content-type", "text/plain"}, `{"merchantId":7}`, "", "", ContentType},
+		{"JSON as text", "/j/42", HeaderList{{"content-type", "text/plain"}}, `{"merchantId":7}`, "", "", ContentType},
 		{"both in JSON", "/jj", json, `{"orderId":42,"merchant":{"number":7}}`, "42", "7", NoReason},
 		{"both in JSON, the other way round", "/jj", json, `{"merchant":{"number":7},"orderId":"42"}`, "42", "7", NoReason},
 		{"both in JSON, order missing", "/jj", json, `{"merchant":{"number":7}}`, "", "", MissingID},
@@ -175,7 +175,7 @@ func TestLimitChangesNoOrder(t *testing.T) {
 			for _, order := range []string{`"order":42`, `"order":"42"`, `"order":43`, `"Order":42`, `"x":1`} {
 				for _, merchant := range []string{"", `,"merchant":7`, `,"merchant":"7"`, `,"merchant":"07"`, `,"Merchant":7`, `,"a":{"merchant":7}`} {
 					req := Request{
-						Method: "POST", BodyState: BodyComplete, Header: headers{"content-type", typeJSON},
+						Method: "POST", BodyState: BodyComplete, Header: HeaderList{{"content-type", typeJSON}},
 						Target: "/o/" + path + query, Body: []byte("{" + order + merchant + "}"),
 					}
 					a, b := without.Match(req), with.Match(req)

@@ -55,7 +55,7 @@ func TestMemoryIsLinear(t *testing.T) {
 	body := func(target, contentType, open, text, end string) func(int) Request {
 		return func(n int) Request {
 			return Request{
-				Method: "POST", Target: target, Header: headers{"content-type", contentType}, BodyState: BodyComplete,
+				Method: "POST", Target: target, Header: HeaderList{{"content-type", contentType}}, BodyState: BodyComplete,
 				Body: []byte(open + strings.Repeat(text, n/len(text)) + end),
 			}
 		}
@@ -112,7 +112,7 @@ func TestFormsTakeLittleTime(t *testing.T) {
 		for _, path := range []string{"/", "/orders/42"} {
 			begin := time.Now()
 			shopTable(t, Strict).Match(Request{
-				Method: "POST", Target: path, Header: headers{"content-type", "multipart/form-data; boundary=b"}, BodyState: BodyComplete, Body: body,
+				Method: "POST", Target: path, Header: HeaderList{{"content-type", "multipart/form-data; boundary=b"}}, BodyState: BodyComplete, Body: body,
 			})
 			if took := time.Since(begin); took > most {
 				t.Errorf("%d bytes of %q to %s took %v", len(body), text, path, took)

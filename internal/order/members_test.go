@@ -6,9 +6,9 @@ import "testing"
 // in Laravel: its Request::input() and __get() have them before the query and the path's
 // segments, and createFromBase() makes a form of them, in which _method counts.
 func TestMembers(t *testing.T) {
-	json := headers{"content-type", "application/json"}
-	api := headers{"content-type", "Application/vnd.api+JSON; charset=utf-8"}
-	gzip := headers{"content-type", "application/json", "content-encoding", "gzip"}
+	json := HeaderList{{"content-type", "application/json"}}
+	api := HeaderList{{"content-type", "Application/vnd.api+JSON; charset=utf-8"}}
+	gzip := HeaderList{{"content-type", "application/json"}, {"content-encoding", "gzip"}}
 	for _, r := range []oddRequest{
 		{"the path's name", "GET", "/orders/43", json, `{"id":42}`, "json_alias"},
 		{"of another media type", "GET", "/orders/43", api, `{"id":"42"}`, "json_alias"},
@@ -35,8 +35,8 @@ func TestMembers(t *testing.T) {
 		{"a method of a lookup", "POST", "/orders/42", json, `{"_method":"GET"}`, "method_override"},
 		{"a method of a lookup, for a PUT", "PUT", "/orders/42", json, `{"_method":"GET"}`, "method_override"},
 		{"another method, for a PUT", "PUT", "/orders/42", json, `{"_method":"DELETE","id":42}`, ""},
-		{"a method of a lookup, in the form of a PATCH", "PATCH", "/orders/42", headers{"content-type", typeForm}, "a=b&_method=get", "method_override"},
-		{"the form of a DELETE, not seen", "DELETE", "/orders/42", headers{"content-type", typeForm}, "", "needs body"},
+		{"a method of a lookup, in the form of a PATCH", "PATCH", "/orders/42", HeaderList{{"content-type", typeForm}}, "a=b&_method=get", "method_override"},
+		{"the form of a DELETE, not seen", "DELETE", "/orders/42", HeaderList{{"content-type", typeForm}}, "", "needs body"},
 		{"the same, escaped", "POST", "/orders/42", json, `{"\u005Fmethod":"g\u0065t"}`, "method_override"},
 		{"another method", "POST", "/orders/42", json, `{"_method":"PUT","id":42}`, ""},
 		{"the method of a form", "POST", "/by/json", json, `{"order":{"id":42},"_method":"GET"}`, "method_override"},
@@ -46,7 +46,7 @@ func TestMembers(t *testing.T) {
 		{"a front controller", "POST", "/index.php", json, `{"action":"settle","id":42}`, "parameter_alias"},
 		{"the same, by another name of the choice", "POST", "/index.php", json, `{"do":"settle","id":42}`, "front_controller"},
 		{"of no order", "POST", "/index.php", json, `{"action":"login","user":"x"}`, ""},
-		{"lookup, and its body announced", "GET", "/orders/43", headers{"content-type", "application/json", "content-length", "9"}, "", "form_body"},
+		{"lookup, and its body announced", "GET", "/orders/43", HeaderList{{"content-type", "application/json"}, {"content-length", "9"}}, "", "form_body"},
 		{"a front controller's, not seen", "POST", "/index.php", json, "", "needs body"},
 	} {
 		for _, b := range []Backend{Strict, PHP} {

@@ -51,6 +51,17 @@ type Header interface {
 	Next(cursor int) (name, value string, next int)
 }
 
+// HeaderList is headers as pairs of a name, in lower case, and a value. It implements [Header].
+type HeaderList [][2]string
+
+// Next implements Header. The cursor is an index.
+func (l HeaderList) Next(cursor int) (name, value string, next int) {
+	if cursor >= len(l) {
+		return "", "", -1
+	}
+	return l[cursor][0], l[cursor][1], cursor + 1
+}
+
 // all yields the name and value of each header. H may be nil.
 func all(h Header) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {

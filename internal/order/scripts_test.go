@@ -52,10 +52,10 @@ func TestScripts(t *testing.T) {
 			{"a path of no rule", "GET", "/orders/43?back=/list/orders", nil, "", "43"},
 			{"a path under another method", "POST", "/settle.php?id=43&back=/orders/43", nil, "", "43"},
 
-			{"another URL", "GET", "/elsewhere", headers{"x-original-url", "/orders/42"}, "", ""}, // it is removed
-			{"another URL, as CGI spells it", "GET", "/elsewhere", headers{"x.original.url", "/orders/42"}, "", "url_override"},
-			{"another URL, on a path that is exempt", "GET", "/orders/search", headers{"x-rewrite_url", "/orders/42"}, "", "url_override"},
-			{"a header of that length", "GET", "/elsewhere", headers{"x-original-urn", "/orders/42"}, "", ""},
+			{"another URL", "GET", "/elsewhere", HeaderList{{"x-original-url", "/orders/42"}}, "", ""}, // it is removed
+			{"another URL, as CGI spells it", "GET", "/elsewhere", HeaderList{{"x.original.url", "/orders/42"}}, "", "url_override"},
+			{"another URL, on a path that is exempt", "GET", "/orders/search", HeaderList{{"x-rewrite_url", "/orders/42"}}, "", "url_override"},
+			{"a header of that length", "GET", "/elsewhere", HeaderList{{"x-original-urn", "/orders/42"}}, "", ""},
 		} {
 			if got := r.answer(table); got != r.want {
 				t.Errorf("profile %d: %s: %s %s: got %q, want %q", b, r.name, r.method, r.target, got, r.want)

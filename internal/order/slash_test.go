@@ -5,7 +5,7 @@ import "testing"
 // TestSlashAtTheEnd has backends whose URLs end in a slash, as those of WordPress, Magento
 // and Django do. With the slash is the one spelling then; without it is near.
 func TestSlashAtTheEnd(t *testing.T) {
-	override := headers{"x-http-method-override", "GET"}
+	override := HeaderList{{"x-http-method-override", "GET"}}
 	for _, r := range []oddRequest{
 		{"as it is", "POST", "/orders/42/settle/", nil, "", "42"},
 		{"with a query", "POST", "/orders/42/settle/?page=1", nil, "", "42"},

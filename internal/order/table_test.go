@@ -12,16 +12,6 @@ import (
 
 var digits = Format{Kind: Digits, Min: 1, Max: 19}
 
-// headers is a Header of plain values: names and values in turn.
-type headers []string
-
-func (h headers) Next(cursor int) (string, string, int) {
-	if cursor+1 >= len(h) {
-		return "", "", -1
-	}
-	return h[cursor], h[cursor+1], cursor + 2
-}
-
 func at(in Location, name string) []ID {
 	return []ID{{In: in, Name: name, MaxBody: 1000, Format: digits}}
 }
@@ -64,7 +54,7 @@ func TestMatch(t *testing.T) {
 
 	tests := []struct {
 		name, method, target, host string
-		header                     headers
+		header                     HeaderList
 		want                       Match
 	}{
 		{"path", "GET", "/orders/42", "", nil, named(0, "42")},
@@ -90,12 +80,12 @@ func TestMatch(t *testing.T) {
 		{"empty in query", "GET", "/order.php?orderId=", "", nil, invalid(3, MalformedID)},
 		{"twice in query", "GET", "/order.php?orderId=42&orderId=42", "", nil, ambiguous(3, RepeatedID)},
 		{"escaped in query", "GET", "/order.php?orderId=4%32", "", nil, invalid(3, MalformedID)},
-		{"header", "PUT", "/settle", "", headers{"x-order-id", "42"}, named(4, "42")},
-		{"header twice", "PUT", "/settle", "", headers{"x-order-id", "42", "x-order-id", "43"}, ambiguous(4, RepeatedID)},
-		{"header joined", "PUT", "/settle", "", headers{"x-order-id", "42,43"}, invalid(4, MalformedID)},
-		{"header missing", "PUT", "/settle", "", headers{"x", "y"}, invalid(4, MissingID)},
-		{"header that CGI takes for it", "PUT", "/settle", "", headers{"x-order-id", "42", "x_order_id", "43"}, ambiguous(4, HeaderAlias)},
-		{"header that is dropped", "PUT", "/settle", "", headers{"x-order-id", "42", "connection", "close, X-Order-Id"}, ambiguous(4, HeaderAlias)},
+		{"header", "PUT", "/settle", "", HeaderList{{"x-order-id", "42"}}, named(4, "42")},
+		{"header twice", "PUT", "/settle", "", HeaderList{{"x-order-id", "42"}, {"x-order-id", "43"}}, ambiguous(4, RepeatedID)},
+		{"header joined", "PUT", "/settle", "", HeaderList{{"x-order-id", "42,43"}}, invalid(4, MalformedID)},
+		{"header missing", "PUT", "/settle", "", HeaderList{{"x", "y"}}, invalid(4, MissingID)},
+		{"header that CGI takes for it", "PUT", "/settle", "", HeaderList{{"x-order-id", "42"}, {"x_order_id", "43"}}, ambiguous(4, HeaderAlias)},
+		{"header that is dropped", "PUT", "/settle", "", HeaderList{{"x-order-id", "42"}, {"connection", "close, X-Order-Id"}}, ambiguous(4, HeaderAlias)},
 		{"host", "GET", "/o/1", "pay.example", nil, named(5, "1")},
 		{"host with port, other case", "GET", "/o/1", "Pay.Example:8080", nil, named(5, "1")},
 		{"host with a dot", "GET", "/o/1", "pay.example.", nil, named(5, "1")},
@@ -106,15 +96,15 @@ func TestMatch(t *testing.T) {
 		{"literal first, name second", "GET", "/orders/orders/7", "", nil, named(8, "7")},
 		{"optional, missing", "POST", "/import", "", nil, Match{Result: Anonymous, Rule: 9}},
 		{"optional, given", "POST", "/import?id=5", "", nil, named(9, "5")},
-		{"cookie", "POST", "/cookie", "", headers{"cookie", "a=b; orderId=42"}, named(12, "42")},
-		{"cookie twice", "POST", "/cookie", "", headers{"cookie", "orderId=42", "cookie", "orderId=43"}, ambiguous(12, RepeatedID)},
-		{"two places agree", "POST", "/two/42", "", headers{"x-order-id", "42"}, named(13, "42")},
-		{"two places differ", "POST", "/two/42", "", headers{"x-order-id", "43"}, ambiguous(13, DifferentIDs)},
+		{"cookie", "POST", "/cookie", "", HeaderList{{"cookie", "a=b; orderId=42"}}, named(12, "42")},
+		{"cookie twice", "POST", "/cookie", "", HeaderList{{"cookie", "orderId=42"}, {"cookie", "orderId=43"}}, ambiguous(12, RepeatedID)},
+		{"two places agree", "POST", "/two/42", "", HeaderList{{"x-order-id", "42"}}, named(13, "42")},
+		{"two places differ", "POST", "/two/42", "", HeaderList{{"x-order-id", "43"}}, ambiguous(13, DifferentIDs)},
 		{"one of two places", "POST", "/two/42", "", nil, named(13, "42")},
 		{"case that does not matter", "POST", "/cASE/42/settle", "", nil, named(15, "42")},
-		{"body needed", "POST", "/json", "", headers{"content-type", "application/json"}, Match{Result: NeedsBody, Rule: 10}},
-		{"body announced as too large", "POST", "/json", "", headers{"content-length", "1001"}, Match{Result: TooLarge, Rule: 10, Reason: BodyTooLarge}},
-		{"no body", "POST", "/json", "", headers{"content-length", "0"}, invalid(10, MissingID)},
+		{"body needed", "POST", "/json", "", HeaderList{{"content-type", "application/json"}}, Match{Result: NeedsBody, Rule: 10}},
+		{"body announced as too large", "POST", "/json", "", HeaderList{{"content-length", "1001"}}, Match{Result: TooLarge, Rule: 10, Reason: BodyTooLarge}},
+		{"no body", "POST", "/json", "", HeaderList{{"content-length", "0"}}, invalid(10, MissingID)},
 		{"empty target", "GET", "", "", nil, unruled},
 		{"asterisk", "OPTIONS", "*", "", nil, unruled},
 		{"only a query", "GET", "?id=4", "", nil, unruled},

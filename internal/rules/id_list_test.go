@@ -7,15 +7,6 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-type rawHeaders []string // name, value, ...
-
-func (h rawHeaders) Next(cursor int) (name, value string, next int) {
-	if cursor >= len(h) {
-		return "", "", -1
-	}
-	return h[cursor], h[cursor+1], cursor + 2
-}
-
 // TestListsThatNoRequestFits has the matcher refuse what requests under the lists send that
 // config refuses: each names one order, and plainly.
 func TestListsThatNoRequestFits(t *testing.T) {
@@ -28,7 +19,7 @@ func TestListsThatNoRequestFits(t *testing.T) {
 	}{
 		"headers": {
 			[]config.ID{with(digits, func(id *config.ID) { id.Header = "x-order-id" }), with(digits, func(id *config.ID) { id.Header = "x_order_id" })},
-			[]order.Request{{Target: "/m/1/o/2", Header: rawHeaders{"x-order-id", "42"}}, {Target: "/m/1/o/2", Header: rawHeaders{"x_order_id", "42"}}},
+			[]order.Request{{Target: "/m/1/o/2", Header: order.HeaderList{{"x-order-id", "42"}}}, {Target: "/m/1/o/2", Header: order.HeaderList{{"x_order_id", "42"}}}},
 		},
 		"segments": {
 			[]config.ID{with(digits, func(id *config.ID) { id.Path = "m" }), with(digits, func(id *config.ID) { id.Path = "id" })},
