@@ -1,4 +1,4 @@
-package gate
+package gate_test
 
 import (
 	"regexp"
@@ -7,20 +7,24 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
 // newCreate opens a create with this rule, of which the request may name order 7.
-func newCreate(t *testing.T, learn Learn, target string) (*Call, *fakeFilter) {
+func newCreate(t *testing.T, learn gate.Learn, target string) (*gate.Call, *gatetest.Filter) {
 	t.Helper()
-	filter := &fakeFilter{}
-	g, err := New([]Policy{{
+	filter := &gatetest.Filter{Journal: &gatetest.Journal{}}
+	g, err := gate.New([]gate.Policy{{
 		Rule: order.Rule{
 			Name: "create", Methods: []string{"POST"}, Path: "/orders", Optional: true,
 			IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
 		},
-		Create: &Create{Filter: filter, Learn: learn, Format: digits},
-	}}, &recorder{}, time.Now)
+		Create: &gate.Create{Filter: filter, Learn: learn, Format: digits},
+	}}, &gatetest.Recorder{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,68 +35,61 @@ func newCreate(t *testing.T, learn Learn, target string) (*Call, *fakeFilter) {
 	return &c, filter
 }
 
-// did is all that a filter was told, in one line.
-func (k *fakeFilter) did() string {
-	return strings.Join(slices.Concat(k.learned, mark("missed", k.missed), mark("abandoned", k.abandoned)), ", ")
-}
-
-func mark(what string, all []string) (marked []string) {
-	for range all {
-		marked = append(marked, what)
-	}
-	return marked
+// did returns all that a filter was told: an ID, incomplete, abandoned.
+func did(filter *gatetest.Filter) string {
+	return strings.ReplaceAll(filter.Journal.Short(), "learn ", "")
 }
 
 var (
-	inHeader = Learn{Header: "location"}
-	inPart   = Learn{Header: "location", Capture: regexp.MustCompile(`/orders/([0-9]+)$`)}
-	inBody   = Learn{JSON: []string{"id"}}
+	inHeader = gate.Learn{Header: "location"}
+	inPart   = gate.Learn{Header: "location", Capture: regexp.MustCompile(`/orders/([0-9]+)$`)}
+	inBody   = gate.Learn{JSON: []string{"id"}}
 )
 
 // TestCreated is the table of what an answer to a create says: that there is no order, or
 // which one, or that nobody knows.
 func TestCreated(t *testing.T) {
 	// What Envoy says of an answer.
-	once := Response{Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
-	twice := Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}
-	timeout := Response{Details: "response_timeout", Attempts: 1, AttemptHeader: -1}
-	reset := Response{Details: "upstream_reset_before_response_started{connection_termination}", Attempts: 1, AttemptHeader: -1}
-	refused := Response{Details: "upstream_reset_before_response_started{remote_connection_failure}", Attempts: 1, AttemptHeader: -1}
-	refusedLater := Response{Details: "upstream_reset_before_response_started{remote_connection_failure}", Attempts: 2, AttemptHeader: -1}
-	nowhere := Response{Details: "cluster_not_found", Attempts: 0, AttemptHeader: -1}
-	mute := Response{Attempts: -1, AttemptHeader: -1}
-	served := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}
-	servedOnce := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 1}
-	servedTwice := Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}
-	uncounted := Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}
+	once := gate.Response{Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
+	twice := gate.Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}
+	timeout := gate.Response{Details: "response_timeout", Attempts: 1, AttemptHeader: -1}
+	reset := gate.Response{Details: "upstream_reset_before_response_started{connection_termination}", Attempts: 1, AttemptHeader: -1}
+	refused := gate.Response{Details: "upstream_reset_before_response_started{remote_connection_failure}", Attempts: 1, AttemptHeader: -1}
+	refusedLater := gate.Response{Details: "upstream_reset_before_response_started{remote_connection_failure}", Attempts: 2, AttemptHeader: -1}
+	nowhere := gate.Response{Details: "cluster_not_found", Attempts: 0, AttemptHeader: -1}
+	mute := gate.Response{Attempts: -1, AttemptHeader: -1}
+	served := gate.Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}
+	servedOnce := gate.Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 1}
+	servedTwice := gate.Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}
+	uncounted := gate.Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}
 
 	tests := []struct {
 		name   string
-		learn  Learn
-		r      Response
+		learn  gate.Learn
+		r      gate.Response
 		status int
 		text   string // where the ID is looked for
 		want   string // "": nothing
 	}{
 		{"created", inHeader, once, 201, "42", "42"},
 		{"created, in a part", inPart, once, 201, "https://shop/orders/42", "42"},
-		{"created, in no part", inPart, once, 201, "https://shop/orders/42?new", "missed"},
+		{"created, in no part", inPart, once, 201, "https://shop/orders/42?new", "incomplete"},
 		{"created, in a part of several", inPart, once, 201, "/login,/orders/42", "42"},
 		{"created, in a part twice", inPart, once, 201, "/orders/42,/orders/42", "42"},
-		{"created, in parts that differ", inPart, once, 201, "/orders/42,/orders/43", "missed"},
-		{"created, in parts that differ, with blanks", inPart, once, 201, "/orders/42 , /x , /orders/43", "missed"},
-		{"created, of another form", inPart, once, 201, "/orders/042", "missed"},
-		{"created, unnamed", inHeader, once, 201, "", "missed"},
+		{"created, in parts that differ", inPart, once, 201, "/orders/42,/orders/43", "incomplete"},
+		{"created, in parts that differ, with blanks", inPart, once, 201, "/orders/42 , /x , /orders/43", "incomplete"},
+		{"created, of another form", inPart, once, 201, "/orders/042", "incomplete"},
+		{"created, unnamed", inHeader, once, 201, "", "incomplete"},
 		{"created, in the body", inBody, once, 201, `{"id":42}`, "42"},
-		{"created, a part of the body", Learn{JSON: []string{"id"}, Capture: inPart.Capture}, once, 201, `{"id":"/orders/42"}`, "42"},
-		{"created, a part of a text", Learn{JSON: []string{"id"}, Capture: regexp.MustCompile(`([0-9]+)`)}, once, 201, `{"id":"Order 42, 3 items"}`, "42"},
-		{"no order in a body", inBody, once, 200, `{"error":"sold out"}`, "missed"},
+		{"created, a part of the body", gate.Learn{JSON: []string{"id"}, Capture: inPart.Capture}, once, 201, `{"id":"/orders/42"}`, "42"},
+		{"created, a part of a text", gate.Learn{JSON: []string{"id"}, Capture: regexp.MustCompile(`([0-9]+)`)}, once, 201, `{"id":"Order 42, 3 items"}`, "42"},
+		{"no order in a body", inBody, once, 200, `{"error":"sold out"}`, "incomplete"},
 		{"see other", inPart, once, 303, "/orders/42", "42"},
 		{"found", inPart, once, 302, "/orders/42", "42"},
-		{"found elsewhere", inPart, once, 302, "/login", "missed"},
-		{"not modified", inPart, once, 304, "", "missed"},
+		{"found elsewhere", inPart, once, 302, "/login", "incomplete"},
+		{"not modified", inPart, once, 304, "", "incomplete"},
 		{"conflict", inBody, once, 409, `{"id":42}`, "42"},
-		{"conflict, unnamed", inBody, once, 409, `{"error":"exists"}`, "missed"},
+		{"conflict, unnamed", inBody, once, 409, `{"error":"exists"}`, "incomplete"},
 
 		{"invalid", inBody, once, 422, `{"id":42}`, ""},
 		{"a fault", inBody, once, 500, "", ""},
@@ -100,12 +97,12 @@ func TestCreated(t *testing.T) {
 		{"a gateway's timeout", inBody, once, 504, "", "abandoned"},
 		{"a gateway's timeout, a header", inHeader, once, 504, "", "abandoned"},
 		{"a gateway without an answer", inBody, once, 502, "", "abandoned"},
-		{"named twice", inBody, once, 201, `{"id":42,"id":43}`, "missed"},
-		{"named twice, in other letters", inBody, once, 201, `{"id":42,"x":[{}],"\u0069d":43}`, "missed"},
-		{"named twice, below a name twice", Learn{JSON: []string{"order", "id"}}, once, 201, `{"order":{"id":42},"order":{"id":43}}`, "missed"},
-		{"named once", Learn{JSON: []string{"order", "id"}}, once, 201, `{"x":{"id":1},"order":{"id":42,"order":{"id":2}},"id":3}`, "42"},
+		{"named twice", inBody, once, 201, `{"id":42,"id":43}`, "incomplete"},
+		{"named twice, in other letters", inBody, once, 201, `{"id":42,"x":[{}],"\u0069d":43}`, "incomplete"},
+		{"named twice, below a name twice", gate.Learn{JSON: []string{"order", "id"}}, once, 201, `{"order":{"id":42},"order":{"id":43}}`, "incomplete"},
+		{"named once", gate.Learn{JSON: []string{"order", "id"}}, once, 201, `{"x":{"id":1},"order":{"id":42,"order":{"id":2}},"id":3}`, "42"},
 		{"named, and cut off", inBody, once, 201, `{"id":42,"x`, "42"},
-		{"no status", inBody, once, -1, "", "missed"},
+		{"no status", inBody, once, -1, "", "incomplete"},
 
 		{"a second attempt", inBody, twice, 201, `{"id":42}`, "42, abandoned"},
 		{"a second attempt is invalid", inBody, twice, 422, `{}`, "abandoned"},
@@ -140,22 +137,22 @@ func TestCreated(t *testing.T) {
 			tt.r.Status = tt.status
 			var err error
 			switch part := c.Created(&tt.r); part {
-			case NoPart:
-			case HeaderPart:
-				if err = c.LearnHeader(t.Context(), tt.text); tt.learn.Header == "" && filter.did() != "abandoned" {
+			case gate.NoPart:
+			case gate.HeaderPart:
+				if err = c.LearnHeader(t.Context(), tt.text); tt.learn.Header == "" && did(filter) != "abandoned" {
 					t.Error("its body was not asked for")
 				}
-			case BodyPart:
+			case gate.BodyPart:
 				err = c.LearnBody(t.Context(), []byte(tt.text), false)
 			}
-			if got := filter.did(); got != tt.want {
+			if got := did(filter); got != tt.want {
 				t.Errorf("it did %q, want %q", got, tt.want)
 			}
-			if told := strings.Contains(tt.want, "missed") || tt.want == "abandoned"; told != (err != nil) {
+			if told := strings.Contains(tt.want, "incomplete") || tt.want == "abandoned"; told != (err != nil) {
 				t.Errorf("error %v", err)
 			}
-			if err := c.StreamEnded(t.Context(), nil); err != nil || filter.did() != tt.want {
-				t.Errorf("its end did something too: %v, %s", err, filter.did())
+			if err := c.StreamEnded(t.Context(), nil); err != nil || did(filter) != tt.want {
+				t.Errorf("its end did something too: %v, %s", err, did(filter))
 			}
 		})
 	}
@@ -170,14 +167,14 @@ func TestConflictNamedByTheRequest(t *testing.T) {
 		{409, 1, `{"error":"exists"}`, "7"},
 		{409, 1, `{"id":42}`, "42"},
 		{409, 2, `{"error":"exists"}`, "abandoned"},
-		{201, 1, `{}`, "missed"}, // the backend may have chosen another
+		{201, 1, `{}`, "incomplete"}, // the backend may have chosen another
 		{422, 1, `{}`, ""},
 	} {
 		c, filter := newCreate(t, inBody, "/orders?id=7")
-		if c.Created(&Response{Status: tt.status, Details: "via_upstream", Attempts: tt.attempts}) != NoPart {
+		if c.Created(&gate.Response{Status: tt.status, Details: "via_upstream", Attempts: tt.attempts}) != gate.NoPart {
 			_ = c.LearnBody(t.Context(), []byte(tt.body), false)
 		}
-		if got := filter.did(); got != tt.want {
+		if got := did(filter); got != tt.want {
 			t.Errorf("%d after %d attempts, %s: it did %q, want %q", tt.status, tt.attempts, tt.body, got, tt.want)
 		}
 	}
@@ -185,21 +182,21 @@ func TestConflictNamedByTheRequest(t *testing.T) {
 
 // TestStreamEnded is the end of a stream that nothing was learned from.
 func TestStreamEnded(t *testing.T) {
-	gone := func(attempts int) *Response {
-		return &Response{Details: "downstream_remote_disconnect", Attempts: attempts, AttemptHeader: -1}
+	gone := func(attempts int) *gate.Response {
+		return &gate.Response{Details: "downstream_remote_disconnect", Attempts: attempts, AttemptHeader: -1}
 	}
 	for _, tt := range []struct {
 		name   string
-		answer *Response // that came before
-		last   *Response
+		answer *gate.Response // that came before
+		last   *gate.Response
 		want   string
 	}{
 		{"without an answer", nil, nil, "abandoned"},
 		{"without an answer, told of", nil, gone(1), "abandoned"},
 		{"before it was passed on", nil, gone(0), ""},
-		{"in the middle of one", &Response{Status: 201, Details: "via_upstream", Attempts: 1}, nil, "abandoned"},
-		{"in the middle of the second", &Response{Status: 201, Details: "via_upstream", Attempts: 2}, nil, "abandoned"},
-		{"after a failure", &Response{Status: 422, Details: "via_upstream", Attempts: 1}, nil, ""},
+		{"in the middle of one", &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}, nil, "abandoned"},
+		{"in the middle of the second", &gate.Response{Status: 201, Details: "via_upstream", Attempts: 2}, nil, "abandoned"},
+		{"after a failure", &gate.Response{Status: 422, Details: "via_upstream", Attempts: 1}, nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, filter := newCreate(t, inBody, "/orders?id=7")
@@ -211,7 +208,7 @@ func TestStreamEnded(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if got := filter.did(); got != tt.want {
+			if got := did(filter); got != tt.want {
 				t.Errorf("it did %q, want %q", got, tt.want)
 			}
 		})
@@ -221,30 +218,85 @@ func TestStreamEnded(t *testing.T) {
 // TestUnknownReason is what an operator reads.
 func TestUnknownReason(t *testing.T) {
 	c, filter := newCreate(t, inBody, "/orders")
-	c.Created(&Response{Status: 504, Details: "response_timeout", Attempts: 1, AttemptHeader: -1})
+	c.Created(&gate.Response{Status: 504, Details: "response_timeout", Attempts: 1, AttemptHeader: -1})
 	_ = c.LearnHeader(t.Context(), "")
-	c.Created(&Response{Status: 422, Attempts: -1, AttemptHeader: -1})
+	c.Created(&gate.Response{Status: 422, Attempts: -1, AttemptHeader: -1})
 	_ = c.LearnBody(t.Context(), nil, false)
-	c.Created(&Response{Status: 201, Details: "via_upstream", Attempts: 2, AttemptHeader: -1})
+	c.Created(&gate.Response{Status: 201, Details: "via_upstream", Attempts: 2, AttemptHeader: -1})
 	_ = c.LearnBody(t.Context(), []byte(`{"id":1}`), false)
 	want := []string{
 		"the client or Envoy ended the call before the backend's answer: response_timeout",
 		"the answer is not JSON: Envoy does not tell where the answer is from",
 		"an earlier attempt may make another order: via_upstream after 2 attempts",
 	}
-	if !slices.Equal(filter.abandoned, want) {
-		t.Errorf("%q", filter.abandoned)
+	if !slices.Equal(filter.Journal.After("abandoned: "), want) {
+		t.Errorf("%q", filter.Journal.After("abandoned: "))
 	}
 }
 
 func TestCaptureHasOneGroup(t *testing.T) {
 	for expr, ok := range map[string]bool{`/orders/([0-9]+)$`: true, `/orders/[0-9]+$`: false, `(a)(b)`: false} {
-		_, err := New([]Policy{{
+		_, err := gate.New([]gate.Policy{{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-			Create: &Create{Filter: &fakeFilter{}, Learn: Learn{Header: "location", Capture: regexp.MustCompile(expr)}, Format: digits},
-		}}, &recorder{}, time.Now)
+			Create: &gate.Create{Filter: &gatetest.Filter{}, Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile(expr)}, Format: digits},
+		}}, &gatetest.Recorder{}, time.Now)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", expr, err)
 		}
+	}
+}
+
+func TestLearnBody(t *testing.T) {
+	tests := []struct {
+		name, body string
+		partial    bool
+		learned    []string
+		missed     string
+	}{
+		{"number", `{"status":"new","order":{"x":[1,{"id":9}],"id":1001}}`, false, []string{"1001"}, ""},
+		{"string", `{"order":{"id":"1001"}}`, false, []string{"1001"}, ""},
+		{"cut off after the ID", `{"order":{"id":1001,"lines":[`, true, []string{"1001"}, ""},
+		{"cut off before it", `{"lines":[1,2`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
+		{"cut off within it", `{"order":{"id":10`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
+		{"cut off within a text", `{"order":{"id":"10`, true, nil, "the answer was cut off, is larger than the buffer, or takes too long: the answer is not JSON"},
+		{"no such member", `{"order":{}}`, false, nil, `the answer has no member "id"`},
+		{"not an object", `[1]`, false, nil, "the answer is not JSON"},
+		{"empty", ``, false, nil, "the answer is not JSON"},
+		{"wrong format", `{"order":{"id":"A-1"}}`, false, nil, "the ID in the answer does not have the rule's format"},
+		{"wrong type", `{"order":{"id":null}}`, false, nil, `member "id" of the answer is neither a string nor a number`},
+		{"fraction", `{"order":{"id":10.0}}`, false, nil, "the ID in the answer does not have the rule's format"},
+		{"two IDs", `{"order":{"id":3,"a":1,"id":3}}`, false, nil, `the answer has two members "id"`},
+		{"in Latin-1", "{\"note\":\"caf\xe9\",\"order\":{\"id\":1007}}", false, []string{"1007"}, ""},
+		{"two IDs, in Latin-1", "{\"order\":{\"id\":3,\"note\":\"caf\xe9\",\"id\":4}}", false, nil, `the answer has two members "id"`},
+		{"a byte order mark", "\ufeff{\"order\":{\"id\":1007}}", false, []string{"1007"}, ""},
+		{"two orders", `{"order":{"id":3},"order":null}`, false, nil, `the answer has two members "order"`},
+		{"others twice", `{"a":1,"order":{"a":1,"a":2,"id":3,"b":1,"b":2},"a":2}`, false, []string{"3"}, ""},
+		{"text behind it", `{"order":{"id":3}}<br>`, false, []string{"3"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, false)
+			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders"})
+			if part := c.Created(&gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
+				t.Fatalf("part %d", part)
+			}
+			err := c.LearnBody(t.Context(), []byte(tt.body), tt.partial)
+			if (err == nil) != (tt.missed == "") {
+				t.Errorf("error %v", err)
+			}
+			if diff := cmp.Diff(tt.learned, b.filter.Journal.After("learn ")); diff != "" {
+				t.Error("learned (-want +got):\n" + diff)
+			}
+			var missed []string
+			if tt.missed != "" {
+				missed = []string{tt.missed}
+			}
+			if diff := cmp.Diff(missed, b.filter.Journal.After("incomplete: ")); diff != "" {
+				t.Error("missed (-want +got):\n" + diff)
+			}
+			if tt.partial && tt.missed != "" != (len(b.filter.Journal.After("abandoned: ")) == 1) {
+				t.Errorf("calls that may still run: %q", b.filter.Journal.After("abandoned: "))
+			}
+		})
 	}
 }

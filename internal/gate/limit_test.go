@@ -1,116 +1,68 @@
-package gate
+package gate_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// diary is what several locks did, in order.
-type diary struct {
-	mu    sync.Mutex
-	lines []string
-}
-
-func (d *diary) write(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf(format, args...))
-}
-
-// named is a Locker that knows who holds what.
-type named struct {
-	name  string
-	diary *diary
-	err   error
-	holds string // the owner that may enter once more
-	lost  chan struct{}
-}
-
-func (n *named) Key(id string) string { return n.name + ":" + id }
-
-func (n *named) Acquire(_ context.Context, request LockRequest) (Lease, error) {
-	n.diary.write("%s acquire %s present=%q", n.name, strings.Join(request.IDs, " "), request.PresentedLease)
-	if n.err != nil {
-		return nil, n.err
-	}
-	owner := n.name + "-owner"
-	if request.PresentedLease != "" && request.PresentedLease == n.holds {
-		owner = n.holds
-	}
-	return &namedLease{n, owner}, nil
-}
-
-type namedLease struct {
-	*named
-	owner string
-}
-
-func (l *namedLease) Fences() []int64       { return []int64{int64(len(l.name))} }
-func (l *namedLease) Owner() string         { return l.owner }
-func (l *namedLease) Lost() <-chan struct{} { return l.lost }
-func (l *namedLease) Release(context.Context) error {
-	l.diary.write("%s release", l.name)
-	return nil
-}
-func (l *namedLease) Hold(_ context.Context, reason string) error {
-	l.diary.write("%s hold: %s", l.name, reason)
-	return errors.New(l.name + " was away")
-}
-
 // limitBench is a gate with one rule, which has a limit.
 type limitBench struct {
-	gate          *Gate
-	order, permit *named
-	diary         *diary
+	gate          *gate.Gate
+	order, permit *gatetest.Lock
+	journal       *gatetest.Journal
 }
 
 func newLimitBench(t *testing.T) *limitBench {
 	t.Helper()
-	d := &diary{}
+	j := &gatetest.Journal{}
 	b := &limitBench{
-		order:  &named{name: "order", diary: d, lost: make(chan struct{})},
-		permit: &named{name: "merchant", diary: d, lost: make(chan struct{})},
-		diary:  d,
+		order:   &gatetest.Lock{Journal: j, Name: "order", Fence: 5, HoldErr: errors.New("order was away")},
+		permit:  &gatetest.Lock{Journal: j, Name: "merchant", Fence: 8, HoldErr: errors.New("merchant was away")},
+		journal: j,
 	}
 	var err error
-	b.gate, err = New([]Policy{{
+	b.gate, err = gate.New([]gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 			IDs:   []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			Limit: &order.ID{In: order.InHeader, Name: "x-merchant", Format: digits},
 		},
-		Settle: &Settle{Lock: b.order, Limit: b.permit},
-	}}, silent{}, time.Now)
+		Settle: &gate.Settle{Lock: b.order, Limit: b.permit},
+	}}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-func (b *limitBench) open(header ...string) Call {
+func (b *limitBench) open(header ...[2]string) gate.Call {
 	return b.gate.Open(order.Request{
-		Method: "POST", Target: "/orders/42/settle", Header: append(headers{"x-merchant", "7"}, header...), BodyState: order.BodyComplete,
+		Method: "POST", Target: "/orders/42/settle", Header: append(order.HeaderList{{"x-merchant", "7"}}, header...), BodyState: order.BodyComplete,
 	})
 }
 
-func (d *diary) want(t *testing.T, want ...string) {
+func (b *limitBench) wantDid(t *testing.T, want ...string) {
 	t.Helper()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if diff := cmp.Diff(want, d.lines); diff != "" {
+	if diff := cmp.Diff(want, b.journal.Lines()); diff != "" {
+		t.Error("did (-want +got):\n" + diff)
+	}
+}
+
+// wantDidAtOnce is wantDid for events of which all but the first few happen at the same time.
+func (b *limitBench) wantDidAtOnce(t *testing.T, first int, want ...string) {
+	t.Helper()
+	did := b.journal.Lines()
+	slices.Sort(did[first:])
+	if diff := cmp.Diff(want, did); diff != "" {
 		t.Error("did (-want +got):\n" + diff)
 	}
 }
@@ -122,43 +74,41 @@ func TestLimit(t *testing.T) {
 		t.Errorf("keys %q and %q", c.Key(), c.LimitKey())
 	}
 	step := c.Granted(t.Context(), c.Acquire(t.Context()))
-	if !step.Forward || FenceText(step.Lease) != "5" || step.Lease.Owner() != "order-owner+merchant-owner" {
+	if !step.Forward || gate.FenceText(step.Lease) != "5" || step.Lease.Owner() != "order-owner+merchant-owner" {
 		t.Errorf("granted: %+v", step)
 	}
-	c.Answered(&Response{Details: "via_upstream", Attempts: 1})
+	c.Answered(&gate.Response{Details: "via_upstream", Attempts: 1})
 	c.Finished()
 	c.Ended(t.Context())
-	slices.Sort(b.diary.lines[2:]) // at the same time
-	b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "merchant release", "order release")
+	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
 }
 
 func TestLimitHolds(t *testing.T) {
 	b := newLimitBench(t)
 	c := b.open()
-	c.Granted(t.Context(), c.Acquire(t.Context()))
-	if err := c.lease.Hold(t.Context(), "why"); err == nil || !strings.Contains(err.Error(), "order was away") || !strings.Contains(err.Error(), "merchant was away") {
+	step := c.Granted(t.Context(), c.Acquire(t.Context()))
+	if err := step.Lease.Hold(t.Context(), "why"); err == nil || !strings.Contains(err.Error(), "order was away") || !strings.Contains(err.Error(), "merchant was away") {
 		t.Errorf("error %v, want both", err)
 	}
-	slices.Sort(b.diary.lines[2:])
-	b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "merchant hold: why", "order hold: why")
+	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant hold: why", "order hold: why")
 }
 
 // TestLimitBusy checks that the order's lock does not stay behind.
 func TestLimitBusy(t *testing.T) {
-	for err, verdict := range map[error]Verdict{ErrBusy: VerdictBusy, errors.New("connection refused"): VerdictUnavailable} {
+	for err, verdict := range map[error]gate.Verdict{gate.ErrBusy: gate.VerdictBusy, errors.New("connection refused"): gate.VerdictUnavailable} {
 		b := newLimitBench(t)
-		b.permit.err = err
+		b.permit.Err = err
 		c := b.open()
 		if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != verdict {
 			t.Errorf("%v: %+v, verdict %s", err, step, c.Decision.Verdict)
 		}
-		b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "order release")
+		b.wantDid(t, "order acquire 42", "merchant acquire 7", "order release")
 	}
 	b := newLimitBench(t)
-	b.order.err = ErrBusy
+	b.order.Err = gate.ErrBusy
 	c := b.open()
 	c.Granted(t.Context(), c.Acquire(t.Context()))
-	b.diary.want(t, `order acquire 42 present=""`)
+	b.wantDid(t, "order acquire 42")
 }
 
 // TestLimitWithinAnother presents leases. The permit is shared by a call within
@@ -175,11 +125,18 @@ func TestLimitWithinAnother(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newLimitBench(t)
-			b.order.holds = tt.holds
-			c := b.open(HeaderLease, tt.lease)
+			b.order.Enters = tt.holds
+			c := b.open([2]string{gate.HeaderLease, tt.lease})
 			step := c.Granted(t.Context(), c.Acquire(t.Context()))
 			presented, _, _ := strings.Cut(tt.lease, "+")
-			b.diary.want(t, fmt.Sprintf("order acquire 42 present=%q", presented), fmt.Sprintf("merchant acquire 7 present=%q", tt.permit))
+			want := []string{"order acquire 42"}
+			if presented != "" {
+				want = append(want, "order presents "+presented)
+			}
+			if want = append(want, "merchant acquire 7"); tt.permit != "" {
+				want = append(want, "merchant presents "+tt.permit)
+			}
+			b.wantDid(t, want...)
 			if got := step.Lease.Owner(); got != tt.owner {
 				t.Errorf("owner %q, want %q", got, tt.owner)
 			}
@@ -198,10 +155,10 @@ func TestLimitLost(t *testing.T) {
 		c.NotifyLost(func() { close(lost) })
 		switch which {
 		case "order":
-			close(b.order.lost)
+			b.order.Lose()
 			<-lost
 		case "permit":
-			close(b.permit.lost)
+			b.permit.Lose()
 			<-lost
 		}
 		c.Ended(t.Context())
@@ -212,13 +169,12 @@ func TestLimitLost(t *testing.T) {
 // request must not go on with a fence that is stale before it is used.
 func TestLimitLostMeanwhile(t *testing.T) {
 	b := newLimitBench(t)
-	close(b.order.lost)
+	b.order.Lose()
 	c := b.open()
-	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != VerdictUnavailable {
+	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable {
 		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
 	}
-	slices.Sort(b.diary.lines[2:])
-	b.diary.want(t, `order acquire 42 present=""`, `merchant acquire 7 present=""`, "merchant release", "order release")
+	b.wantDidAtOnce(t, 2, "order acquire 42", "merchant acquire 7", "merchant release", "order release")
 }
 
 func TestLimitTakesALockAndAnID(t *testing.T) {
@@ -227,11 +183,11 @@ func TestLimitTakesALockAndAnID(t *testing.T) {
 	rule := order.Rule{Name: "r", Methods: []string{"POST"}, Path: "/{id}", IDs: []order.ID{id}}
 	limited := rule
 	limited.Limit = &merchant
-	for name, p := range map[string]Policy{
-		"no ID":   {Rule: rule, Settle: &Settle{Lock: &lock{}, Limit: &lock{}}},
-		"no lock": {Rule: limited, Settle: &Settle{Lock: &lock{}}},
+	for name, p := range map[string]gate.Policy{
+		"no ID":   {Rule: rule, Settle: &gate.Settle{Lock: &gatetest.Lock{}, Limit: &gatetest.Lock{}}},
+		"no lock": {Rule: limited, Settle: &gate.Settle{Lock: &gatetest.Lock{}}},
 	} {
-		if _, err := New([]Policy{p}, silent{}, time.Now); err == nil || !strings.Contains(err.Error(), "a limit takes a lock and an ID") {
+		if _, err := gate.New([]gate.Policy{p}, gatetest.Silent{}, time.Now); err == nil || !strings.Contains(err.Error(), "a limit takes a lock and an ID") {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
@@ -241,20 +197,20 @@ func TestLimitTakesALockAndAnID(t *testing.T) {
 // the body has not been seen: it holds only the merchant.
 func TestLookupBeforeALimitInTheBody(t *testing.T) {
 	b := newBench(t, false)
-	l := &lock{}
-	g, err := New([]Policy{{
+	l := &gatetest.Lock{}
+	g, err := gate.New([]gate.Policy{{
 		Rule: order.Rule{
 			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
 			IDs:   []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			Limit: &order.ID{In: order.InJSON, Members: []string{"merchantId"}, MaxBody: 100, Format: digits},
 		},
-		Lookup: &Lookup{Filter: b.filter, Absent: Reply{Status: 404}},
-		Settle: &Settle{Lock: l, Limit: l},
-	}}, silent{}, time.Now)
+		Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
+		Settle: &gate.Settle{Lock: l, Limit: l},
+	}}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, want := range map[string]Verdict{"1": VerdictMaybe, "2": VerdictAbsent, "02": VerdictInvalid} {
+	for id, want := range map[string]gate.Verdict{"1": gate.VerdictMaybe, "2": gate.VerdictAbsent, "02": gate.VerdictInvalid} {
 		req := order.Request{Method: "POST", Target: "/orders/" + id + "/settle"}
 		if d := g.Screen(t.Context(), req); d.Verdict != want {
 			t.Errorf("order %s: verdict %s, want %s", id, d.Verdict, want)

@@ -1,4 +1,4 @@
-package gate
+package gate_test
 
 import (
 	"context"
@@ -9,38 +9,30 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// headers is an order.Header of plain values: names and values in turn.
-type headers []string
-
-func (h headers) Next(cursor int) (string, string, int) {
-	if cursor+1 >= len(h) {
-		return "", "", -1
-	}
-	return h[cursor], h[cursor+1], cursor + 2
-}
-
 // TestLockRequest checks what of a request comes to the lock.
 func TestLockRequest(t *testing.T) {
-	longest := strings.Repeat("a", maxTokenBytes)
+	longest := strings.Repeat("a", gate.MaxTokenBytes)
 	tests := []struct {
 		name    string
-		header  headers
+		header  order.HeaderList
 		observe bool
-		want    LockRequest
+		want    gate.LockRequest
 	}{
-		{"plain", headers{"accept", "*/*"}, false, LockRequest{Purpose: "settle"}},
-		{"named", headers{"x-request-id", "9f-1"}, false, LockRequest{Purpose: "settle 9f-1"}},
-		{"within another", headers{"x-ordergate-lease", "u:1", "x-request-id", "9f-1"}, false, LockRequest{PresentedLease: "u:1", Purpose: "settle 9f-1"}},
-		{"longest", headers{"x-ordergate-lease", longest, "x-request-id", longest}, false, LockRequest{PresentedLease: longest, Purpose: "settle " + longest}},
-		{"too long", headers{"x-ordergate-lease", longest + "a", "x-request-id", longest + "a"}, false, LockRequest{Purpose: "settle"}},
-		{"empty", headers{"x-ordergate-lease", "", "x-request-id", ""}, false, LockRequest{Purpose: "settle"}},
-		{"blank in it", headers{"x-ordergate-lease", "u: 1", "x-request-id", "a b"}, false, LockRequest{Purpose: "settle"}},
-		{"not ASCII", headers{"x-ordergate-lease", "ü:1", "x-request-id", "\x7f"}, false, LockRequest{Purpose: "settle"}},
-		{"twice", headers{"x-ordergate-lease", "u:1", "x-ordergate-lease", "u:1", "x-request-id", "a", "x-request-id", "a"}, false, LockRequest{Purpose: "settle"}},
-		{"observed", headers{"x-ordergate-lease", "u:1", "x-request-id", "a"}, true, LockRequest{Purpose: "settle a"}},
+		{"plain", order.HeaderList{{"accept", "*/*"}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"named", order.HeaderList{{"x-request-id", "9f-1"}}, false, gate.LockRequest{Purpose: "settle 9f-1"}},
+		{"within another", order.HeaderList{{"x-ordergate-lease", "u:1"}, {"x-request-id", "9f-1"}}, false, gate.LockRequest{PresentedLease: "u:1", Purpose: "settle 9f-1"}},
+		{"longest", order.HeaderList{{"x-ordergate-lease", longest}, {"x-request-id", longest}}, false, gate.LockRequest{PresentedLease: longest, Purpose: "settle " + longest}},
+		{"too long", order.HeaderList{{"x-ordergate-lease", longest + "a"}, {"x-request-id", longest + "a"}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"empty", order.HeaderList{{"x-ordergate-lease", ""}, {"x-request-id", ""}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"blank in it", order.HeaderList{{"x-ordergate-lease", "u: 1"}, {"x-request-id", "a b"}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"not ASCII", order.HeaderList{{"x-ordergate-lease", "ü:1"}, {"x-request-id", "\x7f"}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"twice", order.HeaderList{{"x-ordergate-lease", "u:1"}, {"x-ordergate-lease", "u:1"}, {"x-request-id", "a"}, {"x-request-id", "a"}}, false, gate.LockRequest{Purpose: "settle"}},
+		{"observed", order.HeaderList{{"x-ordergate-lease", "u:1"}, {"x-request-id", "a"}}, true, gate.LockRequest{Purpose: "settle a"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -48,7 +40,7 @@ func TestLockRequest(t *testing.T) {
 			c := b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", Header: tt.header, BodyState: order.BodyComplete})
 			c.Acquire(t.Context())
 			tt.want.IDs = []string{"42"}
-			if diff := cmp.Diff([]LockRequest{tt.want}, b.lock.requests); diff != "" {
+			if diff := cmp.Diff([]gate.LockRequest{tt.want}, b.lock.Requests()); diff != "" {
 				t.Error("asked for (-want +got):\n" + diff)
 			}
 		})
@@ -58,39 +50,39 @@ func TestLockRequest(t *testing.T) {
 // TestSeveralOrders checks that all of them are asked for at once, and that their
 // fences come in the order of their keys.
 func TestSeveralOrders(t *testing.T) {
-	locks := &lock{}
+	locks := &gatetest.Lock{Journal: &gatetest.Journal{}}
 	list := order.ID{In: order.InJSON, Members: []string{"ids"}, List: true, MaxList: 5, MaxBody: 100, Format: digits}
-	g, err := New([]Policy{{
+	g, err := gate.New([]gate.Policy{{
 		Rule:   order.Rule{Name: "batch", Methods: []string{"POST"}, Path: "/batch", IDs: []order.ID{list}},
-		Settle: &Settle{Lock: locks},
-	}}, silent{}, time.Now)
+		Settle: &gate.Settle{Lock: locks},
+	}}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := g.Open(order.Request{
-		Method: "POST", Target: "/batch", Header: headers{"content-type", "application/json"},
+		Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "application/json"}},
 		Body: []byte(`{"ids":[3,1,"20"]}`), BodyState: order.BodyComplete,
 	})
 	step := c.Granted(t.Context(), c.Acquire(t.Context()))
-	if diff := cmp.Diff([]LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.requests); diff != "" {
+	if diff := cmp.Diff([]gate.LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.Requests()); diff != "" {
 		t.Error("asked for (-want +got):\n" + diff)
 	}
-	if c.Key() != "order:lock:1,order:lock:20,order:lock:3" || FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
-		t.Errorf("key %q, fence %q, owner %q", c.Key(), FenceText(step.Lease), step.Lease.Owner())
+	if c.Key() != "lock:1,lock:20,lock:3" || gate.FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
+		t.Errorf("key %q, fence %q, owner %q", c.Key(), gate.FenceText(step.Lease), step.Lease.Owner())
 	}
 }
 
 // BenchmarkSettle is the gate's share of a settlement.
 func BenchmarkSettle(b *testing.B) {
 	bench := newBench(b, false)
-	bench.gate.record = silent{}
-	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: headers{"x-request-id", "7d9f4c1e-0000-4000-8000-000000000001"}, BodyState: order.BodyComplete}
-	known := &Response{Details: "via_upstream", Attempts: 1}
+	bench.lock.Journal = nil
+	g := bench.silent(b)
+	req := order.Request{Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{{"x-request-id", "7d9f4c1e-0000-4000-8000-000000000001"}}, BodyState: order.BodyComplete}
+	known := &gate.Response{Details: "via_upstream", Attempts: 1}
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		bench.lock.requests, bench.lock.did = bench.lock.requests[:0], bench.lock.did[:0]
-		c := bench.gate.Open(req)
+		c := g.Open(req)
 		c.Granted(ctx, c.Acquire(ctx))
 		c.Answered(known)
 		c.Ended(ctx)
@@ -104,7 +96,7 @@ func TestFences(t *testing.T) {
 		for _, d := range differences {
 			fences = append(fences, fences[len(fences)-1]+d)
 		}
-		for len(fences) <= maxListed {
+		for len(fences) <= gate.MaxListed {
 			fences = append(fences, fences[len(fences)-1]+1)
 		}
 		return fences
@@ -119,7 +111,7 @@ func TestFences(t *testing.T) {
 		{many(7, 0, 0, -3, 2, 2, 2), "7,+0*2,-3,+2*3,+1*44"},
 		{many(1<<62, -1<<62, 1<<62-1), "4611686018427387904,-4611686018427387904,+4611686018427387903,+1*48"},
 	} {
-		if got := FenceText(fenced(tt.fences)); got != tt.want {
+		if got := gate.FenceText(fenced(tt.fences)); got != tt.want {
 			t.Errorf("%d: %s, want %s", tt.fences, got, tt.want)
 		}
 	}
@@ -149,7 +141,7 @@ func TestClientOf(t *testing.T) {
 		"envoy://internal/":           "",
 		"":                            "",
 	} {
-		if got := clientOf(address); got != want {
+		if got := gate.ClientOf(address); got != want {
 			t.Errorf("%q is client %q, want %q", address, got, want)
 		}
 	}
@@ -157,10 +149,10 @@ func TestClientOf(t *testing.T) {
 
 // TestLargestSettlement refuses one byte more, announced or sent. An observed one passes.
 func TestLargestSettlement(t *testing.T) {
-	for size, refused := range map[int]bool{MaxSettlement: false, MaxSettlement + 1: true} {
+	for size, refused := range map[int]bool{gate.MaxSettlement: false, gate.MaxSettlement + 1: true} {
 		for _, observe := range []bool{false, true} {
 			announced := order.Request{
-				Method: "POST", Target: "/orders/42/settle", Header: headers{"content-length", strconv.Itoa(size)},
+				Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList{{"content-length", strconv.Itoa(size)}},
 			}
 			sent := order.Request{Method: "POST", Target: "/orders/42/settle", Body: make([]byte, size), BodyState: order.BodyComplete}
 			for _, req := range []order.Request{announced, sent} {

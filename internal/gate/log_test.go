@@ -1,4 +1,4 @@
-package gate
+package gate_test
 
 import (
 	"io"
@@ -6,41 +6,32 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
-
-// headerPairs are headers for these tests.
-type headerPairs [][2]string
-
-func (h headerPairs) Next(cursor int) (name, value string, next int) {
-	if cursor >= len(h) {
-		return "", "", -1
-	}
-	return h[cursor][0], h[cursor][1], cursor + 1
-}
 
 // TestLogRefused has requests with odd IDs: no line is forged, in either format.
 func TestLogRefused(t *testing.T) {
 	t.Parallel()
-	g := &Gate{policies: []Policy{{Rule: order.Rule{Name: "settle"}}}}
+	g := newBench(t, false).gate
 	const forged = "1\nlevel=ERROR msg=forged\x1b[31m\u009b31m"
 	tests := []struct {
 		name   string
 		id     string
-		header headerPairs
+		header order.HeaderList
 		want   string
 	}{
-		{"all is known", "42", headerPairs{{"x-request-id", "4d0e-1"}}, "rule=settle order=42 request=4d0e-1 verdict=busy"},
-		{"no order", "", headerPairs{{"x-request-id", "4d0e-1"}}, "rule=settle request=4d0e-1 verdict=busy"},
+		{"all is known", "42", order.HeaderList{{"x-request-id", "4d0e-1"}}, "rule=settle order=42 request=4d0e-1 verdict=busy"},
+		{"no order", "", order.HeaderList{{"x-request-id", "4d0e-1"}}, "rule=settle request=4d0e-1 verdict=busy"},
 		{"no ID", "42", nil, "rule=settle order=42 verdict=busy"},
-		{"a forged ID", "42", headerPairs{{"x-request-id", forged}}, "rule=settle order=42 verdict=busy"},
-		{"a long ID", "42", headerPairs{{"x-request-id", strings.Repeat("x", 1000)}}, "rule=settle order=42 verdict=busy"},
-		{"two IDs", "42", headerPairs{{"x-request-id", "a"}, {"x-request-id", "b"}}, "rule=settle order=42 verdict=busy"},
+		{"a forged ID", "42", order.HeaderList{{"x-request-id", forged}}, "rule=settle order=42 verdict=busy"},
+		{"a long ID", "42", order.HeaderList{{"x-request-id", strings.Repeat("x", 1000)}}, "rule=settle order=42 verdict=busy"},
+		{"two IDs", "42", order.HeaderList{{"x-request-id", "a"}, {"x-request-id", "b"}}, "rule=settle order=42 verdict=busy"},
 		{"a forged order", forged, nil, `\"1\\nlevel=ERROR msg=forged\\x1b[31m\\u009b31m\"`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := Decision{Verdict: VerdictBusy, ID: tt.id}
+			d := gate.Decision{Rule: 2, Verdict: gate.VerdictBusy, ID: tt.id}
 			for name, handler := range map[string]func(io.Writer, *slog.HandlerOptions) slog.Handler{
 				"text": func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) },
 				"JSON": func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, o) },
@@ -60,11 +51,11 @@ func TestLogRefused(t *testing.T) {
 
 // TestLogRefusedIsFree has a flood of refusals.
 func TestLogRefusedIsFree(t *testing.T) {
-	g := &Gate{policies: []Policy{{Rule: order.Rule{Name: "settle"}}}}
+	g := newBench(t, false).gate
 	log := slog.New(slog.NewTextHandler(io.Discard, nil)) // at info
-	header := order.Header(headerPairs{{"x-request-id", "4d0e-1"}})
+	header := order.Header(order.HeaderList{{"x-request-id", "4d0e-1"}})
 	if n := testing.AllocsPerRun(100, func() {
-		g.LogRefused(log, &Decision{Verdict: VerdictBusy, ID: "42"}, header)
+		g.LogRefused(log, &gate.Decision{Rule: 2, Verdict: gate.VerdictBusy, ID: "42"}, header)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

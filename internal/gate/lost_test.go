@@ -1,16 +1,18 @@
-package gate
+package gate_test
 
 import (
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
 )
 
 // TestLeaseLost loses the lease of a call before and during its answer. The time that the
 // call has run is no time that a decision took.
 func TestLeaseLost(t *testing.T) {
-	known := &Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
+	known := &gate.Response{Status: 200, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
 	for name, tt := range map[string]struct {
 		observe  bool
 		answered bool
@@ -34,11 +36,11 @@ func TestLeaseLost(t *testing.T) {
 				if got := c.LeaseLost().Refuse; got != tt.refuse {
 					t.Errorf("refused: %t, want %t", got, tt.refuse)
 				}
-				if lost := slices.Contains(b.record.lines, "2 settle lost"); lost != tt.refuse {
+				if lost := slices.Contains(b.record.Lines(), "2 settle lost"); lost != tt.refuse {
 					t.Errorf("counted as lost: %t, want %t", lost, tt.refuse)
 				}
-				if b.record.took != 0 {
-					t.Errorf("decisions took %v", b.record.took)
+				if b.record.Took() != 0 {
+					t.Errorf("decisions took %v", b.record.Took())
 				}
 				if c.LeaseLost().Refuse {
 					t.Error("it is refused twice")

@@ -1,4 +1,4 @@
-package gate
+package gate_test
 
 import (
 	"testing"
@@ -7,41 +7,43 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
 // newWitness is a gate with a lookup by path, and one by a list in the query, that
 // write down what was missing.
-func newWitness(t testing.TB) (*Gate, *[]string) {
+func newWitness(t testing.TB) (*gate.Gate, *[]string) {
 	t.Helper()
 	var missing []string
 	note := func(id string) { missing = append(missing, id) }
-	filter := &fakeFilter{}
+	filter := &gatetest.Filter{}
 	settle := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
-	g, err := New([]Policy{
+	g, err := gate.New([]gate.Policy{
 		{
 			Rule: order.Rule{
 				Name: "lookup", Methods: []string{"GET", "HEAD", "POST"}, Path: "/orders/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 			},
-			Lookup: &Lookup{Filter: filter, Absent: Reply{Status: 404}, OnNotFound: note},
+			Lookup: &gate.Lookup{Filter: filter, Absent: gate.Reply{Status: 404}, OnNotFound: note},
 		},
 		{
 			Rule: order.Rule{
 				Name: "optional", Methods: []string{"GET"}, Path: "/orders", Optional: true,
 				IDs: []order.ID{{In: order.InQuery, Name: "id", Format: digits}},
 			},
-			Lookup: &Lookup{Filter: filter, OnNotFound: note},
+			Lookup: &gate.Lookup{Filter: filter, OnNotFound: note},
 		},
 		{
 			Rule:   order.Rule{Name: "unmeasured", Methods: []string{"GET"}, Path: "/refunds/{id}", IDs: settle},
-			Lookup: &Lookup{Filter: filter},
+			Lookup: &gate.Lookup{Filter: filter},
 		},
 		{
 			Rule:   order.Rule{Name: "settle", Methods: []string{"GET"}, Path: "/orders/{id}/settle", IDs: settle},
-			Settle: &Settle{Lock: &lock{}},
+			Settle: &gate.Settle{Lock: &gatetest.Lock{}},
 		},
-	}, &recorder{}, time.Now)
+	}, &gatetest.Recorder{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,24 +53,26 @@ func newWitness(t testing.TB) (*Gate, *[]string) {
 // TestMissing has every way in which an answer could say that there is no such
 // order, seen with the request and seen alone.
 func TestMissing(t *testing.T) {
-	backend := func(status int) *Response { return &Response{Status: status, Details: "via_upstream", Attempts: 1} }
+	backend := func(status int) *gate.Response {
+		return &gate.Response{Status: status, Details: "via_upstream", Attempts: 1}
+	}
 	for _, tc := range []struct {
 		name, method, target string
-		answer               *Response
+		answer               *gate.Response
 		missing              string
 	}{
 		{"404", "GET", "/orders/42", backend(404), "42"},
 		{"410", "GET", "/orders/42", backend(410), "42"},
 		{"HEAD", "HEAD", "/orders/42?x=1", backend(404), "42"},
 		{"query", "GET", "/orders?id=7", backend(404), "7"},
-		{"after a retry", "GET", "/orders/42", &Response{Status: 404, Details: "via_upstream", Attempts: 2}, "42"},
-		{"without attributes", "GET", "/orders/42", &Response{Status: 404, Attempts: -1, HasServiceTime: true}, "42"},
+		{"after a retry", "GET", "/orders/42", &gate.Response{Status: 404, Details: "via_upstream", Attempts: 2}, "42"},
+		{"without attributes", "GET", "/orders/42", &gate.Response{Status: 404, Attempts: -1, HasServiceTime: true}, "42"},
 		{"there it is", "GET", "/orders/42", backend(200), ""},
 		{"403", "GET", "/orders/42", backend(403), ""},
 		{"500", "GET", "/orders/42", backend(500), ""},
-		{"our own answer", "GET", "/orders/42", &Response{Status: 404, Details: "ext_authz_denied"}, ""},
-		{"Envoy's", "GET", "/orders/42", &Response{Status: 404, Details: "route_not_found"}, ""},
-		{"nobody knows whose", "GET", "/orders/42", &Response{Status: 404, Attempts: -1}, ""},
+		{"our own answer", "GET", "/orders/42", &gate.Response{Status: 404, Details: "ext_authz_denied"}, ""},
+		{"Envoy's", "GET", "/orders/42", &gate.Response{Status: 404, Details: "route_not_found"}, ""},
+		{"nobody knows whose", "GET", "/orders/42", &gate.Response{Status: 404, Attempts: -1}, ""},
 		{"POST", "POST", "/orders/42", backend(404), ""},
 		{"no ID", "GET", "/orders", backend(404), ""},
 		{"malformed", "GET", "/orders/042", backend(404), ""},
@@ -85,8 +89,8 @@ func TestMissing(t *testing.T) {
 
 			g, missing := newWitness(t)
 			call := g.Open(req)
-			if call.Decision.Action == ActionLookup && call.NeedsAnswer {
-				if step := call.Answered(tc.answer); step != (Step{}) {
+			if call.Decision.Action == gate.ActionLookup && call.NeedsAnswer {
+				if step := call.Answered(tc.answer); step != (gate.Step{}) {
 					t.Errorf("step %+v", step)
 				}
 			} else if tc.missing != "" {
@@ -111,7 +115,7 @@ func TestMissingCopiesTheID(t *testing.T) {
 	target := []byte("/orders/42")
 	call := g.Open(order.Request{Method: "GET", Target: unsafe.String(&target[0], len(target))})
 	copy(target, "/orders/99")
-	call.Answered(&Response{Status: 404, Details: "via_upstream", Attempts: 1})
+	call.Answered(&gate.Response{Status: 404, Details: "via_upstream", Attempts: 1})
 	if diff := cmp.Diff([]string{"42"}, *missing); diff != "" {
 		t.Error("(-want +got):\n" + diff)
 	}
@@ -119,8 +123,7 @@ func TestMissingCopiesTheID(t *testing.T) {
 
 // BenchmarkScreen is the gate's share of a lookup.
 func BenchmarkScreen(b *testing.B) {
-	g := newBench(b, false).gate
-	g.record = silent{}
+	g := newBench(b, false).silent(b)
 	ctx := b.Context()
 	req := order.Request{Method: "GET", Target: "/orders/2"}
 	b.ReportAllocs()
@@ -135,9 +138,9 @@ func BenchmarkAnswered(b *testing.B) {
 	for name, status := range map[string]int{"200": 200, "404": 404} {
 		b.Run(name, func(b *testing.B) {
 			g, _ := newWitness(b)
-			g.policies[0].Lookup.OnNotFound = func(string) {}
+			g.Policies()[0].Lookup.OnNotFound = func(string) {}
 			req := order.Request{Method: "GET", Target: "/orders/42"}
-			r := &Response{Status: status, Details: "via_upstream", Attempts: 1}
+			r := &gate.Response{Status: status, Details: "via_upstream", Attempts: 1}
 			b.ReportAllocs()
 			for b.Loop() {
 				g.Answered(req, r)

@@ -1,10 +1,12 @@
-package gate
+package gate_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -15,15 +17,15 @@ func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	query := []order.ID{{In: order.InQuery, Name: "order_id", Format: digits}}
 	inJSON := []order.ID{{In: order.InJSON, Members: []string{"orderId"}, MaxBody: 1000, Format: digits}}
-	filter, locks := &fakeFilter{answers: map[string]Answer{"42": Maybe}}, &lock{}
-	look, settle := &Lookup{Filter: filter, Absent: Reply{Status: 404}}, &Settle{Lock: locks}
-	create := &Create{Filter: filter, Learn: Learn{JSON: []string{"orderId"}}, Format: digits}
+	filter, locks := &gatetest.Filter{Answers: map[string]gate.Answer{"42": gate.Maybe}}, &gatetest.Lock{}
+	look, settle := &gate.Lookup{Filter: filter, Absent: gate.Reply{Status: 404}}, &gate.Settle{Lock: locks}
+	create := &gate.Create{Filter: filter, Learn: gate.Learn{JSON: []string{"orderId"}}, Format: digits}
 	rule := func(method, path string, ids []order.ID, b order.Backend) order.Rule {
 		return order.Rule{Name: method + path, Methods: []string{method}, Path: path, IDs: ids, Backend: b}
 	}
 	refused, differ := 0, 0
 	for backend := order.Strict; backend <= order.PHP; backend++ {
-		for name, policies := range map[string][]Policy{
+		for name, policies := range map[string][]gate.Policy{
 			"lookup by GET":   {{Rule: rule("GET", "/orders/{id}", path, backend), Lookup: look}},
 			"lookup by POST":  {{Rule: rule("POST", "/orders/{id}/settle", path, backend), Lookup: look}},
 			"lookup in query": {{Rule: rule("POST", "/orders", query, backend), Lookup: look}},
@@ -37,13 +39,13 @@ func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 			"create":   {{Rule: rule("POST", "/orders", nil, backend), Create: create}},
 			"observed": {{Rule: rule("POST", "/orders/{id}/settle", path, backend), Lookup: look, Observe: true}},
 		} {
-			g, err := New(policies, &recorder{}, time.Now)
+			g, err := gate.New(policies, &gatetest.Recorder{}, time.Now)
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			eachOddRequest(func(req order.Request) {
 				d, call := g.Screen(t.Context(), req), g.Open(req)
-				if !d.Refused || d.Verdict == VerdictAbsent {
+				if !d.Refused || d.Verdict == gate.VerdictAbsent {
 					return
 				}
 				if refused++; !call.Decision.Refused {
@@ -71,9 +73,9 @@ func eachOddRequest(do func(order.Request)) {
 		"/index.php?action=settle&id=42", "/?route=orders/42/settle", "//x/orders/42/settle", "/orders?order_id=42&order_id=43",
 		"/orders/42/settle?order_id=43", "/orders/42?_method=POST", "/orders/42/settle?id=43", "/elsewhere",
 	}
-	kinds := []headers{
-		nil, {"x-http-method-override", "POST"}, {"x-original-url", "/orders/42/settle"}, {"cookie", "order_id=43"}, {"x-ordergate-verdict", "maybe"},
-		{"content-type", "application/json"}, {"content-type", "application/x-www-form-urlencoded"}, {"content-type", "multipart/form-data; boundary=b"},
+	kinds := []order.HeaderList{
+		nil, {{"x-http-method-override", "POST"}}, {{"x-original-url", "/orders/42/settle"}}, {{"cookie", "order_id=43"}}, {{"x-ordergate-verdict", "maybe"}},
+		{{"content-type", "application/json"}}, {{"content-type", "application/x-www-form-urlencoded"}}, {{"content-type", "multipart/form-data; boundary=b"}},
 	}
 	bodies := []string{"", `{"orderId":42}`, `{"orderId":42,"orderId":43}`, `{"id":43}`, "order_id=43", "_method=POST", "--b\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\n43\r\n--b--"}
 	for _, method := range []string{"GET", "POST", "PUT", "post"} {

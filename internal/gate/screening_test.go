@@ -1,10 +1,11 @@
-package gate
+package gate_test
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -12,12 +13,12 @@ import (
 // calls asks for them, and the others do without.
 func TestScreening(t *testing.T) {
 	b := newBench(t, false)
-	g, err := New([]Policy{{
+	g, err := gate.New([]gate.Policy{{
 		Rule: order.Rule{
 			Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", OtherMethods: true,
 			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
 		},
-		Lookup: &Lookup{Filter: b.filter, OnNotFound: func(string) {}},
+		Lookup: &gate.Lookup{Filter: b.filter, OnNotFound: func(string) {}},
 	}}, b.record, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -33,9 +34,9 @@ func TestScreening(t *testing.T) {
 		{"/index.php", "do=show&id=2", true},
 		{"/?do=show&id=2", "a=b", true},
 	} {
-		req := order.Request{Method: "POST", Target: tt.target, Header: headers{"content-type", "application/x-www-form-urlencoded"}}
+		req := order.Request{Method: "POST", Target: tt.target, Header: order.HeaderList{{"content-type", "application/x-www-form-urlencoded"}}}
 		inQuery := tt.target == "/?do=show&id=2" // which is enough
-		if d := g.Screen(t.Context(), req); d.Refused != inQuery || !inQuery && d != (Decision{Rule: -1}) {
+		if d := g.Screen(t.Context(), req); d.Refused != inQuery || !inQuery && d != (gate.Decision{Rule: -1}) {
 			t.Errorf("%s %s: without its body: %+v", tt.target, tt.body, d)
 		}
 		if result, call := g.TryScreen(req), g.Open(req); result.NeedsBody == inQuery || call.NeedsBody == inQuery || call.NeedsAnswer {
@@ -50,8 +51,8 @@ func TestScreening(t *testing.T) {
 			t.Errorf("%s %s is under a rule: %+v, %+v", tt.target, tt.body, d, call.Decision)
 		}
 	}
-	if slices.Contains(b.record.lines, "0 lookup unknown") {
-		t.Errorf("what is under no rule is counted as a lookup: %q", b.record.lines)
+	if slices.Contains(b.record.Lines(), "0 lookup unknown") {
+		t.Errorf("what is under no rule is counted as a lookup: %q", b.record.Lines())
 	}
 }
 
@@ -59,7 +60,7 @@ func TestScreening(t *testing.T) {
 func TestObservedScreening(t *testing.T) {
 	b := newBench(t, true)
 	req := order.Request{Method: "POST", Target: "/index.php?do=settle&id=2"}
-	if d := b.gate.Screen(t.Context(), req); d.Refused || d.Verdict != VerdictAmbiguous {
+	if d := b.gate.Screen(t.Context(), req); d.Refused || d.Verdict != gate.VerdictAmbiguous {
 		t.Errorf("screened: %+v", d)
 	}
 	if call := b.gate.Open(req); call.Decision.Refused || call.NeedsAnswer || call.NeedsLock {

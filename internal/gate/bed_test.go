@@ -1,0 +1,69 @@
+package gate_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type bench struct {
+	gate   *gate.Gate
+	filter *gatetest.Filter
+	lock   *gatetest.Lock
+	record *gatetest.Recorder
+}
+
+var digits = order.Format{Kind: order.Digits, Min: 1, Max: 19}
+
+func newBench(t testing.TB, observe bool) *bench {
+	t.Helper()
+	b := &bench{
+		filter: &gatetest.Filter{Journal: &gatetest.Journal{}, Answers: map[string]gate.Answer{"1": gate.Maybe, "2": gate.Absent}},
+		lock:   &gatetest.Lock{Journal: &gatetest.Journal{}},
+		record: &gatetest.Recorder{},
+	}
+	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
+	policies := []gate.Policy{
+		{
+			Rule:   order.Rule{Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}", IDs: path},
+			Lookup: &gate.Lookup{Filter: b.filter, Absent: gate.Reply{Status: 404}},
+		},
+		{
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
+			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"order", "id"}}, Format: digits},
+		},
+		{
+			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path},
+			Settle: &gate.Settle{Lock: b.lock},
+		},
+	}
+	for i := range policies {
+		policies[i].Observe = observe
+	}
+	var err error
+	if b.gate, err = gate.New(policies, b.record, time.Now); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// silent returns the bench's gate with a recorder that counts nothing.
+func (b *bench) silent(t testing.TB) *gate.Gate {
+	t.Helper()
+	g, err := gate.New(b.gate.Policies(), gatetest.Silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func settleCall(b *bench) gate.Call {
+	return b.gate.Open(order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete})
+}

@@ -1,0 +1,77 @@
+package gatetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// Filter is a gate.Filter. Its fields must not change during a call. It writes "query 42",
+// "learn 42", "incomplete: reason" and "abandoned: reason".
+type Filter struct {
+	Journal *Journal // nil: none
+	Answers map[string]gate.Answer
+	Others  gate.Answer // about IDs that Answers lacks
+
+	NotInMemory bool   // Query has the answers, and MayContain has none
+	Fault       string // the ID at which MayContain panics; "": none
+	OnQuery     func(ctx context.Context, id string) gate.Answer
+	Learning    chan struct{} // Learn waits until it is closed; nil: Learn does not wait
+}
+
+// MayContain implements gate.Filter.
+func (f *Filter) MayContain(id string) gate.Answer {
+	switch {
+	case f.Fault != "" && id == f.Fault:
+		panic("a fault in the filter")
+	case f.NotInMemory:
+		return gate.NotInMemory
+	}
+	return f.answer(id)
+}
+
+func (f *Filter) answer(id string) gate.Answer {
+	if a, ok := f.Answers[id]; ok {
+		return a
+	}
+	return f.Others
+}
+
+// Query implements gate.Filter.
+func (f *Filter) Query(ctx context.Context, id string) gate.Answer {
+	f.Journal.Add("query ", id)
+	switch {
+	case f.OnQuery != nil:
+		return f.OnQuery(ctx, id)
+	case ctx.Err() != nil:
+		return gate.Unknown
+	}
+	return f.answer(id)
+}
+
+// Learn implements gate.Filter.
+func (f *Filter) Learn(ctx context.Context, id string) error {
+	f.Journal.Add("learn ", id)
+	if f.Learning == nil {
+		return nil
+	}
+	select {
+	case <-f.Learning:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// MarkIncomplete implements gate.Filter.
+func (f *Filter) MarkIncomplete(_ context.Context, reason string, _ time.Time) error {
+	f.Journal.Add("incomplete: ", reason)
+	return nil
+}
+
+// Abandoned implements gate.Filter.
+func (f *Filter) Abandoned(_ context.Context, reason string, _ time.Time) error {
+	f.Journal.Add("abandoned: ", reason)
+	return nil
+}

@@ -1,0 +1,176 @@
+package gatetest
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// Lock is a gate.Locker that excludes nobody: the test decides about each Acquire. It writes
+// "acquire 42", "presents outer", "gave up", "release" and "hold: reason", each after its name
+// and a blank if it has a name.
+type Lock struct {
+	Journal *Journal // nil: none
+	Name    string
+	Fence   int64      // of the first order of a lease; the next ones follow; 0: 7
+	Enters  string     // the owner of the lease that a call may enter again; "": none
+	Grants  chan error // Acquire waits for its result, nil: a lease; a nil channel: Acquire does not wait
+	Err     error      // of Acquire, which does not wait; nil: it grants
+	HoldErr error      // of Hold
+	Fault   bool       // Acquire panics
+
+	mu       sync.Mutex
+	requests []gate.LockRequest
+	lost     chan struct{}
+}
+
+// Key implements gate.Locker.
+func (l *Lock) Key(id string) string {
+	if l.Name == "" {
+		return "lock:" + id
+	}
+	return l.Name + ":" + id
+}
+
+// Acquire implements gate.Locker.
+func (l *Lock) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
+	granted, err := l.acquire(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return granted, nil
+}
+
+func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, error) {
+	l.note("acquire ", strings.Join(request.IDs, " "))
+	if request.PresentedLease != "" {
+		l.note("presents ", request.PresentedLease)
+	}
+	if l.Journal != nil {
+		l.mu.Lock()
+		l.requests = append(l.requests, request)
+		l.mu.Unlock()
+	}
+	if l.Fault {
+		panic("a fault in the locker")
+	}
+	if err := l.wait(ctx); err != nil {
+		return nil, err
+	}
+	granted := &lease{lock: l, orders: len(request.IDs), owner: "owner"}
+	switch {
+	case l.Enters != "" && request.PresentedLease == l.Enters:
+		granted.owner = l.Enters
+	case l.Name != "":
+		granted.owner = l.Name + "-owner"
+	}
+	return granted, nil
+}
+
+// wait returns the result of an Acquire.
+func (l *Lock) wait(ctx context.Context) error {
+	if l.Grants == nil {
+		return l.Err
+	}
+	select {
+	case err := <-l.Grants:
+		return err
+	case <-ctx.Done():
+		l.note("gave up")
+		return ctx.Err()
+	}
+}
+
+func (l *Lock) note(event ...string) {
+	if l.Name != "" {
+		event = append([]string{l.Name, " "}, event...)
+	}
+	l.Journal.Add(event...)
+}
+
+// Requests returns the requests so far, if the lock has a journal.
+func (l *Lock) Requests() []gate.LockRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.requests
+}
+
+// Lose ends all leases, those to come included.
+func (l *Lock) Lose() { close(l.lostSignal()) }
+
+func (l *Lock) lostSignal() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost == nil {
+		l.lost = make(chan struct{})
+	}
+	return l.lost
+}
+
+// lease is a lease of a Lock.
+type lease struct {
+	lock   *Lock
+	orders int
+	owner  string
+}
+
+func (l *lease) Fences() []int64 {
+	fences, first := make([]int64, l.orders), l.lock.Fence
+	if first == 0 {
+		first = 7
+	}
+	for i := range fences {
+		fences[i] = first + int64(i)
+	}
+	return fences
+}
+
+func (l *lease) Owner() string         { return l.owner }
+func (l *lease) Lost() <-chan struct{} { return l.lock.lostSignal() }
+func (l *lease) Release(context.Context) error {
+	l.lock.note("release")
+	return nil
+}
+
+func (l *lease) Hold(_ context.Context, reason string) error {
+	l.lock.note("hold: ", reason)
+	return l.lock.HoldErr
+}
+
+// AsyncLock is a gate.AsyncLocker. Close Ended at the end of the test.
+type AsyncLock struct {
+	*Lock
+	Ended chan struct{}
+}
+
+// AcquireAsync implements gate.AsyncLocker.
+func (l AsyncLock) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
+	go func() {
+		if granted, err := l.acquire(ctx, request); err != nil {
+			then(nil, err)
+		} else {
+			then(asyncLease{granted, l.Ended}, nil)
+		}
+	}()
+	return true
+}
+
+// asyncLease is a lease of an AsyncLock.
+type asyncLease struct {
+	*lease
+	ended chan struct{}
+}
+
+func (l asyncLease) ReleaseAsync() { _ = l.Release(context.Background()) }
+
+func (l asyncLease) NotifyLost(lost func()) {
+	go func() {
+		select {
+		case <-l.Lost():
+			lost()
+		case <-l.ended:
+		}
+	}()
+}

@@ -1,0 +1,57 @@
+package gatetest
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Silent is a gate.Recorder that counts nothing.
+type Silent struct{}
+
+// Decided implements gate.Recorder.
+func (Silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
+
+// Refused implements gate.Recorder.
+func (Silent) Refused(int, order.Reason) {}
+
+// Closed implements gate.Recorder.
+func (Silent) Closed(int, gate.Outcome) {}
+
+// Learned implements gate.Recorder.
+func (Silent) Learned(int, error) {}
+
+// Recorder is a gate.Recorder that writes decisions to its journal: "0 lookup maybe",
+// "2 closed known", "1 learned true".
+type Recorder struct {
+	Silent
+	Journal
+	took time.Duration
+}
+
+// Decided implements gate.Recorder.
+func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Duration) {
+	r.Add(strconv.Itoa(rule), " ", a.String(), " ", v.String())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.took += took
+}
+
+// Closed implements gate.Recorder.
+func (r *Recorder) Closed(rule int, o gate.Outcome) {
+	r.Add(strconv.Itoa(rule), " closed ", o.String())
+}
+
+// Learned implements gate.Recorder.
+func (r *Recorder) Learned(rule int, err error) {
+	r.Add(strconv.Itoa(rule), " learned ", strconv.FormatBool(err == nil))
+}
+
+// Took returns the time that all decisions took together.
+func (r *Recorder) Took() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.took
+}

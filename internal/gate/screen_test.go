@@ -1,0 +1,152 @@
+package gate_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+func TestScreen(t *testing.T) {
+	tests := []struct {
+		target  string
+		observe bool
+		verdict gate.Verdict
+		refused bool
+		counted []string
+	}{
+		{"/orders/1", false, gate.VerdictMaybe, false, []string{"0 lookup maybe"}},
+		{"/orders/2", false, gate.VerdictAbsent, true, []string{"0 lookup absent"}},
+		{"/orders/3", false, gate.VerdictUnknown, false, []string{"0 lookup unknown"}},
+		{"/orders/x", false, gate.VerdictInvalid, true, []string{"0 lookup invalid"}},
+		{"/orders/2", true, gate.VerdictAbsent, false, []string{"0 lookup absent"}},
+		{"/orders/x", true, gate.VerdictInvalid, false, []string{"0 lookup invalid"}},
+		{"/elsewhere", false, gate.VerdictNone, false, nil},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.target, tt.observe), func(t *testing.T) {
+			b := newBench(t, tt.observe)
+			d := b.gate.Screen(t.Context(), order.Request{Method: "GET", Target: tt.target})
+			if d.Verdict != tt.verdict || d.Refused != tt.refused {
+				t.Errorf("verdict %s refused %t, want %s %t", d.Verdict, d.Refused, tt.verdict, tt.refused)
+			}
+			if diff := cmp.Diff(tt.counted, b.record.Lines()); diff != "" {
+				t.Error("counted (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// TestTryScreen is a face that must not block: it is told the same, or to have it asked for.
+// Screen asks by itself. Neither asks for what memory tells.
+func TestTryScreen(t *testing.T) {
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/x", "/elsewhere"} {
+		for _, observe := range []bool{false, true} {
+			for _, elsewhere := range []bool{false, true} {
+				b, screened, other := newBench(t, observe), newBench(t, observe), newBench(t, observe)
+				b.filter.NotInMemory, screened.filter.NotInMemory = elsewhere, elsewhere
+				path := []byte(target)
+				req := order.Request{Method: "GET", Target: unsafe.String(&path[0], len(path))}
+				want, got := other.gate.Screen(t.Context(), req), screened.gate.Screen(t.Context(), req)
+				if got != want {
+					t.Errorf("%s: screened %+v, want %+v", target, got, want)
+				}
+				result := b.gate.TryScreen(req)
+				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3"}, target)
+				if (result.Pending != nil) != asks || result.NeedsBody || len(b.filter.Journal.Lines()) > 0 {
+					t.Fatalf("%s: %+v, asked for %q", target, result, b.filter.Journal.Lines())
+				}
+				want.ID, got = strings.Clone(want.ID), result.Decision
+				if asks {
+					if len(b.record.Lines()) > 0 {
+						t.Errorf("counted before it is judged: %v", b.record.Lines())
+					}
+					clear(path) // it is the caller's
+					got = result.Pending.Resolve(t.Context())
+				}
+				if got != want {
+					t.Errorf("%s: %+v, want %+v", target, got, want)
+				}
+				for _, one := range []*bench{b, screened} {
+					if diff := cmp.Diff(other.record.Lines(), one.record.Lines()); diff != "" {
+						t.Error("counted (-want +got):\n" + diff)
+					}
+					if (len(one.filter.Journal.Lines()) > 0) != asks {
+						t.Errorf("%s: asked for %q", target, one.filter.Journal.Lines())
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPendingLookupEnds has the context of one that asks end: it passes the request on.
+func TestPendingLookupEnds(t *testing.T) {
+	b := newBench(t, false)
+	b.filter.NotInMemory = true
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	req := order.Request{Method: "GET", Target: "/orders/2"}
+	if d := b.gate.Screen(ctx, req); d.Refused || d.Verdict != gate.VerdictUnknown {
+		t.Errorf("screened: %+v", d)
+	}
+	if d := b.gate.TryScreen(req).Pending.Resolve(ctx); d.Refused || d.Verdict != gate.VerdictUnknown {
+		t.Errorf("asked: %+v", d)
+	}
+}
+
+// TestTryScreenOfABody asks for what the ID stands in, whatever the rule is for.
+func TestTryScreenOfABody(t *testing.T) {
+	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
+	b := newBench(t, false)
+	g, err := gate.New([]gate.Policy{
+		{Rule: order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/find", IDs: inBody}, Lookup: &gate.Lookup{Filter: b.filter}},
+		{Rule: order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/settle", IDs: inBody}, Settle: &gate.Settle{Lock: b.lock}},
+	}, b.record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	json := order.Request{Method: "POST", Header: order.HeaderList{{"content-type", "application/json"}}}
+	for _, tt := range []struct {
+		target, body string
+		verdict      gate.Verdict
+	}{
+		{"/find", `{"id": 2}`, gate.VerdictAbsent},
+		{"/find", `{"id": 1}`, gate.VerdictMaybe},
+		{"/find", `{`, gate.VerdictAmbiguous},
+		{"/settle", `{"id": 2}`, gate.VerdictNone},
+		{"/settle", `{"id": "x"}`, gate.VerdictInvalid},
+	} {
+		req := json
+		req.Target = tt.target
+		if result := g.TryScreen(req); !result.NeedsBody || result.Pending != nil {
+			t.Errorf("%s: %+v", tt.target, result)
+		}
+		req.Body, req.BodyState = []byte(tt.body), order.BodyComplete
+		if result := g.TryScreen(req); result.NeedsBody || result.Decision.Verdict != tt.verdict {
+			t.Errorf("%s %s: %+v", tt.target, tt.body, result)
+		}
+	}
+}
+
+func TestScreenDoesNotAllocate(t *testing.T) {
+	g := newBench(t, false).silent(t)
+	ctx := t.Context()
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3"} {
+		req := order.Request{Method: "GET", Target: target}
+		if n := testing.AllocsPerRun(100, func() {
+			g.Screen(ctx, req)
+			g.TryScreen(req)
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", target, n)
+		}
+	}
+}

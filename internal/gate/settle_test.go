@@ -1,0 +1,109 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+func TestSettle(t *testing.T) {
+	known := &gate.Response{Details: "via_upstream", Attempts: 1}
+	timeout := &gate.Response{Details: "response_timeout", Attempts: 1}
+	tests := []struct {
+		name    string
+		events  func(context.Context, *gate.Call)
+		did     []string
+		counted []string
+	}{
+		{"answered", func(ctx context.Context, c *gate.Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(known)
+			c.Finished()
+			c.Ended(ctx)
+		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed known"}},
+		{"answered in part", func(ctx context.Context, c *gate.Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(known)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold: outcome unknown: " + gate.AnswerCutOff}, []string{"2 settle acquired", "2 closed unknown"}},
+		{"timed out", func(ctx context.Context, c *gate.Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Answered(timeout)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold: outcome unknown: response_timeout"}, []string{"2 settle acquired", "2 closed unknown"}},
+		{"client gone while it runs", func(ctx context.Context, c *gate.Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Ended(ctx)
+		}, []string{"acquire 42", "hold: outcome unknown: the client or Envoy ended the call before an answer"},
+			[]string{"2 settle acquired", "2 closed unknown"}},
+		{"client gone while it waits", func(ctx context.Context, c *gate.Call) {
+			g := c.Acquire(ctx)
+			c.Ended(ctx)
+			c.Granted(ctx, g)
+		}, []string{"acquire 42", "release"}, []string{"2 closed not_forwarded"}},
+		{"could not be passed on", func(ctx context.Context, c *gate.Call) {
+			c.Granted(ctx, c.Acquire(ctx))
+			c.Unsent(ctx)
+			c.Ended(ctx)
+		}, []string{"acquire 42", "release"}, []string{"2 settle acquired", "2 closed not_forwarded"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, false)
+			c := settleCall(b)
+			tt.events(t.Context(), &c)
+			if diff := cmp.Diff(tt.did, b.lock.Journal.Lines()); diff != "" {
+				t.Error("did (-want +got):\n" + diff)
+			}
+			if diff := cmp.Diff(tt.counted, b.record.Lines()); diff != "" {
+				t.Error("counted (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+func TestSettleDenied(t *testing.T) {
+	tests := []struct {
+		name    string
+		err     error
+		observe bool
+		verdict gate.Verdict
+		want    gate.Step
+	}{
+		{"busy", fmt.Errorf("lock: %w", gate.ErrBusy), false, gate.VerdictBusy, gate.Step{Refuse: true}},
+		{"redis lost", errors.New("connection refused"), false, gate.VerdictUnavailable, gate.Step{Refuse: true}},
+		{"busy, observed", gate.ErrBusy, true, gate.VerdictBusy, gate.Step{Forward: true}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.observe)
+			b.lock.Err = tt.err
+			c := settleCall(b)
+			if diff := cmp.Diff(tt.want, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+				t.Error("step (-want +got):\n" + diff)
+			}
+			if c.Decision.Verdict != tt.verdict {
+				t.Errorf("verdict %s, want %s", c.Decision.Verdict, tt.verdict)
+			}
+			c.Ended(t.Context())
+			if diff := cmp.Diff([]string{"acquire 42"}, b.lock.Journal.Lines()); diff != "" {
+				t.Error("did (-want +got):\n" + diff)
+			}
+		})
+	}
+}
+
+// TestObservedSettleShowsNoLease checks that observing takes a lock, to count,
+// but leaves the request as it came.
+func TestObservedSettleShowsNoLease(t *testing.T) {
+	b := newBench(t, true)
+	c := settleCall(b)
+	if diff := cmp.Diff(gate.Step{Forward: true}, c.Granted(t.Context(), c.Acquire(t.Context()))); diff != "" {
+		t.Error("step (-want +got):\n" + diff)
+	}
+}
