@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -78,7 +79,7 @@ func serveHTTP(t *testing.T) (addr string) {
 // serveGate serves other policies than newServer's.
 func serveGate(t *testing.T, policies []gate.Policy) (addr string) {
 	t.Helper()
-	g, err := gate.New(policies, silent{}, time.Now)
+	g, err := gate.New(policies, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +296,7 @@ func TestHTTPObserve(t *testing.T) {
 func TestAnswersOfOddRules(t *testing.T) {
 	policies := slices.Clone(newServer(t).current.Load().gate.Policies())
 	policies[0].Rule.Name = "a b/../c\r\n?d"
-	g, err := gate.New(policies[:1], silent{}, time.Now)
+	g, err := gate.New(policies[:1], gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

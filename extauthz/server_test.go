@@ -1,7 +1,6 @@
 package extauthz
 
 import (
-	"context"
 	"net"
 	"strings"
 	"testing"
@@ -19,43 +18,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// known is a filter of the orders that exist; "7" it cannot tell.
-type known map[string]bool
-
-func (k known) MayContain(id string) gate.Answer {
-	switch {
-	case id == "7":
-		return gate.Unknown
-	case k[id]:
-		return gate.Maybe
-	}
-	return gate.Absent
-}
-func (k known) Query(_ context.Context, id string) gate.Answer        { return k.MayContain(id) }
-func (known) Learn(context.Context, string) error                     { return nil }
-func (known) MarkIncomplete(context.Context, string, time.Time) error { return nil }
-func (known) Abandoned(context.Context, string, time.Time) error      { return nil }
-
-type silent struct{}
-
-func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (silent) Closed(int, gate.Outcome)                              {}
-func (silent) Refused(int, order.Reason)                             {}
-func (silent) Learned(int, error)                                    {}
-
-// noLocks is a gate.Locker that a check has no use for.
-type noLocks struct{ gate.Locker }
-
 func newServer(t testing.TB) *Server {
 	t.Helper()
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	lookup := &gate.Lookup{
-		Filter: known{"42": true},
+		Filter: &gatetest.Filter{Answers: map[string]gate.Answer{"42": gate.Maybe, "7": gate.Unknown}, Others: gate.Absent},
 		Absent: gate.Reply{Status: 404, Body: `{"error":"no such order"}`},
 	}
 	invalid := gate.Reply{Status: 400, Body: `{"error":"malformed"}`}
@@ -72,21 +45,21 @@ func newServer(t testing.TB) *Server {
 				Name: "settle", Methods: []string{"GET"}, Path: "/settle/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
-			Settle: &gate.Settle{Lock: noLocks{}}, Invalid: invalid,
+			Settle: &gate.Settle{Lock: &gatetest.Lock{Fault: true}}, Invalid: invalid,
 		},
 		{
 			Rule: order.Rule{
 				Name: "watched", Methods: []string{"GET"}, Path: "/watched/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
-			Lookup: lookup, Settle: &gate.Settle{Lock: noLocks{}}, Observe: true,
+			Lookup: lookup, Settle: &gate.Settle{Lock: &gatetest.Lock{Fault: true}}, Observe: true,
 		},
 		{
 			Rule: order.Rule{
 				Name: "both", Methods: []string{"GET"}, Path: "/both/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
-			Lookup: lookup, Settle: &gate.Settle{Lock: noLocks{}}, Invalid: invalid,
+			Lookup: lookup, Settle: &gate.Settle{Lock: &gatetest.Lock{Fault: true}}, Invalid: invalid,
 		},
 		{
 			Rule: order.Rule{
@@ -95,7 +68,7 @@ func newServer(t testing.TB) *Server {
 			},
 			Lookup: lookup, Invalid: invalid,
 		},
-	}, silent{}, time.Now)
+	}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 )
 
 // withAbsent returns the gate of newServer with another answer to absent orders, and
@@ -28,7 +29,7 @@ func withAbsent(t *testing.T, s *Server, code, shift int) *gate.Gate {
 		p.Rule.Name, p.Rule.Path = "shift-"+strconv.Itoa(i), "/shift-"+strconv.Itoa(i)
 		policies = append([]gate.Policy{p}, policies...)
 	}
-	g, err := gate.New(policies, silent{}, time.Now)
+	g, err := gate.New(policies, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestAnswersOutliveTheirRule(t *testing.T) {
 	defer web.Close()
 	addr := web.Listener.Addr().String()
 	told, _ := ask(t, addr, nginxAsks("/orders/43"))
-	empty, err := gate.New(nil, silent{}, time.Now)
+	empty, err := gate.New(nil, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func TestUseOfABadGate(t *testing.T) {
 	s := newServer(t)
 	policies := slices.Clone(s.current.Load().gate.Policies())
 	policies[0].Invalid.Body = "\xff"
-	g, err := gate.New(policies, silent{}, time.Now)
+	g, err := gate.New(policies, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,93 +16,26 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// locks is a Locker whose grants a test decides, and which writes down what
-// becomes of them. (That the real one keeps its word is tested in redislock.)
-type locks struct {
-	grant chan error // an answer to each Acquire
-
-	mu   sync.Mutex
-	did  []string
-	lost chan struct{}
-}
-
-func newLocks() *locks { return &locks{grant: make(chan error, 10), lost: make(chan struct{})} }
-
-func (l *locks) note(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.did = append(l.did, what)
-}
-
-func (l *locks) noted() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.did, " ")
-}
-
-func (l *locks) Key(id string) string { return "lock:" + id }
-func (l *locks) Acquire(ctx context.Context, request gate.LockRequest) (gate.Lease, error) {
-	l.note("ask:" + strings.Join(request.IDs, ","))
-	if request.PresentedLease != "" {
-		l.note("present:" + request.PresentedLease)
-	}
-	select {
-	case err := <-l.grant:
-		if err != nil {
-			return nil, err
-		}
-		return l, nil
-	case <-ctx.Done():
-		l.note("gave-up")
-		return nil, ctx.Err()
-	}
-}
-func (l *locks) Fences() []int64                    { return []int64{7} }
-func (l *locks) Owner() string                      { return "owner" }
-func (l *locks) Lost() <-chan struct{}              { return l.lost }
-func (l *locks) Release(context.Context) error      { l.note("release"); return nil }
-func (l *locks) Hold(context.Context, string) error { l.note("hold"); return nil }
-
-// fakeFilter is a Filter that writes down what it learns.
-type fakeFilter struct{ locks *locks }
-
-func (b fakeFilter) MayContain(string) gate.Answer             { return gate.Unknown }
-func (b fakeFilter) Query(context.Context, string) gate.Answer { return gate.Unknown }
-func (b fakeFilter) Learn(_ context.Context, id string) error {
-	b.locks.note("learn:" + id)
-	return nil
-}
-func (b fakeFilter) MarkIncomplete(context.Context, string, time.Time) error {
-	b.locks.note("missed")
-	return nil
-}
-func (b fakeFilter) Abandoned(context.Context, string, time.Time) error {
-	b.locks.note("abandoned")
-	return nil
-}
-
-type silent struct{}
-
-func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (silent) Closed(int, gate.Outcome)                              {}
-func (silent) Refused(int, order.Reason)                             {}
-func (silent) Learned(int, error)                                    {}
-
 // bed is a server on loopback with a client on it.
 type bed struct {
 	t      *testing.T
-	locks  *locks
+	lock   *gatetest.Lock
+	did    *gatetest.Journal // of the lock and of the filter
 	server *Server
 	client extproc.ExternalProcessorClient
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	l := newLocks()
+	did := &gatetest.Journal{}
+	l := &gatetest.Lock{Journal: did, Grants: make(chan error, 10)}
+	filter := &gatetest.Filter{Journal: did}
+	notFound := func(id string) { did.Add("not found ", id) }
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	g, err := gate.New([]gate.Policy{
 		{
@@ -119,12 +50,12 @@ func newBed(t *testing.T) *bed {
 		},
 		{
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
-			Create: &gate.Create{Filter: fakeFilter{l}, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
+			Create: &gate.Create{Filter: filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
 		{
 			Rule: order.Rule{Name: "form", Methods: []string{"POST"}, Path: "/orders.php"},
 			Create: &gate.Create{
-				Filter: fakeFilter{l}, Format: format,
+				Filter: filter, Format: format,
 				Learn: gate.Learn{Header: "location", Capture: regexp.MustCompile(`/orders/([0-9]+)$`)},
 			},
 		},
@@ -133,16 +64,16 @@ func newBed(t *testing.T) *bed {
 				Name: "lookup", Methods: []string{"GET"}, Path: "/orders/{id}",
 				IDs: []order.ID{{In: order.InPath, Name: "id", Format: format}},
 			},
-			Lookup: &gate.Lookup{Filter: fakeFilter{l}, OnNotFound: func(id string) { l.note("missing:" + id) }},
+			Lookup: &gate.Lookup{Filter: filter, OnNotFound: notFound},
 		},
 		{
 			Rule: order.Rule{
 				Name: "by-header", Methods: []string{"GET"}, Path: "/order",
 				IDs: []order.ID{{In: order.InHeader, Name: "x-order-id", Format: format}},
 			},
-			Lookup: &gate.Lookup{Filter: fakeFilter{l}, OnNotFound: func(id string) { l.note("missing:" + id) }},
+			Lookup: &gate.Lookup{Filter: filter, OnNotFound: notFound},
 		},
-	}, silent{}, time.Now)
+	}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +95,7 @@ func newBed(t *testing.T) *bed {
 		server.Stop()
 		<-served
 	})
-	return &bed{t, l, s, extproc.NewExternalProcessorClient(conn)}
+	return &bed{t, l, did, s, extproc.NewExternalProcessorClient(conn)}
 }
 
 // stream is one HTTP request as Envoy plays it.
@@ -212,9 +143,9 @@ func (s stream) wantEnd() {
 	}
 }
 
-func (b *bed) wantNoted(want string) {
+func (b *bed) wantDid(want string) {
 	b.t.Helper()
-	bedtest.Eventually(b.t, want, func() bool { return b.locks.noted() == want })
+	bedtest.Eventually(b.t, want, func() bool { return b.did.Short() == want })
 }
 
 func headersOf(pairs ...string) *extproc.HttpHeaders {

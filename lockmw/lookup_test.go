@@ -14,8 +14,8 @@ func lookup() *extproc.ProcessingRequest {
 }
 
 func TestWitness(t *testing.T) {
-	for _, tc := range []struct{ name, status, details, noted string }{
-		{"missing", "404", "via_upstream", "missing:42"},
+	for _, tc := range []struct{ name, status, details, did string }{
+		{"missing", "404", "via_upstream", "not found 42"},
 		{"there", "200", "via_upstream", ""},
 		{"Envoy's answer", "404", "route_not_found", ""},
 	} {
@@ -37,8 +37,8 @@ func TestWitness(t *testing.T) {
 				t.Error("the answer waits for a reply")
 			}
 			s.wantEnd()
-			if did := b.locks.noted(); did != tc.noted {
-				t.Errorf("noted %q, want %q", did, tc.noted)
+			if did := b.did.Short(); did != tc.did {
+				t.Errorf("did %q, want %q", did, tc.did)
 			}
 		})
 	}
@@ -53,8 +53,8 @@ func TestWitnessLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantEnd()
-	if did := b.locks.noted(); did != "" {
-		t.Errorf("noted %q", did)
+	if did := b.did.Short(); did != "" {
+		t.Errorf("did %q", did)
 	}
 }
 
@@ -74,14 +74,14 @@ func TestOnlyAnswers(t *testing.T) {
 		name   string
 		status string
 		attrs  map[string]any
-		noted  string
+		did    string
 	}{
-		{"missing", "404", about("GET", "/orders/42?x=1"), "missing:42"},
-		{"gone", "410", about("GET", "/orders/42"), "missing:42"},
+		{"missing", "404", about("GET", "/orders/42?x=1"), "not found 42"},
+		{"gone", "410", about("GET", "/orders/42"), "not found 42"},
 		{"there", "200", about("GET", "/orders/42"), ""},
 		{"another method", "404", about("DELETE", "/orders/42"), ""},
-		{"by a header", "404", about("GET", "/order", "request.headers['x-order-id']", "7"), "missing:7"},
-		{"by a header, quoted otherwise", "404", about("GET", "/order", `request.headers["x-order-id"]`, "7"), "missing:7"},
+		{"by a header", "404", about("GET", "/order", "request.headers['x-order-id']", "7"), "not found 7"},
+		{"by a header, quoted otherwise", "404", about("GET", "/order", `request.headers["x-order-id"]`, "7"), "not found 7"},
 		{"no such header", "404", about("GET", "/order"), ""},
 		{"odd attributes", "404", about("GET", "/order", "request.headers[", "7", "request.headers[']", "7", "request.headers['']", "7"), ""},
 		{"without the request", "404", map[string]any{"response.code_details": "via_upstream"}, ""},
@@ -102,8 +102,8 @@ func TestOnlyAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.wantEnd()
-				if did := b.locks.noted(); did != tc.noted {
-					t.Errorf("noted %q, want %q", did, tc.noted)
+				if did := b.did.Short(); did != tc.did {
+					t.Errorf("did %q, want %q", did, tc.did)
 				}
 			})
 		}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestBracket(t *testing.T) {
 	b := newBed(t)
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	s := b.open()
 	r := s.say(settle())
 	got := map[string]string{}
@@ -33,12 +33,12 @@ func TestBracket(t *testing.T) {
 	}
 	s.say(answered("200", "via_upstream"))
 	s.say(bodyPart(false))
-	if did := b.locks.noted(); did != "ask:42" {
+	if did := b.did.Short(); did != "acquire 42" {
 		t.Errorf("before the end: %s", did)
 	}
 	s.say(bodyPart(true))
 	s.leave()
-	b.wantNoted("ask:42 release")
+	b.wantDid("acquire 42, release")
 }
 
 // TestAnswersEnd has answers end in each way, and break off.
@@ -59,14 +59,14 @@ func TestAnswersEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
-			b.locks.grant <- nil
+			b.lock.Grants <- nil
 			s := b.open()
 			s.say(settle())
 			for _, msg := range tt.answer {
 				s.say(msg)
 			}
 			s.leave()
-			b.wantNoted("ask:42 " + tt.want)
+			b.wantDid("acquire 42, " + tt.want)
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestAnswersEnd(t *testing.T) {
 // reach the backend as it is.
 func TestWithinAnother(t *testing.T) {
 	b := newBed(t)
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	s := b.open()
 	r := s.say(whole(requestHeaders(
 		":method", "POST", ":path", "/orders/42/settle", gate.HeaderLease, "outer:1", gate.HeaderFence, "99")))
@@ -88,17 +88,17 @@ func TestWithinAnother(t *testing.T) {
 	s.say(answered("200", "via_upstream"))
 	s.say(bodyPart(true))
 	s.leave()
-	b.wantNoted("ask:42 present:outer:1 release")
+	b.wantDid("acquire 42, presents outer:1, release")
 }
 
 // TestLeaseLostDuringTheCall loses the lease before the answer: the call is ended, and its
 // lock is held if it can be.
 func TestLeaseLostDuringTheCall(t *testing.T) {
 	b := newBed(t)
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	s := b.open()
 	s.say(settle())
-	close(b.locks.lost)
+	b.lock.Lose()
 	r := s.hear().GetImmediateResponse()
 	if r.GetStatus().GetCode() != 503 || r.GetDetails() != "ordergate_lost" {
 		t.Errorf("the call is ended with %v", r)
@@ -108,20 +108,20 @@ func TestLeaseLostDuringTheCall(t *testing.T) {
 		t.Error("the client is not told of the lease")
 	}
 	s.leave()
-	b.wantNoted("ask:42 hold")
+	b.wantDid("acquire 42, hold")
 }
 
 // TestLeaseLostDuringTheAnswer loses it later: the answer passes.
 func TestLeaseLostDuringTheAnswer(t *testing.T) {
 	b := newBed(t)
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	s := b.open()
 	s.say(settle())
 	s.say(answered("200", "via_upstream"))
-	close(b.locks.lost)
+	b.lock.Lose()
 	s.say(bodyPart(true))
 	s.leave()
-	b.wantNoted("ask:42 release")
+	b.wantDid("acquire 42, release")
 }
 
 func TestRefusals(t *testing.T) {
@@ -138,7 +138,7 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBed(t)
-			b.locks.grant <- tt.grant
+			b.lock.Grants <- tt.grant
 			s := b.open()
 			r := s.say(whole(requestHeaders(":method", "POST", ":path", tt.path))).GetImmediateResponse()
 			if int32(r.GetStatus().GetCode()) != tt.status || r.GetDetails() != "ordergate_"+tt.verdict {
@@ -191,9 +191,9 @@ func TestAbortWhileWaiting(t *testing.T) {
 	if err := s.Send(settle()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantNoted("ask:42")
+	b.wantDid("acquire 42")
 	s.leave()
-	b.wantNoted("ask:42 gave-up")
+	b.wantDid("acquire 42, gave up")
 }
 
 // TestAnswerWhileWaiting is Envoy answering by itself (a stream timeout, say)
@@ -204,9 +204,9 @@ func TestAnswerWhileWaiting(t *testing.T) {
 	if err := s.Send(settle()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantNoted("ask:42")
+	b.wantDid("acquire 42")
 	s.say(answered("408", "stream_idle_timeout"))
-	b.wantNoted("ask:42 gave-up")
+	b.wantDid("acquire 42, gave up")
 }
 
 func TestCreate(t *testing.T) {
@@ -223,7 +223,7 @@ func TestCreate(t *testing.T) {
 		}
 		s.say(answered("201", "via_upstream"))
 		s.say(body(`{"id": 42}`))
-		if did := b.locks.noted(); did != "learn:42" {
+		if did := b.did.Short(); did != "learn 42" {
 			t.Errorf("did %q", did)
 		}
 		s.wantEnd()
@@ -236,7 +236,7 @@ func TestCreate(t *testing.T) {
 			t.Errorf("mode %v", m)
 		}
 		s.wantEnd()
-		if did := b.locks.noted(); did != "" {
+		if did := b.did.Short(); did != "" {
 			t.Errorf("did %q", did)
 		}
 	})
@@ -247,14 +247,14 @@ func TestCreate(t *testing.T) {
 		last := answered("204", "via_upstream")
 		last.GetResponseHeaders().EndOfStream = true
 		s.say(last)
-		b.wantNoted("missed")
+		b.wantDid("incomplete")
 	})
 	t.Run("the client leaves", func(t *testing.T) {
 		b := newBed(t)
 		s := b.open()
 		s.say(create)
 		s.leave()
-		b.wantNoted("abandoned")
+		b.wantDid("abandoned")
 	})
 	t.Run("the client leaves in the middle of the answer", func(t *testing.T) {
 		b := newBed(t)
@@ -262,7 +262,7 @@ func TestCreate(t *testing.T) {
 		s.say(create)
 		s.say(answered("201", "via_upstream"))
 		s.leave()
-		b.wantNoted("abandoned")
+		b.wantDid("abandoned")
 	})
 	t.Run("Envoy answers", func(t *testing.T) {
 		b := newBed(t)
@@ -272,7 +272,7 @@ func TestCreate(t *testing.T) {
 			t.Errorf("mode %v", m)
 		}
 		s.wantEnd()
-		b.wantNoted("abandoned")
+		b.wantDid("abandoned")
 	})
 	t.Run("Envoy answers without the backend", func(t *testing.T) {
 		b := newBed(t)
@@ -280,7 +280,7 @@ func TestCreate(t *testing.T) {
 		s.say(create)
 		s.say(answered("503", "no_healthy_upstream"))
 		s.wantEnd()
-		b.wantNoted("")
+		b.wantDid("")
 	})
 	t.Run("Envoy tells nothing", func(t *testing.T) {
 		b := newBed(t)
@@ -288,7 +288,7 @@ func TestCreate(t *testing.T) {
 		s.say(create)
 		s.say(answeredWith("201", nil))
 		s.say(body(`{"id": 42}`))
-		b.wantNoted("learn:42")
+		b.wantDid("learn 42")
 	})
 	t.Run("from a part of a header", func(t *testing.T) {
 		b := newBed(t)
@@ -299,7 +299,7 @@ func TestCreate(t *testing.T) {
 		headers.Headers = append(headers.Headers, &corev3.HeaderValue{Key: "location", RawValue: []byte("/orders/42")})
 		s.say(found)
 		s.wantEnd()
-		b.wantNoted("learn:42")
+		b.wantDid("learn 42")
 	})
 }
 
@@ -330,7 +330,7 @@ func TestStrangeStreams(t *testing.T) {
 // TestEveryMessageIsAnswered has all kinds of message arrive within a bracket.
 func TestEveryMessageIsAnswered(t *testing.T) {
 	b := newBed(t)
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	s := b.open()
 	s.say(settle())
 	for _, msg := range []*extproc.ProcessingRequest{
@@ -346,7 +346,7 @@ func TestEveryMessageIsAnswered(t *testing.T) {
 		}
 	}
 	s.leave()
-	b.wantNoted("ask:42 release")
+	b.wantDid("acquire 42, release")
 }
 
 func typeOf(v any) string {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 )
 
 // TestUse takes the rules away while a settlement runs: it ends as it began, and the next
@@ -12,15 +13,15 @@ import (
 func TestUse(t *testing.T) {
 	b := newBed(t)
 	waiting, running := b.open(), b.open()
-	b.locks.grant <- nil
+	b.lock.Grants <- nil
 	if r := running.say(settle()); r.GetRequestHeaders() == nil {
 		t.Fatalf("not forwarded: %v", r)
 	}
 	if err := waiting.Send(settle()); err != nil {
 		t.Fatal(err)
 	}
-	b.wantNoted("ask:42 ask:42")
-	empty, err := gate.New(nil, silent{}, time.Now)
+	b.wantDid("acquire 42, acquire 42")
+	empty, err := gate.New(nil, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestUse(t *testing.T) {
 		t.Errorf("under no rule any more: %v", r)
 	}
 	after.wantEnd()
-	b.locks.grant <- gate.ErrBusy
+	b.lock.Grants <- gate.ErrBusy
 	r, err := waiting.Recv()
 	if err != nil || r.GetImmediateResponse().GetStatus().GetCode() != 409 {
 		t.Errorf("one that waited got %v, %v", r, err)
@@ -42,5 +43,5 @@ func TestUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	running.wantEnd()
-	b.wantNoted("ask:42 ask:42 release")
+	b.wantDid("acquire 42, acquire 42, release")
 }

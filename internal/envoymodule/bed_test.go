@@ -5,13 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
 )
 
@@ -156,162 +156,49 @@ func (w *waker) Free() {
 	w.envoy.wakers.Add(-1)
 }
 
-// lock is a Locker, and the only lease of each Acquire.
-type lock struct {
-	grant chan error // an answer to each Acquire
-	panic bool
-
-	mu    sync.Mutex
-	did   []string
-	lost  chan struct{}
-	ended chan struct{} // closed at the end of the test
-}
-
-func newLock() *lock {
-	return &lock{grant: make(chan error, 1), lost: make(chan struct{}), ended: make(chan struct{})}
-}
-
-func (l *lock) note(what string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.did = append(l.did, what)
-}
-
-func (l *lock) noted() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.did, " ")
-}
-
-func (l *lock) Key(id string) string { return "lock:" + id }
-
-func (l *lock) Acquire(ctx context.Context, _ gate.LockRequest) (gate.Lease, error) {
-	if l.panic {
-		panic("a fault in the locker")
-	}
-	select {
-	case err := <-l.grant:
-		if err != nil {
-			return nil, err
-		}
-		return l, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// newFilter returns a filter of which memory has little: order 1 exists, 5 does not, and 4 is
+// unknown. A query about 3 has no answer, one about 66 panics, and one about 77 waits. All other
+// orders are absent.
+func newFilter() *gatetest.Filter {
+	return &gatetest.Filter{
+		Journal: &gatetest.Journal{}, Learning: make(chan struct{}),
+		Answers: map[string]gate.Answer{"1": gate.Maybe, "4": gate.Unknown, "5": gate.Absent}, Others: gate.NotInMemory,
+		OnQuery: func(ctx context.Context, id string) gate.Answer {
+			switch id {
+			case "3":
+				return gate.Unknown
+			case "66":
+				panic("a fault in a query of the filter")
+			case "77":
+				<-ctx.Done()
+				return gate.Unknown
+			}
+			return gate.Absent
+		},
 	}
 }
-
-// asyncLock is a lock whose callers need no goroutine.
-type asyncLock struct{ *lock }
-
-func (l asyncLock) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	go func() {
-		if _, err := l.Acquire(ctx, request); err != nil {
-			then(nil, err)
-		} else {
-			then(l, nil)
-		}
-	}()
-	return true
-}
-
-func (l asyncLock) ReleaseAsync() { _ = l.Release(context.Background()) }
-
-func (l asyncLock) NotifyLost(lost func()) {
-	go func() {
-		select {
-		case <-l.lost:
-			lost()
-		case <-l.ended:
-		}
-	}()
-}
-
-func (l *lock) Fences() []int64                    { return []int64{7} }
-func (l *lock) Owner() string                      { return "owner" }
-func (l *lock) Lost() <-chan struct{}              { return l.lost }
-func (l *lock) Release(context.Context) error      { l.note("release"); return nil }
-func (l *lock) Hold(context.Context, string) error { l.note("hold"); return nil }
-
-// fakeFilter is a filter of which memory has little: that order 1 exists, and that 5 does not. It
-// cannot tell of 4, nor elsewhere of 3; what it has to be asked for beside those is absent.
-type fakeFilter struct {
-	panics  string // an ID
-	asked   atomic.Int32
-	learned chan string
-	hold    chan struct{} // closed: learning ends
-}
-
-func (k *fakeFilter) MayContain(id string) gate.Answer {
-	switch id {
-	case k.panics:
-		panic("a fault in the filter")
-	case "1":
-		return gate.Maybe
-	case "4":
-		return gate.Unknown
-	case "5":
-		return gate.Absent
-	}
-	return gate.NotInMemory
-}
-
-// Ask has a fault of its own, and is slow where that is asked for.
-func (k *fakeFilter) Query(ctx context.Context, id string) gate.Answer {
-	k.asked.Add(1)
-	switch id {
-	case "3":
-		return gate.Unknown
-	case "66":
-		panic("a fault where the filter asks")
-	case "77":
-		<-ctx.Done()
-		return gate.Unknown
-	}
-	return gate.Absent
-}
-
-func (k *fakeFilter) MarkIncomplete(context.Context, string, time.Time) error {
-	k.learned <- "missed"
-	return nil
-}
-func (k *fakeFilter) Abandoned(context.Context, string, time.Time) error {
-	k.learned <- "abandoned"
-	return nil
-}
-func (k *fakeFilter) Learn(ctx context.Context, id string) error {
-	k.learned <- id
-	select {
-	case <-k.hold:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-type silent struct{}
-
-func (silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (silent) Closed(int, gate.Outcome)                              {}
-func (silent) Refused(int, order.Reason)                             {}
-func (silent) Learned(int, error)                                    {}
 
 // bench is a face with a worker.
 type bench struct {
 	t       *testing.T
 	adapter *Adapter
 	worker  *worker
-	lock    *lock
-	async   bool // its callers need no goroutine
-	filter  *fakeFilter
+	lock    *gatetest.Lock
+	ended   chan struct{} // closed at the end of the test
+	async   bool          // its callers need no goroutine
+	filter  *gatetest.Filter
 
 	notFound []string // that the backend did not have; the worker's
 }
 
 func newBench(t *testing.T, opts Options) *bench {
 	t.Helper()
-	b := &bench{t: t, worker: newWorker(t), lock: newLock(), filter: &fakeFilter{learned: make(chan string, 10), hold: make(chan struct{})}}
+	b := &bench{
+		t: t, worker: newWorker(t), ended: make(chan struct{}), filter: newFilter(),
+		lock: &gatetest.Lock{Journal: &gatetest.Journal{}, Grants: make(chan error, 1)},
+	}
 	b.adapter = NewAdapter(b.gate(http.StatusConflict), opts)
-	t.Cleanup(func() { b.adapter.Close(10 * time.Second); close(b.lock.ended) })
+	t.Cleanup(func() { b.adapter.Close(10 * time.Second); close(b.ended) })
 	return b
 }
 
@@ -355,7 +242,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders"},
 			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{JSON: []string{"id"}}, Format: format},
 		},
-	}, silent{}, time.Now)
+	}, gatetest.Silent{}, time.Now)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -364,7 +251,7 @@ func (b *bench) gate(busy int) *gate.Gate {
 
 func (b *bench) locker() gate.Locker {
 	if b.async {
-		return asyncLock{b.lock}
+		return gatetest.AsyncLock{Lock: b.lock, Ended: b.ended}
 	}
 	return b.lock
 }
@@ -397,6 +284,12 @@ func (b *bench) end(e *envoy) {
 		b.t.Errorf("%d wakers are left", n)
 	}
 }
+
+// queries returns how many orders the filter was asked for that memory does not hold.
+func (b *bench) queries() int { return len(b.filter.Journal.After("query ")) }
+
+// learned returns the ID of each order that the filter has learned, and its marks.
+func (b *bench) learned() string { return strings.ReplaceAll(b.filter.Journal.Short(), "learn ", "") }
 
 // until waits until something is so, which the worker looks at.
 func (b *bench) until(what string, ok func() bool) {

@@ -26,18 +26,18 @@ func TestHeldAnswers(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer // its lock is the handler's
 			b := newBench(t, Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), LearnTimeout: 5 * time.Second})
-			for range 3 {
+			for i := range 3 {
 				e, _ := b.request("POST", "/orders")
 				b.worker.do(func() {
 					e.details, e.attempts = tt.answer, 1
 					e.respond(tt.status, false)
 					e.more(`{"id":42}`, true)
 				})
-				<-b.filter.learned // and it is held
+				b.until("it is learned, and held", func() bool { return len(b.filter.Journal.Lines()) == i+1 })
 				b.worker.do(func() { e.details = tt.end })
 				b.end(e)
 			}
-			close(b.filter.hold)
+			close(b.filter.Learning)
 			b.adapter.Close(10 * time.Second)
 			if n := strings.Count(log.String(), "while its answer was held, and its order may exist"); n != tt.hints {
 				t.Errorf("%d hints, want %d: %s", n, tt.hints, &log)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -68,7 +69,7 @@ func TestOneCall(t *testing.T) {
 		b.end(e)
 	}
 	b.adapter.Close(10 * time.Second)
-	if n := b.filter.asked.Load(); n != 0 {
+	if n := b.queries(); n != 0 {
 		t.Errorf("asked %d times", n)
 	}
 }
@@ -85,7 +86,7 @@ func TestLookupEnds(t *testing.T) {
 	if do != Wait {
 		t.Errorf("%d, want to wait", do)
 	}
-	b.until("all are asked", func() bool { return b.filter.asked.Load() == 3 })
+	b.until("all are asked", func() bool { return b.queries() == 3 })
 	b.adapter.Close(time.Millisecond)
 	b.until("the last goes on", func() bool { return last.continued == 1 && last.headers[Request].Get(gate.HeaderVerdict) == "unknown" })
 	b.end(late)
@@ -147,7 +148,7 @@ func TestBody(t *testing.T) {
 				}
 			})
 			if tc.answer == 0 {
-				b.lock.grant <- nil
+				b.lock.Grants <- nil
 				b.until("it goes on", func() bool { return e.continued == 1 })
 			}
 			b.end(e)
@@ -161,8 +162,8 @@ func TestUse(t *testing.T) {
 	first, _ := b.request("POST", "/orders/42/settle")
 	b.adapter.Use(b.gate(http.StatusLocked))
 	second, _ := b.request("POST", "/orders/43/settle")
-	b.lock.grant <- gate.ErrBusy
-	b.lock.grant <- gate.ErrBusy
+	b.lock.Grants <- gate.ErrBusy
+	b.lock.Grants <- gate.ErrBusy
 	b.until("the first is answered", func() bool { return first.answer == http.StatusConflict })
 	b.until("the second is answered", func() bool { return second.answer == http.StatusLocked })
 	b.end(first)
@@ -177,26 +178,26 @@ func TestBracketRaces(t *testing.T) {
 		want string // what becomes of the lock
 	}{
 		"answered": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", true) })
 			b.end(e)
 		}, "release"},
 		"the client leaves meanwhile": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = "downstream_remote_disconnect", 1 })
 			b.end(e)
 		}, "hold"},
 		"the client leaves before the backend is reached": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = "downstream_remote_disconnect", 0 })
 			b.end(e)
 		}, "release"},
 		"the lock crosses the end": {func(b *bench, e *envoy) {
 			b.worker.do(func() { // nothing scheduled runs before the end
-				b.lock.grant <- nil
+				b.lock.Grants <- nil
 				e.over = true
 				e.on(Complete, true)
 			})
@@ -204,52 +205,52 @@ func TestBracketRaces(t *testing.T) {
 		}, ""},
 		"the lock comes after the end": {func(b *bench, e *envoy) {
 			b.end(e)
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 		}, ""},
 		"Envoy answers while the lock is waited for": {func(b *bench, e *envoy) {
 			b.worker.do(func() { e.details = unsent; e.respond("408", true) })
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.end(e)
 		}, ""},
 		"refused": {func(b *bench, e *envoy) {
-			b.lock.grant <- gate.ErrBusy
+			b.lock.Grants <- gate.ErrBusy
 			b.until("it is answered", func() bool { return e.answer == 409 })
 			b.end(e)
 		}, ""},
 		"unavailable": {func(b *bench, e *envoy) {
-			b.lock.grant <- errors.New("no Redis")
+			b.lock.Grants <- errors.New("no Redis")
 			b.until("it is answered", func() bool { return e.answer == 503 && e.why == "ordergate_unavailable" })
 			b.end(e)
 		}, ""},
 		"the lease is lost": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
-			close(b.lock.lost)
+			b.lock.Lose()
 			b.until("it is ended", func() bool { return e.answer == 503 && e.why == "ordergate_lost" })
 			b.end(e)
 		}, "hold"},
 		"the lease is lost during the answer": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false) })
-			close(b.lock.lost)
+			b.lock.Lose()
 			b.worker.do(func() { e.more("x", true) })
 			b.end(e)
 		}, "release"},
 		"the answer ends": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.more("x", true) })
 			b.end(e)
 		}, "release"},
 		"the answer ends with trailers": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.on(ResponseTrailers, true) })
 			b.end(e)
 		}, "release"},
 		"the client leaves within the answer": {func(b *bench, e *envoy) {
-			b.lock.grant <- nil
+			b.lock.Grants <- nil
 			b.until("it goes on", func() bool { return e.continued == 1 })
 			b.worker.do(func() { e.details, e.attempts = known, 1; e.respond("200", false); e.more("x", false) })
 			b.end(e)
@@ -266,10 +267,12 @@ func TestBracketRaces(t *testing.T) {
 				}
 				tc.does(b, e)
 				b.adapter.Close(10 * time.Second)
-				did := b.lock.noted()
-				// A lock that was granted too late is given back; one that was not needs nothing.
-				if did != tc.want && (tc.want != "" || did != "release") {
-					t.Errorf("the lock: %q, want %q", did, tc.want)
+				want := []string{"acquire 42, " + tc.want}
+				if tc.want == "" { // a lock that was granted too late is released; one that was not needs nothing
+					want = []string{"", "acquire 42", "acquire 42, gave up", "acquire 42, release"}
+				}
+				if did := b.lock.Journal.Short(); !slices.Contains(want, did) {
+					t.Errorf("the lock: %q, want one of %q", did, want)
 				}
 				b.worker.do(func() {
 					if tc.want == "" && e.continued > 0 {
@@ -311,12 +314,8 @@ func TestResponse(t *testing.T) {
 // TestManyStreams has a lot of them at a time, each of which ends whenever it likes.
 func TestManyStreams(t *testing.T) {
 	b := newBench(t, Options{})
-	close(b.filter.hold)
-	go func() {
-		for range b.filter.learned { // nobody looks
-		}
-	}()
-	close(b.lock.grant) // all are granted
+	close(b.filter.Learning)
+	close(b.lock.Grants) // all are granted
 	var wg sync.WaitGroup
 	for caller := range 8 {
 		wg.Go(func() {
@@ -337,7 +336,6 @@ func TestManyStreams(t *testing.T) {
 	}
 	wg.Wait()
 	b.adapter.Close(10 * time.Second)
-	close(b.filter.learned)
 }
 
 func TestCreate(t *testing.T) {
@@ -358,15 +356,13 @@ func TestCreate(t *testing.T) {
 			t.Errorf("the last part: %d", s)
 		}
 	})
-	if id := <-b.filter.learned; id != "42" {
-		t.Errorf("learned %q", id)
-	}
+	b.until("it is learned", func() bool { return b.learned() == "42" })
 	b.worker.do(func() {
 		if e.response != 0 {
 			t.Error("the answer was passed on before the order is known")
 		}
 	})
-	close(b.filter.hold)
+	close(b.filter.Learning)
 	b.until("the answer goes on", func() bool { return e.response == 1 })
 	b.end(e)
 }
@@ -375,16 +371,14 @@ func TestCreate(t *testing.T) {
 // it is passed on.
 func TestAnswerThatStops(t *testing.T) {
 	b := newBench(t, Options{LearnTimeout: 50 * time.Millisecond})
-	close(b.filter.hold)
+	close(b.filter.Learning)
 	e, _ := b.request("POST", "/orders")
 	b.worker.do(func() {
 		e.details, e.attempts = "via_upstream", 1
 		e.respond("201", false)
 		e.more(`{"padding": "xxxxxxxx`, false)
 	})
-	if id := <-b.filter.learned; id != "missed" {
-		t.Errorf("learned %q", id)
-	}
+	b.until("the filter is marked", func() bool { return b.learned() == "incomplete, abandoned" })
 	b.until("the answer goes on", func() bool { return e.response == 1 })
 	b.worker.do(func() {
 		if e.stream != nil {
@@ -405,7 +399,7 @@ func TestCreateEnds(t *testing.T) {
 		"before there was an attempt": {func(e *envoy) { e.details, e.attempts = left, 0 }, ""},
 		"with an answer of Envoy's":   {func(e *envoy) { e.details, e.attempts = "response_timeout", 1; e.respond("504", false) }, "abandoned"},
 		"with one that says no":       {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("422", false) }, ""},
-		"after a conflict":            {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("409", true) }, "missed"},
+		"after a conflict":            {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("409", true) }, "incomplete"},
 		"before the body":             {func(e *envoy) { e.details, e.attempts = "via_upstream", 1; e.respond("201", false) }, "abandoned"},
 		"in the body, before the ID": {func(e *envoy) {
 			e.details, e.attempts = "via_upstream", 1
@@ -432,17 +426,12 @@ func TestCreateEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Options{})
-			close(b.filter.hold)
+			close(b.filter.Learning)
 			e, _ := b.request("POST", "/orders")
 			b.worker.do(func() { tc.does(e) })
 			b.end(e)
 			b.adapter.Close(10 * time.Second)
-			close(b.filter.learned)
-			var learned []string
-			for what := range b.filter.learned {
-				learned = append(learned, what)
-			}
-			if got := strings.Join(learned, " "); got != tc.want {
+			if got := b.learned(); got != tc.want {
 				t.Errorf("learned %q, want %q", got, tc.want)
 			}
 		})
@@ -466,7 +455,7 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := newBench(t, Options{FailureModeAllow: tc.allow})
-			b.filter.panics, b.lock.panic = "13", true
+			b.filter.Fault, b.lock.Fault = "13", true
 			e, do := b.request(tc.method, tc.path)
 			if tc.answer == 0 {
 				b.until("it passes", func() bool { return do == PassRequest || e.continued == 1 })
