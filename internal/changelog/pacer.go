@@ -19,6 +19,10 @@ func (l *Log) pause() time.Duration {
 	return time.Duration(max(1, len(l.members)-2)) * l.opts.Pause
 }
 
+// quickRechecks is how many of the reads after one that found a member away come before the next
+// poll is due. Mostly that member is an ordergate that starts, and has its lease a moment later.
+const quickRechecks = 3
+
 // pacer decides when the next read begins.
 type pacer struct {
 	*reader
@@ -41,6 +45,7 @@ func (r *pacer) wait(ctx context.Context) error {
 	wanted := r.lastReadOK && r.log.member.isFirstRenewalDue() // the sooner the lease begins, the sooner windows open
 	deadline := make(<-chan time.Time)
 	r.listenIfDue(&deadline)
+	recheck := r.recheck()
 	for !wanted || !r.intervalOver {
 		select {
 		case <-ctx.Done():
@@ -54,6 +59,8 @@ func (r *pacer) wait(ctx context.Context) error {
 		case <-r.log.wakeReader:
 			wanted = true
 		case <-deadline:
+			wanted = true
+		case <-recheck:
 			wanted = true
 		case entries := <-r.listener.arrived:
 			if wanted = r.receive(r.listener, entries) || wanted; !wanted {
@@ -76,6 +83,15 @@ func (r *pacer) listenIfDue(deadline *<-chan time.Time) {
 	if r.hasUnreported() {
 		*deadline = time.After(r.log.pause())
 	}
+}
+
+// recheck fires when the log is to be read again because a member was away: after an eighth of a
+// poll, then a fourth, then a half.
+func (r *pacer) recheck() <-chan time.Time {
+	if r.awayReads == 0 || r.awayReads > quickRechecks {
+		return nil
+	}
+	return time.After(r.log.opts.PollEvery >> (quickRechecks + 1 - r.awayReads))
 }
 
 // nextInterval returns the time until the next read may begin.

@@ -32,6 +32,7 @@ type reader struct {
 	snapshotMark    Mark              // of the snapshot that was loaded, until its entry was read
 	received        receivedEntries   // entries received after last, and applied
 	lastReadOK      bool              // the last read succeeded
+	awayReads       int               // reads since the last one that found no member away
 	caughtUp        bool              // the reader has reached the tail, and the log is intact
 	reported        int64             // entry that the last page reported as applied, -1: none
 	registered      bool              // the log lists it as a reader in this lease epoch
@@ -61,6 +62,9 @@ func (r *reader) readToTail(ctx context.Context) error {
 	}
 	if w.length = r.windowLength(w.began); phase != Following || !r.opensWindow || w.length == 0 {
 		w = nil
+	}
+	if r.awayReads++; phase != Away {
+		r.awayReads = 0
 	}
 	r.log.setPhase(phase, err, w)
 	return err

@@ -103,6 +103,32 @@ func TestWindowsOpenAndClose(t *testing.T) {
 	})
 }
 
+// TestWindowsReopenSoon has a member that is away for a moment, as each is that joins: windows do
+// not stay closed until the next poll.
+func TestWindowsReopenSoon(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, s server) {
+		opts := windowed("b", time.Hour)
+		opts.PollEvery = 16 * time.Second
+		b := runInstance(t, s, opts)
+		open(t, b)
+		_, err := b.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			p.ZAdd(t.Context(), b.keys[keyMembers], redis.Z{Score: float64(time.Now().UnixMilli() - 1000), Member: "new#1~"})
+			return p.HIncrBy(t.Context(), b.keys[keyMeta], "members", 1).Err()
+		})
+		must(t, err)
+		if err := b.Wait(t.Context()); !errors.Is(err, ErrAway) || b.Window().Holds() {
+			t.Fatalf("a window is open beside a member that is away: %v", err)
+		}
+		must(t, b.client.ZAdd(t.Context(), b.keys[keyMembers], redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: "new#1~"}).Err())
+		closed := time.Now()
+		open(t, b)
+		if took := time.Since(closed); took > opts.PollEvery/2 {
+			t.Errorf("the window stayed closed for %v", took)
+		}
+	})
+}
+
 // TestWaitForPeersWaitsForReaders appends while a reader's replies are held back.
 func TestWaitForPeersWaitsForReaders(t *testing.T) {
 	t.Parallel()
