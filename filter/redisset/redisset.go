@@ -21,6 +21,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
 // ReadAll calls add with every existing ID: those of the sources, and those of the change log
@@ -173,7 +174,7 @@ func New(client redis.UniversalClient, opts Options) (*Set, error) {
 }
 
 // StateKey returns the key of a filter's state in Redis.
-func StateKey(name string) string { return "ordergate:{" + name + "}:state" }
+func StateKey(name string) string { return rediskey.Of(name, "state") }
 
 // Query answers whether an ID may be in the set. Absent was read in Redis after the call. An
 // error comes with Unknown.

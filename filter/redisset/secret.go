@@ -8,6 +8,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
 // loadSecret reads the secret in Redis. If there is none it stores the known one, or a new one.
@@ -34,7 +36,7 @@ func (s *Set) loadSecret(ctx context.Context) error {
 // Secret returns the secret of a filter's hashes in Redis. If there is none, it stores the
 // given one, or a new one. It blocks for up to three round trips.
 func Secret(ctx context.Context, client redis.UniversalClient, filter string, mine [16]byte) (secret [16]byte, err error) {
-	key := "ordergate:{" + filter + "}:secret"
+	key := rediskey.Of(filter, "secret")
 	text, err := client.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		if mine == ([16]byte{}) {

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
 var (
@@ -141,13 +143,13 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 	}
 	opts.EnsureDefaults()
 	script := func(source string) *redis.Script { return redis.NewScript(withoutComments(enterSource + source)) }
-	prefix := "ordergate:{" + filter + "}:"
+	key := func(part string) string { return rediskey.Of(filter, part) }
 	l := &Log{
 		client: client,
 		filter: filter,
 		keys: []string{
-			keyLog: prefix + "log", keyMeta: prefix + "meta", keyMembers: prefix + "members", keyInbox: prefix + "inbox",
-			keyReaders: prefix + "readers", keyReads: prefix + "reads", keyHad: prefix + "had",
+			keyLog: key("log"), keyMeta: key("meta"), keyMembers: key("members"), keyInbox: key("inbox"),
+			keyReaders: key("readers"), keyReads: key("reads"), keyHad: key("had"),
 		},
 		apply:       apply,
 		opts:        opts,
@@ -166,7 +168,7 @@ func New(client redis.UniversalClient, filter string, apply func(id string), opt
 		state:       State{Phase: Loading},
 		tailReached: make(chan struct{}),
 	}
-	l.snapshotKey = prefix + "snapshot"
+	l.snapshotKey = key("snapshot")
 	l.reader = newNonce()
 	if opts.Member != "" {
 		l.member = l.newSelf(opts.Member)

@@ -19,6 +19,7 @@ import (
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/recurring"
+	"github.com/ordergate/ordergate/internal/rediskey"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
@@ -246,7 +247,7 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 
 // followKey is the key of the positions of a filter's followers. Beside the position of each
 // source it has a token, which changes whenever all of the table has to be read again.
-func followKey(filter string) string { return "ordergate:{" + filter + "}:follow" }
+func followKey(filter string) string { return rediskey.Of(filter, "follow") }
 
 // causeOf is the field with the reason why a table is not followed.
 func causeOf(source string) string { return source + "#cause" }

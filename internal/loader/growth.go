@@ -8,6 +8,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/rediskey"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -104,7 +105,7 @@ func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (w
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	lease, err := locker.Acquire(ctx, "ordergate:{"+filter+"}:"+kind, redislock.Request(kind+" of filter "+filter))
+	lease, err := locker.Acquire(ctx, rediskey.Of(filter, kind), redislock.Request(kind+" of filter "+filter))
 	if err != nil {
 		locker.Close()
 		return nil, 0, nil, err

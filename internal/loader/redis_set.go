@@ -13,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/rediskey"
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
@@ -45,7 +46,7 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 		opts.AtFill, opts.By, opts.Max = c.Expand.AtFill, c.Expand.By, c.Expand.Max
 	}
 	if tables := loader.tables(); len(tables) > 0 && c.Kind != config.FilterLayered { // else memory has them
-		loader.checkpoints = &checkpointStore{client: o.Redis, keys: []string{"ordergate:{" + name + "}:places", redisset.StateKey(name)}, tables: tables}
+		loader.checkpoints = &checkpointStore{client: o.Redis, keys: []string{rediskey.Of(name, "places"), redisset.StateKey(name)}, tables: tables}
 		loader.checkpoints.name = shortSum(fmt.Sprintf("%q %q %+v %q", opts.Bits.Kind, opts.Bits.Key, c.Segments, opts.Forms))
 		opts.Checkpoints = loader.checkpoints
 		opts.OnIncomplete = func(reason string) { loader.filter.Doubt(filter.Doubt{Reason: reason}) }

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter/hll"
+	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
 // Options are the settings of a [Counter]. The zero value is usable.
@@ -85,7 +86,7 @@ func New(client redis.UniversalClient, filter string, opts Options) *Counter {
 
 func (c *Counter) today() string { return c.opts.Now().UTC().Format("20060102") }
 
-func (c *Counter) key(day string) string { return "ordergate:{" + c.filter + "}:probed:" + day }
+func (c *Counter) key(day string) string { return rediskey.Of(c.filter, "probed:"+day) }
 
 // Add counts an ID of a lookup that does not exist. It never waits for Redis and does not
 // allocate. It copies the ID.

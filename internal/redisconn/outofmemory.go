@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
 // MemoryWatch detects a Redis that refuses writes because its memory is full. It inspects
@@ -75,7 +77,7 @@ func (f *MemoryWatch) Run(ctx context.Context) {
 // "out of memory" ends the condition. The next refused write begins it again.
 func (f *MemoryWatch) try(ctx context.Context) {
 	f.mu.Lock()
-	key := "ordergate:{" + hashTag(f.key) + "}:full"
+	key := rediskey.Of(hashTag(f.key), "full")
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
