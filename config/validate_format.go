@@ -6,18 +6,19 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 const (
-	maxID     = 256 // bytes: an ID becomes part of a Redis key
-	maxDigits = 64  // bytes: longer than any number that a backend counts with
-	maxShift  = 32  // bits: of 63, those above it count the milliseconds of three weeks
+	maxDigits = 64 // bytes: longer than any number that a backend counts with
+	maxShift  = 32 // bits: of 63, those above it count the milliseconds of three weeks
 )
 
 // format checks what an ID looks like.
 func (v *validator) format(path string, id ID) {
 	v.choice(path+".format", id.Format, FormatDigits, FormatUUID, FormatTimestamped, FormatSnowflake, FormatPattern)
-	longest := maxID
+	longest := orderid.MaxBytes // an ID becomes part of a Redis key
 	switch id.Format {
 	case FormatDigits, FormatTimestamped, FormatSnowflake:
 		longest = maxDigits

@@ -18,7 +18,6 @@ import (
 
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/exact"
-	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Answer is the filter's answer about an order ID.
@@ -76,9 +75,6 @@ type Appender interface {
 	// until the log has everything whose append failed.
 	Withdraw(ctx context.Context) error
 }
-
-// MaxIDBytes is the length of the longest ID that a filter learns.
-const MaxIDBytes = orderid.MaxBytes
 
 // Options are the settings of a [Filter].
 type Options struct {

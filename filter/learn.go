@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // pendingWrite is a write to the change log that the log has not acknowledged.
@@ -28,10 +30,10 @@ var ErrExposed = errors.New("another ordergate may answer absent for the new ord
 //
 // After an error the ID is known here, and [Filter.Run] retries the append. Until it succeeds
 // the other instances answer Unknown for what they lack, unless the error is [ErrExposed]. An
-// ID that is empty or longer than [MaxIDBytes] counts as unknown, see [Filter.MarkIncomplete].
+// ID that is empty or longer than [orderid.MaxBytes] counts as unknown, see [Filter.MarkIncomplete].
 func (f *Filter) Learn(ctx context.Context, id string) error {
-	if len(id) == 0 || len(id) > MaxIDBytes {
-		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), MaxIDBytes)
+	if !orderid.HasLength(id) {
+		reason := fmt.Sprintf("an ID of %d bytes: must be 1 to %d", len(id), orderid.MaxBytes)
 		return errors.Join(fmt.Errorf("filter %s: learning %s", f.name, reason), f.MarkIncomplete(ctx, reason, time.Time{}))
 	}
 	// Here first: this process knows the ID whatever happens later. If the order is not

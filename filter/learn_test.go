@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // learnHereLookThere creates orders at one filter and looks each up at another as
@@ -90,7 +92,7 @@ func TestLearnWithoutAppender(t *testing.T) {
 }
 
 func TestLearnRefusesWhatTheLogCannotHold(t *testing.T) {
-	for _, id := range []string{"", strings.Repeat("x", MaxIDBytes+1)} {
+	for _, id := range []string{"", strings.Repeat("x", orderid.MaxBytes+1)} {
 		f := mustLoad(t, mustNew(t, Options{Appender: &sharedLog{}}))
 		if err := f.Learn(t.Context(), id); err == nil {
 			t.Errorf("an ID of %d bytes was learned", len(id))
@@ -222,7 +224,7 @@ func TestLearnWithdraws(t *testing.T) {
 func TestLearnSpreads(t *testing.T) {
 	errFar := errors.New("others may not have it")
 	learn := func(f *Filter) error { return f.Learn(t.Context(), "1") }
-	tooLong := func(f *Filter) error { return f.Learn(t.Context(), strings.Repeat("x", MaxIDBytes+1)) }
+	tooLong := func(f *Filter) error { return f.Learn(t.Context(), strings.Repeat("x", orderid.MaxBytes+1)) }
 	missed := func(f *Filter) error { return f.MarkIncomplete(t.Context(), "no ID in the answer", time.Time{}) }
 	abandoned := func(f *Filter) error { return f.Abandoned(t.Context(), "no answer", time.Time{}) }
 	all := func(f *Filter) error { return f.LearnAll(t.Context(), []string{"1", "2"}) }

@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -222,8 +222,8 @@ func eachBatch(ctx context.Context, from io.Reader, do func([]string) error) err
 		if id == "" {
 			continue
 		}
-		if len(id) > filter.MaxIDBytes {
-			return fmt.Errorf("line %d has %d bytes: must be 1 to %d", n, len(id), filter.MaxIDBytes)
+		if !orderid.HasLength(id) {
+			return fmt.Errorf("line %d has %d bytes: must be 1 to %d", n, len(id), orderid.MaxBytes)
 		}
 		if ids = append(ids, id); len(ids) == addBatch {
 			if err := cmp.Or(ctx.Err(), do(ids)); err != nil {

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/audit"
 	"github.com/ordergate/ordergate/internal/loader"
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
@@ -108,8 +108,8 @@ func idsOf(r *http.Request) (*IDsRequest, error) {
 		return nil, statusError{fmt.Errorf("%d IDs at once: at most %d are taken", len(ids.IDs), maxAdded), http.StatusBadRequest}
 	}
 	for i, id := range ids.IDs {
-		if len(id) == 0 || len(id) > filter.MaxIDBytes {
-			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), filter.MaxIDBytes), http.StatusBadRequest}
+		if !orderid.HasLength(id) {
+			return nil, statusError{fmt.Errorf("ID %d has %d bytes: must be 1 to %d", i+1, len(id), orderid.MaxBytes), http.StatusBadRequest}
 		}
 	}
 	return &ids, nil

@@ -21,10 +21,10 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/health"
 	"github.com/ordergate/ordergate/internal/loader"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Bounds on a request to the admin address. No client can hold it up for longer, or make it
@@ -35,7 +35,7 @@ const (
 	writeTimeout  = 30 * time.Second // of an answer that changes nothing: a load may take hours
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
-	maxBody       = maxAdded * (filter.MaxIDBytes + 16) // the largest there is, of IDs
+	maxBody       = maxAdded * (orderid.MaxBytes + 16) // the largest there is, of IDs
 )
 
 // Filter is what operators see of a filter.

@@ -47,7 +47,7 @@ func (l *Log) Record(ctx context.Context, ids ...string) error {
 func (l *Log) entries(ids []string) ([]item, error) {
 	items := make([]item, 0, len(ids))
 	for _, id := range ids {
-		if len(id) == 0 || len(id) > orderid.MaxBytes {
+		if !orderid.HasLength(id) {
 			return nil, fmt.Errorf("appending to %s: %w, this one has %d", l.keys[keyLog], ErrBadID, len(id))
 		}
 		items = append(items, item{"id", id})

@@ -24,6 +24,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
@@ -47,7 +48,7 @@ var (
 	// ErrBroken means that the log's keys hold something else. It stays until they are deleted.
 	ErrBroken = errors.New("change log broken")
 	// ErrBadID means that an ID is empty or longer than [orderid.MaxBytes].
-	ErrBadID = errors.New("an ID must have 1 to 256 bytes")
+	ErrBadID = fmt.Errorf("an ID must have 1 to %d bytes", orderid.MaxBytes)
 )
 
 // Kind is the cause of a doubt.

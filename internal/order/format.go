@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
 // Kind names a family of ID formats.
@@ -21,9 +23,6 @@ const (
 	Timestamped             // Digits, some of which are a date
 	Snowflake               // Digits, a number whose upper bits count milliseconds
 )
-
-// MaxIDLength bounds every ID, in bytes.
-const MaxIDLength = 256
 
 // Format decides which texts are order IDs. It refuses everything else, and never trims or
 // repairs: where one backend trims, another sees a different order.
@@ -52,8 +51,8 @@ func (f *Format) check() error {
 	switch {
 	case f.Kind == UUID:
 		return nil
-	case f.Min < 1 || f.Max < f.Min || f.Max > MaxIDLength:
-		return fmt.Errorf("ID lengths %d to %d are not within 1 to %d", f.Min, f.Max, MaxIDLength)
+	case f.Min < 1 || f.Max < f.Min || f.Max > orderid.MaxBytes:
+		return fmt.Errorf("ID lengths %d to %d are not within 1 to %d", f.Min, f.Max, orderid.MaxBytes)
 	case f.Kind == Pattern && f.Pattern == nil:
 		return errors.New("no pattern")
 	case f.Kind == Timestamped && (f.Layout == "" || f.At < 0 || f.At+len(f.Layout) > f.Max):

@@ -10,6 +10,9 @@ import (
 // MaxBytes is the length of the longest ID.
 const MaxBytes = 256
 
+// HasLength reports whether an ID has 1 to [MaxBytes] bytes.
+func HasLength[T string | []byte](id T) bool { return len(id) > 0 && len(id) <= MaxBytes }
+
 // Check returns the reason why an ID is no order's, "" if it may be one.
 func Check[T string | []byte](id T) string {
 	switch {
