@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -18,7 +19,7 @@ type document struct {
 	foreign    map[string]bool // mappings that hold a key that is not read
 	badNames   map[string]bool // "filters.Orders": defined, though under a name that is refused
 	violations []Violation
-	variables  map[string]bool // those that stand for a key
+	variables  map[string]string // the path of the key that each stands for
 }
 
 // place says where a value was given.
@@ -81,16 +82,8 @@ func (d *document) unusable(path string) bool {
 
 // override notes that a variable takes the place of what the file says.
 func (d *document) override(path, variable string) {
-	for p := range d.places {
-		if within(p, path) {
-			delete(d.places, p)
-		}
-	}
-	for p := range d.refused {
-		if within(p, path) {
-			delete(d.refused, p)
-		}
-	}
+	maps.DeleteFunc(d.places, func(p string, _ place) bool { return within(p, path) })
+	maps.DeleteFunc(d.refused, func(p string, _ bool) bool { return within(p, path) })
 	d.places[path] = place{shown: path, variable: variable}
 }
 

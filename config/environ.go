@@ -38,21 +38,22 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 			}
 		}
 	}
-	d.variables = make(map[string]bool, len(paths))
-	owner := make(map[string]string) // variable to path
+	d.variables = make(map[string]string, len(paths))
 	overrides := make(map[string]any)
 	for _, path := range sortedKeys(paths) {
 		variable := variableOf(path)
-		d.variables[variable] = true
+		other, taken := d.variables[variable]
+		if !taken {
+			d.variables[variable] = path
+		}
 		text := getenv(variable)
 		if text == "" {
 			continue
 		}
-		if other, taken := owner[variable]; taken {
+		if taken {
 			d.reportVariable(variable, fmt.Sprintf("stands for both %s and %s: rename one of them", other, path))
 			continue
 		}
-		owner[variable] = path
 		value, problem := fromText(text, paths[path])
 		if problem != "" {
 			d.reportVariable(variable, problem)

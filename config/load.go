@@ -55,25 +55,26 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 
 // LoadWith is [Load] with options.
 func LoadWith(path string, o Options) (*Config, Aside, error) {
-	data, err := readFile(path)
+	data, err := readFile(path, maxFileSize)
 	if err != nil {
 		return nil, Aside{}, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
 	return parse(path, data, o)
 }
 
-func readFile(path string) ([]byte, error) {
+// readFile reads a file of at most limit bytes. Its errors do not name the file.
+func readFile(path string, limit int) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, withoutPath(err)
 	}
 	defer f.Close() // only read from: nothing to lose
-	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	if len(data) > maxFileSize {
-		return nil, fmt.Errorf("it is larger than %d bytes", maxFileSize)
+	if len(data) > limit {
+		return nil, fmt.Errorf("the file is larger than %d bytes", limit)
 	}
 	return data, nil
 }
@@ -118,7 +119,7 @@ func parse(file string, data []byte, o Options) (*Config, Aside, error) {
 		checkFiles(t.CA, t.Cert, t.Key, func(key, message string) { doc.report("listen.tls."+key, message) })
 	}
 	c.readSecrets(doc, o)
-	used, elsewhere := o.divide(doc.violations)
+	used, elsewhere := doc.divide(&o)
 	if err := invalid(used); err != nil {
 		return nil, Aside{}, err
 	}

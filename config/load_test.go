@@ -277,7 +277,7 @@ func TestUnreadableFileIsOneLine(t *testing.T) {
 	}{
 		{"missing", "testdata/none.yaml", "reading configuration testdata/none.yaml: no such file or directory", os.ErrNotExist},
 		{"a directory", "testdata", "reading configuration testdata: is a directory", nil},
-		{"too large", big, "reading configuration " + big + ": it is larger than 4194304 bytes", nil},
+		{"too large", big, "reading configuration " + big + ": the file is larger than 4194304 bytes", nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := Load(tt.path, env{}.get)

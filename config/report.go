@@ -9,7 +9,7 @@ func Report(path string, getenv func(string) string, problems []Violation) error
 	if len(problems) == 0 {
 		return nil
 	}
-	data, err := readFile(path)
+	data, err := readFile(path, maxFileSize)
 	if err != nil {
 		return fmt.Errorf("reading configuration %s: %w", path, err)
 	}

@@ -110,7 +110,7 @@ func readSecret(doc *document, getenv func(string) string, path, what, file, env
 }
 
 func readSecretFile(path string) (string, error) {
-	data, err := readSmallFile(path, maxSecret)
+	data, err := readRegularFile(path, maxSecret)
 	if err != nil {
 		return "", err
 	}
@@ -121,9 +121,9 @@ func readSecretFile(path string) (string, error) {
 	return secret, nil
 }
 
-// readSmallFile reads a file of at most limit bytes. Its errors do not name it.
-func readSmallFile(path string, limit int) ([]byte, error) {
-	// Looked at first: opening a pipe waits for whoever writes to it.
+// readRegularFile is readFile for files that must not be pipes: opening a pipe waits for its
+// writer.
+func readRegularFile(path string, limit int) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, withoutPath(err)
@@ -131,17 +131,5 @@ func readSmallFile(path string, limit int) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("not a regular file")
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer f.Close() // only read from: nothing to lose
-	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	if len(data) > limit {
-		return nil, fmt.Errorf("the file is larger than %d bytes", limit)
-	}
-	return data, nil
+	return readFile(path, limit)
 }

@@ -62,15 +62,6 @@ func checkFiles(ca, cert, key string, report func(key, message string)) {
 	}
 }
 
-// String returns the settings, which are no secret: a pointer would be printed as
-// one.
-func (t *ListenTLS) String() string {
-	if t == nil {
-		return "<nil>"
-	}
-	return fmt.Sprintf("%+v", *t)
-}
-
 // Config returns the settings for a server, TLS 1.2 or newer, that serves only clients
 // whose certificate one of the authorities has signed, and which has one of the names if
 // there are any. It reads the files as they are now,
@@ -109,7 +100,7 @@ func (t *ListenTLS) verifyName(state tls.ConnectionState) error {
 // readAuthorities reads certificates, all of which have to be ones: an authority
 // that is left out is missed when its server comes up.
 func readAuthorities(file string) (*x509.CertPool, error) {
-	text, err := readSmallFile(file, maxPEM)
+	text, err := readRegularFile(file, maxPEM)
 	if err != nil {
 		return nil, err
 	}
@@ -127,14 +118,14 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 // readPair reads a certificate and its key. With an error it returns the setting
 // that is to blame.
 func readPair(certFile, keyFile string) (pair *tls.Certificate, at string, err error) {
-	certificate, err := readSmallFile(certFile, maxPEM)
+	certificate, err := readRegularFile(certFile, maxPEM)
 	if err != nil {
 		return nil, "cert", err
 	}
 	if _, err := parseCertificates(certificate); err != nil {
 		return nil, "cert", err
 	}
-	key, err := readSmallFile(keyFile, maxPEM)
+	key, err := readRegularFile(keyFile, maxPEM)
 	if err != nil {
 		return nil, "key", err
 	}

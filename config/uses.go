@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// uses reports whether something at a path, or around it, is of use to the caller.
+// uses reports whether the caller uses a path, or something inside or around it.
 func (o *Options) uses(path string) bool {
 	return o.Uses == nil || slices.ContainsFunc(o.Uses, func(used string) bool { return within(path, used) || within(used, path) })
 }
 
-// divide tells violations of what is used from others. One that no section has counts as
-// used: it may be a slip of any section.
-func (o *Options) divide(all []Violation) (used, elsewhere []Violation) {
-	for _, v := range all {
+// divide separates the violations of sections in use from the others. A violation outside of
+// every section counts as in use: it may be a misspelt section.
+func (d *document) divide(o *Options) (used, elsewhere []Violation) {
+	for _, v := range d.violations {
 		path := v.Path
 		if v.File == environmentFile {
-			path = pathOf(v.Path)
+			path = d.pathOf(v.Path)
 		}
 		section, _, _ := strings.Cut(strings.Split(path, ".")[0], "[")
 		if _, known := fieldsOf(reflect.TypeFor[Config]())[section]; !known || o.uses(path) {
@@ -29,17 +29,10 @@ func (o *Options) divide(all []Violation) (used, elsewhere []Violation) {
 	return used, elsewhere
 }
 
-// pathOf returns a path that a variable is about, as far as its name tells: that of the key
-// in a section without names, and otherwise the section's.
-func pathOf(variable string) string {
-	name, _, _ := strings.Cut(variable, ".")
-	rest := strings.ToLower(strings.TrimPrefix(name, variablePrefix))
-	for section := range fieldsOf(reflect.TypeFor[Config]()) {
-		if key, ok := strings.CutPrefix(rest, section+"_"); ok && (section == "listen" || section == "redis") {
-			return section + "." + key
-		} else if ok || rest == section {
-			return section
-		}
-	}
-	return ""
+// pathOf returns the path that a variable stands for. The name of a violation may continue
+// with a place inside the variable's value.
+func (d *document) pathOf(name string) string {
+	variable, _, _ := strings.Cut(name, ".")
+	variable, _, _ = strings.Cut(variable, "[")
+	return d.variables[variable]
 }

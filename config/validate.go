@@ -83,8 +83,8 @@ func (v *validator) lacks(path string, keys []string, format string, args ...any
 }
 
 // required reports a missing key, and whether there is a value to look at.
-func (v *validator) required(path, key, value, what string) bool {
-	if value != "" {
+func (v *validator) required(path, key string, has bool, what string) bool {
+	if has {
 		return true
 	}
 	if v.given(join(path, key)) {

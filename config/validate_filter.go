@@ -114,7 +114,7 @@ func (v *validator) snapshot(path string, f Filter) {
 		v.refute(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
 		return
 	}
-	v.required(path, "path", s.Path, "the path of the file to write")
+	v.required(path, "path", s.Path != "", "the path of the file to write")
 	between(v, path+".every", s.Every, time.Second, 24*time.Hour)
 }
 

@@ -44,20 +44,25 @@ func (v *validator) format(path string, id ID) {
 func (v *validator) pattern(path string, id ID) {
 	at := path + ".pattern"
 	switch {
-	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern, "an RE2 expression for the whole ID"):
+	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern != "", "an RE2 expression for the whole ID"):
 		_, err := regexp.Compile(id.Pattern)
 		if err == nil {
 			// As it is used: it may be too deep or too large only there.
 			_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
 		}
 		if err != nil {
-			v.refute(at, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+			v.notRegexp(at, err)
 		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksForBrace(re) {
 			v.refute(at, "asks for a brace, and no ID has any: they tell where keys lie in Redis")
 		}
 	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.refused[path+".format"]:
 		v.refute(at, "is for format pattern only: set it, or remove this")
 	}
+}
+
+// notRegexp reports why an expression does not compile.
+func (v *validator) notRegexp(path string, err error) {
+	v.refute(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
 
 // asksForBrace reports whether a part of an expression matches nothing but a brace.
@@ -109,7 +114,7 @@ func (v *validator) epoch(path, epoch string) {
 	switch _, err := time.Parse(time.RFC3339, epoch); {
 	case epoch == "" && !v.given(at):
 		v.lacks(path, []string{"time"}, "time.epoch is missing: give %s", what)
-	case v.required(at, "epoch", epoch, what) && err != nil:
+	case v.required(at, "epoch", epoch != "", what) && err != nil:
 		v.refute(at+".epoch", "%s is not a time of RFC 3339: give %s", quote(epoch), what)
 	}
 }

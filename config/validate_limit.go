@@ -8,7 +8,7 @@ func (v *validator) limit(path string, r Rule) {
 	if l == nil {
 		return
 	}
-	if v.required(at, "lock", l.Lock, "the name of a lock of kind "+LockSemaphore) {
+	if v.required(at, "lock", l.Lock != "", "the name of a lock of kind "+LockSemaphore) {
 		reference(v, at+".lock", "locks", l.Lock, v.config.Locks)
 		lock, defined := v.config.Locks[l.Lock]
 		switch {

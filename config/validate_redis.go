@@ -23,10 +23,10 @@ func (v *validator) redis(r *Redis) {
 		}
 		v.notSentinel(path, r)
 	case RedisSentinel:
-		v.several(path, r, "those of the Sentinels, such as [10.0.0.1:26379]")
+		v.required(path, "addresses", len(r.Addresses) > 0, "those of the Sentinels, such as [10.0.0.1:26379]")
 		v.sentinel(path, r)
 	case RedisCluster:
-		v.several(path, r, "that of one node or more, such as [10.0.0.1:6379]")
+		v.required(path, "addresses", len(r.Addresses) > 0, "that of one node or more, such as [10.0.0.1:6379]")
 		v.notSentinel(path, r)
 	case RedisEmbedded:
 		v.embedded(path, r)
@@ -38,18 +38,6 @@ func (v *validator) redis(r *Redis) {
 	if r.Mode != RedisEmbedded {
 		v.login(path, "username", "password", r.Username, r.Password+r.PasswordFile+r.PasswordEnv)
 		v.tls(path+".tls", r)
-	}
-}
-
-// several checks that there is anybody to ask.
-func (v *validator) several(path string, r *Redis, what string) {
-	if len(r.Addresses) > 0 {
-		return
-	}
-	if v.given(path + ".addresses") {
-		v.refute(path+".addresses", "is empty: give %s", what)
-	} else {
-		v.lacks(path, []string{"addresses"}, "addresses is missing: give %s", what)
 	}
 }
 
@@ -71,7 +59,7 @@ func (v *validator) redisAddresses(path string, r *Redis) {
 }
 
 func (v *validator) sentinel(path string, r *Redis) {
-	if v.required(path, "master", r.Master, "what the Sentinels call the master") && !masterName.MatchString(r.Master) {
+	if v.required(path, "master", r.Master != "", "what the Sentinels call the master") && !masterName.MatchString(r.Master) {
 		v.refute(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
 	}
 	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,

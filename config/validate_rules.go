@@ -17,7 +17,7 @@ const (
 )
 
 func (v *validator) rule(path string, r Rule) {
-	if v.required(path, "name", r.Name, "a name of its own, such as order-lookup") {
+	if v.required(path, "name", r.Name != "", "a name of its own, such as order-lookup") {
 		if problem := nameProblem(r.Name); problem != "" {
 			v.refute(path+".name", "%s", problem)
 		}
@@ -99,13 +99,13 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 }
 
 func (v *validator) filterReference(path, name string) {
-	if v.required(path, "filter", name, "the name of a filter") {
+	if v.required(path, "filter", name != "", "the name of a filter") {
 		reference(v, path+".filter", "filters", name, v.config.Filters)
 	}
 }
 
 func (v *validator) settle(path string, s *Settle) {
-	if v.required(path, "lock", s.Lock, "the name of a lock") {
+	if v.required(path, "lock", s.Lock != "", "the name of a lock") {
 		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
 	}
 	v.reply(path+".busy", s.Busy)
@@ -188,7 +188,7 @@ func (v *validator) match(path string, m Match) {
 		}
 		seen[method] = true
 	}
-	if v.required(at, "path", m.Path, `a template such as "/orders/{id}"`) {
+	if v.required(at, "path", m.Path != "", `a template such as "/orders/{id}"`) {
 		if problem := templateProblem(m.Path); problem != "" {
 			v.refute(at+".path", "%s %s", quote(m.Path), problem)
 		}
@@ -320,7 +320,7 @@ func (v *validator) capture(path, pattern string) {
 	expr, err := regexp.Compile(pattern)
 	switch {
 	case err != nil:
-		v.refute(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+		v.notRegexp(path, err)
 	case expr.NumSubexp() != 1:
 		v.refute(path, "has %d groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none", expr.NumSubexp())
 	}

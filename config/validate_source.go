@@ -19,7 +19,7 @@ const (
 )
 
 func (v *validator) source(path, name string, s Source) {
-	if !v.required(path, "kind", s.Kind, "the kind of source: csv, mysql or postgres") {
+	if !v.required(path, "kind", s.Kind != "", "the kind of source: csv, mysql or postgres") {
 		return
 	}
 	v.choice(path+".kind", s.Kind, SourceCSV, SourceMySQL, SourcePostgres)
@@ -27,7 +27,7 @@ func (v *validator) source(path, name string, s Source) {
 	case s.Live():
 		v.table(path, name, s)
 	case s.Kind == SourceCSV:
-		v.required(path, "path", s.Path, "the path of a file with one ID a line")
+		v.required(path, "path", s.Path != "", "the path of a file with one ID a line")
 		keys := tableKeys(s)
 		for _, key := range sortedKeys(keys) {
 			if at := join(path, key); keys[key] || v.given(at) {
@@ -57,7 +57,7 @@ func (v *validator) table(path, name string, s Source) {
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
 		v.lacks(path, []string{"dsn_file", "dsn_env"}, "says not where the database is: give one of dsn_file, dsn_env")
 	}
-	if v.required(path, "table", s.Table, "the name of the table, or schema.table") {
+	if v.required(path, "table", s.Table != "", "the name of the table, or schema.table") {
 		for part := range strings.SplitSeq(s.Table, ".") {
 			if !isIdentifier(s.Kind, part) || strings.Count(s.Table, ".") > 1 {
 				v.refute(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))
@@ -65,7 +65,7 @@ func (v *validator) table(path, name string, s Source) {
 			}
 		}
 	}
-	if v.required(path, "id_column", s.IDColumn, "the name of the column with the order IDs") {
+	if v.required(path, "id_column", s.IDColumn != "", "the name of the column with the order IDs") {
 		v.column(path+".id_column", s.Kind, s.IDColumn)
 	}
 	if s.CursorColumn != s.IDColumn || v.given(path+".cursor_column") {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,15 +14,13 @@ var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0
 // unknownVariables returns those that look as if they stood for a key, and do not. The
 // values of variables are repeated nowhere.
 func (d *document) unknownVariables(c *Config, environ []string) (unknown []Violation) {
-	known := maps.Clone(d.variables)
-	for _, name := range c.namedVariables() {
-		known[name] = true
-	}
+	named := c.namedVariables()
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
 		rest, ours := strings.CutPrefix(name, variablePrefix)
+		_, isKey := d.variables[name]
 		switch {
-		case !ours || value == "" || known[name]:
+		case !ours || value == "" || isKey || slices.Contains(named, name):
 		case serviceVariable.MatchString(rest), strings.HasSuffix("_"+rest, "_PORT") && strings.Contains(value, "://"):
 		default:
 			unknown = append(unknown, Violation{File: environmentFile, Path: name, Message: d.unknownVariable(rest)})
