@@ -38,7 +38,7 @@ func TestPagesHaveEveryKey(t *testing.T) {
 		}
 		switch {
 		case typ == freshnessType:
-			typ = reflect.TypeFor[windowed]()
+			typ = reflect.TypeFor[windowMapping]()
 		case typ.Kind() != reflect.Struct:
 			return
 		}

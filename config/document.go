@@ -14,16 +14,16 @@ import (
 // fold its case, and what is wrong inside it is to be reported too.
 type document struct {
 	file       string
-	places     map[string]place
-	refused    map[string]bool // paths of values that were of no use and were left out
-	foreign    map[string]bool // mappings that hold a key that is not read
+	origins    map[string]origin
+	discarded  map[string]bool // paths of values that were of no use and were left out
+	partlyRead map[string]bool // mappings that hold a key that is not read
 	badNames   map[string]bool // "filters.Orders": defined, though under a name that is refused
 	violations []Violation
 	variables  map[string]string // the path of the key that each stands for
 }
 
-// place says where a value was given.
-type place struct {
+// origin says where a value was given.
+type origin struct {
 	line     int    // of its key in the file
 	shown    string // its path as the user wrote it
 	variable string // the environment variable, when it came from one
@@ -31,11 +31,11 @@ type place struct {
 
 func newDocument(file string) *document {
 	return &document{
-		file:     file,
-		places:   make(map[string]place),
-		refused:  make(map[string]bool),
-		foreign:  make(map[string]bool),
-		badNames: make(map[string]bool),
+		file:       file,
+		origins:    make(map[string]origin),
+		discarded:  make(map[string]bool),
+		partlyRead: make(map[string]bool),
+		badNames:   make(map[string]bool),
 	}
 }
 
@@ -44,7 +44,7 @@ func newDocument(file string) *document {
 // reported at that of the nearest thing around it.
 func (d *document) report(path, message string) {
 	for around := path; around != ""; around = parent(around) {
-		p, ok := d.places[around]
+		p, ok := d.origins[around]
 		if !ok {
 			continue
 		}
@@ -65,15 +65,15 @@ func (d *document) report(path, message string) {
 // given reports whether the user gave a usable value: a zero that was written
 // is not the same as no value.
 func (d *document) given(path string) bool {
-	_, ok := d.places[path]
-	return ok && !d.refused[path]
+	_, ok := d.origins[path]
+	return ok && !d.discarded[path]
 }
 
 // unusable reports whether the value at the path, or one around it, has been
 // refused already, so that its absence is not held against the user again.
 func (d *document) unusable(path string) bool {
 	for ; path != ""; path = parent(path) {
-		if d.refused[path] {
+		if d.discarded[path] {
 			return true
 		}
 	}
@@ -82,16 +82,16 @@ func (d *document) unusable(path string) bool {
 
 // override notes that a variable takes the place of what the file says.
 func (d *document) override(path, variable string) {
-	maps.DeleteFunc(d.places, func(p string, _ place) bool { return within(p, path) })
-	maps.DeleteFunc(d.refused, func(p string, _ bool) bool { return within(p, path) })
-	d.places[path] = place{shown: path, variable: variable}
+	maps.DeleteFunc(d.origins, func(p string, _ origin) bool { return within(p, path) })
+	maps.DeleteFunc(d.discarded, func(p string, _ bool) bool { return within(p, path) })
+	d.origins[path] = origin{shown: path, variable: variable}
 }
 
 // idPath returns the path of one of a rule's n IDs. The one that is written
 // without a list around it has no index either.
 func (d *document) idPath(rule string, i, n int) string {
 	path := rule + ".id"
-	if _, isList := d.places[path+"[0]"]; n == 1 && !isList {
+	if _, isList := d.origins[path+"[0]"]; n == 1 && !isList {
 		return path
 	}
 	return path + "[" + strconv.Itoa(i) + "]"

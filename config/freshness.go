@@ -32,8 +32,8 @@ const (
 	freshnessBounded = "bounded"
 )
 
-// windowed is Freshness as a mapping.
-type windowed struct {
+// windowMapping is Freshness as a mapping.
+type windowMapping struct {
 	Window time.Duration `mapstructure:"window"`
 }
 
@@ -46,10 +46,10 @@ func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 			r.report(path, problem)
 			break
 		}
-		if d, ok := r.structure(n, reflect.TypeFor[windowed](), path, shown)["window"].(time.Duration); ok {
+		if d, ok := r.structure(n, reflect.TypeFor[windowMapping](), path, shown)["window"].(time.Duration); ok {
 			return Freshness{Mode: FreshnessWindow, Window: d}, true
 		}
-		if !r.foreign[path] && !r.refused[join(path, "window")] {
+		if !r.partlyRead[path] && !r.discarded[join(path, "window")] {
 			r.report(path, "is empty: write one of "+freshnessForms)
 		}
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str":
@@ -61,7 +61,7 @@ func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	default:
 		r.report(path, fmt.Sprintf("is %s: write one of %s", describe(n), freshnessForms))
 	}
-	return nil, r.refuse(path)
+	return nil, r.discard(path)
 }
 
 // freshnessOf reads a text: a word, which is not looked at, or "window: 1s", for
@@ -113,14 +113,14 @@ func (v *validator) freshness(path string, f Filter) {
 		v.window(path, f)
 	case FreshnessNone:
 		if w != 0 {
-			v.refute(path, "has a time, which is for %s only: remove one of the two", FreshnessWindow)
+			v.reject(path, "has a time, which is for %s only: remove one of the two", FreshnessWindow)
 		}
 	case freshnessBarrier:
-		v.refute(path, "%s is no more: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
+		v.reject(path, "%s is no more: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
 	case freshnessBounded:
-		v.refute(path, "%s", notBounded(""))
+		v.reject(path, "%s", notBounded(""))
 	default:
-		v.refute(path, "%s is not one of %s", quote(f.Freshness.Mode), freshnessForms)
+		v.reject(path, "%s is not one of %s", quote(f.Freshness.Mode), freshnessForms)
 	}
 }
 
@@ -133,10 +133,10 @@ func (v *validator) window(path string, f Filter) {
 		return
 	}
 	if stale := f.StaleAfter; stale >= time.Second && w > stale {
-		v.refute(at, "%s is longer than stale_after (%s), after which nothing is absent: write a window of at most that, or a longer stale_after", number(w), number(stale))
+		v.reject(at, "%s is longer than stale_after (%s), after which nothing is absent: write a window of at most that, or a longer stale_after", number(w), number(stale))
 	}
 	if expel := f.ChangeLog.Expel; expel >= minExpel && w+w/10 > expel {
-		v.refute(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+		v.reject(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
 			number(w), number(expel))
 	}
 }

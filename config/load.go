@@ -33,9 +33,9 @@ type Options struct {
 	Environ []string
 }
 
-// Aside is what is wrong and no error.
-type Aside struct {
-	Elsewhere []Violation // outside of [Options.Uses]
+// Warnings is what is wrong and no error.
+type Warnings struct {
+	Unused    []Violation // outside of [Options.Uses]
 	Variables []Violation // that stand for no key
 }
 
@@ -54,10 +54,10 @@ func Load(path string, getenv func(string) string) (*Config, error) {
 }
 
 // LoadWith is [Load] with options.
-func LoadWith(path string, o Options) (*Config, Aside, error) {
+func LoadWith(path string, o Options) (*Config, Warnings, error) {
 	data, err := readFile(path, maxFileSize)
 	if err != nil {
-		return nil, Aside{}, fmt.Errorf("reading configuration %s: %w", path, err)
+		return nil, Warnings{}, fmt.Errorf("reading configuration %s: %w", path, err)
 	}
 	return parse(path, data, o)
 }
@@ -96,19 +96,19 @@ func Parse(file string, data []byte, getenv func(string) string) (*Config, error
 	return c, err
 }
 
-func parse(file string, data []byte, o Options) (*Config, Aside, error) {
+func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }
 	}
 	doc := newDocument(file)
 	tree := doc.read(data)
 	if tree == nil {
-		return nil, Aside{}, invalid(doc.violations)
+		return nil, Warnings{}, invalid(doc.violations)
 	}
 	overrides := doc.environment(tree, o.Getenv)
 	c, err := decode(tree, overrides)
 	if err != nil {
-		return nil, Aside{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
+		return nil, Warnings{}, fmt.Errorf("decoding configuration %s: %s", file, oneLine(err.Error()))
 	}
 	c.ensureDefaults(doc)
 	c.validate(doc)
@@ -121,9 +121,9 @@ func parse(file string, data []byte, o Options) (*Config, Aside, error) {
 	c.readSecrets(doc, o)
 	used, elsewhere := doc.divide(&o)
 	if err := invalid(used); err != nil {
-		return nil, Aside{}, err
+		return nil, Warnings{}, err
 	}
-	return c, Aside{elsewhere, doc.unknownVariables(c, o.Environ)}, nil
+	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ)}, nil
 }
 
 // decode lays the overrides over the file and returns the result as a Config.

@@ -30,7 +30,7 @@ backend: cobol
 		if err != nil || c == nil {
 			t.Fatalf("%v: %v", uses, err)
 		}
-		return 0, len(aside.Elsewhere)
+		return 0, len(aside.Unused)
 	}
 	if used, _ := load(nil, "locks"); used != 1 {
 		t.Errorf("of the locks %d violations, want that of the lease", used)

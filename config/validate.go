@@ -26,14 +26,14 @@ func (c *Config) validate(doc *document) {
 	if at := "front_controllers"; len(c.FrontControllers) > 0 || v.given(at) {
 		v.paths(at, c.FrontControllers)
 		if !slices.ContainsFunc(c.Rules, func(r Rule) bool { return hasFrontControllers(r.Backend) }) && len(c.Rules) > 0 {
-			v.refute(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
+			v.reject(at, "is for backend %s and %s, which no rule has: remove it", BackendStrict, BackendPHP)
 		}
 	}
 	v.listen(c)
 	if c.Redis != nil {
 		v.redis(c.Redis)
 	} else if c.needsRedis() {
-		v.refute("redis", "is missing: locks, create, freshness %s, follow, reconcile and share_load need it", FreshnessWindow)
+		v.reject("redis", "is missing: locks, create, freshness %s, follow, reconcile and share_load need it", FreshnessWindow)
 	}
 	for _, name := range sortedKeys(c.Filters) {
 		v.entry(join("filters", name), name)
@@ -50,7 +50,7 @@ func (c *Config) validate(doc *document) {
 		v.lock(join("locks", name), c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
-	v.ownKeysDiffer(c)
+	v.auxiliaryKeysDiffer(c)
 	for i, r := range c.Rules {
 		v.rule(rulePath(i), r)
 	}
@@ -66,20 +66,20 @@ type validator struct {
 	config *Config
 }
 
-// refute reports a value, unless it has been found unusable before.
-func (v *validator) refute(path, format string, args ...any) {
+// reject reports a value, unless it has been found unusable before.
+func (v *validator) reject(path, format string, args ...any) {
 	if !v.unusable(path) {
 		v.report(path, fmt.Sprintf(format, args...))
 	}
 }
 
-// lacks reports that a mapping has not what it needs, unless something in it
+// rejectMissing reports that a mapping has not what it needs, unless something in it
 // that could not be read may have been meant as that.
-func (v *validator) lacks(path string, keys []string, format string, args ...any) {
-	if v.foreign[path] || slices.ContainsFunc(keys, func(key string) bool { return v.refused[join(path, key)] }) {
+func (v *validator) rejectMissing(path string, keys []string, format string, args ...any) {
+	if v.partlyRead[path] || slices.ContainsFunc(keys, func(key string) bool { return v.discarded[join(path, key)] }) {
 		return
 	}
-	v.refute(path, format, args...)
+	v.reject(path, format, args...)
 }
 
 // required reports a missing key, and whether there is a value to look at.
@@ -88,16 +88,16 @@ func (v *validator) required(path, key string, has bool, what string) bool {
 		return true
 	}
 	if v.given(join(path, key)) {
-		v.refute(join(path, key), "is empty: give %s", what)
+		v.reject(join(path, key), "is empty: give %s", what)
 	} else {
-		v.lacks(path, []string{key}, "%s is missing: give %s", key, what)
+		v.rejectMissing(path, []string{key}, "%s is missing: give %s", key, what)
 	}
 	return false
 }
 
 // shown returns a path as the user wrote it.
 func (v *validator) shown(path string) string {
-	if p, ok := v.places[path]; ok && p.shown != "" {
+	if p, ok := v.origins[path]; ok && p.shown != "" {
 		return p.shown
 	}
 	return path
@@ -121,7 +121,7 @@ func nameProblem(name string) string {
 // file was looked at when the file was read.
 func (v *validator) entry(path, name string) {
 	if problem := nameProblem(name); problem != "" && !v.given(path) {
-		v.refute(path, "%s", problem)
+		v.reject(path, "%s", problem)
 	}
 }
 
@@ -130,16 +130,16 @@ func (v *validator) choice(path, value string, choices ...string) {
 	switch {
 	case slices.Contains(choices, value):
 	case len(choices) == 1:
-		v.refute(path, "%s is not %s", quote(value), choices[0])
+		v.reject(path, "%s is not %s", quote(value), choices[0])
 	default:
-		v.refute(path, "%s is not one of %s", quote(value), strings.Join(choices, ", "))
+		v.reject(path, "%s is not one of %s", quote(value), strings.Join(choices, ", "))
 	}
 }
 
 // between checks a number with both ends included.
 func between[T cmp.Ordered](v *validator, path string, value, least, most T) {
 	if !(least <= value && value <= most) { // not the reverse, which NaN passes
-		v.refute(path, "%s is out of range: %s to %s are allowed", number(value), number(least), number(most))
+		v.reject(path, "%s is out of range: %s to %s are allowed", number(value), number(least), number(most))
 	}
 }
 
@@ -172,18 +172,18 @@ func number(value any) string {
 
 // reference checks that a name is defined in a section.
 func reference[V any](v *validator, path, section, name string, defined map[string]V) {
-	unsure := v.unusable(section) || v.foreign[section] || v.badNames[join(section, name)] ||
-		len(defined) == 0 && v.foreign[""]
+	unsure := v.unusable(section) || v.partlyRead[section] || v.badNames[join(section, name)] ||
+		len(defined) == 0 && v.partlyRead[""]
 	if _, ok := defined[name]; ok || unsure {
 		return
 	}
 	names := slices.DeleteFunc(sortedKeys(defined), func(name string) bool { return nameProblem(name) != "" })
 	switch near := nearest(name, names); {
 	case len(names) == 0:
-		v.refute(path, "%s is not defined: there is nothing under %s", quote(name), section)
+		v.reject(path, "%s is not defined: there is nothing under %s", quote(name), section)
 	case near != "":
-		v.refute(path, "%s is not defined under %s, did you mean %s?", quote(name), section, near)
+		v.reject(path, "%s is not defined under %s, did you mean %s?", quote(name), section, near)
 	default:
-		v.refute(path, "%s is not defined under %s, which has %s", quote(name), section, strings.Join(names, ", "))
+		v.reject(path, "%s is not defined under %s, which has %s", quote(name), section, strings.Join(names, ", "))
 	}
 }

@@ -33,7 +33,7 @@ func (v *validator) filter(path, name string, f Filter) {
 	for i, name := range f.Sources {
 		at := path + ".sources[" + strconv.Itoa(i) + "]"
 		if seen[name] {
-			v.refute(at, "%s is given twice: name a source once", quote(name))
+			v.reject(at, "%s is given twice: name a source once", quote(name))
 		} else {
 			reference(v, at, "sources", name, v.config.Sources)
 		}
@@ -46,16 +46,16 @@ func (v *validator) inRedis(path string, f Filter) {
 	if f.Kind == FilterLayered {
 		v.choice(path+".redis_kind", f.RedisKind, FilterBloom, FilterBitmap, FilterRedisson)
 	} else if f.RedisKind != "" {
-		v.refute(path+".redis_kind", "is for kind %s only: remove it", FilterLayered)
+		v.reject(path+".redis_kind", "is for kind %s only: remove it", FilterLayered)
 	}
 	kind := f.InRedis()
 	if kind == "" && f.Shards > 1 {
-		v.refute(path+".shards", "is for kinds in Redis only: remove it")
+		v.reject(path+".shards", "is for kinds in Redis only: remove it")
 	}
 	if kind == FilterRedisson {
 		v.choice(path+".codec", f.Codec, CodecDefault, CodecString)
 	} else if f.Codec != "" {
-		v.refute(path+".codec", "is for kind %s only: remove it", FilterRedisson)
+		v.reject(path+".codec", "is for kind %s only: remove it", FilterRedisson)
 	}
 	if kind == "" {
 		return
@@ -63,21 +63,21 @@ func (v *validator) inRedis(path string, f Filter) {
 	between(v, path+".shards", f.Shards, 1, maxShards)
 	switch {
 	case kind == FilterRedisson && f.Segments != nil:
-		v.refute(path+".segments", "Java services have one filter of kind %s: remove this", FilterRedisson)
+		v.reject(path+".segments", "Java services have one filter of kind %s: remove this", FilterRedisson)
 	case kind == FilterRedisson && f.Shards > 1:
-		v.refute(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
+		v.reject(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
 	case f.KeyPrefix == "":
-		v.refute(path+".key_prefix", "is empty: give what the keys in Redis begin with")
+		v.reject(path+".key_prefix", "is empty: give what the keys in Redis begin with")
 	case len(f.KeyPrefix) > maxKeyPrefix:
-		v.refute(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
+		v.reject(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
 	case kind != FilterRedisson && strings.ContainsAny(f.KeyPrefix, "{}"):
-		v.refute(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
+		v.reject(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
 	}
 	if f.Segments != nil && f.Segments.From == SegmentFromArrival && len(f.Sources) > 0 {
-		v.refute(path+".sources", "what is read from a source would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
+		v.reject(path+".sources", "what is read from a source would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
 	}
 	if v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded {
-		v.refute(path+".kind", "%s needs a Redis server: mode %s has no such commands", f.Kind, RedisEmbedded)
+		v.reject(path+".kind", "%s needs a Redis server: mode %s has no such commands", f.Kind, RedisEmbedded)
 	}
 }
 
@@ -87,7 +87,7 @@ func (v *validator) filtersDiffer(c *Config) {
 	for _, name := range sortedKeys(c.Filters) {
 		f, path := c.Filters[name], join("filters", name)
 		if other, taken := prefixes[f.KeyPrefix]; taken && f.InRedis() != "" {
-			v.refute(path+".key_prefix", "filter %s has the same: choose another", quote(other))
+			v.reject(path+".key_prefix", "filter %s has the same: choose another", quote(other))
 		} else if f.InRedis() != "" {
 			prefixes[f.KeyPrefix] = name
 		}
@@ -95,7 +95,7 @@ func (v *validator) filtersDiffer(c *Config) {
 			continue
 		}
 		if other, taken := files[f.Snapshot.Path]; taken {
-			v.refute(path+".snapshot.path", "filter %s has the same: choose another", quote(other))
+			v.reject(path+".snapshot.path", "filter %s has the same: choose another", quote(other))
 		} else {
 			files[f.Snapshot.Path] = name
 		}
@@ -111,7 +111,7 @@ func (v *validator) snapshot(path string, f Filter) {
 		return
 	}
 	if f.Kind != FilterLayered && f.InRedis() != "" {
-		v.refute(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
+		v.reject(path, "a filter of kind %s is in Redis, which keeps it: remove this", f.Kind)
 		return
 	}
 	v.required(path, "path", s.Path != "", "the path of the file to write")
@@ -122,7 +122,7 @@ func (v *validator) layout(path string, f Filter) {
 	if f.Kind == FilterLocal || f.Kind == FilterLayered {
 		v.choice(path+".layout", f.Layout, LayoutBlocked, LayoutClassic)
 	} else if f.Layout != "" {
-		v.refute(path+".layout", "is for kinds %s and %s only: remove it", FilterLocal, FilterLayered)
+		v.reject(path+".layout", "is for kinds %s and %s only: remove it", FilterLocal, FilterLayered)
 	}
 }
 
@@ -139,18 +139,18 @@ func (v *validator) segments(path, name string, s *Segments) {
 	between(v, path+".keep", s.Keep, 1, maxKeep)
 	switch {
 	case s.From == SegmentFromArrival && s.Older == OlderUnknown:
-		v.refute(path+".older", "an order that was forgotten cannot be told from one that never was: "+
+		v.reject(path+".older", "an order that was forgotten cannot be told from one that never was: "+
 			"accept that by older: absent, or have the ID tell its day (from: id)")
 	case s.From == SegmentFromID:
-		v.dated(path+".from", name, "write from: "+SegmentFromArrival)
+		v.haveDates(path+".from", name, "write from: "+SegmentFromArrival)
 	}
 }
 
-// dated checks that all IDs of a filter tell their day, and reports whether they do.
-func (v *validator) dated(path, filter, instead string) bool {
+// haveDates checks that all IDs of a filter tell their day, and reports whether they do.
+func (v *validator) haveDates(path, filter, instead string) bool {
 	for rule, id := range v.idsOf(filter) {
 		if id.Format != FormatTimestamped && id.Format != FormatSnowflake {
-			v.refute(path, "the IDs of rule %s have format %s, which has no date: give them format %s or %s, or %s",
+			v.reject(path, "the IDs of rule %s have format %s, which has no date: give them format %s or %s, or %s",
 				quote(rule), id.Format, FormatTimestamped, FormatSnowflake, instead)
 			return false
 		}
@@ -182,25 +182,25 @@ func (v *validator) expand(path string, f Filter) {
 	}
 	switch {
 	case f.Kind == FilterExact:
-		v.refute(path, "a filter of kind %s has no size that it could outgrow: remove this", FilterExact)
+		v.reject(path, "a filter of kind %s has no size that it could outgrow: remove this", FilterExact)
 		return
 	case f.InRedis() == FilterRedisson:
-		v.refute(path, "Java services would go on with the old filter of kind %s: remove this", FilterRedisson)
+		v.reject(path, "Java services would go on with the old filter of kind %s: remove this", FilterRedisson)
 		return
 	case f.InRedis() != "" && e.How == ExpandLayers:
-		v.refute(path+".how", "a filter in Redis is rebuilt, from its sources and the change log: remove this, or write %s", ExpandRebuild)
+		v.reject(path+".how", "a filter in Redis is rebuilt, from its sources and the change log: remove this, or write %s", ExpandRebuild)
 	}
 	between(v, path+".at_fill", e.AtFill, 0.1, 1)
 	between(v, path+".by", e.By, 1.1, 16)
 	if f.Capacity <= maxCapacity && (e.Max < f.Capacity || e.Max > maxCapacity) {
-		v.refute(path+".max", "%s is out of range: %s, the capacity, to %s are allowed", number(e.Max), number(f.Capacity), number(uint64(maxCapacity)))
+		v.reject(path+".max", "%s is out of range: %s, the capacity, to %s are allowed", number(e.Max), number(f.Capacity), number(uint64(maxCapacity)))
 	}
 	v.choice(path+".how", e.How, ExpandRebuild, ExpandLayers)
 	switch {
 	case f.Segments == nil || e.How != ExpandRebuild:
 	case f.InRedis() != "" && f.Segments.From == SegmentFromArrival:
-		v.refute(path, "what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
+		v.reject(path, "what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
 	case f.InRedis() == "":
-		v.refute(path+".how", "segments grow by layers, each for itself: remove this, or write %s", ExpandLayers)
+		v.reject(path+".how", "segments grow by layers, each for itself: remove this, or write %s", ExpandLayers)
 	}
 }

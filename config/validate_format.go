@@ -24,17 +24,17 @@ func (v *validator) format(path string, id ID) {
 		longest = maxDigits
 	case FormatUUID:
 		if id.MinLength != 0 || v.given(path+".min_length") {
-			v.refute(path+".min_length", "is not for format uuid, which has one length: remove it")
+			v.reject(path+".min_length", "is not for format uuid, which has one length: remove it")
 		}
 		if id.MaxLength != 0 || v.given(path+".max_length") {
-			v.refute(path+".max_length", "is not for format uuid, which has one length: remove it")
+			v.reject(path+".max_length", "is not for format uuid, which has one length: remove it")
 		}
 	}
 	if id.Format != FormatUUID {
 		between(v, path+".min_length", id.MinLength, 1, longest)
 		between(v, path+".max_length", id.MaxLength, 1, longest)
 		if id.MinLength > id.MaxLength && id.MaxLength >= 1 && id.MinLength <= longest {
-			v.refute(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
+			v.reject(path+".min_length", "min_length %d is more than max_length %d", id.MinLength, id.MaxLength)
 		}
 	}
 	v.pattern(path, id)
@@ -53,16 +53,16 @@ func (v *validator) pattern(path string, id ID) {
 		if err != nil {
 			v.notRegexp(at, err)
 		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksForBrace(re) {
-			v.refute(at, "asks for a brace, and no ID has any: they tell where keys lie in Redis")
+			v.reject(at, "asks for a brace, and no ID has any: they tell where keys lie in Redis")
 		}
-	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.refused[path+".format"]:
-		v.refute(at, "is for format pattern only: set it, or remove this")
+	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.discarded[path+".format"]:
+		v.reject(at, "is for format pattern only: set it, or remove this")
 	}
 }
 
 // notRegexp reports why an expression does not compile.
 func (v *validator) notRegexp(path string, err error) {
-	v.refute(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	v.reject(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
 
 // asksForBrace reports whether a part of an expression matches nothing but a brace.
@@ -87,16 +87,16 @@ func isBrace(r rune) bool { return r == '{' || r == '}' }
 func (v *validator) time(path string, id ID) {
 	at, t := path+".time", id.Time
 	switch {
-	case v.refused[path+".format"]:
+	case v.discarded[path+".format"]:
 	case id.Format == FormatTimestamped:
 		v.option(at, "epoch", t.Epoch != "", false, "format snowflake")
 		v.option(at, "shift", t.Shift != 0, false, "format snowflake")
 		if !isDateLayout(t.Layout) {
-			v.refute(at+".layout", "%s is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102", quote(t.Layout))
+			v.reject(at+".layout", "%s is not a layout of digits for a whole date, such as 20060102150405, 20060102 or 060102", quote(t.Layout))
 		} else if most := id.MaxLength - len(t.Layout); t.At < 0 || t.At > most && most >= 0 {
-			v.refute(at+".at", "%d is out of range: 0 to %d are allowed, or the date goes past max_length", t.At, most)
+			v.reject(at+".at", "%d is out of range: 0 to %d are allowed, or the date goes past max_length", t.At, most)
 		} else if most < 0 {
-			v.refute(at+".layout", "%s is longer than max_length %d", quote(t.Layout), id.MaxLength)
+			v.reject(at+".layout", "%s is longer than max_length %d", quote(t.Layout), id.MaxLength)
 		}
 	case id.Format == FormatSnowflake:
 		v.option(at, "layout", t.Layout != "", false, "format timestamped")
@@ -104,7 +104,7 @@ func (v *validator) time(path string, id ID) {
 		between(v, at+".shift", t.Shift, 0, maxShift)
 		v.epoch(path, t.Epoch)
 	case t != IDTime{} || v.given(at):
-		v.refute(at, "is for formats timestamped and snowflake only: set one of them, or remove this")
+		v.reject(at, "is for formats timestamped and snowflake only: set one of them, or remove this")
 	}
 }
 
@@ -113,9 +113,9 @@ func (v *validator) epoch(path, epoch string) {
 	at := path + ".time"
 	switch _, err := time.Parse(time.RFC3339, epoch); {
 	case epoch == "" && !v.given(at):
-		v.lacks(path, []string{"time"}, "time.epoch is missing: give %s", what)
+		v.rejectMissing(path, []string{"time"}, "time.epoch is missing: give %s", what)
 	case v.required(at, "epoch", epoch != "", what) && err != nil:
-		v.refute(at+".epoch", "%s is not a time of RFC 3339: give %s", quote(epoch), what)
+		v.reject(at+".epoch", "%s is not a time of RFC 3339: give %s", quote(epoch), what)
 	}
 }
 

@@ -22,85 +22,85 @@ var (
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
 )
 
-// idPlace is where an ID stands: a key of an entry, which goes by its path, and
+// idLocation is where an ID stands: a key of an entry, which goes by its path, and
 // its value.
-type idPlace struct{ entry, key, name string }
+type idLocation struct{ entry, key, name string }
 
-// placesOf returns the places that an entry names. More or fewer than one are a
+// locationsOf returns the places that an entry names. More or fewer than one are a
 // mistake, but for the entry of a create that has none.
-func (v *validator) placesOf(path string, id ID) []idPlace {
-	places := []idPlace{
+func (v *validator) locationsOf(path string, id ID) []idLocation {
+	places := []idLocation{
 		{path, "path", id.Path}, {path, "query", id.Query}, {path, "header", id.Header},
 		{path, "json", id.JSON}, {path, "form", id.Form}, {path, "cookie", id.Cookie},
 	}
-	return slices.DeleteFunc(places, func(p idPlace) bool { return p.name == "" && !v.given(join(path, p.key)) })
+	return slices.DeleteFunc(places, func(p idLocation) bool { return p.name == "" && !v.given(join(path, p.key)) })
 }
 
 // ids checks the entries of a rule, which is not one that passes.
 func (v *validator) ids(path string, r Rule) {
 	at, n := path+".id", len(r.IDs)
-	needed := r.Create == nil && !v.unusable(path+".create") && !v.refused[path+".pass"]
+	needed := r.Create == nil && !v.unusable(path+".create") && !v.discarded[path+".pass"]
 	switch {
 	case n > maxIDs:
-		v.refute(at, "has %d entries: at most %d are allowed", n, maxIDs)
+		v.reject(at, "has %d entries: at most %d are allowed", n, maxIDs)
 	case n == 0 && v.given(at):
-		v.refute(at, "is empty: say where the ID is, or remove it in a rule with create")
+		v.reject(at, "is empty: say where the ID is, or remove it in a rule with create")
 	case n == 0 && needed:
-		v.placeMissing(at)
+		v.rejectNoLocation(at)
 	}
-	var earlier []idPlace
+	var earlier []idLocation
 	for i, id := range r.IDs[:min(n, maxIDs)] { // each is compared with those before it
 		here := v.idPath(path, i, n)
-		places := v.placesOf(here, id)
+		places := v.locationsOf(here, id)
 		if len(places) == 0 && (needed || n > 1) {
-			v.placeMissing(here)
+			v.rejectNoLocation(here)
 		}
-		v.place(here, places, r.Match.Path)
-		v.placesDiffer(places, earlier)
+		v.location(here, places, r.Match.Path)
+		v.locationsDiffer(places, earlier)
 		earlier = append(earlier, places...)
 		v.bodyOptions(here, id, r.Create != nil)
 		if id.Optional && needed {
-			v.refute(here+".optional", "is for create only: lookup and settle need an ID")
+			v.reject(here+".optional", "is for create only: lookup and settle need an ID")
 		}
 		if r.Create != nil && id.Optional != r.IDs[0].Optional {
-			v.refute(here+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, n))
+			v.reject(here+".optional", "differs from that of %s: give all entries of a rule the same", v.idPath(path, 0, n))
 		}
 		v.format(here, id)
 	}
 	v.idsAgree(path, r.IDs[:min(n, maxIDs)])
 }
 
-func (v *validator) placeMissing(path string) {
-	v.lacks(path, []string{"path", "query", "header", "json", "form", "cookie"},
+func (v *validator) rejectNoLocation(path string) {
+	v.rejectMissing(path, []string{"path", "query", "header", "json", "form", "cookie"},
 		"says not where the ID is: give exactly one of path, query, header, json, form, cookie")
 }
 
-// place checks what an entry says of where its ID stands.
-func (v *validator) place(path string, places []idPlace, template string) {
+// location checks what an entry says of where its ID stands.
+func (v *validator) location(path string, places []idLocation, template string) {
 	if len(places) > 1 {
 		keys := make([]string, len(places))
 		for i, p := range places {
 			keys[i] = p.key
 		}
-		v.refute(path, "has %s: give exactly one of path, query, header, json, form, cookie", strings.Join(keys, " and "))
+		v.reject(path, "has %s: give exactly one of path, query, header, json, form, cookie", strings.Join(keys, " and "))
 	}
 	for _, p := range places {
 		at := join(path, p.key)
 		switch p.key {
 		case "path":
 			if template != "" && templateProblem(template) == "" && !strings.Contains(template+"/", "/{"+p.name+"}/") {
-				v.refute(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
+				v.reject(at, "%s is not a {name} in match.path %s", quote(p.name), quote(template))
 			}
 		case "header":
 			v.header(at, p.name)
 		case "json":
 			if !isMemberPath(p.name) {
-				v.refute(at, "%s is not a path of 1 to %d member names joined by dots, such as data.orderId", quote(p.name), maxJSONNames)
+				v.reject(at, "%s is not a path of 1 to %d member names joined by dots, such as data.orderId", quote(p.name), maxJSONNames)
 			}
 		default:
 			if !parameterName.MatchString(p.name) {
 				what := map[string]string{"query": "a parameter", "form": "a field", "cookie": "a cookie"}[p.key]
-				v.refute(at, "%s is not the name of %s: names are 1 to 128 letters, digits, _ and -", quote(p.name), what)
+				v.reject(at, "%s is not the name of %s: names are 1 to 128 letters, digits, _ and -", quote(p.name), what)
 			}
 		}
 	}
@@ -114,24 +114,24 @@ func isMemberPath(path string) bool {
 
 func (v *validator) header(path, name string) {
 	if !headerName.MatchString(name) {
-		v.refute(path, "%s is not the name of a header", quote(name))
+		v.reject(path, "%s is not the name of a header", quote(name))
 	}
 }
 
 // bodyOptions checks the options of IDs that stand in a body.
 func (v *validator) bodyOptions(path string, id ID, create bool) {
-	_, json := v.places[path+".json"]
-	_, form := v.places[path+".form"]
+	_, json := v.origins[path+".json"]
+	_, form := v.origins[path+".form"]
 	json, form = json || id.JSON != "", form || id.Form != ""
 	v.option(path, "json_type", id.JSONType != "", json, "json")
 	v.option(path, "list", id.List, json, "json")
-	v.option(path, "max_list", id.MaxList != 0, id.List || v.refused[path+".list"], "list")
+	v.option(path, "max_list", id.MaxList != 0, id.List || v.discarded[path+".list"], "list")
 	v.option(path, "max_body", id.MaxBody != 0, json || form, "json and form")
 	if id.JSON != "" {
 		v.choice(path+".json_type", id.JSONType, JSONAny, JSONString, JSONNumber)
 	}
 	if id.List && create {
-		v.refute(path+".list", "is for lookup and settle only: a create makes one order")
+		v.reject(path+".list", "is for lookup and settle only: a create makes one order")
 	}
 	if id.List {
 		between(v, path+".max_list", id.MaxList, 1, maxIDList)
@@ -144,6 +144,6 @@ func (v *validator) bodyOptions(path string, id ID, create bool) {
 // option refuses a key that means nothing without another.
 func (v *validator) option(path, key string, set, owned bool, owners string) {
 	if at := join(path, key); (set || v.given(at)) && !owned {
-		v.refute(at, "is for %s only: set it, or remove this", owners)
+		v.reject(at, "is for %s only: set it, or remove this", owners)
 	}
 }

@@ -2,23 +2,23 @@ package config
 
 import "strings"
 
-// placesDiffer refuses an entry that looks where an earlier one of its rule
+// locationsDiffer refuses an entry that looks where an earlier one of its rule
 // looks: both find the same text, or refuse what the other looks for.
-func (v *validator) placesDiffer(places, earlier []idPlace) {
+func (v *validator) locationsDiffer(places, earlier []idLocation) {
 	for _, p := range places {
 		for _, e := range earlier {
 			at := join(p.entry, p.key)
 			if p.key == e.key && p.name == e.name {
-				v.refute(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
+				v.reject(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
 				break
 			}
 			if p.key == "header" && e.key == "header" && foldHeader(p.name) == foldHeader(e.name) {
-				v.refute(at, "%s may be taken for %s of %s, so that a request with either is refused: name the one that clients send",
+				v.reject(at, "%s may be taken for %s of %s, so that a request with either is refused: name the one that clients send",
 					quote(p.name), quote(e.name), e.entry)
 				break
 			}
 			if p.key == "json" && e.key == "json" && collide(p.name, e.name) {
-				v.refute(at, "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
+				v.reject(at, "%s collides with %s of %s: give paths that differ in a name, and not by case, _ or - only",
 					quote(p.name), quote(e.name), e.entry)
 				break
 			}
@@ -68,10 +68,10 @@ func (v *validator) idsAgree(path string, ids []ID) {
 		switch here := v.idPath(path, i, len(ids)); {
 		case i == inPath, id.Path == ids[inPath].Path: // placesDiffer tells of the same one
 		case id.Path != "":
-			v.refute(here+".path", "%s is a second segment beside that of %s: each request has both, and is refused unless they are equal: name the one that is the order",
+			v.reject(here+".path", "%s is a second segment beside that of %s: each request has both, and is refused unless they are equal: name the one that is the order",
 				quote(id.Path), always)
 		case areDisjoint(id, ids[inPath]):
-			v.refute(here, "no ID fits both this format and that of %s, which each request has: a request with both is refused; give both one format, or remove this", always)
+			v.reject(here, "no ID fits both this format and that of %s, which each request has: a request with both is refused; give both one format, or remove this", always)
 		}
 	}
 }

@@ -13,42 +13,42 @@ func (v *validator) limit(path string, r Rule) {
 		lock, defined := v.config.Locks[l.Lock]
 		switch {
 		case defined && lock.Kind != LockSemaphore && !v.unusable("locks."+l.Lock):
-			v.refute(at+".lock", "%s is of kind %s: a limit takes one of kind %s", quote(l.Lock), lock.Kind, LockSemaphore)
+			v.reject(at+".lock", "%s is of kind %s: a limit takes one of kind %s", quote(l.Lock), lock.Kind, LockSemaphore)
 		case l.Lock == r.Settle.Lock:
-			v.refute(at+".lock", "%s is the lock of the order: a limit takes another", quote(l.Lock))
+			v.reject(at+".lock", "%s is the lock of the order: a limit takes another", quote(l.Lock))
 		}
 	}
 	at += ".id"
 	if !v.given(at) && v.given(path) {
-		v.lacks(path+".settle.limit", []string{"id"}, "id is missing: say where the ID is that the limit is for")
+		v.rejectMissing(path+".settle.limit", []string{"id"}, "id is missing: say where the ID is that the limit is for")
 		return
 	}
-	places := v.placesOf(at, l.ID)
+	places := v.locationsOf(at, l.ID)
 	if len(places) == 0 {
-		v.placeMissing(at)
+		v.rejectNoLocation(at)
 	}
-	v.place(at, places, r.Match.Path)
+	v.location(at, places, r.Match.Path)
 	v.bodyOptions(at, l.ID, false)
 	if l.ID.List {
-		v.refute(at+".list", "is not for a limit: it is for one ID")
+		v.reject(at+".list", "is not for a limit: it is for one ID")
 	}
 	if l.ID.Optional {
-		v.refute(at+".optional", "is for create only: a limit needs an ID")
+		v.reject(at+".optional", "is for create only: a limit needs an ID")
 	}
 	v.format(at, l.ID)
-	v.limitApart(path, places, r)
+	v.limitDiffers(path, places, r)
 }
 
-// limitApart refuses an ID of a limit that some backend may take for the order's,
+// limitDiffers refuses an ID of a limit that some backend may take for the order's,
 // or that cannot stand in one request with it.
-func (v *validator) limitApart(path string, places []idPlace, r Rule) {
+func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 	if len(places) != 1 {
 		return
 	}
 	p := places[0]
 	forms, jsons := 0, 0
 	for i, id := range r.IDs {
-		for _, o := range v.placesOf(v.idPath(path, i, len(r.IDs)), id) {
+		for _, o := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {
 			switch o.key {
 			case "form":
 				forms++
@@ -59,19 +59,19 @@ func (v *validator) limitApart(path string, places []idPlace, r Rule) {
 			if byPath && !collide(p.name, o.name) || lastName(p) != lastName(o) {
 				continue
 			}
-			v.refute(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
+			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
 				quote(p.name), quote(o.name), o.entry)
 			return
 		}
 	}
 	if n := len(r.IDs); p.key == "json" && forms == n && n > 0 || p.key == "form" && jsons == n && n > 0 {
-		v.refute(join(p.entry, p.key), "stands in a body of another type than the order's ID: no request has both")
+		v.reject(join(p.entry, p.key), "stands in a body of another type than the order's ID: no request has both")
 	}
 }
 
 // lastName returns the name that a backend may go by, without what it may ignore
 // (as package order has it).
-func lastName(p idPlace) string {
+func lastName(p idLocation) string {
 	name := p.name
 	if p.key == "json" {
 		name = name[strings.LastIndexByte(name, '.')+1:]

@@ -26,12 +26,12 @@ func (v *validator) listen(c *Config) {
 			continue
 		}
 		if problem := addressProblem(l.address, 0); problem != "" {
-			v.refute(l.path, "%s", problem)
+			v.reject(l.path, "%s", problem)
 			continue
 		}
 		for _, other := range listeners[:i] {
 			if overlap(other.address, l.address) {
-				v.refute(l.path, "%s is taken by %s: give each listener an address of its own", quote(l.address), other.path)
+				v.reject(l.path, "%s is taken by %s: give each listener an address of its own", quote(l.address), other.path)
 			}
 		}
 	}
@@ -41,11 +41,11 @@ func (v *validator) listen(c *Config) {
 	v.listenTLS(&c.Listen)
 	for i, name := range c.Listen.AdminHosts {
 		if !hostName.MatchString(name) {
-			v.refute(fmt.Sprintf("listen.admin_hosts[%d]", i), "%s is not a host name: give one without a port", quote(name))
+			v.reject(fmt.Sprintf("listen.admin_hosts[%d]", i), "%s is not a host name: give one without a port", quote(name))
 		}
 	}
 	if mode := c.Listen.SocketMode; !socketMode.MatchString(mode) {
-		v.refute("listen.socket_mode", "%s is not a mode: give three octal digits, such as \"0660\"", quote(mode))
+		v.reject("listen.socket_mode", "%s is not a mode: give three octal digits, such as \"0660\"", quote(mode))
 	}
 }
 
@@ -60,11 +60,11 @@ func (v *validator) exposed(l *Listen) {
 	const way = "%s can be reached from other machines: give %s, or listen on loopback or a unix socket, or write listen.insecure: true"
 	for _, served := range []struct{ path, address string }{{"listen.authz", l.Authz}, {"listen.proc", l.Proc}, {"listen.http", l.HTTP}} {
 		if isExposed(served.address) && l.TLS == nil {
-			v.refute(served.path, way, quote(served.address), "listen.tls")
+			v.reject(served.path, way, quote(served.address), "listen.tls")
 		}
 	}
 	if isExposed(l.Admin) && l.TokenFile == "" && l.TokenEnv == "" {
-		v.refute("listen.admin", way, quote(l.Admin), "listen.token_file or listen.token_env")
+		v.reject("listen.admin", way, quote(l.Admin), "listen.token_file or listen.token_env")
 	}
 }
 
@@ -89,14 +89,14 @@ func (v *validator) listenTLS(l *Listen) {
 	v.required(path, "key", t.Key != "", "the file of its private key")
 	v.required(path, "ca", t.CA != "", "the file of the authorities that sign the clients' certificates")
 	if v.given(path+".names") && (len(t.Names) == 0 || slices.Contains(t.Names, "")) {
-		v.refute(path+".names", "has nothing in it, or an empty name: give a DNS name or a URI of a client's certificate, or remove the key")
+		v.reject(path+".names", "has nothing in it, or an empty name: give a DNS name or a URI of a client's certificate, or remove the key")
 	}
 	for _, address := range []string{l.Authz, l.Proc, l.HTTP} {
 		if address != "" && !strings.HasPrefix(address, "unix:") {
 			return
 		}
 	}
-	v.refute(path, "is for authz, proc and http at host:port, and none is there: remove it")
+	v.reject(path, "is for authz, proc and http at host:port, and none is there: remove it")
 }
 
 // served checks that the filters that rules rely on have a listener: without
@@ -115,10 +115,10 @@ func (v *validator) served(c *Config) {
 		}
 	}
 	if c.Listen.Authz == "" && c.Listen.HTTP == "" && authz != "" {
-		v.refute("listen.authz", "is empty, and so is listen.http, and %s is decided at one of them: give an address", authz)
+		v.reject("listen.authz", "is empty, and so is listen.http, and %s is decided at one of them: give an address", authz)
 	}
 	if c.Listen.Proc == "" && proc != "" {
-		v.refute("listen.proc", "is empty, and %s is done there: give an address", proc)
+		v.reject("listen.proc", "is empty, and %s is done there: give an address", proc)
 	}
 }
 

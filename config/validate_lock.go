@@ -26,9 +26,9 @@ var (
 	lockFormats = []string{FormatRedisson, FormatString}
 )
 
-// vague reports whether a lock's kind or format could not be told, so that what
+// hasUnknownKind reports whether a lock's kind or format could not be told, so that what
 // follows from them is not held against the user.
-func (v *validator) vague(path string, l Lock) bool {
+func (v *validator) hasUnknownKind(path string, l Lock) bool {
 	return v.unusable(path+".kind") || v.unusable(path+".format") ||
 		!slices.Contains(lockKinds, l.Kind) || !slices.Contains(lockFormats, l.Format)
 }
@@ -36,7 +36,7 @@ func (v *validator) vague(path string, l Lock) bool {
 func (v *validator) lock(path string, l Lock) {
 	v.choice(path+".kind", l.Kind, lockKinds...)
 	v.choice(path+".format", l.Format, lockFormats...)
-	if !v.vague(path, l) {
+	if !v.hasUnknownKind(path, l) {
 		v.ofKind(path, l)
 	}
 	v.lockKey(path+".key", l)
@@ -55,10 +55,10 @@ func (v *validator) lock(path string, l Lock) {
 // ofKind checks what goes with one kind of lock and not with another.
 func (v *validator) ofKind(path string, l Lock) {
 	if l.Format == FormatString && l.Kind != LockExclusive && l.Kind != LockQuorum {
-		v.refute(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
+		v.reject(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
 	}
 	if l.Kind == LockFair && l.Wait.Every > maxFairPause {
-		v.refute(path+".wait.every", "%s is too long for kind %s, which passes over waiters that it does not hear of: at most %s",
+		v.reject(path+".wait.every", "%s is too long for kind %s, which passes over waiters that it does not hear of: at most %s",
 			number(l.Wait.Every), LockFair, number(maxFairPause))
 	}
 	v.permits(path, l)
@@ -70,13 +70,13 @@ func (v *validator) lockKey(path string, l Lock) {
 	key := l.Key
 	switch n := strings.Count(key, "{id}"); {
 	case n != 1:
-		v.refute(path, "%s has {id} in it %d times: it has to be there once, as in order:lock:{id}", quote(key), n)
+		v.reject(path, "%s has {id} in it %d times: it has to be there once, as in order:lock:{id}", quote(key), n)
 	case len(key) > maxLockKey:
-		v.refute(path, "is %d bytes long: at most %d are allowed", len(key), maxLockKey)
+		v.reject(path, "is %d bytes long: at most %d are allowed", len(key), maxLockKey)
 	case strings.ContainsFunc(key, func(r rune) bool { return r == ' ' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
-		v.refute(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
+		v.reject(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
 	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(key):
-		v.refute(path, "%s has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: "+
+		v.reject(path, "%s has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: "+
 			"write them around a part, as in order:lock:{{id}}, or leave them out", quote(key))
 	}
 }
@@ -101,7 +101,7 @@ func (v *validator) permits(path string, l Lock) {
 	case l.Kind != LockSemaphore:
 		v.option(path, "permits", l.Permits != 0, false, "kind "+LockSemaphore)
 	case l.Permits == 0 && !v.given(at):
-		v.lacks(path, []string{"permits"}, "permits is missing: say how many may hold the lock at once")
+		v.rejectMissing(path, []string{"permits"}, "permits is missing: say how many may hold the lock at once")
 	default:
 		between(v, at, l.Permits, 1, maxPermits)
 	}
@@ -114,26 +114,26 @@ func (v *validator) quorum(path string, l Lock) {
 		v.option(path, "quorum", l.Quorum != nil, false, "kind "+LockQuorum)
 		return
 	case l.Quorum == nil:
-		v.lacks(path, []string{"quorum"}, "quorum is missing: give it addresses, an odd number of at least 3")
+		v.rejectMissing(path, []string{"quorum"}, "quorum is missing: give it addresses, an odd number of at least 3")
 		return
 	}
 	list := at + ".addresses"
 	addresses := l.Quorum.Addresses
 	switch n := len(addresses); {
 	case n == 0 && !v.given(list):
-		v.lacks(at, []string{"addresses"}, "addresses is missing: give an odd number of at least 3")
+		v.rejectMissing(at, []string{"addresses"}, "addresses is missing: give an odd number of at least 3")
 	case n < 3 || n%2 == 0:
-		v.refute(list, "has %d addresses: an odd number of at least 3 is needed, so that there is a majority", n)
+		v.reject(list, "has %d addresses: an odd number of at least 3 is needed, so that there is a majority", n)
 	}
 	for i, address := range addresses {
 		item := list + "[" + strconv.Itoa(i) + "]"
 		if problem := addressProblem(address, 1); problem != "" {
-			v.refute(item, "%s", problem)
+			v.reject(item, "%s", problem)
 			continue
 		}
 		for _, other := range addresses[:i] {
 			if overlap(other, address) {
-				v.refute(item, "%s is the server of %s: each vote takes a server of its own", quote(address), quote(other))
+				v.reject(item, "%s is the server of %s: each vote takes a server of its own", quote(address), quote(other))
 				break
 			}
 		}
@@ -146,9 +146,9 @@ func (v *validator) replicas(path string, l Lock) {
 	case r == nil:
 		return
 	case l.Kind == LockQuorum:
-		v.refute(path, "is not for kind %s, which counts on its servers' majority: remove it", l.Kind)
+		v.reject(path, "is not for kind %s, which counts on its servers' majority: remove it", l.Kind)
 	case v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded:
-		v.refute(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
+		v.reject(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
 	}
 	between(v, path+".confirm", r.Confirm, 1, maxConfirm)
 	between(v, path+".timeout", r.Timeout, time.Millisecond, maxConfirmTime)
@@ -162,9 +162,9 @@ func (v *validator) wait(path string, w Wait) {
 	}
 	between(v, path+".up_to", w.UpTo, time.Millisecond, 10*time.Minute)
 	if w.Tries != 0 || v.given(path+".tries") {
-		v.refute(path+".tries", "excludes up_to: give either tries and every, or up_to")
+		v.reject(path+".tries", "excludes up_to: give either tries and every, or up_to")
 	}
 	if w.Every != 0 || v.given(path+".every") {
-		v.refute(path+".every", "excludes up_to: give either tries and every, or up_to")
+		v.reject(path+".every", "excludes up_to: give either tries and every, or up_to")
 	}
 }

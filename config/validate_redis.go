@@ -19,7 +19,7 @@ func (v *validator) redis(r *Redis) {
 	switch r.Mode {
 	case RedisSingle:
 		if len(r.Addresses) != 1 {
-			v.refute(path+".addresses", "there are %d addresses: mode %s takes exactly one", len(r.Addresses), r.Mode)
+			v.reject(path+".addresses", "there are %d addresses: mode %s takes exactly one", len(r.Addresses), r.Mode)
 		}
 		v.notSentinel(path, r)
 	case RedisSentinel:
@@ -48,11 +48,11 @@ func (v *validator) redisAddresses(path string, r *Redis) {
 		problem := addressProblem(address, 1)
 		switch {
 		case problem != "":
-			v.refute(at, "%s", problem)
+			v.reject(at, "%s", problem)
 		case strings.HasPrefix(address, "unix:") && r.Mode != RedisSingle:
-			v.refute(at, "%s is a socket: mode %s takes host:port", quote(address), r.Mode)
+			v.reject(at, "%s is a socket: mode %s takes host:port", quote(address), r.Mode)
 		case seen[address]:
-			v.refute(at, "%s is given twice: name an address once", quote(address))
+			v.reject(at, "%s is given twice: name an address once", quote(address))
 		}
 		seen[address] = true
 	}
@@ -60,7 +60,7 @@ func (v *validator) redisAddresses(path string, r *Redis) {
 
 func (v *validator) sentinel(path string, r *Redis) {
 	if v.required(path, "master", r.Master != "", "what the Sentinels call the master") && !masterName.MatchString(r.Master) {
-		v.refute(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
+		v.reject(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
 	}
 	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,
 		r.SentinelPassword+r.SentinelPasswordFile+r.SentinelPasswordEnv)
@@ -69,7 +69,7 @@ func (v *validator) sentinel(path string, r *Redis) {
 // notSentinel refuses what only Sentinels have a use for.
 func (v *validator) notSentinel(path string, r *Redis) {
 	for _, key := range sentinelKeys(r) {
-		v.refute(join(path, key), "is for mode %s only: remove it", RedisSentinel)
+		v.reject(join(path, key), "is for mode %s only: remove it", RedisSentinel)
 	}
 }
 
@@ -80,13 +80,13 @@ const maxMember = 200
 func (v *validator) member(path, name string) {
 	switch {
 	case name == "" && v.given(path):
-		v.refute(path, "is empty: give the name of the place that this ordergate runs at, or remove it")
+		v.reject(path, "is empty: give the name of the place that this ordergate runs at, or remove it")
 	case len(name) > maxMember:
-		v.refute(path, "is %d bytes long: at most %d are allowed", len(name), maxMember)
+		v.reject(path, "is %d bytes long: at most %d are allowed", len(name), maxMember)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		v.refute(path, "%s has a character in it that cannot be printed: leave it out", quote(name))
+		v.reject(path, "%s has a character in it that cannot be printed: leave it out", quote(name))
 	case strings.Contains(name, "#"):
-		v.refute(path, "%s has # in it, which ends the name: leave it out", quote(name))
+		v.reject(path, "%s has # in it, which ends the name: leave it out", quote(name))
 	}
 }
 
@@ -116,7 +116,7 @@ func (v *validator) embedded(path string, r *Redis) {
 		"tls":           r.TLS != nil,
 	})
 	for _, key := range append(keys, sentinelKeys(r)...) {
-		v.refute(join(path, key), "is not for mode %s, which runs inside this process: remove it", r.Mode)
+		v.reject(join(path, key), "is not for mode %s, which runs inside this process: remove it", r.Mode)
 	}
 }
 
@@ -125,9 +125,9 @@ func (v *validator) secret(path, key, file, env string) {
 	at := path + "." + key + "_env"
 	switch {
 	case file != "" && env != "":
-		v.refute(at, "excludes %s_file: give one of the two", key)
+		v.reject(at, "excludes %s_file: give one of the two", key)
 	case env != "" && !variableName.MatchString(env):
-		v.refute(at, "is not the name of an environment variable: names are letters, digits and _")
+		v.reject(at, "is not the name of an environment variable: names are letters, digits and _")
 	}
 }
 
@@ -135,7 +135,7 @@ func (v *validator) secret(path, key, file, env string) {
 func (v *validator) login(path, user, password, name, secret string) {
 	if name != "" && secret == "" {
 		keys := []string{password + "_file", password + "_env"}
-		v.lacks(path, keys, "%s needs a password: give %s or %s", user, keys[0], keys[1])
+		v.rejectMissing(path, keys, "%s needs a password: give %s or %s", user, keys[0], keys[1])
 	}
 }
 
@@ -145,14 +145,14 @@ func (v *validator) tls(path string, r *Redis) {
 		return
 	}
 	if len(r.Addresses) == 1 && strings.HasPrefix(r.Addresses[0], "unix:") {
-		v.refute(path, "is not for a socket: remove it, or give host:port in addresses")
+		v.reject(path, "is not for a socket: remove it, or give host:port in addresses")
 	}
 	if (t.Cert == "") != (t.Key == "") {
-		v.lacks(path, []string{"cert", "key"}, "has one of cert and key: give both, or neither")
+		v.rejectMissing(path, []string{"cert", "key"}, "has one of cert and key: give both, or neither")
 	}
 	if t.ServerName != "" {
 		if _, err := netip.ParseAddr(t.ServerName); err != nil && !hostName.MatchString(t.ServerName) {
-			v.refute(path+".server_name", "%s is neither a host name nor an IP address", quote(t.ServerName))
+			v.reject(path+".server_name", "%s is neither a host name nor an IP address", quote(t.ServerName))
 		}
 	}
 }

@@ -19,7 +19,7 @@ const (
 func (v *validator) rule(path string, r Rule) {
 	if v.required(path, "name", r.Name != "", "a name of its own, such as order-lookup") {
 		if problem := nameProblem(r.Name); problem != "" {
-			v.refute(path+".name", "%s", problem)
+			v.reject(path+".name", "%s", problem)
 		}
 	}
 	v.choice(path+".mode", r.Mode, ModeEnforce, ModeObserve)
@@ -32,7 +32,7 @@ func (v *validator) rule(path string, r Rule) {
 			v.paths(at, r.FrontControllers)
 		}
 	} else if len(r.FrontControllers) > 0 || v.given(at) {
-		v.refute(at, "is for backend %s and %s: remove it, or set one of them", BackendStrict, BackendPHP)
+		v.reject(at, "is for backend %s and %s: remove it, or set one of them", BackendStrict, BackendPHP)
 	}
 	v.match(path, r.Match)
 	v.query(path, r)
@@ -44,14 +44,14 @@ func (v *validator) rule(path string, r Rule) {
 	if at := path + ".json_without_type"; r.readsJSON() {
 		v.choice(at, r.JSONWithoutType, WithoutTypeAccept, WithoutTypeRefuse)
 	} else if r.JSONWithoutType != "" || v.given(at) {
-		v.refute(at, "is for a rule that reads an ID from JSON: remove it")
+		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
 	}
 	v.reply(path+".invalid", r.Invalid)
 	if r.Lookup == nil && r.Create == nil && r.Settle == nil {
-		v.lacks(path, []string{"lookup", "create", "settle", "pass"}, "does nothing: give it lookup, create, settle or pass")
+		v.rejectMissing(path, []string{"lookup", "create", "settle", "pass"}, "does nothing: give it lookup, create, settle or pass")
 	}
 	if r.Create != nil && (r.Lookup != nil || r.Settle != nil) {
-		v.refute(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
+		v.reject(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
 	}
 	if r.Lookup != nil {
 		v.filterReference(path+".lookup", r.Lookup.Filter)
@@ -79,11 +79,11 @@ func (v *validator) pass(path string, r Rule) {
 	}
 	for _, g := range given {
 		if at := join(path, g.key); g.set || v.given(at) {
-			v.refute(at, "is not for a rule with pass, which leaves alone what it matches: remove one of the two")
+			v.reject(at, "is not for a rule with pass, which leaves alone what it matches: remove one of the two")
 		}
 	}
 	if r.Match.OtherMethods == OtherMethodsRefuse && r.Settle == nil {
-		v.refute(path+".match.other_methods", "is not for a rule with pass, which refuses nothing: remove one of the two")
+		v.reject(path+".match.other_methods", "is not for a rule with pass, which refuses nothing: remove one of the two")
 	}
 }
 
@@ -91,7 +91,7 @@ func (v *validator) ruleNamesDiffer(rules []Rule) {
 	owner := make(map[string]string)
 	for i, r := range rules {
 		if first, taken := owner[r.Name]; taken && r.Name != "" {
-			v.refute(rulePath(i)+".name", "%s is also the name of %s: give each rule a name of its own", quote(r.Name), first)
+			v.reject(rulePath(i)+".name", "%s is also the name of %s: give each rule a name of its own", quote(r.Name), first)
 			continue
 		}
 		owner[r.Name] = rulePath(i)
@@ -113,24 +113,24 @@ func (v *validator) settle(path string, s *Settle) {
 	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)
 	between(v, path+".max_in_flight", s.MaxInFlight, 1, maxInFlight)
 	between(v, path+".max_in_flight_per_client", s.MaxInFlightPerClient, 1, max(s.MaxInFlight, 1))
-	v.backlog(path, s)
+	v.holdCoversInFlight(path, s)
 }
 
 // maxInFlight bounds what a backend may be said to have at once.
 const maxInFlight = 100_000
 
-// backlog holds the end of a hold against the time that the backend may take before it has
+// holdCoversInFlight holds the end of a hold against the time that the backend may take before it has
 // worked off what is in flight.
-func (v *validator) backlog(path string, s *Settle) {
+func (v *validator) holdCoversInFlight(path string, s *Settle) {
 	workers, timeout := path+".backend_workers", path+".backend_timeout"
 	switch {
 	case !v.given(workers) && !v.given(timeout):
 		return
 	case !v.given(timeout):
-		v.refute(workers, "goes with backend_timeout, the longest that the backend works on one call")
+		v.reject(workers, "goes with backend_timeout, the longest that the backend works on one call")
 		return
 	case !v.given(workers):
-		v.refute(timeout, "goes with backend_workers, how many calls the backend works on at once")
+		v.reject(timeout, "goes with backend_workers, how many calls the backend works on at once")
 		return
 	}
 	between(v, workers, s.BackendWorkers, 1, maxInFlight)
@@ -142,13 +142,13 @@ func (v *validator) backlog(path string, s *Settle) {
 	rounds := (s.MaxInFlight + s.BackendWorkers - 1) / s.BackendWorkers
 	hold := l.OnUnknownOutcome.Hold
 	if busy := time.Duration(rounds) * s.BackendTimeout; busy >= hold {
-		v.refute(path+".max_in_flight", "%d calls keep %d workers busy for up to %v, at %v each, and %s holds an order for %v: raise its on_unknown_outcome.hold above %v%s",
-			s.MaxInFlight, s.BackendWorkers, busy, s.BackendTimeout, s.Lock, hold, busy, fewer(s, hold))
+		v.reject(path+".max_in_flight", "%d calls keep %d workers busy for up to %v, at %v each, and %s holds an order for %v: raise its on_unknown_outcome.hold above %v%s",
+			s.MaxInFlight, s.BackendWorkers, busy, s.BackendTimeout, s.Lock, hold, busy, smallerLimit(s, hold))
 	}
 }
 
-// fewer names the greatest number of calls that a hold is long enough for.
-func fewer(s *Settle, hold time.Duration) string {
+// smallerLimit names the greatest number of calls that a hold is long enough for.
+func smallerLimit(s *Settle, hold time.Duration) string {
 	if rounds := int((hold - 1) / s.BackendTimeout); rounds > 0 {
 		return fmt.Sprintf(", or set max_in_flight to %d", rounds*s.BackendWorkers)
 	}
@@ -164,14 +164,14 @@ var (
 func (v *validator) match(path string, m Match) {
 	at := path + ".match"
 	if !v.given(at) && v.given(path) {
-		v.lacks(path, []string{"match"}, "match is missing: give methods and a path")
+		v.rejectMissing(path, []string{"match"}, "match is missing: give methods and a path")
 		return
 	}
 	if len(m.Methods) == 0 {
 		if v.given(at + ".methods") {
-			v.refute(at+".methods", "is empty: give at least one method, such as GET")
+			v.reject(at+".methods", "is empty: give at least one method, such as GET")
 		} else {
-			v.lacks(at, []string{"methods"}, "methods is missing: give at least one, such as [GET, HEAD]")
+			v.rejectMissing(at, []string{"methods"}, "methods is missing: give at least one, such as [GET, HEAD]")
 		}
 	}
 	seen := make(map[string]bool)
@@ -179,24 +179,24 @@ func (v *validator) match(path string, m Match) {
 		item := at + ".methods[" + strconv.Itoa(i) + "]"
 		switch {
 		case !methodName.MatchString(method):
-			v.refute(item, "%s is not a method in upper case, such as POST", quote(method))
+			v.reject(item, "%s is not a method in upper case, such as POST", quote(method))
 		case method == "ANY" || method == "ALL":
 			// It would be compared with the request's, and match nothing.
-			v.refute(item, "%s is not a method: list the methods", quote(method))
+			v.reject(item, "%s is not a method: list the methods", quote(method))
 		case seen[method]:
-			v.refute(item, "%s is given twice: name a method once", quote(method))
+			v.reject(item, "%s is given twice: name a method once", quote(method))
 		}
 		seen[method] = true
 	}
 	if v.required(at, "path", m.Path != "", `a template such as "/orders/{id}"`) {
 		if problem := templateProblem(m.Path); problem != "" {
-			v.refute(at+".path", "%s %s", quote(m.Path), problem)
+			v.reject(at+".path", "%s %s", quote(m.Path), problem)
 		}
 	}
 	v.choice(at+".case", m.Case, CaseSensitive, CaseInsensitive)
 	v.choice(at+".other_methods", m.OtherMethods, OtherMethodsRefuse, OtherMethodsPass)
 	if (m.Host != "" || v.given(at+".host")) && !validHost(m.Host) {
-		v.refute(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
+		v.reject(at+".host", "%s is not a host name in lower case without a port", quote(m.Host))
 	}
 }
 
@@ -206,11 +206,11 @@ func (v *validator) paths(path string, paths []string) {
 		at := path + "[" + strconv.Itoa(i) + "]"
 		switch problem := templateProblem(p); {
 		case problem != "":
-			v.refute(at, "%s %s", quote(p), problem)
+			v.reject(at, "%s %s", quote(p), problem)
 		case p != "/" && strings.HasSuffix(p, "/"):
-			v.refute(at, "%s ends in /: leave it out", quote(p))
+			v.reject(at, "%s ends in /: leave it out", quote(p))
 		case strings.Contains(p, "{"):
-			v.refute(at, "%s has a {name}: give the path of a script, such as /index.php", quote(p))
+			v.reject(at, "%s has a {name}: give the path of a script, such as /index.php", quote(p))
 		}
 	}
 }
@@ -220,22 +220,22 @@ func (v *validator) paths(path string, paths []string) {
 func (v *validator) query(path string, r Rule) {
 	at := path + ".match.query"
 	if len(r.Match.Query) == 0 && v.given(at) {
-		v.lacks(at, nil, "is empty: give a parameter and its value, or remove it")
+		v.rejectMissing(at, nil, "is empty: give a parameter and its value, or remove it")
 	}
 	for _, name := range sortedKeys(r.Match.Query) {
 		here, value := join(at, name), r.Match.Query[name]
 		switch {
 		case !parameterName.MatchString(name):
-			v.refute(here, "%s is not the name of a parameter: names are 1 to 128 letters, digits, _ and -", quote(name))
+			v.reject(here, "%s is not the name of a parameter: names are 1 to 128 letters, digits, _ and -", quote(name))
 			continue
 		case !parameterName.MatchString(value):
-			v.refute(here, "%s is not a value to match by: values are 1 to 128 letters, digits, _ and -", quote(value))
+			v.reject(here, "%s is not a value to match by: values are 1 to 128 letters, digits, _ and -", quote(value))
 			continue
 		}
 		for i, id := range r.IDs {
-			for _, place := range v.placesOf(v.idPath(path, i, len(r.IDs)), id) {
+			for _, place := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {
 				if lastName(place) == squash(name) {
-					v.refute(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
+					v.reject(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
 				}
 			}
 		}
@@ -286,7 +286,7 @@ func templateProblem(template string) string {
 func (v *validator) reply(path string, r Reply) {
 	between(v, path+".status", r.Status, 400, 599)
 	if len(r.Body) > maxBody {
-		v.refute(path+".body", "is %d bytes long: at most %d are allowed", len(r.Body), maxBody)
+		v.reject(path+".body", "is %d bytes long: at most %d are allowed", len(r.Body), maxBody)
 	}
 	between(v, path+".retry_after", r.RetryAfter, 0, 24*time.Hour)
 }
@@ -297,18 +297,18 @@ func (v *validator) learn(path string, l Learn) {
 	hasHeader := l.ResponseHeader != "" || v.given(at+".response_header")
 	switch {
 	case hasJSON && hasHeader:
-		v.refute(at, "has response_json and response_header: give exactly one of them")
+		v.reject(at, "has response_json and response_header: give exactly one of them")
 	case hasJSON && (slices.Contains(strings.Split(l.ResponseJSON, "."), "") || len(l.ResponseJSON) > maxJSONPath):
-		v.refute(at+".response_json", "%s is not a path of member names joined by dots, such as data.orderId", quote(l.ResponseJSON))
+		v.reject(at+".response_json", "%s is not a path of member names joined by dots, such as data.orderId", quote(l.ResponseJSON))
 	case hasHeader:
 		v.header(at+".response_header", l.ResponseHeader)
 		v.capture(at+".pattern", l.Pattern)
 	case hasJSON:
 		v.capture(at+".pattern", l.Pattern)
 	case v.given(at):
-		v.lacks(at, []string{"response_json", "response_header"}, "says not where the new ID is: give exactly one of response_json, response_header")
+		v.rejectMissing(at, []string{"response_json", "response_header"}, "says not where the new ID is: give exactly one of response_json, response_header")
 	default:
-		v.lacks(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
+		v.rejectMissing(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
 	}
 }
 
@@ -322,6 +322,6 @@ func (v *validator) capture(path, pattern string) {
 	case err != nil:
 		v.notRegexp(path, err)
 	case expr.NumSubexp() != 1:
-		v.refute(path, "has %d groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none", expr.NumSubexp())
+		v.reject(path, "has %d groups: give exactly one, around the ID, such as /orders/([0-9]+)$; (?:...) is none", expr.NumSubexp())
 	}
 }

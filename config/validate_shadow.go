@@ -32,10 +32,10 @@ func (v *validator) rulesAreReached(rules []Rule) {
 		}
 		before := strings.Join(names, " and ")
 		if len(taken) == len(r.Match.Methods) {
-			v.refute(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", before)
+			v.reject(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", before)
 			continue
 		}
-		v.refute(rulePath(j)+".match.methods", "%s never comes here: %s before it takes all such requests: put this rule first, or leave the method out",
+		v.reject(rulePath(j)+".match.methods", "%s never comes here: %s before it takes all such requests: put this rule first, or leave the method out",
 			strings.Join(taken, ", "), before)
 	}
 }

@@ -31,7 +31,7 @@ func (v *validator) source(path, name string, s Source) {
 		keys := tableKeys(s)
 		for _, key := range sortedKeys(keys) {
 			if at := join(path, key); keys[key] || v.given(at) {
-				v.refute(at, "is for kinds %s and %s only: remove it", SourceMySQL, SourcePostgres)
+				v.reject(at, "is for kinds %s and %s only: remove it", SourceMySQL, SourcePostgres)
 			}
 		}
 	}
@@ -51,16 +51,16 @@ func tableKeys(s Source) map[string]bool {
 
 func (v *validator) table(path, name string, s Source) {
 	if s.Path != "" || v.given(path+".path") {
-		v.refute(path+".path", "is for kind %s only: remove it", SourceCSV)
+		v.reject(path+".path", "is for kind %s only: remove it", SourceCSV)
 	}
 	v.secret(path, "dsn", s.DSNFile, s.DSNEnv)
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
-		v.lacks(path, []string{"dsn_file", "dsn_env"}, "says not where the database is: give one of dsn_file, dsn_env")
+		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "says not where the database is: give one of dsn_file, dsn_env")
 	}
 	if v.required(path, "table", s.Table != "", "the name of the table, or schema.table") {
 		for part := range strings.SplitSeq(s.Table, ".") {
 			if !isIdentifier(s.Kind, part) || strings.Count(s.Table, ".") > 1 {
-				v.refute(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))
+				v.reject(path+".table", "%s is not the name of a table, or schema.table: %s", quote(s.Table), identifierForm(s.Kind))
 				break
 			}
 		}
@@ -82,7 +82,7 @@ func (v *validator) table(path, name string, s Source) {
 
 func (v *validator) column(path, kind, name string) {
 	if !isIdentifier(kind, name) {
-		v.refute(path, "%s is not the name of a column: %s", quote(name), identifierForm(kind))
+		v.reject(path, "%s is not the name of a column: %s", quote(name), identifierForm(kind))
 	}
 }
 
@@ -116,11 +116,11 @@ func (v *validator) follow(path string, s Source) {
 		mine, other, otherKind = FollowLogical, FollowBinlog, SourceMySQL
 	}
 	if s.Follow == other {
-		v.refute(path+".follow", "%s is for kind %s only: choose %s", other, otherKind, strings.Join([]string{FollowNone, FollowPoll, mine}, ", "))
+		v.reject(path+".follow", "%s is for kind %s only: choose %s", other, otherKind, strings.Join([]string{FollowNone, FollowPoll, mine}, ", "))
 	} else {
 		v.choice(path+".follow", s.Follow, slices.DeleteFunc(ways, func(way string) bool { return way == other })...)
 	}
-	by := func(way string) bool { return s.Follow == way || v.refused[path+".follow"] }
+	by := func(way string) bool { return s.Follow == way || v.discarded[path+".follow"] }
 	v.option(path, "every", s.Every != 0, by(FollowPoll), "follow "+FollowPoll)
 	v.option(path, "server_id", s.ServerID != 0, by(FollowBinlog), "follow "+FollowBinlog)
 	v.option(path, "slot", s.Slot != "", by(FollowLogical), "follow "+FollowLogical)
@@ -134,10 +134,10 @@ func (v *validator) follow(path string, s Source) {
 		}
 	case FollowLogical:
 		if !slotName.MatchString(s.Slot) {
-			v.refute(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
+			v.reject(path+".slot", "%s is not the name of a slot: give 1 to 63 of a-z, 0-9 and _", quote(s.Slot))
 		}
 		if !isIdentifier(s.Kind, s.Publication) {
-			v.refute(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
+			v.reject(path+".publication", "%s is not the name of a publication: %s", quote(s.Publication), identifierForm(s.Kind))
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (v *validator) grace(path, source string, grace time.Duration) {
 		if !slices.Contains(v.config.Filters[name].Sources, source) {
 			continue
 		}
-		if !v.dated(path, name, instead) {
+		if !v.haveDates(path, name, instead) {
 			return
 		}
 		for rule, id := range v.idsOf(name) {
@@ -161,16 +161,16 @@ func (v *validator) grace(path, source string, grace time.Duration) {
 			parts := dateParts(id.Time.Layout)
 			toTheSecond := parts["15"] && parts["04"] && parts["05"]
 			if id.Format == FormatTimestamped && isDateLayout(id.Time.Layout) && !toTheSecond {
-				v.refute(path, "the IDs of rule %s have a date without a time: give them a layout to the second, such as 20060102150405, or %s", quote(rule), instead)
+				v.reject(path, "the IDs of rule %s have a date without a time: give them a layout to the second, such as 20060102150405, or %s", quote(rule), instead)
 				return
 			}
 		}
 	}
 }
 
-// followedAs returns the key by which a server knows who follows a source, and what it
+// followerName returns the key by which a server knows who follows a source, and what it
 // says; "" where there is none.
-func followedAs(s Source) (key, name string) {
+func followerName(s Source) (key, name string) {
 	switch {
 	case s.Follow == FollowBinlog && s.ServerID != 0:
 		return "server_id", number(uint64(s.ServerID))
@@ -187,13 +187,13 @@ func (v *validator) followersDiffer(c *Config) {
 	owners := make(map[follower]string)
 	for _, name := range sortedKeys(c.Sources) {
 		s, path := c.Sources[name], join("sources", name)
-		key, as := followedAs(s)
+		key, as := followerName(s)
 		if key == "" || s.DSNFile == "" && s.DSNEnv == "" && s.DSN == "" {
 			continue // where the server is has been asked for
 		}
 		f := follower{s.DSNFile + "\x00" + s.DSNEnv + "\x00" + string(s.DSN), key, as}
 		if other, taken := owners[f]; taken {
-			v.refute(join(path, key), "source %s has the same, at the same server: choose another", quote(other))
+			v.reject(join(path, key), "source %s has the same, at the same server: choose another", quote(other))
 			continue
 		}
 		owners[f] = name
@@ -201,12 +201,12 @@ func (v *validator) followersDiffer(c *Config) {
 	users := make(map[string]string) // source to filter
 	for _, name := range sortedKeys(c.Filters) {
 		for i, s := range c.Filters[name].Sources {
-			key, _ := followedAs(c.Sources[s])
+			key, _ := followerName(c.Sources[s])
 			other, taken := users[s]
 			switch {
 			case key == "":
 			case taken && other != name:
-				v.refute(join("filters", name)+".sources["+strconv.Itoa(i)+"]",
+				v.reject(join("filters", name)+".sources["+strconv.Itoa(i)+"]",
 					"%s is followed for filter %s, and its %s is for one: define another source of the same table", quote(s), quote(other), key)
 			default:
 				users[s] = name

@@ -179,7 +179,7 @@ func (e *environment) loadPart(uses ...string) (*config.Config, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	if n := len(aside.Elsewhere); n > 0 {
+	if n := len(aside.Unused); n > 0 {
 		fmt.Fprintf(e.stderr, "%s: violations that do not concern this command: %d (ordergate check lists them)\n", e.file, n)
 	}
 	return c, nil

@@ -13,7 +13,7 @@ func LoadConfig(file string, getenv func(string) string) (*config.Config, error)
 }
 
 // LoadConfigWith is LoadConfig with options, of which CheckTable is set here.
-func LoadConfigWith(file string, o config.Options) (*config.Config, config.Aside, error) {
+func LoadConfigWith(file string, o config.Options) (*config.Config, config.Warnings, error) {
 	o.CheckTable = loader.CheckTable
 	c, aside, err := config.LoadWith(file, o)
 	if err == nil && o.Uses == nil {

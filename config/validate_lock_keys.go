@@ -11,12 +11,12 @@ func (v *validator) lockKeysDiffer(c *Config) {
 	names := sortedKeys(c.Locks)
 	for i, name := range names {
 		l, path := c.Locks[name], join("locks", name)
-		if l.Key == "" || v.unusable(path+".key") || v.vague(path, l) {
+		if l.Key == "" || v.unusable(path+".key") || v.hasUnknownKind(path, l) {
 			continue
 		}
 		for _, other := range names[:i] {
 			o, otherPath := c.Locks[other], join("locks", other)
-			if v.unusable(otherPath+".key") || v.vague(otherPath, o) {
+			if v.unusable(otherPath+".key") || v.hasUnknownKind(otherPath, o) {
 				continue
 			}
 			alike := l.Kind == o.Kind && l.Format == o.Format
@@ -25,9 +25,9 @@ func (v *validator) lockKeysDiffer(c *Config) {
 			case sides:
 				continue
 			case l.Key == o.Key && alike:
-				v.refute(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(otherPath))
-			case !alike && meet(uses[name], uses[other]):
-				v.refute(path+".key", "%s can make the same key as %s of %s, which is of another kind or format: give each lock a key of its own",
+				v.reject(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(otherPath))
+			case !alike && mayShareKey(uses[name], uses[other]):
+				v.reject(path+".key", "%s can make the same key as %s of %s, which is of another kind or format: give each lock a key of its own",
 					quote(l.Key), quote(o.Key), v.shown(otherPath))
 			default:
 				continue
@@ -37,28 +37,28 @@ func (v *validator) lockKeysDiffer(c *Config) {
 	}
 }
 
-// ownNames are what stands around a lock's key in the names of the keys that belong to it
+// auxiliaryKeys are what stands around a lock's key in the names of the keys that belong to it
 // (package redislock).
-var ownNames = [][2]string{
+var auxiliaryKeys = [][2]string{
 	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
 	{"", ":rwlock_timeout:1"},
 	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_grant"},
 	{"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
 }
 
-// ownKeysDiffer refuses a lock with the key of an order that can be what belongs to the lock
+// auxiliaryKeysDiffer refuses a lock with the key of an order that can be what belongs to the lock
 // of another order. That takes braces in the lock's key, which is otherwise put into some.
-func (v *validator) ownKeysDiffer(c *Config) {
+func (v *validator) auxiliaryKeysDiffer(c *Config) {
 	uses := v.lockUses(c)
 	for _, name := range sortedKeys(c.Locks) {
 		l, path := c.Locks[name], join("locks", name)
-		if !strings.ContainsAny(strings.Replace(l.Key, "{id}", "", 1), "{}") || v.unusable(path+".key") || v.refused[path+".key"] {
+		if !strings.ContainsAny(strings.Replace(l.Key, "{id}", "", 1), "{}") || v.unusable(path+".key") || v.discarded[path+".key"] {
 			continue
 		}
-		for _, around := range ownNames {
+		for _, around := range auxiliaryKeys {
 			own := lockUse{templates: []string{around[0] + l.Key + around[1]}, letters: uses[name].letters}
-			if meet(own, uses[name]) {
-				v.refute(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
+			if mayShareKey(own, uses[name]) {
+				v.reject(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
 					"write the braces around {id}, as in order:lock:{{id}}, or leave them out", quote(l.Key), around[0]+around[1])
 				break
 			}
@@ -141,12 +141,12 @@ func (a alphabet) has(text string) bool {
 	return true
 }
 
-// meet reports whether two locks can have a key in common, each with an ID of its
+// mayShareKey reports whether two locks can have a key in common, each with an ID of its
 // own. It goes by letters, not by lengths: it may say so of locks that cannot.
-func meet(a, b lockUse) bool {
+func mayShareKey(a, b lockUse) bool {
 	for _, s := range a.templates {
 		for _, t := range b.templates {
-			if templatesMeet(s, a.letters, t, b.letters) {
+			if templatesMayShareKey(s, a.letters, t, b.letters) {
 				return true
 			}
 		}
@@ -154,7 +154,7 @@ func meet(a, b lockUse) bool {
 	return false
 }
 
-func templatesMeet(s string, lettersS alphabet, t string, lettersT alphabet) bool {
+func templatesMayShareKey(s string, lettersS alphabet, t string, lettersT alphabet) bool {
 	beforeS, afterS, _ := strings.Cut(s, "{id}")
 	beforeT, afterT, _ := strings.Cut(t, "{id}")
 	// What one template has more in front of the ID, or behind it, has to be part of

@@ -1,8 +1,8 @@
 package config
 
-// announced holds the keys that belong to the configuration as it is documented,
+// planned holds the keys that belong to the configuration as it is documented,
 // and that this version does not do, as "rules[].create.confirm".
-var announced = map[string]bool{
+var planned = map[string]bool{
 	"rules[].create.confirm":   true,
 	"rules[].create.duplicate": true,
 	"rules[].settle.once":      true,

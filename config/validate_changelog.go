@@ -5,8 +5,8 @@ import "time"
 // Entries of a change log that is trimmed: at least as many as are added while an
 // ordergate is away for a moment, and at most what fills a large server.
 const (
-	minKept = 10_000
-	maxKept = 1_000_000_000
+	minKeep        = 10_000
+	maxKeepEntries = 1_000_000_000
 )
 
 // minExpel is the least time after which an ordergate is taken for gone.
@@ -16,8 +16,8 @@ func (v *validator) changeLog(path string, f Filter) {
 	l, keep := f.ChangeLog, path+".keep"
 	switch {
 	case l.Keep == 0:
-	case l.Keep < minKept || l.Keep > maxKept:
-		v.refute(keep, "%d is out of range: %s to %s are allowed, or 0, which keeps all", l.Keep, number(uint64(minKept)), number(uint64(maxKept)))
+	case l.Keep < minKeep || l.Keep > maxKeepEntries:
+		v.reject(keep, "%d is out of range: %s to %s are allowed, or 0, which keeps all", l.Keep, number(uint64(minKeep)), number(uint64(maxKeepEntries)))
 	default:
 		v.needsTable(keep, f, "what is trimmed would be known to nobody, without a table among the sources: remove this")
 	}
@@ -44,7 +44,7 @@ func (v *validator) reconcile(path string, f Filter) {
 
 func (v *validator) shareLoad(path string, f Filter) {
 	if kind := f.InRedis(); kind != "" && f.ShareLoad != nil && *f.ShareLoad {
-		v.refute(path, "is for kinds in memory only, and what is in Redis is shared already: remove it")
+		v.reject(path, "is for kinds in memory only, and what is in Redis is shared already: remove it")
 	}
 }
 
@@ -59,5 +59,5 @@ func (v *validator) needsTable(path string, f Filter, message string) {
 			return // reported there
 		}
 	}
-	v.refute(path, "%s", message)
+	v.reject(path, "%s", message)
 }

@@ -65,7 +65,7 @@ func (d *document) read(data []byte) map[string]any {
 		d.reportAt(top.Line, fmt.Sprintf("the file is %s: it has to be a mapping", describe(top)))
 		return nil
 	}
-	r := reader{document: d, left: maxValues}
+	r := reader{document: d, valuesLeft: maxValues}
 	tree := r.structure(top, reflect.TypeFor[Config](), "", "")
 	if r.exhausted {
 		return nil // what was not reached would be found missing
@@ -96,22 +96,22 @@ func (d *document) reportSyntax(err error, data []byte) {
 // reader walks the nodes of a file along the types that they are to become.
 type reader struct {
 	*document
-	left      int // values that may still be read
-	exhausted bool
+	valuesLeft int // values that may still be read
+	exhausted  bool
 }
 
-// spend counts one value and reports whether it may still be read.
-func (r *reader) spend(line int) bool {
+// countValue counts one value and reports whether it may still be read.
+func (r *reader) countValue(line int) bool {
 	switch {
 	case r.exhausted:
-	case r.left == 0:
+	case r.valuesLeft == 0:
 		r.exhausted = true
 		r.reportAt(line, fmt.Sprintf("the file has more than %d values with its aliases written out: make it shorter", maxValues))
 	case len(r.violations) >= maxViolations:
 		r.exhausted = true
 		r.reportAt(line, "too much is wrong: the file is not checked from here on")
 	default:
-		r.left--
+		r.valuesLeft--
 	}
 	return !r.exhausted
 }
@@ -125,11 +125,11 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map
 		field, known := fields[name]
 		at, atShown := join(path, name), join(shown, name)
 		if !known {
-			r.foreign[path] = true
+			r.partlyRead[path] = true
 			r.unknown(key, at, join(shown, keyText(name)), fields)
 			continue
 		}
-		r.places[at] = place{line: key.Line, shown: atShown}
+		r.origins[at] = origin{line: key.Line, shown: atShown}
 		if v, ok := r.value(value, field, at, atShown); ok {
 			values[name] = v
 		}
@@ -147,12 +147,12 @@ func (r *reader) named(n *yaml.Node, t reflect.Type, path, shown string) map[str
 		if problem := nameProblem(name); problem != "" {
 			r.badNames[join(path, name)] = true
 			name = "#" + strconv.Itoa(index)
-			r.places[join(path, name)] = place{line: key.Line, shown: atShown}
+			r.origins[join(path, name)] = origin{line: key.Line, shown: atShown}
 			r.report(join(path, name), problem)
 		}
 		index++
 		at := join(path, name)
-		r.places[at] = place{line: key.Line, shown: atShown}
+		r.origins[at] = origin{line: key.Line, shown: atShown}
 		v, ok := r.value(value, t, at, atShown)
 		if !ok {
 			v = map[string]any{} // kept, so that no reference to it dangles
@@ -168,7 +168,7 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	return func(yield func(key, value *yaml.Node) bool) {
 		seen := make(map[string]int) // the line
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			if !r.spend(n.Content[i].Line) {
+			if !r.countValue(n.Content[i].Line) {
 				return
 			}
 			key := resolve(n.Content[i])
@@ -192,7 +192,7 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 				}
 				continue
 			}
-			r.foreign[path] = true
+			r.partlyRead[path] = true
 			r.violations = append(r.violations, where)
 		}
 	}
@@ -206,11 +206,11 @@ func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string 
 	values := make(map[string]string)
 	for key, value := range r.entries(n, path, shown) {
 		at := join(path, key.Value)
-		r.places[at] = place{line: key.Line, shown: join(shown, keyText(key.Value))}
+		r.origins[at] = origin{line: key.Line, shown: join(shown, keyText(key.Value))}
 		text, problem := scalar(resolve(value), reflect.TypeFor[string]())
 		if problem != "" {
 			r.report(at, problem)
-			r.foreign[path] = true
+			r.partlyRead[path] = true
 			continue
 		}
 		values[key.Value] = text.(string)
@@ -256,7 +256,7 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		}
 	}
 	r.report(path, problem)
-	return nil, r.refuse(path)
+	return nil, r.discard(path)
 }
 
 // asMapping shows how a duration is written where a mapping is wanted; "" for other values.
@@ -279,9 +279,9 @@ func asMapping(n *yaml.Node, t reflect.Type) string {
 	return ""
 }
 
-// refuse marks a value as left out; it returns false.
-func (r *reader) refuse(path string) bool {
-	r.refused[path] = true
+// discard marks a value as left out; it returns false.
+func (r *reader) discard(path string) bool {
+	r.discarded[path] = true
 	return false
 }
 
@@ -290,11 +290,11 @@ func (r *reader) refuse(path string) bool {
 func (r *reader) list(n *yaml.Node, t reflect.Type, path, shown string) any {
 	texts, mappings := make([]string, 0), make([]any, 0)
 	for i, item := range n.Content {
-		if !r.spend(item.Line) {
+		if !r.countValue(item.Line) {
 			break
 		}
 		index := "[" + strconv.Itoa(i) + "]"
-		r.places[path+index] = place{line: item.Line, shown: shown + index}
+		r.origins[path+index] = origin{line: item.Line, shown: shown + index}
 		v, ok := r.value(item, t, path+index, shown+index)
 		switch {
 		case t.Kind() == reflect.String && ok:
