@@ -78,7 +78,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		var refused admin.Refusal
+		var refused admin.ErrorReport
 		if json.Unmarshal(text, &refused) == nil && refused.Error != "" {
 			return errors.New(refused.Error)
 		}

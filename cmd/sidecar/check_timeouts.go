@@ -22,7 +22,7 @@ type ruleTimeouts struct {
 // printTimeouts prints for how long the answers to creates may be held, and the timeouts of
 // Envoy that are long enough.
 func printTimeouts(w io.Writer, c *config.Config, asJSON bool) error {
-	held := engine.HeldAnswers(c)
+	held := engine.AnswerDelays(c)
 	if asJSON {
 		rules := make([]ruleTimeouts, 0, len(held))
 		for _, h := range held {

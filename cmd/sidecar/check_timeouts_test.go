@@ -34,7 +34,7 @@ func TestCheckTimeouts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := engine.HeldAnswers(c)
+	held := engine.AnswerDelays(c)
 	if len(held) != 2 || held[0].Longest >= held[1].Longest {
 		t.Fatalf("held for %+v", held)
 	}
@@ -112,7 +112,7 @@ func TestTimeoutsOfTheExamples(t *testing.T) {
 				t.Fatalf("%s has no %s", file, pattern)
 			}
 			timeout, err := time.ParseDuration(string(found[1]))
-			for _, h := range engine.HeldAnswers(c) {
+			for _, h := range engine.AnswerDelays(c) {
 				if err != nil || timeout < h.MessageTimeout+more {
 					t.Errorf("%s: %s is %v, %v, and rule %s needs %v", file, pattern, timeout, err, h.Rule, h.MessageTimeout+more)
 				}

@@ -295,7 +295,7 @@ func logText(r *admin.LogReport, now time.Time) string {
 	for _, d := range []struct {
 		kind  string
 		count uint64
-	}{{"term", r.Doubts.Term}, {"crash", r.Doubts.Crash}, {"lost", r.Doubts.Lost}, {"gap", r.Doubts.Gap}, {"running", r.Doubts.Running}} {
+	}{{"term", r.Doubts.Failover}, {"crash", r.Doubts.Crash}, {"lost", r.Doubts.Lost}, {"gap", r.Doubts.Gap}, {"running", r.Doubts.Running}} {
 		if d.count > 0 {
 			text += fmt.Sprintf(", %s %d", d.kind, d.count)
 		}

@@ -144,7 +144,7 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	brackets := lockmw.NewServer(m.Gate(), lockmw.Options{
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, Logger: log,
 	})
-	m.Follow(func(g *gate.Gate) {
+	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // YAML is UTF-8
 			log.Error("checks go by the rules from before", "error", err)
 		}

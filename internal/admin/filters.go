@@ -37,25 +37,25 @@ type FilterReport struct {
 
 // LogReport tells of a change log.
 type LogReport struct {
-	Phase    string     `json:"phase"` // loading, following, away, blind, unavailable, broken, stopped
-	Position uint64     `json:"position"`
-	Tail     uint64     `json:"tail"`
-	Lag      uint64     `json:"lag"`       // entries, at the last read
-	LastRead *time.Time `json:"last_read"` // when the tail was reached last; null: never
-	ReadTook Seconds    `json:"read_took_seconds"`
-	Doubts   DoubtCount `json:"doubts"`   // told of since the start
-	Members  []string   `json:"members"`  // who may append, as of a second ago
-	Owed     int        `json:"owed"`     // IDs that clients may know of and the log does not have
-	Repaired uint64     `json:"repaired"` // IDs that the log had lost and got again from here
-	Reason   *string    `json:"reason"`   // why it is not followed; null: it is
+	Phase         string     `json:"phase"` // loading, following, away, blind, unavailable, broken, stopped
+	Position      uint64     `json:"position"`
+	Tail          uint64     `json:"tail"`
+	Lag           uint64     `json:"lag"`       // entries, at the last read
+	LastRead      *time.Time `json:"last_read"` // when the tail was reached last; null: never
+	ReadTook      Seconds    `json:"read_took_seconds"`
+	Doubts        DoubtCount `json:"doubts"`   // told of since the start
+	Members       []string   `json:"members"`  // who may append, as of a second ago
+	PendingWrites int        `json:"owed"`     // IDs that clients may know of and the log does not have
+	Repaired      uint64     `json:"repaired"` // IDs that the log had lost and got again from here
+	Reason        *string    `json:"reason"`   // why it is not followed; null: it is
 }
 
 // DoubtCount counts doubts by their kinds.
 type DoubtCount struct {
-	Term  uint64 `json:"term"`  // Redis was restarted or failed over
-	Crash uint64 `json:"crash"` // an ordergate ended without taking its leave
-	Lost  uint64 `json:"lost"`  // an ID could not be read, or kept
-	Gap   uint64 `json:"gap"`   // entries were missing
+	Failover uint64 `json:"term"`  // Redis was restarted or failed over
+	Crash    uint64 `json:"crash"` // an ordergate ended without taking its leave
+	Lost     uint64 `json:"lost"`  // an ID could not be read, or kept
+	Gap      uint64 `json:"gap"`   // entries were missing
 	// Running is how many creates were abandoned, which may have made an order later.
 	Running uint64 `json:"running"`
 }
@@ -91,7 +91,7 @@ type SetReport struct {
 	Capacity  uint64  `json:"capacity"`
 	Bytes     uint64  `json:"bytes"`
 	Shards    int     `json:"shards"`
-	Whole     bool    `json:"whole"`
+	Complete  bool    `json:"whole"`
 	FillRatio float64 `json:"fill_ratio"`
 	Rate      float64 `json:"estimated_false_positive_rate"`
 }
@@ -133,7 +133,7 @@ func logReportOf(log *changelog.Log) *LogReport {
 	s := log.State()
 	r := &LogReport{
 		Phase: string(s.Phase), Position: s.Position, Tail: s.Tail, Lag: s.Tail - min(s.Tail, s.Position),
-		ReadTook: Seconds(s.ReadTook), Members: log.Members(), Owed: s.Pending, Repaired: s.Repaired,
+		ReadTook: Seconds(s.ReadTook), Members: log.Members(), PendingWrites: s.Pending, Repaired: s.Repaired,
 		Doubts: DoubtCount{s.Doubts[changelog.Failover], s.Doubts[changelog.Crash], s.Doubts[changelog.Lost], s.Doubts[changelog.Gap], s.Doubts[changelog.Running]},
 	}
 	if !s.LastRead.IsZero() {
@@ -171,7 +171,7 @@ type ContainsReport struct {
 func (s *Server) withFilters(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.answer(w, r, answer) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, answer) })
 	}
 	handle("GET /filters/{name}", func(_ *http.Request, name string) (any, error) { return s.filterReport(name), nil })
 	handle("GET /filters/{name}/contains", s.serveContains)
@@ -191,7 +191,7 @@ type statusError struct {
 	status int
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, answer func(*http.Request, string) (any, error)) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*http.Request, string) (any, error)) {
 	name := r.PathValue("name")
 	var body any
 	err := error(statusError{fmt.Errorf("there is no filter %q", name), http.StatusNotFound})
@@ -199,15 +199,15 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, answer func(*htt
 		body, err = answer(r, name)
 	}
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = WriteJSON(w, body) // the client may be gone
 }
 
-// refuse answers with an error, and its status if it has one.
-func refuse(w http.ResponseWriter, err error) {
+// writeError answers with an error, and its status if it has one.
+func writeError(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	var with statusError
 	if errors.As(err, &with) {
@@ -215,7 +215,7 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = WriteJSON(w, Refusal{err.Error()}) // the client may be gone
+	_ = WriteJSON(w, ErrorReport{err.Error()}) // the client may be gone
 }
 
 func (s *Server) serveContains(r *http.Request, name string) (any, error) {

@@ -105,7 +105,7 @@ func guard(c *config.Listen, next http.Handler) http.Handler {
 		}
 		if err != nil {
 			w.Header().Set("Connection", "close") // rather than read a body that no handler wants
-			refuse(w, err)
+			writeError(w, err)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -22,8 +22,8 @@ type SnapshotReport struct {
 	Took     Seconds   `json:"took_seconds"`
 }
 
-// Refusal is the answer to a request that was not done.
-type Refusal struct {
+// ErrorReport is the answer to a request that was not done.
+type ErrorReport struct {
 	Error string `json:"error"`
 }
 

@@ -20,15 +20,15 @@ import (
 type active struct {
 	gate atomic.Pointer[gate.Gate]
 
-	mu      sync.Mutex // held during a replacement, until all users have the new gate
-	config  *config.Config
-	past    [][]taker // the rules of earlier configurations, each once
-	users   []*user
-	refusal atomic.Pointer[string] // why the last one that was read is not active; nil: it is
+	mu       sync.Mutex // held during a replacement, until all users have the new gate
+	config   *config.Config
+	earlier  [][]lockingRule // the rules of earlier configurations, each once
+	adapters []*adapter
+	refusal  atomic.Pointer[string] // why the last one that was read is not active; nil: it is
 }
 
-// user is an adapter that passes requests to the gate.
-type user struct{ use func(*gate.Gate) }
+// adapter is an adapter that passes requests to the gate.
+type adapter struct{ use func(*gate.Gate) }
 
 // condition shows a configuration that was refused. It takes no readiness away: the old
 // one is as good as it was.
@@ -40,22 +40,22 @@ func (f *active) condition() health.Condition {
 	return c
 }
 
-// Follow calls use with the gate at once, and again with each that takes its place, until
+// WatchGate calls use with the gate at once, and again with each that takes its place, until
 // the returned function has been called. Calls never overlap, and none is under way when
-// Follow or that function returns. Within use, neither may be called. What was begun with
+// WatchGate or that function returns. Within use, neither may be called. What was begun with
 // a gate is to be ended with it: that one goes on deciding, and its locks are there for
-// as long as somebody holds them. Follow is safe for concurrent use.
-func (m *Engine) Follow(use func(*gate.Gate)) (stop func()) {
+// as long as somebody holds them. WatchGate is safe for concurrent use.
+func (m *Engine) WatchGate(use func(*gate.Gate)) (stop func()) {
 	f := &m.active
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	u := &user{use}
-	f.users = append(f.users, u)
+	u := &adapter{use}
+	f.adapters = append(f.adapters, u)
 	use(f.gate.Load())
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.users = slices.DeleteFunc(f.users, func(other *user) bool { return other == u })
+		f.adapters = slices.DeleteFunc(f.adapters, func(other *adapter) bool { return other == u })
 	}
 }
 
@@ -101,7 +101,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		return nil, nil
 	}
 	changed = config.Changes(f.config, c)
-	if paths := takesRestart(f.config, c, f.past, changed); len(paths) > 0 {
+	if paths := takesRestart(f.config, c, f.earlier, changed); len(paths) > 0 {
 		return nil, restartError{paths}
 	}
 	next, err := m.prepare(ctx, c)
@@ -112,12 +112,12 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		unit.MarkChecked()
 		m.background(unit.Watch)
 	}
-	if rules := takersOf(f.config); !slices.ContainsFunc(f.past, func(p []taker) bool { return reflect.DeepEqual(p, rules) }) {
-		f.past = append(f.past, rules)
+	if rules := lockingRules(f.config); !slices.ContainsFunc(f.earlier, func(p []lockingRule) bool { return reflect.DeepEqual(p, rules) }) {
+		f.earlier = append(f.earlier, rules)
 	}
 	f.config = c
 	f.gate.Store(next.gate)
-	for _, u := range f.users {
+	for _, u := range f.adapters {
 		u.use(next.gate)
 	}
 	return changed, nil

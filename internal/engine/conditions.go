@@ -36,13 +36,13 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 		}
 		list = append(list, c)
 	}
-	if m.bodies.is() {
+	if m.bodiesMissing.isRecent() {
 		list = append(list, health.Condition{
 			Name: "request bodies", Reason: "Envoy passes requests on without showing their bodies, and so without a lock: " +
 				"set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc",
 		})
 	}
-	if m.outcomes.is() {
+	if m.attributesMissing.isRecent() {
 		list = append(list, health.Condition{
 			Name: "response attributes", Reason: "Envoy does not tell where answers are from, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
@@ -51,25 +51,25 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	return append(list, m.active.condition())
 }
 
-// lately is whether something was met a short time ago. The zero value says no. It is safe
+// recentEvent is whether something was met a short time ago. The zero value says no. It is safe
 // for concurrent use.
-type lately struct{ last atomic.Int64 } // in ns since 1970
+type recentEvent struct{ last atomic.Int64 } // in ns since 1970
 
-// latelyShown is how long what was met takes readiness away: no message says when
+// recentTime is how long what was met takes readiness away: no message says when
 // Envoy's configuration was mended.
-const latelyShown = 5 * time.Minute
+const recentTime = 5 * time.Minute
 
-func (l *lately) is() bool {
+func (l *recentEvent) isRecent() bool {
 	last := l.last.Load()
-	return last != 0 && time.Since(time.Unix(0, last)) < latelyShown
+	return last != 0 && time.Since(time.Unix(0, last)) < recentTime
 }
 
-func (l *lately) note() { l.last.Store(time.Now().UnixNano()) }
+func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
 // BodyUnseen tells that Envoy has passed a request on without showing the body that it was
 // asked for. It is safe for concurrent use.
-func (m *Engine) BodyUnseen() { m.bodies.note() }
+func (m *Engine) BodyUnseen() { m.bodiesMissing.note() }
 
 // AttributesMissing tells that Envoy has shown an answer without what its outcome is read off.
 // It is safe for concurrent use.
-func (m *Engine) AttributesMissing() { m.outcomes.note() }
+func (m *Engine) AttributesMissing() { m.attributesMissing.note() }

@@ -1,7 +1,7 @@
 // Package engine assembles an ordergate without its adapters from a configuration, and reloads
 // the configuration while it runs.
 //
-// Start with [New], then [Engine.Start]. [Engine.Follow] passes the gate to an adapter, now
+// Start with [New], then [Engine.Start]. [Engine.WatchGate] passes the gate to an adapter, now
 // and after each reload ([Engine.ReloadFrom]). [Engine.AdminServer] is for operators. The work
 // is done by the packages loader, locking and admin.
 package engine
@@ -36,15 +36,15 @@ type Engine struct {
 	metrics *metrics.Metrics
 	active  active // of what can
 
-	redis    redis.UniversalClient    // nil when nothing needs it
-	memory   *redisconn.MemoryWatch   // nil without redis
-	eviction *redisconn.EvictionWatch // of redis; nil without it
-	closers  []func()                 // let go of Redis, and of the servers of quorums
-	filters  map[string]*filterUnit
-	lockers  *locking.Lockers
-	bodies   lately // one was not shown
-	// outcomes is that one could not be read.
-	outcomes lately
+	redis         redis.UniversalClient    // nil when nothing needs it
+	memory        *redisconn.MemoryWatch   // nil without redis
+	eviction      *redisconn.EvictionWatch // of redis; nil without it
+	closers       []func()                 // let go of Redis, and of the servers of quorums
+	filters       map[string]*filterUnit
+	lockers       *locking.Lockers
+	bodiesMissing recentEvent // one was not shown
+	// attributesMissing is that one could not be read.
+	attributesMissing recentEvent
 	// warnings are of locks, which an outage of Redis brings with each request.
 	warnings   recurring.Warnings
 	process    string // names this process to whoever looks at a lock
@@ -86,7 +86,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.lockers = locking.New(locking.Options{
 		Redis: m.redis, RedisConfig: c.Redis, Process: m.process, Metrics: m.metrics, Warnings: &m.warnings, Logger: log,
 	})
-	m.metrics.FlightGauges(m.lockers.InFlight)
+	m.metrics.InFlightGauges(m.lockers.InFlight)
 	if err := m.openFilters(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -152,7 +152,7 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 			return nil, err
 		}
 		if p.Lookup != nil {
-			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.missing
+			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.onNotFound
 		}
 		policies = append(policies, p)
 	}

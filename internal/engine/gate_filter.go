@@ -55,7 +55,7 @@ func (f gateFilter) Query(ctx context.Context, id string) gate.Answer {
 func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
 	switch a {
 	case filter.Absent:
-		f.measures.absent(id)
+		f.measures.onAbsent(id)
 		return gate.Absent
 	case filter.Maybe:
 		return gate.Maybe

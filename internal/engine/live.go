@@ -21,7 +21,7 @@ import (
 // followed by logical replication it makes no slot. It blocks for some seconds for each
 // server that does not answer.
 func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
-	l := &live{config: c, sources: make(map[string]bool)}
+	l := &liveCheck{config: c, sources: make(map[string]bool)}
 	defer l.connect(ctx)()
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
 		l.checkLock(ctx, name, c.Locks[name])
@@ -32,8 +32,8 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	return l.found
 }
 
-// live is a check that runs.
-type live struct {
+// liveCheck is a check that runs.
+type liveCheck struct {
 	config  *config.Config
 	redis   redis.UniversalClient // nil: there is none that could be asked
 	found   []config.Violation
@@ -41,14 +41,14 @@ type live struct {
 }
 
 // report notes what is wrong, if anything is.
-func (l *live) report(path string, err error) {
+func (l *liveCheck) report(path string, err error) {
 	if err != nil {
 		l.found = append(l.found, config.Violation{Path: path, Message: err.Error()})
 	}
 }
 
 // connect looks whether Redis is there, and whether it keeps what it is given.
-func (l *live) connect(ctx context.Context) (shut func()) {
+func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 	c := l.config.Redis
 	if c == nil || c.Mode == config.RedisEmbedded {
 		return func() {}
@@ -73,14 +73,14 @@ func (l *live) connect(ctx context.Context) (shut func()) {
 	return shut
 }
 
-func (l *live) checkLock(ctx context.Context, name string, c config.Lock) {
+func (l *liveCheck) checkLock(ctx context.Context, name string, c config.Lock) {
 	if c.Kind != config.LockQuorum && l.redis == nil {
 		return
 	}
 	locking.Check(ctx, l.redis, l.config.Redis, c, func(place string, err error) { l.report("locks."+name+place, err) })
 }
 
-func (l *live) checkFilter(ctx context.Context, name string, c config.Filter) {
+func (l *liveCheck) checkFilter(ctx context.Context, name string, c config.Filter) {
 	if l.redis != nil {
 		l.report("filters."+name, loader.CheckLog(ctx, l.redis, name))
 		if c.InRedis() != "" {

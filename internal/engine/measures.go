@@ -41,14 +41,14 @@ func (m *Engine) measure(name string, c config.Filter, f *filter.Filter) *measur
 	return s
 }
 
-// absent notes that an ID was answered Absent.
-func (s *measures) absent(id string) {
+// onAbsent notes that an ID was answered Absent.
+func (s *measures) onAbsent(id string) {
 	s.meter.OnAbsent(id)
 	s.probes.Add(id)
 }
 
-// missing notes that the backend has no order of this ID.
-func (s *measures) missing(id string) {
+// onNotFound notes that the backend has no order of this ID.
+func (s *measures) onNotFound(id string) {
 	s.meter.OnNotFound(id)
 	s.probes.Add(id)
 }

@@ -9,11 +9,11 @@ import (
 const (
 	// gcHeadroom is how much garbage may pile up before it is collected, in bytes.
 	gcHeadroom = 64 << 20
-	// gcMostPercent is where more headroom was seen to help no further.
-	gcMostPercent = 400
-	// gcLeastPercent keeps a collection of a large heap from beginning when the one before
+	// gcMaxPercent is where more headroom was seen to help no further.
+	gcMaxPercent = 400
+	// gcMinPercent keeps a collection of a large heap from beginning when the one before
 	// has hardly ended. By then the headroom is more than gcHeadroom.
-	gcLeastPercent = 25
+	gcMinPercent = 25
 )
 
 // TuneGC collects garbage less often than Go would by itself while there is little in use,
@@ -25,8 +25,8 @@ func (m *Engine) TuneGC(getenv func(string) string) {
 	if getenv("GOGC") != "" {
 		return
 	}
-	debug.SetGCPercent(gcMostPercent)
-	percent := gcMostPercent
+	debug.SetGCPercent(gcMaxPercent)
+	percent := gcMaxPercent
 	afterGC(func() (goOn bool) {
 		// What a collection goes by is the heap and the stacks.
 		in := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}}
@@ -48,7 +48,7 @@ func (m *Engine) TuneGC(getenv func(string) string) {
 // use.
 func gcPercent(used uint64) int {
 	percent := 100 * gcHeadroom / max(used, 1)
-	return int(min(max(percent, gcLeastPercent), gcMostPercent))
+	return int(min(max(percent, gcMinPercent), gcMaxPercent))
 }
 
 // afterGC calls a function after each collection, until that returns false.

@@ -75,7 +75,7 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 			return // the same again: one message and one count for it
 		}
 		m.active.refusal.Store(&text)
-		r.tell(err)
+		r.logRefusal(err)
 		m.metrics.Reloaded(metrics.Refused, time.Now())
 		return
 	}
@@ -95,9 +95,9 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 	m.metrics.Reloaded(metrics.Unchanged, time.Now())
 }
 
-// tell logs why a configuration is refused: what a bad file violates a line each, as
+// logRefusal logs why a configuration is refused: what a bad file violates a line each, as
 // ordergate check prints it.
-func (r *reloader) tell(err error) {
+func (r *reloader) logRefusal(err error) {
 	var restart restartError
 	if errors.As(err, &restart) {
 		r.log.Error("reload: " + restart.Error() + "; the old configuration stays")
@@ -108,14 +108,14 @@ func (r *reloader) tell(err error) {
 	}
 }
 
-// mostToldBytes bounds what readiness tells of a refused configuration.
-const mostToldBytes = 2000
+// maxReasonBytes bounds what readiness tells of a refused configuration.
+const maxReasonBytes = 2000
 
 // summary is what readiness tells.
 func summary(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
-	if len(text) > mostToldBytes {
-		text = strings.ToValidUTF8(text[:mostToldBytes], "") + "..."
+	if len(text) > maxReasonBytes {
+		text = strings.ToValidUTF8(text[:maxReasonBytes], "") + "..."
 	}
 	return text
 }

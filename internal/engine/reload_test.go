@@ -262,13 +262,13 @@ func TestFollow(t *testing.T) {
 	t.Parallel()
 	b := newReloadBed(t)
 	var first, second []int
-	b.Follow(func(g *gate.Gate) { first = append(first, absentStatus(g)) })
-	stop := b.Follow(func(g *gate.Gate) { second = append(second, absentStatus(g)) })
+	b.WatchGate(func(g *gate.Gate) { first = append(first, absentStatus(g)) })
+	stop := b.WatchGate(func(g *gate.Gate) { second = append(second, absentStatus(g)) })
 	for _, status := range []int{410, 451} {
 		b.write(b.with("lookup: {filter: orders}", fmt.Sprintf("lookup: {filter: orders, absent: {status: %d}}", status)), "applied")
 		stop()
 	}
-	b.Follow(func(*gate.Gate) {})() // waits for the one that is under way
+	b.WatchGate(func(*gate.Gate) {})() // waits for the one that is under way
 	if diff := cmp.Diff([][]int{{404, 410, 451}, {404, 410}}, [][]int{first, second}); diff != "" {
 		t.Error("(-want +got):\n" + diff)
 	}

@@ -13,7 +13,7 @@ import (
 
 // takesRestart returns what cannot be changed while the engine runs, of all that has
 // changed between two configurations. Calls of earlier rules may still run: past has them.
-func takesRestart(old, c *config.Config, past [][]taker, changed []string) (paths []string) {
+func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {
 	for _, path := range changed {
 		switch section, _, _ := strings.Cut(path, "."); section {
 		case "backend", "rules", "locks":
@@ -76,7 +76,7 @@ func identityOf(l config.Lock) identity {
 // locksChanged names what would have a settlement take another lock than one that still
 // runs: for a while two could settle one order. A restart lets those that run finish. It
 // goes by the names of locks, and by the requests that rules may have had and get.
-func locksChanged(old, c *config.Config, past [][]taker) (paths []string) {
+func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) {
 	renewed := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
 		if before, ok := old.Locks[name]; ok && identityOf(before) != identityOf(c.Locks[name]) && settlesWith(old, name) && settlesWith(c, name) {
@@ -89,11 +89,11 @@ func locksChanged(old, c *config.Config, past [][]taker) (paths []string) {
 			}
 		}
 	}
-	now := takersOf(c)
-	for _, before := range append(slices.Clip(past), takersOf(old)) {
+	now := lockingRules(c)
+	for _, before := range append(slices.Clip(past), lockingRules(old)) {
 		for o := range before {
 			for r := range now {
-				if !mayMove(before, now, o, r) {
+				if !mayChangeRule(before, now, o, r) {
 					continue
 				}
 				was, is := &before[o], &now[r]
@@ -112,8 +112,8 @@ func locksChanged(old, c *config.Config, past [][]taker) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// taker is a rule as far as it decides which lock a request takes.
-type taker struct {
+// lockingRule is a rule as far as it decides which lock a request takes.
+type lockingRule struct {
 	name       string
 	match      config.Match
 	locks      [2]string
@@ -121,11 +121,11 @@ type taker struct {
 	foldsIDs   bool
 }
 
-// takersOf returns the rules of a configuration in their order.
-func takersOf(c *config.Config) []taker {
-	all := make([]taker, len(c.Rules))
+// lockingRules returns the rules of a configuration in their order.
+func lockingRules(c *config.Config) []lockingRule {
+	all := make([]lockingRule, len(c.Rules))
 	for i, r := range c.Rules {
-		all[i] = taker{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r)}
+		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r)}
 		for n, name := range all[i].locks {
 			if name != "" {
 				all[i].identities[n] = identityOf(c.Locks[name])
@@ -135,23 +135,23 @@ func takersOf(c *config.Config) []taker {
 	return all
 }
 
-// mayMove reports whether there may be a request that came under rule o of those before, and
+// mayChangeRule reports whether there may be a request that came under rule o of those before, and
 // comes under rule r now.
-func mayMove(before, now []taker, o, r int) bool {
-	same := func(a, b *taker) bool { return a.name == b.name && reflect.DeepEqual(a.match, b.match) }
+func mayChangeRule(before, now []lockingRule, o, r int) bool {
+	same := func(a, b *lockingRule) bool { return a.name == b.name && reflect.DeepEqual(a.match, b.match) }
 	switch {
 	case before[o].name == now[r].name:
 		return true
-	case !mayMeet(before[o].match, now[r].match):
+	case !mayMatchBoth(before[o].match, now[r].match):
 		return false
 	}
-	staysFirst := slices.ContainsFunc(now[:r], func(t taker) bool { return same(&t, &before[o]) })
-	wasFirst := slices.ContainsFunc(before[:o], func(t taker) bool { return same(&t, &now[r]) })
+	staysFirst := slices.ContainsFunc(now[:r], func(t lockingRule) bool { return same(&t, &before[o]) })
+	wasFirst := slices.ContainsFunc(before[:o], func(t lockingRule) bool { return same(&t, &now[r]) })
 	return !staysFirst && !wasFirst
 }
 
-// mayMeet reports whether there may be a request that both match.
-func mayMeet(a, b config.Match) bool {
+// mayMatchBoth reports whether there may be a request that both match.
+func mayMatchBoth(a, b config.Match) bool {
 	if a.Host != "" && b.Host != "" && a.Host != b.Host || !slices.ContainsFunc(a.Methods, func(m string) bool { return slices.Contains(b.Methods, m) }) {
 		return false
 	}

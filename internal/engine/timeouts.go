@@ -6,8 +6,8 @@ import (
 	"github.com/ordergate/ordergate/config"
 )
 
-// Held is for how long the answers to the creates of a rule may be kept back.
-type Held struct {
+// AnswerDelay is for how long the answers to the creates of a rule may be kept back.
+type AnswerDelay struct {
 	Rule string
 	// Longest is how long: see [Engine.LearnTimeout].
 	Longest time.Duration
@@ -17,21 +17,21 @@ type Held struct {
 	MessageTimeout time.Duration
 }
 
-// onTheWay is for the two messages between Envoy and ordergate: Envoy counts from before it
+// transitTime is for the two messages between Envoy and ordergate: Envoy counts from before it
 // sends the first until it has read the second.
-const onTheWay = 200 * time.Millisecond
+const transitTime = 200 * time.Millisecond
 
 // MessageTimeout returns the least message_timeout of Envoy for answers that are held for so
 // long at most, rounded up to tenths of a second.
 func MessageTimeout(longest time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
-	return (longest + onTheWay + step - 1).Truncate(step)
+	return (longest + transitTime + step - 1).Truncate(step)
 }
 
-// HeldAnswers returns the rules with a create, in the order of the file. The configuration has
+// AnswerDelays returns the rules with a create, in the order of the file. The configuration has
 // its defaults filled in. An answer may be held for longer if another ordergate of the
 // deployment has a longer window or lease.
-func HeldAnswers(c *config.Config) (held []Held) {
+func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 	for i := range c.Rules {
 		create := c.Rules[i].Create
 		if create == nil {
@@ -39,7 +39,7 @@ func HeldAnswers(c *config.Config) (held []Held) {
 		}
 		alone := &Engine{config: &config.Config{Filters: map[string]config.Filter{create.Filter: c.Filters[create.Filter]}}}
 		longest := alone.LearnTimeout()
-		held = append(held, Held{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: MessageTimeout(longest)})
+		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: MessageTimeout(longest)})
 	}
 	return held
 }

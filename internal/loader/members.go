@@ -54,7 +54,7 @@ func commitDelayOf(c *config.Config, name string) time.Duration {
 func logMetrics(u *Loader) metrics.Log {
 	s := u.log.State()
 	m := metrics.Log{
-		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, ReadTook: s.ReadTook, Owed: s.Pending,
+		Lag: s.Tail - min(s.Tail, s.Position), Reads: s.Reads, ReadTook: s.ReadTook, PendingWrites: s.Pending,
 		Members: len(u.log.Members()), Repaired: s.Repaired, Doubts: make(map[string]uint64),
 	}
 	for _, kind := range []changelog.Kind{changelog.Failover, changelog.Crash, changelog.Lost, changelog.Running, changelog.Gap} {

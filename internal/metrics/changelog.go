@@ -9,20 +9,20 @@ import (
 
 // Log is what the metrics show of a change log.
 type Log struct {
-	Lag      uint64            // entries
-	Reads    uint64            // so far
-	ReadTook time.Duration     // of the last read
-	Owed     int               // IDs that clients may know of and the log does not have
-	Members  int               // ordergates, and followers of tables
-	Repaired uint64            // IDs that the log had lost and got again from here
-	Doubts   map[string]uint64 // so far, by kind; always the same kinds
+	Lag           uint64            // entries
+	Reads         uint64            // so far
+	ReadTook      time.Duration     // of the last read
+	PendingWrites int               // IDs that clients may know of and the log does not have
+	Members       int               // ordergates, and followers of tables
+	Repaired      uint64            // IDs that the log had lost and got again from here
+	Doubts        map[string]uint64 // so far, by kind; always the same kinds
 }
 
 func (m *Metrics) logGauges(labels prometheus.Labels, log func() Log) {
 	m.gauge("ordergate_filter_log_lag_entries", "Entries of the change log not yet in the filter, at its last read.", labels,
 		func() float64 { return float64(log().Lag) })
 	m.gauge("ordergate_filter_log_owed", "New orders that are not in the change log yet.", labels,
-		func() float64 { return float64(log().Owed) })
+		func() float64 { return float64(log().PendingWrites) })
 	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those who follow its tables.", labels,
 		func() float64 { return float64(log().Members) })
 	m.gauge("ordergate_filter_log_read_seconds", "Duration of the last read of the change log.", labels,

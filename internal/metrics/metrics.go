@@ -122,9 +122,9 @@ func (m *Metrics) LockGauges(name string, held, waiting func() int) {
 	m.gauge("ordergate_lock_waiters", "Callers in this process that wait for a lock.", labels, intGauge(waiting))
 }
 
-// FlightGauges shows how many settlements are in flight, how many of them are held, and how
+// InFlightGauges shows how many settlements are in flight, how many of them are held, and how
 // many wait until there are fewer.
-func (m *Metrics) FlightGauges(counts func() (calls, held, waiting int)) {
+func (m *Metrics) InFlightGauges(counts func() (calls, held, waiting int)) {
 	m.gauge("ordergate_settlements_in_flight", "Settlements that the backend may have to work on: forwarded, or held since they ended without an answer.", nil,
 		func() float64 { calls, _, _ := counts(); return float64(calls) })
 	m.gauge("ordergate_settlements_held", "Settlements in flight that ended without an answer, and are held.", nil,

@@ -35,10 +35,10 @@ func (r *reloads) register(m *Metrics, loaded time.Time) {
 	})
 	m.registry.MustRegister(r.success, r.last)
 	r.success.Set(1)
-	r.inForce(loaded)
+	r.setActiveSince(loaded)
 }
 
-func (r *reloads) inForce(at time.Time) { r.last.Set(float64(at.UnixMilli()) / 1e3) }
+func (r *reloads) setActiveSince(at time.Time) { r.last.Set(float64(at.UnixMilli()) / 1e3) }
 
 // Reloaded counts a reading of the configuration.
 func (m *Metrics) Reloaded(result Reload, at time.Time) {
@@ -49,6 +49,6 @@ func (m *Metrics) Reloaded(result Reload, at time.Time) {
 	}
 	m.reloads.success.Set(1)
 	if result == Applied {
-		m.reloads.inForce(at)
+		m.reloads.setActiveSince(at)
 	}
 }
