@@ -20,6 +20,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -28,7 +29,7 @@ func newServer(t testing.TB) *Server {
 	t.Helper()
 	format := order.Format{Kind: order.Digits, Min: 1, Max: 19}
 	lookup := &gate.Lookup{
-		Filter: &gatetest.Filter{Answers: map[string]gate.Answer{"42": gate.Maybe, "7": gate.Unknown}, Others: gate.Absent},
+		Filter: &gatetest.Filter{Answers: map[string]presence.Answer{"42": presence.Maybe, "7": presence.Unknown}, Others: presence.Absent},
 		Absent: gate.Reply{Status: 404, Body: `{"error":"no such order"}`},
 	}
 	invalid := gate.Reply{Status: 400, Body: `{"error":"malformed"}`}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // told is an appender that has when each doubt about abandoned calls was told of, and since
@@ -60,7 +62,7 @@ func TestAbandonedShareADoubt(t *testing.T) {
 					t.Errorf("doubt %d is about orders since %v", i, log.since[i])
 				}
 			}
-			if got := f.MayContain("any"); got != Unknown {
+			if got := f.MayContain("any"); got != presence.Unknown {
 				t.Errorf("%v, want unknown", got)
 			}
 		})

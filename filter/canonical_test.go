@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // lowerToo are the forms of a rule for UUIDs and of one with a pattern.
@@ -34,7 +36,7 @@ func TestFormsOfPending(t *testing.T) {
 	look := func() {
 		t.Helper()
 		for _, id := range []string{"LOGGED", "logged", "LEARNT", "learnt"} {
-			if a := f.MayContain(id); a != Maybe {
+			if a := f.MayContain(id); a != presence.Maybe {
 				t.Errorf("%s is %v", id, a)
 			}
 		}

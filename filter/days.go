@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Segments are the settings of a filter that drops the orders of old days. Days are in UTC.
@@ -20,7 +22,7 @@ type Segments struct {
 	// Older is the answer for an ID of a dropped day: Unknown, or Absent if orders of that age
 	// are no longer looked up. Without Day it must be Absent: a dropped order looks like one
 	// that never existed.
-	Older Answer
+	Older presence.Answer
 }
 
 // maxDays is ten years.
@@ -30,9 +32,9 @@ func (s *Segments) check() error {
 	switch {
 	case s.Keep < 1 || s.Keep > maxDays:
 		return fmt.Errorf("keeping %d days: must be 1 to %d", s.Keep, maxDays)
-	case s.Day == nil && s.Older != Absent:
+	case s.Day == nil && s.Older != presence.Absent:
 		return errors.New("IDs without a date: a dropped order can only be absent")
-	case s.Older == Maybe:
+	case s.Older == presence.Maybe:
 		return errors.New("the answer for an ID of a dropped day must be Unknown or Absent")
 	}
 	return nil
@@ -104,30 +106,30 @@ func (v *dayView) partOf(at Day) *scalable {
 	return nil
 }
 
-func (d *days) query(id string) Answer {
+func (d *days) query(id string) presence.Answer {
 	v := d.view.Load()
 	if d.Day == nil {
 		for i := len(v.parts) - 1; i >= 0; i-- { // newest first: most lookups are for those
-			if v.parts[i] != nil && v.parts[i].query(id) == Maybe {
-				return Maybe
+			if v.parts[i] != nil && v.parts[i].query(id) == presence.Maybe {
+				return presence.Maybe
 			}
 		}
-		return Absent
+		return presence.Absent
 	}
 	made, dated := d.Day(id)
 	at := DayOf(made)
 	if dated {
-		if part := v.partOf(at); part != nil && part.query(id) == Maybe {
-			return Maybe
+		if part := v.partOf(at); part != nil && part.query(id) == presence.Maybe {
+			return presence.Maybe
 		}
 	}
-	if v.overflow != nil && v.overflow.query(id) == Maybe {
-		return Maybe
+	if v.overflow != nil && v.overflow.query(id) == presence.Maybe {
+		return presence.Maybe
 	}
 	if dated && at < v.graceDay() {
 		return d.Older
 	}
-	return Absent
+	return presence.Absent
 }
 
 func (d *days) add(id string) (in *scalable, changed bool) {

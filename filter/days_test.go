@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // calendar is a clock for tests, and IDs that begin with their day.
@@ -42,7 +44,7 @@ func (c *calendar) next(f *Filter, by int) []string {
 }
 
 func TestDaysByTheID(t *testing.T) {
-	for _, older := range []Answer{Unknown, Absent} {
+	for _, older := range []presence.Answer{presence.Unknown, presence.Absent} {
 		t.Run(older.String(), func(t *testing.T) {
 			f, c := withDays(t, Segments{Keep: 3, Day: dateOf, Older: older})
 			for _, d := range []int{-400, -4, -3, -2, 0, 1, 2, 400} {
@@ -52,25 +54,25 @@ func TestDaysByTheID(t *testing.T) {
 			for _, tc := range []struct {
 				day int
 				add string
-				ask Answer
+				ask presence.Answer
 			}{
-				{-400, "", Maybe}, {-400, "1", older}, {-4, "", Maybe}, {-4, "1", older}, // kept as strays
-				{-3, "", Maybe}, {-3, "1", Absent}, // the guard day
-				{-2, "", Maybe}, {-1, "", Absent}, {0, "", Maybe}, {0, "1", Absent}, {1, "", Maybe},
-				{2, "", Maybe}, {2, "1", Absent}, {400, "", Maybe}, {401, "", Absent},
+				{-400, "", presence.Maybe}, {-400, "1", older}, {-4, "", presence.Maybe}, {-4, "1", older}, // kept as strays
+				{-3, "", presence.Maybe}, {-3, "1", presence.Absent}, // the guard day
+				{-2, "", presence.Maybe}, {-1, "", presence.Absent}, {0, "", presence.Maybe}, {0, "1", presence.Absent}, {1, "", presence.Maybe},
+				{2, "", presence.Maybe}, {2, "1", presence.Absent}, {400, "", presence.Maybe}, {401, "", presence.Absent},
 			} {
 				mustBe(t, f, c.id(tc.day)+tc.add, tc.ask)
 			}
-			mustBe(t, f, "no date", Maybe)
-			mustBe(t, f, "no date either", Absent)
+			mustBe(t, f, "no date", presence.Maybe)
+			mustBe(t, f, "no date either", presence.Absent)
 
 			today := c.id(0)
 			if dropped := c.next(f, 1); fmt.Sprint(dropped) != "[orders:20280225]" {
 				t.Errorf("dropped %v", dropped)
 			}
-			mustBe(t, f, today, Maybe)
+			mustBe(t, f, today, presence.Maybe)
 			mustBe(t, f, c.id(-4), older) // the guard day of yesterday
-			mustBe(t, f, c.id(-3), Maybe)
+			mustBe(t, f, c.id(-3), presence.Maybe)
 			if dropped := c.next(f, 3); fmt.Sprint(dropped) != "[orders:20280226 orders:20280228]" {
 				t.Errorf("dropped %v", dropped)
 			}
@@ -83,13 +85,13 @@ func TestDaysByTheID(t *testing.T) {
 }
 
 func TestDaysOfArrival(t *testing.T) {
-	f, c := withDays(t, Segments{Keep: 2, Older: Absent})
+	f, c := withDays(t, Segments{Keep: 2, Older: presence.Absent})
 	for i := range 6 {
 		f.Add(fmt.Sprint("order ", i))
 		for j := range 6 {
-			want := Absent
+			want := presence.Absent
 			if j <= i && j >= i-2 { // two days and the guard day
-				want = Maybe
+				want = presence.Maybe
 			}
 			mustBe(t, f, fmt.Sprint("order ", j), want)
 		}
@@ -104,14 +106,14 @@ func TestDaysOfArrival(t *testing.T) {
 // TestDaysChangeUnderWay has a day begin again and again while eight goroutines
 // add and look up.
 func TestDaysChangeUnderWay(t *testing.T) {
-	f, c := withDays(t, Segments{Keep: 40, Day: dateOf, Older: Unknown})
+	f, c := withDays(t, Segments{Keep: 40, Day: dateOf, Older: presence.Unknown})
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
 			for i := range 3000 {
 				id := fmt.Sprintf("%s-%d-%d", c.now().UTC().Format("20060102"), w, i)
 				f.Add(id)
-				if got := f.MayContain(id); got != Maybe {
+				if got := f.MayContain(id); got != presence.Maybe {
 					t.Errorf("ID %s: %v", id, got)
 				}
 			}
@@ -125,7 +127,7 @@ func TestDaysChangeUnderWay(t *testing.T) {
 
 func TestSegmentsRefused(t *testing.T) {
 	for _, s := range []Segments{
-		{Keep: 0, Day: dateOf}, {Keep: 4000, Day: dateOf}, {Keep: 3, Day: dateOf, Older: Maybe}, {Keep: 3, Older: Unknown},
+		{Keep: 0, Day: dateOf}, {Keep: 4000, Day: dateOf}, {Keep: 3, Day: dateOf, Older: presence.Maybe}, {Keep: 3, Older: presence.Unknown},
 	} {
 		if _, err := New("orders", Options{Segments: &s}); err == nil {
 			t.Errorf("keep %d, older %v was taken", s.Keep, s.Older)

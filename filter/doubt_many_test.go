@@ -3,6 +3,8 @@ package filter
 import (
 	"fmt"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestWordForMoreDoubtsThanAreToldApart: somebody's word is good for all entries that it names,
@@ -27,7 +29,7 @@ func TestWordForMoreDoubtsThanAreToldApart(t *testing.T) {
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.MayContain("1"); got != Absent {
+	if got := f.MayContain("1"); got != presence.Absent {
 		t.Errorf("%v, want absent", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestDoubtComesBeforeTheLook: the log brings a doubt, and the reading that clears it
@@ -26,7 +28,7 @@ func TestDoubtComesBeforeTheLook(t *testing.T) {
 		}
 		return open()
 	}}))
-	if got := f.MayContain("lost"); got != Unknown {
+	if got := f.MayContain("lost"); got != presence.Unknown {
 		t.Errorf("%v with a doubt, want unknown", got)
 	}
 	if state, reason := f.State(); state != StateUnknown || reason != "Redis was restarted" {
@@ -34,7 +36,7 @@ func TestDoubtComesBeforeTheLook(t *testing.T) {
 	}
 	f = mustLoad(t, mustNew(t, Options{Window: f.opts.Window}))
 	clears = true
-	if got := f.MayContain("lost"); got != Maybe {
+	if got := f.MayContain("lost"); got != presence.Maybe {
 		t.Errorf("%v after the doubt was cleared, want maybe", got)
 	}
 }
@@ -83,7 +85,7 @@ func TestWhatClearsADoubt(t *testing.T) {
 			for _, cure := range tc.doubts {
 				f.Doubt(Doubt{Reason: "a reason", Recovery: cure})
 			}
-			if got := f.MayContain("1"); got != Unknown {
+			if got := f.MayContain("1"); got != presence.Unknown {
 				t.Errorf("%v with a doubt, want unknown", got)
 			}
 			if f.Loaded() {
@@ -92,9 +94,9 @@ func TestWhatClearsADoubt(t *testing.T) {
 			if err := tc.by(f); tc.fails != (err != nil) {
 				t.Error(err)
 			}
-			want := Unknown
+			want := presence.Unknown
 			if tc.clear {
-				want = Absent
+				want = presence.Absent
 			}
 			if got := f.MayContain("1"); got != want {
 				t.Errorf("%v, want %v", got, want)
@@ -130,7 +132,7 @@ func TestScopeOfADoubt(t *testing.T) {
 	}
 	want := func(when, absent, unknown string) {
 		t.Helper()
-		for want, ids := range map[Answer]string{Absent: absent, Unknown: unknown, Maybe: "7"} {
+		for want, ids := range map[presence.Answer]string{presence.Absent: absent, presence.Unknown: unknown, presence.Maybe: "7"} {
 			for id := range strings.FieldsSeq(ids) {
 				if got := f.MayContain(id); got != want {
 					t.Errorf("%s: %s is %v, want %v", when, id, got, want)
@@ -182,7 +184,7 @@ func TestMoreDoubtsThanAreToldApart(t *testing.T) {
 		covered.Above = uint64(1000 - n)
 		f.Doubt(Doubt{Reason: strconv.Itoa(n), Orders: true})
 	}
-	if a, b := f.MayContain(strconv.Itoa(1001-3*maxDoubts)), f.MayContain(strconv.Itoa(1002-3*maxDoubts)); a != Absent || b != Unknown {
+	if a, b := f.MayContain(strconv.Itoa(1001-3*maxDoubts)), f.MayContain(strconv.Itoa(1002-3*maxDoubts)); a != presence.Absent || b != presence.Unknown {
 		t.Errorf("%v and %v", a, b)
 	}
 	if n := len(f.doubts.Load().open); n > maxDoubts {
@@ -211,12 +213,12 @@ func TestLateDoubt(t *testing.T) {
 		f.Doubt(Doubt{Reason: "a call may go on", Recovery: ByWaiting, Late: time.Minute, Orders: true})
 		time.Sleep(time.Minute - time.Second)
 		catchUp()
-		if got := f.MayContain("1"); got != Unknown || f.UntilClearable() != time.Second {
+		if got := f.MayContain("1"); got != presence.Unknown || f.UntilClearable() != time.Second {
 			t.Errorf("%v, and for %v", got, f.UntilClearable())
 		}
 		time.Sleep(time.Second)
 		catchUp()
-		if got := f.MayContain("1"); got != Absent {
+		if got := f.MayContain("1"); got != presence.Absent {
 			t.Errorf("%v", got)
 		}
 	})
@@ -248,7 +250,7 @@ func TestConfirm(t *testing.T) {
 				f.Doubt(Doubt{Reason: "a reason", Recovery: ByOperator, Entry: in})
 			}
 			f.Confirm(tc.upTo, tc.again)
-			if got := f.MayContain("1"); got != Unknown {
+			if got := f.MayContain("1"); got != presence.Unknown {
 				t.Errorf("%v before anything was read", got)
 			}
 			if cure, ok := f.Recoverable(); ok != tc.clear && len(tc.doubts) == 1 || ok && cure != ByReload {
@@ -257,9 +259,9 @@ func TestConfirm(t *testing.T) {
 			if err := f.Load(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := Unknown
+			want := presence.Unknown
 			if tc.clear {
-				want = Absent
+				want = presence.Absent
 			}
 			if got := f.MayContain("1"); got != want {
 				t.Errorf("%v, want %v", got, want)
@@ -280,7 +282,7 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		f := mustLoad(t, mustNew(t, Options{Appender: a}))
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		confirm := func(upTo uint64, want Answer) {
+		confirm := func(upTo uint64, want presence.Answer) {
 			t.Helper()
 			f.Confirm(Entry{"a", upTo}, false)
 			if err := f.Load(t.Context()); err != nil {
@@ -308,13 +310,13 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		a.set(false)
 		told() // entry 1
 		brought(1)
-		confirm(1, Unknown)
+		confirm(1, presence.Unknown)
 		if err := f.appendPending(t.Context()); err != nil { // entries 2 to n+1
 			t.Fatal(err)
 		}
-		confirm(uint64(n), Unknown)
+		confirm(uint64(n), presence.Unknown)
 		brought(uint64(n) + 1)
-		confirm(uint64(n)+1, Absent)
+		confirm(uint64(n)+1, presence.Absent)
 		told() // n+2, which the log brings before it is acknowledged
 		number := f.addDoubt(Doubt{Reason: reason, Recovery: ByOperator, Orders: true}, true)
 		brought(uint64(n) + 2)
@@ -323,8 +325,8 @@ func TestConfirmOfAnothersEntry(t *testing.T) {
 		if open := len(f.doubts.Load().open); open != 2 {
 			t.Errorf("%d doubts are open, want 2", open)
 		}
-		confirm(uint64(n)+2, Unknown)
-		confirm(uint64(n)+3, Absent)
+		confirm(uint64(n)+2, presence.Unknown)
+		confirm(uint64(n)+3, presence.Absent)
 	}
 }
 
@@ -351,7 +353,7 @@ func TestConfirmedBeforeItIsAcknowledged(t *testing.T) {
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.MayContain("1"); got != Unknown {
+	if got := f.MayContain("1"); got != presence.Unknown {
 		t.Errorf("%v with a doubt that is behind the word", got)
 	}
 }
@@ -389,7 +391,7 @@ func TestConfirmOfWhatFoundNoRoom(t *testing.T) {
 // TestYoung: an order that its database may not have told of yet is never absent.
 func TestYoung(t *testing.T) {
 	f := mustLoad(t, mustNew(t, Options{WithinGrace: func(id string) bool { return id == "new" }}))
-	if a, b := f.MayContain("new"), f.MayContain("old"); a != Unknown || b != Absent {
+	if a, b := f.MayContain("new"), f.MayContain("old"); a != presence.Unknown || b != presence.Absent {
 		t.Errorf("%v and %v", a, b)
 	}
 }
@@ -410,7 +412,7 @@ func TestLateOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := func(f *Filter, want Answer, lasts time.Duration) {
+	want := func(f *Filter, want presence.Answer, lasts time.Duration) {
 		t.Helper()
 		if got := f.MayContain("late"); got != want || f.UntilClearable() != lasts {
 			t.Errorf("%v, and for %v nothing clears the doubt; want %v, %v", got, f.UntilClearable(), want, lasts)
@@ -426,19 +428,19 @@ func TestLateOrder(t *testing.T) {
 		if err := f.Load(t.Context()); err != nil {
 			t.Error(err)
 		}
-		want(f, Unknown, 20*time.Second)
+		want(f, presence.Unknown, 20*time.Second)
 		time.Sleep(15 * time.Second)
 		f.Doubt(Doubt{Reason: "another, of an order that is there"})
-		want(f, Unknown, 5*time.Second)
+		want(f, presence.Unknown, 5*time.Second)
 		f.Doubt(Doubt{Reason: "and another, told of elsewhere", Late: 10 * time.Second})
 		time.Sleep(9 * time.Second)
 		catchUp(f)
-		want(f, Unknown, time.Second)
+		want(f, presence.Unknown, time.Second)
 		time.Sleep(time.Second)
-		want(f, Unknown, 0) // but no reading has begun since
+		want(f, presence.Unknown, 0) // but no reading has begun since
 		catchUp(f, "late")
-		want(f, Maybe, 0)
-		if got := f.MayContain("other"); got != Absent {
+		want(f, presence.Maybe, 0)
+		if got := f.MayContain("other"); got != presence.Absent {
 			t.Errorf("%v, want absent", got)
 		}
 	})
@@ -462,12 +464,12 @@ func TestClearedDoubtIsNeverAbsent(t *testing.T) {
 						t.Error(err)
 					}
 				})
-				answer := Unknown
-				for answer == Unknown {
+				answer := presence.Unknown
+				for answer == presence.Unknown {
 					answer = f.Query(t.Context(), id)
 				}
 				reading.Wait()
-				if answer != Maybe {
+				if answer != presence.Maybe {
 					t.Fatalf("%v, want maybe", answer)
 				}
 			}

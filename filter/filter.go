@@ -18,33 +18,8 @@ import (
 
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/exact"
+	"github.com/ordergate/ordergate/internal/presence"
 )
-
-// Answer is the filter's answer about an order ID.
-type Answer int8
-
-// The answers. Unknown is the zero value: a missing answer rejects nothing.
-const (
-	Unknown     Answer = iota // the filter cannot answer now
-	Maybe                     // the order may exist
-	Absent                    // the order did not exist at the time of the call
-	NotInMemory               // only a Remote has the answer
-)
-
-// String returns the answer in lower case.
-func (a Answer) String() string {
-	switch a {
-	case Unknown:
-		return "unknown"
-	case Maybe:
-		return "maybe"
-	case Absent:
-		return "absent"
-	case NotInMemory:
-		return "elsewhere"
-	}
-	return fmt.Sprintf("answer(%d)", int8(a))
-}
 
 // Window is a time in which a miss is Absent: no client has the answer to a create whose ID the
 // filter lacks.
@@ -232,7 +207,7 @@ func New(name string, opts Options) (*Filter, error) {
 
 // MayContain answers whether an order may exist. It never blocks and does not allocate. It
 // answers Unknown while the filter is loading or incomplete, and while no [Window] is open. A
-// filter with a [Remote] answers [NotInMemory] for an ID that memory lacks: see [Filter.Query].
+// filter with a [Remote] answers [presence.NotInMemory] for an ID that memory lacks: see [Filter.Query].
 //
 // MayContain never answers Absent for an order whose create was answered before the call. The
 // order of the steps is the proof:
@@ -244,16 +219,16 @@ func New(name string, opts Options) (*Filter, error) {
 //  3. The read sees every bit that was set before it began. Bits are set and read atomically,
 //     and never cleared.
 //  4. The window is still open at the end. So it was open during the read.
-func (f *Filter) MayContain(id string) Answer {
+func (f *Filter) MayContain(id string) presence.Answer {
 	if f.opts.Remote != nil {
 		return f.queryMemory(id)
 	}
 	window, certain := f.window(), f.certainty()
-	if a := f.memory.query(id); a != Absent {
+	if a := f.memory.query(id); a != presence.Absent {
 		return a
 	}
 	if !certain.isCertain(f, id) || !f.isFresh(window) {
-		return Unknown
+		return presence.Unknown
 	}
 	return f.absentUnlessNew(id)
 }
@@ -278,14 +253,14 @@ func (f *Filter) isFresh(w Window) bool {
 // IsAbsent reports whether a lookup of an order can be refused: any canonical form of its ID is
 // Absent. It blocks as Query does.
 func (f *Filter) IsAbsent(ctx context.Context, id string) (absent bool) {
-	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Query(ctx, form) == Absent })
+	f.opts.CanonicalForms.each(id, func(form string) { absent = absent || f.Query(ctx, form) == presence.Absent })
 	return absent
 }
 
 // Query is MayContain that also queries the [Remote] if memory lacks the ID. Only then it
 // blocks, for one round trip. It answers Unknown if ctx ends.
-func (f *Filter) Query(ctx context.Context, id string) Answer {
-	if a := f.MayContain(id); a != NotInMemory {
+func (f *Filter) Query(ctx context.Context, id string) presence.Answer {
+	if a := f.MayContain(id); a != presence.NotInMemory {
 		return a
 	}
 	return f.queryRemote(ctx, id)
@@ -294,27 +269,27 @@ func (f *Filter) Query(ctx context.Context, id string) Answer {
 // QueryBits returns Maybe or Absent: the bits contain the ID or not. It ignores the state of
 // the filter and the [Window]. Unknown means that a [Remote] gave no answer. It blocks as Query
 // does.
-func (f *Filter) QueryBits(ctx context.Context, id string) Answer {
+func (f *Filter) QueryBits(ctx context.Context, id string) presence.Answer {
 	a := f.memory.query(id)
-	if a != Absent || f.opts.Remote == nil {
+	if a != presence.Absent || f.opts.Remote == nil {
 		return a
 	}
 	if f.recent.has(id) {
-		return Maybe
+		return presence.Maybe
 	}
 	a, err := f.opts.Remote.Query(ctx, id)
 	if err != nil {
-		return Unknown
+		return presence.Unknown
 	}
 	return a
 }
 
 // absentUnlessNew is the answer for an ID that the filter lacks.
-func (f *Filter) absentUnlessNew(id string) Answer {
+func (f *Filter) absentUnlessNew(id string) presence.Answer {
 	if f.opts.WithinGrace != nil && f.opts.WithinGrace(id) {
-		return Unknown
+		return presence.Unknown
 	}
-	return Absent
+	return presence.Absent
 }
 
 // stale reports whether the last read is too old for Absent.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,20 +79,20 @@ func TestMayContain(t *testing.T) {
 		window     func() Window
 		sources    []Source // nil: not loaded
 		taint      string
-		known, new Answer
+		known, new presence.Answer
 		state      string
 		reason     string
 	}{
-		{"loading", open, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
-		{"loading, without windows", nil, nil, "", Maybe, Unknown, StateLoading, "have not been read"},
-		{"ready", open, []Source{these()}, "", Maybe, Absent, StateReady, ""},
-		{"ready, without windows", nil, []Source{these()}, "", Maybe, Absent, StateReady, ""},
-		{"the window is over", over, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
-		{"no window was opened", none, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
-		{"no window is open", closed, []Source{these()}, "", Maybe, Unknown, StateUnknown, "redis is away"},
-		{"source missing", open, []Source{these("x"), unread}, "", Maybe, Unknown, StateUnknown, "reading ids.csv: no such file"},
-		{"tainted", open, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
-		{"tainted, without windows", nil, []Source{these()}, "no ID in an answer", Maybe, Unknown, StateUnknown, "no ID in an answer"},
+		{"loading", open, nil, "", presence.Maybe, presence.Unknown, StateLoading, "have not been read"},
+		{"loading, without windows", nil, nil, "", presence.Maybe, presence.Unknown, StateLoading, "have not been read"},
+		{"ready", open, []Source{these()}, "", presence.Maybe, presence.Absent, StateReady, ""},
+		{"ready, without windows", nil, []Source{these()}, "", presence.Maybe, presence.Absent, StateReady, ""},
+		{"the window is over", over, []Source{these()}, "", presence.Maybe, presence.Unknown, StateUnknown, "redis is away"},
+		{"no window was opened", none, []Source{these()}, "", presence.Maybe, presence.Unknown, StateUnknown, "redis is away"},
+		{"no window is open", closed, []Source{these()}, "", presence.Maybe, presence.Unknown, StateUnknown, "redis is away"},
+		{"source missing", open, []Source{these("x"), unread}, "", presence.Maybe, presence.Unknown, StateUnknown, "reading ids.csv: no such file"},
+		{"tainted", open, []Source{these()}, "no ID in an answer", presence.Maybe, presence.Unknown, StateUnknown, "no ID in an answer"},
+		{"tainted, without windows", nil, []Source{these()}, "no ID in an answer", presence.Maybe, presence.Unknown, StateUnknown, "no ID in an answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := Options{Window: tc.window}
@@ -110,7 +112,7 @@ func TestMayContain(t *testing.T) {
 			if tc.taint != "" {
 				f.Taint(tc.taint)
 			}
-			for id, want := range map[string]Answer{"known": tc.known, "new": tc.new} {
+			for id, want := range map[string]presence.Answer{"known": tc.known, "new": tc.new} {
 				if got := f.MayContain(id); got != want {
 					t.Errorf("%s ID: %v, want %v", id, got, want)
 				}
@@ -134,7 +136,7 @@ func TestPositiveNeedsNoWindow(t *testing.T) {
 		})
 	}})
 	mustLoad(t, f, these("1001"))
-	if got := f.MayContain("1001"); got != Maybe {
+	if got := f.MayContain("1001"); got != presence.Maybe {
 		t.Errorf("%v, want maybe", got)
 	}
 }
@@ -149,25 +151,25 @@ func TestWindowIsLoadedFirst(t *testing.T) {
 		loaded func(f *Filter)
 		asked  func(f *Filter) (next func() Window)
 		holds  bool // the one that is there
-		want   Answer
-		next   Answer // to the same question again
+		want   presence.Answer
+		next   presence.Answer // to the same question again
 	}{
-		{name: "nothing", holds: true, want: Absent, next: Absent},
-		{name: "the ID, then the window is opened", loaded: func(f *Filter) { f.Add("1001") }, holds: true, want: Maybe, next: Maybe},
-		{name: "a doubt, then the window is opened", loaded: func(f *Filter) { f.Doubt(Doubt{Reason: "lost"}) }, holds: true, want: Unknown, next: Unknown},
-		{name: "a fault, then the window is opened", loaded: func(f *Filter) { f.Taint("an ID that could not be read") }, holds: true, want: Unknown, next: Unknown},
+		{name: "nothing", holds: true, want: presence.Absent, next: presence.Absent},
+		{name: "the ID, then the window is opened", loaded: func(f *Filter) { f.Add("1001") }, holds: true, want: presence.Maybe, next: presence.Maybe},
+		{name: "a doubt, then the window is opened", loaded: func(f *Filter) { f.Doubt(Doubt{Reason: "lost"}) }, holds: true, want: presence.Unknown, next: presence.Unknown},
+		{name: "a fault, then the window is opened", loaded: func(f *Filter) { f.Taint("an ID that could not be read") }, holds: true, want: presence.Unknown, next: presence.Unknown},
 		{
-			name: "the ID, and another window is opened as this one is over", want: Unknown, next: Maybe,
+			name: "the ID, and another window is opened as this one is over", want: presence.Unknown, next: presence.Maybe,
 			asked: func(f *Filter) func() Window { f.Add("1001"); return open },
 		},
 		{
-			name: "a doubt, and another window is opened as this one is over", want: Unknown, next: Unknown,
+			name: "a doubt, and another window is opened as this one is over", want: presence.Unknown, next: presence.Unknown,
 			asked: func(f *Filter) func() Window { f.Doubt(Doubt{Reason: "lost"}); return open },
 		},
-		{name: "nothing, and another window is opened as this one is over", want: Unknown, next: Absent, asked: func(*Filter) func() Window { return open }},
+		{name: "nothing, and another window is opened as this one is over", want: presence.Unknown, next: presence.Absent, asked: func(*Filter) func() Window { return open }},
 		// No client was told of it yet: the window holds.
-		{name: "the ID, while the window holds", holds: true, want: Absent, next: Maybe, asked: func(f *Filter) func() Window { f.Add("1001"); return open }},
-		{name: "the end of all windows, while this one holds", holds: true, want: Absent, next: Unknown, asked: func(*Filter) func() Window { return none }},
+		{name: "the ID, while the window holds", holds: true, want: presence.Absent, next: presence.Maybe, asked: func(f *Filter) func() Window { f.Add("1001"); return open }},
+		{name: "the end of all windows, while this one holds", holds: true, want: presence.Absent, next: presence.Unknown, asked: func(*Filter) func() Window { return none }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var f *Filter
@@ -209,10 +211,10 @@ func TestWindowIsLoadedOnce(t *testing.T) {
 			f.Add("1001")
 			return open()
 		}}))
-		if got := f.Query(t.Context(), "1001"); got != Unknown {
+		if got := f.Query(t.Context(), "1001"); got != presence.Unknown {
 			t.Errorf("%s: %v, want unknown", name, got)
 		}
-		if got := f.Query(t.Context(), "1001"); got != Maybe {
+		if got := f.Query(t.Context(), "1001"); got != presence.Maybe {
 			t.Errorf("%s: %v after it, want maybe", name, got)
 		}
 	}
@@ -234,9 +236,9 @@ func TestStateWithoutLookups(t *testing.T) {
 	}))
 	for _, is := range []bool{false, true, false} {
 		down.Store(is)
-		want, answer := StateReady, Absent
+		want, answer := StateReady, presence.Absent
 		if is {
-			want, answer = StateUnknown, Unknown
+			want, answer = StateUnknown, presence.Unknown
 		}
 		if state, reason := f.State(); state != want {
 			t.Errorf("down %v: state %s, %s", is, state, reason)
@@ -255,10 +257,10 @@ func TestLoadedIDIsNeverAbsent(t *testing.T) {
 		wg.Go(func() { mustLoad(t, f, these("1001")) })
 		for {
 			answer := f.MayContain("1001")
-			if answer == Absent {
+			if answer == presence.Absent {
 				t.Fatal("absent, though the source has it")
 			}
-			if answer == Maybe {
+			if answer == presence.Maybe {
 				break
 			}
 		}
@@ -299,7 +301,7 @@ func TestOverCapacity(t *testing.T) {
 		f.Add(fmt.Sprint(i))
 	}
 	for i := range 1000 {
-		if got := f.MayContain(fmt.Sprint(i)); got != Maybe {
+		if got := f.MayContain(fmt.Sprint(i)); got != presence.Maybe {
 			t.Fatalf("ID %d: %v", i, got)
 		}
 	}
@@ -321,12 +323,12 @@ func TestNewRefusesSizes(t *testing.T) {
 }
 
 func TestAnswerString(t *testing.T) {
-	for answer, want := range map[Answer]string{Unknown: "unknown", Maybe: "maybe", Absent: "absent", NotInMemory: "elsewhere", 7: "answer(7)"} {
+	for answer, want := range map[presence.Answer]string{presence.Unknown: "unknown", presence.Maybe: "maybe", presence.Absent: "absent", presence.NotInMemory: "elsewhere", 7: "answer(7)"} {
 		if got := answer.String(); got != want {
 			t.Errorf("%d: %q, want %q", int8(answer), got, want)
 		}
 	}
-	if new(Answer).String() != "unknown" {
+	if new(presence.Answer).String() != "unknown" {
 		t.Error("the zero value is not unknown")
 	}
 }
@@ -338,27 +340,27 @@ func TestNoAllocations(t *testing.T) {
 		window func() Window
 		remote Remote
 		id     string
-		want   Answer
+		want   presence.Answer
 	}{
-		{"positive", open, nil, "known", Maybe},
-		{"positive without windows", nil, nil, "known", Maybe},
-		{"positive in an outage", over, nil, "known", Maybe},
-		{"negative without windows", nil, nil, "new", Absent},
-		{"negative", open, nil, "new", Absent},
-		{"negative by a change log", func() Window { return now }, nil, "new", Absent},
-		{"negative in an outage", over, nil, "new", Unknown},
-		{"negative in an outage from the start", none, nil, "new", Unknown},
-		{"negative by a change log that opened none", closed, nil, "new", Unknown},
-		{"positive beside a set", open, untouched{t}, "known", Maybe},
-		{"elsewhere", open, untouched{t}, "new", NotInMemory},
-		{"elsewhere in an outage", over, untouched{t}, "new", NotInMemory},
+		{"positive", open, nil, "known", presence.Maybe},
+		{"positive without windows", nil, nil, "known", presence.Maybe},
+		{"positive in an outage", over, nil, "known", presence.Maybe},
+		{"negative without windows", nil, nil, "new", presence.Absent},
+		{"negative", open, nil, "new", presence.Absent},
+		{"negative by a change log", func() Window { return now }, nil, "new", presence.Absent},
+		{"negative in an outage", over, nil, "new", presence.Unknown},
+		{"negative in an outage from the start", none, nil, "new", presence.Unknown},
+		{"negative by a change log that opened none", closed, nil, "new", presence.Unknown},
+		{"positive beside a set", open, untouched{t}, "known", presence.Maybe},
+		{"elsewhere", open, untouched{t}, "new", presence.NotInMemory},
+		{"elsewhere in an outage", over, untouched{t}, "new", presence.NotInMemory},
 	} {
 		opts := Options{Window: tc.window, Remote: tc.remote}
 		if tc.remote != nil {
 			opts.Appender = &sharedLog{}
 		}
 		f := mustLoad(t, mustNew(t, opts), these("known"))
-		var got Answer
+		var got presence.Answer
 		if n := testing.AllocsPerRun(100, func() { got = f.MayContain(tc.id) }); n != 0 || got != tc.want {
 			t.Errorf("%s: %v with %g allocations, want %v with none", tc.name, got, n, tc.want)
 		}
@@ -368,9 +370,9 @@ func TestNoAllocations(t *testing.T) {
 // untouched is a Remote that is asked for nothing: that would block.
 type untouched struct{ t *testing.T }
 
-func (u untouched) Query(context.Context, string) (Answer, error) {
+func (u untouched) Query(context.Context, string) (presence.Answer, error) {
 	u.t.Error("a lookup that must not block asked the set")
-	return Unknown, nil
+	return presence.Unknown, nil
 }
 func (untouched) Add(context.Context, ...string) error { return nil }
 func (untouched) State() (state, reason string)        { return StateReady, "" }
@@ -387,18 +389,18 @@ func TestStale(t *testing.T) {
 	f.Add("1001")
 	for _, tc := range []struct {
 		at            time.Time
-		want          Answer
+		want          presence.Answer
 		state, reason string
 	}{
-		{time.Time{}, Unknown, StateUnknown, "the change log was not read to its end yet"},
-		{time.Now(), Absent, StateReady, ""},
-		{time.Now().Add(-2 * time.Minute), Unknown, StateUnknown, "stale: the change log was read to its end 2m0s ago"},
+		{time.Time{}, presence.Unknown, StateUnknown, "the change log was not read to its end yet"},
+		{time.Now(), presence.Absent, StateReady, ""},
+		{time.Now().Add(-2 * time.Minute), presence.Unknown, StateUnknown, "stale: the change log was read to its end 2m0s ago"},
 	} {
 		read.Store(&tc.at)
 		if got := f.MayContain("7"); got != tc.want {
 			t.Errorf("read at %v: %v, want %v", tc.at, got, tc.want)
 		}
-		if got := f.MayContain("1001"); got != Maybe {
+		if got := f.MayContain("1001"); got != presence.Maybe {
 			t.Errorf("read at %v: one that exists is %v", tc.at, got)
 		}
 		if state, reason := f.State(); state != tc.state || reason != tc.reason {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestGrowthEndsAtMax grows to the most that is allowed, by an operator and by itself, and
@@ -42,7 +44,7 @@ func TestGrowthEndsAtMax(t *testing.T) {
 				t.Errorf("full: %v, capacity %d", f.AtMax(), f.Capacity())
 			}
 			for i := range 10_000 {
-				mustBe(t, f, strconv.Itoa(i), Maybe)
+				mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 			}
 		})
 	}
@@ -85,7 +87,7 @@ func TestSegmentsEndAtMax(t *testing.T) {
 	c := &calendar{}
 	c.set(noon)
 	f := mustNew(t, Options{
-		Capacity: 3000, Segments: &Segments{Keep: 3, Day: dateOf, Older: Unknown}, Now: c.now,
+		Capacity: 3000, Segments: &Segments{Keep: 3, Day: dateOf, Older: presence.Unknown}, Now: c.now,
 		Growth: &Growth{AtFill: 0.8, By: 2, Max: 12_000},
 	})
 	mustLoad(t, f)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // again makes a Growth that reads n IDs again, "1" and so on.
@@ -43,7 +45,7 @@ func TestExpandByAnotherLayer(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	for i := range 900 {
-		mustBe(t, f, strconv.Itoa(i), Maybe)
+		mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 	}
 	if n := f.Count(); n < 895 || n > 900 {
 		t.Errorf("%d IDs", n)
@@ -53,7 +55,7 @@ func TestExpandByAnotherLayer(t *testing.T) {
 	}
 }
 
-func mustBe(t *testing.T, f *Filter, id string, want Answer) {
+func mustBe(t *testing.T, f *Filter, id string, want presence.Answer) {
 	t.Helper()
 	if got := f.MayContain(id); got != want {
 		t.Errorf("ID %s: %v, want %v", id, got, want)
@@ -105,7 +107,7 @@ func TestExpandWhileInUse(t *testing.T) {
 						log = append(log, id)
 						mu.Unlock()
 						f.Add(id) // as Learn does
-						if f.MayContain(id) != Maybe || f.MayContain(strconv.Itoa(w*each+i/2)) != Maybe {
+						if f.MayContain(id) != presence.Maybe || f.MayContain(strconv.Itoa(w*each+i/2)) != presence.Maybe {
 							t.Errorf("ID %s is gone", id)
 							return
 						}
@@ -114,7 +116,7 @@ func TestExpandWhileInUse(t *testing.T) {
 			}
 			work.Wait()
 			for i := range workers * each {
-				mustBe(t, f, strconv.Itoa(i), Maybe)
+				mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 			}
 			cancel()
 			run.Wait()
@@ -122,7 +124,7 @@ func TestExpandWhileInUse(t *testing.T) {
 				t.Error(err)
 			}
 			for i := range workers * each {
-				mustBe(t, f, strconv.Itoa(i), Maybe)
+				mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 			}
 			e := f.Expansion()
 			if e.Generation < 2 || f.Capacity() < 5_000 {
@@ -166,7 +168,7 @@ func TestExpandFails(t *testing.T) {
 				t.Errorf("its turn is over: %v", over)
 			}
 			for i := range 100 {
-				mustBe(t, f, strconv.Itoa(i), Maybe)
+				mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 			}
 			if v := f.memory.view.Load(); v.next != nil {
 				t.Error("the set that was given up is still added to")
@@ -199,7 +201,7 @@ func TestExpandKeepsWhatIsPending(t *testing.T) {
 	if err := f.Expand(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mustBe(t, f, "learned", Maybe)
+	mustBe(t, f, "learned", presence.Maybe)
 }
 
 // TestGrowsByItself has a filter grow as soon as it is too full, and try again
@@ -252,7 +254,7 @@ func TestGrowsWhileItLoads(t *testing.T) {
 	cancel()
 	run.Wait()
 	for i := range 100_000 {
-		mustBe(t, f, strconv.Itoa(i), Maybe)
+		mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 	}
 }
 
@@ -275,7 +277,7 @@ func TestReserve(t *testing.T) {
 		}
 	}
 	f.Add("1001")
-	if err := f.Reserve(9000); err != nil || f.Capacity() != 3000 || f.MayContain("1001") != Maybe {
+	if err := f.Reserve(9000); err != nil || f.Capacity() != 3000 || f.MayContain("1001") != presence.Maybe {
 		t.Errorf("a filter in use has room for %d (%v)", f.Capacity(), err)
 	}
 }

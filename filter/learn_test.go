@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // learnHereLookThere creates orders at one filter and looks each up at another as
@@ -39,7 +40,7 @@ func learnHereLookThere(t *testing.T, windows, spreads bool) int64 {
 		follows.Go(func() { reader.follow(ctx) })
 		defer func() {
 			// It refuses what nobody has created, or the test would show nothing.
-			for deadline := time.Now().Add(20 * time.Second); there.MayContain("nobody") != Absent; runtime.Gosched() {
+			for deadline := time.Now().Add(20 * time.Second); there.MayContain("nobody") != presence.Absent; runtime.Gosched() {
 				if time.Now().After(deadline) {
 					t.Error("nothing is absent")
 					break
@@ -58,7 +59,7 @@ func learnHereLookThere(t *testing.T, windows, spreads bool) int64 {
 				if err := here.Learn(t.Context(), id); err != nil {
 					t.Error(err)
 				}
-				if there.MayContain(id) == Absent {
+				if there.MayContain(id) == presence.Absent {
 					absent.Add(1)
 				}
 			}
@@ -86,7 +87,7 @@ func TestLearnWithoutAppender(t *testing.T) {
 	if err := f.Learn(t.Context(), "1001"); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.MayContain("1001"); got != Maybe {
+	if got := f.MayContain("1001"); got != presence.Maybe {
 		t.Errorf("%v, want maybe", got)
 	}
 }
@@ -123,7 +124,7 @@ func TestUnacknowledgedIsTriedAgain(t *testing.T) {
 
 		for _, id := range []string{"1", "2", "3"} {
 			mustFailToLearn(t, f, id)
-			if got := f.MayContain(id); got != Maybe {
+			if got := f.MayContain(id); got != presence.Maybe {
 				t.Errorf("ID %s: %v here, want maybe", id, got)
 			}
 		}
@@ -158,7 +159,7 @@ func TestTooManyUnacknowledged(t *testing.T) {
 		f := mustLoad(t, mustNew(t, Options{Appender: a, MaxPending: 2, RetryEvery: time.Second}))
 		for _, id := range []string{"1", "2", "3", "4"} {
 			mustFailToLearn(t, f, id)
-			if f.MayContain(id) != Maybe {
+			if f.MayContain(id) != presence.Maybe {
 				t.Errorf("ID %s is not known here", id)
 			}
 		}

@@ -3,6 +3,8 @@ package filter
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // bits is a set of IDs in memory that cannot grow. Its methods are safe for concurrent use.
@@ -24,7 +26,7 @@ type idStore interface {
 	add(id string) (in *scalable, changed bool)
 	// query returns Maybe or Absent as the ID is in the store or not. Unknown is the answer for
 	// an ID of a dropped day.
-	query(id string) Answer
+	query(id string) presence.Answer
 	// parts returns all parts.
 	parts() []*scalable
 }
@@ -46,7 +48,7 @@ func (m *memory) start(h idStore) { m.view.Store(&view{current: h}) }
 
 func (m *memory) current() idStore { return m.view.Load().current }
 
-func (m *memory) query(id string) Answer { return m.view.Load().current.query(id) }
+func (m *memory) query(id string) presence.Answer { return m.view.Load().current.query(id) }
 
 func (m *memory) add(id string) (in *scalable, changed bool) {
 	m.changing.RLock()

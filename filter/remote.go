@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ordergate/ordergate/filter/bloom"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Remote is a set of IDs outside this process, such as filter/redisset. Its methods are safe
@@ -14,7 +15,7 @@ import (
 type Remote interface {
 	// Query answers Absent only if the set lacked the ID at a time after the call. An error
 	// comes with Unknown.
-	Query(ctx context.Context, id string) (Answer, error)
+	Query(ctx context.Context, id string) (presence.Answer, error)
 	// Add returns nil once the set has the IDs. It is called after the Appender's Append, so a
 	// missing set only has to be filled from the log.
 	Add(ctx context.Context, ids ...string) error
@@ -39,14 +40,14 @@ type RemoteSize struct {
 }
 
 // queryMemory is MayContain of a filter with a [Remote].
-func (f *Filter) queryMemory(id string) Answer {
-	if f.memory.query(id) == Maybe || f.recent.has(id) {
-		return Maybe
+func (f *Filter) queryMemory(id string) presence.Answer {
+	if f.memory.query(id) == presence.Maybe || f.recent.has(id) {
+		return presence.Maybe
 	}
 	if !f.certainty().isCertain(f, id) {
-		return Unknown
+		return presence.Unknown
 	}
-	return NotInMemory
+	return presence.NotInMemory
 }
 
 // queryRemote queries the remote set. Memory (the change log, recent hits, and the sources of a
@@ -56,21 +57,21 @@ func (f *Filter) queryMemory(id string) Answer {
 //     before.
 //  2. The window covers an ID that the remote set lacks: one that was appended while the set
 //     could not be written, or that a failover removed from it. Memory has it by then.
-func (f *Filter) queryRemote(ctx context.Context, id string) Answer {
+func (f *Filter) queryRemote(ctx context.Context, id string) presence.Answer {
 	a, err := f.opts.Remote.Query(ctx, id)
 	switch {
-	case a == Maybe:
+	case a == presence.Maybe:
 		f.recent.add(id)
-		return Maybe
-	case err != nil || a != Absent:
-		return Unknown
+		return presence.Maybe
+	case err != nil || a != presence.Absent:
+		return presence.Unknown
 	}
 	window, certain := f.window(), f.certainty() // before the look, as in MayContain
-	if f.memory.query(id) == Maybe {
-		return Maybe
+	if f.memory.query(id) == presence.Maybe {
+		return presence.Maybe
 	}
 	if !certain.isCertain(f, id) || !f.isFresh(window) {
-		return Unknown
+		return presence.Unknown
 	}
 	return f.absentUnlessNew(id)
 }

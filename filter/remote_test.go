@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // remoteSet is a Remote in memory, which counts its questions and can be away.
@@ -19,21 +21,21 @@ type remoteSet struct {
 	whole bool
 }
 
-func (r *remoteSet) Query(ctx context.Context, id string) (Answer, error) {
+func (r *remoteSet) Query(ctx context.Context, id string) (presence.Answer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asked++
 	switch {
 	case ctx.Err() != nil:
-		return Unknown, ctx.Err()
+		return presence.Unknown, ctx.Err()
 	case r.err != nil:
-		return Unknown, r.err
+		return presence.Unknown, r.err
 	case r.ids[id]:
-		return Maybe, nil
+		return presence.Maybe, nil
 	case !r.whole:
-		return Unknown, nil
+		return presence.Unknown, nil
 	}
-	return Absent, nil
+	return presence.Absent, nil
 }
 
 func (r *remoteSet) Add(_ context.Context, ids ...string) error {
@@ -78,7 +80,7 @@ func (r *remoteSet) Size() RemoteSize {
 
 func newRemoteSet() *remoteSet { return &remoteSet{ids: map[string]bool{"1": true}, whole: true} }
 
-func mustAnswer(t *testing.T, f *Filter, id string, want Answer) {
+func mustAnswer(t *testing.T, f *Filter, id string, want presence.Answer) {
 	t.Helper()
 	if got := f.Query(t.Context(), id); got != want {
 		t.Errorf("%s is %v, want %v", id, got, want)
@@ -86,7 +88,7 @@ func mustAnswer(t *testing.T, f *Filter, id string, want Answer) {
 }
 
 // mustGlance has memory alone tell.
-func mustGlance(t *testing.T, f *Filter, id string, want Answer) {
+func mustGlance(t *testing.T, f *Filter, id string, want presence.Answer) {
 	t.Helper()
 	if got := f.MayContain(id); got != want {
 		t.Errorf("%s is %v by memory, want %v", id, got, want)
@@ -104,46 +106,46 @@ func TestRemote(t *testing.T) {
 		return window()
 	}})
 	// Memory was never loaded: it is never why an ID is absent.
-	mustGlance(t, f, "1", NotInMemory)
-	mustGlance(t, f, "2", NotInMemory)
+	mustGlance(t, f, "1", presence.NotInMemory)
+	mustGlance(t, f, "2", presence.NotInMemory)
 	if n := remote.questions(); n != 0 {
 		t.Errorf("%d questions by somebody who must not block", n)
 	}
-	mustAnswer(t, f, "1", Maybe)
-	mustAnswer(t, f, "2", Absent)
+	mustAnswer(t, f, "1", presence.Maybe)
+	mustAnswer(t, f, "2", presence.Absent)
 	asked := remote.questions()
-	mustAnswer(t, f, "1", Maybe)
-	mustGlance(t, f, "1", Maybe)
-	mustGlance(t, f, "2", NotInMemory) // it may be there by now
+	mustAnswer(t, f, "1", presence.Maybe)
+	mustGlance(t, f, "1", presence.Maybe)
+	mustGlance(t, f, "2", presence.NotInMemory) // it may be there by now
 	if n := remote.questions(); n != asked {
 		t.Errorf("%d questions about an ID that was found a moment ago", n-asked)
 	}
 	// Learned elsewhere, and lost by the set: the log has brought it before the window was opened.
-	mustGlance(t, f, "3", NotInMemory)
+	mustGlance(t, f, "3", presence.NotInMemory)
 	brings = "3"
-	mustAnswer(t, f, "3", Maybe)
-	mustGlance(t, f, "3", Maybe)
+	mustAnswer(t, f, "3", presence.Maybe)
+	mustGlance(t, f, "3", presence.Maybe)
 	brings = ""
 	for _, w := range []func() Window{over, none, closed} {
 		window = w
-		mustGlance(t, f, "4", NotInMemory)
-		mustAnswer(t, f, "4", Unknown)
-		mustAnswer(t, f, "1", Maybe)
+		mustGlance(t, f, "4", presence.NotInMemory)
+		mustAnswer(t, f, "4", presence.Unknown)
+		mustAnswer(t, f, "1", presence.Maybe)
 	}
 	window = func() Window { // over after the look, when another is opened that has brought the ID
 		return windowFunc(func() bool { f.Add("5"); window = open; return false })
 	}
-	mustAnswer(t, f, "5", Unknown)
-	mustAnswer(t, f, "5", Maybe)
+	mustAnswer(t, f, "5", presence.Unknown)
+	mustAnswer(t, f, "5", presence.Maybe)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := f.Query(ended, "4"); got != Unknown {
+	if got := f.Query(ended, "4"); got != presence.Unknown {
 		t.Errorf("%v of one that has left", got)
 	}
 	remote.set(nil, false)
-	mustAnswer(t, f, "4", Unknown)
+	mustAnswer(t, f, "4", presence.Unknown)
 	remote.set(errors.New("away"), true)
-	mustAnswer(t, f, "4", Unknown)
+	mustAnswer(t, f, "4", presence.Unknown)
 	if state, reason := f.State(); state != StateUnknown || reason != "away" {
 		t.Errorf("%s, %q", state, reason)
 	}
@@ -151,28 +153,28 @@ func TestRemote(t *testing.T) {
 	if state, reason := f.State(); state != StateReady || reason != "" {
 		t.Errorf("%s, %q", state, reason)
 	}
-	mustAnswer(t, f, "4", Absent)
+	mustAnswer(t, f, "4", presence.Absent)
 	window = func() Window { // what it has brought counts
 		if err := f.MarkIncomplete(t.Context(), "no ID", time.Time{}); err != nil {
 			t.Error(err)
 		}
 		return open()
 	}
-	mustAnswer(t, f, "4", Unknown)
+	mustAnswer(t, f, "4", presence.Unknown)
 	window = open
-	mustGlance(t, f, "4", Unknown) // nothing that the set says would count
+	mustGlance(t, f, "4", presence.Unknown) // nothing that the set says would count
 	if err := f.CatchUp(t.Context(), func(context.Context, func(string) error) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	mustAnswer(t, f, "4", Absent)
+	mustAnswer(t, f, "4", presence.Absent)
 	f.Taint("an order was missed")
 	asked = remote.questions()
-	mustGlance(t, f, "4", Unknown)
-	mustAnswer(t, f, "4", Unknown)
+	mustGlance(t, f, "4", presence.Unknown)
+	mustAnswer(t, f, "4", presence.Unknown)
 	if n := remote.questions(); n != asked {
 		t.Errorf("%d questions whose answer cannot count", n-asked)
 	}
-	mustAnswer(t, f, "1", Maybe)
+	mustAnswer(t, f, "1", presence.Maybe)
 	if f.Count() != 7 || f.Capacity() != 10 || f.FillRatio() != 0.25 || f.EstimatedFalsePositiveRate() < 0.5 {
 		t.Errorf("%+v", f.Info())
 	}
@@ -187,11 +189,11 @@ func TestRemoteWithoutWindows(t *testing.T) {
 	f := mustNew(t, Options{
 		Remote: newRemoteSet(), Appender: &sharedLog{}, StaleAfter: time.Minute, LastRead: func() time.Time { return read },
 	})
-	mustAnswer(t, f, "2", Absent)
+	mustAnswer(t, f, "2", presence.Absent)
 	read = read.Add(-time.Hour)
-	mustGlance(t, f, "2", NotInMemory)
-	mustAnswer(t, f, "2", Unknown)
-	mustAnswer(t, f, "1", Maybe)
+	mustGlance(t, f, "2", presence.NotInMemory)
+	mustAnswer(t, f, "2", presence.Unknown)
+	mustAnswer(t, f, "1", presence.Maybe)
 }
 
 // TestRemoteLearn learns while the set cannot be written: with windows nobody
@@ -231,7 +233,7 @@ func TestRemoteLearn(t *testing.T) {
 			t.Errorf("windows %v: did %q, want %q", windows, got, did)
 		}
 		remote.set(nil, true)
-		if got := f.Query(t.Context(), "nobody"); got != Absent { // all are known here
+		if got := f.Query(t.Context(), "nobody"); got != presence.Absent { // all are known here
 			t.Errorf("windows %v: nobody is %v", windows, got)
 		}
 		if err := f.appendPending(t.Context()); err != nil || !remote.ids["new-0"] || !remote.ids["new-1"] || f.Pending() != 0 {
@@ -247,11 +249,11 @@ func TestRemoteMemoryMakesRoom(t *testing.T) {
 		f.Add(fmt.Sprint("log-", i))
 	}
 	for i := range 10_000 {
-		mustAnswer(t, f, fmt.Sprint("log-", i), Maybe)
+		mustAnswer(t, f, fmt.Sprint("log-", i), presence.Maybe)
 	}
 	passed := 0
 	for i := range 10_000 {
-		if f.Query(t.Context(), fmt.Sprint("nobody-", i)) == Maybe {
+		if f.Query(t.Context(), fmt.Sprint("nobody-", i)) == presence.Maybe {
 			passed++
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // layerMaker creates empty bits for a number of IDs. Each layer has half the error budget of
@@ -48,14 +50,14 @@ func (s *scalable) add(id string) (in *scalable, changed bool) {
 	return s, layers[last].Add(id)
 }
 
-func (s *scalable) query(id string) Answer {
+func (s *scalable) query(id string) presence.Answer {
 	layers := *s.layers.Load()
 	for i := len(layers) - 1; i >= 0; i-- { // most lookups are for the newest
 		if layers[i].MayContain(id) {
-			return Maybe
+			return presence.Maybe
 		}
 	}
-	return Absent
+	return presence.Absent
 }
 
 // addLayer adds a layer that multiplies the capacity by a factor, but adds at most most IDs. It

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter/bloom"
 	"github.com/ordergate/ordergate/filter/snapshot"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 var testSecret = [16]byte{1, 2, 3}
@@ -65,8 +66,8 @@ func TestSnapshotKinds(t *testing.T) {
 			g := restore(t, save(t, f), opts)
 			passed := 0
 			for i := range n {
-				mustBe(t, g, strconv.Itoa(i), Maybe)
-				if g.MayContain(strconv.Itoa(n+i)) != Absent {
+				mustBe(t, g, strconv.Itoa(i), presence.Maybe)
+				if g.MayContain(strconv.Itoa(n+i)) != presence.Absent {
 					passed++
 				}
 			}
@@ -79,8 +80,8 @@ func TestSnapshotKinds(t *testing.T) {
 			}
 			// It goes on as the one before.
 			g.Add("1000000")
-			mustBe(t, g, "1000000", Maybe)
-			mustBe(t, restore(t, save(t, g), opts), "1000000", Maybe)
+			mustBe(t, g, "1000000", presence.Maybe)
+			mustBe(t, restore(t, save(t, g), opts), "1000000", presence.Maybe)
 		})
 	}
 }
@@ -90,7 +91,7 @@ func TestSnapshotRefused(t *testing.T) {
 	grown := opts
 	grown.Growth = &Growth{AtFill: 0.8, By: 2}
 	days := opts
-	days.Segments = &Segments{Keep: 3, Older: Absent}
+	days.Segments = &Segments{Keep: 3, Older: presence.Absent}
 	path, large := save(t, mustLoad(t, mustNew(t, opts), numbers(100))), save(t, mustLoad(t, mustNew(t, grown), numbers(1500)))
 	for _, tc := range []struct {
 		name, path string
@@ -119,7 +120,7 @@ func TestSnapshotRefused(t *testing.T) {
 				t.Errorf("state %s, %d IDs", state, f.Count())
 			}
 			mustLoad(t, f, numbers(10))
-			mustBe(t, f, "5", Maybe)
+			mustBe(t, f, "5", presence.Maybe)
 		})
 	}
 	t.Run("another name", func(t *testing.T) {
@@ -198,7 +199,7 @@ func TestSnapshotOnlyOfAWholeFilter(t *testing.T) {
 	if _, err := added.ReadSnapshot(t.Context(), save(t, loaded), "sources"); err == nil || !strings.Contains(err.Error(), "no change log") {
 		t.Errorf("into a filter with IDs that nobody else knows: %v", err)
 	}
-	mustBe(t, mustLoad(t, added), "mine", Maybe)
+	mustBe(t, mustLoad(t, added), "mine", presence.Maybe)
 }
 
 func TestSnapshotFails(t *testing.T) {
@@ -214,7 +215,7 @@ func TestSnapshotFails(t *testing.T) {
 	if state, reason := f.State(); state != StateReady || reason != err.Error() {
 		t.Errorf("%s, %q", state, reason)
 	}
-	mustBe(t, f, "unknown", Absent)
+	mustBe(t, f, "unknown", presence.Absent)
 	restore(t, path, Options{Key: testSecret})
 	f.NoteUnsaved(nil)
 	if state, reason := f.State(); state != StateReady || reason != "" {
@@ -273,12 +274,12 @@ func learnAndSave(t *testing.T, opts Options, begin func(f *Filter)) {
 			g.Add(id)
 		}
 		for _, id := range known {
-			if got := g.MayContain(id); got != Maybe {
+			if got := g.MayContain(id); got != presence.Maybe {
 				t.Fatalf("order %s is %v after restart %d from position %d", id, got, rounds, position)
 			}
 		}
 		for i := range 100 {
-			mustBe(t, g, strconv.Itoa(i), Maybe)
+			mustBe(t, g, strconv.Itoa(i), presence.Maybe)
 		}
 	}
 }
@@ -288,7 +289,7 @@ func TestSnapshotWhileOrdersAreLearned(t *testing.T) {
 		"bloom":  {Capacity: 50_000},
 		"exact":  {Capacity: 50_000, Exact: true},
 		"layers": {Capacity: 500, Growth: &Growth{AtFill: 0.8, By: 2}},
-		"days":   {Capacity: 500_000, Segments: &Segments{Keep: 3, Older: Absent}},
+		"days":   {Capacity: 500_000, Segments: &Segments{Keep: 3, Older: presence.Absent}},
 	} {
 		t.Run(name, func(t *testing.T) { learnAndSave(t, opts, nil) })
 	}
@@ -352,25 +353,25 @@ func TestSnapshotReadWhileOrdersAreLearned(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	mustBe(t, f, "early", Maybe)
+	mustBe(t, f, "early", presence.Maybe)
 	for _, ids := range learned {
 		for _, id := range ids {
-			mustBe(t, f, id, Maybe)
+			mustBe(t, f, id, presence.Maybe)
 		}
 	}
 	for i := range 100_000 {
-		mustBe(t, f, strconv.Itoa(i), Maybe)
+		mustBe(t, f, strconv.Itoa(i), presence.Maybe)
 	}
 }
 
 func TestSnapshotOfDays(t *testing.T) {
 	for name, byID := range map[string]bool{"by the ID": true, "by arrival": false} {
 		t.Run(name, func(t *testing.T) {
-			s := Segments{Keep: 3, Older: Unknown}
+			s := Segments{Keep: 3, Older: presence.Unknown}
 			if byID {
 				s.Day = dateOf
 			} else {
-				s.Older = Absent
+				s.Older = presence.Absent
 			}
 			f, c := withDays(t, s)
 			opts := f.opts
@@ -386,24 +387,24 @@ func TestSnapshotOfDays(t *testing.T) {
 
 			g := restore(t, path, opts)
 			for by, id := range ids {
-				if got := g.MayContain(id); got != Maybe {
+				if got := g.MayContain(id); got != presence.Maybe {
 					t.Errorf("day %d: %v", by, got)
 				}
 			}
-			mustBe(t, g, "no-date", Maybe)
+			mustBe(t, g, "no-date", presence.Maybe)
 
 			// Two days later the oldest are kept no more.
 			c.set(today.Add(2 * 24 * time.Hour))
 			g = restore(t, path, opts)
-			older := Absent
+			older := presence.Absent
 			if byID {
-				older = Unknown
+				older = presence.Unknown
 			}
 			mustBe(t, g, ids[-2], older)
-			mustBe(t, g, ids[-1], Maybe) // the guard day
-			mustBe(t, g, ids[0], Maybe)
+			mustBe(t, g, ids[-1], presence.Maybe) // the guard day
+			mustBe(t, g, ids[0], presence.Maybe)
 			if byID {
-				mustBe(t, g, "no-date", Maybe) // kept for ever
+				mustBe(t, g, "no-date", presence.Maybe) // kept for ever
 			}
 			if dropped := len(g.memory.current().parts()); byID && dropped != 3 || !byID && dropped != 2 {
 				t.Errorf("%d parts", dropped)

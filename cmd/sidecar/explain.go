@@ -16,6 +16,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
@@ -183,8 +184,8 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 // untold is a filter that was told of no order, and says so.
 type unlearnable struct{}
 
-func (unlearnable) MayContain(string) gate.Answer                           { return gate.Unknown }
-func (unlearnable) Query(context.Context, string) gate.Answer               { return gate.Unknown }
+func (unlearnable) MayContain(string) presence.Answer                       { return presence.Unknown }
+func (unlearnable) Query(context.Context, string) presence.Answer           { return presence.Unknown }
 func (unlearnable) Learn(context.Context, string) error                     { return errOnlyExplained }
 func (unlearnable) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
 func (unlearnable) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }

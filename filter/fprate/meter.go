@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Options are the settings of a [Meter]. The zero value only measures.
@@ -149,10 +150,10 @@ func (m *Meter) classify(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
 	switch m.filter.QueryBits(ctx, id) {
-	case filter.Maybe:
+	case presence.Maybe:
 		m.passed.Add(1)
 		m.window.addPassed(maphash.String(m.seed, id))
-	case filter.Absent:
+	case presence.Absent:
 		m.window.addStopped(maphash.String(m.seed, id))
 	}
 }

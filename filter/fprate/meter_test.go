@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -85,12 +86,12 @@ func (m *metered) probe(t *testing.T, prefix string, n int) (passed int) {
 	for i := range n {
 		id := fmt.Sprint(prefix, "-", i)
 		switch m.MayContain(id) {
-		case filter.Absent:
+		case presence.Absent:
 			m.meter.OnAbsent(id)
-		case filter.Maybe:
+		case presence.Maybe:
 			passed++
 			m.meter.OnNotFound(id)
-		case filter.Unknown:
+		case presence.Unknown:
 			m.meter.OnNotFound(id)
 		}
 		if i%1000 == 999 {
@@ -289,15 +290,15 @@ type noLog struct{ filter.Appender }
 // remote contains the IDs that begin with "9". A query for one that begins with "?" fails.
 type remote struct{ queries atomic.Int64 }
 
-func (r *remote) Query(_ context.Context, id string) (filter.Answer, error) {
+func (r *remote) Query(_ context.Context, id string) (presence.Answer, error) {
 	r.queries.Add(1)
 	switch id[0] {
 	case '9':
-		return filter.Maybe, nil
+		return presence.Maybe, nil
 	case '?':
-		return filter.Unknown, errors.New("away")
+		return presence.Unknown, errors.New("away")
 	}
-	return filter.Absent, nil
+	return presence.Absent, nil
 }
 func (r *remote) Add(context.Context, ...string) error { return nil }
 func (r *remote) State() (state, reason string)        { return filter.StateReady, "" }
@@ -315,7 +316,7 @@ func TestMeterOfRemote(t *testing.T) {
 		for i := range 200 {
 			m.meter.OnNotFound(fmt.Sprint("1-", i))
 			m.meter.OnNotFound(fmt.Sprint("?-", i))
-			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Query(t.Context(), id) == filter.Maybe {
+			if id := fmt.Sprint("9-", i); i%4 == 0 && m.Query(t.Context(), id) == presence.Maybe {
 				m.meter.OnNotFound(id)
 			}
 		}

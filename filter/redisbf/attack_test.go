@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // murmurPrime is the multiplier of MurmurHash64A, with which RedisBloom hashes.
@@ -84,10 +86,10 @@ func TestCraftedForRedisBloom(t *testing.T) {
 		must(t, s.Unmark(ctx))
 		must(t, s.Add(ctx, []string{known}))
 		must(t, s.MarkWhole(ctx))
-		if n := count(t, s, []string{known}, Maybe); n != 1 {
+		if n := count(t, s, []string{known}, presence.Maybe); n != 1 {
 			t.Errorf("%s: the known ID is not there", kind)
 		}
-		if n := count(t, s, crafted, Absent); n != len(crafted) { // never by chance: 20 bits of 28,755 are set
+		if n := count(t, s, crafted, presence.Absent); n != len(crafted) { // never by chance: 20 bits of 28,755 are set
 			t.Errorf("%s: %d of %d crafted IDs are absent", kind, n, len(crafted))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
@@ -100,7 +101,7 @@ func (b *bitmap) queueLookup(p redis.Pipeliner, shard int, ids []string) readAns
 	}
 	cmd := redis.NewIntSliceCmd(context.Background(), args...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (shardState, error) {
+	return func(answers []presence.Answer) (shardState, error) {
 		values, err := cmd.Result()
 		if err != nil {
 			return incomplete, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
@@ -54,7 +55,7 @@ func (b *bloom) queueLookup(p redis.Pipeliner, shard int, ids []string) readAnsw
 	}
 	cmd := redis.NewBoolSliceCmd(context.Background(), args...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (shardState, error) {
+	return func(answers []presence.Answer) (shardState, error) {
 		has, err := cmd.Result()
 		if err != nil {
 			return incomplete, err

@@ -1,6 +1,10 @@
 package redisbf
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/ordergate/ordergate/internal/presence"
+)
 
 // TestCraftedIDs has somebody who knows all IDs and every parameter but the secret
 // build the same set, and look for foreign IDs that pass it.
@@ -19,7 +23,7 @@ func TestCraftedIDs(t *testing.T) {
 			var crafted []string
 			candidates := ids("crafted", 10_000)
 			for i, a := range has(t, attacker, candidates) {
-				if a == Maybe {
+				if a == presence.Maybe {
 					crafted = append(crafted, candidates[i])
 				}
 			}
@@ -27,10 +31,10 @@ func TestCraftedIDs(t *testing.T) {
 				t.Fatalf("only %d of the IDs pass", len(crafted))
 			}
 			// The attack works where the secret is known.
-			if passed := count(t, known, crafted, Maybe); kind == Bitmap && passed != len(crafted) {
+			if passed := count(t, known, crafted, presence.Maybe); kind == Bitmap && passed != len(crafted) {
 				t.Errorf("%d of %d crafted IDs pass a set of the same secret", passed, len(crafted))
 			}
-			passed := count(t, ours, crafted, Maybe)
+			passed := count(t, ours, crafted, presence.Maybe)
 			t.Logf("%d of %d crafted IDs pass", passed, len(crafted))
 			switch {
 			case kind == Redisson && passed < len(crafted)*9/10: // but for the bits of the marks

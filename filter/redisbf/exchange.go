@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
@@ -13,13 +14,13 @@ import (
 type group struct {
 	shard   int
 	ids     []string
-	answers []Answer
+	answers []presence.Answer
 	state   shardState // of the shard
 	err     error
 }
 
 // readAnswers stores the answers to a query.
-type readAnswers func([]Answer) (shardState, error)
+type readAnswers func([]presence.Answer) (shardState, error)
 
 // shardState is what the marks of a shard say.
 type shardState int8
@@ -31,14 +32,14 @@ const (
 )
 
 // judge is what the bits of an ID mean in a shard of this state.
-func judge(has bool, state shardState) Answer {
+func judge(has bool, state shardState) presence.Answer {
 	switch {
 	case has:
-		return Maybe
+		return presence.Maybe
 	case state == complete:
-		return Absent
+		return presence.Absent
 	}
-	return Unknown
+	return presence.Unknown
 }
 
 // exchange asks for the groups in one pipeline and sets their answers. One with an

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 const (
@@ -21,7 +23,7 @@ const (
 // good. It blocks for as long as the client's timeouts let it, and until ctx ends
 // if the client heeds it (redis.Options.ContextTimeoutEnabled). It does not share
 // its round trips with other callers: see [Set.Ask].
-func (s *Set) Has(ctx context.Context, ids []string, answers []Answer) error {
+func (s *Set) Has(ctx context.Context, ids []string, answers []presence.Answer) error {
 	if len(ids) != len(answers) {
 		return fmt.Errorf("filter %s: %d answers for %d IDs", s.opts.Key, len(answers), len(ids))
 	}
@@ -96,7 +98,7 @@ func (s *Set) groups(ids []string) ([]*group, []position) {
 		}
 	}
 	for _, g := range groups {
-		g.answers = make([]Answer, len(g.ids))
+		g.answers = make([]presence.Answer, len(g.ids))
 	}
 	return groups, places
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
@@ -16,7 +17,7 @@ type lookup struct {
 	callers int // guarded by the mutex of lookups
 
 	done   chan struct{} // closed when the answer is there
-	answer Answer
+	answer presence.Answer
 	err    error
 }
 
@@ -48,27 +49,27 @@ func (ls *lookups) start(s *Set) {
 // An answer is always one that Redis gave after the call. It blocks until then, or
 // until ctx ends, which leaves the other callers alone; the client's timeouts
 // bound it as well. An error comes with Unknown.
-func (s *Set) Ask(ctx context.Context, id string) (Answer, error) {
+func (s *Set) Ask(ctx context.Context, id string) (presence.Answer, error) {
 	if err := ctx.Err(); err != nil {
-		return Unknown, err
+		return presence.Unknown, err
 	}
 	if err := s.refuses(id); err != nil {
-		return Unknown, err
+		return presence.Unknown, err
 	}
 	queue, err := s.lookups.batcher.Queue(ctx, s.kind.keys(s.hash.shard(id))[0])
 	if err != nil {
-		return Unknown, err
+		return presence.Unknown, err
 	}
 	l, err := s.lookups.join(queue, id)
 	if err != nil {
-		return Unknown, err
+		return presence.Unknown, err
 	}
 	select {
 	case <-l.done:
 		return l.answer, l.err
 	case <-ctx.Done():
 		s.lookups.leave(l)
-		return Unknown, ctx.Err()
+		return presence.Unknown, ctx.Err()
 	}
 }
 

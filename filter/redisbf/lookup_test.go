@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -74,7 +75,7 @@ func (g gated) engage(t *testing.T) (wait func() int) {
 			if err != nil {
 				t.Error(err)
 			}
-			if a == Absent {
+			if a == presence.Absent {
 				absent.Add(1)
 			}
 		})
@@ -94,7 +95,7 @@ func TestCallersShareBatches(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 64 {
 		wg.Go(func() {
-			if a, err := g.Ask(context.Background(), fmt.Sprintf("order-%d", i)); a != Maybe || err != nil {
+			if a, err := g.Ask(context.Background(), fmt.Sprintf("order-%d", i)); a != presence.Maybe || err != nil {
 				t.Errorf("order-%d is %v (%v)", i, a, err)
 			}
 		})
@@ -127,9 +128,9 @@ func TestEqualIDs(t *testing.T) {
 		wg.Go(func() {
 			a, err := g.Ask(ctx, "engage-0") // that is on its way already, and too old
 			switch {
-			case errors.Is(err, context.Canceled) && a == Unknown:
+			case errors.Is(err, context.Canceled) && a == presence.Unknown:
 				cancelled.Add(1)
-			case a != Maybe || err != nil:
+			case a != presence.Maybe || err != nil:
 				t.Errorf("it is %v (%v)", a, err)
 			}
 		})
@@ -176,7 +177,7 @@ func TestAbandoned(t *testing.T) {
 		}
 		wg.Go(func() {
 			a, err := g.Ask(ctx, fmt.Sprintf("order-%d", i))
-			if i%4 == 0 && (a != Maybe || err != nil) || i%4 != 0 && (a != Unknown || !errors.Is(err, context.Canceled)) {
+			if i%4 == 0 && (a != presence.Maybe || err != nil) || i%4 != 0 && (a != presence.Unknown || !errors.Is(err, context.Canceled)) {
 				t.Errorf("order-%d is %v (%v)", i, a, err)
 			}
 		})
@@ -187,7 +188,7 @@ func TestAbandoned(t *testing.T) {
 	// One whose batch is held back leaves as well.
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if a, err := g.Ask(gone, "order-1"); a != Unknown || !errors.Is(err, context.Canceled) {
+	if a, err := g.Ask(gone, "order-1"); a != presence.Unknown || !errors.Is(err, context.Canceled) {
 		t.Errorf("it is %v (%v)", a, err)
 	}
 	open()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"sync/atomic"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // marks tell whether a filter is whole, by items in the filter itself: whatever
@@ -110,7 +112,7 @@ func (m *marks) rewind(shard int) bool {
 }
 
 // answers sets those of the IDs whose presence follows the items of a generation.
-func (m *marks) answers(shard int, g *generation, has []bool, answers []Answer) (shardState, error) {
+func (m *marks) answers(shard int, g *generation, has []bool, answers []presence.Answer) (shardState, error) {
 	if len(has) != 2*m.n+len(answers) {
 		return incomplete, fmt.Errorf("%d values in an answer of %d", len(has), 2*m.n+len(answers))
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestRates measures false positives of every variant against the formula. IDs and
@@ -22,10 +24,10 @@ func TestRates(t *testing.T) {
 			opts := v.fill()
 			opts.Capacity, opts.FalsePositiveRate = n, rate
 			s := loaded(t, srv, opts, n)
-			if there := count(t, s, ids("order", n), Maybe); there != n {
+			if there := count(t, s, ids("order", n), presence.Maybe); there != n {
 				t.Errorf("%d of %d IDs are there", there, n)
 			}
-			passed := count(t, s, ids("nobody", probes), Maybe)
+			passed := count(t, s, ids("nobody", probes), presence.Maybe)
 			info, err := s.Info(t.Context())
 			must(t, err)
 			measured := float64(passed) / probes
@@ -81,11 +83,11 @@ func TestRatesAtSize(t *testing.T) {
 			must(t, s.MarkWhole(t.Context()))
 			for from := 0; from < n; from += n / 10 { // not one of each tenth is missing
 				list := numbered("order", from, 10_000)
-				if there := count(t, s, list, Maybe); there != len(list) {
+				if there := count(t, s, list, presence.Maybe); there != len(list) {
 					t.Errorf("%d of %d IDs are there", there, len(list))
 				}
 			}
-			measured := float64(count(t, s, ids("nobody", probes), Maybe)) / probes
+			measured := float64(count(t, s, ids("nobody", probes), presence.Maybe)) / probes
 			info, err := s.Info(t.Context())
 			must(t, err)
 			formula := test.formula(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -140,15 +141,15 @@ func ids(prefix string, n int) []string {
 }
 
 // has returns the answers for IDs.
-func has(tb testing.TB, s *Set, list []string) []Answer {
+func has(tb testing.TB, s *Set, list []string) []presence.Answer {
 	tb.Helper()
-	answers := make([]Answer, len(list))
+	answers := make([]presence.Answer, len(list))
 	must(tb, s.Has(tb.Context(), list, answers))
 	return answers
 }
 
 // count returns how many of the IDs have an answer.
-func count(tb testing.TB, s *Set, list []string, want Answer) (n int) {
+func count(tb testing.TB, s *Set, list []string, want presence.Answer) (n int) {
 	tb.Helper()
 	for _, a := range has(tb, s, list) {
 		if a == want {
@@ -163,18 +164,18 @@ func count(tb testing.TB, s *Set, list []string, want Answer) (n int) {
 func neverAbsent(t *testing.T, s *Set, what string) {
 	t.Helper()
 	list := append(ids("order", 200), ids("nobody", 200)...)
-	answers := make([]Answer, len(list))
+	answers := make([]presence.Answer, len(list))
 	for i := range answers {
-		answers[i] = Absent // which has to go
+		answers[i] = presence.Absent // which has to go
 	}
 	_ = s.Has(t.Context(), list, answers)
 	for i, a := range answers {
-		if a == Absent {
+		if a == presence.Absent {
 			t.Fatalf("%s: %s is absent", what, list[i])
 		}
 	}
 	for _, id := range []string{"order-1", "nobody-1", "nobody-2"} {
-		if a, _ := s.Ask(t.Context(), id); a == Absent {
+		if a, _ := s.Ask(t.Context(), id); a == presence.Absent {
 			t.Fatalf("%s: %s is absent when asked for", what, id)
 		}
 	}
@@ -183,10 +184,10 @@ func neverAbsent(t *testing.T, s *Set, what string) {
 // works fails the test if the set does not tell what is absent.
 func works(t *testing.T, s *Set, n int) {
 	t.Helper()
-	if missing := n - count(t, s, ids("order", n), Maybe); missing > 0 {
+	if missing := n - count(t, s, ids("order", n), presence.Maybe); missing > 0 {
 		t.Fatalf("%d of %d IDs are not there", missing, n)
 	}
-	if absent := count(t, s, ids("nobody", 1000), Absent); absent < 980 {
+	if absent := count(t, s, ids("nobody", 1000), presence.Absent); absent < 980 {
 		t.Fatalf("%d of 1000 foreign IDs are absent", absent)
 	}
 }

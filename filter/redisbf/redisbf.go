@@ -39,30 +39,6 @@ const (
 	Redisson Kind = "redisson"
 )
 
-// Answer is what a set says of an ID.
-type Answer int8
-
-// The answers. Unknown is the zero value, so that a missing answer rejects
-// nothing.
-const (
-	Unknown Answer = iota // the set cannot tell now
-	Maybe                 // the ID may be in the set
-	Absent                // the ID was not in the set when it was asked for
-)
-
-// String returns the answer in lower case.
-func (a Answer) String() string {
-	switch a {
-	case Unknown:
-		return "unknown"
-	case Maybe:
-		return "maybe"
-	case Absent:
-		return "absent"
-	}
-	return fmt.Sprintf("answer(%d)", int8(a))
-}
-
 var (
 	// ErrGone says that what is in Redis is not this set any more: its key is
 	// missing, or is another set's. Open makes it anew.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/redisbatch"
 )
 
@@ -77,7 +78,7 @@ func (r *redisson) positions(to []int64, f *redissonFilter, items []string) []in
 func (r *redisson) queueLookup(p redis.Pipeliner, _ int, ids []string) readAnswers {
 	f := r.filter.Load()
 	if f == nil {
-		return func([]Answer) (shardState, error) { return incomplete, errNotOpen }
+		return func([]presence.Answer) (shardState, error) { return incomplete, errNotOpen }
 	}
 	g := f.marks.of(0)
 	at := r.positions(make([]int64, 0, (len(g.items)+len(ids))*f.hashes), f, g.items)
@@ -85,7 +86,7 @@ func (r *redisson) queueLookup(p redis.Pipeliner, _ int, ids []string) readAnswe
 	config := p.HMGet(context.Background(), r.config, "size", "hashIterations")
 	cmd := redis.NewIntSliceCmd(context.Background(), readBits(r.name, at)...)
 	_ = p.Process(context.Background(), cmd) // only queued
-	return func(answers []Answer) (shardState, error) {
+	return func(answers []presence.Answer) (shardState, error) {
 		has, err := cmd.Result()
 		if err == nil {
 			err = config.Err()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -68,16 +69,16 @@ func javaFills(t *testing.T, srv server, opts Options, theirs *testbed.RedissonB
 		must(t, err)
 	}
 	must(t, s.MarkWhole(ctx))
-	if n := count(t, s, added, Maybe); n != len(added) {
+	if n := count(t, s, added, presence.Maybe); n != len(added) {
 		t.Errorf("%d of %d IDs that Java added are there", n, len(added))
 	}
-	if n := count(t, s, ids("nobody", 1000), Absent); n < 980 {
+	if n := count(t, s, ids("nobody", 1000), presence.Absent); n < 980 {
 		t.Errorf("%d of 1000 foreign IDs are absent", n)
 	}
 	// It goes on.
 	_, err := theirs.Add(ctx, "late")
 	must(t, err)
-	if a, err := s.Ask(ctx, "late"); a != Maybe || err != nil {
+	if a, err := s.Ask(ctx, "late"); a != presence.Maybe || err != nil {
 		t.Errorf("what Java added late is %v (%v)", a, err)
 	}
 	n, err := theirs.Count(ctx)
@@ -90,12 +91,12 @@ func javaFills(t *testing.T, srv server, opts Options, theirs *testbed.RedissonB
 	if n < int64(len(added)) || n > int64(len(added))+25 { // the marks
 		t.Errorf("Java counts %d of %d", n, len(added))
 	}
-	if a, err := s.Ask(ctx, "\xff"); a != Unknown || err == nil {
+	if a, err := s.Ask(ctx, "\xff"); a != presence.Unknown || err == nil {
 		t.Errorf("what is no string in Java is %v (%v)", a, err)
 	}
-	answers := make([]Answer, 3)
+	answers := make([]presence.Answer, 3)
 	wantError(t, s.Has(ctx, []string{"nobody", "\xff", "late"}, answers), errNotText)
-	if answers[0] != Absent || answers[1] != Unknown || answers[2] != Maybe {
+	if answers[0] != presence.Absent || answers[1] != presence.Unknown || answers[2] != presence.Maybe {
 		t.Errorf("beside what is no string they are %v", answers)
 	}
 	wantError(t, s.Add(ctx, []string{"ok", "\xff"}), errNotText)

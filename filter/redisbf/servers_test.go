@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -49,10 +50,10 @@ func TestEviction(t *testing.T) {
 						continue
 					}
 					if i < 2000 {
-						if a, _ := s.Ask(ctx, id); a == Absent {
+						if a, _ := s.Ask(ctx, id); a == presence.Absent {
 							t.Fatalf("%s is absent", id)
 						}
-					} else if a, _ := s.Ask(ctx, id); a != Absent {
+					} else if a, _ := s.Ask(ctx, id); a != presence.Absent {
 						whole--
 						break
 					} else {
@@ -66,7 +67,7 @@ func TestEviction(t *testing.T) {
 			// Java, say, goes on adding to what it does not know to be gone.
 			_ = s.Add(ctx, []string{"late"})
 			for _, id := range ids("order", 2000) {
-				if a, _ := s.Ask(ctx, id); a == Absent {
+				if a, _ := s.Ask(ctx, id); a == presence.Absent {
 					t.Fatalf("%s is absent", id)
 				}
 			}
@@ -162,7 +163,7 @@ func TestFull(t *testing.T) {
 	works(t, s, 100)
 	wantError(t, s.Add(t.Context(), ids("more", 2000)), ErrFull, "full:{0}")
 	must(t, s.Add(t.Context(), ids("order", 100))) // which are there
-	if n := count(t, s, ids("order", 100), Maybe); n != 100 {
+	if n := count(t, s, ids("order", 100), presence.Maybe); n != 100 {
 		t.Errorf("%d of 100 IDs are there", n)
 	}
 	// Nor are there marks to add: it stays whole, and that has to be known.
@@ -211,7 +212,7 @@ func TestReplica(t *testing.T) {
 					opts.Kind != Bloom && n.Err() == nil && n.Val() == servers[0].client.BitCount(ctx, s.kind.keys(0)[0], nil).Val()
 			})
 			neverAbsent(t, other, "a replica")
-			answers := make([]Answer, 1)
+			answers := make([]presence.Answer, 1)
 			wantError(t, other.Has(ctx, []string{"nobody"}, answers), errReplica)
 			wantError(t, other.Open(ctx), errReplica)
 			// A master that has to follow, under the eyes of its clients.
@@ -241,8 +242,8 @@ func TestFailover(t *testing.T) {
 		for _, s := range sets {
 			neverAbsentOf(t, s, "order", 100)
 			bedtest.Eventually(t, "the set works at its new master", func() bool {
-				answers := make([]Answer, 50) // of all shards
-				return s.Has(ctx, ids("nobody", 50), answers) == nil && answers[0] == Absent
+				answers := make([]presence.Answer, 50) // of all shards
+				return s.Has(ctx, ids("nobody", 50), answers) == nil && answers[0] == presence.Absent
 			})
 			works(t, s, 100)
 		}
@@ -253,10 +254,10 @@ func TestFailover(t *testing.T) {
 // neverAbsentOf is neverAbsent for IDs that are in a set which works.
 func neverAbsentOf(t *testing.T, s *Set, prefix string, n int) {
 	t.Helper()
-	answers := make([]Answer, n)
+	answers := make([]presence.Answer, n)
 	_ = s.Has(t.Context(), ids(prefix, n), answers)
 	for i, a := range answers {
-		if a == Absent {
+		if a == presence.Absent {
 			t.Fatalf("%s-%d is absent", prefix, i)
 		}
 	}
@@ -274,11 +275,11 @@ func TestNoServer(t *testing.T) {
 	must(t, r.Pause())
 	for _, s := range sets {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if a, err := s.Ask(ctx, "nobody"); a != Unknown || err == nil {
+		if a, err := s.Ask(ctx, "nobody"); a != presence.Unknown || err == nil {
 			t.Errorf("without an answer it is %v (%v)", a, err)
 		}
-		answers := []Answer{Absent}
-		if err := s.Has(ctx, []string{"nobody"}, answers); answers[0] != Unknown || err == nil {
+		answers := []presence.Answer{presence.Absent}
+		if err := s.Has(ctx, []string{"nobody"}, answers); answers[0] != presence.Unknown || err == nil {
 			t.Errorf("without an answer it is %v (%v)", answers[0], err)
 		}
 		cancel()
@@ -290,7 +291,7 @@ func TestNoServer(t *testing.T) {
 	must(t, r.Restart(t.Context())) // which loses everything, the scripts too
 	for _, s := range sets {
 		bedtest.Eventually(t, "the server answers", func() bool {
-			return s.Has(t.Context(), []string{"nobody"}, make([]Answer, 1)) == nil
+			return s.Has(t.Context(), []string{"nobody"}, make([]presence.Answer, 1)) == nil
 		})
 		neverAbsent(t, s, "restarted")
 		must(t, s.Open(t.Context()))

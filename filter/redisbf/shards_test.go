@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -34,12 +35,12 @@ func TestManyShards(t *testing.T) {
 	t.Run("no ID is missing", func(t *testing.T) {
 		for from := 0; from < shards*each; from += shards * each / 10 {
 			list := numbered("order", from, each)
-			if there := count(t, s, list, Maybe); there != len(list) {
+			if there := count(t, s, list, presence.Maybe); there != len(list) {
 				t.Errorf("%d of %d IDs are there", there, len(list))
 			}
 		}
 		absent := rate * float64(each) // that pass, give or take five times the root
-		if passed := count(t, s, ids("nobody", each), Maybe); math.Abs(float64(passed)-absent) > 5*math.Sqrt(absent) {
+		if passed := count(t, s, ids("nobody", each), presence.Maybe); math.Abs(float64(passed)-absent) > 5*math.Sqrt(absent) {
 			t.Errorf("%d of %d foreign IDs pass", passed, each)
 		}
 	})
@@ -180,7 +181,7 @@ func manyCallers(t *testing.T, s *Set) {
 	for caller := range 10 {
 		callers.Go(func() {
 			for _, id := range numbered("order", caller*100, 100) {
-				if a, err := s.Ask(t.Context(), id); a != Maybe || err != nil {
+				if a, err := s.Ask(t.Context(), id); a != presence.Maybe || err != nil {
 					t.Errorf("%s is %v (%v)", id, a, err)
 				}
 			}
@@ -202,7 +203,7 @@ func loseShard(t *testing.T, s *Set, srv server, lost int) {
 	for i, id := range list {
 		want := before[i]
 		if s.hash.shard(id) == lost {
-			want = Unknown
+			want = presence.Unknown
 			mine = append(mine, id)
 		}
 		if after[i] != want {
@@ -213,7 +214,7 @@ func loseShard(t *testing.T, s *Set, srv server, lost int) {
 		t.Fatalf("only %d IDs are of the shard", len(mine))
 	}
 	for _, id := range mine[:50] {
-		if a, err := s.Ask(ctx, id); a != Unknown || err != nil {
+		if a, err := s.Ask(ctx, id); a != presence.Unknown || err != nil {
 			t.Fatalf("%s is %v (%v)", id, a, err)
 		}
 	}
@@ -224,7 +225,7 @@ func loseShard(t *testing.T, s *Set, srv server, lost int) {
 	}
 
 	must(t, s.Open(ctx)) // which makes it
-	if after := has(t, s, mine); after[0] != Unknown {
+	if after := has(t, s, mine); after[0] != presence.Unknown {
 		t.Errorf("an ID of an empty shard is %v", after[0])
 	}
 	// The others have all their bits, so that its own IDs are all that is missing.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestEverySet is what every kind does on every topology.
@@ -41,7 +43,7 @@ func loads(t *testing.T, srv server, opts Options) {
 	must(t, s.Unmark(ctx))
 	must(t, s.Add(ctx, ids("order", 5000)))
 	neverAbsent(t, s, "loading")
-	if n := count(t, s, ids("order", 5000), Maybe); n != 5000 {
+	if n := count(t, s, ids("order", 5000), presence.Maybe); n != 5000 {
 		t.Errorf("%d of 5000 IDs are there while it is loading", n)
 	}
 	must(t, s.MarkWhole(ctx))
@@ -52,7 +54,7 @@ func loads(t *testing.T, srv server, opts Options) {
 	works(t, s, 5000)
 	for _, id := range []string{"", "late", "ünïcode", "订单42", "a\x00b", "😀"} {
 		must(t, s.Add(ctx, []string{id}))
-		if a, err := s.Ask(ctx, id); a != Maybe || err != nil {
+		if a, err := s.Ask(ctx, id); a != presence.Maybe || err != nil {
 			t.Errorf("%q is %v (%v)", id, a, err)
 		}
 	}
@@ -138,9 +140,9 @@ func unmarks(t *testing.T, srv server, opts Options) {
 	works(t, late, 100)
 	// The other finds its way by asking.
 	for range 2*lookAhead + 4 {
-		count(t, other, []string{"order-1"}, Maybe)
+		count(t, other, []string{"order-1"}, presence.Maybe)
 		for shard := range opts.Shards { // each has its own
-			_ = count(t, other, ids(fmt.Sprint("x", shard), 50), Maybe)
+			_ = count(t, other, ids(fmt.Sprint("x", shard), 50), presence.Maybe)
 		}
 	}
 	works(t, other, 100)
@@ -219,19 +221,19 @@ func noFalseNegatives(t *testing.T, srv server, opts Options) {
 					t.Error(err)
 					return
 				}
-				answers := make([]Answer, len(mine))
+				answers := make([]presence.Answer, len(mine))
 				if err := other.Has(t.Context(), mine, answers); err != nil {
 					t.Error(err)
 				}
 				for _, a := range answers {
-					if a != Maybe {
+					if a != presence.Maybe {
 						t.Errorf("an ID that was added is %v", a)
 					}
 				}
-				if a, err := other.Ask(t.Context(), mine[i]); a != Maybe {
+				if a, err := other.Ask(t.Context(), mine[i]); a != presence.Maybe {
 					t.Errorf("an ID that was added is %v (%v)", a, err)
 				}
-				if a, _ := other.Ask(t.Context(), "nobody-"+mine[i]); a == Absent {
+				if a, _ := other.Ask(t.Context(), "nobody-"+mine[i]); a == presence.Absent {
 					absent.Add(1)
 				}
 			}
@@ -261,18 +263,18 @@ func faults(t *testing.T, srv server, opts Options) {
 	// An ID of the shard that is broken, that was never added.
 	probe := ""
 	for i := 0; probe == ""; i++ {
-		if id := fmt.Sprint("probe-", i); s.hash.shard(id) == 0 && count(t, s, []string{id}, Absent) == 1 {
+		if id := fmt.Sprint("probe-", i); s.hash.shard(id) == 0 && count(t, s, []string{id}, presence.Absent) == 1 {
 			probe = id
 		}
 	}
 	gone := func(what string) {
 		t.Helper()
-		answers := []Answer{Absent}
+		answers := []presence.Answer{presence.Absent}
 		err := s.Has(ctx, []string{probe}, answers)
-		if answers[0] == Absent {
+		if answers[0] == presence.Absent {
 			t.Fatalf("%s: an ID is absent", what)
 		}
-		if a, _ := s.Ask(ctx, probe); a == Absent {
+		if a, _ := s.Ask(ctx, probe); a == presence.Absent {
 			t.Fatalf("%s: an ID is absent when asked for", what)
 		}
 		t.Logf("%s: %v, %v", what, answers[0], err)
@@ -361,7 +363,7 @@ func faults(t *testing.T, srv server, opts Options) {
 // gone2 asks without caring for the answer.
 func gone2(t *testing.T, s *Set) {
 	t.Helper()
-	if err := s.Has(t.Context(), []string{"order-1"}, make([]Answer, 1)); err != nil {
+	if err := s.Has(t.Context(), []string{"order-1"}, make([]presence.Answer, 1)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -441,9 +443,9 @@ func TestOverfull(t *testing.T) {
 	first := s.kind.(*redisson).filter.Load().marks.of(0).number
 	for range 10 {
 		must(t, s.Unmark(ctx))
-		answers := make([]Answer, 1000)
+		answers := make([]presence.Answer, 1000)
 		must(t, s.Has(ctx, ids("nobody", 1000), answers))
-		if slices.Contains(answers, Absent) {
+		if slices.Contains(answers, presence.Absent) {
 			t.Fatal("unmarked, an ID is absent")
 		}
 	}

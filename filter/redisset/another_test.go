@@ -5,8 +5,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestTrustHalfFilled has an operator trust a set that an ordergate has filled half when it
@@ -58,11 +58,11 @@ func TestRedissonAfterAnother(t *testing.T) {
 	n := d.node()
 	n.ready(t)
 	n.works(t)
-	if a := n.settled(t, "of-java"); a != filter.Maybe {
+	if a := n.settled(t, "of-java"); a != presence.Maybe {
 		t.Errorf("what Java added is %v", a)
 	}
 	must(t, java.Add(t.Context(), []string{"of-java-2"}))
-	if a := n.settled(t, "of-java-2"); a != filter.Maybe {
+	if a := n.settled(t, "of-java-2"); a != presence.Maybe {
 		t.Errorf("what Java added then is %v", a)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // days has a set for each day, named "<key>:<yyyymmdd>", as the filter in memory: the kept
@@ -92,7 +93,7 @@ func (d *days) dayOf(id string) (day filter.Day, kept bool) {
 	return day, day >= d.graceDay() && day <= d.today()+1
 }
 
-func (d *days) query(ctx context.Context, id string) (filter.Answer, error) {
+func (d *days) query(ctx context.Context, id string) (presence.Answer, error) {
 	if d.parent.opts.Segments.Day == nil {
 		return d.queryAll(ctx, id)
 	}
@@ -100,45 +101,45 @@ func (d *days) query(ctx context.Context, id string) (filter.Answer, error) {
 	if kept {
 		set, err := d.ofDay(day)
 		if err != nil {
-			return filter.Unknown, err
+			return presence.Unknown, err
 		}
-		if a, err := set.Ask(ctx, id); a != redisbf.Absent || err != nil {
-			return answer(a), err
+		if a, err := set.Ask(ctx, id); a != presence.Absent || err != nil {
+			return a, err
 		}
 	}
 	a, err := d.overflow.Ask(ctx, id)
-	if a == redisbf.Absent && err == nil && day != 0 && day < d.graceDay() {
+	if a == presence.Absent && err == nil && day != 0 && day < d.graceDay() {
 		return d.parent.opts.Segments.Older, nil
 	}
-	return answer(a), err
+	return a, err
 }
 
 // queryAll queries today's set first, which most lookups are for, and then all others at once.
-func (d *days) queryAll(ctx context.Context, id string) (filter.Answer, error) {
+func (d *days) queryAll(ctx context.Context, id string) (presence.Answer, error) {
 	sets, err := d.sets()
 	if err != nil {
-		return filter.Unknown, err
+		return presence.Unknown, err
 	}
 	const today = 1 // after tomorrow
-	if a, err := sets[today].Ask(ctx, id); a == redisbf.Maybe || err != nil {
-		return answer(a), err
+	if a, err := sets[today].Ask(ctx, id); a == presence.Maybe || err != nil {
+		return a, err
 	}
-	answers, errs := make([]redisbf.Answer, len(sets)), make([]error, len(sets))
+	answers, errs := make([]presence.Answer, len(sets)), make([]error, len(sets))
 	var wg sync.WaitGroup
 	for i, set := range sets {
 		wg.Go(func() { answers[i], errs[i] = set.Ask(ctx, id) })
 	}
 	wg.Wait()
-	all := redisbf.Absent
+	all := presence.Absent
 	for _, a := range answers {
-		if a == redisbf.Maybe {
-			return filter.Maybe, nil
+		if a == presence.Maybe {
+			return presence.Maybe, nil
 		}
-		if a != redisbf.Absent {
-			all = redisbf.Unknown
+		if a != presence.Absent {
+			all = presence.Unknown
 		}
 	}
-	return answer(all), errors.Join(errs...)
+	return all, errors.Join(errs...)
 }
 
 func (d *days) add(ctx context.Context, ids []string) error {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -184,10 +185,10 @@ func (n *node) ready(t testing.TB) {
 	bedtest.Eventually(t, "the filter is ready", func() bool { s, _ := n.State(); return s == filter.StateReady })
 }
 
-func (n *node) ask(t testing.TB, id string) filter.Answer {
+func (n *node) ask(t testing.TB, id string) presence.Answer {
 	t.Helper()
 	a, err := n.Query(t.Context(), id)
-	if err != nil && a != filter.Unknown {
+	if err != nil && a != presence.Unknown {
 		t.Fatalf("%s is %v with an error: %v", id, a, err)
 	}
 	return a
@@ -195,11 +196,11 @@ func (n *node) ask(t testing.TB, id string) filter.Answer {
 
 // settled asks until the answer is certain: on a busy machine the state may not be read in
 // time.
-func (n *node) settled(t testing.TB, id string) (a filter.Answer) {
+func (n *node) settled(t testing.TB, id string) (a presence.Answer) {
 	t.Helper()
 	bedtest.Eventually(t, "the filter knows about "+id, func() bool {
 		a = n.ask(t, id)
-		return a != filter.Unknown
+		return a != presence.Unknown
 	})
 	return a
 }
@@ -208,13 +209,13 @@ func (n *node) settled(t testing.TB, id string) (a filter.Answer) {
 func (n *node) works(t testing.TB) {
 	t.Helper()
 	for i := 0; i < len(n.d.source); i += 7 {
-		if a := n.settled(t, n.d.source[i]); a != filter.Maybe {
+		if a := n.settled(t, n.d.source[i]); a != presence.Maybe {
 			t.Fatalf("%s is %v", n.d.source[i], a)
 		}
 	}
 	absent := 0
 	for i := range 300 {
-		if n.settled(t, fmt.Sprintf("nobody-%d", i)) == filter.Absent {
+		if n.settled(t, fmt.Sprintf("nobody-%d", i)) == presence.Absent {
 			absent++
 		}
 	}
@@ -254,7 +255,7 @@ func eachVariant(t *testing.T, test func(*testing.T, *deployment)) {
 			{"bloom in shards", Options{Bits: redisbf.Options{Kind: redisbf.Bloom, Shards: 3}}},
 			{"redisson", Options{Bits: redisbf.Options{Kind: redisbf.Redisson}}},
 			{"days", Options{Segments: &filter.Segments{Keep: 3, Day: dated}, Bits: redisbf.Options{Capacity: 30_000}}},
-			{"days of arrival", Options{Segments: &filter.Segments{Keep: 3, Older: filter.Absent}, Bits: redisbf.Options{Capacity: 30_000}}},
+			{"days of arrival", Options{Segments: &filter.Segments{Keep: 3, Older: presence.Absent}, Bits: redisbf.Options{Capacity: 30_000}}},
 		} {
 			t.Run(srv.name+"/"+v.name, func(t *testing.T) { test(t, newDeployment(t, srv, v.opts)) })
 		}
@@ -291,7 +292,7 @@ func (d *deployment) neverAbsent(t testing.TB, nodes ...*node) {
 	d.mu.Unlock()
 	for _, n := range nodes {
 		for i := 0; i < len(known); i += 1 + len(known)/500 {
-			if n.ask(t, known[i]) == filter.Absent {
+			if n.ask(t, known[i]) == presence.Absent {
 				t.Fatalf("%s is absent", known[i])
 			}
 		}
@@ -349,7 +350,7 @@ func (d *deployment) traffic(t testing.TB, nodes ...*node) (stop func()) {
 					id = known[rand.IntN(len(known))]
 				}
 				mu.Unlock()
-				if a, _ := nodes[(i+1)%len(nodes)].Query(ctx, id); a == filter.Absent {
+				if a, _ := nodes[(i+1)%len(nodes)].Query(ctx, id); a == presence.Absent {
 					t.Errorf("%s is absent", id)
 					return
 				}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -88,7 +88,7 @@ func TestDumpAmidAFill(t *testing.T) {
 					t.Fatal("nothing happened")
 				}
 				for _, id := range d.source {
-					if a := n.settled(t, id); a != filter.Maybe {
+					if a := n.settled(t, id); a != presence.Maybe {
 						t.Fatalf("%s is %v, after Redis came back with less", id, a)
 					}
 				}
@@ -102,7 +102,7 @@ func (n *node) has(t testing.TB, id string) {
 	t.Helper()
 	bedtest.Eventually(t, id+" is in the set", func() bool {
 		for _, target := range n.view.Load().all() {
-			if a, err := target.query(t.Context(), id); err != nil || a != filter.Maybe {
+			if a, err := target.query(t.Context(), id); err != nil || a != presence.Maybe {
 				return false
 			}
 		}

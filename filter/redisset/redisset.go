@@ -21,6 +21,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rediskey"
 )
 
@@ -181,17 +182,17 @@ func StateKey(name string) string { return rediskey.Of(name, "state") }
 //
 // This process may not know of a new generation yet. That is harmless: every ID goes to the old
 // one until it is dropped, and a dropped one answers Unknown.
-func (s *Set) Query(ctx context.Context, id string) (filter.Answer, error) {
+func (s *Set) Query(ctx context.Context, id string) (presence.Answer, error) {
 	v := s.view.Load()
 	if v == nil {
-		return filter.Unknown, errNotRead
+		return presence.Unknown, errNotRead
 	}
 	if s.hasOtherForms(v) || !v.checkpointed {
-		return filter.Unknown, nil
+		return presence.Unknown, nil
 	}
 	a, err := v.current.query(ctx, id)
-	if a == filter.Absent && time.Since(v.at) > queryViewAges*s.opts.ViewAge {
-		return filter.Unknown, errStaleView
+	if a == presence.Absent && time.Since(v.at) > queryViewAges*s.opts.ViewAge {
+		return presence.Unknown, errStaleView
 	}
 	return a, err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -26,7 +27,7 @@ func TestShared(t *testing.T) {
 		a.works(t)
 		b.works(t)
 		must(t, a.learn(t.Context(), "new-5"))
-		if got := b.settled(t, "new-5"); got != filter.Maybe {
+		if got := b.settled(t, "new-5"); got != presence.Maybe {
 			t.Errorf("a new ID is %v elsewhere", got)
 		}
 		bedtest.Eventually(t, "its size is known", func() bool { return b.Size().Count > 2_900 })
@@ -91,7 +92,7 @@ func TestTrust(t *testing.T) {
 	n := d.node()
 	bedtest.Eventually(t, "it waits to be trusted", func() bool { s, _ := n.State(); return s == filter.StateUnknown })
 	d.neverAbsent(t, n)
-	if a := n.ask(t, "nobody"); a != filter.Unknown {
+	if a := n.ask(t, "nobody"); a != presence.Unknown {
 		t.Errorf("nobody is %v", a)
 	}
 	d.neverAbsent(t, n)
@@ -114,7 +115,7 @@ func TestCanonicalForms(t *testing.T) {
 	n.ready(t)
 	must(t, n.learn(t.Context(), "ADDED"))
 	for _, id := range []string{"FILLED", "filled", "ADDED", "added"} {
-		if a := n.settled(t, id); a != filter.Maybe {
+		if a := n.settled(t, id); a != presence.Maybe {
 			t.Errorf("%s is %v", id, a)
 		}
 	}
@@ -134,7 +135,7 @@ func TestDaysTurn(t *testing.T) {
 		_, err := fmt.Sscanf(id, "%d:%d", &offset, &n)
 		return first.AddDate(0, 0, offset), err == nil
 	}
-	d := newDeployment(t, alone(t), Options{Segments: &filter.Segments{Keep: 2, Day: day, Older: filter.Absent}, Now: today})
+	d := newDeployment(t, alone(t), Options{Segments: &filter.Segments{Keep: 2, Day: day, Older: presence.Absent}, Now: today})
 	d.source = nil
 	for offset := -4; offset <= 6; offset++ {
 		for i := range 50 {
@@ -149,12 +150,12 @@ func TestDaysTurn(t *testing.T) {
 		for _, n := range []*node{a, b} {
 			for offset := from; offset <= to; offset++ {
 				for i := range 50 {
-					if got := n.settled(t, fmt.Sprintf("%d:%d", offset, i)); got != filter.Maybe {
+					if got := n.settled(t, fmt.Sprintf("%d:%d", offset, i)); got != presence.Maybe {
 						t.Fatalf("%d:%d is %v", offset, i, got)
 					}
 				}
 			}
-			if got := n.settled(t, "0:77"); got != filter.Absent {
+			if got := n.settled(t, "0:77"); got != presence.Absent {
 				t.Fatalf("one of today that was never added is %v", got)
 			}
 		}
@@ -172,7 +173,7 @@ func TestDaysTurn(t *testing.T) {
 		}
 		must(t, a.learn(t.Context(), fmt.Sprintf("%d:60", passed)))
 		kept(passed-2, 6)
-		if got := b.settled(t, fmt.Sprintf("%d:60", passed)); got != filter.Maybe {
+		if got := b.settled(t, fmt.Sprintf("%d:60", passed)); got != presence.Maybe {
 			t.Errorf("a new one of day %d is %v", passed, got)
 		}
 	}
@@ -193,7 +194,7 @@ func TestDaysTurn(t *testing.T) {
 	c := d.node()
 	c.whole(t)
 	for i := range 50 {
-		if got := c.settled(t, fmt.Sprintf("6:%d", i)); got != filter.Maybe {
+		if got := c.settled(t, fmt.Sprintf("6:%d", i)); got != presence.Maybe {
 			t.Fatalf("6:%d is %v", i, got)
 		}
 	}

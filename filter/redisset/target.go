@@ -7,15 +7,15 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // target is the bits of one generation. Its methods are safe for concurrent use.
 type target interface {
 	name() string
 	// query answers Absent only if that was read in Redis after the call.
-	query(ctx context.Context, id string) (filter.Answer, error)
+	query(ctx context.Context, id string) (presence.Answer, error)
 	// add returns nil once Redis has acknowledged all IDs. With ErrGone the set of some IDs is
 	// missing; the others were added.
 	add(ctx context.Context, ids []string) error
@@ -70,19 +70,8 @@ func newSingle(client redis.UniversalClient, bits redisbf.Options) (*single, err
 
 func (t *single) name() string { return t.key }
 
-func (t *single) query(ctx context.Context, id string) (filter.Answer, error) {
-	a, err := t.set.Load().Ask(ctx, id)
-	return answer(a), err
-}
-
-func answer(a redisbf.Answer) filter.Answer {
-	switch a {
-	case redisbf.Absent:
-		return filter.Absent
-	case redisbf.Maybe:
-		return filter.Maybe
-	}
-	return filter.Unknown
+func (t *single) query(ctx context.Context, id string) (presence.Answer, error) {
+	return t.set.Load().Ask(ctx, id)
 }
 
 func (t *single) add(ctx context.Context, ids []string) error { return t.set.Load().Add(ctx, ids) }

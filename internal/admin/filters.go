@@ -11,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // FilterReport is what filter info tells of a filter. All of its keys are always
@@ -228,7 +229,7 @@ func (s *Server) serveContains(r *http.Request, name string) (any, error) {
 		return nil, err
 	case !valid(id):
 		report.Reason = "no rule takes such an ID, so a request with it is refused"
-	case report.Answer == filter.Unknown.String():
+	case report.Answer == presence.Unknown.String():
 		_, report.Reason = f.State()
 	}
 	return report, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 const (
@@ -268,13 +269,13 @@ func (o *ordergate) lookup() {
 		if !c.committed || !c.sentToClient {
 			continue
 		}
-		if o.filter.MayContain(c.id) == filter.Absent && (s.can.live || s.known(c)) {
+		if o.filter.MayContain(c.id) == presence.Absent && (s.can.live || s.known(c)) {
 			s.found = fmt.Sprintf("%s is absent at %s, and was created by %s", c.id, o.instanceID, c.by)
 			s.log("%s", s.found)
 		}
 	}
 	// An order that does not exist shows whether the ordergate can answer Absent.
-	if s.lookups++; o.filter.MayContain("999999999") == filter.Absent {
+	if s.lookups++; o.filter.MayContain("999999999") == presence.Absent {
 		s.refused++
 	}
 }

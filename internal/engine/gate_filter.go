@@ -6,7 +6,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
-	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // gateFilter shows a filter to the gate, and what it answers to its measures.
@@ -45,23 +45,18 @@ func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Tim
 }
 
 // MayContain implements gate.Filter.
-func (f gateFilter) MayContain(id string) gate.Answer { return f.answer(id, f.Filter.MayContain(id)) }
+func (f gateFilter) MayContain(id string) presence.Answer {
+	return f.answer(id, f.Filter.MayContain(id))
+}
 
 // Ask implements gate.Filter.
-func (f gateFilter) Query(ctx context.Context, id string) gate.Answer {
+func (f gateFilter) Query(ctx context.Context, id string) presence.Answer {
 	return f.answer(id, f.Filter.Query(ctx, id))
 }
 
-func (f gateFilter) answer(id string, a filter.Answer) gate.Answer {
-	switch a {
-	case filter.Absent:
+func (f gateFilter) answer(id string, a presence.Answer) presence.Answer {
+	if a == presence.Absent {
 		f.measures.onAbsent(id)
-		return gate.Absent
-	case filter.Maybe:
-		return gate.Maybe
-	case filter.NotInMemory:
-		return gate.NotInMemory
-	default:
-		return gate.Unknown
 	}
+	return a
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/fprate"
-	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/probes"
 )
 
@@ -39,7 +39,7 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 	}
 	i := 0
 	if n := testing.AllocsPerRun(len(ids)-1, func() {
-		if f.MayContain(ids[i]) != gate.Absent {
+		if f.MayContain(ids[i]) != presence.Absent {
 			t.Error("not absent")
 		}
 		i++
@@ -54,18 +54,16 @@ func TestMeasuringDoesNotAllocate(t *testing.T) {
 // TestAnswers has each answer of a filter come to the gate, and the absent ones be counted.
 func TestAnswers(t *testing.T) {
 	f := newMeasured(t)
-	for from, want := range map[filter.Answer]gate.Answer{
-		filter.Unknown: gate.Unknown, filter.Maybe: gate.Maybe, filter.Absent: gate.Absent, filter.NotInMemory: gate.NotInMemory, 9: gate.Unknown,
-	} {
+	for _, a := range []presence.Answer{presence.Unknown, presence.Maybe, presence.Absent, presence.NotInMemory} {
 		before := f.measures.probes.Today()
-		if got := f.answer(from.String(), from); got != want {
-			t.Errorf("%v is %d, want %d", from, got, want)
+		if got := f.answer(a.String(), a); got != a {
+			t.Errorf("%v is %v", a, got)
 		}
-		if counted := f.measures.probes.Today() > before; counted != (from == filter.Absent) {
-			t.Errorf("%v is counted as absent: %t", from, counted)
+		if counted := f.measures.probes.Today() > before; counted != (a == presence.Absent) {
+			t.Errorf("%v is counted as absent: %t", a, counted)
 		}
 	}
-	if got := f.Query(t.Context(), "7"); got != gate.Absent {
+	if got := f.Query(t.Context(), "7"); got != presence.Absent {
 		t.Errorf("asked: %d", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // worker is one of Envoy's worker threads: it runs what belongs to its streams, one thing
@@ -162,18 +163,18 @@ func (w *waker) Free() {
 func newFilter() *gatetest.Filter {
 	return &gatetest.Filter{
 		Journal: &gatetest.Journal{}, Learning: make(chan struct{}),
-		Answers: map[string]gate.Answer{"1": gate.Maybe, "4": gate.Unknown, "5": gate.Absent}, Others: gate.NotInMemory,
-		OnQuery: func(ctx context.Context, id string) gate.Answer {
+		Answers: map[string]presence.Answer{"1": presence.Maybe, "4": presence.Unknown, "5": presence.Absent}, Others: presence.NotInMemory,
+		OnQuery: func(ctx context.Context, id string) presence.Answer {
 			switch id {
 			case "3":
-				return gate.Unknown
+				return presence.Unknown
 			case "66":
 				panic("a fault in a query of the filter")
 			case "77":
 				<-ctx.Done()
-				return gate.Unknown
+				return presence.Unknown
 			}
-			return gate.Absent
+			return presence.Absent
 		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // mixed is a filter that tells of each ID by its first letter what memory knows, and by
@@ -15,12 +16,12 @@ type mixed struct {
 	asked  []string
 }
 
-func answerOf(letter byte) Answer {
-	return map[byte]Answer{'u': Unknown, 'm': Maybe, 'a': Absent, 'e': NotInMemory}[letter]
+func answerOf(letter byte) presence.Answer {
+	return map[byte]presence.Answer{'u': presence.Unknown, 'm': presence.Maybe, 'a': presence.Absent, 'e': presence.NotInMemory}[letter]
 }
 
-func (f *mixed) MayContain(id string) Answer { return answerOf(id[0]) }
-func (f *mixed) Query(_ context.Context, id string) Answer {
+func (f *mixed) MayContain(id string) presence.Answer { return answerOf(id[0]) }
+func (f *mixed) Query(_ context.Context, id string) presence.Answer {
 	f.asked = append(f.asked, id)
 	if id[0] != 'e' {
 		return answerOf(id[0])
@@ -32,24 +33,24 @@ func (f *mixed) Query(_ context.Context, id string) Answer {
 func TestBatch(t *testing.T) {
 	for _, tt := range []struct {
 		ids         string
-		look, final Answer
+		look, final presence.Answer
 	}{
-		{"a", Absent, Absent},
-		{"a a a", Absent, Absent},
-		{"a a m", Maybe, Maybe},
-		{"a u m", Unknown, Unknown},
-		{"m a", Maybe, Maybe},
-		{"u a", Unknown, Unknown},
-		{"ea", NotInMemory, Absent},
-		{"em", NotInMemory, Maybe},
-		{"eu", NotInMemory, Unknown},
-		{"ea a", NotInMemory, Absent},
-		{"a ea", NotInMemory, Absent},
-		{"ea em", NotInMemory, Maybe},
-		{"ea ea eu", NotInMemory, Unknown},
-		{"ea m", Maybe, Maybe},
-		{"ea u", Unknown, Unknown},
-		{"a ea a m", Maybe, Maybe},
+		{"a", presence.Absent, presence.Absent},
+		{"a a a", presence.Absent, presence.Absent},
+		{"a a m", presence.Maybe, presence.Maybe},
+		{"a u m", presence.Unknown, presence.Unknown},
+		{"m a", presence.Maybe, presence.Maybe},
+		{"u a", presence.Unknown, presence.Unknown},
+		{"ea", presence.NotInMemory, presence.Absent},
+		{"em", presence.NotInMemory, presence.Maybe},
+		{"eu", presence.NotInMemory, presence.Unknown},
+		{"ea a", presence.NotInMemory, presence.Absent},
+		{"a ea", presence.NotInMemory, presence.Absent},
+		{"ea em", presence.NotInMemory, presence.Maybe},
+		{"ea ea eu", presence.NotInMemory, presence.Unknown},
+		{"ea m", presence.Maybe, presence.Maybe},
+		{"ea u", presence.Unknown, presence.Unknown},
+		{"a ea a m", presence.Maybe, presence.Maybe},
 	} {
 		f := &mixed{}
 		l := &Lookup{Filter: f}
@@ -62,14 +63,14 @@ func TestBatch(t *testing.T) {
 		if got != tt.look || len(f.asked) > 0 {
 			t.Errorf("%s: %d in memory, want %d; asked for %q", tt.ids, got, tt.look, f.asked)
 		}
-		if got == NotInMemory {
+		if got == presence.NotInMemory {
 			got = l.lookUp(t.Context(), cloneIDs(m))
 		}
 		if got != tt.final {
 			t.Errorf("%s: %d, want %d", tt.ids, got, tt.final)
 		}
 	}
-	if got := (&Lookup{Filter: &mixed{}}).mayContain(order.Match{}); got != Unknown {
+	if got := (&Lookup{Filter: &mixed{}}).mayContain(order.Match{}); got != presence.Unknown {
 		t.Errorf("of an ID that nobody showed us: %d", got)
 	}
 }

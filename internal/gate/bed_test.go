@@ -9,6 +9,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,7 +26,7 @@ var digits = order.Format{Kind: order.Digits, Min: 1, Max: 19}
 func newBench(t testing.TB, observe bool) *bench {
 	t.Helper()
 	b := &bench{
-		filter: &gatetest.Filter{Journal: &gatetest.Journal{}, Answers: map[string]gate.Answer{"1": gate.Maybe, "2": gate.Absent}},
+		filter: &gatetest.Filter{Journal: &gatetest.Journal{}, Answers: map[string]presence.Answer{"1": presence.Maybe, "2": presence.Absent, "9": 9}},
 		lock:   &gatetest.Lock{Journal: &gatetest.Journal{}},
 		record: &gatetest.Recorder{},
 	}

@@ -14,27 +14,16 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
-)
-
-// Answer is a filter's answer about an order ID.
-type Answer int8
-
-// The answers. Unknown is the zero value, so that a filter without an answer rejects
-// nothing.
-const (
-	Unknown     Answer = iota // the filter cannot answer now
-	Maybe                     // the order may exist
-	Absent                    // the order certainly does not exist
-	NotInMemory               // memory does not hold the answer
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Filter knows which orders exist. Its methods are safe for concurrent use.
 type Filter interface {
 	// MayContain never blocks. After NotInMemory, call Query.
-	MayContain(id string) Answer
+	MayContain(id string) presence.Answer
 	// Query is MayContain that may also query Redis. It blocks until ctx ends at most, and
 	// then returns Unknown. It never returns NotInMemory.
-	Query(ctx context.Context, id string) Answer
+	Query(ctx context.Context, id string) presence.Answer
 	// Learn returns once every instance is guaranteed to answer Maybe or Unknown for the
 	// ID. This holds with an error too, unless the error says otherwise. The ID is the text
 	// of the answer: rules may differ about its canonical form.

@@ -8,6 +8,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/gate/gatetest"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // TestOpenRefusesWhatScreenDoes compares the two steps of a request. Open refuses each request
@@ -17,7 +18,7 @@ func TestOpenRefusesWhatScreenDoes(t *testing.T) {
 	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	query := []order.ID{{In: order.InQuery, Name: "order_id", Format: digits}}
 	inJSON := []order.ID{{In: order.InJSON, Members: []string{"orderId"}, MaxBody: 1000, Format: digits}}
-	filter, locks := &gatetest.Filter{Answers: map[string]gate.Answer{"42": gate.Maybe}}, &gatetest.Lock{}
+	filter, locks := &gatetest.Filter{Answers: map[string]presence.Answer{"42": presence.Maybe}}, &gatetest.Lock{}
 	look, settle := &gate.Lookup{Filter: filter, Absent: gate.Reply{Status: 404}}, &gate.Settle{Lock: locks}
 	create := &gate.Create{Filter: filter, Learn: gate.Learn{JSON: []string{"orderId"}}, Format: digits}
 	rule := func(method, path string, ids []order.ID, b order.Backend) order.Rule {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Screen judges a request before it goes to the backend. It blocks only if a filter does
@@ -19,7 +20,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	}
 	if p.Lookup != nil && d.Verdict == VerdictNone {
 		a := p.Lookup.mayContain(m)
-		if a == NotInMemory {
+		if a == presence.NotInMemory {
 			a = p.Lookup.lookUp(ctx, cloneIDs(m))
 		}
 		p.setVerdict(&d, verdictOf(a))
@@ -57,10 +58,10 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
 	default:
 		a := p.Lookup.mayContain(m)
-		if a != Absent && p.isIncomplete(m, req) {
+		if a != presence.Absent && p.isIncomplete(m, req) {
 			return TryResult{Decision: d, NeedsBody: true}
 		}
-		if a == NotInMemory {
+		if a == presence.NotInMemory {
 			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 		}
 		p.setVerdict(&d, verdictOf(a))
@@ -109,13 +110,13 @@ func (p *Policy) setVerdict(d *Decision, v Verdict) {
 
 // mayContain asks the filter's memory. A list is absent if all of its orders are. Without
 // an ID, because the body was not passed on, the answer is Unknown.
-func (l *Lookup) mayContain(m order.Match) Answer {
+func (l *Lookup) mayContain(m order.Match) presence.Answer {
 	if m.ID == "" {
-		return Unknown
+		return presence.Unknown
 	}
 	answer := l.Filter.MayContain(m.ID)
-	for i := 1; i < len(m.Batch) && (answer == Absent || answer == NotInMemory); i++ {
-		if a := l.Filter.MayContain(m.Batch[i]); a != Absent {
+	for i := 1; i < len(m.Batch) && (answer == presence.Absent || answer == presence.NotInMemory); i++ {
+		if a := l.Filter.MayContain(m.Batch[i]); a != presence.Absent {
 			answer = a
 		}
 	}
@@ -123,9 +124,9 @@ func (l *Lookup) mayContain(m order.Match) Answer {
 }
 
 // lookUp asks the filter, and blocks if memory does not hold the orders.
-func (l *Lookup) lookUp(ctx context.Context, ids []string) Answer {
-	answer := Absent
-	for i := 0; i < len(ids) && answer == Absent; i++ {
+func (l *Lookup) lookUp(ctx context.Context, ids []string) presence.Answer {
+	answer := presence.Absent
+	for i := 0; i < len(ids) && answer == presence.Absent; i++ {
 		answer = l.Filter.Query(ctx, ids[i])
 	}
 	return answer
@@ -169,11 +170,11 @@ func (p *Policy) firstAction() Action {
 	}
 }
 
-func verdictOf(a Answer) Verdict {
+func verdictOf(a presence.Answer) Verdict {
 	switch a {
-	case Absent:
+	case presence.Absent:
 		return VerdictAbsent
-	case Maybe:
+	case presence.Maybe:
 		return VerdictMaybe
 	default:
 		return VerdictUnknown

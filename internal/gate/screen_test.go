@@ -26,6 +26,7 @@ func TestScreen(t *testing.T) {
 		{"/orders/1", false, gate.VerdictMaybe, false, []string{"0 lookup maybe"}},
 		{"/orders/2", false, gate.VerdictAbsent, true, []string{"0 lookup absent"}},
 		{"/orders/3", false, gate.VerdictUnknown, false, []string{"0 lookup unknown"}},
+		{"/orders/9", false, gate.VerdictUnknown, false, []string{"0 lookup unknown"}}, // no answer that exists
 		{"/orders/x", false, gate.VerdictInvalid, true, []string{"0 lookup invalid"}},
 		{"/orders/2", true, gate.VerdictAbsent, false, []string{"0 lookup absent"}},
 		{"/orders/x", true, gate.VerdictInvalid, false, []string{"0 lookup invalid"}},
@@ -48,7 +49,7 @@ func TestScreen(t *testing.T) {
 // TestTryScreen is a face that must not block: it is told the same, or to have it asked for.
 // Screen asks by itself. Neither asks for what memory tells.
 func TestTryScreen(t *testing.T) {
-	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/x", "/elsewhere"} {
+	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/9", "/orders/x", "/elsewhere"} {
 		for _, observe := range []bool{false, true} {
 			for _, elsewhere := range []bool{false, true} {
 				b, screened, other := newBench(t, observe), newBench(t, observe), newBench(t, observe)
@@ -60,7 +61,7 @@ func TestTryScreen(t *testing.T) {
 					t.Errorf("%s: screened %+v, want %+v", target, got, want)
 				}
 				result := b.gate.TryScreen(req)
-				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3"}, target)
+				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3", "/orders/9"}, target)
 				if (result.Pending != nil) != asks || result.NeedsBody || len(b.filter.Journal.Lines()) > 0 {
 					t.Fatalf("%s: %+v, asked for %q", target, result, b.filter.Journal.Lines())
 				}

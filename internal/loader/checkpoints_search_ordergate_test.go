@@ -18,6 +18,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -321,5 +322,5 @@ func (l *liveSet) refuses() bool {
 	if l.s.dated {
 		id = l.now().UTC().Format(dateOfSearch) + "999999"
 	}
-	return l.loader.filter.Query(l.s.t.Context(), id) == filter.Absent
+	return l.loader.filter.Query(l.s.t.Context(), id) == presence.Absent
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -119,7 +120,7 @@ var foreign = regexp.MustCompile("was made with|was not made with|has a capacity
 func (s *setSearch) ask() string {
 	for _, l := range s.lives {
 		for _, o := range s.orders {
-			if l.has(o.table) && l.loader.filter.Query(s.t.Context(), s.form(l.setting.format, o.id)) == filter.Absent {
+			if l.has(o.table) && l.loader.filter.Query(s.t.Context(), s.form(l.setting.format, o.id)) == presence.Absent {
 				return o.id + " is absent at " + l.name
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -77,8 +78,8 @@ func TestLoadWhileTheLogIsReadAgain(t *testing.T) {
 	if err := load(); err != nil {
 		t.Error(err)
 	}
-	d.want(a, "one that was told", nil, filter.Absent)
-	d.want(d.start("capacity: 1000"), "one that starts after that", nil, filter.Absent)
+	d.want(a, "one that was told", nil, presence.Absent)
+	d.want(d.start("capacity: 1000"), "one that starts after that", nil, presence.Absent)
 }
 
 // TestMade: an ID tells the latest time at which its order can have been made, by all

@@ -8,6 +8,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rediskey"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -18,9 +19,9 @@ func segmentsOf(c *config.Segments, formats []order.Format) *filter.Segments {
 	if c == nil {
 		return nil
 	}
-	s := &filter.Segments{Keep: c.Keep, Older: filter.Unknown}
+	s := &filter.Segments{Keep: c.Keep, Older: presence.Unknown}
 	if c.Older == config.OlderAbsent {
-		s.Older = filter.Absent
+		s.Older = presence.Absent
 	}
 	if c.From == config.SegmentFromID {
 		s.Day = func(id string) (time.Time, bool) {

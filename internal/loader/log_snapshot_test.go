@@ -20,6 +20,7 @@ import (
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -106,21 +107,21 @@ func (d *trimming) entries() int64 {
 }
 
 // want asks for orders, and for as many that do not exist.
-func (d *trimming) want(u *Loader, name string, ids []string, absent filter.Answer) {
+func (d *trimming) want(u *Loader, name string, ids []string, absent presence.Answer) {
 	d.t.Helper()
 	bedtest.Eventually(d.t, "it is certain", func() bool {
-		return absent == filter.Unknown || u.log.Wait(d.t.Context()) == nil && u.filter.Loaded() && u.log.Window().Holds()
+		return absent == presence.Unknown || u.log.Wait(d.t.Context()) == nil && u.filter.Loaded() && u.log.Window().Holds()
 	})
 	wrong := 0
 	for _, id := range ids {
-		if u.filter.MayContain(id) == filter.Absent {
+		if u.filter.MayContain(id) == presence.Absent {
 			wrong++
 		}
 	}
 	if wrong > 0 {
 		d.t.Errorf("%s: %d of %d orders that exist are absent", name, wrong, len(ids))
 	}
-	answered := make(map[filter.Answer]int)
+	answered := make(map[presence.Answer]int)
 	for n := range 200 {
 		answered[u.filter.MayContain(fmt.Sprint(3e17+n))]++
 	}
@@ -184,14 +185,14 @@ func TestLogIsTrimmedUpToASnapshot(t *testing.T) {
 			if chunks := d.redis.Keys(t.Context(), "ordergate:{orders}:snapshot:*").Val(); len(chunks) > 3 {
 				t.Errorf("there are the chunks %v", chunks)
 			}
-			d.want(b, "one that was there", ids, filter.Absent)
+			d.want(b, "one that was there", ids, presence.Absent)
 			c := d.start(tc.other)
-			d.want(c, "one that starts", ids, filter.Absent)
+			d.want(c, "one that starts", ids, presence.Absent)
 			// And that one, in turn, writes what it took.
 			more := tc.ids(7000)[5000:]
 			d.create(more, c)
 			d.trim(c)
-			d.want(d.start(tc.settings), "one after that", append(ids, more...), filter.Absent)
+			d.want(d.start(tc.settings), "one after that", append(ids, more...), presence.Absent)
 			if left, err := filepath.Glob(filepath.Join(os.TempDir(), "ordergate-log-*")); err != nil || len(left) > 0 {
 				t.Errorf("files %v are left, %v", left, err)
 			}
@@ -259,7 +260,7 @@ func TestLogSnapshotIsWrittenWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("the head has %d bytes", size)
 	}
 	d.trim(b)
-	d.want(d.start(settings), "one that starts", ids[:3000], filter.Absent)
+	d.want(d.start(settings), "one that starts", ids[:3000], presence.Absent)
 }
 
 // Without a snapshot that joins the log, and has the IDs as they are looked for, nothing
@@ -291,20 +292,20 @@ func TestNothingIsAbsentWithoutTheLogsSnapshot(t *testing.T) {
 				t.Fatal(keys, err)
 			}
 			b := d.start(settings)
-			d.want(b, "one that starts", ids, filter.Unknown)
+			d.want(b, "one that starts", ids, presence.Unknown)
 			if state, reason := b.filter.State(); state != filter.StateUnknown || !strings.Contains(reason, "of no use") {
 				t.Errorf("it is %s: %s", state, reason)
 			}
-			d.want(a, "one that has all", ids, filter.Absent)
+			d.want(a, "one that has all", ids, presence.Absent)
 			if name != "deleted" {
 				// Somebody says that the sources have every order: from then on the others
 				// can do with what this one has.
 				if _, err := b.Reload(t.Context(), ""); err != nil {
 					t.Fatal(err)
 				}
-				d.want(b, "one that was told", nil, filter.Absent)
+				d.want(b, "one that was told", nil, presence.Absent)
 				d.trim(b)
-				d.want(d.start(settings), "one that starts after that", nil, filter.Absent)
+				d.want(d.start(settings), "one that starts after that", nil, presence.Absent)
 				return
 			}
 			// Whoever has it all writes another.
@@ -312,7 +313,7 @@ func TestNothingIsAbsentWithoutTheLogsSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.trim(a)
-			d.want(d.start(settings), "one that starts later", ids, filter.Absent)
+			d.want(d.start(settings), "one that starts later", ids, presence.Absent)
 		})
 	}
 }
@@ -335,12 +336,12 @@ func TestSnapshotFileOlderThanTheLog(t *testing.T) {
 	ids := scattered(6000)
 	b, e := d.startHost(settings("b"))
 	d.create(ids[:3000], a)
-	d.want(b, "another", ids[:3000], filter.Absent)
+	d.want(b, "another", ids[:3000], presence.Absent)
 	e.stop() // which writes its file
 	d.create(ids[3000:], a)
 	d.trim(a)
 	b = d.start(settings("b"))
-	d.want(b, "one that starts from its file", ids, filter.Absent)
+	d.want(b, "one that starts from its file", ids, presence.Absent)
 	if b.logSnapshot.key != a.logSnapshot.key {
 		t.Error("they have secrets of their own")
 	}
@@ -364,8 +365,8 @@ func TestFilterGrowsWithATrimmedLog(t *testing.T) {
 	if err := a.filter.Expand(t.Context()); err != nil || a.filter.Capacity() < 13000 {
 		t.Errorf("%v, it has room for %d", err, a.filter.Capacity())
 	}
-	d.want(a, "one that grew", ids, filter.Absent)
-	d.want(d.start(settings), "one that starts", ids, filter.Absent)
+	d.want(a, "one that grew", ids, presence.Absent)
+	d.want(d.start(settings), "one that starts", ids, presence.Absent)
 }
 
 // A filter is not made of what is left of a log whose snapshot is gone, even if what it would
@@ -388,7 +389,7 @@ func TestFilterDoesNotGrowWithoutTheLogsSnapshot(t *testing.T) {
 		t.Error(err)
 	}
 	for _, id := range ids {
-		if got := a.filter.MayContain(id); got == filter.Absent {
+		if got := a.filter.MayContain(id); got == presence.Absent {
 			t.Fatalf("%s is absent", id)
 		}
 	}
@@ -415,7 +416,7 @@ func TestLogSnapshotHasAllForms(t *testing.T) {
 	for _, id := range ids {
 		ids = append(ids, strings.ToLower(id))
 	}
-	d.want(d.start(settings), "started from the snapshot", ids, filter.Absent)
+	d.want(d.start(settings), "started from the snapshot", ids, presence.Absent)
 }
 
 // TestNoLogSnapshotWithADoubt abandons a create, which may still run.

@@ -10,7 +10,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 
 	"github.com/ordergate/ordergate/config"
-	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/source"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
@@ -61,7 +61,7 @@ rules:
 	compare(0)
 	exec("INSERT INTO orders (id) VALUES ('" + id(3) + "')")
 	compare(1)
-	if a := loader.filter.MayContain(strings.ToLower(id(3))); a != filter.Maybe {
+	if a := loader.filter.MayContain(strings.ToLower(id(3))); a != presence.Maybe {
 		t.Errorf("an order that was missing is %v", a)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/ordergate/ordergate/filter/redisbf"
 	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/probes"
 	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/lockmw/redislock"
@@ -140,7 +141,7 @@ func shareFilters(t *testing.T, client redis.UniversalClient) {
 			err = set.Expand(t.Context())
 		}
 		err = errors.Join(err, set.Add(t.Context(), "3"))
-		for id, want := range map[string]filter.Answer{"2": filter.Maybe, "3": filter.Maybe, "nobody": filter.Absent} {
+		for id, want := range map[string]presence.Answer{"2": presence.Maybe, "3": presence.Maybe, "nobody": presence.Absent} {
 			got, askErr := set.Query(t.Context(), id)
 			if err = errors.Join(err, askErr); got != want {
 				t.Errorf("%s: %s is %v, want %v", kind, id, got, want)

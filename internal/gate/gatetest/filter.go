@@ -4,34 +4,34 @@ import (
 	"context"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/presence"
 )
 
 // Filter is a gate.Filter. Its fields must not change during a call. It writes "query 42",
 // "learn 42", "incomplete: reason" and "abandoned: reason".
 type Filter struct {
 	Journal *Journal // nil: none
-	Answers map[string]gate.Answer
-	Others  gate.Answer // about IDs that Answers lacks
+	Answers map[string]presence.Answer
+	Others  presence.Answer // about IDs that Answers lacks
 
 	NotInMemory bool   // Query has the answers, and MayContain has none
 	Fault       string // the ID at which MayContain panics; "": none
-	OnQuery     func(ctx context.Context, id string) gate.Answer
+	OnQuery     func(ctx context.Context, id string) presence.Answer
 	Learning    chan struct{} // Learn waits until it is closed; nil: Learn does not wait
 }
 
 // MayContain implements gate.Filter.
-func (f *Filter) MayContain(id string) gate.Answer {
+func (f *Filter) MayContain(id string) presence.Answer {
 	switch {
 	case f.Fault != "" && id == f.Fault:
 		panic("a fault in the filter")
 	case f.NotInMemory:
-		return gate.NotInMemory
+		return presence.NotInMemory
 	}
 	return f.answer(id)
 }
 
-func (f *Filter) answer(id string) gate.Answer {
+func (f *Filter) answer(id string) presence.Answer {
 	if a, ok := f.Answers[id]; ok {
 		return a
 	}
@@ -39,13 +39,13 @@ func (f *Filter) answer(id string) gate.Answer {
 }
 
 // Query implements gate.Filter.
-func (f *Filter) Query(ctx context.Context, id string) gate.Answer {
+func (f *Filter) Query(ctx context.Context, id string) presence.Answer {
 	f.Journal.Add("query ", id)
 	switch {
 	case f.OnQuery != nil:
 		return f.OnQuery(ctx, id)
 	case ctx.Err() != nil:
-		return gate.Unknown
+		return presence.Unknown
 	}
 	return f.answer(id)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/tests/bench/benchmark"
 	"github.com/ordergate/ordergate/tests/testbed"
 )
@@ -104,10 +105,10 @@ func (k kept) close()                                      { k.Close() }
 
 func (k kept) has(ctx context.Context, id string) (bool, error) {
 	answer, err := k.Ask(ctx, id)
-	if err == nil && answer == redisbf.Unknown {
+	if err == nil && answer == presence.Unknown {
 		err = errors.New("the set is not whole")
 	}
-	return answer == redisbf.Maybe, err
+	return answer == presence.Maybe, err
 }
 
 // pickStored returns those whose names were chosen.
