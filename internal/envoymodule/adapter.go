@@ -48,7 +48,8 @@ type Adapter struct {
 	opts       Options
 	log        *slog.Logger
 	current    atomic.Pointer[gateReplies]
-	faultReply *Reply // to a request during which a fault occurred
+	versions   atomic.Uint32 // the version of the latest gate
+	faultReply *Reply        // to a request during which a fault occurred
 
 	refused   *recurring.Problem
 	ended     *recurring.Problem // calls that the gate ended
@@ -64,6 +65,7 @@ type Adapter struct {
 // with.
 type gateReplies struct {
 	gate     *gate.Gate
+	version  uint32                  // not 0; differs from that of the gates before
 	refusals [][gate.Refusals]*Reply // by rule; read-only
 }
 
@@ -98,7 +100,7 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 
 // Use replaces the gate for all later requests.
 func (a *Adapter) Use(g *gate.Gate) {
-	d := &gateReplies{gate: g}
+	d := &gateReplies{gate: g, version: a.versions.Add(1)}
 	d.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*Reply, error) {
 		return a.prepare(r, v, "ordergate_"+v.String()), nil // it never fails
 	})
@@ -161,7 +163,11 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step
 		return Step{}, true
 	}
 	h.strip(e, stripOwned, false)
-	return Step{Do: PassRequest, Verdict: decision.Verdict, WatchNotFound: p.Lookup != nil && p.Lookup.OnNotFound != nil}, false
+	step = Step{Do: PassRequest, Verdict: decision.Verdict}
+	if p.Lookup != nil && p.Lookup.OnNotFound != nil {
+		step.WatchNotFound = d.version
+	}
+	return step, false
 }
 
 // logRefused logs a refused request. The headers are nil if they were not read yet.
@@ -176,14 +182,17 @@ func (a *Adapter) logRefused(g *gate.Gate, e Envoy, h Headers, d *gate.Decision)
 }
 
 // NotFound reports that a request forwarded with WatchNotFound was answered with status 404
-// or 410. Other answers do not matter.
-func (a *Adapter) NotFound(e Envoy) {
+// or 410. Other answers do not matter. It ignores an answer that arrives after its gate was
+// replaced: the filter of the new rule did not let the lookup through.
+func (a *Adapter) NotFound(e Envoy, watched uint32) {
 	defer func() {
 		if v := recover(); v != nil {
 			a.logFault("a missing order", v)
 		}
 	}()
-	a.current.Load().gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response)))
+	if d := a.current.Load(); d.version == watched {
+		d.gate.Answered(e.Headers(Request).request(nil, order.BodyUnseen), response(e, e.Headers(Response)))
+	}
 }
 
 // onFault decides about a request, without a lock, during which a fault occurred.

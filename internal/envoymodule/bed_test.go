@@ -59,7 +59,7 @@ type envoy struct {
 	why       string
 	response  int // times that the answer was continued
 
-	watchNotFound bool // the answer is of interest
+	watchNotFound uint32 // the answer is of interest if it is not 0
 
 	wakers atomic.Int32 // that are not freed
 }

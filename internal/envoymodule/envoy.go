@@ -58,7 +58,7 @@ type Header struct{ Name, Value Text }
 type Step struct {
 	Do            Action
 	Verdict       gate.Verdict // to set on a request that is forwarded; VerdictNone: no header
-	WatchNotFound bool         // with PassRequest: call Adapter.NotFound after 404 or 410
+	WatchNotFound uint32       // with PassRequest: pass it to Adapter.NotFound after 404 or 410; 0: do not
 	Reply         *Reply       // with Refuse
 }
 

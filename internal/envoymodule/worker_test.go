@@ -101,19 +101,36 @@ func TestMissing(t *testing.T) {
 	for details, want := range map[string]int{"via_upstream": 1, "no_healthy_upstream": 0} {
 		b := newBench(t, Options{})
 		e, _ := b.request("GET", "/orders/1")
-		if !e.watchNotFound {
+		if e.watchNotFound == 0 {
 			t.Fatal("the answer is of no interest")
 		}
 		b.worker.do(func() {
 			e.details, e.attempts = details, 1
 			e.headers[Response] = headersOf(":status", "404")
-			b.adapter.NotFound(e)
+			b.adapter.NotFound(e, e.watchNotFound)
 			if len(b.notFound) != want {
 				t.Errorf("%s: missing are %v", details, b.notFound)
 			}
 		})
 		b.end(e)
 	}
+}
+
+// TestNotFoundAfterReload has the rules change between a lookup and its answer. The answer is not
+// reported by the new rules, which did not judge the lookup.
+func TestNotFoundAfterReload(t *testing.T) {
+	b := newBench(t, Options{})
+	e, _ := b.request("GET", "/orders/1")
+	b.adapter.Use(b.gate(http.StatusLocked))
+	b.worker.do(func() {
+		e.details, e.attempts = "via_upstream", 1
+		e.headers[Response] = headersOf(":status", "404")
+		b.adapter.NotFound(e, e.watchNotFound)
+		if len(b.notFound) != 0 {
+			t.Errorf("missing are %v", b.notFound)
+		}
+	})
+	b.end(e)
 }
 
 // TestBody has the order named by a body, which comes in parts, or never.

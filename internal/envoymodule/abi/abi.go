@@ -110,8 +110,8 @@ func ordergateRequest(config C.uintptr_t, stream unsafe.Pointer, headers *C.envo
 }
 
 //export ordergateNotFound
-func ordergateNotFound(config C.uintptr_t, stream unsafe.Pointer) {
-	configs.at(config).Adapter.NotFound(envoy{stream})
+func ordergateNotFound(config C.uintptr_t, stream unsafe.Pointer, watched C.uint32_t) {
+	configs.at(config).Adapter.NotFound(envoy{stream}, uint32(watched))
 }
 
 //export ordergateEvent
@@ -138,7 +138,7 @@ func keepStream(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
 }
 
 func writeStep(into *C.ordergate_step, step envoymodule.Step) {
-	into.action, into.verdict, into.watch_not_found = C.uint8_t(step.Do), C.uint8_t(step.Verdict), C.bool(step.WatchNotFound)
+	into.action, into.verdict, into.watch_not_found = C.uint8_t(step.Do), C.uint8_t(step.Verdict), C.uint32_t(step.WatchNotFound)
 	if step.Reply != nil {
 		into.reply = (*C.ordergate_reply)(step.Reply.Native)
 	}

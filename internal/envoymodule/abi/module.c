@@ -16,7 +16,7 @@ extern void ordergateEnd(uintptr_t config);
 extern void ordergateRequest(uintptr_t config, void* envoy,
                              envoy_dynamic_module_type_envoy_http_header* headers, size_t size,
                              bool end, ordergate_step* step);
-extern void ordergateNotFound(uintptr_t config, void* envoy);
+extern void ordergateNotFound(uintptr_t config, void* envoy, uint32_t watched);
 extern void ordergateEvent(uintptr_t stream, uint8_t event, bool end, ordergate_step* step);
 
 extern void ordergate_entering(void);  // see threads.c
@@ -41,7 +41,7 @@ typedef struct stream {
   const filter_config* config;
   uintptr_t go;  // 0: Go does not need this stream, or no longer
   bool refused;  // ordergate has answered it
-  bool watch_not_found;  // call Go if the backend has no such order
+  uint32_t watch_not_found;  // if not 0, call Go with it if the backend has no such order
 } stream;
 
 // Most requests have fewer headers.
@@ -186,8 +186,8 @@ static uint8_t response_event(stream* s, void* envoy, uint8_t event, bool end) {
 envoy_dynamic_module_type_on_http_filter_response_headers_status
 envoy_dynamic_module_on_http_filter_response_headers(void* envoy, const void* filter, bool end) {
   stream* s = (stream*)filter;
-  if (s->watch_not_found && not_found(envoy)) ordergateNotFound(s->config->go, envoy);
-  s->watch_not_found = false;
+  if (s->watch_not_found && not_found(envoy)) ordergateNotFound(s->config->go, envoy, s->watch_not_found);
+  s->watch_not_found = 0;
   switch (response_event(s, envoy, ordergate_response_headers, end)) {
     case ordergate_read:
       return envoy_dynamic_module_type_on_http_filter_response_headers_status_StopIteration;

@@ -20,9 +20,9 @@ typedef struct ordergate_reply {
 
 // The next step: envoymodule.Step, and the handle of the stream in Go, 0 for none.
 typedef struct ordergate_step {
-  uint8_t action;   // envoymodule.Action
-  uint8_t verdict;  // gate.Verdict; 0: none
-  bool watch_not_found;     // see envoymodule.Adapter.NotFound
+  uint8_t action;            // envoymodule.Action
+  uint8_t verdict;           // gate.Verdict; 0: none
+  uint32_t watch_not_found;  // for envoymodule.Adapter.NotFound; 0: do not call it
   const ordergate_reply* reply;
   uintptr_t stream;
 } ordergate_step;

@@ -35,7 +35,7 @@ void ordergateRequest(uintptr_t place, void* envoy,
   step->reply = &reply;
 }
 
-void ordergateNotFound(uintptr_t place, void* envoy) { (void)place, (void)envoy; }
+void ordergateNotFound(uintptr_t place, void* envoy, uint32_t watched) { (void)place, (void)envoy, (void)watched; }
 
 void ordergateEvent(uintptr_t stream, uint8_t event, bool end, ordergate_step* step) {
   (void)stream, (void)event, (void)end, (void)step;
