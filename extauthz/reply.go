@@ -35,9 +35,7 @@ func allow(v gate.Verdict, settles bool, forged []string) (*reply, error) {
 	if v != gate.VerdictNone && !slices.Contains(forged, gate.HeaderVerdict) {
 		ok.Headers = []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
 	} else {
-		ok.HeadersToRemove = append(ok.HeadersToRemove, gate.HeaderVerdict,
-			// With these a client could name a path that no rule has checked.
-			"x-original-url", "x-rewrite-url")
+		ok.HeadersToRemove = append(append(ok.HeadersToRemove, gate.HeaderVerdict), gate.URLOverrides[:]...)
 	}
 	return encode(&authv3.CheckResponse{
 		Status:       &status.Status{Code: int32(code.Code_OK)},

@@ -38,15 +38,12 @@ var (
 	}
 )
 
-// Headers to remove from a request, besides forged ones. Only ordergate may send its own
-// headers. With the other two, a client could name a path that no filter has checked. For a
-// create, headers that make the answer unreadable are removed too: Apache cuts a script's
-// answer to a Range, or replaces it by 416, whatever the method.
+// Headers to remove from a request, besides forged ones.
 var (
 	removeOwned      = gate.Owned[:]
-	removeUnruled    = append([]string{"x-original-url", "x-rewrite-url"}, removeOwned...)
-	removeForCreate  = append([]string{"accept-encoding", "range", "if-range"}, removeOwned...) // keeps the answer readable
-	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease}             // ext_authz, earlier in the chain, has set the verdict
+	removeUnruled    = slices.Concat(gate.URLOverrides[:], removeOwned)
+	removeForCreate  = slices.Concat(gate.AnswerOptions[:], removeOwned)
+	removeButVerdict = []string{gate.HeaderKey, gate.HeaderFence, gate.HeaderLease} // ext_authz, earlier in the chain, has set the verdict
 )
 
 // without returns a mutation that removes headers, and the forged ones.

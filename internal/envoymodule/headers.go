@@ -58,27 +58,30 @@ func pseudo(req *order.Request, name string) *string {
 	return nil
 }
 
-// removable are headers to remove from a request, besides forged ones. Only ordergate may
-// send the first four. With the next two a client could name a path that no rule has
-// checked. Without the last three the answer is readable: Apache cuts a script's answer to
-// a Range, or replaces it by 416, whatever the method.
-var removable = [...]string{
-	gate.HeaderKey, gate.HeaderFence, gate.HeaderLease, gate.HeaderVerdict,
-	"x-original-url", "x-rewrite-url",
-	"accept-encoding", "range", "if-range",
-}
+// removable are headers to remove from a request, besides forged ones.
+var removable = func() (all [stripUnruled + len(gate.AnswerOptions)]string) {
+	copy(all[:], gate.Owned[:])
+	copy(all[stripOwned:], gate.URLOverrides[:])
+	copy(all[stripUnruled:], gate.AnswerOptions[:])
+	return all
+}()
 
 // removableInitials are the first letters of removable and of forged headers.
-var removableInitials = [256]bool{'x': true, 'a': true, 'r': true, 'i': true}
+var removableInitials = func() (all [256]bool) {
+	for _, name := range removable {
+		all[name[0]] = true
+	}
+	return all
+}()
 
 // How many of removable are removed.
 const (
-	stripOwned   = 4
-	stripUnruled = 6
+	stripOwned   = len(gate.Owned)
+	stripUnruled = stripOwned + len(gate.URLOverrides)
 )
 
 // strip removes the first n of removable, and forged headers. If the answer must be
-// readable, it also removes the last three. It finds the headers itself, because a call of
+// readable, it also removes [gate.AnswerOptions]. It finds the headers itself, because a call of
 // Envoy for each would cost more than all the rest. It finds all of them before it removes
 // any, because a removal frees their memory.
 func (h Headers) strip(from Envoy, first int, whole bool) {

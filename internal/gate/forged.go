@@ -12,6 +12,15 @@ import (
 // one that it overwrites, or that another adapter has set.
 var Owned = [...]string{HeaderKey, HeaderFence, HeaderLease, HeaderVerdict}
 
+// URLOverrides are headers with which a client could name a path that no rule has checked. An
+// adapter removes them from every request without a rule.
+var URLOverrides = [...]string{"x-original-url", "x-rewrite-url"}
+
+// AnswerOptions are headers with which a client could make the answer to a create unreadable.
+// Apache cuts a script's answer to a Range, or replaces it by 416, whatever the method. An
+// adapter removes them from every create.
+var AnswerOptions = [...]string{"accept-encoding", "range", "if-range"}
+
 // IsOwned reports whether a header is one of [Owned], spelled exactly so.
 func IsOwned(name string) bool { return slices.Contains(Owned[:], name) }
 
