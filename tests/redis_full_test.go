@@ -18,7 +18,7 @@ func (s *stack) fill() (empty func()) {
 	client := redis.NewClient(&redis.Options{Addr: s.server.Addr()})
 	s.t.Cleanup(func() { _ = client.Close() })
 	must(s.t, client.ConfigSet(s.t.Context(), "maxmemory-policy", "noeviction").Err())
-	must(s.t, client.ConfigSet(s.t.Context(), "maxmemory", "1mb").Err()) // less than an empty one takes
+	must(s.t, client.ConfigSet(s.t.Context(), "maxmemory", "500kb").Err()) // less than an empty one takes
 	if err := client.Set(s.t.Context(), "filler", "1", 0).Err(); err == nil || !strings.Contains(err.Error(), "OOM") {
 		s.t.Fatalf("Redis is not full: %v", err)
 	}

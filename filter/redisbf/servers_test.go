@@ -174,7 +174,7 @@ func TestFull(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	srv := single(t)
 	s := loaded(t, srv, Options{Kind: Bitmap, Key: "oom", Capacity: 1000, Secret: secret}, 10)
-	must(t, srv.client.ConfigSet(t.Context(), "maxmemory", "1mb").Err())
+	must(t, srv.client.ConfigSet(t.Context(), "maxmemory", "500kb").Err())
 	if err := s.Add(t.Context(), []string{"more"}); err == nil {
 		t.Error("an ID was added without memory")
 	}

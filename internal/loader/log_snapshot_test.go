@@ -448,7 +448,7 @@ func TestLogIsTrimmedWhenMemoryIsFull(t *testing.T) {
 	if _, err := a.logSnapshot.write(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.redis.ConfigSet(t.Context(), "maxmemory", "1mb").Err(); err != nil {
+	if err := d.redis.ConfigSet(t.Context(), "maxmemory", "500kb").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.log.Append(t.Context(), "1"); err == nil || !strings.Contains(err.Error(), "OOM") {

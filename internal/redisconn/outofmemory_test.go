@@ -67,7 +67,7 @@ func TestOutOfMemory(t *testing.T) {
 				if err := write(t.Context(), key); err != nil && !errors.Is(err, redis.Nil) || f.Reason() != "" {
 					t.Fatalf("%s while there is room: %v, %q", how, err, f.Reason())
 				}
-				limit(t, server, "1mb")
+				limit(t, server, "500kb")
 				for range 10 {
 					if err := write(t.Context(), key); err == nil || f.Reason() == "" {
 						t.Fatalf("%s while there is none: %v, %q", how, err, f.Reason())

@@ -32,7 +32,7 @@ func TestQuorumFull(t *testing.T) {
 	bedtest.Check(t, err)
 	t.Cleanup(l.Close)
 	held := acquire(t, l, "a")
-	limit("1mb")
+	limit("500kb")
 	var refused *RefusedError
 	if _, err := l.Acquire(t.Context(), "b", Request("test")); !errors.As(err, &refused) {
 		t.Errorf("acquiring: %v", err)

@@ -15,7 +15,7 @@ import (
 
 const (
 	startLimit = 60 * time.Second // a JVM on a busy two-core machine needs seconds
-	stopLimit  = 5 * time.Second  // between the polite signal and SIGKILL
+	stopLimit  = 20 * time.Second // between the polite signal and SIGKILL; Envoy takes seconds on a busy machine
 )
 
 // Process is one server of a [Bed]: a program in a process group of its own,
