@@ -9,9 +9,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/redisconn"
-	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/redisconntest"
 )
 
 // policy sets a server's policy, and the limit of its memory.

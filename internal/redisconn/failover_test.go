@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/redisconn"
-	"github.com/ordergate/ordergate/internal/redisconn/redisconntest"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/redisconntest"
 )
 
 // TestFailover has the master die, and hang, under a client that is in use.

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 // TestIdle makes no changes.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 // TestKilledAtAnyMoment stops the follower repeatedly while rows are written.

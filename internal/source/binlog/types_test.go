@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 // types are columns of IDs, with values, in SQL.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 // wantReports fails if CaughtUp was not called for more than a second, during a time.

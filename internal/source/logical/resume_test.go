@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/ordergate/ordergate/internal/source/follow"
-	"github.com/ordergate/ordergate/internal/source/follow/followtest"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+	"github.com/ordergate/ordergate/tests/testbed/followtest"
 )
 
 // TestKilledAtAnyMoment stops the follower repeatedly while rows are written.
