@@ -39,10 +39,7 @@ func CheckLog(ctx context.Context, client redis.UniversalClient, name string) er
 		case state.Phase != changelog.Loading:
 			return nil
 		}
-		select {
-		case <-reading.Done():
-		case <-time.After(10 * time.Millisecond):
-		}
+		sleep(reading, 10*time.Millisecond)
 	}
 	return nil // it is long and readable
 }

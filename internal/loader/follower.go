@@ -48,7 +48,7 @@ type follower struct {
 	set     *redisset.Set // nil: none
 	member  *changelog.Member
 	key     string // of a hash, whose field is the source's name
-	lock    func(ctx context.Context) (work context.Context, done func(), err error)
+	lock    redisset.LeaderLock
 	state   followState
 	log     *slog.Logger
 }
@@ -65,11 +65,8 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 			name: s, config: c, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
 			member: loader.log.NewMember(followedPrefix+s, lease),
 			key:    followKey(name),
-			lock: func(ctx context.Context) (context.Context, func(), error) {
-				work, _, done, err := o.acquireLeaderLock(ctx, name, "follow:"+s)
-				return work, done, err
-			},
-			log: o.Logger.With("filter", name, "source", s, "follow", c.Follow),
+			lock:   o.leaderLock(name, workFollow+s),
+			log:    o.Logger.With("filter", name, "source", s, "follow", c.Follow),
 		})
 	}
 	for _, f := range all {
@@ -83,16 +80,13 @@ func (f *follower) run(ctx context.Context) {
 	defer f.state.problem.Drop()
 	for ctx.Err() == nil {
 		f.followLocked(ctx)
-		select {
-		case <-ctx.Done():
-		case <-time.After(followRetry):
-		}
+		sleep(ctx, followRetry)
 	}
 }
 
 // followLocked waits for the lock, and follows the table until an error.
 func (f *follower) followLocked(ctx context.Context) {
-	work, done, err := f.lock(ctx)
+	work, _, done, err := f.lock(ctx)
 	if err != nil {
 		if ctx.Err() == nil && !errors.Is(err, redislock.ErrBusy) {
 			f.state.lost(fmt.Errorf("waiting for the leader lock: %w", err))
@@ -354,10 +348,7 @@ func (f *follower) bad(ctx context.Context, reason string) {
 		if !logged {
 			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(followRetry):
-		}
+		sleep(ctx, followRetry)
 	}
 }
 

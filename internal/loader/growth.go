@@ -7,6 +7,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisset"
 	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/rediskey"
@@ -48,8 +49,9 @@ func (o *Options) growth(name string, c *config.Expand, loader *Loader) *filter.
 	}
 	g.Rescan = loader.readEverything
 	if o.Redis != nil {
+		lock := o.leaderLock(name, workExpand)
 		g.LeaderLock = func(ctx context.Context) (context.Context, func(), error) {
-			work, _, done, err := o.acquireExpandLock(ctx, name)
+			work, _, done, err := lock(ctx)
 			return work, done, err
 		}
 	}
@@ -91,14 +93,22 @@ const (
 // errLeaseLost ends a reading after the loss of its lease.
 var errLeaseLost = errors.New("the lease was lost, another ordergate may be reading the sources")
 
-// acquireExpandLock waits until no other instance rebuilds the filter. The fence is greater than
-// all earlier ones.
-func (o *Options) acquireExpandLock(ctx context.Context, filter string) (work context.Context, fence int64, done func(), err error) {
-	return o.acquireLeaderLock(ctx, filter, "expand")
+// The kinds of work that one instance at a time does for a filter.
+const (
+	workExpand = "expand" // to rebuild the filter, or to fill its set in Redis
+	workLoad   = "load"
+	workTrim   = "trim"
+	workFollow = "follow:" // the name of a source follows
+)
+
+// leaderLock returns the function that waits until this instance alone may do work of a kind for a
+// filter.
+func (o *Options) leaderLock(filter, kind string) redisset.LeaderLock {
+	return func(ctx context.Context) (context.Context, int64, func(), error) {
+		return o.acquireLeaderLock(ctx, filter, kind)
+	}
 }
 
-// acquireLeaderLock waits until this instance alone may do work of a kind for a filter. Work ends
-// if the lease is lost. Call done after the work.
 func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (work context.Context, fence int64, done func(), err error) {
 	locker, err := redislock.New(o.Redis, redislock.Options{
 		Lease: leaderLease, Wait: redislock.Wait{UpTo: leaderWait}, MaxWaitersPerKey: 1, Process: o.Process, Logger: o.Warnings.Logger(o.Logger),
@@ -112,16 +122,8 @@ func (o *Options) acquireLeaderLock(ctx context.Context, filter, kind string) (w
 		return nil, 0, nil, err
 	}
 	work, cancel := context.WithCancelCause(ctx)
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-lease.Lost():
-			cancel(errLeaseLost)
-		case <-stop:
-		}
-	}()
+	lease.NotifyLost(func() { cancel(errLeaseLost) })
 	return work, lease.Fence(), func() {
-		close(stop)
 		cancel(nil)
 		if err := lease.Release(context.WithoutCancel(ctx)); err != nil {
 			o.Logger.Warn("giving up a turn", "filter", filter, "turn", kind, "error", err)

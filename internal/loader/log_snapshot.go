@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,7 +62,7 @@ type logSnapshot struct {
 	secret func(ctx context.Context) (key [16]byte, err error) // of all instances
 	key    [16]byte                                            // of the filter's hashes
 	keyed  bool                                                // false: they have no key
-	lock   func(ctx context.Context) (work context.Context, done func(), err error)
+	lock   redisset.LeaderLock
 	log    *slog.Logger
 
 	taking       sync.Mutex  // held by bridge
@@ -83,20 +82,14 @@ func (o *Options) newLogSnapshot(name string, c config.Filter, loader *Loader, k
 		return nil
 	}
 	s := &logSnapshot{
-		loader: loader, dir: os.TempDir(), least: minEntries, stay: changelog.KeepBeforeMark, key: key, keyed: c.Kind != config.FilterExact, log: o.Logger.With("filter", name),
-		lock: func(ctx context.Context) (context.Context, func(), error) {
-			work, _, done, err := o.acquireLeaderLock(ctx, name, "trim")
-			return work, done, err
-		},
+		loader: loader, dir: snapshotDir(c), least: minEntries, stay: changelog.KeepBeforeMark, key: key, keyed: c.Kind != config.FilterExact, log: o.Logger.With("filter", name),
+		lock: o.leaderLock(name, workTrim),
 		secret: func(ctx context.Context) ([16]byte, error) {
 			if c.Secret != "" {
 				return key, nil
 			}
 			return redisset.Secret(ctx, o.Redis, name, key)
 		},
-	}
-	if c.Snapshot != nil {
-		s.dir = filepath.Dir(c.Snapshot.Path)
 	}
 	for _, form := range rules.Forms(rules.IDsOf(o.Config, name)) {
 		s.forms = append(s.forms, shortSum(form))
@@ -189,7 +182,7 @@ func (s *logSnapshot) due(ctx context.Context) (current changelog.Snapshot, due 
 // renew writes a snapshot, unless another instance has written one meanwhile, and returns the
 // current one.
 func (s *logSnapshot) renew(ctx context.Context) (changelog.Snapshot, error) {
-	work, done, err := s.lock(ctx)
+	work, _, done, err := s.lock(ctx)
 	if err != nil {
 		return changelog.Snapshot{}, err
 	}
@@ -251,43 +244,28 @@ const (
 )
 
 func (s *logSnapshot) upload(ctx context.Context, path, token string) (chunks int, sum int64, err error) {
-	file, err := os.Open(path) // which was replaced by a rename
-	if err != nil {
-		return 0, 0, err
-	}
-	defer file.Close() // only read from: nothing to lose
-	buf := make([]byte, logChunk)
-	for ; ; chunks++ {
-		n, err := io.ReadFull(file, buf)
-		if n > 0 {
-			chunk, err := pack(buf[:n])
-			if err == nil {
-				err = s.loader.log.PutChunk(ctx, token, chunks, chunk)
-			}
-			if err != nil {
-				return 0, 0, fmt.Errorf("writing a snapshot to Redis: %w", err)
-			}
-			sum += int64(len(chunk))
-			sleep(ctx, uploadPause)
+	chunks, err = upload(path, logChunk, func(n int, data []byte) error {
+		chunk, err := pack(data)
+		if err == nil {
+			err = s.loader.log.PutChunk(ctx, token, n, chunk)
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return chunks, sum, nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return chunks + 1, sum, nil
-		case err != nil:
-			return 0, 0, err
-		case ctx.Err() != nil:
-			return 0, 0, context.Cause(ctx)
+		if err != nil {
+			return fmt.Errorf("writing a snapshot to Redis: %w", err)
 		}
-	}
+		sum += int64(len(chunk))
+		sleep(ctx, uploadPause)
+		return context.Cause(ctx)
+	})
+	return chunks, sum, err
 }
 
-// sleep returns after a time, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
+// sleep returns after a time, or when ctx ends; then it returns false.
+func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -392,37 +370,30 @@ func (s *logSnapshot) waive(ctx context.Context) {
 }
 
 // merge adds the IDs of a snapshot to the filter.
-func (s *logSnapshot) merge(ctx context.Context, from changelog.Snapshot) (err error) {
-	file, err := os.CreateTemp(s.dir, "ordergate-log-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	for n := range from.Chunks {
+func (s *logSnapshot) merge(ctx context.Context, from changelog.Snapshot) error {
+	return download(s.dir, "ordergate-log-*", from.Chunks, func(n int, to io.Writer) error {
 		chunk, err := s.loader.log.Chunk(ctx, from.Token, n)
-		if errors.Is(err, redis.Nil) {
-			err = fmt.Errorf("%w: chunk %d of %d is gone", errUnusable, n+1, from.Chunks)
+		switch {
+		case errors.Is(err, redis.Nil):
+			return fmt.Errorf("%w: chunk %d of %d is gone", errUnusable, n+1, from.Chunks)
+		case err != nil:
+			return err
 		}
-		if err == nil {
-			err = unpack(file, chunk)
-		}
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	if err := s.validate(file.Name(), from.Mark); err != nil {
+		return unpack(to, chunk)
+	}, func(path string) error { return s.mergeFile(ctx, path, from.Mark) })
+}
+
+func (s *logSnapshot) mergeFile(ctx context.Context, path string, at changelog.Mark) error {
+	if err := s.validate(path, at); err != nil {
 		return err
 	}
 	key, err := s.secret(ctx)
 	if err != nil {
 		return err
 	}
-	info, err := s.loader.filter.MergeSnapshot(ctx, file.Name(), key)
+	info, err := s.loader.filter.MergeSnapshot(ctx, path, key)
 	if err == nil {
-		s.log.Info("a snapshot in Redis has what the change log has no more", "ids", info.IDs, "entry", from.Seq, "took", info.Took)
+		s.log.Info("a snapshot in Redis has what the change log has no more", "ids", info.IDs, "entry", at.Seq, "took", info.Took)
 	}
 	return err
 }

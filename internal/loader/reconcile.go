@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -130,9 +131,7 @@ func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []str
 	if len(suspects) == 0 {
 		return nil
 	}
-	select {
-	case <-time.After(recheckAfter):
-	case <-ctx.Done():
+	if !sleep(ctx, recheckAfter) {
 		return nil
 	}
 	var missing []string
@@ -147,12 +146,10 @@ func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []str
 	r.missing.Add(uint64(len(missing)))
 	r.log.Error("orders of a table were missing in the filter, and could be refused: they are added now. "+
 		"Something creates orders that neither passes ordergate nor is followed", "source", t.name, "orders", len(missing))
-	for len(missing) > 0 {
-		n := min(len(missing), BatchSize)
-		if err := r.loader.filter.LearnAll(ctx, missing[:n]); err != nil {
+	for some := range slices.Chunk(missing, BatchSize) {
+		if err := r.loader.filter.LearnAll(ctx, some); err != nil {
 			return fmt.Errorf("adding what was missing: %w", err)
 		}
-		missing = missing[n:]
 	}
 	return nil
 }

@@ -36,9 +36,7 @@ func (o *Options) setOptions(name string, c config.Filter, loader *Loader, besid
 	if c.Freshness.Mode == config.FreshnessNone && len(c.Sources) > 0 {
 		opts.Fill = loader.sourcesWithoutLog
 	}
-	opts.LeaderLock = func(ctx context.Context) (context.Context, int64, func(), error) {
-		return o.acquireExpandLock(ctx, name)
-	}
+	opts.LeaderLock = o.leaderLock(name, workExpand)
 	if c.InRedis() == config.FilterRedisson && len(c.Sources) == 0 {
 		opts.Fill, opts.LeaderLock = nil, nil
 	}

@@ -112,12 +112,7 @@ func (u *Loader) retry(ctx context.Context, failed string, do func(ctx context.C
 			logged = err.Error()
 			u.logger.Error(failed, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-		if u.filter.Loaded() {
+		if !sleep(ctx, pause) || u.filter.Loaded() {
 			return
 		}
 	}
@@ -204,12 +199,8 @@ func (u *Loader) clear(ctx context.Context, recovery filter.Recovery, load func(
 		return u.readNew(ctx, u.filter.CatchUp)
 	case recovery == filter.ByWaiting:
 		return u.filter.WaitForPeers(ctx, func(ctx context.Context) error {
-			select {
-			case <-time.After(peersTime):
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+			sleep(ctx, peersTime)
+			return ctx.Err()
 		})
 	}
 	return load(ctx)

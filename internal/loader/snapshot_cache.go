@@ -8,13 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/filter/redisset"
 )
 
 const (
@@ -35,7 +35,7 @@ type snapshotCache struct {
 	prefix string // of the keys: without braces, so that a cluster spreads the chunks
 	stamp  string // fingerprint of the sources
 	dir    string
-	lock   func(ctx context.Context) (work context.Context, done func(), err error)
+	lock   redisset.LeaderLock
 	log    *slog.Logger
 }
 
@@ -51,16 +51,9 @@ func (o *Options) newSnapshotCache(name string, loader *Loader) *snapshotCache {
 	if c.ShareLoad == nil || !*c.ShareLoad || stamp == "" || loader.logSnapshot != nil || len(loader.tables()) != len(loader.sources) {
 		return nil
 	}
-	dir := os.TempDir()
-	if c.Snapshot != nil {
-		dir = filepath.Dir(c.Snapshot.Path)
-	}
 	return &snapshotCache{
-		loader: loader, client: o.Redis, prefix: "ordergate:fleet:" + name, stamp: stamp, dir: dir, log: o.Logger.With("filter", name),
-		lock: func(ctx context.Context) (context.Context, func(), error) {
-			work, _, done, err := o.acquireLeaderLock(ctx, name, "load")
-			return work, done, err
-		},
+		loader: loader, client: o.Redis, prefix: "ordergate:fleet:" + name, stamp: stamp, dir: snapshotDir(c), log: o.Logger.With("filter", name),
+		lock: o.leaderLock(name, workLoad),
 	}
 }
 
@@ -74,7 +67,7 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 		return nil
 	}
 	f.loader.filter.NoteProgress("waiting for its turn to read the sources: another ordergate may be reading them")
-	work, done, err := f.lock(ctx)
+	work, _, done, err := f.lock(ctx)
 	if err != nil {
 		f.log.Warn("the sources are read although another ordergate may be reading them", "error", err)
 		return load(ctx)
@@ -125,27 +118,23 @@ func (f *snapshotCache) use(ctx context.Context) bool {
 	return err == nil
 }
 
-func (f *snapshotCache) restore(ctx context.Context, shared cachedSnapshot) (err error) {
-	file, err := os.CreateTemp(f.dir, "ordergate-fleet-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
-	for n := range shared.Chunks {
+func (f *snapshotCache) restore(ctx context.Context, shared cachedSnapshot) error {
+	return download(f.dir, "ordergate-fleet-*", shared.Chunks, func(n int, to io.Writer) error {
 		chunk, err := f.client.Get(ctx, f.chunk(shared.Token, n)).Bytes()
 		if err == nil {
-			_, err = file.Write(chunk)
+			_, err = to.Write(chunk)
 		}
 		if err != nil {
-			return errors.Join(fmt.Errorf("chunk %d of %d: %w", n+1, shared.Chunks, err), file.Close())
+			return fmt.Errorf("chunk %d of %d: %w", n+1, shared.Chunks, err)
 		}
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
+		return nil
+	}, func(path string) error { return f.restoreFile(ctx, path) })
+}
+
+func (f *snapshotCache) restoreFile(ctx context.Context, path string) error {
 	// Catching up clears it, when the filter has the later orders.
 	f.loader.filter.Doubt(filter.Doubt{Reason: "taking over from another ordergate", Recovery: filter.ByOperator})
-	info, err := f.loader.filter.ReadSnapshot(ctx, file.Name(), f.stamp)
+	info, err := f.loader.filter.ReadSnapshot(ctx, path, f.stamp)
 	if err != nil {
 		return err
 	}
@@ -192,26 +181,10 @@ func (f *snapshotCache) store(ctx context.Context) (err error) {
 }
 
 func (f *snapshotCache) upload(ctx context.Context, path, token string) (chunks int, err error) {
-	file, err := os.Open(path) // which was replaced by a rename
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close() // only read from: nothing to lose
-	buf := make([]byte, cacheChunk)
-	for ; ; chunks++ {
-		n, err := io.ReadFull(file, buf)
-		if n > 0 {
-			if err := f.client.Set(ctx, f.chunk(token, chunks), buf[:n], cachedFor).Err(); err != nil {
-				return 0, fmt.Errorf("leaving a snapshot: %w", err)
-			}
+	return upload(path, cacheChunk, func(n int, data []byte) error {
+		if err := f.client.Set(ctx, f.chunk(token, n), data, cachedFor).Err(); err != nil {
+			return fmt.Errorf("leaving a snapshot: %w", err)
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return chunks, nil
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return chunks + 1, nil
-		case err != nil:
-			return 0, err
-		}
-	}
+		return nil
+	})
 }

@@ -30,12 +30,7 @@ func (s *snapshots) keepParts(ctx context.Context) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		pause := partPause
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(pause):
-			}
+		for sleep(ctx, pause) {
 			info, err := s.writePart(ctx)
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("what was loaded so far could not be written", "error", err)
