@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // abandonedEvery is the least time between two doubts about abandoned calls. A client can
@@ -61,14 +63,7 @@ func (f *Filter) Abandoned(ctx context.Context, reason string, began time.Time) 
 			return ctx.Err() // the first caller records it
 		}
 	}
-	if pause > 0 {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-	}
+	_ = wait.For(ctx, pause) // or less, if ctx ends
 	f.abandoned.closeBatch()
 	calls.err = f.markIncomplete(ctx, pendingWrite{reason: reason, since: calls.began, mayBeCreated: true}, f.opts.CommitDelay)
 	close(calls.done)

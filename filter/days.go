@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // Segments are the settings of a filter that drops the orders of old days. Days are in UTC.
@@ -259,14 +260,7 @@ const dayCheckEvery = time.Second
 
 // forgetLoop drops the parts of old days, until ctx ends.
 func (f *Filter) forgetLoop(ctx context.Context) {
-	tick := time.NewTicker(dayCheckEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, dayCheckEvery) {
 		held, ok := f.memory.current().(*days)
 		if !ok {
 			return

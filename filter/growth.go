@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // Growth configures when and how a filter grows while it is in use.
@@ -129,17 +131,8 @@ func (f *Filter) growLoop(ctx context.Context) {
 			f.noteMax()
 		default:
 			f.log.Error("filter did not grow", "error", err)
-			waitFor(ctx, growthRetryAfter)
+			_ = wait.For(ctx, growthRetryAfter)
 		}
-	}
-}
-
-func waitFor(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

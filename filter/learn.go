@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // pendingWrite is a write to the change log that the log has not acknowledged.
@@ -222,13 +223,9 @@ func (f *Filter) retryLoop(ctx context.Context) error {
 			if tries == 0 { // one line for each outage
 				f.log.Warn("new orders have not reached the other ordergates yet", "pending", f.Pending(), "error", err)
 			}
-			pause := time.NewTimer(f.opts.RetryEvery)
-			select {
-			case <-ctx.Done():
-				pause.Stop()
+			if wait.For(ctx, f.opts.RetryEvery) != nil {
 				f.drain(ctx)
 				return nil
-			case <-pause.C:
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // Options are the settings of a [Meter]. The zero value only measures.
@@ -118,18 +119,12 @@ func (m *Meter) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { m.classifyLoop(ctx) })
-	tick := time.NewTicker(sampleEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, sampleEvery) {
 		if m.takeSample() {
 			wg.Go(func() { m.grow(ctx) })
 		}
 	}
+	return nil
 }
 
 // classifyLoop classifies the IDs that the backend does not have.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // Expand makes the set larger, even if it is not too full. It blocks until the new generation
@@ -137,7 +137,7 @@ func (s *Set) startNext(ctx context.Context, now *state) (target, error) {
 		err = s.open(ctx, sets)
 	}
 	if err == nil {
-		err = sleep(ctx, 2*s.opts.ViewAge)
+		err = wait.For(ctx, 2*s.opts.ViewAge)
 	}
 	return v.next, err
 }
@@ -199,7 +199,7 @@ const countTolerance = 0.02
 func (s *Set) compareCounts(ctx context.Context, current, next target) error {
 	had, err := current.info(ctx)
 	if err == nil {
-		err = sleep(ctx, s.opts.ViewAge) // for IDs that are being added to both
+		err = wait.For(ctx, s.opts.ViewAge) // for IDs that are being added to both
 	}
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (s *Set) retire(ctx context.Context, now state) error {
 	if err := s.write(ctx, &now); err != nil { // excludes the earlier holders
 		return err
 	}
-	if err := sleep(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {
+	if err := wait.For(ctx, 2*s.opts.ViewAge+s.opts.Grace); err != nil {
 		return err
 	}
 	v, err := s.refresh(ctx)
@@ -238,15 +238,4 @@ func (s *Set) retire(ctx context.Context, now state) error {
 	}
 	_, err = s.refresh(ctx)
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -96,7 +97,7 @@ func (s *Set) fillAll(ctx context.Context, into target, now *state) (err error) 
 	if err := s.bulkLoad(ctx, into, nil); err != nil || !others {
 		return err
 	}
-	return sleep(ctx, 2*queryViewAges*s.opts.ViewAge-time.Since(began))
+	return wait.For(ctx, 2*queryViewAges*s.opts.ViewAge-time.Since(began))
 }
 
 // errServerRestarted says that IDs which were added to a set may be lost.

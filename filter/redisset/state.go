@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/filter/redisbf"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // generation is one set of bits.
@@ -198,7 +199,7 @@ func (s *Set) AwaitComplete(ctx context.Context) error {
 		if err != nil || whole {
 			return err
 		}
-		if err := sleep(ctx, max(s.opts.ViewAge/20, time.Duration(s.view.Load().Shards)*perShard)); err != nil {
+		if err := wait.For(ctx, max(s.opts.ViewAge/20, time.Duration(s.view.Load().Shards)*perShard)); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -113,18 +115,15 @@ const (
 // Watch calls onEntry with each entry that is appended from now on, in order, until ctx ends.
 // It waits while Redis is away. It blocks.
 func Watch(ctx context.Context, client redis.UniversalClient, onEntry func(Entry)) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
 	last := "" // ID of the last known entry; "": not read yet
-	for {
+	read := func() {
 		if next, err := readNew(ctx, client, last, onEntry); err == nil {
 			last = next
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	}
+	read()
+	for range wait.Every(ctx, watchEvery) {
+		read()
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // errDemoted means that a reply comes from a demoted primary.
@@ -160,16 +162,5 @@ func (m *Member) isFirstRenewalDue() bool {
 
 // waitUntil blocks until a time, or until ctx ends.
 func waitUntil(ctx context.Context, at time.Time) error {
-	left := time.Until(at)
-	if left <= 0 {
-		return nil
-	}
-	wait := time.NewTimer(left)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, time.Until(at))
 }

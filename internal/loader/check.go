@@ -13,6 +13,7 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // checkTimeout bounds each step of a check: reading a change log, or a query to a database.
@@ -39,7 +40,7 @@ func CheckLog(ctx context.Context, client redis.UniversalClient, name string) er
 		case state.Phase != changelog.Loading:
 			return nil
 		}
-		sleep(reading, 10*time.Millisecond)
+		_ = wait.For(reading, 10*time.Millisecond)
 	}
 	return nil // it is long and readable
 }

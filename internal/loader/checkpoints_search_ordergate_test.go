@@ -21,6 +21,7 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/wait"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -296,7 +297,7 @@ func (l *liveSet) feed(ctx context.Context) {
 	}
 	retry := func(do func() error) {
 		for do() != nil && ctx.Err() == nil {
-			sleep(ctx, 5*time.Millisecond)
+			_ = wait.For(ctx, 5*time.Millisecond)
 		}
 	}
 	load := func(ctx context.Context) error { return l.loader.filter.Load(ctx, l.loader.unread(sources)...) }

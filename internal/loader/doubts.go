@@ -11,6 +11,7 @@ import (
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -175,7 +176,7 @@ func (u *Loader) awaitCurrentDoubts(ctx context.Context) {
 // awaitDoubts waits until a reading can clear all doubts, or ctx ends.
 func (u *Loader) awaitDoubts(ctx context.Context) {
 	for left := u.filter.UntilClearable(); left > 0 && ctx.Err() == nil; left = u.filter.UntilClearable() {
-		sleep(ctx, left)
+		_ = wait.For(ctx, left)
 	}
 }
 

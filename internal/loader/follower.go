@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/internal/source/binlog"
 	"github.com/ordergate/ordergate/internal/source/follow"
 	"github.com/ordergate/ordergate/internal/source/logical"
+	"github.com/ordergate/ordergate/internal/wait"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
@@ -80,7 +81,7 @@ func (f *follower) run(ctx context.Context) {
 	defer f.state.problem.Drop()
 	for ctx.Err() == nil {
 		f.followLocked(ctx)
-		sleep(ctx, followRetry)
+		_ = wait.For(ctx, followRetry)
 	}
 }
 
@@ -348,7 +349,7 @@ func (f *follower) bad(ctx context.Context, reason string) {
 		if !logged {
 			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
 		}
-		sleep(ctx, followRetry)
+		_ = wait.For(ctx, followRetry)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/filter/redisset"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // growthState stores the growth of a filter in memory in Redis. A restart begins with the size
@@ -74,15 +75,8 @@ func (s *growthState) run(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	tick := time.NewTicker(growthTick)
-	defer tick.Stop()
 	last := filter.Expansion{Generation: 1}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, growthTick) {
 		now := s.filter.Expansion()
 		if now == last {
 			continue

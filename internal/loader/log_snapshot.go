@@ -24,6 +24,7 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -108,16 +109,9 @@ func (s *logSnapshot) keep(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	tick := time.NewTicker(logSnapshotTick)
-	defer tick.Stop()
 	var failed string
 	var notBefore time.Time
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, logSnapshotTick) {
 		began := time.Now()
 		if began.Before(notBefore) {
 			continue
@@ -253,20 +247,9 @@ func (s *logSnapshot) upload(ctx context.Context, path, token string) (chunks in
 			return fmt.Errorf("writing a snapshot to Redis: %w", err)
 		}
 		sum += int64(len(chunk))
-		sleep(ctx, uploadPause)
-		return context.Cause(ctx)
+		return wait.For(ctx, uploadPause)
 	})
 	return chunks, sum, err
-}
-
-// sleep returns after a time, or when ctx ends; then it returns false.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // pack returns a chunk. It compresses data with few set bits.
@@ -322,7 +305,7 @@ func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 		s.loggedBridge = err.Error()
 		s.log.Error("nothing counts as absent until the orders are known that the change log has no more: run ordergate load when the sources have every order", "reason", err)
 	}
-	sleep(ctx, bridgePause)
+	_ = wait.For(ctx, bridgePause)
 	return changelog.Mark{}, err
 }
 
@@ -350,7 +333,7 @@ func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 		err = fmt.Errorf("%w: %w", errUnusable, err)
 	case ctx.Err() == nil && !errors.Is(err, errUnusable):
 		s.log.Warn("the snapshot in Redis cannot be taken yet", "error", err)
-		sleep(ctx, bridgePause)
+		_ = wait.For(ctx, bridgePause)
 	}
 	return changelog.Mark{}, err
 }
@@ -365,7 +348,7 @@ func (s *logSnapshot) waive(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, waivePause)
 	defer cancel()
 	for ctx.Err() == nil && s.loader.log.Wait(ctx) != nil {
-		sleep(ctx, 100*time.Millisecond)
+		_ = wait.For(ctx, 100*time.Millisecond)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/source"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -131,7 +132,7 @@ func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []str
 	if len(suspects) == 0 {
 		return nil
 	}
-	if !sleep(ctx, recheckAfter) {
+	if wait.For(ctx, recheckAfter) != nil {
 		return nil
 	}
 	var missing []string

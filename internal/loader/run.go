@@ -10,6 +10,7 @@ import (
 
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/changelog"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -112,7 +113,7 @@ func (u *Loader) retry(ctx context.Context, failed string, do func(ctx context.C
 			logged = err.Error()
 			u.logger.Error(failed, "error", err)
 		}
-		if !sleep(ctx, pause) || u.filter.Loaded() {
+		if wait.For(ctx, pause) != nil || u.filter.Loaded() {
 			return
 		}
 	}
@@ -179,7 +180,7 @@ func (u *Loader) queries() (n int64) {
 // rest waits until the tables may be read again: many doubts must not cause many queries.
 func (u *Loader) rest(ctx context.Context, began time.Time, queries int64) {
 	pause := min(time.Duration(max(queries, 1))*time.Second/maxQueriesPerSecond, maxRest)
-	sleep(ctx, time.Until(began.Add(pause)))
+	_ = wait.For(ctx, time.Until(began.Add(pause)))
 }
 
 // readNew reads the rows that may be new in the tables. Take is a method of the filter that
@@ -199,8 +200,7 @@ func (u *Loader) clear(ctx context.Context, recovery filter.Recovery, load func(
 		return u.readNew(ctx, u.filter.CatchUp)
 	case recovery == filter.ByWaiting:
 		return u.filter.WaitForPeers(ctx, func(ctx context.Context) error {
-			sleep(ctx, peersTime)
-			return ctx.Err()
+			return wait.For(ctx, peersTime)
 		})
 	}
 	return load(ctx)

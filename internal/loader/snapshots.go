@@ -16,6 +16,7 @@ import (
 	"github.com/ordergate/ordergate/filter/snapshot"
 	"github.com/ordergate/ordergate/internal/changelog"
 	"github.com/ordergate/ordergate/internal/metrics"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -159,19 +160,12 @@ func (s *snapshots) keep(ctx context.Context, fresh bool) {
 		}
 		s.try(ctx) // the load may have taken long
 	}
-	tick := time.NewTicker(s.every)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotTimeout)
-			defer cancel()
-			s.try(ctx)
-			return
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, s.every) {
 		s.try(ctx)
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotTimeout)
+	defer cancel()
+	s.try(ctx)
 }
 
 // try writes the file if its content has changed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -30,7 +31,7 @@ func (s *snapshots) keepParts(ctx context.Context) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		pause := partPause
-		for sleep(ctx, pause) {
+		for wait.For(ctx, pause) == nil {
 			info, err := s.writePart(ctx)
 			if err != nil && ctx.Err() == nil {
 				s.log.Warn("what was loaded so far could not be written", "error", err)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // embedded is a Redis in this process, for trying ordergate out.
@@ -26,17 +28,10 @@ func embed(ctx context.Context) (*embedded, error) {
 	done := make(chan struct{})
 	go func() { // its clock stands still without this
 		defer close(done)
-		ticker := time.NewTicker(embedStep)
-		defer ticker.Stop()
 		last := time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case now := <-ticker.C:
-				server.FastForward(now.Sub(last))
-				last = now
-			}
+		for now := range wait.Every(ctx, embedStep) {
+			server.FastForward(now.Sub(last))
+			last = now
 		}
 	}()
 	return &embedded{addr: server.Addr(), stop: func() {

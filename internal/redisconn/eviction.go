@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // EvictionWatch checks whether Redis may evict keys that must stay. An evicted lock is free,
@@ -52,15 +54,9 @@ func (e *EvictionWatch) Run(ctx context.Context) {
 	if e == nil {
 		return
 	}
-	tick := time.NewTicker(evictionInterval)
-	defer tick.Stop()
-	for {
+	e.Check(ctx)
+	for range wait.Every(ctx, evictionInterval) {
 		e.Check(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
 	}
 }
 

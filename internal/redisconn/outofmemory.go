@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/rediskey"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // MemoryWatch detects a Redis that refuses writes because its memory is full. It inspects
@@ -59,14 +60,7 @@ func (f *MemoryWatch) Run(ctx context.Context) {
 	if f == nil {
 		return
 	}
-	tick := time.NewTicker(tryInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range wait.Every(ctx, tryInterval) {
 		if f.full.Load() {
 			f.try(ctx)
 		}

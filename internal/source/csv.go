@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/orderid"
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -173,10 +174,7 @@ func (f *File) open(ctx context.Context) (io.ReadCloser, os.FileInfo, error) {
 		return file, nil, nil
 	}
 	if age := time.Since(info.ModTime()); age < minFileAge {
-		select {
-		case <-ctx.Done():
-		case <-time.After(min(minFileAge-age, minFileAge)):
-		}
+		_ = wait.For(ctx, min(minFileAge-age, minFileAge)) // reading finds that ctx has ended
 	}
 	return file, info, nil
 }

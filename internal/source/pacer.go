@@ -3,6 +3,8 @@ package source
 import (
 	"context"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 // pacer limits the load of a read on a server.
@@ -29,15 +31,5 @@ func (p *pacer) wait(ctx context.Context) error {
 		due := p.began.Add(time.Duration(float64(p.rows) / float64(p.rate) * float64(time.Second)))
 		d = max(d, time.Until(due))
 	}
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait.For(ctx, d)
 }

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/ordergate/ordergate/internal/wait"
 )
 
 const (
@@ -57,12 +59,10 @@ func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), s
 			onDisconnect(err)
 		}
 		// Followers that lost the same server must not reconnect at the same time.
-		wait := pause/2 + rand.N(pause/2+1)
-		logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", wait)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		random := pause/2 + rand.N(pause/2+1)
+		logger.Debug("the database's changes are not followed", "error", OneLine(err), "again_in", random)
+		if err := wait.For(ctx, random); err != nil {
+			return err
 		}
 		pause = min(2*pause, lastPause)
 	}
