@@ -6,6 +6,7 @@
 package filter
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -114,30 +115,16 @@ type Options struct {
 
 // EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
-	if o.Capacity == 0 {
-		o.Capacity = 1_000_000
-	}
-	if o.FalsePositiveRate == 0 {
-		o.FalsePositiveRate = 0.001
-	}
+	o.Capacity = cmp.Or(o.Capacity, 1_000_000)
+	o.FalsePositiveRate = cmp.Or(o.FalsePositiveRate, 0.001)
 	if o.Key == ([16]byte{}) {
 		rand.Read(o.Key[:]) // never fails, by its documentation
 	}
-	if o.CommitDelay == 0 {
-		o.CommitDelay = time.Minute
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxPending <= 0 {
-		o.MaxPending = 10_000
-	}
-	if o.RetryEvery <= 0 {
-		o.RetryEvery = 500 * time.Millisecond
-	}
-	if o.AppendTimeout <= 0 {
-		o.AppendTimeout = 600 * time.Millisecond
-	}
+	o.CommitDelay = cmp.Or(o.CommitDelay, time.Minute)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.MaxPending = cmp.Or(o.MaxPending, 10_000)
+	o.RetryEvery = cmp.Or(o.RetryEvery, 500*time.Millisecond)
+	o.AppendTimeout = cmp.Or(o.AppendTimeout, 600*time.Millisecond)
 	if o.Now == nil {
 		began := time.Now()
 		o.Now = func() time.Time { return began.Add(time.Since(began)) }

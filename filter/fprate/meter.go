@@ -5,6 +5,7 @@
 package fprate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/maphash"
@@ -70,9 +71,7 @@ const (
 
 // New returns a meter of a filter. A filter has at most one. Keep [Meter.Run] running.
 func New(f *filter.Filter, opts Options) *Meter {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	m := &Meter{
 		filter: f, opts: opts, seed: maphash.MakeSeed(),
 		notFound: make(chan string, maxNotFound),

@@ -1,6 +1,7 @@
 package redisbf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -59,9 +60,7 @@ func (o *Options) EnsureDefaults() {
 	if o.FalsePositiveRate == 0 && (o.Kind != Redisson || o.Capacity != 0) {
 		o.FalsePositiveRate = 0.001
 	}
-	if o.Shards == 0 {
-		o.Shards = 1
-	}
+	o.Shards = cmp.Or(o.Shards, 1)
 	if o.Kind == Redisson && o.Codec == "" {
 		o.Codec = DefaultCodec
 	}

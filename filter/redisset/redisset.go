@@ -8,6 +8,7 @@
 package redisset
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,18 +95,10 @@ type Options struct {
 
 // EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
-	if o.ViewAge <= 0 {
-		o.ViewAge = 2 * time.Second
-	}
-	if o.Grace <= 0 {
-		o.Grace = 10 * time.Second
-	}
-	if o.InfoEvery <= 0 {
-		o.InfoEvery = 30 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.ViewAge = cmp.Or(o.ViewAge, 2*time.Second)
+	o.Grace = cmp.Or(o.Grace, 10*time.Second)
+	o.InfoEvery = cmp.Or(o.InfoEvery, 30*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package changelog
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -65,27 +66,13 @@ func (o *Options) EnsureDefaults() {
 	if o.OnCleared == nil {
 		o.OnCleared = func(Mark, bool) {}
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultLimit
-	}
-	if o.PageSize <= 0 {
-		o.PageSize = 1000
-	}
-	if o.Lease <= 0 {
-		o.Lease = defaultLease
-	}
-	if o.PollEvery <= 0 {
-		o.PollEvery = pollEvery(o.Window, o.Lease)
-	}
-	if o.Expel <= 0 {
-		o.Expel = defaultExpel
-	}
-	if o.Pause <= 0 {
-		o.Pause = 700 * time.Microsecond
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Timeout = cmp.Or(o.Timeout, defaultLimit)
+	o.PageSize = cmp.Or(o.PageSize, 1000)
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.PollEvery = cmp.Or(o.PollEvery, pollEvery(o.Window, o.Lease))
+	o.Expel = cmp.Or(o.Expel, defaultExpel)
+	o.Pause = cmp.Or(o.Pause, 700*time.Microsecond)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -6,6 +6,7 @@
 package probes
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -29,24 +30,14 @@ type Options struct {
 
 // EnsureDefaults sets what is unset.
 func (o *Options) EnsureDefaults() {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.SendEvery <= 0 {
-		o.SendEvery = time.Second
-	}
-	if o.CountEvery <= 0 {
-		o.CountEvery = 10 * time.Second
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 2 * time.Second
-	}
-	if o.QueueBytes <= 0 {
-		o.QueueBytes = 256 << 10
-	}
+	o.SendEvery = cmp.Or(o.SendEvery, time.Second)
+	o.CountEvery = cmp.Or(o.CountEvery, 10*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
+	o.QueueBytes = cmp.Or(o.QueueBytes, 256<<10)
 }
 
 // Counter counts the distinct IDs of a day. All methods are safe for concurrent use.

@@ -3,6 +3,7 @@ package source
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,7 @@ type File struct {
 // while it is read is an error: only a part of it may have been read. CSV does not open the file
 // yet.
 func CSV(path string, opts Options) *File {
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	if opts.Stdin == nil {
 		opts.Stdin = os.Stdin
 	}

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,27 +100,13 @@ const (
 
 // ensureDefaults fills in what was left out.
 func (o *Options) ensureDefaults() {
-	if o.Kind == "" {
-		o.Kind = Exclusive
-	}
-	if o.Format == "" {
-		o.Format = Redisson
-	}
-	if o.Lease == 0 {
-		o.Lease = defaultLease
-	}
-	if o.Hold == 0 {
-		o.Hold = o.Lease
-	}
-	if o.MaxWaiters == 0 {
-		o.MaxWaiters = defaultMaxWaiters
-	}
-	if o.ReplicaTimeout == 0 {
-		o.ReplicaTimeout = defaultReplicaTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Kind = cmp.Or(o.Kind, Exclusive)
+	o.Format = cmp.Or(o.Format, Redisson)
+	o.Lease = cmp.Or(o.Lease, defaultLease)
+	o.Hold = cmp.Or(o.Hold, o.Lease)
+	o.MaxWaiters = cmp.Or(o.MaxWaiters, defaultMaxWaiters)
+	o.ReplicaTimeout = cmp.Or(o.ReplicaTimeout, defaultReplicaTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observer == nil {
 		o.Observer = noObserver{}
 	}

@@ -6,6 +6,7 @@
 package binlog
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -60,9 +61,7 @@ func New(opts Options) (*Follower, error) {
 	if schema == "" {
 		return nil, fmt.Errorf("following a binary log: table %s: neither it nor the data source name says in which database", name)
 	}
-	if config.Timeout == 0 {
-		config.Timeout = timeout
-	}
+	config.Timeout = cmp.Or(config.Timeout, timeout)
 	config.ReadTimeout, config.WriteTimeout = timeout, timeout
 	config.Logger = &mysql.NopLogger{} // errors are also returned
 	return &Follower{opts: opts, config: config, table: tableName{schema, name}, log: opts.Logger}, nil

@@ -8,6 +8,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,15 +60,9 @@ type Options struct {
 
 // EnsureDefaults sets the fields that are unset.
 func (o *Options) EnsureDefaults() {
-	if o.PollEvery == 0 {
-		o.PollEvery = 200 * time.Millisecond
-	}
-	if o.Advance == 0 {
-		o.Advance = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.PollEvery = cmp.Or(o.PollEvery, 200*time.Millisecond)
+	o.Advance = cmp.Or(o.Advance, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.OnDisconnect == nil {
 		o.OnDisconnect = func(error) {}
 	}

@@ -8,6 +8,7 @@
 package logical
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func newFollower(opts Options) (*Follower, error) {
 	if err != nil {
 		return nil, errors.New("the data source name is neither a URL postgres://user:password@host:port/database nor a list of settings such as host=db")
 	}
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = timeout
-	}
+	config.ConnectTimeout = cmp.Or(config.ConnectTimeout, timeout)
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "ordergate"
 	}
