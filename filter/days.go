@@ -58,7 +58,7 @@ type Day int32
 func DayOf(t time.Time) Day { return Day(t.Unix() / (24 * 60 * 60)) }
 
 // String returns the day as yyyymmdd.
-func (d Day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Format("20060102") }
+func (d Day) String() string { return time.Unix(int64(d)*24*60*60, 0).UTC().Format(dayLayout) }
 
 // days is a store with a part for each day. Besides the kept days it has two more: a grace day
 // before them, for an instance whose clock is behind, and tomorrow, for IDs from clocks that
@@ -188,22 +188,21 @@ func (d *days) makePart(index func(*dayView) int) (*scalable, error) {
 	if part := v.part(i); part != nil {
 		return part, nil
 	}
-	next := *v
-	if i < 0 {
-		var err error
-		next.overflow, err = d.newPart(d.prefix + ":stray")
-		if err != nil {
-			return nil, err
-		}
-		d.view.Store(&next)
-		return next.overflow, nil
+	name := partOverflow
+	if i >= 0 {
+		name = (v.graceDay() + Day(i)).String()
 	}
-	part, err := d.newPart(d.prefix + ":" + (v.graceDay() + Day(i)).String())
+	part, err := d.newPart(d.prefix + ":" + name)
 	if err != nil {
 		return nil, err
 	}
-	next.parts = slices.Clone(v.parts)
-	next.parts[i] = part
+	next := *v
+	if i < 0 {
+		next.overflow = part
+	} else {
+		next.parts = slices.Clone(v.parts)
+		next.parts[i] = part
+	}
 	d.view.Store(&next)
 	return part, nil
 }

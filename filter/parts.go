@@ -2,7 +2,6 @@ package filter
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,34 +129,14 @@ func partOf(h idStore, part string) (*scalable, error) {
 		}
 		return h.(*scalable), nil
 	}
-	v := *d.view.Load()
-	at := -1
 	if part != partOverflow {
 		t, err := time.Parse(dayLayout, part)
 		if err != nil {
 			return nil, fmt.Errorf("a day or %q", partOverflow)
 		}
-		day := DayOf(t)
-		if day < v.graceDay() {
-			return nil, nil
-		}
-		if at = v.index(day); at < 0 {
-			return nil, fmt.Errorf("no day after %s, tomorrow by the clock", v.today+1)
+		if tomorrow := d.view.Load().today + 1; DayOf(t) > tomorrow {
+			return nil, fmt.Errorf("no day after %s, tomorrow by the clock", tomorrow)
 		}
 	}
-	if s := v.part(at); s != nil {
-		return s, nil
-	}
-	s, err := d.newPart(d.prefix + ":" + part)
-	if err != nil {
-		return nil, err
-	}
-	if at < 0 {
-		v.overflow = s
-	} else {
-		v.parts = slices.Clone(v.parts)
-		v.parts[at] = s
-	}
-	d.view.Store(&v)
-	return s, nil
+	return d.partNamed(part)
 }

@@ -3,7 +3,7 @@
 // Java services may fill as well.
 //
 // Start with [New] and [Set.Open]. A loader calls [Set.Unmark], adds all IDs by
-// [Set.Add] and calls [Set.MarkWhole]; from then on [Set.Ask] and [Set.Has] answer
+// [Set.Add] and calls [Set.MarkWhole]; from then on [Set.Ask] answers
 // Absent. Each Absent is proved by the very command that read the bits: it found
 // the marks of a whole set in them. A key that is missing, evicted, replaced or
 // damaged has no marks, so nothing is absent from it.
