@@ -91,14 +91,14 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestAnswersOutliveTheirRule has nginx ask for an answer whose rule went away after it
-// was told of it.
+// TestAnswersOutliveTheirRule has nginx request an answer whose rule a reload has removed since
+// the check.
 func TestAnswersOutliveTheirRule(t *testing.T) {
 	s := newServer(t)
 	web := httptest.NewServer(s.HTTPHandler())
 	defer web.Close()
 	addr := web.Listener.Addr().String()
-	told, _ := ask(t, addr, nginxAsks("/orders/43"))
+	checked, _ := ask(t, addr, nginxAsks("/orders/43"))
 	empty, err := gate.New(nil, gatetest.Silent{}, time.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -107,8 +107,8 @@ func TestAnswersOutliveTheirRule(t *testing.T) {
 		if err := s.Use(empty); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := ask(t, addr, subrequest("GET", told.Answer)); got.Status != want {
-			t.Errorf("%s: %+v, want %d", told.Answer, got, want)
+		if got, _ := ask(t, addr, subrequest("GET", checked.Answer)); got.Status != want {
+			t.Errorf("%s: %+v, want %d", checked.Answer, got, want)
 		}
 	}
 }

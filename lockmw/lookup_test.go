@@ -13,7 +13,7 @@ func lookup() *extproc.ProcessingRequest {
 	return requestHeaders(":method", "GET", ":path", "/orders/42", ":authority", "shop", gate.HeaderVerdict, "maybe")
 }
 
-func TestWitness(t *testing.T) {
+func TestLookup(t *testing.T) {
 	for _, tc := range []struct{ name, status, details, did string }{
 		{"missing", "404", "via_upstream", "not found 42"},
 		{"there", "200", "via_upstream", ""},
@@ -44,8 +44,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestWitnessLeaves is an Envoy that shows no answers, and a client that leaves.
-func TestWitnessLeaves(t *testing.T) {
+// TestLookupLeaves is an Envoy that shows no answers, and a client that leaves.
+func TestLookupLeaves(t *testing.T) {
 	b := newBed(t)
 	s := b.open()
 	s.say(lookup())

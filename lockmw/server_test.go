@@ -103,9 +103,9 @@ func TestLeaseLostDuringTheCall(t *testing.T) {
 	if r.GetStatus().GetCode() != 503 || r.GetDetails() != "ordergate_lost" {
 		t.Errorf("the call is ended with %v", r)
 	}
-	told := func(h *corev3.HeaderValueOption) bool { return h.GetHeader().GetKey() == gate.HeaderLeaseLost }
-	if !slices.ContainsFunc(r.GetHeaders().GetSetHeaders(), told) {
-		t.Error("the client is not told of the lease")
+	isLost := func(h *corev3.HeaderValueOption) bool { return h.GetHeader().GetKey() == gate.HeaderLeaseLost }
+	if !slices.ContainsFunc(r.GetHeaders().GetSetHeaders(), isLost) {
+		t.Error("the answer does not say that the lease is lost")
 	}
 	s.leave()
 	b.wantDid("acquire 42, hold")
@@ -282,7 +282,7 @@ func TestCreate(t *testing.T) {
 		s.wantEnd()
 		b.wantDid("")
 	})
-	t.Run("Envoy tells nothing", func(t *testing.T) {
+	t.Run("Envoy sends no attributes", func(t *testing.T) {
 		b := newBed(t)
 		s := b.open()
 		s.say(create)
@@ -327,7 +327,7 @@ func TestStrangeStreams(t *testing.T) {
 	}
 }
 
-// TestEveryMessageIsAnswered has all kinds of message arrive within a bracket.
+// TestEveryMessageIsAnswered has all kinds of message arrive during a settlement.
 func TestEveryMessageIsAnswered(t *testing.T) {
 	b := newBed(t)
 	b.lock.Grants <- nil

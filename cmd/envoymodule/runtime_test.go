@@ -83,7 +83,7 @@ func TestOneForAll(t *testing.T) {
 	bedtest.Eventually(t, "operators are answered", healthy)
 	all.release(first)
 	if !healthy() {
-		t.Error("it ended while somebody needs it")
+		t.Error("it ended while a filter uses it")
 	}
 	all.release(second)
 	if healthy() {

@@ -49,7 +49,7 @@ func (f gateFilter) MayContain(id string) presence.Answer {
 	return f.answer(id, f.Filter.MayContain(id))
 }
 
-// Ask implements gate.Filter.
+// Query implements gate.Filter.
 func (f gateFilter) Query(ctx context.Context, id string) presence.Answer {
 	return f.answer(id, f.Filter.Query(ctx, id))
 }

@@ -50,7 +50,7 @@ type envoy struct {
 	chunk    string     // of a body
 	details  string
 	attempts int
-	mute     bool // it tells no number of attempts
+	mute     bool // it has no number of attempts
 
 	stream    *Stream // nil: it is done with
 	over      bool
@@ -84,7 +84,7 @@ func (e *envoy) Remove(of Message, name string) {
 	e.headers[of] = slices.DeleteFunc(e.headers[of], func(h Header) bool { return h.Name.string() == name })
 }
 
-// on tells the stream of an event, and does what it says.
+// on reports an event to the stream, and carries out the step.
 func (e *envoy) on(event Event, end bool) Action {
 	if e.stream == nil {
 		return Nothing
@@ -179,7 +179,7 @@ func newFilter() *gatetest.Filter {
 	}
 }
 
-// bench is a face with a worker.
+// bench is an adapter with a worker.
 type bench struct {
 	t       *testing.T
 	adapter *Adapter
@@ -286,7 +286,7 @@ func (b *bench) end(e *envoy) {
 	}
 }
 
-// queries returns how many orders the filter was asked for that memory does not hold.
+// queries returns the number of queries for orders that memory does not hold.
 func (b *bench) queries() int { return len(b.filter.Journal.After("query ")) }
 
 // learned returns the ID of each order that the filter has learned, and its marks.

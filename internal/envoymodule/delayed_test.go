@@ -19,7 +19,7 @@ func TestHeldAnswers(t *testing.T) {
 		"no traffic":                       {"201", "via_upstream", "stream_idle_timeout", 1},
 		"a stream that lasts":              {"201", "via_upstream", "upstream_max_stream_duration_reached", 1},
 		"the client leaves":                {"201", "via_upstream", "downstream_remote_disconnect", 0},
-		"Envoy tells nothing":              {"201", "", "", 0},
+		"Envoy has no details":             {"201", "", "", 0},
 		"the client leaves Envoy's answer": {"504", "response_timeout", "response_timeout", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

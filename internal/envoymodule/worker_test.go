@@ -37,7 +37,7 @@ func TestLookup(t *testing.T) {
 				t.Error("it was not stopped")
 			}
 			if elsewhere := tc.path == "/orders/2" || tc.path == "/orders/3"; (do == Wait) != elsewhere {
-				t.Errorf("%d, though memory tells of it: %t", do, !elsewhere)
+				t.Errorf("%d, though it is in memory: %t", do, !elsewhere)
 			}
 			b.until("it is decided", func() bool {
 				return e.answer != 0 || e.continued > 0 || do == PassRequest
@@ -55,8 +55,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestOneCall has nothing left to do for a request that needs a verdict only, and asks
-// nothing for what memory tells.
+// TestOneCall has no stream for a request that needs only a verdict, and no query for an order in
+// memory.
 func TestOneCall(t *testing.T) {
 	b := newBench(t, Options{})
 	for path, want := range map[string]Action{
@@ -70,12 +70,12 @@ func TestOneCall(t *testing.T) {
 	}
 	b.adapter.Close(10 * time.Second)
 	if n := b.queries(); n != 0 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("%d queries", n)
 	}
 }
 
-// TestLookupEnds has a stream end, or Envoy answer, while its lookup is asked; and the module
-// end before any of them is answered.
+// TestLookupEnds has a stream end, or Envoy answer, during its query, and the module end before any
+// query has a result.
 func TestLookupEnds(t *testing.T) {
 	b := newBench(t, Options{})
 	left, _ := b.request("GET", "/orders/77")
@@ -86,7 +86,7 @@ func TestLookupEnds(t *testing.T) {
 	if do != Wait {
 		t.Errorf("%d, want to wait", do)
 	}
-	b.until("all are asked", func() bool { return b.queries() == 3 })
+	b.until("all are queried", func() bool { return b.queries() == 3 })
 	b.adapter.Close(time.Millisecond)
 	b.until("the last goes on", func() bool { return last.continued == 1 && last.headers[Request].Get(gate.HeaderVerdict) == "unknown" })
 	b.end(late)
@@ -96,8 +96,8 @@ func TestLookupEnds(t *testing.T) {
 	}
 }
 
-// TestMissing is what the backend says of an order that may exist.
-func TestMissing(t *testing.T) {
+// TestNotFound has the backend answer that it has no such order.
+func TestNotFound(t *testing.T) {
 	for details, want := range map[string]int{"via_upstream": 1, "no_healthy_upstream": 0} {
 		b := newBench(t, Options{})
 		e, _ := b.request("GET", "/orders/1")
@@ -109,7 +109,7 @@ func TestMissing(t *testing.T) {
 			e.headers[Response] = headersOf(":status", "404")
 			b.adapter.NotFound(e, e.watchNotFound)
 			if len(b.notFound) != want {
-				t.Errorf("%s: missing are %v", details, b.notFound)
+				t.Errorf("%s: not found are %v", details, b.notFound)
 			}
 		})
 		b.end(e)
@@ -127,7 +127,7 @@ func TestNotFoundAfterReload(t *testing.T) {
 		e.headers[Response] = headersOf(":status", "404")
 		b.adapter.NotFound(e, e.watchNotFound)
 		if len(b.notFound) != 0 {
-			t.Errorf("missing are %v", b.notFound)
+			t.Errorf("not found are %v", b.notFound)
 		}
 	})
 	b.end(e)
@@ -187,8 +187,8 @@ func TestUse(t *testing.T) {
 	b.end(second)
 }
 
-// TestBracketRaces has the lock, the answer and the end come in every order.
-func TestBracketRaces(t *testing.T) {
+// TestSettlementRaces has the lock, the answer and the end come in every order.
+func TestSettlementRaces(t *testing.T) {
 	known, unsent := "via_upstream", "stream_idle_timeout"
 	for name, tc := range map[string]struct {
 		does func(b *bench, e *envoy)
@@ -301,7 +301,7 @@ func TestBracketRaces(t *testing.T) {
 	}
 }
 
-// TestResponse is what Envoy tells, or does not.
+// TestResponse has the details and the attempts that Envoy reports, or does not report.
 func TestResponse(t *testing.T) {
 	for _, tc := range []struct {
 		details  string
@@ -323,7 +323,7 @@ func TestResponse(t *testing.T) {
 	} {
 		e := &envoy{details: tc.details, attempts: tc.attempts, mute: tc.mute}
 		if got := response(e, headersOf(":status", "503")).Outcome(); got != tc.want {
-			t.Errorf("%q after %d attempts (not told: %t): %s, want %s", tc.details, tc.attempts, tc.mute, got, tc.want)
+			t.Errorf("%q after %d attempts (not reported: %t): %s, want %s", tc.details, tc.attempts, tc.mute, got, tc.want)
 		}
 	}
 }

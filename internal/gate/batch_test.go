@@ -9,11 +9,11 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// mixed is a filter that tells of each ID by its first letter what memory knows, and by
-// the second what is known elsewhere.
+// mixed is a filter whose answer about an ID is in the ID: the first letter is the answer of
+// memory, the second that of a query.
 type mixed struct {
-	Filter // nil: the others are not called
-	asked  []string
+	Filter  // nil: the others are not called
+	queried []string
 }
 
 func answerOf(letter byte) presence.Answer {
@@ -22,14 +22,14 @@ func answerOf(letter byte) presence.Answer {
 
 func (f *mixed) MayContain(id string) presence.Answer { return answerOf(id[0]) }
 func (f *mixed) Query(_ context.Context, id string) presence.Answer {
-	f.asked = append(f.asked, id)
+	f.queried = append(f.queried, id)
 	if id[0] != 'e' {
 		return answerOf(id[0])
 	}
 	return answerOf(id[1])
 }
 
-// TestBatch: a list of orders is absent only if each of them is, wherever that is known.
+// TestBatch checks that a list of orders is absent only if each of them is, in memory or by a query.
 func TestBatch(t *testing.T) {
 	for _, tt := range []struct {
 		ids         string
@@ -60,8 +60,8 @@ func TestBatch(t *testing.T) {
 			m.Batch = ids
 		}
 		got := l.mayContain(m)
-		if got != tt.look || len(f.asked) > 0 {
-			t.Errorf("%s: %d in memory, want %d; asked for %q", tt.ids, got, tt.look, f.asked)
+		if got != tt.look || len(f.queried) > 0 {
+			t.Errorf("%s: %d in memory, want %d; queried for %q", tt.ids, got, tt.look, f.queried)
 		}
 		if got == presence.NotInMemory {
 			got = l.lookUp(t.Context(), cloneIDs(m))
@@ -71,6 +71,6 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	if got := (&Lookup{Filter: &mixed{}}).mayContain(order.Match{}); got != presence.Unknown {
-		t.Errorf("of an ID that nobody showed us: %d", got)
+		t.Errorf("without an ID: %d", got)
 	}
 }

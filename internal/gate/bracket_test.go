@@ -41,7 +41,7 @@ func checkHistory(t *testing.T, history []step) {
 	t.Helper()
 	var b bracket
 	got := map[effect]int{}
-	var held, forwarded, over bool // what the world looks like
+	var held, forwarded, over bool // of the lock, the request and the stream
 	var learned *Outcome           // of the first response after forwarding
 	var whole bool                 // that response has come to its end
 	fail := func(what string) { t.Errorf("%s after %s", what, describe(history)) }
@@ -103,8 +103,8 @@ func checkHistory(t *testing.T, history []step) {
 	}
 }
 
-// TestGrantThatCrossesAnAbort names the race that leaves orphaned locks
-// elsewhere: the client left, and then the lock is granted.
+// TestGrantThatCrossesAnAbort has the client leave before the lock is granted. The lock must not
+// stay.
 func TestGrantThatCrossesAnAbort(t *testing.T) {
 	for _, abort := range []event{ended, response} {
 		var b bracket

@@ -35,7 +35,7 @@ func newCreate(t *testing.T, learn gate.Learn, target string) (*gate.Call, *gate
 	return &c, filter
 }
 
-// did returns all that a filter was told: an ID, incomplete, abandoned.
+// did returns the IDs that a filter has learned, and its marks: incomplete, abandoned.
 func did(filter *gatetest.Filter) string {
 	return strings.ReplaceAll(filter.Journal.Short(), "learn ", "")
 }
@@ -46,8 +46,8 @@ var (
 	inBody   = gate.Learn{JSON: []string{"id"}}
 )
 
-// TestCreated is the table of what an answer to a create says: that there is no order, or
-// which one, or that nobody knows.
+// TestCreated is the table of the answers to a create: no order, an order with its ID, or an unknown
+// outcome.
 func TestCreated(t *testing.T) {
 	// What Envoy says of an answer.
 	once := gate.Response{Details: "via_upstream", Attempts: 1, AttemptHeader: -1}
@@ -140,7 +140,7 @@ func TestCreated(t *testing.T) {
 			case gate.NoPart:
 			case gate.HeaderPart:
 				if err = c.LearnHeader(t.Context(), tt.text); tt.learn.Header == "" && did(filter) != "abandoned" {
-					t.Error("its body was not asked for")
+					t.Error("its body is not read")
 				}
 			case gate.BodyPart:
 				err = c.LearnBody(t.Context(), []byte(tt.text), false)
@@ -148,7 +148,7 @@ func TestCreated(t *testing.T) {
 			if got := did(filter); got != tt.want {
 				t.Errorf("it did %q, want %q", got, tt.want)
 			}
-			if told := strings.Contains(tt.want, "incomplete") || tt.want == "abandoned"; told != (err != nil) {
+			if failed := strings.Contains(tt.want, "incomplete") || tt.want == "abandoned"; failed != (err != nil) {
 				t.Errorf("error %v", err)
 			}
 			if err := c.StreamEnded(t.Context(), nil); err != nil || did(filter) != tt.want {
@@ -182,7 +182,7 @@ func TestConflictNamedByTheRequest(t *testing.T) {
 
 // TestStreamEnded is the end of a stream that nothing was learned from.
 func TestStreamEnded(t *testing.T) {
-	gone := func(attempts int) *gate.Response {
+	left := func(attempts int) *gate.Response {
 		return &gate.Response{Details: "downstream_remote_disconnect", Attempts: attempts, AttemptHeader: -1}
 	}
 	for _, tt := range []struct {
@@ -192,8 +192,8 @@ func TestStreamEnded(t *testing.T) {
 		want   string
 	}{
 		{"without an answer", nil, nil, "abandoned"},
-		{"without an answer, told of", nil, gone(1), "abandoned"},
-		{"before it was passed on", nil, gone(0), ""},
+		{"without an answer, with Envoy's details", nil, left(1), "abandoned"},
+		{"before it was passed on", nil, left(0), ""},
 		{"in the middle of one", &gate.Response{Status: 201, Details: "via_upstream", Attempts: 1}, nil, "abandoned"},
 		{"in the middle of the second", &gate.Response{Status: 201, Details: "via_upstream", Attempts: 2}, nil, "abandoned"},
 		{"after a failure", &gate.Response{Status: 422, Details: "via_upstream", Attempts: 1}, nil, ""},

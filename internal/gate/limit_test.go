@@ -144,7 +144,7 @@ func TestLimitWithinAnother(t *testing.T) {
 	}
 }
 
-// TestLimitLost loses either of the two. (What watches them is gone at the end:
+// TestLimitLost loses either of the two. (No goroutine watches them at the end:
 // TestMain.)
 func TestLimitLost(t *testing.T) {
 	for _, which := range []string{"order", "permit", "none"} {
@@ -217,6 +217,6 @@ func TestLookupBeforeALimitInTheBody(t *testing.T) {
 		}
 	}
 	if c := g.Open(order.Request{Method: "POST", Target: "/orders/1/settle"}); !c.NeedsBody {
-		t.Error("the body is not asked for")
+		t.Error("the body is not needed")
 	}
 }

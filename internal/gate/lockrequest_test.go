@@ -41,13 +41,13 @@ func TestLockRequest(t *testing.T) {
 			c.Acquire(t.Context())
 			tt.want.IDs = []string{"42"}
 			if diff := cmp.Diff([]gate.LockRequest{tt.want}, b.lock.Requests()); diff != "" {
-				t.Error("asked for (-want +got):\n" + diff)
+				t.Error("requests (-want +got):\n" + diff)
 			}
 		})
 	}
 }
 
-// TestSeveralOrders checks that all of them are asked for at once, and that their
+// TestSeveralOrders checks that all of them are requested at once, and that their
 // fences come in the order of their keys.
 func TestSeveralOrders(t *testing.T) {
 	locks := &gatetest.Lock{Journal: &gatetest.Journal{}}
@@ -65,7 +65,7 @@ func TestSeveralOrders(t *testing.T) {
 	})
 	step := c.Granted(t.Context(), c.Acquire(t.Context()))
 	if diff := cmp.Diff([]gate.LockRequest{{IDs: []string{"1", "20", "3"}, Purpose: "batch"}}, locks.Requests()); diff != "" {
-		t.Error("asked for (-want +got):\n" + diff)
+		t.Error("requests (-want +got):\n" + diff)
 	}
 	if c.Key() != "lock:1,lock:20,lock:3" || gate.FenceText(step.Lease) != "7,8,9" || step.Lease.Owner() != "owner" {
 		t.Errorf("key %q, fence %q, owner %q", c.Key(), gate.FenceText(step.Lease), step.Lease.Owner())
@@ -89,7 +89,7 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
-// TestFences tells the fences of few orders one by one, and those of many by differences.
+// TestFences writes the fences of few orders one by one, and those of many by differences.
 func TestFences(t *testing.T) {
 	many := func(first int64, differences ...int64) []int64 {
 		fences := []int64{first}
@@ -126,7 +126,7 @@ func (fenced) Lost() <-chan struct{}              { return nil }
 func (fenced) Release(context.Context) error      { return nil }
 func (fenced) Hold(context.Context, string) error { return nil }
 
-// TestClientOf names clients by what Envoy tells of their addresses.
+// TestClientOf names clients by the addresses that Envoy reports.
 func TestClientOf(t *testing.T) {
 	for address, want := range map[string]string{
 		"192.0.2.1:4711":              "192.0.2.1",
@@ -161,7 +161,7 @@ func TestLargestSettlement(t *testing.T) {
 					t.Errorf("%d bytes, observed %t: %+v", size, observe, c.Decision)
 				}
 				if g := b.gate.TryScreen(req); g.Decision.Refused != (refused && !observe) {
-					t.Errorf("%d bytes, observed %t: glanced %+v", size, observe, g.Decision)
+					t.Errorf("%d bytes, observed %t: TryScreen: %+v", size, observe, g.Decision)
 				}
 			}
 		}

@@ -13,12 +13,12 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// newWitness is a gate with a lookup by path, and one by a list in the query, that
-// write down what was missing.
-func newWitness(t testing.TB) (*gate.Gate, *[]string) {
+// newLookupGate returns a gate with a lookup by path and one by a list in the query, and the orders
+// that were not found.
+func newLookupGate(t testing.TB) (*gate.Gate, *[]string) {
 	t.Helper()
-	var missing []string
-	note := func(id string) { missing = append(missing, id) }
+	var notFound []string
+	note := func(id string) { notFound = append(notFound, id) }
 	filter := &gatetest.Filter{}
 	settle := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
 	g, err := gate.New([]gate.Policy{
@@ -48,19 +48,19 @@ func newWitness(t testing.TB) (*gate.Gate, *[]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return g, &missing
+	return g, &notFound
 }
 
-// TestMissing has every way in which an answer could say that there is no such
+// TestNotFound has every way in which an answer could say that there is no such
 // order, seen with the request and seen alone.
-func TestMissing(t *testing.T) {
+func TestNotFound(t *testing.T) {
 	backend := func(status int) *gate.Response {
 		return &gate.Response{Status: status, Details: "via_upstream", Attempts: 1}
 	}
 	for _, tc := range []struct {
 		name, method, target string
 		answer               *gate.Response
-		missing              string
+		notFound             string
 	}{
 		{"404", "GET", "/orders/42", backend(404), "42"},
 		{"410", "GET", "/orders/42", backend(410), "42"},
@@ -83,41 +83,41 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var want []string
-			if tc.missing != "" {
-				want = []string{tc.missing}
+			if tc.notFound != "" {
+				want = []string{tc.notFound}
 			}
 			req := order.Request{Method: tc.method, Target: tc.target}
 
-			g, missing := newWitness(t)
+			g, notFound := newLookupGate(t)
 			call := g.Open(req)
 			if call.Decision.Action == gate.ActionLookup && call.NeedsAnswer {
 				if step := call.Answered(tc.answer); step != (gate.Step{}) {
 					t.Errorf("step %+v", step)
 				}
-			} else if tc.missing != "" {
-				t.Error("the answer is not asked for")
+			} else if tc.notFound != "" {
+				t.Error("the answer is not needed")
 			}
-			if diff := cmp.Diff(want, *missing); diff != "" {
+			if diff := cmp.Diff(want, *notFound); diff != "" {
 				t.Error("with the request (-want +got):\n" + diff)
 			}
 
-			g, missing = newWitness(t)
+			g, notFound = newLookupGate(t)
 			g.Answered(req, tc.answer)
-			if diff := cmp.Diff(want, *missing); diff != "" {
+			if diff := cmp.Diff(want, *notFound); diff != "" {
 				t.Error("alone (-want +got):\n" + diff)
 			}
 		})
 	}
 }
 
-// TestMissingCopiesTheID reuses the memory of a request before its answer comes.
-func TestMissingCopiesTheID(t *testing.T) {
-	g, missing := newWitness(t)
+// TestNotFoundCopiesTheID reuses the memory of a request before its answer comes.
+func TestNotFoundCopiesTheID(t *testing.T) {
+	g, notFound := newLookupGate(t)
 	target := []byte("/orders/42")
 	call := g.Open(order.Request{Method: "GET", Target: unsafe.String(&target[0], len(target))})
 	copy(target, "/orders/99")
 	call.Answered(&gate.Response{Status: 404, Details: "via_upstream", Attempts: 1})
-	if diff := cmp.Diff([]string{"42"}, *missing); diff != "" {
+	if diff := cmp.Diff([]string{"42"}, *notFound); diff != "" {
 		t.Error("(-want +got):\n" + diff)
 	}
 }
@@ -135,12 +135,12 @@ func BenchmarkScreen(b *testing.B) {
 	}
 }
 
-// BenchmarkAnswered is what an answer costs that a face sees alone: one that is not
-// of interest, and one that is.
+// BenchmarkAnswered is the cost of an answer without a call: one that is of no interest, and one
+// that is.
 func BenchmarkAnswered(b *testing.B) {
 	for name, status := range map[string]int{"200": 200, "404": 404} {
 		b.Run(name, func(b *testing.B) {
-			g, _ := newWitness(b)
+			g, _ := newLookupGate(b)
 			g.Policies()[0].Lookup.OnNotFound = func(string) {}
 			req := order.Request{Method: "GET", Target: "/orders/42"}
 			r := &gate.Response{Status: status, Details: "via_upstream", Attempts: 1}

@@ -36,7 +36,7 @@ func TestOutcome(t *testing.T) {
 		{"nothing at all", Response{Attempts: -1, AttemptHeader: -1}, OutcomeUnknown},
 		{"no attributes, served once", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 1}, OutcomeKnown},
 		{"no attributes, served at the second try", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}, OutcomeUnknown},
-		{"no attributes, attempts not told", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, OutcomeUnknown},
+		{"no attributes, attempts not counted", Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, OutcomeUnknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -47,8 +47,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestDoubt has what an operator reads at a lock that is held.
-func TestDoubt(t *testing.T) {
+// TestReasonOfHold checks the text beside a lock that is held.
+func TestReasonOfHold(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	tests := []struct {
 		r    Response
@@ -69,7 +69,7 @@ func TestDoubt(t *testing.T) {
 			t.Errorf("%+v: the outcome is %s", tt.r, tt.r.Outcome())
 		}
 		if got := tt.r.unknownReason(); got != tt.want {
-			t.Errorf("%+v: doubt %q, want %q", tt.r, got, tt.want)
+			t.Errorf("%+v: reason %q, want %q", tt.r, got, tt.want)
 		}
 	}
 }

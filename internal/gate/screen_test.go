@@ -46,8 +46,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestTryScreen is a face that must not block: it is told the same, or to have it asked for.
-// Screen asks by itself. Neither asks for what memory tells.
+// TestTryScreen compares TryScreen, which does not block, with Screen. TryScreen returns the same
+// decision, or a pending lookup with that decision. Neither queries for an order in memory.
 func TestTryScreen(t *testing.T) {
 	for _, target := range []string{"/orders/1", "/orders/2", "/orders/3", "/orders/9", "/orders/x", "/elsewhere"} {
 		for _, observe := range []bool{false, true} {
@@ -61,12 +61,12 @@ func TestTryScreen(t *testing.T) {
 					t.Errorf("%s: screened %+v, want %+v", target, got, want)
 				}
 				result := b.gate.TryScreen(req)
-				asks := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3", "/orders/9"}, target)
-				if (result.Pending != nil) != asks || result.NeedsBody || len(b.filter.Journal.Lines()) > 0 {
-					t.Fatalf("%s: %+v, asked for %q", target, result, b.filter.Journal.Lines())
+				queries := elsewhere && slices.Contains([]string{"/orders/1", "/orders/2", "/orders/3", "/orders/9"}, target)
+				if (result.Pending != nil) != queries || result.NeedsBody || len(b.filter.Journal.Lines()) > 0 {
+					t.Fatalf("%s: %+v, queries for %q", target, result, b.filter.Journal.Lines())
 				}
 				want.ID, got = strings.Clone(want.ID), result.Decision
-				if asks {
+				if queries {
 					if len(b.record.Lines()) > 0 {
 						t.Errorf("counted before it is judged: %v", b.record.Lines())
 					}
@@ -80,8 +80,8 @@ func TestTryScreen(t *testing.T) {
 					if diff := cmp.Diff(other.record.Lines(), one.record.Lines()); diff != "" {
 						t.Error("counted (-want +got):\n" + diff)
 					}
-					if (len(one.filter.Journal.Lines()) > 0) != asks {
-						t.Errorf("%s: asked for %q", target, one.filter.Journal.Lines())
+					if (len(one.filter.Journal.Lines()) > 0) != queries {
+						t.Errorf("%s: queries for %q", target, one.filter.Journal.Lines())
 					}
 				}
 			}
@@ -89,7 +89,7 @@ func TestTryScreen(t *testing.T) {
 	}
 }
 
-// TestPendingLookupEnds has the context of one that asks end: it passes the request on.
+// TestPendingLookupEnds has the context of a query end: the request is forwarded.
 func TestPendingLookupEnds(t *testing.T) {
 	b := newBench(t, false)
 	b.filter.NotInMemory = true
@@ -100,11 +100,11 @@ func TestPendingLookupEnds(t *testing.T) {
 		t.Errorf("screened: %+v", d)
 	}
 	if d := b.gate.TryScreen(req).Pending.Resolve(ctx); d.Refused || d.Verdict != gate.VerdictUnknown {
-		t.Errorf("asked: %+v", d)
+		t.Errorf("resolved: %+v", d)
 	}
 }
 
-// TestTryScreenOfABody asks for what the ID stands in, whatever the rule is for.
+// TestTryScreenOfABody needs the body that has the ID, for a lookup and for a settlement.
 func TestTryScreenOfABody(t *testing.T) {
 	inBody := []order.ID{{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000}}
 	b := newBench(t, false)

@@ -9,8 +9,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// TestScreening has forms that may make a request one of a lookup: the face that brackets
-// calls asks for them, and the others do without.
+// TestScreening has forms that may make a request one of a lookup: the
+// adapters that read bodies need them, and Screen does without.
 func TestScreening(t *testing.T) {
 	b := newBench(t, false)
 	g, err := gate.New([]gate.Policy{{

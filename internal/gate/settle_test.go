@@ -36,12 +36,12 @@ func TestSettle(t *testing.T) {
 			c.Answered(timeout)
 			c.Ended(ctx)
 		}, []string{"acquire 42", "hold: outcome unknown: response_timeout"}, []string{"2 settle acquired", "2 closed unknown"}},
-		{"client gone while it runs", func(ctx context.Context, c *gate.Call) {
+		{"client leaves while it runs", func(ctx context.Context, c *gate.Call) {
 			c.Granted(ctx, c.Acquire(ctx))
 			c.Ended(ctx)
 		}, []string{"acquire 42", "hold: outcome unknown: the client or Envoy ended the call before an answer"},
 			[]string{"2 settle acquired", "2 closed unknown"}},
-		{"client gone while it waits", func(ctx context.Context, c *gate.Call) {
+		{"client leaves while it waits", func(ctx context.Context, c *gate.Call) {
 			g := c.Acquire(ctx)
 			c.Ended(ctx)
 			c.Granted(ctx, g)
