@@ -211,10 +211,10 @@ func (a *Adapter) Close(within time.Duration) {
 	a.work.Wait()
 	timer.Stop()
 	a.cancel()
-	a.refused.Close()
-	a.ended.Close()
-	a.unlearned.Close()
-	a.delayed.cut.Close()
+	a.refused.Drop()
+	a.ended.Drop()
+	a.unlearned.Drop()
+	a.delayed.cut.Drop()
 }
 
 // cleanupContext outlives the stream: a lock is released after its call has ended.
