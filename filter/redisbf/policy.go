@@ -39,8 +39,7 @@ func (s *Set) checkNode(ctx context.Context, node *redis.Client) (string, error)
 	// INFO returns the same as CONFIG, which many a provider forbids.
 	text, err := node.Info(ctx, "memory").Result()
 	if err != nil {
-		var refused redis.Error
-		if errors.As(err, &refused) {
+		if _, refused := errors.AsType[redis.Error](err); refused {
 			return "", nil
 		}
 		return "", err

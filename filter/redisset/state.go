@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -254,19 +255,8 @@ var errSuperseded = errors.New("another ordergate has taken over")
 func (s *Set) write(ctx context.Context, now *state) error {
 	args := []any{now.Fence, now.Generation}
 	for name, at := range now.fields() {
-		text := ""
-		switch at := at.(type) {
-		case *string:
-			text = *at
-		case *int:
-			text = strconv.Itoa(*at)
-		case *int64:
-			text = strconv.FormatInt(*at, 10)
-		case *uint64:
-			text = strconv.FormatUint(*at, 10)
-		}
-		if text != "0" && text != "" {
-			args = append(args, name, text)
+		if field := reflect.ValueOf(at).Elem(); !field.IsZero() {
+			args = append(args, name, fmt.Sprint(field))
 		}
 	}
 	done, err := writeScript.Run(ctx, s.client, []string{s.key}, args...).Int()

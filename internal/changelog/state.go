@@ -2,6 +2,7 @@ package changelog
 
 import (
 	"errors"
+	"maps"
 	"time"
 )
 
@@ -39,10 +40,7 @@ func (l *Log) State() State {
 	defer l.mu.Unlock()
 	s := l.state
 	s.Position = l.position.Load()
-	s.Doubts = make(map[Kind]uint64, len(l.state.Doubts))
-	for kind, n := range l.state.Doubts {
-		s.Doubts[kind] = n
-	}
+	s.Doubts = maps.Clone(l.state.Doubts)
 	s.Pending = l.member.pendingCount()
 	return s
 }

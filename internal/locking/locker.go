@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/gate"
-	"github.com/ordergate/ordergate/internal/metrics"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -84,7 +82,7 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, erro
 	}
 	log := s.opts.Logger.With("lock", use.String())
 	opts := lockerOptions(c)
-	opts.Process, opts.Observer, opts.Logger = s.opts.Process, observer{s.opts.Metrics.Lock(use.String())}, s.opts.Warnings.Logger(log)
+	opts.Process, opts.Observer, opts.Logger = s.opts.Process, s.opts.Metrics.Lock(use.String()), s.opts.Warnings.Logger(log)
 	if use.Observe {
 		opts.Wait = redislock.Wait{Tries: 1}
 	}
@@ -148,12 +146,4 @@ func openLocker(ctx context.Context, client redis.UniversalClient, common *confi
 		return nil, nil, err
 	}
 	return locker, func() { locker.Close(); disconnect() }, nil
-}
-
-// observer counts the results of a Locker.
-type observer struct{ *metrics.Lock }
-
-// Acquired implements redislock.Observer.
-func (o observer) Acquired(r redislock.Result, waited time.Duration) {
-	o.Lock.Acquired(string(r), waited)
 }

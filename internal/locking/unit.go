@@ -87,8 +87,7 @@ func (u *Unit) MarkChecked() { u.checked.Store(true) }
 // refused returns why Redis does not serve the lock, or nil.
 func (u *Unit) refused() error {
 	err := u.locker.Load().Health()
-	var refused *redislock.RefusedError
-	if errors.As(err, &refused) {
+	if _, refused := errors.AsType[*redislock.RefusedError](err); refused {
 		return err
 	}
 	return nil

@@ -97,8 +97,8 @@ func (t *health) recoveredLocked() {
 
 // explain gives an error of Redis the type that says what is to be mended.
 func (l *Locker) explain(key string, err error) error {
-	var said redis.Error
-	if !errors.As(err, &said) {
+	said, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return err
 	}
 	t := &l.health
@@ -128,7 +128,7 @@ func (l *Locker) explain(key string, err error) error {
 func (l *Locker) Check(ctx context.Context, key string) error {
 	for _, n := range l.nodes {
 		info, err := n.client.Info(ctx, "server").Result()
-		var said redis.Error
+		_, replied := errors.AsType[redis.Error](err)
 		switch {
 		case err == nil && tooOld(info):
 			err = &RefusedError{cause: fmt.Errorf("version %d.%d or newer is needed", minMajor, minMinor)}
@@ -137,7 +137,7 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 			l.health.refused.Store(true)
 			l.health.mu.Unlock()
 			return err
-		case err != nil && !errors.As(err, &said) && len(l.nodes) == 1:
+		case err != nil && !replied && len(l.nodes) == 1:
 			return err // it is away. One that refuses INFO may still serve locks
 		}
 	}

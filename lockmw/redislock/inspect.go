@@ -72,8 +72,7 @@ func (r *reader) read(ctx context.Context, node redis.Cmdable, keys []string) ([
 		numSub = node.PubSubShardNumSub
 	}
 	heard, err := numSub(ctx, channels...).Result()
-	var refused redis.Error
-	if err != nil && !errors.As(err, &refused) { // an access control may forbid it
+	if _, refused := errors.AsType[redis.Error](err); err != nil && !refused { // an access control may forbid it
 		return nil, err
 	}
 	for i := range states {

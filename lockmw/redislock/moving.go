@@ -23,8 +23,8 @@ var (
 // isMoving reports whether a script was refused because a slot moves. Redis finds that out
 // before the script runs, or at a key that the script makes the name of.
 func isMoving(err error) bool {
-	var refused redis.Error
-	return errors.As(err, &refused) && (redis.HasErrorPrefix(err, "TRYAGAIN") ||
+	refused, ok := errors.AsType[redis.Error](err)
+	return ok && (redis.HasErrorPrefix(err, "TRYAGAIN") ||
 		redis.HasErrorPrefix(err, "ASK") || strings.Contains(refused.Error(), "non local key"))
 }
 

@@ -77,8 +77,8 @@ type Observer interface {
 	Lost()
 }
 
-// Result is how an Acquire ended.
-type Result string
+// Result is how an Acquire ended, as metrics name it.
+type Result = string
 
 // The results.
 const (

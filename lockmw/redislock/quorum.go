@@ -90,9 +90,8 @@ func (l *Locker) onAll(ctx context.Context, about func(*node) *redisbatch.Script
 				}
 			}()
 			r := reply{i: i}
-			var late redisbatch.AbandonedError
 			r.n, r.err = l.onOne(long, n, about(n))
-			abandoned := errors.As(r.err, &late)
+			late, abandoned := errors.AsType[redisbatch.AbandonedError](r.err)
 			if errors.Is(r.err, context.DeadlineExceeded) {
 				r.err = fmt.Errorf("server %d of %d did not answer in %v", i+1, len(l.nodes), l.nodeTime())
 			}

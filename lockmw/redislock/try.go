@@ -121,8 +121,8 @@ func (l *Locker) rollbackAcquire(ctx context.Context, key, owner string, why err
 		// the release must not overtake the acquire on another connection.
 		waiting, stop := context.WithTimeout(ctx, cleanupTime)
 		defer stop()
-		var abandoned redisbatch.AbandonedError
-		nothing := errors.As(why, &abandoned) && abandoned.Refused(waiting)
+		abandoned, ok := errors.AsType[redisbatch.AbandonedError](why)
+		nothing := ok && abandoned.Refused(waiting)
 		undoing, cancel := context.WithTimeout(ctx, cleanupTime)
 		defer cancel()
 		if l.opts.Kind == Fair {

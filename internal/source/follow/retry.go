@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -66,6 +67,14 @@ func Retry(ctx context.Context, logger *slog.Logger, onDisconnect func(error), s
 		}
 		pause = min(2*pause, lastPause)
 	}
+}
+
+// Wrap adds the operation on a table to an error, except to the end of the context.
+func Wrap(table string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("following the changes of table %s: %w", table, err)
 }
 
 // OneLine returns an error's text without line breaks, which some drivers use.

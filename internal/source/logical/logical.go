@@ -112,13 +112,7 @@ func (f *Follower) Follow(ctx context.Context, from string, emit follow.Emit, ca
 	return f.wrap(follow.Retry(ctx, f.log, f.opts.OnDisconnect, r.session))
 }
 
-// wrap adds the operation to an error, except to the end of the context.
-func (f *Follower) wrap(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return fmt.Errorf("following the changes of table %s: %w", strings.Join(f.table, "."), err)
-}
+func (f *Follower) wrap(err error) error { return follow.Wrap(strings.Join(f.table, "."), err) }
 
 // replication returns the settings of the connection for the changes.
 func (f *Follower) replication() *pgconn.Config {
