@@ -32,7 +32,7 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 	case err != nil:
 		return fmt.Errorf("source %s: %w", s.name, err)
 	case report.Skipped > 0:
-		return fmt.Errorf("source %s: %d lines of %s are no order IDs by any rule's format, the first is %s; recoverLoop or remove them",
+		return fmt.Errorf("source %s: %d lines of %s are no order IDs by any rule's format, the first is %s; correct or remove them",
 			s.name, report.Skipped, s.path, report.First[0])
 	}
 	return nil

@@ -61,16 +61,16 @@ type Locker struct {
 	nodes   []*node // one, or the servers of a quorum
 	scripts scripts
 
-	leases   renewer
-	waiters  waitQueues
-	health   health
-	cleanup  taskGroup // what is given back on contexts of its own
-	closed   context.Context
-	close    context.CancelFunc
-	serial   atomic.Uint64
-	leaseArg any // milliseconds, boxed once
-	lifeArg  any
-	aliveArg any
+	leases           renewer
+	waiters          waitQueues
+	health           health
+	cleanup          taskGroup // what is given back on contexts of its own
+	closed           context.Context
+	close            context.CancelFunc
+	serial           atomic.Uint64
+	leaseArg         any // milliseconds, boxed once
+	lifeArg          any
+	waiterTimeoutArg any
 }
 
 // node is one Redis: a single server, one behind Sentinel, or a whole cluster.
@@ -108,10 +108,10 @@ func build(clients []redis.UniversalClient, opts Options) (*Locker, error) {
 	}
 	l := &Locker{
 		opts: opts, log: opts.Logger, scripts: scriptsOf(opts.Kind, opts.Format),
-		leaseArg: opts.Lease.Milliseconds(), lifeArg: opts.FenceLife.Milliseconds(), aliveArg: int64(0),
+		leaseArg: opts.Lease.Milliseconds(), lifeArg: opts.FenceLife.Milliseconds(), waiterTimeoutArg: int64(0),
 	}
 	if opts.waits() {
-		l.aliveArg = fairAlive.Milliseconds()
+		l.waiterTimeoutArg = fairWaiterTimeout.Milliseconds()
 	}
 	l.closed, l.close = context.WithCancel(context.Background())
 	l.waiters.start(l)

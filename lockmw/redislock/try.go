@@ -80,7 +80,7 @@ func (l *Locker) acquireCall(key, owner string) *redisbatch.ScriptCall {
 	}
 	switch l.opts.Kind {
 	case Fair:
-		c.Number(l.aliveArg)
+		c.Number(l.waiterTimeoutArg)
 	case Semaphore:
 		c.Number(l.opts.Permits)
 	}
@@ -270,7 +270,7 @@ func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	n := l.nodes[0]
 	c := redisbatch.NewCall(l.scripts.dequeue, key).Key(after(key, recordSuffix))
 	l.kindKeys(c, key)
-	c.Text(owner).Text(n.publish).Text(Channel(Fair, key)).Number(l.aliveArg)
+	c.Text(owner).Text(n.publish).Text(Channel(Fair, key)).Number(l.waiterTimeoutArg)
 	if _, err := n.batcher.Do(ctx, c); err != nil {
 		// It is passed over once it no longer counts as alive.
 		l.log.Warn("leaving the line of a fair lock", "key", key, "error", err)

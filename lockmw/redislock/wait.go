@@ -12,9 +12,9 @@ const (
 	usualPoll = time.Second
 	// rarePoll is about the longest pause of a wait that is woken.
 	rarePoll = 10 * time.Second
-	// fairAlive is how long a waiter of a fair lock counts as alive after it last asked
+	// fairWaiterTimeout is how long a waiter of a fair lock counts as alive after it last asked
 	// Redis: a few polls.
-	fairAlive = 5 * time.Second
+	fairWaiterTimeout = 5 * time.Second
 )
 
 // waits reports whether a lock that is taken is waited for at all.

@@ -9,7 +9,7 @@
 -- ARGV[1]  owner
 -- ARGV[2]  publish or, on a cluster, spublish
 -- ARGV[3]  the channel of the lock
--- ARGV[4]  patience, ms
+-- ARGV[4]  the waiter's timeout, ms
 -- returns  how many heard that they are next
 local line, behind = redis.call('lrange', KEYS[3], 0, -1), false
 redis.call('lrem', KEYS[3], 1, ARGV[1]) -- first: a write that needs no memory

@@ -12,10 +12,10 @@
 -- The times in KEYS[4] add up along the line: a waiter of Redisson's counts as alive for as
 -- long as it will wait after the one before it, and whoever leaves the line, with
 -- the lock or without, takes its own share off the times of all that stay. Ours do
--- the same with patience for a share, or the next of Redisson's to get the lock
+-- the same with the timeout for a share, or the next of Redisson's to get the lock
 -- would make them dead.
 --
--- ARGV[4]  to acquire: patience, ms; 0 not to wait
+-- ARGV[4]  to acquire: the waiter's timeout, ms; 0 not to wait
 
 -- waitingLife is how long KEYS[5] outlives the last that said anything: far longer
 -- than a line can take to notice that all in it have died.
@@ -44,14 +44,14 @@ end
 
 -- stand puts the owner at the end of the line, or keeps it in its place. Among
 -- others its time goes on with the clock: how much of it is theirs is not known.
-local function stand(queue, ends, owner, patience)
+local function stand(queue, ends, owner, timeout)
   local now = now_ms()
-  local till = now + patience
+  local till = now + timeout
   local own = redis.call('zscore', ends, owner)
   if not own then
     local last = redis.call('lindex', queue, -1)
     local theirs = last and redis.call('zscore', ends, last)
-    till = math.max(now, tonumber(theirs or 0)) + patience
+    till = math.max(now, tonumber(theirs or 0)) + timeout
   elseif redis.call('lindex', queue, 0) ~= owner then
     local alive = redis.call('zscore', KEYS[5], owner) -- since it asked last
     till = math.max(own + (alive and till - alive or 0), till)
@@ -59,7 +59,7 @@ local function stand(queue, ends, owner, patience)
   if redis.call('zadd', ends, string.format('%.0f', till), owner) == 1 then
     redis.call('rpush', queue, owner)
   end
-  redis.call('zadd', KEYS[5], string.format('%.0f', now + patience), owner)
+  redis.call('zadd', KEYS[5], string.format('%.0f', now + timeout), owner)
   redis.call('pexpire', KEYS[5], waitingLife)
 end
 
@@ -72,13 +72,13 @@ local function taken(lock, owner)
   if held and redis.call('hexists', lock, 'mode') == 1 then
     return -1, 'FOREIGN the key holds a read-write lock'
   end
-  local patience = tonumber(ARGV[4])
+  local timeout = tonumber(ARGV[4])
   local waiter, alive = first(KEYS[3], KEYS[4])
   if not held and (not waiter or waiter == owner) then
     return nil
   end
-  if patience > 0 then
-    stand(KEYS[3], KEYS[4], owner, patience)
+  if timeout > 0 then
+    stand(KEYS[3], KEYS[4], owner, timeout)
   end
   if held then
     return redis.call('pttl', lock)
