@@ -185,8 +185,8 @@ func (e *environment) loadPart(uses ...string) (*config.Config, error) {
 	return c, nil
 }
 
-// toAsk is what a command uses that asks the ordergate which runs.
-var toAsk = []string{"listen.admin", "listen.token_file", "listen.token_env"}
+// adminKeys is what a command uses that asks the ordergate which runs.
+var adminKeys = []string{"listen.admin", "listen.token_file", "listen.token_env"}
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var opts slog.HandlerOptions

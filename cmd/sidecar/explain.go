@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/locking"
 	"github.com/ordergate/ordergate/internal/order"
@@ -38,7 +39,7 @@ type explanation struct {
 	LimitKey *string    `json:"limit_key"` // of the permit besides
 	Verdict  *string    `json:"verdict"`   // null: decided at run time
 	Status   *int       `json:"status"`    // null: the backend's, or decided at run time
-	Reason   *string    `json:"reason"`    // of a admin.Refusal
+	Reason   *string    `json:"reason"`    // why the request is refused
 	Because  string     `json:"because"`   // for people
 	Possible []possible `json:"possible"`
 
@@ -82,7 +83,7 @@ func explainCommand(env *environment) *cobra.Command {
 		Example: "  ordergate explain 'POST /orders/42/settle' -H 'content-type: application/json' -d '{}'",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := newQuestion(args, headers)
+			q, err := newExplainer(args, headers)
 			if err != nil {
 				return usageError{fmt.Errorf("explain: %w", err)}
 			}
@@ -105,7 +106,7 @@ func explainCommand(env *environment) *cobra.Command {
 				e.Live = lockStates(cmd.Context(), c, e)
 			}
 			if asJSON {
-				return e.printJSON(env.stdout)
+				return admin.WriteJSON(env.stdout, e)
 			}
 			return e.print(env.stdout)
 		},
@@ -117,20 +118,20 @@ func explainCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// question is a request with what it is judged by.
-type question struct {
+// explainer is a request with what it is judged by.
+type explainer struct {
 	order.Request
 	headers order.HeaderList
 	rules   []order.Rule
 	table   *order.Table
 }
 
-// newQuestion reads a request line and headers. The target stays as it is.
-func newQuestion(args, headers []string) (*question, error) {
+// newExplainer reads a request line and headers. The target stays as it is.
+func newExplainer(args, headers []string) (*explainer, error) {
 	if len(args) != 1 {
 		return nil, fmt.Errorf("want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))
 	}
-	q := &question{}
+	q := &explainer{}
 	q.Method, q.Target, _ = strings.Cut(args[0], " ")
 	for _, version := range []string{" HTTP/1.0", " HTTP/1.1", " HTTP/2"} {
 		q.Target = strings.TrimSuffix(q.Target, version)
@@ -181,14 +182,14 @@ func readData(stdin io.Reader, data string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(stdin, maxData))
 }
 
-// untold is a filter that was told of no order, and says so.
-type unlearnable struct{}
+// stubFilter is a filter without orders: it answers Unknown.
+type stubFilter struct{}
 
-func (unlearnable) MayContain(string) presence.Answer                       { return presence.Unknown }
-func (unlearnable) Query(context.Context, string) presence.Answer           { return presence.Unknown }
-func (unlearnable) Learn(context.Context, string) error                     { return errOnlyExplained }
-func (unlearnable) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
-func (unlearnable) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
+func (stubFilter) MayContain(string) presence.Answer                       { return presence.Unknown }
+func (stubFilter) Query(context.Context, string) presence.Answer           { return presence.Unknown }
+func (stubFilter) Learn(context.Context, string) error                     { return errOnlyExplained }
+func (stubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
+func (stubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
 
 // keyLocker gives the keys that the server would lock, and no lock.
 type keyLocker struct{ locking.GateLocker }
@@ -199,20 +200,20 @@ func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) 
 
 var errOnlyExplained = errors.New("nothing is done here, only explained")
 
-// unrecorded is a gate.Recorder of nothing.
-type unrecorded struct{}
+// stubRecorder is a gate.Recorder of nothing.
+type stubRecorder struct{}
 
-func (unrecorded) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (unrecorded) Refused(int, order.Reason)                             {}
-func (unrecorded) Closed(int, gate.Outcome)                              {}
-func (unrecorded) Learned(int, error)                                    {}
+func (stubRecorder) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
+func (stubRecorder) Refused(int, order.Reason)                             {}
+func (stubRecorder) Closed(int, gate.Outcome)                              {}
+func (stubRecorder) Learned(int, error)                                    {}
 
 // policiesToExplain makes the policies of a configuration without what stands
 // behind them.
 func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(c.Filters))
 	for name := range c.Filters {
-		filters[name] = unlearnable{}
+		filters[name] = stubFilter{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
 		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
@@ -229,12 +230,12 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 
 // explain has the gate decide, as both faces would in turn, and looks for what
 // the decision rests on.
-func (q *question) explain(ctx context.Context, c *config.Config) (*explanation, error) {
+func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
 	policies, err := policiesToExplain(c)
 	if err != nil {
 		return nil, err
 	}
-	g, err := gate.New(policies, unrecorded{}, time.Now)
+	g, err := gate.New(policies, stubRecorder{}, time.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +251,7 @@ func (q *question) explain(ctx context.Context, c *config.Config) (*explanation,
 	}
 	decision, m := g.Screen(ctx, q.Request), q.table.Match(q.Request)
 	if m.Rule < 0 {
-		return e, q.unruled(e)
+		return e, q.explainUnmatched(e)
 	}
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
@@ -266,22 +267,22 @@ func (q *question) explain(ctx context.Context, c *config.Config) (*explanation,
 		}
 	}
 	if decision.Reason == order.NoReason {
-		e.undecided(p)
+		e.explainUndecided(p)
 		return e, nil
 	}
-	e.certain(answer(p, &decision))
+	e.setVerdict(replyTo(p, &decision))
 	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
-	q.blame(e, m)
+	q.locateFault(e, m)
 	return e, nil
 }
 
-func (e *explanation) certain(a possible) {
+func (e *explanation) setVerdict(a possible) {
 	e.Possible, e.Verdict, e.Status = []possible{a}, &a.Verdict, a.Status
 }
 
-// unruled tells of a request that no rule guards, and whether one exempts it.
-func (q *question) unruled(e *explanation) error {
-	e.certain(possible{Verdict: gate.VerdictNone.String()})
+// explainUnmatched tells of a request that no rule guards, and whether one exempts it.
+func (q *explainer) explainUnmatched(e *explanation) error {
+	e.setVerdict(possible{Verdict: gate.VerdictNone.String()})
 	e.Because = "no rule matches its method, host and path: the request goes on"
 	if q.Host == "" && slices.ContainsFunc(q.rules, func(r order.Rule) bool { return r.Host != "" }) {
 		e.Because += " (rules with match.host want -H 'host: ...')"
@@ -328,8 +329,8 @@ func (e *explanation) ids(all []found, limit *order.ID, m order.Match) {
 	}
 }
 
-// whens says what decides between the verdicts of a request.
-var whens = [gate.Verdicts]string{
+// conditions says what decides between the verdicts of a request.
+var conditions = [gate.Verdicts]string{
 	gate.VerdictAbsent:      "if the filter is certain that there is no such order",
 	gate.VerdictMaybe:       "if the order may exist",
 	gate.VerdictUnknown:     "if the filter cannot tell now",
@@ -339,15 +340,15 @@ var whens = [gate.Verdicts]string{
 	gate.VerdictOverloaded:  "if too many settlements are in flight",
 }
 
-// whensLimited says it where a permit is needed besides.
-var whensLimited = [gate.Verdicts]string{
+// conditionsWithLimit says it where a permit is needed besides.
+var conditionsWithLimit = [gate.Verdicts]string{
 	gate.VerdictAcquired: "if the lock and a permit are free, or come free within the wait",
 	gate.VerdictBusy:     "if another holds the lock past the wait, or others all the permits",
 }
 
-// undecided tells of a request that is not refused as it stands: which verdicts
+// explainUndecided tells of a request that is not refused as it stands: which verdicts
 // the filter and the lock leave it.
-func (e *explanation) undecided(p *gate.Policy) {
+func (e *explanation) explainUndecided(p *gate.Policy) {
 	named := e.ID != nil
 	passes := map[gate.Verdict]bool{
 		gate.VerdictAcquired: p.Settle != nil && named,
@@ -358,7 +359,7 @@ func (e *explanation) undecided(p *gate.Policy) {
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named && whens[v] != "" { // others come later
+		if passes[v] || refused && named && conditions[v] != "" { // others come later
 			verdicts = append(verdicts, v)
 		}
 	}
@@ -373,21 +374,21 @@ func (e *explanation) undecided(p *gate.Policy) {
 		e.Because = "the order ID is well-formed: the filter decides, then the lock"
 	}
 	if len(verdicts) == 1 {
-		e.certain(answer(p, &gate.Decision{Verdict: verdicts[0]}))
+		e.setVerdict(replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
 		return
 	}
 	for _, v := range verdicts {
-		a := answer(p, &gate.Decision{Verdict: v})
-		a.When = new(whens[v])
-		if p.Settle != nil && p.Settle.Limit != nil && whensLimited[v] != "" {
-			a.When = new(whensLimited[v])
+		a := replyTo(p, &gate.Decision{Verdict: v})
+		a.When = new(conditions[v])
+		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
+			a.When = new(conditionsWithLimit[v])
 		}
 		e.Possible = append(e.Possible, a)
 	}
 }
 
-// answer is what a client gets with a verdict.
-func answer(p *gate.Policy, d *gate.Decision) possible {
+// replyTo is what a client gets with a verdict.
+func replyTo(p *gate.Policy, d *gate.Decision) possible {
 	a := possible{Verdict: d.Verdict.String()}
 	if reply, _, ok := p.Reply(d.Refusal()); ok {
 		a.Enforced = &reply.Status

@@ -24,7 +24,7 @@ type lockState struct {
 	Free    *int           `json:"free"`         // permits of a semaphore; null: it is none
 	Error   *string        `json:"error"`
 
-	holds string // what the key holds that is no lock of this kind
+	foreign string // what the key holds that is no lock of this kind
 }
 
 // shownOwner is how much of an owner's name is told.
@@ -62,15 +62,15 @@ func readServer(ctx context.Context, server *config.Redis, lock config.Lock, nam
 	for i, key := range keys {
 		states[i] = lockState{Key: key, Server: name, Holders: []string{}}
 	}
-	if err := fillIn(ctx, server, lock, states); err != nil {
+	if err := readStates(ctx, server, lock, states); err != nil {
 		for i := range states {
-			states[i].State, states[i].Error = "unreachable", new(err.Error())
+			states[i].State, states[i].Error = stateUnreachable, new(err.Error())
 		}
 	}
 	return states
 }
 
-func fillIn(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
+func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
 	if server.Mode == config.RedisEmbedded {
 		return errors.New("an embedded Redis is inside the process that serves")
 	}
@@ -88,20 +88,17 @@ func fillIn(ctx context.Context, server *config.Redis, lock config.Lock, states 
 }
 
 func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock config.Lock) error {
-	kind := redislock.Kind(lock.Kind)
-	if lock.Kind == config.LockQuorum {
-		kind = redislock.Exclusive
-	}
+	kind := kindOf(lock)
 	is, err := redislock.Inspect(ctx, client, kind, redislock.Format(lock.Format), s.Key)
 	if err != nil {
 		return err
 	}
-	s.State, s.holds = "free", is.Foreign
+	s.State, s.foreign = stateFree, is.Foreign
 	switch {
 	case is.Foreign != "":
-		s.State = "other_type"
+		s.State = stateOther
 	case is.Held():
-		s.State = "held"
+		s.State = stateHeld
 	}
 	if is.Foreign == "" && kind == redislock.Semaphore {
 		s.Free = new(is.Free)
@@ -109,7 +106,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 			s.Free = new(lock.Permits)
 		}
 	}
-	if is.TTL > 0 && s.State != "free" {
+	if is.TTL > 0 && s.State != stateFree {
 		s.Left = new(admin.SecondsOf(is.TTL))
 	}
 	for _, h := range is.Holders {
@@ -130,15 +127,15 @@ func (s lockState) String() string {
 	}
 	by := strings.Join(s.Holders, "..., ") + "..."
 	switch {
-	case s.State == "unreachable":
+	case s.State == stateUnreachable:
 		return where + ": store not reachable: " + *s.Error
-	case s.State == "other_type":
-		return where + ": held by something else, " + s.holds + ", " + left
+	case s.State == stateOther:
+		return where + ": held by something else, " + s.foreign + ", " + left
 	case s.Free != nil && len(s.Holders) > 0:
 		return fmt.Sprintf("%s: held by %s, permits left: %d", where, by, *s.Free)
 	case s.Free != nil:
 		return fmt.Sprintf("%s: %s, permits left: %d", where, s.State, *s.Free)
-	case s.State == "held":
+	case s.State == stateHeld:
 		return fmt.Sprintf("%s: held by %s, %s", where, by, left)
 	}
 	return where + ": free"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -20,13 +19,6 @@ func visible(text string) string {
 		}
 	}
 	return b.String()
-}
-
-func (e *explanation) printJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(e)
 }
 
 // print writes a line for each thing there is to tell, its name first.
@@ -70,7 +62,7 @@ func (e *explanation) print(w io.Writer) error {
 	} else {
 		line("reason", "%s: %s", *e.Reason, e.Because)
 	}
-	e.printBlame(line)
+	e.printFault(line)
 	for _, l := range e.Live {
 		line("lock now", "%s", l)
 	}
@@ -81,7 +73,7 @@ func (e *explanation) print(w io.Writer) error {
 	return err
 }
 
-func (e *explanation) printBlame(line func(name, format string, args ...any)) {
+func (e *explanation) printFault(line func(name, format string, args ...any)) {
 	if e.Part == nil {
 		return
 	}

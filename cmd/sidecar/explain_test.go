@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
 	"github.com/ordergate/ordergate/internal/engine"
 	"github.com/ordergate/ordergate/internal/gate"
 	"github.com/ordergate/ordergate/internal/order"
@@ -392,7 +393,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 			headers = append(headers, pick(t, "header", "x-order-id: 42", "X_Order_Id: 1", "cookie: a; oid=42", "cookie: OID=1", formType, jsonType,
 				"content-encoding: gzip", "x-original-url: /", "connection: x-order-id", "host: pay.example", "a: b"))
 		}
-		q, err := newQuestion(args, headers)
+		q, err := newExplainer(args, headers)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +409,7 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 		if err := e.print(io.Discard); err != nil {
 			t.Error(err)
 		}
-		if err := e.printJSON(io.Discard); err != nil {
+		if err := admin.WriteJSON(io.Discard, e); err != nil {
 			t.Error(err)
 		}
 	})

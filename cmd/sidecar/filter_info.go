@@ -28,7 +28,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 		Short:   "Tell about the filters of the ordergate that runs",
 		Example: "  ordergate filter info orders",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
@@ -38,7 +38,7 @@ func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 			reports := []admin.FilterReport{}
 			for _, name := range names {
 				var r admin.FilterReport
-				if err := env.askRunning(cmd.Context(), c, http.MethodGet, name, "", nil, &r); err != nil {
+				if err := env.callAdmin(cmd.Context(), c, http.MethodGet, name, "", nil, &r); err != nil {
 					return fmt.Errorf("filter info: %w", err)
 				}
 				reports = append(reports, r)
@@ -127,12 +127,12 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter contains orders 42",
 		Args:    filterArguments(2, 2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
 			var r admin.ContainsReport
-			err = env.askRunning(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
+			err = env.callAdmin(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
 			if err != nil {
 				return fmt.Errorf("filter contains: %w", err)
 			}
@@ -156,7 +156,7 @@ func filterArguments(least, most int, what string) cobra.PositionalArgs {
 }
 
 func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
-	var by byHand
+	var by operator
 	cmd := &cobra.Command{
 		Use:   "add NAME ORDER-ID...|-",
 		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
@@ -166,7 +166,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
 		Args:    filterArguments(2, math.MaxInt, "a filter and an order ID, or -"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
@@ -176,7 +176,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 			total := admin.AddedReport{Filter: args[0]}
 			add := func(ids []string) error {
 				var r admin.AddedReport
-				err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/ids", admin.IDsRequest{IDs: ids, Who: who(), Reason: by.reason}, &r)
+				err := env.callAdmin(cmd.Context(), c, http.MethodPost, args[0], "/ids", admin.IDsRequest{IDs: ids, Who: operatorName(), Reason: by.reason}, &r)
 				if err != nil && total.Added > 0 {
 					err = fmt.Errorf("behind the first %d IDs: %w", total.Added, err)
 				}
@@ -242,12 +242,12 @@ func eachBatch(ctx context.Context, from io.Reader, do func([]string) error) err
 }
 
 func filterExpandCommand(env *environment, asJSON *bool) *cobra.Command {
-	return filterDeed(env, asJSON, "expand", "Make a filter larger now, and wait for it",
+	return filterAction(env, asJSON, "expand", "Make a filter larger now, and wait for it",
 		"grown: %d IDs of %d\n")
 }
 
 func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
-	cmd := filterDeed(env, asJSON, "trust", "Declare that a filter in Redis which others fill has every order",
+	cmd := filterAction(env, asJSON, "trust", "Declare that a filter in Redis which others fill has every order",
 		"trusted: %d IDs of %d\n")
 	cmd.Long = cmd.Short + ".\nFrom then on orders count as absent. If one is missing in it, its customer gets a 404."
 	yes := cmd.Flags().Bool("yes", false, "yes, every order is in it")
@@ -261,20 +261,20 @@ func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// filterDeed is a command that has something done to a filter.
-func filterDeed(env *environment, asJSON *bool, name, short, done string) *cobra.Command {
+// filterAction is a command that has something done to a filter.
+func filterAction(env *environment, asJSON *bool, name, short, done string) *cobra.Command {
 	return &cobra.Command{
 		Use:     name + " NAME",
 		Short:   short,
 		Example: "  ordergate filter " + name + " orders",
-		Args:    oneOf("filter"),
+		Args:    oneArgument("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
 			var r admin.FilterReport
-			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
+			if err := env.callAdmin(cmd.Context(), c, http.MethodPost, args[0], "/"+name, nil, &r); err != nil {
 				return fmt.Errorf("filter %s: %w", name, err)
 			}
 			if *asJSON {

@@ -46,7 +46,7 @@ func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Tell what is in a snapshot, having read all of it",
-		Args:  oneOf("file"),
+		Args:  oneArgument("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := inspectSnapshot(cmd.Context(), args[0])
 			if err != nil {

@@ -16,13 +16,13 @@ import (
 
 // Limits of what is sized: those of the configuration.
 const (
-	mostIDs   = 100_000_000_000
-	leastRate = 1e-9
-	mostRate  = 0.5
-	// mostShards is the number of slots of a Redis Cluster.
-	mostShards = 16_384
-	// mostCopies bounds --processes and --replicas.
-	mostCopies = 1_000_000
+	maxIDs  = 100_000_000_000
+	minRate = 1e-9
+	maxRate = 0.5
+	// maxShards is the number of slots of a Redis Cluster.
+	maxShards = 16_384
+	// maxCopies bounds --processes and --replicas.
+	maxCopies = 1_000_000
 )
 
 func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -34,13 +34,13 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 			"  ordergate filter size --filter orders --sample ids.csv",
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q, err := flags.question(cmd.Context(), env, cmd.Flags().Changed)
+			q, err := flags.request(cmd.Context(), env, cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
-			s := q.answer()
+			s := q.sizes()
 			if s.Recommended == nil {
-				return usageError{fmt.Errorf("filter size: no kind fits: %s", q.trouble(s))}
+				return usageError{fmt.Errorf("filter size: no kind fits: %s", q.whyNoneFits(s))}
 			}
 			if *asJSON {
 				return admin.WriteJSON(env.stdout, s)
@@ -67,8 +67,8 @@ type sizeFlags struct {
 	shards, processes, replicas int
 }
 
-// sizeQuestion is what is to be sized.
-type sizeQuestion struct {
+// sizeRequest is what is to be sized.
+type sizeRequest struct {
 	ids       uint64
 	rate      float64
 	shards    int  // 0: as few as will do
@@ -79,12 +79,12 @@ type sizeQuestion struct {
 	replicas  int
 }
 
-// question checks the flags and takes what they leave open from the configuration.
-func (f *sizeFlags) question(ctx context.Context, env *environment, given func(string) bool) (*sizeQuestion, error) {
-	wrong := func(format string, args ...any) (*sizeQuestion, error) {
+// request checks the flags and takes what they leave open from the configuration.
+func (f *sizeFlags) request(ctx context.Context, env *environment, given func(string) bool) (*sizeRequest, error) {
+	wrong := func(format string, args ...any) (*sizeRequest, error) {
 		return nil, usageError{fmt.Errorf("filter size: "+format, args...)}
 	}
-	q := &sizeQuestion{rate: 0.001, processes: f.processes, replicas: f.replicas}
+	q := &sizeRequest{rate: 0.001, processes: f.processes, replicas: f.replicas}
 	if !given("ids") || given("filter") || given("config") {
 		if err := f.configured(q, env); err != nil {
 			return nil, err
@@ -92,29 +92,29 @@ func (f *sizeFlags) question(ctx context.Context, env *environment, given func(s
 	}
 	var err error
 	if given("ids") {
-		if q.ids, err = parseCount(f.ids); err != nil || q.ids < 1 || q.ids > mostIDs {
+		if q.ids, err = parseCount(f.ids); err != nil || q.ids < 1 || q.ids > maxIDs {
 			return wrong("--ids %q is not a whole number such as 200_000_000 or 2e8, from 1 to 1e11", f.ids)
 		}
 	}
 	if given("rate") {
 		// Written so that NaN is refused as well.
-		if q.rate, err = parseNumber(f.rate); err != nil || !(q.rate >= leastRate && q.rate <= mostRate) {
+		if q.rate, err = parseNumber(f.rate); err != nil || !(q.rate >= minRate && q.rate <= maxRate) {
 			return wrong("--rate %q is not a share such as 0.001, from 1e-9 to 0.5", f.rate)
 		}
 	}
 	if given("shards") {
-		if q.shards = f.shards; q.shards < 1 || q.shards > mostShards {
-			return wrong("--shards %d: want 1 to %d", f.shards, mostShards)
+		if q.shards = f.shards; q.shards < 1 || q.shards > maxShards {
+			return wrong("--shards %d: want 1 to %d", f.shards, maxShards)
 		}
 	}
 	if q.limit, err = parseBytes(f.limit); err != nil || q.limit == 0 {
 		return wrong("--memory-limit %q is not a size such as 512MB, 1GB or 1.5GiB", f.limit)
 	}
-	if f.processes < 1 || f.processes > mostCopies {
-		return wrong("--processes %d: want 1 to %d", f.processes, mostCopies)
+	if f.processes < 1 || f.processes > maxCopies {
+		return wrong("--processes %d: want 1 to %d", f.processes, maxCopies)
 	}
-	if f.replicas < 0 || f.replicas > mostCopies {
-		return wrong("--replicas %d: want 0 to %d", f.replicas, mostCopies)
+	if f.replicas < 0 || f.replicas > maxCopies {
+		return wrong("--replicas %d: want 0 to %d", f.replicas, maxCopies)
 	}
 	if given("sample") {
 		if q.sample, err = readSample(ctx, f.sample, q.ids, q.rate); err != nil {
@@ -125,7 +125,7 @@ func (f *sizeFlags) question(ctx context.Context, env *environment, given func(s
 }
 
 // configured takes the numbers of a filter in the configuration.
-func (f *sizeFlags) configured(q *sizeQuestion, env *environment) error {
+func (f *sizeFlags) configured(q *sizeRequest, env *environment) error {
 	c, err := env.load()
 	var wrong usageError
 	if errors.As(err, &wrong) && errors.Is(wrong.error, fs.ErrNotExist) && f.filter == "" {
@@ -157,8 +157,8 @@ func (f *sizeFlags) configured(q *sizeQuestion, env *environment) error {
 	return nil
 }
 
-// trouble is why no kind fits.
-func (q *sizeQuestion) trouble(s *sizing) string {
+// whyNoneFits is why no kind fits.
+func (q *sizeRequest) whyNoneFits(s *sizing) string {
 	var reasons []string
 	for _, k := range s.Kinds {
 		switch {

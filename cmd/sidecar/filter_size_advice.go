@@ -17,7 +17,7 @@ type recommended struct {
 
 // recommend chooses a kind: what is in memory answers without a round trip, so it
 // comes first while it fits. It returns nil if nothing does.
-func (q *sizeQuestion) recommend(kinds []kindSize) *recommended {
+func (q *sizeRequest) recommend(kinds []kindSize) *recommended {
 	byName := make(map[string]*kindSize)
 	for i := range kinds {
 		byName[kinds[i].name()] = &kinds[i]
@@ -58,7 +58,7 @@ func (q *sizeQuestion) recommend(kinds []kindSize) *recommended {
 }
 
 // layout is the one that a local filter has by itself.
-func (q *sizeQuestion) layout() string {
+func (q *sizeRequest) layout() string {
 	size, err := bloom.Params{Capacity: q.ids, FalsePositiveRate: q.rate}.Size()
 	if err != nil {
 		return string(bloom.Blocked)
@@ -67,7 +67,7 @@ func (q *sizeQuestion) layout() string {
 }
 
 // hint says why it is not an exact one.
-func (q *sizeQuestion) hint() string {
+func (q *sizeRequest) hint() string {
 	switch {
 	case q.sample == nil:
 		return "; if the IDs are numbers, try --sample"

@@ -53,8 +53,8 @@ type roundTrips struct {
 // says, at the least and the most: see [redisbf.Redisson].
 var redissonExcess = [2]float64{1.1, 2.1}
 
-// answer sizes every kind.
-func (q *sizeQuestion) answer() *sizing {
+// sizes sizes every kind.
+func (q *sizeRequest) sizes() *sizing {
 	s := &sizing{
 		IDs: q.ids, FalsePositiveRate: q.rate, Processes: q.processes, Replicas: q.replicas,
 		MemoryLimit: q.limit, Sample: q.sample, segments: q.segments,
@@ -70,7 +70,7 @@ func (q *sizeQuestion) answer() *sizing {
 	return s
 }
 
-func (q *sizeQuestion) local(layout bloom.Layout, rate float64) kindSize {
+func (q *sizeRequest) local(layout bloom.Layout, rate float64) kindSize {
 	k := kindSize{Kind: config.FilterLocal, Layout: new(string(layout))}
 	size, err := bloom.Params{Capacity: q.ids, FalsePositiveRate: rate, Layout: layout}.Size()
 	if err != nil {
@@ -82,7 +82,7 @@ func (q *sizeQuestion) local(layout bloom.Layout, rate float64) kindSize {
 	return k
 }
 
-func (q *sizeQuestion) exact() kindSize {
+func (q *sizeRequest) exact() kindSize {
 	k := kindSize{Kind: config.FilterExact}
 	switch {
 	case q.sample == nil:
@@ -96,7 +96,7 @@ func (q *sizeQuestion) exact() kindSize {
 	return k
 }
 
-func (q *sizeQuestion) redis(kind redisbf.Kind) kindSize {
+func (q *sizeRequest) redis(kind redisbf.Kind) kindSize {
 	k := kindSize{Kind: string(kind), RoundTrips: roundTrips{1, 1}}
 	o := redisbf.Options{
 		Kind: kind, Key: "size", Capacity: q.ids, FalsePositiveRate: q.rate, Shards: q.shards,
@@ -124,7 +124,7 @@ func (q *sizeQuestion) redis(kind redisbf.Kind) kindSize {
 
 // layered is a local filter before a bitmap in Redis, which is asked for what the
 // local one has not: what passes either passes. So the local one has a lower rate.
-func (q *sizeQuestion) layered() kindSize {
+func (q *sizeRequest) layered() kindSize {
 	k, first := q.redis(redisbf.Bitmap), q.local(bloom.Blocked, q.rate*loader.MemoryShare)
 	k.Kind = config.FilterLayered
 	if first.Problem != nil {
@@ -144,7 +144,7 @@ func (k *kindSize) passes(rate, times float64) {
 }
 
 // sumUp computes what follows from the rest.
-func (q *sizeQuestion) sumUp(k *kindSize) {
+func (q *sizeRequest) sumUp(k *kindSize) {
 	if k.Problem != nil {
 		*k = kindSize{Kind: k.Kind, Layout: k.Layout, Problem: k.Problem}
 		return

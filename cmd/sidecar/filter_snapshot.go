@@ -14,9 +14,9 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 		Use:     "snapshot NAME",
 		Short:   "Have the ordergate that runs write a snapshot of a filter now",
 		Example: "  ordergate filter snapshot orders\n  ordergate filter snapshot inspect /var/lib/ordergate/orders.snap",
-		Args:    oneOf("filter"),
+		Args:    oneArgument("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
@@ -24,7 +24,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 				return usageError{fmt.Errorf("filter snapshot: filters.%s in %s has no snapshot", args[0], env.file)}
 			}
 			var report admin.SnapshotReport
-			if err := env.askRunning(cmd.Context(), c, http.MethodPost, args[0], "/snapshot", nil, &report); err != nil {
+			if err := env.callAdmin(cmd.Context(), c, http.MethodPost, args[0], "/snapshot", nil, &report); err != nil {
 				return fmt.Errorf("filter snapshot: %w", err)
 			}
 			if *asJSON {
@@ -43,8 +43,8 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// oneOf wants one argument.
-func oneOf(what string) cobra.PositionalArgs {
+// oneArgument wants one argument.
+func oneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
 			return usageError{fmt.Errorf("%s: want one %s, got %d arguments", cmd.CommandPath(), what, len(args))}

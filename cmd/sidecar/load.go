@@ -24,7 +24,7 @@ import (
 func loadCommand(env *environment) *cobra.Command {
 	var name, from, csv string
 	var asJSON bool
-	var by byHand
+	var by operator
 	cmd := &cobra.Command{
 		Use:   "load --filter NAME [--source NAME | --csv FILE]",
 		Short: "Load a filter from its sources, or add the IDs of a file to it",
@@ -36,7 +36,7 @@ func loadCommand(env *environment) *cobra.Command {
 		Example: "  ordergate load --filter orders\n  ordergate load --filter orders --csv ids.csv\n  mysql -N -e 'SELECT id FROM orders' | ordergate load --filter orders --csv -",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := env.loadPart(toAsk...)
+			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 		return e.loadFile(ctx, c, name, csv, reason, log)
 	}
 	report := &admin.LoadReport{}
-	err := e.askRunning(ctx, c, http.MethodPost, name, "/load?source="+from, nil, report)
+	err := e.callAdmin(ctx, c, http.MethodPost, name, "/load?source="+from, nil, report)
 	if err == nil || !errors.Is(err, errNotRunning) {
 		return report, err
 	}
@@ -130,7 +130,7 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		return nil, err
 	}
 	add := func(ids []string) error {
-		return e.askRunning(ctx, c, http.MethodPost, name, "/ids", admin.IDsRequest{IDs: ids, Who: who(), Reason: reason}, &admin.AddedReport{})
+		return e.callAdmin(ctx, c, http.MethodPost, name, "/ids", admin.IDsRequest{IDs: ids, Who: operatorName(), Reason: reason}, &admin.AddedReport{})
 	}
 	spread := func(context.Context) error { return nil } // it waits by itself
 	trace := func(int64) error { return nil }            // and logs it
@@ -143,7 +143,7 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 		add = func(ids []string) error { return m.Announce(ctx, name, ids) }
 		spread = func(ctx context.Context) error { return m.AwaitPeers(ctx, name) }
 		trace = func(ids int64) error {
-			return m.Audit(ctx, audit.Entry{Who: who(), Action: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
+			return m.Audit(ctx, audit.Entry{Who: operatorName(), Action: audit.Loaded, Filter: name, IDs: int(ids), Reason: reason})
 		}
 	}
 	began, next := time.Now(), make([]string, 0, loader.BatchSize)

@@ -42,12 +42,12 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			desk, err := env.openDesk()
+			locks, err := env.openLocks()
 			if err != nil {
 				return err
 			}
-			defer desk.close()
-			reports, err := desk.inspect(cmd.Context(), name, args[0])
+			defer locks.close()
+			reports, err := locks.inspect(cmd.Context(), name, args[0])
 			if err != nil {
 				return err
 			}
@@ -69,8 +69,8 @@ func oneLock(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// desk is where locks are asked for. Close it.
-type desk struct {
+// lockClient is where locks are asked for. Close it.
+type lockClient struct {
 	config *config.Config
 	file   string
 	redis  redis.UniversalClient // of all locks but quorums; made when first needed
@@ -83,15 +83,15 @@ type lockServer struct {
 	address *string // of a quorum; nil: there is only one
 }
 
-// on names a server among several, for the end of a message.
-func (s lockServer) on() string {
+// onServer names a server among several, for the end of a message.
+func (s lockServer) onServer() string {
 	if s.address == nil {
 		return ""
 	}
 	return " on " + *s.address
 }
 
-func (e *environment) openDesk() (*desk, error) {
+func (e *environment) openLocks() (*lockClient, error) {
 	c, err := e.loadPart("redis", "locks")
 	if err != nil {
 		return nil, err
@@ -99,17 +99,17 @@ func (e *environment) openDesk() (*desk, error) {
 	if len(c.Locks) == 0 {
 		return nil, usageError{fmt.Errorf("locks: %s has none", e.file)}
 	}
-	return &desk{config: c, file: e.file}, nil
+	return &lockClient{config: c, file: e.file}, nil
 }
 
-func (d *desk) close() {
+func (d *lockClient) close() {
 	for _, f := range d.closes {
 		f()
 	}
 }
 
 // servers returns those of a lock.
-func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, error) {
+func (d *lockClient) servers(ctx context.Context, lock config.Lock) ([]lockServer, error) {
 	if lock.Kind == config.LockQuorum {
 		var servers []lockServer
 		for _, address := range lock.Quorum.Addresses {
@@ -137,8 +137,8 @@ func (d *desk) servers(ctx context.Context, lock config.Lock) ([]lockServer, err
 }
 
 // inspect asks all servers about one lock. One of several may not answer.
-func (d *desk) inspect(ctx context.Context, name, keyOrID string) ([]lockReport, error) {
-	name, key, err := d.find(name, keyOrID)
+func (d *lockClient) inspect(ctx context.Context, name, keyOrID string) ([]lockReport, error) {
+	name, key, err := d.resolve(name, keyOrID)
 	if err != nil {
 		return nil, err
 	}
@@ -175,25 +175,25 @@ func kindOf(lock config.Lock) redislock.Kind {
 	return redislock.Kind(lock.Kind)
 }
 
-// find returns the name and the key of the lock that is meant: with a name, by an
+// resolve returns the name and the key of the lock that is meant: with a name, by an
 // order ID or a key, and without one by a key.
-func (d *desk) find(name, keyOrID string) (lock, key string, err error) {
+func (d *lockClient) resolve(name, keyOrID string) (lock, key string, err error) {
 	if name == "" {
 		name, err = d.nameOf(keyOrID)
 		return name, keyOrID, err
 	}
-	if err := d.known(name); err != nil {
+	if err := d.requireLock(name); err != nil {
 		return "", "", err
 	}
 	template := d.config.Locks[name].Key
-	if fits(template, keyOrID) {
+	if matchesTemplate(template, keyOrID) {
 		return name, keyOrID, nil
 	}
 	return name, strings.Replace(template, "{id}", keyOrID, 1), nil
 }
 
-// known refuses a name that no lock has.
-func (d *desk) known(name string) error {
+// requireLock refuses a name that no lock has.
+func (d *lockClient) requireLock(name string) error {
 	if _, ok := d.config.Locks[name]; ok {
 		return nil
 	}
@@ -205,10 +205,10 @@ func (d *desk) known(name string) error {
 // the one with most around the ID: the configuration keeps locks of different kinds
 // from meeting in one key, so what the others take for an ID is none. The sides of a
 // read-write lock share a template, and either will do.
-func (d *desk) nameOf(key string) (string, error) {
+func (d *lockClient) nameOf(key string) (string, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
-		if fits(d.config.Locks[name].Key, key) {
+		if matchesTemplate(d.config.Locks[name].Key, key) {
 			names = append(names, name)
 		}
 	}
@@ -227,8 +227,8 @@ func (d *desk) nameOf(key string) (string, error) {
 	return names[0], nil
 }
 
-// fits reports whether a template makes a key of some ID.
-func fits(template, key string) bool {
+// matchesTemplate reports whether a template makes a key of some ID.
+func matchesTemplate(template, key string) bool {
 	before, after, _ := strings.Cut(template, "{id}")
 	return len(key) > len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
 }

@@ -31,19 +31,19 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 			if limit < 0 {
 				return usageError{errors.New("locks audit: --limit is negative: give how many entries to show, or 0 for all")}
 			}
-			desk, err := env.openDesk()
+			locks, err := env.openLocks()
 			if err != nil {
 				return err
 			}
-			defer desk.close()
-			deeds, err := desk.audit(cmd.Context(), limit, env.stderr)
+			defer locks.close()
+			entries, err := locks.audit(cmd.Context(), limit, env.stderr)
 			if err != nil {
 				return err
 			}
 			if *asJSON {
-				return admin.WriteJSON(env.stdout, auditReport{deeds})
+				return admin.WriteJSON(env.stdout, auditReport{entries})
 			}
-			return printDeeds(env.stdout, deeds)
+			return printAudit(env.stdout, entries)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", defaultLimit, "how many to show at most, 0 for all")
@@ -52,12 +52,12 @@ func locksAuditCommand(env *environment, asJSON *bool) *cobra.Command {
 
 // auditReport is what locks audit prints as JSON.
 type auditReport struct {
-	Entries []deed `json:"entries"`
+	Entries []auditEntry `json:"entries"`
 }
 
-// deed is what an operator did by hand. Null is what it does not have; bytes outside visible
+// auditEntry is what an operator did by hand. Null is what it does not have; bytes outside visible
 // ASCII are written \xNN.
-type deed struct {
+type auditEntry struct {
 	At      time.Time `json:"at"` // by the clock of Redis
 	Who     string    `json:"who"`
 	Did     string    `json:"did"` // released, loaded
@@ -73,35 +73,35 @@ type deed struct {
 	run string
 }
 
-func newDeed(e audit.Entry) deed {
-	shown := func(text string) *string { return unless("", visible(text)) }
-	return deed{
+func newAuditEntry(e audit.Entry) auditEntry {
+	shown := func(text string) *string { return nilIf("", visible(text)) }
+	return auditEntry{
 		At: e.At, Who: visible(e.Who), Did: visible(e.Action), Lock: shown(e.Lock), Key: shown(e.Key), Holder: shown(e.Holder),
-		Request: shown(e.Request), Filter: shown(e.Filter), IDs: unless(0, e.IDs), Reason: shown(e.Reason), Servers: 1, run: e.Run,
+		Request: shown(e.Request), Filter: shown(e.Filter), IDs: nilIf(0, e.IDs), Reason: shown(e.Reason), Servers: 1, run: e.Run,
 	}
 }
 
 // audit reads what was done on all servers that have locks. Some of a quorum may be away.
-func (d *desk) audit(ctx context.Context, limit int, unreachable io.Writer) ([]deed, error) {
+func (d *lockClient) audit(ctx context.Context, limit int, unreachable io.Writer) ([]auditEntry, error) {
 	servers, err := d.allServers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	deeds, at := []deed{}, make(map[string]int) // index by run
+	all, at := []auditEntry{}, make(map[string]int) // index by run
 	var failures []error
 	for _, server := range servers {
 		entries, err := audit.Read(ctx, server.client, limit)
 		if err != nil {
-			failures = append(failures, fmt.Errorf("locks audit: %w%s", err, server.on()))
+			failures = append(failures, fmt.Errorf("locks audit: %w%s", err, server.onServer()))
 			continue
 		}
 		for _, e := range entries {
 			if i, known := at[e.Run]; known && e.Run != "" {
-				deeds[i].Servers++
+				all[i].Servers++
 				continue
 			}
-			at[e.Run] = len(deeds)
-			deeds = append(deeds, newDeed(e))
+			at[e.Run] = len(all)
+			all = append(all, newAuditEntry(e))
 		}
 	}
 	if len(failures) == len(servers) {
@@ -110,15 +110,15 @@ func (d *desk) audit(ctx context.Context, limit int, unreachable io.Writer) ([]d
 	for _, err := range failures {
 		fmt.Fprintln(unreachable, err)
 	}
-	slices.SortStableFunc(deeds, func(a, b deed) int { return b.At.Compare(a.At) })
-	if limit > 0 && len(deeds) > limit {
-		deeds = deeds[:limit]
+	slices.SortStableFunc(all, func(a, b auditEntry) int { return b.At.Compare(a.At) })
+	if limit > 0 && len(all) > limit {
+		all = all[:limit]
 	}
-	return deeds, nil
+	return all, nil
 }
 
 // allServers returns those of all locks, each once.
-func (d *desk) allServers(ctx context.Context) (all []lockServer, err error) {
+func (d *lockClient) allServers(ctx context.Context) (all []lockServer, err error) {
 	seen := make(map[string]bool) // by address; "" is that of the section redis
 	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
 		lock := d.config.Locks[name]
@@ -143,21 +143,21 @@ func (d *desk) allServers(ctx context.Context) (all []lockServer, err error) {
 	return all, nil
 }
 
-func printDeeds(w io.Writer, deeds []deed) error {
-	if len(deeds) == 0 {
+func printAudit(w io.Writer, entries []auditEntry) error {
+	if len(entries) == 0 {
 		_, err := fmt.Fprintln(w, "nothing was done by hand")
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TIME\tWHO\tDID\tWHAT\tHOLDER\tREQUEST\tREASON")
-	for _, d := range deeds {
+	for _, d := range entries {
 		fmt.Fprintln(table, strings.Join(d.row(), "\t"))
 	}
 	return table.Flush()
 }
 
 // row returns the cells of a line of the table.
-func (d *deed) row() []string {
+func (d *auditEntry) row() []string {
 	cell := func(text *string) string {
 		if text == nil {
 			return "-"

@@ -34,13 +34,13 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 			if limit < 0 {
 				return usageError{errors.New("locks list: --limit is negative: give how many locks to list, or 0 for all")}
 			}
-			desk, err := env.openDesk()
+			locks, err := env.openLocks()
 			if err != nil {
 				return err
 			}
-			defer desk.close()
-			l := &lockList{desk: desk, limit: limit, Locks: []lockReport{}, unreachable: env.stderr}
-			if err := l.gather(cmd.Context(), name); err != nil {
+			defer locks.close()
+			l := &lockList{locks: locks, limit: limit, Locks: []lockReport{}, unreachable: env.stderr}
+			if err := l.collect(cmd.Context(), name); err != nil {
 				return err
 			}
 			if *asJSON {
@@ -60,35 +60,35 @@ type lockList struct {
 	Locks []lockReport `json:"locks"`
 	Total int          `json:"total"` // those that were cut off included
 
-	desk        *desk
+	locks       *lockClient
 	limit       int // 0: none
 	unreachable io.Writer
 }
 
-// gather asks for the locks of one name, or of all.
-func (l *lockList) gather(ctx context.Context, name string) error {
+// collect asks for the locks of one name, or of all.
+func (l *lockList) collect(ctx context.Context, name string) error {
 	names := []string{name}
 	if name == "" {
-		names = slices.Sorted(maps.Keys(l.desk.config.Locks))
-	} else if err := l.desk.known(name); err != nil {
+		names = slices.Sorted(maps.Keys(l.locks.config.Locks))
+	} else if err := l.locks.requireLock(name); err != nil {
 		return err
 	}
 	asked := make(map[string]bool) // by template: the sides of a read-write lock share one
 	for _, name := range names {
-		if lock := l.desk.config.Locks[name]; !asked[lock.Key] {
+		if lock := l.locks.config.Locks[name]; !asked[lock.Key] {
 			asked[lock.Key] = true
-			if err := l.ask(ctx, name, lock); err != nil {
+			if err := l.list(ctx, name, lock); err != nil {
 				return err
 			}
 		}
 	}
-	l.cut(l.limit)
+	l.truncate(l.limit)
 	return nil
 }
 
-// ask lists the locks of one name. Some servers of a quorum may be away.
-func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error {
-	servers, err := l.desk.servers(ctx, lock)
+// list lists the locks of one name. Some servers of a quorum may be away.
+func (l *lockList) list(ctx context.Context, name string, lock config.Lock) error {
+	servers, err := l.locks.servers(ctx, lock)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 	var failures []error
 	for _, server := range servers {
 		err := redislock.List(ctx, server.client, kindOf(lock), redislock.Format(lock.Format), before, after, func(s redislock.State) error {
-			if !l.of(s.Key, lock) {
+			if !l.belongsTo(s.Key, lock) {
 				return nil
 			}
 			r := newLockReport(name, lock, s, server)
@@ -109,7 +109,7 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 			return nil
 		})
 		if err != nil {
-			failures = append(failures, fmt.Errorf("locks list: %w%s", err, server.on()))
+			failures = append(failures, fmt.Errorf("locks list: %w%s", err, server.onServer()))
 		}
 	}
 	if len(failures) == len(servers) {
@@ -119,32 +119,32 @@ func (l *lockList) ask(ctx context.Context, name string, lock config.Lock) error
 		fmt.Fprintln(l.unreachable, err)
 	}
 	for _, reports := range votes {
-		l.add(*winner(reports))
+		l.add(*majority(reports))
 	}
 	return nil
 }
 
-// of reports whether a key is one of a lock, and not one of another lock whose
-// template has more around the ID, or of a rule that only observes: nobody relies
+// belongsTo reports whether a key is one belongsTo a lock, and not one belongsTo another lock whose
+// template has more around the ID, or belongsTo a rule that only observes: nobody relies
 // on that.
-func (l *lockList) of(key string, lock config.Lock) bool {
+func (l *lockList) belongsTo(key string, lock config.Lock) bool {
 	if strings.HasSuffix(key, config.ObservedSuffix) {
 		return false
 	}
-	name, err := l.desk.nameOf(key)
-	return err != nil || l.desk.config.Locks[name].Key == lock.Key
+	name, err := l.locks.nameOf(key)
+	return err != nil || l.locks.config.Locks[name].Key == lock.Key
 }
 
 func (l *lockList) add(r lockReport) {
 	l.Total++
 	l.Locks = append(l.Locks, r)
 	if l.limit > 0 && len(l.Locks) >= 2*l.limit+1000 { // now and then, so that it takes no time
-		l.cut(l.limit)
+		l.truncate(l.limit)
 	}
 }
 
-// cut keeps the oldest, in order. Those whose age nobody knows come last.
-func (l *lockList) cut(limit int) {
+// truncate keeps the oldest, in order. Those whose age nobody knows come last.
+func (l *lockList) truncate(limit int) {
 	slices.SortFunc(l.Locks, func(a, b lockReport) int {
 		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.Key, b.Key))
 	})
@@ -221,8 +221,8 @@ func (r *lockReport) row() []string {
 	}
 	h := r.oldest()
 	switch {
-	case r.Holds != nil:
-		cells[2] = *r.Holds
+	case r.Foreign != nil:
+		cells[2] = *r.Foreign
 		return cells
 	case h == nil: // only permits that Java has
 		return cells

@@ -36,8 +36,8 @@ func (r *lockReport) owner() string {
 // recorded reports whether the first holder has said who it is.
 func (r *lockReport) recorded() bool { return len(r.Holders) > 0 && r.Holders[0].Recorded }
 
-// winner returns the report that most servers agree on, nil if there is none.
-func winner(reports []lockReport) *lockReport {
+// majority returns the report that most servers agree on, nil if there is none.
+func majority(reports []lockReport) *lockReport {
 	if len(reports) == 0 {
 		return nil
 	}
@@ -58,7 +58,7 @@ func quorumState(reports []lockReport) string {
 		}
 	}
 	all, most := len(reports), 0
-	best := winner(votes[reports[0].state.Key])
+	best := majority(votes[reports[0].state.Key])
 	if best != nil {
 		most = len(best.Servers)
 	}

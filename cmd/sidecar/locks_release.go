@@ -39,12 +39,12 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 			if !r.yes && !isTerminal(r.stdin) {
 				return usageError{errors.New("locks release: nobody to ask here: add --yes to release without a question")}
 			}
-			desk, err := env.openDesk()
+			locks, err := env.openLocks()
 			if err != nil {
 				return err
 			}
-			defer desk.close()
-			return r.run(cmd.Context(), desk, args[0])
+			defer locks.close()
+			return r.run(cmd.Context(), locks, args[0])
 		},
 	}
 	cmd.Flags().StringVar(&r.name, "lock", "", "the lock's name in the configuration, where several could have the key")
@@ -56,7 +56,7 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 
 // lockRelease is one run of locks release.
 type lockRelease struct {
-	byHand
+	operator
 	name, owner    string
 	yes, asJSON    bool
 	stdin          io.Reader
@@ -65,12 +65,12 @@ type lockRelease struct {
 
 // releaseReport is what is printed as JSON.
 type releaseReport struct {
-	Locks []lockReport `json:"locks"` // as they were, on each server
-	Heard int          `json:"heard"` // how many who wait were told
+	Locks    []lockReport `json:"locks"` // as they were, on each server
+	Notified int          `json:"heard"` // how many who wait were told
 }
 
-func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
-	reports, err := desk.inspect(ctx, r.name, key)
+func (r *lockRelease) run(ctx context.Context, locks *lockClient, key string) error {
+	reports, err := locks.inspect(ctx, r.name, key)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *lockRelease) run(ctx context.Context, desk *desk, key string) error {
 		fmt.Fprint(w, "\n", releaseWarning)
 	}
 	if !r.yes {
-		if err := r.ask(ctx); err != nil {
+		if err := r.confirm(ctx); err != nil {
 			return err
 		}
 	}
@@ -113,7 +113,7 @@ func (r *lockRelease) choose(reports []lockReport) error {
 	answered := 0
 	for _, report := range reports {
 		if report.State == stateOther {
-			return fmt.Errorf("%s is not a lock of this kind: it holds %s", report.Key, *report.Holds)
+			return fmt.Errorf("%s is not a lock of this kind: it holds %s", report.Key, *report.Foreign)
 		}
 		if report.State != stateUnreachable {
 			answered++
@@ -169,8 +169,8 @@ func isTerminal(stdin io.Reader) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// ask returns nil on yes.
-func (r *lockRelease) ask(ctx context.Context) error {
+// confirm returns nil on yes.
+func (r *lockRelease) confirm(ctx context.Context) error {
 	fmt.Fprint(r.stderr, "Release it? [y/N] ")
 	answer := make(chan string, 1)
 	// Nothing ends a read from a terminal. When Ctrl-C does, so does the process.
@@ -205,14 +205,14 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 		}
 		n, err := redislock.ForceRelease(ctx, report.server.client, report.state)
 		if err != nil {
-			failures = append(failures, err.Error()+report.server.on())
+			failures = append(failures, err.Error()+report.server.onServer())
 			continue
 		}
 		heard, released = max(heard, n), report
 		entry := report.entry()
 		entry.Run, entry.Reason = run, r.reason
 		if err := audit.Append(ctx, report.server.client, entry); err != nil {
-			fmt.Fprintf(r.stderr, "locks release: released, and ordergate locks audit will not show it: %v%s\n", err, report.server.on())
+			fmt.Fprintf(r.stderr, "locks release: released, and ordergate locks audit will not show it: %v%s\n", err, report.server.onServer())
 		}
 	}
 	if released != nil {
@@ -226,7 +226,7 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 
 // entry is what is kept of a release.
 func (r *lockReport) entry() audit.Entry {
-	e := audit.Entry{Who: who(), Action: audit.Released, Lock: r.Lock, Key: r.state.Key}
+	e := audit.Entry{Who: operatorName(), Action: audit.Released, Lock: r.Lock, Key: r.state.Key}
 	e.Holder, e.Request = r.heldBy()
 	return e
 }
@@ -246,7 +246,7 @@ func (r *lockReport) heldBy() (holders, requests string) {
 // log leaves a trace of a release by hand.
 func (r *lockReport) log(log *slog.Logger, reason string, heard int) {
 	holders, requests := r.heldBy()
-	attrs := []any{"who", who(), "lock", r.Lock, "key", r.Key, "kind", r.Kind, "owner", holders, "fence", r.state.Fence}
+	attrs := []any{"who", operatorName(), "lock", r.Lock, "key", r.Key, "kind", r.Kind, "owner", holders, "fence", r.state.Fence}
 	if requests != "" {
 		attrs = append(attrs, "request", requests)
 	}

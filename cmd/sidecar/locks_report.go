@@ -33,11 +33,11 @@ type lockReport struct {
 	Fence       *int64         `json:"fence"`        // the last, whoever had it
 	Left        *admin.Seconds `json:"left_seconds"` // of the key; null: there is none, or it has no end
 	Waiting     *int           `json:"waiting"`      // processes; of a fair lock callers. null: Redis does not tell
-	Line        []waiterReport `json:"line"`         // of a fair lock; null: it is none
+	Queue       []waiterReport `json:"line"`         // of a fair lock; null: it is none
 	Free        *int           `json:"free"`         // permits of a semaphore
 	Permits     *int           `json:"permits"`      // in all; null: Java has set them, and Redis does not tell
 	Others      *int           `json:"others"`       // permits that others than ordergate have, without names and leases; null: not known
-	Holds       *string        `json:"holds"`        // what the key holds that is no lock of this kind
+	Foreign     *string        `json:"holds"`        // what the key holds that is no lock of this kind
 	Error       *string        `json:"error"`
 
 	lock   config.Lock
@@ -75,15 +75,15 @@ const (
 func newLockReport(name string, lock config.Lock, s redislock.State, server lockServer) lockReport {
 	r := lockReport{
 		Lock: name, Key: visible(s.Key), Kind: string(s.Kind), Format: string(s.Format), State: stateFree,
-		Holders: []holderReport{}, MoreHolders: s.More, Fence: unless(0, s.Fence), Left: leftOf(s.TTL),
-		Waiting: unless(-1, s.Waiting), lock: lock, state: s, server: server,
+		Holders: []holderReport{}, MoreHolders: s.More, Fence: nilIf(0, s.Fence), Left: timeLeft(s.TTL),
+		Waiting: nilIf(-1, s.Waiting), lock: lock, state: s, server: server,
 	}
 	if lock.Kind == config.LockQuorum {
 		r.Kind, r.Servers = lock.Kind, []string{*server.address}
 	}
 	switch {
 	case s.Foreign != "":
-		r.State, r.Holds = stateOther, &s.Foreign
+		r.State, r.Foreign = stateOther, &s.Foreign
 	case s.Held():
 		r.State = stateHeld
 	}
@@ -91,13 +91,13 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 		r.Holders = append(r.Holders, newHolderReport(h, s.At))
 	}
 	if s.Kind == redislock.Fair {
-		r.Line = []waiterReport{}
+		r.Queue = []waiterReport{}
 	}
 	for _, w := range s.Line {
-		r.Line = append(r.Line, waiterReport{shortOwner(w.Owner), admin.SecondsOf(w.Until.Sub(s.At))})
+		r.Queue = append(r.Queue, waiterReport{shortOwner(w.Owner), admin.SecondsOf(w.Until.Sub(s.At))})
 	}
 	if s.Kind == redislock.Semaphore && s.Foreign == "" {
-		r.Free, r.Permits = &s.Free, unless(0, s.Permits)
+		r.Free, r.Permits = &s.Free, nilIf(0, s.Permits)
 		if s.TTL == 0 && s.Permits == 0 { // nobody has had a permit yet
 			r.Free, r.Permits = &lock.Permits, &lock.Permits
 		}
@@ -110,9 +110,9 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 
 func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 	r := holderReport{
-		Owner: shortOwner(h.Owner), Entered: h.Entered, Fence: unless(0, h.Fence), Recorded: h.Recorded,
-		Process: unless("", visible(h.Process)), Request: unless("", visible(h.Request)),
-		LeftHeld: h.Held, Reason: unless("", visible(h.Reason)),
+		Owner: shortOwner(h.Owner), Entered: h.Entered, Fence: nilIf(0, h.Fence), Recorded: h.Recorded,
+		Process: nilIf("", visible(h.Process)), Request: nilIf("", visible(h.Request)),
+		LeftHeld: h.Held, Reason: nilIf("", visible(h.Reason)),
 	}
 	if h.TTL != redislock.NoEnd {
 		r.Left = new(admin.SecondsOf(h.TTL))
@@ -124,17 +124,17 @@ func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 	return r
 }
 
-// unless returns nil for the value that stands for none.
-func unless[T comparable](none, value T) *T {
+// nilIf returns nil for the value that stands for none.
+func nilIf[T comparable](none, value T) *T {
 	if value == none {
 		return nil
 	}
 	return &value
 }
 
-// leftOf returns what is left of a key; nil when there is none, or it does
+// timeLeft returns what is left of a key; nil when there is none, or it does
 // not end.
-func leftOf(left time.Duration) *admin.Seconds {
+func timeLeft(left time.Duration) *admin.Seconds {
 	if left <= 0 {
 		return nil
 	}
@@ -183,7 +183,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 		line("state", "not known: %s", *r.Error)
 		return
 	case stateOther:
-		line("state", "not a lock of this kind: the key holds %s", *r.Holds)
+		line("state", "not a lock of this kind: the key holds %s", *r.Foreign)
 	case stateHeld:
 		side := ""
 		if r.Kind != r.lock.Kind { // of a read-write lock, the other
@@ -221,14 +221,14 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 	switch {
 	case r.Waiting == nil:
 		line("waiting", "not known: Redis does not tell")
-	case r.Line != nil:
+	case r.Queue != nil:
 		line("waiting", "%d", *r.Waiting)
 	case *r.Waiting == 1:
 		line("waiting", "1 process")
 	default:
 		line("waiting", "%d processes", *r.Waiting)
 	}
-	for i, w := range r.Line {
+	for i, w := range r.Queue {
 		line(fmt.Sprintf("  %d.", i+1), "%s, passed over in %s unless it is heard of again", w.Owner, duration(w.Left))
 	}
 }

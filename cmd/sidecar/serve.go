@@ -31,12 +31,12 @@ import (
 )
 
 type serveOptions struct {
-	delay  time.Duration // how long new calls are served after readiness has gone
-	drain  time.Duration // how long running calls may take to finish after that
-	file   string        // where the configuration is
-	load   func() (*config.Config, error)
-	reload <-chan os.Signal // asks for it to be read again
-	silent time.Duration    // after which a connection is asked for a sign of life, at least 1s; 0: silentTime
+	delay     time.Duration // how long new calls are served after readiness has gone
+	drain     time.Duration // how long running calls may take to finish after that
+	file      string        // where the configuration is
+	load      func() (*config.Config, error)
+	reload    <-chan os.Signal // asks for it to be read again
+	keepalive time.Duration    // after which a connection is asked for a sign of life, at least 1s; 0: silentTime
 }
 
 // serve runs the sidecar until ctx ends, then lets running calls finish.
@@ -47,7 +47,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	}
 	defer m.Close()
 	m.TuneGC(getenv)
-	f, err := newFaces(m, cmp.Or(opts.silent, silentTime), log)
+	f, err := newAdapters(m, cmp.Or(opts.keepalive, keepaliveTime), log)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 
 	select {
 	case <-ctx.Done():
-		f.leave(opts.delay)
+		f.lameDuck(opts.delay)
 		log.Info("stopping: running calls may finish", "within", opts.drain)
 	case err = <-failed:
 	}
@@ -74,8 +74,8 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	return err
 }
 
-// faces are the servers that others talk to.
-type faces struct {
+// adapters are the servers that others talk to.
+type adapters struct {
 	log      *slog.Logger
 	authz    *grpc.Server
 	proc     *grpc.Server
@@ -124,18 +124,18 @@ const (
 )
 
 const (
-	// silentTime is after which silence a connection is asked for a sign of life, and
-	// answerTime how long that may take. Without it a proxy that is gone without a word (its
+	// keepaliveTime is after which silence a connection is asked for a sign of life, and
+	// keepaliveTimeout how long that may take. Without it a proxy that is gone without a word (its
 	// machine died, a firewall forgot the connection) leaves its calls behind, and their
 	// leases would be renewed until settle.max_hold.
-	silentTime, answerTime = 10 * time.Second, 5 * time.Second
+	keepaliveTime, keepaliveTimeout = 10 * time.Second, 5 * time.Second
 	// shortestPing is how often a proxy may ask for one itself (Envoy's
 	// connection_keepalive). gRPC closes the connection on one that asks more often, by
 	// default than every five minutes.
 	shortestPing = 100 * time.Millisecond
 )
 
-func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces, error) {
+func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*adapters, error) {
 	checks, err := extauthz.NewServer(m.Gate())
 	if err != nil {
 		return nil, err
@@ -149,14 +149,14 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 			log.Error("checks go by the rules from before", "error", err)
 		}
 		brackets.Use(g)
-		warnOfReads(g, log)
+		warnOfGETRules(g, log)
 	})
-	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, answerTime)})
+	alive := grpc.KeepaliveParams(keepalive.ServerParameters{Time: silent, Timeout: min(silent, keepaliveTimeout)})
 	pings := grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: shortestPing, PermitWithoutStream: true})
 	usual := []grpc.ServerOption{
 		grpc.NumStreamWorkers(streamWorkers), grpc.WaitForHandlers(true), grpc.ConnectionTimeout(connectTimeout), alive, pings,
 	}
-	f := &faces{
+	f := &adapters{
 		log:    log,
 		authz:  checks.NewGRPC(usual...),
 		proc:   grpc.NewServer(append(usual, grpc.MaxRecvMsgSize(maxMessage))...),
@@ -178,9 +178,9 @@ func newFaces(m *engine.Engine, silent time.Duration, log *slog.Logger) (*faces,
 	return f, nil
 }
 
-// warnOfReads logs which rules create or settle by methods for which Envoy may have been told
+// warnOfGETRules logs which rules create or settle by methods for which Envoy may have been told
 // to leave ext_proc out, as the example does.
-func warnOfReads(g *gate.Gate, log *slog.Logger) {
+func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
 	for _, p := range g.Policies() {
 		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
 		if reads && (p.Create != nil || p.Settle != nil) {
@@ -190,7 +190,7 @@ func warnOfReads(g *gate.Gate, log *slog.Logger) {
 }
 
 // listen opens every configured address, or none.
-func (f *faces) listen(c config.Listen) error {
+func (f *adapters) listen(c config.Listen) error {
 	for _, s := range []struct {
 		name, addr string
 		serve      func(net.Listener) error
@@ -221,7 +221,7 @@ func (f *faces) listen(c config.Listen) error {
 }
 
 // start serves on all listeners. The channel tells when one of them fails.
-func (f *faces) start() <-chan error {
+func (f *adapters) start() <-chan error {
 	failed := make(chan error, len(f.servers))
 	for _, s := range f.servers {
 		f.log.Info("listening", "name", s.name, "addr", s.listener.Addr().String())
@@ -236,9 +236,9 @@ func (f *faces) start() <-chan error {
 	return failed
 }
 
-// leave takes readiness away and serves on, so that proxies and load balancers send their new
+// lameDuck takes readiness away and serves on, so that proxies and load balancers send their new
 // calls to others before the listeners close. A second signal to stop ends that time.
-func (f *faces) leave(delay time.Duration) {
+func (f *adapters) lameDuck(delay time.Duration) {
 	f.draining.Store(true)
 	f.health.Shutdown()
 	if delay <= 0 {
@@ -257,7 +257,7 @@ func (f *faces) leave(delay time.Duration) {
 
 // stop refuses new calls, gives running ones the time to finish, and ends the
 // rest: their locks are held, as after any call without an outcome.
-func (f *faces) stop(within time.Duration) {
+func (f *adapters) stop(within time.Duration) {
 	f.draining.Store(true)
 	f.health.Shutdown()
 	timer := time.AfterFunc(within, func() {

@@ -16,9 +16,9 @@ import (
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
-// mostReply bounds what is read of an answer: a filter with ten years of segments
+// maxResponse bounds what is read of an answer: a filter with ten years of segments
 // takes 1.5 MB.
-const mostReply = 8 << 20
+const maxResponse = 8 << 20
 
 // errNotRunning says that nobody listens at the admin address.
 var errNotRunning = errors.New("there is no ordergate")
@@ -28,10 +28,10 @@ type notRunning struct{ error }
 
 func (n notRunning) Is(target error) bool { return target == errNotRunning }
 
-// askRunning asks the ordergate that serves a configuration, at its admin address,
+// callAdmin asks the ordergate that serves a configuration, at its admin address,
 // about one of its filters, with the token if there is one. It takes as long as that does,
 // so only the connection has a time limit. Body is sent as JSON unless it is nil.
-func (e *environment) askRunning(ctx context.Context, c *config.Config, method, filter, path string, body, into any) error {
+func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, filter, path string, body, into any) error {
 	switch _, ok := c.Filters[filter]; {
 	case !ok:
 		return usageError{fmt.Errorf("%s has no filter %q", e.file, filter)}
@@ -73,7 +73,7 @@ func (e *environment) askRunning(ctx context.Context, c *config.Config, method, 
 		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}
 	defer response.Body.Close() // only read from: nothing to lose
-	text, err := io.ReadAll(io.LimitReader(response.Body, mostReply))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}

@@ -12,22 +12,22 @@ import (
 	"github.com/ordergate/ordergate/internal/audit"
 )
 
-// byHand says who runs a command that changes something, and why.
-type byHand struct{ reason string }
+// operator says who runs a command that changes something, and why.
+type operator struct{ reason string }
 
-func (b *byHand) flag(cmd *cobra.Command) {
+func (b *operator) flag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&b.reason, "reason", "", "why, for the log and for ordergate locks audit")
 }
 
-func (b *byHand) check(command string) error {
+func (b *operator) check(command string) error {
 	if len(b.reason) > audit.MaxReason {
 		return usageError{fmt.Errorf("%s: --reason has %d bytes: at most %d are kept", command, len(b.reason), audit.MaxReason)}
 	}
 	return nil
 }
 
-// who names the user that runs this, as user@host.
-func who() string {
+// operatorName names the user that runs this, as user@host.
+func operatorName() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -102,7 +102,7 @@ func TestSilentProxy(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		opts := serveOptions{file: writeConfig(t, text), load: load, silent: time.Second}
+		opts := serveOptions{file: writeConfig(t, text), load: load, keepalive: time.Second}
 		served <- serve(ctx, c, opts, slog.New(slog.NewTextHandler(&out, nil)), func(string) string { return "" })
 	}()
 	defer func() {

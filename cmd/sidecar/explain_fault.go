@@ -17,7 +17,7 @@ import (
 // find looks for IDs where the rule does, that of its limit last. It is less strict
 // than the gate, which has the word on whether they are any: this is only to show
 // them.
-func (q *question) find(rule *order.Rule) (all []found) {
+func (q *explainer) find(rule *order.Rule) (all []found) {
 	for i := range rule.IDs {
 		all = append(all, q.findID(rule, &rule.IDs[i])...)
 	}
@@ -31,7 +31,7 @@ func (q *question) find(rule *order.Rule) (all []found) {
 	return all
 }
 
-func (q *question) findID(rule *order.Rule, id *order.ID) (all []found) {
+func (q *explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	add := func(place, part, text, raw string, offset int) {
 		all = append(all, found{Place: place, Raw: visible(raw), id: id, part: part, text: text, raw: raw, offset: offset})
@@ -132,8 +132,8 @@ func enterMember(d *jsontext.Decoder, name string) bool {
 	}
 }
 
-// blame shows what a admin.Refusal is about.
-func (q *question) blame(e *explanation, m order.Match) {
+// locateFault finds the part of the request for which it is refused.
+func (q *explainer) locateFault(e *explanation, m order.Match) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	part := m.Reason.Part()
 	text := map[string]string{"path": path, "query": query, "body": string(q.Body), "method": q.Method}[part]
@@ -143,31 +143,31 @@ func (q *question) blame(e *explanation, m order.Match) {
 	case order.MissingLimit:
 		e.Because += lookedFor(*q.rules[m.Rule].Limit)
 	case order.MalformedID, order.MalformedLimit:
-		q.blameMalformed(e, m)
+		q.locateMalformed(e, m)
 	case order.RepeatedID, order.RepeatedInList, order.RepeatedLimit:
-		e.blameSecond()
+		e.locateRepeated()
 	case order.DifferentIDs:
 	case order.FormBody, order.ContentType:
-		q.blameHeader(e, "content-type")
+		q.locateHeader(e, "content-type")
 	case order.ContentEncoding:
-		q.blameHeader(e, "content-encoding")
+		q.locateHeader(e, "content-encoding")
 	default:
 		if m.Offset >= 0 {
-			e.at(part, text, m.Offset, "")
+			e.setFault(part, text, m.Offset, "")
 			return
 		}
-		q.narrow(e, m)
+		q.locateByPrefix(e, m)
 	}
 	if e.Part == nil {
-		e.at(part, text, -1, "")
+		e.setFault(part, text, -1, "")
 	}
 }
 
-// blameHeader shows a header that says how to read the body, or that it is missing.
-func (q *question) blameHeader(e *explanation, name string) {
+// locateHeader shows a header that says how to read the body, or that it is missing.
+func (q *explainer) locateHeader(e *explanation, name string) {
 	for _, h := range q.headers {
 		if h[0] == name {
-			e.at("header", h[0]+": "+h[1], 0, h[0]+": "+h[1])
+			e.setFault("header", h[0]+": "+h[1], 0, h[0]+": "+h[1])
 			return
 		}
 	}
@@ -182,9 +182,9 @@ func lookedFor(ids ...order.ID) string {
 	return ": looked for in " + strings.Join(places, ", ")
 }
 
-// blameMalformed finds the ID, of the order or of the limit, and the byte of it,
+// locateMalformed finds the ID, of the order or of the limit, and the byte of it,
 // that the format refuses.
-func (q *question) blameMalformed(e *explanation, m order.Match) {
+func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 	var these []found
 	for _, f := range e.Found {
 		if (f.id == q.rules[m.Rule].Limit) == (m.Reason == order.MalformedLimit) {
@@ -195,10 +195,10 @@ func (q *question) blameMalformed(e *explanation, m order.Match) {
 		if _, ok := f.id.Format.Canonical(f.raw); ok {
 			continue
 		}
-		if i := oddByte(f.id.Format, f.raw); i >= 0 {
-			e.at(f.part, f.text, f.offset+i, "")
+		if i := firstInvalidByte(f.id.Format, f.raw); i >= 0 {
+			e.setFault(f.part, f.text, f.offset+i, "")
 		} else {
-			e.at(f.part, f.text, f.offset, f.raw)
+			e.setFault(f.part, f.text, f.offset, f.raw)
 		}
 		return
 	}
@@ -206,17 +206,17 @@ func (q *question) blameMalformed(e *explanation, m order.Match) {
 	// the gate stopped behind it.
 	for _, f := range these {
 		if end := f.offset + len(f.raw); f.id.In == order.InJSON && (end == m.Offset || end+1 == m.Offset) {
-			e.at(f.part, f.text, f.offset, f.raw)
+			e.setFault(f.part, f.text, f.offset, f.raw)
 			return
 		}
 	}
-	e.at("body", string(q.Body), m.Offset, "")
+	e.setFault("body", string(q.Body), m.Offset, "")
 }
 
-// oddByte returns the offset of the first byte that a format admits nowhere, or
+// firstInvalidByte returns the offset of the first byte that a format admits nowhere, or
 // not where it stands; -1 when the ID as a whole is to blame. It asks the format
 // about one byte at a time, among others that are right.
-func oddByte(f order.Format, text string) int {
+func firstInvalidByte(f order.Format, text string) int {
 	const nil36 = "00000000-0000-0000-0000-000000000000"
 	before, after, longest := "1", "", f.Max
 	probe := order.Format{Kind: order.Digits, Min: 1, Max: 2}
@@ -224,7 +224,7 @@ func oddByte(f order.Format, text string) int {
 	case order.UUID:
 		probe, longest = f, len(nil36)
 	case order.Pattern:
-		probe.Kind, probe.Pattern = order.Pattern, anything
+		probe.Kind, probe.Pattern = order.Pattern, anyText
 	}
 	for i := range len(text) {
 		if f.Kind == order.UUID && i < longest {
@@ -240,25 +240,25 @@ func oddByte(f order.Format, text string) int {
 	return -1
 }
 
-var anything = regexp.MustCompile(`(?s)\A.*\z`)
+var anyText = regexp.MustCompile(`(?s)\A.*\z`)
 
-// blameSecond shows the ID that repeats another.
-func (e *explanation) blameSecond() {
+// locateRepeated shows the ID that repeats another.
+func (e *explanation) locateRepeated() {
 	for i, f := range e.Found {
 		for _, earlier := range e.Found[:i] {
 			a, _ := earlier.id.Format.Canonical(earlier.raw)
 			if b, _ := f.id.Format.Canonical(f.raw); earlier.id == f.id && (!f.id.List || a == b) {
-				e.at(f.part, f.text, f.offset, f.raw)
+				e.setFault(f.part, f.text, f.offset, f.raw)
 				return
 			}
 		}
 	}
 }
 
-// narrow finds the header, parameter or field without which, and without what
+// locateByPrefix finds the header, parameter or field without which, and without what
 // follows it, the request would not be refused for the same reason. The gate
 // reads them in turn and stops at the first that it refuses.
-func (q *question) narrow(e *explanation, m order.Match) {
+func (q *explainer) locateByPrefix(e *explanation, m order.Match) {
 	same := func(r order.Request) bool {
 		got := q.table.Match(r)
 		return got.Rule == m.Rule && got.Reason == m.Reason
@@ -279,29 +279,29 @@ func (q *question) narrow(e *explanation, m order.Match) {
 	}); n > 0 {
 		h := others[n-1]
 		text := h[0] + ": " + h[1]
-		e.at("header", text, 0, text)
+		e.setFault("header", text, 0, text)
 		return
 	}
 	path, query, _ := strings.Cut(q.Target, "?")
 	r = q.Request
-	if q.narrowPairs(e, "query", query, func(text string) bool { r.Target = path + "?" + text; return same(r) }) {
+	if q.locatePair(e, "query", query, func(text string) bool { r.Target = path + "?" + text; return same(r) }) {
 		return
 	}
 	if m.Reason.Part() == "body" {
 		return // it is about all of it; what is wrong with a single field has another part
 	}
 	r = q.Request
-	q.narrowPairs(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
+	q.locatePair(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
 }
 
-func (q *question) narrowPairs(e *explanation, part, text string, refused func(string) bool) bool {
+func (q *explainer) locatePair(e *explanation, part, text string, refused func(string) bool) bool {
 	ends, starts := []int{0}, []int{0}
 	for offset, pair := range pairs(text, "&") {
 		starts, ends = append(starts, offset), append(ends, offset+len(pair))
 	}
 	n := sort.Search(len(ends)-1, func(n int) bool { return refused(text[:ends[n]]) })
 	if n > 0 {
-		e.at(part, text, starts[n], text[starts[n]:ends[n]])
+		e.setFault(part, text, starts[n], text[starts[n]:ends[n]])
 	}
 	return n > 0
 }
@@ -309,9 +309,9 @@ func (q *question) narrowPairs(e *explanation, part, text string, refused func(s
 // Of a long part, so much is shown before and after the byte.
 const shownBefore, shownAfter = 30, 45
 
-// at notes the part of the request that is to blame, and the byte in it, or a
+// setFault notes the part of the request that is to blame, and the byte in it, or a
 // piece that begins there. Offset -1 is nothing single.
-func (e *explanation) at(part, text string, offset int, piece string) {
+func (e *explanation) setFault(part, text string, offset int, piece string) {
 	e.Part = &part
 	from, to := 0, min(len(text), max(offset, 0)+shownAfter)
 	before, after := "", ""
