@@ -1,10 +1,8 @@
 // Package config reads ordergate's YAML file into one validated value.
 //
-// Start with [Load]. It is strict: an unknown or repeated key, a value of the
-// wrong type or out of range, and a name that nothing defines are all refused,
-// every one of them in a single run, each with its YAML path and line. The
-// package knows nothing of the servers and filters that are built from the
-// value; that is the work of cmd/sidecar.
+// Start with [Load]. It rejects unknown and repeated keys, values of the wrong type or out of
+// range, and undefined names. It reports all violations in one run, each with its YAML path
+// and line. Package engine builds servers and filters from the value.
 package config
 
 import (
@@ -13,14 +11,13 @@ import (
 	"time"
 )
 
-// Config is the whole file. The zero value is not usable; [Load] returns one
-// that is complete and consistent. It is not changed after that, so it may be
-// read from any goroutine.
+// Config is the whole file. The zero value is not usable. [Load] returns a complete and
+// consistent value that nothing changes afterwards, so any goroutine may read it.
 //
 // The names of filters, sources, locks and rules are [a-z0-9][a-z0-9_-]{0,62}.
 type Config struct {
-	Backend string `mapstructure:"backend"` // default strict; for rules that name none
-	// FrontControllers is for rules that have none; default /index.php and /.
+	Backend string `mapstructure:"backend"` // of rules without one; default strict
+	// FrontControllers are those of rules without any; default /index.php and /.
 	FrontControllers []string `mapstructure:"front_controllers"`
 
 	Listen  Listen            `mapstructure:"listen"`
@@ -31,35 +28,34 @@ type Config struct {
 	Rules   []Rule            `mapstructure:"rules"`
 }
 
-// Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0
-// takes a free one. An empty address is not served, which is refused where a
-// rule needs it: lookup needs authz or http, create and settle need proc. No two
-// may overlap.
+// Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0 takes a free
+// port. An empty address is not served. A rule with lookup needs authz or http, and a rule with
+// create or settle needs proc. No two addresses may overlap.
 type Listen struct {
 	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
 	HTTP  string `mapstructure:"http"`  // HTTP sub-requests of nginx, Traefik and Envoy; default empty
 	Admin string `mapstructure:"admin"` // HTTP metrics and health; default 127.0.0.1:9194
 
-	// The token of requests to the admin address that change something. Without one, those
-	// of operators need none, and services cannot add IDs (POST /v1/...).
+	// The token of requests to the admin address that change something. Without it, operators
+	// need no token, and services cannot add IDs (POST /v1/...).
 	TokenFile string `mapstructure:"token_file"`
 	TokenEnv  string `mapstructure:"token_env"`
-	Token     Secret `mapstructure:"-" json:"-"` // what one of them held, at least 16 bytes; "" without either
+	Token     Secret `mapstructure:"-" json:"-"` // the content of either, at least 16 bytes; "" without both
 
-	// AdminHosts are the names under which the admin address may be asked for, besides IP
+	// AdminHosts are the host names that requests to the admin address may have, besides IP
 	// addresses and localhost.
 	AdminHosts []string `mapstructure:"admin_hosts"`
 
-	// TLS is for authz, proc and http on host:port, nil: none. One of these that is not on
-	// loopback needs it, and admin there needs a token, unless Insecure is set.
+	// TLS is for authz, proc and http on host:port; nil: none. Unless Insecure is set, these
+	// addresses need TLS outside of loopback, and admin needs a token there.
 	TLS      *ListenTLS `mapstructure:"tls"`
 	Insecure bool       `mapstructure:"insecure"`
 
 	SocketMode string `mapstructure:"socket_mode"` // of unix sockets, three octal digits; default "0660"
 }
 
-// FileMode returns SocketMode as a number; 0 if it is none.
+// FileMode returns SocketMode as a number; 0 if it is invalid.
 func (l Listen) FileMode() fs.FileMode {
 	mode, err := strconv.ParseUint(l.SocketMode, 8, 9)
 	if err != nil {
@@ -68,91 +64,90 @@ func (l Listen) FileMode() fs.FileMode {
 	return fs.FileMode(mode)
 }
 
-// ListenTLS says how servers speak TLS with clients that show a certificate. The files are
-// PEM, and all three are needed.
+// ListenTLS configures servers for TLS with client certificates. The files are PEM, and all
+// three are required.
 type ListenTLS struct {
-	Cert string `mapstructure:"cert"` // our certificate, with those that lead from it to an authority
+	Cert string `mapstructure:"cert"` // our certificate, with its chain up to an authority
 	Key  string `mapstructure:"key"`  // its private key
 	CA   string `mapstructure:"ca"`   // authorities that sign the clients' certificates
-	// Names are those of which a client's certificate has one, as a DNS name or a URI. None:
-	// any certificate of the authorities will do.
+	// Names are DNS names and URIs. A client's certificate must have one of them. Empty: any
+	// certificate of the authorities is accepted.
 	Names []string `mapstructure:"names"`
 }
 
 // Redis modes.
 const (
 	RedisSingle   = "single"
-	RedisSentinel = "sentinel" // a master that Sentinels name, and replace
+	RedisSentinel = "sentinel" // Sentinels name the primary, and replace it
 	RedisCluster  = "cluster"
-	RedisEmbedded = "embedded" // a Redis inside this process: for trying out, one sidecar only, nothing survives it
+	RedisEmbedded = "embedded" // a Redis inside this process, for trials with one sidecar; its data ends with the process
 )
 
 // Redis says where the locks and the change logs live.
 type Redis struct {
 	Mode string `mapstructure:"mode"` // default single
-	// Addresses are where to ask: the server (mode single, exactly one; default
-	// 127.0.0.1:6379), Sentinels (mode sentinel), or any nodes of the cluster, which
-	// name the others; none with embedded.
+	// Addresses are, by mode: of exactly one server (single; default 127.0.0.1:6379), of
+	// Sentinels (sentinel), or of any nodes of the cluster, which name the others (cluster).
+	// Mode embedded has none.
 	Addresses    []string `mapstructure:"addresses"`
-	Master       string   `mapstructure:"master"`        // what the Sentinels call the master; with mode sentinel, default mymaster
-	Username     string   `mapstructure:"username"`      // an ACL user; goes with a password
+	Master       string   `mapstructure:"master"`        // the Sentinels' name of the primary, in mode sentinel; default mymaster
+	Username     string   `mapstructure:"username"`      // an ACL user; needs a password
 	PasswordFile string   `mapstructure:"password_file"` // read at start, trailing line break removed
 	PasswordEnv  string   `mapstructure:"password_env"`  // name of an environment variable
 
-	// The same of the Sentinels, which have users of their own.
+	// The same for the Sentinels, which have users of their own.
 	SentinelUsername     string `mapstructure:"sentinel_username"`
 	SentinelPasswordFile string `mapstructure:"sentinel_password_file"`
 	SentinelPasswordEnv  string `mapstructure:"sentinel_password_env"`
 
-	// Member is the name of the place that this ordergate runs at: the same after a
-	// restart, and another one for every other ordergate. At most 200 bytes, without #.
-	// Left empty by default: whoever uses it takes the host's name and the address of
-	// listen.proc, or authz.
+	// Member identifies this instance. It stays the same after a restart, and no other
+	// ordergate has it. At most 200 bytes, without #. Empty by default: package engine then
+	// derives it from the host's name and a listener's address.
 	Member string `mapstructure:"member"`
 
-	TLS *TLS `mapstructure:"tls"` // nil: none. With mode sentinel it is for the Sentinels too
+	TLS *TLS `mapstructure:"tls"` // nil: none. In mode sentinel also for the Sentinels
 
-	// Password is what PasswordFile or PasswordEnv held, and SentinelPassword
-	// likewise. They are never printed.
+	// Password is the content of PasswordFile or PasswordEnv, and SentinelPassword likewise.
+	// They are never printed.
 	Password         string `mapstructure:"-" json:"-"`
 	SentinelPassword string `mapstructure:"-" json:"-"`
 }
 
-// TLS says how to speak TLS to Redis. The zero value trusts the system's
-// authorities and shows no certificate. The files are PEM.
+// TLS configures the client for TLS with Redis. The zero value trusts the system's authorities
+// and presents no certificate. The files are PEM.
 type TLS struct {
-	CA         string `mapstructure:"ca"`          // authorities that sign the servers' certificates, in place of the system's
-	Cert       string `mapstructure:"cert"`        // our certificate, with those that lead from it to an authority; goes with Key
+	CA         string `mapstructure:"ca"`          // authorities that sign the servers' certificates; default the system's
+	Cert       string `mapstructure:"cert"`        // our certificate, with its chain up to an authority; needs Key
 	Key        string `mapstructure:"key"`         // its private key
-	ServerName string `mapstructure:"server_name"` // in the servers' certificates; default the host of each address
+	ServerName string `mapstructure:"server_name"` // expected in the servers' certificates; default the host of each address
 }
 
 // Filter kinds, layouts, segments, ways to expand, and freshness.
 const (
 	FilterLocal    = "local"        // a Bloom filter in memory
 	FilterExact    = "exact"        // every ID, in memory: numbers only
-	FilterBloom    = "redis-bloom"  // a filter of RedisBloom, shared by all ordergates
-	FilterBitmap   = "redis-bitmap" // bits in any Redis, shared by all ordergates
+	FilterBloom    = "redis-bloom"  // a filter of RedisBloom, shared by all instances
+	FilterBitmap   = "redis-bitmap" // bits in any Redis, shared by all instances
 	FilterRedisson = "redisson"     // an RBloomFilter, shared with Java services
 	FilterLayered  = "layered"      // memory before one of the three in Redis
 
-	CodecDefault = "default" // Kryo5, which a Java service has that chose none
+	CodecDefault = "default" // Kryo5, the default of Java services
 	CodecString  = "string"  // StringCodec
 
 	LayoutBlocked = "blocked" // the bits of an ID lie in one cache line
 	LayoutClassic = "classic" // they lie anywhere: less memory, slower
 
 	SegmentDay         = "day"
-	SegmentFromID      = "id"      // an ID tells its day
+	SegmentFromID      = "id"      // the ID contains its day
 	SegmentFromArrival = "arrival" // an ID belongs to the day on which it was read or learned
-	OlderUnknown       = "unknown" // an ID whose day is kept no more passes
-	OlderAbsent        = "absent"  // it is refused
+	OlderUnknown       = "unknown" // an ID of a dropped day passes
+	OlderAbsent        = "absent"  // an ID of a dropped day is refused
 
 	ExpandRebuild = "rebuild" // read everything again into a larger filter
 	ExpandLayers  = "layers"  // add another layer
 
-	FreshnessWindow = "window" // a negative counts within a window after a read of the change log
-	FreshnessNone   = "none"   // it counts always: only where nothing else creates orders
+	FreshnessWindow = "window" // Absent is valid within a window after a read of the change log
+	FreshnessNone   = "none"   // Absent is always valid: only if nothing else creates orders
 )
 
 // Filter is one set of order IDs.
@@ -161,77 +156,76 @@ type Filter struct {
 	Capacity          uint64   `mapstructure:"capacity"`            // IDs, 1 to 10^11; default 1,000,000
 	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
-	// Freshness is what a negative rests on; default a window of 500ms, or none in a file
-	// that uses no Redis.
+	// Freshness is the condition for Absent; default a window of 500ms, or none in a file that
+	// uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
 	ChangeLog ChangeLog `mapstructure:"change_log"`
 
-	// ShareLoad has one ordergate read the sources and the others take its snapshot
-	// through Redis, when several start at once. Not for kinds in Redis; default true
-	// where there are tables among the sources, in a file that uses Redis. It is never
-	// nil once defaults are filled in.
+	// ShareLoad lets one instance read the sources when several start at once. The others
+	// take its snapshot from Redis. Not for kinds in Redis; default true in a file that uses
+	// Redis, if the filter has tables among its sources. EnsureDefaults makes it non-nil.
 	ShareLoad *bool `mapstructure:"share_load"`
-	// Reconcile compares the tables with the filter in the background; nil: never.
+	// Reconcile compares the tables with the filter in the background; nil: it does not.
 	Reconcile *Reconcile `mapstructure:"reconcile"`
 
-	// StaleAfter bounds the age of what is known of the change log: a filter that has
-	// not read it to its end for longer is unknown. 1s to 1h, default 5s.
+	// StaleAfter bounds the time since the filter last read the change log to its end. After
+	// it, the filter answers Unknown. 1s to 1h, default 5s.
 	StaleAfter time.Duration `mapstructure:"stale_after"`
-	// AlertFalsePositiveRate is the measured share of absent IDs that pass from which
-	// on the filter complains, and grows if it has Expand; 0 to 0.5, default 0: never.
+	// AlertFalsePositiveRate is the threshold of the measured false positive rate. Above it,
+	// the filter raises an alert, and grows if it has Expand. 0 to 0.5, default 0: never.
 	AlertFalsePositiveRate float64 `mapstructure:"alert_false_positive_rate"`
 
 	Layout   string    `mapstructure:"layout"`   // of the bits in memory; default blocked
-	Segments *Segments `mapstructure:"segments"` // nil: no order is ever forgotten
-	Expand   *Expand   `mapstructure:"expand"`   // not of kinds exact and redisson; nil: it passes more absent IDs beyond its capacity
-	Snapshot *Snapshot `mapstructure:"snapshot"` // of what is in memory; nil: none
+	Segments *Segments `mapstructure:"segments"` // nil: the filter keeps all orders
+	Expand   *Expand   `mapstructure:"expand"`   // not of kinds exact and redisson; nil: beyond its capacity, more absent IDs pass
+	Snapshot *Snapshot `mapstructure:"snapshot"` // of the part in memory; nil: none
 
-	RedisKind string `mapstructure:"redis_kind"` // of kind layered: which of the others is behind it; default redis-bitmap
-	KeyPrefix string `mapstructure:"key_prefix"` // of the keys in Redis, for the kinds there; default "order:bloom:<name>"
+	RedisKind string `mapstructure:"redis_kind"` // of kind layered: the kind of the part in Redis; default redis-bitmap
+	KeyPrefix string `mapstructure:"key_prefix"` // of the keys of kinds in Redis; default "order:bloom:<name>"
 	Shards    int    `mapstructure:"shards"`     // of the kinds in Redis, 1 to 16,384; default 1
 	Codec     string `mapstructure:"codec"`      // of kind redisson; default default
 
 	SecretFile string `mapstructure:"secret_file"` // keys the hashes; read at start, trailing line break removed
 	SecretEnv  string `mapstructure:"secret_env"`  // name of an environment variable
-	// Secret is what SecretFile or SecretEnv held, "" without either: one is made then.
-	// At least 16 bytes.
+	// Secret is the content of SecretFile or SecretEnv, at least 16 bytes; "" without both:
+	// the filter then generates one.
 	Secret Secret `mapstructure:"-" json:"-"`
 }
 
-// Freshness is what a negative of a filter rests on. In a file it is {window: 500ms}, or a
-// word: window, which is the default window, or none.
+// Freshness is the condition under which a filter answers Absent. A file has {window: 500ms},
+// or a word: window (the default window) or none.
 type Freshness struct {
 	Mode string `mapstructure:"mode"` // window or none
-	// Window is how long a complete read of the change log makes negatives count, from
-	// when it was sent. The answer to a create may have to wait for as long. Of mode
-	// window, 100ms to 10s; default [DefaultWindow].
+	// Window is the time after a read of the change log was sent, during which Absent is
+	// valid. The answer to a create may have to wait for this time. Of mode window, 100ms to
+	// 10s; default [DefaultWindow].
 	Window time.Duration `mapstructure:"window"`
 }
 
-// ChangeLog says how the list of new IDs in Redis is kept. All ordergates of a
-// deployment need the same.
+// ChangeLog configures the list of new IDs in Redis. All instances of a deployment need the
+// same values.
 type ChangeLog struct {
-	// Keep is how many entries there are at least, 10,000 to 10^9, or 0: all. It takes a
-	// table among the sources, which has what is trimmed, and is then 1,000,000 by
-	// default, but not with segments from arrival: what is read again loses its day.
+	// Keep is the least number of entries that the log keeps, 10,000 to 10^9; 0: all. It
+	// needs a table among the sources, which has the trimmed orders. The default is then
+	// 100,000, except with segments from arrival: an ID that is read again loses its day.
 	Keep int `mapstructure:"keep"`
-	// Lease is how long the others trust one that they do not hear of, and so how long
-	// the answer to a create waits at most that could not be logged; 200ms to 10s,
+	// Lease is the time without a renewal after which a member is no longer trusted. It also
+	// bounds the wait of a create's answer if Redis does not take the ID. 200ms to 10s,
 	// default 2s.
 	Lease time.Duration `mapstructure:"lease"`
-	// Expel is after how long one that is not heard of is taken for gone, 10s to 24h;
+	// Expel is the time without a renewal after which a member is expelled, 10s to 24h;
 	// default 5m.
 	Expel time.Duration `mapstructure:"expel"`
 }
 
 // Reconcile compares the tables among a filter's sources with the filter.
 type Reconcile struct {
-	Every  time.Duration `mapstructure:"every"`  // how often all rows are looked at, 1m to 720h; default 24h
-	Sample int           `mapstructure:"sample"` // newest rows looked at each minute, 0 to 100,000; default 1000
-	Rate   int           `mapstructure:"rate"`   // rows a second of the whole pass, 1 to 10^6; default 2000
+	Every  time.Duration `mapstructure:"every"`  // interval between passes over all rows, 1m to 720h; default 24h
+	Sample int           `mapstructure:"sample"` // newest rows compared each minute, 0 to 100,000; default 1000
+	Rate   int           `mapstructure:"rate"`   // rows a second of a pass, 1 to 10^6; default 2000
 }
 
-// InRedis returns the kind of filter that is in Redis, "" if none is.
+// InRedis returns the kind of the part in Redis; "": the filter is in memory only.
 func (f Filter) InRedis() string {
 	switch f.Kind {
 	case FilterBloom, FilterBitmap, FilterRedisson:
@@ -242,26 +236,26 @@ func (f Filter) InRedis() string {
 	return ""
 }
 
-// Snapshot has a filter written to a file, which a restart begins with.
+// Snapshot is a file that the filter is written to, and that a restart reads.
 type Snapshot struct {
-	Path  string        `mapstructure:"path"`  // no default; a file beside it has the secret where none is given
+	Path  string        `mapstructure:"path"`  // no default; without a secret in the configuration, a file beside it holds one
 	Every time.Duration `mapstructure:"every"` // 1s to 24h, default 10m
 }
 
-// Segments has a filter forget old orders.
+// Segments makes a filter drop old orders.
 type Segments struct {
 	By    string `mapstructure:"by"`    // day, of UTC; default
 	Keep  int    `mapstructure:"keep"`  // days, today included: 1 to 3,660, no default
 	From  string `mapstructure:"from"`  // default id
-	Older string `mapstructure:"older"` // default unknown; with from arrival it has to be absent
+	Older string `mapstructure:"older"` // default unknown; must be absent with from arrival
 }
 
-// Expand has a filter grow while it is in use.
+// Expand makes a filter grow while it is in use.
 type Expand struct {
 	AtFill float64 `mapstructure:"at_fill"` // share of the capacity: 0.1 to 1, default 0.8
 	By     float64 `mapstructure:"by"`      // 1.1 to 16, default 1.5
-	How    string  `mapstructure:"how"`     // default rebuild where there are sources and no segments, else layers
-	Max    uint64  `mapstructure:"max"`     // IDs, which no growth goes beyond; at least the capacity, default 16 times that
+	How    string  `mapstructure:"how"`     // default rebuild with sources and without segments, else layers
+	Max    uint64  `mapstructure:"max"`     // the largest capacity, in IDs; at least the capacity, default 16 times it
 }
 
 // Kinds of sources, and how they are followed.
@@ -271,52 +265,52 @@ const (
 	SourcePostgres = "postgres" // a table of PostgreSQL
 
 	FollowNone    = "none"    // orders are created through ordergate only
-	FollowPoll    = "poll"    // the table's new rows are read every now and then
+	FollowPoll    = "poll"    // ordergate reads the table's new rows at intervals
 	FollowBinlog  = "binlog"  // of kind mysql: as a replica
 	FollowLogical = "logical" // of kind postgres: by logical replication
 
 	OnBadFail = "fail" // a row without a usable ID ends the reading
-	OnBadSkip = "skip" // it is counted, and named
+	OnBadSkip = "skip" // the row is skipped, counted and logged
 )
 
-// Source is a place that order IDs are read from.
+// Source has order IDs to read: a file or a table.
 type Source struct {
 	Kind string `mapstructure:"kind"` // no default; "mariadb" and "postgresql" are other names of the two
 	Path string `mapstructure:"path"` // csv: one ID a line
 
-	// What follows is for tables. The data source name has a password in it, so it is
-	// given by the environment or a file.
+	// The other keys are for tables. The data source name contains a password, so it comes
+	// from the environment or a file.
 	DSNEnv       string        `mapstructure:"dsn_env"`
 	DSNFile      string        `mapstructure:"dsn_file"`
 	Table        string        `mapstructure:"table"`         // or schema.table
 	IDColumn     string        `mapstructure:"id_column"`     // no default
 	CursorColumn string        `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
-	Ascending    bool          `mapstructure:"ascending"`     // later rows have greater cursors though the database does not count them up (times, Snowflakes, ULIDs)
+	Ascending    bool          `mapstructure:"ascending"`     // later rows have greater cursors, but the database does not generate them (times, Snowflakes, ULIDs)
 	Batch        int           `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 10,000
 	Pause        time.Duration `mapstructure:"pause"`         // after each batch, up to 1m; default 0
 	MaxRate      int           `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit
 	OnBad        string        `mapstructure:"on_bad"`        // default fail
-	Overlap      time.Duration `mapstructure:"overlap"`       // the longest that a transaction takes which creates an order, 1s to 24h; default 1m
+	Overlap      time.Duration `mapstructure:"overlap"`       // the longest transaction that creates an order, 1s to 24h; default 1m
 	Follow       string        `mapstructure:"follow"`        // default none
 	Every        time.Duration `mapstructure:"every"`         // of follow poll: 100ms to 1h, default 1s
-	Grace        time.Duration `mapstructure:"grace"`         // an ID that tells a younger time is never absent; 0 to 24h, default 0; all IDs have to tell one, to the second
-	ServerID     uint32        `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: by chance
+	Grace        time.Duration `mapstructure:"grace"`         // an ID younger than this is never absent; 0 to 24h, default 0; all IDs must contain their time, to the second
+	ServerID     uint32        `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: random
 	Slot         string        `mapstructure:"slot"`          // of follow logical; default "ordergate_<source>"
 	Publication  string        `mapstructure:"publication"`   // of follow logical; default "ordergate_<source>"
 
-	// DSN is what the file or the variable held.
+	// DSN is the content of the file or the variable.
 	DSN Secret `mapstructure:"-" json:"-"`
 }
 
-// Live reports whether the source has each order as soon as it exists.
+// Live reports whether the source is a table, which has each order as soon as it exists.
 func (s Source) Live() bool { return s.Kind == SourceMySQL || s.Kind == SourcePostgres }
 
 // Lock kinds and formats.
 const (
 	LockExclusive = "exclusive" // one holder
 	LockFair      = "fair"      // one holder, in the order of arrival
-	LockRead      = "read"      // shared with other readers; the other side of a lock of kind write with the same key
-	LockWrite     = "write"     // alone; the other side of one of kind read
+	LockRead      = "read"      // shared with other readers; excludes a lock of kind write with the same key
+	LockWrite     = "write"     // exclusive; excludes locks of kind read with the same key
 	LockQuorum    = "quorum"    // exclusive, held on most of several servers
 	LockSemaphore = "semaphore" // at most Permits holders
 
@@ -324,9 +318,8 @@ const (
 	FormatString   = "string"   // SET key owner NX PX, for kinds exclusive and quorum
 )
 
-// ObservedSuffix follows the keys of the locks that a rule in mode observe takes,
-// to see how often they would be busy: it keeps them apart from those that anybody
-// relies on.
+// ObservedSuffix ends the keys of the locks that a rule in mode observe takes. Such a rule
+// measures how often its lock would be busy, and must not exclude enforced settlements.
 const ObservedSuffix = ":observe"
 
 // Lock is one kind of per-order lock.
@@ -336,42 +329,41 @@ type Lock struct {
 	Key              string        `mapstructure:"key"`                 // Redis key with {id} in it, once; default "order:lock:{id}"
 	Permits          int           `mapstructure:"permits"`             // of kind semaphore: 1 to 1,000,000, no default
 	Quorum           *Quorum       `mapstructure:"quorum"`              // of kind quorum; otherwise nil
-	Replicas         *Replicas     `mapstructure:"replicas"`            // nil: a grant counts once the master has it
+	Replicas         *Replicas     `mapstructure:"replicas"`            // nil: a grant needs the primary only
 	Lease            time.Duration `mapstructure:"lease"`               // 1s to 1h, renewed at a third; default 30s
 	Wait             Wait          `mapstructure:"wait"`                // default 3 tries, 100ms apart
 	MaxWaitersPerKey int           `mapstructure:"max_waiters_per_key"` // 0 to 100,000 in this process; default 100
 	OnUnknownOutcome UnknownPolicy `mapstructure:"on_unknown_outcome"`
-	// KeepFence is how long the fence of a lock's last grant stays in Redis: 0, for ever, or
-	// 24h to 87600h (ten years). Default 0 of kind exclusive in format redisson, which Java
-	// counts on from, and otherwise 24h. Of kind semaphore, its counters stay as long.
+	// KeepFence is how long Redis keeps the last fence of a lock, and the counters of a
+	// semaphore: 24h to 87600h (ten years); 0: for ever. Default 0 for kind exclusive in
+	// format redisson, because Java continues counting from it; otherwise 24h.
 	KeepFence time.Duration `mapstructure:"keep_fence"`
 }
 
-// Quorum names the servers of a lock of kind quorum. Those are single servers, and
-// independent of one another and of that of the section redis, from which they have
-// the user, the password and TLS.
+// Quorum names the servers of a lock of kind quorum. They are single servers, independent of
+// each other and of that of the section redis. The user, the password and TLS are those of the
+// section redis.
 type Quorum struct {
 	Addresses []string `mapstructure:"addresses"` // an odd number of at least 3, each its own server
 }
 
-// Replicas has a grant count only when replicas have confirmed it, which makes it
-// unlikely, not impossible, that a failover forgets it. Not with mode embedded,
-// and not for kind quorum.
+// Replicas makes replicas confirm each grant. A failover is then unlikely to lose a lock, but
+// still can. Not with mode embedded, and not for kind quorum.
 type Replicas struct {
-	Confirm int           `mapstructure:"confirm"` // how many, 1 to 100; default 1
-	Timeout time.Duration `mapstructure:"timeout"` // how long they have for it, 1ms to 500ms; default 100ms
+	Confirm int           `mapstructure:"confirm"` // number of replicas, 1 to 100; default 1
+	Timeout time.Duration `mapstructure:"timeout"` // 1ms to 500ms; default 100ms
 }
 
-// Wait bounds the wait for a lock that another holds: either Tries attempts
-// Every apart, or as many as fit UpTo. Tries of 1 does not wait at all.
+// Wait bounds the wait for a lock that another holds: Tries attempts at intervals of Every, or
+// as many as fit UpTo. Tries of 1 does not wait.
 type Wait struct {
 	Tries int           `mapstructure:"tries"` // 1 to 1,000
 	Every time.Duration `mapstructure:"every"` // 1ms to 1m; with kind fair at most 4s
 	UpTo  time.Duration `mapstructure:"up_to"` // 1ms to 10m; excludes the other two
 }
 
-// UnknownPolicy says what becomes of a lease when nobody knows whether the
-// backend is still at work.
+// UnknownPolicy is for a lease whose call ended with an unknown outcome: the backend may still
+// be at work.
 type UnknownPolicy struct {
 	Hold time.Duration `mapstructure:"hold"` // 1s to 24h; default the lock's lease
 }
@@ -382,18 +374,18 @@ const (
 	ModeObserve = "observe" // decide and count, change nothing
 )
 
-// Backends: how the service behind the gate reads a request, and so what is
-// refused because it may take it for another.
+// Backends: how the service behind the gate reads a request. The gate refuses a request in
+// which the backend may find another order.
 const (
-	BackendStrict = "strict" // what any of the others may read differently
+	BackendStrict = "strict" // refuses what any of the others may read differently
 	BackendTomcat = "tomcat"
 	BackendSpring = "spring"
 	BackendPHP    = "php"
 )
 
-// What becomes of a body without a Content-Type where a rule reads JSON.
+// How a rule that reads JSON treats a body without a Content-Type.
 const (
-	WithoutTypeAccept = "accept" // it is read as JSON
+	WithoutTypeAccept = "accept" // the gate reads it as JSON
 	WithoutTypeRefuse = "refuse"
 )
 
@@ -402,19 +394,19 @@ type Rule struct {
 	Name    string `mapstructure:"name"` // unique, [a-z0-9][a-z0-9_-]{0,62}
 	Match   Match  `mapstructure:"match"`
 	Backend string `mapstructure:"backend"` // default that of the file
-	// FrontControllers are the paths at which a backend that is strict or php chooses by
-	// parameters what it runs. A request there that names an order, under no rule, is
-	// refused. Default those of the file.
+	// FrontControllers are the paths at which a backend of kind strict or php chooses its
+	// action by parameters. The gate refuses a request there that names an order and that no
+	// rule matches. Default those of the file.
 	FrontControllers []string `mapstructure:"front_controllers"`
 
-	// JSONWithoutType says what becomes of a body without a Content-Type; of rules that read
-	// an ID from JSON. Default refuse of backend strict, since some (Rack, CGI.pm) take such
-	// a body for a form, and accept of others.
+	// JSONWithoutType is for a body without a Content-Type, in rules that read an ID from
+	// JSON. Default refuse for backend strict, since some (Rack, CGI.pm) read such a body as
+	// a form; otherwise accept.
 	JSONWithoutType string `mapstructure:"json_without_type"`
 
-	Pass    bool    `mapstructure:"pass"`    // exempts what matches; excludes id, invalid, lookup, create and settle
-	IDs     []ID    `mapstructure:"id"`      // at most 8, no two in one place; a mapping in the file is a list of one
-	Invalid Reply   `mapstructure:"invalid"` // default 400; an empty body leaves it to the gate to name what is wrong
+	Pass    bool    `mapstructure:"pass"`    // exempts matching requests; excludes id, invalid, lookup, create and settle
+	IDs     []ID    `mapstructure:"id"`      // at most 8, in different locations; a mapping in the file is a list of one
+	Invalid Reply   `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
 	Lookup  *Lookup `mapstructure:"lookup"`
 	Create  *Create `mapstructure:"create"` // excludes settle and lookup
 	Settle  *Settle `mapstructure:"settle"`
@@ -427,7 +419,7 @@ const (
 	CaseInsensitive = "insensitive"
 )
 
-// What becomes of a request to a rule's path under a method that no rule names.
+// How the gate treats a request to a rule's path whose method no rule names.
 const (
 	OtherMethodsRefuse = "refuse"
 	OtherMethodsPass   = "pass"
@@ -437,8 +429,8 @@ const (
 type Match struct {
 	Methods []string `mapstructure:"methods"` // upper case; at least one
 	Path    string   `mapstructure:"path"`    // "/orders/{id}": segments of [A-Za-z0-9._~-] and {names}, no query
-	// Query has parameters that the query must have, with their values: 1 to 128 letters,
-	// digits, _ and -, both.
+	// Query maps parameters that the query must have to their values. Both have 1 to 128
+	// letters, digits, _ and -.
 	Query        map[string]string `mapstructure:"query"`
 	Case         string            `mapstructure:"case"`          // of the literal segments; default sensitive
 	Host         string            `mapstructure:"host"`          // exact :authority without the port, lower case; default any
@@ -461,13 +453,12 @@ const (
 	JSONNumber = "number"
 )
 
-// ID says where the order ID stands in a request and what it looks like.
-// Exactly one of the places Path, Query, Header, JSON, Form and Cookie is set.
+// ID is the location of the order ID in a request, and its format. Exactly one of the
+// locations Path, Query, Header, JSON, Form and Cookie is set.
 //
-// A create rule may do without: its one entry then has no place, and says with
-// its format what the ID in the answer looks like. [Config.EnsureDefaults] gives
-// it one that is left out. What a create learns has the format of the rule's
-// first entry.
+// The only entry of a create rule may have no location. It then only has the format of the ID
+// in the answer. [Config.EnsureDefaults] adds such an entry to a create rule without any. A
+// create learns IDs of the format of its first entry.
 type ID struct {
 	Path   string `mapstructure:"path"`   // the name of a {segment} of match.path
 	Query  string `mapstructure:"query"`  // a parameter
@@ -476,7 +467,7 @@ type ID struct {
 	Form   string `mapstructure:"form"`   // a field of an urlencoded body
 	Cookie string `mapstructure:"cookie"`
 
-	Optional bool   `mapstructure:"optional"`  // create rules only, the same in all entries: a request without any ID is fine
+	Optional bool   `mapstructure:"optional"`  // create rules only, the same in all entries: a request may have no ID
 	JSONType string `mapstructure:"json_type"` // with json; default any
 	List     bool   `mapstructure:"list"`      // with json, not in create rules: an array of IDs
 	MaxList  int    `mapstructure:"max_list"`  // IDs in the array, 1 to 1,000, with list; default 100
@@ -489,25 +480,24 @@ type ID struct {
 	Time      IDTime `mapstructure:"time"`       // with formats timestamped and snowflake
 }
 
-// IDTime says where an ID holds the time at which it was made: Layout and At
-// are for the format timestamped, Epoch and Shift for snowflake. A layout is one
-// of package time without anything between its parts: a year (2006 or 06), a day
-// (01 and 02, or 002), and as much as there is of 15, 04 and 05.
+// IDTime locates the creation time in an ID. Layout and At are for the format timestamped,
+// Epoch and Shift for snowflake. A layout is one of package time without separators: a year
+// (2006 or 06), a day (01 and 02, or 002), and optionally 15, 04 and 05.
 type IDTime struct {
 	Layout string `mapstructure:"layout"` // default 20060102150405
 	At     int    `mapstructure:"at"`     // offset of the first digit of the date, in bytes; default 0
-	Epoch  string `mapstructure:"epoch"`  // RFC 3339, what is counted from; no default
-	Shift  int    `mapstructure:"shift"`  // bits below those that count milliseconds, 0 to 32; default 22
+	Epoch  string `mapstructure:"epoch"`  // RFC 3339, the time of 0 milliseconds; no default
+	Shift  int    `mapstructure:"shift"`  // bits below the milliseconds, 0 to 32; default 22
 }
 
-// Reply is an answer that ordergate gives itself.
+// Reply is an answer of ordergate in place of the backend.
 type Reply struct {
 	Status     int           `mapstructure:"status"`      // 400 to 599
 	Body       string        `mapstructure:"body"`        // at most 64 KiB
 	RetryAfter time.Duration `mapstructure:"retry_after"` // 0s to 24h, sent in whole seconds, rounded up; 0 sends none
 }
 
-// Lookup turns away requests for orders that definitely do not exist.
+// Lookup refuses requests for absent orders.
 type Lookup struct {
 	Filter string `mapstructure:"filter"`
 	Absent Reply  `mapstructure:"absent"` // default 404 {"error":"order not found"}
@@ -519,40 +509,40 @@ type Create struct {
 	Learn  Learn  `mapstructure:"learn"`
 }
 
-// Learn says where the answer to a create carries the new ID: exactly one of
-// ResponseJSON and ResponseHeader is set.
+// Learn is the location of the new ID in the answer to a create. Exactly one of ResponseJSON
+// and ResponseHeader is set.
 type Learn struct {
 	ResponseJSON   string `mapstructure:"response_json"`   // dotted path of a field
 	ResponseHeader string `mapstructure:"response_header"` // in any case; [Config.EnsureDefaults] makes it lower
-	Pattern        string `mapstructure:"pattern"`         // RE2, looked for in that text; its one group is the ID; default all of the text
+	Pattern        string `mapstructure:"pattern"`         // RE2, searched in that text; its one group is the ID; default the whole text
 }
 
-// Settle brackets the call with a lock.
+// Settle holds a lock around the call.
 type Settle struct {
 	Lock        string        `mapstructure:"lock"`
 	Limit       *Limit        `mapstructure:"limit"`       // nil: none
 	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
-	Unavailable Reply         `mapstructure:"unavailable"` // Redis cannot be asked; default 503, Retry-After 1s
-	MaxHold     time.Duration `mapstructure:"max_hold"`    // a call that takes longer is ended; 1s to 24h, default 10m
+	Unavailable Reply         `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
+	MaxHold     time.Duration `mapstructure:"max_hold"`    // ordergate ends a longer call; 1s to 24h, default 10m
 
-	// MaxInFlight bounds how many settlements the backend may have to work on, of all rules
-	// together: those that were forwarded, and those that are held. 1 to 100,000, default
-	// 100. MaxInFlightPerClient is the part of them that may be one client's; 1 to
-	// MaxInFlight, default half. The more is taken, the less: see docs/locks-outcome.md.
+	// MaxInFlight bounds the settlements of all rules that the backend may have to work on:
+	// those that were forwarded, and holds. 1 to 100,000, default 100. MaxInFlightPerClient
+	// bounds those of one client; 1 to MaxInFlight, default half. It shrinks as more are in
+	// flight: see docs/locks-outcome.md.
 	MaxInFlight          int `mapstructure:"max_in_flight"`
 	MaxInFlightPerClient int `mapstructure:"max_in_flight_per_client"`
-	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000, and
-	// BackendTimeout the longest that it works on one, up to 24h. Both or none: with them, a
-	// hold that may be too short is refused.
+	// BackendWorkers is how many calls the backend works on at once, 1 to 100,000.
+	// BackendTimeout is its longest time for one call, up to 24h. Both or none: with them,
+	// config rejects a hold that may be too short.
 	BackendWorkers int           `mapstructure:"backend_workers"`
 	BackendTimeout time.Duration `mapstructure:"backend_timeout"`
 }
 
-// Limit bounds how many calls run at once that have an ID in common which is not
-// the order's: that of a merchant, say.
+// Limit bounds how many calls with the same second ID run at once: that of a merchant, for
+// example.
 type Limit struct {
-	Lock string `mapstructure:"lock"` // of kind semaphore, and not the one that the order has
-	// ID says where that ID is, as one of the rule's own does. Its name must not be
-	// one that a backend may take for the order's.
+	Lock string `mapstructure:"lock"` // of kind semaphore; not the lock of the order
+	// ID locates the second ID. Its name must not be one that a backend may confuse with the
+	// order's.
 	ID ID `mapstructure:"id"`
 }
