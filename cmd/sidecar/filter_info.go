@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -188,7 +186,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 				return err
 			}
 			if args[1] == "-" {
-				err = eachBatch(cmd.Context(), cmd.InOrStdin(), add)
+				err = eachBatch(cmd.InOrStdin(), add)
 			} else {
 				err = add(args[1:])
 			}
@@ -214,7 +212,7 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 const addBatch = 1_000
 
 // eachBatch reads IDs, one a line. Empty lines are nothing.
-func eachBatch(ctx context.Context, from io.Reader, do func([]string) error) error {
+func eachBatch(from io.Reader, do func([]string) error) error {
 	lines := bufio.NewScanner(from)
 	var ids []string
 	for n := 1; lines.Scan(); n++ {
@@ -226,7 +224,7 @@ func eachBatch(ctx context.Context, from io.Reader, do func([]string) error) err
 			return fmt.Errorf("line %d has %d bytes: must be 1 to %d", n, len(id), orderid.MaxBytes)
 		}
 		if ids = append(ids, id); len(ids) == addBatch {
-			if err := cmp.Or(ctx.Err(), do(ids)); err != nil {
+			if err := do(ids); err != nil {
 				return err
 			}
 			ids = ids[:0]

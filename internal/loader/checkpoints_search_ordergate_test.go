@@ -174,12 +174,12 @@ func (l *liveSet) Append(_ context.Context, ids ...string) error {
 // Record implements filter.Appender.
 func (l *liveSet) Record(ctx context.Context, ids ...string) error { return l.Append(ctx, ids...) }
 
-// Missed implements filter.Appender.
+// AppendIncomplete implements filter.Appender.
 func (l *liveSet) AppendIncomplete(context.Context, string, time.Time) (filter.Entry, error) {
 	return filter.Entry{}, errInjected
 }
 
-// Abandoned implements filter.Appender.
+// AppendAbandoned implements filter.Appender.
 func (l *liveSet) AppendAbandoned(context.Context, string, time.Time) (filter.Entry, error) {
 	return filter.Entry{}, errInjected
 }
@@ -187,6 +187,7 @@ func (l *liveSet) AppendAbandoned(context.Context, string, time.Time) (filter.En
 // Withdraw implements filter.Appender.
 func (l *liveSet) Withdraw(context.Context) error { return nil }
 
+// acquireLeaderLock is the set's LeaderLock, which can be lost.
 func (l *liveSet) acquireLeaderLock(ctx context.Context) (context.Context, int64, func(), error) {
 	s := l.s
 	if l.idle.Load() {

@@ -92,8 +92,6 @@ func (s *setSearch) doubt(reason string) {
 	}
 }
 
-// acquireLeaderLock is the set's Turn, which can be lost.
-
 // stop ends an ordergate. One that is killed says nothing more to Redis.
 func (s *setSearch) stop(l *liveSet, killed bool) {
 	s.say("%s ends, killed: %v", l.name, killed)
