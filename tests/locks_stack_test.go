@@ -49,7 +49,7 @@ func patiently(t testing.TB) func(string) string {
 
 // hanging is a request that the backend keeps until it is told to go on.
 type hanging struct {
-	done  <-chan bool
+	done  <-chan error // nil if it was answered 200
 	leave context.CancelFunc
 	seen  *http.Request // as it came to the backend
 }
@@ -60,10 +60,13 @@ func (s *stack) hang(b *backend, method, path, body string, header ...string) ha
 	before := len(b.seen())
 	ctx, leave := context.WithCancel(s.t.Context())
 	s.t.Cleanup(leave)
-	done := make(chan bool, 1)
+	done := make(chan error, 1)
 	go func() {
 		a, err := s.send(ctx, method, path+"?do=hang", body, header...)
-		done <- err == nil && a.status == 200
+		if err == nil && a.status != 200 {
+			err = fmt.Errorf("answered %d %q %s", a.status, a.verdict, a.body)
+		}
+		done <- err
 	}()
 	h := hanging{done: done, leave: leave}
 	bedtest.Eventually(s.t, "the backend has "+path, func() bool {
@@ -81,9 +84,9 @@ func (s *stack) hang(b *backend, method, path, body string, header ...string) ha
 func (h hanging) wantAnswer(t testing.TB) {
 	t.Helper()
 	select {
-	case ok := <-h.done:
-		if !ok {
-			t.Error("a request that hung was not answered 200")
+	case err := <-h.done:
+		if err != nil {
+			t.Errorf("a request that hung: %v", err)
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("a request that hung was never answered")

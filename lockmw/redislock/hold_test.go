@@ -54,7 +54,7 @@ func TestHoldAgain(t *testing.T) {
 func TestHoldAgainEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	f, seen := startFenced(t), &losses{}
-	l := newLocker(t, f.client, Options{Lease: minLease, Hold: time.Hour, Observer: seen})
+	l := newLocker(t, f.client, Options{Lease: time.Second, Hold: time.Hour, Observer: seen})
 	lease := acquire(t, l, "k")
 	f.allow(t, "-evalsha", "-eval")
 	_ = lease.Hold(t.Context(), "test") // the lease may be over by now
