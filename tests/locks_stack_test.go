@@ -49,7 +49,7 @@ func patiently(t testing.TB) func(string) string {
 
 // hanging is a request that the backend keeps until it is told to go on.
 type hanging struct {
-	done  <-chan error // nil if it was answered 200
+	done  <-chan string // what came instead of an answer 200
 	leave context.CancelFunc
 	seen  *http.Request // as it came to the backend
 }
@@ -60,13 +60,14 @@ func (s *stack) hang(b *backend, method, path, body string, header ...string) ha
 	before := len(b.seen())
 	ctx, leave := context.WithCancel(s.t.Context())
 	s.t.Cleanup(leave)
-	done := make(chan error, 1)
+	done := make(chan string, 1)
 	go func() {
 		a, err := s.send(ctx, method, path+"?do=hang", body, header...)
-		if err == nil && a.status != 200 {
-			err = fmt.Errorf("answered %d %q %s", a.status, a.verdict, a.body)
+		var instead string
+		if err != nil || a.status != 200 {
+			instead = fmt.Sprintf("%d %q %s (%v)", a.status, a.verdict, a.body, err)
 		}
-		done <- err
+		done <- instead
 	}()
 	h := hanging{done: done, leave: leave}
 	bedtest.Eventually(s.t, "the backend has "+path, func() bool {
@@ -84,9 +85,9 @@ func (s *stack) hang(b *backend, method, path, body string, header ...string) ha
 func (h hanging) wantAnswer(t testing.TB) {
 	t.Helper()
 	select {
-	case err := <-h.done:
-		if err != nil {
-			t.Errorf("a request that hung: %v", err)
+	case instead := <-h.done:
+		if instead != "" {
+			t.Errorf("a request that hung was not answered 200: %s", instead)
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("a request that hung was never answered")
