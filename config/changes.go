@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// secretFields are those that a file has no key for, but one with _file or _env
-// behind it, by the names of the fields.
+// secretFields maps the fields for secrets to their keys. The file has each key only with the
+// suffix _file or _env.
 var secretFields = map[string]string{
 	"Token": "token", "Password": "password", "SentinelPassword": "sentinel_password", "DSN": "dsn", "Secret": "secret",
 }
 
 // Changes returns the paths of the keys whose values differ between two
 // configurations, in the order of the fields of [Config]: "redis.addresses",
-// "locks.settlement.lease". A path ends earlier where only one of the two has what it
-// leads to. Rules go by their names: "rules.order-lookup", or "rules" if they only
-// stand in another order. Nothing is told of the values.
+// "locks.settlement.lease". If only one of the two has a section or an entry, the path ends
+// there. The path of a rule contains its name: "rules.order-lookup". It is "rules" if only
+// the order of the rules differs. The paths contain no values.
 func Changes(a, b *Config) []string {
 	var c changes
 	c.compare("", reflect.ValueOf(*a), reflect.ValueOf(*b))
@@ -41,7 +41,8 @@ func (c *changes) compare(path string, a, b reflect.Value) {
 	case t.Kind() == reflect.Map:
 		c.compareEntries(path, a, b)
 	}
-	// A value. That of a secret may have changed with the place that it comes from.
+	// This is a value. A secret may have changed together with the key of its file or variable,
+	// so its path may be in the list already.
 	if len(c.paths) == before && !slices.Contains(c.paths, path) {
 		c.paths = append(c.paths, path)
 	}
@@ -91,7 +92,7 @@ func (c *changes) compareEntries(path string, a, b reflect.Value) {
 	}
 }
 
-// compareRules goes by the names, which are unique in a valid configuration.
+// compareRules compares rules by name. Names are unique in a valid configuration.
 func (c *changes) compareRules(a, b []Rule) {
 	before := len(c.paths)
 	for _, r := range a {

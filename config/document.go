@@ -6,27 +6,26 @@ import (
 	"strings"
 )
 
-// document is what is known of a configuration beyond its values: where each
-// was given, and what has been found wrong with them.
+// document records the origin of each value of a configuration, and the violations found.
 //
-// Paths are those of the YAML file, "rules[1].id.format", but for the entry of
-// a refused name ("filters.Orders"), which goes by "filters.#3": viper would
-// fold its case, and what is wrong inside it is to be reported too.
+// Paths are those of the YAML file, such as "rules[1].id.format". An entry with a rejected
+// name ("filters.Orders") has the path "filters.#3" instead: viper would fold the name's case.
+// The reader thus reports violations inside such an entry too.
 type document struct {
 	file       string
 	origins    map[string]origin
-	discarded  map[string]bool // paths of values that were of no use and were left out
-	partlyRead map[string]bool // mappings that hold a key that is not read
-	badNames   map[string]bool // "filters.Orders": defined, though under a name that is refused
+	discarded  map[string]bool // paths of unusable values, which the reader left out
+	partlyRead map[string]bool // paths of mappings with a key that the reader could not use
+	badNames   map[string]bool // "filters.Orders": defined, but under a rejected name
 	violations []Violation
-	variables  map[string]string // the path of the key that each stands for
+	variables  map[string]string // from the name of a variable to the path of its key
 }
 
-// origin says where a value was given.
+// origin is the location of a value in the file or the environment.
 type origin struct {
 	line     int    // of its key in the file
 	shown    string // its path as the user wrote it
-	variable string // the environment variable, when it came from one
+	variable string // the environment variable that set the value; "" without one
 }
 
 func newDocument(file string) *document {
@@ -39,9 +38,9 @@ func newDocument(file string) *document {
 	}
 }
 
-// report notes a violation at a path, in the words and at the place of the one
-// who gave the value. What has no place of its own, a missing key say, is
-// reported at that of the nearest thing around it.
+// report records a violation at a path. It uses the line or the variable of the value, and
+// the path as the user wrote it. If the path has no origin (a missing key, for example), it
+// uses the origin of the nearest enclosing path.
 func (d *document) report(path, message string) {
 	for around := path; around != ""; around = parent(around) {
 		p, ok := d.origins[around]
@@ -62,15 +61,15 @@ func (d *document) report(path, message string) {
 	d.violations = append(d.violations, v)
 }
 
-// given reports whether the user gave a usable value: a zero that was written
-// is not the same as no value.
+// given reports whether the user gave a usable value. It distinguishes an explicit zero from
+// a missing value.
 func (d *document) given(path string) bool {
 	_, ok := d.origins[path]
 	return ok && !d.discarded[path]
 }
 
-// unusable reports whether the value at the path, or one around it, has been
-// refused already, so that its absence is not held against the user again.
+// unusable reports whether the reader discarded the value at the path, or one that contains
+// it. A discarded value has its violation already, so its absence is no second violation.
 func (d *document) unusable(path string) bool {
 	for ; path != ""; path = parent(path) {
 		if d.discarded[path] {
@@ -80,15 +79,15 @@ func (d *document) unusable(path string) bool {
 	return false
 }
 
-// override notes that a variable takes the place of what the file says.
+// override records that a variable replaces the value of the file.
 func (d *document) override(path, variable string) {
 	maps.DeleteFunc(d.origins, func(p string, _ origin) bool { return within(p, path) })
 	maps.DeleteFunc(d.discarded, func(p string, _ bool) bool { return within(p, path) })
 	d.origins[path] = origin{shown: path, variable: variable}
 }
 
-// idPath returns the path of one of a rule's n IDs. The one that is written
-// without a list around it has no index either.
+// idPath returns the path of entry i of a rule's n IDs. A single entry that the file has
+// without a list has no index.
 func (d *document) idPath(rule string, i, n int) string {
 	path := rule + ".id"
 	if _, isList := d.origins[path+"[0]"]; n == 1 && !isList {
@@ -97,7 +96,7 @@ func (d *document) idPath(rule string, i, n int) string {
 	return path + "[" + strconv.Itoa(i) + "]"
 }
 
-// parent returns the path of what holds the value at path; "" above the top.
+// parent returns the path of the mapping or list that contains path; "" for a top-level key.
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// variablePrefix is what the names of variables begin with that stand for keys.
+	// variablePrefix begins the names of the variables that set keys.
 	variablePrefix = "ORDERGATE_"
-	// environmentFile is the "file" of what a variable is refused for.
+	// environmentFile is the "file" of a violation in a variable.
 	environmentFile = "environment"
 )
 
-// environment returns what environment variables override, keyed like the tree
-// that was read from the file. Rules have no names as keys, so their variables
-// would be positions in a list: they have none.
+// environment returns the values that environment variables override, in the shape of the
+// tree from the file. Rules have no variables: they are a list, so the names of their
+// variables would contain indices.
 func (d *document) environment(tree map[string]any, getenv func(string) string) map[string]any {
 	paths := make(map[string]reflect.Type)
 	for section, t := range fieldsOf(reflect.TypeFor[Config]()) {
@@ -30,7 +30,7 @@ func (d *document) environment(tree map[string]any, getenv func(string) string) 
 				addLeaves(paths, t, section)
 			}
 		case reflect.Map:
-			entries, _ := tree[section].(map[string]any) // absent in a file without it
+			entries, _ := tree[section].(map[string]any) // nil if the file lacks the section
 			for name := range entries {
 				if nameProblem(name) == "" {
 					addLeaves(paths, t.Elem(), join(section, name))
@@ -83,14 +83,14 @@ func addLeaves(paths map[string]reflect.Type, t reflect.Type, path string) {
 	}
 }
 
-// variableOf names the variable of a key: viper's own scheme with "_" for
-// whatever a shell does not take in a name.
+// variableOf returns the name of a key's variable. It follows viper's scheme, with "_" in
+// place of characters that a shell does not allow in a name.
 func variableOf(path string) string {
 	return variablePrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(path))
 }
 
-// fromText reads a variable as a value of a field's type: text as it is, lists
-// separated by commas, the rest as YAML would read it.
+// fromText converts a variable's text to a field's type. It keeps text as it is, splits lists
+// at commas, and reads other types as YAML does.
 func fromText(text string, t reflect.Type) (value any, problem string) {
 	switch {
 	case t == freshnessType:
@@ -110,7 +110,7 @@ func fromText(text string, t reflect.Type) (value any, problem string) {
 	return scalar(&yaml.Node{Kind: yaml.ScalarNode, Value: strings.TrimSpace(text)}, t)
 }
 
-// put sets a value in nested mappings, which it makes as needed.
+// put sets a value in nested mappings. It creates missing mappings.
 func put(m map[string]any, path []string, value any) {
 	for _, key := range path[:len(path)-1] {
 		inner, ok := m[key].(map[string]any)

@@ -9,36 +9,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// DefaultWindow is the window of a filter for which the file names none: long beside a round
-// trip to Redis, and short beside the time that a create takes in a backend.
+// DefaultWindow is the window of a filter without one in the file. It is much longer than a
+// round trip to Redis, and much shorter than a create in a backend.
 const DefaultWindow = 500 * time.Millisecond
 
-// The bounds of a window. It is read anew four times while it lasts: a shorter one would end
-// between two reads.
+// The bounds of a window. The filter reads the change log four times within a window. A
+// window under the minimum would end between two reads.
 const (
 	minWindow = 100 * time.Millisecond
 	maxWindow = 10 * time.Second
 )
 
-// freshnessType is the one struct that a single word may stand for.
+// freshnessType is the type of the only struct that a file may also have as a single word.
 var freshnessType = reflect.TypeFor[Freshness]()
 
-// freshnessForms is what may be written for it.
+// freshnessForms lists the valid forms for a message.
 const freshnessForms = "{" + FreshnessWindow + ": 500ms}, " + FreshnessNone
 
-// What earlier versions had in place of a window.
+// Modes of earlier versions. The validator rejects them and suggests a window.
 const (
 	freshnessBarrier = "barrier"
 	freshnessBounded = "bounded"
 )
 
-// windowMapping is Freshness as a mapping.
+// windowMapping is the form of [Freshness] as a mapping.
 type windowMapping struct {
 	Window time.Duration `mapstructure:"window"`
 }
 
-// freshness reads a Freshness. It stays one in the tree of values, so that a variable
-// replaces all of what the file says.
+// freshness reads a [Freshness]. The tree of values has it as one struct, so a variable
+// replaces the file's value as a whole.
 func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -64,8 +64,8 @@ func (r *reader) freshness(n *yaml.Node, path, shown string) (any, bool) {
 	return nil, r.discard(path)
 }
 
-// freshnessOf reads a text: a word, which is not looked at, or "window: 1s", for
-// variables, which hold no mappings.
+// freshnessOf reads a text: a word, or "window: 1s". Variables need the second form, since
+// they cannot contain mappings. It does not check the word; the validator does.
 func freshnessOf(text string) (f Freshness, problem string) {
 	text = strings.TrimSpace(text)
 	if text == FreshnessWindow {
@@ -90,7 +90,7 @@ func freshnessOf(text string) (f Freshness, problem string) {
 	return Freshness{Mode: FreshnessWindow, Window: d.(time.Duration)}, ""
 }
 
-// oldFreshness says what to write for a mapping of an earlier version; "" if it is none.
+// oldFreshness returns the message for a mapping of an earlier version; "" for another one.
 func oldFreshness(n *yaml.Node) string {
 	if len(n.Content) != 2 || resolve(n.Content[0]).Value != freshnessBounded {
 		return ""
@@ -98,7 +98,8 @@ func oldFreshness(n *yaml.Node) string {
 	return notBounded(resolve(n.Content[1]).Value)
 }
 
-// notBounded says what to write for "bounded: 200ms".
+// notBounded returns the message for "bounded: 200ms". It suggests a window, with the time of
+// the old bound if that is valid.
 func notBounded(bound string) string {
 	window := DefaultWindow
 	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= maxWindow {
@@ -124,8 +125,8 @@ func (v *validator) freshness(path string, f Filter) {
 	}
 }
 
-// window checks a window, and the times beside it. Where one of them is out of range itself,
-// that is reported there.
+// window checks a window, and compares it with stale_after and change_log.expel. It skips a
+// comparison with a value below its minimum, since another check reports that value.
 func (v *validator) window(path string, f Filter) {
 	w, at := f.Freshness.Window, path+".window"
 	between(v, at, w, minWindow, maxWindow)

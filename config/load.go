@@ -11,43 +11,44 @@ import (
 	"github.com/spf13/viper"
 )
 
-// maxFileSize bounds the configuration file, in bytes. Bodies of replies are
-// what makes a file large: this leaves room for more than fifty of the largest.
+// maxFileSize bounds the configuration file, in bytes. Only bodies of replies make a file
+// large. The limit leaves room for more than fifty of the largest.
 const maxFileSize = 4 << 20
 
-// Options say how a configuration is read. The zero value has no variables.
+// Options controls [LoadWith]. With the zero value, it reads no variables.
 type Options struct {
-	Getenv func(string) string // os.Getenv, but in tests; nil: there are no variables
+	Getenv func(string) string // os.Getenv, except in tests; nil: there are no variables
 
-	// Uses are the paths of what the caller is going to use, such as "locks" or
-	// "listen.admin"; nil: all. What is wrong elsewhere is no error then, and secrets and
-	// files elsewhere are not read: those fields are not usable.
+	// Uses are the paths that the caller uses, such as "locks" or "listen.admin"; nil: all.
+	// Violations at other paths are warnings. LoadWith does not read the secrets and files of
+	// other paths, so those fields are not usable.
 	Uses []string
-	// WithoutDSN lets the variables be missing that hold the names of data sources.
+	// WithoutDSN allows the variables for data source names to be missing.
 	WithoutDSN bool
-	// CheckTable says what is wrong with a source that is a table, whose DSN has been read;
-	// nil: nothing is. The error quotes nothing of the DSN.
+	// CheckTable checks a source that is a table, after its DSN was read; nil: no check. Its
+	// error must quote no part of the DSN.
 	CheckTable func(Source) error
-	// Environ are all variables, as of os.Environ, of which those are looked for that stand
-	// for no key; nil: they are not.
+	// Environ are all variables, in the form of os.Environ. LoadWith warns about those with
+	// the prefix ORDERGATE_ and without a key; nil: no such warnings.
 	Environ []string
 }
 
-// Warnings is what is wrong and no error.
+// Warnings are the problems that do not prevent a load.
 type Warnings struct {
-	Unused    []Violation // outside of [Options.Uses]
-	Variables []Violation // that stand for no key
+	Unused    []Violation // at paths outside of [Options.Uses]
+	Variables []Violation // variables without a key
 }
 
-// Load reads the file at path, and from getenv (os.Getenv, but in tests) the
-// variables that override it and the Redis passwords. A variable is named after
-// the path of a key, ORDERGATE_REDIS_ADDRESSES for redis.addresses; a list is
-// separated by commas; an empty variable counts as none. The backend, its front
-// controllers and the keys of the sections listen and redis can be set this way, and
-// those of every filter, source and lock that the file defines.
+// Load reads and validates the file at path. Through getenv (os.Getenv, except in tests) it
+// reads the variables that override the file, and secrets.
 //
-// The error is an [*InvalidError] with everything that is wrong, or one line
-// when the file cannot be read. Load blocks on the file system only.
+// The name of a variable comes from the path of its key: ORDERGATE_REDIS_ADDRESSES for
+// redis.addresses. Commas separate the items of a list. An empty variable counts as unset.
+// Variables can set backend, front_controllers and the keys of the sections listen and redis.
+// They can also set the keys of each filter, source and lock that the file defines.
+//
+// The error is an [*InvalidError] with all violations, or one line if Load cannot read the
+// file. Load blocks on the file system only.
 func Load(path string, getenv func(string) string) (*Config, error) {
 	c, _, err := LoadWith(path, Options{Getenv: getenv})
 	return c, err
@@ -68,7 +69,7 @@ func readFile(path string, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	defer f.Close() // only read from: nothing to lose
+	defer f.Close() // an error after reading has no consequence
 	data, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err != nil {
 		return nil, withoutPath(err)
@@ -79,8 +80,8 @@ func readFile(path string, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// withoutPath drops the operation and the path from an error of package os,
-// since the caller names them in its own words.
+// withoutPath removes the operation and the path from an error of package os. The caller's
+// message has both.
 func withoutPath(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -89,8 +90,7 @@ func withoutPath(err error) error {
 	return err
 }
 
-// Parse is [Load] for a file that has been read. The file's name is used in
-// violations only.
+// Parse is [Load] for the content of a file. It uses the file's name in errors only.
 func Parse(file string, data []byte, getenv func(string) string) (*Config, error) {
 	c, _, err := parse(file, data, Options{Getenv: getenv})
 	return c, err
@@ -126,9 +126,9 @@ func parse(file string, data []byte, o Options) (*Config, Warnings, error) {
 	return c, Warnings{elsewhere, doc.unknownVariables(c, o.Environ)}, nil
 }
 
-// decode lays the overrides over the file and returns the result as a Config.
-// Both hold values of the fields' own types, so nothing is converted here, and
-// a key without a field would be a mistake of ours.
+// decode merges the overrides into the values of the file and returns the result as a
+// [Config]. All values have the types of their fields already, so decode converts nothing. A
+// key without a field is a bug in this package.
 func decode(tree, overrides map[string]any) (*Config, error) {
 	v := viper.New()
 	for _, layer := range []map[string]any{tree, overrides} {
@@ -142,8 +142,8 @@ func decode(tree, overrides map[string]any) (*Config, error) {
 		c.ErrorUnused = true
 	}
 	c := &Config{}
-	// Section by section: Unmarshal works on flat keys, and a filter that is
-	// written as {} has none.
+	// Decode each section separately. Viper's Unmarshal works on flat keys, so it would lose a
+	// filter written as {}.
 	for section, into := range map[string]any{
 		"backend": &c.Backend, "front_controllers": &c.FrontControllers, "listen": &c.Listen, "redis": &c.Redis, "filters": &c.Filters,
 		"sources": &c.Sources, "locks": &c.Locks, "rules": &c.Rules,

@@ -1,7 +1,6 @@
 package config
 
-// planned holds the keys that belong to the configuration as it is documented,
-// and that this version does not do, as "rules[].create.confirm".
+// planned holds the schema paths of documented keys that this version does not implement.
 var planned = map[string]bool{
 	"rules[].create.confirm":   true,
 	"rules[].create.duplicate": true,

@@ -15,29 +15,29 @@ import (
 )
 
 const (
-	// maxValues bounds the values of a file with its aliases written out, which
-	// can make a few lines stand for billions. A rule has about twenty.
+	// maxValues bounds the values of a file after expansion of its aliases. With aliases, a
+	// few lines can stand for billions of values. A rule has about twenty values.
 	maxValues = 1 << 18
 
-	// maxViolations bounds how many violations are looked for: past it the file
-	// is none of ours.
+	// maxViolations ends the reading of a file. A file with more violations is probably not a
+	// configuration of ordergate.
 	maxViolations = 1000
 )
 
 var (
-	// yamlError takes the line out of an error of package yaml, which has no
-	// type for it.
+	// yamlError extracts the line from an error of package yaml. The package has no type for
+	// such errors.
 	yamlError = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?((?s:.*))`)
 
-	// yamlParserError matches the errors of the yaml package's parser. It counts
-	// lines from 0 in them, and from 1 in those of its scanner.
+	// yamlParserError matches the errors of the yaml package's parser. Their lines start at 0.
+	// The lines in errors of the package's scanner start at 1.
 	yamlParserError = regexp.MustCompile(`^(did not find expected (<|node content|'-' indicator|key|',' or )|` +
 		`found (undefined tag handle|duplicate %|incompatible YAML document))`)
 )
 
-// read parses a file and returns what is usable of it, in the types of
-// [Config]'s fields, keyed as their mapstructure tags say. The rest is reported.
-// It returns nil when nothing is usable.
+// read parses a file and returns the usable values, with the mapstructure tags of [Config]'s
+// fields as keys. The values have the types of the fields. read reports the other values. It
+// returns nil if no value is usable.
 func (d *document) read(data []byte) map[string]any {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, second yaml.Node
@@ -68,7 +68,7 @@ func (d *document) read(data []byte) map[string]any {
 	r := reader{document: d, valuesLeft: maxValues}
 	tree := r.structure(top, reflect.TypeFor[Config](), "", "")
 	if r.exhausted {
-		return nil // what was not reached would be found missing
+		return nil // the validator would report the unread keys as missing
 	}
 	return tree
 }
@@ -82,25 +82,26 @@ func (d *document) reportSyntax(err error, data []byte) {
 	if m := yamlError.FindStringSubmatch(message); m != nil {
 		message = m[2]
 		if m[1] != "" {
-			line, _ = strconv.Atoi(m[1]) // digits by the expression
+			line, _ = strconv.Atoi(m[1]) // the expression matches digits only
 			if yamlParserError.MatchString(message) {
 				line++
 			}
 		}
 	}
-	// What is missing at the end is missed past the last line break.
+	// For text missing at the end, yaml reports a line after the last line break.
 	last := 1 + bytes.Count(bytes.TrimRight(data, "\n"), []byte("\n"))
 	d.reportAt(min(line, last), "the file is not YAML: "+oneLine(message))
 }
 
-// reader walks the nodes of a file along the types that they are to become.
+// reader walks the YAML nodes of a file together with the Go types of their values.
 type reader struct {
 	*document
-	valuesLeft int // values that may still be read
+	valuesLeft int // number of values before the limit
 	exhausted  bool
 }
 
-// countValue counts one value and reports whether it may still be read.
+// countValue counts one value and reports whether the reader may read it. At a limit, it
+// reports a violation at the line and ends the reading.
 func (r *reader) countValue(line int) bool {
 	switch {
 	case r.exhausted:
@@ -137,7 +138,7 @@ func (r *reader) structure(n *yaml.Node, t reflect.Type, path, shown string) map
 	return values
 }
 
-// named reads a mapping from names that the user chose.
+// named reads a mapping whose keys are names chosen by the user.
 func (r *reader) named(n *yaml.Node, t reflect.Type, path, shown string) map[string]any {
 	values := make(map[string]any)
 	index := 0
@@ -155,18 +156,18 @@ func (r *reader) named(n *yaml.Node, t reflect.Type, path, shown string) map[str
 		r.origins[at] = origin{line: key.Line, shown: atShown}
 		v, ok := r.value(value, t, at, atShown)
 		if !ok {
-			v = map[string]any{} // kept, so that no reference to it dangles
+			v = map[string]any{} // keep the name, so that references to it stay valid
 		}
 		values[name] = v
 	}
 	return values
 }
 
-// entries yields the keys of a mapping with their values, those that are no
-// text or were given before excepted.
+// entries yields the keys of a mapping with their values. It reports and skips keys that are
+// not scalars, merge keys and repeated keys.
 func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
-		seen := make(map[string]int) // the line
+		seen := make(map[string]int) // from a key to its line
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if !r.countValue(n.Content[i].Line) {
 				return
@@ -184,7 +185,7 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 				where.Message = fmt.Sprintf("is given twice, first in line %d", first)
 			default:
 				seen[key.Value] = n.Content[i].Line
-				// At the line of this use, should the key be an alias.
+				// If the key is an alias, use the line of the alias.
 				at := *key
 				at.Line = n.Content[i].Line
 				if !yield(&at, n.Content[i+1]) {
@@ -198,10 +199,11 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	}
 }
 
-// parametersType is the one mapping whose names are the backend's: they keep their case.
+// parametersType is the type of the only mapping whose names are those of the backend. They
+// keep their case.
 var parametersType = reflect.TypeFor[map[string]string]()
 
-// parameters reads a mapping from names to texts.
+// parameters reads a mapping from parameter names to texts.
 func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string {
 	values := make(map[string]string)
 	for key, value := range r.entries(n, path, shown) {
@@ -218,10 +220,10 @@ func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string 
 	return values
 }
 
-// idsType is the one list whose brackets may be left out around a single mapping.
+// idsType is the type of the only list that a file may replace with a single mapping.
 var idsType = reflect.TypeFor[[]ID]()
 
-// value reads one value. It reports false when the value is of no use.
+// value reads one value. For an unusable value, it reports a violation and returns false.
 func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, bool) {
 	n = resolve(n)
 	if t.Kind() == reflect.Pointer {
@@ -259,15 +261,15 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 	return nil, r.discard(path)
 }
 
-// asMapping shows how a duration is written where a mapping is wanted; "" for other values.
-// Of several keys that could be meant, the last is the one that bounds the others.
+// asMapping suggests a mapping for a duration, or "" for other values. Of several fields that
+// are durations it suggests the last, which bounds the others.
 func asMapping(n *yaml.Node, t reflect.Type) string {
 	if n.Kind != yaml.ScalarNode || t.Kind() != reflect.Struct {
 		return ""
 	}
 	value := n.Value
 	if n.ShortTag() == "!!int" {
-		value += "s" // what the unit would be is a guess
+		value += "s" // seconds are a guess
 	} else if _, problem := duration(value, n.ShortTag()); problem != "" {
 		return ""
 	}
@@ -279,14 +281,14 @@ func asMapping(n *yaml.Node, t reflect.Type) string {
 	return ""
 }
 
-// discard marks a value as left out; it returns false.
+// discard marks a value as unusable. It always returns false.
 func (r *reader) discard(path string) bool {
 	r.discarded[path] = true
 	return false
 }
 
-// list reads a list. A value of no use keeps its place, so that the indices of
-// the others are those of the file.
+// list reads a list. It replaces an unusable item with an empty one, so that the other items
+// keep the indices of the file.
 func (r *reader) list(n *yaml.Node, t reflect.Type, path, shown string) any {
 	texts, mappings := make([]string, 0), make([]any, 0)
 	for i, item := range n.Content {

@@ -6,10 +6,10 @@ import (
 	"log/slog"
 )
 
-// redacted has the fields of Redis and none of its methods.
+// redacted has the fields of [Redis] and none of its methods.
 type redacted Redis
 
-// String returns the settings with the passwords left out.
+// String returns the settings without the passwords.
 func (r Redis) String() string {
 	for _, password := range []*string{&r.Password, &r.SentinelPassword} {
 		if *password != "" {
@@ -19,16 +19,16 @@ func (r Redis) String() string {
 	return fmt.Sprintf("%+v", redacted(r))
 }
 
-// Format keeps the passwords out of every verb of package fmt, %#v and %d too.
+// Format writes [Redis.String] for every verb of package fmt, including %#v and %d.
 func (r Redis) Format(state fmt.State, _ rune) {
-	_, _ = io.WriteString(state, r.String()) // a fmt.State has nowhere to report an error to
+	_, _ = io.WriteString(state, r.String()) // a fmt.State cannot report errors
 }
 
-// LogValue keeps the passwords out of logs.
+// LogValue returns [Redis.String], so logs contain no passwords.
 func (r Redis) LogValue() slog.Value { return slog.StringValue(r.String()) }
 
-// readFiles sets the passwords from where r says that they are, and looks at the
-// files of TLS.
+// readFiles reads the passwords from their files or variables, and checks the files of TLS. It
+// does nothing if r is nil.
 func (r *Redis) readFiles(doc *document, getenv func(string) string) {
 	if r == nil {
 		return

@@ -2,9 +2,9 @@ package config
 
 import "fmt"
 
-// Report returns problems that were found elsewhere as an [*InvalidError], each at the place
-// in the file at path, or with the variable, that has what its Path names; nil if there are
-// none. Of each problem, Path and Message count. The file is read once more.
+// Report returns problems that a caller found after [Load] as an [*InvalidError]; nil if there
+// are none. It adds the line in the file at path, or the variable, that set the value at the
+// problem's Path. Report reads the file again. It uses only Path and Message of each problem.
 func Report(path string, getenv func(string) string, problems []Violation) error {
 	if len(problems) == 0 {
 		return nil
@@ -17,7 +17,7 @@ func Report(path string, getenv func(string) string, problems []Violation) error
 	if tree := doc.read(data); tree != nil {
 		doc.environment(tree, getenv)
 	}
-	doc.violations = nil // it was checked before
+	doc.violations = nil // Load reported these
 	for _, p := range problems {
 		doc.report(p.Path, oneLine(p.Message))
 	}

@@ -21,20 +21,20 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// resolve follows an alias to the value that it stands for.
+// resolve returns the value that an alias refers to, and other nodes unchanged.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
-		return n.Alias // never an alias itself: an anchor belongs to a value
+		return n.Alias // never an alias: an anchor belongs to a value
 	}
 	return n
 }
 
-// paddedNumber is a whole number with a leading zero, which YAML 1.1 takes for
-// octal and most people do not.
+// paddedNumber matches a whole number with a leading zero. YAML 1.1 reads it as octal, but
+// most people mean decimal.
 var paddedNumber = regexp.MustCompile(`^[-+]?0[0-9_]`)
 
-// scalar reads a single value of a field's type. The problem is empty when the
-// value is of that type.
+// scalar converts a single value to a field's type. The problem is empty if the value has
+// that type.
 func scalar(n *yaml.Node, t reflect.Type) (value any, problem string) {
 	if n.Kind != yaml.ScalarNode {
 		return nil, fmt.Sprintf("is %s: it has to be %s", describe(n), describeType(t))
@@ -58,7 +58,7 @@ func scalar(n *yaml.Node, t reflect.Type) (value any, problem string) {
 	return into.Elem().Interface(), ""
 }
 
-// duration reads a Go duration.
+// duration parses a Go duration with a unit. Only 0 needs none.
 func duration(text, tag string) (any, string) {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -70,7 +70,7 @@ func duration(text, tag string) (any, string) {
 	return nil, fmt.Sprintf("%s is not a duration such as 30s, 100ms or 1m30s", quote(text))
 }
 
-// describe says in a message what the user wrote.
+// describe returns the type of a node for a message.
 func describe(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -13,12 +13,12 @@ import (
 const (
 	// maxSecret bounds a file with a secret, in bytes.
 	maxSecret = 64 << 10
-	// minSecret is the size of the key of a filter, in bytes, and more than anybody
-	// guesses of a token.
+	// minSecret is the least size of a token and of a filter's secret, in bytes. It is the
+	// size of the key of a filter's hash, and makes a token hard to guess.
 	minSecret = 16
 )
 
-// Secret is a text that no verb of package fmt, no log and no JSON shows.
+// Secret is a text that package fmt, logs and JSON never show.
 type Secret string
 
 func (s Secret) String() string {
@@ -28,16 +28,16 @@ func (s Secret) String() string {
 	return "(hidden)"
 }
 
-// Format keeps it out of every verb, %#v and %d too.
+// Format writes [Secret.String] for every verb of package fmt, including %#v and %d.
 func (s Secret) Format(state fmt.State, _ rune) {
-	_, _ = io.WriteString(state, s.String()) // a fmt.State has nowhere to report an error to
+	_, _ = io.WriteString(state, s.String()) // a fmt.State cannot report errors
 }
 
-// LogValue keeps it out of logs.
+// LogValue returns [Secret.String], so logs contain no secrets.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// readSecrets sets the token, and the secrets of the filters and sources, from where
-// it says that they are.
+// readSecrets reads the token, and the secrets of filters and sources, from their files or
+// variables. It skips paths outside of o.Uses.
 func (c *Config) readSecrets(doc *document, o Options) {
 	if o.uses("listen.token_file") || o.uses("listen.token_env") {
 		c.Listen.Token = readLongSecret(doc, o.Getenv, "listen.token", "token", c.Listen.TokenFile, c.Listen.TokenEnv)
@@ -53,7 +53,7 @@ func (c *Config) readSecrets(doc *document, o Options) {
 		if missing := s.DSNFile == "" && s.DSNEnv != "" && o.Getenv(s.DSNEnv) == ""; !o.uses(path) || o.WithoutDSN && missing {
 			continue
 		}
-		if s.Live() { // others have been told to remove it
+		if s.Live() { // validate rejects a DSN of other kinds
 			s.DSN = Secret(readSecret(doc, o.Getenv, path+".dsn", "data source name", s.DSNFile, s.DSNEnv))
 			c.Sources[name] = s
 			s.checkTable(doc, path, o)
@@ -61,7 +61,7 @@ func (c *Config) readSecrets(doc *document, o Options) {
 	}
 }
 
-// checkTable has a table looked at of which everything is known.
+// checkTable calls o.CheckTable for a table, if its DSN was read and it has no violation yet.
 func (s Source) checkTable(doc *document, path string, o Options) {
 	if s.DSN == "" || o.CheckTable == nil || slices.ContainsFunc(doc.violations, func(v Violation) bool { return within(v.Path, path) }) {
 		return
@@ -75,7 +75,7 @@ func (s Source) checkTable(doc *document, path string, o Options) {
 	}
 }
 
-// readLongSecret is readSecret for what must not be guessed.
+// readLongSecret is readSecret for secrets of at least minSecret bytes.
 func readLongSecret(doc *document, getenv func(string) string, path, what, file, env string) Secret {
 	secret := readSecret(doc, getenv, path, what, file, env)
 	if secret != "" && len(secret) < minSecret {
@@ -88,8 +88,8 @@ func readLongSecret(doc *document, getenv func(string) string, path, what, file,
 	return Secret(secret)
 }
 
-// readSecret returns what is in a file or a variable. No message repeats what is
-// written there: some will have put the secret itself.
+// readSecret returns the content of a file or a variable. Its messages never quote the name of
+// the file or variable: some users write the secret itself there.
 func readSecret(doc *document, getenv func(string) string, path, what, file, env string) string {
 	switch {
 	case file != "" && env != "":
@@ -121,8 +121,8 @@ func readSecretFile(path string) (string, error) {
 	return secret, nil
 }
 
-// readRegularFile is readFile for files that must not be pipes: opening a pipe waits for its
-// writer.
+// readRegularFile is readFile for regular files. It rejects pipes, since opening a pipe waits
+// for a writer.
 func readRegularFile(path string, limit int) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"slices"
 )
 
-// maxPEM bounds a file of certificates, in bytes: all of the authorities that a
-// system comes with take a quarter of it.
+// maxPEM bounds a file of certificates, in bytes. All authorities of a usual system together
+// take a quarter of it.
 const maxPEM = 1 << 20
 
-// String returns the settings, which are no secret: a pointer would be printed as
-// one.
+// String returns the settings, which contain no secrets. Without it, package fmt would print
+// an address for the pointer in [Redis].
 func (t *TLS) String() string {
 	if t == nil {
 		return "<nil>"
@@ -22,10 +22,10 @@ func (t *TLS) String() string {
 	return fmt.Sprintf("%+v", *t)
 }
 
-// Config returns the settings for a client, TLS 1.2 or newer. The authorities are
-// read now; our own certificate is read again for each connection, so that one
-// that was renewed is used without a restart. It blocks on the file system only,
-// and so does every handshake with the result.
+// Config returns the settings for a client, with TLS 1.2 or newer. It reads the authorities
+// immediately. Each connection reads the client's certificate again, so a renewed certificate
+// needs no restart. Config blocks on the file system only. The result's callback, which runs
+// in a handshake, also blocks on the file system only.
 func (t *TLS) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CA != "" {
@@ -46,8 +46,7 @@ func (t *TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// checkFiles reports what is wrong with the files of TLS, by the key that names them. Those
-// with an empty name are left out.
+// checkFiles reads the files of TLS and reports errors by key. It skips empty file names.
 func checkFiles(ca, cert, key string, report func(key, message string)) {
 	if ca != "" {
 		if _, err := readAuthorities(ca); err != nil {
@@ -62,10 +61,9 @@ func checkFiles(ca, cert, key string, report func(key, message string)) {
 	}
 }
 
-// Config returns the settings for a server, TLS 1.2 or newer, that serves only clients
-// whose certificate one of the authorities has signed, and which has one of the names if
-// there are any. It reads the files as they are now,
-// and blocks on the file system only.
+// Config returns the settings for a server, with TLS 1.2 or newer. The server accepts only
+// clients with a certificate signed by one of the authorities. If t has names, the certificate
+// must have one of them. Config reads the files once, and blocks on the file system only.
 func (t *ListenTLS) Config() (*tls.Config, error) {
 	authorities, err := readAuthorities(t.CA)
 	if err != nil {
@@ -81,7 +79,8 @@ func (t *ListenTLS) Config() (*tls.Config, error) {
 	}, nil
 }
 
-// verifyName wants one of the names in the client's certificate, as it stands there.
+// verifyName returns an error unless the client's certificate has one of the names, exactly as
+// written. Without names, it accepts every certificate.
 func (t *ListenTLS) verifyName(state tls.ConnectionState) error {
 	if len(t.Names) == 0 {
 		return nil
@@ -97,8 +96,8 @@ func (t *ListenTLS) verifyName(state tls.ConnectionState) error {
 	return fmt.Errorf("the client's certificate has the names %q, none of which listen.tls.names has", has)
 }
 
-// readAuthorities reads certificates, all of which have to be ones: an authority
-// that is left out is missed when its server comes up.
+// readAuthorities reads certificates. One that it cannot parse is an error: a skipped authority
+// would be noticed only at the first connection to its server.
 func readAuthorities(file string) (*x509.CertPool, error) {
 	text, err := readRegularFile(file, maxPEM)
 	if err != nil {
@@ -115,8 +114,8 @@ func readAuthorities(file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readPair reads a certificate and its key. With an error it returns the setting
-// that is to blame.
+// readPair reads a certificate and its private key. With an error, it returns the key of the
+// faulty file: cert or key.
 func readPair(certFile, keyFile string) (pair *tls.Certificate, at string, err error) {
 	certificate, err := readRegularFile(certFile, maxPEM)
 	if err != nil {
@@ -144,7 +143,7 @@ func parseCertificates(text []byte) ([]*x509.Certificate, error) {
 			break
 		}
 		if block.Type != "CERTIFICATE" {
-			continue // a private key beside its certificate, say
+			continue // a private key beside its certificate, for example
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unknown reports a key that no field has.
+// unknown reports a key without a field, and suggests a similar key.
 func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
 	switch near := nearest(key.Value, sortedKeys(fields)); {
@@ -42,7 +42,7 @@ func join(path, key string) string {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// keyText returns a key for a message.
+// keyText returns a key for a message, quoted unless it is plain.
 func keyText(key string) string {
 	if plainKey.MatchString(key) {
 		return key
@@ -50,27 +50,27 @@ func keyText(key string) string {
 	return quote(key)
 }
 
-// nearest returns the candidate that the word is most likely a slip of, or "".
+// nearest returns the candidate for which the word is most likely a typing error, or "".
 func nearest(word string, candidates []string) string {
-	if len(word) > 64 { // no slip, and the distance is quadratic
+	if len(word) > 64 { // no typing error, and the distance takes quadratic time
 		return ""
 	}
-	best, bestDistance := "", 3 // two slips at most
+	best, bestDistance := "", 3 // at most two errors
 	for _, c := range candidates {
 		d := distance(squash(word), squash(c))
-		if d < bestDistance && d < (len(c)+1)/2 { // a short word has many others near
+		if d < bestDistance && d < (len(c)+1)/2 { // many words are near a short one
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
 
-// squash drops what tells camelCase, kebab-case and snake_case apart.
+// squash returns the same text for a name in camelCase, kebab-case and snake_case.
 func squash(word string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(word))
 }
 
-// distance is the Levenshtein distance in bytes.
+// distance returns the Levenshtein distance in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -91,8 +91,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// sortedKeys returns the keys of a map in order, so that messages and their
-// order do not change from run to run.
+// sortedKeys returns the keys of a map in order, so that every run gives the same messages in
+// the same order.
 func sortedKeys[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }

@@ -7,12 +7,14 @@ import (
 	"strings"
 )
 
-// serviceVariable matches what Kubernetes sets for a service whose name begins with
-// "ordergate" (kubernetes.io, "Discovering services", Docker links included).
+// serviceVariable matches the variables, without the prefix ORDERGATE_, that Kubernetes sets
+// for a service whose name begins with "ordergate". They include those of Docker links
+// (kubernetes.io, "Discovering services").
 var serviceVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// unknownVariables returns those that look as if they stood for a key, and do not. The
-// values of variables are repeated nowhere.
+// unknownVariables returns a violation for each variable that has the prefix of keys, but no
+// key. It skips variables of Kubernetes, and those that the file names. Its messages contain
+// no values of variables.
 func (d *document) unknownVariables(c *Config, environ []string) (unknown []Violation) {
 	named := c.namedVariables()
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
@@ -40,7 +42,7 @@ func (d *document) unknownVariable(rest string) string {
 	return text
 }
 
-// namedVariables returns the variables that the file names itself.
+// namedVariables returns the variables that the file names for secrets.
 func (c *Config) namedVariables() []string {
 	names := []string{c.Listen.TokenEnv}
 	if c.Redis != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// uses reports whether the caller uses a path, or something inside or around it.
+// uses reports whether the caller uses a path, or a path that contains it or lies inside it.
 func (o *Options) uses(path string) bool {
 	return o.Uses == nil || slices.ContainsFunc(o.Uses, func(used string) bool { return within(path, used) || within(used, path) })
 }
@@ -29,8 +29,8 @@ func (d *document) divide(o *Options) (used, elsewhere []Violation) {
 	return used, elsewhere
 }
 
-// pathOf returns the path that a variable stands for. The name of a violation may continue
-// with a place inside the variable's value.
+// pathOf returns the path of a variable's key. The name may continue with a path inside the
+// variable's value, such as an index.
 func (d *document) pathOf(name string) string {
 	variable, _, _ := strings.Cut(name, ".")
 	variable, _, _ = strings.Cut(variable, "[")

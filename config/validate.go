@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Validate reports everything in c that its comments do not allow, as an
-// [*InvalidError] without file and lines, or nil. It expects defaults to be
-// filled in, changes nothing, and does not look at the file system.
+// Validate returns an [*InvalidError] with every violation of the limits in the comments of
+// [Config], without file and lines, or nil. Call [Config.EnsureDefaults] before it. Validate
+// does not change c and does not read the file system.
 func (c *Config) Validate() error {
 	doc := newDocument("")
 	c.validate(doc)
@@ -60,21 +60,21 @@ func (c *Config) validate(doc *document) {
 
 func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 
-// validator holds what the checks of single values share.
+// validator has the state that all checks share.
 type validator struct {
 	*document
 	config *Config
 }
 
-// reject reports a value, unless it has been found unusable before.
+// reject reports a violation at a path, unless the reader discarded the value.
 func (v *validator) reject(path, format string, args ...any) {
 	if !v.unusable(path) {
 		v.report(path, fmt.Sprintf(format, args...))
 	}
 }
 
-// rejectMissing reports that a mapping has not what it needs, unless something in it
-// that could not be read may have been meant as that.
+// rejectMissing reports that a mapping lacks one of the keys. It reports nothing if the mapping
+// has an unknown or discarded key, which the user may have meant as one of them.
 func (v *validator) rejectMissing(path string, keys []string, format string, args ...any) {
 	if v.partlyRead[path] || slices.ContainsFunc(keys, func(key string) bool { return v.discarded[join(path, key)] }) {
 		return
@@ -82,7 +82,7 @@ func (v *validator) rejectMissing(path string, keys []string, format string, arg
 	v.reject(path, format, args...)
 }
 
-// required reports a missing key, and whether there is a value to look at.
+// required returns has. It reports a violation if the key is missing or empty.
 func (v *validator) required(path, key string, has bool, what string) bool {
 	if has {
 		return true
@@ -108,8 +108,8 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// nameProblem returns what is wrong with a name that the user chose, or "".
-// Upper case and dots do not survive viper's keys.
+// nameProblem returns the fault of a name that the user chose, or "". Names have no upper case
+// and no dots, because viper's keys do not preserve them.
 func nameProblem(name string) string {
 	if validName.MatchString(name) {
 		return ""
@@ -117,15 +117,15 @@ func nameProblem(name string) string {
 	return fmt.Sprintf("%s is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first", quote(name))
 }
 
-// entry checks the name of an entry of a section. That of one which comes from a
-// file was looked at when the file was read.
+// entry checks the name of an entry of a section. It skips an entry from a file, since the
+// reader has checked its name.
 func (v *validator) entry(path, name string) {
 	if problem := nameProblem(name); problem != "" && !v.given(path) {
 		v.reject(path, "%s", problem)
 	}
 }
 
-// choice checks a word that is one of a few.
+// choice checks that a value is one of the choices.
 func (v *validator) choice(path, value string, choices ...string) {
 	switch {
 	case slices.Contains(choices, value):
@@ -136,14 +136,14 @@ func (v *validator) choice(path, value string, choices ...string) {
 	}
 }
 
-// between checks a number with both ends included.
+// between checks that a value is in the range from least to most, both included.
 func between[T cmp.Ordered](v *validator, path string, value, least, most T) {
-	if !(least <= value && value <= most) { // not the reverse, which NaN passes
+	if !(least <= value && value <= most) { // the reversed comparisons would accept NaN
 		v.reject(path, "%s is out of range: %s to %s are allowed", number(value), number(least), number(most))
 	}
 }
 
-// number returns a number as one would write it in the file.
+// number returns a number as a user would write it in the file.
 func number(value any) string {
 	switch n := value.(type) {
 	case uint64:
@@ -170,7 +170,8 @@ func number(value any) string {
 	return fmt.Sprint(value)
 }
 
-// reference checks that a name is defined in a section.
+// reference checks that a name is defined in a section. It reports nothing if the name may
+// belong to an entry that the reader rejected.
 func reference[V any](v *validator, path, section, name string, defined map[string]V) {
 	unsure := v.unusable(section) || v.partlyRead[section] || v.badNames[join(section, name)] ||
 		len(defined) == 0 && v.partlyRead[""]

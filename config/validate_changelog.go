@@ -2,14 +2,14 @@ package config
 
 import "time"
 
-// Entries of a change log that is trimmed: at least as many as are added while an
-// ordergate is away for a moment, and at most what fills a large server.
+// Bounds of the entries that a trimmed change log keeps. The minimum covers the entries added
+// while an instance is briefly disconnected. The maximum fills a large server.
 const (
 	minKeep        = 10_000
 	maxKeepEntries = 1_000_000_000
 )
 
-// minExpel is the least time after which an ordergate is taken for gone.
+// minExpel is the least time without a renewal after which a member may be expelled.
 const minExpel = 10 * time.Second
 
 func (v *validator) changeLog(path string, f Filter) {
@@ -25,7 +25,7 @@ func (v *validator) changeLog(path string, f Filter) {
 	between(v, path+".expel", l.Expel, minExpel, 24*time.Hour)
 }
 
-// Bounds of what a reconciliation asks of a database.
+// Bounds of the load that a reconciliation puts on a database.
 const (
 	maxSample        = 100_000   // rows a minute
 	maxReconcileRate = 1_000_000 // rows a second
@@ -48,15 +48,15 @@ func (v *validator) shareLoad(path string, f Filter) {
 	}
 }
 
-// needsTable refuses what a filter cannot have without a table among its sources,
-// unless one that is not understood may be meant as that.
+// needsTable rejects a key that needs a table among the filter's sources. It reports nothing if
+// a source is undefined or of an unknown kind, since the user may mean a table.
 func (v *validator) needsTable(path string, f Filter, message string) {
 	if v.config.hasTable(f) {
 		return
 	}
 	for _, name := range f.Sources {
 		if s, defined := v.config.Sources[name]; !defined || s.Kind != SourceCSV {
-			return // reported there
+			return // another check reports that source
 		}
 	}
 	v.reject(path, "%s", message)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// maxCapacity is 10^11, a terabit of bits at ten an ID: past what one process holds.
+// maxCapacity is 10^11 IDs. At ten bits an ID that is a terabit, more than one process holds.
 const maxCapacity = 100_000_000_000
 
 // maxShards is the number of slots of a Redis Cluster.
@@ -41,7 +41,7 @@ func (v *validator) filter(path, name string, f Filter) {
 	}
 }
 
-// inRedis checks what is for the kinds in Redis.
+// inRedis checks the keys that are for the kinds in Redis.
 func (v *validator) inRedis(path string, f Filter) {
 	if f.Kind == FilterLayered {
 		v.choice(path+".redis_kind", f.RedisKind, FilterBloom, FilterBitmap, FilterRedisson)
@@ -81,7 +81,7 @@ func (v *validator) inRedis(path string, f Filter) {
 	}
 }
 
-// filtersDiffer checks that no two filters have a key in Redis or a file in common.
+// filtersDiffer checks that no two filters share a key prefix in Redis or a snapshot file.
 func (v *validator) filtersDiffer(c *Config) {
 	prefixes, files := make(map[string]string), make(map[string]string)
 	for _, name := range sortedKeys(c.Filters) {
@@ -102,7 +102,7 @@ func (v *validator) filtersDiffer(c *Config) {
 	}
 }
 
-// maxKeyPrefix is in bytes; like that of locks, so that keys stay readable.
+// maxKeyPrefix is in bytes. It equals the limit for keys of locks, and keeps keys readable.
 const maxKeyPrefix = 256
 
 func (v *validator) snapshot(path string, f Filter) {
@@ -126,7 +126,7 @@ func (v *validator) layout(path string, f Filter) {
 	}
 }
 
-// maxKeep is ten years, as in package filter.
+// maxKeep is in days, about ten years. Package filter has the same limit.
 const maxKeep = 3660
 
 func (v *validator) segments(path, name string, s *Segments) {
@@ -146,7 +146,7 @@ func (v *validator) segments(path, name string, s *Segments) {
 	}
 }
 
-// haveDates checks that all IDs of a filter tell their day, and reports whether they do.
+// haveDates checks that all IDs of a filter contain their date, and returns the result.
 func (v *validator) haveDates(path, filter, instead string) bool {
 	for rule, id := range v.idsOf(filter) {
 		if id.Format != FormatTimestamped && id.Format != FormatSnowflake {
@@ -158,8 +158,7 @@ func (v *validator) haveDates(path, filter, instead string) bool {
 	return true
 }
 
-// idsOf yields the IDs that a filter is asked for or told of, with the names of their
-// rules.
+// idsOf yields the names and IDs of the rules that look up or create orders in a filter.
 func (v *validator) idsOf(filter string) iter.Seq2[string, ID] {
 	return func(yield func(string, ID) bool) {
 		for _, r := range v.config.Rules {

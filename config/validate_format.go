@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	maxDigits = 64 // bytes: longer than any number that a backend counts with
-	maxShift  = 32 // bits: of 63, those above it count the milliseconds of three weeks
+	maxDigits = 64 // bytes; no backend counts with longer numbers
+	maxShift  = 32 // bits; the other 31 of 63 count the milliseconds of three weeks
 )
 
-// format checks what an ID looks like.
+// format checks the format, the lengths, the pattern and the time of an ID.
 func (v *validator) format(path string, id ID) {
 	v.choice(path+".format", id.Format, FormatDigits, FormatUUID, FormatTimestamped, FormatSnowflake, FormatPattern)
 	longest := orderid.MaxBytes // an ID becomes part of a Redis key
@@ -47,7 +47,7 @@ func (v *validator) pattern(path string, id ID) {
 	case id.Format == FormatPattern && v.required(path, "pattern", id.Pattern != "", "an RE2 expression for the whole ID"):
 		_, err := regexp.Compile(id.Pattern)
 		if err == nil {
-			// As it is used: it may be too deep or too large only there.
+			// The gate compiles this longer form, which alone may be too deep or too large.
 			_, err = regexp.Compile(`\A(?:` + id.Pattern + `)\z`)
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func (v *validator) notRegexp(path string, err error) {
 	v.reject(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
 
-// asksForBrace reports whether a part of an expression matches nothing but a brace.
+// asksForBrace reports whether a part of an expression matches only braces.
 func asksForBrace(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -83,7 +83,7 @@ func asksForBrace(re *syntax.Regexp) bool {
 
 func isBrace(r rune) bool { return r == '{' || r == '}' }
 
-// time checks where an ID holds its date.
+// time checks the location of the date in an ID.
 func (v *validator) time(path string, id ID) {
 	at, t := path+".time", id.Time
 	switch {
@@ -119,13 +119,13 @@ func (v *validator) epoch(path, epoch string) {
 	}
 }
 
-// datePart matches the elements of a layout of package time that are digits and
-// always as many. None of them begins with another, so a layout has one reading.
-// The hour of twelve, 03, is left out: it does not tell morning from evening.
+// datePart matches the elements of package time's layouts that are a fixed number of digits.
+// No element is the prefix of another, so a layout has only one reading. The 12-hour clock,
+// 03, is missing because it does not distinguish morning and evening.
 var datePart = regexp.MustCompile(`^(?:2006|002|01|02|04|05|06|15)`)
 
-// dateParts returns those that a layout is made of, nil if there is anything else in
-// it or one twice.
+// dateParts returns the elements of a layout. It returns nil if the layout has other text, or
+// the same element twice.
 func dateParts(layout string) map[string]bool {
 	parts := make(map[string]bool)
 	for layout != "" {
@@ -139,8 +139,7 @@ func dateParts(layout string) map[string]bool {
 	return parts
 }
 
-// isDateLayout reports whether a layout is made of those, and says the year and the
-// day.
+// isDateLayout reports whether a layout has only such elements, with one year and one day.
 func isDateLayout(layout string) bool {
 	parts := dateParts(layout)
 	return parts["2006"] != parts["06"] && (parts["01"] && parts["02"]) != parts["002"]

@@ -7,27 +7,29 @@ import (
 )
 
 const (
-	maxIDs       = 8       // entries: each is looked for in every request of the rule
-	maxIDList    = 1000    // IDs: each is looked up, or locked, for one request
-	maxIDBody    = 1 << 20 // bytes: a body is held in memory while it is read
-	maxJSONNames = 32      // in a path: half of how deep a body may nest
+	maxIDs       = 8       // entries; the gate searches each request of the rule for each of them
+	maxIDList    = 1000    // IDs; one request looks up or locks each of them
+	maxIDBody    = 1 << 20 // bytes; the gate holds a body in memory while it reads it
+	maxJSONNames = 32      // in a path; half of the depth that a body may have
 )
 
 var (
-	// What no backend folds with another name; a dot, say, is an underscore to PHP.
+	// parameterName matches names that no backend turns into another name. PHP, for example,
+	// turns a dot into an underscore.
 	parameterName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-	// A token of RFC 9110, 5.6.2, within reason.
+	// headerName matches a token (RFC 9110, 5.6.2) of at most 128 bytes.
 	headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$")
-	// What JSON has no need to escape: names are compared as they are written.
+	// memberName matches names that need no escapes in JSON. The gate compares names as the
+	// rule has them.
 	memberName = regexp.MustCompile(`^[^\x00-\x1f"\\]+$`)
 )
 
-// idLocation is where an ID stands: a key of an entry, which goes by its path, and
-// its value.
+// idLocation is the location of an ID in a request: the path of a rule's entry, a key of the
+// entry, such as query, and the key's value.
 type idLocation struct{ entry, key, name string }
 
-// locationsOf returns the places that an entry names. More or fewer than one are a
-// mistake, but for the entry of a create that has none.
+// locationsOf returns the locations that an entry names. A valid entry has exactly one. Only
+// the single entry of a create rule may have none.
 func (v *validator) locationsOf(path string, id ID) []idLocation {
 	places := []idLocation{
 		{path, "path", id.Path}, {path, "query", id.Query}, {path, "header", id.Header},
@@ -36,7 +38,7 @@ func (v *validator) locationsOf(path string, id ID) []idLocation {
 	return slices.DeleteFunc(places, func(p idLocation) bool { return p.name == "" && !v.given(join(path, p.key)) })
 }
 
-// ids checks the entries of a rule, which is not one that passes.
+// ids checks the entries of a rule without pass.
 func (v *validator) ids(path string, r Rule) {
 	at, n := path+".id", len(r.IDs)
 	needed := r.Create == nil && !v.unusable(path+".create") && !v.discarded[path+".pass"]
@@ -49,7 +51,7 @@ func (v *validator) ids(path string, r Rule) {
 		v.rejectNoLocation(at)
 	}
 	var earlier []idLocation
-	for i, id := range r.IDs[:min(n, maxIDs)] { // each is compared with those before it
+	for i, id := range r.IDs[:min(n, maxIDs)] { // the limit bounds the comparisons with earlier entries
 		here := v.idPath(path, i, n)
 		places := v.locationsOf(here, id)
 		if len(places) == 0 && (needed || n > 1) {
@@ -75,7 +77,7 @@ func (v *validator) rejectNoLocation(path string) {
 		"says not where the ID is: give exactly one of path, query, header, json, form, cookie")
 }
 
-// location checks what an entry says of where its ID stands.
+// location checks the locations that an entry names.
 func (v *validator) location(path string, places []idLocation, template string) {
 	if len(places) > 1 {
 		keys := make([]string, len(places))
@@ -118,7 +120,7 @@ func (v *validator) header(path, name string) {
 	}
 }
 
-// bodyOptions checks the options of IDs that stand in a body.
+// bodyOptions checks the options of an entry that are for IDs in a body.
 func (v *validator) bodyOptions(path string, id ID, create bool) {
 	_, json := v.origins[path+".json"]
 	_, form := v.origins[path+".form"]
@@ -141,7 +143,7 @@ func (v *validator) bodyOptions(path string, id ID, create bool) {
 	}
 }
 
-// option refuses a key that means nothing without another.
+// option rejects a key that has no effect without one of its owners.
 func (v *validator) option(path, key string, set, owned bool, owners string) {
 	if at := join(path, key); (set || v.given(at)) && !owned {
 		v.reject(at, "is for %s only: set it, or remove this", owners)

@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// locationsDiffer refuses an entry that looks where an earlier one of its rule
-// looks: both find the same text, or refuse what the other looks for.
+// locationsDiffer rejects an entry whose location overlaps with that of an earlier entry of its
+// rule. Both entries would find the same text, or each would refuse the other's ID.
 func (v *validator) locationsDiffer(places, earlier []idLocation) {
 	for _, p := range places {
 		for _, e := range earlier {
@@ -26,9 +26,8 @@ func (v *validator) locationsDiffer(places, earlier []idLocation) {
 	}
 }
 
-// collide reports whether two JSON paths cannot both be looked for: one leads
-// through what is the other's ID, or through a name that the other takes for a
-// different spelling of its own.
+// collide reports whether a rule cannot have both JSON paths. Either one path is a prefix of the
+// other, or their first different names are spellings of the same name.
 func collide(a, b string) bool {
 	namesA, namesB := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(namesA), len(namesB)) {
@@ -39,8 +38,8 @@ func collide(a, b string) bool {
 	return true
 }
 
-// foldHeader brings the name of a header into the form that CGI makes of it (RFC 3875,
-// 4.1.18): whatever is neither a letter nor a digit is one character.
+// foldHeader folds the name of a header as CGI does (RFC 3875, 4.1.18). It ignores case and
+// replaces each byte that is neither a letter nor a digit with an underscore.
 func foldHeader(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
@@ -50,8 +49,8 @@ func foldHeader(name string) string {
 	}, strings.ToLower(name))
 }
 
-// idsAgree refuses an entry that no request can use: the path always has its ID, with which
-// that of every other place has to agree.
+// idsAgree rejects an entry that no request can use. If an entry has its ID in the path, each
+// request has that ID, and the IDs at all other locations must equal it.
 func (v *validator) idsAgree(path string, ids []ID) {
 	inPath := -1
 	for i, id := range ids {
@@ -66,7 +65,7 @@ func (v *validator) idsAgree(path string, ids []ID) {
 	always := v.idPath(path, inPath, len(ids))
 	for i, id := range ids {
 		switch here := v.idPath(path, i, len(ids)); {
-		case i == inPath, id.Path == ids[inPath].Path: // placesDiffer tells of the same one
+		case i == inPath, id.Path == ids[inPath].Path: // locationsDiffer reports equal locations
 		case id.Path != "":
 			v.reject(here+".path", "%s is a second segment beside that of %s: each request has both, and is refused unless they are equal: name the one that is the order",
 				quote(id.Path), always)
@@ -76,7 +75,8 @@ func (v *validator) idsAgree(path string, ids []ID) {
 	}
 }
 
-// areDisjoint reports whether no text is an ID of both, as far as formats and lengths tell.
+// areDisjoint reports whether no text can be an ID of both entries. It compares only formats
+// and lengths.
 func areDisjoint(a, b ID) bool {
 	if a.Format == FormatPattern || b.Format == FormatPattern {
 		return false

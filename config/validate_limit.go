@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// limit checks the limit of a rule that settles.
+// limit checks the limit of a rule with settle.
 func (v *validator) limit(path string, r Rule) {
 	l, at := r.Settle.Limit, path+".settle.limit"
 	if l == nil {
@@ -39,8 +39,8 @@ func (v *validator) limit(path string, r Rule) {
 	v.limitDiffers(path, places, r)
 }
 
-// limitDiffers refuses an ID of a limit that some backend may take for the order's,
-// or that cannot stand in one request with it.
+// limitDiffers rejects the ID of a limit if a backend may confuse it with the order's ID, or if
+// no request can contain both.
 func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 	if len(places) != 1 {
 		return
@@ -69,8 +69,8 @@ func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 	}
 }
 
-// lastName returns the name that a backend may go by, without what it may ignore
-// (as package order has it).
+// lastName returns the last name of a location, folded into the form in which backends may
+// confuse it with another. Package order folds names in the same way.
 func lastName(p idLocation) string {
 	name := p.name
 	if p.key == "json" {

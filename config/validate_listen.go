@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxSocketPath is what fits sockaddr_un's 108 bytes with the final NUL, unix(7).
+// maxSocketPath is in bytes. With the final NUL, it fills the 108 bytes of sockaddr_un, unix(7).
 const maxSocketPath = 107
 
 func (v *validator) listen(c *Config) {
@@ -49,10 +49,11 @@ func (v *validator) listen(c *Config) {
 	}
 }
 
-// socketMode matches what chmod takes for a file that nothing runs.
+// socketMode matches an octal mode without the set-user-ID, set-group-ID and sticky bits.
 var socketMode = regexp.MustCompile(`^0?[0-7]{3}$`)
 
-// exposed refuses what lets other machines invent requests and orders, or change filters.
+// exposed rejects addresses at which other machines could forge requests and orders, or change
+// filters.
 func (v *validator) exposed(l *Listen) {
 	if l.Insecure {
 		return
@@ -68,13 +69,13 @@ func (v *validator) exposed(l *Listen) {
 	}
 }
 
-// isExposed reports whether a valid address may be one that other machines reach. A name
-// other than localhost may be any address.
+// isExposed reports whether other machines may reach a valid address. It returns true for host
+// names other than localhost, and false for invalid addresses.
 func isExposed(address string) bool {
 	if address == "" || addressProblem(address, 0) != "" || strings.HasPrefix(address, "unix:") {
 		return false
 	}
-	host, _, _ := net.SplitHostPort(address) // it is valid
+	host, _, _ := net.SplitHostPort(address) // addressProblem has checked it
 	ip, err := netip.ParseAddr(sameHost(host))
 	return err != nil || !ip.IsLoopback()
 }
@@ -99,8 +100,8 @@ func (v *validator) listenTLS(l *Listen) {
 	v.reject(path, "is for authz, proc and http at host:port, and none is there: remove it")
 }
 
-// served checks that the filters that rules rely on have a listener: without
-// it, Envoy would pass their requests on unchecked, or refuse them all.
+// served checks that each listener that a rule needs has an address. Without the listener,
+// Envoy would either forward the rule's requests unchecked or refuse all of them.
 func (v *validator) served(c *Config) {
 	authz, proc := "", ""
 	for i, r := range c.Rules {
@@ -124,7 +125,8 @@ func (v *validator) served(c *Config) {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$`)
 
-// addressProblem returns what is wrong with "host:port" or "unix:/path", or "".
+// addressProblem returns the fault of an address, "host:port" or "unix:/path", or "". The port
+// must be at least leastPort.
 func addressProblem(address string, leastPort int) string {
 	if strings.Contains(address, "@") {
 		return "has an @ in it: an address is host:port or unix:/path, without a user or password"
@@ -156,8 +158,8 @@ func addressProblem(address string, leastPort int) string {
 	return ""
 }
 
-// overlap reports whether two listeners cannot both be had, so far as the
-// addresses tell: names are not looked up.
+// overlap reports whether two addresses cannot both have a listener. It does not resolve host
+// names.
 func overlap(a, b string) bool {
 	fileA, isFileA := strings.CutPrefix(a, "unix:")
 	fileB, isFileB := strings.CutPrefix(b, "unix:")
@@ -177,7 +179,8 @@ func isAnyHost(host string) bool {
 	return err == nil && ip.IsUnspecified()
 }
 
-// sameHost returns one spelling of a host.
+// sameHost returns the canonical form of a host: an IP address without an IPv4-in-IPv6 prefix,
+// 127.0.0.1 for localhost, or a name in lower case.
 func sameHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return ip.Unmap().String()

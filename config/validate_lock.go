@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	maxLockKey = 256       // bytes, of a template: a key is sent with every command
+	maxLockKey = 256       // bytes, of a template; each command contains a key
 	maxPermits = 1_000_000 // of a semaphore
 	maxConfirm = 100       // replicas
 
-	// maxConfirmTime leaves half of the second that a question to Redis may take.
+	// maxConfirmTime is half of the second that one command to Redis may take.
 	maxConfirmTime = 500 * time.Millisecond
 
-	// maxFairPause, a tenth longer at times, stays below what a waiter of a fair lock
-	// counts as alive for (5s in package redislock).
+	// maxFairPause bounds the interval between the tries of a fair lock's waiter. Even a tenth
+	// longer, it is below the time that a waiter counts as alive (5s in package redislock).
 	maxFairPause = 4 * time.Second
 )
 
@@ -26,8 +26,8 @@ var (
 	lockFormats = []string{FormatRedisson, FormatString}
 )
 
-// hasUnknownKind reports whether a lock's kind or format could not be told, so that what
-// follows from them is not held against the user.
+// hasUnknownKind reports whether a lock's kind or format is unusable or unknown. Checks that
+// depend on them would then only report consequences of that violation.
 func (v *validator) hasUnknownKind(path string, l Lock) bool {
 	return v.unusable(path+".kind") || v.unusable(path+".format") ||
 		!slices.Contains(lockKinds, l.Kind) || !slices.Contains(lockFormats, l.Format)
@@ -47,12 +47,12 @@ func (v *validator) lock(path string, l Lock) {
 		between(v, path+".keep_fence", l.KeepFence, leastFence, 87600*time.Hour)
 	}
 	if hold := path + ".on_unknown_outcome.hold"; v.given(hold) || l.OnUnknownOutcome.Hold != l.Lease {
-		// By default it is the lease, which has been looked at.
+		// The default is the lease, which has its own check.
 		between(v, hold, l.OnUnknownOutcome.Hold, time.Second, 24*time.Hour)
 	}
 }
 
-// ofKind checks what goes with one kind of lock and not with another.
+// ofKind checks the keys that are valid only for some kinds of locks.
 func (v *validator) ofKind(path string, l Lock) {
 	if l.Format == FormatString && l.Kind != LockExclusive && l.Kind != LockQuorum {
 		v.reject(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
@@ -81,10 +81,9 @@ func (v *validator) lockKey(path string, l Lock) {
 	}
 }
 
-// oneSlot reports whether all keys of a lock lie in one slot of a cluster. Their
-// names are made of the lock's, which is put into braces unless it has some. Redis
-// goes by what is between the first { and the next }, if that is anything (Redis
-// Cluster specification, "Hash tags").
+// oneSlot reports whether all keys of a lock lie in one slot of a cluster. Their names contain
+// the lock's key, in braces unless it has braces already. Redis hashes only the text between
+// the first { and the next }, unless it is empty (Redis Cluster specification, "Hash tags").
 func oneSlot(template string) bool {
 	key := strings.Replace(template, "{id}", "1", 1)
 	_, rest, open := strings.Cut(key, "{")

@@ -2,10 +2,10 @@ package config
 
 import "strings"
 
-// lockKeysDiffer refuses locks with one key: whoever holds one of them would hold
-// the others. A read and a write lock are meant to meet. Locks of different kinds
-// must not meet at all, whatever the order: Redis would keep the one for the
-// other, or the holder of one would never wake who waits for the other.
+// lockKeysDiffer rejects two locks with the same key, since a holder of one would also hold the
+// other. A read and a write lock may share a key. Other locks of different kinds or formats
+// must not share a key even for different orders. Redis would confuse them, or the holder of
+// one would never wake the waiters of the other.
 func (v *validator) lockKeysDiffer(c *Config) {
 	uses := v.lockUses(c)
 	names := sortedKeys(c.Locks)
@@ -37,8 +37,8 @@ func (v *validator) lockKeysDiffer(c *Config) {
 	}
 }
 
-// auxiliaryKeys are what stands around a lock's key in the names of the keys that belong to it
-// (package redislock).
+// auxiliaryKeys are the prefixes and suffixes that package redislock adds to a lock's key to
+// name the other keys of the lock.
 var auxiliaryKeys = [][2]string{
 	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
 	{"", ":rwlock_timeout:1"},
@@ -46,8 +46,8 @@ var auxiliaryKeys = [][2]string{
 	{"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
 }
 
-// auxiliaryKeysDiffer refuses a lock with the key of an order that can be what belongs to the lock
-// of another order. That takes braces in the lock's key, which is otherwise put into some.
+// auxiliaryKeysDiffer rejects a lock whose key for one order can equal an auxiliary key for
+// another order. This needs braces in the lock's key: redislock puts other keys into braces.
 func (v *validator) auxiliaryKeysDiffer(c *Config) {
 	uses := v.lockUses(c)
 	for _, name := range sortedKeys(c.Locks) {
@@ -66,13 +66,13 @@ func (v *validator) auxiliaryKeysDiffer(c *Config) {
 	}
 }
 
-// lockUse is what keys of a lock can look like.
+// lockUse describes the keys that a lock can have.
 type lockUse struct {
 	templates []string
-	letters   alphabet // of the IDs in it
+	letters   alphabet // of the IDs in the keys
 }
 
-// lockUses looks up what the rules use locks for.
+// lockUses returns the use of each lock by the rules, by the lock's name.
 func (v *validator) lockUses(c *Config) map[string]lockUse {
 	uses := make(map[string]lockUse, len(c.Locks))
 	for name, l := range c.Locks {
@@ -102,7 +102,7 @@ func (v *validator) lockUses(c *Config) map[string]lockUse {
 	return uses
 }
 
-// alphabet is a set of letters that IDs are made of.
+// alphabet is a set of the characters that IDs may have.
 type alphabet int8
 
 const (
@@ -121,14 +121,14 @@ func lettersOf(id ID) alphabet {
 	return digitsOnly
 }
 
-// has reports whether a text can be part of an ID.
+// has reports whether an ID of the alphabet can contain the text.
 func (a alphabet) has(text string) bool {
 	for i := range len(text) {
 		c := text[i]
 		digit := '0' <= c && c <= '9'
 		switch {
 		case a&anyLetter != 0:
-			// Of these, no pattern can admit any (package order).
+			// Package order refuses these characters for every pattern.
 			if c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0 {
 				return false
 			}
@@ -141,8 +141,8 @@ func (a alphabet) has(text string) bool {
 	return true
 }
 
-// mayShareKey reports whether two locks can have a key in common, each with an ID of its
-// own. It goes by letters, not by lengths: it may say so of locks that cannot.
+// mayShareKey reports whether two locks can have the same key, each with its own ID. It compares
+// characters and ignores lengths, so it may return true for locks that cannot share a key.
 func mayShareKey(a, b lockUse) bool {
 	for _, s := range a.templates {
 		for _, t := range b.templates {
@@ -157,8 +157,8 @@ func mayShareKey(a, b lockUse) bool {
 func templatesMayShareKey(s string, lettersS alphabet, t string, lettersT alphabet) bool {
 	beforeS, afterS, _ := strings.Cut(s, "{id}")
 	beforeT, afterT, _ := strings.Cut(t, "{id}")
-	// What one template has more in front of the ID, or behind it, has to be part of
-	// the other's ID.
+	// If the text before or after the ID is longer in one template, the other template's ID
+	// has to contain the difference.
 	inT, startsS := strings.CutPrefix(beforeS, beforeT)
 	inS, startsT := strings.CutPrefix(beforeT, beforeS)
 	if !(startsS && lettersT.has(inT) || startsT && lettersS.has(inS)) {

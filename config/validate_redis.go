@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// masterName is what Sentinel itself accepts.
+// masterName matches the names that Sentinel accepts.
 var masterName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
 func (v *validator) redis(r *Redis) {
@@ -66,15 +66,15 @@ func (v *validator) sentinel(path string, r *Redis) {
 		r.SentinelPassword+r.SentinelPasswordFile+r.SentinelPasswordEnv)
 }
 
-// notSentinel refuses what only Sentinels have a use for.
+// notSentinel rejects the keys that are for mode sentinel only.
 func (v *validator) notSentinel(path string, r *Redis) {
 	for _, key := range sentinelKeys(r) {
 		v.reject(join(path, key), "is for mode %s only: remove it", RedisSentinel)
 	}
 }
 
-// maxMember is in bytes: with what tells one start of a process from the next, a member
-// stays short enough to read.
+// maxMember is in bytes. It keeps a member's name readable after the change log adds the nonce
+// that distinguishes the starts of a process.
 const maxMember = 200
 
 func (v *validator) member(path, name string) {
@@ -90,7 +90,7 @@ func (v *validator) member(path, name string) {
 	}
 }
 
-// sentinelKeys returns the keys of mode sentinel that are there.
+// sentinelKeys returns the keys of mode sentinel that are set.
 func sentinelKeys(r *Redis) []string {
 	return present(map[string]bool{
 		"master":                 r.Master != "",
@@ -100,13 +100,13 @@ func sentinelKeys(r *Redis) []string {
 	})
 }
 
-// present returns the keys that are true, in order.
+// present returns the keys with the value true, in order.
 func present(keys map[string]bool) []string {
 	return slices.DeleteFunc(sortedKeys(keys), func(key string) bool { return !keys[key] })
 }
 
-// embedded refuses what a Redis inside this process has no use for: whoever
-// gave it believes that something else is in use.
+// embedded rejects the keys that a Redis inside this process does not use. A user who sets them
+// expects another server.
 func (v *validator) embedded(path string, r *Redis) {
 	keys := present(map[string]bool{
 		"addresses":     len(r.Addresses) > 0 || v.given(path+".addresses"),
@@ -120,7 +120,8 @@ func (v *validator) embedded(path string, r *Redis) {
 	}
 }
 
-// secret checks that there is one place for a secret, and that it is one.
+// secret checks that a secret is in a file or a variable, not in both, and that the
+// variable's name is valid.
 func (v *validator) secret(path, key, file, env string) {
 	at := path + "." + key + "_env"
 	switch {
@@ -131,7 +132,7 @@ func (v *validator) secret(path, key, file, env string) {
 	}
 }
 
-// login checks that a user has a password: the client logs nobody in without.
+// login checks that a user has a password. Without one, the client does not authenticate.
 func (v *validator) login(path, user, password, name, secret string) {
 	if name != "" && secret == "" {
 		keys := []string{password + "_file", password + "_env"}

@@ -24,7 +24,7 @@ func (v *validator) rule(path string, r Rule) {
 	}
 	v.choice(path+".mode", r.Mode, ModeEnforce, ModeObserve)
 	if at := path + ".backend"; v.given(at) || r.Backend != v.config.Backend {
-		// By default it is that of the file, which has been looked at.
+		// The default is the backend of the file, which has its own check.
 		v.choice(at, r.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)
 	}
 	if at := path + ".front_controllers"; hasFrontControllers(r.Backend) {
@@ -67,8 +67,8 @@ func (v *validator) rule(path string, r Rule) {
 	}
 }
 
-// pass refuses what a rule that only exempts requests would not do: whoever wrote
-// it believes that they are guarded.
+// pass rejects the keys that a rule with pass ignores. A user who sets them expects the gate to
+// check the requests.
 func (v *validator) pass(path string, r Rule) {
 	given := []struct {
 		key string
@@ -116,11 +116,11 @@ func (v *validator) settle(path string, s *Settle) {
 	v.holdCoversInFlight(path, s)
 }
 
-// maxInFlight bounds what a backend may be said to have at once.
+// maxInFlight bounds max_in_flight and backend_workers.
 const maxInFlight = 100_000
 
-// holdCoversInFlight holds the end of a hold against the time that the backend may take before it has
-// worked off what is in flight.
+// holdCoversInFlight checks that a hold lasts longer than the backend needs for all calls in
+// flight. It needs backend_workers and backend_timeout.
 func (v *validator) holdCoversInFlight(path string, s *Settle) {
 	workers, timeout := path+".backend_workers", path+".backend_timeout"
 	switch {
@@ -147,7 +147,8 @@ func (v *validator) holdCoversInFlight(path string, s *Settle) {
 	}
 }
 
-// smallerLimit names the greatest number of calls that a hold is long enough for.
+// smallerLimit suggests the greatest max_in_flight for which the hold is long enough; "" if
+// there is none.
 func smallerLimit(s *Settle, hold time.Duration) string {
 	if rounds := int((hold - 1) / s.BackendTimeout); rounds > 0 {
 		return fmt.Sprintf(", or set max_in_flight to %d", rounds*s.BackendWorkers)
@@ -181,7 +182,7 @@ func (v *validator) match(path string, m Match) {
 		case !methodName.MatchString(method):
 			v.reject(item, "%s is not a method in upper case, such as POST", quote(method))
 		case method == "ANY" || method == "ALL":
-			// It would be compared with the request's, and match nothing.
+			// The gate would compare it with the method of a request, and never match.
 			v.reject(item, "%s is not a method: list the methods", quote(method))
 		case seen[method]:
 			v.reject(item, "%s is given twice: name a method once", quote(method))
@@ -200,7 +201,7 @@ func (v *validator) match(path string, m Match) {
 	}
 }
 
-// paths checks paths that are compared as they stand.
+// paths checks literal paths, without {names}.
 func (v *validator) paths(path string, paths []string) {
 	for i, p := range paths {
 		at := path + "[" + strconv.Itoa(i) + "]"
@@ -215,8 +216,8 @@ func (v *validator) paths(path string, paths []string) {
 	}
 }
 
-// query checks the parameters that a rule matches by. None may be one that a backend
-// takes for an ID.
+// query checks the parameters that a rule matches by. It rejects a parameter that a backend may
+// confuse with an ID.
 func (v *validator) query(path string, r Rule) {
 	at := path + ".match.query"
 	if len(r.Match.Query) == 0 && v.given(at) {
@@ -242,7 +243,7 @@ func (v *validator) query(path string, r Rule) {
 	}
 }
 
-// validHost reports whether a host can be that of an :authority.
+// validHost reports whether an :authority can have the host.
 func validHost(host string) bool {
 	if address, ok := strings.CutPrefix(host, "["); ok {
 		address, ok = strings.CutSuffix(address, "]")
@@ -252,7 +253,7 @@ func validHost(host string) bool {
 	return matchHost.MatchString(host)
 }
 
-// templateProblem returns what is wrong with a path template, or "".
+// templateProblem returns the fault of a path template, or "".
 func templateProblem(template string) string {
 	rest, ok := strings.CutPrefix(template, "/")
 	switch {
@@ -268,7 +269,7 @@ func templateProblem(template string) string {
 		return ""
 	}
 	var names []string
-	for text := range strings.SplitSeq(strings.TrimSuffix(rest, "/"), "/") { // the backend's URLs may end in one
+	for text := range strings.SplitSeq(strings.TrimSuffix(rest, "/"), "/") { // the backend's URLs may end in /
 		switch {
 		case text == "." || text == "..":
 			return fmt.Sprintf("has the segment %s: write the path that it leads to", text)
@@ -312,7 +313,7 @@ func (v *validator) learn(path string, l Learn) {
 	}
 }
 
-// capture checks a pattern that takes an ID out of a text.
+// capture checks a pattern that extracts an ID from a text.
 func (v *validator) capture(path, pattern string) {
 	if pattern == "" && !v.given(path) {
 		return

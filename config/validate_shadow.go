@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// rulesAreReached refuses rules, or methods of rules, that an earlier rule takes every
-// request of: a settlement behind a wider rule would run without its lock.
+// rulesAreReached rejects a rule, or a method of it, if an earlier rule matches all of its
+// requests. A settlement behind such a rule would run without its lock.
 func (v *validator) rulesAreReached(rules []Rule) {
 	for j, r := range rules {
 		var taken []string // methods
-		var by []int       // the rules that take them
+		var by []int       // the rules that match them
 		for _, method := range r.Match.Methods {
 			i := slices.IndexFunc(rules[:j], func(earlier Rule) bool { return takesAll(earlier.Match, r.Match, method) })
 			if i >= 0 {
@@ -40,8 +40,8 @@ func (v *validator) rulesAreReached(rules []Rule) {
 	}
 }
 
-// takesAll reports whether an earlier match takes each request of a method that another
-// would.
+// takesAll reports whether an earlier match selects every request with the method that m
+// selects.
 func takesAll(earlier, m Match, method string) bool {
 	return (slices.Contains(earlier.Methods, method) || method == "HEAD" && slices.Contains(earlier.Methods, "GET")) &&
 		(earlier.Host == "" || earlier.Host == m.Host) &&

@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of how a table is read.
+// Bounds for reading a table.
 const (
-	minBatch = 10 // rows: fewer are one query an order
+	minBatch = 10 // rows; smaller batches need almost one query for each order
 	maxBatch = 100_000
-	maxRate  = 10_000_000 // rows a second, more than any server gives
+	maxRate  = 10_000_000 // rows a second; no server delivers more
 )
 
 func (v *validator) source(path, name string, s Source) {
@@ -37,7 +37,7 @@ func (v *validator) source(path, name string, s Source) {
 	}
 }
 
-// tableKeys returns the keys that are for tables, and whether they are set.
+// tableKeys maps each key that is for tables to whether it is set.
 func tableKeys(s Source) map[string]bool {
 	return map[string]bool{
 		"dsn_env": s.DSNEnv != "", "dsn_file": s.DSNFile != "",
@@ -86,8 +86,8 @@ func (v *validator) column(path, kind, name string) {
 	}
 }
 
-// isIdentifier reports whether a name can be one of a table, a column or such: MySQL
-// counts characters, PostgreSQL bytes, of which it drops the rest.
+// isIdentifier reports whether a table or a column, for example, can have the name. MySQL limits
+// characters. PostgreSQL limits bytes and truncates longer names.
 func isIdentifier(kind, name string) bool {
 	length := utf8.RuneCountInString(name)
 	most := 64
@@ -105,10 +105,10 @@ func identifierForm(kind string) string {
 	return "names are 1 to 64 characters that can be printed"
 }
 
-// slotName is what PostgreSQL accepts.
+// slotName matches the names that PostgreSQL accepts for a replication slot.
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 
-// follow checks how the table is followed, and the keys of one way of it.
+// follow checks the way that ordergate follows the table, and the keys for that way.
 func (v *validator) follow(path string, s Source) {
 	ways := []string{FollowNone, FollowPoll, FollowBinlog, FollowLogical}
 	mine, other, otherKind := FollowBinlog, FollowLogical, SourcePostgres
@@ -142,7 +142,7 @@ func (v *validator) follow(path string, s Source) {
 	}
 }
 
-// grace checks that the IDs that it goes by tell when they were made.
+// grace checks the duration, and that the IDs of the source contain their creation time.
 func (v *validator) grace(path, source string, grace time.Duration) {
 	between(v, path, grace, 0, 24*time.Hour)
 	if grace == 0 {
@@ -157,7 +157,7 @@ func (v *validator) grace(path, source string, grace time.Duration) {
 			return
 		}
 		for rule, id := range v.idsOf(name) {
-			// Of a date without its time one cannot tell what is younger.
+			// A date without a time is too coarse for the age of an order.
 			parts := dateParts(id.Time.Layout)
 			toTheSecond := parts["15"] && parts["04"] && parts["05"]
 			if id.Format == FormatTimestamped && isDateLayout(id.Time.Layout) && !toTheSecond {
@@ -168,8 +168,8 @@ func (v *validator) grace(path, source string, grace time.Duration) {
 	}
 }
 
-// followerName returns the key by which a server knows who follows a source, and what it
-// says; "" where there is none.
+// followerName returns the key that identifies a source's follower to its server, and the key's
+// value; "" if there is none.
 func followerName(s Source) (key, name string) {
 	switch {
 	case s.Follow == FollowBinlog && s.ServerID != 0:
@@ -180,8 +180,9 @@ func followerName(s Source) (key, name string) {
 	return "", ""
 }
 
-// followersDiffer checks that nobody follows a server under a name that another has:
-// it serves one of them. Each filter follows its sources by itself.
+// followersDiffer checks that no two sources follow the same server under the same name, since
+// the server serves only one of them. Each filter follows its sources separately. So
+// followersDiffer also rejects two filters that follow the same source with a name.
 func (v *validator) followersDiffer(c *Config) {
 	type follower struct{ dsn, key, name string }
 	owners := make(map[follower]string)
@@ -189,7 +190,7 @@ func (v *validator) followersDiffer(c *Config) {
 		s, path := c.Sources[name], join("sources", name)
 		key, as := followerName(s)
 		if key == "" || s.DSNFile == "" && s.DSNEnv == "" && s.DSN == "" {
-			continue // where the server is has been asked for
+			continue // another check reports the missing server
 		}
 		f := follower{s.DSNFile + "\x00" + s.DSNEnv + "\x00" + string(s.DSN), key, as}
 		if other, taken := owners[f]; taken {
@@ -198,7 +199,7 @@ func (v *validator) followersDiffer(c *Config) {
 		}
 		owners[f] = name
 	}
-	users := make(map[string]string) // source to filter
+	users := make(map[string]string) // from source to filter
 	for _, name := range sortedKeys(c.Filters) {
 		for i, s := range c.Filters[name].Sources {
 			key, _ := followerName(c.Sources[s])

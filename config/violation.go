@@ -8,16 +8,16 @@ import (
 	"unicode"
 )
 
-// Violation is one thing that is wrong with a configuration.
+// Violation is one fault of a configuration.
 type Violation struct {
 	File    string // as given to Load; "environment" for a variable; empty for a Config made in Go
-	Line    int    // from 1; 0 where there is none
+	Line    int    // from 1; 0 without a line
 	Path    string // "rules[1].id.format", or the variable's name; empty for the file as a whole
-	Message string // what is wrong and what is allowed, one line
+	Message string // one line: the fault, and the allowed values
 }
 
-// String returns the violation as one line, "file:line: path: message", without
-// the parts that it has not.
+// String returns the violation as one line, "file:line: path: message". It leaves out empty
+// parts.
 func (v Violation) String() string {
 	var b strings.Builder
 	if v.File != "" {
@@ -34,11 +34,10 @@ func (v Violation) String() string {
 	return b.String()
 }
 
-// InvalidError holds all that is wrong with a configuration, by line; at least
-// one violation.
+// InvalidError holds all violations of a configuration, sorted by line. There is at least one.
 type InvalidError struct{ Violations []Violation }
 
-// Error returns the violations, one a line.
+// Error returns the violations, one in each line.
 func (e *InvalidError) Error() string {
 	lines := make([]string, len(e.Violations))
 	for i, v := range e.Violations {
@@ -47,22 +46,22 @@ func (e *InvalidError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// invalid returns the violations as an error, or nil when there are none.
+// invalid sorts the violations by line and returns them as an [*InvalidError], or nil if there
+// are none.
 func invalid(violations []Violation) error {
 	if len(violations) == 0 {
 		return nil
 	}
-	// Stable and without a second key: violations of one line stay in the order
-	// in which they were found.
+	// The sort is stable, so violations of the same line keep the order in which they were
+	// found.
 	slices.SortStableFunc(violations, func(a, b Violation) int { return cmp.Compare(a.Line, b.Line) })
 	return &InvalidError{Violations: violations}
 }
 
-// maxQuoted bounds what a message repeats of a value, in bytes.
+// maxQuoted bounds the part of a value that a message quotes, in bytes.
 const maxQuoted = 60
 
-// quote returns a value for a message, on one line and cut to a length that
-// still reads.
+// quote returns a value in quotes for a message, on one line and cut after maxQuoted bytes.
 func quote(text string) string {
 	if len(text) > maxQuoted {
 		return strconv.Quote(strings.ToValidUTF8(text[:maxQuoted], "")) + "..."
@@ -70,8 +69,8 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// oneLine keeps an error text of another package, which may repeat the user's
-// own text, to one line.
+// oneLine replaces unprintable characters, such as line breaks, with spaces. It is for errors of
+// other packages, which may repeat text of the user.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
