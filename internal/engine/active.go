@@ -16,22 +16,22 @@ import (
 	"github.com/ordergate/ordergate/internal/locking"
 )
 
-// active is the active configuration, as far as a reload can replace it.
+// active holds the parts of the active configuration that a reload can replace.
 type active struct {
 	gate atomic.Pointer[gate.Gate]
 
 	mu       sync.Mutex // held during a replacement, until all users have the new gate
 	config   *config.Config
-	earlier  [][]lockingRule // the rules of earlier configurations, each once
+	earlier  [][]lockingRule // the rules of earlier configurations, without duplicates
 	adapters []*adapter
-	refusal  atomic.Pointer[string] // why the last one that was read is not active; nil: it is
+	refusal  atomic.Pointer[string] // why the configuration that was read last is not active; nil: it is active
 }
 
 // adapter is an adapter that passes requests to the gate.
 type adapter struct{ use func(*gate.Gate) }
 
-// condition shows a configuration that was refused. It takes no readiness away: the old
-// one is as good as it was.
+// condition reports a refused configuration. The process stays ready, as the old configuration
+// still works.
 func (f *active) condition() health.Condition {
 	c := health.Condition{Name: "configuration", Ready: true}
 	if why := f.refusal.Load(); why != nil {
@@ -40,11 +40,11 @@ func (f *active) condition() health.Condition {
 	return c
 }
 
-// WatchGate calls use with the gate at once, and again with each that takes its place, until
-// the returned function has been called. Calls never overlap, and none is under way when
-// WatchGate or that function returns. Within use, neither may be called. What was begun with
-// a gate is to be ended with it: that one goes on deciding, and its locks are there for
-// as long as somebody holds them. WatchGate is safe for concurrent use.
+// WatchGate calls use with the active gate at once, and with each gate that replaces it, until
+// the caller calls stop. Calls of use never overlap, and none runs when WatchGate or stop
+// returns. use must not call either of them. A call that began with a gate must end with that
+// gate. A replaced gate still decides, and its locks stay open while a caller holds them.
+// WatchGate is safe for concurrent use.
 func (m *Engine) WatchGate(use func(*gate.Gate)) (stop func()) {
 	f := &m.active
 	f.mu.Lock()
@@ -59,14 +59,14 @@ func (m *Engine) WatchGate(use func(*gate.Gate)) (stop func()) {
 	}
 }
 
-// version is what can change while the engine runs, made of one configuration.
+// version holds the parts of one configuration that can change while the engine runs.
 type version struct {
 	gate  *gate.Gate
 	locks *locking.Version
 }
 
-// prepare makes a version, of which nothing is in force yet. After an error nothing of it
-// is left.
+// prepare builds a version without activating it. If it returns an error, it has discarded
+// the version.
 func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err error) {
 	v.locks = m.lockers.Prepare(c)
 	policies, err := m.policies(ctx, c, v.locks)
@@ -80,7 +80,7 @@ func (m *Engine) prepare(ctx context.Context, c *config.Config) (v version, err 
 	return v, nil
 }
 
-// restartError names what a reload cannot change.
+// restartError lists the changed paths that a reload cannot apply.
 type restartError struct{ paths []string }
 
 func (e restartError) Error() string {
@@ -91,8 +91,8 @@ func (e restartError) Error() string {
 	return fmt.Sprintf("%s: %s a restart", strings.Join(e.paths, ", "), takes)
 }
 
-// apply puts another configuration in force, all of it or nothing. It returns what of it
-// differs from the one before.
+// apply activates another configuration, all of it or nothing. It returns the paths that differ
+// from the configuration before.
 func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string, err error) {
 	f := &m.active
 	f.mu.Lock()

@@ -7,10 +7,10 @@ import (
 	"github.com/ordergate/ordergate/internal/audit"
 )
 
-// watchAudit logs what operators do by hand in Redis, and counts the locks among that.
+// watchAudit logs the manual actions of operators in Redis, and counts the locks that they released.
 func (m *Engine) watchAudit(ctx context.Context) {
 	if m.redis == nil || m.config.Redis.Mode == config.RedisEmbedded {
-		return // no command reaches it
+		return // no command of an operator reaches it
 	}
 	audit.Watch(ctx, m.redis, func(e audit.Entry) {
 		if e.Action != audit.Released {
@@ -19,13 +19,13 @@ func (m *Engine) watchAudit(ctx context.Context) {
 		}
 		m.log.Warn("a lock was released by hand", "who", e.Who, "lock", e.Lock, "key", e.Key,
 			"holder", e.Holder, "request", e.Request, "reason", e.Reason)
-		if m.hasLock(e.Lock) { // another text would be a new label
+		if m.hasLock(e.Lock) { // a name without a lock would become a new label
 			m.metrics.Forced(e.Lock)
 		}
 	})
 }
 
-// hasLock reports whether the configuration in force has a lock.
+// hasLock reports whether the active configuration has a lock.
 func (m *Engine) hasLock(name string) bool {
 	m.active.mu.Lock()
 	defer m.active.mu.Unlock()
@@ -33,7 +33,7 @@ func (m *Engine) hasLock(name string) bool {
 	return ok
 }
 
-// Audit tells all ordergates of what an operator did by hand. It needs a Redis.
+// Audit reports the manual action of an operator to all instances. It needs a Redis.
 func (m *Engine) Audit(ctx context.Context, e audit.Entry) error {
 	return audit.Append(ctx, m.redis, e)
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
-// conditions tells what readiness depends on. Redis is told of but not waited
-// for: without it lookups still go on, and settlements are refused by name. One that is full
-// does not come back by itself, and an operator has to hear of it. What the configuration
-// names has to have worked once since the start: a source that could be read, a table that
-// could be followed. Its outages after that are told of only.
+// conditions returns the conditions of readiness. An unreachable Redis adds a reason, and the
+// process stays ready: lookups continue, and settlements are refused. A full Redis makes the
+// process not ready, as only an operator can repair it. Each configured source must have been
+// readable once since the start, and each table must have been followed once. Later outages
+// only add a reason.
 func (m *Engine) conditions(draining bool) []health.Condition {
 	ctx, cancel := context.WithTimeout(context.Background(), redisconn.Timeout)
 	defer cancel()
@@ -51,12 +51,12 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	return append(list, m.active.condition())
 }
 
-// recentEvent is whether something was met a short time ago. The zero value says no. It is safe
+// recentEvent records when an event last occurred. In the zero value it never did. It is safe
 // for concurrent use.
 type recentEvent struct{ last atomic.Int64 } // in ns since 1970
 
-// recentTime is how long what was met takes readiness away: no message says when
-// Envoy's configuration was mended.
+// recentTime is how long an event makes the process not ready. No message reports that Envoy's
+// configuration was corrected.
 const recentTime = 5 * time.Minute
 
 func (l *recentEvent) isRecent() bool {
@@ -66,10 +66,10 @@ func (l *recentEvent) isRecent() bool {
 
 func (l *recentEvent) note() { l.last.Store(time.Now().UnixNano()) }
 
-// BodyUnseen tells that Envoy has passed a request on without showing the body that it was
-// asked for. It is safe for concurrent use.
+// BodyUnseen records that Envoy forwarded a request without sending the body that ordergate had
+// requested. It is safe for concurrent use.
 func (m *Engine) BodyUnseen() { m.bodiesMissing.note() }
 
-// AttributesMissing tells that Envoy has shown an answer without what its outcome is read off.
-// It is safe for concurrent use.
+// AttributesMissing records that Envoy sent an answer without the attributes of its outcome. It
+// is safe for concurrent use.
 func (m *Engine) AttributesMissing() { m.attributesMissing.note() }

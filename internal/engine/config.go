@@ -5,14 +5,14 @@ import (
 	"github.com/ordergate/ordergate/internal/loader"
 )
 
-// LoadConfig reads a configuration, and checks it as far as that can be done without
-// a server. The error has a line for each violation.
+// LoadConfig reads a configuration, and makes every check that needs no server. The error has a
+// line for each violation.
 func LoadConfig(file string, getenv func(string) string) (*config.Config, error) {
 	c, _, err := LoadConfigWith(file, config.Options{Getenv: getenv})
 	return c, err
 }
 
-// LoadConfigWith is LoadConfig with options, of which CheckTable is set here.
+// LoadConfigWith is LoadConfig with options. It sets CheckTable itself.
 func LoadConfigWith(file string, o config.Options) (*config.Config, config.Warnings, error) {
 	o.CheckTable = loader.CheckTable
 	c, aside, err := config.LoadWith(file, o)

@@ -2,8 +2,8 @@
 // the configuration while it runs.
 //
 // Start with [New], then [Engine.Start]. [Engine.WatchGate] passes the gate to an adapter, now
-// and after each reload ([Engine.ReloadFrom]). [Engine.AdminServer] is for operators. The work
-// is done by the packages loader, locking and admin.
+// and after each reload ([Engine.ReloadFrom]). [Engine.AdminServer] is for operators. The
+// packages loader, locking and admin do the work.
 package engine
 
 import (
@@ -29,38 +29,38 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
-// Engine is everything behind the adapters. Close it after they have stopped.
+// Engine holds every component except the adapters. Close it after they have stopped.
 type Engine struct {
 	log     *slog.Logger
-	config  *config.Config // of the start: of what cannot change while it runs
+	config  *config.Config // of the start; for the settings that need a restart
 	metrics *metrics.Metrics
-	active  active // of what can
+	active  active // the settings that a reload can change
 
 	redis         redis.UniversalClient    // nil when nothing needs it
 	memory        *redisconn.MemoryWatch   // nil without redis
 	eviction      *redisconn.EvictionWatch // of redis; nil without it
-	closers       []func()                 // let go of Redis, and of the servers of quorums
+	closers       []func()                 // disconnect from Redis
 	filters       map[string]*filterUnit
 	lockers       *locking.Lockers
-	bodiesMissing recentEvent // one was not shown
-	// attributesMissing is that one could not be read.
+	bodiesMissing recentEvent // Envoy sent no body
+	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
-	// warnings are of locks, which an outage of Redis brings with each request.
+	// warnings limits the log lines that an outage of Redis would cause with each request.
 	warnings   recurring.Warnings
-	process    string // names this process to whoever looks at a lock
+	process    string // names this process to an operator who inspects a lock
 	instanceID string // identifies the instance in change logs
 
-	watches    []*locking.Unit // of the locks of the start
+	watches    []*locking.Unit // the locks of the start
 	wg         sync.WaitGroup
-	background func(func(context.Context)) // runs it until Close
+	background func(func(context.Context)) // runs a task, and cancels its context at Close
 	cancel     context.CancelFunc
 	ending     chan struct{} // closed by Close
 	closing    sync.Once
 }
 
-// New makes an engine of a valid configuration. It waits neither for Redis nor for a
-// source. The version is what it says of itself in its metrics. The error names what
-// of the configuration cannot be used here.
+// New builds an engine from a valid configuration. It does not wait for Redis or a source. The
+// metrics show the version as a label. The error names the part of the configuration that
+// cannot be used here.
 func New(ctx context.Context, c *config.Config, version string, log *slog.Logger) (*Engine, error) {
 	m := &Engine{
 		log: log, config: c, metrics: metrics.New(version, time.Now()),
@@ -72,14 +72,14 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	m.cancel = cancel
 	if c.Redis != nil {
 		m.instanceID = instanceIDOf(c)
-		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // the change log of each waits for entries, and for readers
+		client, closeClient, err := redisconn.Connect(ctx, c.Redis, 2*len(c.Filters)) // each change log has two blocking reads: for entries, and for readers
 		if err != nil {
 			cancel()
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
 		m.memory = redisconn.WatchMemory(client, log)
-		if c.Redis.Mode != config.RedisEmbedded { // which has no memory of its own
+		if c.Redis.Mode != config.RedisEmbedded { // an embedded Redis has no memory limit of its own
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
 		}
 	}
@@ -102,7 +102,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 	return m, nil
 }
 
-// stored returns what the Redis of everything but quorums stores by the active rules.
+// stored returns what the active rules store in the common Redis. Quorums have their own servers.
 func (m *Engine) stored() redisconn.Stored {
 	return redisconn.Stored{Locks: m.lockers.UsesRedis(), ChangeLogs: len(m.filters) > 0}
 }
@@ -118,7 +118,7 @@ func metricRules(c *config.Config) []metrics.Rule {
 	return rules
 }
 
-// filterUnit is a filter with its loader, and what measures it.
+// filterUnit is a filter with its loader and its measures.
 type filterUnit struct {
 	*loader.Loader
 	measures *measures
@@ -159,9 +159,9 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 	return policies, nil
 }
 
-// LearnTimeout is how long the answer to a create may have to be kept back: until its order is
-// known everywhere, or nothing is certain any more. With some slack: an answer that is passed
-// on before that breaks the guarantee of docs/freshness.md.
+// LearnTimeout returns how long the answer to a create may be held back, with some slack. By then
+// every other instance has the order, or is guaranteed to answer Unknown. An answer that is
+// passed on earlier breaks the guarantee of docs/freshness.md.
 func (m *Engine) LearnTimeout() (longest time.Duration) {
 	const slack = 200 * time.Millisecond
 	for _, c := range m.config.Filters {
@@ -172,8 +172,8 @@ func (m *Engine) LearnTimeout() (longest time.Duration) {
 	return longest
 }
 
-// AdminServer returns the server for operators. Draining reports whether the process is about
-// to end, and so is not ready any more.
+// AdminServer returns the server for operators. The process is not ready while draining returns
+// true.
 func (m *Engine) AdminServer(draining func() bool) *http.Server { return m.admin(draining).HTTP() }
 
 func (m *Engine) admin(draining func() bool) *admin.Server {
@@ -190,7 +190,7 @@ func (m *Engine) admin(draining func() bool) *admin.Server {
 // Gate returns the active gate. It is immutable and safe for concurrent use.
 func (m *Engine) Gate() *gate.Gate { return m.active.gate.Load() }
 
-// Start runs the filters in the background, and looks after the locks, until Close.
+// Start runs the filters and checks the locks in the background, until Close.
 func (m *Engine) Start() {
 	for _, unit := range m.filters {
 		m.background(unit.Run)
@@ -204,13 +204,13 @@ func (m *Engine) Start() {
 	}
 }
 
-// AwaitHolds blocks until Redis has taken the hold of every lock whose call ended with an
+// AwaitHolds blocks until Redis has stored the hold of every lock whose call ended with an
 // unknown outcome, or its lease has ended, or ctx ends. Call it between the last call and
-// Close, which gives the rest up.
+// Close, which drops the remaining holds.
 func (m *Engine) AwaitHolds(ctx context.Context) { m.lockers.AwaitHolds(ctx) }
 
-// Close stops what Start began, and disconnects from Redis. The engine stops renewing its
-// leases, and they expire. A second call does nothing.
+// Close stops the background work, waits for it, and disconnects from Redis. The engine stops
+// renewing its leases, and they expire. A second call does nothing.
 func (m *Engine) Close() {
 	m.closing.Do(func() {
 		m.cancel()

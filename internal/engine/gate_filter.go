@@ -9,7 +9,7 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// gateFilter shows a filter to the gate, and what it answers to its measures.
+// gateFilter adapts a filter to the gate, and reports Absent answers to the filter's measures.
 type gateFilter struct {
 	*filter.Filter
 	measures *measures
@@ -33,10 +33,10 @@ func areFollowed(c *config.Config, filter string) bool {
 	return followed
 }
 
-// Abandoned implements gate.Filter. Where every table is followed as it changes, it is no
-// doubt. The follower brings the order when the backend commits it, as it brings orders
-// that are created in another way; one that has lost its table makes the filter unknown.
-// With a doubt, a client could end the refusal of new IDs by one aborted create a minute.
+// Abandoned implements gate.Filter. It records no doubt if every table sends its changes as they
+// are committed. The follower then adds the order when the backend commits it, like orders that
+// are created in another way. A follower that has lost its table makes the filter answer
+// Unknown. With a doubt, one aborted create a minute could stop the rejection of absent IDs.
 func (f gateFilter) Abandoned(ctx context.Context, reason string, began time.Time) error {
 	if f.followed {
 		return nil

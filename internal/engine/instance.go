@@ -10,8 +10,8 @@ import (
 	"github.com/ordergate/ordergate/config"
 )
 
-// instanceIDOf identifies this instance in change logs. A restarted process has the same ID,
-// and no other process has. In a pod, the host is the pod.
+// instanceIDOf returns the ID of this instance in change logs. A restarted process has the same
+// ID, and no other process has it. In a pod, the host is the pod.
 func instanceIDOf(c *config.Config) string {
 	if c.Redis.Member != "" {
 		return c.Redis.Member
@@ -23,8 +23,8 @@ func instanceIDOf(c *config.Config) string {
 	return strings.ReplaceAll(processName()+" "+addr, "#", "_")
 }
 
-// processName names this process to an operator who inspects a lock: by its host, which in a
-// pod is the pod's name.
+// processName names this process to an operator who inspects a lock. It returns the host name,
+// which in a pod is the pod's name, or "" after an error.
 func processName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
-// CheckLive connects to what a valid configuration names, as an ordergate does that starts
-// with it, and returns what is wrong, with Path and Message. It takes each lock once, of an ID
-// that is no order's, and reads change logs; it is no member of any. Of a table that is
-// followed by logical replication it makes no slot. It blocks for some seconds for each
-// server that does not answer.
+// CheckLive connects to the servers and sources of a valid configuration, as a starting
+// ordergate does. It returns the problems, with Path and Message. It takes each lock once, with
+// an ID that no order has. It reads the change logs without joining them as a member, and
+// creates no slot for logical replication. It blocks for some seconds for each server that does
+// not answer.
 func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	l := &liveCheck{config: c, sources: make(map[string]bool)}
 	defer l.connect(ctx)()
@@ -32,22 +32,22 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	return l.found
 }
 
-// liveCheck is a check that runs.
+// liveCheck is the state of one CheckLive.
 type liveCheck struct {
 	config  *config.Config
-	redis   redis.UniversalClient // nil: there is none that could be asked
+	redis   redis.UniversalClient // nil: no Redis to check, or it is not reachable
 	found   []config.Violation
-	sources map[string]bool // that were checked
+	sources map[string]bool // that were checked already
 }
 
-// report notes what is wrong, if anything is.
+// report adds an error to the problems found; nil: it does nothing.
 func (l *liveCheck) report(path string, err error) {
 	if err != nil {
 		l.found = append(l.found, config.Violation{Path: path, Message: err.Error()})
 	}
 }
 
-// connect looks whether Redis is there, and whether it keeps what it is given.
+// connect checks that Redis is reachable, and that it does not evict keys.
 func (l *liveCheck) connect(ctx context.Context) (shut func()) {
 	c := l.config.Redis
 	if c == nil || c.Mode == config.RedisEmbedded {

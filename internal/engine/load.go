@@ -11,8 +11,9 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 )
 
-// Announce appends IDs to the change log of a filter: all instances know them after
-// [Engine.AwaitPeers]. It needs a Redis, and no Start. After an error some may be known.
+// Announce appends IDs to the change log of a filter. Every instance has them after
+// [Engine.AwaitPeers]. It needs a Redis, and works without Start. After an error some of the IDs
+// may have been added.
 func (m *Engine) Announce(ctx context.Context, filter string, ids []string) error {
 	return m.filters[filter].Announce(ctx, ids)
 }

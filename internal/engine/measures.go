@@ -13,16 +13,16 @@ import (
 	"github.com/ordergate/ordergate/internal/probes"
 )
 
-// measures is what a filter is measured by.
+// measures holds the meter and the counter of probes of one filter.
 type measures struct {
 	meter  *fprate.Meter
 	probes *probes.Counter
 }
 
-// measure makes a filter's measures and shows them.
+// measure creates a filter's measures and registers their metrics.
 func (m *Engine) measure(name string, c config.Filter, f *filter.Filter) *measures {
 	var client redis.UniversalClient
-	// The embedded Redis counts by a hash of its own, and nobody else asks it.
+	// The embedded Redis uses its own hash for counting, and no other instance counts there.
 	if m.redis != nil && m.config.Redis.Mode != config.RedisEmbedded {
 		client = m.redis
 	}
@@ -41,19 +41,19 @@ func (m *Engine) measure(name string, c config.Filter, f *filter.Filter) *measur
 	return s
 }
 
-// onAbsent notes that an ID was answered Absent.
+// onAbsent counts an ID for which the filter answered Absent.
 func (s *measures) onAbsent(id string) {
 	s.meter.OnAbsent(id)
 	s.probes.Add(id)
 }
 
-// onNotFound notes that the backend has no order of this ID.
+// onNotFound counts an ID for which the backend has no order.
 func (s *measures) onNotFound(id string) {
 	s.meter.OnNotFound(id)
 	s.probes.Add(id)
 }
 
-// run does what measuring needs in the background, until ctx ends.
+// run runs the meter and the counter until ctx ends.
 func (s *measures) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

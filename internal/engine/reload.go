@@ -14,13 +14,14 @@ import (
 	"github.com/ordergate/ordergate/internal/metrics"
 )
 
-// ReloadFrom has the configuration read again whenever the file changes, and whenever
-// something is received from asked, which may be nil. What load returns takes the place of
-// the one in force, all of it or nothing: a bad one, or one that differs in what only a
-// restart can change, is logged and shown by the condition "configuration", and the old
-// one stays. ReloadFrom returns at once, and goes on until Close. It follows Start, and is
-// called once. Load is called from several goroutines, never from two at once. What was
-// changed of the configuration between its reading and New has to be changed by load, too.
+// ReloadFrom reloads the configuration whenever the file changes, and whenever it receives from
+// asked, which may be nil. The result of load replaces the active configuration, all of it or
+// nothing. A bad configuration, or one with a change that needs a restart, is refused: the old
+// one stays active, and the log and the condition "configuration" report the refusal.
+//
+// ReloadFrom returns at once, and its work continues until Close. Call it once, after Start. It
+// calls load from several goroutines, one at a time. If the caller changed the configuration
+// between reading it and New, load must make the same changes.
 func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), asked <-chan os.Signal) {
 	r := &reloader{engine: m, load: load, log: m.log}
 	m.background(func(ctx context.Context) {
@@ -34,7 +35,7 @@ func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), as
 		}
 	})
 	m.background(func(ctx context.Context) {
-		// It may have changed since it was read for the start.
+		// The file may have changed since the start read it.
 		first := atStart
 		if err := filewatch.Watch(ctx, file, r.log, func() { r.reload(ctx, first); first = fileChanged }); err != nil {
 			r.log.Warn("the configuration file is not watched: send SIGHUP when it has changed", "error", err)
@@ -42,23 +43,23 @@ func (m *Engine) ReloadFrom(file string, load func() (*config.Config, error), as
 	})
 }
 
-// trigger is why the configuration is read again.
+// trigger is the reason for a reload.
 type trigger int8
 
 const (
-	atStart     trigger = iota // nobody knows of a change
+	atStart     trigger = iota // there may be no change
 	fileChanged                // the file has changed
-	requested                  // an operator wants to hear what comes of it
+	requested                  // an operator expects a result in the log
 )
 
 type reloader struct {
 	engine *Engine
 	load   func() (*config.Config, error)
 	log    *slog.Logger
-	mu     sync.Mutex // held while it reloads
+	mu     sync.Mutex // held during a reload
 }
 
-// reload reads the configuration and puts it in force.
+// reload reads the configuration and activates it.
 func (r *reloader) reload(ctx context.Context, why trigger) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +73,7 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 	if err != nil {
 		text := summary(err)
 		if why != requested && before != nil && *before == text {
-			return // the same again: one message and one count for it
+			return // the same refusal was logged and counted already
 		}
 		m.active.refusal.Store(&text)
 		r.logRefusal(err)
@@ -90,13 +91,13 @@ func (r *reloader) reload(ctx context.Context, why trigger) {
 	case why == requested:
 		r.log.Info("reload: nothing has changed")
 	case why == atStart:
-		return // nobody has asked
+		return // no operator waits for a result
 	}
 	m.metrics.Reloaded(metrics.Unchanged, time.Now())
 }
 
-// logRefusal logs why a configuration is refused: what a bad file violates a line each, as
-// ordergate check prints it.
+// logRefusal logs why a configuration is refused. A bad file gets one line for each violation,
+// as ordergate check prints it.
 func (r *reloader) logRefusal(err error) {
 	var restart restartError
 	if errors.As(err, &restart) {
@@ -108,10 +109,10 @@ func (r *reloader) logRefusal(err error) {
 	}
 }
 
-// maxReasonBytes bounds what readiness tells of a refused configuration.
+// maxReasonBytes bounds the reason that readiness reports for a refused configuration.
 const maxReasonBytes = 2000
 
-// summary is what readiness tells.
+// summary returns an error in one line of about maxReasonBytes at most, for readiness.
 func summary(err error) string {
 	text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 	if len(text) > maxReasonBytes {

@@ -11,8 +11,8 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
-// takesRestart returns what cannot be changed while the engine runs, of all that has
-// changed between two configurations. Calls of earlier rules may still run: past has them.
+// takesRestart returns the changed paths that need a restart. past holds earlier rules, whose
+// calls may still run.
 func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string) (paths []string) {
 	for _, path := range changed {
 		switch section, _, _ := strings.Cut(path, "."); section {
@@ -25,9 +25,9 @@ func takesRestart(old, c *config.Config, past [][]lockingRule, changed []string)
 	return append(paths, locksChanged(old, c, past)...)
 }
 
-// formsChanged names the rules by which a filter would have to hold its IDs in other
-// forms. Its bits are those of the old ones, and what the sources and the change log
-// bring is spelt by them: an order of the new form would be absent.
+// formsChanged returns the rules whose change would give the IDs of a filter other canonical
+// forms. The filter, its sources and its change log use the old forms. A lookup in the new form
+// would be answered Absent.
 func formsChanged(old, c *config.Config) (paths []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
 		if _, had := old.Filters[name]; !had || slices.Equal(rules.Forms(rules.IDsOf(old, name)), rules.Forms(rules.IDsOf(c, name))) {
@@ -59,7 +59,7 @@ func formsByRule(c *config.Config, filter string) map[string][]string {
 	return all
 }
 
-// identity is what two locks have to have in common to exclude each other.
+// identity is the part of a lock's configuration that two locks must share to exclude each other.
 type identity struct {
 	kind, format, key string
 	servers           string
@@ -73,9 +73,10 @@ func identityOf(l config.Lock) identity {
 	return i
 }
 
-// locksChanged names what would have a settlement take another lock than one that still
-// runs: for a while two could settle one order. A restart lets those that run finish. It
-// goes by the names of locks, and by the requests that rules may have had and get.
+// locksChanged returns the paths whose change would give a settlement another lock than a
+// settlement that still runs. Two settlements of one order could then run at once. A restart
+// lets running settlements finish. The function compares locks of the same name, and rules that
+// may match the same request.
 func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) {
 	renewed := make(map[string]bool)
 	for _, name := range slices.Sorted(maps.Keys(c.Locks)) {
@@ -112,7 +113,7 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 	return slices.Compact(paths)
 }
 
-// lockingRule is a rule as far as it decides which lock a request takes.
+// lockingRule holds the parts of a rule that decide which lock a request takes.
 type lockingRule struct {
 	name       string
 	match      config.Match
@@ -121,7 +122,7 @@ type lockingRule struct {
 	foldsIDs   bool
 }
 
-// lockingRules returns the rules of a configuration in their order.
+// lockingRules returns the rules of a configuration in the order of the file.
 func lockingRules(c *config.Config) []lockingRule {
 	all := make([]lockingRule, len(c.Rules))
 	for i, r := range c.Rules {
@@ -135,8 +136,8 @@ func lockingRules(c *config.Config) []lockingRule {
 	return all
 }
 
-// mayChangeRule reports whether there may be a request that came under rule o of those before, and
-// comes under rule r now.
+// mayChangeRule reports whether a request may exist that rule o of before applied to, and that
+// rule r of now applies to.
 func mayChangeRule(before, now []lockingRule, o, r int) bool {
 	same := func(a, b *lockingRule) bool { return a.name == b.name && reflect.DeepEqual(a.match, b.match) }
 	switch {
@@ -150,7 +151,7 @@ func mayChangeRule(before, now []lockingRule, o, r int) bool {
 	return !staysFirst && !wasFirst
 }
 
-// mayMatchBoth reports whether there may be a request that both match.
+// mayMatchBoth reports whether a request may exist that both match.
 func mayMatchBoth(a, b config.Match) bool {
 	if a.Host != "" && b.Host != "" && a.Host != b.Host || !slices.ContainsFunc(a.Methods, func(m string) bool { return slices.Contains(b.Methods, m) }) {
 		return false
@@ -165,8 +166,8 @@ func mayMatchBoth(a, b config.Match) bool {
 	})
 }
 
-// foldsIDs reports whether the IDs of a rule are spelt in one way, whatever a request has:
-// only a UUID is. Another rule may make another key of what was sent.
+// foldsIDs reports whether a rule changes IDs to one spelling, as only the format UUID does. For
+// the same request, a rule that does not may use another key.
 func foldsIDs(r config.Rule) bool {
 	return slices.ContainsFunc(r.IDs, func(id config.ID) bool { return id.Format == config.FormatUUID })
 }
@@ -175,8 +176,8 @@ func onlyLock(name string, l config.Lock) *config.Config {
 	return &config.Config{Locks: map[string]config.Lock{name: l}}
 }
 
-// locksOf returns the locks that a rule has somebody wait for: that of the order, and
-// that of the limit.
+// locksOf returns the names of the locks that requests of a rule acquire: the lock of the order
+// and the lock of the limit. A name is "" if the rule has no such lock.
 func locksOf(r config.Rule) (names [2]string) {
 	if r.Settle == nil || r.Mode == config.ModeObserve {
 		return names

@@ -6,31 +6,30 @@ import (
 	"github.com/ordergate/ordergate/config"
 )
 
-// AnswerDelay is for how long the answers to the creates of a rule may be kept back.
+// AnswerDelay is how long ordergate may hold the answers to the creates of a rule.
 type AnswerDelay struct {
 	Rule string
-	// Longest is how long: see [Engine.LearnTimeout].
+	// Longest is the longest delay: see [Engine.LearnTimeout].
 	Longest time.Duration
-	// MessageTimeout is the least message_timeout of Envoy's ext_proc with which no answer
-	// is cut off, and the least that the timeout of the route needs beyond the longest time
-	// that the backend takes for a create.
+	// MessageTimeout is the least message_timeout of Envoy's ext_proc that cuts off no answer.
+	// The timeout of the route must exceed the backend's longest create by at least as much.
 	MessageTimeout time.Duration
 }
 
-// transitTime is for the two messages between Envoy and ordergate: Envoy counts from before it
-// sends the first until it has read the second.
+// transitTime is the allowance for the two messages between Envoy and ordergate. Envoy's timer
+// starts before it sends the first, and stops after it has read the second.
 const transitTime = 200 * time.Millisecond
 
-// MessageTimeout returns the least message_timeout of Envoy for answers that are held for so
-// long at most, rounded up to tenths of a second.
+// MessageTimeout returns the least message_timeout of Envoy, given the longest delay of an
+// answer. It rounds up to tenths of a second.
 func MessageTimeout(longest time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return (longest + transitTime + step - 1).Truncate(step)
 }
 
-// AnswerDelays returns the rules with a create, in the order of the file. The configuration has
-// its defaults filled in. An answer may be held for longer if another ordergate of the
-// deployment has a longer window or lease.
+// AnswerDelays returns the delay of each rule with a create, in the order of the file. The
+// configuration must have its defaults filled in. A delay may be longer if another instance of
+// the deployment has a longer window or lease.
 func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 	for i := range c.Rules {
 		create := c.Rules[i].Create
