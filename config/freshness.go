@@ -13,8 +13,8 @@ import (
 // round trip to Redis, and much shorter than a create in a backend.
 const DefaultWindow = 500 * time.Millisecond
 
-// The bounds of a window. The filter reads the change log four times within a window. A
-// window under the minimum would end between two reads.
+// The bounds of a window. The filter reads the change log at least four times within a window.
+// A window under the minimum would end between two reads.
 const (
 	minWindow = 100 * time.Millisecond
 	maxWindow = 10 * time.Second

@@ -73,8 +73,8 @@ func (v *validator) reject(path, format string, args ...any) {
 	}
 }
 
-// rejectMissing reports that a mapping lacks one of the keys. It reports nothing if the mapping
-// has an unknown or discarded key, which the user may have meant as one of them.
+// rejectMissing reports that a mapping lacks one of the keys. It reports nothing if the reader
+// could not use a key of the mapping, since the user may have meant one of them.
 func (v *validator) rejectMissing(path string, keys []string, format string, args ...any) {
 	if v.partlyRead[path] || slices.ContainsFunc(keys, func(key string) bool { return v.discarded[join(path, key)] }) {
 		return
