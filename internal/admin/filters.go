@@ -14,8 +14,8 @@ import (
 	"github.com/ordergate/ordergate/internal/presence"
 )
 
-// FilterReport is what filter info tells of a filter. All of its keys are always
-// there in JSON; null is what a filter does not have.
+// FilterReport is the result of `ordergate filter info`. Its JSON always has all keys; null stands
+// for what a filter does not have.
 type FilterReport struct {
 	Filter      string   `json:"filter"`
 	Kind        string   `json:"kind"`
@@ -25,43 +25,43 @@ type FilterReport struct {
 	Capacity    uint64   `json:"capacity"`
 	FillRatio   float64  `json:"fill_ratio"`
 	Rate        float64  `json:"estimated_false_positive_rate"` // of all segments together
-	Measured    *float64 `json:"measured_false_positive_rate"`  // null: too little was asked for
-	MemoryBytes uint64   `json:"memory_bytes"`                  // of this ordergate
+	Measured    *float64 `json:"measured_false_positive_rate"`  // null: too few lookups
+	MemoryBytes uint64   `json:"memory_bytes"`                  // in this process
 	RedisBytes  *uint64  `json:"redis_bytes"`
-	Pending     int      `json:"pending"` // learned, and not known to the other ordergates yet
+	Pending     int      `json:"pending"` // learned IDs that the other instances do not have yet
 
 	Log       *LogReport      `json:"log"`
 	Expansion ExpansionReport `json:"expansion"`
-	Segments  []SegmentReport `json:"segments"` // of what is in memory
-	Redis     []SetReport     `json:"redis"`    // the sets in Redis; null: there are none
+	Segments  []SegmentReport `json:"segments"` // in memory
+	Redis     []SetReport     `json:"redis"`    // the sets in Redis; null: none
 }
 
-// LogReport tells of a change log.
+// LogReport describes a change log.
 type LogReport struct {
 	Phase         string     `json:"phase"` // loading, following, away, blind, unavailable, broken, stopped
 	Position      uint64     `json:"position"`
 	Tail          uint64     `json:"tail"`
 	Lag           uint64     `json:"lag"`       // entries, at the last read
-	LastRead      *time.Time `json:"last_read"` // when the tail was reached last; null: never
+	LastRead      *time.Time `json:"last_read"` // when the reader last reached the tail; null: never
 	ReadTook      Seconds    `json:"read_took_seconds"`
-	Doubts        DoubtCount `json:"doubts"`   // told of since the start
-	Members       []string   `json:"members"`  // who may append, as of a second ago
-	PendingWrites int        `json:"owed"`     // IDs that clients may know of and the log does not have
-	Repaired      uint64     `json:"repaired"` // IDs that the log had lost and got again from here
-	Reason        *string    `json:"reason"`   // why it is not followed; null: it is
+	Doubts        DoubtCount `json:"doubts"`   // reported since the start
+	Members       []string   `json:"members"`  // instances that may append, as of a second ago
+	PendingWrites int        `json:"owed"`     // IDs that clients may have and the log lacks
+	Repaired      uint64     `json:"repaired"` // IDs that this process appended again after the log had lost them
+	Reason        *string    `json:"reason"`   // why the reader does not follow the log; null: it does
 }
 
-// DoubtCount counts doubts by their kinds.
+// DoubtCount counts doubts by kind.
 type DoubtCount struct {
 	Failover uint64 `json:"term"`  // Redis was restarted or failed over
-	Crash    uint64 `json:"crash"` // an ordergate ended without taking its leave
-	Lost     uint64 `json:"lost"`  // an ID could not be read, or kept
-	Gap      uint64 `json:"gap"`   // entries were missing
-	// Running is how many creates were abandoned, which may have made an order later.
+	Crash    uint64 `json:"crash"` // a member ended, or was away for too long, without deregistering
+	Lost     uint64 `json:"lost"`  // the ID of a created order could not be read or stored
+	Gap      uint64 `json:"gap"`   // entries were missing, or another log replaced this one
+	// Running counts abandoned creates: each may have created an order later.
 	Running uint64 `json:"running"`
 }
 
-// ExpansionReport tells how a filter grows.
+// ExpansionReport describes the last expansion of a filter.
 type ExpansionReport struct {
 	Generation int        `json:"generation"`
 	Running    bool       `json:"running"`
@@ -69,11 +69,11 @@ type ExpansionReport struct {
 	To         uint64     `json:"to"`
 	Read       uint64     `json:"read"` // IDs, so far
 	Began      *time.Time `json:"began"`
-	Took       *Seconds   `json:"took_seconds"` // null: it runs, or never did here
+	Took       *Seconds   `json:"took_seconds"` // null: it still runs, or this process ran none
 	Error      *string    `json:"error"`
 }
 
-// SegmentReport tells of a part of a filter in memory.
+// SegmentReport describes a segment of a filter in memory.
 type SegmentReport struct {
 	Name      string  `json:"name"`
 	IDs       uint64  `json:"ids"`
@@ -85,7 +85,7 @@ type SegmentReport struct {
 	FalsePositiveRate float64 `json:"estimated_false_positive_rate"`
 }
 
-// SetReport tells of a set in Redis.
+// SetReport describes a set in Redis.
 type SetReport struct {
 	Key       string  `json:"key"`
 	IDs       uint64  `json:"ids"`
@@ -160,15 +160,15 @@ func expansionOf(e filter.Expansion) ExpansionReport {
 	return r
 }
 
-// ContainsReport is the answer to whether an ID is there.
+// ContainsReport is the answer of a filter about an ID.
 type ContainsReport struct {
 	Filter string `json:"filter"`
 	ID     string `json:"id"`
 	Answer string `json:"answer"` // absent, maybe, unknown
-	Reason string `json:"reason"` // of unknown, and why no request asks for such an ID
+	Reason string `json:"reason"` // of unknown, or why requests with this ID are refused
 }
 
-// withFilters adds what `ordergate filter` asks the process for to a handler.
+// withFilters adds the routes for filters to a handler.
 func (s *Server) withFilters(next http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(r *http.Request, name string) (any, error)) {
@@ -186,7 +186,7 @@ func (s *Server) withFilters(next http.Handler) http.Handler {
 	return mux
 }
 
-// statusError is an error with the status of the answer to it.
+// statusError is an error with the HTTP status of its answer.
 type statusError struct {
 	error
 	status int
@@ -207,7 +207,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(*http
 	_ = WriteJSON(w, body) // the client may be gone
 }
 
-// writeError answers with an error, and its status if it has one.
+// writeError answers with an error. The status is that of a [statusError], otherwise 500.
 func writeError(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	var with statusError
@@ -235,8 +235,8 @@ func (s *Server) serveContains(r *http.Request, name string) (any, error) {
 	return report, nil
 }
 
-// serveExpand continues after the client has gone: the request is to begin. It ends with the
-// process, as another instance can finish the expansion.
+// serveExpand expands a filter. The expansion continues after the client has left, and ends with
+// the process: another instance can finish it.
 func (s *Server) serveExpand(_ *http.Request, name string) (any, error) {
 	expanded := make(chan error, 1)
 	s.Run(func(ctx context.Context) { expanded <- s.Filters[name].Filter().Expand(ctx) })

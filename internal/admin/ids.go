@@ -18,7 +18,7 @@ import (
 // maxAdded bounds the IDs of one request.
 const maxAdded = 10_000
 
-// IDsRequest are IDs to add.
+// IDsRequest is a request to add IDs.
 type IDsRequest struct {
 	IDs []string `json:"ids"`
 	// Who and Reason are for the log: user@host, and the operator's words.
@@ -26,17 +26,17 @@ type IDsRequest struct {
 	Reason string `json:"reason"`
 }
 
-// AddedReport tells what was added.
+// AddedReport is the result of adding IDs.
 type AddedReport struct {
 	Filter string `json:"filter"`
 	Added  int    `json:"added"`
-	// Refused is how many have no rule's format, and were not added. FirstRefused is one of
-	// them, cut to 60 bytes; null: there is none.
+	// Refused counts the IDs that fit no rule's format and were not added. FirstRefused is the
+	// first of them, cut to 60 bytes; null: none.
 	Refused      int     `json:"refused"`
 	FirstRefused *string `json:"first_refused"`
 }
 
-// serveAdd adds those IDs that fit a rule's format: for ordergate filter add.
+// serveAdd adds the IDs that fit a rule's format, for `ordergate filter add`.
 func (s *Server) serveAdd(r *http.Request, name string) (any, error) {
 	asked, err := idsOf(r)
 	if err != nil {
@@ -60,11 +60,11 @@ func (s *Server) serveAdd(r *http.Request, name string) (any, error) {
 	return report, nil
 }
 
-// maxQuoted bounds what is repeated of an ID that is none, in bytes.
+// maxQuoted bounds the part of a refused ID that an answer repeats, in bytes.
 const maxQuoted = 60
 
-// validIDs returns what tells IDs that some rule of a filter takes. Where no rule names the
-// filter, all are.
+// validIDs returns a function that reports whether a rule of the filter accepts an ID. If no rule
+// names the filter, every ID is valid.
 func (s *Server) validIDs(name string) (func(id string) bool, error) {
 	formats, err := rules.FormatsOf(s.Config, name)
 	if err != nil {
@@ -76,10 +76,10 @@ func (s *Server) validIDs(name string) (func(id string) bool, error) {
 	return func(string) bool { return true }, nil
 }
 
-// serveAnnounce adds IDs that fit a rule's format: for services that create orders
-// in some other way. When it has answered, no ordergate says that they do not exist.
+// serveAnnounce adds IDs, for services that create orders in another way. Each ID must fit a
+// rule's format. After a successful answer no instance answers Absent for them.
 func (s *Server) serveAnnounce(r *http.Request, name string) (any, error) {
-	if s.Config.Listen.Token == "" { // with one, guard has seen it
+	if s.Config.Listen.Token == "" { // guard has checked a configured token
 		return nil, statusError{errors.New("services cannot add IDs here: set listen.token_file or listen.token_env"), http.StatusForbidden}
 	}
 	asked, err := idsOf(r)
@@ -126,7 +126,7 @@ func (s *Server) add(ctx context.Context, name string, ids []string) (*AddedRepo
 	return &AddedReport{Filter: name, Added: len(ids)}, nil
 }
 
-// logAdded leaves a trace of IDs that were added at the admin address.
+// logAdded logs the IDs that a request to the admin address added: their number, and the first.
 func (s *Server) logAdded(r *http.Request, filter string, asked *IDsRequest, added []string) {
 	if len(added) == 0 {
 		return

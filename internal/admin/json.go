@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// WriteJSON writes a value as people and programs read it.
+// WriteJSON writes a value as indented JSON, without escapes for HTML.
 func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -15,21 +15,21 @@ func WriteJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// Seconds is a length of time that is a number of seconds in JSON, to a microsecond.
+// Seconds is a duration. In JSON it is a number of seconds, to a microsecond.
 type Seconds time.Duration
 
-// SecondsOf returns a length of time to a millisecond.
+// SecondsOf rounds a duration to a millisecond.
 func SecondsOf(d time.Duration) Seconds { return Seconds(d.Round(time.Millisecond)) }
 
-// String returns it as people read it, such as "1m30s".
+// String returns the duration in the notation of Go, such as "1m30s".
 func (s Seconds) String() string { return time.Duration(s).String() }
 
-// MarshalJSON returns the seconds.
+// MarshalJSON returns the number of seconds.
 func (s Seconds) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(s).Microseconds()) / 1e6)
 }
 
-// UnmarshalJSON reads seconds.
+// UnmarshalJSON reads a number of seconds.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
 	var seconds float64
 	if err := json.Unmarshal(text, &seconds); err != nil {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// LoadReport tells what was loaded.
+// LoadReport is the result of a load.
 type LoadReport struct {
 	Filter   string  `json:"filter"`
 	IDs      int64   `json:"ids"` // read
 	Took     Seconds `json:"took_seconds"`
 	State    string  `json:"state"`
 	Reason   string  `json:"reason"`
-	Snapshot *string `json:"snapshot"` // that was written; null: none
+	Snapshot *string `json:"snapshot"` // the path of the written snapshot; null: none
 }
 
-// serveLoad reads sources again, for an operator who says that they are up to date. One of
-// several says nothing of the orders in the others.
+// serveLoad reads one source again, or all. The operator guarantees that they are up to date. One
+// of several sources proves nothing about the orders in the others.
 func (s *Server) serveLoad(r *http.Request, name string) (any, error) {
 	f, began := s.Filters[name], time.Now()
 	read, err := f.Reload(r.Context(), r.URL.Query().Get("source"))

@@ -1,7 +1,7 @@
-// Package admin answers operators over HTTP: metrics, health, and what `ordergate filter` and
-// `ordergate load` send to a running process.
+// Package admin answers operators over HTTP: metrics, health, and the requests that `ordergate
+// filter` and `ordergate load` send to a running process.
 //
-// Start with [Server]. The reports are also what these commands print.
+// Start with [Server]. These commands print the reports, too.
 package admin
 
 import (
@@ -27,18 +27,18 @@ import (
 	"github.com/ordergate/ordergate/internal/orderid"
 )
 
-// Bounds on a request to the admin address. No client can hold it up for longer, or make it
-// keep more.
+// Bounds on a request to the admin address: how long a client can occupy a connection, and how
+// much memory it can use.
 const (
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second // of the whole request
-	writeTimeout  = 30 * time.Second // of an answer that changes nothing: a load may take hours
+	writeTimeout  = 30 * time.Second // of the answer to GET and HEAD; a change may take longer: a load takes hours
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
-	maxBody       = maxAdded * (orderid.MaxBytes + 16) // the largest there is, of IDs
+	maxBody       = maxAdded * (orderid.MaxBytes + 16) // for the largest request: one that adds IDs
 )
 
-// Filter is what operators see of a filter.
+// Filter is a filter as the admin server uses it.
 type Filter struct {
 	*loader.Loader
 	MeasuredRate func() float64 // of false positives; NaN: too few queries
@@ -51,12 +51,12 @@ type Server struct {
 	Metrics    *metrics.Metrics
 	Conditions func() []health.Condition // of readiness; called for each request
 	Logger     *slog.Logger
-	// Run runs a task of which the end of the process has to wait, and cancels its context at
-	// that end.
+	// Run starts a task. At its end the process cancels the context of the task, and waits for
+	// it.
 	Run func(task func(context.Context))
 }
 
-// HTTP returns a server with [Server.Handler]. Give it a listener.
+// HTTP returns a server with [Server.Handler]. The caller serves a listener with it.
 func (s *Server) HTTP() *http.Server {
 	return &http.Server{
 		Handler:           s.Handler(),
@@ -76,15 +76,15 @@ func (s *Server) Handler() http.Handler {
 	return guard(&s.Config.Listen, s.withFilters(mux))
 }
 
-// guard lets only those requests through that the admin address is meant for.
+// guard passes a request on only if it meets three conditions.
 //
-//   - The host that they name is an IP address, localhost or a configured name. A web page
-//     can have a name of its own resolve to 127.0.0.1; to a browser, ordergate would be of the
-//     page's own origin then, and nothing below would see a difference.
+//   - Its host is an IP address, localhost or a configured name. A web page can make its own
+//     name resolve to 127.0.0.1. A browser then treats ordergate as part of the page's origin,
+//     and the checks below would pass.
 //   - A change does not come from a page of another site.
-//   - A change has the token, if there is one, whatever a browser says of where it is from.
+//   - A change has the token, if one is configured, whichever origin a browser reports.
 //
-// Whatever is neither GET nor HEAD is a change.
+// Every request other than GET and HEAD is a change.
 func guard(c *config.Listen, next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,10 +101,10 @@ func guard(c *config.Listen, next http.Handler) http.Handler {
 		case isChange:
 			err = readBody(w, r)
 		default:
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // tests have none
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // a recorder of a test has no deadline
 		}
 		if err != nil {
-			w.Header().Set("Connection", "close") // rather than read a body that no handler wants
+			w.Header().Set("Connection", "close") // the server would otherwise read an unused body
 			writeError(w, err)
 			return
 		}
@@ -112,8 +112,8 @@ func guard(c *config.Listen, next http.Handler) http.Handler {
 	})
 }
 
-// isOwnHost reports whether a request may come for us by the host that it names. HTTP/1.0
-// names none, and no browser speaks it. No web page reaches a unix socket.
+// isOwnHost reports whether the host of a request is one of ordergate's. A request of HTTP/1.0
+// may name no host, and browsers do not use HTTP/1.0. No web page reaches a unix socket.
 func isOwnHost(c *config.Listen, r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); r.Host == "" || ok && local.Network() == "unix" {
 		return true
@@ -130,15 +130,15 @@ func isOwnHost(c *config.Listen, r *http.Request) bool {
 		slices.ContainsFunc(c.AdminHosts, func(name string) bool { return strings.EqualFold(host, name) })
 }
 
-// hasToken takes the same time for every wrong token.
+// hasToken reports whether a request has the token. It takes the same time for every wrong one.
 func hasToken(r *http.Request, token config.Secret) bool {
 	shown, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	has, want := sha256.Sum256([]byte(shown)), sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(has[:], want[:]) == 1 && ok
 }
 
-// readBody reads the body before the handler begins. From then on the time limit of reading
-// does not count, which would otherwise end the context of what takes longer.
+// readBody reads the body before the handler begins, and then removes the read deadline. The
+// deadline would otherwise cancel the context of a handler that takes longer.
 func readBody(w http.ResponseWriter, r *http.Request) error {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var tooLarge *http.MaxBytesError
@@ -148,7 +148,7 @@ func readBody(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return statusError{fmt.Errorf("reading the body: %w", err), http.StatusBadRequest}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // tests have none
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // a recorder of a test has no deadline
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	return nil
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/ordergate/ordergate/internal/loader"
 )
 
-// SnapshotReport tells of a snapshot that was written.
+// SnapshotReport describes a snapshot that was written.
 type SnapshotReport struct {
 	Filter   string    `json:"filter"`
 	Path     string    `json:"path"`
 	Bytes    uint64    `json:"bytes"`
 	IDs      uint64    `json:"ids"`
-	Position *uint64   `json:"position"` // the last entry of the change log in it; null: it has none
+	Position *uint64   `json:"position"` // the last entry of the change log in it; null: none
 	Created  time.Time `json:"created"`
 	Took     Seconds   `json:"took_seconds"`
 }
 
-// ErrorReport is the answer to a request that was not done.
+// ErrorReport is the answer to a request that failed.
 type ErrorReport struct {
 	Error string `json:"error"`
 }
 
-// serveSnapshot writes one now.
+// serveSnapshot writes a snapshot of a filter now.
 func (s *Server) serveSnapshot(r *http.Request, name string) (any, error) {
 	info, err := s.Filters[name].Snapshot(r.Context())
 	switch {
@@ -43,7 +43,7 @@ func (s *Server) serveSnapshot(r *http.Request, name string) (any, error) {
 	return SnapshotReport{name, info.Path, info.Bytes, info.IDs, entryOf(info.Position), info.Created.UTC(), SecondsOf(info.Took)}, nil
 }
 
-// entryOf returns the sequence number in a position, nil for none.
+// entryOf returns the sequence number in a position, or nil if there is none.
 func entryOf(position []byte) *uint64 {
 	var at changelog.Mark
 	if json.Unmarshal(position, &at) != nil {

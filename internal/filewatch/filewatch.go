@@ -1,8 +1,7 @@
 // Package filewatch watches one file for changes.
 //
-// [Watch] follows the symbolic links of the path, so that it notices every way in which the
-// path leads to another content: a write, a rename, a new ConfigMap. The caller reads the
-// file.
+// [Watch] follows the symbolic links of the path. So it notices each kind of change: a write, a
+// rename, a new ConfigMap. The caller reads the file.
 package filewatch
 
 import (
@@ -31,8 +30,8 @@ const (
 
 // Watch calls changed once at the beginning, and again after each change of the file: a
 // write, a replacement by a rename, or other symbolic links in the path, as in a Kubernetes
-// ConfigMap. It blocks until ctx ends, and then returns nil. It returns an error as soon as
-// nothing can be watched. Some file systems (NFS, those of some virtual machines) do not
+// ConfigMap. It blocks until ctx ends, and then returns nil. It returns an error at once if it
+// cannot begin to watch. Some file systems (NFS, those of some virtual machines) do not
 // report changes that other machines make.
 func Watch(ctx context.Context, path string, log *slog.Logger, changed func()) error {
 	path, err := filepath.Abs(path)

@@ -1,4 +1,4 @@
-// Package health answers whether the process runs, and whether it is ready.
+// Package health serves over HTTP whether the process runs, and whether it is ready.
 //
 // Each part of ordergate reports its [Condition]s. [Register] serves them.
 package health
@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// Condition is one thing that has to hold before the process is ready.
+// Condition is one condition of readiness. The process is ready if all conditions are.
 type Condition struct {
 	Name   string `json:"name"`
 	Ready  bool   `json:"ready"`

@@ -1,7 +1,7 @@
 // Package listen opens the addresses on which ordergate serves: TCP, with TLS where it is
 // configured, and unix sockets.
 //
-// Start with [Listen], and wrap its result by [WithTLS].
+// Start with [Listen], and wrap its result with [WithTLS].
 package listen
 
 import (

@@ -7,14 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Log is what the metrics show of a change log.
+// Log holds the values that the metrics show of a change log.
 type Log struct {
 	Lag           uint64            // entries
 	Reads         uint64            // so far
 	ReadTook      time.Duration     // of the last read
-	PendingWrites int               // IDs that clients may know of and the log does not have
-	Members       int               // ordergates, and followers of tables
-	Repaired      uint64            // IDs that the log had lost and got again from here
+	PendingWrites int               // IDs that clients may have and the log lacks
+	Members       int               // instances, and followers of tables
+	Repaired      uint64            // IDs that this process appended again after the log had lost them
 	Doubts        map[string]uint64 // so far, by kind; always the same kinds
 }
 

@@ -29,7 +29,7 @@ func (m *Metrics) counter(name, help string, labels prometheus.Labels, value fun
 		prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 { return float64(value()) }))
 }
 
-// lazyCounter appears in the output once it has counted: most combinations of
+// lazyCounter appears in the output after its first Inc: most combinations of
 // rule, action and verdict never occur.
 type lazyCounter struct {
 	prometheus.Counter
@@ -47,22 +47,21 @@ func (c *lazyCounter) Inc() {
 	c.Counter.Inc()
 }
 
-// Lock counts what happens to the locks of one name. It is safe for concurrent
-// use.
+// Lock counts the events of one configured lock. It is safe for concurrent use.
 type Lock struct {
 	acquired   *prometheus.CounterVec // by result
 	wait, hold prometheus.Observer
 	lost       prometheus.Counter
 }
 
-// Acquired counts an attempt to get a lock: how it ended, and after how long.
+// Acquired counts an attempt to acquire a lock, with its result and the time that it took.
 func (l *Lock) Acquired(result string, waited time.Duration) {
 	l.acquired.WithLabelValues(result).Inc()
 	l.wait.Observe(waited.Seconds())
 }
 
-// Released counts a lock that was given up.
+// Released records how long a lock was held.
 func (l *Lock) Released(held time.Duration) { l.hold.Observe(held.Seconds()) }
 
-// Lost counts a lease that ended too early.
+// Lost counts a lease that ended before its release.
 func (l *Lock) Lost() { l.lost.Inc() }

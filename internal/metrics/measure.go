@@ -2,18 +2,18 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Measures is what the metrics show of how well a filter does. The functions are
-// called at each scrape and may take milliseconds.
+// Measures holds the functions that return the measurements of a filter. Each scrape calls
+// them; they may take milliseconds.
 type Measures struct {
 	PassedButMissing func() uint64
-	MeasuredRate     func() float64 // NaN: it cannot be told
+	MeasuredRate     func() float64 // NaN: too few lookups, or no answer of the backend
 	EstimatedRate    func() float64
 	Alarmed          func() bool
 	ProbedIDs        func() uint64
 	ProbesDropped    func() uint64
 }
 
-// MeasureGauges shows the measures of one filter.
+// MeasureGauges registers the measurements of one filter.
 func (m *Metrics) MeasureGauges(name string, f Measures) {
 	labels := prometheus.Labels{"filter": name}
 	m.counter("ordergate_filter_passed_but_missing_total",

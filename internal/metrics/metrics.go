@@ -25,7 +25,7 @@ type Metrics struct {
 	learned   *prometheus.CounterVec
 	refused   *prometheus.CounterVec
 
-	lockGauges  sync.Map // the names of locks that have them
+	lockGauges  sync.Map // the names of locks whose gauges are registered
 	lockAcquire *prometheus.CounterVec
 	lockWait    *prometheus.HistogramVec
 	lockHold    *prometheus.HistogramVec
@@ -39,7 +39,7 @@ func (m *Metrics) Handler() http.Handler {
 }
 
 // Buckets, in seconds. A decision takes microseconds from memory and
-// milliseconds when it waits; a settlement takes what a payment provider takes.
+// milliseconds when it waits. A settlement takes as long as the payment provider.
 var (
 	decisionBuckets = []float64{2e-6, 5e-6, 1e-5, 5e-5, 2e-4, 1e-3, 5e-3, 2e-2, 0.1, 0.5, 2, 10}
 	holdBuckets     = []float64{1e-3, 5e-3, 2e-2, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300}
@@ -75,8 +75,8 @@ func New(version string, loaded time.Time) *Metrics {
 }
 
 // lockResults are the values of the label result. All of them have a line from the
-// start: Prometheus sees no increase in a counter that begins at 1, and one failure
-// can be enough for an alert.
+// start. Prometheus sees no increase in a counter that begins at 1, and an alert may
+// need the first failure.
 var lockResults = []string{"granted", "busy", "canceled", "failed"}
 
 // Lock returns the counters of one lock.
@@ -94,8 +94,8 @@ func (m *Metrics) Lock(name string) *Lock {
 	}
 }
 
-// SourceGauges shows whether this process follows a table, and how long ago it knew of all
-// rows that were committed.
+// SourceGauges registers two gauges of a table: whether this process follows it, and the time
+// since the process had all committed rows.
 func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration, bool)) {
 	labels := prometheus.Labels{"filter": filter, "source": source}
 	m.gauge("ordergate_source_followed", "1 where this process follows the table, for all ordergates.", labels, func() float64 {
@@ -111,8 +111,8 @@ func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration,
 // Forced counts a lock that an operator released by force.
 func (m *Metrics) Forced(lock string) { m.lockForced.WithLabelValues(lock).Inc() }
 
-// LockGauges shows how many leases of a lock are held and how many callers wait, from
-// the first call for its name on: those after it change nothing.
+// LockGauges registers two gauges of a lock: the leases that are held, and the callers that
+// wait. A second call for the same name does nothing.
 func (m *Metrics) LockGauges(name string, held, waiting func() int) {
 	if _, shown := m.lockGauges.LoadOrStore(name, true); shown {
 		return
@@ -122,8 +122,8 @@ func (m *Metrics) LockGauges(name string, held, waiting func() int) {
 	m.gauge("ordergate_lock_waiters", "Callers in this process that wait for a lock.", labels, intGauge(waiting))
 }
 
-// InFlightGauges shows how many settlements are in flight, how many of them are held, and how
-// many wait until there are fewer.
+// InFlightGauges registers three gauges: the settlements in flight, those of them that are held,
+// and the settlements that wait until fewer are in flight.
 func (m *Metrics) InFlightGauges(counts func() (calls, held, waiting int)) {
 	m.gauge("ordergate_settlements_in_flight", "Settlements that the backend may have to work on: forwarded, or held since they ended without an answer.", nil,
 		func() float64 { calls, _, _ := counts(); return float64(calls) })
@@ -135,8 +135,8 @@ func (m *Metrics) InFlightGauges(counts func() (calls, held, waiting int)) {
 
 func intGauge(f func() int) func() float64 { return func() float64 { return float64(f()) } }
 
-// Filter is what the metrics show of one filter. The functions are called at
-// each scrape and may take milliseconds.
+// Filter holds the functions that return the values of one filter. Each scrape calls them; they
+// may take milliseconds.
 type Filter struct {
 	IDs       func() uint64
 	Capacity  func() uint64
@@ -144,14 +144,14 @@ type Filter struct {
 	State     func() string
 	Log       func() Log // nil without a change log
 	// Reconciled returns how many rows of tables were compared with the filter, and how
-	// many of them were missing in it; nil where none are.
+	// many of them it lacked. Nil: no table is compared.
 	Reconciled func() (checked, missing uint64)
 }
 
-// filterStates are the values of the label state: one of them is 1.
+// filterStates are the values of the label state. The gauge of the current state is 1.
 var filterStates = []string{"loading", "ready", "unknown"}
 
-// FilterGauges shows one filter.
+// FilterGauges registers the metrics of one filter.
 func (m *Metrics) FilterGauges(name string, f Filter) {
 	labels := prometheus.Labels{"filter": name}
 	m.gauge("ordergate_filter_ids", "Distinct IDs added, a lower estimate.", labels,

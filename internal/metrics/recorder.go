@@ -10,31 +10,30 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// Rule is what the metrics need to know of a rule.
+// Rule holds what the metrics need of a rule.
 type Rule struct {
 	Name string
 	Mode string
-	Lock string // "" when the rule takes none
+	Lock string // "": the rule acquires none
 }
 
-// Recorder counts what one gate decides. It implements gate.Recorder, and is safe for
+// Recorder counts the decisions of one gate. It implements gate.Recorder, and is safe for
 // concurrent use.
 type Recorder struct{ rules []ruleMetrics }
 
-// ruleMetrics holds a rule's counters by index, so that counting a decision
-// looks nothing up.
+// ruleMetrics holds a rule's counters by index. Counting a decision then needs no
+// map.
 type ruleMetrics struct {
 	decisions [gate.Actions][gate.Verdicts]prometheus.Counter
 	seconds   prometheus.Observer
-	outcomes  [gate.Outcomes]prometheus.Counter // nil when the rule takes no lock
+	outcomes  [gate.Outcomes]prometheus.Counter // nil: the rule acquires no lock
 	learned   [len(learnedResults)]prometheus.Counter
 	refused   [order.Reasons]prometheus.Counter
 }
 
-// Recorder returns what counts for a gate of these rules, in the order of its
-// policies. The counters of a rule go on counting where another gate has one of the same
-// name. Those of a rule that no gate has any more stay as they are: calls that began
-// under it may still end, and what they were counted as has yet to be scraped.
+// Recorder returns the recorder of a gate with these rules, in the order of its policies. Rules
+// of the same name share their counters across gates. The counters of a removed rule stay: calls
+// of that rule may still end, and Prometheus has yet to scrape their counts.
 func (m *Metrics) Recorder(rules []Rule) *Recorder {
 	r := &Recorder{rules: make([]ruleMetrics, len(rules))}
 	for i := range rules {
@@ -77,8 +76,8 @@ func (m *Recorder) Refused(rule int, why order.Reason) { m.rules[rule].refused[w
 // Closed implements gate.Recorder.
 func (m *Recorder) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }
 
-// learnedResults are the values of the label result: the order is known to all; the answer
-// did not name it; there was no answer of the backend; Redis did not take it in time.
+// learnedResults are the values of the label result, in this order: every instance has the order;
+// the answer did not name it; the backend did not answer; Redis did not store it in time.
 var learnedResults = [...]string{"ok", "unnamed", "abandoned", "unlogged"}
 
 // Learned implements gate.Recorder.

@@ -6,17 +6,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Reload is what came of reading the configuration again.
+// Reload is the result of reading the configuration again.
 type Reload string
 
 // The results.
 const (
 	Applied   Reload = "applied"
-	Unchanged Reload = "unchanged" // it is the one in force
-	Refused   Reload = "refused"   // it is bad, or takes a restart: the old one stays
+	Unchanged Reload = "unchanged" // it equals the active one
+	Refused   Reload = "refused"   // it is bad, or needs a restart; the old one stays active
 )
 
-// reloads counts them.
+// reloads counts reloads by result.
 type reloads struct {
 	total         *prometheus.CounterVec
 	success, last prometheus.Gauge
@@ -40,7 +40,7 @@ func (r *reloads) register(m *Metrics, loaded time.Time) {
 
 func (r *reloads) setActiveSince(at time.Time) { r.last.Set(float64(at.UnixMilli()) / 1e3) }
 
-// Reloaded counts a reading of the configuration.
+// Reloaded counts a reload of the configuration.
 func (m *Metrics) Reloaded(result Reload, at time.Time) {
 	m.reloads.total.WithLabelValues(string(result)).Inc()
 	if result == Refused {

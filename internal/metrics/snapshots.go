@@ -6,15 +6,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Snapshot is what the metrics show of the snapshots of one filter. The functions are
-// called at each scrape.
+// Snapshot holds the functions that return the values of one filter's snapshots. Each scrape
+// calls them.
 type Snapshot struct {
-	Age    func() time.Duration // since the last; before the first since the start
-	Bytes  func() uint64        // of the file, 0 before the first
+	Age    func() time.Duration // since the last snapshot; before the first, since the start
+	Bytes  func() uint64        // of the file; 0 before the first
 	Errors func() uint64        // attempts that failed
 }
 
-// SnapshotGauges shows the snapshots of one filter.
+// SnapshotGauges registers the metrics of one filter's snapshots.
 func (m *Metrics) SnapshotGauges(name string, s Snapshot) {
 	labels := prometheus.Labels{"filter": name}
 	m.gauge("ordergate_filter_snapshot_age_seconds", "Time since the filter's snapshot was up to date; before the first, since the start.",

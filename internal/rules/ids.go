@@ -48,8 +48,8 @@ func IDsOf(c *config.Config, name string) (ids []config.ID) {
 	return ids
 }
 
-// Forms returns a fingerprint of each different form of IDs, in their order: an ID that fits
-// several has the day by the first of them.
+// Forms returns a fingerprint of each different form of the IDs, in their order. The order
+// matters: the first form that an ID fits determines its day.
 func Forms(ids []config.ID) (list []string) {
 	for _, id := range ids {
 		form := fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)

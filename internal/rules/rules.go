@@ -1,5 +1,5 @@
-// Package rules compiles the rules of a configuration into what the gate and the readers of
-// order IDs need.
+// Package rules compiles the rules of a configuration into policies of the gate and formats of
+// order IDs.
 //
 // Start with [Policy]. [FormatsOf], [Valid] and [Forms] describe the IDs of a filter.
 package rules
@@ -18,8 +18,8 @@ import (
 // LocksOf finds a lock by its name, for a rule.
 type LocksOf func(name string, r config.Rule) (gate.Locker, error)
 
-// Policy turns a rule of the file into one of the gate, with the filters and
-// locks that it names.
+// Policy compiles a rule of the file into a policy of the gate, with the filters and locks that
+// the rule names.
 func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
 	rule, err := orderRule(r)
 	if err != nil {
@@ -77,7 +77,7 @@ func orderRule(r config.Rule) (order.Rule, error) {
 		UntypedJSON:  r.JSONWithoutType == config.WithoutTypeAccept,
 		Backend:      backends[r.Backend],
 		Query:        r.Match.Query,
-		// Not nil, which would be the default.
+		// Not nil: nil stands for the default.
 		FrontControllers: append([]string{}, r.FrontControllers...),
 	}
 	for _, c := range r.IDs {
@@ -85,7 +85,7 @@ func orderRule(r config.Rule) (order.Rule, error) {
 		if err != nil {
 			return rule, err
 		}
-		if placed { // one without a place only says what the answer's ID looks like
+		if placed { // otherwise it only describes the ID in the backend's answer
 			rule.IDs = append(rule.IDs, id)
 		}
 		rule.Optional = c.Optional
