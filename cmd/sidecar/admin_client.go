@@ -16,11 +16,11 @@ import (
 	"github.com/ordergate/ordergate/internal/redisconn"
 )
 
-// maxResponse bounds what is read of an answer: a filter with ten years of segments
-// takes 1.5 MB.
+// maxResponse bounds the bytes read of a response. The report on a filter with ten years
+// of segments takes 1.5 MB.
 const maxResponse = 8 << 20
 
-// errNotRunning says that nobody listens at the admin address.
+// errNotRunning reports that no process listens at the admin address.
 var errNotRunning = errors.New("there is no ordergate")
 
 // notRunning is an error that Is errNotRunning.
@@ -28,9 +28,10 @@ type notRunning struct{ error }
 
 func (n notRunning) Is(target error) bool { return target == errNotRunning }
 
-// callAdmin asks the ordergate that serves a configuration, at its admin address,
-// about one of its filters, with the token if there is one. It takes as long as that does,
-// so only the connection has a time limit. Body is sent as JSON unless it is nil.
+// callAdmin sends a request about one filter to the admin address of the running ordergate,
+// and decodes the response into the value that into points to. It sends the token if one is
+// configured, and body as JSON unless body is nil. Only connecting has a timeout, because a
+// request may take as long as a load. The error is errNotRunning if the connection fails.
 func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, filter, path string, body, into any) error {
 	switch _, ok := c.Filters[filter]; {
 	case !ok:
@@ -72,7 +73,7 @@ func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, f
 		}
 		return fmt.Errorf("asking the ordergate at %s: %w", where, err)
 	}
-	defer response.Body.Close() // only read from: nothing to lose
+	defer response.Body.Close() // its error does not matter: the body is only read
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxResponse))
 	if err != nil {
 		return fmt.Errorf("asking the ordergate at %s: %w", where, err)

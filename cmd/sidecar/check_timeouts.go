@@ -11,7 +11,7 @@ import (
 	"github.com/ordergate/ordergate/internal/engine"
 )
 
-// ruleTimeouts is what check prints of a rule with a create.
+// ruleTimeouts is the JSON that check --timeouts prints for a rule with a create.
 type ruleTimeouts struct {
 	Rule           string        `json:"rule"`
 	Held           admin.Seconds `json:"held_seconds"`
@@ -19,8 +19,8 @@ type ruleTimeouts struct {
 	RouteTimeout   admin.Seconds `json:"route_timeout_beyond_backend_seconds"`
 }
 
-// printTimeouts prints for how long the answers to creates may be held, and the timeouts of
-// Envoy that are long enough.
+// printTimeouts prints the longest time that each rule may delay the answer to a create,
+// and the shortest timeouts of Envoy that are long enough.
 func printTimeouts(w io.Writer, c *config.Config, asJSON bool) error {
 	held := engine.AnswerDelays(c)
 	if asJSON {

@@ -21,11 +21,11 @@ import (
 // version is set by the linker (-X main.version=...).
 var version = ""
 
-// environment is what every command may use of the world.
+// environment holds the inputs and outputs that all commands share.
 type environment struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
-	environ        func() []string // all variables, as os.Environ has them
+	environ        func() []string // all variables, in the form of os.Environ
 	file           string          // --config
 }
 
@@ -51,7 +51,7 @@ func newCommand(stdout, stderr io.Writer, getenv func(string) string) *cobra.Com
 	return root
 }
 
-// noArguments is cobra.NoArgs with an error that exits as wrong usage.
+// noArguments is cobra.NoArgs with a usageError.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s: unknown argument %q (ordergate help lists the commands)", cmd.CommandPath(), args[0])}
@@ -67,7 +67,7 @@ func serveCommand(env *environment) *cobra.Command {
 		Short: "Run the sidecar until SIGTERM or SIGINT; SIGHUP has it read the file again",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			// Before anything else: from here on, the signal does not end the process.
+			// Notify comes first. Without it, SIGHUP ends the process.
 			reload := make(chan os.Signal, 1)
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
@@ -162,8 +162,8 @@ func versionText() string {
 	return "unknown"
 }
 
-// load reads the configuration. Whatever is wrong with it is wrong usage, a file
-// that cannot be read included.
+// load reads the configuration. Every error is a usageError, also that of a file that
+// cannot be read.
 func (e *environment) load() (*config.Config, error) {
 	c, err := engine.LoadConfig(e.file, e.getenv)
 	if err != nil {
@@ -172,8 +172,8 @@ func (e *environment) load() (*config.Config, error) {
 	return c, nil
 }
 
-// loadPart is load for a command that uses what is at some paths of the file only. What is
-// wrong elsewhere is counted on stderr.
+// loadPart is load for a command that uses only some paths of the file. It prints the
+// number of violations at other paths on stderr.
 func (e *environment) loadPart(uses ...string) (*config.Config, error) {
 	c, aside, err := engine.LoadConfigWith(e.file, config.Options{Getenv: e.getenv, Uses: uses})
 	if err != nil {
@@ -185,7 +185,7 @@ func (e *environment) loadPart(uses ...string) (*config.Config, error) {
 	return c, nil
 }
 
-// adminKeys is what a command uses that asks the ordergate which runs.
+// adminKeys lists the keys that a command needs to call the running ordergate.
 var adminKeys = []string{"listen.admin", "listen.token_file", "listen.token_env"}
 
 func newLogger(w io.Writer, level, format string) (*slog.Logger, error) {

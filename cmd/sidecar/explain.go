@@ -21,33 +21,32 @@ import (
 	"github.com/ordergate/ordergate/internal/rules"
 )
 
-// explanation is what explain tells of a request. All of its keys are always
-// there in JSON; null is what a request does not have. Bytes of the request
-// outside visible ASCII are written \xNN.
+// explanation is the result of explain. Its JSON always has all keys; a key without a value
+// is null. Bytes of the request outside visible ASCII are written \xNN.
 type explanation struct {
 	Method   string     `json:"method"`
 	Target   string     `json:"target"`
 	Rule     *string    `json:"rule"`
 	Mode     *string    `json:"mode"`
 	Actions  []string   `json:"actions"`
-	Found    []found    `json:"found"`    // IDs, wherever the rule looks for one
-	RawID    *string    `json:"raw_id"`   // the first of them
+	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
+	RawID    *string    `json:"raw_id"`   // of the first ID found
 	ID       *string    `json:"id"`       // canonical
-	IDs      []string   `json:"ids"`      // all of them, where a list names several
+	IDs      []string   `json:"ids"`      // all canonical IDs, if a list names several
 	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
 	LockKeys []string   `json:"lock_keys"`
-	LimitKey *string    `json:"limit_key"` // of the permit besides
+	LimitKey *string    `json:"limit_key"` // of the permit that the settlement also needs
 	Verdict  *string    `json:"verdict"`   // null: decided at run time
-	Status   *int       `json:"status"`    // null: the backend's, or decided at run time
-	Reason   *string    `json:"reason"`    // why the request is refused
-	Because  string     `json:"because"`   // for people
+	Status   *int       `json:"status"`    // null: the backend's status, or decided at run time
+	Reason   *string    `json:"reason"`    // why ordergate refuses the request
+	Because  string     `json:"because"`   // the explanation in words
 	Possible []possible `json:"possible"`
 
-	Part     *string     `json:"part"`      // what Reason is about
-	PartText *string     `json:"part_text"` // some of it around the byte, if it is long
-	Offset   *int        `json:"offset"`    // of Byte or Piece in the part
-	Byte     *string     `json:"byte"`      // null: no single one
-	Piece    *string     `json:"piece"`     // what is to blame where it is more than a byte
+	Part     *string     `json:"part"`      // the part of the request that Reason names
+	PartText *string     `json:"part_text"` // the part; of a long one, the text around the byte
+	Offset   *int        `json:"offset"`    // of Byte or Piece in the part, in bytes
+	Byte     *string     `json:"byte"`      // the faulty byte; null: not a single byte
+	Piece    *string     `json:"piece"`     // the faulty text, if it is longer than a byte
 	Live     []lockState `json:"live"`      // null without --live
 	column   int         // of Byte or Piece in PartText
 	settle   *config.Settle
@@ -56,21 +55,21 @@ type explanation struct {
 // possible is one of the verdicts that a request can get.
 type possible struct {
 	Verdict  string  `json:"verdict"`
-	Status   *int    `json:"status"`             // what the client gets; null: the backend's
-	Enforced *int    `json:"status_if_enforced"` // the same but for observe mode
-	When     *string `json:"when"`               // null: for certain
+	Status   *int    `json:"status"`             // that the client gets; null: the backend's status
+	Enforced *int    `json:"status_if_enforced"` // in mode enforce; null: the backend's status
+	When     *string `json:"when"`               // the condition; null: always
 }
 
-// found is an ID where it stands in the request.
+// found is an ID and its location in the request.
 type found struct {
 	Place string `json:"place"`
-	Raw   string `json:"raw"` // as sent
+	Raw   string `json:"raw"` // as sent, in visible ASCII
 
 	id     *order.ID
 	part   string
 	text   string // of the part
-	offset int    // of Raw in it, before Raw was made visible
-	raw    string
+	offset int    // of raw in text, in bytes
+	raw    string // as sent
 }
 
 func explainCommand(env *environment) *cobra.Command {
@@ -118,7 +117,7 @@ func explainCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// explainer is a request with what it is judged by.
+// explainer is a request with the rules that apply to it.
 type explainer struct {
 	order.Request
 	headers order.HeaderList
@@ -126,7 +125,7 @@ type explainer struct {
 	table   *order.Table
 }
 
-// newExplainer reads a request line and headers. The target stays as it is.
+// newExplainer parses a request line and headers. It does not change the target.
 func newExplainer(args, headers []string) (*explainer, error) {
 	if len(args) != 1 {
 		return nil, fmt.Errorf("want one request line, got %d arguments: quote it, as in 'POST /orders/42/settle'", len(args))
@@ -155,15 +154,15 @@ func newExplainer(args, headers []string) (*explainer, error) {
 	return q, nil
 }
 
-// isToken knows methods and header names (RFC 9110, 5.6.2).
+// isToken reports whether text is a valid method or header name (RFC 9110, 5.6.2).
 func isToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
 		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
 	})
 }
 
-// maxData is more than max_body of any rule admits, so that what is cut off
-// changes no verdict.
+// maxData bounds the bytes read of a body. It exceeds the largest max_body, 1 MiB, so the
+// cut changes no verdict.
 const maxData = 1<<20 + 1
 
 func readData(stdin io.Reader, data string) ([]byte, error) {
@@ -191,7 +190,7 @@ func (stubFilter) Learn(context.Context, string) error                     { ret
 func (stubFilter) MarkIncomplete(context.Context, string, time.Time) error { return errOnlyExplained }
 func (stubFilter) Abandoned(context.Context, string, time.Time) error      { return errOnlyExplained }
 
-// keyLocker gives the keys that the server would lock, and no lock.
+// keyLocker returns the keys that the server would lock. It acquires no lock.
 type keyLocker struct{ locking.GateLocker }
 
 func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) {
@@ -200,7 +199,7 @@ func (keyLocker) Acquire(context.Context, gate.LockRequest) (gate.Lease, error) 
 
 var errOnlyExplained = errors.New("nothing is done here, only explained")
 
-// stubRecorder is a gate.Recorder of nothing.
+// stubRecorder is a gate.Recorder that records nothing.
 type stubRecorder struct{}
 
 func (stubRecorder) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
@@ -208,8 +207,8 @@ func (stubRecorder) Refused(int, order.Reason)                             {}
 func (stubRecorder) Closed(int, gate.Outcome)                              {}
 func (stubRecorder) Learned(int, error)                                    {}
 
-// policiesToExplain makes the policies of a configuration without what stands
-// behind them.
+// policiesToExplain builds the policies of a configuration on stub filters and lockers. It
+// opens no connection.
 func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	filters := make(map[string]gate.Filter, len(c.Filters))
 	for name := range c.Filters {
@@ -228,8 +227,8 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	return policies, nil
 }
 
-// explain has the gate decide, as both faces would in turn, and looks for what
-// the decision rests on.
+// explain calls Screen and Open of the gate, as the adapters of ext_authz and ext_proc do.
+// It then finds the IDs, the lock keys and the part of the request behind the decision.
 func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation, error) {
 	policies, err := policiesToExplain(c)
 	if err != nil {
@@ -280,7 +279,8 @@ func (e *explanation) setVerdict(a possible) {
 	e.Possible, e.Verdict, e.Status = []possible{a}, &a.Verdict, a.Status
 }
 
-// explainUnmatched tells of a request that no rule guards, and whether one exempts it.
+// explainUnmatched explains a request that no rule guards. It names the rule that exempts
+// the request, if there is one.
 func (q *explainer) explainUnmatched(e *explanation) error {
 	e.setVerdict(possible{Verdict: gate.VerdictNone.String()})
 	e.Because = "no rule matches its method, host and path: the request goes on"
@@ -329,7 +329,7 @@ func (e *explanation) ids(all []found, limit *order.ID, m order.Match) {
 	}
 }
 
-// conditions says what decides between the verdicts of a request.
+// conditions has the condition of each verdict that the filter or the lock decides on.
 var conditions = [gate.Verdicts]string{
 	gate.VerdictAbsent:      "if the filter is certain that there is no such order",
 	gate.VerdictMaybe:       "if the order may exist",
@@ -340,14 +340,14 @@ var conditions = [gate.Verdicts]string{
 	gate.VerdictOverloaded:  "if too many settlements are in flight",
 }
 
-// conditionsWithLimit says it where a permit is needed besides.
+// conditionsWithLimit replaces conditions for a rule whose settlements also need a permit.
 var conditionsWithLimit = [gate.Verdicts]string{
 	gate.VerdictAcquired: "if the lock and a permit are free, or come free within the wait",
 	gate.VerdictBusy:     "if another holds the lock past the wait, or others all the permits",
 }
 
-// explainUndecided tells of a request that is not refused as it stands: which verdicts
-// the filter and the lock leave it.
+// explainUndecided explains a request that the gate does not refuse on its own. It lists
+// the verdicts that the filter and the lock can give.
 func (e *explanation) explainUndecided(p *gate.Policy) {
 	named := e.ID != nil
 	passes := map[gate.Verdict]bool{
@@ -359,7 +359,7 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named && conditions[v] != "" { // others come later
+		if passes[v] || refused && named && conditions[v] != "" { // the others have a reason, or come after the request is forwarded
 			verdicts = append(verdicts, v)
 		}
 	}
@@ -387,7 +387,7 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 	}
 }
 
-// replyTo is what a client gets with a verdict.
+// replyTo returns the status that a client gets with a verdict.
 func replyTo(p *gate.Policy, d *gate.Decision) possible {
 	a := possible{Verdict: d.Verdict.String()}
 	if reply, _, ok := p.Reply(d.Refusal()); ok {

@@ -14,9 +14,8 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// find looks for IDs where the rule does, that of its limit last. It is less strict
-// than the gate, which has the word on whether they are any: this is only to show
-// them.
+// find returns the IDs in the locations that the rule reads, the ID of its limit last. It is
+// less strict than the gate: it only serves to display IDs, and the gate judges them.
 func (q *explainer) find(rule *order.Rule) (all []found) {
 	for i := range rule.IDs {
 		all = append(all, q.findID(rule, &rule.IDs[i])...)
@@ -70,7 +69,7 @@ func (q *explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
 	return all
 }
 
-// pairs iterates over name=value and its offset.
+// pairs iterates over the pairs name=value of text and their offsets in bytes.
 func pairs(text, separator string) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		offset := 0
@@ -84,8 +83,8 @@ func pairs(text, separator string) iter.Seq2[int, string] {
 	}
 }
 
-// jsonIDs iterates over the value, or the elements of the list, that an ID is
-// read from, without the quotes, and their offsets.
+// jsonIDs iterates over the value, or the elements of the list, that the gate reads an ID
+// from. It yields their offsets in bytes, and their text without quotes.
 func jsonIDs(body []byte, id *order.ID) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		d := jsontext.NewDecoder(bytes.NewReader(body))
@@ -113,7 +112,8 @@ func jsonIDs(body []byte, id *order.ID) iter.Seq2[int, string] {
 	}
 }
 
-// enterMember reads an object up to the value of a member.
+// enterMember reads an object up to the value of a member. It returns false if the decoder
+// is not at an object, or the object lacks the member.
 func enterMember(d *jsontext.Decoder, name string) bool {
 	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
 		return false
@@ -132,7 +132,7 @@ func enterMember(d *jsontext.Decoder, name string) bool {
 	}
 }
 
-// locateFault finds the part of the request for which it is refused.
+// locateFault finds the part of the request that made the gate refuse it.
 func (q *explainer) locateFault(e *explanation, m order.Match) {
 	path, query, _ := strings.Cut(q.Target, "?")
 	part := m.Reason.Part()
@@ -163,7 +163,8 @@ func (q *explainer) locateFault(e *explanation, m order.Match) {
 	}
 }
 
-// locateHeader shows a header that says how to read the body, or that it is missing.
+// locateHeader marks a header that describes the body as the fault, or reports that it is
+// missing.
 func (q *explainer) locateHeader(e *explanation, name string) {
 	for _, h := range q.headers {
 		if h[0] == name {
@@ -182,8 +183,8 @@ func lookedFor(ids ...order.ID) string {
 	return ": looked for in " + strings.Join(places, ", ")
 }
 
-// locateMalformed finds the ID, of the order or of the limit, and the byte of it,
-// that the format refuses.
+// locateMalformed finds the ID of the order or the limit that its format refuses, and the
+// faulty byte in it.
 func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 	var these []found
 	for _, f := range e.Found {
@@ -202,8 +203,8 @@ func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 		}
 		return
 	}
-	// Its bytes are right, so it is of the wrong type, or one too many in a list:
-	// the gate stopped behind it.
+	// All IDs found are well-formed. So one has the wrong JSON type, or exceeds the length of
+	// a list. The gate stopped right after that ID.
 	for _, f := range these {
 		if end := f.offset + len(f.raw); f.id.In == order.InJSON && (end == m.Offset || end+1 == m.Offset) {
 			e.setFault(f.part, f.text, f.offset, f.raw)
@@ -213,9 +214,9 @@ func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 	e.setFault("body", string(q.Body), m.Offset, "")
 }
 
-// firstInvalidByte returns the offset of the first byte that a format admits nowhere, or
-// not where it stands; -1 when the ID as a whole is to blame. It asks the format
-// about one byte at a time, among others that are right.
+// firstInvalidByte returns the offset of the first byte that the format does not allow at its
+// position. It returns -1 if the ID is only wrong as a whole. It tests one byte at a time, in
+// an ID whose other bytes are valid.
 func firstInvalidByte(f order.Format, text string) int {
 	const nil36 = "00000000-0000-0000-0000-000000000000"
 	before, after, longest := "1", "", f.Max
@@ -242,7 +243,7 @@ func firstInvalidByte(f order.Format, text string) int {
 
 var anyText = regexp.MustCompile(`(?s)\A.*\z`)
 
-// locateRepeated shows the ID that repeats another.
+// locateRepeated marks the ID that repeats an earlier ID as the fault.
 func (e *explanation) locateRepeated() {
 	for i, f := range e.Found {
 		for _, earlier := range e.Found[:i] {
@@ -255,15 +256,16 @@ func (e *explanation) locateRepeated() {
 	}
 }
 
-// locateByPrefix finds the header, parameter or field without which, and without what
-// follows it, the request would not be refused for the same reason. The gate
-// reads them in turn and stops at the first that it refuses.
+// locateByPrefix finds the header, parameter or field that caused the reason. The gate reads
+// them in order and stops at the first fault. So a binary search finds the shortest prefix
+// that the gate refuses for the same reason: its last element is the fault.
 func (q *explainer) locateByPrefix(e *explanation, m order.Match) {
 	same := func(r order.Request) bool {
 		got := q.table.Match(r)
 		return got.Rule == m.Rule && got.Reason == m.Reason
 	}
-	// What says how to read the body stays, or it would be to blame for all that is in it.
+	// The content-* headers stay. Without them the gate would not read the body, and the
+	// search would blame them for a fault in it.
 	var stay, others order.HeaderList
 	for _, h := range q.headers {
 		if strings.HasPrefix(h[0], "content-") {
@@ -288,7 +290,7 @@ func (q *explainer) locateByPrefix(e *explanation, m order.Match) {
 		return
 	}
 	if m.Reason.Part() == "body" {
-		return // it is about all of it; what is wrong with a single field has another part
+		return // the fault is the whole body; a fault in a single field has another part
 	}
 	r = q.Request
 	q.locatePair(e, "body", string(q.Body), func(text string) bool { r.Body = []byte(text); return same(r) })
@@ -306,11 +308,11 @@ func (q *explainer) locatePair(e *explanation, part, text string, refused func(s
 	return n > 0
 }
 
-// Of a long part, so much is shown before and after the byte.
+// shownBefore and shownAfter bound the text shown around the faulty byte, in bytes.
 const shownBefore, shownAfter = 30, 45
 
-// setFault notes the part of the request that is to blame, and the byte in it, or a
-// piece that begins there. Offset -1 is nothing single.
+// setFault sets the faulty part of the request. The fault is the byte at offset, or piece,
+// which begins there. Offset -1 means that the fault is the whole part.
 func (e *explanation) setFault(part, text string, offset int, piece string) {
 	e.Part = &part
 	from, to := 0, min(len(text), max(offset, 0)+shownAfter)

@@ -14,24 +14,24 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// lockState is what Redis says of a lock now.
+// lockState is the state of a lock that Redis reports now.
 type lockState struct {
 	Key     string         `json:"key"`
-	Server  *string        `json:"server"`       // of a quorum; null: there is only one to ask
+	Server  *string        `json:"server"`       // of a quorum; null: the lock has a single server
 	State   string         `json:"state"`        // free, held, other_type (no lock of this kind), unreachable
-	Left    *admin.Seconds `json:"left_seconds"` // null: not held, or without an end
-	Holders []string       `json:"holders"`      // the beginnings of their names: whoever knows a whole one holds the lock
-	Free    *int           `json:"free"`         // permits of a semaphore; null: it is none
+	Left    *admin.Seconds `json:"left_seconds"` // null: not held, or it does not expire
+	Holders []string       `json:"holders"`      // the beginnings of the owners: a client can present a whole owner as its lease
+	Free    *int           `json:"free"`         // free permits; null: not a semaphore
 	Error   *string        `json:"error"`
 
-	foreign string // what the key holds that is no lock of this kind
+	foreign string // the value of the key, if it is not a lock of this kind
 }
 
-// shownOwner is how much of an owner's name is told.
+// shownOwner is the number of bytes shown of an owner.
 const shownOwner = 8
 
-// lockStates asks Redis about the locks that a request takes, and waits for it a
-// second at most.
+// lockStates reads the locks that a request takes from Redis. It blocks for at most
+// redisconn.Timeout, 1 s.
 func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockState {
 	ctx, cancel := context.WithTimeout(ctx, redisconn.Timeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func lockStates(ctx context.Context, c *config.Config, e *explanation) []lockSta
 	return states
 }
 
-// readLocks asks about some locks of one name, each of its servers.
+// readLocks reads locks of one name from each of its servers.
 func readLocks(ctx context.Context, c *config.Config, name string, keys []string) (states []lockState) {
 	lock := c.Locks[name]
 	if lock.Kind != config.LockQuorum {
@@ -102,7 +102,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 	}
 	if is.Foreign == "" && kind == redislock.Semaphore {
 		s.Free = new(is.Free)
-		if is.TTL == 0 { // nobody has had a permit yet
+		if is.TTL == 0 { // no client has taken a permit yet
 			s.Free = new(lock.Permits)
 		}
 	}
@@ -115,7 +115,7 @@ func (s *lockState) read(ctx context.Context, client redis.UniversalClient, lock
 	return nil
 }
 
-// String tells it in a line.
+// String describes the state in one line.
 func (s lockState) String() string {
 	where := s.Key
 	if s.Server != nil {

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// visible writes what is not visible ASCII as \xNN. A blank stays, which a shell
-// shows well enough.
+// visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
 func visible(text string) string {
 	var b strings.Builder
 	for i := range len(text) {
@@ -21,7 +20,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// print writes a line for each thing there is to tell, its name first.
+// print writes one line for each known property, its name first.
 func (e *explanation) print(w io.Writer) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -93,7 +92,7 @@ func (e *explanation) printFault(line func(name, format string, args ...any)) {
 	}
 }
 
-// String says what the client gets.
+// String describes the status that the client gets.
 func (p possible) String() string {
 	switch {
 	case p.Status != nil:

@@ -32,7 +32,7 @@ func filterCommand(env *environment) *cobra.Command {
 	return cmd
 }
 
-// named lets --filter give the name that is otherwise the first argument.
+// named adds --filter, which replaces the first argument.
 func named(cmd *cobra.Command) *cobra.Command {
 	var name string
 	cmd.Flags().StringVar(&name, "filter", "", "the filter, in place of NAME")

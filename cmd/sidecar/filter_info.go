@@ -143,7 +143,8 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 }
 
-// filterArguments wants so many: one that went unread would seem to be answered for.
+// filterArguments accepts least to most arguments, none of them empty. It refuses more,
+// because the user would take an ignored argument for processed.
 func filterArguments(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most || slices.Contains(args, "") {
@@ -208,10 +209,11 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// addBatch is how many IDs go in one request: each is told to Redis by itself.
+// addBatch is the number of IDs in one request. The server appends them to the change log
+// in steps of loader.BatchSize.
 const addBatch = 1_000
 
-// eachBatch reads IDs, one a line. Empty lines are nothing.
+// eachBatch reads one ID per line and calls do for each batch. It skips empty lines.
 func eachBatch(from io.Reader, do func([]string) error) error {
 	lines := bufio.NewScanner(from)
 	var ids []string
@@ -259,7 +261,7 @@ func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// filterAction is a command that has something done to a filter.
+// filterAction returns a command that posts an action on a filter to the running ordergate.
 func filterAction(env *environment, asJSON *bool, name, short, done string) *cobra.Command {
 	return &cobra.Command{
 		Use:     name + " NAME",
@@ -284,7 +286,7 @@ func filterAction(env *environment, asJSON *bool, name, short, done string) *cob
 	}
 }
 
-// text tells where the log is, and what was wrong with it.
+// logText describes the phase and position of the change log, and counts its doubts.
 func logText(r *admin.LogReport, now time.Time) string {
 	text := fmt.Sprintf("%s, at %d of %d", r.Phase, r.Position, r.Tail)
 	if r.LastRead != nil {

@@ -17,16 +17,16 @@ import (
 	"github.com/ordergate/ordergate/internal/changelog"
 )
 
-// snapshotFile is what there is to tell of a file. It has no secret.
+// snapshotFile describes a snapshot file. It contains no secret.
 type snapshotFile struct {
 	Path              string          `json:"path"`
 	Filter            string          `json:"filter"`
 	Kind              string          `json:"kind"`
 	Capacity          uint64          `json:"capacity"` // as configured
 	FalsePositiveRate float64         `json:"false_positive_rate"`
-	Layout            *string         `json:"layout"` // null: of an exact set
+	Layout            *string         `json:"layout"` // null: an exact set
 	KeyFingerprint    string          `json:"key_fingerprint"`
-	Sources           *string         `json:"sources"`  // their stamp; null: it could not be told
+	Sources           *string         `json:"sources"`  // their fingerprint; null: not known
 	Position          *changelog.Mark `json:"position"` // null: no change log
 	Created           time.Time       `json:"created"`
 	Bytes             uint64          `json:"bytes"`
@@ -36,10 +36,10 @@ type snapshotFile struct {
 
 // snapshotPart is a layer of one of the filter's parts.
 type snapshotPart struct {
-	Label    string  `json:"label"` // the part, as a day, and the layer
+	Label    string  `json:"label"` // the part (a day, for example) and the layer
 	IDs      uint64  `json:"ids"`
 	Bytes    uint64  `json:"bytes"`
-	Capacity *uint64 `json:"capacity"` // null: of an exact set
+	Capacity *uint64 `json:"capacity"` // null: an exact set
 }
 
 func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -60,7 +60,8 @@ func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
 	}
 }
 
-// inspectSnapshot describes a file that is whole.
+// inspectSnapshot describes a file after it verified all checksums. It fails for a damaged
+// file.
 func inspectSnapshot(ctx context.Context, path string) (*snapshotFile, error) {
 	file, err := snapshot.Inspect(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/ordergate/ordergate/internal/admin"
 )
 
-// Limits of what is sized: those of the configuration.
+// Limits of the flags. Those of IDs and rate equal the configuration's.
 const (
 	maxIDs  = 100_000_000_000
 	minRate = 1e-9
@@ -60,26 +60,26 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// sizeFlags are the flags as they were written.
+// sizeFlags holds the flags before they are parsed.
 type sizeFlags struct {
 	filter, ids, rate, sample, limit string
 
 	shards, processes, replicas int
 }
 
-// sizeRequest is what is to be sized.
+// sizeRequest holds the parsed parameters of a filter.
 type sizeRequest struct {
 	ids       uint64
 	rate      float64
-	shards    int  // 0: as few as will do
-	segments  bool // the filter of the configuration has some, which are left out
+	shards    int  // 0: as few as possible
+	segments  bool // the configured filter has segments; the sizes do not count them
 	sample    *sampleReport
-	limit     uint64 // of memory in a process
+	limit     uint64 // on memory in a process, in bytes
 	processes int
 	replicas  int
 }
 
-// request checks the flags and takes what they leave open from the configuration.
+// request checks the flags and takes missing values from the configuration.
 func (f *sizeFlags) request(ctx context.Context, env *environment, given func(string) bool) (*sizeRequest, error) {
 	wrong := func(format string, args ...any) (*sizeRequest, error) {
 		return nil, usageError{fmt.Errorf("filter size: "+format, args...)}
@@ -97,7 +97,7 @@ func (f *sizeFlags) request(ctx context.Context, env *environment, given func(st
 		}
 	}
 	if given("rate") {
-		// Written so that NaN is refused as well.
+		// This form of the condition also refuses NaN.
 		if q.rate, err = parseNumber(f.rate); err != nil || !(q.rate >= minRate && q.rate <= maxRate) {
 			return wrong("--rate %q is not a share such as 0.001, from 1e-9 to 0.5", f.rate)
 		}
@@ -124,7 +124,7 @@ func (f *sizeFlags) request(ctx context.Context, env *environment, given func(st
 	return q, nil
 }
 
-// configured takes the numbers of a filter in the configuration.
+// configured copies the parameters of a configured filter to q.
 func (f *sizeFlags) configured(q *sizeRequest, env *environment) error {
 	c, err := env.load()
 	var wrong usageError
@@ -151,13 +151,13 @@ func (f *sizeFlags) configured(q *sizeRequest, env *environment) error {
 	}
 	q.ids, q.rate = filter.Capacity, filter.FalsePositiveRate
 	q.segments = filter.Segments != nil
-	if filter.Shards > 1 { // 1 is what is there when nobody thought of it
+	if filter.Shards > 1 { // 1 is the default
 		q.shards = filter.Shards
 	}
 	return nil
 }
 
-// whyNoneFits is why no kind fits.
+// whyNoneFits returns the reason why each kind does not fit.
 func (q *sizeRequest) whyNoneFits(s *sizing) string {
 	var reasons []string
 	for _, k := range s.Kinds {

@@ -15,8 +15,8 @@ type recommended struct {
 	Reason string  `json:"reason"`
 }
 
-// recommend chooses a kind: what is in memory answers without a round trip, so it
-// comes first while it fits. It returns nil if nothing does.
+// recommend chooses a kind. A filter in memory answers without a round trip, so it comes
+// first if it fits. recommend returns nil if no kind fits.
 func (q *sizeRequest) recommend(kinds []kindSize) *recommended {
 	byName := make(map[string]*kindSize)
 	for i := range kinds {
@@ -57,7 +57,7 @@ func (q *sizeRequest) recommend(kinds []kindSize) *recommended {
 	return nil
 }
 
-// layout is the one that a local filter has by itself.
+// layout returns the default layout of a local filter.
 func (q *sizeRequest) layout() string {
 	size, err := bloom.Params{Capacity: q.ids, FalsePositiveRate: q.rate}.Size()
 	if err != nil {
@@ -66,7 +66,7 @@ func (q *sizeRequest) layout() string {
 	return string(size.Layout)
 }
 
-// hint says why it is not an exact one.
+// hint explains why the recommendation is not an exact filter.
 func (q *sizeRequest) hint() string {
 	switch {
 	case q.sample == nil:

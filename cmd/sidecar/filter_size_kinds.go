@@ -12,7 +12,7 @@ import (
 // sizing is what filter size prints as JSON.
 type sizing struct {
 	IDs               uint64        `json:"ids"`
-	FalsePositiveRate float64       `json:"false_positive_rate"` // that was asked for
+	FalsePositiveRate float64       `json:"false_positive_rate"` // as requested
 	Processes         int           `json:"processes"`
 	Replicas          int           `json:"replicas"`
 	MemoryLimit       uint64        `json:"memory_limit_bytes"`
@@ -23,37 +23,36 @@ type sizing struct {
 	segments bool
 }
 
-// kindSize is what a filter of a kind takes. Where there is a problem, the numbers
-// are 0.
+// kindSize is the size of a filter of one kind. With a problem, the numbers are 0.
 type kindSize struct {
 	Kind         string     `json:"kind"`
 	Layout       *string    `json:"layout"`  // of kind local
-	Problem      *string    `json:"problem"` // why there cannot be one, or what is missing to tell
+	Problem      *string    `json:"problem"` // why this kind is impossible, or which input is missing
 	ProcessBytes uint64     `json:"process_bytes"`
 	RedisBytes   uint64     `json:"redis_bytes"` // of all shards, without replicas
 	BytesPerID   float64    `json:"bytes_per_id"`
-	Hashes       *int       `json:"hashes"` // bits that an ID sets; null: of kind exact
-	Shards       *int       `json:"shards"` // null: of kinds in memory
+	Hashes       *int       `json:"hashes"` // bits that an ID sets; null: kind exact
+	Shards       *int       `json:"shards"` // null: a kind in memory
 	RoundTrips   roundTrips `json:"round_trips"`
-	// FalsePositiveRate is what comes out. The hashes of Redisson depend on each other,
-	// by which as many as FalsePositiveRateMost may pass; elsewhere the two are equal.
+	// FalsePositiveRate is the expected rate. Only for kind redisson it is the least rate, and
+	// FalsePositiveRateMost is greater, because Redisson's hashes depend on each other.
 	FalsePositiveRate     float64 `json:"false_positive_rate"`
 	FalsePositiveRateMost float64 `json:"false_positive_rate_most"`
-	TotalBytes            uint64  `json:"total_bytes"` // of all processes, masters and replicas
+	TotalBytes            uint64  `json:"total_bytes"` // of all processes, primaries and replicas
 }
 
-// roundTrips are those to Redis that a lookup waits for: none where the bits are in memory,
-// since the change log is read beforehand.
+// roundTrips is the number of round trips to Redis that a lookup waits for. It is 0 for a
+// filter in memory, which reads the change log in the background.
 type roundTrips struct {
 	Least int `json:"least"`
 	Most  int `json:"most"`
 }
 
-// redissonExcess is by how much more IDs pass Redisson's filters than the formula
-// says, at the least and the most: see [redisbf.Redisson].
+// redissonExcess holds the least and the greatest factor by which the rate of Redisson's
+// filters exceeds the formula: see [redisbf.Redisson].
 var redissonExcess = [2]float64{1.1, 2.1}
 
-// sizes sizes every kind.
+// sizes computes the size of every kind and the recommendation.
 func (q *sizeRequest) sizes() *sizing {
 	s := &sizing{
 		IDs: q.ids, FalsePositiveRate: q.rate, Processes: q.processes, Replicas: q.replicas,
@@ -100,7 +99,7 @@ func (q *sizeRequest) redis(kind redisbf.Kind) kindSize {
 	k := kindSize{Kind: string(kind), RoundTrips: roundTrips{1, 1}}
 	o := redisbf.Options{
 		Kind: kind, Key: "size", Capacity: q.ids, FalsePositiveRate: q.rate, Shards: q.shards,
-		Secret: [16]byte{1}, // any will do
+		Secret: [16]byte{1}, // the size does not depend on it
 	}
 	var err error
 	if kind == redisbf.Redisson || q.shards == 0 {
@@ -122,8 +121,9 @@ func (q *sizeRequest) redis(kind redisbf.Kind) kindSize {
 	return k
 }
 
-// layered is a local filter before a bitmap in Redis, which is asked for what the
-// local one has not: what passes either passes. So the local one has a lower rate.
+// layered sizes a local filter in front of a bitmap in Redis. A lookup only queries the
+// bitmap for an ID that the local filter lacks. An ID that passes either filter passes, so
+// the local filter has a lower rate.
 func (q *sizeRequest) layered() kindSize {
 	k, first := q.redis(redisbf.Bitmap), q.local(bloom.Blocked, q.rate*loader.MemoryShare)
 	k.Kind = config.FilterLayered
@@ -138,12 +138,13 @@ func (q *sizeRequest) layered() kindSize {
 	return k
 }
 
-// passes sets the rate, and how many times that may be.
+// passes sets the rate, and its upper bound to times that rate.
 func (k *kindSize) passes(rate, times float64) {
 	k.FalsePositiveRate, k.FalsePositiveRateMost = rate, rate*times
 }
 
-// sumUp computes what follows from the rest.
+// sumUp computes the bytes per ID and in total. It clears the numbers of a kind with a
+// problem.
 func (q *sizeRequest) sumUp(k *kindSize) {
 	if k.Problem != nil {
 		*k = kindSize{Kind: k.Kind, Layout: k.Layout, Problem: k.Problem}
@@ -153,7 +154,7 @@ func (q *sizeRequest) sumUp(k *kindSize) {
 	k.TotalBytes = k.ProcessBytes*uint64(q.processes) + k.RedisBytes*uint64(1+q.replicas)
 }
 
-// name tells the two kinds local apart.
+// name returns the kind, with the layout for kind local.
 func (k *kindSize) name() string {
 	if k.Layout != nil {
 		return k.Kind + ", " + *k.Layout

@@ -10,8 +10,8 @@ import (
 
 var errNoNumber = errors.New("not a number")
 
-// plainNumber is a decimal number as YAML and Go write it, without a sign. Groups of
-// digits may have underscores between them.
+// plainNumber matches a decimal number as YAML and Go write it, without a sign. Underscores
+// may separate digits.
 var plainNumber = regexp.MustCompile(`^([0-9](_?[0-9])*)?(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?$`)
 
 // parseNumber reads a number such as 0.001, 2e8 or 200_000_000.
@@ -31,7 +31,8 @@ func parseCount(text string) (uint64, error) {
 	return uint64(n), nil
 }
 
-// byteUnits are the units of sizes.
+// byteUnits holds the units of sizes. Longer names come first, because parseBytes takes the
+// first unit that is a suffix.
 var byteUnits = [...]struct {
 	name  string
 	bytes float64
@@ -56,7 +57,7 @@ func parseBytes(text string) (uint64, error) {
 	return 0, errNoNumber
 }
 
-// sizeText writes a size in the unit of a thousand that suits it.
+// sizeText formats a size in the largest decimal unit (kB to TB) that it reaches.
 func sizeText(bytes uint64) string {
 	for _, unit := range byteUnits {
 		if n := float64(bytes) / unit.bytes; n >= 0.99995 && !strings.Contains(unit.name, "i") {
@@ -69,10 +70,10 @@ func sizeText(bytes uint64) string {
 	return fmt.Sprintf("%d B", bytes)
 }
 
-// percent writes a share with three digits.
+// percent formats a share, 0 to 1, as a percentage with three significant digits.
 func percent(share float64) string { return strconv.FormatFloat(share*100, 'g', 3, 64) + "%" }
 
-// grouped writes a number with commas.
+// grouped formats a number with a comma before each three digits.
 func grouped(n uint64) string {
 	text := strconv.FormatUint(n, 10)
 	for at := len(text) - 3; at > 0; at -= 3 {

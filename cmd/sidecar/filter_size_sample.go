@@ -9,28 +9,28 @@ import (
 	"github.com/ordergate/ordergate/internal/source"
 )
 
-// sampleReport is what a sample of the IDs says of an exact filter.
+// sampleReport summarizes a sample of the IDs, for an exact filter.
 type sampleReport struct {
 	IDs        int64 `json:"ids"`
-	NotNumeric int64 `json:"not_numeric"` // one is enough to rule an exact filter out
+	NotNumeric int64 `json:"not_numeric"` // a single one rules out an exact filter
 
 	advice exact.Advice
 }
 
-// keptIDs is how many of a sample are judged: ten times what [exact.Advise] wants to
-// be within 10%.
+// keptIDs is the number of IDs that readSample keeps. It is ten times the number that
+// [exact.Advise] needs for an estimate within 10%.
 const keptIDs = 100_000
 
-// readSample reads a sample of any length in constant memory.
+// readSample reads a sample of any length in constant memory, and estimates the size of an
+// exact filter from it.
 func readSample(ctx context.Context, path string, ids uint64, rate float64) (*sampleReport, error) {
 	if path == "-" {
 		path = "/dev/stdin"
 	}
 	r := &sampleReport{}
 	kept := make([]string, 0, 1024)
-	// Each ID is kept by the same chance (Vitter, "Random Sampling with a Reservoir",
-	// 1985, algorithm R). The seed is fixed, so that a file gets the same answer each
-	// time.
+	// Each ID is kept with the same probability (Vitter, "Random Sampling with a Reservoir",
+	// 1985, algorithm R). The seed is fixed, so a file always gives the same result.
 	random := rand.New(rand.NewPCG(1, 2))
 	report, err := source.CSV(path, source.Options{}).Read(ctx, func(id string) error {
 		if _, number := exact.Parse(id); !number {

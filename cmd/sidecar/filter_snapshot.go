@@ -43,7 +43,7 @@ func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// oneArgument wants one argument.
+// oneArgument accepts exactly one argument, not empty. The error names it by what.
 func oneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {

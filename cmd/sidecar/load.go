@@ -122,8 +122,8 @@ func (e *environment) loadInto(ctx context.Context, c *config.Config, name, from
 	return engine.LoadSnapshot(ctx, c, name, log)
 }
 
-// loadFile adds the IDs of a file by the change log, or, where that is within the
-// process, by the ordergate that runs.
+// loadFile adds the IDs of a file to the change log. With an embedded Redis, or without
+// Redis, it sends them to the running ordergate.
 func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path, reason string, log *slog.Logger) (*admin.LoadReport, error) {
 	formats, err := rules.FormatsOf(c, name)
 	if err != nil {
@@ -132,8 +132,8 @@ func (e *environment) loadFile(ctx context.Context, c *config.Config, name, path
 	add := func(ids []string) error {
 		return e.callAdmin(ctx, c, http.MethodPost, name, "/ids", admin.IDsRequest{IDs: ids, Who: operatorName(), Reason: reason}, &admin.AddedReport{})
 	}
-	spread := func(context.Context) error { return nil } // it waits by itself
-	trace := func(int64) error { return nil }            // and logs it
+	spread := func(context.Context) error { return nil } // the running ordergate waits for its peers
+	trace := func(int64) error { return nil }            // the running ordergate logs the IDs
 	if c.Redis != nil && c.Redis.Mode != config.RedisEmbedded {
 		m, err := engine.New(ctx, c, versionText(), log)
 		if err != nil {

@@ -61,7 +61,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// oneLock wants the argument that names a lock.
+// oneLock accepts exactly one argument, not empty.
 func oneLock(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError{fmt.Errorf("%s: want one key, got %d arguments", cmd.CommandPath(), len(args))}
@@ -69,21 +69,22 @@ func oneLock(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// lockClient is where locks are asked for. Close it.
+// lockClient connects to the servers of the configured locks. Close it after use. It is not
+// safe for concurrent use.
 type lockClient struct {
 	config *config.Config
 	file   string
-	redis  redis.UniversalClient // of all locks but quorums; made when first needed
+	redis  redis.UniversalClient // of all locks except quorums; connected on first use
 	closes []func()
 }
 
-// lockServer is one of the servers that a lock is kept on.
+// lockServer is one of the servers that store a lock.
 type lockServer struct {
 	client  redis.UniversalClient
-	address *string // of a quorum; nil: there is only one
+	address *string // of a quorum; nil: the lock has a single server
 }
 
-// onServer names a server among several, for the end of a message.
+// onServer returns the address for the end of a message. It is empty for a single server.
 func (s lockServer) onServer() string {
 	if s.address == nil {
 		return ""
@@ -108,7 +109,7 @@ func (d *lockClient) close() {
 	}
 }
 
-// servers returns those of a lock.
+// servers returns the servers of a lock.
 func (d *lockClient) servers(ctx context.Context, lock config.Lock) ([]lockServer, error) {
 	if lock.Kind == config.LockQuorum {
 		var servers []lockServer
@@ -136,7 +137,8 @@ func (d *lockClient) servers(ctx context.Context, lock config.Lock) ([]lockServe
 	return []lockServer{{client: d.redis}}, nil
 }
 
-// inspect asks all servers about one lock. One of several may not answer.
+// inspect reads one lock from all of its servers. It fails if no server answers. If some
+// answer, the reports of the others have the state unreachable.
 func (d *lockClient) inspect(ctx context.Context, name, keyOrID string) ([]lockReport, error) {
 	name, key, err := d.resolve(name, keyOrID)
 	if err != nil {
@@ -175,8 +177,8 @@ func kindOf(lock config.Lock) redislock.Kind {
 	return redislock.Kind(lock.Kind)
 }
 
-// resolve returns the name and the key of the lock that is meant: with a name, by an
-// order ID or a key, and without one by a key.
+// resolve returns the name and the key of a lock. With a name, keyOrID is an order ID or a
+// key. Without a name it is a key.
 func (d *lockClient) resolve(name, keyOrID string) (lock, key string, err error) {
 	if name == "" {
 		name, err = d.nameOf(keyOrID)
@@ -192,7 +194,7 @@ func (d *lockClient) resolve(name, keyOrID string) (lock, key string, err error)
 	return name, strings.Replace(template, "{id}", keyOrID, 1), nil
 }
 
-// requireLock refuses a name that no lock has.
+// requireLock returns a usageError if the configuration has no lock of this name.
 func (d *lockClient) requireLock(name string) error {
 	if _, ok := d.config.Locks[name]; ok {
 		return nil
@@ -201,10 +203,10 @@ func (d *lockClient) requireLock(name string) error {
 	return usageError{fmt.Errorf("locks: --lock %q is not in %s, which has %s", name, d.file, strings.Join(names, ", "))}
 }
 
-// nameOf returns the name of the lock whose template a key fits. Of several it is
-// the one with most around the ID: the configuration keeps locks of different kinds
-// from meeting in one key, so what the others take for an ID is none. The sides of a
-// read-write lock share a template, and either will do.
+// nameOf returns the name of the lock whose template matches a key. If several match, it
+// returns the lock with the longest text around the ID. The configuration prevents locks of
+// different kinds from sharing a key, so the other templates do not match a real ID. The
+// sides of a read-write lock share a template; nameOf returns either.
 func (d *lockClient) nameOf(key string) (string, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
@@ -227,7 +229,7 @@ func (d *lockClient) nameOf(key string) (string, error) {
 	return names[0], nil
 }
 
-// matchesTemplate reports whether a template makes a key of some ID.
+// matchesTemplate reports whether some ID turns the template into the key.
 func matchesTemplate(template, key string) bool {
 	before, after, _ := strings.Cut(template, "{id}")
 	return len(key) > len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)

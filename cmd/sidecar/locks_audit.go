@@ -55,8 +55,8 @@ type auditReport struct {
 	Entries []auditEntry `json:"entries"`
 }
 
-// auditEntry is what an operator did by hand. Null is what it does not have; bytes outside visible
-// ASCII are written \xNN.
+// auditEntry is one action of an operator. A key without a value is null. Bytes outside
+// visible ASCII are written \xNN.
 type auditEntry struct {
 	At      time.Time `json:"at"` // by the clock of Redis
 	Who     string    `json:"who"`
@@ -68,7 +68,7 @@ type auditEntry struct {
 	Filter  *string   `json:"filter"`
 	IDs     *int      `json:"ids"`
 	Reason  *string   `json:"reason"`
-	Servers int       `json:"servers"` // of a quorum, on how many it was done; otherwise 1
+	Servers int       `json:"servers"` // number of servers of a quorum that have the entry; otherwise 1
 
 	run string
 }
@@ -81,7 +81,8 @@ func newAuditEntry(e audit.Entry) auditEntry {
 	}
 }
 
-// audit reads what was done on all servers that have locks. Some of a quorum may be away.
+// audit reads the entries of all servers that store locks, the newest first. It fails if no
+// server answers. If some answer, it prints the errors of the others to unreachable.
 func (d *lockClient) audit(ctx context.Context, limit int, unreachable io.Writer) ([]auditEntry, error) {
 	servers, err := d.allServers(ctx)
 	if err != nil {
@@ -117,9 +118,9 @@ func (d *lockClient) audit(ctx context.Context, limit int, unreachable io.Writer
 	return all, nil
 }
 
-// allServers returns those of all locks, each once.
+// allServers returns the servers of all locks, each once.
 func (d *lockClient) allServers(ctx context.Context) (all []lockServer, err error) {
-	seen := make(map[string]bool) // by address; "" is that of the section redis
+	seen := make(map[string]bool) // by address; "" is the server of the section redis
 	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
 		lock := d.config.Locks[name]
 		if lock.Kind != config.LockQuorum && seen[""] {

@@ -20,7 +20,7 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// defaultLimit is about what one reads.
+// defaultLimit is the number of entries that a person may read.
 const defaultLimit = 100
 
 func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
@@ -54,18 +54,18 @@ func locksListCommand(env *environment, asJSON *bool) *cobra.Command {
 	return cmd
 }
 
-// lockList is the held locks, and what holds something else instead, of which it
+// lockList collects the held locks, and the keys of locks that store another value. It
 // keeps the oldest.
 type lockList struct {
 	Locks []lockReport `json:"locks"`
-	Total int          `json:"total"` // those that were cut off included
+	Total int          `json:"total"` // including those cut off
 
 	locks       *lockClient
-	limit       int // 0: none
+	limit       int // 0: no limit
 	unreachable io.Writer
 }
 
-// collect asks for the locks of one name, or of all.
+// collect lists the locks of one name, or of all names if name is empty.
 func (l *lockList) collect(ctx context.Context, name string) error {
 	names := []string{name}
 	if name == "" {
@@ -86,7 +86,8 @@ func (l *lockList) collect(ctx context.Context, name string) error {
 	return nil
 }
 
-// list lists the locks of one name. Some servers of a quorum may be away.
+// list adds the locks of one name. It fails if no server answers. If some answer, it
+// prints the errors of the others.
 func (l *lockList) list(ctx context.Context, name string, lock config.Lock) error {
 	servers, err := l.locks.servers(ctx, lock)
 	if err != nil {
@@ -124,9 +125,9 @@ func (l *lockList) list(ctx context.Context, name string, lock config.Lock) erro
 	return nil
 }
 
-// belongsTo reports whether a key is one belongsTo a lock, and not one belongsTo another lock whose
-// template has more around the ID, or belongsTo a rule that only observes: nobody relies
-// on that.
+// belongsTo reports whether a key belongs to a lock. It returns false if another lock's
+// template has more text around the ID, and for the lock of a rule in mode observe, which
+// protects nothing.
 func (l *lockList) belongsTo(key string, lock config.Lock) bool {
 	if strings.HasSuffix(key, config.ObservedSuffix) {
 		return false
@@ -138,12 +139,12 @@ func (l *lockList) belongsTo(key string, lock config.Lock) bool {
 func (l *lockList) add(r lockReport) {
 	l.Total++
 	l.Locks = append(l.Locks, r)
-	if l.limit > 0 && len(l.Locks) >= 2*l.limit+1000 { // now and then, so that it takes no time
+	if l.limit > 0 && len(l.Locks) >= 2*l.limit+1000 { // rarely, so that sorting costs little
 		l.truncate(l.limit)
 	}
 }
 
-// truncate keeps the oldest, in order. Those whose age nobody knows come last.
+// truncate sorts the locks by age and keeps the oldest. Locks of unknown age come last.
 func (l *lockList) truncate(limit int) {
 	slices.SortFunc(l.Locks, func(a, b lockReport) int {
 		return cmp.Or(a.since().Compare(b.since()), cmp.Compare(a.Key, b.Key))
@@ -153,7 +154,8 @@ func (l *lockList) truncate(limit int) {
 	}
 }
 
-// oldest returns the holder that has the lock for longest, as far as is known.
+// oldest returns the holder with the earliest known Since, or the first if none is known.
+// It returns nil without holders.
 func (r *lockReport) oldest() *holderReport {
 	var oldest *holderReport
 	for i := range r.Holders {
@@ -165,8 +167,8 @@ func (r *lockReport) oldest() *holderReport {
 	return oldest
 }
 
-// since is when the lock was taken, or the end of time when nobody knows. Ages
-// would not do: they are of different moments.
+// since returns when the lock was acquired, or a time in the far future if that is not known.
+// Ages cannot be compared: servers report them at different moments.
 func (r *lockReport) since() time.Time {
 	if h := r.oldest(); h != nil && h.Since != nil {
 		return *h.Since
@@ -194,7 +196,7 @@ func (l *lockList) print(w io.Writer) error {
 	return nil
 }
 
-// maxColumn is how much of a text of somebody else's is in the table.
+// maxColumn bounds the text of a request or a reason in the table, in bytes.
 const maxColumn = 64
 
 // row returns the cells of a line of the table.
@@ -210,7 +212,7 @@ func (r *lockReport) row() []string {
 	left := admin.Seconds(math.MaxInt64)
 	for _, h := range r.Holders {
 		if h.Left != nil {
-			left = min(left, *h.Left) // a permit that comes free, or a reader that ends
+			left = min(left, *h.Left) // the next permit or reader to expire
 		}
 	}
 	switch {
@@ -224,7 +226,7 @@ func (r *lockReport) row() []string {
 	case r.Foreign != nil:
 		cells[2] = *r.Foreign
 		return cells
-	case h == nil: // only permits that Java has
+	case h == nil: // only Java services have permits
 		return cells
 	}
 	cells[2] = h.Owner
@@ -235,7 +237,7 @@ func (r *lockReport) row() []string {
 	case h.Age == nil:
 	case h.Recorded:
 		cells[3] = duration(*h.Age)
-	default: // it left no record: an earlier holder's fence is all there is to go by
+	default: // no record: the age is an upper bound, from the last fence
 		cells[3] = "<=" + duration(*h.Age)
 	}
 	if h.Fence != nil {
@@ -245,7 +247,7 @@ func (r *lockReport) row() []string {
 	return cells
 }
 
-// work tells in a few words what a holder is about, as far as it said.
+// work describes the holder's request, and its hold if there is one.
 func (h *holderReport) work() string {
 	var words []string
 	if h.Request != nil {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// quorumVotes is what the servers of a quorum say, by key: one report for each
-// holder, with the servers that name it.
+// quorumVotes holds the reports of the servers of a quorum by key. Each holder has one
+// report, with the servers that name this holder.
 type quorumVotes map[string][]lockReport
 
 func (v quorumVotes) add(r lockReport) {
 	key := r.state.Key
 	for i := range v[key] {
 		if known := &v[key][i]; known.owner() == r.owner() {
-			if !known.recorded() && r.recorded() { // a server may have missed what the holder wrote
+			if !known.recorded() && r.recorded() { // a server may lack the holder's record
 				r.Servers, *known = append(known.Servers, r.Servers...), r
 				return
 			}
@@ -25,7 +25,7 @@ func (v quorumVotes) add(r lockReport) {
 	v[key] = append(v[key], r)
 }
 
-// owner returns the whole name of the first holder, "" if there is none.
+// owner returns the whole owner of the first holder, or "" without a holder.
 func (r *lockReport) owner() string {
 	if len(r.state.Holders) == 0 {
 		return ""
@@ -33,10 +33,11 @@ func (r *lockReport) owner() string {
 	return r.state.Holders[0].Owner
 }
 
-// recorded reports whether the first holder has said who it is.
+// recorded reports whether the first holder left a record.
 func (r *lockReport) recorded() bool { return len(r.Holders) > 0 && r.Holders[0].Recorded }
 
-// majority returns the report that most servers agree on, nil if there is none.
+// majority returns the report with the most servers, or nil without reports. That may be
+// less than half of the servers.
 func majority(reports []lockReport) *lockReport {
 	if len(reports) == 0 {
 		return nil
@@ -45,8 +46,8 @@ func majority(reports []lockReport) *lockReport {
 	return &best
 }
 
-// quorumState says who holds a lock, from what each of its servers said: whoever
-// has most of them.
+// quorumState describes the holder of a lock from the reports of all of its servers. A holder
+// needs more than half of them.
 func quorumState(reports []lockReport) string {
 	votes, away := make(quorumVotes), 0
 	for _, r := range reports {

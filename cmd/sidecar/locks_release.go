@@ -19,7 +19,7 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// releaseWarning is what nobody can take back afterwards.
+// releaseWarning describes the risk of a release. A release cannot be undone.
 const releaseWarning = "The backend may still be at work for this order. Once the lock is free the next call\n" +
 	"goes through beside it, and only the fence, where the database checks it, keeps what\n" +
 	"the old one still writes from doing harm.\n"
@@ -63,10 +63,10 @@ type lockRelease struct {
 	stdout, stderr io.Writer
 }
 
-// releaseReport is what is printed as JSON.
+// releaseReport is what locks release prints as JSON.
 type releaseReport struct {
-	Locks    []lockReport `json:"locks"` // as they were, on each server
-	Notified int          `json:"heard"` // how many who wait were told
+	Locks    []lockReport `json:"locks"` // before the release, on each server
+	Notified int          `json:"heard"` // number of waiters that Redis notified
 }
 
 func (r *lockRelease) run(ctx context.Context, locks *lockClient, key string) error {
@@ -107,8 +107,8 @@ func (r *lockRelease) run(ctx context.Context, locks *lockClient, key string) er
 	return err
 }
 
-// choose looks whether there is something to release, and leaves of a semaphore the
-// holder that is meant.
+// choose checks that the reports have a lock to release. For a semaphore it keeps only the
+// chosen holder in the report.
 func (r *lockRelease) choose(reports []lockReport) error {
 	answered := 0
 	for _, report := range reports {
@@ -163,17 +163,19 @@ func (r *lockRelease) chooseHolder(report *lockReport) error {
 	return nil
 }
 
-// isTerminal reports whether there is somebody at the other end.
+// isTerminal reports whether stdin is a terminal.
 func isTerminal(stdin io.Reader) bool {
 	file, ok := stdin.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// confirm returns nil on yes.
+// confirm asks on stderr whether to release. It returns nil on yes, and an error on any other
+// line or if ctx ends.
 func (r *lockRelease) confirm(ctx context.Context) error {
 	fmt.Fprint(r.stderr, "Release it? [y/N] ")
 	answer := make(chan string, 1)
-	// Nothing ends a read from a terminal. When Ctrl-C does, so does the process.
+	// A read from a terminal cannot be interrupted. After Ctrl-C this goroutine ends with the
+	// process.
 	go func() {
 		line, _ := bufio.NewReader(r.stdin).ReadString('\n')
 		answer <- line
@@ -191,9 +193,9 @@ func (r *lockRelease) confirm(ctx context.Context) error {
 	}
 }
 
-// release frees the lock wherever it was seen to be held, and leaves a trace there of who
-// did it. A trace that cannot be left is told of, and is no reason to keep a lock: a Redis
-// that is full takes none.
+// release frees the lock on each server that reported it as held, and appends an audit entry
+// there. It prints an error of the audit and goes on, because a full Redis refuses the entry.
+// It returns the largest number of waiters that one server notified.
 func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard int, err error) {
 	var failures []string
 	var released *lockReport
@@ -224,14 +226,14 @@ func (r *lockRelease) release(ctx context.Context, reports []lockReport) (heard 
 	return heard, nil
 }
 
-// entry is what is kept of a release.
+// entry returns the audit entry of a release.
 func (r *lockReport) entry() audit.Entry {
 	e := audit.Entry{Who: operatorName(), Action: audit.Released, Lock: r.Lock, Key: r.state.Key}
 	e.Holder, e.Request = r.heldBy()
 	return e
 }
 
-// heldBy names the holders, and what they hold the lock for.
+// heldBy returns the owners, as shown, and their requests, each separated by commas.
 func (r *lockReport) heldBy() (holders, requests string) {
 	var owners, wanted []string
 	for _, h := range r.Holders {
@@ -243,7 +245,7 @@ func (r *lockReport) heldBy() (holders, requests string) {
 	return strings.Join(owners, ", "), strings.Join(wanted, ", ")
 }
 
-// log leaves a trace of a release by hand.
+// log logs a release by hand.
 func (r *lockReport) log(log *slog.Logger, reason string, heard int) {
 	holders, requests := r.heldBy()
 	attrs := []any{"who", operatorName(), "lock", r.Lock, "key", r.Key, "kind", r.Kind, "owner", holders, "fence", r.state.Fence}

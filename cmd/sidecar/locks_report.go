@@ -11,33 +11,31 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// lockReports is what locks show prints as JSON: a lock as each of its servers has
-// it.
+// lockReports is what locks show prints as JSON: one report for each server of the lock.
 type lockReports struct {
 	Locks []lockReport `json:"locks"`
 }
 
-// lockReport is what is told of a lock. All of its keys are always there in JSON;
-// null is what a lock does not have. Owners are cut short, since whoever knows a
-// whole one can take part in its lease; bytes outside visible ASCII are written
-// \xNN.
+// lockReport describes a lock. Its JSON always has all keys; a key without a value is null.
+// Owners are shortened, because a client that knows a whole owner can share its lease. Bytes
+// outside visible ASCII are written \xNN.
 type lockReport struct {
 	Lock        string         `json:"lock"` // its name in the configuration
 	Key         string         `json:"key"`
-	Kind        string         `json:"kind"` // of a read-write lock that is held, the side that holds it
+	Kind        string         `json:"kind"` // of a held read-write lock, the side that holds it
 	Format      string         `json:"format"`
-	Servers     []string       `json:"servers"` // of a quorum, those that this is about; null: there is only one
+	Servers     []string       `json:"servers"` // of a quorum, the servers that this report covers; null: a single server
 	State       string         `json:"state"`   // free, held, other_type (no lock of this kind), unreachable
 	Holders     []holderReport `json:"holders"`
-	MoreHolders int            `json:"more_holders"` // than there are in Holders
-	Fence       *int64         `json:"fence"`        // the last, whoever had it
-	Left        *admin.Seconds `json:"left_seconds"` // of the key; null: there is none, or it has no end
-	Waiting     *int           `json:"waiting"`      // processes; of a fair lock callers. null: Redis does not tell
-	Queue       []waiterReport `json:"line"`         // of a fair lock; null: it is none
-	Free        *int           `json:"free"`         // permits of a semaphore
-	Permits     *int           `json:"permits"`      // in all; null: Java has set them, and Redis does not tell
-	Others      *int           `json:"others"`       // permits that others than ordergate have, without names and leases; null: not known
-	Foreign     *string        `json:"holds"`        // what the key holds that is no lock of this kind
+	MoreHolders int            `json:"more_holders"` // holders beyond those in Holders
+	Fence       *int64         `json:"fence"`        // the last granted to any holder
+	Left        *admin.Seconds `json:"left_seconds"` // of the key; null: no key, or it does not expire
+	Waiting     *int           `json:"waiting"`      // processes; callers for a fair lock; null: not known
+	Queue       []waiterReport `json:"line"`         // of a fair lock; null: not a fair lock
+	Free        *int           `json:"free"`         // free permits of a semaphore
+	Permits     *int           `json:"permits"`      // in total; null: a Java service set them, and left no record
+	Others      *int           `json:"others"`       // permits of other clients, without names and leases; null: not known
+	Foreign     *string        `json:"holds"`        // the value of the key, if it is not a lock of this kind
 	Error       *string        `json:"error"`
 
 	lock   config.Lock
@@ -49,19 +47,19 @@ type holderReport struct {
 	Owner    string         `json:"owner"`
 	Entered  int            `json:"entered"`
 	Fence    *int64         `json:"fence"`
-	Since    *time.Time     `json:"since"`        // the earliest, if not recorded; null: not known
-	Age      *admin.Seconds `json:"age_seconds"`  // by the clock of Redis; the most, if not recorded
-	Left     *admin.Seconds `json:"left_seconds"` // null: without an end
-	Recorded bool           `json:"recorded"`     // it said who it is, as ordergate does
+	Since    *time.Time     `json:"since"`        // if not recorded, the earliest possible; null: not known
+	Age      *admin.Seconds `json:"age_seconds"`  // by the clock of Redis; if not recorded, an upper bound
+	Left     *admin.Seconds `json:"left_seconds"` // null: it does not expire
+	Recorded bool           `json:"recorded"`     // the holder left a record, as ordergate does
 	Process  *string        `json:"process"`
 	Request  *string        `json:"request"`
-	LeftHeld bool           `json:"left_held"` // its call is over and nobody knows its outcome: it is renewed no more
-	Reason   *string        `json:"reason"`    // for that
+	LeftHeld bool           `json:"left_held"` // a hold: the call ended with an unknown outcome, and the lease is not renewed
+	Reason   *string        `json:"reason"`    // for the hold
 }
 
 type waiterReport struct {
 	Owner string        `json:"owner"`
-	Left  admin.Seconds `json:"left_seconds"` // until it is passed over unless it is heard of again
+	Left  admin.Seconds `json:"left_seconds"` // until the queue skips this waiter, unless it tries again
 }
 
 // The states of a lock.
@@ -98,7 +96,7 @@ func newLockReport(name string, lock config.Lock, s redislock.State, server lock
 	}
 	if s.Kind == redislock.Semaphore && s.Foreign == "" {
 		r.Free, r.Permits = &s.Free, nilIf(0, s.Permits)
-		if s.TTL == 0 && s.Permits == 0 { // nobody has had a permit yet
+		if s.TTL == 0 && s.Permits == 0 { // no client has taken a permit yet
 			r.Free, r.Permits = &lock.Permits, &lock.Permits
 		}
 		if r.Permits != nil {
@@ -119,12 +117,12 @@ func newHolderReport(h redislock.Holder, now time.Time) holderReport {
 	}
 	if !h.Since.IsZero() {
 		r.Since = new(h.Since.UTC())
-		r.Age = new(admin.SecondsOf(max(0, now.Sub(h.Since)))) // clocks differ
+		r.Age = new(admin.SecondsOf(max(0, now.Sub(h.Since)))) // Since is by another clock than now
 	}
 	return r
 }
 
-// nilIf returns nil for the value that stands for none.
+// nilIf returns nil if value equals none, and else a pointer to value.
 func nilIf[T comparable](none, value T) *T {
 	if value == none {
 		return nil
@@ -132,8 +130,8 @@ func nilIf[T comparable](none, value T) *T {
 	return &value
 }
 
-// timeLeft returns what is left of a key; nil when there is none, or it does
-// not end.
+// timeLeft returns the time left of a key. It returns nil if the key does not exist or does
+// not expire.
 func timeLeft(left time.Duration) *admin.Seconds {
 	if left <= 0 {
 		return nil
@@ -141,8 +139,8 @@ func timeLeft(left time.Duration) *admin.Seconds {
 	return new(admin.SecondsOf(left))
 }
 
-// shortOwner returns enough of an owner's name to tell it from others. The end,
-// behind a colon, tells the threads of one Java service apart.
+// shortOwner shortens an owner to a distinct part. It keeps a short end after a colon, which
+// distinguishes the threads of one Java service.
 func shortOwner(owner string) string {
 	if len(owner) <= shownOwner {
 		return visible(owner)
@@ -154,8 +152,7 @@ func shortOwner(owner string) string {
 	return visible(owner[:shownOwner] + "..." + end)
 }
 
-// describe writes a line for each thing there is to tell of one lock, on all of
-// its servers.
+// describe writes one line for each known property of a lock, on all of its servers.
 func describe(w io.Writer, reports []lockReport) error {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -186,7 +183,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 		line("state", "not a lock of this kind: the key holds %s", *r.Foreign)
 	case stateHeld:
 		side := ""
-		if r.Kind != r.lock.Kind { // of a read-write lock, the other
+		if r.Kind != r.lock.Kind { // the other side of a read-write lock
 			side = " by the other side (" + r.Kind + ")"
 		}
 		line("state", "held%s", side)
@@ -272,8 +269,7 @@ func (h *holderReport) describe(line func(name, format string, args ...any)) {
 	}
 }
 
-// duration writes a length of time to a tenth of a second, or from a minute on to a
-// second.
+// duration formats s, rounded to 0.1 s below a minute and to 1 s from a minute on.
 func duration(s admin.Seconds) string {
 	d := time.Duration(s)
 	if d < time.Minute {

@@ -1,9 +1,9 @@
-// Command ordergate is a sidecar of Envoy that guards order services: it turns
-// lookups of orders that do not exist away, learns new orders from the backend's
-// answers, and brackets settlements with a lock.
+// Command ordergate is a sidecar of Envoy that guards order services. It rejects lookups of
+// orders that do not exist, learns new orders from the backend's answers, and brackets
+// settlements with a lock.
 //
-// Package main only wires: it reads the configuration, builds what the other
-// packages offer, and serves until it is told to stop.
+// Package main has the commands. It reads the configuration, builds the engine and the
+// servers, and serves until a signal stops it. Other packages make the decisions.
 package main
 
 import (
@@ -30,11 +30,11 @@ func main() {
 	os.Exit(code)
 }
 
-// run executes one command line and returns its exit code. Errors go to stderr,
-// a line each.
+// run executes one command line and returns its exit code. It prints errors to
+// stderr, one per line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv func(string) string) int {
 	cmd := newCommand(stdout, stderr, getenv)
-	cmd.SetArgs(append([]string{}, args...)) // cobra takes nil for the process's own
+	cmd.SetArgs(append([]string{}, args...)) // for nil, cobra uses os.Args
 	err := cmd.ExecuteContext(ctx)
 	if err == nil {
 		return exitDone
@@ -47,5 +47,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer, getenv fu
 	return exitFailed
 }
 
-// usageError is a command line or a configuration that makes no sense.
+// usageError is the error of an invalid command line or configuration.
 type usageError struct{ error }

@@ -12,7 +12,7 @@ import (
 	"github.com/ordergate/ordergate/internal/audit"
 )
 
-// operator says who runs a command that changes something, and why.
+// operator holds the reason for a change, from the flag --reason.
 type operator struct{ reason string }
 
 func (b *operator) flag(cmd *cobra.Command) {
@@ -26,7 +26,7 @@ func (b *operator) check(command string) error {
 	return nil
 }
 
-// operatorName names the user that runs this, as user@host.
+// operatorName returns the current user as user@host.
 func operatorName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -31,15 +31,16 @@ import (
 )
 
 type serveOptions struct {
-	delay     time.Duration // how long new calls are served after readiness has gone
-	drain     time.Duration // how long running calls may take to finish after that
-	file      string        // where the configuration is
+	delay     time.Duration // time that new calls are served after readiness ends
+	drain     time.Duration // time for running calls to finish after that
+	file      string        // path of the configuration
 	load      func() (*config.Config, error)
-	reload    <-chan os.Signal // asks for it to be read again
-	keepalive time.Duration    // after which a connection is asked for a sign of life, at least 1s; 0: silentTime
+	reload    <-chan os.Signal // each signal reloads the configuration
+	keepalive time.Duration    // idle time before a keepalive ping, at least 1 s; 0: keepaliveTime
 }
 
-// serve runs the sidecar until ctx ends, then lets running calls finish.
+// serve runs the sidecar until ctx ends or a listener fails. After ctx ends it serves new calls
+// for opts.delay. It then waits up to opts.drain for running calls.
 func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.Logger, getenv func(string) string) error {
 	m, err := engine.New(ctx, c, versionText(), log)
 	if err != nil {
@@ -51,7 +52,8 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	if err != nil {
 		return err
 	}
-	// First: whoever has the addresses is the one at this place, for the change log too.
+	// Listen before Start. The process that has the addresses is the only one with this
+	// instance ID, in the change log too.
 	if err := f.listen(c.Listen); err != nil {
 		return err
 	}
@@ -74,7 +76,7 @@ func serve(ctx context.Context, c *config.Config, opts serveOptions, log *slog.L
 	return err
 }
 
-// adapters are the servers that others talk to.
+// adapters holds the servers for Envoy, other proxies and operators.
 type adapters struct {
 	log      *slog.Logger
 	authz    *grpc.Server
@@ -88,50 +90,50 @@ type adapters struct {
 	group   errgroup.Group
 }
 
-// server is one of them with its listener. They are separate because an ext_proc
-// stream lasts as long as its call, while a check takes microseconds.
+// server is one server with its listener. ext_authz and ext_proc have separate servers: a
+// check takes microseconds, but an ext_proc stream lasts as long as its call.
 type server struct {
 	name     string
 	listener net.Listener
 	serve    func(net.Listener) error
 }
 
-// streamWorkers is how many goroutines of each server answer without being started for
-// each check or call: a new one grows its stack first, which took a sixth of the CPU with
-// 32 of them and 200 checks in flight. A check that waits for a filter in Redis holds one, and so
-// does a call as long as it lasts; past their number gRPC starts goroutines as usual.
+// streamWorkers is the number of permanent goroutines of each gRPC server. A new goroutine
+// grows its stack first, which took a sixth of the CPU with 32 workers and 200 checks in
+// flight. A call occupies a worker until it ends; so does a check that waits for a filter in
+// Redis. If all workers are busy, gRPC starts a goroutine for each check or call.
 const streamWorkers = 128
 
 const (
-	// readHeaderTimeout bounds how long a client may take over its headers.
+	// readHeaderTimeout bounds the time that a client takes to send its headers.
 	readHeaderTimeout = 5 * time.Second
-	// subrequestTimeout bounds how long a client may take over a sub-request, whose body is
-	// not read, and over its answer. It is more than a verdict waits for.
+	// subrequestTimeout bounds reading a sub-request, without its body, and writing the
+	// answer. It is longer than any verdict takes.
 	subrequestTimeout = 30 * time.Second
-	// subrequestIdle is longer than proxies keep an idle connection (nginx a minute, Traefik
-	// 90 s, Envoy an hour): one that ordergate closed could be closed beneath a sub-request.
+	// subrequestIdle is longer than proxies keep an idle connection (nginx 1 min, Traefik
+	// 90 s, Envoy 1 h). If ordergate closed it first, a sub-request could fail on it.
 	subrequestIdle = 2 * time.Hour
-	// connectTimeout bounds how long a client of gRPC may take until it speaks HTTP/2.
+	// connectTimeout bounds the HTTP/2 handshake of a gRPC client.
 	connectTimeout = 10 * time.Second
-	// maxSubrequestHeader bounds the headers of a sub-request, in bytes: those that
-	// Traefik and Envoy take by default (1 MiB, 60 KiB), and the target once more.
+	// maxSubrequestHeader bounds the headers of a sub-request, in bytes. By default Traefik
+	// accepts 1 MiB and Envoy 60 KiB, and a sub-request repeats the target in a header.
 	maxSubrequestHeader = 2 << 20
-	// maxMessage bounds a message of Envoy to ext_proc, in bytes. Bodies come as Envoy buffers
-	// them, and how much that is, its per_connection_buffer_limit_bytes says.
+	// maxMessage bounds a message of Envoy to ext_proc, in bytes. A message can hold a whole
+	// buffered body, which Envoy bounds by per_connection_buffer_limit_bytes.
 	maxMessage = 256 << 20
-	// httpDrain bounds the wait for running HTTP requests at the end.
+	// httpDrain bounds the wait for running HTTP requests on shutdown.
 	httpDrain = time.Second
 )
 
 const (
-	// keepaliveTime is after which silence a connection is asked for a sign of life, and
-	// keepaliveTimeout how long that may take. Without it a proxy that is gone without a word (its
-	// machine died, a firewall forgot the connection) leaves its calls behind, and their
-	// leases would be renewed until settle.max_hold.
+	// keepaliveTime is the idle time before the server pings a connection, keepaliveTimeout
+	// the time for the reply. Without pings, the server does not notice a lost proxy (its
+	// machine died, or a firewall dropped the connection). It would renew the leases of that
+	// proxy's calls until settle.max_hold.
 	keepaliveTime, keepaliveTimeout = 10 * time.Second, 5 * time.Second
-	// shortestPing is how often a proxy may ask for one itself (Envoy's
-	// connection_keepalive). gRPC closes the connection on one that asks more often, by
-	// default than every five minutes.
+	// shortestPing is the minimum interval between pings of a proxy (Envoy's
+	// connection_keepalive). gRPC closes a connection that pings more often. The default of
+	// gRPC is 5 min.
 	shortestPing = 100 * time.Millisecond
 )
 
@@ -145,7 +147,7 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 		LearnTimeout: m.LearnTimeout(), BodyUnseen: m.BodyUnseen, AttributesMissing: m.AttributesMissing, Logger: log,
 	})
 	m.WatchGate(func(g *gate.Gate) {
-		if err := checks.Use(g); err != nil { // YAML is UTF-8
+		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is
 			log.Error("checks go by the rules from before", "error", err)
 		}
 		brackets.Use(g)
@@ -178,8 +180,8 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	return f, nil
 }
 
-// warnOfGETRules logs which rules create or settle by methods for which Envoy may have been told
-// to leave ext_proc out, as the example does.
+// warnOfGETRules logs each rule that creates or settles by GET or HEAD. Envoy may be
+// configured to skip ext_proc for these methods, as in the example.
 func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
 	for _, p := range g.Policies() {
 		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
@@ -189,7 +191,7 @@ func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
 	}
 }
 
-// listen opens every configured address, or none.
+// listen opens all configured addresses. After an error it closes them.
 func (f *adapters) listen(c config.Listen) error {
 	for _, s := range []struct {
 		name, addr string
@@ -220,7 +222,8 @@ func (f *adapters) listen(c config.Listen) error {
 	return nil
 }
 
-// start serves on all listeners. The channel tells when one of them fails.
+// start serves on all listeners in the background. It returns a channel that receives the
+// error of each listener that fails.
 func (f *adapters) start() <-chan error {
 	failed := make(chan error, len(f.servers))
 	for _, s := range f.servers {
@@ -236,8 +239,9 @@ func (f *adapters) start() <-chan error {
 	return failed
 }
 
-// lameDuck takes readiness away and serves on, so that proxies and load balancers send their new
-// calls to others before the listeners close. A second signal to stop ends that time.
+// lameDuck ends readiness and keeps serving for delay. Proxies and load balancers then send
+// new calls to other instances before the listeners close. A second SIGTERM or SIGINT ends
+// the delay.
 func (f *adapters) lameDuck(delay time.Duration) {
 	f.draining.Store(true)
 	f.health.Shutdown()
@@ -255,8 +259,8 @@ func (f *adapters) lameDuck(delay time.Duration) {
 	}
 }
 
-// stop refuses new calls, gives running ones the time to finish, and ends the
-// rest: their locks are held, as after any call without an outcome.
+// stop refuses new calls, waits for running calls up to within, and ends the rest. Their
+// locks become holds, because the outcome is unknown.
 func (f *adapters) stop(within time.Duration) {
 	f.draining.Store(true)
 	f.health.Shutdown()
@@ -268,13 +272,13 @@ func (f *adapters) stop(within time.Duration) {
 	f.authz.GracefulStop()
 	f.proc.GracefulStop()
 	timer.Stop()
-	shutdown(f.http) // lookups are answered as long as calls drain
+	shutdown(f.http) // last: lookups are answered while calls drain
 	shutdown(f.admin)
 	_ = f.group.Wait()
 }
 
-// shutdown lets the requests finish that a server is answering, and cuts off what
-// takes longer than a proxy waits for a sub-request.
+// shutdown waits up to httpDrain for running requests, and then closes their connections. A
+// proxy does not wait longer for a sub-request.
 func shutdown(s *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), httpDrain)
 	defer cancel()
