@@ -103,7 +103,9 @@ func inspectSnapshot(ctx context.Context, path string) (*snapshotFile, error) {
 
 func (f *snapshotFile) print(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
 	line("filter", "%s", visible(f.Filter))
 	line("kind", "%s", visible(f.Kind))
 	if f.Layout != nil {
