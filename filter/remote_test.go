@@ -233,7 +233,7 @@ func TestRemoteLearn(t *testing.T) {
 			t.Errorf("windows %v: did %q, want %q", windows, got, did)
 		}
 		remote.set(nil, true)
-		if got := f.Query(t.Context(), "nobody"); got != presence.Absent { // all are known here
+		if got := f.Query(t.Context(), "nobody"); got != presence.Absent { // the filter in memory has all IDs
 			t.Errorf("windows %v: nobody is %v", windows, got)
 		}
 		if err := f.appendPending(t.Context()); err != nil || !remote.ids["new-0"] || !remote.ids["new-1"] || f.Pending() != 0 {

@@ -256,7 +256,7 @@ func TestForgottenState(t *testing.T) {
 	d.neverAbsent(t, a, b)
 }
 
-// TestExpandAfterAnother grows a set of which somebody left an older generation.
+// TestExpandAfterAnother grows a set that has an older generation left.
 func TestExpandAfterAnother(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t, alone(t), Options{AtFill: 0.9, By: 2})

@@ -6,7 +6,7 @@ type Backend int8
 
 // The profiles.
 const (
-	Strict Backend = iota // refuse whatever any other profile, or a stranger backend, could read differently
+	Strict Backend = iota // refuse whatever any other profile, or an unlisted backend, could read differently
 	Tomcat                // plain servlets
 	Spring                // Spring MVC, also of the 4.x line
 	PHP                   // mod_php, php-fpm, the built-in server; with front controllers

@@ -183,17 +183,6 @@ func (p *probe) seen() []trip {
 	return trips
 }
 
-// soon returns what comes on a channel, and fails the test if nothing does.
-func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("never came: %s", what)
-	}
-	return v
-}
-
 func newBatcher(t *testing.T, c redis.UniversalClient) *ScriptBatcher {
 	b := NewScriptBatcher(c, 0, 0)
 	t.Cleanup(b.Close)
@@ -231,7 +220,7 @@ func jammed(t *testing.T, c redis.UniversalClient) *jam {
 	t.Cleanup(open) // before the batcher is closed
 	for i := range MaxWorkers {
 		j.run(t, incr, jamKey(i))
-		soon(t, "a batch", blocked)
+		bedtest.Receive(t, "a batch", blocked)
 	}
 	return j
 }
@@ -251,7 +240,7 @@ func (j *jam) drain(t *testing.T, n int) {
 	t.Helper()
 	j.open()
 	for range MaxWorkers + n {
-		soon(t, "an answer", j.done)
+		bedtest.Receive(t, "an answer", j.done)
 	}
 }
 

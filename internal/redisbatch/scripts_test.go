@@ -178,7 +178,7 @@ func TestLeavingCallers(t *testing.T) {
 		}
 		call(ctx, "withdrawn")
 		leave()
-		err := soon(t, "the error", errs)
+		err := bedtest.Receive(t, "the error", errs)
 		if !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
 			t.Errorf("before it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
 		}
@@ -193,7 +193,7 @@ func TestLeavingCallers(t *testing.T) {
 		blocked, openLast := j.block(func(t trip) bool { return t.has("abandoned") })
 		defer openLast()
 		open()
-		if err := soon(t, "the error", async); !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
+		if err := bedtest.Receive(t, "the error", async); !errors.Is(err, context.Canceled) || IsAmbiguous(err) {
 			t.Errorf("asynchronous, before it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
 		}
 
@@ -204,9 +204,9 @@ func TestLeavingCallers(t *testing.T) {
 			_, err := j.batcher.Do(ctx, abandoned)
 			errs <- err
 		}()
-		soon(t, "the call", blocked)
+		bedtest.Receive(t, "the call", blocked)
 		leave()
-		err = soon(t, "the error", errs)
+		err = bedtest.Receive(t, "the error", errs)
 		var abandoned AbandonedError
 		if !errors.Is(err, context.Canceled) || !IsAmbiguous(err) || !errors.As(err, &abandoned) {
 			t.Fatalf("after it was sent: %v, ambiguous: %v", err, IsAmbiguous(err))
@@ -261,18 +261,18 @@ func TestQueuesOfACluster(t *testing.T) {
 			done <- struct{}{}
 		}()
 		if done == behind && nBehind <= MaxWorkers { // one by one, or they would share a batch
-			soon(t, "a batch to the slow primary", blocked)
+			bedtest.Receive(t, "a batch to the slow primary", blocked)
 		}
 	}
 	if nBehind <= MaxWorkers || nOthers == 0 {
 		t.Fatalf("%d keys are of the slow primary, %d of others", nBehind, nOthers)
 	}
 	for range nOthers { // while those batches are still on their way
-		soon(t, "an answer of another primary", others)
+		bedtest.Receive(t, "an answer of another primary", others)
 	}
 	open()
 	for range nBehind {
-		soon(t, "an answer of the slow primary", behind)
+		bedtest.Receive(t, "an answer of the slow primary", behind)
 	}
 	calls := make(map[string]int)
 	for _, trip := range p.seen() {

@@ -26,7 +26,7 @@ func TestWithdrawnQuestion(t *testing.T) {
 		j.acquire(t, "after")
 		wantQueued(t, j.locker, 3)
 		leave()
-		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || redisbatch.IsAmbiguous(r.err) {
+		if r := bedtest.Receive(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || redisbatch.IsAmbiguous(r.err) {
 			t.Errorf("who left: %v, ambiguous %v", r.err, redisbatch.IsAmbiguous(r.err))
 		}
 		wantQueued(t, j.locker, 2)
@@ -66,9 +66,9 @@ func TestAbandonedQuestion(t *testing.T) {
 				blocked, open := block(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
 				defer open()
 				opened()
-				soon(t, "the question", blocked)
+				bedtest.Receive(t, "the question", blocked)
 				leave()
-				if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || !redisbatch.IsAmbiguous(r.err) {
+				if r := bedtest.Receive(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) || !redisbatch.IsAmbiguous(r.err) {
 					t.Errorf("who left: %v, ambiguous %v", r.err, redisbatch.IsAmbiguous(r.err))
 				}
 				if answered != taken(t, c) {
@@ -76,7 +76,7 @@ func TestAbandonedQuestion(t *testing.T) {
 				}
 				open()
 				for range redisbatch.MaxWorkers {
-					release(t, soon(t, "a grant", j.results).ok(t))
+					release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 				}
 				j.locker.cleanup.Wait()
 				if c.Exists(t.Context(), FenceKey("k")).Val() != 1 {
@@ -103,15 +103,15 @@ func TestAbandonedForLong(t *testing.T) {
 	blocked, open := j.blockAnswer(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
 	defer open()
 	opened()
-	soon(t, "the question", blocked)
+	bedtest.Receive(t, "the question", blocked)
 	leave()
-	soon(t, "the end of who left", got)
+	bedtest.Receive(t, "the end of who left", got)
 	for range redisbatch.MaxWorkers - 1 { // the flight that has the answer has one, too
-		release(t, soon(t, "a grant", j.results).ok(t))
+		release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 	}
 	bedtest.Eventually(t, "it is given back before its answer comes", func() bool { return !taken(t, c) })
 	open()
-	release(t, soon(t, "a grant", j.results).ok(t))
+	release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 	j.locker.cleanup.Wait()
 	if taken(t, c) {
 		t.Error("the lock was left behind")
@@ -136,9 +136,9 @@ func TestAbandonedBatch(t *testing.T) {
 		blocked, open := j.blockAnswer(func(t trip) bool { return t.has("acquire_all") })
 		defer open()
 		opened()
-		soon(t, "the question", blocked)
+		bedtest.Receive(t, "the question", blocked)
 		leave()
-		if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) {
+		if r := bedtest.Receive(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("who left: %v", r.err)
 		}
 		if n := c.Exists(t.Context(), keys...).Val(); n != int64(len(keys)) {
@@ -146,7 +146,7 @@ func TestAbandonedBatch(t *testing.T) {
 		}
 		open()
 		for range redisbatch.MaxWorkers {
-			release(t, soon(t, "a grant", j.results).ok(t))
+			release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 		}
 		j.locker.cleanup.Wait()
 		if n := c.Exists(t.Context(), keys...).Val(); n != 0 || j.locker.Held() != 0 {
@@ -169,12 +169,12 @@ func TestAbandonedInVain(t *testing.T) {
 		blocked, open := j.block(func(t trip) bool { return t.has("acquire") && t.asked[0].key == "k" })
 		defer open()
 		opened()
-		soon(t, "the question", blocked)
+		bedtest.Receive(t, "the question", blocked)
 		leave()
-		soon(t, "the end of who left", got)
+		bedtest.Receive(t, "the end of who left", got)
 		open()
 		for range redisbatch.MaxWorkers {
-			release(t, soon(t, "a grant", j.results).ok(t))
+			release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 		}
 		j.locker.cleanup.Wait()
 		for _, trip := range j.seen() {

@@ -236,7 +236,7 @@ func TestGroupWaitsInLine(t *testing.T) {
 		release(t, first)
 		bedtest.Eventually(t, "the group waits for z", func() bool { return l.waiters.occupied("z") })
 		release(t, second)
-		group := soon(t, "the group's grant", got).ok(t)
+		group := bedtest.Receive(t, "the group's grant", got).ok(t)
 		if n := len(group.Fences()); n != 3 {
 			t.Errorf("%d locks, want 3", n)
 		}
@@ -246,7 +246,7 @@ func TestGroupWaitsInLine(t *testing.T) {
 		default:
 		}
 		release(t, group)
-		release(t, soon(t, "the grant of who was behind", behind).ok(t))
+		release(t, bedtest.Receive(t, "the grant of who was behind", behind).ok(t))
 	})
 }
 
@@ -337,10 +337,10 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 				}
 				got := make(chan result, 1)
 				go func() { lease, err := ask(); got <- result{lease, err} }()
-				soon(t, "the answer", late)
+				bedtest.Receive(t, "the answer", late)
 				time.Sleep(2 * lease)
 				open()
-				r := soon(t, "the end", got)
+				r := bedtest.Receive(t, "the end", got)
 				if deed == "handover" { // the waiter asks for itself then
 					fence := r.ok(t).Fence()
 					if last, err := c.Get(t.Context(), FenceKey("k")).Int64(); err != nil || fence != last {

@@ -198,9 +198,9 @@ func TestMasterKilled(t *testing.T) {
 		wantWaiting(t, other, 2)
 		e.heard(t, master, Channel(Exclusive, "k"))
 		leave()
-		soon(t, "the end of who was behind", behind)
+		bedtest.Receive(t, "the end of who was behind", behind)
 		release(t, held)
-		next := soon(t, "the grant", got).ok(t)
+		next := bedtest.Receive(t, "the grant", got).ok(t)
 		if next.Fence() <= held.Fence() {
 			t.Errorf("fence %d after %d", next.Fence(), held.Fence())
 		}
@@ -251,6 +251,6 @@ func TestWaiterFollowsTheMaster(t *testing.T) {
 		master := e.replaced(t, old)
 		e.heard(t, master, Channel(Exclusive, "k"))
 		release(t, held)
-		release(t, soon(t, "the grant", got).ok(t))
+		release(t, bedtest.Receive(t, "the grant", got).ok(t))
 	})
 }

@@ -105,7 +105,7 @@ func TestFairWaiterDied(t *testing.T) {
 				t.Errorf("the first in line was told %v, %v", m, err)
 			}
 		}
-		next := soon(t, "the grant", got).ok(t)
+		next := bedtest.Receive(t, "the grant", got).ok(t)
 		if at := time.Now(); at.Before(till.Truncate(time.Millisecond)) {
 			t.Errorf("granted %v before the first in line counts as dead", till.Sub(at))
 		}
@@ -134,7 +134,7 @@ func TestFairWaiterStaysAlive(t *testing.T) {
 		}
 		bedtest.Eventually(t, "it says so again", func() bool { return alive().Sub(first) > usualPoll/2 })
 		leave()
-		if r := soon(t, "the end of the wait", got); !errors.Is(r.err, context.Canceled) {
+		if r := bedtest.Receive(t, "the end of the wait", got); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("who left: %v", r.err)
 		}
 		l.cleanup.Wait()
@@ -163,7 +163,7 @@ func TestFairLeaving(t *testing.T) {
 		line := lineOf(t, c)
 		leave()
 		for _, got := range leaving {
-			if r := soon(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) {
+			if r := bedtest.Receive(t, "the end of who left", got); !errors.Is(r.err, context.Canceled) {
 				t.Errorf("who left: %v", r.err)
 			}
 		}
@@ -185,7 +185,7 @@ func TestFairLeaving(t *testing.T) {
 				seated := async(ctx, brief, "k")
 				wantLine(t, c, len(want)+1)
 				wantWaiting(t, brief, 1)
-				defer func() { leave(); soon(t, "the end of who was seated", seated) }()
+				defer func() { leave(); bedtest.Receive(t, "the end of who was seated", seated) }()
 				want = append(want, lineOf(t, c)[len(want)])
 			}
 			if _, err := brief.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
@@ -195,7 +195,7 @@ func TestFairLeaving(t *testing.T) {
 		}
 		release(t, held)
 		for _, got := range staying {
-			release(t, soon(t, "a grant", got).ok(t))
+			release(t, bedtest.Receive(t, "a grant", got).ok(t))
 		}
 	})
 }
@@ -215,7 +215,7 @@ func TestFairCrowd(t *testing.T) {
 			go func() { _, err := l.Acquire(ctx, "k"); results <- err }()
 		}
 		for range callers - seats {
-			if err := soon(t, "a refusal", results); !errors.Is(err, ErrBusy) {
+			if err := bedtest.Receive(t, "a refusal", results); !errors.Is(err, ErrBusy) {
 				t.Errorf("one too many: %v, want ErrBusy", err)
 			}
 		}
@@ -230,7 +230,7 @@ func TestFairCrowd(t *testing.T) {
 		}
 		leave()
 		for range seats {
-			if err := soon(t, "the end of a wait", results); !errors.Is(err, context.Canceled) {
+			if err := bedtest.Receive(t, "the end of a wait", results); !errors.Is(err, context.Canceled) {
 				t.Errorf("who left: %v", err)
 			}
 		}
@@ -261,10 +261,10 @@ func TestFairWordIsPassedOn(t *testing.T) {
 		blocked, open := p.block(isDeed("acquire"))
 		defer open()
 		release(t, held)
-		soon(t, "the question of who was told", blocked)
+		bedtest.Receive(t, "the question of who was told", blocked)
 		leave()
 		open()
-		if r := soon(t, "the end of who left", first); !errors.Is(r.err, context.Canceled) {
+		if r := bedtest.Receive(t, "the end of who left", first); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("who left: %v", r.err)
 		}
 		if m, err := ear.ReceiveTimeout(t.Context(), 30*time.Second); err != nil {
@@ -277,7 +277,7 @@ func TestFairWordIsPassedOn(t *testing.T) {
 		} else if m, ok := m.(*redis.Message); !ok || m.Payload != "0" {
 			t.Errorf("the second in line was told %v", m)
 		}
-		release(t, soon(t, "the second's grant", second).ok(t))
+		release(t, bedtest.Receive(t, "the second's grant", second).ok(t))
 		l.cleanup.Wait()
 		behind.cleanup.Wait()
 		wantNoLine(t, c)

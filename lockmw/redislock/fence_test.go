@@ -65,7 +65,7 @@ func TestRecordOfAGroupGoes(t *testing.T) {
 	record := after("a", recordSuffix)
 	bedtest.Eventually(t, "the first is on record", func() bool { return c.Exists(t.Context(), record).Val() == 1 })
 	release(t, last)
-	release(t, soon(t, "the group's grant", got).ok(t))
+	release(t, bedtest.Receive(t, "the group's grant", got).ok(t))
 	if left := c.Keys(t.Context(), "*"+recordSuffix).Val(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}

@@ -67,7 +67,7 @@ func TestHandOverIsOneQuestion(t *testing.T) {
 			got := async(t.Context(), l, "k")
 			p.settle(t, l, "k")
 			release(t, held)
-			next := soon(t, "the grant", got).ok(t)
+			next := bedtest.Receive(t, "the grant", got).ok(t)
 			if diff := gocmp.Diff([]string{"handover"}, p.deedsSeen()); diff != "" {
 				t.Errorf("asked (-want +got):\n%s", diff)
 			}
@@ -126,7 +126,7 @@ func TestOthersGetTheirTurn(t *testing.T) {
 		p := watch(t, c, opts.Kind, opts.Format)
 		p.seen()
 		release(t, held)
-		r := soon(t, "the other's turn", got)
+		r := bedtest.Receive(t, "the other's turn", got)
 		before := turns.Load()
 		arrived.Store(1)
 		release(t, r.ok(t))
@@ -180,7 +180,7 @@ func TestOthersGetTheirTurnBesideTwo(t *testing.T) {
 			select {
 			case r := <-got:
 				release(t, r.ok(t))
-				release(t, soon(t, "the grant of who waits", next).ok(t))
+				release(t, bedtest.Receive(t, "the grant of who waits", next).ok(t))
 				return
 			case r := <-next:
 				held = r.ok(t)
@@ -188,7 +188,7 @@ func TestOthersGetTheirTurnBesideTwo(t *testing.T) {
 		}
 		t.Error("the other waits for ever")
 		release(t, held)
-		release(t, soon(t, "the other's grant", got).ok(t))
+		release(t, bedtest.Receive(t, "the other's grant", got).ok(t))
 	})
 }
 
@@ -261,16 +261,16 @@ func TestClaimedWaiterLeaves(t *testing.T) {
 				defer open()
 				released := make(chan error, 1)
 				go func() { released <- held.Release(t.Context()) }()
-				soon(t, "the hand-over", blocked)
+				bedtest.Receive(t, "the hand-over", blocked)
 				leave()
-				if r := soon(t, "the end of the first", first); !errors.Is(r.err, context.Canceled) {
+				if r := bedtest.Receive(t, "the end of the first", first); !errors.Is(r.err, context.Canceled) {
 					t.Errorf("who left: %v", r.err)
 				}
 				open()
-				if err := soon(t, "the release", released); err != nil {
+				if err := bedtest.Receive(t, "the release", released); err != nil {
 					t.Error(err)
 				}
-				next := soon(t, "the second's turn", second).ok(t)
+				next := bedtest.Receive(t, "the second's turn", second).ok(t)
 				l.cleanup.Wait()
 				if diff := gocmp.Diff([]string{"handover", "handover"}, p.deedsSeen()); diff != "" {
 					t.Errorf("asked (-want +got):\n%s", diff)
@@ -302,13 +302,13 @@ func TestWaitEndsDuringHandOver(t *testing.T) {
 		p.settle(t, l, "k")
 		released := make(chan error, 1)
 		go func() { released <- held.Release(t.Context()) }()
-		soon(t, "the hand-over", blocked)
+		bedtest.Receive(t, "the hand-over", blocked)
 		bedtest.Eventually(t, "the wait is over", func() bool { return time.Since(start) > 2*opts.Wait.UpTo })
 		open()
-		if err := soon(t, "the release", released); err != nil {
+		if err := bedtest.Receive(t, "the release", released); err != nil {
 			t.Error(err)
 		}
-		release(t, soon(t, "the grant", got).ok(t))
+		release(t, bedtest.Receive(t, "the grant", got).ok(t))
 	})
 }
 
@@ -330,7 +330,7 @@ func TestBrokenHandOver(t *testing.T) {
 				if err := held.Release(t.Context()); !errors.Is(err, errReset) {
 					t.Errorf("Release: %v, want %v", err, errReset)
 				}
-				next := soon(t, "the grant", got).ok(t)
+				next := bedtest.Receive(t, "the grant", got).ok(t)
 				l.cleanup.Wait() // what was to be given back has been, late attempts included
 				for _, trip := range p.seen() {
 					if a := trip.asked[0]; a.deed == "handover" && slices.Contains(a.args, next.Owner()) {
@@ -363,6 +363,6 @@ func TestHandOverOfALostLock(t *testing.T) {
 		if err := held.Release(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("Release: %v, want ErrLost", err)
 		}
-		release(t, soon(t, "the grant", got).ok(t))
+		release(t, bedtest.Receive(t, "the grant", got).ok(t))
 	})
 }

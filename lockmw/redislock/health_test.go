@@ -213,7 +213,7 @@ func TestRefusedToPublish(t *testing.T) {
 	got := async(t.Context(), l, "k")
 	wantWaiting(t, l, 1)
 	release(t, held)
-	release(t, soon(t, "the grant", got).ok(t))
+	release(t, bedtest.Receive(t, "the grant", got).ok(t))
 }
 
 // TestWrongPassword is a refusal too.

@@ -37,7 +37,7 @@ func jammed(t *testing.T, c redis.UniversalClient) *jam {
 	t.Cleanup(open)
 	for i := range redisbatch.MaxWorkers {
 		j.acquire(t, fmt.Sprintf("{first0}%d", i))
-		soon(t, "a batch", blocked)
+		bedtest.Receive(t, "a batch", blocked)
 	}
 	return j
 }
@@ -56,7 +56,7 @@ func (j *jam) drain(t *testing.T, n int) {
 	t.Helper()
 	j.open()
 	for range n {
-		release(t, soon(t, "a grant", j.results).ok(t))
+		release(t, bedtest.Receive(t, "a grant", j.results).ok(t))
 	}
 }
 

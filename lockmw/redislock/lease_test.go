@@ -278,7 +278,7 @@ func TestLostInTimeIsHeld(t *testing.T) {
 					return nil
 				}
 				p.mu.Unlock()
-				soon(t, "the loss is told", lease.Lost())
+				bedtest.Receive(t, "the loss is told", lease.Lost())
 				lost := time.Now()
 				bedtest.Eventually(t, "more than a lease has passed", func() bool { return time.Since(lost) > 2*term })
 				away := io.EOF

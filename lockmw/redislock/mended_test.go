@@ -27,7 +27,7 @@ func TestCloseWhileOthersWait(t *testing.T) {
 		}
 		l.Close()
 		for _, got := range waiting {
-			if r := soon(t, "the end of a wait", got); !errors.Is(r.err, ErrClosed) {
+			if r := bedtest.Receive(t, "the end of a wait", got); !errors.Is(r.err, ErrClosed) {
 				t.Errorf("a waiter of a closed Locker: %v, want ErrClosed", r.err)
 			}
 		}
@@ -128,7 +128,7 @@ func TestDeadCrowd(t *testing.T) {
 	wantLine(t, c, 5)
 	start := time.Now()
 	release(t, held)
-	release(t, soon(t, "the grant", got).ok(t))
+	release(t, bedtest.Receive(t, "the grant", got).ok(t))
 	if took := time.Since(start); took > fairWaiterTimeout+2*time.Second {
 		t.Errorf("passing over 4 dead waiters took %v, want about %v", took, fairWaiterTimeout)
 	}

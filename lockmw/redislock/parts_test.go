@@ -271,7 +271,7 @@ func TestLateGrants(t *testing.T) {
 		if err := held.Release(context.WithoutCancel(t.Context())); err != nil {
 			t.Errorf("the old lease is released in any case: %v", err)
 		}
-		next := soon(t, "the grant", got).ok(t)
+		next := bedtest.Receive(t, "the grant", got).ok(t)
 		if left := time.Until(endOf(next)); left <= 0 {
 			t.Errorf("the lease that was handed over is %v old", -left)
 		}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -269,17 +268,6 @@ func wantListeners(t *testing.T, c redis.UniversalClient, channel string, n int6
 	bedtest.Eventually(t, fmt.Sprintf("%d listen", n), func() bool {
 		return c.PubSubNumSub(t.Context(), channel).Val()[channel] == n
 	})
-}
-
-// soon returns what comes on a channel, and fails the test if nothing does.
-func soon[T any](t *testing.T, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("never came: %s", what)
-	}
-	return v
 }
 
 // another returns a second client of the same Redis, without the first one's hooks.

@@ -13,9 +13,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/ordergate/ordergate/internal/redisbatch"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
-// mapsRead returns how often somebody read the map of a cluster.
+// mapsRead returns how often the map of a cluster was read.
 func mapsRead(t *testing.T, c *redis.ClusterClient) int {
 	t.Helper()
 	var n atomic.Int64
@@ -23,7 +24,7 @@ func mapsRead(t *testing.T, c *redis.ClusterClient) int {
 		stats, err := node.Info(ctx, "commandstats").Result()
 		_, calls, _ := strings.Cut(stats, "cmdstat_cluster|slots:calls=")
 		calls, _, _ = strings.Cut(calls, ",")
-		count, _ := strconv.Atoi(calls) // none: nobody has yet
+		count, _ := strconv.Atoi(calls) // empty before the first read
 		n.Add(int64(count))
 		return err
 	})
@@ -58,7 +59,7 @@ func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*red
 			continue
 		}
 		send(l.acquireCall(jam, l.newOwner()))
-		soon(t, "a batch", blocked)
+		bedtest.Receive(t, "a batch", blocked)
 		jams++
 	}
 	for i, call := range calls {
@@ -68,7 +69,7 @@ func (m *mirrored) inOneBatch(t *testing.T, l *Locker, key string, calls ...*red
 	open()
 	var all error
 	for range cap(errs) {
-		all = errors.Join(all, soon(t, "an answer", errs))
+		all = errors.Join(all, bedtest.Receive(t, "an answer", errs))
 	}
 	return all
 }

@@ -196,7 +196,7 @@ func TestConfirmedGrant(t *testing.T) {
 			got := async(t.Context(), l, "k")
 			wantWaiting(t, l, 1)
 			release(t, held)
-			next := soon(t, "the grant", got).ok(t)
+			next := bedtest.Receive(t, "the grant", got).ok(t)
 			wantMirrored(next)
 			release(t, next)
 			all, err := l.AcquireAll(t.Context(), []string{"{k}2", "k", "{k}1"})
@@ -261,7 +261,7 @@ func TestReplicaAway(t *testing.T) {
 			if err := held.Release(t.Context()); err != nil {
 				t.Errorf("the release is done in any case: %v", err)
 			}
-			return soon(t, "the end of the wait", got).err
+			return bedtest.Receive(t, "the end of the wait", got).err
 		})
 		m.free(t, keys...)
 		inTime("Acquire", func() error { _, err := l.Acquire(t.Context(), "k"); return err })
@@ -306,7 +306,7 @@ func TestReplicaAwayForAMoment(t *testing.T) {
 		defer open()
 		released := make(chan error, 1)
 		go func() { released <- held.Release(t.Context()) }()
-		handover := soon(t, "the hand-over", blocked).asked[0]
+		handover := bedtest.Receive(t, "the hand-over", blocked).asked[0]
 		m.resume(t)
 		bedtest.Eventually(t, "the replica is back", func() bool {
 			l := m.locker(t, Options{})
@@ -318,10 +318,10 @@ func TestReplicaAwayForAMoment(t *testing.T) {
 			return true
 		})
 		open()
-		if err := soon(t, "the release", released); err != nil {
+		if err := bedtest.Receive(t, "the release", released); err != nil {
 			t.Error(err)
 		}
-		next := soon(t, "the grant", got).ok(t)
+		next := bedtest.Receive(t, "the grant", got).ok(t)
 		l.cleanup.Wait()
 		if slices.Contains(handover.args, next.Owner()) {
 			t.Errorf("the waiter has the name of the hand-over: %s", next.Owner())
@@ -351,7 +351,7 @@ func TestConfirmedBatch(t *testing.T) {
 	}
 	for i := range redisbatch.MaxWorkers {
 		ask(fmt.Sprint("first", i))
-		soon(t, "a flight", blocked)
+		bedtest.Receive(t, "a flight", blocked)
 	}
 	const callers = 50
 	for i := range callers {
@@ -360,7 +360,7 @@ func TestConfirmedBatch(t *testing.T) {
 	wantQueued(t, l, callers)
 	open()
 	for range callers + redisbatch.MaxWorkers {
-		release(t, soon(t, "a grant", leases).ok(t))
+		release(t, bedtest.Receive(t, "a grant", leases).ok(t))
 	}
 	var sizes []int
 	for _, trip := range m.probe.seen() {

@@ -84,7 +84,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("after %v a turn went to %s", maxHandoverTime, s.owner)
 		}
 		othersTurn(seats[2])
-		r.onReleased("k", 1) // nobody else waits
+		r.onReleased("k", 1) // there is no other waiter
 		if turn := r.nextAction(seats[2], time.Now(), false); !turn.ask {
 			t.Errorf("with nobody else: %+v", turn)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/ordergate/ordergate/internal/gate"
 )
 
-// Lock is a gate.Locker that excludes nobody: the test decides about each Acquire. It writes
+// Lock is a gate.Locker that excludes no call: the test decides about each Acquire. It writes
 // "acquire 42", "presents outer", "gave up", "release" and "hold: reason", each after its name
 // and a blank if it has a name.
 type Lock struct {

@@ -255,6 +255,17 @@ func Eventually(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
+// Receive returns the next value of a channel, and ends the test if none comes.
+func Receive[T any](tb testing.TB, what string, c <-chan T) (v T) {
+	tb.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		tb.Fatalf("never came: %s", what)
+	}
+	return v
+}
+
 // Pause returns how long to wait before the next poll for something that has not happened
 // for a while: 1 ms at first, and 50 ms at most, or polls take the time of what they wait
 // for.
