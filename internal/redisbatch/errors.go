@@ -17,8 +17,18 @@ var ErrNotReplicated = errors.New("too few replicas confirmed it")
 // may have run a part of the script before.
 func IsAmbiguous(err error) bool {
 	var unsent unsentError
+	var text TextAnswer
 	var op *net.OpError
-	return !errors.As(err, &unsent) && !(errors.As(err, &op) && op.Op == "dial")
+	return !errors.As(err, &unsent) && !errors.As(err, &text) && !(errors.As(err, &op) && op.Op == "dial")
+}
+
+// TextAnswer is the error of a call with MayAnswerText whose script answered this text. Such
+// a script has done nothing else.
+type TextAnswer string
+
+// Error implements error. It does not quote the text, which may be long and private.
+func (t TextAnswer) Error() string {
+	return fmt.Sprintf("the script answered a text of %d bytes", len(t))
 }
 
 // unsentError is the error of a call that did not leave this process.
@@ -41,7 +51,8 @@ func (e AbandonedError) Refused(ctx context.Context) bool {
 	select {
 	case <-e.call.done:
 		e.call.done <- struct{}{} // for the next goroutine; the call is not used again
-		return e.call.err == nil && e.call.refused()
+		_, text := errors.AsType[TextAnswer](e.call.err)
+		return text || e.call.err == nil && e.call.refused()
 	case <-ctx.Done():
 		return false
 	}

@@ -18,6 +18,9 @@ type ScriptCall struct {
 	// Repeated is what the answer 0 means, that there is nothing to do, when the client
 	// sent the call more than once: the first time may have done it.
 	Repeated int64
+	// MayAnswerText says that the script may answer a text in place of numbers. The caller
+	// gets it as the error [TextAnswer].
+	MayAnswerText bool
 
 	script *Script
 	list   bool        // the answer is a list
@@ -32,6 +35,7 @@ type ScriptCall struct {
 	done    chan struct{}
 	integer *redis.IntCmd
 	several *redis.IntSliceCmd
+	any     *redis.Cmd // with MayAnswerText
 	err     error
 }
 
@@ -52,7 +56,7 @@ var pool = sync.Pool{New: func() any {
 // [ScriptCall.Text] and [ScriptCall.Number].
 func NewCall(script *Script, key string) *ScriptCall {
 	c := pool.Get().(*ScriptCall)
-	c.Confirm, c.Queue, c.Repeated = false, false, 0
+	c.Confirm, c.Queue, c.MayAnswerText, c.Repeated = false, false, false, 0
 	c.script, c.list, c.keys, c.err = script, false, 0, nil
 	c.then, c.ctx = nil, nil
 	c.sent = CountedText{text: script.name}
@@ -66,6 +70,9 @@ func (c *ScriptCall) Key(k string) *ScriptCall {
 	c.keys++
 	return c.Text(k)
 }
+
+// Keys returns how many keys were added.
+func (c *ScriptCall) Keys() int { return c.keys }
 
 // Text adds an argument.
 func (c *ScriptCall) Text(s string) *ScriptCall {
@@ -112,7 +119,7 @@ func (c *ScriptCall) Done() {
 // recycle returns a call to the pool, once its answer was read. A call whose caller left
 // before is not used again: a worker still has it.
 func (c *ScriptCall) recycle() {
-	c.integer, c.several = nil, nil
+	c.integer, c.several, c.any = nil, nil, nil
 	if cap(c.args) <= maxPooled {
 		pool.Put(c)
 	}
@@ -128,7 +135,7 @@ func (c *ScriptCall) withText() {
 
 // value returns the answer of a script that answers one integer.
 func (c *ScriptCall) value() int64 {
-	n := c.integer.Val()
+	n := c.number()
 	if n == 0 && c.sent.Repeated() {
 		n = c.Repeated
 	}
@@ -140,24 +147,62 @@ func (c *ScriptCall) firstKey() string { return *c.args[firstKey].(*string) }
 // prepare makes the command: another one each time that the call is sent.
 func (c *ScriptCall) prepare(ctx context.Context) {
 	c.args[firstKey-1] = c.keys
-	if c.list {
+	switch {
+	case c.MayAnswerText:
+		c.any = redis.NewCmd(ctx, c.args...)
+	case c.list:
 		c.several = redis.NewIntSliceCmd(ctx, c.args...)
-	} else {
+	default:
 		c.integer = redis.NewIntCmd(ctx, c.args...)
 	}
 }
 
 func (c *ScriptCall) command() redis.Cmder {
-	if c.list {
+	switch {
+	case c.MayAnswerText:
+		return c.any
+	case c.list:
 		return c.several
 	}
 	return c.integer
 }
 
+// answerError returns the error of a call that was sent: a text is one, too.
+func (c *ScriptCall) answerError() error {
+	if c.any != nil && c.any.Err() == nil {
+		if text, ok := c.any.Val().(string); ok {
+			return TextAnswer(text)
+		}
+	}
+	return c.command().Err()
+}
+
+// number returns the answer of a script that answers one integer.
+func (c *ScriptCall) number() int64 {
+	if c.any != nil {
+		n, _ := c.any.Val().(int64)
+		return n
+	}
+	return c.integer.Val()
+}
+
+// numbers returns the answer of a script that answers a list of integers.
+func (c *ScriptCall) numbers() []int64 {
+	if c.any == nil {
+		return c.several.Val()
+	}
+	values, _ := c.any.Val().([]any)
+	list := make([]int64, len(values))
+	for i, v := range values {
+		list[i], _ = v.(int64)
+	}
+	return list
+}
+
 // refused reports whether the script answered that it did nothing.
 func (c *ScriptCall) refused() bool {
 	if c.list {
-		return len(c.several.Val()) == 0
+		return len(c.numbers()) == 0
 	}
-	return c.integer.Val() <= 0
+	return c.number() <= 0
 }

@@ -52,7 +52,7 @@ func (b *ScriptBatcher) DoList(ctx context.Context, c *ScriptCall) ([]int64, err
 	if err := b.do(ctx, c); err != nil {
 		return nil, err
 	}
-	list := c.several.Val()
+	list := c.numbers()
 	c.recycle()
 	return list, nil
 }
@@ -173,7 +173,7 @@ func (b *ScriptBatcher) sendOnce(ctx context.Context, node *redis.Client, calls 
 	confirm = confirm && b.replicas > 0
 	if len(calls) == 1 && !confirm {
 		_ = b.client.Process(ctx, calls[0].command()) // the command has the error
-		calls[0].err = calls[0].command().Err()
+		calls[0].err = calls[0].answerError()
 		return
 	}
 	// WAIT counts what was written on its own connection, and has no key by which the
@@ -194,7 +194,7 @@ func (b *ScriptBatcher) sendOnce(ctx context.Context, node *redis.Client, calls 
 		return nil
 	}))
 	for _, c := range calls {
-		c.err = c.command().Err()
+		c.err = c.answerError()
 		switch {
 		case c.err != nil || !confirm || !c.Confirm:
 		case c.refused(): // it wrote nothing that a replica could lose

@@ -29,7 +29,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 	}
 	left := time.Duration(notKnown)
 	if !l.waiters.occupied(key) {
-		a, err := l.try(ctx, key, owner)
+		a, err := l.try(ctx, key, owner, o.stored)
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func (l *Locker) take(ctx context.Context, key, owner string, o AcquireOption, e
 		_ = v.dequeue(l.opts.Kind.shared())
 		return lease, nil
 	}
-	late := v.dequeue(false)
+	late := v.dequeue(isStored(err)) // the others find the answer, too
 	switch {
 	case late != nil && errors.Is(err, ErrBusy): // handed over as the wait ended
 		return late, nil
@@ -88,7 +88,7 @@ func (l *Locker) await(ctx context.Context, v *waitLoop) (*Lease, error) {
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		a, err := l.try(ctx, s.queue.key, s.owner)
+		a, err := l.try(ctx, s.queue.key, s.owner, s.opts.stored)
 		if err != nil {
 			return nil, err
 		}

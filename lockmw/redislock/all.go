@@ -135,7 +135,11 @@ func (l *Locker) acquireGroup(ctx context.Context, keys []string, owner string, 
 // that is taken; nil when that is the first of all, or when the Locker does not wait.
 func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o AcquireOption) (*Lease, error) {
 	asked := time.Now()
-	c := redisbatch.NewCall(l.scripts.acquireAll, keys[0])
+	script := l.scripts.acquireAll
+	if o.stored != "" {
+		script = l.scripts.acquireAllStored
+	}
+	c := redisbatch.NewCall(script, keys[0])
 	for _, key := range keys[1:] {
 		c.Key(key)
 	}
@@ -146,9 +150,18 @@ func (l *Locker) tryGroup(ctx context.Context, keys []string, owner string, o Ac
 	if l.opts.waits() {
 		some = "some"
 	}
-	c.Number(l.leaseArg).Text(owner).Number(l.lifeArg).Text(some)
+	if o.stored != "" {
+		for _, key := range keys {
+			c.Key(StoredKey(key, o.stored))
+		}
+		c.MayAnswerText = true
+	}
+	c.Number(l.leaseArg).Text(owner).Number(l.lifeArg).Text(some).Number(len(keys))
 	c.Confirm = true
 	fences, err := l.nodes[0].batcher.DoList(ctx, c)
+	if found := asStored(err); found != nil {
+		return nil, found
+	}
 	if err == nil && len(fences) > len(keys) {
 		err = fmt.Errorf("the script answered %d values for %d keys", len(fences), len(keys))
 	}

@@ -17,7 +17,8 @@ import (
 // several servers (a cluster, a quorum), and the presented owner of a lease.
 func (l *Locker) AcquireAsync(ctx context.Context, key string, then func(*Lease, error), opts ...AcquireOption) bool {
 	o := merge(opts)
-	if l.opts.Kind == Fair || len(l.nodes) > 1 || l.nodes[0].cluster != nil || o.present != "" {
+	if l.opts.Kind == Fair || len(l.nodes) > 1 || l.nodes[0].cluster != nil || o.present != "" ||
+		o.stored != "" && l.scripts.acquireStored == nil {
 		return false
 	}
 	a := &acquisition{locker: l, ctx: ctx, key: key, start: time.Now(), then: then}
@@ -56,7 +57,8 @@ type acquisition struct {
 func (a *acquisition) try() {
 	a.asking = true
 	owner, asked := a.waiter.owner, time.Now()
-	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner), func(n int64, err error) {
+	a.locker.nodes[0].batcher.DoAsync(a.ctx, a.locker.acquireCall(a.key, owner, a.waiter.opts.stored), func(n int64, err error) {
+		found := asStored(err)
 		if err == nil && n > 0 {
 			err = a.locker.unusable(a.ctx, asked)
 		}
@@ -67,6 +69,8 @@ func (a *acquisition) try() {
 		}
 		got := answerOf(n, asked)
 		switch {
+		case found != nil:
+			a.finish(nil, found)
 		case err != nil:
 			// As in try. Not here: rollbackAcquire waits for what it does once the Locker is closed.
 			a.locker.cleanup.start(func() { a.locker.rollbackAcquire(a.ctx, a.key, owner, err) })
@@ -157,7 +161,7 @@ func (a *acquisition) finish(lease *Lease, err error) {
 	}
 	a.unwatch()
 	if v != nil {
-		late := v.dequeue(err == nil && l.opts.Kind.shared())
+		late := v.dequeue(err == nil && l.opts.Kind.shared() || isStored(err))
 		switch {
 		case late == nil || late == lease:
 		case errors.Is(err, ErrBusy): // handed over as the wait ended
@@ -192,7 +196,7 @@ func (l *Lease) ReleaseAsync(then func()) {
 		defer cancel()
 		end(k.releaseLease(ctx, l))
 	}
-	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.waiters.occupied(p.key) {
+	if len(l.parts) > 1 || len(k.nodes) > 1 || k.nodes[0].cluster != nil || k.waiters.occupied(p.key) || l.stores() != nil {
 		go blocking()
 		return
 	}

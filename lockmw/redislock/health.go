@@ -142,7 +142,7 @@ func (l *Locker) Check(ctx context.Context, key string) error {
 		}
 	}
 	owner := l.newOwner()
-	a, err := l.try(ctx, key, owner)
+	a, err := l.try(ctx, key, owner, "")
 	switch {
 	case err != nil:
 		return err

@@ -33,6 +33,7 @@ type Lease struct {
 	noted    bool          // it is on record in Redis
 	named    bool          // it may be: a call that records it was sent, or is about to be
 	asked    bool          // a renewal is on its way
+	storing  *storing      // what the release does with stored answers; nil: nothing
 }
 
 // part is one lock of a lease.

@@ -24,6 +24,7 @@ const (
 	waitingSuffix   = "ordergate_waiting" // sorted set {owner: alive until, in ms} of our waiters for a fair lock
 	permitsSuffix   = "ordergate_permits" // string: the permits that we gave a semaphore
 	permitsOfSuffix = "ordergate_leases"  // sorted set {owner: end in ms} of a semaphore
+	storedSuffix    = "ordergate_once"    // string: a stored answer, whose name follows (lua/store.lua)
 )
 
 // FenceKey returns the key that holds the last fence of a lock, in the lock's

@@ -84,6 +84,7 @@ type Result = string
 const (
 	Granted  Result = "granted"
 	Busy     Result = "busy"
+	Answered Result = "answered" // the answer of an earlier call is stored
 	Canceled Result = "canceled" // the caller left
 	Failed   Result = "failed"   // Redis did not answer in the caller's time, or the key holds no lock
 )

@@ -154,6 +154,7 @@ type AcquireOption struct {
 	maxHold time.Duration
 	present string
 	request string
+	stored  string
 	until   time.Time // zero: the Locker's wait decides
 }
 
@@ -193,6 +194,9 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 		if add.request != "" {
 			o.request = add.request
 		}
+		if add.stored != "" {
+			o.stored = add.stored
+		}
 		if !add.until.IsZero() {
 			o.until = add.until
 		}
@@ -202,7 +206,8 @@ func merge(opts []AcquireOption) (o AcquireOption) {
 
 // Acquire takes the lock at key and returns its lease. It blocks until then,
 // until the wait is over (an error that wraps [ErrBusy]), until ctx ends (its
-// error), or until Redis fails (any other error; see [ForeignError]). Whatever the
+// error), until it finds the answer of an earlier call ([*StoredAnswer], see [Stored]), or
+// until Redis fails (any other error; see [ForeignError]). Whatever the
 // reason, when it returns an error, no lock is left behind: one whose grant got
 // lost on its way is released.
 func (l *Locker) Acquire(ctx context.Context, key string, opts ...AcquireOption) (*Lease, error) {
@@ -238,9 +243,12 @@ func (l *Locker) AcquireAll(ctx context.Context, keys []string, opts ...AcquireO
 }
 
 func resultOf(ctx context.Context, err error) Result {
+	var stored *StoredAnswer
 	switch {
 	case err == nil:
 		return Granted
+	case errors.As(err, &stored):
+		return Answered
 	case errors.Is(err, ErrBusy):
 		return Busy
 	case errors.Is(ctx.Err(), context.Canceled):

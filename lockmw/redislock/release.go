@@ -16,13 +16,17 @@ func (l *Locker) releaseLease(ctx context.Context, lease *Lease) error {
 		return l.eachPart(lease, func(p *part) error { return l.releasePart(ctx, lease, p) })
 	}
 	p := &lease.parts[0]
-	if s := l.waiters.claim(p, l.scripts.handover != nil && len(l.nodes) == 1); s != nil {
+	able := l.scripts.handover != nil && len(l.nodes) == 1 && lease.stores() == nil
+	if s := l.waiters.claim(p, able); s != nil {
 		return l.handOver(ctx, lease, s)
 	}
 	return l.releasePart(ctx, lease, p)
 }
 
 func (l *Locker) releasePart(ctx context.Context, lease *Lease, p *part) error {
+	if s := lease.stores(); s != nil && p.entry == "" {
+		return l.releaseStoring(ctx, lease, p, s)
+	}
 	late := hasLateReplies(p.settled)
 	r, err := l.release(ctx, p.key, p.owner, p.entry, lease.mayBeNoted())
 	if late {

@@ -22,6 +22,10 @@ type scripts struct {
 	acquireAll               *redisbatch.Script // kind Exclusive
 	syncFence                *redisbatch.Script // kind Exclusive, of a quorum
 	dequeue                  *redisbatch.Script // kind Fair
+
+	// The same for calls whose answers are stored (stored.go), of kinds with one holder.
+	acquireStored, acquireAllStored *redisbatch.Script
+	store, forget                   *redisbatch.Script
 }
 
 // scriptsOf composes the scripts of a kind of lock in a format.
@@ -34,8 +38,16 @@ func scriptsOf(kind Kind, format Format) scripts {
 	if kind == Exclusive && format == Redisson {
 		s.acquire, s.release = of("acquire_usual", "acquire"), of("release_usual", "release")
 	}
+	if !kind.shared() {
+		s.acquireStored = of("stored", "acquire")
+		s.store, s.forget = of("store", "release"), of("forget", "release")
+	}
+	if kind == Exclusive && format == Redisson {
+		s.acquireStored = of("stored_usual", "stored", "acquire")
+	}
 	switch kind {
 	case Exclusive:
+		s.acquireAllStored = of("stored_all", "acquire_all")
 		s.handover, s.acquireAll, s.syncFence = of("handover"), of("acquire_all"), of("raise")
 	case Fair:
 		s.dequeue = of("dequeue")

@@ -127,6 +127,7 @@ var behaviours = []struct {
 	{"stops when who waits without a goroutine leaves", abortsAsync},
 	{"takes all or none", allOrNone},
 	{"grows its fence", growsFence},
+	{"stores answers", storesAnswers},
 }
 
 // TestEveryLock is the suite.

@@ -29,14 +29,20 @@ const notKnown = -1
 
 // try asks Redis once for a lock. After an error nothing stays taken: what may have been
 // granted is released.
-func (l *Locker) try(ctx context.Context, key, owner string) (answer, error) {
+func (l *Locker) try(ctx context.Context, key, owner, stored string) (answer, error) {
+	if stored != "" && l.scripts.acquireStored == nil || stored != "" && len(l.nodes) > 1 {
+		return answer{}, errNoStore
+	}
 	if len(l.nodes) > 1 {
 		return l.tryQuorum(ctx, key)
 	}
 	// A lease is counted from before the call was sent: Redis counts from when
 	// it arrived, so ours ends first.
 	asked := time.Now()
-	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner))
+	n, err := l.nodes[0].batcher.Do(ctx, l.acquireCall(key, owner, stored))
+	if found := asStored(err); found != nil {
+		return answer{}, found
+	}
 	if err == nil && n > 0 {
 		err = l.unusable(ctx, asked)
 	}
@@ -71,9 +77,17 @@ func answerOf(n int64, asked time.Time) answer {
 	return answer{left: time.Duration(-2-n) * time.Millisecond, asked: asked}
 }
 
-func (l *Locker) acquireCall(key, owner string) *redisbatch.ScriptCall {
-	c := redisbatch.NewCall(l.scripts.acquire, key).Key(FenceKey(key))
+func (l *Locker) acquireCall(key, owner, stored string) *redisbatch.ScriptCall {
+	script := l.scripts.acquire
+	if stored != "" {
+		script = l.scripts.acquireStored
+	}
+	c := redisbatch.NewCall(script, key).Key(FenceKey(key))
 	l.kindKeys(c, key)
+	if stored != "" {
+		c.Key(StoredKey(key, stored))
+		c.MayAnswerText = true
+	}
 	c.Number(l.leaseArg).Text(l.field(owner))
 	if l.opts.FenceLife > 0 || l.opts.Kind == Fair || l.opts.Kind == Semaphore {
 		c.Number(l.lifeArg)

@@ -6,9 +6,10 @@
 -- ARGV[2]  owner
 -- ARGV[3]  how long a fence outlives its last grant, ms; 0: for ever
 -- ARGV[4]  "some" for those before the first that is taken; "" for all or none
+-- ARGV[5]  the number of locks; nothing: half of the keys
 -- returns  the fences of the locks that were taken. An error that begins with
 --          FOREIGN ends with the key that it is about.
-local n, known = #KEYS / 2, {}
+local n, known = tonumber(ARGV[5] or #KEYS / 2), {}
 local free = n
 for i = 1, n do
   local is = redis.call('type', KEYS[i]).ok

@@ -1,0 +1,181 @@
+package redislock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+// storedText acquires with stored answers and returns the answer that it finds, or fails.
+func storedText(t *testing.T, l *Locker, keys ...string) string {
+	t.Helper()
+	lease, err := l.AcquireAll(t.Context(), keys, Stored("pay"))
+	answer, ok := errors.AsType[*StoredAnswer](err)
+	if !ok {
+		t.Fatalf("lease %v, error %v: no stored answer", lease, err)
+	}
+	return answer.Text
+}
+
+// storesAnswers releases with an answer, which every later caller by the same name gets in
+// place of the lock.
+func storesAnswers(t *testing.T, b *bench) {
+	if b.quorum || b.opts.Kind.shared() {
+		if _, err := b.locker(t, Options{}).Acquire(t.Context(), b.key, Stored("pay")); !errors.Is(err, errNoStore) {
+			t.Fatalf("error %v", err)
+		}
+		return
+	}
+	l := b.locker(t, Options{Wait: Wait{UpTo: 20 * time.Second}})
+	lease := acquire(t, l, b.key, Stored("pay"))
+	const waiters = 20
+	found := make(chan error, waiters)
+	other := b.locker(t, Options{Wait: Wait{UpTo: 20 * time.Second}})
+	for i := range waiters {
+		go func() {
+			_, err := []*Locker{l, other}[i%2].Acquire(t.Context(), b.key, Stored("pay"))
+			found <- err
+		}()
+	}
+	bedtest.Eventually(t, "all wait", func() bool { return l.Waiting()+other.Waiting() == waiters })
+	lease.StoreAnswer("pay", "paid", "in brief", time.Minute)
+	release(t, lease)
+	for range waiters {
+		if answer, ok := errors.AsType[*StoredAnswer](<-found); !ok || answer.Text != "paid" {
+			t.Fatalf("a waiter got %v", answer)
+		}
+	}
+	if text := storedText(t, other, b.key); text != "paid" {
+		t.Fatalf("stored is %q", text)
+	}
+	if ttl := b.clients[0].PTTL(t.Context(), StoredKey(b.key, "pay")).Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("the answer is kept for %v", ttl)
+	}
+	// Another name does not see it, and the undoing call forgets it.
+	undo := acquire(t, l, b.key, Stored("undo"))
+	undo.ForgetAnswers("pay", "other")
+	release(t, undo)
+	release(t, acquire(t, l, b.key, Stored("pay")))
+	b.free(t)
+}
+
+// TestStoredAfterLoss checks that a call whose lease ended stores its answer, unless another
+// call has done so.
+func TestStoredAfterLoss(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{Lease: 5 * time.Second})
+		lost := acquire(t, l, "k", Stored("pay"))
+		if err := client.Del(t.Context(), "k").Err(); err != nil {
+			t.Fatal(err)
+		}
+		second := acquire(t, l, "k", Stored("pay"))
+		lost.StoreAnswer("pay", "first", "", time.Minute)
+		if err := lost.Release(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("the release of a lost lease: %v", err)
+		}
+		second.StoreAnswer("pay", "second", "", time.Minute)
+		release(t, second)
+		if text := storedText(t, l, "k"); text != "first" {
+			t.Errorf("stored is %q", text)
+		}
+	})
+}
+
+// TestStoredOfSeveral checks which of several locks get the whole answer, and that any of
+// them finds it.
+func TestStoredOfSeveral(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		keys := []string{"a", "b", "c"}
+		lease, err := l.AcquireAll(t.Context(), keys, Stored("pay"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lease.StoreAnswer("pay", "whole", "brief", time.Minute)
+		release(t, lease)
+		if text := storedText(t, l, "c", "a", "b"); text != "whole" {
+			t.Errorf("the same locks find %q", text)
+		}
+		if text := storedText(t, l, "b", "d"); text != "brief" {
+			t.Errorf("other locks find %q", text)
+		}
+		release(t, acquire(t, l, "d", Stored("pay"))) // it was not taken by the call before
+		if texts, err := ReadStored(t.Context(), client, "a", "pay", "undo"); err != nil || texts[0] != "whole" || texts[1] != "" {
+			t.Errorf("stored are %q, error %v", texts, err)
+		}
+		if n, err := ForgetStored(t.Context(), client, "a", "pay", "undo"); err != nil || n != 1 {
+			t.Errorf("forgot %d, error %v", n, err)
+		}
+		release(t, acquire(t, l, "a", Stored("pay")))
+	})
+}
+
+// TestStoredInParts checks that a call within a lease stores nothing, and that the answer of
+// the outer call is stored while the inner one goes on.
+func TestStoredInParts(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		outer := acquire(t, l, "k", Stored("pay"))
+		inner := acquire(t, l, "k", Stored("pay"), Reenter(outer.Owner()))
+		inner.StoreAnswer("pay", "inner", "", time.Minute)
+		release(t, inner)
+		inner = acquire(t, l, "k", Stored("pay"), Reenter(outer.Owner()))
+		outer.StoreAnswer("pay", "outer", "", time.Minute)
+		release(t, outer)
+		if text := storedText(t, l, "k"); text != "outer" {
+			t.Errorf("stored is %q", text)
+		}
+		if _, err := l.Acquire(t.Context(), "k"); !errors.Is(err, ErrBusy) {
+			t.Errorf("the lock is free although the inner call goes on: %v", err)
+		}
+		release(t, inner)
+		release(t, acquire(t, l, "k"))
+	})
+}
+
+// TestStoredForeign checks that a key which holds something else is an error, and that the
+// lock is not taken.
+func TestStoredForeign(t *testing.T) {
+	t.Parallel()
+	onEveryRedis(t, func(t *testing.T, client redis.UniversalClient) {
+		l := newLocker(t, client, Options{})
+		if err := client.HSet(t.Context(), StoredKey("k", "pay"), "a", "b").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Acquire(t.Context(), "k", Stored("pay")); err == nil {
+			t.Error("a hash was taken for no answer")
+		}
+		release(t, acquire(t, l, "k"))
+	})
+}
+
+// TestReleaseAgain repeats the release of an answer that Redis did not take at first.
+func TestReleaseAgain(t *testing.T) {
+	t.Parallel()
+	client := single(t, 1)[0]
+	l := newLocker(t, client, Options{Lease: 5 * time.Second})
+	lease := acquire(t, l, "k", Stored("pay"))
+	lease.StoreAnswer("pay", "paid", "", time.Minute)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := lease.Release(gone); err == nil {
+		t.Fatal("released on a context that has ended")
+	}
+	if err := lease.ReleaseAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if text := storedText(t, l, "k"); text != "paid" {
+		t.Errorf("stored is %q", text)
+	}
+	if err := lease.ReleaseAgain(t.Context()); !errors.Is(err, ErrLost) {
+		t.Errorf("a third release: %v", err)
+	}
+}
