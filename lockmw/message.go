@@ -21,6 +21,12 @@ var (
 		ResponseBodyMode:    procmode.ProcessingMode_STREAMED,
 		ResponseTrailerMode: procmode.ProcessingMode_SEND,
 	}
+	// wholeCreate is wholeBracket for a create whose answer's body has the new ID.
+	wholeCreate = &procmode.ProcessingMode{
+		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
+		ResponseBodyMode:    procmode.ProcessingMode_BUFFERED_PARTIAL,
+		ResponseTrailerMode: procmode.ProcessingMode_SEND,
+	}
 	onlyHeaders = &procmode.ProcessingMode{
 		ResponseHeaderMode:  procmode.ProcessingMode_SEND,
 		ResponseTrailerMode: procmode.ProcessingMode_SKIP,
@@ -70,7 +76,7 @@ func askForBody(call *gate.Call, path string) *extproc.ProcessingResponse {
 	switch {
 	case call.LearnsBody():
 		mode.ResponseBodyMode = procmode.ProcessingMode_BUFFERED_PARTIAL
-	case call.NeedsAnswer && call.Decision.Action == gate.ActionSettle:
+	case call.NeedsAnswer && call.MayLock():
 		mode.ResponseBodyMode = procmode.ProcessingMode_STREAMED
 	}
 	if !call.NeedsAnswer {
@@ -154,13 +160,20 @@ func (p *forwarding) watch() *extproc.ProcessingResponse {
 // It removes the client's headers although it overwrites them: of a repeated header, Envoy
 // overwrites only the first. Envoy removes before it sets.
 func (p *forwarding) forward(call *gate.Call, lease gate.Lease) *extproc.ProcessingResponse {
-	mutation := without(removeOwned, p.forged)
+	names, mode := removeOwned, wholeBracket
+	if call.NeedsPlainAnswer() {
+		names = removeForCreate
+	}
+	if call.LearnsBody() {
+		mode = wholeCreate
+	}
+	mutation := without(names, p.forged)
 	if lease != nil {
 		for _, h := range call.LeaseHeaders(lease) {
 			mutation.SetHeaders = append(mutation.SetHeaders, set(h.Name, h.Value))
 		}
 	}
-	return onRequest(p.at, mutation, wholeBracket)
+	return onRequest(p.at, mutation, mode)
 }
 
 // expectAnswer forwards a create.
@@ -181,15 +194,20 @@ func set(name, value string) *corev3.HeaderValueOption {
 
 // immediate is an answer in place of the backend.
 func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
-	headers := []*corev3.HeaderValueOption{set(gate.HeaderVerdict, v.String())}
-	for _, h := range r.Headers() {
-		headers = append(headers, set(h.Name, h.Value))
+	headers := append([]gate.Header{{Name: gate.HeaderVerdict, Value: v.String()}}, r.Headers()...)
+	return answerWith(r.Status, headers, r.Body, v)
+}
+
+func answerWith(status int, headers []gate.Header, body string, v gate.Verdict) *extproc.ProcessingResponse {
+	options := make([]*corev3.HeaderValueOption, len(headers))
+	for i, h := range headers {
+		options[i] = set(h.Name, h.Value)
 	}
 	return &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extproc.ImmediateResponse{
-			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)},
-			Headers: &extproc.HeaderMutation{SetHeaders: headers},
-			Body:    []byte(r.Body),
+			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+			Headers: &extproc.HeaderMutation{SetHeaders: options},
+			Body:    []byte(body),
 			Details: "ordergate_" + v.String(),
 		}},
 	}

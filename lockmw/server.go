@@ -36,11 +36,12 @@ type Options struct {
 // use.
 type Server struct {
 	extproc.UnimplementedExternalProcessorServer
-	current atomic.Pointer[gateReplies]
-	opts    Options
-	log     *slog.Logger
-	refused *recurring.Problem
-	ended   *recurring.Problem // calls that the gate ended
+	current  atomic.Pointer[gateReplies]
+	opts     Options
+	log      *slog.Logger
+	refused  *recurring.Problem
+	ended    *recurring.Problem // calls that the gate ended
+	unstored *recurring.Problem // answers that are not stored
 	// unlearned is about new orders that an instance may not know.
 	unlearned  *recurring.Problem
 	bodies     bodyCheck
@@ -76,6 +77,7 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 	s := &Server{opts: opts, log: opts.Logger}
 	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
 	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
+	s.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
 	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",

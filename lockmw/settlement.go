@@ -1,6 +1,7 @@
 package lockmw
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -22,10 +23,11 @@ type settlement struct {
 	started   time.Time          // the time at which the wait began
 	acquiring sync.WaitGroup     // done when the wait ends
 
-	mu      sync.Mutex // held during each event of the call, and while its reply is sent
-	call    *gate.Call
-	over    bool // the call has ended
-	replied bool // Envoy has a reply, or has sent an answer of its own
+	mu         sync.Mutex // held during each event of the call, and while its reply is sent
+	call       *gate.Call
+	over       bool // the call has ended
+	learnsBody bool // the next piece of the answer's body has the new order's ID
+	replied    bool // Envoy has a reply, or has sent an answer of its own
 }
 
 // handleSettle serves a call with a lock.
@@ -50,10 +52,13 @@ func (b *settlement) onGrant(g gate.Grant) {
 	cleanup, done := b.server.cleanupContext(b.stream.Context())
 	defer done()
 	switch step := b.call.Granted(cleanup, g); {
+	case step.Answer != nil:
+		b.replied = true
+		_ = b.stream.Send(answerWith(step.Answer.Status, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
 	case step.Refuse:
 		b.replied = true
-		if b.call.Decision.Verdict != gate.VerdictBusy {
-			b.server.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", g.Err)...)
+		if b.call.Decision.Verdict.IsTrouble() {
+			b.server.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", cmp.Or(step.Err, g.Err))...)
 		}
 		b.call.LogRefused(b.server.log)
 		_ = b.stream.Send(b.answers.refuse(&b.call.Decision)) // the stream ends in either case
@@ -110,18 +115,71 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	if b.over {
 		return context.Canceled
 	}
+	reply := continueReply(msg)
 	if headers := msg.GetResponseHeaders(); headers != nil {
 		b.replied = true
 		r := response(headers, msg)
+		if b.call.KeepsAnswer() {
+			r.Header = headerMap(headers.GetHeaders().GetHeaders())
+		}
 		b.server.checkAttributes(b.call, r)
 		if b.call.Answered(r).Cancel {
 			b.cancel()
 		}
+		if b.call.MayCreate() {
+			b.created(r, headers)
+		}
+	}
+	if body := msg.GetResponseBody(); body != nil {
+		b.call.AnswerBody(body.GetBody())
+		if b.learnsBody {
+			b.learnsBody = false
+			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream()) })
+		}
+	}
+	if msg.GetResponseTrailers() != nil {
+		b.call.AnswerTrailers()
 	}
 	if endsResponse(msg) {
-		b.call.Finished()
+		b.finish()
 	}
-	return b.stream.Send(continueReply(msg))
+	return b.stream.Send(reply)
+}
+
+// created handles the headers of the answer to a create with a lock.
+func (b *settlement) created(r *gate.Response, headers *extproc.HttpHeaders) {
+	switch b.call.Created(r) {
+	case gate.NoPart:
+	case gate.BodyPart:
+		if b.learnsBody = !headers.GetEndOfStream(); !b.learnsBody {
+			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, nil, false) })
+		}
+	case gate.HeaderPart:
+		text := b.call.HeaderText(headerMap(headers.GetHeaders().GetHeaders()))
+		b.learn(func(ctx context.Context) error { return b.call.LearnHeader(ctx, text) })
+	}
+}
+
+// learn makes a new order known before its answer is passed on.
+func (b *settlement) learn(do func(context.Context) error) {
+	b.server.learn(b.stream.Context(), b.call, do)
+}
+
+// finish handles the end of the response. If the answer is stored, that is done before the
+// client sees its end.
+func (b *settlement) finish() {
+	step := b.call.Finished()
+	if step.NotStored != "" {
+		b.server.unstored.Note(append(b.call.LogArgs(), "reason", step.NotStored)...)
+	}
+	if !step.Store {
+		return
+	}
+	cleanup, done := b.server.cleanupContext(b.stream.Context())
+	defer done()
+	if err := b.call.Store(cleanup); err != nil {
+		b.server.unstored.Note(append(b.call.LogArgs(), "error", err)...)
+	}
 }
 
 // endsResponse reports whether a message is the last one of a response.
@@ -141,6 +199,9 @@ func (b *settlement) onEnd() {
 	defer done()
 	b.call.Ended(cleanup)
 	b.cancel()
+	if b.call.MayCreate() && b.replied {
+		b.learn(func(ctx context.Context) error { return b.call.StreamEnded(ctx, nil) })
+	}
 	if !b.replied {
 		b.server.waits.note(b.call, time.Now(), b.started)
 	}

@@ -206,6 +206,7 @@ func (stubRecorder) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
 func (stubRecorder) Refused(int, order.Reason)                             {}
 func (stubRecorder) Closed(int, gate.Outcome)                              {}
 func (stubRecorder) Learned(int, error)                                    {}
+func (stubRecorder) Once(int, gate.OnceResult)                             {}
 
 // policiesToExplain builds the policies of a configuration on stub filters and lockers. It
 // opens no connection.

@@ -54,6 +54,7 @@ type Adapter struct {
 	refused   *recurring.Problem
 	ended     *recurring.Problem // calls that the gate ended
 	unlearned *recurring.Problem // new orders
+	unstored  *recurring.Problem // answers that are not stored
 	delayed   delayedAnswers     // answers to creates
 
 	ctx    context.Context // for all work on behalf of streams; ends with Close
@@ -86,6 +87,7 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 	a := &Adapter{opts: opts, log: opts.Logger}
 	a.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
 	a.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
+	a.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
 	a.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	a.delayed.maxDelay = opts.LearnTimeout
 	a.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
@@ -159,7 +161,7 @@ func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step
 		return Step{Do: PassRequest}, false
 	}
 	p := &d.gate.Policies()[decision.Rule]
-	if p.Settle != nil || p.Create != nil {
+	if p.HasCalls() {
 		return Step{}, true
 	}
 	h.strip(e, stripOwned, false)
@@ -214,6 +216,7 @@ func (a *Adapter) Close(within time.Duration) {
 	a.refused.Drop()
 	a.ended.Drop()
 	a.unlearned.Drop()
+	a.unstored.Drop()
 	a.delayed.cut.Drop()
 }
 

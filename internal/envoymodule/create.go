@@ -11,7 +11,7 @@ import (
 // client receives the answer. The worker owns all of it, and passes the call to learn's
 // goroutine.
 type create struct {
-	call          gate.Call
+	call          *gate.Call
 	stream        *Stream
 	phase         learnPhase
 	body          []byte // of the answer, so far
@@ -124,7 +124,7 @@ func (c *create) learn(do func(context.Context) error) {
 	s.adapter.spawn("a new order", func() {
 		defer s.mail.post(func() Step {
 			s.create = nil
-			return Step{Do: PassResponse}
+			return s.endResponse(Step{Do: PassResponse})
 		})
 		ctx, cancel := context.WithTimeout(s.adapter.ctx, s.adapter.opts.LearnTimeout)
 		defer cancel()

@@ -82,6 +82,8 @@ type Reply struct {
 	Body    string
 	Details string         // response code details
 	Native  unsafe.Pointer // the result of Options.Native
+	// Temporary says that the reply is for one request. It has no Native.
+	Temporary bool
 }
 
 // Event is an event of a stream after its request headers.

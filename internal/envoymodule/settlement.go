@@ -1,6 +1,7 @@
 package envoymodule
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -58,10 +59,12 @@ func (b *settlement) onGrant(grant gate.Grant) {
 	defer b.mu.Unlock()
 	b.lease = grant.Lease
 	switch step := b.call.Granted(b.adapter.ctx, grant); {
+	case step.Answer != nil:
+		b.post(func(s *Stream) Step { return s.refuse(storedReply(step.Answer)) })
 	case step.Refuse:
 		d := b.call.Decision
-		if d.Verdict != gate.VerdictBusy {
-			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", grant.Err)...)
+		if d.Verdict.IsTrouble() {
+			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", cmp.Or(step.Err, grant.Err))...)
 		}
 		b.call.LogRefused(b.adapter.log)
 		b.post(func(s *Stream) Step { return s.refuse(s.replies.refusals[d.Rule][d.Refusal()]) })
@@ -90,7 +93,7 @@ func (b *settlement) onLost() {
 }
 
 // answered handles the response's headers. The worker calls it.
-func (b *settlement) answered(r *gate.Response) {
+func (b *settlement) answered(r *gate.Response, h Headers) {
 	if b.stream.stage == waiting { // the response is Envoy's own
 		b.cancel()
 	}
@@ -98,15 +101,61 @@ func (b *settlement) answered(r *gate.Response) {
 		b.responseSeen = true
 		b.mu.Lock()
 		defer b.mu.Unlock()
+		if b.call.KeepsAnswer() {
+			r.Header = h
+		}
 		b.call.Answered(r)
 	}
 }
 
-// finished handles the end of the response. The worker calls it.
-func (b *settlement) finished() {
+// answerBody handles a piece of the response's body. The worker calls it.
+func (b *settlement) answerBody() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.call.Finished()
+	if b.call.KeepsAnswer() {
+		for _, chunk := range b.stream.envoy.Chunks(Response) {
+			b.call.AnswerBody([]byte(chunk.string()))
+		}
+	}
+}
+
+// answerTrailers handles a response that ends in trailers. The worker calls it.
+func (b *settlement) answerTrailers() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.call.AnswerTrailers()
+}
+
+// finished handles the end of the response. The worker calls it. If the answer is stored, that
+// is done before the client sees its end.
+func (b *settlement) finished() Step {
+	b.mu.Lock()
+	step := b.call.Finished()
+	b.mu.Unlock()
+	if step.NotStored != "" {
+		b.adapter.unstored.Note(append(b.call.LogArgs(), "reason", step.NotStored)...)
+	}
+	if !step.Store {
+		return Step{Do: PassResponse}
+	}
+	b.adapter.spawn("storing an answer", func() {
+		defer b.stream.mail.post(func() Step { return Step{Do: PassResponse} })
+		ctx, done := b.adapter.cleanupContext()
+		defer done()
+		if err := b.call.Store(ctx); err != nil {
+			b.adapter.unstored.Note(append(b.call.LogArgs(), "error", err)...)
+		}
+	})
+	return Step{Do: Wait}
+}
+
+// storedReply is a stored answer for a client.
+func storedReply(a *gate.Answer) *Reply {
+	r := &Reply{Status: uint32(a.Status), Body: a.Body, Details: "ordergate_" + gate.VerdictReplayed.String(), Temporary: true}
+	for _, h := range a.Headers {
+		r.Headers = append(r.Headers, [2]string{h.Name, h.Value})
+	}
+	return r
 }
 
 // ended handles the end of the stream. The worker calls it.
@@ -135,11 +184,14 @@ func (b *settlement) forward(lease gate.Lease) {
 	b.post(func(s *Stream) Step {
 		// Remove the client's headers although Set overwrites them: of a repeated header,
 		// Set overwrites only the first.
-		s.envoy.Headers(Request).strip(s.envoy, stripOwned, false)
+		s.envoy.Headers(Request).strip(s.envoy, stripOwned, b.call.NeedsPlainAnswer())
 		for _, h := range set {
 			s.envoy.Set(Request, h.Name, h.Value)
 		}
 		s.stage = passed
+		if b.call.MayCreate() {
+			s.create = &create{call: &b.call, stream: s}
+		}
 		return Step{Do: PassRequest}
 	})
 }

@@ -19,6 +19,7 @@ type Stream struct {
 	settles    bool // its rule does
 	completed  bool
 	answered   bool        // the response's headers have arrived, or ordergate has answered
+	ended      bool        // all of the response has arrived
 	settlement *settlement // nil: none
 	create     *create     // nil: none, or it is finished
 }
@@ -113,7 +114,7 @@ func (s *Stream) onResult(h Headers, result gate.TryResult) Step {
 		return Step{Do: Read}
 	case result.Pending != nil:
 		s.stage = waiting
-		s.settles = s.replies.gate.Policies()[result.Decision.Rule].Settle != nil
+		s.settles = s.replies.gate.Policies()[result.Decision.Rule].HasLock()
 		s.resolve(result.Pending)
 		return Step{Do: Wait}
 	}
@@ -147,7 +148,7 @@ func (s *Stream) resolve(a *gate.PendingLookup) {
 func (s *Stream) onDecision(h Headers, d *gate.Decision) Step {
 	step, opens := s.replies.verdict(s.envoy, h, d)
 	if opens {
-		s.settles = s.replies.gate.Policies()[d.Rule].Settle != nil
+		s.settles = s.replies.gate.Policies()[d.Rule].HasLock()
 		return s.openCall(h)
 	}
 	s.stage = passed
@@ -174,7 +175,7 @@ func (s *Stream) openCall(h Headers) Step {
 	}
 	h.strip(s.envoy, stripOwned, call.Decision.Action == gate.ActionCreate)
 	if call.NeedsAnswer {
-		s.create = &create{call: call, stream: s}
+		s.create = &create{call: &call, stream: s}
 	}
 	s.stage = passed
 	return Step{Do: PassRequest}
@@ -186,38 +187,52 @@ func (s *Stream) refuse(r *Reply) Step {
 }
 
 func (s *Stream) responseHeaders(end bool) Step {
-	s.answered = true
-	switch {
-	case s.settlement != nil:
-		s.settlement.answered(response(s.envoy, s.envoy.Headers(Response)))
-		if end {
-			s.settlement.finished()
-		}
-	case s.create != nil:
-		h := s.envoy.Headers(Response)
-		return s.create.responseHeaders(response(s.envoy, h), h, end)
+	s.answered, s.ended = true, end
+	if s.settlement == nil && s.create == nil {
+		return Step{Do: PassResponse}
 	}
-	return Step{Do: PassResponse}
+	h := s.envoy.Headers(Response)
+	r := response(s.envoy, h)
+	if s.settlement != nil {
+		s.settlement.answered(r, h)
+	}
+	step := Step{Do: PassResponse}
+	if s.create != nil {
+		step = s.create.responseHeaders(r, h, end)
+	}
+	return s.endResponse(step)
 }
 
 func (s *Stream) responseBody(end bool) Step {
-	switch {
-	case s.create != nil:
-		return s.create.responseBody(end)
-	case s.settlement != nil && end:
-		s.settlement.finished()
+	s.ended = s.ended || end
+	if s.settlement != nil {
+		s.settlement.answerBody()
 	}
-	return Step{Do: PassResponse}
+	step := Step{Do: PassResponse}
+	if s.create != nil {
+		step = s.create.responseBody(end)
+	}
+	return s.endResponse(step)
 }
 
 func (s *Stream) responseTrailers() Step {
-	switch {
-	case s.create != nil && s.create.responseTrailers():
-		return Step{Do: Wait}
-	case s.settlement != nil:
-		s.settlement.finished()
+	s.ended = true
+	if s.settlement != nil {
+		s.settlement.answerTrailers()
 	}
-	return Step{Do: PassResponse}
+	if s.create != nil && s.create.responseTrailers() {
+		return Step{Do: Wait}
+	}
+	return s.endResponse(Step{Do: PassResponse})
+}
+
+// endResponse reports the end of the response to a call with a lock, before the step passes it
+// on.
+func (s *Stream) endResponse(step Step) Step {
+	if step.Do == PassResponse && s.ended && s.settlement != nil {
+		return s.settlement.finished()
+	}
+	return step
 }
 
 // complete handles the end of the stream, for whatever reason. The mailbox drops later

@@ -2,7 +2,7 @@ package gate
 
 // The life of a lock around a call, as a state machine of plain values:
 //
-//	waiting --granted--> running --response--> answered --finished--> done --end--> closed
+//	waiting --granted--> running --response--> answered --finished--> done --storing, end--> closed
 //	   |                    |                     |
 //	   |                    |                     +--end--> closed
 //	   |                    +--unsent, end--> closed
@@ -37,6 +37,7 @@ const (
 	unsent                // the adapter could not forward the request: Envoy is gone
 	response              // the response's headers have arrived
 	finished              // the response has ended
+	storing               // the answer is stored before its end is passed on
 	lost                  // the lease has ended or is about to, and is not renewed
 	ended                 // the stream is over
 )
@@ -132,6 +133,9 @@ func (b *bracket) onAnswered(e event, outcome Outcome) effect {
 		b.outcome = outcome
 	case e == finished && b.state == answered:
 		b.state = done
+	case e == storing && b.state == done && b.outcome == OutcomeKnown:
+		b.state = closed
+		return release
 	case e == ended:
 		if b.isCutOff() {
 			b.outcome = OutcomeUnknown

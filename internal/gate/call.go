@@ -17,6 +17,9 @@ type Call struct {
 	policy        *Policy
 	bracket       bracket
 	lease         Lease
+	orderLease    Lease       // of the orders, in lease
+	keyLease      Lease       // of the key, in lease
+	once          *onceCall   // nil: no answer is stored
 	lockRequest   LockRequest // for the lock
 	lockKey       string      // see Key; "": not built yet
 	limitID       string      // the ID that the rule's limit counts
@@ -25,6 +28,7 @@ type Call struct {
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	namedID       string      // the ID in the request of a create; "": none
 	mayCreate     bool        // a create may have made an order that is not learned yet
+	forwarded     bool        // of a call with a lock: the backend may have the request
 	answer        Response    // the answer to a create, as far as it has arrived
 	start         time.Time
 
@@ -46,9 +50,13 @@ type Call struct {
 type Step struct {
 	Forward    bool // forward the request
 	Lease      Lease
-	Refuse     bool // answer with the policy's reply for Decision.Verdict
-	Cancel     bool // cancel the context of Acquire
-	BodyUnseen bool // the backend received the request before Open saw its body
+	Refuse     bool // answer with Answer, or without one with the policy's reply for Decision.Verdict
+	Answer     *Answer
+	Store      bool   // call Store, and pass the end of the answer on afterwards
+	Err        error  // why a stored answer cannot be given, for the log
+	NotStored  string // why the answer is not stored, for the log; "": it is, or there is nothing to store
+	Cancel     bool   // cancel the context of Acquire
+	BodyUnseen bool   // the backend received the request before Open saw its body
 }
 
 // Open matches a request that is about to be forwarded. For most requests the returned call
@@ -78,7 +86,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		c.rejectUnreadable(m, req.Header, judged)
 		return c
 	}
-	if c.policy.Create == nil && c.policy.Settle == nil {
+	if !c.policy.HasCalls() {
 		// Screen gives the verdict on a lookup. A reload may have replaced its rules since.
 		// So Open refuses unreadable requests by its own rules.
 		c.Decision.Offset = m.Offset
@@ -109,22 +117,42 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	case c.policy.isIncomplete(m, req):
 		c.NeedsBody, c.BodyEndOnly = true, true
 		c.requestID = strings.Clone(requestID(req.Header))
-	case c.policy.Settle != nil && m.Result != order.Named:
-		c.NeedsAnswer = false // observe mode, and there is nothing to lock
-	case c.policy.Settle != nil:
-		c.NeedsLock = true
-		var size headerSize
-		c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
-		c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
-		c.limitID = strings.Clone(m.Limit)
-		c.Decision.ID = c.lockRequest.IDs[0]
-		if !c.policy.Observe && !c.fitsEnvoy(size) {
-			c.NeedsLock, c.NeedsAnswer = false, false
-			g.refuse(c.policy, m.Rule, order.HeadersTooLarge, &c.Decision)
-			c.decide(c.Decision.Verdict)
-		}
+	case c.policy.HasLock():
+		c.prepareLocks(m, req)
 	}
 	return c
+}
+
+// prepareLocks finds out which locks the call needs. It refuses a request whose locks cannot be
+// named, or not be shown to the backend.
+func (c *Call) prepareLocks(m order.Match, req order.Request) {
+	var size headerSize
+	c.lockRequest, size = newLockRequest(c.policy, m, req.Header)
+	c.requestID = strings.TrimPrefix(c.lockRequest.Purpose[len(c.policy.Rule.Name):], " ")
+	c.limitID = strings.Clone(m.Limit)
+	if len(c.lockRequest.IDs) > 0 {
+		c.Decision.ID = c.lockRequest.IDs[0]
+	}
+	why := c.prepareOnce(m, req)
+	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
+		c.lockRequest.Stored = c.once.order.Name
+	}
+	if why == order.NoReason && c.hasOrder() && !c.policy.Observe && !c.fitsEnvoy(size) {
+		why = order.HeadersTooLarge
+	}
+	if why != order.NoReason {
+		c.once = nil
+		c.gate.refuse(c.policy, c.Decision.Rule, why, &c.Decision)
+		c.decide(c.Decision.Verdict)
+		if c.Decision.Refused {
+			c.NeedsAnswer = false
+			return
+		}
+	}
+	c.NeedsLock = c.hasOrder() || c.hasKey()
+	if !c.NeedsLock && c.policy.Create == nil {
+		c.NeedsAnswer = false // there is nothing to lock
+	}
 }
 
 // rejectUnreadable refuses and counts a request whose order cannot be determined. In
@@ -160,7 +188,7 @@ const MaxSettlement = 1 << 20
 // buffer.
 func (g *Gate) match(req order.Request) order.Match {
 	m := g.table.Match(req)
-	if m.Rule < 0 || m.Result != order.Named {
+	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
 		return m
 	}
 	if g.policies[m.Rule].Locks() && req.Size() > MaxSettlement {
@@ -173,8 +201,17 @@ func (g *Gate) match(req order.Request) order.Match {
 // a client could send the rest after its lease has ended, while another call holds the
 // lock.
 func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
-	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
+	return (p.Locks() || p.readsBody()) && (m.Result == order.Named || p.Once != nil) && req.BodyState == order.BodyUnseen
 }
+
+// MayLock reports whether the call's rule has locks.
+func (c *Call) MayLock() bool { return c.policy.HasLock() }
+
+// MayCreate reports whether a create was forwarded, and its order is not learned yet.
+func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.NeedsLock) }
+
+// NeedsPlainAnswer reports whether the adapter removes [AnswerOptions] from the request.
+func (c *Call) NeedsPlainAnswer() bool { return c.policy.Create != nil || c.once != nil }
 
 // Observed reports whether the call's rule is in observe mode.
 func (c *Call) Observed() bool { return c.policy.Observe }
@@ -184,10 +221,12 @@ func (c *Call) Rule() string { return c.policy.Rule.Name }
 
 func (p *Policy) bracketAction() Action {
 	switch {
-	case p.Settle != nil:
-		return ActionSettle
 	case p.Create != nil:
 		return ActionCreate
+	case p.Settle != nil:
+		return ActionSettle
+	case p.Once != nil:
+		return ActionOnce
 	default:
 		return ActionLookup
 	}
@@ -195,7 +234,7 @@ func (p *Policy) bracketAction() Action {
 
 // LimitKey returns the key of the permit that the call also needs, or "".
 func (c *Call) LimitKey() string {
-	if c.policy.Settle.Limit == nil {
+	if c.policy.Settle == nil || c.policy.Settle.Limit == nil {
 		return ""
 	}
 	return c.policy.Settle.Limit.Key(c.limitID)
@@ -203,25 +242,22 @@ func (c *Call) LimitKey() string {
 
 // Grant is the result of Acquire.
 type Grant struct {
-	Lease Lease
-	Err   error
+	Lease      Lease
+	Err        error
+	order, key Lease // what Lease consists of; nil: it has no such part
 }
 
 // Acquire requests the lock. It blocks until the locker answers or ctx ends. Always pass
 // its result to Granted, even after Ended.
 func (c *Call) Acquire(ctx context.Context) Grant {
-	lease, err := c.policy.Settle.acquire(ctx, c.lockRequest, c.limitID)
-	return Grant{Lease: lease, Err: err}
+	return c.acquire(ctx)
 }
 
 // AcquireAsync is Acquire for a caller that must not block. It calls then once, before it
 // returns or from another goroutine; then must not block. If it returns false, it did
 // nothing: use Acquire.
 func (c *Call) AcquireAsync(ctx context.Context, then func(Grant)) bool {
-	async, ok := c.policy.Settle.Lock.(AsyncLocker)
-	return ok && c.policy.Settle.Limit == nil && async.AcquireAsync(ctx, c.lockRequest, func(lease Lease, err error) {
-		then(Grant{Lease: lease, Err: err})
-	})
+	return c.acquireAsync(ctx, then)
 }
 
 // Granted takes the result of Acquire.
@@ -229,9 +265,10 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	if g.Err != nil {
 		return c.denied(g.Err)
 	}
-	c.lease = g.Lease
+	c.lease, c.orderLease, c.keyLease = g.Lease, g.order, g.key
 	switch c.bracket.on(granted, OutcomeUnknown) {
 	case forward:
+		c.forwarded = true
 		c.decide(VerdictAcquired)
 		return Step{Forward: true, Lease: c.visibleLease()}
 	case release:
@@ -240,10 +277,10 @@ func (c *Call) Granted(ctx context.Context, g Grant) Step {
 	return Step{}
 }
 
-// visibleLease returns the lease that the backend may see. In observe mode that is nil: the
-// request goes on unchanged.
+// visibleLease returns the lease that the backend may see: that of orders. In observe mode it
+// is nil: the request goes on unchanged.
 func (c *Call) visibleLease() Lease {
-	if c.policy.Observe {
+	if c.policy.Observe || !c.hasOrder() {
 		return nil
 	}
 	return c.lease
@@ -253,8 +290,15 @@ func (c *Call) denied(err error) Step {
 	if c.bracket.on(denied, OutcomeUnknown) != refuse || errors.Is(err, context.Canceled) {
 		return Step{} // the client has left, whichever event arrives first
 	}
-	verdict := VerdictUnavailable
+	verdict, step := VerdictUnavailable, Step{Refuse: true}
+	stored, isStored := errors.AsType[*StoredAnswer](err)
 	switch {
+	case isStored:
+		_, byKey := errors.AsType[*storedByKey](err)
+		verdict, step.Answer, step.Err = c.found(stored, byKey)
+	case errors.Is(err, ErrInUse):
+		verdict = VerdictInUse
+		c.gate.record.Once(c.Decision.Rule, OnceInUse)
 	case errors.Is(err, ErrBusy):
 		verdict = VerdictBusy
 	case errors.Is(err, ErrOverloaded):
@@ -262,10 +306,11 @@ func (c *Call) denied(err error) Step {
 	}
 	c.decide(verdict)
 	if c.policy.Observe {
+		c.forwarded = true
 		return Step{Forward: true}
 	}
 	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded)
-	return Step{Refuse: true}
+	return step
 }
 
 func (c *Call) decide(v Verdict) {
@@ -275,6 +320,7 @@ func (c *Call) decide(v Verdict) {
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.
 func (c *Call) Unsent(ctx context.Context) {
+	c.forwarded = false
 	c.releaseOrHold(ctx, c.bracket.on(unsent, OutcomeUnknown))
 }
 
@@ -301,7 +347,7 @@ func (c *Call) BodyUnseen(r *Response) Step {
 		return Step{}
 	}
 	step := Step{BodyUnseen: true}
-	if c.NeedsAnswer && c.policy.Settle != nil {
+	if c.NeedsAnswer && c.policy.HasLock() && c.policy.Create == nil {
 		c.decide(VerdictUnlocked)
 		step.Refuse = !c.policy.Observe
 	}
@@ -318,11 +364,17 @@ func (c *Call) Answered(r *Response) Step {
 	if outcome == OutcomeUnknown && c.bracket.state == running {
 		c.unknownReason = r.unknownReason()
 	}
+	if c.once != nil && c.bracket.state == running {
+		c.once.begin(r)
+	}
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
 // Finished reports the end of the response, after Answered.
-func (c *Call) Finished() { c.bracketEvent(finished, OutcomeUnknown) }
+func (c *Call) Finished() Step {
+	c.bracketEvent(finished, OutcomeUnknown)
+	return c.finishOnce()
+}
 
 // LeaseLost reports what [Call.NotifyLost] signaled. If the call is not answered yet, the
 // gate ends it with an answer of its own. Envoy then drops the unsent part of the request,

@@ -87,7 +87,7 @@ func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 // Last is Envoy's information about the end, or nil. If the answer was learned before, or
 // if the call failed, it does nothing. Otherwise it blocks and returns as LearnHeader does.
 func (c *Call) StreamEnded(ctx context.Context, last *Response) error {
-	if !c.mayCreate || last != nil && last.Outcome() == OutcomeNotForwarded {
+	if !c.MayCreate() || last != nil && last.Outcome() == OutcomeNotForwarded {
 		return nil
 	}
 	return c.learn(ctx, "", errNoAnswer)

@@ -56,9 +56,9 @@ type Locker interface {
 	// Key returns the key of the order's lock.
 	Key(id string) string
 	// Acquire blocks until it holds the locks of all the orders, or of none. It returns an
-	// error that wraps ErrBusy or ErrOverloaded after the wait, ctx's error if ctx ended,
-	// and any other error if the locks are unavailable. If ctx ended, the Locker releases
-	// what it was granted.
+	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found
+	// one, ctx's error if ctx ended, and any other error if the locks are unavailable. If ctx
+	// ended, the Locker releases what it was granted.
 	Acquire(ctx context.Context, request LockRequest) (Lease, error)
 }
 
@@ -67,6 +67,7 @@ type LockRequest struct {
 	IDs            []string // of the orders, sorted and unique; usually one
 	PresentedLease string   // the owner of a lease that this call may enter again; "": none
 	Purpose        string   // for an operator who inspects the lock
+	Stored         string   // the name of stored answers to look for before the lock is taken; "": none
 	Client         string   // the caller's address, or its network; "": unknown
 }
 
@@ -102,19 +103,26 @@ type AsyncLease interface {
 }
 
 // Policy is what to do with the requests of one rule. Package config guarantees that it does
-// something, that a create has no other action, and that it learns from one place.
+// something, that a create does not look up, and that it learns from one place.
 type Policy struct {
 	Rule    order.Rule
 	Observe bool // decide and count, change nothing
 	Invalid Reply
 	Lookup  *Lookup
 	Create  *Create
-	Settle  *Settle
+	Settle  *Settle // with Create: the lock of a create that names its order
+	Once    *Once   // by a key in the request; nil: none. Settle has one by the order
 }
 
-// Locks reports whether the rule's requests need a lock before they are forwarded: the rule
-// settles, and is not in observe mode.
-func (p *Policy) Locks() bool { return p.Settle != nil && !p.Observe }
+// Locks reports whether the rule's requests need a lock before they are forwarded, and are not
+// in observe mode.
+func (p *Policy) Locks() bool { return p.HasLock() && !p.Observe }
+
+// HasLock reports whether calls of the rule may need a lock.
+func (p *Policy) HasLock() bool { return p.Settle != nil || p.Once != nil }
+
+// HasCalls reports whether the rule's requests need a [Call]: see [Gate.Open].
+func (p *Policy) HasCalls() bool { return p.Create != nil || p.HasLock() }
 
 // Lookup refuses requests for absent orders.
 type Lookup struct {
@@ -137,6 +145,7 @@ type Create struct {
 type Settle struct {
 	Lock        Locker
 	Limit       Locker // of permits, by the ID of the rule's limit; nil: none
+	Once        *Once  // the order's stored answer; nil: none
 	Busy        Reply
 	Unavailable Reply
 }
@@ -146,6 +155,7 @@ type Reply struct {
 	Status     int
 	Body       string        // JSON
 	RetryAfter time.Duration // 0: none
+	Problem    bool          // the body is application/problem+json (RFC 9457)
 	leaseLost  bool
 }
 
@@ -163,6 +173,8 @@ type Recorder interface {
 	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed or
 	// ErrAbandoned, or comes from a filter that could not inform its peers in time.
 	Learned(rule int, err error)
+	// Once reports what became of a call under a rule with stored answers.
+	Once(rule int, result OnceResult)
 }
 
 // Gate makes the decisions. It is immutable and safe for concurrent use.

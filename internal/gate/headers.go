@@ -9,10 +9,14 @@ import (
 // the headers to the backend. Envoy does not carry the list of a thousand UUIDs.
 const maxListed = 50
 
-// Key returns the lock key of the call's order, or the keys of its orders joined by commas.
+// Key returns the lock key of the call's order, or the keys of its orders joined by commas. Of
+// a call without an order it is that of its own key.
 // For more than maxListed orders it is the template of the keys, a semicolon and the number
 // of orders.
 func (c *Call) Key() string {
+	if c.lockKey == "" && !c.hasOrder() {
+		c.lockKey = c.policy.Once.Key.Lock.Key(c.once.keyID)
+	}
 	if c.lockKey == "" {
 		c.lockKey = keyText(c.policy.Settle.Lock, c.lockRequest.IDs)
 	}

@@ -5,14 +5,15 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 )
 
 // ownerSeparator separates the owner of an order's lease from the owner of its permit.
 // Neither contains it.
 const ownerSeparator = "+"
 
-// errLockLost is the reason to refuse a settlement that has acquired its permit.
-var errLockLost = errors.New("the order's lock was lost while the permit was waited for")
+// errLockLost is the reason to refuse a call that has acquired a further lock.
+var errLockLost = errors.New("a lock was lost while the next one was waited for")
 
 // acquire acquires the lock, and then the permit of the limit if there is one. Without a
 // permit it releases the lock.
@@ -35,20 +36,29 @@ func (s *Settle) acquire(ctx context.Context, request LockRequest, limit string)
 		_ = lease.Release(context.WithoutCancel(ctx))
 		return nil, err
 	}
-	both := &limited{order: lease, permit: second, done: make(chan struct{})}
-	select {
-	case <-lease.Lost(): // lost during the wait for the permit
-		_ = both.Release(context.WithoutCancel(ctx))
-		return nil, errLockLost
-	default:
-		return both, nil
-	}
+	return join(ctx, lease, second, lease.Owner()+ownerSeparator+second.Owner())
 }
 
-// limited is the lease of an order together with a permit. Both are lost, released and held
-// together.
-type limited struct {
-	order, permit Lease
+// join makes one lease of two. If the first was lost while the second was waited for, it
+// releases both.
+func join(ctx context.Context, main, extra Lease, owner string) (Lease, error) {
+	both := &pair{main: main, extra: extra, owner: owner, done: make(chan struct{})}
+	for _, lease := range []Lease{main, extra} {
+		select {
+		case <-lease.Lost():
+			_ = both.Release(context.WithoutCancel(ctx))
+			return nil, errLockLost
+		default:
+		}
+	}
+	return both, nil
+}
+
+// pair is the lease of an order with a second one: that of a permit or of a key. Both are
+// lost, released and held together.
+type pair struct {
+	main, extra Lease
+	owner       string
 
 	watch sync.Once
 	lost  chan struct{} // closed when one of them is lost
@@ -56,21 +66,21 @@ type limited struct {
 	done  chan struct{} // closed by Release and Hold
 }
 
-// Fences returns the fences of the orders. A backend has no use for the fence of a permit.
-func (l *limited) Fences() []int64 { return l.order.Fences() }
+// Fences returns the fences of the orders. A backend has no use for those of permits and keys.
+func (l *pair) Fences() []int64 { return l.main.Fences() }
 
-// Owner returns both owners.
-func (l *limited) Owner() string { return l.order.Owner() + ownerSeparator + l.permit.Owner() }
+// Owner returns the owner that the backend sees.
+func (l *pair) Owner() string { return l.owner }
 
 // Lost is closed when either lease is lost.
-func (l *limited) Lost() <-chan struct{} {
+func (l *pair) Lost() <-chan struct{} {
 	l.watch.Do(func() {
 		l.lost = make(chan struct{})
 		go func() {
 			select {
-			case <-l.order.Lost():
+			case <-l.main.Lost():
 				close(l.lost)
-			case <-l.permit.Lost():
+			case <-l.extra.Lost():
 				close(l.lost)
 			case <-l.done:
 			}
@@ -80,22 +90,36 @@ func (l *limited) Lost() <-chan struct{} {
 }
 
 // Release releases both, even if one fails.
-func (l *limited) Release(ctx context.Context) error {
+func (l *pair) Release(ctx context.Context) error {
 	return l.both(func(lease Lease) error { return lease.Release(ctx) })
 }
 
 // Hold holds both.
-func (l *limited) Hold(ctx context.Context, reason string) error {
+func (l *pair) Hold(ctx context.Context, reason string) error {
 	return l.both(func(lease Lease) error { return lease.Hold(ctx, reason) })
 }
 
+// StoreAnswer implements StoringLease, for the order.
+func (l *pair) StoreAnswer(name, text, brief string, keep time.Duration) {
+	if storing, ok := l.main.(StoringLease); ok {
+		storing.StoreAnswer(name, text, brief, keep)
+	}
+}
+
+// ForgetAnswers implements StoringLease, for the order.
+func (l *pair) ForgetAnswers(names ...string) {
+	if storing, ok := l.main.(StoringLease); ok {
+		storing.ForgetAnswers(names...)
+	}
+}
+
 // both runs do for the two leases at once, so that neither uses up the time of the other.
-func (l *limited) both(do func(Lease) error) error {
+func (l *pair) both(do func(Lease) error) error {
 	l.end.Do(func() { close(l.done) })
-	var permit error
+	var extra error
 	var wg sync.WaitGroup
-	wg.Go(func() { permit = do(l.permit) })
-	order := do(l.order)
+	wg.Go(func() { extra = do(l.extra) })
+	main := do(l.main)
 	wg.Wait()
-	return errors.Join(order, permit)
+	return errors.Join(main, extra)
 }

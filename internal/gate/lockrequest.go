@@ -25,7 +25,9 @@ func newLockRequest(p *Policy, m order.Match, header order.Header) (request Lock
 	if id != "" {
 		request.Purpose += " " + id
 	}
-	request.IDs = cloneIDs(m)
+	if m.Result == order.Named {
+		request.IDs = cloneIDs(m)
+	}
 	return request, size
 }
 

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // Outcome is what happened to a call at the backend.
@@ -38,6 +40,9 @@ type Response struct {
 	HasServiceTime bool
 	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
 	AttemptHeader int
+	// Header are the answer's headers, valid during the call of [Call.Answered]. Nil: not
+	// given; only a call that stores its answer needs them (see [Call.KeepsAnswer]).
+	Header order.Header
 }
 
 const (

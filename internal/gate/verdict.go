@@ -37,6 +37,10 @@ const (
 	VerdictAcquired            // the call holds the order's lock
 	VerdictUnlocked            // the backend answered a settlement that had no lock
 	VerdictLost                // the lease ended before the answer, and so did the call
+	VerdictReplayed            // the call got the stored answer of an earlier one
+	VerdictDuplicate           // the order exists, or was settled in another way
+	VerdictMismatch            // the key was used for another request
+	VerdictInUse               // the first call with the key has not ended
 	verdicts
 )
 
@@ -45,10 +49,15 @@ const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
 	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "overloaded", "acquired", "unlocked", "lost",
+	"replayed", "duplicate", "mismatch", "in_use",
 }
 
 // String returns the name that headers, metrics and logs use.
 func (v Verdict) String() string { return verdictNames[v] }
+
+// IsTrouble reports whether the verdict says that something is wrong with the locks, or that
+// there are too many calls. An operator should see it.
+func (v Verdict) IsTrouble() bool { return v == VerdictUnavailable || v == VerdictOverloaded }
 
 // Action is the part of a rule that gave a verdict.
 type Action int8
@@ -58,13 +67,14 @@ const (
 	ActionLookup Action = iota
 	ActionCreate
 	ActionSettle
+	ActionOnce // a rule that only stores answers
 	actions
 )
 
 // Actions is the number of actions, for tables indexed by one.
 const Actions = int(actions)
 
-var actionNames = [Actions]string{"lookup", "create", "settle"}
+var actionNames = [Actions]string{"lookup", "create", "settle", "once"}
 
 // String returns the name that metrics and logs use.
 func (a Action) String() string { return actionNames[a] }
@@ -113,15 +123,26 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 		return p.Lookup.Absent, v, true
 	case v == VerdictBusy && p.Settle != nil:
 		return p.Settle.Busy, v, true
-	case (v == VerdictUnavailable || v == VerdictOverloaded) && p.Settle != nil:
-		return p.Settle.Unavailable, v, true
-	case (v == VerdictUnlocked || v == VerdictLost) && p.Settle != nil:
-		reply := p.Settle.Unavailable
+	case (v == VerdictUnavailable || v == VerdictOverloaded) && p.HasLock():
+		return p.unavailable(), v, true
+	case v == VerdictDuplicate, v == VerdictMismatch, v == VerdictInUse:
+		reply, ok := p.onceReply(v)
+		return reply, v, ok
+	case (v == VerdictUnlocked || v == VerdictLost) && p.HasLock():
+		reply := p.unavailable()
 		reply.RetryAfter = 0 // the backend may have acted: a client must not retry by itself
 		reply.leaseLost = v == VerdictLost
 		return reply, v, true
 	}
 	return Reply{}, VerdictNone, false
+}
+
+// unavailable is the answer to a request whose locks are unavailable.
+func (p *Policy) unavailable() Reply {
+	if p.Settle != nil {
+		return p.Settle.Unavailable
+	}
+	return p.Once.Unavailable
 }
 
 // Prepare encodes, by rule, every answer that the gate's policies can give. An entry is nil
@@ -152,6 +173,12 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 		return Reply{}, VerdictNone, false
 	}
 	reply := p.Invalid
+	if why.Part() == "key" {
+		if p.Once == nil {
+			return Reply{}, VerdictNone, false
+		}
+		return withProblem(p.Once.Missing, why.String()), verdictFor(why), true
+	}
 	if reply.Body == "" {
 		reply.Body = fmt.Sprintf(`{"error":%q,"part":%q}`, why, why.Part())
 	}
@@ -167,7 +194,8 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // verdictFor separates a request without a usable order from one that may name several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone:
+	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone,
+		order.MissingKey, order.MalformedKey:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous
@@ -179,6 +207,9 @@ type Header struct{ Name, Value string }
 // Headers returns the headers of the reply, except the verdict.
 func (r Reply) Headers() []Header {
 	headers := []Header{{"content-type", "application/json"}}
+	if r.Problem {
+		headers[0].Value = "application/problem+json"
+	}
 	if r.leaseLost {
 		headers = append(headers, Header{HeaderLeaseLost, "true"})
 	}

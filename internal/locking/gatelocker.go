@@ -125,6 +125,7 @@ func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, 
 func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption {
 	return []redislock.AcquireOption{
 		redislock.MaxHold(g.maxHold), redislock.Reenter(request.PresentedLease), redislock.Request(request.Purpose),
+		redislock.Stored(request.Stored),
 	}
 }
 
@@ -154,6 +155,9 @@ func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until
 
 // forGate translates an error of a Locker.
 func forGate(err error) error {
+	if stored, ok := errors.AsType[*redislock.StoredAnswer](err); ok {
+		return &gate.StoredAnswer{Text: stored.Text}
+	}
 	if errors.Is(err, redislock.ErrBusy) {
 		return fmt.Errorf("%w: %w", gate.ErrBusy, err)
 	}
@@ -167,6 +171,7 @@ type heldLease struct {
 	fences []int64 // of several orders, in the order of the requested IDs
 	slot   *flightSlot
 	hold   time.Duration
+	stores bool // its release changes stored answers
 	ended  atomic.Bool
 }
 
@@ -191,8 +196,29 @@ func (l *heldLease) Fences() []int64 {
 
 // Release implements gate.Lease.
 func (l *heldLease) Release(ctx context.Context) error {
-	defer l.end()
-	return l.Lease.Release(ctx)
+	err := l.Lease.Release(ctx)
+	switch {
+	case !l.stores:
+	case errors.Is(err, redislock.ErrLost): // it was counted, and the answer is stored all the same
+		err = nil
+	case err != nil:
+		l.unit.set.holds.add(&pendingHold{lease: l, until: time.Now().Add(storeWithin)})
+		return err
+	}
+	l.end()
+	return err
+}
+
+// StoreAnswer implements gate.StoringLease.
+func (l *heldLease) StoreAnswer(name, text, brief string, keep time.Duration) {
+	l.stores = true
+	l.Lease.StoreAnswer(name, text, brief, keep)
+}
+
+// ForgetAnswers implements gate.StoringLease.
+func (l *heldLease) ForgetAnswers(names ...string) {
+	l.stores = true
+	l.Lease.ForgetAnswers(names...)
 }
 
 // ReleaseAsync implements gate.AsyncLease.

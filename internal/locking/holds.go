@@ -22,6 +22,9 @@ const (
 	// maxParallelHolds bounds the goroutines of a batch. Commands to one server share round
 	// trips, so the bound limits memory.
 	maxParallelHolds = 256
+	// storeWithin bounds the time in which an answer is stored after its call. The lock may end
+	// before that; the answer is stored even so.
+	storeWithin = 10 * time.Minute
 )
 
 // holds repeats failed holds until Redis has stored them or their leases have ended. One
@@ -38,10 +41,12 @@ type holds struct {
 	stored  atomic.Int64 // holds, since none was pending
 }
 
-// pendingHold is a lease that is no longer renewed and not held yet.
+// pendingHold is a lease that is no longer renewed and not held yet; or, with until, one whose
+// answer is not stored yet.
 type pendingHold struct {
 	lease  *heldLease
 	reason string
+	until  time.Time
 }
 
 // add repeats a hold in the background. After close the lease expires instead.
@@ -119,6 +124,9 @@ func (h *holds) retry(ctx context.Context, batch []*pendingHold) (failed []*pend
 func (p *pendingHold) retry(ctx context.Context, stored *atomic.Int64) (done bool) {
 	ctx, cancel := context.WithTimeout(ctx, holdTimeout)
 	defer cancel()
+	if !p.until.IsZero() {
+		return p.retryStore(ctx)
+	}
 	switch err := p.lease.HoldAgain(ctx, p.reason); {
 	case err == nil:
 		stored.Add(1)
@@ -131,8 +139,26 @@ func (p *pendingHold) retry(ctx context.Context, stored *atomic.Int64) (done boo
 	return true
 }
 
+// retryStore reports whether the answer is stored, or is given up.
+func (p *pendingHold) retryStore(ctx context.Context) (done bool) {
+	err := p.lease.ReleaseAgain(ctx)
+	if err != nil && !errors.Is(err, redislock.ErrLost) {
+		if time.Now().Before(p.until) {
+			return false
+		}
+		p.log().Error("an answer is not stored: the same call would reach the backend again", "request", p.lease.Request(), "error", err)
+	}
+	p.lease.end()
+	return true
+}
+
 // abandon leaves the lease to expire.
 func (p *pendingHold) abandon() {
+	if !p.until.IsZero() {
+		p.log().Error("an answer is not stored, since there is no time left: the same call would reach the backend again", "key", p.lease.Key(), "request", p.lease.Request())
+		p.lease.end()
+		return
+	}
 	p.log().Error("a lock ends with its lease, since there is no time left to hold it", "key", p.lease.Key(), "request", p.lease.Request())
 	p.lease.end()
 }

@@ -24,6 +24,7 @@ type Metrics struct {
 	outcomes  *prometheus.CounterVec
 	learned   *prometheus.CounterVec
 	refused   *prometheus.CounterVec
+	once      *prometheus.CounterVec
 
 	lockGauges  sync.Map // the names of locks whose gauges are registered
 	lockAcquire *prometheus.CounterVec
@@ -66,6 +67,7 @@ func New(version string, loaded time.Time) *Metrics {
 		"New orders read from the backend's answers.", "rule", "result")
 	m.refused = m.counters("ordergate_refused_total",
 		"Requests whose order could not be told, by reason.", "rule", "reason")
+	m.once = m.counters("ordergate_once_total", "Calls under rules with stored answers, by result.", "rule", "result")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
@@ -77,7 +79,7 @@ func New(version string, loaded time.Time) *Metrics {
 // lockResults are the values of the label result. All of them have a line from the
 // start. Prometheus sees no increase in a counter that begins at 1, and an alert may
 // need the first failure.
-var lockResults = []string{"granted", "busy", "canceled", "failed"}
+var lockResults = []string{"granted", "busy", "answered", "canceled", "failed"}
 
 // Lock returns the counters of one lock.
 func (m *Metrics) Lock(name string) *Lock {

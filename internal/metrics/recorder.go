@@ -29,6 +29,7 @@ type ruleMetrics struct {
 	outcomes  [gate.Outcomes]prometheus.Counter // nil: the rule acquires no lock
 	learned   [len(learnedResults)]prometheus.Counter
 	refused   [order.Reasons]prometheus.Counter
+	once      [gate.OnceResults]prometheus.Counter
 }
 
 // Recorder returns the recorder of a gate with these rules, in the order of its policies. Rules
@@ -57,6 +58,9 @@ func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
 	for i, result := range learnedResults {
 		rm.learned[i] = lazily(m.learned, r.Name, result)
 	}
+	for result := range gate.OnceResult(gate.OnceResults) {
+		rm.once[result] = lazily(m.once, r.Name, result.String())
+	}
 	for reason := range order.Reason(order.Reasons) {
 		rm.refused[reason] = lazily(m.refused, r.Name, reason.Name())
 	}
@@ -74,7 +78,14 @@ func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Du
 func (m *Recorder) Refused(rule int, why order.Reason) { m.rules[rule].refused[why].Inc() }
 
 // Closed implements gate.Recorder.
-func (m *Recorder) Closed(rule int, o gate.Outcome) { m.rules[rule].outcomes[o].Inc() }
+func (m *Recorder) Closed(rule int, o gate.Outcome) {
+	if c := m.rules[rule].outcomes[o]; c != nil {
+		c.Inc()
+	}
+}
+
+// Once implements gate.Recorder.
+func (m *Recorder) Once(rule int, result gate.OnceResult) { m.rules[rule].once[result].Inc() }
 
 // learnedResults are the values of the label result, in this order: every instance has the order;
 // the answer did not name it; the backend did not answer; Redis did not store it in time.

@@ -139,7 +139,11 @@ func keepStream(s *envoymodule.Stream, h cgo.Handle, into *C.ordergate_step) {
 
 func writeStep(into *C.ordergate_step, step envoymodule.Step) {
 	into.action, into.verdict, into.watch_not_found = C.uint8_t(step.Do), C.uint8_t(step.Verdict), C.uint32_t(step.WatchNotFound)
-	if step.Reply != nil {
+	switch {
+	case step.Reply == nil:
+	case step.Reply.Temporary:
+		into.reply = temporary(step.Reply)
+	default:
 		into.reply = (*C.ordergate_reply)(step.Reply.Native)
 	}
 }

@@ -107,6 +107,7 @@ static void act(stream* s, void* envoy, const ordergate_step* step) {
       envoy_dynamic_module_callback_http_send_response(
           envoy, step->reply->status, step->reply->headers, step->reply->headers_size,
           step->reply->body, step->reply->details);
+      if (step->reply->temporary) free((void*)step->reply);
       break;  // s may be gone
   }
 }

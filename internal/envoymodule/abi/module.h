@@ -9,8 +9,10 @@
 #include "envoy.h"
 #endif
 
-// An answer in place of the backend. It is never freed, see intern in reply.go.
+// An answer in place of the backend. It is never freed, see intern in reply.go, unless it is
+// for one request: then it is one block with all that it points to, which act frees.
 typedef struct ordergate_reply {
+  bool temporary;
   uint32_t status;
   envoy_dynamic_module_type_module_http_header* headers;
   size_t headers_size;
@@ -50,7 +52,7 @@ enum {
 
 // The name of the verdict header, and the verdicts by number. They are set before the first
 // request.
-#define ORDERGATE_VERDICTS 16
+#define ORDERGATE_VERDICTS 24
 extern envoy_dynamic_module_type_module_buffer ordergate_verdict_header;
 extern envoy_dynamic_module_type_module_buffer ordergate_verdicts[ORDERGATE_VERDICTS];
 

@@ -52,6 +52,38 @@ func intern(r *envoymodule.Reply) *C.ordergate_reply {
 	return c
 }
 
+// temporary copies a reply to one block of C's memory, which act frees in module.c.
+func temporary(r *envoymodule.Reply) *C.ordergate_reply {
+	size := C.sizeof_ordergate_reply + len(r.Headers)*C.sizeof_envoy_dynamic_module_type_module_http_header
+	texts := size
+	for _, h := range r.Headers {
+		size += len(h[0]) + len(h[1])
+	}
+	size += len(r.Body) + len(r.Details)
+	block := C.malloc(C.size_t(size))
+	memory := unsafe.Slice((*byte)(block), size)
+	place := func(text string) C.envoy_dynamic_module_type_module_buffer {
+		if text == "" {
+			return C.envoy_dynamic_module_type_module_buffer{}
+		}
+		at := texts
+		texts += copy(memory[at:], text)
+		return C.envoy_dynamic_module_type_module_buffer{ptr: (*C.char)(unsafe.Pointer(&memory[at])), length: C.size_t(len(text))}
+	}
+	c := (*C.ordergate_reply)(block)
+	*c = C.ordergate_reply{temporary: true, status: C.uint32_t(r.Status), body: place(r.Body), details: place(r.Details)}
+	c.headers_size = C.size_t(len(r.Headers))
+	c.headers = (*C.envoy_dynamic_module_type_module_http_header)(unsafe.Add(block, C.sizeof_ordergate_reply))
+	headers := unsafe.Slice(c.headers, len(r.Headers))
+	for i, h := range r.Headers {
+		name, value := place(h[0]), place(h[1])
+		headers[i] = C.envoy_dynamic_module_type_module_http_header{
+			key_ptr: name.ptr, key_length: name.length, value_ptr: value.ptr, value_length: value.length,
+		}
+	}
+	return c
+}
+
 // permanent copies a text to C's memory.
 func permanent(s string) C.envoy_dynamic_module_type_module_buffer {
 	if s == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/ordergate/ordergate/internal/gate"
 )
@@ -14,12 +15,13 @@ import (
 type Lock struct {
 	Journal *Journal // nil: none
 	Name    string
-	Fence   int64      // of the first order of a lease; the next ones follow; 0: 7
-	Enters  string     // the owner of the lease that a call may enter again; "": none
-	Grants  chan error // Acquire waits for its result, nil: a lease; a nil channel: Acquire does not wait
-	Err     error      // of Acquire, which does not wait; nil: it grants
-	HoldErr error      // of Hold
-	Fault   bool       // Acquire panics
+	Fence   int64             // of the first order of a lease; the next ones follow; 0: 7
+	Enters  string            // the owner of the lease that a call may enter again; "": none
+	Grants  chan error        // Acquire waits for its result, nil: a lease; a nil channel: Acquire does not wait
+	Err     error             // of Acquire, which does not wait; nil: it grants
+	HoldErr error             // of Hold
+	Texts   map[string]string // stored answers by "id name"; a lease stores there
+	Fault   bool              // Acquire panics
 
 	mu       sync.Mutex
 	requests []gate.LockRequest
@@ -59,7 +61,12 @@ func (l *Lock) acquire(ctx context.Context, request gate.LockRequest) (*lease, e
 	if err := l.wait(ctx); err != nil {
 		return nil, err
 	}
-	granted := &lease{lock: l, orders: len(request.IDs), owner: "owner"}
+	for _, id := range request.IDs {
+		if text := l.stored(id + " " + request.Stored); text != "" {
+			return nil, &gate.StoredAnswer{Text: text}
+		}
+	}
+	granted := &lease{lock: l, ids: request.IDs, orders: len(request.IDs), owner: "owner"}
 	switch {
 	case l.Enters != "" && request.PresentedLease == l.Enters:
 		granted.owner = l.Enters
@@ -81,6 +88,12 @@ func (l *Lock) wait(ctx context.Context) error {
 		l.note("gave up")
 		return ctx.Err()
 	}
+}
+
+func (l *Lock) stored(key string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Texts[key]
 }
 
 func (l *Lock) note(event ...string) {
@@ -112,8 +125,10 @@ func (l *Lock) lostSignal() chan struct{} {
 // lease is a lease of a Lock.
 type lease struct {
 	lock   *Lock
+	ids    []string
 	orders int
 	owner  string
+	change func() // of stored answers
 }
 
 func (l *lease) Fences() []int64 {
@@ -131,7 +146,38 @@ func (l *lease) Owner() string         { return l.owner }
 func (l *lease) Lost() <-chan struct{} { return l.lock.lostSignal() }
 func (l *lease) Release(context.Context) error {
 	l.lock.note("release")
+	if l.change != nil {
+		l.lock.mu.Lock()
+		defer l.lock.mu.Unlock()
+		l.change()
+	}
 	return nil
+}
+
+// StoreAnswer implements gate.StoringLease.
+func (l *lease) StoreAnswer(name, text, brief string, _ time.Duration) {
+	l.lock.note("store ", name)
+	l.change = func() {
+		for i, id := range l.ids {
+			if key := id + " " + name; i == 0 {
+				l.lock.Texts[key] = text
+			} else {
+				l.lock.Texts[key] = brief
+			}
+		}
+	}
+}
+
+// ForgetAnswers implements gate.StoringLease.
+func (l *lease) ForgetAnswers(names ...string) {
+	l.lock.note("forget ", strings.Join(names, " "))
+	l.change = func() {
+		for _, id := range l.ids {
+			for _, name := range names {
+				delete(l.lock.Texts, id+" "+name)
+			}
+		}
+	}
 }
 
 func (l *lease) Hold(_ context.Context, reason string) error {

@@ -23,6 +23,9 @@ func (Silent) Closed(int, gate.Outcome) {}
 // Learned implements gate.Recorder.
 func (Silent) Learned(int, error) {}
 
+// Once implements gate.Recorder.
+func (Silent) Once(int, gate.OnceResult) {}
+
 // Recorder is a gate.Recorder that writes decisions to its journal: "0 lookup maybe",
 // "2 closed known", "1 learned true".
 type Recorder struct {
@@ -42,6 +45,11 @@ func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Du
 // Closed implements gate.Recorder.
 func (r *Recorder) Closed(rule int, o gate.Outcome) {
 	r.Add(strconv.Itoa(rule), " closed ", o.String())
+}
+
+// Once implements gate.Recorder.
+func (r *Recorder) Once(rule int, result gate.OnceResult) {
+	r.Add(strconv.Itoa(rule), " once ", result.String())
 }
 
 // Learned implements gate.Recorder.

@@ -1,0 +1,332 @@
+package gate
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Once has the answer of a finished call stored, and given again to later calls for the same.
+// The script that releases a lock stores the answer, and the script that acquires it looks for
+// one. So a call either gets the lock, or finds the answer of an earlier call.
+type Once struct {
+	// Key finds the lock by parts of the request. Nil: it is the order's lock, of [Settle].
+	Key  *OnceKey
+	Name string        // of the stored answers beside the lock
+	Keep time.Duration // of a stored answer
+
+	Stores  func(status int) bool // whether an answer of this status is stored
+	MaxBody int                   // the largest stored body, in bytes
+	Headers []string              // that are stored with it, in lower case
+
+	// Fingerprint refuses a call whose method, target or body is not that of the stored
+	// answer's call.
+	Fingerprint bool
+	// Forget names the stored answers that a successful call (2xx) deletes. Such a call looks
+	// for no answer and stores none.
+	Forget []string
+
+	Duplicate   Reply // the order was settled by another rule, or together with other orders
+	Mismatch    Reply // Fingerprint refuses the call
+	InUse       Reply // the first call with this key has not ended
+	Missing     Reply // the request has no key, or no usable one
+	Unavailable Reply // Redis does not answer; only without Settle
+}
+
+// OnceResult is what became of a call under a [Once].
+type OnceResult int8
+
+// The results.
+const (
+	OnceStored    OnceResult = iota // the answer is stored
+	OnceReplayed                    // a stored answer was given
+	OnceForgotten                   // stored answers were deleted
+	OnceStatus                      // the answer's status is not one that is stored
+	OnceTooLarge                    // the answer's body is larger than the limit
+	OnceUnfit                       // the answer depends on more than the request, or has trailers
+	OnceFailed                      // Redis did not store the answer in time
+	OnceDuplicate                   // the order was settled in another way
+	OnceMismatch                    // the key was used for another request
+	OnceInUse                       // the first call with the key has not ended
+	onceResults
+)
+
+// OnceResults is the number of results, for tables indexed by one.
+const OnceResults = int(onceResults)
+
+var onceResultNames = [OnceResults]string{
+	"stored", "replayed", "forgotten", "status", "too_large", "unfit", "failed", "duplicate", "mismatch", "in_use",
+}
+
+// String returns the name that metrics use.
+func (r OnceResult) String() string { return onceResultNames[r] }
+
+// StoredAnswer is the error of a [Locker] that found a stored answer in place of a lock.
+type StoredAnswer struct{ Text string }
+
+// Error implements error. It does not quote the answer.
+func (*StoredAnswer) Error() string { return "the answer of an earlier call is stored" }
+
+// ErrInUse means that the first call with the same key has not ended.
+var ErrInUse = errors.New("the first call with this key has not ended")
+
+// StoringLease is a lease whose release changes stored answers. Call one of the methods, once,
+// before Release.
+type StoringLease interface {
+	Lease
+	// StoreAnswer has Release store the text by this name, for so long. Of the locks of
+	// several orders, one has the text, and the others have the brief.
+	StoreAnswer(name, text, brief string, keep time.Duration)
+	ForgetAnswers(names ...string)
+}
+
+// Answer is a stored answer, for a client.
+type Answer struct {
+	Status  int
+	Headers []Header // the verdict included
+	Body    string
+}
+
+// Headers of a stored answer.
+const (
+	HeaderSettledAt = "x-ordergate-settled-at" // the time at which the answer was stored, RFC 3339
+	headerAge       = "age"                    // seconds since then (RFC 9111, 5.1)
+)
+
+// record is what Redis stores of an answer: a line of JSON, and the body. Without a status it
+// is brief: it shows only what was done.
+type record struct {
+	Rule    string      `json:"rule"`
+	Orders  string      `json:"orders,omitempty"`  // fingerprint of several orders
+	Request string      `json:"request,omitempty"` // fingerprint of the request
+	At      int64       `json:"at"`                // ms since 1970
+	Status  int         `json:"status,omitempty"`
+	Headers [][2]string `json:"headers,omitempty"`
+}
+
+func (r *record) text(body []byte) string {
+	line, _ := json.Marshal(r) // it never fails for this type
+	return string(append(append(line, '\n'), body...))
+}
+
+// readRecord reads the text of a record.
+func readRecord(text string) (r record, body string, err error) {
+	line, body, _ := strings.Cut(text, "\n")
+	if err := json.Unmarshal([]byte(line), &r); err != nil || r.Rule == "" {
+		return record{}, "", errors.New("what is stored is no answer")
+	}
+	return r, body, nil
+}
+
+// answer returns the stored answer for a client.
+func (r *record) answer(body string, now time.Time) *Answer {
+	at := time.UnixMilli(r.At)
+	a := &Answer{Status: r.Status, Body: body, Headers: make([]Header, 0, len(r.Headers)+3)}
+	for _, h := range r.Headers {
+		a.Headers = append(a.Headers, Header{h[0], h[1]})
+	}
+	age := max(0, now.Sub(at)) // another instance's clock may be ahead
+	a.Headers = append(a.Headers,
+		Header{HeaderVerdict, VerdictReplayed.String()},
+		Header{HeaderSettledAt, at.UTC().Format(time.RFC3339)},
+		Header{headerAge, strconv.FormatInt(int64(age/time.Second), 10)})
+	return a
+}
+
+// hashOf returns a short text for a list of texts, different for every other list (SHA-256, of
+// which it has 128 bits).
+func hashOf(texts ...string) string {
+	h := sha256.New()
+	var size [8]byte
+	for _, text := range texts {
+		binary.BigEndian.PutUint64(size[:], uint64(len(text)))
+		h.Write(size[:])
+		h.Write([]byte(text))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}
+
+// onceCall is what a call knows of its stored answers, and its own answer so far.
+type onceCall struct {
+	order *Once  // of the order's lock; nil: none
+	key   *Once  // of the key's lock; nil: none, or the request has no key
+	keyID string // names the key's lock
+
+	orders  string // fingerprint of several orders; "" for one
+	request string // fingerprint of the request; "": none is needed
+
+	status  int
+	headers [][2]string // that either stores
+	body    []byte
+	size    int
+	unfit   string // why the answer cannot be stored; "": it can
+}
+
+// prepareOnce reads what the request says about stored answers. The reason is why it is
+// refused.
+func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
+	p, o := c.policy, onceCall{}
+	if p.Once != nil {
+		id, why := p.Once.Key.of(p.Rule.Name, req)
+		if why != order.NoReason {
+			return why
+		}
+		if id != "" {
+			o.key, o.keyID = p.Once, id
+		}
+	}
+	if p.Settle != nil && m.Result == order.Named {
+		o.order = p.Settle.Once
+	}
+	if o.order == nil && o.key == nil {
+		return order.NoReason
+	}
+	if len(m.Batch) > 1 {
+		o.orders = hashOf(m.Batch...)
+	}
+	if o.order != nil && o.order.Fingerprint || o.key != nil && o.key.Fingerprint {
+		o.request = hashOf(req.Method, req.Target, string(req.Body))
+	}
+	c.once = &o
+	return order.NoReason
+}
+
+// readsBody reports whether the request's body decides which stored answer is the call's.
+func (p *Policy) readsBody() bool {
+	return p.Settle != nil && p.Settle.Once != nil && p.Settle.Once.Fingerprint ||
+		p.Once != nil && (p.Once.Fingerprint || slices.Contains(p.Once.Key.Parts, OncePart{}))
+}
+
+// both calls do for each Once of the call.
+func (o *onceCall) both(do func(*Once)) {
+	for _, once := range []*Once{o.order, o.key} {
+		if once != nil {
+			do(once)
+		}
+	}
+}
+
+// record returns the record of the call's own answer.
+func (o *onceCall) record(rule string, now time.Time) record {
+	return record{Rule: rule, Orders: o.orders, Request: o.request, At: now.UnixMilli()}
+}
+
+// begin notes the headers of the call's answer.
+func (o *onceCall) begin(r *Response) {
+	o.status = r.Status
+	if r.Header == nil {
+		o.unfit = "Envoy does not show its headers"
+		return
+	}
+	var vary, encoding string
+	for cursor := 0; ; {
+		name, value, next := r.Header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		cursor = next
+		switch name {
+		case "vary":
+			vary += "," + value
+		case "content-encoding":
+			encoding = value
+		case "content-type":
+			if strings.HasPrefix(value, "application/grpc") {
+				o.unfit = "it is gRPC"
+			}
+		}
+		kept := name == "content-encoding"
+		o.both(func(once *Once) { kept = kept || slices.Contains(once.Headers, name) })
+		if kept {
+			o.headers = append(o.headers, [2]string{strings.Clone(name), strings.Clone(value)})
+		}
+	}
+	// The request was forwarded without Accept-Encoding, so an answer that says that it varies
+	// by it, and is not encoded, is good for everybody.
+	for part := range strings.SplitSeq(vary, ",") {
+		if part = strings.ToLower(strings.TrimSpace(part)); part != "" && (part != "accept-encoding" || encoding != "") {
+			o.unfit = "it varies by a header of the request (Vary)"
+		}
+	}
+}
+
+// add notes a piece of the answer's body.
+func (o *onceCall) add(chunk []byte) {
+	o.size += len(chunk)
+	largest := 0
+	o.both(func(once *Once) { largest = max(largest, once.MaxBody) })
+	if o.unfit != "" || o.size > largest {
+		o.body = nil
+		return
+	}
+	o.body = append(o.body, chunk...)
+}
+
+// check returns whether and why not the answer is stored by one of the two.
+func (o *onceCall) check(once *Once) (OnceResult, string) {
+	switch {
+	case len(once.Forget) > 0 && o.status >= 200 && o.status < 300:
+		return OnceForgotten, ""
+	case len(once.Forget) > 0 || !once.Stores(o.status):
+		return OnceStatus, "its status is not stored: " + strconv.Itoa(o.status)
+	case o.unfit != "":
+		return OnceUnfit, o.unfit
+	case o.size > once.MaxBody:
+		return OnceTooLarge, fmt.Sprintf("its body has more than %d bytes (max_body)", once.MaxBody)
+	}
+	return OnceStored, ""
+}
+
+// storedHeaders returns the headers that one of the two stores.
+func (o *onceCall) storedHeaders(once *Once) (list [][2]string) {
+	for _, h := range o.headers {
+		if h[0] == "content-encoding" || slices.Contains(once.Headers, h[0]) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
+// onceReply returns the answer to a call that a stored answer refuses.
+func (p *Policy) onceReply(v Verdict) (Reply, bool) {
+	var once []*Once
+	if p.Once != nil {
+		once = append(once, p.Once)
+	}
+	if p.Settle != nil && p.Settle.Once != nil {
+		once = append(once, p.Settle.Once)
+	}
+	if len(once) == 0 {
+		return Reply{}, false
+	}
+	switch v {
+	case VerdictDuplicate:
+		return withProblem(once[len(once)-1].Duplicate, "the order was settled in another way"), true
+	case VerdictMismatch:
+		return withProblem(once[0].Mismatch, "an answer is stored for another request with the same key or order"), true
+	case VerdictInUse:
+		return withProblem(once[0].InUse, ErrInUse.Error()), once[0].Key != nil
+	}
+	return Reply{}, false
+}
+
+// docsOnce explains the refusals under a [Once].
+const docsOnce = "https://github.com/ordergate/ordergate/blob/main/docs/once.md"
+
+// withProblem gives a reply without a body one that names the problem (RFC 9457).
+func withProblem(r Reply, title string) Reply {
+	if r.Body == "" {
+		r.Body = fmt.Sprintf(`{"type":%q,"title":%q,"status":%d}`, docsOnce, title, r.Status)
+		r.Problem = true
+	}
+	return r
+}

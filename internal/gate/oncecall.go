@@ -1,0 +1,195 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// acquire acquires the lock of the call's key, if it has one, and then that of its orders. It
+// holds all of them, or none.
+func (c *Call) acquire(ctx context.Context) Grant {
+	var g Grant
+	if c.hasKey() {
+		if g.key, g.Err = c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest()); g.Err != nil {
+			return Grant{Err: c.keyError(g.Err)}
+		}
+		if !c.hasOrder() {
+			g.Lease = g.key
+			return g
+		}
+	}
+	if g.order, g.Err = c.policy.Settle.acquire(ctx, c.lockRequest, c.limitID); g.Err != nil {
+		if g.key != nil { // nothing was forwarded; if the release fails, the lock expires
+			_ = g.key.Release(context.WithoutCancel(ctx))
+		}
+		return Grant{Err: g.Err}
+	}
+	g.Lease = g.order
+	if g.key != nil {
+		if g.Lease, g.Err = join(ctx, g.order, g.key, g.order.Owner()); g.Err != nil {
+			return Grant{Err: g.Err}
+		}
+	}
+	return g
+}
+
+// acquireAsync is acquire for a call with one lock. It returns false, and does nothing, for any
+// other call.
+func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
+	switch {
+	case c.hasKey() && !c.hasOrder():
+		async, ok := c.policy.Once.Key.Lock.(AsyncLocker)
+		return ok && async.AcquireAsync(ctx, c.keyRequest(), func(lease Lease, err error) {
+			if err != nil {
+				then(Grant{Err: c.keyError(err)})
+				return
+			}
+			then(Grant{Lease: lease, key: lease})
+		})
+	case !c.hasKey() && c.policy.Settle.Limit == nil:
+		async, ok := c.policy.Settle.Lock.(AsyncLocker)
+		return ok && async.AcquireAsync(ctx, c.lockRequest, func(lease Lease, err error) {
+			then(Grant{Lease: lease, order: lease, Err: err})
+		})
+	}
+	return false
+}
+
+// hasKey reports whether the call has a key of its own.
+func (c *Call) hasKey() bool { return c.once != nil && c.once.key != nil }
+
+// hasOrder reports whether the call needs the lock of an order.
+func (c *Call) hasOrder() bool { return c.policy.Settle != nil && len(c.lockRequest.IDs) > 0 }
+
+func (c *Call) keyRequest() LockRequest {
+	return LockRequest{
+		IDs: []string{c.once.keyID}, Purpose: c.lockRequest.Purpose, Client: c.lockRequest.Client, Stored: c.once.key.Name,
+	}
+}
+
+// keyError marks an error of the key's lock.
+func (c *Call) keyError(err error) error {
+	if stored, ok := errors.AsType[*StoredAnswer](err); ok {
+		return &storedByKey{stored}
+	}
+	if errors.Is(err, ErrBusy) {
+		return fmt.Errorf("%w: %w", ErrInUse, err)
+	}
+	return err
+}
+
+// storedByKey is a stored answer of the key's lock.
+type storedByKey struct{ *StoredAnswer }
+
+// Unwrap returns the stored answer.
+func (s *storedByKey) Unwrap() error { return s.StoredAnswer }
+
+// found returns the verdict on a call that found a stored answer, and the answer for the
+// client, if it is for the call.
+func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error) {
+	once := c.once.order
+	if byKey {
+		once = c.once.key
+	}
+	r, body, err := readRecord(stored.Text)
+	switch {
+	case err != nil:
+		return VerdictUnavailable, nil, err
+	case r.Rule != c.policy.Rule.Name || r.Orders != c.once.orders || r.Status == 0 && !c.policy.Observe:
+		c.gate.record.Once(c.Decision.Rule, OnceDuplicate)
+		return VerdictDuplicate, nil, nil
+	case once.Fingerprint && r.Request != c.once.request:
+		c.gate.record.Once(c.Decision.Rule, OnceMismatch)
+		return VerdictMismatch, nil, nil
+	}
+	c.gate.record.Once(c.Decision.Rule, OnceReplayed)
+	return VerdictReplayed, r.answer(body, c.gate.now()), nil
+}
+
+// KeepsAnswer reports whether the call may store its answer. The adapter then reports the
+// headers of the answer, and each piece of its body ([Call.AnswerBody]).
+func (c *Call) KeepsAnswer() bool { return c.once != nil }
+
+// AnswerBody reports a piece of the answer's body.
+func (c *Call) AnswerBody(chunk []byte) {
+	if c.once != nil {
+		c.once.add(chunk)
+	}
+}
+
+// AnswerTrailers reports that the answer ends in trailers. A stored answer has none.
+func (c *Call) AnswerTrailers() {
+	if c.once != nil {
+		c.once.unfit = "it ends in trailers"
+	}
+}
+
+// finishOnce decides whether the answer is stored. If so, the call is closed, and its locks are
+// released by Store.
+func (c *Call) finishOnce() Step {
+	if c.once == nil || c.bracket.state != done || c.bracket.outcome != OutcomeKnown || c.lease == nil {
+		return Step{}
+	}
+	o := c.once
+	var step Step
+	o.both(func(once *Once) {
+		result, why := o.check(once)
+		switch result {
+		case OnceStored, OnceForgotten:
+			step.Store = true
+		default:
+			c.gate.record.Once(c.Decision.Rule, result)
+			step.NotStored = why
+		}
+	})
+	if step.Store {
+		c.bracket.on(storing, OutcomeKnown)
+	}
+	return step
+}
+
+// Store releases the call's locks and stores its answer. Call it once after [Call.Finished] has
+// requested it, and pass the end of the answer on afterwards: a client that has seen all of an
+// answer gets it again. Store blocks until Redis has replied or ctx ends. With an error, the
+// answer may be missing.
+func (c *Call) Store(ctx context.Context) error {
+	o := c.once
+	var results []OnceResult
+	o.both(func(once *Once) {
+		lease := c.orderLease
+		if once.Key != nil {
+			lease = c.keyLease
+		}
+		into, ok := lease.(StoringLease)
+		result, _ := o.check(once)
+		switch {
+		case !ok:
+		case result == OnceForgotten:
+			into.ForgetAnswers(once.Forget...)
+			results = append(results, result)
+		case result == OnceStored:
+			r := o.record(c.policy.Rule.Name, c.gate.now())
+			brief := r.text(nil)
+			text := brief
+			if !c.policy.Observe {
+				r.Status, r.Headers = o.status, o.storedHeaders(once)
+				text = r.text(o.body)
+			}
+			into.StoreAnswer(once.Name, text, brief, once.Keep)
+			results = append(results, result)
+		}
+	})
+	if c.leaseDone != nil {
+		close(c.leaseDone)
+	}
+	err := c.lease.Release(ctx)
+	for _, result := range results {
+		if err != nil {
+			result = OnceFailed
+		}
+		c.gate.record.Once(c.Decision.Rule, result)
+	}
+	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown)
+	return err
+}

@@ -1,0 +1,118 @@
+package gate
+
+import (
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// OnceKey makes a key of parts of a request. Calls with the same key are the same call.
+type OnceKey struct {
+	Lock     Locker // of keys
+	Parts    []OncePart
+	Scope    []string // headers in lower case; keys of requests that differ in one are different
+	Required bool     // a request without one of the parts is refused; otherwise it has no key
+}
+
+// OncePart is a part of a key: a header, in lower case, or the body.
+type OncePart struct {
+	Header string // "": the body
+}
+
+// HeaderIdempotencyKey is the header of draft-ietf-httpapi-idempotency-key-header-07.
+const HeaderIdempotencyKey = "idempotency-key"
+
+// maxOnceKey bounds an Idempotency-Key, in bytes. The draft leaves the bound to the server.
+const maxOnceKey = 255
+
+// maxOnceHeader bounds any other header in a key, in bytes.
+const maxOnceHeader = 4096
+
+// of returns the ID of the request's key: a hash, so that Redis does not show it. "": the
+// request has no key. The reason is why it is refused.
+func (k *OnceKey) of(rule string, req order.Request) (id string, why order.Reason) {
+	texts := []string{rule}
+	for _, name := range k.Scope {
+		value, n := onlyHeader(req.Header, name)
+		if n > 1 || len(value) > maxOnceHeader {
+			return "", order.RepeatedKey
+		}
+		texts = append(texts, value)
+	}
+	idempotency := false
+	for _, part := range k.Parts {
+		if part.Header == "" {
+			texts = append(texts, string(req.Body))
+			continue
+		}
+		value, n := onlyHeader(req.Header, part.Header)
+		switch {
+		case n > 1:
+			return "", order.RepeatedKey
+		case n == 0 && k.Required:
+			return "", order.MissingKey
+		case n == 0:
+			return "", order.NoReason
+		case part.Header == HeaderIdempotencyKey:
+			var ok bool
+			if value, ok = idempotencyKey(value); !ok {
+				return "", order.MalformedKey
+			}
+			idempotency = true
+		case value == "" || len(value) > maxOnceHeader:
+			return "", order.MalformedKey
+		}
+		texts = append(texts, value)
+	}
+	if !idempotency { // its target belongs to what a key stands for; otherwise it is in the fingerprint
+		texts = append(texts, req.Method, req.Target)
+	}
+	return hashOf(texts...), order.NoReason
+}
+
+// onlyHeader returns the value of a header, and how often it was sent.
+func onlyHeader(header order.Header, name string) (value string, n int) {
+	for cursor := 0; header != nil; {
+		key, text, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		if key == name {
+			value = text
+			n++
+		}
+		cursor = next
+	}
+	return value, n
+}
+
+// idempotencyKey returns the content of an Idempotency-Key. The draft has a string of
+// structured fields (RFC 8941, 3.3.3), which is quoted. Most clients send the content alone:
+// visible ASCII without commas, since a comma joins two headers.
+func idempotencyKey(value string) (string, bool) {
+	inner, quoted := strings.CutPrefix(value, `"`)
+	if quoted {
+		var ok bool
+		if inner, ok = strings.CutSuffix(inner, `"`); !ok {
+			return "", false
+		}
+	}
+	if inner == "" || len(inner) > maxOnceKey {
+		return "", false
+	}
+	var text strings.Builder
+	for i := 0; i < len(inner); i++ {
+		c := inner[i]
+		switch {
+		case quoted && c == '\\':
+			if i++; i == len(inner) || inner[i] != '"' && inner[i] != '\\' {
+				return "", false
+			}
+			c = inner[i]
+		case c < ' ' || c >= 0x7f || c == '"' || !quoted && (c == ' ' || c == ','):
+			return "", false
+		}
+		text.WriteByte(c)
+	}
+	return text.String(), true
+}
