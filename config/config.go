@@ -410,6 +410,7 @@ type Rule struct {
 	Lookup  *Lookup `mapstructure:"lookup"`
 	Create  *Create `mapstructure:"create"` // excludes settle and lookup
 	Settle  *Settle `mapstructure:"settle"`
+	Once    *Once   `mapstructure:"once"` // answers that are stored by a key in the request, or of the order that settle names
 	Mode    string  `mapstructure:"mode"` // default enforce
 }
 
@@ -507,6 +508,12 @@ type Lookup struct {
 type Create struct {
 	Filter string `mapstructure:"filter"`
 	Learn  Learn  `mapstructure:"learn"`
+	Once   *Once  `mapstructure:"once"` // by an Idempotency-Key, unless it has by
+	// Lock is taken for the order that the request names, until its answer is learned: two
+	// creates of one ID do not run at once. "": none.
+	Lock        string `mapstructure:"lock"`
+	Busy        Reply  `mapstructure:"busy"`        // with lock; default 409, Retry-After 1s
+	Unavailable Reply  `mapstructure:"unavailable"` // with lock; default 503, Retry-After 1s
 }
 
 // Learn is the location of the new ID in the answer to a create. Exactly one of ResponseJSON
@@ -521,6 +528,7 @@ type Learn struct {
 type Settle struct {
 	Lock        string        `mapstructure:"lock"`
 	Limit       *Limit        `mapstructure:"limit"`       // nil: none
+	Once        *Once         `mapstructure:"once"`        // the stored answer of the order; nil: none
 	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
 	Unavailable Reply         `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
 	MaxHold     time.Duration `mapstructure:"max_hold"`    // ordergate ends a longer call; 1s to 24h, default 10m

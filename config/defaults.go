@@ -49,6 +49,7 @@ func (c *Config) ensureDefaults(doc *document) {
 	for i := range c.Rules {
 		c.Rules[i].ensureDefaults(doc, rulePath(i), c)
 	}
+	c.forgetAll()
 }
 
 // hasFrontControllers reports whether a backend is read as one that may be PHP's.
@@ -70,7 +71,7 @@ func (c *Config) needsRedis() bool {
 		}
 	}
 	for _, r := range c.Rules {
-		if r.Create != nil {
+		if r.Create != nil || r.Once != nil {
 			return true
 		}
 	}
@@ -264,6 +265,23 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		r.Lookup.Absent.ensureDefaults(doc, path+".lookup.absent",
 			Reply{Status: http.StatusNotFound, Body: `{"error":"order not found"}`})
 	}
+	if create := r.Create; create != nil && create.Once != nil && len(create.Once.By) == 0 {
+		create.Once.By = OnceParts{OnceIdempotencyKey}
+	}
+	if o, at := r.ByOrder(); o != nil {
+		o.ensureDefaults(doc, join(path, at), r, false)
+	}
+	if o, at := r.ByKey(); o != nil {
+		o.ensureDefaults(doc, join(path, at), r, true)
+	}
+	if create := r.Create; create != nil && create.Lock != "" {
+		create.Busy.ensureDefaults(doc, path+".create.busy", Reply{
+			Status: http.StatusConflict, Body: `{"error":"order is being created, try again"}`, RetryAfter: time.Second,
+		})
+		create.Unavailable.ensureDefaults(doc, path+".create.unavailable", Reply{
+			Status: http.StatusServiceUnavailable, Body: `{"error":"orders cannot be created now, try again"}`, RetryAfter: time.Second,
+		})
+	}
 	if s := r.Settle; s != nil {
 		s.Busy.ensureDefaults(doc, path+".settle.busy", Reply{
 			Status: http.StatusConflict, Body: `{"error":"order is being settled, try again"}`, RetryAfter: time.Second,
@@ -271,7 +289,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		s.Unavailable.ensureDefaults(doc, path+".settle.unavailable", Reply{
 			Status: http.StatusServiceUnavailable, Body: `{"error":"settlement is not available, try again"}`, RetryAfter: time.Second,
 		})
-		fill(doc, path+".settle.max_hold", &s.MaxHold, 10*time.Minute)
+		fill(doc, path+".settle.max_hold", &s.MaxHold, defaultMaxHold)
 		fill(doc, path+".settle.max_in_flight", &s.MaxInFlight, 100)
 		fill(doc, path+".settle.max_in_flight_per_client", &s.MaxInFlightPerClient, (s.MaxInFlight+1)/2)
 		if s.Limit != nil {

@@ -4,7 +4,6 @@ package config
 var planned = map[string]bool{
 	"rules[].create.confirm":   true,
 	"rules[].create.duplicate": true,
-	"rules[].settle.once":      true,
 }
 
 const notAvailable = "is not available in this version"

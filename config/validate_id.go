@@ -41,7 +41,7 @@ func (v *validator) locationsOf(path string, id ID) []idLocation {
 // ids checks the entries of a rule without pass.
 func (v *validator) ids(path string, r Rule) {
 	at, n := path+".id", len(r.IDs)
-	needed := r.Create == nil && !v.unusable(path+".create") && !v.discarded[path+".pass"]
+	needed := r.Create == nil && (r.Once == nil || r.Lookup != nil || r.Settle != nil) && !v.unusable(path+".create") && !v.discarded[path+".pass"]
 	switch {
 	case n > maxIDs:
 		v.reject(at, "has %d entries: at most %d are allowed", n, maxIDs)

@@ -114,6 +114,9 @@ func (v *validator) served(c *Config) {
 		if r.Settle != nil && proc == "" {
 			proc = rulePath(i) + ".settle"
 		}
+		if r.Once != nil && proc == "" {
+			proc = rulePath(i) + ".once"
+		}
 	}
 	if c.Listen.Authz == "" && c.Listen.HTTP == "" && authz != "" {
 		v.reject("listen.authz", "is empty, and so is listen.http, and %s is decided at one of them: give an address", authz)

@@ -43,7 +43,7 @@ var auxiliaryKeys = [][2]string{
 	{"redisson_lock_token:", ""}, {"redisson_lock_queue:", ""}, {"redisson_lock_timeout:", ""},
 	{"", ":rwlock_timeout:1"},
 	{"", ":ordergate_holders"}, {"", ":ordergate_entry"}, {"", ":ordergate_grant"},
-	{"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
+	{"", ":ordergate_once"}, {"", ":ordergate_waiting"}, {"", ":ordergate_permits"}, {"", ":ordergate_leases"},
 }
 
 // auxiliaryKeysDiffer rejects a lock whose key for one order can equal an auxiliary key for
@@ -92,6 +92,9 @@ func (v *validator) lockUses(c *Config) map[string]lockUse {
 		uses[name] = use
 	}
 	for _, r := range c.Rules {
+		if r.Create != nil && r.Create.Lock != "" {
+			note(r.Create.Lock, r.Mode == ModeObserve, r.IDs...)
+		}
 		if s := r.Settle; s != nil {
 			note(s.Lock, r.Mode == ModeObserve, r.IDs...)
 			if s.Limit != nil {

@@ -47,9 +47,10 @@ func (v *validator) rule(path string, r Rule) {
 		v.reject(at, "is for a rule that reads an ID from JSON: remove it")
 	}
 	v.reply(path+".invalid", r.Invalid)
-	if r.Lookup == nil && r.Create == nil && r.Settle == nil {
-		v.rejectMissing(path, []string{"lookup", "create", "settle", "pass"}, "does nothing: give it lookup, create, settle or pass")
+	if r.Lookup == nil && r.Create == nil && r.Settle == nil && r.Once == nil {
+		v.rejectMissing(path, []string{"lookup", "create", "settle", "once", "pass"}, "does nothing: give it lookup, create, settle, once or pass")
 	}
+	v.onceRules(path, r)
 	if r.Create != nil && (r.Lookup != nil || r.Settle != nil) {
 		v.reject(path+".create", "excludes lookup and settle: an order that is yet to be made cannot be looked up")
 	}
@@ -60,6 +61,7 @@ func (v *validator) rule(path string, r Rule) {
 	if r.Create != nil {
 		v.filterReference(path+".create", r.Create.Filter)
 		v.learn(path+".create", r.Create.Learn)
+		v.createLock(path, r)
 	}
 	if r.Settle != nil {
 		v.settle(path+".settle", r.Settle)
@@ -75,7 +77,7 @@ func (v *validator) pass(path string, r Rule) {
 		set bool
 	}{
 		{"id", len(r.IDs) > 0}, {"invalid", r.Invalid != Reply{}},
-		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil},
+		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil},
 	}
 	for _, g := range given {
 		if at := join(path, g.key); g.set || v.given(at) {
@@ -102,6 +104,32 @@ func (v *validator) filterReference(path, name string) {
 	if v.required(path, "filter", name != "", "the name of a filter") {
 		reference(v, path+".filter", "filters", name, v.config.Filters)
 	}
+}
+
+// createLock checks the lock of a create.
+func (v *validator) createLock(path string, r Rule) {
+	at := path + ".create"
+	if r.Create.Lock == "" && !v.given(at+".lock") {
+		for _, only := range []struct {
+			key string
+			set bool
+		}{{"busy", r.Create.Busy != Reply{}}, {"unavailable", r.Create.Unavailable != Reply{}}} {
+			if only.set || v.given(join(at, only.key)) {
+				v.reject(join(at, only.key), "is for create with lock: remove it")
+			}
+		}
+		return
+	}
+	reference(v, at+".lock", "locks", r.Create.Lock, v.config.Locks)
+	lock, defined := v.config.Locks[r.Create.Lock]
+	switch {
+	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore):
+		v.reject(at+".lock", "%s is of kind %s, which several calls hold at once: give a lock with one holder", quote(r.Create.Lock), lock.Kind)
+	case len(r.IDs) > 0 && len(v.locationsOf(v.idPath(path, 0, len(r.IDs)), r.IDs[0])) == 0:
+		v.reject(at+".lock", "is for creates that name their order, and id has no location: give it one, or use create.once")
+	}
+	v.reply(at+".busy", r.Create.Busy)
+	v.reply(at+".unavailable", r.Create.Unavailable)
 }
 
 func (v *validator) settle(path string, s *Settle) {

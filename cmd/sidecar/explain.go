@@ -216,7 +216,8 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = stubFilter{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		lock, use := locking.LockOf(c, name, r)
+		return keyLocker{locking.NewGateLocker(lock, r.MaxHold(), use.Observe)}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {

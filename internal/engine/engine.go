@@ -111,8 +111,8 @@ func metricRules(c *config.Config) []metrics.Rule {
 	rules := make([]metrics.Rule, len(c.Rules))
 	for i, r := range c.Rules {
 		rules[i] = metrics.Rule{Name: r.Name, Mode: r.Mode}
-		if r.Settle != nil {
-			rules[i].Lock = locking.Use{Lock: r.Settle.Lock, Observe: r.Mode == config.ModeObserve}.String()
+		if lock := r.OrderLock(); lock != "" {
+			rules[i].Lock = locking.Use{Lock: lock, Observe: r.Mode == config.ModeObserve}.String()
 		}
 	}
 	return rules

@@ -98,9 +98,9 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 					continue
 				}
 				was, is := &before[o], &now[r]
-				for n, place := range []string{"lock", "limit.lock"} {
+				for n, place := range []string{"settle.lock", "settle.limit.lock", "once.by"} {
 					if was.locks[n] != "" && is.locks[n] != "" && was.identities[n] != is.identities[n] && !(renewed[is.locks[n]] && was.locks[n] == is.locks[n]) {
-						paths = append(paths, "rules."+is.name+".settle."+place)
+						paths = append(paths, "rules."+is.name+"."+place)
 					}
 				}
 				if was.locks[0] != "" && is.locks[0] != "" && was.foldsIDs != is.foldsIDs {
@@ -117,8 +117,8 @@ func locksChanged(old, c *config.Config, past [][]lockingRule) (paths []string) 
 type lockingRule struct {
 	name       string
 	match      config.Match
-	locks      [2]string
-	identities [2]identity
+	locks      [3]string
+	identities [3]identity
 	foldsIDs   bool
 }
 
@@ -128,7 +128,11 @@ func lockingRules(c *config.Config) []lockingRule {
 	for i, r := range c.Rules {
 		all[i] = lockingRule{name: r.Name, match: r.Match, locks: locksOf(r), foldsIDs: foldsIDs(r)}
 		for n, name := range all[i].locks {
-			if name != "" {
+			switch {
+			case name == config.OnceLock:
+				o, _ := r.ByKey()
+				all[i].identities[n] = identity{key: fmt.Sprint(r.Name, o.By, o.Scope)}
+			case name != "":
 				all[i].identities[n] = identityOf(c.Locks[name])
 			}
 		}
@@ -176,15 +180,18 @@ func onlyLock(name string, l config.Lock) *config.Config {
 	return &config.Config{Locks: map[string]config.Lock{name: l}}
 }
 
-// locksOf returns the names of the locks that requests of a rule acquire: the lock of the order
-// and the lock of the limit. A name is "" if the rule has no such lock.
-func locksOf(r config.Rule) (names [2]string) {
-	if r.Settle == nil || r.Mode == config.ModeObserve {
+// locksOf returns the names of the locks that requests of a rule acquire: the lock of the order,
+// that of the limit, and that of its keys. A name is "" if the rule has no such lock.
+func locksOf(r config.Rule) (names [3]string) {
+	if r.Mode == config.ModeObserve {
 		return names
 	}
-	names[0] = r.Settle.Lock
-	if r.Settle.Limit != nil {
+	names[0] = r.OrderLock()
+	if r.Settle != nil && r.Settle.Limit != nil {
 		names[1] = r.Settle.Limit.Lock
+	}
+	if o, _ := r.ByKey(); o != nil {
+		names[2] = config.OnceLock
 	}
 	return names
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -32,8 +33,7 @@ func (u Use) String() string {
 // Locker returns the locks of a rule for the gate. It keeps the active Locker if its lock is
 // the same, and opens a new one otherwise.
 func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.Locker, error) {
-	c := v.config.Locks[name]
-	use := Use{name, r.Mode == config.ModeObserve}
+	c, use := LockOf(v.config, name, r)
 	unit := v.units[use]
 	if unit == nil {
 		var err error
@@ -42,13 +42,23 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 		}
 		v.units[use] = unit
 	}
-	locker := NewGateLocker(c, r.Settle.MaxHold, use.Observe)
+	locker := NewGateLocker(c, r.MaxHold(), use.Observe)
 	locker.unit = unit
-	if name == lastLock(r.Settle) {
+	if r.Settle != nil && name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
 		locker.rule = r.Name
 	}
 	return locker, nil
+}
+
+// LockOf returns a lock by its name, for a rule. [config.OnceLock] is that of the rule's keys.
+func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
+	use := Use{name, r.Mode == config.ModeObserve}
+	if name != config.OnceLock {
+		return c.Locks[name], use
+	}
+	use.Lock = config.OnceLock + ":" + r.Name // no lock in the file has a colon
+	return r.KeyLock(), use
 }
 
 // flightLimitsOf returns those of each rule that settles.
@@ -82,6 +92,9 @@ func (s *Lockers) unit(ctx context.Context, use Use, c config.Lock) (*Unit, erro
 	}
 	log := s.opts.Logger.With("lock", use.String())
 	opts := lockerOptions(c)
+	if strings.HasPrefix(use.Lock, config.OnceLock+":") {
+		opts.FencesUnused, opts.FenceLife = true, c.Lease
+	}
 	opts.Process, opts.Observer, opts.Logger = s.opts.Process, s.opts.Metrics.Lock(use.String()), s.opts.Warnings.Logger(log)
 	if use.Observe {
 		opts.Wait = redislock.Wait{Tries: 1}

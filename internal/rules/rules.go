@@ -43,6 +43,17 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 	}
+	if c := r.Create; c != nil && c.Lock != "" {
+		p.Settle = &gate.Settle{Busy: reply(c.Busy), Unavailable: reply(c.Unavailable)}
+		if p.Settle.Lock, err = locks(c.Lock, r); err != nil {
+			return gate.Policy{}, err
+		}
+	}
+	if o, _ := r.ByKey(); o != nil {
+		if p.Once, err = onceByKey(o, r, locks); err != nil {
+			return gate.Policy{}, err
+		}
+	}
 	if s := r.Settle; s != nil {
 		p.Settle = &gate.Settle{Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
 		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
@@ -52,6 +63,9 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
 				return gate.Policy{}, err
 			}
+		}
+		if o, _ := r.ByOrder(); o != nil {
+			p.Settle.Once = once(o)
 		}
 	}
 	return p, nil

@@ -56,6 +56,8 @@ type Options struct {
 	// for ever, else 24h at the least. Fences of a Locker grow without it, by the clock
 	// of Redis. But Redisson's RFencedLock begins again with 1 where there is none.
 	FenceLife time.Duration
+	// FencesUnused says that no backend compares the fences. FenceLife may be shorter then.
+	FencesUnused bool
 
 	Process  string       // names this process to an operator, such as a host's name; may be empty
 	Observer Observer     // nil: none
@@ -137,7 +139,7 @@ func (o *Options) validate() error {
 	if o.Lease < minLease || o.Lease > maxLease {
 		wrong("lease %v is not within %v to %v", o.Lease, minLease, maxLease)
 	}
-	if o.FenceLife != 0 && o.FenceLife < minFenceLife {
+	if o.FenceLife != 0 && o.FenceLife < minFenceLife && !o.FencesUnused {
 		wrong("fence life %v is below %v", o.FenceLife, minFenceLife)
 	}
 	if o.Hold < time.Millisecond {

@@ -1,0 +1,422 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Once has the answers of finished calls stored, and given again to later calls for the same.
+// It stands in a rule, in settle or in create. Without By it is for the order that the rule
+// settles.
+type Once struct {
+	// By are the parts of a key: "idempotency-key", "body", or {header: name}. Calls with the
+	// same key are the same call. Default in create: idempotency-key.
+	By OnceParts `mapstructure:"by"`
+	// Scope are further headers: equal keys of requests that differ in one are different keys.
+	Scope    OnceParts `mapstructure:"scope"`
+	Required bool      `mapstructure:"required"` // a request without one of the parts is refused; default false: it has no key
+
+	// Fingerprint refuses a call that differs from that of the stored answer, in its method,
+	// target or body: "body", or "none". Default body with an idempotency-key, otherwise none.
+	Fingerprint string        `mapstructure:"fingerprint"`
+	Keep        time.Duration `mapstructure:"keep"` // 1s to 8760h (a year), default 24h
+	For         time.Duration `mapstructure:"for"`  // another name of keep
+
+	// Statuses are those of the answers that are stored: "2xx" or "404". Default 2xx; with By
+	// also 4xx, except 408, 409, 425 and 429.
+	Statuses []string `mapstructure:"statuses"`
+	MaxBody  int      `mapstructure:"max_body"` // bytes, 0 to 1 MiB, default 65,536; a larger answer is not stored
+	Headers  []string `mapstructure:"headers"`  // that are stored, in any case; default content-type and location
+
+	// Name is that of the stored answers of an order. Rules that do the same in different ways
+	// have the same name: an order that one of them has settled is refused by the others.
+	// Default the rule's name. Only without By.
+	Name string `mapstructure:"name"`
+	// Forget has a call that undoes a settlement delete the stored answers of its order: true
+	// for all names of rules with the same lock, or a list of names. Excludes all else.
+	Forget OnceNames `mapstructure:"forget"`
+
+	// These are for the lock of a key, with By.
+	Wait  Wait          `mapstructure:"wait"`  // for the first call to end; default one try
+	Lease time.Duration `mapstructure:"lease"` // 1s to 1h, default 30s
+	Hold  time.Duration `mapstructure:"hold"`  // after an unknown outcome, 1s to 24h, default 90s
+
+	Duplicate   Reply `mapstructure:"duplicate"`   // the order was settled by another rule of this name, or with other orders; default 409
+	Mismatch    Reply `mapstructure:"mismatch"`    // fingerprint refuses; default 422
+	InUse       Reply `mapstructure:"in_use"`      // the first call with the key has not ended; default 409, Retry-After 1s
+	Missing     Reply `mapstructure:"missing"`     // no key, or a malformed one; default 400
+	Unavailable Reply `mapstructure:"unavailable"` // Redis does not answer, in a rule without settle; default 503, Retry-After 1s
+}
+
+// OnceParts are parts of a key: [OnceIdempotencyKey], [OnceBody], or [OnceHeader] with a name in
+// lower case.
+type OnceParts []string
+
+// Parts of a key.
+const (
+	OnceIdempotencyKey = "idempotency-key"
+	OnceBody           = "body"
+	OnceHeader         = "header:"
+)
+
+// OnceNames are names of stored answers, or [OnceAll].
+type OnceNames []string
+
+// OnceAll stands for all names.
+const OnceAll = "*"
+
+// Ways to compare a call with that of a stored answer.
+const (
+	FingerprintBody = "body"
+	FingerprintNone = "none"
+)
+
+// OnceLock is the name under which package locking finds the lock of a rule's keys.
+const OnceLock = "once"
+
+// OnceKeyPrefix begins the Redis keys of such locks. The rule's name and a hash of the key
+// follow.
+const OnceKeyPrefix = "ordergate:once:"
+
+const (
+	maxOnceBody = 1 << 20
+	maxOnceKeep = 8760 * time.Hour
+)
+
+// ByOrder returns the rule's stored answers of orders, and their path in the rule; nil: none.
+func (r *Rule) ByOrder() (*Once, string) {
+	switch {
+	case r.Settle != nil && r.Settle.Once != nil:
+		return r.Settle.Once, "settle.once"
+	case r.Once != nil && len(r.Once.By) == 0:
+		return r.Once, "once"
+	}
+	return nil, ""
+}
+
+// ByKey returns the rule's stored answers by a key in the request, and their path in the rule;
+// nil: none.
+func (r *Rule) ByKey() (*Once, string) {
+	switch {
+	case r.Once != nil && len(r.Once.By) > 0:
+		return r.Once, "once"
+	case r.Create != nil && r.Create.Once != nil:
+		return r.Create.Once, "create.once"
+	}
+	return nil, ""
+}
+
+// OrderLock returns the name of the lock of the rule's orders; "": none.
+func (r *Rule) OrderLock() string {
+	switch {
+	case r.Settle != nil:
+		return r.Settle.Lock
+	case r.Create != nil:
+		return r.Create.Lock
+	}
+	return ""
+}
+
+// MaxHold returns how long a call of the rule may last.
+func (r *Rule) MaxHold() time.Duration {
+	if r.Settle != nil {
+		return r.Settle.MaxHold
+	}
+	return defaultMaxHold
+}
+
+const defaultMaxHold = 10 * time.Minute
+
+// KeyLock returns the lock of the rule's keys. The rule must have keys.
+func (r *Rule) KeyLock() Lock {
+	o, _ := r.ByKey()
+	return Lock{
+		Kind: LockExclusive, Format: FormatRedisson, Key: OnceKeyPrefix + r.Name + ":{id}",
+		Lease: o.Lease, Wait: o.Wait, MaxWaitersPerKey: 100, OnUnknownOutcome: UnknownPolicy{Hold: o.Hold},
+	}
+}
+
+// StoresStatus reports whether an answer of this status is stored.
+func (o *Once) StoresStatus(status int) bool {
+	return slices.ContainsFunc(o.Statuses, func(text string) bool {
+		if text == notRetried {
+			return status >= 400 && status < 500 && !slices.Contains(retriedStatuses, status)
+		}
+		class, isClass := strings.CutSuffix(text, "xx")
+		return isClass && fmt.Sprint(status/100) == class || text == fmt.Sprint(status)
+	})
+}
+
+// notRetried stands for the 4xx after which a client does not repeat the same request.
+const notRetried = "4xx-final"
+
+var retriedStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests}
+
+func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
+	if doc.given(path+".forget") && len(o.Forget) > 0 {
+		return
+	}
+	if o.Keep == 0 {
+		o.Keep = o.For
+	}
+	keyed := slices.Contains(o.By, OnceIdempotencyKey)
+	statuses, fingerprint := []string{"2xx"}, FingerprintNone
+	if byKey {
+		statuses = append(statuses, notRetried)
+	}
+	if keyed {
+		fingerprint = FingerprintBody
+	}
+	fill(doc, path+".fingerprint", &o.Fingerprint, fingerprint)
+	fill(doc, path+".keep", &o.Keep, 24*time.Hour)
+	if o.Statuses == nil && !doc.given(path+".statuses") {
+		o.Statuses = statuses
+	}
+	fill(doc, path+".max_body", &o.MaxBody, 64<<10)
+	if o.Headers == nil && !doc.given(path+".headers") {
+		o.Headers = []string{"content-type", "location"}
+	}
+	for i := range o.Headers {
+		lowerHeader(&o.Headers[i])
+	}
+	o.Duplicate.ensureDefaults(doc, path+".duplicate", Reply{Status: http.StatusConflict})
+	o.Mismatch.ensureDefaults(doc, path+".mismatch", Reply{Status: http.StatusUnprocessableEntity})
+	if !byKey {
+		fill(doc, path+".name", &o.Name, r.Name)
+		return
+	}
+	if o.Wait.UpTo == 0 && !doc.given(path+".wait.up_to") {
+		fill(doc, path+".wait.tries", &o.Wait.Tries, 1)
+		fill(doc, path+".wait.every", &o.Wait.Every, 100*time.Millisecond)
+	}
+	fill(doc, path+".lease", &o.Lease, 30*time.Second)
+	fill(doc, path+".hold", &o.Hold, 90*time.Second)
+	o.InUse.ensureDefaults(doc, path+".in_use", Reply{Status: http.StatusConflict, RetryAfter: time.Second})
+	o.Missing.ensureDefaults(doc, path+".missing", Reply{Status: http.StatusBadRequest})
+	o.Unavailable.ensureDefaults(doc, path+".unavailable", Reply{
+		Status: http.StatusServiceUnavailable, Body: `{"error":"the request cannot be taken now, try again"}`, RetryAfter: time.Second,
+	})
+}
+
+// forgetAll gives each rule that forgets all stored answers their names.
+func (c *Config) forgetAll() {
+	for i := range c.Rules {
+		o, _ := c.Rules[i].ByOrder()
+		if o == nil || !slices.Equal(o.Forget, OnceNames{OnceAll}) {
+			continue
+		}
+		var names OnceNames
+		for j := range c.Rules {
+			other, _ := c.Rules[j].ByOrder()
+			if other != nil && other.Name != "" && c.Rules[j].OrderLock() == c.Rules[i].OrderLock() && !slices.Contains(names, other.Name) {
+				names = append(names, other.Name)
+			}
+		}
+		o.Forget = names
+	}
+}
+
+// onceRules checks the stored answers of a rule.
+func (v *validator) onceRules(path string, r Rule) {
+	order, orderAt := r.ByOrder()
+	key, keyAt := r.ByKey()
+	if r.Once != nil && r.Settle != nil && r.Settle.Once != nil && len(r.Once.By) == 0 {
+		v.reject(path+".once", "has no by, and settle.once is for the order already: give it by, or remove one of the two")
+	}
+	if r.Once != nil && len(r.Once.By) > 0 && r.Create != nil && r.Create.Once != nil {
+		v.reject(path+".create.once", "is given as once of the rule already: remove one of the two")
+	}
+	if r.Settle != nil && r.Settle.Once != nil && len(r.Settle.Once.By) > 0 {
+		v.reject(path+".settle.once.by", "is for once of the rule: settle.once is for the order")
+	}
+	if order != nil {
+		v.onceByOrder(join(path, orderAt), order, r)
+	}
+	if key != nil {
+		v.onceByKey(join(path, keyAt), key)
+	}
+}
+
+// onceByOrder checks stored answers of orders.
+func (v *validator) onceByOrder(path string, o *Once, r Rule) {
+	lock, defined := v.config.Locks[r.OrderLock()]
+	switch {
+	case r.Settle == nil:
+		v.rejectMissing(path, []string{"by"}, "by is missing: give by: idempotency-key, or parts such as [header: x-user, body]")
+		return
+	case defined && (lock.Kind == LockRead || lock.Kind == LockSemaphore || lock.Kind == LockQuorum):
+		v.reject(path, "is for a lock of kind %s, %s or %s: %s is of kind %s", LockExclusive, LockFair, LockWrite, quote(r.Settle.Lock), lock.Kind)
+	}
+	for _, only := range []struct {
+		key string
+		set bool
+	}{{"scope", len(o.Scope) > 0}, {"required", o.Required}, {"wait", o.Wait != Wait{}}, {"lease", o.Lease != 0}, {"hold", o.Hold != 0},
+		{"in_use", o.InUse != Reply{}}, {"missing", o.Missing != Reply{}}, {"unavailable", o.Unavailable != Reply{}}, {"for", o.For != 0}} {
+		if at := join(path, only.key); only.set || v.given(at) {
+			v.reject(at, "is for once with by: remove it")
+		}
+	}
+	if v.given(path+".forget") || len(o.Forget) > 0 {
+		v.forget(path, o, r)
+		return
+	}
+	if problem := nameProblem(o.Name); problem != "" {
+		v.reject(path+".name", "%s", problem)
+	}
+	v.once(path, o)
+}
+
+// forget checks a rule that forgets stored answers.
+func (v *validator) forget(path string, o *Once, r Rule) {
+	if r.Lookup == nil && len(o.Forget) == 0 && v.given(path+".forget") {
+		v.reject(path+".forget", "no rule with lock %s stores answers: there is nothing to forget", quote(r.OrderLock()))
+	}
+	for _, key := range []string{"keep", "statuses", "max_body", "headers", "name", "fingerprint", "duplicate", "mismatch"} {
+		if at := join(path, key); v.given(at) {
+			v.reject(at, "excludes forget: a call that undoes stores no answer")
+		}
+	}
+	for i, name := range o.Forget {
+		known := false
+		for j := range v.config.Rules {
+			other, _ := v.config.Rules[j].ByOrder()
+			known = known || other != nil && other.Name == name && v.config.Rules[j].OrderLock() == r.OrderLock()
+		}
+		if !known {
+			v.reject(fmt.Sprintf("%s.forget[%d]", path, i), "%s is not the name of stored answers of lock %s", quote(name), quote(r.OrderLock()))
+		}
+	}
+}
+
+// onceByKey checks stored answers by a key in the request.
+func (v *validator) onceByKey(path string, o *Once) {
+	for _, only := range []struct {
+		key string
+		set bool
+	}{{"name", o.Name != ""}, {"forget", len(o.Forget) > 0}, {"duplicate", o.Duplicate != Reply{Status: http.StatusConflict}}} {
+		if at := join(path, only.key); only.set || v.given(at) {
+			v.reject(at, "is for once of an order, without by: remove it")
+		}
+	}
+	for _, list := range []struct {
+		key   string
+		parts OnceParts
+	}{{"by", o.By}, {"scope", o.Scope}} {
+		for i, part := range list.parts {
+			at := fmt.Sprintf("%s.%s[%d]", path, list.key, i)
+			name, isHeader := strings.CutPrefix(part, OnceHeader)
+			switch {
+			case slices.Contains(list.parts[:i], part):
+				v.reject(at, "%s is given twice: give each part once", quote(part))
+			case isHeader && (!headerName.MatchString(name) || name == OnceIdempotencyKey):
+				v.reject(at, "%s is not the name of a header for a key; write %s for that header", quote(name), OnceIdempotencyKey)
+			case isHeader:
+			case list.key == "scope" && part != "authorization":
+				v.reject(at, "%s is not a header: write {header: name}", quote(part))
+			case list.key == "by" && part != OnceIdempotencyKey && part != OnceBody:
+				v.reject(at, "%s is not one of %s, %s, {header: name}", quote(part), OnceIdempotencyKey, OnceBody)
+			}
+		}
+	}
+	if v.given(path+".for") && v.given(path+".keep") {
+		v.reject(path+".for", "is another name of keep: remove one of the two")
+	}
+	v.wait(path+".wait", o.Wait)
+	between(v, path+".lease", o.Lease, time.Second, time.Hour)
+	between(v, path+".hold", o.Hold, time.Second, 24*time.Hour)
+	v.reply(path+".in_use", o.InUse)
+	v.reply(path+".missing", o.Missing)
+	v.reply(path+".unavailable", o.Unavailable)
+	v.once(path, o)
+}
+
+// unstoredHeaders are response headers that belong to one connection, one client or to
+// ordergate.
+var unstoredHeaders = []string{
+	"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "content-length",
+	"set-cookie", "age", "date", "content-encoding", "vary",
+}
+
+// once checks what all stored answers have.
+func (v *validator) once(path string, o *Once) {
+	v.choice(path+".fingerprint", o.Fingerprint, FingerprintBody, FingerprintNone)
+	keep := path + ".keep"
+	if v.given(path + ".for") {
+		keep = path + ".for"
+	}
+	between(v, keep, o.Keep, time.Second, maxOnceKeep)
+	if len(o.Statuses) == 0 {
+		v.reject(path+".statuses", "is empty: give one, such as 2xx")
+	}
+	for i, text := range o.Statuses {
+		class, isClass := strings.CutSuffix(text, "xx")
+		valid := isClass && len(class) == 1 && strings.Contains("2345", class) ||
+			len(text) == 3 && strings.Contains("2345", text[:1]) && strings.Trim(text, "0123456789") == ""
+		if !valid && text != notRetried {
+			v.reject(fmt.Sprintf("%s.statuses[%d]", path, i), "%s is not a status to store: write one such as 201, or 2xx for all of a kind", quote(text))
+		}
+	}
+	between(v, path+".max_body", o.MaxBody, 0, maxOnceBody)
+	for i, name := range o.Headers {
+		at := fmt.Sprintf("%s.headers[%d]", path, i)
+		v.header(at, name)
+		if slices.Contains(unstoredHeaders, name) || strings.HasPrefix(name, "x-ordergate-") || strings.HasPrefix(name, "x-envoy-") {
+			v.reject(at, "%s cannot be stored: it is not of the answer alone, or ordergate sets it", quote(name))
+		}
+	}
+	v.reply(path+".duplicate", o.Duplicate)
+	v.reply(path+".mismatch", o.Mismatch)
+}
+
+var (
+	oncePartsType = reflect.TypeFor[OnceParts]()
+	onceNamesType = reflect.TypeFor[OnceNames]()
+)
+
+// onceParts reads one part of a key, or a list of them.
+func (r *reader) onceParts(n *yaml.Node, path, shown string) (any, bool) {
+	items := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
+	}
+	parts := make([]string, 0, len(items))
+	for i, item := range items {
+		index := fmt.Sprintf("[%d]", i)
+		r.origins[path+index] = origin{line: item.Line, shown: shown + index}
+		item = resolve(item)
+		switch {
+		case !r.countValue(item.Line):
+			return nil, false
+		case item.Kind == yaml.ScalarNode && item.ShortTag() == "!!str":
+			parts = append(parts, strings.ToLower(item.Value))
+		case item.Kind == yaml.MappingNode && len(item.Content) == 2 && item.Content[0].Value == "header" && resolve(item.Content[1]).Kind == yaml.ScalarNode:
+			parts = append(parts, OnceHeader+strings.ToLower(resolve(item.Content[1]).Value))
+		default:
+			r.report(path+index, fmt.Sprintf("is %s: write %s, %s, or {header: name}", describe(item), OnceIdempotencyKey, OnceBody))
+			return nil, r.discard(path)
+		}
+	}
+	if len(parts) == 0 {
+		r.report(path, "is empty: give a part, such as "+OnceIdempotencyKey+", or remove it")
+		return nil, r.discard(path)
+	}
+	return parts, true
+}
+
+// onceNames reads true, or a list of names.
+func (r *reader) onceNames(n *yaml.Node, path, shown string) (any, bool) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && n.Value == "true":
+		return []string{OnceAll}, true
+	case n.Kind == yaml.SequenceNode && len(n.Content) > 0:
+		return r.list(n, reflect.TypeFor[string](), path, shown), true
+	}
+	r.report(path, fmt.Sprintf("is %s: write true, or a list of names", describe(n)))
+	return nil, r.discard(path)
+}

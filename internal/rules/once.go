@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
+)
+
+// once compiles what all stored answers have.
+func once(o *config.Once) *gate.Once {
+	return &gate.Once{
+		Name: o.Name, Keep: o.Keep, Stores: o.StoresStatus, MaxBody: o.MaxBody, Headers: o.Headers,
+		Fingerprint: o.Fingerprint == config.FingerprintBody, Forget: o.Forget,
+		Duplicate: reply(o.Duplicate), Mismatch: reply(o.Mismatch),
+	}
+}
+
+// onceByKey compiles answers that are stored by a key in the request.
+func onceByKey(o *config.Once, r config.Rule, locks LocksOf) (*gate.Once, error) {
+	lock, err := locks(config.OnceLock, r)
+	if err != nil {
+		return nil, err
+	}
+	compiled := once(o)
+	compiled.Name = "answer" // the lock is the rule's own
+	compiled.InUse, compiled.Missing, compiled.Unavailable = reply(o.InUse), reply(o.Missing), reply(o.Unavailable)
+	compiled.Key = &gate.OnceKey{Lock: lock, Required: o.Required}
+	for _, part := range o.By {
+		name, isHeader := strings.CutPrefix(part, config.OnceHeader)
+		switch {
+		case isHeader:
+			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{Header: name})
+		case part == config.OnceIdempotencyKey:
+			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{Header: gate.HeaderIdempotencyKey})
+		default:
+			compiled.Key.Parts = append(compiled.Key.Parts, gate.OncePart{})
+		}
+	}
+	for _, part := range o.Scope {
+		compiled.Key.Scope = append(compiled.Key.Scope, strings.TrimPrefix(part, config.OnceHeader))
+	}
+	slices.Sort(compiled.Key.Scope) // the order of scopes does not matter
+	return compiled, nil
+}

@@ -1,0 +1,268 @@
+package tests
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ordergate/ordergate/lockmw/redislock"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
+)
+
+// TestSettleOnce settles orders again: each gets the answer of its first settlement, and
+// nothing reaches the backend.
+func TestSettleOnce(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+
+	t.Run("again", func(t *testing.T) {
+		first := s.must("POST", "/orders/1/settle", `{"a":1}`)
+		first.want(t, 200, "")
+		for range 3 {
+			again := s.must("POST", "/orders/1/settle", `{"a":2}`)
+			again.want(t, 200, "replayed")
+			if again.body != first.body || again.header.Get("Content-Type") != "application/json" {
+				t.Errorf("%q, %q; want %q", again.body, again.header, first.body)
+			}
+			at, err := time.Parse(time.RFC3339, again.header.Get("X-Ordergate-Settled-At"))
+			if err != nil || time.Since(at) > time.Minute || again.header.Get("Age") == "" {
+				t.Errorf("settled at %v (%v), age %q", at, err, again.header.Get("Age"))
+			}
+		}
+		p.wantPaid(t, "/orders/1/settle", 1)
+	})
+	t.Run("crowd", func(t *testing.T) {
+		var first, replayed, busy, other atomic.Int32
+		var wg sync.WaitGroup
+		for range 500 {
+			wg.Go(func() {
+				a, err := s.send(t.Context(), "POST", "/orders/2/settle?for=20ms", "")
+				switch {
+				case err != nil:
+					other.Add(1)
+				case a.status == 200 && a.verdict == "":
+					first.Add(1)
+				case a.status == 200 && a.verdict == "replayed" && strings.Contains(a.body, `"payment":1`):
+					replayed.Add(1)
+				case a.status == 409 && a.verdict == "busy":
+					busy.Add(1)
+				default:
+					other.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		t.Logf("first %d, replayed %d, busy %d", first.Load(), replayed.Load(), busy.Load())
+		if first.Load() != 1 || other.Load() != 0 {
+			t.Errorf("%d first answers, %d others", first.Load(), other.Load())
+		}
+		p.wantPaid(t, "/orders/2/settle", 1)
+	})
+	t.Run("not stored", func(t *testing.T) {
+		for i, query := range []string{
+			"status=500", "status=404", "size=70000", "header=Vary:Accept-Language", "header=Vary:*", "gzip&header=Vary:Accept-Encoding",
+			"trailer", "break",
+		} {
+			if query == "trailer" && *attachment == asSidecar {
+				continue // Envoy drops trailers over HTTP/1.1 by default
+			}
+			path := fmt.Sprintf("/orders/%d/settle", 10+i)
+			_, _ = s.send(t.Context(), "POST", path+"?"+query, "")
+			if n := s.redis.Exists(t.Context(), redislock.StoredKey(fmt.Sprintf("order:lock:%d", 10+i), "commission")).Val(); n != 0 {
+				t.Errorf("%s: stored", query)
+			}
+			if query == "break" {
+				continue // its lock is held
+			}
+			bedtest.Eventually(t, query+": settled again", func() bool {
+				return s.must("POST", path, "").verdict == ""
+			})
+			p.wantPaid(t, path, 2)
+		}
+		s.wantLogged("an answer was not stored")
+	})
+	t.Run("stored", func(t *testing.T) {
+		for i, query := range []string{"gzip", "status=204", "header=Vary:Accept-Encoding", "header=Location:/orders/7", "size=0", "size=65536"} {
+			path := fmt.Sprintf("/orders/%d/settle", 30+i)
+			first := s.must("POST", path+"?"+query, "", "Accept-Encoding", "gzip")
+			again := s.must("POST", path, "", "Accept-Encoding", "gzip")
+			again.want(t, first.status, "replayed")
+			if again.body != first.body || again.header.Get("Content-Encoding") != first.header.Get("Content-Encoding") || again.header.Get("Location") != first.header.Get("Location") {
+				t.Errorf("%s: %q %v, want %q %v", query, again.body, again.header, first.body, first.header)
+			}
+			p.wantPaid(t, path, 1)
+		}
+	})
+	t.Run("undone", func(t *testing.T) {
+		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
+		s.must("POST", "/orders/3/undo?status=500", "").want(t, 500, "")
+		s.must("POST", "/orders/3/settle", "").want(t, 200, "replayed")
+		s.must("POST", "/orders/3/undo", "").want(t, 200, "")
+		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
+		p.wantPaid(t, "/orders/3/settle", 2)
+	})
+	t.Run("batch", func(t *testing.T) {
+		batch := func(ids, verdict string, status int) answer {
+			t.Helper()
+			a := s.must("POST", "/batch", `{"ids":[`+ids+`]}`, "Content-Type", jsonBody)
+			a.want(t, status, verdict)
+			return a
+		}
+		first := batch("50,51,52", "", 200)
+		if again := batch("52,50,51", "replayed", 200); again.body != first.body {
+			t.Errorf("%q, want %q", again.body, first.body)
+		}
+		batch("50,51", "duplicate", 409)
+		batch("51,60", "duplicate", 409)
+		s.must("POST", "/orders/51/settle", "").want(t, 409, "duplicate")
+		s.must("POST", "/orders/60/settle", "").want(t, 200, "")
+		batch("60,61", "duplicate", 409)
+		s.must("POST", "/orders/61/settle", "").want(t, 200, "")
+		p.wantPaid(t, "/batch", 1)
+	})
+	t.Run("metrics", func(t *testing.T) {
+		for _, result := range []string{"stored", "replayed", "forgotten", "status", "too_large", "unfit", "duplicate"} {
+			found := false
+			for _, rule := range []string{"commission-settle", "batch", "undo"} {
+				found = found || s.metric(fmt.Sprintf(`ordergate_once_total{result=%q,rule=%q}`, result, rule)) != ""
+			}
+			if !found {
+				t.Errorf("nothing is counted as %s", result)
+			}
+		}
+	})
+}
+
+// TestIdempotencyKey repeats calls by a key that the client makes.
+func TestIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	pay := func(body, key string, header ...string) answer {
+		t.Helper()
+		return s.must("POST", "/payments", body, append([]string{"Idempotency-Key", key}, header...)...)
+	}
+	first := pay("10", `"k-1"`)
+	first.want(t, 200, "")
+	for _, key := range []string{`"k-1"`, "k-1", `"k\-1"`} {
+		again := pay("10", key)
+		if key == `"k\-1"` { // no such escape
+			again.want(t, 400, "invalid")
+			continue
+		}
+		again.want(t, 200, "replayed")
+		if again.body != first.body {
+			t.Errorf("%q, want %q", again.body, first.body)
+		}
+	}
+	for name, refused := range map[string]answer{
+		"another body": pay("11", "k-1"), "another target": s.must("POST", "/payments?x=1", "10", "Idempotency-Key", "k-1"),
+	} {
+		if refused.status != 422 || refused.verdict != "mismatch" || refused.header.Get("Content-Type") != "application/problem+json" || !strings.Contains(refused.body, "docs/once.md") {
+			t.Errorf("%s: %d %s %s", name, refused.status, refused.verdict, refused.body)
+		}
+	}
+	missing := s.must("POST", "/payments", "10")
+	if missing.status != 400 || missing.header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("without a key: %d %v", missing.status, missing.header)
+	}
+	for _, key := range []string{strings.Repeat("k", 256), strings.Repeat("k", 10_000), "a b", "a,b", `"`, `""`, `"a`, `a"b`, "\x7f", "ä"} {
+		a, err := s.send(t.Context(), "POST", "/payments", "10", "Idempotency-Key", key)
+		if err == nil && a.status != 400 && a.status != 431 {
+			t.Errorf("key %.20q: %d %s", key, a.status, a.verdict)
+		}
+	}
+	a, err := s.send(t.Context(), "POST", "/payments", "10", "Idempotency-Key", "k-1", "Idempotency-Key", "k-2")
+	if err != nil || a.status != 400 {
+		t.Errorf("two keys: %d %v", a.status, err)
+	}
+	// Another tenant and another login have keys of their own.
+	pay("10", "k-1", "X-Tenant", "b").want(t, 200, "")
+	pay("10", "k-1", "Authorization", "Bearer b").want(t, 200, "")
+	pay("10", "k-1", "Authorization", "Bearer b").want(t, 200, "replayed")
+	p.wantPaid(t, "/payments", 3)
+
+	// What is stored, by status.
+	for status, verdict := range map[int]string{404: "replayed", 400: "replayed", 409: "", 429: "", 408: "", 425: "", 500: "", 503: ""} {
+		key, path := fmt.Sprint("s-", status), fmt.Sprintf("/payments?status=%d", status)
+		s.must("POST", path, "10", "Idempotency-Key", key).want(t, status, "")
+		s.must("POST", path, "10", "Idempotency-Key", key).want(t, status, verdict)
+	}
+
+	// The first is running: 409 at once, and its answer afterwards.
+	paid := p.paid("/payments")
+	done := make(chan answer, 1)
+	go func() {
+		a, _ := s.send(t.Context(), "POST", "/payments?hang", "10", "Idempotency-Key", "k-9")
+		done <- a
+	}()
+	bedtest.Eventually(t, "the first call runs", func() bool { return p.paid("/payments") == paid+1 })
+	inUse := s.must("POST", "/payments?hang", "10", "Idempotency-Key", "k-9")
+	if inUse.status != 409 || inUse.verdict != "in_use" || inUse.header.Get("Retry-After") == "" {
+		t.Errorf("in use: %d %s %v", inUse.status, inUse.verdict, inUse.header)
+	}
+	close(p.release)
+	(<-done).want(t, 200, "")
+	s.must("POST", "/payments?hang", "10", "Idempotency-Key", "k-9").want(t, 200, "replayed")
+}
+
+// TestDoubleClick sends the same note twice at once: one is made, and both callers get its
+// answer. A later one is a new note.
+func TestDoubleClick(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			if a, err := s.send(t.Context(), "POST", "/notes?for=50ms", "hello", "X-User", "a"); err != nil || a.status != 200 {
+				t.Errorf("%d %v", a.status, err)
+			}
+		})
+	}
+	wg.Wait()
+	p.wantPaid(t, "/notes", 1)
+	s.must("POST", "/notes", "hello", "X-User", "b").want(t, 200, "")
+	s.must("POST", "/notes", "other", "X-User", "b").want(t, 200, "")
+	s.must("POST", "/notes", "other").want(t, 200, "")
+	s.must("POST", "/notes", "other").want(t, 200, "") // no user, no key
+	p.wantPaid(t, "/notes", 5)
+	bedtest.Eventually(t, "the note is forgotten", func() bool {
+		return s.must("POST", "/notes", "hello", "X-User", "b").verdict == ""
+	})
+}
+
+// TestOnceBoth has a key and an order: the key's answer is the caller's own, and the order is
+// settled once for all keys.
+func TestOnceBoth(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k1").want(t, 200, "")
+	s.must("POST", "/orders/1/both", "a", "Idempotency-Key", "k1").want(t, 200, "replayed")
+	s.must("POST", "/orders/1/both", "b", "Idempotency-Key", "k1").want(t, 422, "mismatch")
+	s.must("POST", "/orders/1/both", "b", "Idempotency-Key", "k2").want(t, 200, "replayed")
+	s.must("POST", "/orders/1/both", "b").want(t, 200, "replayed")
+	p.wantPaid(t, "/orders/1/both", 1)
+	if got := p.headers["x-ordergate-key"]; got != "order:lock:1" {
+		t.Errorf("the backend saw key %q", got)
+	}
+	for _, key := range s.redis.Keys(t.Context(), "ordergate:once:*").Val() {
+		if strings.Contains(key, "k1") {
+			t.Errorf("Redis shows the key of a client: %s", key)
+		}
+	}
+}
+
+// TestOnceWithoutRedis refuses calls while Redis is away.
+func TestOnceWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s, p := newOnceStack(t)
+	s.must("POST", "/orders/1/settle", "").want(t, 200, "")
+	must(t, s.server.Stop())
+	s.must("POST", "/orders/1/settle", "").want(t, http.StatusServiceUnavailable, "unavailable")
+	s.must("POST", "/payments", "10", "Idempotency-Key", "k").want(t, http.StatusServiceUnavailable, "unavailable")
+	p.wantPaid(t, "/orders/1/settle", 1)
+	p.wantPaid(t, "/payments", 0)
+}
