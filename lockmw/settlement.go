@@ -115,7 +115,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	if b.over {
 		return context.Canceled
 	}
-	reply := continueReply(msg)
+	reply, last := continueReply(msg), false
 	if headers := msg.GetResponseHeaders(); headers != nil {
 		b.replied = true
 		r := response(headers, msg)
@@ -131,7 +131,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 		}
 	}
 	if body := msg.GetResponseBody(); body != nil {
-		b.call.AnswerBody(body.GetBody())
+		last = b.call.AnswerBody(body.GetBody())
 		if b.learnsBody {
 			b.learnsBody = false
 			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream()) })
@@ -140,7 +140,7 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 	if msg.GetResponseTrailers() != nil {
 		b.call.AnswerTrailers()
 	}
-	if endsResponse(msg) {
+	if last || endsResponse(msg) {
 		b.finish()
 	}
 	return b.stream.Send(reply)

@@ -28,6 +28,7 @@ type settlement struct {
 	stream       *Stream // the worker's, except its mailbox
 	cancel       context.CancelFunc
 	responseSeen bool // the worker's: a response was reported to the call
+	storing      bool // the worker's: the rest of the response waits until the answer is stored
 
 	mu    sync.Mutex // held during each event of the call, never for long
 	call  gate.Call
@@ -108,15 +109,17 @@ func (b *settlement) answered(r *gate.Response, h Headers) {
 	}
 }
 
-// answerBody handles a piece of the response's body. The worker calls it.
-func (b *settlement) answerBody() {
+// answerBody handles a piece of the response's body, and reports whether it is the last one. The
+// worker calls it.
+func (b *settlement) answerBody() (last bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.call.KeepsAnswer() {
 		for _, chunk := range b.stream.envoy.Chunks(Response) {
-			b.call.AnswerBody([]byte(chunk.string()))
+			last = b.call.AnswerBody([]byte(chunk.string()))
 		}
 	}
+	return last
 }
 
 // answerTrailers handles a response that ends in trailers. The worker calls it.
@@ -129,6 +132,9 @@ func (b *settlement) answerTrailers() {
 // finished handles the end of the response. The worker calls it. If the answer is stored, that
 // is done before the client sees its end.
 func (b *settlement) finished() Step {
+	if b.storing {
+		return Step{Do: Wait}
+	}
 	b.mu.Lock()
 	step := b.call.Finished()
 	b.mu.Unlock()
@@ -138,8 +144,12 @@ func (b *settlement) finished() Step {
 	if !step.Store {
 		return Step{Do: PassResponse}
 	}
+	b.storing = true
 	b.adapter.spawn("storing an answer", func() {
-		defer b.stream.mail.post(func() Step { return Step{Do: PassResponse} })
+		defer b.stream.mail.post(func() Step {
+			b.storing = false
+			return Step{Do: PassResponse}
+		})
 		ctx, done := b.adapter.cleanupContext()
 		defer done()
 		if err := b.call.Store(ctx); err != nil {

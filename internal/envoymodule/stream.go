@@ -205,8 +205,8 @@ func (s *Stream) responseHeaders(end bool) Step {
 
 func (s *Stream) responseBody(end bool) Step {
 	s.ended = s.ended || end
-	if s.settlement != nil {
-		s.settlement.answerBody()
+	if s.settlement != nil && s.settlement.answerBody() {
+		s.ended = true
 	}
 	step := Step{Do: PassResponse}
 	if s.create != nil {

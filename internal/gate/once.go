@@ -168,6 +168,7 @@ type onceCall struct {
 	headers [][2]string // that either stores
 	body    []byte
 	size    int
+	length  int    // of the body, by its Content-Length; -1: not given
 	unfit   string // why the answer cannot be stored; "": it can
 }
 
@@ -222,7 +223,7 @@ func (o *onceCall) record(rule string, now time.Time) record {
 
 // begin notes the headers of the call's answer.
 func (o *onceCall) begin(r *Response) {
-	o.status = r.Status
+	o.status, o.length = r.Status, -1
 	if r.Header == nil {
 		o.unfit = "Envoy does not show its headers"
 		return
@@ -239,6 +240,10 @@ func (o *onceCall) begin(r *Response) {
 			vary += "," + value
 		case "content-encoding":
 			encoding = value
+		case "content-length":
+			if n, err := strconv.Atoi(value); err == nil {
+				o.length = n
+			}
 		case "content-type":
 			if strings.HasPrefix(value, "application/grpc") {
 				o.unfit = "it is gRPC"
@@ -259,16 +264,19 @@ func (o *onceCall) begin(r *Response) {
 	}
 }
 
-// add notes a piece of the answer's body.
-func (o *onceCall) add(chunk []byte) {
+// add notes a piece of the answer's body. It reports whether that is the last one: a client
+// takes an answer for complete when it has as many bytes as its Content-Length says, whether
+// or not Envoy has reported the end.
+func (o *onceCall) add(chunk []byte) (last bool) {
 	o.size += len(chunk)
 	largest := 0
 	o.both(func(once *Once) { largest = max(largest, once.MaxBody) })
 	if o.unfit != "" || o.size > largest {
 		o.body = nil
-		return
+	} else {
+		o.body = append(o.body, chunk...)
 	}
-	o.body = append(o.body, chunk...)
+	return o.length > 0 && o.size >= o.length
 }
 
 // check returns whether and why not the answer is stored by one of the two.

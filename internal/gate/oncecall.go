@@ -111,11 +111,10 @@ func (c *Call) found(stored *StoredAnswer, byKey bool) (Verdict, *Answer, error)
 // headers of the answer, and each piece of its body ([Call.AnswerBody]).
 func (c *Call) KeepsAnswer() bool { return c.once != nil }
 
-// AnswerBody reports a piece of the answer's body.
-func (c *Call) AnswerBody(chunk []byte) {
-	if c.once != nil {
-		c.once.add(chunk)
-	}
+// AnswerBody reports a piece of the answer's body. It returns true for the last piece, if Envoy
+// may report the end too late: call Finished before it is passed on.
+func (c *Call) AnswerBody(chunk []byte) (last bool) {
+	return c.once != nil && c.once.add(chunk)
 }
 
 // AnswerTrailers reports that the answer ends in trailers. A stored answer has none.
