@@ -9,7 +9,7 @@ func (v *validator) locationsDiffer(places, earlier []idLocation) {
 		for _, e := range earlier {
 			at := join(p.entry, p.key)
 			if p.key == e.key && p.name == e.name {
-				v.reject(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
+				v.reject(at, "%s is also that of %s: name a location once", quote(p.name), e.entry)
 				break
 			}
 			if p.key == "header" && e.key == "header" && foldHeader(p.name) == foldHeader(e.name) {
