@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// EnsureDefaults fills in what is not set, a zero value counting as not set:
-// listeners too, so one that is not wanted is emptied afterwards. It changes c
-// and is not safe for concurrent use. [Load] has called it already, and there a
-// zero that the file spells out is kept.
+// EnsureDefaults sets every field that has its zero value to its default. It also sets the
+// listeners: a caller empties those that it does not want afterwards. It changes c and is not
+// safe for concurrent use. [Load] calls it too, and keeps a zero that the file gives.
 func (c *Config) EnsureDefaults() { c.ensureDefaults(newDocument("")) }
 
-// fill sets a value that is zero and was not given as such.
+// fill sets a value that is zero and that the file does not give.
 func fill[T comparable](doc *document, path string, value *T, byDefault T) {
 	var zero T
 	if *value == zero && !doc.given(path) {
@@ -52,13 +51,13 @@ func (c *Config) ensureDefaults(doc *document) {
 	c.forgetAll()
 }
 
-// hasFrontControllers reports whether a backend is read as one that may be PHP's.
+// hasFrontControllers reports whether the backend may be written in PHP.
 func hasFrontControllers(backend string) bool {
 	return backend == BackendStrict || backend == BackendPHP
 }
 
-// needsRedis reports whether something in c cannot do without Redis: a lock, a
-// change log to write, or one to read, or what ordergates agree on there.
+// needsRedis reports whether c needs Redis: for locks, for a change log, or for the state that
+// ordergates share there.
 func (c *Config) needsRedis() bool {
 	for _, f := range c.Filters {
 		if f.needsRedis() {
@@ -67,7 +66,7 @@ func (c *Config) needsRedis() bool {
 	}
 	for _, s := range c.Sources {
 		if s.Follow != "" && s.Follow != FollowNone {
-			return true // what a follower finds is for all
+			return true // a follower appends to the change log
 		}
 	}
 	for _, r := range c.Rules {
@@ -76,7 +75,7 @@ func (c *Config) needsRedis() bool {
 		}
 	}
 	for _, l := range c.Locks {
-		if l.Kind != LockQuorum { // which has servers of its own
+		if l.Kind != LockQuorum { // a quorum has servers of its own
 			return true
 		}
 	}
@@ -87,7 +86,7 @@ func (f Filter) needsRedis() bool {
 	return f.Freshness.Mode == FreshnessWindow || f.Kind == FilterLayered || f.InRedis() != "" || f.Reconcile != nil || f.ShareLoad != nil && *f.ShareLoad
 }
 
-// hasTable reports whether there is a table among the sources of a filter.
+// hasTable reports whether a filter has a table among its sources.
 func (c *Config) hasTable(f Filter) bool {
 	return slices.ContainsFunc(f.Sources, func(name string) bool { return c.Sources[name].Live() })
 }
@@ -102,11 +101,11 @@ func (r *Redis) ensureDefaults(doc *document, path string) {
 	}
 }
 
-// mostTimes is how many times its capacity a filter grows to by default: six times by 1.5.
-// More is either a mistake in the capacity, which an operator should see, or a flood.
+// mostTimes bounds a filter's growth by default, as a multiple of its capacity: six expansions by
+// 1.5. Larger growth is either a mistake in the capacity, which an operator should see, or a flood.
 const mostTimes = 16
 
-// filterSettings are what defaults of a filter depend on elsewhere in the file.
+// filterSettings are the other parts of the file on which the defaults of a filter depend.
 type filterSettings struct{ withRedis, withTable bool }
 
 func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSettings) {
@@ -157,8 +156,8 @@ func (f *Filter) ensureDefaults(doc *document, path, name string, file filterSet
 	f.ensureDefaultsOfLog(doc, path, file)
 }
 
-// ensureDefaultsOfLog has what ordergates do together. It comes after the defaults of
-// segments.
+// ensureDefaultsOfLog sets the defaults of the change log, of shared loads and of reconciling.
+// The defaults of segments have to be set before.
 func (f *Filter) ensureDefaultsOfLog(doc *document, path string, file filterSettings) {
 	keep := 0
 	if byArrival := f.Segments != nil && f.Segments.From == SegmentFromArrival; file.withTable && !byArrival {
@@ -201,10 +200,10 @@ func (s *Source) ensureDefaults(doc *document, path, name string) {
 	}
 }
 
-// leastFence is how long the last fence of a lock is of use to ordergate's own fences, which
-// go by the clock: for as much as Redis's clock may be set back. Java's getFencedLock counts
-// on from the last fence, and takes locks that ordergate has as exclusive ones in Redisson's
-// format: there it has no end by default.
+// leastFence is the default time to live of a lock's last fence. ordergate's fences follow the
+// clock of Redis, so they need the last fence only for as long as that clock may be set back.
+// Exclusive locks in Redisson's format have no default: Java's getFencedLock takes the same
+// locks, and counts on from the last fence.
 const leastFence = 24 * time.Hour
 
 func (l *Lock) ensureDefaults(doc *document, path string) {
@@ -243,7 +242,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	}
 	fill(doc, path+".match.other_methods", &r.Match.OtherMethods, others)
 	if r.Create != nil && len(r.IDs) == 0 && !doc.given(path+".id") {
-		r.IDs = []ID{{}} // its format is that of the ID in the answer
+		r.IDs = []ID{{}} // has the format of the ID in the answer
 	}
 	if r.Create != nil {
 		lowerHeader(&r.Create.Learn.ResponseHeader)
@@ -298,13 +297,13 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	}
 }
 
-// readsJSON reports whether an ID of the rule stands in JSON.
+// readsJSON reports whether the rule reads an ID from JSON.
 func (r *Rule) readsJSON() bool {
 	inJSON := func(id ID) bool { return id.JSON != "" }
 	return slices.ContainsFunc(r.IDs, inJSON) || r.Settle != nil && r.Settle.Limit != nil && inJSON(r.Settle.Limit.ID)
 }
 
-// ensureDefaults leaves the lengths of a UUID alone: it has one length only.
+// ensureDefaults sets no lengths for a UUID, since all UUIDs have the same length.
 func (id *ID) ensureDefaults(doc *document, path string) {
 	lowerHeader(&id.Header)
 	if id.JSON != "" {
@@ -317,7 +316,7 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 		fill(doc, path+".max_body", &id.MaxBody, 64<<10)
 	}
 	fill(doc, path+".format", &id.Format, FormatDigits)
-	longest := 19 // of 2^63-1, the largest ID of a backend that counts in 64 bits
+	longest := 19 // digits of 2^63-1, the largest ID of a backend that counts in 64 bits
 	switch id.Format {
 	case FormatUUID:
 		return
@@ -332,9 +331,9 @@ func (id *ID) ensureDefaults(doc *document, path string) {
 	fill(doc, path+".max_length", &id.MaxLength, longest)
 }
 
-// lowerHeader spells the name of a header as it is compared.
+// lowerHeader converts the name of a header to lower case, in which names are compared.
 func lowerHeader(name *string) {
-	if headerName.MatchString(*name) { // or letters would be folded that no header has
+	if headerName.MatchString(*name) { // ToLower would also fold letters outside ASCII
 		*name = strings.ToLower(*name)
 	}
 }

@@ -105,7 +105,7 @@ func notBounded(bound string) string {
 	if d, err := time.ParseDuration(strings.TrimSpace(bound)); err == nil && d >= minWindow && d <= maxWindow {
 		window = d
 	}
-	return fmt.Sprintf("%s is no more: write {%s: %s}, which refuses no order that exists", freshnessBounded, FreshnessWindow, number(window))
+	return fmt.Sprintf("%s is no longer supported: write {%s: %s}, which refuses no order that exists", freshnessBounded, FreshnessWindow, number(window))
 }
 
 func (v *validator) freshness(path string, f Filter) {
@@ -117,7 +117,7 @@ func (v *validator) freshness(path string, f Filter) {
 			v.reject(path, "has a time, which is for %s only: remove one of the two", FreshnessWindow)
 		}
 	case freshnessBarrier:
-		v.reject(path, "%s is no more: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
+		v.reject(path, "%s is no longer supported: write {%s: %s}, the default, or remove this", freshnessBarrier, FreshnessWindow, number(DefaultWindow))
 	case freshnessBounded:
 		v.reject(path, "%s", notBounded(""))
 	default:
@@ -134,10 +134,10 @@ func (v *validator) window(path string, f Filter) {
 		return
 	}
 	if stale := f.StaleAfter; stale >= time.Second && w > stale {
-		v.reject(at, "%s is longer than stale_after (%s), after which nothing is absent: write a window of at most that, or a longer stale_after", number(w), number(stale))
+		v.reject(at, "%s is longer than stale_after (%s), after which nothing is absent: write a shorter window, or a longer stale_after", number(w), number(stale))
 	}
 	if expel := f.ChangeLog.Expel; expel >= minExpel && w+w/10 > expel {
-		v.reject(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+		v.reject(at, "%s and a tenth are longer than change_log.expel (%s): an ordergate could be expelled while earlier windows are open; write a shorter window, or a longer expel",
 			number(w), number(expel))
 	}
 }

@@ -39,12 +39,12 @@ func TestFreshness(t *testing.T) {
 		{"zero, in quotes", `"window: 0s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 0s is out of range: 100ms to 10s are allowed`}},
 		{"long, in quotes", `"window: 11s"`, Freshness{}, []string{`2: filters.orders.freshness.window: 11s is out of range: 100ms to 10s are allowed`}},
 
-		{"barrier", "barrier", Freshness{}, []string{`2: filters.orders.freshness: barrier is no more: write {window: 500ms}, the default, or remove this`}},
-		{"bounded", "{bounded: 200ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 200ms}, which refuses no order that exists`}},
-		{"bounded, over lines", "\n      bounded: 1m", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
-		{"bounded, in quotes", `"bounded: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 1s}, which refuses no order that exists`}},
-		{"bounded by less", "{bounded: 10ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
-		{"bounded by nothing", "bounded", Freshness{}, []string{`2: filters.orders.freshness: bounded is no more: write {window: 500ms}, which refuses no order that exists`}},
+		{"barrier", "barrier", Freshness{}, []string{`2: filters.orders.freshness: barrier is no longer supported: write {window: 500ms}, the default, or remove this`}},
+		{"bounded", "{bounded: 200ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 200ms}, which refuses no order that exists`}},
+		{"bounded, over lines", "\n      bounded: 1m", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
+		{"bounded, in quotes", `"bounded: 1s"`, Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 1s}, which refuses no order that exists`}},
+		{"bounded by less", "{bounded: 10ms}", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
+		{"bounded by nothing", "bounded", Freshness{}, []string{`2: filters.orders.freshness: bounded is no longer supported: write {window: 500ms}, which refuses no order that exists`}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := "filters:\n  orders: {freshness: " + tt.text + "}\nredis: {}\n"
@@ -76,16 +76,16 @@ func TestWindowBesideOtherTimes(t *testing.T) {
 	}{
 		{"as long as stale_after", "{freshness: {window: 5s}}", nil},
 		{"longer than stale_after", "{freshness: {window: 5001ms}}", []string{
-			"f.yaml:1: filters.orders.freshness.window: 5.001s is longer than stale_after (5s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+			"f.yaml:1: filters.orders.freshness.window: 5.001s is longer than stale_after (5s), after which nothing is absent: write a shorter window, or a longer stale_after",
 		}},
 		{"longer than the least stale_after", "{freshness: {window: 2s}, stale_after: 1s}", []string{
-			"f.yaml:1: filters.orders.freshness.window: 2s is longer than stale_after (1s), after which nothing is absent: write a window of at most that, or a longer stale_after",
+			"f.yaml:1: filters.orders.freshness.window: 2s is longer than stale_after (1s), after which nothing is absent: write a shorter window, or a longer stale_after",
 		}},
 		{"with a stale_after out of range", "{freshness: {window: 2s}, stale_after: 10ms}", []string{"f.yaml:1: filters.orders.stale_after: 10ms is out of range: 1s to 1h are allowed"}},
 		{"the longest", "{freshness: {window: 10s}, stale_after: 10s, change_log: {lease: 10s}}", nil},
 		{"almost as long as expel", "{freshness: {window: 9s}, stale_after: 10s, change_log: {expel: 10s}}", nil},
 		{"as long as expel", "{freshness: {window: 10s}, stale_after: 10s, change_log: {expel: 10s}}", []string{
-			"f.yaml:1: filters.orders.freshness.window: 10s and a tenth are longer than change_log.expel (10s): an ordergate would be taken for gone while windows from before are open; write a shorter window, or a longer expel",
+			"f.yaml:1: filters.orders.freshness.window: 10s and a tenth are longer than change_log.expel (10s): an ordergate could be expelled while earlier windows are open; write a shorter window, or a longer expel",
 		}},
 		{"no window", "{freshness: none, stale_after: 1s, change_log: {expel: 10s}}", nil},
 		{"the shortest, with the shortest lease", "{freshness: {window: 100ms}, change_log: {lease: 200ms}}", nil},
@@ -111,7 +111,7 @@ func TestFreshnessMadeInGo(t *testing.T) {
 		{Mode: FreshnessWindow, Window: time.Second}: "",
 		{Mode: FreshnessWindow, Window: -1}:          "filters.f.freshness.window: -1ns is out of range: 100ms to 10s are allowed",
 		{Mode: FreshnessNone, Window: time.Second}:   "filters.f.freshness: has a time, which is for window only: remove one of the two",
-		{Mode: "barrier"}:                            "filters.f.freshness: barrier is no more: write {window: 500ms}, the default, or remove this",
+		{Mode: "barrier"}:                            "filters.f.freshness: barrier is no longer supported: write {window: 500ms}, the default, or remove this",
 		{Window: time.Second}:                        `filters.f.freshness: "" is not one of {window: 500ms}, none`,
 	} {
 		c := &Config{Redis: &Redis{}, Filters: map[string]Filter{"f": {Freshness: f}}}

@@ -110,7 +110,7 @@ func (r *reader) countValue(line int) bool {
 		r.reportAt(line, fmt.Sprintf("the file has more than %d values with its aliases written out: make it shorter", maxValues))
 	case len(r.violations) >= maxViolations:
 		r.exhausted = true
-		r.reportAt(line, "too much is wrong: the file is not checked from here on")
+		r.reportAt(line, "too many violations: the rest of the file is not checked")
 	default:
 		r.valuesLeft--
 	}

@@ -87,7 +87,7 @@ func TestStrictness(t *testing.T) {
 			"3: rules[1]: name is missing: give a name of its own, such as order-lookup",
 			`3: rules[1].mode: "x" is not one of enforce, observe`,
 			"3: rules[1]: match is missing: give methods and a path",
-			"3: rules[1].id: says not where the ID is: give exactly one of path, query, header, json, form, cookie",
+			"3: rules[1].id: does not name the ID's location: give exactly one of path, query, header, json, form, cookie",
 			"3: rules[1]: does nothing: give it lookup, create, settle or pass",
 		}},
 	} {
@@ -151,7 +151,7 @@ func TestViolationsAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, "key%d: 1\n", i)
 	}
 	got := violations(t, b.String(), nil)
-	if len(got) != maxViolations+1 || !strings.HasSuffix(got[maxViolations], "too much is wrong: the file is not checked from here on") {
+	if len(got) != maxViolations+1 || !strings.HasSuffix(got[maxViolations], "too many violations: the rest of the file is not checked") {
 		t.Errorf("got %d violations, the last of them %s", len(got), got[len(got)-1])
 	}
 }

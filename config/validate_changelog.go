@@ -19,7 +19,7 @@ func (v *validator) changeLog(path string, f Filter) {
 	case l.Keep < minKeep || l.Keep > maxKeepEntries:
 		v.reject(keep, "%d is out of range: %s to %s are allowed, or 0, which keeps all", l.Keep, number(uint64(minKeep)), number(uint64(maxKeepEntries)))
 	default:
-		v.needsTable(keep, f, "what is trimmed would be known to nobody, without a table among the sources: remove this")
+		v.needsTable(keep, f, "without a table among the sources, trimmed orders could not be read again: remove this")
 	}
 	between(v, path+".lease", l.Lease, 200*time.Millisecond, 10*time.Second)
 	between(v, path+".expel", l.Expel, minExpel, 24*time.Hour)
@@ -44,7 +44,7 @@ func (v *validator) reconcile(path string, f Filter) {
 
 func (v *validator) shareLoad(path string, f Filter) {
 	if kind := f.InRedis(); kind != "" && f.ShareLoad != nil && *f.ShareLoad {
-		v.reject(path, "is for kinds in memory only, and what is in Redis is shared already: remove it")
+		v.reject(path, "is for kinds in memory only, since a filter in Redis is shared already: remove it")
 	}
 }
 

@@ -26,8 +26,8 @@ func TestChangeLogs(t *testing.T) {
 		{"keep too few", "{sources: [db], change_log: {keep: 9_999}}", []string{"filters.orders.change_log.keep: 9999 is out of range: 10_000 to 1_000_000_000 are allowed, or 0, which keeps all"}},
 		{"keep too many", "{sources: [db], change_log: {keep: 1_000_000_001}}", []string{"filters.orders.change_log.keep: 1000000001 is out of range: 10_000 to 1_000_000_000 are allowed, or 0, which keeps all"}},
 		{"keep fewer than none", "{sources: [db], change_log: {keep: -1}}", []string{"filters.orders.change_log.keep: -1 is out of range: 10_000 to 1_000_000_000 are allowed, or 0, which keeps all"}},
-		{"keep without a table", "{sources: [seed], change_log: {keep: 10_000}}", []string{"filters.orders.change_log.keep: what is trimmed would be known to nobody, without a table among the sources: remove this"}},
-		{"keep without sources", "{change_log: {keep: 10_000}}", []string{"filters.orders.change_log.keep: what is trimmed would be known to nobody, without a table among the sources: remove this"}},
+		{"keep without a table", "{sources: [seed], change_log: {keep: 10_000}}", []string{"filters.orders.change_log.keep: without a table among the sources, trimmed orders could not be read again: remove this"}},
+		{"keep without sources", "{change_log: {keep: 10_000}}", []string{"filters.orders.change_log.keep: without a table among the sources, trimmed orders could not be read again: remove this"}},
 		{"keep with what may be a table", "{sources: [d-b], change_log: {keep: 10_000}, reconcile: {}}", []string{`filters.orders.sources[0]: "d-b" is not defined under sources, did you mean db?`}},
 		{"short lease and patience", "{change_log: {lease: 199ms, expel: 9s}}", []string{
 			"filters.orders.change_log.lease: 199ms is out of range: 200ms to 10s are allowed",
@@ -53,8 +53,8 @@ func TestChangeLogs(t *testing.T) {
 		}},
 		{"reconcile as a switch", "{sources: [db], reconcile: true}", []string{"filters.orders.reconcile: is true or false: it has to be a mapping"}},
 
-		{"share what is in Redis", "{kind: redis-bitmap, sources: [db], share_load: true}", []string{"filters.orders.share_load: is for kinds in memory only, and what is in Redis is shared already: remove it"}},
-		{"share what is in Redis, too", "{kind: layered, sources: [db], share_load: true}", []string{"filters.orders.share_load: is for kinds in memory only, and what is in Redis is shared already: remove it"}},
+		{"share what is in Redis", "{kind: redis-bitmap, sources: [db], share_load: true}", []string{"filters.orders.share_load: is for kinds in memory only, since a filter in Redis is shared already: remove it"}},
+		{"share what is in Redis, too", "{kind: layered, sources: [db], share_load: true}", []string{"filters.orders.share_load: is for kinds in memory only, since a filter in Redis is shared already: remove it"}},
 		{"do not share what is in Redis", "{kind: layered, sources: [db], share_load: false}", nil},
 		{"share, perhaps", "{sources: [db], share_load: maybe}", []string{`filters.orders.share_load: "maybe" is not true or false`}},
 	} {

@@ -67,14 +67,14 @@ func (v *validator) inRedis(path string, f Filter) {
 	case kind == FilterRedisson && f.Shards > 1:
 		v.reject(path+".shards", "a filter of kind %s has no shards: remove this", FilterRedisson)
 	case f.KeyPrefix == "":
-		v.reject(path+".key_prefix", "is empty: give what the keys in Redis begin with")
+		v.reject(path+".key_prefix", "is empty: give the prefix of the keys in Redis")
 	case len(f.KeyPrefix) > maxKeyPrefix:
 		v.reject(path+".key_prefix", "is longer than %d bytes", maxKeyPrefix)
 	case kind != FilterRedisson && strings.ContainsAny(f.KeyPrefix, "{}"):
 		v.reject(path+".key_prefix", "has braces, which would put all shards in one slot: remove them")
 	}
 	if f.Segments != nil && f.Segments.From == SegmentFromArrival && len(f.Sources) > 0 {
-		v.reject(path+".sources", "what is read from a source would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
+		v.reject(path+".sources", "all IDs of a source would belong to the day of reading: remove this, or take the day from the ID (from: id)")
 	}
 	if v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded {
 		v.reject(path+".kind", "%s needs a Redis server: mode %s has no such commands", f.Kind, RedisEmbedded)
@@ -139,8 +139,8 @@ func (v *validator) segments(path, name string, s *Segments) {
 	between(v, path+".keep", s.Keep, 1, maxKeep)
 	switch {
 	case s.From == SegmentFromArrival && s.Older == OlderUnknown:
-		v.reject(path+".older", "an order that was forgotten cannot be told from one that never was: "+
-			"accept that by older: absent, or have the ID tell its day (from: id)")
+		v.reject(path+".older", "a dropped order cannot be distinguished from an order that never existed: "+
+			"accept that by older: absent, or take the day from the ID (from: id)")
 	case s.From == SegmentFromID:
 		v.haveDates(path+".from", name, "write from: "+SegmentFromArrival)
 	}
@@ -181,10 +181,10 @@ func (v *validator) expand(path string, f Filter) {
 	}
 	switch {
 	case f.Kind == FilterExact:
-		v.reject(path, "a filter of kind %s has no size that it could outgrow: remove this", FilterExact)
+		v.reject(path, "a filter of kind %s has no fixed size: remove this", FilterExact)
 		return
 	case f.InRedis() == FilterRedisson:
-		v.reject(path, "Java services would go on with the old filter of kind %s: remove this", FilterRedisson)
+		v.reject(path, "Java services would go on using the old filter of kind %s: remove this", FilterRedisson)
 		return
 	case f.InRedis() != "" && e.How == ExpandLayers:
 		v.reject(path+".how", "a filter in Redis is rebuilt, from its sources and the change log: remove this, or write %s", ExpandRebuild)
@@ -198,7 +198,7 @@ func (v *validator) expand(path string, f Filter) {
 	switch {
 	case f.Segments == nil || e.How != ExpandRebuild:
 	case f.InRedis() != "" && f.Segments.From == SegmentFromArrival:
-		v.reject(path, "what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)")
+		v.reject(path, "all IDs that are read again would belong to the day of reading: remove this, or take the day from the ID (from: id)")
 	case f.InRedis() == "":
 		v.reject(path+".how", "segments grow by layers, each for itself: remove this, or write %s", ExpandLayers)
 	}

@@ -24,7 +24,7 @@ func TestFilterValidation(t *testing.T) {
 			"filters.orders.layout: is for kinds local and layered only: remove it"}},
 		{"in Redis", "{kind: redis-bitmap, key_prefix: ids, shards: 300, secret_env: FILTER_SECRET}", "{path: id}", nil},
 		{"layered", "{kind: layered, redis_kind: redisson, codec: string, expand: {}}", "{path: id}", []string{
-			"filters.orders.expand: Java services would go on with the old filter of kind redisson: remove this"}},
+			"filters.orders.expand: Java services would go on using the old filter of kind redisson: remove this"}},
 		{"layered, of nothing", "{kind: layered, redis_kind: local}", "{path: id}", []string{
 			`filters.orders.redis_kind: "local" is not one of redis-bloom, redis-bitmap, redisson`}},
 		{"redisson with shards", "{kind: redisson, shards: 2}", "{path: id}", []string{
@@ -40,7 +40,7 @@ func TestFilterValidation(t *testing.T) {
 			"filters.orders.expand.how: a filter in Redis is rebuilt, from its sources and the change log: remove this, or write rebuild"}},
 		{"growing days in Redis", "{kind: redis-bitmap, segments: {keep: 3}, expand: {}}", dated, nil},
 		{"growing days of arrival in Redis", "{kind: redis-bitmap, segments: {keep: 3, from: arrival, older: absent}, expand: {}}", "{path: id}", []string{
-			"filters.orders.expand: what is read again would all belong to the day of reading: remove this, or have the ID tell its day (from: id)"}},
+			"filters.orders.expand: all IDs that are read again would belong to the day of reading: remove this, or take the day from the ID (from: id)"}},
 		{"a snapshot", "{snapshot: {path: /tmp/orders.snap}}", "{path: id}", nil},
 		{"a snapshot of Redis", "{kind: redis-bitmap, snapshot: {path: a}}", "{path: id}", []string{
 			"filters.orders.snapshot: a filter of kind redis-bitmap is in Redis, which keeps it: remove this"}},
@@ -62,8 +62,8 @@ func TestFilterValidation(t *testing.T) {
 				"give them format timestamped or snowflake, or write from: arrival"}},
 		{"days of arrival", "{segments: {keep: 30, from: arrival, older: absent}}", "{path: id}", nil},
 		{"days of arrival without a word on old ones", "{segments: {keep: 30, from: arrival}}", "{path: id}", []string{
-			"filters.orders.segments.older: an order that was forgotten cannot be told from one that never was: " +
-				"accept that by older: absent, or have the ID tell its day (from: id)"}},
+			"filters.orders.segments.older: a dropped order cannot be distinguished from an order that never existed: " +
+				"accept that by older: absent, or take the day from the ID (from: id)"}},
 		{"no days", "{segments: {by: day}}", dated, []string{"filters.orders.segments.keep: 0 is out of range: 1 to 3660 are allowed"}},
 		{"wrong in each", "{segments: {by: week, keep: 4000, from: now, older: gone}}", dated, []string{
 			`filters.orders.segments.by: "week" is not day`,
@@ -78,7 +78,7 @@ func TestFilterValidation(t *testing.T) {
 			`filters.orders.expand.how: "magic" is not one of rebuild, layers`,
 		}},
 		{"expand exact", "{kind: exact, expand: {}}", "{path: id}", []string{
-			"filters.orders.expand: a filter of kind exact has no size that it could outgrow: remove this"}},
+			"filters.orders.expand: a filter of kind exact has no fixed size: remove this"}},
 		{"rebuild segments", "{segments: {keep: 3}, expand: {how: rebuild}}", dated, []string{
 			"filters.orders.expand.how: segments grow by layers, each for itself: remove this, or write layers"}},
 	} {

@@ -53,7 +53,7 @@ func (v *validator) pattern(path string, id ID) {
 		if err != nil {
 			v.notRegexp(at, err)
 		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksForBrace(re) {
-			v.reject(at, "asks for a brace, and no ID has any: they tell where keys lie in Redis")
+			v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
 		}
 	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.discarded[path+".format"]:
 		v.reject(at, "is for format pattern only: set it, or remove this")
@@ -109,7 +109,7 @@ func (v *validator) time(path string, id ID) {
 }
 
 func (v *validator) epoch(path, epoch string) {
-	const what = "the instant that milliseconds are counted from, such as 2010-11-04T01:42:54.657Z"
+	const what = "the instant from which milliseconds are counted, such as 2010-11-04T01:42:54.657Z"
 	at := path + ".time"
 	switch _, err := time.Parse(time.RFC3339, epoch); {
 	case epoch == "" && !v.given(at):

@@ -46,7 +46,7 @@ func (v *validator) ids(path string, r Rule) {
 	case n > maxIDs:
 		v.reject(at, "has %d entries: at most %d are allowed", n, maxIDs)
 	case n == 0 && v.given(at):
-		v.reject(at, "is empty: say where the ID is, or remove it in a rule with create")
+		v.reject(at, "is empty: name the ID's location, or remove it in a rule with create")
 	case n == 0 && needed:
 		v.rejectNoLocation(at)
 	}
@@ -74,7 +74,7 @@ func (v *validator) ids(path string, r Rule) {
 
 func (v *validator) rejectNoLocation(path string) {
 	v.rejectMissing(path, []string{"path", "query", "header", "json", "form", "cookie"},
-		"says not where the ID is: give exactly one of path, query, header, json, form, cookie")
+		"does not name the ID's location: give exactly one of path, query, header, json, form, cookie")
 }
 
 // location checks the locations that an entry names.

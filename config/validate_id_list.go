@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/headername"
+)
 
 // locationsDiffer rejects an entry whose location overlaps with that of an earlier entry of its
 // rule. Both entries would find the same text, or each would refuse the other's ID.
@@ -9,10 +13,10 @@ func (v *validator) locationsDiffer(places, earlier []idLocation) {
 		for _, e := range earlier {
 			at := join(p.entry, p.key)
 			if p.key == e.key && p.name == e.name {
-				v.reject(at, "%s is also that of %s: name a place once", quote(p.name), e.entry)
+				v.reject(at, "%s is also that of %s: name a location once", quote(p.name), e.entry)
 				break
 			}
-			if p.key == "header" && e.key == "header" && foldHeader(p.name) == foldHeader(e.name) {
+			if p.key == "header" && e.key == "header" && headername.Equal(p.name, e.name) {
 				v.reject(at, "%s may be taken for %s of %s, so that a request with either is refused: name the one that clients send",
 					quote(p.name), quote(e.name), e.entry)
 				break
@@ -36,17 +40,6 @@ func collide(a, b string) bool {
 		}
 	}
 	return true
-}
-
-// foldHeader folds the name of a header as CGI does (RFC 3875, 4.1.18). It ignores case and
-// replaces each byte that is neither a letter nor a digit with an underscore.
-func foldHeader(name string) string {
-	return strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
-			return r
-		}
-		return '_'
-	}, strings.ToLower(name))
 }
 
 // idsAgree rejects an entry that no request can use. If an entry has its ID in the path, each

@@ -20,7 +20,7 @@ func (v *validator) limit(path string, r Rule) {
 	}
 	at += ".id"
 	if !v.given(at) && v.given(path) {
-		v.rejectMissing(path+".settle.limit", []string{"id"}, "id is missing: say where the ID is that the limit is for")
+		v.rejectMissing(path+".settle.limit", []string{"id"}, "id is missing: name the location of the ID that is limited")
 		return
 	}
 	places := v.locationsOf(at, l.ID)

@@ -24,9 +24,9 @@ func TestLimits(t *testing.T) {
 		{"form", byPath, `{lock: merchants, id: {form: merchantId, format: uuid}}`, nil},
 		{"nothing", byPath, `{}`, []string{
 			`: lock is missing: give the name of a lock of kind semaphore`,
-			`: id is missing: say where the ID is that the limit is for`,
+			`: id is missing: name the location of the ID that is limited`,
 		}},
-		{"no place", byPath, `{lock: merchants, id: {format: digits}}`, []string{`.id: says not where the ID is: give exactly one of path, query, header, json, form, cookie`}},
+		{"no place", byPath, `{lock: merchants, id: {format: digits}}`, []string{`.id: does not name the ID's location: give exactly one of path, query, header, json, form, cookie`}},
 		{"two places", byPath, `{lock: merchants, id: {query: m, header: x-m}}`, []string{`.id: has query and header: give exactly one of path, query, header, json, form, cookie`}},
 		{"a list of places", byPath, `{lock: merchants, id: [{query: m}]}`, []string{`.id: is a list: it has to be a mapping`}},
 		{"no such lock", byPath, `{lock: merchant, id: {query: m}}`, []string{`.lock: "merchant" is not defined under locks, did you mean merchants?`}},

@@ -58,7 +58,7 @@ func (v *validator) ofKind(path string, l Lock) {
 		v.reject(path+".format", "%s is for kinds %s and %s: remove it", l.Format, LockExclusive, LockQuorum)
 	}
 	if l.Kind == LockFair && l.Wait.Every > maxFairPause {
-		v.reject(path+".wait.every", "%s is too long for kind %s, which passes over waiters that it does not hear of: at most %s",
+		v.reject(path+".wait.every", "%s is too long for kind %s, which skips waiters that do not try again in time: at most %s",
 			number(l.Wait.Every), LockFair, number(maxFairPause))
 	}
 	v.permits(path, l)
@@ -76,7 +76,7 @@ func (v *validator) lockKey(path string, l Lock) {
 	case strings.ContainsFunc(key, func(r rune) bool { return r == ' ' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
 		v.reject(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
 	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(key):
-		v.reject(path, "%s has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: "+
+		v.reject(path, "%s has braces in it that are no hash tag, so the keys of one lock would lie in several slots: "+
 			"write them around a part, as in order:lock:{{id}}, or leave them out", quote(key))
 	}
 }
@@ -145,7 +145,7 @@ func (v *validator) replicas(path string, l Lock) {
 	case r == nil:
 		return
 	case l.Kind == LockQuorum:
-		v.reject(path, "is not for kind %s, which counts on its servers' majority: remove it", l.Kind)
+		v.reject(path, "is not for kind %s, which relies on a majority of its servers: remove it", l.Kind)
 	case v.config.Redis != nil && v.config.Redis.Mode == RedisEmbedded:
 		v.reject(path, "is not for mode %s, which has no replicas: remove it", RedisEmbedded)
 	}

@@ -28,7 +28,7 @@ func TestLocks(t *testing.T) {
 		{"a fair string", `{s: {kind: fair, format: string}}`, []string{`locks.s.format: string is for kinds exclusive and quorum: remove it`}},
 
 		{"a fair lock that is asked for often", `{s: {kind: fair, wait: {tries: 3, every: 4s}}}`, nil},
-		{"a fair lock that is asked for seldom", `{s: {kind: fair, wait: {tries: 3, every: 5s}}}`, []string{`locks.s.wait.every: 5s is too long for kind fair, which passes over waiters that it does not hear of: at most 4s`}},
+		{"a fair lock that is asked for seldom", `{s: {kind: fair, wait: {tries: 3, every: 5s}}}`, []string{`locks.s.wait.every: 5s is too long for kind fair, which skips waiters that do not try again in time: at most 4s`}},
 
 		{"permits of no semaphore", `{s: {permits: 5}}`, []string{`locks.s.permits: is for kind semaphore only: set it, or remove this`}},
 		{"no permits", `{s: {kind: semaphore}}`, []string{`locks.s: permits is missing: say how many may hold the lock at once`}},
@@ -51,7 +51,7 @@ func TestLocks(t *testing.T) {
 		{"quorum with a password", `{s: {kind: quorum, quorum: {password: x}}}`, []string{`locks.s.quorum.password: unknown key: known here are addresses`}},
 
 		{"replicas by default", `{s: {replicas: {}}}`, nil},
-		{"replicas of a quorum", `{s: {kind: quorum, replicas: {}, ` + servers + `}}`, []string{`locks.s.replicas: is not for kind quorum, which counts on its servers' majority: remove it`}},
+		{"replicas of a quorum", `{s: {kind: quorum, replicas: {}, ` + servers + `}}`, []string{`locks.s.replicas: is not for kind quorum, which relies on a majority of its servers: remove it`}},
 		{"no replicas", `{s: {replicas: {confirm: 0}}}`, []string{`locks.s.replicas.confirm: 0 is out of range: 1 to 100 are allowed`}},
 		{"slow replicas", `{s: {replicas: {timeout: 501ms}}}`, []string{`locks.s.replicas.timeout: 501ms is out of range: 1ms to 500ms are allowed`}},
 		{"replicas that have no time", `{s: {replicas: {timeout: 0s}}}`, []string{`locks.s.replicas.timeout: 0s is out of range: 1ms to 500ms are allowed`}},
@@ -167,7 +167,7 @@ func TestHashTags(t *testing.T) {
 		for mode, refused := range map[string]bool{"cluster": !ok, "sentinel": false} {
 			var want []string
 			if refused {
-				want = []string{`locks.s.key: "` + key + `" has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: ` +
+				want = []string{`locks.s.key: "` + key + `" has braces in it that are no hash tag, so the keys of one lock would lie in several slots: ` +
 					`write them around a part, as in order:lock:{{id}}, or leave them out`}
 			}
 			expect(t, "redis: {mode: "+mode+", addresses: ['a:1']}\nlocks: {s: {key: '"+key+"'}}", want)

@@ -59,7 +59,7 @@ func (v *validator) redisAddresses(path string, r *Redis) {
 }
 
 func (v *validator) sentinel(path string, r *Redis) {
-	if v.required(path, "master", r.Master != "", "what the Sentinels call the master") && !masterName.MatchString(r.Master) {
+	if v.required(path, "master", r.Master != "", "the Sentinels' name of the master") && !masterName.MatchString(r.Master) {
 		v.reject(path+".master", "%s is not a name that Sentinel accepts: letters, digits, dots, - and _", quote(r.Master))
 	}
 	v.login(path, "sentinel_username", "sentinel_password", r.SentinelUsername,
@@ -80,7 +80,7 @@ const maxMember = 200
 func (v *validator) member(path, name string) {
 	switch {
 	case name == "" && v.given(path):
-		v.reject(path, "is empty: give the name of the place that this ordergate runs at, or remove it")
+		v.reject(path, "is empty: give this ordergate a name of its own, or remove it")
 	case len(name) > maxMember:
 		v.reject(path, "is %d bytes long: at most %d are allowed", len(name), maxMember)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):

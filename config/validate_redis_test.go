@@ -17,7 +17,7 @@ func TestTopologies(t *testing.T) {
 		{"sentinel with all there is", `{mode: sentinel, addresses: ["a:1"], master: orders-2.eu_A, username: u, password_env: PW, sentinel_username: s, sentinel_password_env: PW, tls: {server_name: redis.internal}}`, nil},
 		{"sentinel without addresses", `{mode: sentinel}`, []string{`redis: addresses is missing: give those of the Sentinels, such as [10.0.0.1:26379]`}},
 		{"sentinel with no addresses", `{mode: sentinel, addresses: []}`, []string{`redis.addresses: is empty: give those of the Sentinels, such as [10.0.0.1:26379]`}},
-		{"sentinel without a name", `{mode: sentinel, addresses: ["a:1"], master: ""}`, []string{`redis.master: is empty: give what the Sentinels call the master`}},
+		{"sentinel without a name", `{mode: sentinel, addresses: ["a:1"], master: ""}`, []string{`redis.master: is empty: give the Sentinels' name of the master`}},
 		{"sentinel with a name that is none", `{mode: sentinel, addresses: ["a:1"], master: "my master"}`, []string{`redis.master: "my master" is not a name that Sentinel accepts: letters, digits, dots, - and _`}},
 		{"sentinel at a socket", `{mode: sentinel, addresses: ["a:1", unix:/run/s.sock]}`, []string{`redis.addresses[1]: "unix:/run/s.sock" is a socket: mode sentinel takes host:port`}},
 		{"a sentinel twice", `{mode: sentinel, addresses: ["a:1", "b:1", "a:1"]}`, []string{`redis.addresses[2]: "a:1" is given twice: name an address once`}},
@@ -48,7 +48,7 @@ func TestTopologies(t *testing.T) {
 
 		{"member", `{member: "shop 3, süd"}`, nil},
 		{"member of an embedded one", `{mode: embedded, member: a}`, nil},
-		{"no member", `{member: ""}`, []string{`redis.member: is empty: give the name of the place that this ordergate runs at, or remove it`}},
+		{"no member", `{member: ""}`, []string{`redis.member: is empty: give this ordergate a name of its own, or remove it`}},
 		{"member with an end", `{member: "a#1"}`, []string{`redis.member: "a#1" has # in it, which ends the name: leave it out`}},
 		{"member with a line break", `{member: "a\n"}`, []string{`redis.member: "a\n" has a character in it that cannot be printed: leave it out`}},
 		{"the longest member", `{member: ` + strings.Repeat("a", 200) + `}`, nil},

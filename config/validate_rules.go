@@ -81,7 +81,7 @@ func (v *validator) pass(path string, r Rule) {
 	}
 	for _, g := range given {
 		if at := join(path, g.key); g.set || v.given(at) {
-			v.reject(at, "is not for a rule with pass, which leaves alone what it matches: remove one of the two")
+			v.reject(at, "is not for a rule with pass, which exempts its requests: remove one of the two")
 		}
 	}
 	if r.Match.OtherMethods == OtherMethodsRefuse && r.Settle == nil {
@@ -155,10 +155,10 @@ func (v *validator) holdCoversInFlight(path string, s *Settle) {
 	case !v.given(workers) && !v.given(timeout):
 		return
 	case !v.given(timeout):
-		v.reject(workers, "goes with backend_timeout, the longest that the backend works on one call")
+		v.reject(workers, "goes with backend_timeout, the longest time that the backend works on one call")
 		return
 	case !v.given(workers):
-		v.reject(timeout, "goes with backend_workers, how many calls the backend works on at once")
+		v.reject(timeout, "goes with backend_workers, the number of calls that the backend works on at once")
 		return
 	}
 	between(v, workers, s.BackendWorkers, 1, maxInFlight)
@@ -335,7 +335,7 @@ func (v *validator) learn(path string, l Learn) {
 	case hasJSON:
 		v.capture(at+".pattern", l.Pattern)
 	case v.given(at):
-		v.rejectMissing(at, []string{"response_json", "response_header"}, "says not where the new ID is: give exactly one of response_json, response_header")
+		v.rejectMissing(at, []string{"response_json", "response_header"}, "does not name the new ID's location: give exactly one of response_json, response_header")
 	default:
 		v.rejectMissing(path, []string{"learn"}, "learn is missing: give it response_json or response_header")
 	}

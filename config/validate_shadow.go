@@ -35,7 +35,7 @@ func (v *validator) rulesAreReached(rules []Rule) {
 			v.reject(rulePath(j)+".match", "never matches: %s before it takes all such requests: put this rule first", before)
 			continue
 		}
-		v.reject(rulePath(j)+".match.methods", "%s never comes here: %s before it takes all such requests: put this rule first, or leave the method out",
+		v.reject(rulePath(j)+".match.methods", "%s never reaches this rule: %s before it takes all such requests: put this rule first, or leave the method out",
 			strings.Join(taken, ", "), before)
 	}
 }

@@ -8,7 +8,7 @@ import (
 func TestRulesAreReached(t *testing.T) {
 	const (
 		all  = `rules[1].match: never matches: rules[0] (a) before it takes all such requests: put this rule first`
-		some = `rules[1].match.methods: GET, HEAD never comes here: rules[0] (a) before it takes all such requests: put this rule first, or leave the method out`
+		some = `rules[1].match.methods: GET, HEAD never reaches this rule: rules[0] (a) before it takes all such requests: put this rule first, or leave the method out`
 	)
 	for _, tt := range []struct{ name, first, second, want string }{
 		{"the same", `methods: [POST], path: "/orders/{id}/settle"`, `methods: [POST], path: "/orders/{order}/settle"`, all},

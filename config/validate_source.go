@@ -55,7 +55,7 @@ func (v *validator) table(path, name string, s Source) {
 	}
 	v.secret(path, "dsn", s.DSNFile, s.DSNEnv)
 	if s.DSN == "" && s.DSNFile == "" && s.DSNEnv == "" {
-		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "says not where the database is: give one of dsn_file, dsn_env")
+		v.rejectMissing(path, []string{"dsn_file", "dsn_env"}, "does not name the database: give one of dsn_file, dsn_env")
 	}
 	if v.required(path, "table", s.Table != "", "the name of the table, or schema.table") {
 		for part := range strings.SplitSeq(s.Table, ".") {

@@ -52,12 +52,12 @@ func TestTables(t *testing.T) {
 		{"a schema", "{kind: postgres, dsn_env: ORDERS_DSN, table: shop.Order Items, id_column: Größe}", nil},
 
 		{"nothing", "{kind: mysql}", []string{
-			": says not where the database is: give one of dsn_file, dsn_env",
+			": does not name the database: give one of dsn_file, dsn_env",
 			": table is missing: give the name of the table, or schema.table",
 			": id_column is missing: give the name of the column with the order IDs",
 		}},
 		{"empty", `{kind: postgres, dsn_env: "", table: "", id_column: "", cursor_column: ""}`, []string{
-			": says not where the database is: give one of dsn_file, dsn_env",
+			": does not name the database: give one of dsn_file, dsn_env",
 			".table: is empty: give the name of the table, or schema.table",
 			".id_column: is empty: give the name of the column with the order IDs",
 			`.cursor_column: "" is not the name of a column: names are 1 to 63 bytes that can be printed`,
@@ -173,8 +173,8 @@ func TestFollowersDiffer(t *testing.T) {
 	compareViolations(t, file, env{"A": "a", "B": "b", "C": "c"}, []string{
 		`f.yaml:3: sources.b.server_id: source "a" has the same, at the same server: choose another`,
 		`f.yaml:8: sources.f_1.slot: source "f-1" has the same, at the same server: choose another`,
-		"f.yaml:10: sources.h: says not where the database is: give one of dsn_file, dsn_env",
-		"f.yaml:11: sources.i: says not where the database is: give one of dsn_file, dsn_env",
+		"f.yaml:10: sources.h: does not name the database: give one of dsn_file, dsn_env",
+		"f.yaml:11: sources.i: does not name the database: give one of dsn_file, dsn_env",
 	})
 }
 
@@ -322,7 +322,7 @@ func TestTableMadeInGo(t *testing.T) {
 	c.EnsureDefaults()
 	want := []Violation{
 		{Path: "sources.b.path", Message: "is for kind csv only: remove it"},
-		{Path: "sources.b", Message: "says not where the database is: give one of dsn_file, dsn_env"},
+		{Path: "sources.b", Message: "does not name the database: give one of dsn_file, dsn_env"},
 	}
 	var wrong *InvalidError
 	if err := c.Validate(); !errors.As(err, &wrong) {

@@ -326,7 +326,7 @@ func (f *Filter) rebuild(ctx context.Context, g *Growth) error {
 	}
 	if had, has := countAll(old), next.count(); float64(has) < float64(had)*(1-2*f.opts.FalsePositiveRate)-8 {
 		f.memory.abandon()
-		return fmt.Errorf("only %d IDs were read again, of %d that are known", has, had)
+		return fmt.Errorf("only %d IDs were read again, of %d in the filter", has, had)
 	}
 	f.memory.finish(next)
 	return nil

@@ -102,6 +102,6 @@ func (f *Filter) operatorReason(d *openDoubts) string {
 	if d.recovery < ByOperator {
 		return d.reason
 	}
-	return fmt.Sprintf("%s: requests for orders that do not exist go on to the backend (%v) until the sources have every order and ordergate load --filter %s has said so",
+	return fmt.Sprintf("%s: requests for orders that do not exist go on to the backend (%v) until the sources have every order and ordergate load --filter %s has run",
 		d.reason, d.scope, f.name)
 }

@@ -75,30 +75,30 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 		opts.AttributesMissing = func() {}
 	}
 	s := &Server{opts: opts, log: opts.Logger}
-	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
-	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
+	s.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "settlements get their locks again")
+	s.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again")
 	s.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
 	s.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	s.bodies.unseen = recurring.New(opts.Logger, slog.LevelError,
 		"a request was passed on before ordergate saw its body, and without a lock: set allow_mode_override: true, or request_body_mode: BUFFERED, in Envoy's ext_proc",
-		"no request is passed on any more before ordergate saw its body")
+		"ordergate sees the bodies of requests again")
 	s.attributes.missing = recurring.New(opts.Logger, slog.LevelWarn,
-		"Envoy does not tell where an answer is from, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
+		"Envoy does not report the origin of an answer, so that the order of each settlement stays locked for on_unknown_outcome.hold, and each create is a doubt: "+
 			"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
-		"Envoy tells where answers are from")
+		"Envoy reports the origin of answers")
 	s.waits.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"settlements are given up while they wait for their locks, all after the same time: is message_timeout of Envoy's ext_proc, or the timeout of a client, shorter than the lock's wait?",
-		"settlements are not given up any more after the same time")
+		"settlements are no longer given up after the same time")
 	s.delayed.maxDelay = opts.LearnTimeout
 	s.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
 		"a create was given up while its answer was held, and its order may exist: is message_timeout of Envoy's ext_proc, "+
 			"the timeout of the route, or that of a client, shorter than an answer may be held? Set message_timeout to more than held_up_to, "+
 			"and the route's timeout to more than that and the backend's time together",
-		"no create is given up any more while its answer is held")
+		"no create is given up while its answer is held")
 	s.bodies.neverShown = recurring.New(opts.Logger, slog.LevelWarn,
 		"requests have ended before ordergate saw their bodies, and it has seen none yet: clients have left, or Envoy shows none "+
 			"(set allow_mode_override: true, or request_body_mode: BUFFERED, in its ext_proc)",
-		"no request ends any more before ordergate saw its body")
+		"requests no longer end before ordergate saw their bodies")
 	s.Use(g)
 	return s
 }

@@ -19,7 +19,7 @@ const attributes = `              response_attributes:
 func TestNoResponseAttributes(t *testing.T) {
 	needsSidecar(t, "the module asks Envoy itself")
 	t.Parallel()
-	const warning, condition = `level=WARN msg="Envoy does not tell where an answer is from`, `"name":"response attributes","ready":false`
+	const warning, condition = `level=WARN msg="Envoy does not report the origin of an answer`, `"name":"response attributes","ready":false`
 	counted := edit(t, "            - name: orders\n              domains:", "            - name: orders\n              include_attempt_count_in_response: true\n              domains:")
 	for _, tt := range []struct {
 		name          string

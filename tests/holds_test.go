@@ -35,7 +35,7 @@ func (s *stack) abandonedCut(b *backend, path, body, lease string, wires ...*wir
 	}
 	h.leave()
 	<-h.done
-	s.wantLogged(`"lock not given up as planned"`, "holding lock")
+	s.wantLogged(`"lock not released as planned"`, "holding lock")
 }
 
 // TestHoldIsRepeated has Redis out of reach at the moment when locks are to be held. Once

@@ -18,7 +18,7 @@ import (
 // minute, and refuses nothing until it is alone.
 func TestOneMemberTwice(t *testing.T) {
 	t.Parallel()
-	const nobody, wrong = 5000, "two ordergates run at the same place: give each its own redis.member"
+	const nobody, wrong = 5000, "two ordergates have the same instance ID: give each its own redis.member"
 	bed := bedtest.New(t)
 	server := bed.Redis()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -58,7 +58,7 @@ func TestOneMemberTwice(t *testing.T) {
 // unnoticed. It is said at the start, and the ordergate is not ready until he may.
 func TestWithoutInfo(t *testing.T) {
 	t.Parallel()
-	const wrong = "nobody would notice that Redis was restarted or failed over: let the user run INFO"
+	const wrong = "restarts and failovers of Redis cannot be detected: let the user run INFO"
 	bed := bedtest.New(t)
 	server := bed.Redis("--user", "default", "on", "nopass", "~*", "&*", "+@all", "-info")
 	table := mariaTable(t, bed, 10)

@@ -131,7 +131,7 @@ func (r *runtime) listen(c config.Listen) (net.Listener, error) {
 	}
 	l, err := listen.Listen(c.Admin, c.FileMode())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		r.log.Warn("somebody else has the address for operators, it is asked for until it is free", "listen.admin", c.Admin)
+		r.log.Warn("another process has the admin address, ordergate opens it once it is free", "listen.admin", c.Admin)
 		r.member = ownMember(r.path)
 		return nil, nil
 	}
@@ -170,7 +170,7 @@ func (r *runtime) serveAdmin(ctx context.Context, c config.Listen, l net.Listene
 	}
 	r.log.Info("listening", "name", "admin", "addr", l.Addr().String())
 	if err := r.admin.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		r.log.Error("operators are not answered any more", "error", err)
+		r.log.Error("the admin address no longer serves requests", "error", err)
 	}
 }
 

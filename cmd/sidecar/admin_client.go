@@ -37,7 +37,7 @@ func (e *environment) callAdmin(ctx context.Context, c *config.Config, method, f
 	case !ok:
 		return usageError{fmt.Errorf("%s has no filter %q", e.file, filter)}
 	case c.Listen.Admin == "":
-		return usageError{fmt.Errorf("%s has no listen.admin, where ordergate could be asked", e.file)}
+		return usageError{fmt.Errorf("%s has no listen.admin, so ordergate cannot be called", e.file)}
 	}
 	where := c.Listen.Admin
 	network, address := "tcp", where

@@ -64,7 +64,7 @@ func serveCommand(env *environment) *cobra.Command {
 	var level, format string
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the sidecar until SIGTERM or SIGINT; SIGHUP has it read the file again",
+		Short: "Run the sidecar until SIGTERM or SIGINT; SIGHUP reloads the file",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// Notify comes first. Without it, SIGHUP ends the process.
@@ -90,7 +90,7 @@ func serveCommand(env *environment) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&opts.delay, "drain-delay", 5*time.Second, "how long new calls are served after SIGTERM, while /readyz and gRPC health send them elsewhere")
-	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long calls that run may take to finish after that")
+	cmd.Flags().DurationVar(&opts.drain, "drain", 30*time.Second, "how long running calls may take to finish after that")
 	cmd.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
@@ -102,7 +102,7 @@ func checkCommand(env *environment) *cobra.Command {
 		Use:   "check",
 		Short: "Check the configuration file: silent when it is good, every violation otherwise",
 		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
-			"The variables that hold data source names may be missing, but for --live. A variable\n" +
+			"Except with --live, the variables that hold data source names may be missing. A variable\n" +
 			"whose name begins with ORDERGATE_ and stands for no key of the file is named on\n" +
 			"standard error.\n\n" +
 			"With --timeouts it also prints, for each rule with a create, for how long an answer may\n" +
@@ -136,7 +136,7 @@ func checkCommand(env *environment) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&timeouts, "timeouts", false, "also print the least timeouts of Envoy for the rules with a create")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print these as JSON")
-	cmd.Flags().BoolVar(&live, "live", false, "also connect to what the file names: Redis, its settings and rights, tables and files")
+	cmd.Flags().BoolVar(&live, "live", false, "also connect to Redis, tables and files, and check the settings and rights of Redis")
 	return cmd
 }
 

@@ -78,7 +78,7 @@ func explainCommand(env *environment) *cobra.Command {
 	var asJSON, live bool
 	cmd := &cobra.Command{
 		Use:     "explain 'METHOD TARGET'",
-		Short:   "Tell what would be decided of a request, and why",
+		Short:   "Explain the decision on a request",
 		Example: "  ordergate explain 'POST /orders/42/settle' -H 'content-type: application/json' -d '{}'",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -345,7 +345,7 @@ var conditions = [gate.Verdicts]string{
 // conditionsWithLimit replaces conditions for a rule whose settlements also need a permit.
 var conditionsWithLimit = [gate.Verdicts]string{
 	gate.VerdictAcquired: "if the lock and a permit are free, or come free within the wait",
-	gate.VerdictBusy:     "if another holds the lock past the wait, or others all the permits",
+	gate.VerdictBusy:     "if another holds the lock past the wait, or all permits are taken",
 }
 
 // explainUndecided explains a request that the gate does not refuse on its own. It lists

@@ -72,7 +72,7 @@ func readServer(ctx context.Context, server *config.Redis, lock config.Lock, nam
 
 func readStates(ctx context.Context, server *config.Redis, lock config.Lock, states []lockState) error {
 	if server.Mode == config.RedisEmbedded {
-		return errors.New("an embedded Redis is inside the process that serves")
+		return errors.New("an embedded Redis is inside the serving process")
 	}
 	client, closeClient, err := redisconn.Connect(ctx, server, 0)
 	if err != nil {

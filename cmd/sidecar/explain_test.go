@@ -164,7 +164,7 @@ order ID     42
 lock key     order:lock:42
 limit key    merchant:settling:7
 verdict      decided at run time, one of:
-busy         409, if another holds the lock past the wait, or others all the permits
+busy         409, if another holds the lock past the wait, or all permits are taken
 unavailable  503, if Redis cannot be asked
 overloaded   503, if too many settlements are in flight
 acquired     the backend's, if the lock and a permit are free, or come free within the wait
@@ -176,7 +176,7 @@ reason       malformed_limit: the ID that the limit is for is malformed
 body         {"merchantId":"07"}
 byte                        ^ 0x30 '0', offset 15`},
 		{"limit, of the order's form", []string{"POST /limited/042", "-H", jsonType, "-d", `{"merchantId":"07"}`}, "path         /limited/042\nbyte                  ^ 0x30 '0', offset 9"},
-		{"limit, missing", []string{"POST /limited/42", "-H", jsonType, "-d", `{}`}, "reason       missing_limit: the request does not say whom its limit is for: looked for in JSON merchantId\n"},
+		{"limit, missing", []string{"POST /limited/42", "-H", jsonType, "-d", `{}`}, "reason       missing_limit: the request does not have the ID that its limit is for: looked for in JSON merchantId\n"},
 		{"limit, twice", []string{"POST /limited/42", "-H", jsonType, "-d", `{"merchantId":7,"merchant_id":8}`}, "reason       json_alias: a member may be read as the order ID\n"},
 
 		{"path parameter", []string{"POST /orders/42;x=1/settle"}, `

@@ -23,7 +23,7 @@ import (
 func filterInfoCommand(env *environment, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
 		Use:     "info [NAME]...",
-		Short:   "Tell about the filters of the ordergate that runs",
+		Short:   "Show the filters of the running ordergate",
 		Example: "  ordergate filter info orders",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			c, err := env.loadPart(adminKeys...)
@@ -82,7 +82,7 @@ func printFilter(w io.Writer, r *admin.FilterReport) error {
 		line("change log", "%s", logText(r.Log, time.Now()))
 	}
 	if r.Pending > 0 {
-		line("pending", "%d IDs that the other ordergates do not know of yet", r.Pending)
+		line("pending", "%d IDs that the other ordergates do not have yet", r.Pending)
 	}
 	line("generation", "%s", expansionText(&r.Expansion))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -121,7 +121,7 @@ func expansionText(e *admin.ExpansionReport) string {
 func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
 		Use:     "contains NAME ORDER-ID",
-		Short:   "Ask the ordergate that runs whether an order may exist",
+		Short:   "Ask the running ordergate whether an order may exist",
 		Example: "  ordergate filter contains orders 42",
 		Args:    filterArguments(2, 2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -158,8 +158,8 @@ func filterAddCommand(env *environment, asJSON *bool) *cobra.Command {
 	var by operator
 	cmd := &cobra.Command{
 		Use:   "add NAME ORDER-ID...|-",
-		Short: "Make order IDs known to all ordergates, or those of standard input, one a line",
-		Long: "Make order IDs known to all ordergates, or those of standard input, one a line. They go through\n" +
+		Short: "Add order IDs to the filters of all ordergates, as arguments or one a line on standard input",
+		Long: "Add order IDs to the filters of all ordergates, as arguments or one a line on standard input. They go through\n" +
 			"the change log as those of new orders do. The filter converts them to the forms that its rules\n" +
 			"ask for. IDs that no rule takes are not added, and the command fails.",
 		Example: "  ordergate filter add orders 42 43\n  ordergate filter add orders - < ids.csv",
@@ -254,7 +254,7 @@ func filterTrustCommand(env *environment, asJSON *bool) *cobra.Command {
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !*yes {
-			return usageError{errors.New("filter trust: say --yes if every order is in it: one that is not counts as absent")}
+			return usageError{errors.New("filter trust: add --yes if every order is in it: a missing order counts as absent")}
 		}
 		return run(cmd, args)
 	}

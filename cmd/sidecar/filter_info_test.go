@@ -146,7 +146,7 @@ generation    1
 		{"expand what does not grow", "", "", []string{"expand", "days"}, exitFailed, "", "filter expand: .*expand is not configured\n"},
 		{"expand what others fill", "", "", []string{"expand", "java"}, exitFailed, "", "filter expand: .*expand is not configured\n"},
 		{"expand two", "", "", []string{"expand", "near", "orders"}, exitUsage, "", "want one filter, got 2 arguments\n"},
-		{"trust blindly", "", "", []string{"trust", "java"}, exitUsage, "", "filter trust: say --yes .*\n"},
+		{"trust blindly", "", "", []string{"trust", "java"}, exitUsage, "", "filter trust: add --yes .*\n"},
 		{"trust what is in memory", "", "", []string{"trust", "near", "--yes"}, exitFailed, "", "filter trust: only a filter in Redis .*\n"},
 		{"trust what ordergate fills", "", "", []string{"trust", "orders", "--yes"}, exitFailed, "", "filter trust: ordergate fills this filter .*\n"},
 		{"trust what is not there", "", "", []string{"trust", "java", "--yes"}, exitFailed, "", "filter trust: .*order:bloom:java.*\n"},

@@ -45,7 +45,7 @@ type snapshotPart struct {
 func filterInspectCommand(env *environment, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Tell what is in a snapshot, having read all of it",
+		Short: "Read all of a snapshot, and show its contents",
 		Args:  oneArgument("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := inspectSnapshot(cmd.Context(), args[0])

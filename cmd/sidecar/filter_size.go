@@ -29,7 +29,7 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 	var flags sizeFlags
 	cmd := &cobra.Command{
 		Use:   "size",
-		Short: "Tell what a filter of each kind takes, and recommend one; asks no Redis",
+		Short: "Show the memory that a filter of each kind takes, and recommend one; needs no Redis",
 		Example: "  ordergate filter size --ids 200_000_000 --rate 0.001\n" +
 			"  ordergate filter size --filter orders --sample ids.csv",
 		Args: noArguments,
@@ -49,11 +49,11 @@ func filterSizeCommand(env *environment, asJSON *bool) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.filter, "filter", "", "take what is not given from this filter of the configuration; default the only one, if --ids is missing")
+	f.StringVar(&flags.filter, "filter", "", "take missing values from this filter of the configuration; default the only one, if --ids is missing")
 	f.StringVar(&flags.ids, "ids", "", "how many IDs, as 200_000_000 or 2e8")
 	f.StringVar(&flags.rate, "rate", "", "share of absent IDs that may pass (default 0.001)")
-	f.IntVar(&flags.shards, "shards", 0, "shards of a filter in Redis; default as few as will do")
-	f.StringVar(&flags.sample, "sample", "", "a file of IDs drawn at random, or all, one a line; - for standard input: tells whether an exact filter will do")
+	f.IntVar(&flags.shards, "shards", 0, "shards of a filter in Redis; default the fewest that suffice")
+	f.StringVar(&flags.sample, "sample", "", "a file of random IDs, or of all, one a line; - for standard input: shows whether an exact filter fits")
 	f.StringVar(&flags.limit, "memory-limit", "1GB", "how much memory a filter may take in each process")
 	f.IntVar(&flags.processes, "processes", 1, "how many ordergates there are")
 	f.IntVar(&flags.replicas, "replicas", 0, "how many replicas each Redis master has")

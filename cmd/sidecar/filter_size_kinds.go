@@ -85,7 +85,7 @@ func (q *sizeRequest) exact() kindSize {
 	k := kindSize{Kind: config.FilterExact}
 	switch {
 	case q.sample == nil:
-		k.Problem = new("for numbers that lie close together: --sample tells whether they do")
+		k.Problem = new("for numbers that lie close together: --sample shows whether they do")
 	case q.sample.NotNumeric > 0:
 		k.Problem = new(fmt.Sprintf("%s of %s IDs in the sample are no numbers below 2^64 without leading zeros",
 			grouped(uint64(q.sample.NotNumeric)), grouped(uint64(q.sample.IDs))))

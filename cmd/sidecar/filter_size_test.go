@@ -235,7 +235,7 @@ func TestFilterSizeTable(t *testing.T) {
 		3:  "local, blocked 58.3 GB - 1.94 9 - 0 0.1% 233.2 GB",
 		5:  "exact - - - - - - - -",
 		7:  "redis-bitmap - 54.3 GB 1.81 10 102 1 0.1% 108.7 GB",
-		11: "exact: for numbers that lie close together: --sample tells whether they do",
+		11: "exact: for numbers that lie close together: --sample shows whether they do",
 	} {
 		if got := strings.TrimSpace(blanks.ReplaceAllString(lines[at], " ")); got != want {
 			t.Errorf("line %d is %q, want %q", at+1, got, want)

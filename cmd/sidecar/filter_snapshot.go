@@ -12,7 +12,7 @@ import (
 func filterSnapshotCommand(env *environment, asJSON *bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "snapshot NAME",
-		Short:   "Have the ordergate that runs write a snapshot of a filter now",
+		Short:   "Make the running ordergate write a snapshot of a filter now",
 		Example: "  ordergate filter snapshot orders\n  ordergate filter snapshot inspect /var/lib/ordergate/orders.snap",
 		Args:    oneArgument("filter"),
 		RunE: func(cmd *cobra.Command, args []string) error {

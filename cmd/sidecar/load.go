@@ -28,9 +28,9 @@ func loadCommand(env *environment) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load --filter NAME [--source NAME | --csv FILE]",
 		Short: "Load a filter from its sources, or add the IDs of a file to it",
-		Long: "Without --csv, the ordergate that runs reads the sources again, and whatever made it\n" +
-			"doubt the filter is settled. If none runs, a filter with a snapshot is loaded here and\n" +
-			"the snapshot written, which ordergate then starts from.\n\n" +
+		Long: "Without --csv, the running ordergate reads the sources again, which clears the doubts\n" +
+			"of the filter. If none runs, the command loads a filter that has a snapshot and writes\n" +
+			"that snapshot, from which ordergate then starts.\n\n" +
 			"With --csv, the IDs of a file, or of standard input (-), go into the change log: every\n" +
 			"ordergate has them at once.",
 		Example: "  ordergate load --filter orders\n  ordergate load --filter orders --csv ids.csv\n  mysql -N -e 'SELECT id FROM orders' | ordergate load --filter orders --csv -",

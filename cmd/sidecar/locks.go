@@ -38,7 +38,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:     "show KEY|ORDER-ID",
-		Short:   "Tell everything about one lock",
+		Short:   "Show everything about one lock",
 		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 			return describe(env.stdout, reports)
 		},
 	}
-	cmd.Flags().StringVar(&name, "lock", "", "the lock's name in the configuration: what follows may be an order ID then")
+	cmd.Flags().StringVar(&name, "lock", "", "the lock's name in the configuration; the argument may be an order ID then")
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (e *environment) openLocks() (*lockClient, error) {
 		return nil, err
 	}
 	if len(c.Locks) == 0 {
-		return nil, usageError{fmt.Errorf("locks: %s has none", e.file)}
+		return nil, usageError{fmt.Errorf("locks: %s has no locks", e.file)}
 	}
 	return &lockClient{config: c, file: e.file}, nil
 }
@@ -124,7 +124,7 @@ func (d *lockClient) servers(ctx context.Context, lock config.Lock) ([]lockServe
 		return servers, nil
 	}
 	if d.config.Redis.Mode == config.RedisEmbedded {
-		return nil, usageError{fmt.Errorf("locks: %s has redis.mode %s: its locks are inside the process that serves, and nobody else can look at them",
+		return nil, usageError{fmt.Errorf("locks: %s has redis.mode %s: its locks are inside the serving process, and no other process can read them",
 			d.file, config.RedisEmbedded)}
 	}
 	if d.redis == nil {

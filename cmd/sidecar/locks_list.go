@@ -190,7 +190,7 @@ func (l *lockList) print(w io.Writer) error {
 		return err
 	}
 	if cut := l.Total - len(l.Locks); cut > 0 {
-		_, err := fmt.Fprintf(w, "... and %d more, younger or of an age that nobody knows (--limit)\n", cut)
+		_, err := fmt.Fprintf(w, "... and %d more, younger or of unknown age (--limit)\n", cut)
 		return err
 	}
 	return nil

@@ -69,7 +69,7 @@ payout:3 quorum 2/3 b:1 - - 0 never -
 		}
 	}
 	code, stdout, stderr = command(t.Context(), "locks", "release", "--yes", "payout:2", "--config", file)
-	if code != exitDone || !strings.HasSuffix(stdout, "released on 2 of 3 servers; waiters told: 0\n") || !strings.Contains(stderr, "kind=quorum") {
+	if code != exitDone || !strings.HasSuffix(stdout, "released on 2 of 3 servers; waiters notified: 0\n") || !strings.Contains(stderr, "kind=quorum") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 

@@ -20,15 +20,15 @@ import (
 )
 
 // releaseWarning describes the risk of a release. A release cannot be undone.
-const releaseWarning = "The backend may still be at work for this order. Once the lock is free the next call\n" +
-	"goes through beside it, and only the fence, where the database checks it, keeps what\n" +
-	"the old one still writes from doing harm.\n"
+const releaseWarning = "The backend may still work on this order. Once the lock is free, the next call runs\n" +
+	"beside the old one. Only a fence that the database checks makes late writes of the old\n" +
+	"call harmless.\n"
 
 func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 	var r lockRelease
 	cmd := &cobra.Command{
 		Use:     "release KEY",
-		Short:   "Release a lock by force, after a look and a question",
+		Short:   "Show a lock, ask for confirmation, and release it by force",
 		Example: "  ordergate locks release order:lock:42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -37,7 +37,7 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 			}
 			r.stdin, r.stdout, r.stderr, r.asJSON = cmd.InOrStdin(), env.stdout, env.stderr, *asJSON
 			if !r.yes && !isTerminal(r.stdin) {
-				return usageError{errors.New("locks release: nobody to ask here: add --yes to release without a question")}
+				return usageError{errors.New("locks release: standard input is no terminal: add --yes to release without a question")}
 			}
 			locks, err := env.openLocks()
 			if err != nil {
@@ -48,7 +48,7 @@ func locksReleaseCommand(env *environment, asJSON *bool) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&r.name, "lock", "", "the lock's name in the configuration, where several could have the key")
-	cmd.Flags().StringVar(&r.owner, "owner", "", "of a semaphore: the holder whose permit is to return, or the beginning of its name")
+	cmd.Flags().StringVar(&r.owner, "owner", "", "of a semaphore: the holder whose permit is released, or the beginning of its name")
 	r.flag(cmd)
 	cmd.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask")
 	return cmd
@@ -103,7 +103,7 @@ func (r *lockRelease) run(ctx context.Context, locks *lockClient, key string) er
 	if reports[0].server.address != nil {
 		where = fmt.Sprintf(" on %d of %d servers", heldOn(reports), len(reports))
 	}
-	_, err = fmt.Fprintf(r.stdout, "released%s; waiters told: %d\n", where, heard)
+	_, err = fmt.Fprintf(r.stdout, "released%s; waiters notified: %d\n", where, heard)
 	return err
 }
 
@@ -128,7 +128,7 @@ func (r *lockRelease) choose(reports []lockReport) error {
 	if only := &reports[0]; only.state.Kind == redislock.Semaphore {
 		return r.chooseHolder(only)
 	} else if r.owner != "" {
-		return errors.New("--owner is for semaphores: others are released from all who hold them")
+		return errors.New("--owner is for semaphores: other locks are released from all holders")
 	}
 	return nil
 }

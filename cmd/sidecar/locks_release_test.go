@@ -64,7 +64,7 @@ func testLocksRelease(t *testing.T, file string, client redis.UniversalClient) {
 				return strings.Contains(stdout, "settle 1") && regexp.MustCompile(`(?m)^waiting +1\b`).MatchString(stdout)
 			})
 			code, stdout, stderr := command(t.Context(), "locks", "release", "--yes", tt.key, "--config", file)
-			if code != exitDone || !strings.Contains(stdout, releaseWarning) || !strings.Contains(stdout, "\nreleased; waiters told: ") {
+			if code != exitDone || !strings.Contains(stdout, releaseWarning) || !strings.Contains(stdout, "\nreleased; waiters notified: ") {
 				t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 			}
 			log := fmt.Sprintf(`^time=\S+ level=WARN msg="lock released by hand" who=\S+@\S+ lock=%s key=%s kind=%s owner=%.8s\.\.\.\S* fence=%d request="settle 1" heard=\d\n$`,
@@ -107,7 +107,7 @@ func TestLocksReleaseRefuses(t *testing.T) {
 		code int
 		want string // in the one line of stderr
 	}{
-		{"release order:lock:1", file, exitUsage, "locks release: nobody to ask here: add --yes"},
+		{"release order:lock:1", file, exitUsage, "locks release: standard input is no terminal: add --yes"},
 		{"release --yes order:lock:2", file, exitFailed, "locks release: order:lock:2 is not held"},
 		{"release --yes order:lock:a", file, exitFailed, "order:lock:a is not a lock of this kind: it holds a hash that is no lock"},
 		{"release --yes merchant:1", file, exitFailed, "merchant:1 has 2 such holders: say which with --owner"},
@@ -121,12 +121,12 @@ func TestLocksReleaseRefuses(t *testing.T) {
 		{"list --lock payout", file, exitUsage, `--lock "payout" is not in`},
 		{"list --limit -1", file, exitUsage, "--limit is negative"},
 		{"list order:lock:1", file, exitUsage, `unknown argument "order:lock:1"`},
-		{"list", embedded, exitUsage, "its locks are inside the process that serves"},
-		{"show order:lock:1", embedded, exitUsage, "its locks are inside the process that serves"},
-		{"release --yes order:lock:1", embedded, exitUsage, "its locks are inside the process that serves"},
+		{"list", embedded, exitUsage, "its locks are inside the serving process"},
+		{"show order:lock:1", embedded, exitUsage, "its locks are inside the serving process"},
+		{"release --yes order:lock:1", embedded, exitUsage, "its locks are inside the serving process"},
 		{"list", away, exitFailed, "connection refused"},
 		{"show order:lock:1", away, exitFailed, "connection refused"},
-		{"list", none, exitUsage, "has none"},
+		{"list", none, exitUsage, "has no locks"},
 		{"list", "nowhere.yaml", exitUsage, "nowhere.yaml"},
 	} {
 		t.Run(tt.args, func(t *testing.T) {

@@ -197,7 +197,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 		}
 		line("permits", "%d%s free", *r.Free, of)
 		if r.Permits == nil {
-			line("others", "not known: Java has set how many permits there are, and Redis does not tell")
+			line("others", "not known: Java has set the number of permits, and Redis did not return it")
 		}
 		if r.Others != nil && *r.Others > 0 {
 			line("others", "%d permits are held by others than ordergate, without names and leases", *r.Others)
@@ -217,7 +217,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 	}
 	switch {
 	case r.Waiting == nil:
-		line("waiting", "not known: Redis does not tell")
+		line("waiting", "not known: Redis did not return it")
 	case r.Queue != nil:
 		line("waiting", "%d", *r.Waiting)
 	case *r.Waiting == 1:
@@ -226,7 +226,7 @@ func (r *lockReport) describe(line func(name, format string, args ...any)) {
 		line("waiting", "%d processes", *r.Waiting)
 	}
 	for i, w := range r.Queue {
-		line(fmt.Sprintf("  %d.", i+1), "%s, passed over in %s unless it is heard of again", w.Owner, duration(w.Left))
+		line(fmt.Sprintf("  %d.", i+1), "%s, skipped in %s unless it tries again", w.Owner, duration(w.Left))
 	}
 }
 
@@ -263,7 +263,7 @@ func (h *holderReport) describe(line func(name, format string, args ...any)) {
 	case h.Left == nil:
 		line("  ends", "never, unless it is released")
 	case h.LeftHeld:
-		line("  ends in", "%s: it is renewed no more", duration(*h.Left))
+		line("  ends in", "%s: it is no longer renewed", duration(*h.Left))
 	default:
 		line("  ends in", "%s unless it is renewed", duration(*h.Left))
 	}

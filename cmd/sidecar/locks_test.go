@@ -212,7 +212,7 @@ order:lock:c exclusive a hash that is no lock - - 0 - -
 KEY KIND HOLDER AGE FENCE WAITING ENDS IN REQUEST
 order:lock:1 exclusive OWNER SPAN FENCE 1 SPAN settle 1
 order:lock:2 exclusive OWNER SPAN FENCE 0 SPAN settle 2; left held: outcome unknown: response_timeout
-... and 3 more, younger or of an age that nobody knows (--limit)
+... and 3 more, younger or of unknown age (--limit)
 `, "locks", "list", "--lock", "settlement", "--limit", "2", "--config", file)
 }
 
@@ -277,7 +277,7 @@ holder OWNER
  process pod-7
  fence FENCE
  left held its call is over; outcome unknown: response_timeout
- ends in SPAN: it is renewed no more
+ ends in SPAN: it is no longer renewed
 last fence FENCE
 waiting 0 processes
 `},
@@ -293,7 +293,7 @@ holder OWNER
  ends in SPAN unless it is renewed
 last fence FENCE
 waiting 1
- 1. OWNER, passed over in SPAN unless it is heard of again
+ 1. OWNER, skipped in SPAN unless it tries again
 `},
 		{"--lock writing rw:1", `
 lock writing (write, format redisson)
@@ -325,7 +325,7 @@ lock merchants (semaphore, format redisson)
 key merchant:a
 state held
 permits 0 free
-others not known: Java has set how many permits there are, and Redis does not tell
+others not known: Java has set the number of permits, and Redis did not return it
 waiting 0 processes
 `},
 		{"merchant:b", `
@@ -409,11 +409,11 @@ func TestLocksAsDocumentedUser(t *testing.T) {
 		want       string // in the output
 	}{
 		{"looker", "list", exitDone, "order:lock:1 exclusive OWNER SPAN FENCE - SPAN settle 1; left held: why\n"},
-		{"looker", "show order:lock:1", exitDone, "waiting not known: Redis does not tell\n"},
+		{"looker", "show order:lock:1", exitDone, "waiting not known: Redis did not return it\n"},
 		{"looker", "release --yes order:lock:1", exitFailed, "can't run this command or subcommand"},
 		{"ordergate", "list", exitDone, "order:lock:1 exclusive OWNER SPAN FENCE - SPAN settle 1; left held: why\n"},
-		{"ordergate", "show order:lock:1", exitDone, "waiting not known: Redis does not tell\n"},
-		{"ordergate", "release --yes order:lock:1", exitDone, "released; waiters told: 0\n"},
+		{"ordergate", "show order:lock:1", exitDone, "waiting not known: Redis did not return it\n"},
+		{"ordergate", "release --yes order:lock:1", exitDone, "released; waiters notified: 0\n"},
 	} {
 		t.Run(tt.user+" "+tt.args, func(t *testing.T) {
 			t.Setenv("PW", tt.user+"-secret")

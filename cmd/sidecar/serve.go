@@ -148,7 +148,7 @@ func newAdapters(m *engine.Engine, silent time.Duration, log *slog.Logger) (*ada
 	})
 	m.WatchGate(func(g *gate.Gate) {
 		if err := checks.Use(g); err != nil { // only for text that is not UTF-8, which YAML is
-			log.Error("checks go by the rules from before", "error", err)
+			log.Error("ext_authz keeps the earlier rules", "error", err)
 		}
 		brackets.Use(g)
 		warnOfGETRules(g, log)

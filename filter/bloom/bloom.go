@@ -127,6 +127,3 @@ func (f *Filter) SizeBytes() uint64 { return f.size.Bytes }
 // those that the set took for known. Goroutines that add one ID at the same
 // moment may each be counted.
 func (f *Filter) Count() uint64 { return f.added.Load() }
-
-// AddCount adds to Count, for IDs whose bits came by MergeChunk.
-func (f *Filter) AddCount(n uint64) { f.added.Add(n) }

@@ -27,7 +27,7 @@ func (f *Filter) ReadChunk(buf []byte, offset uint64) (n int, err error) {
 
 // MergeChunk sets the bits that ReadChunk copied from a filter of the same
 // parameters. What was added since stays, so a filter can follow its change log
-// while its snapshot is being read. AddCount is for the caller to call.
+// while its snapshot is being read. AddUnited is for the caller to call.
 func (f *Filter) MergeChunk(buf []byte, offset uint64) error {
 	words, err := f.chunk(len(buf), offset, "merging")
 	if err != nil {
@@ -64,39 +64,16 @@ func (f *Filter) chunk(length int, offset uint64, doing string) ([]uint64, error
 	return f.words[offset/8:], nil
 }
 
-// Union adds all that another filter of equal parameters has. Its Count becomes
-// what can be told from the bits: at least the larger of the two, at most their
-// sum. It is safe beside anything else; what is added to the other meanwhile may
-// be missed.
-func (f *Filter) Union(other *Filter) error {
-	if f.params != other.params {
-		// Not %v of the parameters: they have the keys.
-		return fmt.Errorf("uniting filters of unequal parameters: %s and %s", f.params.describe(), other.params.describe())
-	}
-	theirs := other.Count()
-	for i := range f.words {
-		or(&f.words[i], atomic.LoadUint64(&other.words[i]))
-	}
-	runtime.KeepAlive(other)
-	f.AddUnited(theirs)
-	return nil
-}
-
-// AddUnited is AddCount for IDs whose bits were merged with others, of which some may be
-// the same: Count becomes what can be told from the bits, as after Union.
+// AddUnited adds to Count, for IDs whose bits came by MergeChunk. If the filter had IDs before,
+// some may be the same: Count becomes the estimate of [Filter.Measure], at least the larger of
+// the two numbers, at most their sum.
 func (f *Filter) AddUnited(theirs uint64) {
 	ours := f.Count()
 	if ours == 0 {
-		f.AddCount(theirs)
+		f.added.Add(theirs)
 		return
 	}
 	low, high := max(ours, theirs), ours+theirs
 	united := min(max(f.Measure().IDs, float64(low)), float64(high))
 	f.added.Add(uint64(math.Round(united)) - ours)
-}
-
-// describe is for messages: it says of the key which one it is, not what.
-func (p Params) describe() string {
-	fingerprint := p.KeyFingerprint()
-	return fmt.Sprintf("%s, capacity %d, false positive rate %g, key %x", p.Layout, p.Capacity, p.FalsePositiveRate, fingerprint[:4])
 }

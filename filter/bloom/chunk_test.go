@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -94,44 +93,29 @@ func TestMergeBesideAdds(t *testing.T) {
 	})
 }
 
-func TestUnion(t *testing.T) {
+// TestAddUnited merges the bits of two filters that have some IDs in common.
+func TestAddUnited(t *testing.T) {
 	perLayout(t, func(t *testing.T, layout Layout) {
 		p := params(layout, 30_000, 0.001)
 		a, b, both := mustNew(t, p), mustNew(t, p), mustNew(t, p)
 		addRange(a, 0, 20_000)
 		addRange(b, 10_000, 30_000)
 		addRange(both, 0, 30_000)
-		if err := a.Union(b); err != nil {
+		bits := make([]byte, b.SizeBytes())
+		if _, err := b.ReadChunk(bits, 0); err != nil {
 			t.Fatal(err)
 		}
+		if err := a.MergeChunk(bits, 0); err != nil {
+			t.Fatal(err)
+		}
+		a.AddUnited(b.Count())
 		if !slices.Equal(a.words, both.words) {
-			t.Error("the union is not what adding both gives")
+			t.Error("merged bits are not what adding both gives")
 		}
 		if n := float64(a.Count()); math.Abs(n/30_000-1) > 0.01 {
 			t.Errorf("count %g of 30,000", n)
 		}
-		if err := a.Union(a); err != nil || !slices.Equal(a.words, both.words) {
-			t.Errorf("with itself: %v", err)
-		}
 	})
-}
-
-func TestUnionRefused(t *testing.T) {
-	p := params(Blocked, 1000, 0.001)
-	f := mustNew(t, p)
-	for name, change := range map[string]func(*Params){
-		"layout":   func(p *Params) { p.Layout = Classic },
-		"capacity": func(p *Params) { p.Capacity++ },
-		"rate":     func(p *Params) { p.FalsePositiveRate = 0.002 },
-		"key":      func(p *Params) { p.Key[0]++ },
-	} {
-		other := p
-		change(&other)
-		err := f.Union(mustNew(t, other))
-		if err == nil || !strings.HasPrefix(err.Error(), "uniting filters of unequal parameters: blocked, capacity 1000, ") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestKeyFingerprint(t *testing.T) {

@@ -66,7 +66,7 @@ func Advise(sample []string, total uint64, rate float64) (Advice, error) {
 	slices.Sort(numbers)
 	numbers = slices.Compact(numbers)
 	if len(numbers) <= window {
-		return Advice{}, errors.New("comparing filters: the sample has 8 distinct IDs or fewer, which say nothing of the others")
+		return Advice{}, errors.New("comparing filters: the sample has 8 distinct IDs or fewer, which is too few to judge the others")
 	}
 	each := max(float64(total)/float64(len(numbers)), 1) // IDs to a gap
 	cost := 0.0

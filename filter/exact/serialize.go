@@ -77,7 +77,7 @@ func (s *Set) Merge(r io.Reader, length uint64) error {
 func (sh *shard) merge(number uint64, record []byte) error {
 	// The library reserves room for as many entries as it is told.
 	if len(record) < 8 || binary.LittleEndian.Uint64(record) > uint64(len(record)-8)/leastEntry {
-		return fmt.Errorf("a bitmap of %d bytes cannot be what it says", len(record))
+		return fmt.Errorf("a bitmap of %d bytes is malformed", len(record))
 	}
 	ids := roaring64.New()
 	read, err := ids.ReadFrom(bytes.NewReader(record))
@@ -97,7 +97,7 @@ func (sh *shard) merge(number uint64, record []byte) error {
 	for it := ids.Iterator(); it.HasNext(); it.AdvanceIfNeeded((it.PeekNext()>>containerBits + 1) << containerBits) {
 		n := it.PeekNext()
 		if n>>containerBits%shards != number {
-			return fmt.Errorf("%d does not belong here", n)
+			return fmt.Errorf("%d belongs to another shard", n)
 		}
 		if n>>containerBits == 1<<(64-containerBits)-1 {
 			break // the next container has no number

@@ -93,10 +93,10 @@ func TestMergeRefuses(t *testing.T) {
 		{"cut", good[:len(good)-1], "announced"},
 		{"more", append(bytes.Clone(good), 0), "1 bytes too many"},
 		{"a shard longer than all", patch(0, math.MaxUint64), "announced"},
-		{"more bitmaps than fit", patch(8, math.MaxUint64), "cannot be what it says"},
+		{"more bitmaps than fit", patch(8, math.MaxUint64), "is malformed"},
 		{"more bitmaps than are there", patch(8, 2), "could not read key"},
 		{"fewer bitmaps than are there", patch(8, 0), "ends after 8"},
-		{"shards swapped", swapped, "does not belong here"},
+		{"shards swapped", swapped, "belongs to another shard"},
 	} {
 		err := New().Merge(bytes.NewReader(tc.data), uint64(len(tc.data)))
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

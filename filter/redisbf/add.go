@@ -115,7 +115,7 @@ func (s *Set) MarkWhole(ctx context.Context) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("declaring filter %s whole: %w", s.opts.Key, err)
+		return fmt.Errorf("declaring filter %s complete: %w", s.opts.Key, err)
 	}
 	return nil
 }

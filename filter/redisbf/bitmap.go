@@ -245,7 +245,7 @@ func (sh *bitmapShard) differs(end string, length int64, bits uint64) string {
 		return fmt.Sprintf("has %d bytes, not %d", length, bits/8+trailerBytes)
 	}
 	if !strings.HasPrefix(end, seal(sh.whole)) && !strings.HasPrefix(end, seal(sh.loading)) {
-		return "has a seal that is not its own: it was renamed, or made with another secret"
+		return "has a wrong seal: it was renamed, or made with another secret"
 	}
 	return ""
 }

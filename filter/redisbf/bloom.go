@@ -255,7 +255,7 @@ func bloomInfo(cmd *redis.Cmd) (map[string]int64, error) {
 	}
 	for _, name := range []string{"capacity", "size", "number of filters", "number of items inserted"} {
 		if _, has := info[name]; !has {
-			return nil, fmt.Errorf("the server does not tell the %s of a filter", name)
+			return nil, fmt.Errorf("the server does not report the %s of a filter", name)
 		}
 	}
 	return info, nil

@@ -50,7 +50,7 @@ func (s *Set) open(ctx context.Context) error {
 			}
 		}
 	}
-	return errors.New("its keys come and go")
+	return errors.New("its keys appear and disappear")
 }
 
 // inspect finds out which shards are missing. One that is another's is an error.

@@ -234,7 +234,7 @@ func (d *days) dropOld(ctx context.Context) error {
 		err = set.Drop(ctx)
 		set.Close()
 		if err != nil {
-			return fmt.Errorf("forgetting %v: %w", day, err)
+			return fmt.Errorf("dropping %v: %w", day, err)
 		}
 	}
 	return nil

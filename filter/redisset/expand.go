@@ -209,7 +209,7 @@ func (s *Set) compareCounts(ctx context.Context, current, next target) error {
 		return err
 	}
 	if float64(has.IDs) < float64(had.IDs)*(1-countTolerance)-8 && had.IDs <= 2*had.Capacity {
-		return fmt.Errorf("only %d IDs were read again, of %d that are known", has.IDs, had.IDs)
+		return fmt.Errorf("only %d IDs were read again, of %d in the filter", has.IDs, had.IDs)
 	}
 	return nil
 }

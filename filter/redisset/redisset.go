@@ -196,7 +196,7 @@ func (s *Set) Query(ctx context.Context, id string) (presence.Answer, error) {
 const queryViewAges = 2
 
 // errStaleView is temporary: Run refreshes the view.
-var errStaleView = errors.New("the known state of the filter in Redis is too old")
+var errStaleView = errors.New("the last state read from Redis is too old")
 
 // Add adds IDs, which are in the change log already, to all generations. It returns nil once
 // Redis has acknowledged them, or if a generation is missing: a fill reads them from the log.

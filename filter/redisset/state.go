@@ -183,8 +183,8 @@ func (s *Set) refresh(ctx context.Context) (*view, error) {
 	return v, nil
 }
 
-// IsComplete asks Redis whether the set has everything that it is to be filled with.
-func (s *Set) IsComplete(ctx context.Context) (bool, error) {
+// isComplete asks Redis whether the set has everything that it is to be filled with.
+func (s *Set) isComplete(ctx context.Context) (bool, error) {
 	v, err := s.refresh(ctx)
 	if err != nil {
 		return false, err
@@ -196,7 +196,7 @@ func (s *Set) IsComplete(ctx context.Context) (bool, error) {
 // AwaitComplete waits until the set is complete, or ctx ends.
 func (s *Set) AwaitComplete(ctx context.Context) error {
 	for {
-		whole, err := s.IsComplete(ctx)
+		whole, err := s.isComplete(ctx)
 		if err != nil || whole {
 			return err
 		}

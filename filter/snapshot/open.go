@@ -113,7 +113,7 @@ func (s *Snapshot) open() error {
 		return err
 	}
 	if !slices.Equal(trailer, encodeTrailer(header, size)) {
-		return s.damaged("trailer", "it is not that of this file")
+		return s.damaged("trailer", "it belongs to another file")
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (s *Snapshot) layOut(at, size uint64) (trailer uint64, err error) {
 		}
 	}
 	if at+uint64(trailerSize) != size {
-		return 0, s.damaged("length", "the file has %d bytes, its header says %d", size, at+uint64(trailerSize))
+		return 0, s.damaged("length", "the file has %d bytes, its header has %d", size, at+uint64(trailerSize))
 	}
 	return at, nil
 }

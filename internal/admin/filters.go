@@ -261,6 +261,6 @@ func (s *Server) serveTrust(r *http.Request, name string) (any, error) {
 		}
 		return nil, err
 	}
-	s.Logger.Warn("an operator declared the filter in Redis whole", "filter", name)
+	s.Logger.Warn("an operator declared the filter in Redis complete", "filter", name)
 	return s.filterReport(name), nil
 }

@@ -41,10 +41,10 @@ var (
 	ErrEarlierRelease = errors.New("an ordergate of an earlier release is a member of the change log")
 	// ErrDuplicate means that another process runs with the same instance ID. If one of them is cut
 	// off, others take the second for it. It is temporary.
-	ErrDuplicate = errors.New("two ordergates run at the same place: give each its own redis.member")
+	ErrDuplicate = errors.New("two ordergates have the same instance ID: give each its own redis.member")
 	// ErrBlind means that the server does not report its replication ID. A restart or a failover
 	// that lost orders would go unnoticed. It is temporary.
-	ErrBlind = errors.New("nobody would notice that Redis was restarted or failed over: let the user run INFO")
+	ErrBlind = errors.New("restarts and failovers of Redis cannot be detected: let the user run INFO")
 	// ErrBroken means that the log's keys hold something else. It stays until they are deleted.
 	ErrBroken = errors.New("change log broken")
 	// ErrBadID means that an ID is empty or longer than [orderid.MaxBytes].

@@ -10,7 +10,7 @@ import (
 )
 
 // errDemoted means that a reply comes from a demoted primary.
-var errDemoted = errors.New("a server answered that another one has replaced")
+var errDemoted = errors.New("reply from a demoted primary")
 
 // serverTime is a time of the server's clock.
 type serverTime struct {

@@ -94,7 +94,7 @@ func parsePage(reply []any) (page, error) {
 		ok = ok && assign(into, reply[i])
 	}
 	if !ok {
-		return page{}, errors.New("a page of other parts")
+		return page{}, errors.New("a page of unexpected form")
 	}
 	p.member, p.registered = mine == 1, noted == 1
 	var err error
@@ -105,14 +105,14 @@ func parsePage(reply []any) (page, error) {
 		return p, fmt.Errorf("the time is %q, not a number", server)
 	}
 	if p.applied, err = strconv.ParseUint(least, 10, 64); err != nil {
-		return p, fmt.Errorf("what its readers have is %q, not a number", least)
+		return p, fmt.Errorf("the position of its readers is %q, not a number", least)
 	}
 	longest, err := strconv.ParseInt(window, 10, 64)
 	if err != nil {
 		return p, fmt.Errorf("its longest window is %q, not a number", window)
 	}
 	if p.from, err = strconv.ParseUint(from, 10, 64); err != nil {
-		return p, fmt.Errorf("it begins with %q, not a number", from)
+		return p, fmt.Errorf("its first entry is %q, not a number", from)
 	}
 	p.window = time.Duration(longest) * time.Millisecond
 	for _, name := range members {
@@ -164,7 +164,7 @@ func assign(into, value any) (ok bool) {
 func parseEntry(row any) (e entry) {
 	parts, ok := row.([]any)
 	if !ok || len(parts) != 2 {
-		return entry{malformed: "an entry that is no entry"}
+		return entry{malformed: "an entry of unexpected form"}
 	}
 	name, _ := parts[0].(string)
 	number, rest, _ := strings.Cut(name, "-")

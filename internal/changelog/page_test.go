@@ -18,9 +18,9 @@ func TestParsePageRefuses(t *testing.T) {
 		reply []any
 		want  string
 	}{
-		{"nothing", nil, "other parts"},
-		{"epoch of another type", reply(1, "0", []any{}), "other parts"},
-		{"entries of another type", reply("e", "0", "x"), "other parts"},
+		{"nothing", nil, "unexpected form"},
+		{"epoch of another type", reply(1, "0", []any{}), "unexpected form"},
+		{"entries of another type", reply("e", "0", "x"), "unexpected form"},
 		{"counter not a number", reply("e", "-1", []any{}), "not a number"},
 		{"time not a number", []any{"e", "1", "now", "1", "", int64(0), int64(0), []any{}, []any{}, "", "0", "0", int64(0), "0"}, "not a number"},
 		{"least not a number", []any{"e", "1", "1", "1", "", int64(0), int64(0), []any{}, []any{}, "", "x", "0", int64(0), "0"}, "not a number"},
@@ -45,7 +45,7 @@ func TestParseEntry(t *testing.T) {
 		bad  string
 	}{
 		{"good", row("1-0", "id", "x", "n", "y"), ""},
-		{"row of another type", "x", "no entry"},
+		{"row of another type", "x", "unexpected form"},
 		{"row without fields", []any{"1-0", nil}, "malformed"},
 		{"name of another type", row(7, "id", "x", "n", "y"), "not written by ordergate"},
 		{"second of a millisecond", row("1-1", "id", "x", "n", "y"), "not written by ordergate"},

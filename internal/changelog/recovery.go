@@ -164,7 +164,7 @@ func (r *reader) reappendLost(ctx context.Context) error {
 	dropped := l.recent.dropped
 	l.mu.Unlock()
 	if more {
-		if _, err := l.appendDoubtInTime(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than are remembered", Orders: true}); err != nil {
+		if _, err := l.appendDoubtInTime(ctx, Doubt{Kind: Lost, Reason: "the change log lost more orders than this ordergate can append again", Orders: true}); err != nil {
 			return err
 		}
 		l.mu.Lock()

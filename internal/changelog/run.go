@@ -54,7 +54,7 @@ func (l *Log) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.Timeout)
 	defer cancel()
 	if err := l.member.Leave(ctx); err != nil {
-		l.opts.Logger.Warn("leaving the change log failed: nothing counts as absent until this ordergate is back, or is taken for gone",
+		l.opts.Logger.Warn("leaving the change log failed: nothing counts as absent until this ordergate is back, or is expelled",
 			"filter", l.filter, "error", err)
 	}
 }

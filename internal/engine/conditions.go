@@ -44,7 +44,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 	}
 	if m.attributesMissing.isRecent() {
 		list = append(list, health.Condition{
-			Name: "response attributes", Reason: "Envoy does not tell where answers are from, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
+			Name: "response attributes", Reason: "Envoy does not report the origin of answers, so that the order of each settlement stays locked for on_unknown_outcome.hold: " +
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		})
 	}

@@ -20,9 +20,9 @@ type AnswerDelay struct {
 // starts before it sends the first, and stops after it has read the second.
 const transitTime = 200 * time.Millisecond
 
-// MessageTimeout returns the least message_timeout of Envoy, given the longest delay of an
+// messageTimeout returns the least message_timeout of Envoy, given the longest delay of an
 // answer. It rounds up to tenths of a second.
-func MessageTimeout(longest time.Duration) time.Duration {
+func messageTimeout(longest time.Duration) time.Duration {
 	const step = 100 * time.Millisecond
 	return (longest + transitTime + step - 1).Truncate(step)
 }
@@ -38,7 +38,7 @@ func AnswerDelays(c *config.Config) (held []AnswerDelay) {
 		}
 		alone := &Engine{config: &config.Config{Filters: map[string]config.Filter{create.Filter: c.Filters[create.Filter]}}}
 		longest := alone.LearnTimeout()
-		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: MessageTimeout(longest)})
+		held = append(held, AnswerDelay{Rule: c.Rules[i].Name, Longest: longest, MessageTimeout: messageTimeout(longest)})
 	}
 	return held
 }

@@ -85,15 +85,15 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 		opts.Native = func(*Reply) unsafe.Pointer { return nil }
 	}
 	a := &Adapter{opts: opts, log: opts.Logger}
-	a.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "no settlement is refused any more for want of its lock")
-	a.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "no call is ended any more for its lease")
+	a.refused = recurring.New(opts.Logger, slog.LevelWarn, "settlement refused", "settlements get their locks again")
+	a.ended = recurring.New(opts.Logger, slog.LevelWarn, "a call is ended: its lease was lost, or held for max_hold", "calls keep their leases again")
 	a.unstored = recurring.New(opts.Logger, slog.LevelWarn, "an answer was not stored: the same call would reach the backend again", "answers are stored again")
 	a.unlearned = recurring.New(opts.Logger, slog.LevelError, "a new order was not learned, or not by every ordergate", "new orders are learned again")
 	a.delayed.maxDelay = opts.LearnTimeout
 	a.delayed.cut = recurring.New(opts.Logger, slog.LevelWarn,
-		"Envoy gave a create up while its answer was held, and its order may exist: set the timeout that details names "+
+		"Envoy gave up a create while its answer was held, and its order may exist: set the timeout that details names "+
 			"(response_timeout: that of the route) to more than the backend takes and held_up_to together",
-		"Envoy gives no create up any more while its answer is held")
+		"Envoy waits for held answers again")
 	a.faultReply = a.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.Use(g)

@@ -383,7 +383,7 @@ func (c *Call) LeaseLost() Step {
 	if c.policy.Observe || c.bracket.on(lost, OutcomeUnknown) != end {
 		return Step{}
 	}
-	c.unknownReason = "the call was ended, since its lease went first"
+	c.unknownReason = "the call was ended because its lease ended first"
 	c.start = c.gate.now() // the call ran until now, and nothing waited for this
 	c.decide(VerdictLost)
 	return Step{Refuse: true}

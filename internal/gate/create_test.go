@@ -226,7 +226,7 @@ func TestUnknownReason(t *testing.T) {
 	_ = c.LearnBody(t.Context(), []byte(`{"id":1}`), false)
 	want := []string{
 		"the client or Envoy ended the call before the backend's answer: response_timeout",
-		"the answer is not JSON: Envoy does not tell where the answer is from",
+		"the answer is not JSON: Envoy does not report the origin of the answer",
 		"an earlier attempt may make another order: via_upstream after 2 attempts",
 	}
 	if !slices.Equal(filter.Journal.After("abandoned: "), want) {

@@ -21,8 +21,8 @@ var URLOverrides = [...]string{"x-original-url", "x-rewrite-url"}
 // adapter removes them from every create.
 var AnswerOptions = [...]string{"accept-encoding", "range", "if-range"}
 
-// IsOwned reports whether a header is one of [Owned], spelled exactly so.
-func IsOwned(name string) bool { return slices.Contains(Owned[:], name) }
+// isOwned reports whether a header is one of [Owned], spelled exactly so.
+func isOwned(name string) bool { return slices.Contains(Owned[:], name) }
 
 // Forged returns the request headers that only ordergate may send, or that a server may
 // take for one of them. They are other spellings of [Owned], and headers for clients.
@@ -35,7 +35,7 @@ func Forged(header order.Header) (names []string) {
 			return names
 		}
 		cursor = next
-		if order.IsOurs(name) && !IsOwned(name) && !slices.Contains(names, name) {
+		if order.IsOurs(name) && !isOwned(name) && !slices.Contains(names, name) {
 			names = append(names, strings.Clone(name))
 		}
 	}

@@ -121,9 +121,9 @@ func (r *Response) unknownReason() string {
 	case text == "" && attempts < 0 && r.HasServiceTime && r.AttemptHeader > 1:
 		text, attempts = "answered", r.AttemptHeader
 	case text == "":
-		text = "Envoy does not tell where the answer is from"
+		text = "Envoy does not report the origin of the answer"
 	case text == detailsViaUpstream && attempts < 1:
-		text += ", after nobody knows how many attempts"
+		text += ", after an unknown number of attempts"
 	case text == detailsViaUpstream && attempts == 1 && r.fromGateway():
 		text = "a gateway before the backend has no answer of it: " + strconv.Itoa(r.Status)
 	}

@@ -58,10 +58,10 @@ func TestReasonOfHold(t *testing.T) {
 		{Response{Status: 504, Details: "via_upstream", Attempts: 1, AttemptHeader: -1}, "a gateway before the backend has no answer of it: 504"},
 		{Response{Details: "via_upstream", Attempts: 2, AttemptHeader: -1}, "via_upstream after 2 attempts"},
 		{Response{Details: "response_timeout", Attempts: 3, AttemptHeader: -1}, "response_timeout after 3 attempts"},
-		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after nobody knows how many attempts"},
+		{Response{Details: "via_upstream", Attempts: -1, AttemptHeader: -1}, "via_upstream, after an unknown number of attempts"},
 		{Response{Attempts: -1, HasServiceTime: true, AttemptHeader: 2}, "answered after 2 attempts"},
-		{Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, "Envoy does not tell where the answer is from"},
-		{Response{Attempts: -1, AttemptHeader: 1}, "Envoy does not tell where the answer is from"},
+		{Response{Attempts: -1, HasServiceTime: true, AttemptHeader: -1}, "Envoy does not report the origin of the answer"},
+		{Response{Attempts: -1, AttemptHeader: 1}, "Envoy does not report the origin of the answer"},
 		{Response{Details: long, Attempts: 2, AttemptHeader: -1}, long[:maxUnknownReason] + "... after 2 attempts"},
 	}
 	for _, tt := range tests {

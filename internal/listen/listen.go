@@ -93,7 +93,7 @@ func WithTLS(l net.Listener, t *config.ListenTLS, protocols []string, log *slog.
 	first.NextProtos = protocols
 	var last atomic.Pointer[tls.Config]
 	last.Store(first)
-	trouble := recurring.New(log, slog.LevelError, "the files of listen.tls cannot be read, those from before count", "the files of listen.tls can be read again")
+	trouble := recurring.New(log, slog.LevelError, "the files of listen.tls cannot be read, the earlier ones stay in use", "the files of listen.tls can be read again")
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -72,7 +72,7 @@ func (p *checkpointStore) readAny(ctx context.Context, t *tableSource) (at check
 		return at, fmt.Errorf("source %s: %w", t.name, err)
 	}
 	if err := p.run(ctx, &at, p.of(t)); err != nil {
-		return at, fmt.Errorf("source %s: reading its place: %w", t.name, err)
+		return at, fmt.Errorf("source %s: reading its checkpoint: %w", t.name, err)
 	}
 	var kept storedCheckpoint
 	// Without a valid checkpoint of an intact set, all of the table is read.
@@ -118,13 +118,13 @@ func (p *checkpointStore) write(ctx context.Context, t *tableSource, at checkpoi
 	}
 	text, err := json.Marshal(storedCheckpoint{mark, at.others})
 	if err != nil {
-		return fmt.Errorf("source %s: its place: %w", t.name, err)
+		return fmt.Errorf("source %s: its checkpoint: %w", t.name, err)
 	}
 	if string(text) == at.text {
 		return nil
 	}
 	if err := p.run(ctx, &checkpoint{}, p.of(t), at.history, at.generation, at.filling, at.text, string(text)); err != nil {
-		return fmt.Errorf("source %s: keeping its place: %w", t.name, err)
+		return fmt.Errorf("source %s: storing its checkpoint: %w", t.name, err)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (p *checkpointStore) fields(generation int) (fields []string) {
 func (p *checkpointStore) HasAll(ctx context.Context, generation int) (bool, error) {
 	found, err := p.client.HMGet(ctx, p.keys[0], p.fields(generation)...).Result()
 	if err != nil {
-		return false, fmt.Errorf("looking for the places in the tables: %w", err)
+		return false, fmt.Errorf("looking for the checkpoints of the tables: %w", err)
 	}
 	return !slices.Contains(found, nil), nil
 }
@@ -225,7 +225,7 @@ func (p *checkpointStore) Discard(ctx context.Context, generation int) (others b
 		})
 	}
 	if err != nil {
-		return false, fmt.Errorf("giving up the places in the tables: %w", err)
+		return false, fmt.Errorf("discarding the checkpoints of the tables: %w", err)
 	}
 	mine := append(p.fields(generation), filling)
 	slices.Sort(mine)

@@ -73,7 +73,7 @@ func (u *Loader) reloadTrusted(ctx context.Context, read func(ctx context.Contex
 		err = u.log.ClearDoubts(ctx, upTo)
 	}
 	if err != nil {
-		return fmt.Errorf("the sources were read, and the other ordergates were not told of it: run it again: %w", err)
+		return fmt.Errorf("the sources were read, but the other ordergates were not notified: run it again: %w", err)
 	}
 	return nil
 }

@@ -154,7 +154,7 @@ func (f *follower) renew(ctx context.Context, caughtUp <-chan time.Time, lost <-
 			hasCause = true
 		case at := <-caughtUp:
 			if err := f.member.Renew(ctx, at); err != nil && ctx.Err() == nil {
-				f.log.Debug("the change log was not told that a table is followed", "error", err)
+				f.log.Debug("the change log was not notified that a table is followed", "error", err)
 			} else if hasCause {
 				hasCause = f.client.HDel(ctx, f.key, causeOf(f.name)).Err() != nil
 			}
@@ -172,7 +172,7 @@ func (f *follower) leave(ctx context.Context) {
 		err = f.client.HSet(ctx, f.key, causeOf(f.name), cause).Err()
 	}
 	if err != nil && ctx.Err() == nil {
-		f.log.Debug("the change log was not told that a table is not followed", "error", err)
+		f.log.Debug("the change log was not notified that a table is not followed", "error", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func (f *follower) condition(ctx context.Context) health.Condition {
 	if cause := f.client.HGet(ctx, f.key, causeOf(f.name)).Val(); cause != "" { // of the last follower
 		own = cause
 	}
-	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "nothing is heard of an ordergate that follows it: none has begun to, or it was killed, or it or the database hangs")
+	c.Reason = "the table is not followed, and nothing counts as absent: " + cmp.Or(own, "no ordergate reports that it follows the table: none has begun, it was killed, or it or the database hangs")
 	return c
 }
 
@@ -198,7 +198,7 @@ func (f *follower) follow(ctx context.Context, tell followEvents) error {
 	for {
 		from, err := f.client.HGet(ctx, f.key, f.name).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("reading the place: %w", err)
+			return fmt.Errorf("reading the position: %w", err)
 		}
 		err = f.from(ctx, from, tell)
 		if !errors.Is(err, follow.ErrGone) && !errors.Is(err, follow.ErrUnsure) {
@@ -206,7 +206,7 @@ func (f *follower) follow(ctx context.Context, tell followEvents) error {
 		}
 		f.log.Error("a table has to be read again, all of it", "error", err)
 		if err := f.discardPosition(ctx, err); err != nil {
-			return fmt.Errorf("giving up the place: %w", err)
+			return fmt.Errorf("discarding the position: %w", err)
 		}
 	}
 }
@@ -215,7 +215,7 @@ func (f *follower) follow(ctx context.Context, tell followEvents) error {
 const discarded = "given up"
 
 // errNotFollowed says that no follower reports the changes of a table.
-var errNotFollowed = errors.New("the table is not followed yet since its place in the database's log was given up")
+var errNotFollowed = errors.New("the table is not followed yet since its position in the database's log was discarded")
 
 // discardPosition discards the position. The missed changes may be rows anywhere in the table,
 // and new IDs of existing rows. Catching up after the doubt reads all of the table, once it is
@@ -234,7 +234,7 @@ func (f *follower) begin(ctx context.Context, again bool) error {
 		short, cancel := context.WithTimeout(ctx, positionTimeout)
 		defer cancel()
 		if err := f.client.HSet(short, f.key, reread(f.name), rand.Text()).Err(); err != nil {
-			return fmt.Errorf("having all of the table read: %w", err)
+			return fmt.Errorf("requesting a read of the whole table: %w", err)
 		}
 	}
 	return f.doubt(ctx, changelog.Gap, " is followed from now on")
@@ -334,7 +334,7 @@ func (f *follower) keep(ctx context.Context, at string) error {
 	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
 	defer cancel()
 	if err := f.client.HSet(ctx, f.key, f.name, at).Err(); err != nil {
-		return fmt.Errorf("keeping the place: %w", err)
+		return fmt.Errorf("storing the position: %w", err)
 	}
 	return nil
 }
@@ -347,7 +347,7 @@ func (f *follower) bad(ctx context.Context, reason string) {
 	}
 	for logged := false; f.doubt(ctx, changelog.Lost, ": "+reason) != nil && ctx.Err() == nil; logged = true {
 		if !logged {
-			f.log.Error("the others are not told of a row without an ID yet", "reason", reason)
+			f.log.Error("a row without an ID is not in the change log yet", "reason", reason)
 		}
 		_ = wait.For(ctx, followRetry)
 	}

@@ -54,7 +54,7 @@ func (s *growthState) reserve(ctx context.Context) {
 	case errors.Is(err, redis.Nil):
 		return
 	case err == nil && capacity > maxReserved*s.filter.Capacity():
-		err = errors.New("the capacity there is out of all proportion")
+		err = errors.New("the stored capacity is too large")
 	case err == nil:
 		err = s.filter.Reserve(capacity)
 	}

@@ -34,7 +34,7 @@ func (o *Options) keyOf(ctx context.Context, name string, c config.Filter) ([16]
 	}
 	if key != common {
 		path := c.Snapshot.Path + ".secret"
-		o.Logger.Warn("the other ordergates have another secret of the hashes, which is taken over: the snapshot's file is written anew", "filter", name, "file", path)
+		o.Logger.Warn("the other ordergates have another secret of the hashes: ordergate adopts it, and writes the snapshot's file anew", "filter", name, "file", path)
 		if err := ignore(os.Remove(path), fs.ErrNotExist); err != nil {
 			return key, fmt.Errorf("the secret of its hashes: %w", err)
 		}

@@ -70,7 +70,7 @@ const AppendTimeout = 600 * time.Millisecond
 func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 	c := o.Config.Filters[name]
 	if len(c.Sources) == 0 && c.InRedis() == "" && o.isLookedUp(name) {
-		o.Logger.Warn("the filter has no sources: every order is refused that ordergate has not learned", "filter", name)
+		o.Logger.Warn("the filter has no sources: ordergate refuses every order that it has not learned", "filter", name)
 	}
 	formats, err := rules.FormatsOf(o.Config, name)
 	if err != nil {
@@ -217,7 +217,7 @@ func (l *Loader) Conditions(ctx context.Context, name string) []health.Condition
 	if l.filter.AtMax() {
 		list = append(list, health.Condition{
 			Name: "filter " + name + " growth", Ready: true,
-			Reason: "the filter is too full, and has all the room that expand.max allows: more absent orders pass; raise expand.max",
+			Reason: "the filter is too full, and has the greatest capacity that expand.max allows: more absent orders pass; raise expand.max",
 		})
 	}
 	return list

@@ -124,7 +124,7 @@ func (s *logSnapshot) keep(ctx context.Context) {
 		notBefore = time.Now().Add(max(logSnapshotRetry, logSnapshotShare*time.Since(began)))
 		if err.Error() != failed {
 			failed = err.Error()
-			s.log.Warn("the change log grows on: there is no new snapshot of the filter in Redis", "error", err)
+			s.log.Warn("the change log keeps growing: there is no new snapshot of the filter in Redis", "error", err)
 		}
 	}
 }
@@ -213,7 +213,7 @@ func (s *logSnapshot) write(ctx context.Context) (next changelog.Snapshot, err e
 	defer func() { err = errors.Join(err, file.Close(), os.Remove(file.Name())) }()
 	next = changelog.Snapshot{Mark: log.Mark(), Token: rand.Text()} // older than the bits
 	if next.Mark == (changelog.Mark{}) {
-		return next, errors.New("the change log is not what it was")
+		return next, errors.New("the position in the change log is unknown")
 	}
 	position, _ := json.Marshal(ends{next.Mark, s.forms}) // texts and a number
 	info, err := s.loader.filter.WriteSnapshot(ctx, file.Name(), position, "")
@@ -282,11 +282,11 @@ func unpack(w io.Writer, chunk []byte) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%w: a chunk of %d bytes of no known kind", errUnusable, len(chunk))
+	return fmt.Errorf("%w: a chunk of %d bytes of an unknown kind", errUnusable, len(chunk))
 }
 
 // errUnusable is returned for a snapshot in Redis that stays unusable.
-var errUnusable = errors.New("the snapshot in Redis is of no use")
+var errUnusable = errors.New("the snapshot in Redis is unusable")
 
 // bridge is [changelog.Options.LoadSnapshot]. Without the trimmed entries, filters answer
 // Unknown: the log cannot be read until another instance writes a usable snapshot, or an operator
@@ -303,7 +303,7 @@ func (s *logSnapshot) bridge(ctx context.Context) (changelog.Mark, error) {
 	}
 	if err.Error() != s.loggedBridge {
 		s.loggedBridge = err.Error()
-		s.log.Error("nothing counts as absent until the orders are known that the change log has no more: run ordergate load when the sources have every order", "reason", err)
+		s.log.Error("nothing counts as absent while trimmed entries of the change log are missing: run ordergate load when the sources have every order", "reason", err)
 	}
 	_ = wait.For(ctx, bridgePause)
 	return changelog.Mark{}, err
@@ -332,7 +332,7 @@ func (s *logSnapshot) loadCurrent(ctx context.Context) (changelog.Mark, error) {
 	case damaged || another:
 		err = fmt.Errorf("%w: %w", errUnusable, err)
 	case ctx.Err() == nil && !errors.Is(err, errUnusable):
-		s.log.Warn("the snapshot in Redis cannot be taken yet", "error", err)
+		s.log.Warn("the snapshot in Redis cannot be read yet", "error", err)
 		_ = wait.For(ctx, bridgePause)
 	}
 	return changelog.Mark{}, err
@@ -376,7 +376,7 @@ func (s *logSnapshot) mergeFile(ctx context.Context, path string, at changelog.M
 	}
 	info, err := s.loader.filter.MergeSnapshot(ctx, path, key)
 	if err == nil {
-		s.log.Info("a snapshot in Redis has what the change log has no more", "ids", info.IDs, "entry", at.Seq, "took", info.Took)
+		s.log.Info("a snapshot in Redis was read in place of trimmed entries of the change log", "ids", info.IDs, "entry", at.Seq, "took", info.Took)
 	}
 	return err
 }

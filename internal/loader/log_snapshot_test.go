@@ -293,7 +293,7 @@ func TestNothingIsAbsentWithoutTheLogsSnapshot(t *testing.T) {
 			}
 			b := d.start(settings)
 			d.want(b, "one that starts", ids, presence.Unknown)
-			if state, reason := b.filter.State(); state != filter.StateUnknown || !strings.Contains(reason, "of no use") {
+			if state, reason := b.filter.State(); state != filter.StateUnknown || !strings.Contains(reason, "unusable") {
 				t.Errorf("it is %s: %s", state, reason)
 			}
 			d.want(a, "one that has all", ids, presence.Absent)

@@ -146,10 +146,10 @@ func (r *reconciler) recheck(ctx context.Context, t *tableSource, suspects []str
 	}
 	r.missing.Add(uint64(len(missing)))
 	r.log.Error("orders of a table were missing in the filter, and could be refused: they are added now. "+
-		"Something creates orders that neither passes ordergate nor is followed", "source", t.name, "orders", len(missing))
+		"Orders are created by a way that neither passes ordergate nor is followed", "source", t.name, "orders", len(missing))
 	for some := range slices.Chunk(missing, BatchSize) {
 		if err := r.loader.filter.LearnAll(ctx, some); err != nil {
-			return fmt.Errorf("adding what was missing: %w", err)
+			return fmt.Errorf("adding the missing orders: %w", err)
 		}
 	}
 	return nil

@@ -66,7 +66,7 @@ func (u *Loader) load(ctx context.Context, sources []filter.Source) {
 func (u *Loader) checkTables(ctx context.Context) {
 	for _, t := range u.tables() {
 		if _, err := t.table.Check(ctx); err != nil && ctx.Err() == nil {
-			u.logger.Warn("a table cannot be caught up with for now", "source", t.name, "error", err)
+			u.logger.Warn("catching up with a table fails for now", "source", t.name, "error", err)
 		}
 	}
 }

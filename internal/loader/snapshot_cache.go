@@ -66,7 +66,7 @@ func (f *snapshotCache) load(ctx context.Context, load func(context.Context) err
 	if f.use(ctx) {
 		return nil
 	}
-	f.loader.filter.NoteProgress("waiting for its turn to read the sources: another ordergate may be reading them")
+	f.loader.filter.NoteProgress("waiting to read the sources: another ordergate may be reading them")
 	work, _, done, err := f.lock(ctx)
 	if err != nil {
 		f.log.Warn("the sources are read although another ordergate may be reading them", "error", err)
@@ -183,7 +183,7 @@ func (f *snapshotCache) store(ctx context.Context) (err error) {
 func (f *snapshotCache) upload(ctx context.Context, path, token string) (chunks int, err error) {
 	return upload(path, cacheChunk, func(n int, data []byte) error {
 		if err := f.client.Set(ctx, f.chunk(token, n), data, cachedFor).Err(); err != nil {
-			return fmt.Errorf("leaving a snapshot: %w", err)
+			return fmt.Errorf("storing a snapshot for the others: %w", err)
 		}
 		return nil
 	})

@@ -301,7 +301,7 @@ func (s *tableSource) parse(place json.RawMessage) (tableMark, error) {
 		return p.tableMark, nil
 	}
 	if err := json.Unmarshal(place, &p); err != nil {
-		return p.tableMark, fmt.Errorf("source %s: its place: %w", s.name, err)
+		return p.tableMark, fmt.Errorf("source %s: its checkpoint: %w", s.name, err)
 	}
 	if p.Of != s.identity {
 		return p.tableMark, fmt.Errorf("source %s: %w", s.name, errMoved)
@@ -310,4 +310,4 @@ func (s *tableSource) parse(place json.RawMessage) (tableMark, error) {
 }
 
 // errMoved says that a position belongs to another table.
-var errMoved = errors.New("the place that was kept is of another table, database or server")
+var errMoved = errors.New("the checkpoint is of another table, database or server")

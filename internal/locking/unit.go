@@ -116,7 +116,7 @@ func (u *Unit) condition() health.Condition {
 	case failure != nil:
 		c.Reason = "settlements of an order are refused: " + failure.Error()
 	case !u.checked.Load():
-		c.Ready, c.Reason = false, "not tried out yet"
+		c.Ready, c.Reason = false, "not tested yet"
 	default:
 		if found := u.eviction.Finding(); found.Text != "" {
 			c.Ready, c.Reason = !found.Harmful, found.Text

@@ -55,7 +55,7 @@ func TestLockCondition(t *testing.T) {
 	server := bedtest.New(t).Redis("--user", "gate", "on", ">secret", "~*", "&*", "+@all", "-eval", "-evalsha")
 	s, c, log := newLockers(t, &config.Redis{Addresses: []string{server.Addr()}, Username: "gate", Password: "secret"}, config.Lock{})
 	unit, observed := mustUnit(t, s, c, Use{Lock: "settlement"}), mustUnit(t, s, c, Use{"settlement", true})
-	if c := unit.condition(); c.Ready || c.Name != "lock settlement" || c.Reason != "not tried out yet" {
+	if c := unit.condition(); c.Ready || c.Name != "lock settlement" || c.Reason != "not tested yet" {
 		t.Errorf("before the first try: %+v", c)
 	}
 	unit.check(t.Context())

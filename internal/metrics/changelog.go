@@ -23,13 +23,13 @@ func (m *Metrics) logGauges(labels prometheus.Labels, log func() Log) {
 		func() float64 { return float64(log().Lag) })
 	m.gauge("ordergate_filter_log_owed", "New orders that are not in the change log yet.", labels,
 		func() float64 { return float64(log().PendingWrites) })
-	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those who follow its tables.", labels,
+	m.gauge("ordergate_filter_log_members", "Ordergates that may append to the change log, and those that follow its tables.", labels,
 		func() float64 { return float64(log().Members) })
 	m.gauge("ordergate_filter_log_read_seconds", "Duration of the last read of the change log.", labels,
 		func() float64 { return log().ReadTook.Seconds() })
 	m.counter("ordergate_filter_log_reads_total", "Reads of the change log.", labels,
 		func() uint64 { return log().Reads })
-	m.counter("ordergate_filter_log_repaired_total", "IDs that the change log had lost and got again from here.", labels,
+	m.counter("ordergate_filter_log_repaired_total", "IDs that the change log had lost and this process appended again.", labels,
 		func() uint64 { return log().Repaired })
 	for kind := range log().Doubts {
 		with := maps.Clone(labels)

@@ -24,7 +24,7 @@ func (m *Metrics) MeasureGauges(name string, f Measures) {
 	m.gauge("ordergate_filter_estimated_false_positive_rate",
 		"Share of absent IDs that should pass, by the bits that are set.", labels, f.EstimatedRate)
 	m.gauge("ordergate_filter_false_positive_alert",
-		"1 while the measured rate is above alert_false_positive_rate beyond doubt.", labels, func() float64 {
+		"1 while the measured rate is certainly above alert_false_positive_rate.", labels, func() float64 {
 			if f.Alarmed() {
 				return 1
 			}

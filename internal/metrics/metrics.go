@@ -62,17 +62,17 @@ func New(version string, loaded time.Time) *Metrics {
 	m.seconds = m.histograms("ordergate_decision_seconds",
 		"Time from a request's arrival to its verdict, waits for freshness or a lock included.", decisionBuckets, "rule")
 	m.outcomes = m.counters("ordergate_lock_outcome_total",
-		"What became of calls that asked for a lock.", "lock", "outcome")
+		"Outcomes of calls that asked for a lock.", "lock", "outcome")
 	m.learned = m.counters("ordergate_learned_total",
 		"New orders read from the backend's answers.", "rule", "result")
 	m.refused = m.counters("ordergate_refused_total",
-		"Requests whose order could not be told, by reason.", "rule", "reason")
+		"Requests whose order could not be determined, by reason.", "rule", "reason")
 	m.once = m.counters("ordergate_once_total", "Calls under rules with stored answers, by result.", "rule", "result")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")
 	m.lockForced = m.counters("ordergate_lock_forced_total", "Locks that operators released by force. Each ordergate counts all of them.", "lock")
-	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before they were given up.", "lock")
+	m.lockLost = m.counters("ordergate_lock_lost_total", "Leases that ended before their release.", "lock")
 	return m
 }
 
@@ -106,7 +106,7 @@ func (m *Metrics) SourceGauges(filter, source string, lag func() (time.Duration,
 		}
 		return 0
 	})
-	m.gauge("ordergate_source_lag_seconds", "Time since this process knew of all rows that were committed; 0 where it does not follow the table.", labels,
+	m.gauge("ordergate_source_lag_seconds", "Time since this process had read all committed rows; 0 where it does not follow the table.", labels,
 		func() float64 { behind, _ := lag(); return behind.Seconds() })
 }
 
@@ -158,11 +158,11 @@ func (m *Metrics) FilterGauges(name string, f Filter) {
 	labels := prometheus.Labels{"filter": name}
 	m.gauge("ordergate_filter_ids", "Distinct IDs added, a lower estimate.", labels,
 		func() float64 { return float64(f.IDs()) })
-	m.gauge("ordergate_filter_capacity", "IDs that the filter is made for by now.", labels,
+	m.gauge("ordergate_filter_capacity", "Capacity of the filter in IDs.", labels,
 		func() float64 { return float64(f.Capacity()) })
 	m.gauge("ordergate_filter_fill_ratio", "Share of the filter's bits that are set.", labels, f.FillRatio)
 	for _, state := range filterStates {
-		m.gauge("ordergate_filter_state", "1 for the state the filter is in.",
+		m.gauge("ordergate_filter_state", "1 for the current state of the filter.",
 			prometheus.Labels{"filter": name, "state": state}, func() float64 {
 				if f.State() == state {
 					return 1

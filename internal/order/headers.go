@@ -1,6 +1,10 @@
 package order
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/headername"
+)
 
 // headerFacts are the facts about a request that its headers state and that rules use.
 type headerFacts struct {
@@ -79,10 +83,10 @@ func dashed(name string) string {
 
 func withDashes(name string) string {
 	for i := range len(name) {
-		if foldedByte(name[i]) != name[i] {
+		if headername.FoldByte(name[i]) != name[i] {
 			folded := []byte(name)
 			for i := range folded {
-				folded[i] = foldedByte(folded[i])
+				folded[i] = headername.FoldByte(folded[i])
 			}
 			return string(folded)
 		}
@@ -114,7 +118,7 @@ func (r *compiled) readIDHeader(name, value string, into []idText) Reason {
 		if name == r.IDs[i].Name {
 			into[i].text = value
 			into[i].times++
-		} else if foldsTo(name, r.IDs[i].Name) {
+		} else if headername.Equal(name, r.IDs[i].Name) {
 			return HeaderAlias
 		}
 	}

@@ -72,7 +72,7 @@ var reasonTexts = [Reasons]struct{ name, part, text string }{
 	BadJSON:           {"bad_json", "body", "the body is not one plain JSON object"},
 	JSONAlias:         {"json_alias", "body", "a member may be read as the order ID"},
 	BadForm:           {"bad_form", "body", "the form is not spelt in its plain form"},
-	MissingLimit:      {"missing_limit", "limit", "the request does not say whom its limit is for"},
+	MissingLimit:      {"missing_limit", "limit", "the request does not have the ID that its limit is for"},
 	MalformedLimit:    {"malformed_limit", "limit", "the ID that the limit is for is malformed"},
 	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
 	HeadersTooLarge:   {"headers_too_large", "header", "the request's headers leave no room for those of its locks"},

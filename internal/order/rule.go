@@ -137,7 +137,7 @@ func compile(r Rule) (compiled, []segment, error) {
 		return compiled{}, nil, err
 	}
 	if len(r.IDs) > maxIDs {
-		return compiled{}, nil, fmt.Errorf("%d places of an ID: at most %d are allowed", len(r.IDs), maxIDs)
+		return compiled{}, nil, fmt.Errorf("%d locations of an ID: at most %d are allowed", len(r.IDs), maxIDs)
 	}
 	if r.Limit != nil {
 		if err := r.checkLimit(); err != nil {

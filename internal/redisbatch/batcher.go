@@ -165,11 +165,11 @@ func (q *Queue[C]) Add(c C) {
 	q.add(c)
 }
 
-// TrySend sends the call from the caller's goroutine, if nothing is on its way to the
+// trySend sends the call from the caller's goroutine, if nothing is on its way to the
 // server and the server was quick so far; else it queues the call and returns false. For
 // a caller alone this saves a switch of goroutines, which on few cores costs more than
-// the rest of the round trip. Done is not called for a call that TrySend has sent.
-func (q *Queue[C]) TrySend(ctx context.Context, c C) (sent bool) {
+// the rest of the round trip. Done is not called for a call that trySend has sent.
+func (q *Queue[C]) trySend(ctx context.Context, c C) (sent bool) {
 	q.mu.Lock()
 	if q.workers > 0 || q.took.Load() > int64(slowAfter) {
 		q.add(c)

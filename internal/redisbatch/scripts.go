@@ -83,7 +83,7 @@ func (b *ScriptBatcher) do(ctx context.Context, c *ScriptCall) error {
 	switch {
 	case c.Queue:
 		q.Add(c)
-	case q.TrySend(ctx, c):
+	case q.trySend(ctx, c):
 		err := asDeadline(ctx, c.err)
 		if err != nil {
 			c.recycle()

@@ -83,7 +83,7 @@ func (e *EvictionWatch) Check(ctx context.Context) {
 	switch {
 	case found == e.finding:
 	case found.Text == "":
-		e.log.Info("Redis evicts nothing that must stay any more")
+		e.log.Info("Redis no longer evicts keys of ordergate")
 	default:
 		e.log.Warn(found.Text)
 	}
@@ -109,13 +109,13 @@ func (s Stored) evaluate(all policies) Finding {
 	switch {
 	case s == Stored{}:
 	case len(evict) > 0 && s.Locks:
-		return Finding{"Redis may evict locks when its memory is full, and then two settle one order at once: " +
+		return Finding{"Redis may evict locks when its memory is full, and then two calls settle one order at once: " +
 			"set maxmemory-policy noeviction at " + strings.Join(evict, ", "), true}
 	case len(evict) > 0:
 		return Finding{"Redis may evict the change log when its memory is full, and then no order counts as absent: " +
 			"set maxmemory-policy noeviction at " + strings.Join(evict, ", "), true}
 	case len(unreadable) > 0:
-		return Finding{"Redis does not tell whether it evicts keys: let the user run INFO at " + strings.Join(unreadable, ", "), false}
+		return Finding{"Redis does not report whether it evicts keys: let the user run INFO at " + strings.Join(unreadable, ", "), false}
 	}
 	return Finding{}
 }

@@ -70,7 +70,7 @@ func TestEviction(t *testing.T) {
 			}{
 				{"noeviction", "100mb", redisconn.Stored{Locks: true, ChangeLogs: true}, ""},
 				{"volatile-lru", "0", redisconn.Stored{Locks: true, ChangeLogs: true}, ""}, // without a limit nothing goes
-				{"volatile-lru", "100mb", redisconn.Stored{Locks: true, ChangeLogs: true}, "two settle one order at once: set maxmemory-policy noeviction at"},
+				{"volatile-lru", "100mb", redisconn.Stored{Locks: true, ChangeLogs: true}, "two calls settle one order at once: set maxmemory-policy noeviction at"},
 				{"volatile-ttl", "100mb", redisconn.Stored{Locks: true, ChangeLogs: false}, "(volatile-ttl)"},
 				{"allkeys-lfu", "100mb", redisconn.Stored{Locks: true, ChangeLogs: false}, "(allkeys-lfu)"},
 				{"allkeys-random", "100mb", redisconn.Stored{Locks: false, ChangeLogs: true}, "may evict the change log"},

@@ -30,7 +30,7 @@ type MemoryWatch struct {
 }
 
 // fullText names the consequence and the remedy.
-const fullText = "Redis is full and refuses writes (OOM): settlements are refused, and new orders are not logged; raise maxmemory, or remove what is not ordergate's"
+const fullText = "Redis is full and refuses writes (OOM): settlements are refused, and new orders are not logged; raise maxmemory, or remove keys that are not ordergate's"
 
 // tryInterval is the time between two test writes to a full Redis.
 const tryInterval = 5 * time.Second

@@ -289,7 +289,7 @@ func testWarnings(t *testing.T, s *server) {
 		"INSERT INTO warn VALUES (1, 'a', '2026-01-01', NULL)",
 	)
 	whole := func(column, kind string) string {
-		return "the database does not count the cursor column " + column + " of type " + kind + " up, so new rows may come anywhere: " +
+		return "the database does not fill the cursor column " + column + " of type " + kind + " in ascending order, so new rows may appear anywhere: " +
 			"catching up reads the whole table. If each new row has a greater " + column + " than all before it, set ascending: true"
 	}
 	ids := map[Kind][]string{

@@ -128,7 +128,7 @@ func (l *layout) warnMissingIndex(x indexes, chosen *index) {
 	case x.on(l.cursor.name) == nil:
 		l.warn("no index begins with the cursor column %s: the whole table is sorted for every batch", l.cursor.name)
 	default:
-		l.warn("rows with the same %s are sorted for every batch: an index on (%s, %s) would spare it", l.cursor.name, l.cursor.name, l.tie.name)
+		l.warn("rows with the same %s are sorted for every batch: an index on (%s, %s) would avoid that", l.cursor.name, l.cursor.name, l.tie.name)
 	}
 }
 
@@ -145,7 +145,7 @@ func (l *layout) derive(ascending bool) {
 	l.ascending = ascending || l.autoIncrement
 	l.resolution = l.cursor.resolution
 	if !l.ascending {
-		l.warn("the database does not count the cursor column %s of type %s up, so new rows may come anywhere: "+
+		l.warn("the database does not fill the cursor column %s of type %s in ascending order, so new rows may appear anywhere: "+
 			"catching up reads the whole table. If each new row has a greater %s than all before it, set ascending: true",
 			l.cursor.name, l.cursor.typ, l.cursor.name)
 	}

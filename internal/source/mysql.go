@@ -59,7 +59,7 @@ func newMySQL(opts TableOptions) (open opener, location string, err error) {
 func parseMySQL(dsn string) (*mysql.Config, error) {
 	config, ok := mysqldsn.Parse(dsn)
 	if !ok {
-		return nil, errors.New("the DSN is none: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
+		return nil, errors.New("the DSN is malformed: use user:password@tcp(host:3306)/database or mysql://user:password@host:3306/database")
 	}
 	config.Timeout = cmp.Or(config.Timeout, connectLimit)
 	config.Logger = &mysql.NopLogger{} // errors are also returned

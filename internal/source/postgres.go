@@ -53,7 +53,7 @@ func parsePostgres(dsn string) (*pgconn.Config, error) {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
 		// The parser's error may quote a part of the DSN.
-		return nil, errors.New("the DSN is none, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=HOST user=USER password=PASSWORD dbname=NAME")
+		return nil, errors.New("the DSN is malformed, or names a file that cannot be read: use postgres://user:password@host:5432/database or host=HOST user=USER password=PASSWORD dbname=NAME")
 	}
 	config.ConnectTimeout = min(config.ConnectTimeout, connectLimit)
 	for name, value := range map[string]string{

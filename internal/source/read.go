@@ -14,7 +14,7 @@ import (
 var (
 	// ErrPosition means that a stored position belongs to another table or to other columns. The
 	// rows before it must be read.
-	ErrPosition = errors.New("the place that was kept belongs to another table or to other columns")
+	ErrPosition = errors.New("the stored position belongs to another table or to other columns")
 	// ErrBadRows means that rows have no usable order ID, see [FailOnBad].
 	ErrBadRows = errors.New("rows have no usable order ID")
 )

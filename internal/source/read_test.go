@@ -45,7 +45,7 @@ func testPositions(t *testing.T, s *server) {
 	other := opts
 	other.CursorColumn = "made"
 	err := read(newTable(t, other), at)
-	s.wantError(t, err, "the place that was kept belongs to another table or to other columns")
+	s.wantError(t, err, "the stored position belongs to another table or to other columns")
 	if !errors.Is(err, ErrPosition) {
 		t.Errorf("%v, want ErrPosition", err)
 	}

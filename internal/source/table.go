@@ -207,7 +207,7 @@ func (t *Table) warn(warnings []string) {
 	for _, w := range warnings {
 		if !t.warned[w] {
 			t.warned[w] = true
-			t.opts.Logger.Warn("a source is not as it should be", "source", t.name, "reason", w)
+			t.opts.Logger.Warn("a source has a problem", "source", t.name, "reason", w)
 		}
 	}
 }

@@ -256,12 +256,12 @@ func TestTableOptions(t *testing.T) {
 				`maximal rate -1: use 0 or more; overlap -1ns: use more than 0; on bad rows "cry": use fail or skip`},
 		{"dots", func(o *TableOptions) { o.Table = "a.b.c" }, `table "a.b.c"`},
 		{"NUL", func(o *TableOptions) { o.Table = "a\x00" }, `table "a\x00"`},
-		{"not a DSN", func(o *TableOptions) { o.DSN = "u:hush@127.0.0.1" }, "the DSN is none"},
-		{"not a URL", func(o *TableOptions) { o.DSN = "mysql://u:hush@127.0.0.1:x/d" }, "the DSN is none"},
-		{"unknown setting", func(o *TableOptions) { o.DSN += "?parseTime=hush" }, "the DSN is none"},
+		{"not a DSN", func(o *TableOptions) { o.DSN = "u:hush@127.0.0.1" }, "the DSN is malformed"},
+		{"not a URL", func(o *TableOptions) { o.DSN = "mysql://u:hush@127.0.0.1:x/d" }, "the DSN is malformed"},
+		{"unknown setting", func(o *TableOptions) { o.DSN += "?parseTime=hush" }, "the DSN is malformed"},
 		{"no database", func(o *TableOptions) { o.DSN = "u:hush@tcp(127.0.0.1:1)/" }, "no database"},
-		{"not PostgreSQL's", func(o *TableOptions) { o.Kind, o.DSN = Postgres, "postgres://u:hush@127.0.0.1:x/d" }, "the DSN is none"},
-		{"words", func(o *TableOptions) { o.Kind, o.DSN = Postgres, "host=127.0.0.1 password=hush sslmode=hush" }, "the DSN is none"},
+		{"not PostgreSQL's", func(o *TableOptions) { o.Kind, o.DSN = Postgres, "postgres://u:hush@127.0.0.1:x/d" }, "the DSN is malformed"},
+		{"words", func(o *TableOptions) { o.Kind, o.DSN = Postgres, "host=127.0.0.1 password=hush sslmode=hush" }, "the DSN is malformed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opts := good

@@ -107,7 +107,7 @@ func (s *scan) dropMark(mark *Mark, reason string) {
 	if mark.Zero() {
 		return // the whole table would be read anyway
 	}
-	s.opts.Logger.Warn("the mark of a table no longer holds: the whole table is read again",
+	s.opts.Logger.Warn("the stored position in a table is no longer valid: the whole table is read again",
 		"table", s.opts.Table, "position", s.rowName(mark.readUpTo().Cursor), "reason", reason)
 	if s.opts.OnMarkDropped != nil {
 		s.opts.OnMarkDropped(reason)

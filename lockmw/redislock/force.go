@@ -13,7 +13,7 @@ import (
 
 // ErrChanged says that a lock no longer has the holders that were seen, and perhaps
 // others.
-var ErrChanged = errors.New("its holders have changed since they were looked at")
+var ErrChanged = errors.New("its holders have changed since they were read")
 
 // ForceRelease takes a lock away from its holders as [Inspect] saw them, all of
 // them, and wakes the waiters. It returns how many subscriptions got the message. When the
@@ -43,7 +43,7 @@ func forceRelease(ctx context.Context, client redis.UniversalClient, seen *State
 	case n == 0:
 		return 0, errors.New("it has no holder that is known")
 	case seen.Kind == Semaphore && n > 1:
-		return 0, fmt.Errorf("which of %d permits is to return?", n)
+		return 0, fmt.Errorf("it has %d holders: name one", n)
 	case seen.Kind != Semaphore && seen.More > 0:
 		return 0, fmt.Errorf("it has more than %d holders", n)
 	}

@@ -214,7 +214,7 @@ func TestForceReleaseOfNothing(t *testing.T) {
 		{"free", Options{Kind: Exclusive}, "releasing lock free by force: it has no holder that is known"},
 		{"list", Options{Kind: Exclusive}, "releasing lock list by force: key list holds something else than this kind of lock: a list"},
 		{"java", Options{Kind: Semaphore}, "releasing lock java by force: it has no holder that is known"},
-		{"sem", Options{Kind: Semaphore}, "releasing lock sem by force: which of 2 permits is to return?"},
+		{"sem", Options{Kind: Semaphore}, "releasing lock sem by force: it has 2 holders: name one"},
 	} {
 		tt.opts.ensureDefaults()
 		_, err := ForceRelease(t.Context(), c, inspect(t, c, tt.opts, tt.key))

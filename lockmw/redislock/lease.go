@@ -97,7 +97,7 @@ func (l *Lease) Fences() []int64 {
 // Release or Hold: the lock was deleted or taken over, or could not be renewed
 // in time. Of several keys, one is enough. What Redis may still have is renewed on.
 // It is closed before that, in time for a Hold, when the lease has been held for its
-// maximum: it is renewed no more then.
+// maximum: it is no longer renewed then.
 func (l *Lease) Lost() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,7 +211,7 @@ func (l *Lease) finished(doing string, err error) error {
 		l.countLoss()
 	}
 	err = fmt.Errorf("%s lock %s: %w", doing, l.Key(), err)
-	l.locker.log.Warn("lock not given up as planned", "request", l.request, "error", err)
+	l.locker.log.Warn("lock not released as planned", "request", l.request, "error", err)
 	return err
 }
 

@@ -57,7 +57,7 @@ func (l *Locker) nodeTime() time.Duration {
 }
 
 // errUnanswered is what a server's answer is that was not waited for.
-var errUnanswered = errors.New("not waited for")
+var errUnanswered = errors.New("no answer in time")
 
 // onAll calls every server at once, and returns what each of them answered once
 // most have agreed, with yes (above 0) or with no. The others are left to answer in

@@ -12,7 +12,7 @@ type Record struct {
 	Request string    `json:"request,omitempty"` // as given to Acquire
 	Since   time.Time `json:"since"`             // when the lock was asked for, by the holder's clock
 	Reason  string    `json:"reason,omitempty"`  // why it is held although its call is over
-	Held    bool      `json:"held,omitempty"`    // its call is over: it is renewed no more
+	Held    bool      `json:"held,omitempty"`    // its call is over: it is no longer renewed
 	// Fence is that of the grant, of a lock that several may hold. It is there from the
 	// beginning: see lua/shared.lua.
 	Fence int64 `json:"fence,omitempty"`

@@ -146,7 +146,7 @@ func (r *reply) number() int64 {
 
 func (r *reply) err() error {
 	if r.bad || len(r.rest) > 0 {
-		return errors.New("the script's answer is not what it should be")
+		return errors.New("the script's answer is malformed")
 	}
 	return nil
 }

@@ -287,6 +287,6 @@ func (l *Locker) dequeue(ctx context.Context, key, owner string) {
 	c.Text(owner).Text(n.publish).Text(Channel(Fair, key)).Number(l.waiterTimeoutArg)
 	if _, err := n.batcher.Do(ctx, c); err != nil {
 		// It is passed over once it no longer counts as alive.
-		l.log.Warn("leaving the line of a fair lock", "key", key, "error", err)
+		l.log.Warn("leaving the queue of a fair lock", "key", key, "error", err)
 	}
 }

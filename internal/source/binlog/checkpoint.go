@@ -35,10 +35,10 @@ func (p checkpoint) String() string {
 
 func parseCheckpoint(text string) (p checkpoint, err error) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return p, fmt.Errorf("%.100q is no place in a binary log", text)
+		return p, fmt.Errorf("%.100q is no position in a binary log", text)
 	}
 	if p.Server == "" || p.File == "" && p.GTIDs.IsZero() {
-		return p, fmt.Errorf("%.100q is no place in a binary log", text)
+		return p, fmt.Errorf("%.100q is no position in a binary log", text)
 	}
 	return p, nil
 }

@@ -60,7 +60,7 @@ func (a *serverClient) describe(ctx context.Context) (s server, err error) {
 		return s, follow.Permanent(errors.New("the server writes no binary log; start it with log_bin"))
 	}
 	if format := vars["binlog_format"]; format != "ROW" {
-		return s, follow.Permanent(fmt.Errorf("the server's binlog_format is %s, which does not tell the rows; set it to ROW", format))
+		return s, follow.Permanent(fmt.Errorf("the server's binlog_format is %s, which does not record rows; set it to ROW", format))
 	}
 	status, err := a.variables(ctx, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
 	if err != nil {
@@ -107,7 +107,7 @@ func (a *serverClient) logEnd(ctx context.Context, flavor string) (e logEnd, err
 		return e, explain(err)
 	}
 	if e.pos, err = strconv.ParseUint(status["Position"], 10, 64); err != nil || status["File"] == "" {
-		return e, errors.New("the server says nothing of its binary log")
+		return e, errors.New("the server does not report the position of its binary log")
 	}
 	e.file = status["File"]
 	return e, nil

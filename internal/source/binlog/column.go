@@ -142,7 +142,7 @@ func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 		return 0, fmt.Errorf("%w: rows were written without column %s", follow.ErrUnsure, c.name)
 	}
 	if n := uint64(c.columns); t.ColumnCount < n || t.ColumnCount > n && !c.restricted {
-		return 0, fmt.Errorf("%w: rows were written with %d columns, but the table has %d; to set binlog_row_metadata=FULL helps",
+		return 0, fmt.Errorf("%w: rows were written with %d columns, but the table has %d; set binlog_row_metadata=FULL",
 			follow.ErrUnsure, t.ColumnCount, c.columns)
 	}
 	return c.index, nil

@@ -69,10 +69,10 @@ func (r *tailer) applyOther(h *replication.EventHeader) error {
 		// It may be rolled back later. An ID too many does no harm.
 		r.commit(h)
 	case replication.INCIDENT_EVENT:
-		return r.uncertain(h, "the server says that its log lacks something (incident)")
+		return r.uncertain(h, "the server reports that its log lacks changes (incident)")
 	default:
 		if !slices.Contains(rowless, h.EventType) && h.Flags&replication.LOG_EVENT_IGNORABLE_F == 0 {
-			return r.uncertain(h, "what a "+h.EventType.String()+" has written is not in the log")
+			return r.uncertain(h, "rows of a "+h.EventType.String()+" are not in the log")
 		}
 		r.moveBehind(h)
 	}

@@ -85,7 +85,7 @@ func TestInvalidCheckpoints(t *testing.T) {
 	b := startServer(t)
 	for _, from := range []string{"x", "{}", `{"server":"s"}`, `{"server":"s","gtid":"0-1-2"}`, `{"server":"s","file":"f","pos":-1}`} {
 		f := start(t, b.options(), from)
-		f.WantError(follow.ErrGone, "is no place in a binary log", b.Config().Passwd)
+		f.WantError(follow.ErrGone, "is no position in a binary log", b.Config().Passwd)
 	}
 	f := start(t, b.options(), `{"server":"another","file":"mariadb-bin.000001","pos":4}`)
 	f.WantError(follow.ErrGone, "transactions have no names", b.Config().Passwd)

@@ -91,7 +91,7 @@ func (r *tailer) rewind(begin logEnd) (err error) {
 	last := r.batch.LastEmitted()
 	if last == "" {
 		if begin.pos > math.MaxUint32 {
-			return fmt.Errorf("%s is longer than the protocol can tell; waiting for the next file", begin.file)
+			return fmt.Errorf("%s is longer than the protocol can express; waiting for the next file", begin.file)
 		}
 		r.at = checkpoint{Server: r.server.name, File: begin.file, Pos: begin.pos, GTIDs: r.server.set}
 		return nil
@@ -110,7 +110,7 @@ func (r *tailer) rewind(begin logEnd) (err error) {
 		return r.wentBackError(begin)
 	}
 	if r.at.Pos > math.MaxUint32 {
-		return follow.Permanent(fmt.Errorf("%w: %s is longer than the protocol can tell", follow.ErrGone, r.at.File))
+		return follow.Permanent(fmt.Errorf("%w: %s is longer than the protocol can express", follow.ErrGone, r.at.File))
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (r *tailer) addEnd(end follow.LogEnd[logEnd]) error {
 	if e.readOnly != r.readOnly {
 		r.readOnly = e.readOnly
 		if r.readOnly {
-			r.log.Warn("the server is read_only: orders may be written to another, so that nothing is known to be absent", "server", e.server)
+			r.log.Warn("the server is read_only: orders may be written to another, so that nothing counts as absent", "server", e.server)
 		}
 	}
 	if !e.readOnly {

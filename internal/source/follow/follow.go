@@ -22,9 +22,9 @@ import (
 var (
 	// ErrGone is what Follow returns when the log no longer has the checkpoint. If several
 	// followers share their store, another may have stored a later checkpoint: continue from that.
-	ErrGone = errors.New("the place in the database's log of changes is gone")
+	ErrGone = errors.New("the position in the database's log of changes is gone")
 	// ErrUnsure is what Follow returns when it cannot interpret a change with certainty.
-	ErrUnsure = errors.New("the database's log of changes cannot be read for certain")
+	ErrUnsure = errors.New("the database's log of changes may be incomplete")
 )
 
 // Emit receives IDs of committed rows, at most [MaxChunk], and the checkpoint to continue from once

@@ -26,7 +26,7 @@ func (p checkpoint) String() string {
 
 func parseCheckpoint(text string) (p checkpoint, err error) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil || p.System == "" || p.LSN == 0 || p.Table == "" {
-		return p, fmt.Errorf("%.100q is no place of logical replication", text)
+		return p, fmt.Errorf("%.100q is no position of logical replication", text)
 	}
 	return p, nil
 }

@@ -123,7 +123,7 @@ func (r *tailer) checkTable(table string) error {
 	case table != "" && oidOf(table) != oidOf(r.at.Table):
 		return follow.Permanent(fmt.Errorf("%w: the table is another of that name than before", follow.ErrUnsure))
 	}
-	return follow.Permanent(fmt.Errorf("%w: column %s is, or was, another one, or publication %s has, or had, not all of the table's changes",
+	return follow.Permanent(fmt.Errorf("%w: column %s is, or was, another one, or publication %s lacks, or lacked, changes of the table",
 		follow.ErrUnsure, r.opts.IDColumn, r.opts.Publication))
 }
 

@@ -204,21 +204,21 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	case err != nil:
 		return explain(err)
 	case text == nil:
-		return follow.Permanent(fmt.Errorf("publication %s does not tell the table's inserts; run: %s ADD TABLE %s; %s SET (publish = 'insert')",
+		return follow.Permanent(fmt.Errorf("publication %s does not publish the table's inserts; run: %s ADD TABLE %s; %s SET (publish = 'insert')",
 			f.opts.Publication, alter, s.tableName, alter))
 	case s.part && root:
-		return follow.Permanent(fmt.Errorf("publication %s tells the rows of a partition by the name of the table that it is of: follow that, or run: %s SET (publish_via_partition_root = false)", f.opts.Publication, alter))
+		return follow.Permanent(fmt.Errorf("publication %s publishes the rows of a partition under the name of its table: follow that, or run: %s SET (publish_via_partition_root = false)", f.opts.Publication, alter))
 	case s.kind == "p" && !root:
-		return follow.Permanent(fmt.Errorf("publication %s tells partitions by their own names; run: %s SET (publish_via_partition_root = true)", f.opts.Publication, alter))
+		return follow.Permanent(fmt.Errorf("publication %s publishes partitions under their own names; run: %s SET (publish_via_partition_root = true)", f.opts.Publication, alter))
 	case filtered || hidden:
 		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, s.column, alter, s.tableName))
 	}
 	s.table.text = *text
 	switch {
 	case !updates && !s.keyed:
-		f.log.Info("rows whose ID changes are not told: the column is no part of the table's replica identity", "table", s.tableName, "column", s.column)
+		f.log.Info("rows whose ID changes are not published: the column is no part of the table's replica identity", "table", s.tableName, "column", s.column)
 	case updates && !s.keyed:
-		f.log.Warn("all updated rows are told: the publication has updates, and the column is no part of the table's replica identity",
+		f.log.Warn("all updated rows are published: the publication has updates, and the column is no part of the table's replica identity",
 			"table", s.tableName, "column", s.column, "publication", f.opts.Publication)
 	}
 	return nil

@@ -34,7 +34,7 @@ func (f *Follower) beginSlot(ctx context.Context, conn *pgx.Conn) (lsn, error) {
 		return 0, err
 	}
 	if ok && s.isLost() {
-		f.log.Warn("dropping the replication slot, which has lost its place", "slot", f.opts.Slot)
+		f.log.Warn("dropping the replication slot, which has lost its position", "slot", f.opts.Slot)
 		if _, err := conn.Exec(ctx, "SELECT pg_drop_replication_slot($1)", f.opts.Slot); err != nil {
 			return 0, f.explainSlot("dropping", err)
 		}

@@ -8,7 +8,7 @@
 -- ARGV[2]  from now, ms
 -- ARGV[3]  what to put on record of this holder, or nothing
 -- ARGV[4]  what that says of a lease that is held
--- ARGV[5]  1 for the last time: it is renewed no more
+-- ARGV[5]  1 for the last time: it is no longer renewed
 -- ARGV[6]  the entry, of a call within the owner's lease
 -- returns  1 when done, 0 when the owner does not hold the lock (any more), or not
 --          by this entry
