@@ -28,6 +28,8 @@ type explanation struct {
 	Target   string     `json:"target"`
 	Rule     *string    `json:"rule"`
 	Mode     *string    `json:"mode"`
+	Enforced *bool      `json:"enforced"` // null: no rule decides
+	Share    *string    `json:"share"`    // why the rule's share has the request, or leaves it out; null: no share
 	Actions  []string   `json:"actions"`
 	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
 	RawID    *string    `json:"raw_id"`   // of the first ID found
@@ -202,10 +204,10 @@ var errOnlyExplained = errors.New("nothing is done here, only explained")
 // stubRecorder is a gate.Recorder that records nothing.
 type stubRecorder struct{}
 
-func (stubRecorder) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (stubRecorder) Refused(int, order.Reason)                             {}
-func (stubRecorder) Closed(int, gate.Outcome)                              {}
-func (stubRecorder) Learned(int, error)                                    {}
+func (stubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
+func (stubRecorder) Refused(int, order.Reason)                                   {}
+func (stubRecorder) Closed(int, gate.Outcome, bool)                              {}
+func (stubRecorder) Learned(int, error)                                          {}
 
 // policiesToExplain builds the policies of a configuration on stub filters and lockers. It
 // opens no connection.
@@ -215,7 +217,7 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = stubFilter{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, !r.Mode.Enforces())}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
@@ -255,6 +257,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
 	e.settle = c.Rules[m.Rule].Settle
+	p = e.share(p, &decision, m)
 	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())
@@ -305,7 +308,7 @@ func (q *explainer) explainUnmatched(e *explanation) error {
 }
 
 func (e *explanation) rule(r *config.Rule) {
-	e.Rule, e.Mode = &r.Name, &r.Mode
+	e.Rule, e.Mode = &r.Name, new(r.Mode.String())
 	for _, a := range []struct {
 		name string
 		has  bool

@@ -35,6 +35,9 @@ func (e *explanation) print(w io.Writer) error {
 	default:
 		line("rule", "%s (%s, %s)", *e.Rule, strings.Join(e.Actions, " and "), *e.Mode)
 	}
+	if e.Share != nil {
+		line("enforced", "%s: %s", map[bool]string{true: "yes", false: "no"}[*e.Enforced], *e.Share)
+	}
 	for _, f := range e.Found {
 		line("found", "%s in %s", f.Raw, f.Place)
 	}
@@ -98,7 +101,7 @@ func (p possible) String() string {
 	case p.Status != nil:
 		return strconv.Itoa(*p.Status)
 	case p.Enforced != nil:
-		return fmt.Sprintf("the backend's (%d but for mode: observe)", *p.Enforced)
+		return fmt.Sprintf("the backend's (%d if it were enforced)", *p.Enforced)
 	}
 	return "the backend's"
 }

@@ -110,9 +110,12 @@ func (m *Engine) stored() redisconn.Stored {
 func metricRules(c *config.Config) []metrics.Rule {
 	rules := make([]metrics.Rule, len(c.Rules))
 	for i, r := range c.Rules {
-		rules[i] = metrics.Rule{Name: r.Name, Mode: r.Mode}
-		if r.Settle != nil {
-			rules[i].Lock = locking.Use{Lock: r.Settle.Lock, Observe: r.Mode == config.ModeObserve}.String()
+		rules[i] = metrics.Rule{Name: r.Name}
+		if r.Settle != nil && r.Mode.Enforces() {
+			rules[i].Lock = locking.Use{Lock: r.Settle.Lock}.String()
+		}
+		if r.Settle != nil && r.Mode.Observes() {
+			rules[i].ObservedLock = locking.Use{Lock: r.Settle.Lock, Observe: true}.String()
 		}
 	}
 	return rules

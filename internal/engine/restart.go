@@ -179,7 +179,7 @@ func onlyLock(name string, l config.Lock) *config.Config {
 // locksOf returns the names of the locks that requests of a rule acquire: the lock of the order
 // and the lock of the limit. A name is "" if the rule has no such lock.
 func locksOf(r config.Rule) (names [2]string) {
-	if r.Settle == nil || r.Mode == config.ModeObserve {
+	if r.Settle == nil || !r.Mode.Enforces() {
 		return names
 	}
 	names[0] = r.Settle.Lock

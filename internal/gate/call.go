@@ -68,7 +68,8 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.start = g.now()
-	c.policy = &g.policies[m.Rule]
+	c.policy = g.policy(&m, req.Header)
+	c.Decision.Observed = c.policy.Observe
 	c.Decision.Action = c.policy.bracketAction()
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
@@ -163,7 +164,7 @@ func (g *Gate) match(req order.Request) order.Match {
 	if m.Rule < 0 || m.Result != order.Named {
 		return m
 	}
-	if g.policies[m.Rule].Locks() && req.Size() > MaxSettlement {
+	if g.policy(&m, req.Header).Locks() && req.Size() > MaxSettlement {
 		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
 	}
 	return m
@@ -176,7 +177,7 @@ func (p *Policy) isIncomplete(m order.Match, req order.Request) bool {
 	return p.Locks() && m.Result == order.Named && req.BodyState == order.BodyUnseen
 }
 
-// Observed reports whether the call's rule is in observe mode.
+// Observed reports whether the call is not enforced.
 func (c *Call) Observed() bool { return c.policy.Observe }
 
 // Rule returns the name of the call's rule. The call must have one.
@@ -264,13 +265,13 @@ func (c *Call) denied(err error) Step {
 	if c.policy.Observe {
 		return Step{Forward: true}
 	}
-	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded)
+	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
 	return Step{Refuse: true}
 }
 
 func (c *Call) decide(v Verdict) {
 	c.Decision.Verdict = v
-	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.gate.now().Sub(c.start))
+	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.Decision.Observed, c.gate.now().Sub(c.start))
 }
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.
@@ -374,7 +375,7 @@ func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 		reason := c.holdReason()
 		c.background(ctx, func(ctx context.Context) { _ = c.lease.Hold(ctx, reason) })
 	}
-	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome)
+	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
 }
 
 func (c *Call) background(ctx context.Context, do func(context.Context)) {

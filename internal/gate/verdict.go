@@ -71,13 +71,14 @@ func (a Action) String() string { return actionNames[a] }
 
 // Decision is the verdict on one request.
 type Decision struct {
-	Rule    int // index of the policy; -1 when no rule matches
-	Action  Action
-	Verdict Verdict
-	Reason  order.Reason // why the request is invalid or ambiguous
-	Refused bool         // answer with the policy's reply; always false in observe mode
-	ID      string       // the canonical ID, if there is one; may share memory with the request
-	Offset  int          // of the byte that Reason is about, in its part; -1: not a single byte
+	Rule     int // index of the policy; -1 when no rule matches
+	Action   Action
+	Verdict  Verdict
+	Reason   order.Reason // why the request is invalid or ambiguous
+	Refused  bool         // answer with the policy's reply; always false in observe mode
+	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
+	ID       string       // the canonical ID, if there is one; may share memory with the request
+	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
 }
 
 // Refusal numbers the answers that a policy can give, so that an adapter can prepare them.

@@ -14,8 +14,8 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// Use identifies a Locker: a lock, and the mode of its rule. The Locker of an observing rule
-// does not wait.
+// Use identifies a Locker: a lock, and whether its calls are only observed. The Locker of
+// observed calls does not wait.
 type Use struct {
 	Lock    string
 	Observe bool
@@ -29,11 +29,12 @@ func (u Use) String() string {
 	return u.Lock
 }
 
-// Locker returns the locks of a rule for the gate. It keeps the active Locker if its lock is
-// the same, and opens a new one otherwise.
+// Locker returns the locks of a rule for the gate: those of enforced calls, unless the mode of
+// r enforces nothing. It keeps the active Locker if its lock is the same, and opens a new one
+// otherwise.
 func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.Locker, error) {
 	c := v.config.Locks[name]
-	use := Use{name, r.Mode == config.ModeObserve}
+	use := Use{name, !r.Mode.Enforces()}
 	unit := v.units[use]
 	if unit == nil {
 		var err error
@@ -46,7 +47,7 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 	locker.unit = unit
 	if name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
-		locker.rule = r.Name
+		locker.rule = limitsName(r.Name, use.Observe)
 	}
 	return locker, nil
 }
@@ -55,15 +56,22 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 func flightLimitsOf(c *config.Config) map[string]flightLimits {
 	limits := make(map[string]flightLimits)
 	for _, r := range c.Rules {
-		switch {
-		case r.Settle == nil:
-		case r.Mode == config.ModeObserve: // its calls are counted, and not limited
-			limits[r.Name] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
-		default:
-			limits[r.Name] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		if r.Settle == nil {
+			continue
 		}
+		limits[limitsName(r.Name, false)] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		// Observed calls are counted, and not limited.
+		limits[limitsName(r.Name, true)] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
 	}
 	return limits
+}
+
+// limitsName names the limits of a rule's calls. No rule has a colon in its name.
+func limitsName(rule string, observed bool) string {
+	if observed {
+		return rule + config.ObservedSuffix
+	}
+	return rule
 }
 
 // lastLock names the last lock that a call acquires before it is forwarded. A call that waits

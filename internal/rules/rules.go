@@ -25,7 +25,7 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 	if err != nil {
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
-	p := gate.Policy{Rule: rule, Observe: r.Mode == config.ModeObserve, Invalid: reply(r.Invalid)}
+	p := gate.Policy{Rule: rule, Observe: !r.Mode.Enforces(), Invalid: reply(r.Invalid)}
 	if l := r.Lookup; l != nil {
 		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
 	}
@@ -43,18 +43,48 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 	}
-	if s := r.Settle; s != nil {
-		p.Settle = &gate.Settle{Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
-		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
+	if r.Settle != nil {
+		if p.Settle, err = settle(r, locks); err != nil {
 			return gate.Policy{}, err
 		}
-		if s.Limit != nil {
-			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
-				return gate.Policy{}, err
-			}
+	}
+	if r.Mode.IsPartial() {
+		if p.Share, err = share(r, p, locks); err != nil {
+			return gate.Policy{}, err
 		}
 	}
 	return p, nil
+}
+
+// settle returns the settlement of a rule, with the locks of its mode.
+func settle(r config.Rule, locks LocksOf) (*gate.Settle, error) {
+	s := &gate.Settle{Busy: reply(r.Settle.Busy), Unavailable: reply(r.Settle.Unavailable)}
+	var err error
+	if s.Lock, err = locks(r.Settle.Lock, r); err != nil {
+		return nil, err
+	}
+	if r.Settle.Limit != nil {
+		if s.Limit, err = locks(r.Settle.Limit.Lock, r); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// share returns the share of a rule. Its other requests have the rule's policy in observe
+// mode, with the locks of that mode.
+func share(r config.Rule, p gate.Policy, locks LocksOf) (*gate.Share, error) {
+	s := &gate.Share{Orders: r.Mode.Share.Orders, Header: r.Mode.Share.Header, Value: r.Mode.Share.Value}
+	r.Mode = config.Mode{Word: config.ModeObserve}
+	p.Observe = true
+	if p.Settle != nil {
+		var err error
+		if p.Settle, err = settle(r, locks); err != nil {
+			return nil, err
+		}
+	}
+	s.Others = &p
+	return s, nil
 }
 
 func reply(r config.Reply) gate.Reply {
