@@ -185,12 +185,17 @@ func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 	for _, h := range r.Headers() {
 		headers = append(headers, set(h.Name, h.Value))
 	}
+	var grpc *extproc.GrpcStatus
+	if r.GRPCStatus != 0 {
+		grpc = &extproc.GrpcStatus{Status: uint32(r.GRPCStatus)}
+	}
 	return &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extproc.ImmediateResponse{
-			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)},
-			Headers: &extproc.HeaderMutation{SetHeaders: headers},
-			Body:    []byte(r.Body),
-			Details: "ordergate_" + v.String(),
+			GrpcStatus: grpc,
+			Status:     &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)},
+			Headers:    &extproc.HeaderMutation{SetHeaders: headers},
+			Body:       []byte(r.Body),
+			Details:    "ordergate_" + v.String(),
 		}},
 	}
 }

@@ -118,6 +118,9 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 			b.cancel()
 		}
 	}
+	if trailers := msg.GetResponseTrailers(); trailers != nil {
+		b.call.GRPCTrailers(gate.GRPCStatusIn(headerMap(trailers.GetTrailers().GetHeaders())))
+	}
 	if endsResponse(msg) {
 		b.call.Finished()
 	}

@@ -46,7 +46,7 @@ func (w *worker) do(task func()) {
 // but for waking.
 type envoy struct {
 	worker   *worker
-	headers  [2]Headers // of a message
+	headers  [3]Headers // of a message
 	chunk    string     // of a body
 	details  string
 	attempts int

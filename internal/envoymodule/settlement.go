@@ -64,7 +64,7 @@ func (b *settlement) onGrant(grant gate.Grant) {
 			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", grant.Err)...)
 		}
 		b.call.LogRefused(b.adapter.log)
-		b.post(func(s *Stream) Step { return s.refuse(s.replies.refusals[d.Rule][d.Refusal()]) })
+		b.post(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
 	case step.Forward:
 		b.forward(step.Lease)
 		b.call.NotifyLost(b.onLost)
@@ -85,7 +85,7 @@ func (b *settlement) onLost() {
 		b.call.LogRefused(b.adapter.log)
 		s.answered = true // its stage stays: the backend may have the request
 		d := b.call.Decision
-		return Step{Do: Refuse, Reply: s.replies.refusals[d.Rule][d.Refusal()]}
+		return Step{Do: Refuse, Reply: s.replies.refuse(&d)}
 	})
 }
 
@@ -100,6 +100,13 @@ func (b *settlement) answered(r *gate.Response) {
 		defer b.mu.Unlock()
 		b.call.Answered(r)
 	}
+}
+
+// trailers handles the response's trailers. The worker calls it.
+func (b *settlement) trailers(h Headers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.call.GRPCTrailers(gate.GRPCStatusIn(h))
 }
 
 // finished handles the end of the response. The worker calls it.
@@ -164,7 +171,7 @@ func (b *settlement) recoverFault() {
 		return
 	}
 	b.adapter.logFault("a settlement", v)
-	b.post(func(s *Stream) Step { return s.refuse(s.adapter.faultReply) })
+	b.post(func(s *Stream) Step { return s.refuse(s.adapter.faultReplyTo(s.envoy.Headers(Request))) })
 	b.mu.Lock()
 	lease := b.lease
 	b.mu.Unlock()

@@ -164,7 +164,7 @@ func (s *Stream) openCall(h Headers) Step {
 	s.body = nil
 	if call.Decision.Refused {
 		s.adapter.logRefused(s.replies.gate, s.envoy, h, &call.Decision)
-		return s.refuse(s.replies.refusals[call.Decision.Rule][call.Decision.Refusal()])
+		return s.refuse(s.replies.refuse(&call.Decision))
 	}
 	if call.NeedsLock {
 		s.stage = waiting
@@ -189,13 +189,13 @@ func (s *Stream) responseHeaders(end bool) Step {
 	s.answered = true
 	switch {
 	case s.settlement != nil:
-		s.settlement.answered(response(s.envoy, s.envoy.Headers(Response)))
+		s.settlement.answered(answer(s.envoy, s.envoy.Headers(Response), end))
 		if end {
 			s.settlement.finished()
 		}
 	case s.create != nil:
 		h := s.envoy.Headers(Response)
-		return s.create.responseHeaders(response(s.envoy, h), h, end)
+		return s.create.responseHeaders(answer(s.envoy, h, end), h, end)
 	}
 	return Step{Do: PassResponse}
 }
@@ -215,6 +215,7 @@ func (s *Stream) responseTrailers() Step {
 	case s.create != nil && s.create.responseTrailers():
 		return Step{Do: Wait}
 	case s.settlement != nil:
+		s.settlement.trailers(s.envoy.Headers(ResponseTrailer))
 		s.settlement.finished()
 	}
 	return Step{Do: PassResponse}
@@ -259,9 +260,10 @@ func (s *Stream) replyToFault() Step {
 	if s.answered {
 		return Step{}
 	}
-	step := Step{Do: Refuse, Reply: s.adapter.faultReply}
+	h := s.envoy.Headers(Request)
+	step := Step{Do: Refuse, Reply: s.adapter.faultReplyTo(h)}
 	if !s.settles { // a settlement is never forwarded without its lock
-		step = s.adapter.onFault(s.envoy.Headers(Request).Get(":method"))
+		step = s.adapter.onFault(h)
 	}
 	if step.Do == Refuse {
 		return s.refuse(step.Reply)

@@ -26,6 +26,8 @@ type Call struct {
 	namedID       string      // the ID in the request of a create; "": none
 	mayCreate     bool        // a create may have made an order that is not learned yet
 	answer        Response    // the answer to a create, as far as it has arrived
+	grpcStatus    string      // of the answer to a gRPC call, in its trailers or alone in its headers
+	grpcEnded     bool        // the answer to a gRPC call has ended, and its outcome is unknown
 	start         time.Time
 
 	Decision     Decision
@@ -70,6 +72,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 	c.start = g.now()
 	c.policy = g.policy(&m, req.Header)
 	c.Decision.Observed = c.policy.Observe
+	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
@@ -315,6 +318,9 @@ func (c *Call) Answered(r *Response) Step {
 		c.policy.Lookup.checkNotFound(c.watchedID, r)
 		return Step{}
 	}
+	if r.Ended {
+		c.grpcStatus = r.GRPCStatus
+	}
 	outcome := r.Outcome()
 	if outcome == OutcomeUnknown && c.bracket.state == running {
 		c.unknownReason = r.unknownReason()
@@ -322,8 +328,15 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
-// Finished reports the end of the response, after Answered.
-func (c *Call) Finished() { c.bracketEvent(finished, OutcomeUnknown) }
+// Finished reports the end of the response, after Answered. The answer to a gRPC call counts as
+// cut off if its status does not prove that the backend has finished.
+func (c *Call) Finished() {
+	if c.isUnfinished() {
+		c.grpcEnded = true
+		return
+	}
+	c.bracketEvent(finished, OutcomeUnknown)
+}
 
 // LeaseLost reports what [Call.NotifyLost] signaled. If the call is not answered yet, the
 // gate ends it with an answer of its own. Envoy then drops the unsent part of the request,
@@ -343,6 +356,9 @@ func (c *Call) LeaseLost() Step {
 func (c *Call) Ended(ctx context.Context) Step {
 	if c.bracket.isCutOff() {
 		c.unknownReason = answerCutOff
+		if c.grpcEnded {
+			c.unknownReason = grpcReason(c.grpcStatus)
+		}
 	}
 	e := c.bracketEvent(ended, OutcomeUnknown)
 	c.releaseOrHold(ctx, e)

@@ -148,6 +148,11 @@ type Reply struct {
 	Body       string        // JSON
 	RetryAfter time.Duration // 0: none
 	leaseLost  bool
+	why        order.Reason // of an answer to a request that cannot be read
+
+	// GRPCStatus is the status of an answer that ForGRPC has returned.
+	GRPCStatus       GRPCStatus
+	grpc, neverRetry bool
 }
 
 // Recorder counts decisions. Every request calls its methods: they must be quick and safe

@@ -38,6 +38,11 @@ type Response struct {
 	HasServiceTime bool
 	// AttemptHeader is x-envoy-attempt-count of the answer; -1 when not given.
 	AttemptHeader int
+	// Ended means that the headers end the answer: it has no body and no trailers.
+	Ended bool
+	// GRPCStatus is the result of [GRPCStatusIn] for the headers of an answer that has ended.
+	GRPCStatus  string
+	grpcUnknown bool // of a gRPC create: the status leaves the outcome unknown
 }
 
 const (
@@ -63,10 +68,12 @@ var notForwarded = []string{
 // may still run. The answer of a gateway is Unknown too, because a gateway does not know
 // what its own backend did.
 func (r *Response) Outcome() Outcome {
-	if r.Details == "" && r.Attempts < 0 {
+	if r.Details == "" && r.Attempts < 0 && !r.grpcUnknown {
 		return r.outcomeByHeaders()
 	}
 	switch {
+	case r.grpcUnknown:
+		return OutcomeUnknown
 	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.fromGateway():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
@@ -113,6 +120,8 @@ const maxUnknownReason = 160
 func (r *Response) unknownReason() string {
 	text, attempts := r.Details, r.Attempts
 	switch {
+	case r.grpcUnknown:
+		text = grpcReason(r.GRPCStatus)
 	case text == "" && attempts < 0 && r.HasServiceTime && r.AttemptHeader > 1:
 		text, attempts = "answered", r.AttemptHeader
 	case text == "":

@@ -25,6 +25,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 		}
 		p.setVerdict(&d, verdictOf(a))
 	}
+	d.GRPC = d.Refused && IsGRPC(&req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	return d
 }
@@ -62,10 +63,12 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 			return TryResult{Decision: d, NeedsBody: true}
 		}
 		if a == presence.NotInMemory {
+			d.GRPC = IsGRPC(&req)
 			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 		}
 		p.setVerdict(&d, verdictOf(a))
 	}
+	d.GRPC = d.Refused && IsGRPC(&req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	return TryResult{Decision: d}
 }

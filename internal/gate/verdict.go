@@ -76,6 +76,7 @@ type Decision struct {
 	Verdict  Verdict
 	Reason   order.Reason // why the request is invalid or ambiguous
 	Refused  bool         // answer with the policy's reply; always false in observe mode
+	GRPC     bool         // the request is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
 	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
 	ID       string       // the canonical ID, if there is one; may share memory with the request
 	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
@@ -153,6 +154,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 		return Reply{}, VerdictNone, false
 	}
 	reply := p.Invalid
+	reply.why = why
 	if reply.Body == "" {
 		reply.Body = fmt.Sprintf(`{"error":%q,"part":%q}`, why, why.Part())
 	}
@@ -179,6 +181,9 @@ type Header struct{ Name, Value string }
 
 // Headers returns the headers of the reply, except the verdict.
 func (r Reply) Headers() []Header {
+	if r.grpc {
+		return r.grpcHeaders()
+	}
 	headers := []Header{{"content-type", "application/json"}}
 	if r.leaseLost {
 		headers = append(headers, Header{HeaderLeaseLost, "true"})
