@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ type explanation struct {
 	Live     []lockState `json:"live"`      // null without --live
 	column   int         // of Byte or Piece in PartText
 	settle   *config.Settle
+	grpc     bool // the request is a gRPC call
 }
 
 // possible is one of the verdicts that a request can get.
@@ -59,6 +61,7 @@ type possible struct {
 	Verdict  string  `json:"verdict"`
 	Status   *int    `json:"status"`             // that the client gets; null: the backend's status
 	Enforced *int    `json:"status_if_enforced"` // in mode enforce; null: the backend's status
+	GRPC     *int    `json:"grpc_status"`        // of ordergate's answer to a gRPC call, with status 200; null: not one
 	When     *string `json:"when"`               // the condition; null: always
 }
 
@@ -248,7 +251,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	}
 	e := &explanation{
 		Method: q.Method, Target: visible(q.Target),
-		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{},
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, grpc: gate.IsGRPC(&q.Request),
 	}
 	decision, m := g.Screen(ctx, q.Request), q.table.Match(q.Request)
 	if m.Rule < 0 {
@@ -272,7 +275,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		e.explainUndecided(p)
 		return e, nil
 	}
-	e.setVerdict(replyTo(p, &decision))
+	e.setVerdict(e.replyTo(p, &decision))
 	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
 	q.locateFault(e, m)
 	return e, nil
@@ -377,11 +380,11 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		e.Because = "the order ID is well-formed: the filter decides, then the lock"
 	}
 	if len(verdicts) == 1 {
-		e.setVerdict(replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
+		e.setVerdict(e.replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
 		return
 	}
 	for _, v := range verdicts {
-		a := replyTo(p, &gate.Decision{Verdict: v})
+		a := e.replyTo(p, &gate.Decision{Verdict: v})
 		a.When = new(conditions[v])
 		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
 			a.When = new(conditionsWithLimit[v])
@@ -391,9 +394,12 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 }
 
 // replyTo returns the status that a client gets with a verdict.
-func replyTo(p *gate.Policy, d *gate.Decision) possible {
+func (e *explanation) replyTo(p *gate.Policy, d *gate.Decision) possible {
 	a := possible{Verdict: d.Verdict.String()}
 	if reply, _, ok := p.Reply(d.Refusal()); ok {
+		if e.grpc {
+			reply.Status, a.GRPC = http.StatusOK, new(int(reply.ForGRPC(d.Verdict).GRPCStatus))
+		}
 		a.Enforced = &reply.Status
 		if !p.Observe {
 			a.Status = a.Enforced

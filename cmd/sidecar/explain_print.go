@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"google.golang.org/grpc/codes"
 )
 
 // visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
@@ -97,11 +99,18 @@ func (e *explanation) printFault(line func(name, format string, args ...any)) {
 
 // String describes the status that the client gets.
 func (p possible) String() string {
+	ours := ""
+	switch {
+	case p.GRPC != nil:
+		ours = fmt.Sprintf("gRPC %d %s", *p.GRPC, codes.Code(*p.GRPC))
+	case p.Enforced != nil:
+		ours = strconv.Itoa(*p.Enforced)
+	}
 	switch {
 	case p.Status != nil:
-		return strconv.Itoa(*p.Status)
+		return ours
 	case p.Enforced != nil:
-		return fmt.Sprintf("the backend's (%d if it were enforced)", *p.Enforced)
+		return fmt.Sprintf("the backend's (%s if it were enforced)", ours)
 	}
 	return "the backend's"
 }

@@ -86,3 +86,22 @@ absent       the backend's (404 if it were enforced), if the filter is certain t
 		})
 	}
 }
+
+func TestExplainGRPC(t *testing.T) {
+	file := writeConfig(t, shared)
+	grpc := []string{"-H", "content-type: application/grpc"}
+	for line, want := range map[string]string{
+		"POST /orders/042/settle":  "\nverdict      invalid\nstatus       gRPC 3 InvalidArgument\n",
+		"POST /orders/1001/settle": "\nbusy         gRPC 10 Aborted, if another holds the lock past the wait\nunavailable  gRPC 14 Unavailable, if Redis cannot be asked\n",
+		"POST /orders/42/settle":   "\nbusy         the backend's (gRPC 10 Aborted if it were enforced), if another holds the lock past the wait\n",
+	} {
+		code, stdout, stderr := command(t.Context(), append([]string{"explain", "--config", file, line}, grpc...)...)
+		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, stderr %q, got\n%s\nwant%s", code, stderr, stdout, want)
+		}
+	}
+	e, _ := explainJSON(t, nil, append([]string{"--config", file, "POST /orders/042/settle"}, grpc...)...)
+	if *e.Status != 200 || *e.Possible[0].GRPC != 3 {
+		t.Errorf("got %+v", e.Possible)
+	}
+}

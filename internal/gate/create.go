@@ -80,8 +80,8 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 // LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	text, err := memberText(body, c.learnsJSON)
-	if c.Decision.GRPC {
-		text, err = "", errProtobuf
+	if err != nil && c.Decision.GRPC {
+		err = errProtobuf
 	}
 	if err != nil && partial {
 		err = fmt.Errorf("%w: %w", errPartial, err)
