@@ -368,12 +368,6 @@ type UnknownPolicy struct {
 	Hold time.Duration `mapstructure:"hold"` // 1s to 24h; default the lock's lease
 }
 
-// Rule modes.
-const (
-	ModeEnforce = "enforce"
-	ModeObserve = "observe" // decide and count, change nothing
-)
-
 // Backends: how the service behind the gate reads a request. The gate refuses a request in
 // which the backend may find another order.
 const (
@@ -411,7 +405,7 @@ type Rule struct {
 	Create  *Create `mapstructure:"create"` // excludes settle and lookup
 	Settle  *Settle `mapstructure:"settle"`
 	Once    *Once   `mapstructure:"once"` // answers that are stored by a key in the request, or of the order that settle names
-	Mode    string  `mapstructure:"mode"` // default enforce
+	Mode    Mode    `mapstructure:"mode"` // default enforce
 }
 
 // How the literal segments of a path are compared.

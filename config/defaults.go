@@ -227,7 +227,7 @@ func (l *Lock) ensureDefaults(doc *document, path string) {
 }
 
 func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
-	fill(doc, path+".mode", &r.Mode, ModeEnforce)
+	r.Mode.ensureDefaults(doc, path+".mode")
 	fill(doc, path+".backend", &r.Backend, c.Backend)
 	if hasFrontControllers(r.Backend) && r.FrontControllers == nil && !doc.given(path+".front_controllers") {
 		r.FrontControllers = c.FrontControllers

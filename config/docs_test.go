@@ -39,6 +39,10 @@ func TestPagesHaveEveryKey(t *testing.T) {
 		switch {
 		case typ == freshnessType:
 			typ = reflect.TypeFor[windowMapping]()
+		case typ == modeType:
+			typ = reflect.TypeFor[modeMapping]()
+		case typ == shareType:
+			typ = reflect.TypeFor[shareMapping]()
 		case typ.Kind() != reflect.Struct:
 			return
 		}

@@ -20,7 +20,7 @@ const (
 	maxWindow = 10 * time.Second
 )
 
-// freshnessType is the type of the only struct that a file may also have as a single word.
+// freshnessType is the type of a struct that a file may also have as a single word.
 var freshnessType = reflect.TypeFor[Freshness]()
 
 // freshnessForms lists the valid forms for a message.

@@ -131,7 +131,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				Match:   Match{Methods: []string{"GET"}, Path: "/orders/search", Case: "sensitive", OtherMethods: "pass"},
 				Backend: "spring",
 				Pass:    true,
-				Mode:    "enforce",
+				Mode:    Mode{Word: "enforce"},
 			},
 			{
 				Name: "order-lookup",
@@ -146,7 +146,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 					Filter: "orders",
 					Absent: Reply{Status: 410, Body: `{"error":"gone"}`, RetryAfter: 90 * time.Second},
 				},
-				Mode: "observe",
+				Mode: Mode{Word: "observe"},
 			},
 			{
 				Name:    "order-create",
@@ -160,7 +160,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				},
 				Invalid: invalid,
 				Create:  &Create{Filter: "orders", Learn: Learn{ResponseJSON: "data.orderId"}},
-				Mode:    "enforce",
+				Mode:    Mode{Word: "enforce"},
 
 				JSONWithoutType: "accept",
 			},
@@ -171,7 +171,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				IDs:     []ID{{Format: "pattern", Pattern: "R-[0-9]{1,12}", MinLength: 1, MaxLength: 14}},
 				Invalid: invalid,
 				Create:  &Create{Filter: "returns", Learn: Learn{ResponseHeader: "x-return-id", Pattern: "(R-[0-9]+)$"}},
-				Mode:    "enforce",
+				Mode:    Mode{Word: "enforce"},
 			},
 			{
 				Name:    "batch-lookup",
@@ -190,7 +190,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 				},
 				Invalid: invalid,
 				Lookup:  &Lookup{Filter: "orders", Absent: Reply{Status: 404, Body: `{"error":"order not found"}`}},
-				Mode:    "enforce",
+				Mode:    Mode{Word: "enforce"},
 
 				JSONWithoutType: "accept",
 			},
@@ -212,7 +212,7 @@ func TestGoodFileIsReadAsItStands(t *testing.T) {
 					MaxHold:     time.Hour,
 					MaxInFlight: 64, MaxInFlightPerClient: 8, BackendWorkers: 32, BackendTimeout: 10 * time.Second,
 				},
-				Mode: "enforce",
+				Mode: Mode{Word: "enforce"},
 			},
 		},
 	}

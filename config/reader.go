@@ -239,6 +239,10 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path, shown string) (any, b
 		return r.onceParts(n, path, shown)
 	case t == onceNamesType:
 		return r.onceNames(n, path, shown)
+	case t == modeType:
+		return r.mode(n, path, shown)
+	case t == shareType:
+		return r.share(n, path, shown)
 	case kind == reflect.Struct && n.Kind == yaml.MappingNode:
 		return r.structure(n, t, path, shown), true
 	case t == parametersType && n.Kind == yaml.MappingNode:

@@ -55,6 +55,7 @@ func (c *Config) validate(doc *document) {
 		v.rule(rulePath(i), r)
 	}
 	v.ruleNamesDiffer(c.Rules)
+	v.sharesAgree(c)
 	v.rulesAreReached(c.Rules)
 }
 

@@ -93,12 +93,12 @@ func (v *validator) lockUses(c *Config) map[string]lockUse {
 	}
 	for _, r := range c.Rules {
 		if r.Create != nil && r.Create.Lock != "" {
-			note(r.Create.Lock, r.Mode == ModeObserve, r.IDs...)
+			note(r.Create.Lock, r.Mode.Observes(), r.IDs...)
 		}
 		if s := r.Settle; s != nil {
-			note(s.Lock, r.Mode == ModeObserve, r.IDs...)
+			note(s.Lock, r.Mode.Observes(), r.IDs...)
 			if s.Limit != nil {
-				note(s.Limit.Lock, r.Mode == ModeObserve, s.Limit.ID)
+				note(s.Limit.Lock, r.Mode.Observes(), s.Limit.ID)
 			}
 		}
 	}

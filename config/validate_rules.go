@@ -22,7 +22,7 @@ func (v *validator) rule(path string, r Rule) {
 			v.reject(path+".name", "%s", problem)
 		}
 	}
-	v.choice(path+".mode", r.Mode, ModeEnforce, ModeObserve)
+	v.mode(path+".mode", r)
 	if at := path + ".backend"; v.given(at) || r.Backend != v.config.Backend {
 		// The default is the backend of the file, which has its own check.
 		v.choice(at, r.Backend, BackendStrict, BackendTomcat, BackendSpring, BackendPHP)

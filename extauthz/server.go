@@ -37,6 +37,7 @@ type gateReplies struct {
 	gate     *gate.Gate
 	allowed  []*[gate.Verdicts]*reply // by rule
 	refusals [][gate.Refusals]*reply  // by rule
+	grpc     [][gate.Refusals]*reply  // the same for gRPC calls
 	http     ruleReplies
 }
 
@@ -75,6 +76,9 @@ func (s *Server) Use(g *gate.Gate) (err error) {
 		}
 	}
 	if next.refusals, err = gate.Prepare(g, deny); err != nil {
+		return err
+	}
+	if next.grpc, err = gate.PrepareGRPC(g, deny); err != nil {
 		return err
 	}
 	next.http = newRuleReplies(g, s.current.Load())
@@ -121,6 +125,9 @@ func (s *Server) respond(ctx context.Context, c *check) (*reply, error) {
 	d := replies.gate.Screen(ctx, c.request())
 	if d.Refused {
 		replies.gate.LogRefused(s.log, &d, c)
+		if d.GRPC {
+			return replies.grpc[d.Rule][d.Refusal()], nil
+		}
 		return replies.refusals[d.Rule][d.Refusal()], nil
 	}
 	if c.mayForge() {

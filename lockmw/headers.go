@@ -72,6 +72,9 @@ func response(h *extproc.HttpHeaders, msg *extproc.ProcessingRequest) *gate.Resp
 			r.AttemptHeader = number(headerValue(h))
 		}
 	}
+	if r.Ended = h.GetEndOfStream(); r.Ended {
+		r.GRPCStatus = gate.GRPCStatusIn(headerMap(h.GetHeaders().GetHeaders()))
+	}
 	fields := msg.GetAttributes()[attributesKey].GetFields()
 	r.Details = fields["response.code_details"].GetStringValue()
 	if v, ok := fields["upstream.request_attempt_count"]; ok {

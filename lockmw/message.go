@@ -195,20 +195,26 @@ func set(name, value string) *corev3.HeaderValueOption {
 // immediate is an answer in place of the backend.
 func immediate(r gate.Reply, v gate.Verdict) *extproc.ProcessingResponse {
 	headers := append([]gate.Header{{Name: gate.HeaderVerdict, Value: v.String()}}, r.Headers()...)
-	return answerWith(r.Status, headers, r.Body, v)
+	return answerWith(r.Status, r.GRPCStatus, headers, r.Body, v)
 }
 
-func answerWith(status int, headers []gate.Header, body string, v gate.Verdict) *extproc.ProcessingResponse {
+// answerWith is an answer in place of the backend. The status of gRPC is 0 for other calls.
+func answerWith(status int, grpcStatus gate.GRPCStatus, headers []gate.Header, body string, v gate.Verdict) *extproc.ProcessingResponse {
 	options := make([]*corev3.HeaderValueOption, len(headers))
 	for i, h := range headers {
 		options[i] = set(h.Name, h.Value)
 	}
+	var grpc *extproc.GrpcStatus
+	if grpcStatus != 0 {
+		grpc = &extproc.GrpcStatus{Status: uint32(grpcStatus)}
+	}
 	return &extproc.ProcessingResponse{
 		Response: &extproc.ProcessingResponse_ImmediateResponse{ImmediateResponse: &extproc.ImmediateResponse{
-			Status:  &typev3.HttpStatus{Code: typev3.StatusCode(status)},
-			Headers: &extproc.HeaderMutation{SetHeaders: options},
-			Body:    []byte(body),
-			Details: "ordergate_" + v.String(),
+			GrpcStatus: grpc,
+			Status:     &typev3.HttpStatus{Code: typev3.StatusCode(status)},
+			Headers:    &extproc.HeaderMutation{SetHeaders: options},
+			Body:       []byte(body),
+			Details:    "ordergate_" + v.String(),
 		}},
 	}
 }

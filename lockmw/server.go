@@ -55,6 +55,7 @@ type Server struct {
 type gateReplies struct {
 	gate     *gate.Gate
 	refusals [][gate.Refusals]*extproc.ProcessingResponse // by rule; read-only
+	grpc     [][gate.Refusals]*extproc.ProcessingResponse // the same for gRPC calls
 }
 
 // NewServer returns a server that follows g's decisions.
@@ -105,13 +106,16 @@ func NewServer(g *gate.Gate, opts Options) *Server {
 
 // Use replaces the gate for all later streams.
 func (s *Server) Use(g *gate.Gate) {
-	refusals, _ := gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) {
-		return immediate(r, v), nil // it never fails
-	})
-	s.current.Store(&gateReplies{g, refusals})
+	encode := func(r gate.Reply, v gate.Verdict) (*extproc.ProcessingResponse, error) { return immediate(r, v), nil }
+	refusals, _ := gate.Prepare(g, encode) // encode never fails
+	grpc, _ := gate.PrepareGRPC(g, encode)
+	s.current.Store(&gateReplies{g, refusals, grpc})
 }
 
 func (a *gateReplies) refuse(d *gate.Decision) *extproc.ProcessingResponse {
+	if d.GRPC {
+		return a.grpc[d.Rule][d.Refusal()]
+	}
 	return a.refusals[d.Rule][d.Refusal()]
 }
 

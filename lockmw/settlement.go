@@ -54,7 +54,7 @@ func (b *settlement) onGrant(g gate.Grant) {
 	switch step := b.call.Granted(cleanup, g); {
 	case step.Answer != nil:
 		b.replied = true
-		_ = b.stream.Send(answerWith(step.Answer.Status, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
+		_ = b.stream.Send(answerWith(step.Answer.Status, 0, step.Answer.Headers, step.Answer.Body, gate.VerdictReplayed))
 	case step.Refuse:
 		b.replied = true
 		if b.call.Decision.Verdict.IsTrouble() {
@@ -137,7 +137,8 @@ func (b *settlement) onMessage(msg *extproc.ProcessingRequest) error {
 			b.learn(func(ctx context.Context) error { return b.call.LearnBody(ctx, body.GetBody(), !body.GetEndOfStream()) })
 		}
 	}
-	if msg.GetResponseTrailers() != nil {
+	if trailers := msg.GetResponseTrailers(); trailers != nil {
+		b.call.GRPCTrailers(gate.GRPCStatusIn(headerMap(trailers.GetTrailers().GetHeaders())))
 		b.call.AnswerTrailers()
 	}
 	if last || endsResponse(msg) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -85,6 +86,9 @@ func serveCommand(env *environment) *cobra.Command {
 			for _, v := range aside.Variables {
 				log.Warn("a variable "+v.Message, "variable", v.Path)
 			}
+			for _, v := range aside.Bodies {
+				log.Warn("a key "+v.Message, "key", v.Path, "line", v.Line)
+			}
 			opts.file, opts.load, opts.reload = env.file, env.load, reload
 			return serve(cmd.Context(), c, opts, log, env.getenv)
 		},
@@ -104,7 +108,7 @@ func checkCommand(env *environment) *cobra.Command {
 		Long: "Check the configuration file: silent when it is good, every violation otherwise.\n\n" +
 			"Except with --live, the variables that hold data source names may be missing. A variable\n" +
 			"whose name begins with ORDERGATE_ and stands for no key of the file is named on\n" +
-			"standard error.\n\n" +
+			"standard error. So is a key that reads the body of a call that looks like gRPC's.\n\n" +
 			"With --timeouts it also prints, for each rule with a create, for how long an answer may\n" +
 			"be held, and the least timeouts of Envoy: message_timeout of ext_proc, and that of the\n" +
 			"route.",
@@ -118,7 +122,7 @@ func checkCommand(env *environment) *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			for _, v := range aside.Variables {
+			for _, v := range slices.Concat(aside.Variables, aside.Bodies) {
 				fmt.Fprintln(env.stderr, v)
 			}
 			if timeouts {

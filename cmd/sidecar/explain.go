@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -28,6 +29,8 @@ type explanation struct {
 	Target   string     `json:"target"`
 	Rule     *string    `json:"rule"`
 	Mode     *string    `json:"mode"`
+	Enforced *bool      `json:"enforced"` // null: no rule decides
+	Share    *string    `json:"share"`    // why the rule's share has the request, or leaves it out; null: no share
 	Actions  []string   `json:"actions"`
 	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
 	RawID    *string    `json:"raw_id"`   // of the first ID found
@@ -50,6 +53,7 @@ type explanation struct {
 	Live     []lockState `json:"live"`      // null without --live
 	column   int         // of Byte or Piece in PartText
 	settle   *config.Settle
+	grpc     bool // the request is a gRPC call
 }
 
 // possible is one of the verdicts that a request can get.
@@ -57,6 +61,7 @@ type possible struct {
 	Verdict  string  `json:"verdict"`
 	Status   *int    `json:"status"`             // that the client gets; null: the backend's status
 	Enforced *int    `json:"status_if_enforced"` // in mode enforce; null: the backend's status
+	GRPC     *int    `json:"grpc_status"`        // of ordergate's answer to a gRPC call, with status 200; null: not one
 	When     *string `json:"when"`               // the condition; null: always
 }
 
@@ -202,11 +207,11 @@ var errOnlyExplained = errors.New("nothing is done here, only explained")
 // stubRecorder is a gate.Recorder that records nothing.
 type stubRecorder struct{}
 
-func (stubRecorder) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
-func (stubRecorder) Refused(int, order.Reason)                             {}
-func (stubRecorder) Closed(int, gate.Outcome)                              {}
-func (stubRecorder) Learned(int, error)                                    {}
-func (stubRecorder) Once(int, gate.OnceResult)                             {}
+func (stubRecorder) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
+func (stubRecorder) Refused(int, order.Reason)                                   {}
+func (stubRecorder) Closed(int, gate.Outcome, bool)                              {}
+func (stubRecorder) Learned(int, error)                                          {}
+func (stubRecorder) Once(int, gate.OnceResult)                                   {}
 
 // policiesToExplain builds the policies of a configuration on stub filters and lockers. It
 // opens no connection.
@@ -248,7 +253,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	}
 	e := &explanation{
 		Method: q.Method, Target: visible(q.Target),
-		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{},
+		Actions: []string{}, Found: []found{}, IDs: []string{}, LockKeys: []string{}, grpc: gate.IsGRPC(&q.Request),
 	}
 	decision, m := g.Screen(ctx, q.Request), q.table.Match(q.Request)
 	if m.Rule < 0 {
@@ -257,6 +262,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
 	e.settle = c.Rules[m.Rule].Settle
+	p = e.share(p, &decision, m)
 	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())
@@ -271,7 +277,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 		e.explainUndecided(p)
 		return e, nil
 	}
-	e.setVerdict(replyTo(p, &decision))
+	e.setVerdict(e.replyTo(p, &decision))
 	e.Reason, e.Because = new(decision.Reason.Name()), decision.Reason.String()
 	q.locateFault(e, m)
 	return e, nil
@@ -307,7 +313,7 @@ func (q *explainer) explainUnmatched(e *explanation) error {
 }
 
 func (e *explanation) rule(r *config.Rule) {
-	e.Rule, e.Mode = &r.Name, &r.Mode
+	e.Rule, e.Mode = &r.Name, new(r.Mode.String())
 	for _, a := range []struct {
 		name string
 		has  bool
@@ -376,11 +382,11 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		e.Because = "the order ID is well-formed: the filter decides, then the lock"
 	}
 	if len(verdicts) == 1 {
-		e.setVerdict(replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
+		e.setVerdict(e.replyTo(p, &gate.Decision{Verdict: verdicts[0]}))
 		return
 	}
 	for _, v := range verdicts {
-		a := replyTo(p, &gate.Decision{Verdict: v})
+		a := e.replyTo(p, &gate.Decision{Verdict: v})
 		a.When = new(conditions[v])
 		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
 			a.When = new(conditionsWithLimit[v])
@@ -390,9 +396,12 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 }
 
 // replyTo returns the status that a client gets with a verdict.
-func replyTo(p *gate.Policy, d *gate.Decision) possible {
+func (e *explanation) replyTo(p *gate.Policy, d *gate.Decision) possible {
 	a := possible{Verdict: d.Verdict.String()}
 	if reply, _, ok := p.Reply(d.Refusal()); ok {
+		if e.grpc {
+			reply.Status, a.GRPC = http.StatusOK, new(int(reply.ForGRPC(d.Verdict).GRPCStatus))
+		}
 		a.Enforced = &reply.Status
 		if !p.Observe {
 			a.Status = a.Enforced

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"google.golang.org/grpc/codes"
 )
 
 // visible replaces each byte outside visible ASCII by \xNN. It keeps blanks.
@@ -34,6 +36,9 @@ func (e *explanation) print(w io.Writer) error {
 		line("rule", "%s (pass)", *e.Rule)
 	default:
 		line("rule", "%s (%s, %s)", *e.Rule, strings.Join(e.Actions, " and "), *e.Mode)
+	}
+	if e.Share != nil {
+		line("enforced", "%s: %s", map[bool]string{true: "yes", false: "no"}[*e.Enforced], *e.Share)
 	}
 	for _, f := range e.Found {
 		line("found", "%s in %s", f.Raw, f.Place)
@@ -94,11 +99,18 @@ func (e *explanation) printFault(line func(name, format string, args ...any)) {
 
 // String describes the status that the client gets.
 func (p possible) String() string {
+	ours := ""
+	switch {
+	case p.GRPC != nil:
+		ours = fmt.Sprintf("gRPC %d %s", *p.GRPC, codes.Code(*p.GRPC))
+	case p.Enforced != nil:
+		ours = strconv.Itoa(*p.Enforced)
+	}
 	switch {
 	case p.Status != nil:
-		return strconv.Itoa(*p.Status)
+		return ours
 	case p.Enforced != nil:
-		return fmt.Sprintf("the backend's (%d but for mode: observe)", *p.Enforced)
+		return fmt.Sprintf("the backend's (%s if it were enforced)", ours)
 	}
 	return "the backend's"
 }

@@ -27,7 +27,7 @@ import (
 const explained = `
 redis: {%s}
 filters: {orders: {}}
-locks: {settlement: {key: "order:lock:{id}"}, merchants: {kind: semaphore, permits: 5, key: "merchant:settling:{id}"}}
+locks: {settlement: {key: "order:lock:{id}"}, merchants: {kind: semaphore, permits: 5, key: "merchant:settling:{id}"}, partial: {key: "part:{id}"}}
 rules:
   - name: health
     match: {methods: [GET], path: /orders/health}
@@ -62,6 +62,11 @@ rules:
     match: {methods: [POST], path: "/limited/{id}"}
     id: {path: id}
     settle: {lock: settlement, limit: {lock: merchants, id: {json: merchantId}}}
+  - name: part
+    match: {methods: [POST], path: "/part/{id}"}
+    id: {path: id}
+    settle: {lock: partial}
+    mode: {enforce: 80%%}
 `
 
 // nowhere is a Redis that nobody needs.
@@ -143,10 +148,10 @@ found        AAAAAAAA-1111-2222-3333-444444444444 in path segment {id}
 order ID     aaaaaaaa-1111-2222-3333-444444444444
 lock key     order:lock:aaaaaaaa-1111-2222-3333-444444444444:observe
 verdict      decided at run time, one of:
-busy         the backend's (409 but for mode: observe), if another holds the lock past the wait`},
+busy         the backend's (409 if it were enforced), if another holds the lock past the wait`},
 		{"observed", []string{"POST /watched/AAAAAAAA-1111-22x2-3333-444444444444"}, `
 verdict      invalid
-status       the backend's (400 but for mode: observe)
+status       the backend's (400 if it were enforced)
 reason       malformed_id: the order ID is malformed
 path         /watched/AAAAAAAA-1111-22x2-3333-444444444444
 byte                                  ^ 0x78 'x', offset 25`},
@@ -314,8 +319,8 @@ func explainJSON(t *testing.T, stdin io.Reader, args ...string) (e explanation, 
 // TestExplainJSONKeys holds the keys, which scripts rely on.
 func TestExplainJSONKeys(t *testing.T) {
 	want := []string{
-		"actions", "because", "byte", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
-		"part_text", "piece", "possible", "raw_id", "reason", "rule", "status", "target", "verdict",
+		"actions", "because", "byte", "enforced", "found", "id", "ids", "limit_key", "live", "lock_key", "lock_keys", "method", "mode", "offset", "part",
+		"part_text", "piece", "possible", "raw_id", "reason", "rule", "share", "status", "target", "verdict",
 	}
 	file := explainConfig(t, nowhere)
 	for _, line := range []string{"GET /", "GET /orders/42", "POST /orders/4 2/settle", "GET /orders/\xff"} {
@@ -383,8 +388,8 @@ func TestExplainDecidesAsTheServer(t *testing.T) {
 
 	pick := func(t *rapid.T, name string, parts ...string) string { return rapid.SampledFrom(parts).Draw(t, name) }
 	rapid.Check(t, func(t *rapid.T) {
-		id := pick(t, "ID", "42", "042", "4%32", "42;x=1", "\xff", "", "A7", "AAAAAAAA-1111-2222-3333-444444444444")
-		target := pick(t, "before", "/limited/", "/orders/", "/orders/", "/ORDERS/", "//orders/", "/batch", "/watched/", "/coded/", "/x/../orders/", "/index.php") + id +
+		id := pick(t, "ID", "42", "1001", "042", "4%32", "42;x=1", "\xff", "", "A7", "AAAAAAAA-1111-2222-3333-444444444444")
+		target := pick(t, "before", "/limited/", "/part/", "/orders/", "/orders/", "/ORDERS/", "//orders/", "/batch", "/watched/", "/coded/", "/x/../orders/", "/index.php") + id +
 			pick(t, "after", "", "/settle", "/settle", "/settle/", "?") +
 			pick(t, "query", "", "?orderId=42", "?a=1&orderId=43&orderId=1", "?ORDERID=1", "?a;b", "?route=orders", "?_method=PUT")
 		args := []string{pick(t, "method", "GET", "POST", "DELETE") + " " + target}
@@ -433,6 +438,8 @@ func compareDecision(t *rapid.T, e *explanation, d *gate.Decision, call *gate.Ca
 		t.Errorf("reason %v, explained as %+v", d.Reason, e)
 	case e.Reason != nil && (*e.Verdict != d.Verdict.String() || d.Refused != (e.Status != nil) || *e.Part == ""):
 		t.Errorf("verdict %v, refused %v, explained as %+v", d.Verdict, d.Refused, e)
+	case d.Rule >= 0 && *e.Enforced == d.Observed:
+		t.Errorf("observed %v, explained as %+v", d.Observed, e)
 	case d.Verdict == gate.VerdictAbsent && !verdicts["absent"]: // the filter holds nothing
 		t.Errorf("verdict %v, explained as %+v", d.Verdict, e)
 	case call.NeedsLock && !(verdicts["acquired"] && verdicts["busy"] && verdicts["unavailable"]):

@@ -110,9 +110,13 @@ func (m *Engine) stored() redisconn.Stored {
 func metricRules(c *config.Config) []metrics.Rule {
 	rules := make([]metrics.Rule, len(c.Rules))
 	for i, r := range c.Rules {
-		rules[i] = metrics.Rule{Name: r.Name, Mode: r.Mode}
-		if lock := r.OrderLock(); lock != "" {
-			rules[i].Lock = locking.Use{Lock: lock, Observe: r.Mode == config.ModeObserve}.String()
+		rules[i] = metrics.Rule{Name: r.Name}
+		lock := r.OrderLock()
+		if lock != "" && r.Mode.Enforces() {
+			rules[i].Lock = locking.Use{Lock: lock}.String()
+		}
+		if lock != "" && r.Mode.Observes() {
+			rules[i].ObservedLock = locking.Use{Lock: lock, Observe: true}.String()
 		}
 	}
 	return rules

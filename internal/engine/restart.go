@@ -183,7 +183,7 @@ func onlyLock(name string, l config.Lock) *config.Config {
 // locksOf returns the names of the locks that requests of a rule acquire: the lock of the order,
 // that of the limit, and that of its keys. A name is "" if the rule has no such lock.
 func locksOf(r config.Rule) (names [3]string) {
-	if r.Mode == config.ModeObserve {
+	if !r.Mode.Enforces() {
 		return names
 	}
 	names[0] = r.OrderLock()

@@ -50,6 +50,7 @@ type Adapter struct {
 	current    atomic.Pointer[gateReplies]
 	versions   atomic.Uint32 // the version of the latest gate
 	faultReply *Reply        // to a request during which a fault occurred
+	faultGRPC  *Reply        // the same to a gRPC call
 
 	refused   *recurring.Problem
 	ended     *recurring.Problem // calls that the gate ended
@@ -68,6 +69,7 @@ type gateReplies struct {
 	gate     *gate.Gate
 	version  uint32                  // not 0; differs from that of the gates before
 	refusals [][gate.Refusals]*Reply // by rule; read-only
+	grpc     [][gate.Refusals]*Reply // the same for gRPC calls
 }
 
 // NewAdapter returns an adapter that follows g's decisions.
@@ -94,7 +96,9 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 		"Envoy gave up a create while its answer was held, and its order may exist: set the timeout that details names "+
 			"(response_timeout: that of the route) to more than the backend takes and held_up_to together",
 		"Envoy waits for held answers again")
-	a.faultReply = a.prepare(gate.Reply{Status: http.StatusServiceUnavailable}, gate.VerdictUnavailable, "ordergate_fault")
+	fault := gate.Reply{Status: http.StatusServiceUnavailable}
+	a.faultReply = a.prepare(fault, gate.VerdictUnavailable, "ordergate_fault")
+	a.faultGRPC = a.prepare(fault.ForGRPC(gate.VerdictUnavailable), gate.VerdictUnavailable, "ordergate_fault")
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.Use(g)
 	return a
@@ -103,9 +107,11 @@ func NewAdapter(g *gate.Gate, opts Options) *Adapter {
 // Use replaces the gate for all later requests.
 func (a *Adapter) Use(g *gate.Gate) {
 	d := &gateReplies{gate: g, version: a.versions.Add(1)}
-	d.refusals, _ = gate.Prepare(g, func(r gate.Reply, v gate.Verdict) (*Reply, error) {
-		return a.prepare(r, v, "ordergate_"+v.String()), nil // it never fails
-	})
+	encode := func(r gate.Reply, v gate.Verdict) (*Reply, error) {
+		return a.prepare(r, v, "ordergate_"+v.String()), nil
+	}
+	d.refusals, _ = gate.Prepare(g, encode) // encode never fails
+	d.grpc, _ = gate.PrepareGRPC(g, encode)
 	a.current.Store(d)
 }
 
@@ -129,7 +135,7 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 				return
 			}
 			a.logFault(requestHeaders.String(), v)
-			step = a.onFault(h.Get(":method"))
+			step = a.onFault(h)
 		}
 	}()
 	d := a.current.Load()
@@ -150,11 +156,19 @@ func (a *Adapter) Request(e Envoy, h Headers, end bool) (step Step, s *Stream) {
 	return s.onResult(h, result), s
 }
 
+// refuse returns the answer to a refused request.
+func (d *gateReplies) refuse(decision *gate.Decision) *Reply {
+	if decision.GRPC {
+		return d.grpc[decision.Rule][decision.Refusal()]
+	}
+	return d.refusals[decision.Rule][decision.Refusal()]
+}
+
 // verdict carries out a verdict. It does nothing and returns opens if the rule creates or
 // settles, and a call must be opened.
 func (d *gateReplies) verdict(e Envoy, h Headers, decision *gate.Decision) (step Step, opens bool) {
 	if decision.Refused {
-		return Step{Do: Refuse, Reply: d.refusals[decision.Rule][decision.Refusal()]}, false
+		return Step{Do: Refuse, Reply: d.refuse(decision)}, false
 	}
 	if decision.Rule < 0 {
 		h.strip(e, stripUnruled, false)
@@ -198,11 +212,20 @@ func (a *Adapter) NotFound(e Envoy, watched uint32) {
 }
 
 // onFault decides about a request, without a lock, during which a fault occurred.
-func (a *Adapter) onFault(method string) Step {
+func (a *Adapter) onFault(h Headers) Step {
+	method := h.Get(":method")
 	if a.opts.FailureModeAllow || method == http.MethodGet || method == http.MethodHead {
 		return Step{Do: PassRequest}
 	}
-	return Step{Do: Refuse, Reply: a.faultReply}
+	return Step{Do: Refuse, Reply: a.faultReplyTo(h)}
+}
+
+// faultReplyTo returns the answer to a request during which a fault occurred.
+func (a *Adapter) faultReplyTo(h Headers) *Reply {
+	if req := h.request(nil, order.BodyUnseen); gate.IsGRPC(&req) {
+		return a.faultGRPC
+	}
+	return a.faultReply
 }
 
 // Close waits for the work that remains after streams have ended: releasing locks, learning

@@ -46,7 +46,7 @@ func (w *worker) do(task func()) {
 // but for waking.
 type envoy struct {
 	worker   *worker
-	headers  [2]Headers // of a message
+	headers  [3]Headers // of a message
 	chunk    string     // of a body
 	details  string
 	attempts int
@@ -57,7 +57,8 @@ type envoy struct {
 	continued int    // times that the request was
 	answer    uint32 // status of an answer that was given here
 	why       string
-	response  int // times that the answer was continued
+	reply     *Reply // of that answer
+	response  int    // times that the answer was continued
 
 	watchNotFound uint32 // the answer is of interest if it is not 0
 
@@ -101,7 +102,7 @@ func (e *envoy) act(step Step, woken bool) Action {
 	}
 	switch {
 	case step.Do == Refuse:
-		e.answer, e.why = step.Reply.Status, step.Reply.Details
+		e.answer, e.why, e.reply = step.Reply.Status, step.Reply.Details, step.Reply
 	case step.Do == PassRequest && step.Verdict != gate.VerdictNone:
 		e.Set(Request, gate.HeaderVerdict, step.Verdict.String())
 	}
@@ -263,9 +264,14 @@ func (b *bench) request(method, path string) (*envoy, Action) {
 }
 
 func (b *bench) begin(method, path string, end bool) (*envoy, Action) {
+	return b.beginAs("application/json", method, path, end)
+}
+
+// beginAs is begin with a content type.
+func (b *bench) beginAs(contentType, method, path string, end bool) (*envoy, Action) {
 	e := &envoy{worker: b.worker}
 	e.headers[Request] = headersOf(":method", method, ":path", path, ":authority", "shop", "accept-encoding", "gzip",
-		"content-type", "application/json", gate.HeaderFence, "99", gate.HeaderFence, "98")
+		"content-type", contentType, gate.HeaderFence, "99", gate.HeaderFence, "98")
 	var do Action
 	b.worker.do(func() {
 		var step Step

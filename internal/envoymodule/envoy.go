@@ -26,13 +26,14 @@ type Waker interface {
 	Free()
 }
 
-// Message is the request or the response of a stream.
+// Message is the request or the response of a stream, or the trailers of the response.
 type Message int8
 
 // The messages.
 const (
 	Request Message = iota
 	Response
+	ResponseTrailer // only its headers
 )
 
 // Text points into Envoy's memory. It is valid until the worker continues with the stream.

@@ -119,6 +119,15 @@ func (h Headers) status() int {
 	return n
 }
 
+// answer translates the headers of an answer. End means that they end it.
+func answer(e Envoy, h Headers, end bool) *gate.Response {
+	r := response(e, h)
+	if r.Ended = end; end {
+		r.GRPCStatus = gate.GRPCStatusIn(h)
+	}
+	return r
+}
+
 // response translates Envoy's information about an answer. Without headers it is about the
 // end of a stream.
 func response(e Envoy, h Headers) *gate.Response {

@@ -68,7 +68,7 @@ func (b *settlement) onGrant(grant gate.Grant) {
 			b.adapter.refused.Note(append(b.call.LogArgs(), "key", b.call.Key(), "error", cmp.Or(step.Err, grant.Err))...)
 		}
 		b.call.LogRefused(b.adapter.log)
-		b.post(func(s *Stream) Step { return s.refuse(s.replies.refusals[d.Rule][d.Refusal()]) })
+		b.post(func(s *Stream) Step { return s.refuse(s.replies.refuse(&d)) })
 	case step.Forward:
 		b.forward(step.Lease)
 		b.call.NotifyLost(b.onLost)
@@ -89,7 +89,7 @@ func (b *settlement) onLost() {
 		b.call.LogRefused(b.adapter.log)
 		s.answered = true // its stage stays: the backend may have the request
 		d := b.call.Decision
-		return Step{Do: Refuse, Reply: s.replies.refusals[d.Rule][d.Refusal()]}
+		return Step{Do: Refuse, Reply: s.replies.refuse(&d)}
 	})
 }
 
@@ -109,6 +109,14 @@ func (b *settlement) answered(r *gate.Response, h Headers) {
 	}
 }
 
+// trailers handles the response's trailers. The worker calls it.
+func (b *settlement) trailers(h Headers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.call.GRPCTrailers(gate.GRPCStatusIn(h))
+	b.call.AnswerTrailers()
+}
+
 // answerBody handles a piece of the response's body, and reports whether it is the last one. The
 // worker calls it.
 func (b *settlement) answerBody() (last bool) {
@@ -120,13 +128,6 @@ func (b *settlement) answerBody() (last bool) {
 		}
 	}
 	return last
-}
-
-// answerTrailers handles a response that ends in trailers. The worker calls it.
-func (b *settlement) answerTrailers() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.call.AnswerTrailers()
 }
 
 // finished handles the end of the response. The worker calls it. If the answer is stored, that
@@ -226,7 +227,7 @@ func (b *settlement) recoverFault() {
 		return
 	}
 	b.adapter.logFault("a settlement", v)
-	b.post(func(s *Stream) Step { return s.refuse(s.adapter.faultReply) })
+	b.post(func(s *Stream) Step { return s.refuse(s.adapter.faultReplyTo(s.envoy.Headers(Request))) })
 	b.mu.Lock()
 	lease := b.lease
 	b.mu.Unlock()

@@ -165,7 +165,7 @@ func (s *Stream) openCall(h Headers) Step {
 	s.body = nil
 	if call.Decision.Refused {
 		s.adapter.logRefused(s.replies.gate, s.envoy, h, &call.Decision)
-		return s.refuse(s.replies.refusals[call.Decision.Rule][call.Decision.Refusal()])
+		return s.refuse(s.replies.refuse(&call.Decision))
 	}
 	if call.NeedsLock {
 		s.stage = waiting
@@ -192,7 +192,7 @@ func (s *Stream) responseHeaders(end bool) Step {
 		return Step{Do: PassResponse}
 	}
 	h := s.envoy.Headers(Response)
-	r := response(s.envoy, h)
+	r := answer(s.envoy, h, end)
 	if s.settlement != nil {
 		s.settlement.answered(r, h)
 	}
@@ -218,7 +218,7 @@ func (s *Stream) responseBody(end bool) Step {
 func (s *Stream) responseTrailers() Step {
 	s.ended = true
 	if s.settlement != nil {
-		s.settlement.answerTrailers()
+		s.settlement.trailers(s.envoy.Headers(ResponseTrailer))
 	}
 	if s.create != nil && s.create.responseTrailers() {
 		return Step{Do: Wait}
@@ -274,9 +274,10 @@ func (s *Stream) replyToFault() Step {
 	if s.answered {
 		return Step{}
 	}
-	step := Step{Do: Refuse, Reply: s.adapter.faultReply}
+	h := s.envoy.Headers(Request)
+	step := Step{Do: Refuse, Reply: s.adapter.faultReplyTo(h)}
 	if !s.settles { // a settlement is never forwarded without its lock
-		step = s.adapter.onFault(s.envoy.Headers(Request).Get(":method"))
+		step = s.adapter.onFault(h)
 	}
 	if step.Do == Refuse {
 		return s.refuse(step.Reply)

@@ -30,6 +30,8 @@ type Call struct {
 	mayCreate     bool        // a create may have made an order that is not learned yet
 	forwarded     bool        // of a call with a lock: the backend may have the request
 	answer        Response    // the answer to a create, as far as it has arrived
+	grpcStatus    string      // of the answer to a gRPC call, in its trailers or alone in its headers
+	grpcEnded     bool        // the answer to a gRPC call has ended, and its outcome is unknown
 	start         time.Time
 
 	Decision     Decision
@@ -76,7 +78,9 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.start = g.now()
-	c.policy = &g.policies[m.Rule]
+	c.policy = g.policy(&m, req.Header)
+	c.Decision.Observed = c.policy.Observe
+	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
 	if m.Screening {
 		// The adapter reads bodies for the bracket without any setup, so screen lookups
@@ -191,7 +195,7 @@ func (g *Gate) match(req order.Request) order.Match {
 	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
 		return m
 	}
-	if g.policies[m.Rule].Locks() && req.Size() > MaxSettlement {
+	if g.policy(&m, req.Header).Locks() && req.Size() > MaxSettlement {
 		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
 	}
 	return m
@@ -213,7 +217,7 @@ func (c *Call) MayCreate() bool { return c.mayCreate && (c.forwarded || !c.Needs
 // NeedsPlainAnswer reports whether the adapter removes [AnswerOptions] from the request.
 func (c *Call) NeedsPlainAnswer() bool { return c.policy.Create != nil || c.once != nil }
 
-// Observed reports whether the call's rule is in observe mode.
+// Observed reports whether the call is not enforced.
 func (c *Call) Observed() bool { return c.policy.Observe }
 
 // Rule returns the name of the call's rule. The call must have one.
@@ -309,13 +313,13 @@ func (c *Call) denied(err error) Step {
 		c.forwarded = true
 		return Step{Forward: true}
 	}
-	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded)
+	c.gate.record.Closed(c.Decision.Rule, OutcomeNotForwarded, c.Decision.Observed)
 	return step
 }
 
 func (c *Call) decide(v Verdict) {
 	c.Decision.Verdict = v
-	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.gate.now().Sub(c.start))
+	c.gate.record.Decided(c.Decision.Rule, c.Decision.Action, v, c.Decision.Observed, c.gate.now().Sub(c.start))
 }
 
 // Unsent reports that the adapter could not forward the request after Granted asked for it.
@@ -360,6 +364,9 @@ func (c *Call) Answered(r *Response) Step {
 		c.policy.Lookup.checkNotFound(c.watchedID, r)
 		return Step{}
 	}
+	if r.Ended {
+		c.grpcStatus = r.GRPCStatus
+	}
 	outcome := r.Outcome()
 	if outcome == OutcomeUnknown && c.bracket.state == running {
 		c.unknownReason = r.unknownReason()
@@ -370,8 +377,13 @@ func (c *Call) Answered(r *Response) Step {
 	return Step{Cancel: c.bracketEvent(response, outcome) == cancel}
 }
 
-// Finished reports the end of the response, after Answered.
+// Finished reports the end of the response, after Answered. The answer to a gRPC call counts as
+// cut off if its status does not prove that the backend has finished.
 func (c *Call) Finished() Step {
+	if c.isUnfinished() {
+		c.grpcEnded = true
+		return Step{}
+	}
 	c.bracketEvent(finished, OutcomeUnknown)
 	return c.finishOnce()
 }
@@ -394,6 +406,9 @@ func (c *Call) LeaseLost() Step {
 func (c *Call) Ended(ctx context.Context) Step {
 	if c.bracket.isCutOff() {
 		c.unknownReason = answerCutOff
+		if c.grpcEnded {
+			c.unknownReason = grpcReason(c.grpcStatus)
+		}
 	}
 	e := c.bracketEvent(ended, OutcomeUnknown)
 	c.releaseOrHold(ctx, e)
@@ -426,7 +441,7 @@ func (c *Call) releaseOrHold(ctx context.Context, e effect) {
 		reason := c.holdReason()
 		c.background(ctx, func(ctx context.Context) { _ = c.lease.Hold(ctx, reason) })
 	}
-	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome)
+	c.gate.record.Closed(c.Decision.Rule, c.bracket.outcome, c.Decision.Observed)
 }
 
 func (c *Call) background(ctx context.Context, do func(context.Context)) {

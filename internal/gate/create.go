@@ -32,6 +32,9 @@ const (
 // Created reports the headers of the answer to a create. It returns NoPart only if there is
 // certainly no order.
 func (c *Call) Created(r *Response) Part {
+	if c.Decision.GRPC {
+		r = r.asHTTP()
+	}
 	c.answer = *r
 	switch {
 	case r.madeNoOrder():
@@ -77,6 +80,9 @@ func (c *Call) LearnHeader(ctx context.Context, text string) error {
 // LearnBody does the same for a body. Partial means that the body was cut off.
 func (c *Call) LearnBody(ctx context.Context, body []byte, partial bool) error {
 	text, err := memberText(body, c.learnsJSON)
+	if err != nil && c.Decision.GRPC {
+		err = errProtobuf
+	}
 	if err != nil && partial {
 		err = fmt.Errorf("%w: %w", errPartial, err)
 	}
@@ -107,6 +113,7 @@ func (c *Call) StreamEndedInBody(ctx context.Context, part []byte) error {
 // the answer began well.
 var (
 	errNoAnswer = errors.New("the client or Envoy ended the call before the backend's answer") // or within it
+	errProtobuf = errors.New("the answer is a message of gRPC, which is not read: have the backend send the ID as initial metadata, and learn it by response_header")
 	errPartial  = errors.New("the answer was cut off, is larger than the buffer, or takes too long")
 )
 

@@ -106,7 +106,8 @@ type AsyncLease interface {
 // something, that a create does not look up, and that it learns from one place.
 type Policy struct {
 	Rule    order.Rule
-	Observe bool // decide and count, change nothing
+	Observe bool   // decide and count, change nothing
+	Share   *Share // what of it is enforced; nil: all requests are alike
 	Invalid Reply
 	Lookup  *Lookup
 	Create  *Create
@@ -157,19 +158,24 @@ type Reply struct {
 	RetryAfter time.Duration // 0: none
 	Problem    bool          // the body is application/problem+json (RFC 9457)
 	leaseLost  bool
+	why        order.Reason // of an answer to a request that cannot be read
+
+	// GRPCStatus is the status of an answer that ForGRPC has returned.
+	GRPCStatus       GRPCStatus
+	grpc, neverRetry bool
 }
 
 // Recorder counts decisions. Every request calls its methods: they must be quick and safe
 // for concurrent use.
 type Recorder interface {
 	// Decided reports a verdict on a request of the rule with this index, and
-	// how long it took, waits included.
-	Decided(rule int, action Action, verdict Verdict, took time.Duration)
+	// how long it took, waits included. Observed: the gate does not enforce it.
+	Decided(rule int, action Action, verdict Verdict, observed bool, took time.Duration)
 	// Refused reports why a request of the rule is invalid or ambiguous. In observe mode it
 	// reports why the request would be refused.
 	Refused(rule int, why order.Reason)
-	// Closed reports the outcome of a call with a lock.
-	Closed(rule int, outcome Outcome)
+	// Closed reports the outcome of a call with a lock, or with one that is only observed.
+	Closed(rule int, outcome Outcome, observed bool)
 	// Learned reports an attempt to learn a new ID. The error wraps ErrUnnamed or
 	// ErrAbandoned, or comes from a filter that could not inform its peers in time.
 	Learned(rule int, err error)
@@ -208,10 +214,13 @@ func (p *Policy) check() error {
 		return errors.New("create learns from a pattern with one group")
 	case (p.Settle != nil && p.Settle.Limit != nil) != (p.Rule.Limit != nil):
 		return errors.New("a limit takes a lock and an ID")
+	case p.Share != nil && (p.Share.Others == nil || !p.Share.Others.Observe):
+		return errors.New("a share takes a policy that observes the other requests")
 	}
 	return nil
 }
 
-// Policies returns the policies as given to [New]. Adapters prepare their answers from
+// Policies returns the policies as given to [New]. For a rule with a share, that is the
+// enforced one. Adapters prepare their answers from
 // them, and must not change them.
 func (g *Gate) Policies() []Policy { return g.policies }

@@ -189,6 +189,6 @@ func (c *Call) Store(ctx context.Context) error {
 		}
 		c.gate.record.Once(c.Decision.Rule, result)
 	}
-	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown)
+	c.gate.record.Closed(c.Decision.Rule, OutcomeKnown, c.Decision.Observed)
 	return err
 }

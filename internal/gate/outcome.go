@@ -43,6 +43,11 @@ type Response struct {
 	// Header are the answer's headers, valid during the call of [Call.Answered]. Nil: not
 	// given; only a call that stores its answer needs them (see [Call.KeepsAnswer]).
 	Header order.Header
+	// Ended means that the headers end the answer: it has no body and no trailers.
+	Ended bool
+	// GRPCStatus is the result of [GRPCStatusIn] for the headers of an answer that has ended.
+	GRPCStatus  string
+	grpcUnknown bool // of a gRPC create: the status leaves the outcome unknown
 }
 
 const (
@@ -68,10 +73,12 @@ var notForwarded = []string{
 // may still run. The answer of a gateway is Unknown too, because a gateway does not know
 // what its own backend did.
 func (r *Response) Outcome() Outcome {
-	if r.Details == "" && r.Attempts < 0 {
+	if r.Details == "" && r.Attempts < 0 && !r.grpcUnknown {
 		return r.outcomeByHeaders()
 	}
 	switch {
+	case r.grpcUnknown:
+		return OutcomeUnknown
 	case r.Details == detailsViaUpstream && r.Attempts == 1 && !r.fromGateway():
 		return OutcomeKnown
 	case r.Details == detailsViaUpstream:
@@ -118,6 +125,8 @@ const maxUnknownReason = 160
 func (r *Response) unknownReason() string {
 	text, attempts := r.Details, r.Attempts
 	switch {
+	case r.grpcUnknown:
+		text = grpcReason(r.GRPCStatus)
 	case text == "" && attempts < 0 && r.HasServiceTime && r.AttemptHeader > 1:
 		text, attempts = "answered", r.AttemptHeader
 	case text == "":

@@ -14,7 +14,7 @@ import (
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.begin(m)
+	d, p := g.begin(m, req.Header)
 	if p == nil {
 		return d
 	}
@@ -25,7 +25,8 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 		}
 		p.setVerdict(&d, verdictOf(a))
 	}
-	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
+	d.GRPC = d.Refused && IsGRPC(&req)
+	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	return d
 }
 
@@ -49,24 +50,26 @@ type PendingLookup struct {
 func (g *Gate) TryScreen(req order.Request) TryResult {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.begin(m)
+	d, p := g.begin(m, req.Header)
 	switch {
 	case d.Verdict != VerdictNone:
 	case m.Rule >= 0 && m.Result == order.NeedsBody:
 		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
-		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policies[d.Rule].isIncomplete(m, req)}
+		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, req.Header).isIncomplete(m, req)}
 	default:
 		a := p.Lookup.mayContain(m)
 		if a != presence.Absent && p.isIncomplete(m, req) {
 			return TryResult{Decision: d, NeedsBody: true}
 		}
 		if a == presence.NotInMemory {
+			d.GRPC = IsGRPC(&req)
 			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 		}
 		p.setVerdict(&d, verdictOf(a))
 	}
-	g.record.Decided(m.Rule, d.Action, d.Verdict, g.now().Sub(start))
+	d.GRPC = d.Refused && IsGRPC(&req)
+	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	return TryResult{Decision: d}
 }
 
@@ -74,7 +77,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	a.decision.ID = a.ids[0]
 	a.policy.setVerdict(&a.decision, verdictOf(a.policy.Lookup.lookUp(ctx, a.ids)))
-	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.gate.now().Sub(a.start))
+	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.decision.Observed, a.gate.now().Sub(a.start))
 	return a.decision
 }
 
@@ -92,12 +95,12 @@ func cloneIDs(m order.Match) []string {
 
 // begin starts a judgement. The policy is nil if nothing is decided yet. With a verdict,
 // the judgement is complete.
-func (g *Gate) begin(m order.Match) (d Decision, p *Policy) {
+func (g *Gate) begin(m order.Match, header order.Header) (d Decision, p *Policy) {
 	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
 		return Decision{Rule: -1}, nil // or the rule depends on a body that was not read yet
 	}
-	p = &g.policies[m.Rule]
-	d = Decision{Rule: m.Rule, Action: p.firstAction(), ID: m.ID, Offset: m.Offset}
+	p = g.policy(&m, header)
+	d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
 	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil {
 		return d, nil
 	}

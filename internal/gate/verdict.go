@@ -81,13 +81,15 @@ func (a Action) String() string { return actionNames[a] }
 
 // Decision is the verdict on one request.
 type Decision struct {
-	Rule    int // index of the policy; -1 when no rule matches
-	Action  Action
-	Verdict Verdict
-	Reason  order.Reason // why the request is invalid or ambiguous
-	Refused bool         // answer with the policy's reply; always false in observe mode
-	ID      string       // the canonical ID, if there is one; may share memory with the request
-	Offset  int          // of the byte that Reason is about, in its part; -1: not a single byte
+	Rule     int // index of the policy; -1 when no rule matches
+	Action   Action
+	Verdict  Verdict
+	Reason   order.Reason // why the request is invalid or ambiguous
+	Refused  bool         // answer with the policy's reply; always false in observe mode
+	GRPC     bool         // the request is a gRPC call: answer in gRPC's form. Set if Refused, and in a Call
+	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
+	ID       string       // the canonical ID, if there is one; may share memory with the request
+	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
 }
 
 // Refusal numbers the answers that a policy can give, so that an adapter can prepare them.
@@ -173,6 +175,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 		return Reply{}, VerdictNone, false
 	}
 	reply := p.Invalid
+	reply.why = why
 	if why.Part() == "key" {
 		if p.Once == nil {
 			return Reply{}, VerdictNone, false
@@ -206,6 +209,9 @@ type Header struct{ Name, Value string }
 
 // Headers returns the headers of the reply, except the verdict.
 func (r Reply) Headers() []Header {
+	if r.grpc {
+		return r.grpcHeaders()
+	}
 	headers := []Header{{"content-type", "application/json"}}
 	if r.Problem {
 		headers[0].Value = "application/problem+json"

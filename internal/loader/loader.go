@@ -182,7 +182,7 @@ func (l *Loader) registerMetrics(m *metrics.Metrics, name string) {
 // isLookedUp reports whether a rule refuses requests by a filter.
 func (o *Options) isLookedUp(filter string) bool {
 	return slices.ContainsFunc(o.Config.Rules, func(r config.Rule) bool {
-		return r.Lookup != nil && r.Lookup.Filter == filter && r.Mode != config.ModeObserve
+		return r.Lookup != nil && r.Lookup.Filter == filter && r.Mode.Enforces()
 	})
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
-// Use identifies a Locker: a lock, and the mode of its rule. The Locker of an observing rule
-// does not wait.
+// Use identifies a Locker: a lock, and whether its calls are only observed. The Locker of
+// observed calls does not wait.
 type Use struct {
 	Lock    string
 	Observe bool
@@ -30,8 +30,9 @@ func (u Use) String() string {
 	return u.Lock
 }
 
-// Locker returns the locks of a rule for the gate. It keeps the active Locker if its lock is
-// the same, and opens a new one otherwise.
+// Locker returns the locks of a rule for the gate: those of enforced calls, unless the mode of
+// r enforces nothing. It keeps the active Locker if its lock is the same, and opens a new one
+// otherwise.
 func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.Locker, error) {
 	c, use := LockOf(v.config, name, r)
 	unit := v.units[use]
@@ -46,14 +47,14 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 	locker.unit = unit
 	if r.Settle != nil && name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold
-		locker.rule = r.Name
+		locker.rule = limitsName(r.Name, use.Observe)
 	}
 	return locker, nil
 }
 
 // LockOf returns a lock by its name, for a rule. [config.OnceLock] is that of the rule's keys.
 func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
-	use := Use{name, r.Mode == config.ModeObserve}
+	use := Use{name, !r.Mode.Enforces()}
 	if name != config.OnceLock {
 		return c.Locks[name], use
 	}
@@ -65,15 +66,22 @@ func LockOf(c *config.Config, name string, r config.Rule) (config.Lock, Use) {
 func flightLimitsOf(c *config.Config) map[string]flightLimits {
 	limits := make(map[string]flightLimits)
 	for _, r := range c.Rules {
-		switch {
-		case r.Settle == nil:
-		case r.Mode == config.ModeObserve: // its calls are counted, and not limited
-			limits[r.Name] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
-		default:
-			limits[r.Name] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		if r.Settle == nil {
+			continue
 		}
+		limits[limitsName(r.Name, false)] = flightLimits{calls: r.Settle.MaxInFlight, perClient: r.Settle.MaxInFlightPerClient}
+		// Observed calls are counted, and not limited.
+		limits[limitsName(r.Name, true)] = flightLimits{calls: math.MaxInt, perClient: math.MaxInt}
 	}
 	return limits
+}
+
+// limitsName names the limits of a rule's calls. No rule has a colon in its name.
+func limitsName(rule string, observed bool) string {
+	if observed {
+		return rule + config.ObservedSuffix
+	}
+	return rule
 }
 
 // lastLock names the last lock that a call acquires before it is forwarded. A call that waits

@@ -21,17 +21,19 @@ func get(t *testing.T, h http.Handler, path string) string {
 
 func TestMetrics(t *testing.T) {
 	m := New("v1", time.Unix(1_700_000_000, 5e8))
-	r := m.Recorder([]Rule{{Name: "lookup", Mode: "enforce"}, {Name: "settle", Mode: "observe", Lock: "l"}})
-	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
+	r := m.Recorder([]Rule{{Name: "lookup"}, {Name: "settle", Lock: "l", ObservedLock: "l:observe"}})
+	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond)
+	r.Decided(0, gate.ActionLookup, gate.VerdictAbsent, true, time.Millisecond)
 	r.Refused(0, order.PathNear)
-	r.Closed(1, gate.OutcomeUnknown)
+	r.Closed(1, gate.OutcomeUnknown, false)
+	r.Closed(1, gate.OutcomeKnown, true)
 	r.Learned(0, nil)
 	r.Learned(0, errors.New("Redis is away"))
 	r.Learned(0, errors.Join(gate.ErrUnnamed, errors.New("no ID")))
 	r.Learned(0, errors.Join(gate.ErrAbandoned, errors.New("no ID")))
 	// Another gate, in which the rule has another place and the other is gone.
-	again := m.Recorder([]Rule{{Name: "new", Mode: "enforce"}, {Name: "lookup", Mode: "enforce"}})
-	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, time.Millisecond)
+	again := m.Recorder([]Rule{{Name: "new"}, {Name: "lookup"}})
+	again.Decided(1, gate.ActionLookup, gate.VerdictAbsent, false, time.Millisecond)
 	l := m.Lock("l")
 	l.Acquired("granted", time.Second)
 	l.Released(time.Second)
@@ -53,7 +55,8 @@ func TestMetrics(t *testing.T) {
 		`ordergate_config_reload_success 1`,
 		`ordergate_config_last_reload_seconds 1.7000000005e+09`,
 		`ordergate_decisions_total{action="lookup",mode="enforce",rule="lookup",verdict="absent"} 2`,
-		`ordergate_decision_seconds_count{rule="lookup"} 2`,
+		`ordergate_decisions_total{action="lookup",mode="observe",rule="lookup",verdict="absent"} 1`,
+		`ordergate_decision_seconds_count{rule="lookup"} 3`,
 		`ordergate_refused_total{reason="path_near",rule="lookup"} 1`,
 		`ordergate_learned_total{result="ok",rule="lookup"} 1`,
 		`ordergate_learned_total{result="unlogged",rule="lookup"} 1`,
@@ -61,6 +64,7 @@ func TestMetrics(t *testing.T) {
 		`ordergate_learned_total{result="abandoned",rule="lookup"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="unknown"} 1`,
 		`ordergate_lock_outcome_total{lock="l",outcome="known"} 0`,
+		`ordergate_lock_outcome_total{lock="l:observe",outcome="known"} 1`,
 		`ordergate_lock_acquire_total{lock="l",result="granted"} 1`,
 		`ordergate_lock_acquire_total{lock="l",result="failed"} 0`,
 		`ordergate_lock_wait_seconds_count{lock="l"} 1`,

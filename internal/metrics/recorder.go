@@ -13,8 +13,20 @@ import (
 // Rule holds what the metrics need of a rule.
 type Rule struct {
 	Name string
-	Mode string
-	Lock string // "": the rule acquires none
+	// Lock is the lock of enforced requests, ObservedLock that of observed ones. "": the rule
+	// acquires none for such requests.
+	Lock, ObservedLock string
+}
+
+// modes are the values of the label mode: of enforced requests, and of observed ones.
+var modes = [...]string{"enforce", "observe"}
+
+// modeOf returns the index of a request's mode.
+func modeOf(observed bool) int {
+	if observed {
+		return 1
+	}
+	return 0
 }
 
 // Recorder counts the decisions of one gate. It implements gate.Recorder, and is safe for
@@ -24,9 +36,9 @@ type Recorder struct{ rules []ruleMetrics }
 // ruleMetrics holds a rule's counters by index. Counting a decision then needs no
 // map.
 type ruleMetrics struct {
-	decisions [gate.Actions][gate.Verdicts]prometheus.Counter
+	decisions [len(modes)][gate.Actions][gate.Verdicts]prometheus.Counter
 	seconds   prometheus.Observer
-	outcomes  [gate.Outcomes]prometheus.Counter // nil: the rule acquires no lock
+	outcomes  [len(modes)][gate.Outcomes]prometheus.Counter // nil: the rule acquires no lock
 	learned   [len(learnedResults)]prometheus.Counter
 	refused   [order.Reasons]prometheus.Counter
 	once      [gate.OnceResults]prometheus.Counter
@@ -44,15 +56,19 @@ func (m *Metrics) Recorder(rules []Rule) *Recorder {
 }
 
 func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
-	for a := range gate.Action(gate.Actions) {
-		for v := range gate.Verdict(gate.Verdicts) {
-			rm.decisions[a][v] = lazily(m.decisions, r.Name, a.String(), v.String(), r.Mode)
+	for i, mode := range modes {
+		for a := range gate.Action(gate.Actions) {
+			for v := range gate.Verdict(gate.Verdicts) {
+				rm.decisions[i][a][v] = lazily(m.decisions, r.Name, a.String(), v.String(), mode)
+			}
 		}
 	}
 	rm.seconds = m.seconds.WithLabelValues(r.Name)
-	if r.Lock != "" {
+	for i, lock := range [len(modes)]string{r.Lock, r.ObservedLock} {
 		for o := range gate.Outcome(gate.Outcomes) {
-			rm.outcomes[o] = m.outcomes.WithLabelValues(r.Lock, o.String())
+			if lock != "" {
+				rm.outcomes[i][o] = m.outcomes.WithLabelValues(lock, o.String())
+			}
 		}
 	}
 	for i, result := range learnedResults {
@@ -68,9 +84,9 @@ func (m *Metrics) ruleMetrics(r *Rule) (rm ruleMetrics) {
 }
 
 // Decided implements gate.Recorder.
-func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Duration) {
+func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration) {
 	r := &m.rules[rule]
-	r.decisions[a][v].Inc()
+	r.decisions[modeOf(observed)][a][v].Inc()
 	r.seconds.Observe(took.Seconds())
 }
 
@@ -78,8 +94,8 @@ func (m *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Du
 func (m *Recorder) Refused(rule int, why order.Reason) { m.rules[rule].refused[why].Inc() }
 
 // Closed implements gate.Recorder.
-func (m *Recorder) Closed(rule int, o gate.Outcome) {
-	if c := m.rules[rule].outcomes[o]; c != nil {
+func (m *Recorder) Closed(rule int, o gate.Outcome, observed bool) {
+	if c := m.rules[rule].outcomes[modeOf(observed)][o]; c != nil {
 		c.Inc()
 	}
 }

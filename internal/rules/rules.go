@@ -25,7 +25,7 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 	if err != nil {
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
-	p := gate.Policy{Rule: rule, Observe: r.Mode == config.ModeObserve, Invalid: reply(r.Invalid)}
+	p := gate.Policy{Rule: rule, Observe: !r.Mode.Enforces(), Invalid: reply(r.Invalid)}
 	if l := r.Lookup; l != nil {
 		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
 	}
@@ -43,32 +43,65 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
 	}
-	if c := r.Create; c != nil && c.Lock != "" {
-		p.Settle = &gate.Settle{Busy: reply(c.Busy), Unavailable: reply(c.Unavailable)}
-		if p.Settle.Lock, err = locks(c.Lock, r); err != nil {
-			return gate.Policy{}, err
-		}
+	if err := addLocks(&p, r, locks); err != nil {
+		return gate.Policy{}, err
 	}
-	if o, _ := r.ByKey(); o != nil {
-		if p.Once, err = onceByKey(o, r, locks); err != nil {
+	if r.Mode.IsPartial() {
+		if p.Share, err = share(r, p, locks); err != nil {
 			return gate.Policy{}, err
-		}
-	}
-	if s := r.Settle; s != nil {
-		p.Settle = &gate.Settle{Busy: reply(s.Busy), Unavailable: reply(s.Unavailable)}
-		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
-			return gate.Policy{}, err
-		}
-		if s.Limit != nil {
-			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
-				return gate.Policy{}, err
-			}
-		}
-		if o, _ := r.ByOrder(); o != nil {
-			p.Settle.Once = once(o)
 		}
 	}
 	return p, nil
+}
+
+// addLocks adds to a policy what needs locks, in the mode of the rule.
+func addLocks(p *gate.Policy, r config.Rule, locks LocksOf) (err error) {
+	switch c := r.Create; {
+	case r.Settle != nil:
+		if p.Settle, err = settle(r, locks); err != nil {
+			return err
+		}
+	case c != nil && c.Lock != "":
+		p.Settle = &gate.Settle{Busy: reply(c.Busy), Unavailable: reply(c.Unavailable)}
+		if p.Settle.Lock, err = locks(c.Lock, r); err != nil {
+			return err
+		}
+	}
+	if o, _ := r.ByKey(); o != nil {
+		p.Once, err = onceByKey(o, r, locks)
+	}
+	return err
+}
+
+// settle returns the settlement of a rule, with the locks of its mode.
+func settle(r config.Rule, locks LocksOf) (*gate.Settle, error) {
+	s := &gate.Settle{Busy: reply(r.Settle.Busy), Unavailable: reply(r.Settle.Unavailable)}
+	var err error
+	if s.Lock, err = locks(r.Settle.Lock, r); err != nil {
+		return nil, err
+	}
+	if r.Settle.Limit != nil {
+		if s.Limit, err = locks(r.Settle.Limit.Lock, r); err != nil {
+			return nil, err
+		}
+	}
+	if o, _ := r.ByOrder(); o != nil {
+		s.Once = once(o)
+	}
+	return s, nil
+}
+
+// share returns the share of a rule. Its other requests have the rule's policy in observe
+// mode, with the locks of that mode.
+func share(r config.Rule, p gate.Policy, locks LocksOf) (*gate.Share, error) {
+	s := &gate.Share{Orders: r.Mode.Share.Orders, Header: r.Mode.Share.Header, Value: r.Mode.Share.Value}
+	r.Mode = config.Mode{Word: config.ModeObserve}
+	p.Observe = true
+	if err := addLocks(&p, r, locks); err != nil {
+		return nil, err
+	}
+	s.Others = &p
+	return s, nil
 }
 
 func reply(r config.Reply) gate.Reply {

@@ -44,6 +44,8 @@ type envoy struct{ stream unsafe.Pointer }
 var headersOf = [...]C.envoy_dynamic_module_type_http_header_type{
 	envoymodule.Request:  C.envoy_dynamic_module_type_http_header_type_RequestHeader,
 	envoymodule.Response: C.envoy_dynamic_module_type_http_header_type_ResponseHeader,
+
+	envoymodule.ResponseTrailer: C.envoy_dynamic_module_type_http_header_type_ResponseTrailer,
 }
 
 var bodyOf = [...]C.envoy_dynamic_module_type_http_body_type{

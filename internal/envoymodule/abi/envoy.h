@@ -39,6 +39,7 @@ typedef struct envoy_dynamic_module_type_envoy_http_header {
 typedef enum envoy_dynamic_module_type_http_header_type {
   envoy_dynamic_module_type_http_header_type_RequestHeader = 0,
   envoy_dynamic_module_type_http_header_type_ResponseHeader = 2,
+  envoy_dynamic_module_type_http_header_type_ResponseTrailer = 3,
 } envoy_dynamic_module_type_http_header_type;
 
 typedef enum envoy_dynamic_module_type_http_body_type {

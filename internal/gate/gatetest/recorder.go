@@ -12,13 +12,13 @@ import (
 type Silent struct{}
 
 // Decided implements gate.Recorder.
-func (Silent) Decided(int, gate.Action, gate.Verdict, time.Duration) {}
+func (Silent) Decided(int, gate.Action, gate.Verdict, bool, time.Duration) {}
 
 // Refused implements gate.Recorder.
 func (Silent) Refused(int, order.Reason) {}
 
 // Closed implements gate.Recorder.
-func (Silent) Closed(int, gate.Outcome) {}
+func (Silent) Closed(int, gate.Outcome, bool) {}
 
 // Learned implements gate.Recorder.
 func (Silent) Learned(int, error) {}
@@ -31,19 +31,23 @@ func (Silent) Once(int, gate.OnceResult) {}
 type Recorder struct {
 	Silent
 	Journal
-	took time.Duration
+	took     time.Duration
+	observed int
 }
 
 // Decided implements gate.Recorder.
-func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, took time.Duration) {
+func (r *Recorder) Decided(rule int, a gate.Action, v gate.Verdict, observed bool, took time.Duration) {
 	r.Add(strconv.Itoa(rule), " ", a.String(), " ", v.String())
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.took += took
+	if observed {
+		r.observed++
+	}
 }
 
 // Closed implements gate.Recorder.
-func (r *Recorder) Closed(rule int, o gate.Outcome) {
+func (r *Recorder) Closed(rule int, o gate.Outcome, _ bool) {
 	r.Add(strconv.Itoa(rule), " closed ", o.String())
 }
 
@@ -55,6 +59,13 @@ func (r *Recorder) Once(rule int, result gate.OnceResult) {
 // Learned implements gate.Recorder.
 func (r *Recorder) Learned(rule int, err error) {
 	r.Add(strconv.Itoa(rule), " learned ", strconv.FormatBool(err == nil))
+}
+
+// Observed returns how many decisions were only observed.
+func (r *Recorder) Observed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.observed
 }
 
 // Took returns the time that all decisions took together.

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// grpcMethod matches the path of a gRPC method: /package.Service/Method. It leaves out services
+// without a package, whose paths other services may have too.
+var grpcMethod = regexp.MustCompile(`^/[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.[A-Z]\w*/[A-Z]\w*$`)
+
+// unreadBodies returns a warning for each key that reads a body, in rules whose path looks like
+// that of a gRPC method. The rules may be right: Connect has the same paths, with JSON.
+func (d *document) unreadBodies(c *Config) []Violation {
+	const message = "reads a body, and the path looks like a gRPC method's: the messages of gRPC are protobuf, which ordergate does not read. "
+	before := len(d.violations)
+	for i, r := range c.Rules {
+		if !slices.Contains(r.Match.Methods, "POST") || !grpcMethod.MatchString(r.Match.Path) {
+			continue
+		}
+		for n, id := range r.IDs {
+			at := d.idPath(rulePath(i), n, len(r.IDs))
+			for _, body := range []struct{ key, name string }{{"json", id.JSON}, {"form", id.Form}} {
+				if body.name != "" {
+					d.report(join(at, body.key), message+"Have clients send the ID as metadata, and read it with header")
+				}
+			}
+		}
+		if r.Create != nil && r.Create.Learn.ResponseJSON != "" {
+			d.report(rulePath(i)+".create.learn.response_json", message+"Have the backend send the ID as initial metadata, and read it with response_header")
+		}
+		if s := r.Settle; s != nil && s.Limit != nil && (s.Limit.ID.JSON != "" || s.Limit.ID.Form != "") {
+			d.report(rulePath(i)+".settle.limit.id", message+"Have clients send the ID as metadata, and read it with header")
+		}
+	}
+	warnings := slices.Clone(d.violations[before:])
+	d.violations = d.violations[:before]
+	slices.SortStableFunc(warnings, func(a, b Violation) int { return strings.Compare(a.Path, b.Path) })
+	return warnings
+}

@@ -1,0 +1,184 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Rule modes.
+const (
+	ModeEnforce = "enforce"
+	ModeObserve = "observe" // decide and count, change nothing
+)
+
+// Mode is what ordergate enforces of a rule. A file has a word, {enforce: 10%}, or
+// {enforce: {header: x-canary}}.
+type Mode struct {
+	Word string // ModeEnforce or ModeObserve
+	// Share is the part of the requests that mode enforce is for. The others are observed. The
+	// zero value stands for all requests.
+	Share Share
+}
+
+// Share is a part of the requests: of a part of the orders, or with a header. One of Orders
+// and Header is set.
+type Share struct {
+	// Orders is how many of 10,000 orders, 1 to 10,000: hundredths of a percent. A file has a
+	// percentage, such as 10% or 0.25%. Package gate derives from an order's ID whether it is
+	// one of them. [Config.EnsureDefaults] replaces 10,000 by the zero value of the Share.
+	Orders int
+
+	Header string // in any case; [Config.EnsureDefaults] makes it lower
+	Value  string // of the header: 1 to 256 visible characters; default any
+	// Locks confirms that a rule with settle has a share by header. Its lock excludes only
+	// calls that have the header.
+	Locks bool
+}
+
+// AllOrders is the value of [Share.Orders] that stands for all.
+const AllOrders = 10_000
+
+// Enforces reports whether ordergate enforces a rule for any request.
+func (m Mode) Enforces() bool { return m.Word != ModeObserve }
+
+// Observes reports whether ordergate only observes a rule for some requests.
+func (m Mode) Observes() bool { return m.Word == ModeObserve || m.IsPartial() }
+
+// IsPartial reports whether ordergate enforces a rule for a part of its requests.
+func (m Mode) IsPartial() bool { return m.Word == ModeEnforce && m.Share != Share{} }
+
+// String returns the mode as a file has it.
+func (m Mode) String() string {
+	if m.Share == (Share{}) {
+		return m.Word
+	}
+	return "{" + m.Word + ": " + m.Share.String() + "}"
+}
+
+// String returns the share as a file has it.
+func (s Share) String() string {
+	if s.Header == "" {
+		return percent(s.Orders)
+	}
+	text := "{header: " + s.Header
+	if s.Value != "" {
+		text += ", value: " + quote(s.Value)
+	}
+	if s.Locks {
+		text += ", locks: true"
+	}
+	return text + "}"
+}
+
+// percent writes hundredths of a percent.
+func percent(hundredths int) string {
+	return strconv.FormatFloat(float64(hundredths)/100, 'f', -1, 64) + "%"
+}
+
+// modeType and shareType are types that a file may have as a single word, or as a mapping.
+var modeType, shareType = reflect.TypeFor[Mode](), reflect.TypeFor[Share]()
+
+// modeForms lists the valid forms for a message.
+const modeForms = ModeEnforce + ", " + ModeObserve + ", {" + ModeEnforce + ": 10%}, {" + ModeEnforce + ": {header: x-canary}}"
+
+// modeMapping is the form of [Mode] as a mapping.
+type modeMapping struct {
+	Enforce Share `mapstructure:"enforce"`
+}
+
+// shareMapping is the form of [Share] as a mapping.
+type shareMapping struct {
+	Header string `mapstructure:"header"`
+	Value  string `mapstructure:"value"`
+	Locks  bool   `mapstructure:"locks"`
+}
+
+// mode reads a [Mode].
+func (r *reader) mode(n *yaml.Node, path, shown string) (any, bool) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		if s, ok := r.structure(n, reflect.TypeFor[modeMapping](), path, shown)[ModeEnforce].(Share); ok {
+			return Mode{Word: ModeEnforce, Share: s}, true
+		}
+		if !r.partlyRead[path] && !r.discarded[join(path, ModeEnforce)] {
+			r.report(path, "is empty: write one of "+modeForms)
+		}
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && !strings.HasSuffix(n.Value, "%"):
+		return Mode{Word: n.Value}, true // the validator checks the word
+	default:
+		r.report(path, fmt.Sprintf("is %s: write one of %s", describe(n), modeForms))
+	}
+	return nil, r.discard(path)
+}
+
+// share reads a [Share]. It rejects 0%, which is a misunderstanding.
+func (r *reader) share(n *yaml.Node, path, shown string) (any, bool) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		values := r.structure(n, reflect.TypeFor[shareMapping](), path, shown)
+		if r.partlyRead[path] {
+			break
+		}
+		var s Share
+		var ok bool
+		switch s.Header, ok = values["header"].(string); {
+		case ok && s.Header == "": // the zero value stands for all requests
+			r.report(join(path, "header"), "is empty: give the name of a header")
+			return nil, r.discard(path)
+		case ok:
+			s.Value, _ = values["value"].(string)
+			s.Locks, _ = values["locks"].(bool)
+			return s, true
+		}
+		if !r.discarded[join(path, "header")] {
+			r.report(path, "says not which header: write {header: x-canary}")
+		}
+	case n.Kind == yaml.ScalarNode:
+		orders, problem := hundredths(n.Value)
+		if problem == "" {
+			return Share{Orders: orders}, true
+		}
+		r.report(path, problem)
+	default:
+		r.report(path, fmt.Sprintf("is %s: write a percentage such as 10%%, or {header: x-canary}", describe(n)))
+	}
+	return nil, r.discard(path)
+}
+
+var (
+	percentage = regexp.MustCompile(`^(?:0|[1-9][0-9]{0,2})(?:\.[0-9]{1,2})?%$`)
+	bareNumber = regexp.MustCompile(`^[0-9.]+$`)
+)
+
+// hundredths reads a percentage.
+func hundredths(text string) (n int, problem string) {
+	switch {
+	case bareNumber.MatchString(text):
+		return 0, fmt.Sprintf("%s has no unit: write it as a percentage such as 10%%", quote(text))
+	case !percentage.MatchString(text):
+		return 0, fmt.Sprintf("%s is not a percentage such as 10%% or 0.25%%, with at most two decimals", quote(text))
+	}
+	whole, decimals, _ := strings.Cut(strings.TrimSuffix(text, "%"), ".")
+	n, _ = strconv.Atoi(whole + (decimals + "00")[:2]) // the expression matches digits only
+	switch {
+	case n == 0:
+		return 0, fmt.Sprintf("%s enforces nothing: write mode: %s", text, ModeObserve)
+	case n > AllOrders:
+		return 0, fmt.Sprintf("%s is out of range: 0.01%% to 100%% are allowed", text)
+	}
+	return n, ""
+}
+
+// ensureDefaults replaces a share of all orders by the word.
+func (m *Mode) ensureDefaults(doc *document, path string) {
+	fill(doc, path, &m.Word, ModeEnforce)
+	lowerHeader(&m.Share.Header)
+	if m.Share == (Share{Orders: AllOrders}) {
+		m.Share = Share{}
+	}
+}

@@ -1,0 +1,233 @@
+package gate_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// TestIsGRPC compares with Envoy 1.40, which gives its own answers gRPC's form for the same
+// requests.
+func TestIsGRPC(t *testing.T) {
+	for text, want := range map[string]bool{
+		"application/grpc": true, "application/grpc+proto": true, "application/grpc+json": true, "application/grpc+": true,
+		"application/grpc-web": false, "application/grpc-web+proto": false, "application/grpc;charset=utf-8": false,
+		"Application/gRPC": false, "application/grpc ": false, "application/grp": false, "": false, "application/grpc,application/grpc": false,
+	} {
+		req := order.Request{Method: "POST", Header: order.HeaderList{{"a", "b"}, {"content-type", text}, {"c", "d"}}}
+		if gate.IsGRPC(&req) != want {
+			t.Errorf("%q: %v, want %v", text, !want, want)
+		}
+	}
+	for _, req := range []order.Request{
+		{Method: "POST"}, {Method: "POST", Header: order.HeaderList{}},
+		{Method: "GET", Header: order.HeaderList{{"content-type", "application/grpc"}}},
+		{Method: "POST", Header: order.HeaderList{{"content-type", "application/grpc"}, {"content-type", "application/grpc"}}},
+	} {
+		if gate.IsGRPC(&req) {
+			t.Errorf("%+v is a gRPC call", req)
+		}
+	}
+}
+
+// TestGRPCReplies has every refusal. A verdict that refuses needs a status of gRPC's own, and
+// a message.
+func TestGRPCReplies(t *testing.T) {
+	retry := gate.Reply{Status: 503, Body: "{}", RetryAfter: 1500 * time.Millisecond}
+	g, err := gate.New([]gate.Policy{{
+		Rule:    order.Rule{Name: "a", Methods: []string{"POST"}, Path: "/a/{id}", IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}}},
+		Invalid: gate.Reply{Status: 400}, Lookup: &gate.Lookup{Absent: gate.Reply{Status: 404}}, Settle: &gate.Settle{Busy: retry, Unavailable: retry},
+	}}, nil, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	if _, err := gate.PrepareGRPC(g, func(r gate.Reply, v gate.Verdict) (*int, error) {
+		var headers []string
+		for _, h := range r.Headers() {
+			headers = append(headers, h.Name+"="+h.Value)
+		}
+		text := strings.Join(headers, " ")
+		if before, ok := got[v.String()]; ok && before != text {
+			t.Errorf("%s: %s, and %s", v, before, text)
+		}
+		got[v.String()] = text
+		if r.Body == "" || strings.ContainsFunc(r.Body, func(c rune) bool { return c < ' ' || c >= 0x7f }) {
+			t.Errorf("%s has the message %q", v, r.Body)
+		}
+		return nil, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"absent":      "grpc-status=5",
+		"invalid":     "grpc-status=3",
+		"ambiguous":   "grpc-status=3",
+		"busy":        "grpc-status=10 grpc-retry-pushback-ms=1500",
+		"unavailable": "grpc-status=14 grpc-retry-pushback-ms=1500",
+		"overloaded":  "grpc-status=14 grpc-retry-pushback-ms=1500",
+		"unlocked":    "grpc-status=14 grpc-retry-pushback-ms=-1",
+		"lost":        "grpc-status=14 x-ordergate-lease-lost=true grpc-retry-pushback-ms=-1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// grpcCall opens a call of one of the bench's rules, and forwards it.
+func grpcCall(t *testing.T, b *bench, target string) gate.Call {
+	t.Helper()
+	c := b.gate.Open(order.Request{Method: "POST", Target: target, Header: order.HeaderList{{"content-type", "application/grpc"}}, BodyState: order.BodyComplete})
+	if c.NeedsLock {
+		c.Granted(t.Context(), c.Acquire(t.Context()))
+	}
+	return c
+}
+
+// TestGRPCOutcomes ends answers in every way.
+func TestGRPCOutcomes(t *testing.T) {
+	known := gate.Response{Status: 200, Details: "via_upstream", Attempts: 1}
+	for status, want := range map[string]string{
+		"0": "release", "1": "hold", "2": "hold", "3": "release", "4": "hold", "5": "release", "6": "release", "7": "release", "8": "release",
+		"9": "release", "10": "release", "11": "release", "12": "release", "13": "hold", "14": "hold", "15": "release", "16": "release",
+		"17": "hold", "-1": "hold", "": "hold", "00": "hold", "+0": "hold", "0x0": "hold", " 0": "hold", "OK": "hold", "99999999999999999999": "hold",
+	} {
+		end := func(how string, answer func(c *gate.Call)) {
+			b := newBench(t, false)
+			c := grpcCall(t, b, "/orders/42/settle")
+			answer(&c)
+			c.Ended(t.Context())
+			if got := b.lock.Journal.Short(); got != "acquire 42, "+want {
+				t.Errorf("grpc-status %q %s: %s, want %s", status, how, got, want)
+			}
+		}
+		end("in headers", func(c *gate.Call) {
+			alone := known
+			alone.Ended, alone.GRPCStatus = true, status
+			c.Answered(&alone)
+			c.Finished()
+		})
+		end("in trailers", func(c *gate.Call) {
+			c.Answered(&known)
+			c.GRPCTrailers(status)
+			c.Finished()
+		})
+	}
+	for how, answer := range map[string]func(c *gate.Call){
+		"a status in headers that do not end the answer": func(c *gate.Call) {
+			early := known
+			early.GRPCStatus = "0"
+			c.Answered(&early)
+			c.Finished()
+		},
+		"no end": func(c *gate.Call) {
+			c.Answered(&known)
+			c.GRPCTrailers("0")
+		},
+		"a second attempt": func(c *gate.Call) {
+			again := known
+			again.Attempts = 2
+			c.Answered(&again)
+			c.GRPCTrailers("0")
+			c.Finished()
+		},
+		"a gateway": func(c *gate.Call) {
+			gateway := known
+			gateway.Status = 502
+			c.Answered(&gateway)
+			c.GRPCTrailers("0")
+			c.Finished()
+		},
+	} {
+		b := newBench(t, false)
+		c := grpcCall(t, b, "/orders/42/settle")
+		answer(&c)
+		c.Ended(t.Context())
+		if got := b.lock.Journal.Short(); got != "acquire 42, hold" {
+			t.Errorf("%s: %s", how, got)
+		}
+	}
+	// Envoy's own answer to a call that it has not sent.
+	b := newBench(t, false)
+	c := grpcCall(t, b, "/orders/42/settle")
+	c.Answered(&gate.Response{Status: 200, Details: "no_healthy_upstream", Attempts: 0, Ended: true, GRPCStatus: "14"})
+	c.Finished()
+	c.Ended(t.Context())
+	if got := b.lock.Journal.Short(); got != "acquire 42, release" {
+		t.Errorf("not forwarded: %s", got)
+	}
+}
+
+func TestGRPCStatusIn(t *testing.T) {
+	for want, header := range map[string]order.HeaderList{
+		"5": {{"grpc-message", "x"}, {"grpc-status", "5"}},
+		"":  {{"grpc-status", "0"}, {"grpc-status", "0"}},
+	} {
+		if got := gate.GRPCStatusIn(header); got != want {
+			t.Errorf("%v: %q, want %q", header, got, want)
+		}
+	}
+	if got := gate.GRPCStatusIn(order.HeaderList{}); got != "" {
+		t.Errorf("no headers: %q", got)
+	}
+}
+
+// TestGRPCCreates learns from an answer with a message, and makes a failure of it where
+// headers alone have a status.
+func TestGRPCCreates(t *testing.T) {
+	path := []order.ID{{In: order.InHeader, Name: "x-order-id", Format: digits}}
+	for _, tt := range []struct {
+		name, status string
+		ended        bool
+		http         int
+		text, want   string
+	}{
+		{"a message", "", false, 200, "77", "learn 77"},
+		{"a message without an ID", "", false, 200, "", "incomplete"},
+		{"OK alone", "0", true, 200, "77", "learn 77"},
+		{"a definite failure", "3", true, 200, "", ""},
+		{"a conflict that names it", "6", true, 200, "77", "learn 77"},
+		{"a conflict that does not", "6", true, 200, "", "learn 5"}, // the request has it
+		{"a proxy's status", "14", true, 200, "", "abandoned"},
+		{"a proxy's status with an ID", "14", true, 200, "77", "learn 77"},
+		{"no status", "", true, 200, "", "abandoned"},
+		{"a failure of HTTP", "", true, 415, "", ""},
+		{"a gateway", "", true, 502, "", "abandoned"},
+	} {
+		b := newBench(t, false)
+		g, err := gate.New([]gate.Policy{{
+			Rule:   order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/shop.Orders/Create", IDs: path},
+			Create: &gate.Create{Filter: b.filter, Learn: gate.Learn{Header: "x-new"}, Format: digits},
+		}}, b.record, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := g.Open(order.Request{Method: "POST", Target: "/shop.Orders/Create", Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-order-id", "5"}}, BodyState: order.BodyComplete})
+		part := c.Created(&gate.Response{Status: tt.http, Details: "via_upstream", Attempts: 1, Ended: tt.ended, GRPCStatus: tt.status})
+		if part != gate.NoPart {
+			_ = c.LearnHeader(t.Context(), tt.text)
+		}
+		_ = c.StreamEnded(t.Context(), nil)
+		if got := b.filter.Journal.Short(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestGRPCCreateThatLearnsFromJSON cannot read a message.
+func TestGRPCCreateThatLearnsFromJSON(t *testing.T) {
+	b := newBench(t, false)
+	c := grpcCall(t, b, "/orders")
+	if part := c.Created(&gate.Response{Status: 200, Details: "via_upstream", Attempts: 1}); part != gate.BodyPart {
+		t.Fatalf("part %v", part)
+	}
+	err := c.LearnBody(t.Context(), []byte("\x00\x00\x00\x00\x03\x0a\x01x"), false)
+	if err == nil || !strings.Contains(err.Error(), "response_header") || b.filter.Journal.Short() != "incomplete" {
+		t.Errorf("error %v, did %s", err, b.filter.Journal.Short())
+	}
+}

@@ -1,0 +1,109 @@
+package gate
+
+import (
+	"math/bits"
+	"unsafe"
+
+	"github.com/dchest/siphash"
+
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Share is the part of a rule's requests that the gate enforces. It observes the others.
+type Share struct {
+	// Orders is how many of 10,000 orders the gate enforces, 1 to 9,999. 0: Header decides.
+	Orders int
+	// Header is a request header, in lower case. The gate enforces a request that has it
+	// exactly once, with Value. An empty Value stands for any.
+	Header, Value string
+	// Others is the policy for the other requests: the same one in observe mode.
+	Others *Policy
+}
+
+// AllOrders is the number of parts that a [Share] divides orders into.
+const AllOrders = 10_000
+
+// policy returns the policy for a request. A policy without a share costs one comparison.
+func (g *Gate) policy(m *order.Match, header order.Header) *Policy {
+	p := &g.policies[m.Rule]
+	if p.Share == nil {
+		return p
+	}
+	return p.shared(m, header)
+}
+
+// shared stays out of line, so that policy is inlined.
+//
+//go:noinline
+func (p *Policy) shared(m *order.Match, header order.Header) *Policy {
+	if p.Share.enforces(m, header, p.Locks()) {
+		return p
+	}
+	return p.Share.Others
+}
+
+// enforces decides about a request whose rule takes locks, or takes none.
+//
+// A lock protects an order only if every request that may settle the order takes it. So with
+// locks, a share of orders leaves out only requests that certainly name other orders. It
+// enforces a list if it contains any order of the share. It also enforces a request that
+// cannot be read, and one whose body was not read yet. Otherwise a client could settle an
+// order of the share without its lock: it would only have to spell the ID in an odd way.
+//
+// Without locks, an unreadable request is observed: the backend answers it.
+func (s *Share) enforces(m *order.Match, header order.Header, locks bool) bool {
+	switch {
+	case s.Header != "":
+		return s.hasHeader(header)
+	case m.Result == order.Named:
+		return s.hasOrder(m)
+	case locks:
+		return true
+	}
+	return m.Result == order.NeedsBody && m.ID != "" && s.hasOrder(m)
+}
+
+// hasOrder reports whether any order of a request is in the share.
+func (s *Share) hasOrder(m *order.Match) bool {
+	if len(m.Batch) == 0 {
+		return OrderPart(m.ID) < s.Orders
+	}
+	for _, id := range m.Batch {
+		if OrderPart(id) < s.Orders {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Share) hasHeader(header order.Header) bool {
+	times, fits := 0, false
+	for cursor := 0; header != nil; {
+		name, value, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		if name == s.Header {
+			times++
+			fits = s.Value == "" || value == s.Value
+		}
+		cursor = next
+	}
+	return times == 1 && fits
+}
+
+// The key of OrderPart is constant: every instance has to enforce the same orders, in every
+// release. Nobody keeps it secret. It is "ordergate: share" in ASCII, little endian.
+const shareKey0, shareKey1 = 0x746167726564726f, 0x6572616873203a65
+
+// OrderPart returns the part that an order belongs to, from 0 to AllOrders-1. A share of n
+// has the orders of the parts below n, so a larger share has the orders of a smaller one. The
+// ID is canonical.
+//
+// It is the high half of SipHash-2-4 times AllOrders, which is unbiased for this range
+// (D. Lemire, Fast Random Integer Generation in an Interval, 2019).
+func OrderPart(id string) int {
+	hash := siphash.Hash(shareKey0, shareKey1, unsafe.Slice(unsafe.StringData(id), len(id)))
+	part, _ := bits.Mul64(hash, AllOrders)
+	return int(part)
+}
