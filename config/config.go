@@ -29,8 +29,8 @@ type Config struct {
 }
 
 // Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0 takes a free
-// port. An empty address is not served. A rule with lookup needs authz or http, and a rule with
-// create or settle needs proc. No two addresses may overlap.
+// port. An empty address is not served. A rule with lookup or dedup needs authz or http, and a rule
+// with create or settle needs proc. No two addresses may overlap.
 type Listen struct {
 	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
@@ -507,6 +507,7 @@ type Lookup struct {
 type Create struct {
 	Filter string `mapstructure:"filter"`
 	Learn  Learn  `mapstructure:"learn"`
+	Dedup  *Dedup `mapstructure:"dedup"` // nil: a create of an order that exists goes on, too
 }
 
 // Learn is the location of the new ID in the answer to a create. Exactly one of ResponseJSON

@@ -60,6 +60,7 @@ func (v *validator) rule(path string, r Rule) {
 	if r.Create != nil {
 		v.filterReference(path+".create", r.Create.Filter)
 		v.learn(path+".create", r.Create.Learn)
+		v.dedup(path, &r)
 	}
 	if r.Settle != nil {
 		v.settle(path+".settle", r.Settle)
