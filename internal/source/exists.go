@@ -102,6 +102,9 @@ func (c *Confirmer) Exists(ctx context.Context, id string) (bool, error) {
 	case <-c.running.Done():
 		return false, errConfirmerClosed
 	}
+	if errors.Is(q.err, errStopped) {
+		return false, c.errTimeout()
+	}
 	if q.err != nil {
 		return false, fmt.Errorf("looking up an order in %s: %w", c.name, q.err)
 	}
