@@ -29,8 +29,8 @@ type Config struct {
 }
 
 // Listen holds the addresses to serve on: "host:port" or "unix:/path". Port 0 takes a free
-// port. An empty address is not served. A rule with lookup needs authz or http, and a rule with
-// create or settle needs proc. No two addresses may overlap.
+// port. An empty address is not served. A rule with lookup or dedup needs authz or http, and a rule
+// with create or settle needs proc. No two addresses may overlap.
 type Listen struct {
 	Authz string `mapstructure:"authz"` // gRPC ext_authz; default 127.0.0.1:9191
 	Proc  string `mapstructure:"proc"`  // gRPC ext_proc; default 127.0.0.1:9192
@@ -502,7 +502,8 @@ type Lookup struct {
 type Create struct {
 	Filter string `mapstructure:"filter"`
 	Learn  Learn  `mapstructure:"learn"`
-	Once   *Once  `mapstructure:"once"` // by an Idempotency-Key, unless it has by
+	Dedup  *Dedup `mapstructure:"dedup"` // nil: a create of an order that exists goes on, too
+	Once   *Once  `mapstructure:"once"`  // by an Idempotency-Key, unless it has by
 	// Lock is taken for the order that the request names, until its answer is learned: two
 	// creates of one ID do not run at once. "": none.
 	Lock        string `mapstructure:"lock"`

@@ -246,6 +246,9 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	}
 	if r.Create != nil {
 		lowerHeader(&r.Create.Learn.ResponseHeader)
+		if r.Create.Dedup != nil {
+			r.Create.Dedup.ensureDefaults(doc, path+".create.dedup")
+		}
 	}
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))

@@ -108,6 +108,9 @@ func (v *validator) served(c *Config) {
 		if r.Lookup != nil && authz == "" {
 			authz = rulePath(i) + ".lookup"
 		}
+		if r.Create != nil && r.Create.Dedup != nil && authz == "" {
+			authz = rulePath(i) + ".create.dedup"
+		}
 		if r.Create != nil && proc == "" {
 			proc = rulePath(i) + ".create"
 		}

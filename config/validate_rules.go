@@ -62,6 +62,7 @@ func (v *validator) rule(path string, r Rule) {
 		v.filterReference(path+".create", r.Create.Filter)
 		v.learn(path+".create", r.Create.Learn)
 		v.createLock(path, r)
+		v.dedup(path, &r)
 	}
 	if r.Settle != nil {
 		v.settle(path+".settle", r.Settle)

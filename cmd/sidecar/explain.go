@@ -51,9 +51,11 @@ type explanation struct {
 	Byte     *string     `json:"byte"`      // the faulty byte; null: not a single byte
 	Piece    *string     `json:"piece"`     // the faulty text, if it is longer than a byte
 	Live     []lockState `json:"live"`      // null without --live
+	Table    *tableState `json:"table"`     // null without --live, and where no table is asked
 	column   int         // of Byte or Piece in PartText
 	settle   *config.Settle
 	grpc     bool // the request is a gRPC call
+	create   *config.Create
 }
 
 // possible is one of the verdicts that a request can get.
@@ -108,6 +110,9 @@ func explainCommand(env *environment) *cobra.Command {
 			}
 			if live {
 				e.Live = lockStates(cmd.Context(), c, e)
+				if e.Table, err = lookUpTable(cmd.Context(), env, e); err != nil {
+					return err
+				}
 			}
 			if asJSON {
 				return admin.WriteJSON(env.stdout, e)
@@ -118,7 +123,7 @@ func explainCommand(env *environment) *cobra.Command {
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "a header as 'name: value', any number of times; host is the authority")
 	cmd.Flags().StringVarP(&data, "data", "d", "", "the body as it is, @FILE, or @- for stdin; it brings no content-type")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, which changes nothing")
+	cmd.Flags().BoolVar(&live, "live", false, "ask Redis whether the order's lock is held, and the table of a create whether it has the order; changes nothing")
 	return cmd
 }
 
@@ -261,7 +266,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	}
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
-	e.settle = c.Rules[m.Rule].Settle
+	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(p, &decision, m)
 	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
 	if call := g.Open(q.Request); call.NeedsLock {
@@ -358,20 +363,23 @@ var conditionsWithLimit = [gate.Verdicts]string{
 // the verdicts that the filter and the lock can give.
 func (e *explanation) explainUndecided(p *gate.Policy) {
 	named := e.ID != nil
+	dedups := p.Create != nil && p.Create.Dedup != nil && named
 	passes := map[gate.Verdict]bool{
 		gate.VerdictAcquired: p.Settle != nil && named,
 		gate.VerdictMaybe:    p.Lookup != nil && p.Settle == nil && named,
-		gate.VerdictUnknown:  p.Lookup != nil && p.Settle == nil,
+		gate.VerdictUnknown:  p.Lookup != nil && p.Settle == nil || dedups && !p.Create.Dedup.Refuse,
 		gate.VerdictNone:     p.Create != nil,
 	}
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named && conditions[v] != "" { // the others have a reason, or come after the request is forwarded
+		if passes[v] || refused && named && (conditions[v] != "" || conditionsWithDedup[v] != "") { // the others have a reason, or come after the request is forwarded
 			verdicts = append(verdicts, v)
 		}
 	}
 	switch {
+	case dedups:
+		e.Because = becauseOfDedup(p.Create.Dedup)
 	case p.Create != nil:
 		e.Because = "the request goes on, and the new ID is learned from the answer"
 	case p.Settle == nil:
@@ -390,6 +398,9 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		a.When = new(conditions[v])
 		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
 			a.When = new(conditionsWithLimit[v])
+		}
+		if dedups {
+			a.When = new(conditionsWithDedup[v])
 		}
 		e.Possible = append(e.Possible, a)
 	}

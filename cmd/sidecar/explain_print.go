@@ -70,7 +70,10 @@ func (e *explanation) print(w io.Writer) error {
 	for _, l := range e.Live {
 		line("lock now", "%s", l)
 	}
-	if e.Live != nil && len(e.Live) == 0 {
+	if e.Table != nil {
+		line("table now", "%s", e.Table)
+	}
+	if e.Live != nil && len(e.Live) == 0 && e.Table == nil {
 		line("lock now", "nothing to ask: this request takes no lock")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -116,6 +116,7 @@ func (m *Engine) apply(ctx context.Context, c *config.Config) (changed []string,
 		f.earlier = append(f.earlier, rules)
 	}
 	f.config = c
+	m.confirmers.use(next.gate.Policies())
 	f.gate.Store(next.gate)
 	for _, u := range f.adapters {
 		u.use(next.gate)

@@ -48,6 +48,7 @@ func (m *Engine) conditions(draining bool) []health.Condition {
 				"set response_attributes: [response.code_details, upstream.request_attempt_count] in its ext_proc",
 		})
 	}
+	list = append(list, m.confirmers.conditions()...)
 	return append(list, m.active.condition())
 }
 

@@ -42,6 +42,7 @@ type Engine struct {
 	closers       []func()                 // disconnect from Redis
 	filters       map[string]*filterUnit
 	lockers       *locking.Lockers
+	confirmers    *confirmers
 	bodiesMissing recentEvent // Envoy sent no body
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
@@ -87,6 +88,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 		Redis: m.redis, RedisConfig: c.Redis, Process: m.process, Metrics: m.metrics, Warnings: &m.warnings, Logger: log,
 	})
 	m.metrics.InFlightGauges(m.lockers.InFlight)
+	m.confirmers = newConfirmers(m.metrics, log)
 	if err := m.openFilters(ctx); err != nil {
 		m.Close()
 		return nil, err
@@ -158,9 +160,25 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 		if p.Lookup != nil {
 			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.onNotFound
 		}
+		if err := m.completeDedup(c, &r, &p); err != nil {
+			return nil, err
+		}
 		policies = append(policies, p)
 	}
 	return policies, nil
+}
+
+// completeDedup adds to the dedup of a policy, if there is one, what confirms a create. The order
+// of a create that the filter lacks is no probe, so the measures do not count it.
+func (m *Engine) completeDedup(c *config.Config, r *config.Rule, p *gate.Policy) (err error) {
+	if p.Create == nil || p.Create.Dedup == nil {
+		return nil
+	}
+	p.Create.Dedup.Filter = m.filters[r.Create.Filter].Filter()
+	if r.Create.Dedup.Confirm != "" {
+		p.Create.Dedup.Confirm, err = m.confirmers.of(c, r)
+	}
+	return err
 }
 
 // LearnTimeout returns how long the answer to a create may be held back, with some slack. By then
@@ -206,6 +224,7 @@ func (m *Engine) Start() {
 	for _, unit := range m.watches {
 		m.background(unit.Watch)
 	}
+	m.confirmers.use(m.Gate().Policies())
 }
 
 // AwaitHolds blocks until Redis has stored the hold of every lock whose call ended with an
@@ -221,6 +240,7 @@ func (m *Engine) Close() {
 		close(m.ending)
 		m.wg.Wait()
 		m.lockers.Close()
+		m.confirmers.close()
 		m.warnings.Close()
 		for _, unit := range m.filters {
 			unit.Close()

@@ -29,6 +29,11 @@ func CheckLive(ctx context.Context, c *config.Config) []config.Violation {
 	for _, name := range slices.Sorted(maps.Keys(c.Filters)) {
 		l.checkFilter(ctx, name, c.Filters[name])
 	}
+	for i := range c.Rules {
+		if create := c.Rules[i].Create; create != nil && create.Dedup != nil && create.Dedup.Confirm != "" {
+			l.report(fmt.Sprintf("rules[%d].create.dedup.confirm", i), loader.CheckConfirmer(ctx, c, &c.Rules[i]))
+		}
+	}
 	return l.found
 }
 

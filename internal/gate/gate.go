@@ -140,6 +140,7 @@ type Create struct {
 	Filter Filter
 	Learn  Learn
 	Format order.Format // of the new ID
+	Dedup  *Dedup       // nil: a create of an order that exists goes on, too
 }
 
 // Settle holds a lock around a call.

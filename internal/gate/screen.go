@@ -10,7 +10,7 @@ import (
 )
 
 // Screen judges a request before it goes to the backend. It blocks only if a filter does
-// not hold its orders in memory. It does not allocate for a request without a body.
+// not hold its orders in memory, or if a create has to be confirmed. It does not allocate for a request without a body.
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
@@ -18,12 +18,16 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	if p == nil {
 		return d
 	}
-	if p.Lookup != nil && d.Verdict == VerdictNone {
+	switch {
+	case d.Verdict != VerdictNone:
+	case p.Lookup != nil:
 		a := p.Lookup.mayContain(m)
 		if a == presence.NotInMemory {
 			a = p.Lookup.lookUp(ctx, cloneIDs(m))
 		}
 		p.setVerdict(&d, verdictOf(a))
+	default:
+		p.setVerdict(&d, p.Create.Dedup.decide(ctx, m))
 	}
 	d.GRPC = d.Refused && IsGRPC(&req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
@@ -34,7 +38,7 @@ func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 type TryResult struct {
 	Decision  Decision
 	NeedsBody bool           // call TryScreen again, with the request's body
-	Pending   *PendingLookup // memory does not hold the orders; nil: the judgement is complete
+	Pending   *PendingLookup // memory does not hold the answer; nil: the judgement is complete
 }
 
 // PendingLookup is a judgement that takes time. It keeps nothing of the request's memory.
@@ -57,6 +61,12 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
 		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, req.Header).isIncomplete(m, req)}
+	case p.Lookup == nil:
+		v, decided := p.Create.Dedup.tryDecide(m)
+		if !decided {
+			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
+		}
+		p.setVerdict(&d, v)
 	default:
 		a := p.Lookup.mayContain(m)
 		if a != presence.Absent && p.isIncomplete(m, req) {
@@ -73,10 +83,17 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 	return TryResult{Decision: d}
 }
 
-// Resolve asks the filter and returns the decision. It blocks until ctx ends at most.
+// Resolve asks the filter, or confirms a create, and returns the decision. It blocks until
+// ctx ends at most.
 func (a *PendingLookup) Resolve(ctx context.Context) Decision {
 	a.decision.ID = a.ids[0]
-	a.policy.setVerdict(&a.decision, verdictOf(a.policy.Lookup.lookUp(ctx, a.ids)))
+	var v Verdict
+	if l := a.policy.Lookup; l != nil {
+		v = verdictOf(l.lookUp(ctx, a.ids))
+	} else {
+		v = a.policy.Create.Dedup.Decide(ctx, a.ids[0])
+	}
+	a.policy.setVerdict(&a.decision, v)
 	a.gate.record.Decided(a.decision.Rule, a.decision.Action, a.decision.Verdict, a.decision.Observed, a.gate.now().Sub(a.start))
 	return a.decision
 }
@@ -101,14 +118,15 @@ func (g *Gate) begin(m order.Match, header order.Header) (d Decision, p *Policy)
 	}
 	p = g.policy(&m, header)
 	d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
-	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil {
+	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil && p.dedup() == nil {
 		return d, nil
 	}
 	return d, p
 }
 
 func (p *Policy) setVerdict(d *Decision, v Verdict) {
-	d.Verdict, d.Refused = v, v == VerdictAbsent && !p.Observe
+	refuses := v == VerdictAbsent || v == VerdictDuplicate || v == VerdictUnavailable
+	d.Verdict, d.Refused = v, refuses && !p.Observe
 }
 
 // mayContain asks the filter's memory. A list is absent if all of its orders are. Without

@@ -32,7 +32,7 @@ const (
 	VerdictBusy                // another call settles this order
 	VerdictInvalid             // the order ID is missing or malformed
 	VerdictAmbiguous           // the request names its order more than once
-	VerdictUnavailable         // the lock is unavailable
+	VerdictUnavailable         // the lock is unavailable, or a create cannot be confirmed
 	VerdictOverloaded          // the backend may be overloaded, or the client has left too often
 	VerdictAcquired            // the call holds the order's lock
 	VerdictUnlocked            // the backend answered a settlement that had no lock
@@ -123,6 +123,10 @@ func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 	switch v := Verdict(int(r) - order.Reasons); {
 	case v == VerdictAbsent && p.Lookup != nil:
 		return p.Lookup.Absent, v, true
+	case v == VerdictDuplicate && p.dedup() != nil:
+		return p.Create.Dedup.Duplicate, v, true
+	case v == VerdictUnavailable && p.dedup() != nil && p.Create.Dedup.Refuse:
+		return p.Create.Dedup.Unavailable, v, true
 	case v == VerdictBusy && p.Settle != nil:
 		return p.Settle.Busy, v, true
 	case (v == VerdictUnavailable || v == VerdictOverloaded) && p.HasLock():

@@ -18,6 +18,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	reloads  reloads
+	dedup    dedup
 
 	decisions *prometheus.CounterVec
 	seconds   *prometheus.HistogramVec
@@ -56,6 +57,7 @@ func New(version string, loaded time.Time) *Metrics {
 	m.gauge("ordergate_build_info", "The version that runs; always 1.",
 		prometheus.Labels{"version": version}, func() float64 { return 1 })
 	m.reloads.register(m, loaded)
+	m.dedup.register(m)
 
 	m.decisions = m.counters("ordergate_decisions_total",
 		"Verdicts on requests.", "rule", "action", "verdict", "mode")

@@ -30,7 +30,7 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 		p.Lookup = &gate.Lookup{Filter: filters[l.Filter], Absent: reply(l.Absent)}
 	}
 	if c := r.Create; c != nil {
-		p.Create = &gate.Create{Filter: filters[c.Filter], Learn: gate.Learn{Header: c.Learn.ResponseHeader}}
+		p.Create = &gate.Create{Filter: filters[c.Filter], Learn: gate.Learn{Header: c.Learn.ResponseHeader}, Dedup: dedup(c.Dedup, filters[c.Filter])}
 		if c.Learn.ResponseJSON != "" {
 			p.Create.Learn.JSON = strings.Split(c.Learn.ResponseJSON, ".")
 		}

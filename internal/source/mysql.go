@@ -30,16 +30,9 @@ var errNoAnswer = fmt.Errorf("the server has not answered for %v", answerLimit)
 
 // newMySQL returns the opener of a table in MySQL or MariaDB, and its location.
 func newMySQL(opts TableOptions) (open opener, location string, err error) {
-	config, err := parseMySQL(opts.DSN)
+	config, schema, table, err := parseMySQLTable(opts)
 	if err != nil {
 		return nil, "", err
-	}
-	schema, table, found := strings.Cut(opts.Table, ".")
-	if !found {
-		schema, table = config.DBName, opts.Table
-	}
-	if schema == "" {
-		return nil, "", errors.New("no database: name one in the DSN, or the table as database.table")
 	}
 	return func(ctx context.Context) (conn, *layout, error) {
 		c, err := connectMySQL(ctx, config)
@@ -53,6 +46,21 @@ func newMySQL(opts TableOptions) (open opener, location string, err error) {
 		}
 		return c, l, nil
 	}, fmt.Sprintf("%s %q %q", config.Net, config.Addr, schema), nil
+}
+
+// parseMySQLTable parses the DSN and the name of a table.
+func parseMySQLTable(opts TableOptions) (config *mysql.Config, schema, table string, err error) {
+	if config, err = parseMySQL(opts.DSN); err != nil {
+		return nil, "", "", err
+	}
+	schema, table, found := strings.Cut(opts.Table, ".")
+	if !found {
+		schema, table = config.DBName, opts.Table
+	}
+	if schema == "" {
+		return nil, "", "", errors.New("no database: name one in the DSN, or the table as database.table")
+	}
+	return config, schema, table, nil
 }
 
 // parseMySQL parses a DSN in the driver's form, or a mysql:// URL.
@@ -73,8 +81,9 @@ func parseMySQL(dsn string) (*mysql.Config, error) {
 
 // mysqlConn is a connection to MySQL or MariaDB.
 type mysqlConn struct {
-	db   *sql.DB
-	conn *sql.Conn
+	db      *sql.DB
+	conn    *sql.Conn
+	mariaDB bool
 }
 
 // session makes the connection independent of the settings of the server and the DSN. Times are in
@@ -106,16 +115,21 @@ func (c *mysqlConn) begin(ctx context.Context) (err error) {
 	if err := c.conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return mysqlError(ctx, err)
 	}
-	timeout := fmt.Sprintf("max_execution_time = %d", statementLimit.Milliseconds())
-	if strings.Contains(version, "MariaDB") {
-		timeout = fmt.Sprintf("max_statement_time = %d", int(statementLimit.Seconds()))
-	}
-	for _, set := range []string{session + timeout, "SET SESSION TRANSACTION READ ONLY"} {
+	c.mariaDB = strings.Contains(version, "MariaDB")
+	for _, set := range []string{session + c.limitOf(statementLimit), "SET SESSION TRANSACTION READ ONLY"} {
 		if _, err := c.conn.ExecContext(ctx, set); err != nil {
 			return mysqlError(ctx, err)
 		}
 	}
 	return nil
+}
+
+// limitOf returns the assignment that has the server stop a statement after a time.
+func (c *mysqlConn) limitOf(d time.Duration) string {
+	if c.mariaDB {
+		return fmt.Sprintf("max_statement_time = %g", d.Seconds())
+	}
+	return fmt.Sprintf("max_execution_time = %d", d.Milliseconds())
 }
 
 func (c *mysqlConn) close() {

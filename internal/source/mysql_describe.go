@@ -185,7 +185,7 @@ func bytewiseMySQL(c column) column {
 }
 
 func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
-	names, err := m.columnNames(ctx, "SHOW INDEX FROM "+quoteMySQL(m.schema)+"."+quoteMySQL(m.table))
+	names, err := m.conn.byName(ctx, "SHOW INDEX FROM "+quoteMySQL(m.schema)+"."+quoteMySQL(m.table))
 	if err != nil {
 		return x, err
 	}
@@ -211,12 +211,12 @@ func (m *mysqlTable) indexes(ctx context.Context) (x indexes, err error) {
 	return x, nil
 }
 
-// columnNames returns rows by column name in lower case. The columns of SHOW INDEX differ between
-// MariaDB and versions of MySQL.
-func (m *mysqlTable) columnNames(ctx context.Context, text string) (all []map[string]string, err error) {
+// byName returns rows by column name in lower case. The columns of SHOW INDEX and EXPLAIN differ
+// between MariaDB and versions of MySQL.
+func (c *mysqlConn) byName(ctx context.Context, text string, args ...any) (all []map[string]string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, errNoAnswer)
 	defer cancel()
-	rows, err := m.conn.conn.QueryContext(ctx, text)
+	rows, err := c.conn.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, mysqlError(ctx, err)
 	}

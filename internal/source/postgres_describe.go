@@ -34,7 +34,7 @@ type postgresColumn struct {
 }
 
 func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
-	l := &layout{kind: Postgres, table: pgx.Identifier(strings.Split(p.opts.Table, ".")).Sanitize()}
+	l := p.emptyLayout()
 	l.ordered = l.table
 	// The catalogue does not show a missing right. This does.
 	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
@@ -66,6 +66,10 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	}
 	l.derive(p.opts.Ascending)
 	return l, p.comparable(ctx, l)
+}
+
+func (p *postgresTable) emptyLayout() *layout {
+	return &layout{kind: Postgres, table: pgx.Identifier(strings.Split(p.opts.Table, ".")).Sanitize()}
 }
 
 // grant adds the missing right to an error.

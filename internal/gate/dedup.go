@@ -1,0 +1,98 @@
+package gate
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
+)
+
+// Confirmer looks orders up where they are stored. It is safe for concurrent use.
+type Confirmer interface {
+	// Exists reports whether an order is stored now. It bounds its own time, and blocks
+	// until ctx ends at most. It returns an error if it could not look the order up. It may
+	// keep the ID after it has returned.
+	Exists(ctx context.Context, id string) (bool, error)
+}
+
+// Dedup refuses a create whose request names an order that exists. A filter alone is not
+// enough for that: its Maybe may be wrong, and the create of a new order must go on.
+type Dedup struct {
+	Filter      Filter    // only Absent counts: the order is new
+	Certain     bool      // the filter's Maybe is never wrong: nothing else is asked about it
+	Confirm     Confirmer // decides what the filter leaves open; nil: nothing does
+	Refuse      bool      // refuse a create that cannot be confirmed; otherwise it goes on
+	Duplicate   Reply
+	Unavailable Reply // with Refuse
+}
+
+// Decide returns the verdict on a create of the order: VerdictNone if it is new,
+// VerdictDuplicate if it exists. Otherwise the order could not be looked up: then the
+// verdict is VerdictUnavailable with Refuse, and VerdictUnknown without. It blocks until
+// ctx ends at most.
+//
+// The verdict is about the moment of the call. So a caller that holds the order's lock
+// decides again: an earlier verdict may be of the time before another create of the order.
+func (d *Dedup) Decide(ctx context.Context, id string) Verdict {
+	switch d.Filter.Query(ctx, id) {
+	case presence.Absent:
+		return VerdictNone
+	case presence.Maybe:
+		if d.Certain {
+			return VerdictDuplicate
+		}
+	}
+	if d.Confirm == nil {
+		return d.unconfirmed()
+	}
+	switch exists, err := d.Confirm.Exists(ctx, id); {
+	case err != nil:
+		return d.unconfirmed()
+	case exists:
+		return VerdictDuplicate
+	}
+	return VerdictNone
+}
+
+// unconfirmed is the verdict on a create whose order cannot be looked up.
+func (d *Dedup) unconfirmed() Verdict {
+	if d.Refuse {
+		return VerdictUnavailable
+	}
+	return VerdictUnknown
+}
+
+// tryDecide is Decide without blocking. It returns false if only Decide can tell.
+func (d *Dedup) tryDecide(m order.Match) (v Verdict, decided bool) {
+	switch {
+	case m.ID != "":
+	case m.Result == order.Anonymous: // the backend chooses the ID
+		return VerdictNone, true
+	default: // the ID is in the body, which was not passed on
+		return d.unconfirmed(), true
+	}
+	switch d.Filter.MayContain(m.ID) {
+	case presence.Absent:
+		return VerdictNone, true
+	case presence.Maybe:
+		return VerdictDuplicate, d.Certain
+	}
+	return VerdictNone, false
+}
+
+// decide returns the verdict on a matched request. It blocks as Decide does.
+func (d *Dedup) decide(ctx context.Context, m order.Match) Verdict {
+	if v, decided := d.tryDecide(m); decided {
+		return v
+	}
+	return d.Decide(ctx, strings.Clone(m.ID))
+}
+
+// dedup returns the dedup of a rule; nil: it has none.
+func (p *Policy) dedup() *Dedup {
+	if p.Create == nil {
+		return nil
+	}
+	return p.Create.Dedup
+}

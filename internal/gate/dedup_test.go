@@ -1,0 +1,258 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
+	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/presence"
+)
+
+// dedupBench is a gate with one rule, whose creates name their order in a header or in the body.
+type dedupBench struct {
+	gate    *gate.Gate
+	policy  *gate.Policy
+	filter  *gatetest.Filter
+	confirm *gatetest.Confirmer
+	record  *gatetest.Recorder
+}
+
+// The filter knows 1 (existing) and 2 (a false positive), and cannot tell of 3 (existing) and 4.
+func newDedupBench(t testing.TB, change func(*gate.Policy)) *dedupBench {
+	t.Helper()
+	journal := &gatetest.Journal{}
+	b := &dedupBench{
+		filter: &gatetest.Filter{Journal: journal, Others: presence.Absent, Answers: map[string]presence.Answer{
+			"1": presence.Maybe, "2": presence.Maybe, "3": presence.Unknown, "4": presence.Unknown,
+		}},
+		confirm: &gatetest.Confirmer{Journal: journal, Orders: map[string]bool{"1": true, "3": true}},
+		record:  &gatetest.Recorder{},
+	}
+	b.policy = &gate.Policy{
+		Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", Optional: true, IDs: []order.ID{
+			{In: order.InHeader, Name: "x-order-id", Format: digits},
+			{In: order.InJSON, Members: []string{"id"}, Format: digits, MaxBody: 1000},
+		}},
+		Create: &gate.Create{
+			Filter: b.filter, Learn: gate.Learn{Header: "x-order-id"}, Format: digits,
+			Dedup: &gate.Dedup{
+				Filter: b.filter, Confirm: b.confirm,
+				Duplicate: gate.Reply{Status: 409, Body: "exists"}, Unavailable: gate.Reply{Status: 503},
+			},
+		},
+	}
+	if change != nil {
+		change(b.policy)
+	}
+	var err error
+	if b.gate, err = gate.New([]gate.Policy{*b.policy}, b.record, time.Now); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// create is a create of an order; "": it names none.
+func create(id string) order.Request {
+	req := order.Request{Method: "POST", Target: "/orders", BodyState: order.BodyComplete}
+	if id != "" {
+		req.Header = order.HeaderList{{"x-order-id", id}}
+	}
+	return req
+}
+
+// TestDedup judges creates in every way: Screen and TryScreen have to agree.
+func TestDedup(t *testing.T) {
+	away := func(p *gate.Policy) { p.Create.Dedup.Confirm.(*gatetest.Confirmer).Err = errors.New("away") }
+	refuse := func(p *gate.Policy) { p.Create.Dedup.Refuse = true }
+	certain := func(p *gate.Policy) { p.Create.Dedup.Certain, p.Create.Dedup.Confirm = true, nil }
+	for _, tt := range []struct {
+		name    string
+		change  []func(*gate.Policy)
+		id      string
+		verdict gate.Verdict
+		refused bool
+		asked   []string // of the filter and the confirmer, by Screen
+	}{
+		{"new", nil, "5", gate.VerdictNone, false, nil},
+		{"existing", nil, "1", gate.VerdictDuplicate, true, []string{"query 1", "confirm 1"}},
+		{"a false positive", nil, "2", gate.VerdictNone, false, []string{"query 2", "confirm 2"}},
+		{"existing, and the filter cannot tell", nil, "3", gate.VerdictDuplicate, true, []string{"query 3", "confirm 3"}},
+		{"new, and the filter cannot tell", nil, "4", gate.VerdictNone, false, []string{"query 4", "confirm 4"}},
+		{"without an ID", nil, "", gate.VerdictNone, false, nil},
+		{"malformed", nil, "x", gate.VerdictInvalid, true, nil},
+		{"away", []func(*gate.Policy){away}, "1", gate.VerdictUnknown, false, []string{"query 1", "confirm 1"}},
+		{"away, and new", []func(*gate.Policy){away}, "5", gate.VerdictNone, false, nil},
+		{"away, and refused", []func(*gate.Policy){away, refuse}, "1", gate.VerdictUnavailable, true, []string{"query 1", "confirm 1"}},
+		{"certain", []func(*gate.Policy){certain}, "1", gate.VerdictDuplicate, true, nil},
+		{"certain, and the filter cannot tell", []func(*gate.Policy){certain}, "3", gate.VerdictUnknown, false, []string{"query 3"}},
+		{"certain, and refused", []func(*gate.Policy){certain, refuse}, "3", gate.VerdictUnavailable, true, []string{"query 3"}},
+		{"nothing to confirm with", []func(*gate.Policy){func(p *gate.Policy) { p.Create.Dedup.Confirm = nil }}, "1", gate.VerdictUnknown, false, []string{"query 1"}},
+	} {
+		for _, observe := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, observe), func(t *testing.T) {
+				change := func(p *gate.Policy) {
+					for _, one := range tt.change {
+						one(p)
+					}
+					p.Observe = observe
+				}
+				b := newDedupBench(t, change)
+				got := b.gate.Screen(t.Context(), create(tt.id))
+				if got.Verdict != tt.verdict || got.Refused != (tt.refused && !observe) || got.Action != gate.ActionCreate {
+					t.Errorf("screened: %+v", got)
+				}
+				if diff := cmp.Diff(tt.asked, b.filter.Journal.Lines()); diff != "" {
+					t.Error("asked (-want +got):\n" + diff)
+				}
+				counted := []string{"0 create " + tt.verdict.String()}
+				if diff := cmp.Diff(counted, b.record.Lines()); diff != "" {
+					t.Error("counted (-want +got):\n" + diff)
+				}
+
+				b = newDedupBench(t, change)
+				text := []byte(tt.id)
+				result := b.gate.TryScreen(create(unsafe.String(unsafe.SliceData(text), len(text))))
+				d := result.Decision
+				if (result.Pending != nil) != (tt.asked != nil) || len(b.filter.Journal.Lines()) > 0 {
+					t.Errorf("%+v, asked for %q without waiting", result, b.filter.Journal.Lines())
+				}
+				if result.Pending != nil {
+					clear(text) // it is the caller's
+					d = result.Pending.Resolve(t.Context())
+				}
+				if d.Verdict != got.Verdict || d.Refused != got.Refused {
+					t.Errorf("tried: %+v, screened %+v", d, got)
+				}
+				if diff := cmp.Diff(counted, b.record.Lines()); diff != "" {
+					t.Error("counted (-want +got):\n" + diff)
+				}
+			})
+		}
+	}
+}
+
+// TestDedupOfABody has the ID in the body, which not every proxy passes on.
+func TestDedupOfABody(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		b := newDedupBench(t, func(p *gate.Policy) { p.Create.Dedup.Refuse = refuse })
+		req := create("")
+		req.Header, req.BodyState = order.HeaderList{{"content-type", "application/json"}, {"content-length", "9"}}, order.BodyUnseen
+		want := gate.VerdictUnknown
+		if refuse {
+			want = gate.VerdictUnavailable
+		}
+		if d := b.gate.Screen(t.Context(), req); d.Verdict != want || d.Refused != refuse {
+			t.Errorf("unseen: %+v", d)
+		}
+		if result := b.gate.TryScreen(req); !result.NeedsBody {
+			t.Errorf("%+v, want the body", result)
+		}
+		req.Body, req.BodyState = []byte(`{"id":"1"}`), order.BodyComplete
+		if d := b.gate.Screen(t.Context(), req); d.Verdict != gate.VerdictDuplicate {
+			t.Errorf("seen: %+v", d)
+		}
+	}
+}
+
+// TestDedupReplies has an answer for each verdict that refuses.
+func TestDedupReplies(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		b := newDedupBench(t, func(p *gate.Policy) { p.Create.Dedup.Refuse = refuse })
+		var given []string
+		for v := range gate.Verdict(gate.Verdicts) {
+			d := gate.Decision{Verdict: v}
+			if reply, verdict, ok := b.policy.Reply(d.Refusal()); ok {
+				given = append(given, fmt.Sprint(verdict, " ", reply.Status))
+			}
+		}
+		want := []string{"duplicate 409"}
+		if refuse {
+			want = []string{"unavailable 503", "duplicate 409"}
+		}
+		if !slices.Equal(given, want) {
+			t.Errorf("answers %q, want %q", given, want)
+		}
+	}
+}
+
+// TestDedupEnds has the client leave while its create is confirmed.
+func TestDedupEnds(t *testing.T) {
+	b := newDedupBench(t, nil)
+	b.confirm.Hangs = true
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(time.Millisecond, cancel)
+	if d := b.gate.Screen(ctx, create("1")); d.Verdict != gate.VerdictUnknown {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestDedupOfANewOrderDoesNotAllocate(t *testing.T) {
+	b := newDedupBench(t, nil)
+	g, err := gate.New(b.gate.Policies(), gatetest.Silent{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, req := t.Context(), create("5")
+	if n := testing.AllocsPerRun(100, func() {
+		g.Screen(ctx, req)
+		g.TryScreen(req)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestRefusedDuplicateTeachesNothing opens no call for a create that was refused, and one for a
+// create that goes on.
+func TestRefusedDuplicateTeachesNothing(t *testing.T) {
+	b := newDedupBench(t, nil)
+	b.filter.Journal = &gatetest.Journal{}
+	if d := b.gate.Screen(t.Context(), create("1")); !d.Refused {
+		t.Fatalf("%+v", d)
+	}
+	call := b.gate.OpenScreened(create("5"))
+	if !call.NeedsAnswer {
+		t.Fatalf("%+v", call)
+	}
+	if part := call.Created(&gate.Response{Status: 201, Attempts: 1, Details: "via_upstream"}); part != gate.HeaderPart {
+		t.Fatalf("part %d", part)
+	}
+	if err := call.LearnHeader(t.Context(), "5"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"5"}, b.filter.Journal.After("learn ")); diff != "" {
+		t.Error("learned (-want +got):\n" + diff)
+	}
+}
+
+// BenchmarkScreenCreate judges a create without dedup, one of a new order and a duplicate.
+func BenchmarkScreenCreate(b *testing.B) {
+	for _, tt := range []struct {
+		name, id string
+		change   func(*gate.Policy)
+	}{
+		{"without", "5", func(p *gate.Policy) { p.Create.Dedup = nil }},
+		{"new", "5", nil},
+		{"certain duplicate", "1", func(p *gate.Policy) { p.Create.Dedup.Certain = true }},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			g, err := gate.New(newDedupBench(b, tt.change).gate.Policies(), gatetest.Silent{}, time.Now)
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, req := b.Context(), create(tt.id)
+			b.ReportAllocs()
+			for b.Loop() {
+				g.Screen(ctx, req)
+			}
+		})
+	}
+}

@@ -1,0 +1,30 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// dedup compiles the dedup of a rule; nil for nil. What confirms a create is for the caller to
+// add.
+func dedup(d *config.Dedup, filter gate.Filter) *gate.Dedup {
+	if d == nil {
+		return nil
+	}
+	return &gate.Dedup{
+		Filter: filter, Certain: d.Confirm == "", Refuse: d.OnUnavailable == config.OnUnavailableRefuse,
+		Duplicate: reply(d.Duplicate), Unavailable: reply(d.Unavailable),
+	}
+}
+
+// Same returns a function that reports whether a text of a table names the order of a canonical
+// ID: one of the text's canonical forms is the ID, as in the filter that reads the table.
+func Same(formats []order.Format) func(text, id string) bool {
+	return func(text, id string) bool {
+		first, others := order.CanonicalForms(formats, text)
+		return first == id || slices.Contains(others, id)
+	}
+}
