@@ -11,7 +11,7 @@ import (
 )
 
 // heldHint is in the warning that Envoy waits for less time than answers may be held.
-const heldHint = "up while its answer was held, and its order may exist"
+const heldHint = "while its answer was held, and its order may exist"
 
 // TestMessageTimeoutIsShorterThanAnswersAreHeld has an Envoy that gives up while the answers
 // to creates are held, since Redis hangs.
