@@ -42,6 +42,9 @@ var grpcService = grpc.ServiceDesc{
 		{StreamName: "Upload", ClientStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 			return srv.(*grpcOrders).upload(stream)
 		}},
+		{StreamName: "Talk", ClientStreams: true, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
+			return srv.(*grpcOrders).upload(stream)
+		}},
 	},
 }
 
@@ -183,6 +186,10 @@ const grpcRules = `
     settle: {lock: settlement}
   - name: grpc-upload
     match: {methods: [POST], path: /shop.Orders/Upload}
+    id: {header: x-order-id}
+    settle: {lock: settlement}
+  - name: grpc-talk
+    match: {methods: [POST], path: /shop.Orders/Talk}
     id: {header: x-order-id}
     settle: {lock: settlement}
 `

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -190,6 +191,20 @@ func TestGRPCStreams(t *testing.T) {
 			s.wantFate("4", want)
 		})
 	}
+	t.Run("both sides", func(t *testing.T) { // each waits for the other: the request is never complete
+		t.Parallel()
+		s, o, conn := newGRPCStack(t, settings{orders: 10, envoy: edit(t, "request_timeout: 20s", "request_timeout: 1s")})
+		stream, err := conn.NewStream(metadata.AppendToOutgoingContext(t.Context(), "x-order-id", "6"), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/shop.Orders/Talk")
+		must(t, err)
+		must(t, stream.SendMsg(wrapperspb.String("x")))
+		if err := stream.RecvMsg(&wrapperspb.StringValue{}); status.Code(err) != codes.Unknown { // Envoy's 408
+			t.Errorf("got %v", err)
+		}
+		if n := o.count("Upload"); n != 0 {
+			t.Error("a request that is not complete has reached the backend")
+		}
+		s.wantFate("6", released)
+	})
 	t.Run("upload", func(t *testing.T) {
 		t.Parallel()
 		s, o, conn := newGRPCStack(t, settings{orders: 10})
@@ -236,4 +251,34 @@ func TestGRPCCreates(t *testing.T) {
 	call("Create", "x-do", fmt.Sprintf("status=%d", codes.Unavailable)).want(t, codes.Unavailable, "")
 	bedtest.Eventually(t, "a doubt", func() bool { return learned("abandoned") == "1" })
 	call("Get", "x-order-id", "501").want(t, codes.OK, "")
+}
+
+// TestGRPCLostLease ends a call whose lock an operator has deleted: the client must not try
+// again by itself.
+func TestGRPCLostLease(t *testing.T) {
+	t.Parallel()
+	s, o, conn := newGRPCStack(t, settings{orders: 10})
+	done := make(chan rpc, 1)
+	go func() { done <- callRPC(t.Context(), conn, "Settle", "x-order-id", "8", "x-do", "hang") }()
+	bedtest.Eventually(t, "the backend has it", func() bool { return o.count("Settle 8") == 1 })
+	s.redis.Del(t.Context(), "order:lock:8")
+	r := <-done
+	r.want(t, codes.Unavailable, "lost")
+	if r.pushback != "-1" || strings.Join(r.trailer["x-ordergate-lease-lost"], "") != "true" {
+		t.Errorf("got %+v", r)
+	}
+}
+
+// TestGRPCShare enforces gRPC calls of some orders.
+func TestGRPCShare(t *testing.T) {
+	t.Parallel()
+	in, out := someOf(5000, 1)
+	_, _, conn := newGRPCStack(t, settings{orders: 10, gate: func(yaml string) string {
+		return strings.Replace(yaml, "  - name: grpc-get\n", "  - name: grpc-get\n    mode: {enforce: 50%}\n", 1)
+	}})
+	absent, others := someOf(5000, 30) // some of which do not exist
+	callRPC(t.Context(), conn, "Get", "x-order-id", fmt.Sprint(absent[29])).want(t, codes.NotFound, "absent")
+	callRPC(t.Context(), conn, "Get", "x-order-id", fmt.Sprint(others[29])).want(t, codes.OK, "")
+	callRPC(t.Context(), conn, "Get", "x-order-id", fmt.Sprint(in[0])).want(t, codes.OK, "")
+	callRPC(t.Context(), conn, "Get", "x-order-id", fmt.Sprint(out[0])).want(t, codes.OK, "")
 }

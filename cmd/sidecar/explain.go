@@ -267,7 +267,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
-	p = e.share(p, &decision, m)
+	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())

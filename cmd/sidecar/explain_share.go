@@ -11,12 +11,12 @@ import (
 
 // share records whether the request is enforced, and why. It returns the policy that applies
 // to the request.
-func (e *explanation) share(p *gate.Policy, d *gate.Decision, m order.Match) *gate.Policy {
+func (e *explanation) share(q *explainer, p *gate.Policy, d *gate.Decision, m order.Match) *gate.Policy {
 	observed := p.Observe
 	if p.Share != nil {
 		// A decision without a rule depends on a body, which explain has: it is empty.
 		observed = d.Observed && d.Rule >= 0
-		e.Share = new(shareText(p, m, observed))
+		e.Share = new(q.shareText(p, m, observed))
 	}
 	e.Enforced = new(!observed)
 	if p.Share != nil && observed {
@@ -26,14 +26,14 @@ func (e *explanation) share(p *gate.Policy, d *gate.Decision, m order.Match) *ga
 }
 
 // shareText says why a share has a request, or leaves it out.
-func shareText(p *gate.Policy, m order.Match, observed bool) string {
+func (q *explainer) shareText(p *gate.Policy, m order.Match, observed bool) string {
 	s := p.Share
 	switch {
 	case s.Header != "" && observed:
 		return "it does not have the header " + s.Header + " once, as the mode wants it"
-	case s.Header != "":
+	case s.Header != "" && s.HasHeader(q.Header):
 		return "it has the header " + s.Header
-	case m.Result == order.Named:
+	case s.Header == "" && m.Result == order.Named:
 		parts := []int{gate.OrderPart(m.ID)}
 		for _, id := range m.Batch {
 			parts = append(parts, gate.OrderPart(id))
@@ -44,7 +44,7 @@ func shareText(p *gate.Policy, m order.Match, observed bool) string {
 		}
 		return fmt.Sprintf(text, config.Share{Orders: slices.Min(parts) + 1})
 	case observed:
-		return "it names no order, and takes no lock"
+		return "it cannot be read as a settlement"
 	}
 	return "it may settle any order"
 }

@@ -64,10 +64,15 @@ found        042 in path segment {id}
 verdict      invalid
 status       400`},
 		{"unreadable, without a lock", []string{"GET /orders/042"}, `
-enforced     no: it names no order, and takes no lock
+enforced     no: it cannot be read as a settlement
 found        042 in path segment {id}
 verdict      invalid
 status       the backend's (400 if it were enforced)`},
+		{"unreadable, as a settlement", []string{"GET /canary/42%2Fsettle"}, `
+enforced     yes: it may settle any order
+found        42%2Fsettle in path segment {id}
+verdict      invalid
+status       400`},
 		{"with the header", []string{"GET /canary/42", "-H", "x-canary: 1"}, `
 rule         canary (lookup, {enforce: {header: x-canary, value: "1"}})
 enforced     yes: it has the header x-canary`},

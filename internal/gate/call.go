@@ -78,7 +78,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		return c
 	}
 	c.start = g.now()
-	c.policy = g.policy(&m, req.Header)
+	c.policy = g.policy(&m, &req)
 	c.Decision.Observed = c.policy.Observe
 	c.Decision.GRPC = IsGRPC(&req)
 	c.Decision.Action = c.policy.bracketAction()
@@ -195,7 +195,7 @@ func (g *Gate) match(req order.Request) order.Match {
 	if m.Rule < 0 || m.Result != order.Named && g.policies[m.Rule].Once == nil || isUnreadable(m) {
 		return m
 	}
-	if g.policy(&m, req.Header).Locks() && req.Size() > MaxSettlement {
+	if g.policy(&m, &req).Locks() && req.Size() > MaxSettlement {
 		m.Result, m.Reason, m.Offset = order.TooLarge, order.BodyTooLarge, -1
 	}
 	return m

@@ -14,7 +14,7 @@ import (
 func (g *Gate) Screen(ctx context.Context, req order.Request) Decision {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.begin(m, req.Header)
+	d, p := g.begin(m, &req)
 	if p == nil {
 		return d
 	}
@@ -54,13 +54,13 @@ type PendingLookup struct {
 func (g *Gate) TryScreen(req order.Request) TryResult {
 	start := g.now()
 	m := g.match(req)
-	d, p := g.begin(m, req.Header)
+	d, p := g.begin(m, &req)
 	switch {
 	case d.Verdict != VerdictNone:
 	case m.Rule >= 0 && m.Result == order.NeedsBody:
 		return TryResult{Decision: d, NeedsBody: true}
 	case p == nil:
-		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, req.Header).isIncomplete(m, req)}
+		return TryResult{Decision: d, NeedsBody: d.Rule >= 0 && g.policy(&m, &req).isIncomplete(m, req)}
 	case p.Lookup == nil:
 		v, decided := p.Create.Dedup.tryDecide(m)
 		if !decided {
@@ -112,11 +112,11 @@ func cloneIDs(m order.Match) []string {
 
 // begin starts a judgement. The policy is nil if nothing is decided yet. With a verdict,
 // the judgement is complete.
-func (g *Gate) begin(m order.Match, header order.Header) (d Decision, p *Policy) {
+func (g *Gate) begin(m order.Match, req *order.Request) (d Decision, p *Policy) {
 	if m.Rule < 0 || m.Screening && m.Result == order.NeedsBody {
 		return Decision{Rule: -1}, nil // or the rule depends on a body that was not read yet
 	}
-	p = g.policy(&m, header)
+	p = g.policy(&m, req)
 	d = Decision{Rule: m.Rule, Action: p.firstAction(), Observed: p.Observe, ID: m.ID, Offset: m.Offset}
 	if !g.rejectUnreadable(p, m, &d) && p.Lookup == nil && p.dedup() == nil {
 		return d, nil

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"math/bits"
+	"strings"
 	"unsafe"
 
 	"github.com/dchest/siphash"
@@ -24,19 +25,19 @@ type Share struct {
 const AllOrders = 10_000
 
 // policy returns the policy for a request. A policy without a share costs one comparison.
-func (g *Gate) policy(m *order.Match, header order.Header) *Policy {
+func (g *Gate) policy(m *order.Match, req *order.Request) *Policy {
 	p := &g.policies[m.Rule]
 	if p.Share == nil {
 		return p
 	}
-	return p.shared(m, header)
+	return g.shared(p, m, req)
 }
 
 // shared stays out of line, so that policy is inlined.
 //
 //go:noinline
-func (p *Policy) shared(m *order.Match, header order.Header) *Policy {
-	if p.Share.enforces(m, header, p.Locks()) {
+func (g *Gate) shared(p *Policy, m *order.Match, req *order.Request) *Policy {
+	if p.Share.enforces(m, req.Header, p.Locks()) || mayMeanOtherRule(m, req) && g.locks(req) {
 		return p
 	}
 	return p.Share.Others
@@ -54,13 +55,45 @@ func (p *Policy) shared(m *order.Match, header order.Header) *Policy {
 func (s *Share) enforces(m *order.Match, header order.Header, locks bool) bool {
 	switch {
 	case s.Header != "":
-		return s.hasHeader(header)
+		return s.HasHeader(header)
 	case m.Result == order.Named:
 		return s.hasOrder(m)
 	case locks:
 		return true
 	}
 	return m.Result == order.NeedsBody && m.ID != "" && s.hasOrder(m)
+}
+
+// mayMeanOtherRule reports whether a backend may read an unreadable request as one of another
+// rule: /orders/42%2Fsettle is /orders/{id} to the gate, and a settlement to some backends.
+func mayMeanOtherRule(m *order.Match, req *order.Request) bool {
+	if !isUnreadable(*m) {
+		return false
+	}
+	switch m.Reason {
+	case order.PathSpelling, order.PathNear, order.FrontController, order.OtherMethod, order.MethodOverride, order.URLOverride, order.HostOverride:
+		return true
+	}
+	path, _, _ := strings.Cut(req.Target, "?")
+	return m.Screening || strings.IndexFunc(path, isOddInPath) >= 0
+}
+
+// isOddInPath reports whether some backend may decode a character of a path, or end the path
+// there.
+func isOddInPath(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	return !letter && !strings.ContainsRune("/-._~", r)
+}
+
+// locks reports whether some rule takes locks for requests like this one.
+func (g *Gate) locks(req *order.Request) bool {
+	for i := range g.policies {
+		p := &g.policies[i]
+		if p.Locks() && (p.Share == nil || p.Share.Header == "" || p.Share.HasHeader(req.Header)) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasOrder reports whether any order of a request is in the share.
@@ -76,7 +109,8 @@ func (s *Share) hasOrder(m *order.Match) bool {
 	return false
 }
 
-func (s *Share) hasHeader(header order.Header) bool {
+// HasHeader reports whether a request has the share's header, exactly once, with its value.
+func (s *Share) HasHeader(header order.Header) bool {
 	times, fits := 0, false
 	for cursor := 0; header != nil; {
 		name, value, next := header.Next(cursor)

@@ -150,8 +150,8 @@ func TestShareOfLists(t *testing.T) {
 	}
 }
 
-// TestShareOfUnreadableRequests refuses what may be a settlement of any order. It lets
-// unreadable lookups and creates pass, which need no lock.
+// TestShareOfUnreadableRequests refuses what may be a settlement of any order. It lets other
+// unreadable requests pass, which need no lock.
 func TestShareOfUnreadableRequests(t *testing.T) {
 	b := newShareBench(t, gate.Share{Orders: 1})
 	for _, req := range []order.Request{
@@ -163,6 +163,9 @@ func TestShareOfUnreadableRequests(t *testing.T) {
 		{Method: "POST", Target: "/orders/" + high + "/settle", Header: order.HeaderList{{"x-http-method-override", "GET"}}},
 		{Method: "POST", Target: "/batch", Header: order.HeaderList{{"content-type", "text/plain"}}, Body: []byte(`{"ids":[1]}`)},
 		{Method: "POST", Target: "/orders/" + high + "/settle", Header: order.HeaderList{{"content-type", "application/x-www-form-urlencoded"}}, Body: []byte("id=1")},
+		// These lookups and creates may be settlements to a backend.
+		{Method: "GET", Target: "/orders/" + low + ";a=b"},
+		{Method: "POST", Target: "/orders", Header: order.HeaderList{{"x-original-url", "/a"}}},
 	} {
 		req.BodyState = order.BodyComplete
 		c := b.gate.Open(req)
@@ -172,13 +175,68 @@ func TestShareOfUnreadableRequests(t *testing.T) {
 	}
 	for _, req := range []order.Request{
 		{Method: "GET", Target: "/orders/0" + low},
-		{Method: "GET", Target: "/orders/" + low + ";a=b"},
-		{Method: "POST", Target: "/orders", Header: order.HeaderList{{"x-original-url", "/a"}}},
+		{Method: "GET", Target: "/orders/abc"},
+		{Method: "GET", Target: "/orders/" + low + "?id=" + high},
 	} {
 		req.BodyState = order.BodyComplete
 		c := b.gate.Open(req)
 		if d := b.gate.Screen(t.Context(), req); d.Refused || !d.Observed || c.Decision.Refused {
 			t.Errorf("%s %s: %+v, and then %+v", req.Method, req.Target, d, c.Decision)
+		}
+	}
+}
+
+// TestShareBesideLocks has a lookup of POST in a share, and settlements. A backend may read an
+// odd path as a settlement: such a lookup is refused if a rule takes locks, in any share.
+func TestShareBesideLocks(t *testing.T) {
+	path := []order.ID{{In: order.InPath, Name: "id", Format: digits}}
+	build := func(share gate.Share, settle func(*gate.Policy)) *gate.Gate {
+		b := newBench(t, false)
+		policies := []gate.Policy{{
+			Rule:   order.Rule{Name: "lookup", Methods: []string{"POST"}, Path: "/orders/{id}", IDs: path, OtherMethods: true},
+			Lookup: &gate.Lookup{Filter: b.filter},
+		}, {
+			Rule:   order.Rule{Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle", IDs: path},
+			Settle: &gate.Settle{Lock: b.lock},
+		}}
+		rest := policies[0]
+		rest.Observe, share.Others = true, &rest
+		policies[0].Share = &share
+		settle(&policies[1])
+		g, err := gate.New(policies, b.record, time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	enforced := func(*gate.Policy) {}
+	observed := func(p *gate.Policy) { p.Observe = true }
+	byHeader := func(p *gate.Policy) {
+		rest := *p
+		rest.Observe = true
+		p.Share = &gate.Share{Header: "x-canary", Others: &rest}
+	}
+	for _, tt := range []struct {
+		name, target string
+		settle       func(*gate.Policy)
+		header       order.HeaderList
+		refused      bool
+	}{
+		{"a slash that some decode", "/orders/42%2Fsettle", enforced, nil, true},
+		{"a backslash", `/orders/42\settle`, enforced, nil, true},
+		{"a parameter", "/orders/42;x", enforced, nil, true},
+		{"a malformed ID", "/orders/042", enforced, nil, false},
+		{"letters", "/orders/a.b-c_d~", enforced, nil, false},
+		{"no locks", "/orders/42%2Fsettle", observed, nil, false},
+		{"locks of requests with a header", "/orders/42%2Fsettle", byHeader, nil, false},
+		{"locks of this request", "/orders/42%2Fsettle", byHeader, order.HeaderList{{"x-canary", ""}}, true},
+	} {
+		for _, share := range []gate.Share{{Orders: 1}, {Header: "x-other"}} {
+			g := build(share, tt.settle)
+			req := order.Request{Method: "POST", Target: tt.target, Header: tt.header, BodyState: order.BodyComplete}
+			if d, c := g.Screen(t.Context(), req), g.Open(req); d.Refused != tt.refused || c.Decision.Refused != tt.refused {
+				t.Errorf("%s: %+v, and then %+v", tt.name, d, c.Decision)
+			}
 		}
 	}
 }
