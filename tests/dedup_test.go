@@ -122,6 +122,11 @@ func onDedupStacks(t *testing.T, change settings, test func(t *testing.T, s *ded
 	}
 }
 
+// patientAuthz has Envoy wait for a verdict however busy the machine is. The module needs none.
+func patientAuthz(yaml string) string {
+	return strings.Replace(yaml, "timeout: 0.5s", "timeout: 10s", 1)
+}
+
 // create creates an order; "": the backend chooses its ID.
 func (s *dedupStack) create(path, id string) answer {
 	s.t.Helper()
@@ -194,8 +199,7 @@ func TestCreateDedupAtOnce(t *testing.T) {
 	t.Parallel()
 	// Confirmed however busy the machine is.
 	patient := edit(t, "max_queries: 4", "max_queries: 4, timeout: 5s")
-	withTime := func(yaml string) string { return strings.Replace(yaml, "timeout: 0.5s", "timeout: 10s", 1) }
-	onDedupStacks(t, settings{gate: patient, envoy: withTime}, func(t *testing.T, s *dedupStack) {
+	onDedupStacks(t, settings{gate: patient, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
 		s.reaches(0, func() {
 			var all sync.WaitGroup
 			for range 200 {

@@ -27,6 +27,8 @@ type orderConn struct {
 	table  string // quoted
 	id     column
 	opened time.Time
+	// warnings are about the server: a replica may lack the newest orders.
+	warnings []string
 	// reads reports whether a statement would read more rows than it selects.
 	reads func(ctx context.Context, s *statement) (all bool, err error)
 }
@@ -118,12 +120,18 @@ func (o *orderConn) errNoIndex() error {
 	return fmt.Errorf("no index begins with the ID column %s of type %s: each create that is confirmed reads the whole table", o.id.name, o.id.typ)
 }
 
-// ready prepares a new connection for questions. It warns once if there is no index.
+// ready prepares a new connection for questions. The first time, it logs what is wrong with the
+// table.
 func (c *Confirmer) ready(ctx context.Context, o *orderConn, limit string) (*orderConn, error) {
 	o.opened = time.Now()
 	if !c.explained.Load() {
-		if has, err := o.hasIndex(ctx); err == nil && !c.explained.Swap(true) && !has {
-			c.opts.Logger.Warn("a source is not as it should be", "source", c.name, "reason", o.errNoIndex())
+		if has, err := o.hasIndex(ctx); err == nil && !c.explained.Swap(true) {
+			if !has {
+				o.warnings = append(o.warnings, o.errNoIndex().Error())
+			}
+			for _, w := range o.warnings {
+				c.opts.Logger.Warn("a source is not as it should be", "source", c.name, "reason", w)
+			}
 		}
 	}
 	if err := o.query(ctx, newStatement(o.kind, limit), func([][]byte) {}); err != nil {
@@ -144,12 +152,12 @@ func (c *Confirmer) mysqlOpener(opts TableOptions) (func(context.Context) (*orde
 		if err != nil {
 			return nil, err
 		}
-		id, quoted, err := (&mysqlTable{conn: connected, opts: opts, schema: schema, table: table}).describeID(ctx)
+		l, err := (&mysqlTable{conn: connected, opts: opts, schema: schema, table: table}).describeID(ctx)
 		if err != nil {
 			connected.close()
 			return nil, err
 		}
-		o := &orderConn{conn: connected, kind: MySQL, table: quoted, id: id}
+		o := &orderConn{conn: connected, kind: MySQL, table: l.table, id: l.id, warnings: l.warnings}
 		o.reads = func(ctx context.Context, s *statement) (all bool, err error) {
 			args, err := mysqlArgs(s.args)
 			if err != nil {
@@ -162,23 +170,23 @@ func (c *Confirmer) mysqlOpener(opts TableOptions) (func(context.Context) (*orde
 	}, nil
 }
 
-// describeID returns the ID column, and the quoted name of the table.
-func (m *mysqlTable) describeID(ctx context.Context) (id column, table string, err error) {
-	table = quoteMySQL(m.schema) + "." + quoteMySQL(m.table)
-	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), table)
+// describeID returns a layout with the ID column, the table's name and warnings about the server.
+func (m *mysqlTable) describeID(ctx context.Context) (l *layout, err error) {
+	l = &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
+	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), l.table)
 	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
-		return id, "", fmt.Errorf("column %s: %w", m.opts.IDColumn, m.grant(err, table))
+		return nil, fmt.Errorf("column %s: %w", m.opts.IDColumn, m.grant(err, l.table))
 	}
 	if err := m.readColumns(ctx); err != nil {
-		return id, "", fmt.Errorf("asking for its columns: %w", err)
+		return nil, fmt.Errorf("asking for its columns: %w", err)
 	}
-	if id, err = m.id(); err != nil {
-		return id, "", err
+	if l.id, err = m.id(); err != nil {
+		return nil, err
 	}
-	if strings.HasPrefix(id.in, "UNHEX") { // of a cursor; an ID is the bytes themselves
-		id.in = "%s"
+	if strings.HasPrefix(l.id.in, "UNHEX") { // of a cursor; an ID is the bytes themselves
+		l.id.in = "%s"
 	}
-	return id, table, nil
+	return l, m.server(ctx, l)
 }
 
 // postgresOpener returns a function that connects to a table in PostgreSQL.
@@ -194,12 +202,12 @@ func (c *Confirmer) postgresOpener(opts TableOptions) (func(context.Context) (*o
 		if err != nil {
 			return nil, err
 		}
-		id, quoted, err := (&postgresTable{conn: connected, opts: opts}).describeID(ctx)
+		l, err := (&postgresTable{conn: connected, opts: opts}).describeID(ctx)
 		if err != nil {
 			connected.close()
 			return nil, err
 		}
-		o := &orderConn{conn: connected, kind: Postgres, table: quoted, id: id}
+		o := &orderConn{conn: connected, kind: Postgres, table: l.table, id: l.id, warnings: l.warnings}
 		o.reads = func(ctx context.Context, s *statement) (all bool, err error) {
 			plan := ""
 			explain := &statement{kind: Postgres, text: "EXPLAIN " + s.text, args: s.args}
@@ -210,24 +218,24 @@ func (c *Confirmer) postgresOpener(opts TableOptions) (func(context.Context) (*o
 	}, nil
 }
 
-// describeID returns the ID column, and the quoted name of the table.
-func (p *postgresTable) describeID(ctx context.Context) (id column, table string, err error) {
-	l := p.emptyLayout()
+// describeID returns a layout with the ID column, the table's name and warnings about the server.
+func (p *postgresTable) describeID(ctx context.Context) (l *layout, err error) {
+	l = p.emptyLayout()
 	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), l.table)
 	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
-		return id, "", fmt.Errorf("column %s: %w", p.opts.IDColumn, p.grant(err, l.table))
+		return nil, fmt.Errorf("column %s: %w", p.opts.IDColumn, p.grant(err, l.table))
 	}
 	if err := p.status(ctx, l); err != nil {
-		return id, "", fmt.Errorf("asking for its size: %w", err)
+		return nil, fmt.Errorf("asking for its size: %w", err)
 	}
 	if err := p.readColumns(ctx); err != nil {
-		return id, "", fmt.Errorf("asking for its columns: %w", err)
+		return nil, fmt.Errorf("asking for its columns: %w", err)
 	}
-	if id, err = p.column(p.opts.IDColumn); err != nil {
-		return id, "", fmt.Errorf("ID column %w", err)
+	if l.id, err = p.column(p.opts.IDColumn); err != nil {
+		return nil, fmt.Errorf("ID column %w", err)
 	}
-	id.number = slices.Contains([]string{"int2", "int4", "int8"}, p.columns[p.opts.IDColumn].base)
-	return id, l.table, nil
+	l.id.number = slices.Contains([]string{"int2", "int4", "int8"}, p.columns[p.opts.IDColumn].base)
+	return l, nil
 }
 
 // isStopped reports whether the server has stopped a statement since it took too long.
