@@ -27,6 +27,7 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // Engine holds every component except the adapters. Close it after they have stopped.
@@ -42,7 +43,8 @@ type Engine struct {
 	closers       []func()                 // disconnect from Redis
 	filters       map[string]*filterUnit
 	lockers       *locking.Lockers
-	bodiesMissing recentEvent // Envoy sent no body
+	checker       *redislock.Checker // of conditions; nil without redis
+	bodiesMissing recentEvent        // Envoy sent no body
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
@@ -78,6 +80,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
+		m.checker = redislock.NewChecker(client)
 		m.memory = redisconn.WatchMemory(client, log)
 		if c.Redis.Mode != config.RedisEmbedded { // an embedded Redis has no memory limit of its own
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
@@ -154,6 +157,11 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 		if p.Lookup != nil {
 			p.Lookup.OnNotFound = m.filters[r.Lookup.Filter].measures.onNotFound
 		}
+		if p.Settle != nil && p.Settle.Require != nil {
+			if p.Settle.Require.Conditions, err = m.conditionsOf(r); err != nil {
+				return nil, err
+			}
+		}
 		policies = append(policies, p)
 	}
 	return policies, nil
@@ -217,6 +225,9 @@ func (m *Engine) Close() {
 		close(m.ending)
 		m.wg.Wait()
 		m.lockers.Close()
+		if m.checker != nil {
+			m.checker.Close()
+		}
 		m.warnings.Close()
 		for _, unit := range m.filters {
 			unit.Close()

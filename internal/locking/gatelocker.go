@@ -84,7 +84,7 @@ func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, 
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
+	if len(request.IDs) != 1 || request.Conditions != nil || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
@@ -129,7 +129,35 @@ func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption 
 	}
 }
 
+// acquire checks the conditions, and then acquires the locks.
 func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
+	if request.PresentedLease == "" {
+		if err := checkConditions(ctx, request); err != nil {
+			return nil, err
+		}
+		return g.acquireLocks(ctx, request, until)
+	}
+	// Only Redis can tell whether the call is within the presented lease. Such a call goes on:
+	// the conditions held when that lease was granted.
+	held, err := g.acquireLocks(ctx, request, until)
+	if err != nil || held.Reentered() {
+		return held, err
+	}
+	if err := checkConditions(ctx, request); err != nil {
+		_ = held.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if this fails, the lock expires
+		return nil, err
+	}
+	return held, nil
+}
+
+func checkConditions(ctx context.Context, request gate.LockRequest) error {
+	if request.Conditions == nil {
+		return nil
+	}
+	return request.Conditions.Check(ctx, request.IDs, request.Headers)
+}
+
+func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err

@@ -59,6 +59,9 @@ func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.
 		if p.Settle.Lock, err = locks(s.Lock, r); err != nil {
 			return gate.Policy{}, err
 		}
+		if p.Settle.Require, err = require(s); err != nil {
+			return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
 		if s.Limit != nil {
 			if p.Settle.Limit, err = locks(s.Limit.Lock, r); err != nil {
 				return gate.Policy{}, err

@@ -1,0 +1,23 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/condition"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/rules"
+)
+
+// conditionsOf returns the conditions of a rule that settles.
+func (m *Engine) conditionsOf(r config.Rule) (gate.Conditions, error) {
+	list, _, err := rules.Conditions(r.Settle)
+	if err != nil {
+		return nil, err
+	}
+	return condition.New(list, condition.Options{
+		Checker: m.checker, Now: time.Now,
+		Record: m.metrics.Conditions(r.Name, config.ConditionNames(r.Settle.Require)),
+		Logger: m.warnings.Logger(m.log.With("rule", r.Name)),
+	}), nil
+}
