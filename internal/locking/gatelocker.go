@@ -129,34 +129,6 @@ func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption 
 	}
 }
 
-// acquire checks the conditions, and then acquires the locks.
-func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
-	if request.PresentedLease == "" {
-		if err := checkConditions(ctx, request); err != nil {
-			return nil, err
-		}
-		return g.acquireLocks(ctx, request, until)
-	}
-	// Only Redis can tell whether the call is within the presented lease. Such a call goes on:
-	// the conditions held when that lease was granted.
-	held, err := g.acquireLocks(ctx, request, until)
-	if err != nil || held.Reentered() {
-		return held, err
-	}
-	if err := checkConditions(ctx, request); err != nil {
-		_ = held.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if this fails, the lock expires
-		return nil, err
-	}
-	return held, nil
-}
-
-func checkConditions(ctx context.Context, request gate.LockRequest) error {
-	if request.Conditions == nil {
-		return nil
-	}
-	return request.Conditions.Check(ctx, request.IDs, request.Headers)
-}
-
 func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
