@@ -524,6 +524,7 @@ type Settle struct {
 	Lock        string        `mapstructure:"lock"`
 	Limit       *Limit        `mapstructure:"limit"`       // nil: none
 	Once        *Once         `mapstructure:"once"`        // the stored answer of the order; nil: none
+	Require     []Condition   `mapstructure:"require"`     // at most 16; all must hold, or the call is refused
 	Busy        Reply         `mapstructure:"busy"`        // default 409, Retry-After 1s
 	Unavailable Reply         `mapstructure:"unavailable"` // Redis does not answer; default 503, Retry-After 1s
 	MaxHold     time.Duration `mapstructure:"max_hold"`    // ordergate ends a longer call; 1s to 24h, default 10m

@@ -70,7 +70,7 @@ func (c *Config) needsRedis() bool {
 		}
 	}
 	for _, r := range c.Rules {
-		if r.Create != nil || r.Once != nil {
+		if r.Create != nil || r.Once != nil || r.Settle != nil && r.Settle.asksRedis() {
 			return true
 		}
 	}
@@ -297,6 +297,7 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 		if s.Limit != nil {
 			s.Limit.ID.ensureDefaults(doc, path+".settle.limit.id")
 		}
+		s.ensureDefaultsOfConditions(doc, path+".settle")
 	}
 }
 

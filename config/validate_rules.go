@@ -137,6 +137,7 @@ func (v *validator) settle(path string, s *Settle) {
 	if v.required(path, "lock", s.Lock != "", "the name of a lock") {
 		reference(v, path+".lock", "locks", s.Lock, v.config.Locks)
 	}
+	v.require(path, s)
 	v.reply(path+".busy", s.Busy)
 	v.reply(path+".unavailable", s.Unavailable)
 	between(v, path+".max_hold", s.MaxHold, time.Second, 24*time.Hour)

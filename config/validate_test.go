@@ -324,7 +324,7 @@ func TestConfigMadeInGo(t *testing.T) {
 		t.Errorf("unexpected violations (-want +got):\n%s", diff)
 	}
 	c.Redis = nil
-	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, freshness window, follow, reconcile and share_load need it") {
+	if err := c.Validate(); err == nil || !strings.Contains(err.Error(), "redis: is missing: locks, create, require, freshness window, follow, reconcile and share_load need it") {
 		t.Errorf("a lock without Redis: %v", err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/ordergate/ordergate/internal/recurring"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/internal/rules"
+	"github.com/ordergate/ordergate/lockmw/redislock"
 )
 
 // Engine holds every component except the adapters. Close it after they have stopped.
@@ -43,7 +44,8 @@ type Engine struct {
 	filters       map[string]*filterUnit
 	lockers       *locking.Lockers
 	confirmers    *confirmers
-	bodiesMissing recentEvent // Envoy sent no body
+	checker       *redislock.Checker // of conditions; nil without redis
+	bodiesMissing recentEvent        // Envoy sent no body
 	// attributesMissing: Envoy sent an answer without the attributes of its outcome.
 	attributesMissing recentEvent
 	// warnings limits the log lines that an outage of Redis would cause with each request.
@@ -79,6 +81,7 @@ func New(ctx context.Context, c *config.Config, version string, log *slog.Logger
 			return nil, err
 		}
 		m.redis, m.closers = client, append(m.closers, closeClient)
+		m.checker = redislock.NewChecker(client)
 		m.memory = redisconn.WatchMemory(client, log)
 		if c.Redis.Mode != config.RedisEmbedded { // an embedded Redis has no memory limit of its own
 			m.eviction = redisconn.NewEvictionWatch(func() []redis.UniversalClient { return []redis.UniversalClient{client} }, m.stored, log)
@@ -163,6 +166,9 @@ func (m *Engine) policies(ctx context.Context, c *config.Config, locks *locking.
 		if err := m.completeDedup(c, &r, &p); err != nil {
 			return nil, err
 		}
+		if err := m.completeRequire(r, &p); err != nil {
+			return nil, err
+		}
 		policies = append(policies, p)
 	}
 	return policies, nil
@@ -241,6 +247,9 @@ func (m *Engine) Close() {
 		m.wg.Wait()
 		m.lockers.Close()
 		m.confirmers.close()
+		if m.checker != nil {
+			m.checker.Close()
+		}
 		m.warnings.Close()
 		for _, unit := range m.filters {
 			unit.Close()

@@ -141,6 +141,9 @@ func (c *Call) prepareLocks(m order.Match, req order.Request) {
 	if c.once != nil && c.once.order != nil && len(c.once.order.Forget) == 0 {
 		c.lockRequest.Stored = c.once.order.Name
 	}
+	if why == order.NoReason {
+		why = c.prepareConditions(req.Header)
+	}
 	if why == order.NoReason && c.hasOrder() && !c.policy.Observe && !c.fitsEnvoy(size) {
 		why = order.HeadersTooLarge
 	}
@@ -307,6 +310,9 @@ func (c *Call) denied(err error) Step {
 		verdict = VerdictBusy
 	case errors.Is(err, ErrOverloaded):
 		verdict = VerdictOverloaded
+	}
+	if i, ok := unmetCondition(err); ok {
+		verdict, c.Decision.Condition = VerdictNotReady, i
 	}
 	c.decide(verdict)
 	if c.policy.Observe {

@@ -57,8 +57,8 @@ type Locker interface {
 	Key(id string) string
 	// Acquire blocks until it holds the locks of all the orders, or of none. It returns an
 	// error that wraps ErrBusy or ErrOverloaded after the wait, a [*StoredAnswer] if it found
-	// one, ctx's error if ctx ended, and any other error if the locks are unavailable. If ctx
-	// ended, the Locker releases what it was granted.
+	// one, an UnmetError if a condition does not hold, ctx's error if ctx ended, and any other
+	// error if the locks are unavailable. If ctx ended, the Locker releases what it was granted.
 	Acquire(ctx context.Context, request LockRequest) (Lease, error)
 }
 
@@ -69,6 +69,11 @@ type LockRequest struct {
 	Purpose        string   // for an operator who inspects the lock
 	Stored         string   // the name of stored answers to look for before the lock is taken; "": none
 	Client         string   // the caller's address, or its network; "": unknown
+
+	// Conditions must hold when the locks are granted; nil: there are none. They are not
+	// checked again for a call that enters the presented lease. Headers are for their Check.
+	Conditions Conditions
+	Headers    []string
 }
 
 // Lease is a held lock, or several. It renews itself until Release or Hold is
@@ -146,8 +151,9 @@ type Create struct {
 // Settle holds a lock around a call.
 type Settle struct {
 	Lock        Locker
-	Limit       Locker // of permits, by the ID of the rule's limit; nil: none
-	Once        *Once  // the order's stored answer; nil: none
+	Limit       Locker   // of permits, by the ID of the rule's limit; nil: none
+	Once        *Once    // the order's stored answer; nil: none
+	Require     *Require // nil: nothing but the lock
 	Busy        Reply
 	Unavailable Reply
 }
@@ -213,6 +219,8 @@ func (p *Policy) check() error {
 	switch {
 	case p.Create != nil && p.Create.Learn.Capture != nil && p.Create.Learn.Capture.NumSubexp() != 1:
 		return errors.New("create learns from a pattern with one group")
+	case p.Settle != nil && p.Settle.Require != nil && len(p.Settle.Require.Otherwise) > MaxConditions:
+		return fmt.Errorf("there are more than %d conditions", MaxConditions)
 	case (p.Settle != nil && p.Settle.Limit != nil) != (p.Rule.Limit != nil):
 		return errors.New("a limit takes a lock and an ID")
 	case p.Share != nil && (p.Share.Others == nil || !p.Share.Others.Observe):

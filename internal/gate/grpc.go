@@ -12,23 +12,24 @@ type GRPCStatus int
 
 // The statuses that ordergate sends, or reads.
 const (
-	grpcOK               GRPCStatus = 0
-	grpcCancelled        GRPCStatus = 1
-	grpcUnknown          GRPCStatus = 2
-	grpcInvalidArgument  GRPCStatus = 3
-	grpcDeadlineExceeded GRPCStatus = 4
-	grpcNotFound         GRPCStatus = 5
-	grpcAlreadyExists    GRPCStatus = 6
-	grpcAborted          GRPCStatus = 10
-	grpcInternal         GRPCStatus = 13
-	grpcUnavailable      GRPCStatus = 14
-	grpcUnauthenticated  GRPCStatus = 16 // the last one
-	headerGRPCStatus                = "grpc-status"
-	headerGRPCPushback              = "grpc-retry-pushback-ms"
-	grpcContentType                 = "application/grpc"
-	grpcNeverRetry                  = "-1" // a client that would retry by itself does not (gRFC A6)
-	methodOfGRPC                    = "POST"
-	contentType                     = "content-type"
+	grpcOK                 GRPCStatus = 0
+	grpcCancelled          GRPCStatus = 1
+	grpcUnknown            GRPCStatus = 2
+	grpcInvalidArgument    GRPCStatus = 3
+	grpcDeadlineExceeded   GRPCStatus = 4
+	grpcNotFound           GRPCStatus = 5
+	grpcAlreadyExists      GRPCStatus = 6
+	grpcFailedPrecondition GRPCStatus = 9
+	grpcAborted            GRPCStatus = 10
+	grpcInternal           GRPCStatus = 13
+	grpcUnavailable        GRPCStatus = 14
+	grpcUnauthenticated    GRPCStatus = 16 // the last one
+	headerGRPCStatus                  = "grpc-status"
+	headerGRPCPushback                = "grpc-retry-pushback-ms"
+	grpcContentType                   = "application/grpc"
+	grpcNeverRetry                    = "-1" // a client that would retry by itself does not (gRFC A6)
+	methodOfGRPC                      = "POST"
+	contentType                       = "content-type"
 )
 
 // IsGRPC reports whether a request is a gRPC call. It goes by the content type as Envoy does,
@@ -77,6 +78,8 @@ func grpcStatusOf(v Verdict) GRPCStatus {
 		return grpcNotFound
 	case VerdictInvalid, VerdictAmbiguous, VerdictMismatch:
 		return grpcInvalidArgument
+	case VerdictNotReady:
+		return grpcFailedPrecondition
 	case VerdictDuplicate:
 		return grpcAlreadyExists
 	case VerdictBusy, VerdictInUse:
@@ -98,6 +101,7 @@ var grpcMessages = [Verdicts]string{
 	VerdictLost:        "the lease of the order ended before the call",
 	VerdictDuplicate:   "the order exists, or was settled in another way",
 	VerdictMismatch:    "the key was used for another request",
+	VerdictNotReady:    "a condition of the settlement does not hold",
 	VerdictInUse:       "the first call with the key has not ended",
 }
 

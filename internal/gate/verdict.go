@@ -41,6 +41,7 @@ const (
 	VerdictDuplicate           // the order exists, or was settled in another way
 	VerdictMismatch            // the key was used for another request
 	VerdictInUse               // the first call with the key has not ended
+	VerdictNotReady            // a condition of the settlement does not hold
 	verdicts
 )
 
@@ -49,7 +50,7 @@ const Verdicts = int(verdicts)
 
 var verdictNames = [Verdicts]string{
 	"none", "absent", "maybe", "unknown", "busy", "invalid", "ambiguous", "unavailable", "overloaded", "acquired", "unlocked", "lost",
-	"replayed", "duplicate", "mismatch", "in_use",
+	"replayed", "duplicate", "mismatch", "in_use", "not_ready",
 }
 
 // String returns the name that headers, metrics and logs use.
@@ -90,10 +91,13 @@ type Decision struct {
 	Observed bool         // the request is not enforced: its rule observes, or the rule's share leaves it out
 	ID       string       // the canonical ID, if there is one; may share memory with the request
 	Offset   int          // of the byte that Reason is about, in its part; -1: not a single byte
+
+	Condition int // the index of the condition that does not hold, with VerdictNotReady
 }
 
 // Refusal numbers the answers that a policy can give, so that an adapter can prepare them.
-// There is one for each reason, and one for each verdict without a reason.
+// There is one for each reason, one for each verdict without a reason, and one for each
+// condition.
 type Refusal int
 
 // String returns the name of the reason, or of the verdict.
@@ -101,16 +105,25 @@ func (r Refusal) String() string {
 	if int(r) < order.Reasons {
 		return order.Reason(r).Name()
 	}
+	if r >= firstOfConditions {
+		return VerdictNotReady.String()
+	}
 	return Verdict(int(r) - order.Reasons).String()
 }
 
+// firstOfConditions is the refusal for the first condition of a rule.
+const firstOfConditions Refusal = Refusal(order.Reasons + Verdicts)
+
 // Refusals is the number of refusals, for tables indexed by one.
-const Refusals = order.Reasons + Verdicts
+const Refusals = int(firstOfConditions) + MaxConditions
 
 // Refusal returns the answer to give to a refused request.
 func (d *Decision) Refusal() Refusal {
 	if d.Reason != order.NoReason {
 		return Refusal(d.Reason)
+	}
+	if d.Verdict == VerdictNotReady {
+		return firstOfConditions + Refusal(d.Condition)
 	}
 	return Refusal(order.Reasons + int(d.Verdict))
 }
@@ -119,6 +132,12 @@ func (d *Decision) Refusal() Refusal {
 func (p *Policy) Reply(r Refusal) (Reply, Verdict, bool) {
 	if int(r) < order.Reasons {
 		return p.invalid(order.Reason(r))
+	}
+	if r >= firstOfConditions {
+		if p.Settle == nil {
+			return Reply{}, VerdictNone, false
+		}
+		return p.Settle.Require.reply(int(r - firstOfConditions))
 	}
 	switch v := Verdict(int(r) - order.Reasons); {
 	case v == VerdictAbsent && p.Lookup != nil:
@@ -202,7 +221,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 func verdictFor(why order.Reason) Verdict {
 	switch why {
 	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone,
-		order.MissingKey, order.MalformedKey:
+		order.MissingKey, order.MalformedKey, order.MissingHeader, order.MalformedHeader, order.RepeatedHeader:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

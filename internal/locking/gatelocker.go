@@ -84,7 +84,7 @@ func (g GateLocker) acquireSince(ctx context.Context, request gate.LockRequest, 
 
 // AcquireAsync implements gate.AsyncLocker, for one order.
 func (g GateLocker) AcquireAsync(ctx context.Context, request gate.LockRequest, then func(gate.Lease, error)) bool {
-	if len(request.IDs) != 1 || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
+	if len(request.IDs) != 1 || request.Conditions != nil || request.PresentedLease == "" && g.inFlight.isFull(g.rule, request.Client) {
 		return false
 	}
 	locker, err := g.unit.enter()
@@ -129,7 +129,7 @@ func (g GateLocker) options(request gate.LockRequest) []redislock.AcquireOption 
 	}
 }
 
-func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
+func (g GateLocker) acquireLocks(ctx context.Context, request gate.LockRequest, until time.Time) (*heldLease, error) {
 	locker, err := g.unit.enter()
 	if err != nil {
 		return nil, err

@@ -20,12 +20,13 @@ type Metrics struct {
 	reloads  reloads
 	dedup    dedup
 
-	decisions *prometheus.CounterVec
-	seconds   *prometheus.HistogramVec
-	outcomes  *prometheus.CounterVec
-	learned   *prometheus.CounterVec
-	refused   *prometheus.CounterVec
-	once      *prometheus.CounterVec
+	decisions  *prometheus.CounterVec
+	seconds    *prometheus.HistogramVec
+	outcomes   *prometheus.CounterVec
+	learned    *prometheus.CounterVec
+	refused    *prometheus.CounterVec
+	once       *prometheus.CounterVec
+	conditions *prometheus.CounterVec
 
 	lockGauges  sync.Map // the names of locks whose gauges are registered
 	lockAcquire *prometheus.CounterVec
@@ -70,6 +71,8 @@ func New(version string, loaded time.Time) *Metrics {
 	m.refused = m.counters("ordergate_refused_total",
 		"Requests whose order could not be determined, by reason.", "rule", "reason")
 	m.once = m.counters("ordergate_once_total", "Calls under rules with stored answers, by result.", "rule", "result")
+	m.conditions = m.counters("ordergate_condition_total",
+		"Checks of what must hold before a settlement.", "rule", "condition", "result")
 	m.lockAcquire = m.counters("ordergate_lock_acquire_total", "Attempts to get a lock, waits included.", "lock", "result")
 	m.lockWait = m.histograms("ordergate_lock_wait_seconds", "Time until a lock was granted or refused.", decisionBuckets, "lock")
 	m.lockHold = m.histograms("ordergate_lock_hold_seconds", "Time from the grant of a lock to its end.", holdBuckets, "lock")

@@ -33,6 +33,9 @@ const (
 	MissingLimit
 	MalformedLimit
 	RepeatedLimit
+	MissingHeader
+	MalformedHeader
+	RepeatedHeader
 	HeadersTooLarge
 	TrailersAlone
 	MissingKey
@@ -75,6 +78,9 @@ var reasonTexts = [Reasons]struct{ name, part, text string }{
 	MissingLimit:      {"missing_limit", "limit", "the request does not have the ID that its limit is for"},
 	MalformedLimit:    {"malformed_limit", "limit", "the ID that the limit is for is malformed"},
 	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
+	MissingHeader:     {"missing_header", "header", "a header that a condition of the settlement needs is missing"},
+	MalformedHeader:   {"malformed_header", "header", "a header that a condition of the settlement needs is malformed"},
+	RepeatedHeader:    {"repeated_header", "header", "a header that a condition of the settlement needs is given more than once, or in another spelling"},
 	HeadersTooLarge:   {"headers_too_large", "header", "the request's headers leave no room for those of its locks"},
 	TrailersAlone:     {"trailers_alone", "body", "the request has trailers and no body"},
 	MissingKey:        {"missing_key", "key", "the request has no idempotency key"},

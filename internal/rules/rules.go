@@ -80,6 +80,9 @@ func settle(r config.Rule, locks LocksOf) (*gate.Settle, error) {
 	if s.Lock, err = locks(r.Settle.Lock, r); err != nil {
 		return nil, err
 	}
+	if s.Require, err = require(r.Settle); err != nil {
+		return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+	}
 	if r.Settle.Limit != nil {
 		if s.Limit, err = locks(r.Settle.Limit.Lock, r); err != nil {
 			return nil, err

@@ -1,0 +1,223 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Condition must hold before a settlement is forwarded. Exactly one of Latch, Exists, Missing,
+// Value, Geo and Time is set.
+//
+// Keys are templates. {id} stands for the order's ID, and {header:NAME} for a header that the
+// request must have once, of 1 to 128 letters, digits and . _ : -. For several orders, the
+// condition must hold for each.
+type Condition struct {
+	Latch   string          `mapstructure:"latch"`   // a countdown latch of Redisson that stands at 0, or does not exist
+	Exists  string          `mapstructure:"exists"`  // a key that exists
+	Missing string          `mapstructure:"missing"` // a key that does not exist
+	Value   *ValueCondition `mapstructure:"value"`
+	Geo     *GeoCondition   `mapstructure:"geo"`
+	Time    *TimeCondition  `mapstructure:"time"`
+
+	Otherwise Reply `mapstructure:"otherwise"` // default 425, Retry-After 1s
+}
+
+// ValueCondition compares the string of a key. Exactly one of Is and IsNot is set.
+type ValueCondition struct {
+	Key   string `mapstructure:"key"`
+	Is    string `mapstructure:"is"`     // the key has this value
+	IsNot string `mapstructure:"is_not"` // it has another one, or does not exist
+	Codec string `mapstructure:"codec"`  // of a Java service that wrote it; default string
+}
+
+// GeoCondition compares the distance of two members of a GEO set. Member and To are templates
+// as keys are. A member that does not exist is not within any distance.
+type GeoCondition struct {
+	Key    string `mapstructure:"key"`
+	Member string `mapstructure:"member"`
+	To     string `mapstructure:"to"`
+	Within string `mapstructure:"within"` // 0 to 30000km, in m, km, ft or mi: "500m"
+	Codec  string `mapstructure:"codec"`  // of a Java service that wrote the members; default string
+}
+
+// TimeCondition is a part of each day, by ordergate's clock. If To is before From, it ends on
+// the next day.
+type TimeCondition struct {
+	From string   `mapstructure:"from"` // "HH:MM", the first minute; default 00:00
+	To   string   `mapstructure:"to"`   // "HH:MM", the first minute after it; default 24:00
+	Days []string `mapstructure:"days"` // on which it begins: mon to sun, or ranges such as mon..fri; default all
+	Zone string   `mapstructure:"zone"` // of the IANA database, such as Europe/Berlin; default UTC
+}
+
+// Kind returns the key of the condition that is set, or "".
+func (c *Condition) Kind() string {
+	if kinds := c.kinds(); len(kinds) > 0 {
+		return kinds[0]
+	}
+	return ""
+}
+
+// conditionKinds are the keys, one of which a condition has.
+var conditionKinds = []string{"latch", "exists", "missing", "value", "geo", "time"}
+
+func (c *Condition) kinds() (set []string) {
+	for i, is := range []bool{c.Latch != "", c.Exists != "", c.Missing != "", c.Value != nil, c.Geo != nil, c.Time != nil} {
+		if is {
+			set = append(set, conditionKinds[i])
+		}
+	}
+	return set
+}
+
+// Key returns the template of the condition's key; "": it has none.
+func (c *Condition) Key() string {
+	switch {
+	case c.Value != nil:
+		return c.Value.Key
+	case c.Geo != nil:
+		return c.Geo.Key
+	}
+	return c.Latch + c.Exists + c.Missing
+}
+
+// ConditionNames returns the names of conditions in metrics, logs and explain: the kind, and a
+// number from the second of its kind on, such as latch and latch-2.
+func ConditionNames(conditions []Condition) []string {
+	names, seen := make([]string, len(conditions)), make(map[string]int)
+	for i := range conditions {
+		kind := conditions[i].Kind()
+		names[i] = kind
+		if seen[kind]++; seen[kind] > 1 {
+			names[i] += "-" + strconv.Itoa(seen[kind])
+		}
+	}
+	return names
+}
+
+// TemplatePart is a part of a template. One of the fields is set.
+type TemplatePart struct {
+	Text   string
+	ID     bool   // the order's ID
+	Header string // the value of this header; in lower case
+}
+
+// placeholder matches what may be one in a template.
+var placeholder = regexp.MustCompile(`\{(id|header:[^{}]*)\}`)
+
+// Template splits the template of a condition's key. The problem is "" if there is none. Other
+// braces than those of placeholders are allowed as the hash tag of a cluster, once, around a
+// placeholder.
+func Template(text string) (parts []TemplatePart, problem string) {
+	rest := ""
+	literal := func(t string) {
+		if t != "" {
+			parts = append(parts, TemplatePart{Text: t})
+			rest += t
+		}
+	}
+	last := 0
+	for _, m := range placeholder.FindAllStringSubmatchIndex(text, -1) {
+		literal(text[last:m[0]])
+		last = m[1]
+		name := text[m[2]:m[3]]
+		rest += "*" // stands for the value, which has no braces
+		if name == "id" {
+			parts = append(parts, TemplatePart{ID: true})
+			continue
+		}
+		header := strings.TrimPrefix(name, "header:")
+		if !headerName.MatchString(header) {
+			return nil, fmt.Sprintf("has {%s}, which names no header: write it as {header:x-store}", name)
+		}
+		if header = strings.ToLower(header); strings.HasPrefix(header, "x-ordergate-") {
+			return nil, fmt.Sprintf("has {%s}, a header that ordergate sets: use one of the client's", name)
+		}
+		parts = append(parts, TemplatePart{Header: header})
+	}
+	literal(text[last:])
+	return parts, tagProblem(text, rest)
+}
+
+// tagProblem returns the fault of the braces that are left of a template, whose placeholders
+// are replaced by *; "" without one.
+func tagProblem(text, rest string) string {
+	if !strings.ContainsAny(rest, "{}") {
+		return ""
+	}
+	before, after, _ := strings.Cut(rest, "{")
+	tag, after, closed := strings.Cut(after, "}")
+	switch {
+	case strings.Contains(before, "}") || !closed || strings.ContainsAny(tag+after, "{}"):
+		return fmt.Sprintf("has braces that do not match in %s: besides {id} and {header:NAME}, one pair is allowed around them", quote(text))
+	case !strings.Contains(tag, "*"):
+		return fmt.Sprintf("has {%s}: known are {id} and {header:NAME}", tag)
+	}
+	return ""
+}
+
+// distance matches a distance in one of the units of Redis.
+var distanceText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(m|km|ft|mi)$`)
+
+// meters are the units as Redis has them (geo.c, extractUnitOrReply).
+var meters = map[string]float64{"m": 1, "km": 1000, "ft": 0.3048, "mi": 1609.34}
+
+// maxDistance is more than half of the earth's circumference, in meters.
+const maxDistance = 30_000_000
+
+// Meters returns the distance of Within, 0 if it is invalid.
+func (g *GeoCondition) Meters() float64 {
+	d, _ := metersOf(g.Within)
+	return d
+}
+
+func metersOf(text string) (d float64, ok bool) {
+	m := distanceText.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	return n * meters[m[2]], err == nil && n*meters[m[2]] <= maxDistance
+}
+
+// timeOfDay matches a time of day, 24:00 included.
+var timeOfDay = regexp.MustCompile(`^(?:([01][0-9]|2[0-3]):([0-5][0-9])|24:00)$`)
+
+// MinuteOf returns the minutes from midnight to a time of day; false if it is invalid.
+func MinuteOf(text string) (minute int, ok bool) {
+	m := timeOfDay.FindStringSubmatch(text)
+	switch {
+	case m == nil:
+		return 0, false
+	case m[1] == "":
+		return 24 * 60, true
+	}
+	hours, _ := strconv.Atoi(m[1]) // the expression matches digits only
+	minutes, _ := strconv.Atoi(m[2])
+	return 60*hours + minutes, true
+}
+
+// weekdays are the days as a file has them, in the order of [time.Weekday].
+var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+
+// DaysOf returns the days of a list entry: one day, or a range; false if it is invalid. A range
+// may go over the end of the week.
+func DaysOf(entry string) (days []time.Weekday, ok bool) {
+	first, last, isRange := strings.Cut(entry, "..")
+	if !isRange {
+		last = first
+	}
+	from, to := slices.Index(weekdays, first), slices.Index(weekdays, last)
+	if from < 0 || to < 0 {
+		return nil, false
+	}
+	for d := from; ; d = (d + 1) % 7 {
+		days = append(days, time.Weekday(d))
+		if d == to {
+			return days, true
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // an image for sidecars may have no time zones
+	"unicode"
+)
+
+const (
+	// MaxConditions bounds the conditions of a rule: each settlement checks all of them.
+	MaxConditions = 16
+	// maxConditionText bounds a template, and a value, in bytes. Each check sends them.
+	maxConditionText = 256
+)
+
+func (v *validator) require(path string, s *Settle) {
+	at := path + ".require"
+	switch {
+	case len(s.Require) == 0 && v.given(at):
+		v.reject(at, "is empty: give it a condition, or remove it")
+	case len(s.Require) > MaxConditions:
+		v.reject(at, "has %d conditions: at most %d are allowed", len(s.Require), MaxConditions)
+	}
+	for i := range s.Require {
+		v.condition(at+"["+strconv.Itoa(i)+"]", &s.Require[i])
+	}
+}
+
+func (v *validator) condition(path string, c *Condition) {
+	var kinds []string
+	for _, kind := range conditionKinds { // one that is given without a usable value counts
+		if v.given(join(path, kind)) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		kinds = c.kinds()
+	}
+	switch {
+	case len(kinds) == 0:
+		v.rejectMissing(path, conditionKinds, "is no condition: give it one of %s", strings.Join(conditionKinds, ", "))
+	case len(kinds) > 1:
+		v.reject(path, "has %s: give each condition an entry of its own", strings.Join(kinds, " and "))
+	}
+	for _, kind := range kinds {
+		switch at := join(path, kind); kind {
+		case "latch":
+			v.template(at, c.Latch)
+		case "exists":
+			v.template(at, c.Exists)
+		case "missing":
+			v.template(at, c.Missing)
+		case "value":
+			v.valueCondition(at, c.Value)
+		case "geo":
+			v.geoCondition(at, c.Geo)
+		case "time":
+			v.timeCondition(at, c.Time)
+		}
+	}
+	v.reply(path+".otherwise", c.Otherwise)
+}
+
+// template checks the template of a key, or of a member.
+func (v *validator) template(path, text string) {
+	_, problem := Template(text)
+	switch {
+	case text == "":
+		v.reject(path, "is empty: give a key, such as \"loaders:{id}\"")
+	case problem != "":
+		v.reject(path, "%s", problem)
+	default:
+		v.conditionText(path, text)
+	}
+}
+
+// conditionText checks a text that is sent to Redis.
+func (v *validator) conditionText(path, text string) {
+	if len(text) > maxConditionText {
+		v.reject(path, "is %d bytes long: at most %d are allowed", len(text), maxConditionText)
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }) {
+		v.reject(path, "%s has a character in it that cannot be printed: leave it out", quote(text))
+	}
+}
+
+func (v *validator) valueCondition(path string, c *ValueCondition) {
+	if c == nil {
+		return
+	}
+	if v.required(path, "key", c.Key != "", "a key, such as \"day:{id}\"") {
+		v.template(path+".key", c.Key)
+	}
+	is, isNot := c.Is != "" || v.given(path+".is"), c.IsNot != "" || v.given(path+".is_not")
+	switch {
+	case is && isNot:
+		v.reject(path, "has is and is_not: give exactly one of them")
+	case c.Is+c.IsNot == "" && (is || isNot):
+		v.reject(path, "compares with an empty text: give it another one")
+	case !is && !isNot:
+		v.rejectMissing(path, []string{"is", "is_not"}, "compares with nothing: give it is or is_not")
+	}
+	v.conditionText(path+".is", c.Is)
+	v.conditionText(path+".is_not", c.IsNot)
+	v.choice(path+".codec", c.Codec, CodecString, CodecDefault)
+}
+
+func (v *validator) geoCondition(path string, c *GeoCondition) {
+	if c == nil {
+		return
+	}
+	if v.required(path, "key", c.Key != "", "the key of a GEO set") {
+		v.template(path+".key", c.Key)
+	}
+	if v.required(path, "member", c.Member != "", "a member of the set, such as \"{id}\"") {
+		v.template(path+".member", c.Member)
+	}
+	if v.required(path, "to", c.To != "", "a member of the set, such as \"{header:x-store}\"") {
+		v.template(path+".to", c.To)
+	}
+	if v.required(path, "within", c.Within != "", "a distance, such as 500m") {
+		if _, ok := metersOf(c.Within); !ok {
+			v.reject(path+".within", "%s is not a distance of at most 30000km such as 500m, 1.5km, 300ft or 2mi", quote(c.Within))
+		}
+	}
+	v.choice(path+".codec", c.Codec, CodecString, CodecDefault)
+}
+
+func (v *validator) timeCondition(path string, c *TimeCondition) {
+	if c == nil {
+		return
+	}
+	from, fromOK := MinuteOf(c.From)
+	to, toOK := MinuteOf(c.To)
+	if !fromOK || from == 24*60 {
+		v.reject(path+".from", "%s is not a time from 00:00 to 23:59", quote(c.From))
+	}
+	if !toOK {
+		v.reject(path+".to", "%s is not a time from 00:00 to 24:00", quote(c.To))
+	}
+	if fromOK && toOK && from == to {
+		v.reject(path+".to", "is the same as from: leave both out for whole days")
+	}
+	if len(c.Days) == 0 {
+		v.reject(path+".days", "is empty: give a day, such as mon, or leave it out for all")
+	}
+	for i, day := range c.Days {
+		if _, ok := DaysOf(day); !ok {
+			v.reject(path+".days["+strconv.Itoa(i)+"]", "%s is not a day or a range of them: mon, tue, wed, thu, fri, sat, sun, or mon..fri", quote(day))
+		}
+	}
+	if _, err := time.LoadLocation(c.Zone); err != nil || c.Zone == "" || c.Zone == "Local" {
+		v.reject(path+".zone", "%s is not a time zone, such as UTC or Europe/Berlin", quote(c.Zone))
+	}
+}

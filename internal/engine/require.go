@@ -1,0 +1,38 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/condition"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/rules"
+)
+
+// completeRequire adds the conditions of a rule to its policy, and to that of the requests that
+// its share leaves out.
+func (m *Engine) completeRequire(r config.Rule, p *gate.Policy) (err error) {
+	if p.Settle == nil || p.Settle.Require == nil {
+		return nil
+	}
+	if p.Settle.Require.Conditions, err = m.conditionsOf(r); err != nil {
+		return err
+	}
+	if p.Share != nil {
+		p.Share.Others.Settle.Require.Conditions = p.Settle.Require.Conditions
+	}
+	return nil
+}
+
+// conditionsOf returns the conditions of a rule that settles.
+func (m *Engine) conditionsOf(r config.Rule) (gate.Conditions, error) {
+	list, _, err := rules.Conditions(r.Settle)
+	if err != nil {
+		return nil, err
+	}
+	return condition.New(list, condition.Options{
+		Checker: m.checker, Now: time.Now,
+		Record: m.metrics.Conditions(r.Name, config.ConditionNames(r.Settle.Require)),
+		Logger: m.warnings.Logger(m.log.With("rule", r.Name)),
+	}), nil
+}

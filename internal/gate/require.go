@@ -1,0 +1,126 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/headername"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// Require is what must hold before a settlement is forwarded.
+type Require struct {
+	Conditions Conditions
+	// Headers are the request headers whose values the conditions use, in lower case. Each
+	// must be in the request once.
+	Headers []string
+	// Otherwise are the answers when a condition does not hold, in the order of the
+	// conditions. There are at most MaxConditions.
+	Otherwise []Reply
+}
+
+// MaxConditions bounds the conditions of a policy.
+const MaxConditions = 16
+
+// Conditions checks the conditions of a rule. Its method is safe for concurrent use.
+type Conditions interface {
+	// Check returns nil if all conditions hold for each of the orders, an [UnmetError] of the
+	// first one that does not, and any other error if they cannot be checked. Headers are the
+	// values of [Require.Headers], in their order. Check blocks until ctx ends at most.
+	Check(ctx context.Context, ids, headers []string) error
+}
+
+// UnmetError is the error of a [Locker] and of [Conditions] if a condition does not hold.
+type UnmetError struct{ Condition int } // its index
+
+func (e *UnmetError) Error() string {
+	return fmt.Sprintf("condition %d of the settlement does not hold", e.Condition+1)
+}
+
+// unmetCondition returns the index of the condition that does not hold.
+func unmetCondition(err error) (index int, ok bool) {
+	unmet, ok := errors.AsType[*UnmetError](err)
+	if !ok {
+		return 0, false
+	}
+	return unmet.Condition, true
+}
+
+// maxHeaderValue bounds the values that conditions use, in bytes. They become parts of keys.
+const maxHeaderValue = 128
+
+// headerValues returns copies of the values of the headers that the conditions use, or the
+// reason to refuse the request. A backend may read a header of another spelling as one of
+// them, with another value.
+func (r *Require) headerValues(header order.Header) (values []string, why order.Reason) {
+	if len(r.Headers) == 0 {
+		return nil, order.NoReason
+	}
+	values = make([]string, len(r.Headers))
+	for cursor := 0; header != nil; {
+		name, value, next := header.Next(cursor)
+		if next < 0 {
+			break
+		}
+		cursor = next
+		for i, wanted := range r.Headers {
+			switch {
+			case name != wanted && !headername.Equal(name, wanted):
+			case name != wanted || values[i] != "":
+				return nil, order.RepeatedHeader
+			case !validHeaderValue(value):
+				return nil, order.MalformedHeader
+			default:
+				values[i] = strings.Clone(value)
+			}
+		}
+	}
+	for _, value := range values {
+		if value == "" {
+			return nil, order.MissingHeader
+		}
+	}
+	return values, order.NoReason
+}
+
+// validHeaderValue accepts 1 to 128 letters, digits and . _ : -. None of them separates keys,
+// or opens the hash tag of a cluster.
+func validHeaderValue(value string) bool {
+	if value == "" || len(value) > maxHeaderValue {
+		return false
+	}
+	for i := range len(value) {
+		c := value[i]
+		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == ':' || c == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// prepareConditions adds the rule's conditions to the lock request. The reason is why the
+// request is refused: its headers do not have what the conditions need. In observe mode, such
+// a request has nothing to lock.
+func (c *Call) prepareConditions(header order.Header) order.Reason {
+	if c.policy.Settle == nil || c.policy.Settle.Require == nil || len(c.lockRequest.IDs) == 0 {
+		return order.NoReason
+	}
+	r := c.policy.Settle.Require
+	values, why := r.headerValues(header)
+	if why != order.NoReason {
+		c.lockRequest.IDs = nil
+		return why
+	}
+	c.lockRequest.Conditions, c.lockRequest.Headers = r.Conditions, values
+	return order.NoReason
+}
+
+// reply returns the answer for a condition that does not hold.
+func (r *Require) reply(index int) (Reply, Verdict, bool) {
+	if r == nil || index < 0 || index >= len(r.Otherwise) {
+		return Reply{}, VerdictNone, false
+	}
+	return r.Otherwise[index], VerdictNotReady, true
+}

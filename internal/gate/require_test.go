@@ -1,0 +1,189 @@
+package gate_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/gate/gatetest"
+	"github.com/ordergate/ordergate/internal/order"
+)
+
+// noConditions is the Conditions of a policy whose Lock decides.
+type noConditions struct{}
+
+func (noConditions) Check(context.Context, []string, []string) error { return nil }
+
+// requireBench is a gate with one rule, which has two conditions.
+type requireBench struct {
+	gate   *gate.Gate
+	lock   *gatetest.Lock
+	record *gatetest.Recorder
+}
+
+func newRequireBench(t testing.TB, observe bool, headers ...string) *requireBench {
+	t.Helper()
+	b := &requireBench{lock: &gatetest.Lock{Journal: &gatetest.Journal{}}, record: &gatetest.Recorder{}}
+	var err error
+	b.gate, err = gate.New([]gate.Policy{{
+		Rule: order.Rule{
+			Name: "settle", Methods: []string{"POST"}, Path: "/orders/{id}/settle",
+			IDs: []order.ID{{In: order.InPath, Name: "id", Format: digits}},
+		},
+		Observe: observe,
+		Invalid: gate.Reply{Status: 400},
+		Settle: &gate.Settle{Lock: b.lock, Require: &gate.Require{
+			Conditions: noConditions{}, Headers: headers,
+			Otherwise: []gate.Reply{{Status: 425, RetryAfter: time.Second}, {Status: 409, Body: "frozen"}},
+		}},
+	}}, b.record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *requireBench) open(header ...[2]string) gate.Call {
+	return b.gate.Open(order.Request{
+		Method: "POST", Target: "/orders/42/settle", Header: order.HeaderList(header), BodyState: order.BodyComplete,
+	})
+}
+
+// TestNotReady has a locker that reports conditions that do not hold.
+func TestNotReady(t *testing.T) {
+	for condition, want := range []gate.Reply{{Status: 425, RetryAfter: time.Second}, {Status: 409, Body: "frozen"}} {
+		for _, observe := range []bool{false, true} {
+			b := newRequireBench(t, observe)
+			b.lock.Err = fmt.Errorf("acquiring: %w", &gate.UnmetError{Condition: condition})
+			c := b.open()
+			step := c.Granted(t.Context(), c.Acquire(t.Context()))
+			c.Ended(t.Context())
+			if diff := cmp.Diff(gate.Step{Refuse: !observe, Forward: observe}, step); diff != "" {
+				t.Error("step (-want +got):\n" + diff)
+			}
+			reply, verdict, ok := b.gate.Policies()[0].Reply(c.Decision.Refusal())
+			if !ok || verdict != gate.VerdictNotReady || !cmp.Equal(want, reply, cmp.AllowUnexported(gate.Reply{})) {
+				t.Errorf("condition %d: reply %+v %s %v", condition, reply, verdict, ok)
+			}
+			if name := c.Decision.Refusal().String(); name != "not_ready" || c.Decision.Verdict.IsTrouble() {
+				t.Errorf("the refusal is called %s", name)
+			}
+			counted := []string{"0 settle not_ready"}
+			if !observe {
+				counted = append(counted, "0 closed not_forwarded")
+			}
+			if diff := cmp.Diff(counted, b.record.Lines()); diff != "" {
+				t.Error("counted (-want +got):\n" + diff)
+			}
+		}
+	}
+}
+
+// TestConditionsOfARequest checks what the locker receives.
+func TestConditionsOfARequest(t *testing.T) {
+	b := newRequireBench(t, false, "x-store", "x-day")
+	c := b.open([2]string{"x-day", "2026-11-24"}, [2]string{"x-other", "1"}, [2]string{"x-store", "A.b_c:7-"})
+	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Forward {
+		t.Fatalf("step %+v", step)
+	}
+	request := b.lock.Requests()[0]
+	if request.Conditions == nil || !cmp.Equal(request.Headers, []string{"A.b_c:7-", "2026-11-24"}) {
+		t.Errorf("headers %q, conditions %v", request.Headers, request.Conditions)
+	}
+	plain := newBench(t, false)
+	other := settleCall(plain)
+	other.Acquire(t.Context())
+	if request := plain.lock.Requests()[0]; request.Conditions != nil || request.Headers != nil {
+		t.Errorf("a rule without conditions: %+v", request)
+	}
+}
+
+// TestHeadersOfConditions has a header that conditions need in wrong forms.
+func TestHeadersOfConditions(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		header order.HeaderList
+		want   order.Reason
+	}{
+		{"good", order.HeaderList{{"x-store", "7"}}, order.NoReason},
+		{"long", order.HeaderList{{"x-store", strings.Repeat("7", 128)}}, order.NoReason},
+		{"missing", nil, order.MissingHeader},
+		{"another", order.HeaderList{{"x-stores", "7"}}, order.MissingHeader},
+		{"empty", order.HeaderList{{"x-store", ""}}, order.MalformedHeader},
+		{"too long", order.HeaderList{{"x-store", strings.Repeat("7", 129)}}, order.MalformedHeader},
+		{"braces", order.HeaderList{{"x-store", "{7}"}}, order.MalformedHeader},
+		{"a blank", order.HeaderList{{"x-store", "7 8"}}, order.MalformedHeader},
+		{"two values in one", order.HeaderList{{"x-store", "7,8"}}, order.MalformedHeader},
+		{"a control byte", order.HeaderList{{"x-store", "7\x00"}}, order.MalformedHeader},
+		{"beyond ASCII", order.HeaderList{{"x-store", "7é"}}, order.MalformedHeader},
+		{"twice", order.HeaderList{{"x-store", "7"}, {"x-store", "7"}}, order.RepeatedHeader},
+		{"as CGI spells it", order.HeaderList{{"x-store", "7"}, {"x_store", "8"}}, order.RepeatedHeader},
+		{"as CGI spells it, before", order.HeaderList{{"x.store", "8"}, {"x-store", "7"}}, order.RepeatedHeader},
+	} {
+		for _, observe := range []bool{false, true} {
+			b := newRequireBench(t, observe, "x-store")
+			c := b.open(tt.header...)
+			good := tt.want == order.NoReason
+			if c.Decision.Reason != tt.want || c.Decision.Refused != (!good && !observe) || c.NeedsLock != good || c.NeedsAnswer != good {
+				t.Errorf("%s, observe %v: %+v, needs lock %v, answer %v", tt.name, observe, c.Decision, c.NeedsLock, c.NeedsAnswer)
+			}
+			if good {
+				continue
+			}
+			reply, verdict, _ := b.gate.Policies()[0].Reply(c.Decision.Refusal())
+			if reply.Status != 400 || verdict != gate.VerdictInvalid || !strings.Contains(reply.Body, `"part":"header"`) {
+				t.Errorf("%s: %+v %s", tt.name, reply, verdict)
+			}
+			if diff := cmp.Diff([]string{"0 settle invalid"}, b.record.Lines()); diff != "" {
+				t.Errorf("%s, counted (-want +got):\n%s", tt.name, diff)
+			}
+			c.Ended(t.Context())
+		}
+	}
+}
+
+func TestTooManyConditions(t *testing.T) {
+	b := newRequireBench(t, false)
+	policies := b.gate.Policies()
+	policies[0].Settle.Require.Otherwise = make([]gate.Reply, gate.MaxConditions+1)
+	if _, err := gate.New(policies, gatetest.Silent{}, time.Now); err == nil || !strings.Contains(err.Error(), "more than 16 conditions") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestConditionUnavailable checks that a condition that cannot be checked is trouble.
+func TestConditionUnavailable(t *testing.T) {
+	b := newRequireBench(t, false)
+	b.lock.Err = errors.New("condition latch cannot be checked: WRONGTYPE")
+	c := b.open()
+	if step := c.Granted(t.Context(), c.Acquire(t.Context())); !step.Refuse || c.Decision.Verdict != gate.VerdictUnavailable || !c.Decision.Verdict.IsTrouble() {
+		t.Errorf("%+v, verdict %s", step, c.Decision.Verdict)
+	}
+}
+
+func BenchmarkOpenWithConditions(b *testing.B) {
+	for _, conditions := range []bool{false, true} {
+		bed := newRequireBench(b, false)
+		g := bed.gate
+		if !conditions {
+			policies := g.Policies()
+			policies[0].Settle.Require = nil
+			g, _ = gate.New(policies, gatetest.Silent{}, time.Now)
+		}
+		request := order.Request{Method: "POST", Target: "/orders/42/settle", BodyState: order.BodyComplete}
+		b.Run(fmt.Sprint("conditions ", conditions), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if c := g.Open(request); !c.NeedsLock {
+					b.Fatal("no lock")
+				}
+			}
+		})
+	}
+}

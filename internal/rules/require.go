@@ -1,0 +1,104 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/condition"
+	"github.com/ordergate/ordergate/internal/gate"
+	"github.com/ordergate/ordergate/internal/kryo"
+)
+
+// require returns the part of a policy that its conditions need. The caller adds the
+// conditions themselves: see [Conditions].
+func require(s *config.Settle) (*gate.Require, error) {
+	if len(s.Require) == 0 {
+		return nil, nil
+	}
+	_, headers, err := Conditions(s)
+	if err != nil {
+		return nil, err
+	}
+	r := &gate.Require{Headers: headers}
+	for _, c := range s.Require {
+		r.Otherwise = append(r.Otherwise, reply(c.Otherwise))
+	}
+	return r, nil
+}
+
+// Conditions compiles the conditions of a settlement. It also returns the names of the headers
+// that they use, in the order in which they take their values.
+func Conditions(s *config.Settle) (list []condition.Condition, headers []string, err error) {
+	template := func(text string) (t condition.Template) {
+		parts, problem := config.Template(text)
+		if problem != "" && err == nil {
+			err = fmt.Errorf("require: %q %s", text, problem)
+		}
+		for _, p := range parts {
+			at := 0
+			if p.Header != "" {
+				if !slices.Contains(headers, p.Header) {
+					headers = append(headers, p.Header)
+				}
+				at = slices.Index(headers, p.Header) + 1
+			}
+			t = append(t, condition.Part{Text: p.Text, ID: p.ID, Header: at, Name: p.Header})
+		}
+		return t
+	}
+	names := config.ConditionNames(s.Require)
+	for i := range s.Require {
+		c := &s.Require[i]
+		compiled := condition.Condition{Name: names[i], Key: template(c.Key())}
+		switch {
+		case c.Latch != "":
+			compiled.Kind = condition.Latch
+		case c.Exists != "":
+			compiled.Kind = condition.Exists
+		case c.Missing != "":
+			compiled.Kind = condition.Missing
+		case c.Value != nil:
+			compiled.Kind, compiled.Value = condition.Is, c.Value.Is
+			if c.Value.IsNot != "" {
+				compiled.Kind, compiled.Value = condition.IsNot, c.Value.IsNot
+			}
+			if encode := encoder(c.Value.Codec); encode != nil {
+				compiled.Value = encode(compiled.Value)
+			}
+		case c.Geo != nil:
+			compiled.Kind, compiled.Meters, compiled.Encode = condition.Near, c.Geo.Meters(), encoder(c.Geo.Codec)
+			compiled.Member, compiled.To = template(c.Geo.Member), template(c.Geo.To)
+		case c.Time != nil:
+			compiled.Kind = condition.Time
+			if compiled.Window, err = window(c.Time); err != nil {
+				return nil, nil, fmt.Errorf("require: %w", err)
+			}
+		}
+		list = append(list, compiled)
+	}
+	return list, headers, err
+}
+
+// encoder returns the function that writes a text as a Java service with this codec does; nil:
+// as it is.
+func encoder(codec string) func(string) string {
+	if codec != config.CodecDefault {
+		return nil
+	}
+	return func(text string) string { return string(kryo.String(text)) }
+}
+
+func window(c *config.TimeCondition) (w condition.Window, err error) {
+	w.From, _ = config.MinuteOf(c.From) // package config has checked them
+	w.To, _ = config.MinuteOf(c.To)
+	for _, entry := range c.Days {
+		days, _ := config.DaysOf(entry)
+		for _, day := range days {
+			w.Days[day] = true
+		}
+	}
+	w.Zone, err = time.LoadLocation(c.Zone)
+	return w, err
+}
