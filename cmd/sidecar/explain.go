@@ -215,12 +215,16 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 		filters[name] = stubFilter{}
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
-		return keyLocker{locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)}, nil
+		locker := locking.NewGateLocker(c.Locks[name], r.Settle.MaxHold, r.Mode == config.ModeObserve)
+		if name == r.Settle.Lock {
+			locker = locker.WithParts(c.PartOrder(&r))
+		}
+		return keyLocker{locker}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
 		var err error
-		if policies[i], err = rules.Policy(r, filters, locks); err != nil {
+		if policies[i], err = rules.Policy(r, c.PartOrder(&r), filters, locks); err != nil {
 			return nil, err
 		}
 	}

@@ -167,7 +167,7 @@ func (p *Policy) invalid(why order.Reason) (Reply, Verdict, bool) {
 // verdictFor separates a request without a usable order from one that may name several.
 func verdictFor(why order.Reason) Verdict {
 	switch why {
-	case order.MissingID, order.MalformedID, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone:
+	case order.MissingID, order.MalformedID, order.MissingPart, order.MalformedPart, order.MissingLimit, order.MalformedLimit, order.BodyTooLarge, order.HeadersTooLarge, order.TrailersAlone:
 		return VerdictInvalid
 	}
 	return VerdictAmbiguous

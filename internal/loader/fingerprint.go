@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/rules"
 )
@@ -36,7 +35,7 @@ func (s *tableSource) fingerprint(time.Time) (string, bool) { return s.identity,
 
 // fingerprintOf returns a fingerprint of the state of all sources of a filter, and of the rules
 // by which their IDs are read; "": unknown.
-func fingerprintOf(sources []filter.Source, ids []config.ID, now time.Time) string {
+func fingerprintOf(sources []filter.Source, ids []rules.ID, now time.Time) string {
 	sum := sha256.New()
 	for _, form := range rules.Forms(ids) {
 		fmt.Fprintln(sum, form)

@@ -43,6 +43,9 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 		v.units[use] = unit
 	}
 	locker := NewGateLocker(c, r.Settle.MaxHold, use.Observe)
+	if name == r.Settle.Lock {
+		locker = locker.WithParts(v.config.PartOrder(&r))
+	}
 	locker.unit = unit
 	if name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold

@@ -255,7 +255,7 @@ func (r *compiled) isAlias(folded string, in Location) bool {
 
 // isRespelt reports whether a folded name is another spelling of an ID's name in its own
 // location. Query and form are one location, as in servlets. It also reports the name of
-// the limit's ID, which need not equal the order's.
+// the limit's ID and of a part, which need not equal the order's.
 func (r *compiled) isRespelt(folded string, in Location) bool {
 	for i := range r.IDs {
 		own := r.IDs[i].In

@@ -35,6 +35,9 @@ const (
 	RepeatedLimit
 	HeadersTooLarge
 	TrailersAlone
+	MissingPart
+	MalformedPart
+	RepeatedPart
 	reasons
 )
 
@@ -74,6 +77,9 @@ var reasonTexts = [Reasons]struct{ name, part, text string }{
 	RepeatedLimit:     {"repeated_limit", "limit", "the ID that the limit is for is given more than once"},
 	HeadersTooLarge:   {"headers_too_large", "header", "the request's headers leave no room for those of its locks"},
 	TrailersAlone:     {"trailers_alone", "body", "the request has trailers and no body"},
+	MissingPart:       {"missing_part", "part", "the request lacks a part of the order's ID"},
+	MalformedPart:     {"malformed_part", "part", "a part of the order's ID is malformed"},
+	RepeatedPart:      {"repeated_part", "part", "a part of the order's ID is given more than once"},
 }
 
 // String returns the sentence for people.
@@ -82,6 +88,6 @@ func (r Reason) String() string { return reasonTexts[r].text }
 // Name returns the reason's name for metrics and logs.
 func (r Reason) Name() string { return reasonTexts[r].name }
 
-// Part returns the part of the request that the reason concerns: id, limit, path, method,
-// header, query, cookie or body.
+// Part returns the part of the request that the reason concerns: id, part, limit, path,
+// method, header, query, cookie or body.
 func (r Reason) Part() string { return reasonTexts[r].part }
