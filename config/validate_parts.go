@@ -162,7 +162,7 @@ func (v *validator) partsComplete(path string, r Rule) {
 // sameParts compares a rule's parts with the others that it has to have.
 func (v *validator) sameParts(path string, r Rule, others []string, where, advice string) {
 	for _, name := range sortedKeys(r.Parts) {
-		if !slices.Contains(others, name) {
+		if !slices.Contains(others, name) && nameProblem(name) == "" {
 			v.reject(join(path+".parts", name), "is not "+strings.ReplaceAll(where, "%", "%%")+", so "+advice, name)
 		}
 	}
@@ -224,7 +224,7 @@ func (v *validator) partColumns(path, source string, s Source) {
 		}
 		used = append(used, f.Parts...)
 		for i, part := range f.Parts {
-			if _, has := s.PartColumns[part]; !has && nameProblem(part) == "" && !slices.Contains(f.Parts[:i], part) && !v.unusable(at) {
+			if _, has := s.PartColumns[part]; !has && nameProblem(part) == "" && !slices.Contains(f.Parts[:i], part) && !v.unusable(at) && !v.partlyRead[at] {
 				v.rejectMissing(path, []string{"part_columns"}, "part_columns.%s is missing: filter %s has this part, so name the column of the table that has it", part, quote(name))
 			}
 		}

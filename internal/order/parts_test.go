@@ -205,7 +205,7 @@ func TestComposedIDsDiffer(t *testing.T) {
 	any64, own := pattern(".*", 64), tenant
 	composed := ComposedOf([]Format{any64, own}, any64)
 	// Few letters make equal texts likely.
-	text := rapid.StringMatching(`[ab1:.-]{1,3}|a/1|a%2f1`)
+	text := rapid.StringMatching(`[ab1:-]{1,3}`)
 	rapid.Check(t, func(t *rapid.T) {
 		var ids [2]string
 		var texts [2][3]string
