@@ -101,7 +101,7 @@ func TestPartsInCreates(t *testing.T) {
 		})
 	}
 	b := newPartsBench(t, false)
-	if c := b.gate.Open(ofTenant("POST", "/orders", "")); !c.Decision.Refused || c.Decision.Reason != order.MissingPart {
+	if c := b.gate.Open(ofTenant("POST", "/orders", "")); !c.Decision.Refused || c.Decision.Reason != order.MalformedPart {
 		t.Errorf("without a tenant: %+v", c.Decision)
 	}
 }
