@@ -17,10 +17,10 @@ type orderCase struct {
 	make    []string // statements; the table's name is orders
 	columns [2]string
 	parts   []string // columns
-	view    string // read instead of the table
-	want    string // a query of the IDs in order
-	tie     string // the column that orders rows with equal cursors, "" if there is none
-	sorts   bool   // an index is missing
+	view    string   // read instead of the table
+	want    string   // a query of the IDs in order
+	tie     string   // the column that orders rows with equal cursors, "" if there is none
+	sorts   bool     // an index is missing
 }
 
 var (
