@@ -30,8 +30,8 @@ type explanation struct {
 	Mode     *string    `json:"mode"`
 	Actions  []string   `json:"actions"`
 	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
-	RawID    *string    `json:"raw_id"`   // of the first ID found
-	ID       *string    `json:"id"`       // canonical
+	RawID    *string    `json:"raw_id"`   // of the first ID found, without its parts
+	ID       *string    `json:"id"`       // canonical, with its parts
 	IDs      []string   `json:"ids"`      // all canonical IDs, if a list names several
 	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
 	LockKeys []string   `json:"lock_keys"`
@@ -259,7 +259,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	p := &policies[m.Rule]
 	e.rule(&c.Rules[m.Rule])
 	e.settle = c.Rules[m.Rule].Settle
-	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
+	e.ids(q.find(&p.Rule), &p.Rule, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())
 		for _, id := range e.IDs {
@@ -320,9 +320,9 @@ func (e *explanation) rule(r *config.Rule) {
 	}
 }
 
-func (e *explanation) ids(all []found, limit *order.ID, m order.Match) {
+func (e *explanation) ids(all []found, rule *order.Rule, m order.Match) {
 	e.Found = append(e.Found, all...)
-	if len(all) > 0 && all[0].id != limit {
+	if len(all) > 0 && roleOf(rule, all[0].id) == roleOrder {
 		e.RawID = &all[0].Raw
 	}
 	if m.Result == order.Named {
