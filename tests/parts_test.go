@@ -204,4 +204,3 @@ func (g *tableGate) answerTo(id string) string {
 	g.get("/filters/orders/contains?id="+url.QueryEscape(id), &r)
 	return r.Answer
 }
-

@@ -65,7 +65,7 @@ func (r *Rule) mayConfuse(a, b *ID) bool {
 
 // compose puts the parts in front of the match's IDs. A request without one of them is
 // refused.
-func (r *compiled) compose(into []idText, m Match) Match {
+func (r *compiled) compose(into []idText, s *headerFacts, m Match) Match {
 	if m.Result != Named && m.Result != Anonymous {
 		return m
 	}
@@ -88,6 +88,10 @@ func (r *compiled) compose(into []idText, m Match) Match {
 		}
 		return m.refused(Ambiguous, RepeatedPart)
 	}
+	if s.partClaim.made && !r.agrees(values[:len(r.Parts)], s.partClaim.value) {
+		m.ID, m.Batch = "", nil
+		return m.refused(Ambiguous, s.partClaim.refusal())
+	}
 	id := m.ID
 	if len(m.Batch) > 0 {
 		id = m.Batch[0]
@@ -107,6 +111,35 @@ func (r *compiled) compose(into []idText, m Match) Match {
 		m.Batch[i] = m.Prefix + id
 	}
 	return m
+}
+
+// agrees reports whether a claimed part is one of the request's parts.
+func (r *compiled) agrees(values []string, claimed string) bool {
+	for i := range values {
+		if value, ok := r.Parts[i].ID.Format.Canonical(claimed); ok && value == values[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// foreignParts returns the folded names by which other rules read a part, if the rule has
+// parts and its backend may merge all names. A name that other rules read an order by is
+// among the foreign names.
+func (t *Table) foreignParts(r *compiled) (names []string) {
+	if len(r.Parts) == 0 || !profiles[r.Backend].parameters {
+		return nil
+	}
+	for i := range t.rules {
+		o := &t.rules[i]
+		for j := o.orders; j < o.orders+len(o.Parts); j++ {
+			name := o.aliases[j]
+			if !o.Pass && !slices.Contains(r.aliases, name) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // malformed returns the reason to refuse a malformed ID.

@@ -142,16 +142,10 @@ func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Matc
 	m = r.combineIDs(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
-		switch s.claim.in {
-		case InCookie:
-			return m.refused(Ambiguous, CookieAlias)
-		case InJSON:
-			return m.refused(Ambiguous, JSONAlias)
-		}
-		return m.refused(Ambiguous, ParameterAlias)
+		return m.refused(Ambiguous, s.claim.refusal())
 	}
 	if len(r.Parts) > 0 {
-		return r.compose(into, m)
+		return r.compose(into, s, m)
 	}
 	return m
 }

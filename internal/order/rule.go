@@ -118,6 +118,7 @@ type compiled struct {
 	segments  []int      // by ID: index of its segment in the path, or -1
 	aliases   []string   // folded names that a parameter or cookie must not have in another location
 	foreign   []string   // folded names of orders in other rules: a front controller may merge all names
+	partNames []string   // folded names of parts in other rules, for a rule with parts
 	selectors []selector // Query, in the order of the names
 	inBody    bool       // at least one ID is in the body
 	ownBody   bool       // at least one ID of the order, or a part, is
