@@ -284,3 +284,58 @@ func BenchmarkMatchParts(b *testing.B) {
 		})
 	}
 }
+
+// TestPartsOfOtherRules has parameters by which other rules read a part: a front controller
+// may merge all names.
+func TestPartsOfOtherRules(t *testing.T) {
+	rule := func(backend Backend, path string, part Part) Rule {
+		return Rule{Name: path, Methods: []string{"POST"}, Path: path, Backend: backend, IDs: at(InPath, "id"), Parts: []Part{part}}
+	}
+	for _, tt := range []struct {
+		target  string
+		backend Backend
+		why     Reason
+	}{
+		{"/h/42?merchant=acme", Strict, NoReason},
+		{"/h/42?merchant=bolt", Strict, ParameterAlias},
+		{"/h/42?merchant=acme&merchant=acme", Strict, ParameterAlias},
+		{"/h/42?merchant=acme&Merchant=acme", Strict, ParameterAlias},
+		{"/h/42?MERCHANT=acme&id=42", Strict, NoReason},
+		{"/h/42?merchant=bolt", PHP, ParameterAlias},
+		{"/h/42?merchant=bolt", Tomcat, NoReason},
+		{"/plain/42?merchant=bolt", Strict, NoReason}, // its orders have no parts
+	} {
+		table, err := NewTable([]Rule{
+			rule(tt.backend, "/h/{id}", partAt(InHeader, "x-tenant")),
+			rule(tt.backend, "/q/{id}", partAt(InQuery, "merchant")),
+			{Name: "plain", Methods: []string{"POST"}, Path: "/plain/{id}", Backend: tt.backend, IDs: at(InPath, "id")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := table.Match(Request{Method: "POST", Target: tt.target, Header: HeaderList{{"x-tenant", "acme"}}, BodyState: BodyComplete})
+		if m.Reason != tt.why || (m.Result == Named) != (tt.why == NoReason) {
+			t.Errorf("%s, backend %d: %+v, want reason %q", tt.target, tt.backend, m, tt.why)
+		}
+	}
+	// A cookie and a member of JSON count too.
+	table, err := NewTable([]Rule{rule(Strict, "/h/{id}", partAt(InHeader, "x-tenant")), rule(Strict, "/q/{id}", partAt(InQuery, "merchant"))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		header [2]string
+		body   string
+		why    Reason
+	}{
+		{[2]string{"cookie", "merchant=bolt"}, "", CookieAlias},
+		{[2]string{"cookie", "merchant=acme"}, "", NoReason},
+		{[2]string{"content-type", typeJSON}, `{"merchant":"bolt"}`, JSONAlias},
+		{[2]string{"content-type", typeJSON}, `{"merchant":"acme"}`, NoReason},
+	} {
+		m := table.Match(Request{Method: "POST", Target: "/h/42", Header: HeaderList{{"x-tenant", "acme"}, tt.header}, Body: []byte(tt.body), BodyState: BodyComplete})
+		if m.Reason != tt.why {
+			t.Errorf("%v %s: %+v, want reason %q", tt.header, tt.body, m, tt.why)
+		}
+	}
+}
