@@ -156,6 +156,9 @@ type Filter struct {
 	Capacity          uint64   `mapstructure:"capacity"`            // IDs, 1 to 10^11; default 1,000,000
 	FalsePositiveRate float64  `mapstructure:"false_positive_rate"` // 1e-9 to 0.5; default 0.001
 	Sources           []string `mapstructure:"sources"`             // names of sources, read at start
+	// Parts are what an ID is unique within, such as a tenant: at most 4 names. The filter then
+	// has IDs with them, in this order: tenant/id. Not of kind exact.
+	Parts []string `mapstructure:"parts"`
 	// Freshness is the condition for Absent; default a window of 500ms, or none in a file that
 	// uses no Redis.
 	Freshness Freshness `mapstructure:"freshness"`
@@ -280,23 +283,25 @@ type Source struct {
 
 	// The other keys are for tables. The data source name contains a password, so it comes
 	// from the environment or a file.
-	DSNEnv       string        `mapstructure:"dsn_env"`
-	DSNFile      string        `mapstructure:"dsn_file"`
-	Table        string        `mapstructure:"table"`         // or schema.table
-	IDColumn     string        `mapstructure:"id_column"`     // no default
-	CursorColumn string        `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
-	Ascending    bool          `mapstructure:"ascending"`     // later rows have greater cursors, but the database does not generate them (times, Snowflakes, ULIDs)
-	Batch        int           `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 10,000
-	Pause        time.Duration `mapstructure:"pause"`         // after each batch, up to 1m; default 0
-	MaxRate      int           `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit
-	OnBad        string        `mapstructure:"on_bad"`        // default fail
-	Overlap      time.Duration `mapstructure:"overlap"`       // the longest transaction that creates an order, 1s to 24h; default 1m
-	Follow       string        `mapstructure:"follow"`        // default none
-	Every        time.Duration `mapstructure:"every"`         // of follow poll: 100ms to 1h, default 1s
-	Grace        time.Duration `mapstructure:"grace"`         // an ID younger than this is never absent; 0 to 24h, default 0; all IDs must contain their time, to the second
-	ServerID     uint32        `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: random
-	Slot         string        `mapstructure:"slot"`          // of follow logical; default "ordergate_<source>"
-	Publication  string        `mapstructure:"publication"`   // of follow logical; default "ordergate_<source>"
+	DSNEnv   string `mapstructure:"dsn_env"`
+	DSNFile  string `mapstructure:"dsn_file"`
+	Table    string `mapstructure:"table"`     // or schema.table
+	IDColumn string `mapstructure:"id_column"` // no default
+	// PartColumns maps the parts of the filters' IDs to their columns.
+	PartColumns  map[string]string `mapstructure:"part_columns"`
+	CursorColumn string            `mapstructure:"cursor_column"` // indexed, and greater for later rows; default the ID column
+	Ascending    bool              `mapstructure:"ascending"`     // later rows have greater cursors, but the database does not generate them (times, Snowflakes, ULIDs)
+	Batch        int               `mapstructure:"batch"`         // rows a query, 10 to 100,000; default 10,000
+	Pause        time.Duration     `mapstructure:"pause"`         // after each batch, up to 1m; default 0
+	MaxRate      int               `mapstructure:"max_rate"`      // rows a second, 0 to 10^7; default 0: no limit
+	OnBad        string            `mapstructure:"on_bad"`        // default fail
+	Overlap      time.Duration     `mapstructure:"overlap"`       // the longest transaction that creates an order, 1s to 24h; default 1m
+	Follow       string            `mapstructure:"follow"`        // default none
+	Every        time.Duration     `mapstructure:"every"`         // of follow poll: 100ms to 1h, default 1s
+	Grace        time.Duration     `mapstructure:"grace"`         // an ID younger than this is never absent; 0 to 24h, default 0; all IDs must contain their time, to the second
+	ServerID     uint32            `mapstructure:"server_id"`     // of follow binlog: unlike every other replica's; default 0: random
+	Slot         string            `mapstructure:"slot"`          // of follow logical; default "ordergate_<source>"
+	Publication  string            `mapstructure:"publication"`   // of follow logical; default "ordergate_<source>"
 
 	// DSN is the content of the file or the variable.
 	DSN Secret `mapstructure:"-" json:"-"`
@@ -326,7 +331,7 @@ const ObservedSuffix = ":observe"
 type Lock struct {
 	Kind             string        `mapstructure:"kind"`                // default exclusive
 	Format           string        `mapstructure:"format"`              // default redisson
-	Key              string        `mapstructure:"key"`                 // Redis key with {id} in it, once; default "order:lock:{id}"
+	Key              string        `mapstructure:"key"`                 // Redis key with {id} in it, once, and each {part} of the rules' IDs; default "order:lock:{id}"
 	Permits          int           `mapstructure:"permits"`             // of kind semaphore: 1 to 1,000,000, no default
 	Quorum           *Quorum       `mapstructure:"quorum"`              // of kind quorum; otherwise nil
 	Replicas         *Replicas     `mapstructure:"replicas"`            // nil: a grant needs the primary only
@@ -398,14 +403,18 @@ type Rule struct {
 	// a form; otherwise accept.
 	JSONWithoutType string `mapstructure:"json_without_type"`
 
-	Pass    bool    `mapstructure:"pass"`    // exempts matching requests; excludes id, invalid, lookup, create and settle
-	IDs     []ID    `mapstructure:"id"`      // at most 8, in different locations; a mapping in the file is a list of one
-	Invalid Reply   `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
-	Lookup  *Lookup `mapstructure:"lookup"`
-	Create  *Create `mapstructure:"create"` // excludes settle and lookup
-	Settle  *Settle `mapstructure:"settle"`
-	Once    *Once   `mapstructure:"once"` // answers that are stored by a key in the request, or of the order that settle names
-	Mode    Mode    `mapstructure:"mode"` // default enforce
+	Pass bool `mapstructure:"pass"` // exempts matching requests; excludes id, parts, invalid, lookup, create, settle and once
+	IDs  []ID `mapstructure:"id"`   // at most 8, in different locations; a mapping in the file is a list of one
+	// Parts are what the ID is unique within, such as a tenant, by name: at most 4, and at most 8
+	// with the entries of id. Each request must have all of them. They are those in the key of
+	// the rule's lock, and those of its filter.
+	Parts   map[string]ID `mapstructure:"parts"`
+	Invalid Reply         `mapstructure:"invalid"` // default 400; with an empty body, the gate describes the fault
+	Lookup  *Lookup       `mapstructure:"lookup"`
+	Create  *Create       `mapstructure:"create"` // excludes settle and lookup
+	Settle  *Settle       `mapstructure:"settle"`
+	Once    *Once         `mapstructure:"once"` // answers that are stored by a key in the request, or of the order that settle names
+	Mode    Mode          `mapstructure:"mode"` // default enforce
 }
 
 // How the literal segments of a path are compared.

@@ -67,6 +67,9 @@ func (v *validator) dedup(path string, r *Rule) {
 	if s, ok := v.config.Sources[d.Confirm]; ok && s.Kind == SourceCSV {
 		v.reject(path+".confirm", "source %s is a file, which does not have the newest orders: name a table", quote(d.Confirm))
 	}
+	if f := v.config.Filters[r.Create.Filter]; len(f.Parts) > 0 {
+		v.reject(path+".confirm", "is not available for a filter with parts: leave out dedup, or give the rule create.once")
+	}
 	between(v, path+".timeout", d.Timeout, 10*time.Millisecond, 5*time.Second)
 	between(v, path+".max_queries", d.MaxQueries, 1, maxQueries)
 }

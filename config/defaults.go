@@ -253,6 +253,10 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 	for i := range r.IDs {
 		r.IDs[i].ensureDefaults(doc, doc.idPath(path, i, len(r.IDs)))
 	}
+	for name, part := range r.Parts {
+		part.ensureDefaults(doc, join(path+".parts", name))
+		r.Parts[name] = part
+	}
 	if r.readsJSON() {
 		untyped := WithoutTypeAccept
 		if r.Backend == BackendStrict {
@@ -304,6 +308,11 @@ func (r *Rule) ensureDefaults(doc *document, path string, c *Config) {
 // readsJSON reports whether the rule reads an ID from JSON.
 func (r *Rule) readsJSON() bool {
 	inJSON := func(id ID) bool { return id.JSON != "" }
+	for _, part := range r.Parts {
+		if inJSON(part) {
+			return true
+		}
+	}
 	return slices.ContainsFunc(r.IDs, inJSON) || r.Settle != nil && r.Settle.Limit != nil && inJSON(r.Settle.Limit.ID)
 }
 

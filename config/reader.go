@@ -199,11 +199,11 @@ func (r *reader) entries(n *yaml.Node, path, shown string) iter.Seq2[*yaml.Node,
 	}
 }
 
-// parametersType is the type of the only mapping whose names are those of the backend. They
-// keep their case.
+// parametersType is the type of mappings of texts. Their names keep their case: some are
+// those of the backend.
 var parametersType = reflect.TypeFor[map[string]string]()
 
-// parameters reads a mapping from parameter names to texts.
+// parameters reads a mapping of texts.
 func (r *reader) parameters(n *yaml.Node, path, shown string) map[string]string {
 	values := make(map[string]string)
 	for key, value := range r.entries(n, path, shown) {

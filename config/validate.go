@@ -47,7 +47,7 @@ func (c *Config) validate(doc *document) {
 	v.followersDiffer(c)
 	for _, name := range sortedKeys(c.Locks) {
 		v.entry(join("locks", name), name)
-		v.lock(join("locks", name), c.Locks[name])
+		v.lock(join("locks", name), name, c.Locks[name])
 	}
 	v.lockKeysDiffer(c)
 	v.auxiliaryKeysDiffer(c)
@@ -65,6 +65,7 @@ func rulePath(index int) string { return "rules[" + strconv.Itoa(index) + "]" }
 type validator struct {
 	*document
 	config *Config
+	uses   map[string]lockUse // see lockUses
 }
 
 // reject reports a violation at a path, unless the reader discarded the value.

@@ -21,6 +21,7 @@ func (v *validator) filter(path, name string, f Filter) {
 	between(v, path+".alert_false_positive_rate", f.AlertFalsePositiveRate, 0, 0.5)
 	v.freshness(path+".freshness", f)
 	v.secret(path, "secret", f.SecretFile, f.SecretEnv)
+	v.partNames(path, f)
 	v.layout(path, f)
 	v.inRedis(path, f)
 	v.snapshot(path+".snapshot", f)

@@ -52,7 +52,7 @@ func (v *validator) pattern(path string, id ID) {
 		}
 		if err != nil {
 			v.notRegexp(at, err)
-		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksForBrace(re) {
+		} else if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, isBrace) {
 			v.reject(at, "requires a brace, and no ID has any: braces choose the slot of a key in Redis")
 		}
 	case id.Format != FormatPattern && (id.Pattern != "" || v.given(at)) && !v.discarded[path+".format"]:
@@ -65,20 +65,20 @@ func (v *validator) notRegexp(path string, err error) {
 	v.reject(path, "is not an RE2 expression: %s", oneLine(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
 }
 
-// asksForBrace reports whether a part of an expression matches only braces.
-func asksForBrace(re *syntax.Regexp) bool {
+// asksFor reports whether a part of an expression matches only such characters.
+func asksFor(re *syntax.Regexp, is func(rune) bool) bool {
 	switch re.Op {
 	case syntax.OpLiteral:
-		return slices.ContainsFunc(re.Rune, isBrace)
+		return slices.ContainsFunc(re.Rune, is)
 	case syntax.OpCharClass:
 		for i := 0; i < len(re.Rune); i += 2 {
-			if re.Rune[i] != re.Rune[i+1] || !isBrace(re.Rune[i]) {
+			if re.Rune[i] != re.Rune[i+1] || !is(re.Rune[i]) {
 				return false
 			}
 		}
 		return len(re.Rune) > 0
 	}
-	return slices.ContainsFunc(re.Sub, asksForBrace)
+	return slices.ContainsFunc(re.Sub, func(sub *syntax.Regexp) bool { return asksFor(sub, is) })
 }
 
 func isBrace(r rune) bool { return r == '{' || r == '}' }

@@ -55,13 +55,20 @@ func (v *validator) limitDiffers(path string, places []idLocation, r Rule) {
 			case "json":
 				jsons++
 			}
-			byPath := p.key == "json" && o.key == "json" && (r.Backend == BackendSpring || r.Backend == BackendPHP)
-			if byPath && !collide(p.name, o.name) || lastName(p) != lastName(o) {
+			if !mayBeTakenFor(p, o, r.Backend) {
 				continue
 			}
 			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s, which is the order's: limit by an ID of another name",
 				quote(p.name), quote(o.name), o.entry)
 			return
+		}
+	}
+	for _, name := range v.config.PartOrder(&r) {
+		for _, o := range v.locationsOf(join(path+".parts", name), r.Parts[name]) {
+			if mayBeTakenFor(p, o, r.Backend) {
+				v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: limit by an ID of another name", quote(p.name), quote(o.name), o.entry)
+				return
+			}
 		}
 	}
 	if n := len(r.IDs); p.key == "json" && forms == n && n > 0 || p.key == "form" && jsons == n && n > 0 {

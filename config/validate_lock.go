@@ -33,13 +33,14 @@ func (v *validator) hasUnknownKind(path string, l Lock) bool {
 		!slices.Contains(lockKinds, l.Kind) || !slices.Contains(lockFormats, l.Format)
 }
 
-func (v *validator) lock(path string, l Lock) {
+func (v *validator) lock(path, name string, l Lock) {
 	v.choice(path+".kind", l.Kind, lockKinds...)
 	v.choice(path+".format", l.Format, lockFormats...)
 	if !v.hasUnknownKind(path, l) {
 		v.ofKind(path, l)
 	}
-	v.lockKey(path+".key", l)
+	v.lockKey(path+".key", name, l)
+	v.keyParts(path+".key", name)
 	between(v, path+".lease", l.Lease, time.Second, time.Hour)
 	v.wait(path+".wait", l.Wait)
 	between(v, path+".max_waiters_per_key", l.MaxWaitersPerKey, 0, 100_000)
@@ -66,7 +67,7 @@ func (v *validator) ofKind(path string, l Lock) {
 	v.replicas(path+".replicas", l)
 }
 
-func (v *validator) lockKey(path string, l Lock) {
+func (v *validator) lockKey(path, name string, l Lock) {
 	key := l.Key
 	switch n := strings.Count(key, "{id}"); {
 	case n != 1:
@@ -75,7 +76,7 @@ func (v *validator) lockKey(path string, l Lock) {
 		v.reject(path, "is %d bytes long: at most %d are allowed", len(key), maxLockKey)
 	case strings.ContainsFunc(key, func(r rune) bool { return r == ' ' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }):
 		v.reject(path, "%s has a space or a character in it that cannot be printed: leave it out", quote(key))
-	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(key):
+	case v.config.Redis != nil && v.config.Redis.Mode == RedisCluster && l.Kind != LockQuorum && !oneSlot(v.config.LockKey(name)):
 		v.reject(path, "%s has braces in it that are no hash tag, so the keys of one lock would lie in several slots: "+
 			"write them around a part, as in order:lock:{{id}}, or leave them out", quote(key))
 	}
@@ -84,8 +85,8 @@ func (v *validator) lockKey(path string, l Lock) {
 // oneSlot reports whether all keys of a lock lie in one slot of a cluster. Their names contain
 // the lock's key, in braces unless it has braces already. Redis hashes only the text between
 // the first { and the next }, unless it is empty (Redis Cluster specification, "Hash tags").
-func oneSlot(template string) bool {
-	key := strings.Replace(template, "{id}", "1", 1)
+func oneSlot(template KeyTemplate) bool {
+	key := template.Key(func(string) string { return "1" })
 	_, rest, open := strings.Cut(key, "{")
 	tag, _, closed := strings.Cut(rest, "}")
 	if !open {

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // lockKeysDiffer rejects two locks with the same key, since a holder of one would also hold the
 // other. A read and a write lock may share a key. Other locks of different kinds or formats
@@ -26,6 +29,9 @@ func (v *validator) lockKeysDiffer(c *Config) {
 				continue
 			case l.Key == o.Key && alike:
 				v.reject(path+".key", "%s is also the key of %s: give each lock a key of its own", quote(l.Key), v.shown(otherPath))
+			case alike && l.Key != o.Key && (uses[name].hasParts() || uses[other].hasParts()) && mayShareKey(uses[name], uses[other]):
+				v.reject(path+".key", "%s can make the same key as %s of %s, so the orders of two could share a lock: give each lock keys of its own",
+					quote(l.Key), quote(o.Key), v.shown(otherPath))
 			case !alike && mayShareKey(uses[name], uses[other]):
 				v.reject(path+".key", "%s can make the same key as %s of %s, which is of another kind or format: give each lock a key of its own",
 					quote(l.Key), quote(o.Key), v.shown(otherPath))
@@ -52,11 +58,11 @@ func (v *validator) auxiliaryKeysDiffer(c *Config) {
 	uses := v.lockUses(c)
 	for _, name := range sortedKeys(c.Locks) {
 		l, path := c.Locks[name], join("locks", name)
-		if !strings.ContainsAny(strings.Replace(l.Key, "{id}", "", 1), "{}") || v.unusable(path+".key") || v.discarded[path+".key"] {
+		if !strings.ContainsAny(strings.Join(uses[name].keys[0].Texts, ""), "{}") || v.unusable(path+".key") || v.discarded[path+".key"] {
 			continue
 		}
 		for _, around := range auxiliaryKeys {
-			own := lockUse{templates: []string{around[0] + l.Key + around[1]}, letters: uses[name].letters}
+			own := lockUse{keys: []KeyTemplate{uses[name].keys[0].around(around[0], around[1])}, chars: uses[name].chars}
 			if mayShareKey(own, uses[name]) {
 				v.reject(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
 					"write the braces around {id}, as in order:lock:{{id}}, or leave them out", quote(l.Key), around[0]+around[1])
@@ -68,106 +74,72 @@ func (v *validator) auxiliaryKeysDiffer(c *Config) {
 
 // lockUse describes the keys that a lock can have.
 type lockUse struct {
-	templates []string
-	letters   alphabet // of the IDs in the keys
+	keys  []KeyTemplate
+	chars map[string]charset // of the variables in the keys
 }
+
+// hasParts reports whether the keys have parts of IDs.
+func (u lockUse) hasParts() bool { return len(u.keys[0].Parts()) > 0 }
 
 // lockUses returns the use of each lock by the rules, by the lock's name.
 func (v *validator) lockUses(c *Config) map[string]lockUse {
-	uses := make(map[string]lockUse, len(c.Locks))
-	for name, l := range c.Locks {
-		uses[name] = lockUse{templates: []string{l.Key}}
+	if v.uses != nil {
+		return v.uses
 	}
-	note := func(name string, observed bool, ids ...ID) {
-		use, ok := uses[name]
-		if !ok {
-			return
+	uses := make(map[string]lockUse, len(c.Locks))
+	v.uses = uses
+	for name := range c.Locks {
+		uses[name] = lockUse{keys: []KeyTemplate{c.LockKey(name)}, chars: map[string]charset{}}
+	}
+	note := func(name string, observed bool) (chars map[string]charset) {
+		use := uses[name] // none if the lock is not defined
+		if observed && len(use.keys) == 1 {
+			use.keys = append(use.keys, use.keys[0].around("", ObservedSuffix))
+			uses[name] = use
 		}
-		if observed && len(use.templates) == 1 {
-			use.templates = append(use.templates, use.templates[0]+ObservedSuffix)
+		return use.chars
+	}
+	add := func(chars map[string]charset, name string, id ID) {
+		if chars != nil {
+			s := chars[name]
+			s.union(charsOf(id))
+			chars[name] = s
 		}
-		for _, id := range ids {
-			use.letters |= lettersOf(id)
-		}
-		uses[name] = use
 	}
 	for _, r := range c.Rules {
-		if r.Create != nil && r.Create.Lock != "" {
-			note(r.Create.Lock, r.Mode.Observes(), r.IDs...)
-		}
-		if s := r.Settle; s != nil {
-			note(s.Lock, r.Mode.Observes(), r.IDs...)
-			if s.Limit != nil {
-				note(s.Limit.Lock, r.Mode.Observes(), s.Limit.ID)
+		if lock := r.OrderLock(); lock != "" {
+			chars := note(lock, r.Mode.Observes())
+			for _, id := range r.IDs {
+				add(chars, partID, id)
 			}
+			for name, id := range r.Parts {
+				add(chars, name, id)
+			}
+		}
+		if s := r.Settle; s != nil && s.Limit != nil {
+			add(note(s.Limit.Lock, r.Mode.Observes()), partID, s.Limit.ID)
 		}
 	}
 	return uses
 }
 
-// alphabet is a set of the characters that IDs may have.
-type alphabet int8
-
-const (
-	digitsOnly alphabet = 1 << iota
-	hexAndDash
-	anyLetter
-)
-
-func lettersOf(id ID) alphabet {
-	switch id.Format {
-	case FormatUUID:
-		return hexAndDash
-	case FormatPattern:
-		return anyLetter
-	}
-	return digitsOnly
-}
-
-// has reports whether an ID of the alphabet can contain the text.
-func (a alphabet) has(text string) bool {
-	for i := range len(text) {
-		c := text[i]
-		digit := '0' <= c && c <= '9'
-		switch {
-		case a&anyLetter != 0:
-			// Package order refuses these characters for every pattern.
-			if c <= ' ' || c >= 0x7f || strings.IndexByte(`%;,/\?#&+"{}`, c) >= 0 {
-				return false
-			}
-		case a&hexAndDash != 0 && (digit || 'a' <= c && c <= 'f' || c == '-'):
-		case a&digitsOnly != 0 && digit:
-		default:
-			return false
-		}
-	}
-	return true
+// around returns the template with a text before it and another behind it.
+func (t KeyTemplate) around(before, behind string) KeyTemplate {
+	texts := slices.Clone(t.Texts)
+	texts[0] = before + texts[0]
+	texts[len(texts)-1] += behind
+	return KeyTemplate{Texts: texts, Names: t.Names}
 }
 
 // mayShareKey reports whether two locks can have the same key, each with its own ID. It compares
 // characters and ignores lengths, so it may return true for locks that cannot share a key.
 func mayShareKey(a, b lockUse) bool {
-	for _, s := range a.templates {
-		for _, t := range b.templates {
-			if templatesMayShareKey(s, a.letters, t, b.letters) {
+	for _, s := range a.keys {
+		for _, t := range b.keys {
+			if meet(s.tokens(a.chars), t.tokens(b.chars)) {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-func templatesMayShareKey(s string, lettersS alphabet, t string, lettersT alphabet) bool {
-	beforeS, afterS, _ := strings.Cut(s, "{id}")
-	beforeT, afterT, _ := strings.Cut(t, "{id}")
-	// If the text before or after the ID is longer in one template, the other template's ID
-	// has to contain the difference.
-	inT, startsS := strings.CutPrefix(beforeS, beforeT)
-	inS, startsT := strings.CutPrefix(beforeT, beforeS)
-	if !(startsS && lettersT.has(inT) || startsT && lettersS.has(inS)) {
-		return false
-	}
-	inT, endsS := strings.CutSuffix(afterS, afterT)
-	inS, endsT := strings.CutSuffix(afterT, afterS)
-	return endsS && lettersT.has(inT) || endsT && lettersS.has(inS)
 }

@@ -41,6 +41,7 @@ func (v *validator) rule(path string, r Rule) {
 		return
 	}
 	v.ids(path, r)
+	v.parts(path, r)
 	if at := path + ".json_without_type"; r.readsJSON() {
 		v.choice(at, r.JSONWithoutType, WithoutTypeAccept, WithoutTypeRefuse)
 	} else if r.JSONWithoutType != "" || v.given(at) {
@@ -77,7 +78,7 @@ func (v *validator) pass(path string, r Rule) {
 		key string
 		set bool
 	}{
-		{"id", len(r.IDs) > 0}, {"invalid", r.Invalid != Reply{}},
+		{"id", len(r.IDs) > 0}, {"parts", len(r.Parts) > 0}, {"invalid", r.Invalid != Reply{}},
 		{"json_without_type", r.JSONWithoutType != ""}, {"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil},
 	}
 	for _, g := range given {
@@ -267,6 +268,13 @@ func (v *validator) query(path string, r Rule) {
 			for _, place := range v.locationsOf(v.idPath(path, i, len(r.IDs)), id) {
 				if lastName(place) == squash(name) {
 					v.reject(here, "may be taken for %s of %s, which is the order's: match by another parameter", quote(place.name), place.entry)
+				}
+			}
+		}
+		for _, part := range v.config.PartOrder(&r) {
+			for _, place := range v.locationsOf(join(path+".parts", part), r.Parts[part]) {
+				if lastName(place) == squash(name) {
+					v.reject(here, "may be taken for %s of %s: match by another parameter", quote(place.name), place.entry)
 				}
 			}
 		}

@@ -41,7 +41,7 @@ func (v *validator) source(path, name string, s Source) {
 func tableKeys(s Source) map[string]bool {
 	return map[string]bool{
 		"dsn_env": s.DSNEnv != "", "dsn_file": s.DSNFile != "",
-		"table": s.Table != "", "id_column": s.IDColumn != "", "cursor_column": s.CursorColumn != "",
+		"table": s.Table != "", "id_column": s.IDColumn != "", "part_columns": len(s.PartColumns) > 0, "cursor_column": s.CursorColumn != "",
 		"batch": s.Batch != 0, "pause": s.Pause != 0, "max_rate": s.MaxRate != 0,
 		"on_bad": s.OnBad != "", "overlap": s.Overlap != 0, "ascending": s.Ascending,
 		"follow": s.Follow != "", "every": s.Every != 0, "grace": s.Grace != 0,
@@ -68,6 +68,7 @@ func (v *validator) table(path, name string, s Source) {
 	if v.required(path, "id_column", s.IDColumn != "", "the name of the column with the order IDs") {
 		v.column(path+".id_column", s.Kind, s.IDColumn)
 	}
+	v.partColumns(path, name, s)
 	if s.CursorColumn != s.IDColumn || v.given(path+".cursor_column") {
 		v.column(path+".cursor_column", s.Kind, s.CursorColumn)
 	}

@@ -33,8 +33,8 @@ type explanation struct {
 	Share    *string    `json:"share"`    // why the rule's share has the request, or leaves it out; null: no share
 	Actions  []string   `json:"actions"`
 	Found    []found    `json:"found"`    // the IDs that the request has where the rule reads them
-	RawID    *string    `json:"raw_id"`   // of the first ID found
-	ID       *string    `json:"id"`       // canonical
+	RawID    *string    `json:"raw_id"`   // of the first ID found, without its parts
+	ID       *string    `json:"id"`       // canonical, with its parts
 	IDs      []string   `json:"ids"`      // all canonical IDs, if a list names several
 	LockKey  *string    `json:"lock_key"` // as in x-ordergate-key
 	LockKeys []string   `json:"lock_keys"`
@@ -227,12 +227,16 @@ func policiesToExplain(c *config.Config) ([]gate.Policy, error) {
 	}
 	locks := func(name string, r config.Rule) (gate.Locker, error) {
 		lock, use := locking.LockOf(c, name, r)
-		return keyLocker{locking.NewGateLocker(lock, r.MaxHold(), use.Observe)}, nil
+		locker := locking.NewGateLocker(lock, r.MaxHold(), use.Observe)
+		if name == r.OrderLock() {
+			locker = locker.WithParts(c.PartOrder(&r))
+		}
+		return keyLocker{locker}, nil
 	}
 	policies := make([]gate.Policy, len(c.Rules))
 	for i, r := range c.Rules {
 		var err error
-		if policies[i], err = rules.Policy(r, filters, locks); err != nil {
+		if policies[i], err = rules.Policy(r, c.PartOrder(&r), filters, locks); err != nil {
 			return nil, err
 		}
 	}
@@ -268,7 +272,7 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	e.rule(&c.Rules[m.Rule])
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(q, p, &decision, m)
-	e.ids(q.find(&p.Rule), p.Rule.Limit, m)
+	e.ids(q.find(&p.Rule), &p.Rule, m)
 	if call := g.Open(q.Request); call.NeedsLock {
 		e.LockKey = new(call.Key())
 		for _, id := range e.IDs {
@@ -329,9 +333,9 @@ func (e *explanation) rule(r *config.Rule) {
 	}
 }
 
-func (e *explanation) ids(all []found, limit *order.ID, m order.Match) {
+func (e *explanation) ids(all []found, rule *order.Rule, m order.Match) {
 	e.Found = append(e.Found, all...)
-	if len(all) > 0 && all[0].id != limit {
+	if len(all) > 0 && roleOf(rule, all[0].id) == roleOrder {
 		e.RawID = &all[0].Raw
 	}
 	if m.Result == order.Named {

@@ -14,11 +14,18 @@ import (
 	"github.com/ordergate/ordergate/internal/order"
 )
 
-// find returns the IDs in the locations that the rule reads, the ID of its limit last. It is
+// find returns the IDs in the locations that the rule reads, then the parts, the ID of its limit last. It is
 // less strict than the gate: it only serves to display IDs, and the gate judges them.
 func (q *explainer) find(rule *order.Rule) (all []found) {
 	for i := range rule.IDs {
 		all = append(all, q.findID(rule, &rule.IDs[i])...)
+	}
+	for i := range rule.Parts {
+		p := &rule.Parts[i]
+		for _, f := range q.findID(rule, &p.ID) {
+			f.Place += ", for the part " + p.Name
+			all = append(all, f)
+		}
 	}
 	if rule.Limit == nil {
 		return all
@@ -28,6 +35,28 @@ func (q *explainer) find(rule *order.Rule) (all []found) {
 		all = append(all, f)
 	}
 	return all
+}
+
+// role is what an ID in a request is for.
+type role int8
+
+const (
+	roleOrder role = iota
+	rolePart
+	roleLimit
+)
+
+// roleOf returns the role of an ID that find found.
+func roleOf(rule *order.Rule, id *order.ID) role {
+	if id == rule.Limit {
+		return roleLimit
+	}
+	for i := range rule.Parts {
+		if id == &rule.Parts[i].ID {
+			return rolePart
+		}
+	}
+	return roleOrder
 }
 
 func (q *explainer) findID(rule *order.Rule, id *order.ID) (all []found) {
@@ -142,9 +171,11 @@ func (q *explainer) locateFault(e *explanation, m order.Match) {
 		e.Because += lookedFor(q.rules[m.Rule].IDs...)
 	case order.MissingLimit:
 		e.Because += lookedFor(*q.rules[m.Rule].Limit)
-	case order.MalformedID, order.MalformedLimit:
+	case order.MissingPart:
+		q.locateMissingPart(e, &q.rules[m.Rule])
+	case order.MalformedID, order.MalformedPart, order.MalformedLimit:
 		q.locateMalformed(e, m)
-	case order.RepeatedID, order.RepeatedInList, order.RepeatedLimit:
+	case order.RepeatedID, order.RepeatedInList, order.RepeatedPart, order.RepeatedLimit:
 		e.locateRepeated()
 	case order.DifferentIDs:
 	case order.FormBody, order.ContentType:
@@ -183,12 +214,23 @@ func lookedFor(ids ...order.ID) string {
 	return ": looked for in " + strings.Join(places, ", ")
 }
 
-// locateMalformed finds the ID of the order or the limit that its format refuses, and the
-// faulty byte in it.
+// locateMissingPart names the first part that the request lacks.
+func (q *explainer) locateMissingPart(e *explanation, rule *order.Rule) {
+	for i := range rule.Parts {
+		p := &rule.Parts[i]
+		if !slices.ContainsFunc(e.Found, func(f found) bool { return f.id == &p.ID }) {
+			e.Because += ": " + p.Name + lookedFor(p.ID)
+			return
+		}
+	}
+}
+
+// locateMalformed finds the ID of the order, the part or the limit that its format refuses, and
+// the faulty byte in it.
 func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 	var these []found
 	for _, f := range e.Found {
-		if (f.id == q.rules[m.Rule].Limit) == (m.Reason == order.MalformedLimit) {
+		if roleOf(&q.rules[m.Rule], f.id) == roles[m.Reason] {
 			these = append(these, f)
 		}
 	}
@@ -213,6 +255,9 @@ func (q *explainer) locateMalformed(e *explanation, m order.Match) {
 	}
 	e.setFault("body", string(q.Body), m.Offset, "")
 }
+
+// roles has the role of the ID that a reason is about.
+var roles = map[order.Reason]role{order.MalformedID: roleOrder, order.MalformedPart: rolePart, order.MalformedLimit: roleLimit}
 
 // firstInvalidByte returns the offset of the first byte that the format does not allow at its
 // position. It returns -1 if the ID is only wrong as a whole. It tests one byte at a time, in

@@ -16,7 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/orderid"
 )
 
@@ -120,14 +122,17 @@ func expansionText(e *admin.ExpansionReport) string {
 
 func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 	return &cobra.Command{
-		Use:     "contains NAME ORDER-ID",
+		Use:     "contains NAME [PART/]ORDER-ID",
 		Short:   "Ask the running ordergate whether an order may exist",
-		Example: "  ordergate filter contains orders 42",
+		Example: "  ordergate filter contains orders 42\n  ordergate filter contains tenants acme/42",
 		Args:    filterArguments(2, 2, "a filter and an order ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := env.loadPart(adminKeys...)
 			if err != nil {
 				return err
+			}
+			if err := checkParts(c, args[0], args[1]); err != nil {
+				return usageError{fmt.Errorf("filter contains: %w", err)}
 			}
 			var r admin.ContainsReport
 			err = env.callAdmin(cmd.Context(), c, http.MethodGet, args[0], "/contains?id="+url.QueryEscape(args[1]), nil, &r)
@@ -141,6 +146,16 @@ func filterContainsCommand(env *environment, asJSON *bool) *cobra.Command {
 			return err
 		},
 	}
+}
+
+// checkParts returns an error for an ID without the parts of the filter's IDs: the filter
+// would answer that there is no such order.
+func checkParts(c *config.Config, filter, id string) error {
+	parts := c.Filters[filter].Parts
+	if len(parts) == 0 || strings.Count(id, order.Separator) == len(parts) {
+		return nil
+	}
+	return fmt.Errorf("the IDs of filter %s have parts: want %s/ORDER-ID", filter, strings.ToUpper(strings.Join(parts, order.Separator)))
 }
 
 // filterArguments accepts least to most arguments, none of them empty. It refuses more,

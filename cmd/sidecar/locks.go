@@ -14,6 +14,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/internal/order"
 	"github.com/ordergate/ordergate/internal/redisconn"
 	"github.com/ordergate/ordergate/lockmw/redislock"
 )
@@ -37,9 +38,9 @@ func locksCommand(env *environment) *cobra.Command {
 func locksShowCommand(env *environment, asJSON *bool) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
-		Use:     "show KEY|ORDER-ID",
+		Use:     "show KEY|ORDER-ID|PART/ORDER-ID",
 		Short:   "Show everything about one lock",
-		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42",
+		Example: "  ordergate locks show order:lock:42\n  ordergate locks show --lock settlement 42\n  ordergate locks show --lock settlement acme/42",
 		Args:    oneLock,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			locks, err := env.openLocks()
@@ -187,11 +188,32 @@ func (d *lockClient) resolve(name, keyOrID string) (lock, key string, err error)
 	if err := d.requireLock(name); err != nil {
 		return "", "", err
 	}
-	template := d.config.Locks[name].Key
+	template := d.config.LockKey(name)
 	if matchesTemplate(template, keyOrID) {
 		return name, keyOrID, nil
 	}
-	return name, strings.Replace(template, "{id}", keyOrID, 1), nil
+	if key, ok := fullIDKey(template, keyOrID); ok {
+		return name, key, nil
+	}
+	if parts := template.Parts(); len(parts) > 0 {
+		return "", "", usageError{fmt.Errorf("locks: %q is no key of lock %s, and no ID with its parts: want %s/ORDER-ID",
+			visible(keyOrID), name, strings.ToUpper(strings.Join(parts, "/")))}
+	}
+	return name, template.Key(func(string) string { return keyOrID }), nil
+}
+
+// fullIDKey returns the key of an ID with its parts, in the order of the key; false: it is none.
+func fullIDKey(template config.KeyTemplate, id string) (key string, ok bool) {
+	parts, texts := template.Parts(), strings.Split(id, order.Separator)
+	if len(parts) == 0 || len(texts) != len(parts)+1 || slices.Contains(texts, "") {
+		return "", false
+	}
+	return template.Key(func(name string) string {
+		if i := slices.Index(parts, name); i >= 0 {
+			return texts[i]
+		}
+		return texts[len(parts)]
+	}), true
 }
 
 // requireLock returns a usageError if the configuration has no lock of this name.
@@ -210,7 +232,7 @@ func (d *lockClient) requireLock(name string) error {
 func (d *lockClient) nameOf(key string) (string, error) {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(d.config.Locks)) {
-		if matchesTemplate(d.config.Locks[name].Key, key) {
+		if matchesTemplate(d.config.LockKey(name), key) {
 			names = append(names, name)
 		}
 	}
@@ -230,7 +252,22 @@ func (d *lockClient) nameOf(key string) (string, error) {
 }
 
 // matchesTemplate reports whether some ID turns the template into the key.
-func matchesTemplate(template, key string) bool {
-	before, after, _ := strings.Cut(template, "{id}")
-	return len(key) > len(before)+len(after) && strings.HasPrefix(key, before) && strings.HasSuffix(key, after)
+func matchesTemplate(template config.KeyTemplate, key string) bool {
+	last := len(template.Texts) - 1
+	rest, starts := strings.CutPrefix(key, template.Texts[0])
+	rest, ends := strings.CutSuffix(rest, template.Texts[last])
+	if !starts || !ends {
+		return false
+	}
+	for _, text := range template.Texts[1:last] { // each variable has a byte at least
+		if rest == "" {
+			return false
+		}
+		i := strings.Index(rest[1:], text)
+		if i < 0 {
+			return false
+		}
+		rest = rest[1+i+len(text):]
+	}
+	return rest != ""
 }

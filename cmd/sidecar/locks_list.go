@@ -93,12 +93,13 @@ func (l *lockList) list(ctx context.Context, name string, lock config.Lock) erro
 	if err != nil {
 		return err
 	}
-	before, after, _ := strings.Cut(lock.Key, "{id}")
+	texts := l.locks.config.LockKey(name).Texts
+	before, after := texts[0], texts[len(texts)-1]
 	votes := make(quorumVotes)
 	var failures []error
 	for _, server := range servers {
 		err := redislock.List(ctx, server.client, kindOf(lock), redislock.Format(lock.Format), before, after, func(s redislock.State) error {
-			if !l.belongsTo(s.Key, lock) {
+			if !matchesTemplate(l.locks.config.LockKey(name), s.Key) || !l.belongsTo(s.Key, lock) {
 				return nil
 			}
 			r := newLockReport(name, lock, s, server)

@@ -111,7 +111,7 @@ func (e ackedEntry) mark() Mark { return Mark{LogID: e.logID, Seq: e.seq, Nonce:
 // if the log loses them, they are appended again. It blocks for one round trip.
 func (l *Log) runAppend(ctx context.Context, by *redis.Script, args []any, items []item) (ack, error) {
 	for _, i := range items {
-		args = append(args, i.field, i.value)
+		args = append(args, l.fieldOf(i), i.value)
 	}
 	sent := time.Now()
 	nonce, cmd := l.runScript(ctx, by, l.keys, args...)

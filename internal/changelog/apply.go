@@ -33,11 +33,20 @@ func (r *reader) apply(e entry) {
 	case e.malformed != "":
 	case e.id == "":
 		r.applyDoubt(e)
+	case r.log.isForeign(&e):
+		r.applyForeign(e)
 	default:
 		r.log.apply(e.id)
 		r.remember(item{"id", e.id}, e.seq)
 	}
 	r.last = e
+}
+
+// applyForeign applies an entry whose ID has other parts. Its order may be any.
+func (r *reader) applyForeign(e entry) {
+	d := r.log.foreignDoubt(&e)
+	d.Entry = Mark{LogID: r.logID, Seq: e.seq, Nonce: e.nonce}
+	r.log.reportDoubt(d)
 }
 
 func (r *reader) applyDoubt(e entry) {

@@ -57,7 +57,7 @@ func (n *listener) receive(ctx context.Context, from uint64) []entry {
 			return nil
 		case len(messages) > 0:
 			n.failures = 0
-			return leadingIDs(messages)
+			return leadingIDs(messages, n.log.fieldOf(item{field: fieldID}))
 		case n.log.position.Load() < from: // the log was replaced by another, which starts anew
 			return nil
 		}
@@ -101,15 +101,15 @@ func (n *listener) backOff(ctx context.Context, err error) {
 	_ = waitUntil(ctx, time.Now().Add(pause))
 }
 
-// leadingIDs returns the entries before the first that is no ID.
-func leadingIDs(messages []redis.XMessage) (entries []entry) {
+// leadingIDs returns the entries before the first that has no ID in this field.
+func leadingIDs(messages []redis.XMessage, field string) (entries []entry) {
 	for _, m := range messages {
-		id, ok := m.Values["id"]
+		id, ok := m.Values[field]
 		nonce, hasNonce := m.Values["n"]
 		if !ok || !hasNonce || len(m.Values) != 2 {
 			break
 		}
-		e := parseEntry([]any{m.ID, []any{"id", id, "n", nonce}})
+		e := parseEntry([]any{m.ID, []any{field, id, "n", nonce}})
 		if e.malformed != "" {
 			break
 		}

@@ -35,6 +35,11 @@ type Options struct {
 	// followers of an earlier release apply an entry as it is. Default: no conversion.
 	CanonicalForms func(ids []string) []string
 
+	// Parts are the names of the parts of IDs, in their order. An instance with other parts takes
+	// an entry of this one for a doubt about orders, and not for an ID: it cannot tell which of
+	// its orders the entry names.
+	Parts []string
+
 	// LoadSnapshot adds everything that the log had up to a mark, from the current [Log.Snapshot].
 	// It returns that mark, or the zero Mark if no snapshot is usable. Run calls it when the log
 	// starts after the last entry that was read, and continues in the log. It may block. Run calls

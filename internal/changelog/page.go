@@ -18,6 +18,7 @@ type entry struct {
 	seq       uint64 // dense, from 1
 	sub       uint64 // 0 except in entries of other programs
 	id        string // "" for a doubt
+	parts     string // the names of the ID's parts, see [idField]; "": none, or unknown
 	doubt     Doubt
 	text      string // of a doubt, as the log stores it
 	at        int64  // of a doubt of kind Running or Failover: the server's time of the entry or later in ms, 0 if unknown
@@ -188,12 +189,12 @@ func parseEntry(row any) (e entry) {
 		if e.doubt.Kind == Running {
 			e.doubt.Reason, e.at = cutTime(e.doubt.Reason)
 		}
-	case fields[0] != "id":
+	case !isIDField(fields[0]):
 		e.malformed = fmt.Sprintf("entry %s is malformed", name)
 	case len(value) == 0 || len(value) > orderid.MaxBytes:
 		e.malformed = fmt.Sprintf("entry %s has an ID of %d bytes", name, len(value))
 	default:
-		e.id = value
+		e.id, e.parts = value, partsOf(fields[0])
 	}
 	return e
 }

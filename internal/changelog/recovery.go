@@ -253,7 +253,7 @@ func (l *Log) reappend(ctx context.Context, items []item) error {
 	defer cancel()
 	var args []any // the items are remembered already
 	for _, i := range items {
-		args = append(args, i.field, i.value)
+		args = append(args, l.fieldOf(i), i.value)
 	}
 	_, err := l.runAppend(ctx, l.append, args, nil)
 	return err

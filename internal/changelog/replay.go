@@ -50,7 +50,7 @@ func (l *Log) replay(ctx context.Context, at Mark, whole bool, each func(id stri
 			}
 		}
 		for _, e := range fresh {
-			if r.last = e; e.malformed != "" || e.id == "" {
+			if r.last = e; e.malformed != "" || e.id == "" || l.isForeign(&e) {
 				continue
 			}
 			if err := each(e.id); err != nil {

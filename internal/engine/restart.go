@@ -63,6 +63,7 @@ func formsByRule(c *config.Config, filter string) map[string][]string {
 type identity struct {
 	kind, format, key string
 	servers           string
+	parts             string // in the key, by the rule that settles with the lock
 }
 
 func identityOf(l config.Lock) identity {
@@ -136,8 +137,23 @@ func lockingRules(c *config.Config) []lockingRule {
 				all[i].identities[n] = identityOf(c.Locks[name])
 			}
 		}
+		if all[i].locks[0] != "" {
+			all[i].identities[0].parts = partsOf(c, &c.Rules[i])
+		}
 	}
 	return all
+}
+
+// partsOf identifies the parts in a lock's key. A {name} in the key that is no part is literal, and
+// a UUID has one spelling.
+func partsOf(c *config.Config, r *config.Rule) (text string) {
+	for _, name := range c.PartOrder(r) {
+		text += name + "/"
+		if r.Parts[name].Format == config.FormatUUID {
+			text += "uuid/"
+		}
+	}
+	return text
 }
 
 // mayChangeRule reports whether a request may exist that rule o of before applied to, and that

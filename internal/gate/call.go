@@ -27,6 +27,7 @@ type Call struct {
 	unknownReason string      // why the outcome is unknown
 	watchedID     string      // the ID of a lookup, if the gate reads its answer
 	namedID       string      // the ID in the request of a create; "": none
+	idPrefix      string      // of the ID that a create learns: the parts in its request
 	mayCreate     bool        // a create may have made an order that is not learned yet
 	forwarded     bool        // of a call with a lock: the backend may have the request
 	answer        Response    // the answer to a create, as far as it has arrived
@@ -112,6 +113,7 @@ func (g *Gate) open(req order.Request, judged bool) Call {
 		if m.Result == order.Named {
 			c.namedID = strings.Clone(m.ID)
 		}
+		c.idPrefix = strings.Clone(m.Prefix)
 		c.requestID = strings.Clone(requestID(req.Header))
 	}
 	switch {

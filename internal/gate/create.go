@@ -169,8 +169,12 @@ func (c *Call) newID(text string, err error) (string, error) {
 		text, err = create.Learn.capture(text)
 	}
 	if err == nil {
-		if _, ok := create.Format.Canonical(text); ok {
-			return text, nil // as it is: other rules may have another canonical form
+		_, ok := create.Format.Canonical(text)
+		switch {
+		case ok && c.idPrefix == "" && len(c.policy.Rule.Parts) > 0:
+			return "", errNoParts
+		case ok:
+			return c.idPrefix + text, nil // as it is: other rules may have another canonical form
 		}
 		err = errors.New("the ID in the answer does not have the rule's format")
 	}
@@ -179,6 +183,10 @@ func (c *Call) newID(text string, err error) (string, error) {
 	}
 	return "", err
 }
+
+// errNoParts is why the ID in an answer is no whole ID: in observe mode the gate passes a
+// request that lacks a part, and an adapter may not see the body that has it.
+var errNoParts = errors.New("the request does not name the parts of the new order's ID, or not in one way")
 
 // capture returns the text that the pattern's group matches. Envoy joins several lines of
 // some headers, Location among them, with commas. So no part between commas may name

@@ -3,6 +3,8 @@ package gate
 import (
 	"strconv"
 	"strings"
+
+	"github.com/ordergate/ordergate/internal/order"
 )
 
 // maxListed is the largest number of orders whose keys and fences are listed one by one in
@@ -25,7 +27,7 @@ func (c *Call) Key() string {
 
 func keyText(lock Locker, ids []string) string {
 	if len(ids) > maxListed {
-		return lock.Key("{id}") + ";" + strconv.Itoa(len(ids))
+		return lock.Key(order.Prefix(ids[0])+"{id}") + ";" + strconv.Itoa(len(ids))
 	}
 	keys := make([]string, len(ids))
 	for i, id := range ids {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,7 +60,7 @@ func CheckSource(ctx context.Context, name string, c config.Source) (place strin
 		_ = file.Close()
 		return "", nil
 	}
-	table, err := newTableSource(name, c, nil, slog.New(slog.DiscardHandler))
+	table, err := newTableSource(name, c, slices.Sorted(maps.Keys(c.PartColumns)), nil, slog.New(slog.DiscardHandler))
 	if err == nil {
 		_, err = table.table.Check(ctx)
 	}
@@ -74,7 +76,7 @@ var errFollowed = errors.New("it has begun")
 // followOnce follows a table until the database has reported the position of its log.
 func followOnce(ctx context.Context, c config.Source) error {
 	f, err := binlog.New(binlog.Options{Options: follow.Options{
-		DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, Advance: 10 * time.Millisecond,
+		DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, PartColumns: slices.Sorted(maps.Values(c.PartColumns)), Advance: 10 * time.Millisecond,
 	}}) // without its server_id: a replica of that name may run
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func NewConfirmer(c *config.Config, r *config.Rule, log *slog.Logger) (*source.C
 		return nil, err
 	}
 	d := r.Create.Dedup
-	return source.NewConfirmer(tableOptions(c.Sources[d.Confirm]), source.ConfirmerOptions{
+	return source.NewConfirmer(tableOptions(c.Sources[d.Confirm], nil), source.ConfirmerOptions{
 		Timeout: d.Timeout, MaxQueries: d.MaxQueries, Same: rules.Same(formats), Logger: log,
 	})
 }

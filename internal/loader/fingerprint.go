@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
 	"github.com/ordergate/ordergate/internal/rules"
 )
@@ -34,12 +33,15 @@ func (s *csvSource) fingerprint(now time.Time) (string, bool) {
 // fingerprint implements fingerprinter. The mark records the content of the table.
 func (s *tableSource) fingerprint(time.Time) (string, bool) { return s.identity, true }
 
-// fingerprintOf returns a fingerprint of the state of all sources of a filter, and of the rules
-// by which their IDs are read; "": unknown.
-func fingerprintOf(sources []filter.Source, ids []config.ID, now time.Time) string {
+// fingerprintOf returns a fingerprint of the state of all sources of a filter, of the parts of its
+// IDs, and of the rules by which they are read; "": unknown.
+func fingerprintOf(sources []filter.Source, parts []string, ids []rules.ID, now time.Time) string {
 	sum := sha256.New()
 	for _, form := range rules.Forms(ids) {
 		fmt.Fprintln(sum, form)
+	}
+	if len(parts) > 0 {
+		fmt.Fprintf(sum, "parts %q\n", parts)
 	}
 	for _, source := range sources {
 		s, ok := source.(fingerprinter)

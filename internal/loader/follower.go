@@ -43,6 +43,7 @@ const (
 type follower struct {
 	name    string // of the source
 	config  config.Source
+	parts   []string // of the IDs
 	formats []order.Format
 	client  redis.UniversalClient
 	changes *changelog.Log
@@ -63,7 +64,7 @@ func (o *Options) followers(name string, loader *Loader, formats []order.Format)
 		}
 		lease := max(o.Config.Filters[name].StaleAfter, 3*c.Every)
 		all = append(all, &follower{
-			name: s, config: c, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
+			name: s, config: c, parts: o.Config.Filters[name].Parts, formats: formats, client: o.Redis, changes: loader.log, set: loader.set,
 			member: loader.log.NewMember(followedPrefix+s, lease),
 			key:    followKey(name),
 			lock:   o.leaderLock(name, workFollow+s),
@@ -300,7 +301,7 @@ func (f *follower) from(ctx context.Context, from string, tell followEvents) err
 		}
 	}
 	opts := follow.Options{
-		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, Logger: f.log,
+		DSN: string(f.config.DSN), Table: f.config.Table, IDColumn: f.config.IDColumn, PartColumns: partColumns(f.config, f.parts), Logger: f.log,
 		OnBadRow: func(reason string) { f.bad(ctx, reason) }, OnDisconnect: tell.lost,
 	}
 	switch f.config.Follow {
@@ -362,7 +363,7 @@ func (f *follower) doubt(ctx context.Context, kind changelog.Kind, text string) 
 
 // poll reads the rows that may be new in the table periodically.
 func (f *follower) poll(ctx context.Context, from string, emit follow.Emit, caughtUp follow.CaughtUp) error {
-	table, err := newTableSource(f.name, f.config, f.formats, f.log)
+	table, err := newTableSource(f.name, f.config, f.parts, f.formats, f.log)
 	if err != nil {
 		return err
 	}

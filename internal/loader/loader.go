@@ -107,7 +107,7 @@ func New(ctx context.Context, o *Options, name string) (_ *Loader, err error) {
 		return nil, err
 	}
 	ids := rules.IDsOf(o.Config, name)
-	l.fingerprint = func(now time.Time) string { return fingerprintOf(l.sources, ids, now) }
+	l.fingerprint = func(now time.Time) string { return fingerprintOf(l.sources, c.Parts, ids, now) }
 	tables := l.tables()
 	o.watchRereads(name, tables)
 	for _, t := range tables {
@@ -144,7 +144,7 @@ func (l *Loader) openLog(o *Options, name string, opts *filter.Options) (err err
 	c := l.config
 	logOpts := changelog.Options{
 		CanonicalForms: opts.CanonicalForms.All, OnDoubt: l.doubt, OnCleared: l.cleared, PersistGaps: !hasTable(o.Config, c),
-		Member: o.InstanceID, Require: followedMembers(o.Config, name),
+		Parts: c.Parts, Member: o.InstanceID, Require: followedMembers(o.Config, name),
 		Ephemeral:  o.Config.Redis.Mode == config.RedisEmbedded,
 		MinEntries: c.ChangeLog.Keep, Lease: c.ChangeLog.Lease, Expel: c.ChangeLog.Expel, Window: c.Freshness.Window, Logger: o.Logger,
 	}

@@ -46,7 +46,7 @@ func (o *Options) newReconciler(name string, loader *Loader) (*reconciler, error
 	for _, t := range loader.tables() {
 		slow := o.Config.Sources[t.name]
 		slow.MaxRate, slow.Pause, slow.Batch = c.Reconcile.Rate, 0, min(slow.Batch, c.Reconcile.Rate)
-		table, err := newTableSource(t.name, slow, t.formats, r.log)
+		table, err := newTableSource(t.name, slow, c.Parts, t.formats, r.log)
 		if err != nil {
 			return nil, err
 		}

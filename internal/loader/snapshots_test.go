@@ -12,6 +12,7 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/filter"
+	"github.com/ordergate/ordergate/internal/rules"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
@@ -139,31 +140,32 @@ func TestStamp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	digits, uuid := config.ID{Path: "id", Format: config.FormatDigits, MaxLength: 19}, config.ID{Path: "id", Format: config.FormatUUID}
+	digits := rules.ID{ID: config.ID{Path: "id", Format: config.FormatDigits, MaxLength: 19}}
+	uuid := rules.ID{ID: config.ID{Path: "id", Format: config.FormatUUID}}
 	file := []filter.Source{&csvSource{path: path}}
 	write("1\n", time.Hour)
-	first := fingerprintOf(file, []config.ID{digits}, now)
-	if first == "" || first != fingerprintOf(file, []config.ID{digits}, now.Add(time.Hour)) {
+	first := fingerprintOf(file, nil, []rules.ID{digits}, now)
+	if first == "" || first != fingerprintOf(file, nil, []rules.ID{digits}, now.Add(time.Hour)) {
 		t.Fatalf("stamp %q", first)
 	}
 	elsewhere := digits
 	elsewhere.Path, elsewhere.Header = "", "x-order-id"
-	if fingerprintOf(file, []config.ID{elsewhere}, now) != first {
+	if fingerprintOf(file, nil, []rules.ID{elsewhere}, now) != first {
 		t.Error("where a rule finds an ID makes no difference to which there are")
 	}
-	if fingerprintOf(file, []config.ID{digits, elsewhere}, now) != first {
+	if fingerprintOf(file, nil, []rules.ID{digits, elsewhere}, now) != first {
 		t.Error("how many rules ask for IDs of one form makes no difference to which there are")
 	}
 	longer := digits
 	longer.MaxLength++
 	seen := map[string]string{first: "the first"}
 	for name, s := range map[string]string{
-		"another format":   fingerprintOf(file, []config.ID{uuid}, now),
-		"another length":   fingerprintOf(file, []config.ID{longer}, now),
-		"another rule":     fingerprintOf(file, []config.ID{digits, uuid}, now),
-		"no rule":          fingerprintOf(file, nil, now),
-		"no source":        fingerprintOf(nil, []config.ID{digits}, now),
-		"the source twice": fingerprintOf(append(file, file...), []config.ID{digits}, now),
+		"another format":   fingerprintOf(file, nil, []rules.ID{uuid}, now),
+		"another length":   fingerprintOf(file, nil, []rules.ID{longer}, now),
+		"another rule":     fingerprintOf(file, nil, []rules.ID{digits, uuid}, now),
+		"no rule":          fingerprintOf(file, nil, nil, now),
+		"no source":        fingerprintOf(nil, nil, []rules.ID{digits}, now),
+		"the source twice": fingerprintOf(append(file, file...), nil, []rules.ID{digits}, now),
 	} {
 		if other, taken := seen[s]; taken || s == "" {
 			t.Errorf("%s has the stamp %q of %q", name, s, other)
@@ -171,25 +173,25 @@ func TestStamp(t *testing.T) {
 		seen[s] = name
 	}
 	write("1\n", time.Hour+time.Nanosecond*1000)
-	if s := fingerprintOf(file, []config.ID{digits}, now); s == first || s == "" {
+	if s := fingerprintOf(file, nil, []rules.ID{digits}, now); s == first || s == "" {
 		t.Errorf("another time: %q", s)
 	}
 	write("12\n", time.Hour)
-	if s := fingerprintOf(file, []config.ID{digits}, now); s == first || s == "" {
+	if s := fingerprintOf(file, nil, []rules.ID{digits}, now); s == first || s == "" {
 		t.Errorf("another size: %q", s)
 	}
 	for _, age := range []time.Duration{time.Second, 0, -time.Hour} {
 		write("1\n", age)
-		if s := fingerprintOf(file, []config.ID{digits}, now); s != "" {
+		if s := fingerprintOf(file, nil, []rules.ID{digits}, now); s != "" {
 			t.Errorf("changed %v ago: %q", age, s)
 		}
 	}
 	for _, path := range []string{path + "none", t.TempDir()} {
-		if s := fingerprintOf([]filter.Source{&csvSource{path: path}}, nil, now); s != "" {
+		if s := fingerprintOf([]filter.Source{&csvSource{path: path}}, nil, nil, now); s != "" {
 			t.Errorf("%s: %q", path, s)
 		}
 	}
-	if s := fingerprintOf([]filter.Source{filter.Source(nil)}, nil, now); s != "" {
+	if s := fingerprintOf([]filter.Source{filter.Source(nil)}, nil, nil, now); s != "" {
 		t.Errorf("a source that cannot tell: %q", s)
 	}
 }

@@ -40,12 +40,13 @@ func (s *csvSource) IDs(ctx context.Context, yield func(id string) error) error 
 
 // sourcesOf returns the sources of a filter.
 func sourcesOf(c *config.Config, name string, formats []order.Format, log *slog.Logger) (sources []filter.Source, err error) {
+	parts := c.Filters[name].Parts
 	for _, s := range c.Filters[name].Sources {
 		if !c.Sources[s].Live() {
 			sources = append(sources, &csvSource{name: s, path: c.Sources[s].Path, formats: formats, log: log})
 			continue
 		}
-		table, err := newTableSource(s, c.Sources[s], formats, log)
+		table, err := newTableSource(s, c.Sources[s], parts, formats, log)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,28 +56,36 @@ type tableMark struct {
 // Zero reports whether all of the table has to be read.
 func (m tableMark) Zero() bool { return m.Mark.Zero() }
 
-// tableOptions returns the configured options of a table.
-func tableOptions(c config.Source) source.TableOptions {
+// tableOptions returns the configured options of a table whose IDs have these parts.
+func tableOptions(c config.Source, parts []string) source.TableOptions {
 	kind := source.MySQL
 	if c.Kind == config.SourcePostgres {
 		kind = source.Postgres
 	}
 	return source.TableOptions{
-		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, CursorColumn: c.CursorColumn,
+		Kind: kind, DSN: string(c.DSN), Table: c.Table, IDColumn: c.IDColumn, PartColumns: partColumns(c, parts), CursorColumn: c.CursorColumn,
 		Batch: c.Batch, Pause: c.Pause, MaxRate: c.MaxRate, Overlap: c.Overlap, Ascending: c.Ascending, OnBad: source.OnBad(c.OnBad),
 	}
 }
 
 // CheckTable returns what is wrong with a table, as far as it can be checked without its server.
 func CheckTable(c config.Source) error {
-	_, err := source.NewTable(tableOptions(c))
+	_, err := source.NewTable(tableOptions(c, slices.Sorted(maps.Keys(c.PartColumns))))
 	return err
 }
 
-func newTableSource(name string, c config.Source, formats []order.Format, log *slog.Logger) (*tableSource, error) {
+// partColumns returns the columns of the parts.
+func partColumns(c config.Source, parts []string) (columns []string) {
+	for _, part := range parts {
+		columns = append(columns, c.PartColumns[part])
+	}
+	return columns
+}
+
+func newTableSource(name string, c config.Source, parts []string, formats []order.Format, log *slog.Logger) (*tableSource, error) {
 	s := &tableSource{name: name, formats: formats, log: log}
 	s.reread = func(context.Context) (string, error) { return "", nil }
-	opts := tableOptions(c)
+	opts := tableOptions(c, parts)
 	opts.Valid, opts.Logger = rules.Valid(formats), log
 	opts.OnMarkDropped = func(reason string) {
 		s.void()
@@ -94,6 +104,9 @@ func newTableSource(name string, c config.Source, formats []order.Format, log *s
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}
 	identity := fmt.Sprintf("%q %q %q %q %q %q %q %v %v", name, c.Kind, s.table.Location(), c.Table, c.IDColumn, c.CursorColumn, c.OnBad, c.Ascending, c.Overlap)
+	if len(parts) > 0 {
+		identity += fmt.Sprintf(" %q %q", parts, opts.PartColumns)
+	}
 	hash := sha256.Sum256([]byte(identity))
 	s.identity = hex.EncodeToString(hash[:16])
 	return s, nil

@@ -22,7 +22,7 @@ func TestTablePlace(t *testing.T) {
 		if change != nil {
 			change(&c)
 		}
-		s, err := newTableSource("db", c, nil, slog.New(slog.DiscardHandler))
+		s, err := newTableSource("db", c, nil, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

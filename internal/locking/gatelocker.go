@@ -17,8 +17,9 @@ import (
 
 // GateLocker is the adapter of a rule's lock to the gate.
 type GateLocker struct {
-	unit          *Unit  // nil: only Key works
-	before, after string // the key, around the ID
+	unit          *Unit        // nil: only Key works
+	before, after string       // the key, around the ID
+	composed      *composedKey // the key of IDs with parts; nil: there are none
 	maxHold       time.Duration
 	wait          time.Duration // for a slot in flight and for the lock, together
 	timeout       time.Duration // of one Acquire
@@ -42,7 +43,12 @@ func NewGateLocker(c config.Lock, maxHold time.Duration, observe bool) GateLocke
 }
 
 // Key implements gate.Locker.
-func (g GateLocker) Key(id string) string { return g.before + id + g.after }
+func (g GateLocker) Key(id string) string {
+	if g.composed != nil {
+		return g.composed.key(id)
+	}
+	return g.before + id + g.after
+}
 
 // Acquire implements gate.Locker. It takes at most the wait and one command to
 // Redis. That includes a command that starts behind one that hangs: the proxy's timeout would

@@ -44,6 +44,9 @@ func (v *Version) Locker(ctx context.Context, name string, r config.Rule) (gate.
 		v.units[use] = unit
 	}
 	locker := NewGateLocker(c, r.MaxHold(), use.Observe)
+	if name == r.OrderLock() {
+		locker = locker.WithParts(v.config.PartOrder(&r))
+	}
 	locker.unit = unit
 	if r.Settle != nil && name == lastLock(r.Settle) {
 		locker.inFlight, locker.hold = &v.lockers.inFlight, v.config.Locks[r.Settle.Lock].OnUnknownOutcome.Hold

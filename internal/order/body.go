@@ -40,7 +40,7 @@ func (r *compiled) readBody(req *Request, s *headerFacts, into []idText, m *Matc
 		return false
 	}
 	result := Ambiguous
-	if reason == MalformedID || reason == MalformedLimit {
+	if reason == MalformedID || reason == MalformedLimit || reason == MalformedPart {
 		result = Invalid
 	}
 	m.ID, m.Batch = "", nil

@@ -22,6 +22,7 @@ const (
 	Pattern                 // the whole text matches a regular expression
 	Timestamped             // Digits, some of which are a date
 	Snowflake               // Digits, a number whose upper bits count milliseconds
+	Composed                // parts and an ID, see [ComposedOf]
 )
 
 // Format decides which texts are order IDs. It refuses everything else, and never trims or
@@ -36,6 +37,8 @@ type Format struct {
 
 	Epoch time.Time // Snowflake: the time at which the count starts
 	Shift int       // Snowflake: number of bits below the count
+
+	Composite *Composite // Composed
 }
 
 // CompilePattern compiles an RE2 expression so that it has to match a whole ID.
@@ -51,6 +54,8 @@ func (f *Format) check() error {
 	switch {
 	case f.Kind == UUID:
 		return nil
+	case f.Kind == Composed:
+		return f.Composite.check()
 	case f.Min < 1 || f.Max < f.Min || f.Max > orderid.MaxBytes:
 		return fmt.Errorf("ID lengths %d to %d are not within 1 to %d", f.Min, f.Max, orderid.MaxBytes)
 	case f.Kind == Pattern && f.Pattern == nil:
@@ -80,6 +85,8 @@ func (f *Format) Canonical(text string) (string, bool) {
 		}
 		_, ok := f.Time(text)
 		return text, ok
+	case Composed:
+		return f.Composite.canonical(text)
 	}
 	return "", false
 }
@@ -121,6 +128,8 @@ func (f *Format) Time(id string) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		return f.Epoch.Add(time.Duration(n>>f.Shift) * time.Millisecond), true
+	case Composed:
+		return f.OfID().Time(withoutParts(id))
 	}
 	return time.Time{}, false
 }
@@ -161,8 +170,11 @@ func isSafe(text string) bool {
 	return text != "." && text != ".."
 }
 
+// uuidBytes is the length of a UUID.
+const uuidBytes = 36
+
 func canonicalUUID(text string) (string, bool) {
-	if len(text) != 36 {
+	if len(text) != uuidBytes {
 		return "", false
 	}
 	upper := false

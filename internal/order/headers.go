@@ -12,11 +12,12 @@ type headerFacts struct {
 	contentType string
 	types       int // how many Content-Types
 	encoded     bool
-	form        bool // a Content-Type says that the body may be read as parameters
-	json        bool // a Content-Type says that the body is some kind of JSON
-	announced   bool // the headers say that there is a body
-	hasBody     bool // not certainly empty
-	claim       claim
+	form        bool  // a Content-Type says that the body may be read as parameters
+	json        bool  // a Content-Type says that the body is some kind of JSON
+	announced   bool  // the headers say that there is a body
+	hasBody     bool  // not certainly empty
+	claim       claim // of an order
+	partClaim   claim
 	method      string
 	host        string
 }

@@ -231,11 +231,7 @@ func (d *jsonReader) readID(i int) error {
 	if id.List {
 		return d.readList(id)
 	}
-	malformed := MalformedID
-	if i == d.rule.limit {
-		malformed = MalformedLimit
-	}
-	text, err := d.readScalar(id, malformed)
+	text, err := d.readScalar(id, d.rule.malformed(i))
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ type idText struct {
 	offset int // of the text in its part
 }
 
-// claim is an order that a parameter names outside the rule's own locations. A backend that
+// claim is an order, or a part, that a parameter names outside the rule's own locations. A backend that
 // merges path, query, form and cookies may use it.
 type claim struct {
 	folded, value string // the last name, and its value
@@ -214,17 +214,21 @@ func (r *compiled) hasIDBehindComma(name, value string) bool {
 	return false
 }
 
-// mayClaim records an order that a parameter names outside the ID's own location. It
+// mayClaim records an order, or a part, that a parameter names outside its own location. It
 // returns false if backends may read it differently.
 func (r *compiled) mayClaim(folded, name, value string, in Location, s *headerFacts) bool {
 	isOwn := r.isAlias(folded, in)
-	switch {
-	case !isOwn && !slices.Contains(r.foreign, folded):
-		return true
-	case !isPlainName(name), r.isRespelt(folded, in), !s.claim.admits(folded, value):
+	made := &s.claim
+	if !isOwn && !slices.Contains(r.foreign, folded) {
+		if !slices.Contains(r.partNames, folded) {
+			return true
+		}
+		made = &s.partClaim
+	}
+	if !isPlainName(name) || r.isRespelt(folded, in) || !made.admits(folded, value) {
 		return false
 	}
-	s.claim = claim{folded: folded, value: value, in: in, own: s.claim.own || isOwn, made: true}
+	*made = claim{folded: folded, value: value, in: in, own: made.own || isOwn, made: true}
 	return true
 }
 
@@ -255,7 +259,7 @@ func (r *compiled) isAlias(folded string, in Location) bool {
 
 // isRespelt reports whether a folded name is another spelling of an ID's name in its own
 // location. Query and form are one location, as in servlets. It also reports the name of
-// the limit's ID, which need not equal the order's.
+// the limit's ID and of a part, which need not equal the order's.
 func (r *compiled) isRespelt(folded string, in Location) bool {
 	for i := range r.IDs {
 		own := r.IDs[i].In
@@ -264,6 +268,17 @@ func (r *compiled) isRespelt(folded string, in Location) bool {
 		}
 	}
 	return false
+}
+
+// refusal returns why a claim is refused.
+func (c *claim) refusal() Reason {
+	switch c.in {
+	case InCookie:
+		return CookieAlias
+	case InJSON:
+		return JSONAlias
+	}
+	return ParameterAlias
 }
 
 // agrees reports whether the claimed order is the request's order.

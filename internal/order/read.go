@@ -11,7 +11,7 @@ const (
 )
 
 const (
-	// maxIDs bounds the locations of an ID in a rule.
+	// maxIDs bounds the locations of an ID and its parts in a rule.
 	maxIDs = 8
 	// maxLocations includes the limit's ID.
 	maxLocations = maxIDs + 1
@@ -136,19 +136,16 @@ func (r *compiled) readQuery(query string, into []idText, s *headerFacts, m *Mat
 	return r.readParameters(parameters(query), InQuery, into, s)
 }
 
-// combineWithClaim combines the recorded texts into one ID, unless a parameter claims
-// another order.
+// combineWithClaim combines the recorded texts into one ID with its parts, unless a
+// parameter claims another order.
 func (r *compiled) combineWithClaim(into []idText, s *headerFacts, m Match) Match {
 	m = r.combineIDs(into, m)
 	if s.claim.made && (m.Result == Named || m.Result == Anonymous) && !s.claim.agrees(r, &m) {
 		m.ID, m.Batch = "", nil
-		switch s.claim.in {
-		case InCookie:
-			return m.refused(Ambiguous, CookieAlias)
-		case InJSON:
-			return m.refused(Ambiguous, JSONAlias)
-		}
-		return m.refused(Ambiguous, ParameterAlias)
+		return m.refused(Ambiguous, s.claim.refusal())
+	}
+	if len(r.Parts) > 0 {
+		return r.compose(into, s, m)
 	}
 	return m
 }
@@ -168,7 +165,7 @@ func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
 		m.Limit = limit
 		return m
 	}
-	m.ID, m.Batch = "", nil
+	m.ID, m.Batch, m.Prefix = "", nil, ""
 	switch f.times {
 	case 0:
 		return m.refused(Invalid, MissingLimit)
@@ -181,11 +178,9 @@ func (r *compiled) finish(into []idText, s *headerFacts, m Match) Match {
 
 // combineIDs combines the recorded texts into one ID.
 func (r *compiled) combineIDs(into []idText, m Match) Match {
-	for i := range into {
+	for i := range into[:r.orders] {
 		f := &into[i]
 		switch {
-		case i == r.limit:
-			continue
 		case f.times > 1:
 			return m.refused(Ambiguous, RepeatedID)
 		case f.times == 0:
@@ -206,7 +201,7 @@ func (r *compiled) combineIDs(into []idText, m Match) Match {
 	switch {
 	case m.ID != "" || len(m.Batch) > 0:
 		return r.withBatch(m)
-	case len(r.IDs) == 0 || r.Optional:
+	case r.orders == 0 || r.Optional:
 		m.Result = Anonymous
 		return m
 	}

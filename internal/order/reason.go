@@ -41,6 +41,9 @@ const (
 	MissingKey
 	MalformedKey
 	RepeatedKey
+	MissingPart
+	MalformedPart
+	RepeatedPart
 	reasons
 )
 
@@ -86,6 +89,9 @@ var reasonTexts = [Reasons]struct{ name, part, text string }{
 	MissingKey:        {"missing_key", "key", "the request has no idempotency key"},
 	MalformedKey:      {"malformed_key", "key", "the idempotency key is malformed"},
 	RepeatedKey:       {"repeated_key", "key", "a header of the idempotency key is given more than once"},
+	MissingPart:       {"missing_part", "part", "the request lacks a part of the order's ID"},
+	MalformedPart:     {"malformed_part", "part", "a part of the order's ID is malformed"},
+	RepeatedPart:      {"repeated_part", "part", "a part of the order's ID is given more than once"},
 }
 
 // String returns the sentence for people.
@@ -94,6 +100,6 @@ func (r Reason) String() string { return reasonTexts[r].text }
 // Name returns the reason's name for metrics and logs.
 func (r Reason) Name() string { return reasonTexts[r].name }
 
-// Part returns the part of the request that the reason concerns: id, key, limit, path, method,
-// header, query, cookie or body.
+// Part returns the part of the request that the reason concerns: id, part, key, limit, path,
+// method, header, query, cookie or body.
 func (r Reason) Part() string { return reasonTexts[r].part }

@@ -7,6 +7,7 @@ const day = 24 * time.Hour
 // Resolution returns how long after the time in its ID an order may have been created. It
 // returns false if the format's IDs contain no time, or a time without a year.
 func (f *Format) Resolution() (step time.Duration, ok bool) {
+	f = f.OfID()
 	switch f.Kind {
 	case Snowflake:
 		return time.Millisecond, true

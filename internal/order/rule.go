@@ -31,6 +31,10 @@ type Rule struct {
 	IDs          []ID // tried in order; all that are present must agree. Empty: only the answer has the ID
 	Optional     bool // a request without an ID is Anonymous rather than Invalid
 
+	// Parts are what the order's ID is unique within. The match's IDs are composed of them, in
+	// this order, and of the order's ID.
+	Parts []Part
+
 	// Limit is the ID of something other than the order, for example of a merchant, that
 	// the request also contains; nil: none. It is read as strictly as the order's ID.
 	Limit *ID
@@ -108,14 +112,16 @@ func parseTemplate(path string) ([]segment, error) {
 // compiled is a rule prepared for matching.
 type compiled struct {
 	table     *Table     // the table of the rule
-	Rule                 // IDs ends with the limit's ID
+	Rule                 // IDs continues with the parts, and ends with the limit's ID
+	orders    int        // number of the order's own IDs in IDs
 	limit     int        // index of the limit's ID in IDs, or -1
 	segments  []int      // by ID: index of its segment in the path, or -1
 	aliases   []string   // folded names that a parameter or cookie must not have in another location
 	foreign   []string   // folded names of orders in other rules: a front controller may merge all names
+	partNames []string   // folded names of parts in other rules, for a rule with parts
 	selectors []selector // Query, in the order of the names
 	inBody    bool       // at least one ID is in the body
-	ownBody   bool       // at least one ID of the order is
+	ownBody   bool       // at least one ID of the order, or a part, is
 	inParams  bool       // at least one ID is in the query, a form or a cookie
 	maxBody   int
 
@@ -132,19 +138,26 @@ func compile(r Rule) (compiled, []segment, error) {
 	if err != nil {
 		return compiled{}, nil, err
 	}
-	c := compiled{Rule: r, limit: -1}
+	c := compiled{Rule: r, orders: len(r.IDs), limit: -1}
 	if c.selectors, err = r.compileQuery(); err != nil {
 		return compiled{}, nil, err
 	}
-	if len(r.IDs) > maxIDs {
-		return compiled{}, nil, fmt.Errorf("%d locations of an ID: at most %d are allowed", len(r.IDs), maxIDs)
+	if n := len(r.IDs) + len(r.Parts); n > maxIDs {
+		return compiled{}, nil, fmt.Errorf("%d places of an ID and its parts: at most %d are allowed", n, maxIDs)
+	}
+	if err := r.checkParts(); err != nil {
+		return compiled{}, nil, err
+	}
+	c.IDs = slices.Clip(r.IDs)
+	for _, p := range r.Parts {
+		c.IDs = append(c.IDs, p.ID)
 	}
 	if r.Limit != nil {
 		if err := r.checkLimit(); err != nil {
 			return compiled{}, nil, err
 		}
-		c.limit = len(r.IDs)
-		c.IDs = append(slices.Clip(r.IDs), *r.Limit)
+		c.limit = len(c.IDs)
+		c.IDs = append(c.IDs, *r.Limit)
 	}
 	lists := 0
 	for i := range c.IDs {
@@ -179,8 +192,8 @@ func compile(r Rule) (compiled, []segment, error) {
 	return c, segments, nil
 }
 
-// isOrder reports whether an ID of the rule is an order's, not the limit's.
-func (c *compiled) isOrder(i int) bool { return i != c.limit }
+// isOrder reports whether an ID of the rule is an order's, not a part's or the limit's.
+func (c *compiled) isOrder(i int) bool { return i < c.orders }
 
 // checkLimit refuses a limit if a backend may take its ID for the order's: the two need not
 // agree.
@@ -192,14 +205,13 @@ func (r *Rule) checkLimit() error {
 		return fmt.Errorf("limit: %w", r.Limit.check())
 	}
 	for i := range r.IDs {
-		id := &r.IDs[i]
-		if id.check() != nil || id.alias() != r.Limit.alias() {
-			continue
-		}
-		// A backend that uses the whole path distinguishes members of the same name in two
-		// objects.
-		if id.In != InJSON || r.Limit.In != InJSON || profiles[r.Backend].anyDepth || slices.Equal(id.Members, r.Limit.Members) {
+		if r.mayConfuse(&r.IDs[i], r.Limit) {
 			return errors.New("the limit's ID may be taken for the order's: their names are alike")
+		}
+	}
+	for i := range r.Parts {
+		if r.mayConfuse(&r.Parts[i].ID, r.Limit) {
+			return fmt.Errorf("the limit's ID may be taken for part %s: their names are alike", r.Parts[i].Name)
 		}
 	}
 	return nil

@@ -97,6 +97,7 @@ func NewTable(rules []Rule) (*Table, error) {
 	for i := range t.rules {
 		t.rules[i].table = t
 		t.rules[i].foreign = t.foreignNames(&t.rules[i])
+		t.rules[i].partNames = t.foreignParts(&t.rules[i])
 	}
 	return t, nil
 }
@@ -105,7 +106,7 @@ func NewTable(rules []Rule) (*Table, error) {
 // none if the rule reads no ID itself, or if its backend keeps path, query, form and
 // cookies apart.
 func (t *Table) foreignNames(r *compiled) (names []string) {
-	if len(r.IDs) == 0 || !profiles[r.Backend].parameters {
+	if r.orders == 0 || !profiles[r.Backend].parameters {
 		return nil
 	}
 	for i := range t.orders {

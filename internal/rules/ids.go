@@ -6,13 +6,22 @@ import (
 
 	"github.com/ordergate/ordergate/config"
 	"github.com/ordergate/ordergate/internal/order"
+	"github.com/ordergate/ordergate/internal/orderid"
 )
 
+// ID is the ID of a rule, with its parts in the order of the full ID.
+type ID struct {
+	config.ID
+	Names []string    // of the parts
+	Parts []config.ID // of each name
+}
+
 // FormatsOf returns the formats of the IDs in lookups and creates of a filter. It returns equal
-// formats once, except patterns.
+// formats once, except patterns and composed IDs. A filter with parts has at least one format:
+// that of any ID with these parts.
 func FormatsOf(c *config.Config, name string) (formats []order.Format, err error) {
 	for _, id := range IDsOf(c, name) {
-		f, err := format(id)
+		f, err := id.format()
 		if err != nil {
 			return nil, err
 		}
@@ -20,7 +29,34 @@ func FormatsOf(c *config.Config, name string) (formats []order.Format, err error
 			formats = append(formats, f)
 		}
 	}
+	if parts := c.Filters[name].Parts; len(parts) > 0 && len(formats) == 0 {
+		return anyOf(len(parts))
+	}
 	return formats, nil
+}
+
+// anyOf returns the format of any ID with a number of parts.
+func anyOf(parts int) ([]order.Format, error) {
+	text, err := order.CompilePattern("(?s).+")
+	if err != nil {
+		return nil, err
+	}
+	anyText := order.Format{Kind: order.Pattern, Min: 1, Max: orderid.MaxBytes, Pattern: text}
+	return []order.Format{order.ComposedOf(slices.Repeat([]order.Format{anyText}, parts), anyText)}, nil
+}
+
+func (id *ID) format() (order.Format, error) {
+	own, err := format(id.ID)
+	if err != nil {
+		return own, err
+	}
+	parts := make([]order.Format, len(id.Parts))
+	for i, part := range id.Parts {
+		if parts[i], err = format(part); err != nil {
+			return own, err
+		}
+	}
+	return order.ComposedOf(parts, own), nil
 }
 
 // Valid returns a function that reports whether a rule accepts an ID; nil: all are valid.
@@ -39,10 +75,19 @@ func Valid(formats []order.Format) func(id string) bool {
 }
 
 // IDsOf returns the IDs of the rules that look up or create in a filter.
-func IDsOf(c *config.Config, name string) (ids []config.ID) {
-	for _, r := range c.Rules {
-		if r.Lookup != nil && r.Lookup.Filter == name || r.Create != nil && r.Create.Filter == name {
-			ids = append(ids, r.IDs...)
+func IDsOf(c *config.Config, name string) (ids []ID) {
+	for i := range c.Rules {
+		r := &c.Rules[i]
+		if (r.Lookup == nil || r.Lookup.Filter != name) && (r.Create == nil || r.Create.Filter != name) {
+			continue
+		}
+		names := c.PartOrder(r)
+		parts := make([]config.ID, len(names))
+		for n, part := range names {
+			parts[n] = r.Parts[part]
+		}
+		for _, id := range r.IDs {
+			ids = append(ids, ID{ID: id, Names: names, Parts: parts})
 		}
 	}
 	return ids
@@ -50,12 +95,19 @@ func IDsOf(c *config.Config, name string) (ids []config.ID) {
 
 // Forms returns a fingerprint of each different form of the IDs, in their order. The order
 // matters: the first form that an ID fits determines its day.
-func Forms(ids []config.ID) (list []string) {
+func Forms(ids []ID) (list []string) {
 	for _, id := range ids {
-		form := fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
+		form := formOf(id.ID)
+		for n, name := range id.Names {
+			form += fmt.Sprintf(", part %q %s", name, formOf(id.Parts[n]))
+		}
 		if !slices.Contains(list, form) {
 			list = append(list, form)
 		}
 	}
 	return list
+}
+
+func formOf(id config.ID) string {
+	return fmt.Sprintf("rule %q %d %d %q %+v", id.Format, id.MinLength, id.MaxLength, id.Pattern, id.Time)
 }

@@ -1,7 +1,8 @@
 // Package rules compiles the rules of a configuration into policies of the gate and formats of
 // order IDs.
 //
-// Start with [Policy]. [FormatsOf], [Valid] and [Forms] describe the IDs of a filter.
+// Start with [Policy]. [FormatsOf], [Valid] and [Forms] describe the IDs of a filter, with their
+// parts.
 package rules
 
 import (
@@ -19,9 +20,9 @@ import (
 type LocksOf func(name string, r config.Rule) (gate.Locker, error)
 
 // Policy compiles a rule of the file into a policy of the gate, with the filters and locks that
-// the rule names.
-func Policy(r config.Rule, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
-	rule, err := orderRule(r)
+// the rule names. Parts are those of [config.Config.PartOrder].
+func Policy(r config.Rule, parts []string, filters map[string]gate.Filter, locks LocksOf) (gate.Policy, error) {
+	rule, err := orderRule(r, parts)
 	if err != nil {
 		return gate.Policy{}, fmt.Errorf("rule %s: %w", r.Name, err)
 	}
@@ -118,7 +119,7 @@ var backends = map[string]order.Backend{
 	config.BackendPHP:    order.PHP,
 }
 
-func orderRule(r config.Rule) (order.Rule, error) {
+func orderRule(r config.Rule, parts []string) (order.Rule, error) {
 	rule := order.Rule{
 		Name: r.Name, Methods: r.Match.Methods, Path: r.Match.Path, Host: r.Match.Host,
 		IgnoreCase:   r.Match.Case == config.CaseInsensitive,
@@ -139,6 +140,13 @@ func orderRule(r config.Rule) (order.Rule, error) {
 			rule.IDs = append(rule.IDs, id)
 		}
 		rule.Optional = c.Optional
+	}
+	for _, name := range parts {
+		id, _, err := orderID(r.Parts[name])
+		if err != nil {
+			return rule, fmt.Errorf("part %s: %w", name, err)
+		}
+		rule.Parts = append(rule.Parts, order.Part{Name: name, ID: id})
 	}
 	if r.Settle != nil && r.Settle.Limit != nil {
 		id, _, err := orderID(r.Settle.Limit.ID)

@@ -180,7 +180,7 @@ func (m *mysqlTable) describeID(ctx context.Context) (l *layout, err error) {
 	if err := m.readColumns(ctx); err != nil {
 		return nil, fmt.Errorf("asking for its columns: %w", err)
 	}
-	if l.id, err = m.id(); err != nil {
+	if l.id, err = m.text(m.opts.IDColumn); err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(l.id.in, "UNHEX") { // of a cursor; an ID is the bytes themselves

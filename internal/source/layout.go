@@ -14,6 +14,7 @@ type layout struct {
 	identity string // identifies table and columns in a [Position]
 
 	id     column
+	parts  []column // of the IDs, in their order
 	cursor column
 	tie    *column // orders rows with equal cursors; nil if there are none
 
@@ -90,6 +91,9 @@ func (x indexes) primaryKey() string {
 // both columns would be missed where a batch ends between them, unless they have the same ID.
 // primary is nil if it cannot be used.
 func (l *layout) chooseOrder(x indexes, primary *column, bytewise func(column) column) (chosen *index) {
+	if len(l.parts) > 0 {
+		return l.chooseOrderOfParts(x, primary)
+	}
 	if x.unique(l.cursor.name) || l.cursor.name == l.id.name && l.id.exact {
 		return x.on(l.cursor.name)
 	}
@@ -142,6 +146,7 @@ func (l *layout) derive(ascending bool) {
 	if l.tie != nil {
 		l.identity += fmt.Sprintf(", %s %s", l.tie.sql, l.tie.typ)
 	}
+	l.identity += l.partsIdentity()
 	l.ascending = ascending || l.autoIncrement
 	l.resolution = l.cursor.resolution
 	if !l.ascending {

@@ -42,16 +42,28 @@ type mysqlColumn struct {
 func (m *mysqlTable) describe(ctx context.Context) (*layout, error) {
 	l := &layout{kind: MySQL, table: quoteMySQL(m.schema) + "." + quoteMySQL(m.table)}
 	// The catalogue does not show a missing right or column. This does.
-	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quoteMySQL(m.opts.IDColumn), quoteMySQL(m.opts.CursorColumn), l.table)
+	probed := append([]string{m.opts.IDColumn, m.opts.CursorColumn}, m.opts.PartColumns...)
+	quoted := make([]string, len(probed))
+	for i, name := range probed {
+		quoted[i] = quoteMySQL(name)
+	}
+	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", strings.Join(quoted, ", "), l.table)
 	if err := m.conn.query(ctx, newStatement(MySQL, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s and %s: %w", m.opts.IDColumn, m.opts.CursorColumn, m.grant(err, l.table))
+		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), m.grant(err, l.table))
 	}
 	if err := m.readColumns(ctx); err != nil {
 		return nil, fmt.Errorf("asking for its columns: %w", err)
 	}
-	id, err := m.id()
+	id, err := m.text(m.opts.IDColumn)
 	if err != nil {
 		return nil, err
+	}
+	for _, name := range m.opts.PartColumns {
+		part, err := m.text(name)
+		if err != nil {
+			return nil, err
+		}
+		l.parts = append(l.parts, part)
 	}
 	cursor, err := m.cursor(m.opts.CursorColumn)
 	if err != nil {
@@ -111,18 +123,18 @@ func (m *mysqlTable) readColumns(ctx context.Context) error {
 	})
 }
 
-// id returns the column of the IDs. Any text is valid.
-func (m *mysqlTable) id() (column, error) {
-	c, err := m.cursor(m.opts.IDColumn)
+// text returns a column of the IDs. Any text is valid.
+func (m *mysqlTable) text(name string) (column, error) {
+	c, err := m.cursor(name)
 	if err == nil {
 		// As a cursor, a column may be selected by another expression.
 		c.out = quoteMySQL(c.name)
 		return c, nil
 	}
-	d, ok := m.columns[strings.ToLower(m.opts.IDColumn)]
+	d, ok := m.columns[strings.ToLower(name)]
 	switch d.dataType {
 	case "float", "double":
-		return column{}, fmt.Errorf("ID column %s is of type %s, which has no exact text", m.opts.IDColumn, d.columnType)
+		return column{}, fmt.Errorf("ID column %s is of type %s, which has no exact text", name, d.columnType)
 	}
 	if !ok {
 		return column{}, err

@@ -13,7 +13,7 @@ var integers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "in
 func (l *layout) numbered() bool {
 	typ, _, _ := strings.Cut(l.cursor.typ, "(")
 	typ, _, _ = strings.Cut(typ, " ")
-	return l.ascending && l.id.name == l.cursor.name && slices.Contains(integers, typ)
+	return l.ascending && len(l.parts) == 0 && l.id.name == l.cursor.name && slices.Contains(integers, typ)
 }
 
 // Number returns the number up to which Tail has yielded every ID that the table has or will have,

@@ -16,10 +16,11 @@ type orderCase struct {
 	only    Kind     // "": both
 	make    []string // statements; the table's name is orders
 	columns [2]string
-	view    string // read instead of the table
-	want    string // a query of the IDs in order
-	tie     string // the column that orders rows with equal cursors, "" if there is none
-	sorts   bool   // an index is missing
+	parts   []string // columns
+	view    string   // read instead of the table
+	want    string   // a query of the IDs in order
+	tie     string   // the column that orders rows with equal cursors, "" if there is none
+	sorts   bool     // an index is missing
 }
 
 var (
@@ -235,7 +236,7 @@ func dialect(kind Kind, text string) string {
 
 // testOrder reads tables in batches of several sizes, and continues from every position.
 func testOrder(t *testing.T, s *server) {
-	for i, tc := range orderCases {
+	for i, tc := range append(slices.Clip(orderCases), partCases...) {
 		if tc.only != "" && tc.only != s.kind {
 			continue
 		}
@@ -252,7 +253,7 @@ func testOrder(t *testing.T, s *server) {
 			if tc.view != "" {
 				opts.Table = schema + "." + tc.view
 			}
-			opts.IDColumn, opts.CursorColumn = tc.columns[0], tc.columns[1]
+			opts.IDColumn, opts.CursorColumn, opts.PartColumns = tc.columns[0], tc.columns[1], tc.parts
 			for _, batch := range []int{1, 7, DefaultBatch} {
 				opts.Batch = batch
 				readInOrder(t, newTable(t, opts), want, batch == 7)

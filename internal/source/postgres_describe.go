@@ -37,9 +37,14 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	l := p.emptyLayout()
 	l.ordered = l.table
 	// The catalogue does not show a missing right. This does.
-	probe := fmt.Sprintf("SELECT %s, %s FROM %s LIMIT 0", quotePostgres(p.opts.IDColumn), quotePostgres(p.opts.CursorColumn), l.table)
+	probed := append([]string{p.opts.IDColumn, p.opts.CursorColumn}, p.opts.PartColumns...)
+	quoted := make([]string, len(probed))
+	for i, name := range probed {
+		quoted[i] = quotePostgres(name)
+	}
+	probe := fmt.Sprintf("SELECT %s FROM %s LIMIT 0", strings.Join(quoted, ", "), l.table)
 	if err := p.conn.query(ctx, newStatement(Postgres, probe), func([][]byte) {}); err != nil {
-		return nil, fmt.Errorf("columns %s and %s: %w", p.opts.IDColumn, p.opts.CursorColumn, p.grant(err, l.table))
+		return nil, fmt.Errorf("columns %s: %w", strings.Join(probed, " and "), p.grant(err, l.table))
 	}
 	if err := p.status(ctx, l); err != nil {
 		return nil, fmt.Errorf("asking for its size: %w", err)
@@ -50,6 +55,13 @@ func (p *postgresTable) describe(ctx context.Context) (*layout, error) {
 	id, err := p.column(p.opts.IDColumn)
 	if err != nil {
 		return nil, fmt.Errorf("ID column %w", err)
+	}
+	for _, name := range p.opts.PartColumns {
+		part, err := p.column(name)
+		if err != nil {
+			return nil, fmt.Errorf("part column %w", err)
+		}
+		l.parts = append(l.parts, part)
 	}
 	cursor, err := p.column(p.opts.CursorColumn)
 	if err != nil {

@@ -163,11 +163,14 @@ func (s *scan) deliver(ctx context.Context, b *batch) error {
 		start, endID, endCursor := b.row(i)
 		reason := ""
 		if b.null(i) {
-			reason = s.layout.id.name + " is NULL"
+			reason = s.layout.idName() + " is NULL"
 		} else {
 			reason = orderid.Check(b.text[start:endID])
 		}
 		id := text[start:endID]
+		if reason == "" && s.layout.isMiscomposed(id) {
+			reason = s.layout.idName() + ": one is empty, or has a slash"
+		}
 		if reason == "" && s.opts.Valid != nil && !s.opts.Valid(id) {
 			reason = invalidID(b.text[start:endID])
 		}

@@ -60,7 +60,7 @@ func (s *statement) compare(l *layout, op string, at Position) string {
 // among them.
 func (l *layout) selectList() (list string, at [3]int) {
 	var columns []string
-	for i, out := range []string{l.id.out, l.cursor.out, l.lastOrderColumn().out} {
+	for i, out := range []string{l.composed(), l.cursor.out, l.lastOrderColumn().out} {
 		at[i] = slices.Index(columns, out)
 		if at[i] < 0 {
 			at[i] = len(columns)

@@ -45,7 +45,8 @@ type TableOptions struct {
 	DSN          string // go-sql-driver/mysql's form or mysql://; for PostgreSQL a URL or key=value pairs; never logged
 	Table        string // or schema.table
 	IDColumn     string
-	CursorColumn string // the column that the table is read in the order of; may be IDColumn
+	PartColumns  []string // of the parts of an ID, in their order: the full ID is "part/id"
+	CursorColumn string   // the column that the table is read in the order of; may be IDColumn
 
 	Batch   int           // rows in one SELECT, at most 100,000; default [DefaultBatch]
 	Pause   time.Duration // between two SELECTs
@@ -95,6 +96,9 @@ func (o *TableOptions) validate() error {
 	parts := strings.Split(o.Table, ".")
 	check(len(parts) <= 2 && identifier(parts[0]) && identifier(parts[len(parts)-1]), "table %q: use a name, or schema.table", o.Table)
 	check(identifier(o.IDColumn), "ID column %q: use a column's name", o.IDColumn)
+	for _, name := range o.PartColumns {
+		check(identifier(name), "part column %q: use a column's name", name)
+	}
 	check(identifier(o.CursorColumn), "cursor column %q: use a column's name", o.CursorColumn)
 	check(o.Batch >= 1 && o.Batch <= maxBatch, "batch %d: use 1 to %d", o.Batch, maxBatch)
 	check(o.Pause >= 0, "pause %v: use 0 or more", o.Pause)

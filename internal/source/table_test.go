@@ -216,6 +216,7 @@ func TestTable(t *testing.T) {
 			test func(*testing.T, *server)
 		}{
 			{"order", testOrder},
+			{"parts", testParts},
 			{"bad rows", testBadRows},
 			{"nulls", testNulls},
 			{"errors", testErrors},

@@ -26,7 +26,13 @@ type front struct {
 // newFront is newStack for other rules.
 func newFront(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, n int, rules string) *front {
 	t.Helper()
-	g := bed.Gate(bed.Build("./cmd/sidecar", true), gateConfig(t, bed, n, rules))
+	return frontOf(t, bed, backend, isFront, gateConfig(t, bed, n, rules))
+}
+
+// frontOf is newFront for another configuration.
+func frontOf(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, config string) *front {
+	t.Helper()
+	g := bed.Gate(bed.Build("./cmd/sidecar", true), config)
 	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
 	bedtest.Check(t, err)
 	changes := envoyChanges(isFront)
@@ -49,7 +55,13 @@ const shown = 64 << 10
 // newModule is newFront with ordergate inside Envoy.
 func newModule(t *testing.T, bed *bedtest.Bed, library, backend string, isFront bool, n int, rules string) (addr string) {
 	t.Helper()
-	envoy, g := bed.EnvoyWithModule(library, gateConfig(t, bed, n, rules), func(file string) (string, error) {
+	return moduleOf(t, bed, library, backend, isFront, gateConfig(t, bed, n, rules))
+}
+
+// moduleOf is newModule for another configuration.
+func moduleOf(t *testing.T, bed *bedtest.Bed, library, backend string, isFront bool, config string) (addr string) {
+	t.Helper()
+	envoy, g := bed.EnvoyWithModule(library, config, func(file string) (string, error) {
 		envoy, err := bed.ModuleExample(file, backend)
 		if err == nil {
 			envoy = changed(t, withoutEarlyRemoval(envoy), envoyChanges(isFront))

@@ -11,11 +11,10 @@ import (
 
 	"github.com/go-mysql-org/go-mysql/replication"
 
-	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
-// column is the position and type of the ID in a row, as of the last query.
+// column is the position and type of the ID, or of a part of it, in a row, as of the last query.
 type column struct {
 	name       string // in the spelling of the table
 	index      int    // from 0
@@ -55,57 +54,66 @@ func (a *serverClient) checkTable(ctx context.Context, table tableName) error {
 	return nil
 }
 
-// describeColumn reads the column of IDs. An unsuitable column is a permanent error. It returns the
-// table's name as the log has it, which may differ in case.
-func (a *serverClient) describeColumn(ctx context.Context, table tableName, id string) (c column, found tableName, err error) {
+// describeColumns reads the columns of IDs. An unsuitable column is a permanent error. It returns
+// the table's name as the log has it, which may differ in case.
+func (a *serverClient) describeColumns(ctx context.Context, table tableName, names []string) (all []column, found tableName, err error) {
 	if err := a.checkTable(ctx, table); err != nil {
-		return c, found, err
+		return nil, found, err
 	}
 	// This waits for a change of the table that is already logged. The catalogue may show such a
 	// change later.
 	if _, err := a.db.ExecContext(ctx, "SELECT 1 FROM "+quote(table.schema)+"."+quote(table.name)+" LIMIT 0"); err != nil {
-		return c, found, explain(err)
+		return nil, found, explain(err)
 	}
 	rows, err := a.db.QueryContext(ctx, `SELECT TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION, COLUMN_NAME,
 		DATA_TYPE, COLUMN_TYPE, NUMERIC_SCALE, CHARACTER_SET_NAME
 		FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? ORDER BY ORDINAL_POSITION`, table.schema, table.name)
 	if err != nil {
-		return c, found, explain(err)
+		return nil, found, explain(err)
 	}
 	defer func() { _ = rows.Close() }() // Err reports errors
-	var kind, full, charset string
+	all = make([]column, len(names))
+	types := make([][3]string, len(names)) // the kind of type, its full name, its character set
+	last := 0
 	for rows.Next() {
 		var name, dataType, columnType string
 		var position int
 		var scale sql.NullInt64
 		var set sql.NullString
 		if err := rows.Scan(&found.schema, &found.name, &position, &name, &dataType, &columnType, &scale, &set); err != nil {
-			return c, found, err
+			return nil, found, err
 		}
-		c.columns = position
-		if !strings.EqualFold(name, id) {
-			continue
-		}
-		c.name, c.index = name, position-1
-		kind, full, charset = strings.ToLower(dataType), strings.ToLower(columnType), set.String
-		if scale.Int64 != 0 {
-			kind = full
+		last = position
+		for i, wanted := range names {
+			if !strings.EqualFold(name, wanted) {
+				continue
+			}
+			all[i].name, all[i].index = name, position-1
+			types[i] = [3]string{strings.ToLower(dataType), strings.ToLower(columnType), set.String}
+			if scale.Int64 != 0 {
+				types[i][0] = types[i][1]
+			}
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return c, found, explain(err)
+		return nil, found, explain(err)
 	}
+	restricted := false
 	if err := a.db.QueryRowContext(ctx, `SELECT COUNT(*) > 0 FROM information_schema.COLUMN_PRIVILEGES
-		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&c.restricted); err != nil {
-		return c, found, explain(err)
+		WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?`, table.schema, table.name).Scan(&restricted); err != nil {
+		return nil, found, explain(err)
 	}
-	if c.name == "" {
-		return c, found, follow.Permanent(fmt.Errorf("table %s has no column %s, or the user may not see it: GRANT SELECT", table, id))
+	for i := range all {
+		c := &all[i]
+		c.columns, c.restricted = last, restricted
+		if c.name == "" {
+			return nil, found, follow.Permanent(fmt.Errorf("table %s has no column %s, or the user may not see it: GRANT SELECT", table, names[i]))
+		}
+		if err := c.setType(types[i][0], types[i][1], types[i][2]); err != nil {
+			return nil, found, follow.Permanent(fmt.Errorf("column %s: %w", c.name, err))
+		}
 	}
-	if err := c.setType(kind, full, charset); err != nil {
-		return c, found, follow.Permanent(fmt.Errorf("column %s: %w", c.name, err))
-	}
-	return c, found, nil
+	return all, found, nil
 }
 
 // quote quotes an identifier.
@@ -148,9 +156,9 @@ func (c *column) indexIn(t *replication.TableMapEvent) (index int, err error) {
 	return c.index, nil
 }
 
-// idOf returns the text of a value as SELECT would show it, without leading zeros. Or it returns
+// textOf returns the text of a value as SELECT would show it, without leading zeros. Or it returns
 // the reason why it is no ID. With signed, the log does not show which numbers are unsigned.
-func (c *column) idOf(value any, signed bool) (id, bad string) {
+func (c *column) textOf(value any, signed bool) (text, bad string) {
 	switch v := value.(type) {
 	case nil:
 		return "", "the ID is NULL"
@@ -158,13 +166,13 @@ func (c *column) idOf(value any, signed bool) (id, bad string) {
 		if c.ascii && !ascii(v) {
 			return "", "the ID is neither ASCII nor UTF-8"
 		}
-		id = strings.Clone(v) // else it would keep the whole event alive
+		text = strings.Clone(v) // else it would keep the whole event alive
 	case int8, int16, int32, int64, uint8, uint16, uint32, uint64:
-		id = c.number(v, signed)
+		text = c.number(v, signed)
 	default:
 		return "", fmt.Sprintf("the ID is neither a number nor text (%T)", value)
 	}
-	return id, orderid.Check(id)
+	return text, ""
 }
 
 // number returns the decimal digits. With signed, an unsigned number comes as the signed one with

@@ -155,27 +155,24 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 	if !r.table.matches(event.Table) || event.Type() == replication.EnumRowsEventTypeDelete {
 		return nil
 	}
-	index, err := r.column.indexIn(event.Table)
-	if err != nil {
-		return follow.Permanent(err)
+	for i := range r.columns {
+		var err error
+		if r.indexes[i], err = r.columns[i].indexIn(event.Table); err != nil {
+			return follow.Permanent(err)
+		}
 	}
 	inserts := event.Type() == replication.EnumRowsEventTypeInsert
 	for i, row := range event.Rows {
 		if !inserts && i%2 == 0 {
 			continue // the row before the update
 		}
-		if index >= len(row) {
+		if slices.Max(r.indexes) >= len(row) {
 			return r.uncertain(h, "a row with too few columns")
 		}
-		missing := slices.Contains(event.SkippedColumns[i], index)
-		switch {
-		case missing && inserts:
-			r.opts.OnBadRow(r.describeRow("the ID is not in the log; set binlog_row_image=FULL"))
+		if !inserts && r.isUnchanged(event, i) {
 			continue
-		case missing, !inserts && equalIDs(event.Rows[i-1][index], row[index]):
-			continue // the update left the ID unchanged
 		}
-		id, bad := r.column.idOf(row[index], len(event.Table.SignednessBitmap) == 0)
+		id, bad := r.idOf(event, i, inserts)
 		if bad != "" {
 			r.opts.OnBadRow(r.describeRow(bad))
 			continue
@@ -185,6 +182,35 @@ func (r *tailer) applyRows(ctx context.Context, h *replication.EventHeader, even
 		}
 	}
 	return nil
+}
+
+// isUnchanged reports whether an update left the ID unchanged. Row i is the one after it.
+func (r *tailer) isUnchanged(event *replication.RowsEvent, i int) bool {
+	for _, index := range r.indexes {
+		if !slices.Contains(event.SkippedColumns[i], index) && !equalIDs(event.Rows[i-1][index], event.Rows[i][index]) {
+			return false
+		}
+	}
+	return true
+}
+
+// idOf returns the full ID of a row, or the reason why it has none. The row after an update may
+// lack columns that the update has not changed: those are in the row before.
+func (r *tailer) idOf(event *replication.RowsEvent, i int, inserts bool) (id, bad string) {
+	signed := len(event.Table.SignednessBitmap) == 0
+	for n, index := range r.indexes {
+		value, missing := event.Rows[i][index], slices.Contains(event.SkippedColumns[i], index)
+		if missing && !inserts {
+			value, missing = event.Rows[i-1][index], slices.Contains(event.SkippedColumns[i-1], index)
+		}
+		if missing {
+			return "", "the ID, or a part of it, is not in the log; set binlog_row_image=FULL"
+		}
+		if r.texts[n], bad = r.columns[n].textOf(value, signed); bad != "" {
+			return "", bad
+		}
+	}
+	return follow.Compose(r.texts)
 }
 
 // equalIDs compares two IDs. An ID that the log omits is nil, like NULL: then it may have changed.

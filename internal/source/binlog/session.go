@@ -24,9 +24,12 @@ type tailer struct {
 	// Of the present connection.
 	server server
 	table  tableName // as the log has it
-	column column
-	ends   follow.LogEnds[logEnd]
-	tx     transaction
+	// The columns of a full ID, their indexes in the rows of an event, and the texts of a row.
+	columns []column
+	indexes []int
+	texts   []string
+	ends    follow.LogEnds[logEnd]
+	tx      transaction
 }
 
 // session follows the log on one connection, from the last checkpoint that was emitted.
@@ -81,7 +84,8 @@ func (r *tailer) prepare(ctx context.Context) (err error) {
 	if err := r.rewind(begin); err != nil {
 		return err
 	}
-	r.column, r.table, err = r.client.describeColumn(ctx, r.Follower.table, r.opts.IDColumn)
+	r.columns, r.table, err = r.client.describeColumns(ctx, r.Follower.table, r.opts.Columns())
+	r.indexes, r.texts = make([]int, len(r.columns)), make([]string, len(r.columns))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
@@ -41,6 +42,9 @@ type Options struct {
 	DSN      string // with the password; no error and no log line contains it
 	Table    string // or schema.table
 	IDColumn string
+	// PartColumns are the columns of the parts of an ID, in their order. IDs are emitted with
+	// them: "part/id".
+	PartColumns []string
 
 	// PollEvery is how often the follower queries the end of the database's log: once for each call
 	// of CaughtUp. Default: 200 ms.
@@ -84,6 +88,8 @@ func (o *Options) Validate() error {
 		return errors.New("no table")
 	case o.IDColumn == "":
 		return errors.New("no column of IDs")
+	case slices.Contains(o.PartColumns, "") || slices.Contains(o.PartColumns, o.IDColumn):
+		return errors.New("a part of the IDs without a column of its own")
 	case o.PollEvery < 0 || o.Advance < 0:
 		return errors.New("a negative time")
 	}

@@ -3,19 +3,19 @@ package logical
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/ordergate/ordergate/internal/orderid"
 	"github.com/ordergate/ordergate/internal/source/follow"
 )
 
 // relation is the position of the ID in the rows that follow.
 type relation struct {
-	known bool
-	index int
-	key   bool // the column is part of the replica identity
+	known   bool
+	indexes []int // of the columns of a full ID
+	key     bool  // these columns are part of the replica identity
 }
 
 // partOfKey is the flag of a key column (PostgreSQL, "Logical Replication Message Formats").
@@ -34,12 +34,7 @@ func (r *tailer) apply(ctx context.Context, m message) error {
 		r.at.LSN = max(r.at.LSN, lsn(change.TransactionEndLSN))
 		r.batch.Commit()
 	case *pglogrepl.RelationMessage:
-		r.relation = relation{}
-		for i, c := range change.Columns {
-			if c.Name == r.setup.column {
-				r.relation = relation{known: true, index: i, key: r.setup.keyed && c.Flags&partOfKey != 0}
-			}
-		}
+		r.relation = r.setup.relationOf(change)
 	case *pglogrepl.InsertMessage:
 		return r.insert(ctx, change)
 	case *pglogrepl.UpdateMessage:
@@ -48,60 +43,95 @@ func (r *tailer) apply(ctx context.Context, m message) error {
 	return nil
 }
 
+// relationOf finds the columns of a full ID.
+func (s *setup) relationOf(change *pglogrepl.RelationMessage) relation {
+	found := relation{known: true, key: s.keyed}
+	for _, name := range s.columns {
+		i := slices.IndexFunc(change.Columns, func(c *pglogrepl.RelationMessageColumn) bool { return c.Name == name })
+		if i < 0 {
+			return relation{}
+		}
+		found.indexes = append(found.indexes, i)
+		found.key = found.key && change.Columns[i].Flags&partOfKey != 0
+	}
+	return found
+}
+
 func (r *tailer) insert(ctx context.Context, change *pglogrepl.InsertMessage) error {
-	value, err := r.idOf(change.Tuple)
-	if err != nil {
+	if err := r.checkRow(change.Tuple); err != nil {
 		return err
 	}
-	return r.addID(ctx, value)
+	return r.addID(ctx, change.Tuple, nil)
 }
 
 // update emits rows whose ID has changed, or may have: the log need not contain the old ID.
 func (r *tailer) update(ctx context.Context, change *pglogrepl.UpdateMessage) error {
-	value, err := r.idOf(change.NewTuple)
-	if err != nil {
+	if err := r.checkRow(change.NewTuple); err != nil {
 		return err
 	}
-	if value.DataType == pglogrepl.TupleDataTypeToast {
-		return nil // the ID has not changed
-	}
+	old := change.OldTuple
 	switch {
-	case change.OldTuple == nil && r.relation.key:
+	case old == nil && r.relation.key:
 		return nil // the server sends a key that has changed
-	case change.OldTuple != nil && (r.relation.key || change.OldTupleType == pglogrepl.UpdateMessageTupleTypeOld):
-		old, err := r.idOf(change.OldTuple)
-		if err != nil {
+	case old != nil && !r.relation.key && change.OldTupleType != pglogrepl.UpdateMessageTupleTypeOld:
+		old = nil // it has only other columns
+	case old != nil:
+		if err := r.checkRow(old); err != nil {
 			return err
 		}
-		if old.DataType == value.DataType && string(old.Data) == string(value.Data) {
-			return nil
+	}
+	if r.isUnchanged(change.NewTuple, old) {
+		return nil
+	}
+	return r.addID(ctx, change.NewTuple, old)
+}
+
+// isUnchanged reports whether an update left all columns of the ID unchanged. Old is nil if the log
+// does not have them.
+func (r *tailer) isUnchanged(row, old *pglogrepl.TupleData) bool {
+	for _, i := range r.relation.indexes {
+		value := row.Columns[i]
+		if value.DataType == pglogrepl.TupleDataTypeToast {
+			continue // the column has not changed
+		}
+		if old == nil || old.Columns[i].DataType != value.DataType || string(old.Columns[i].Data) != string(value.Data) {
+			return false
 		}
 	}
-	return r.addID(ctx, value)
+	return true
 }
 
-// idOf returns the ID column of a row.
-func (r *tailer) idOf(row *pglogrepl.TupleData) (*pglogrepl.TupleDataColumn, error) {
-	if !r.relation.known || row == nil || r.relation.index >= len(row.Columns) {
-		return nil, follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s", follow.ErrUnsure, r.at.LSN, r.setup.column))
+// checkRow returns an error for a row that lacks a column of the ID.
+func (r *tailer) checkRow(row *pglogrepl.TupleData) error {
+	if !r.relation.known || row == nil || slices.Max(r.relation.indexes) >= len(row.Columns) {
+		return follow.Permanent(fmt.Errorf("%w: behind %s: rows were written without column %s", follow.ErrUnsure, r.at.LSN, strings.Join(r.setup.columns, " or ")))
 	}
-	return row.Columns[r.relation.index], nil
+	return nil
 }
 
-// addID adds an ID to the batch, or reports a bad row.
-func (r *tailer) addID(ctx context.Context, value *pglogrepl.TupleDataColumn) error {
-	bad := ""
-	id := string(value.Data)
-	if r.setup.padded {
-		id = strings.TrimRight(id, " ")
+// addID adds the full ID of a row to the batch, or reports a bad row. Old is the row before an
+// update; nil: there is none.
+func (r *tailer) addID(ctx context.Context, row, old *pglogrepl.TupleData) error {
+	texts, id, bad := make([]string, len(r.relation.indexes)), "", ""
+	for n, i := range r.relation.indexes {
+		value := row.Columns[i]
+		if value.DataType == pglogrepl.TupleDataTypeToast && old != nil {
+			value = old.Columns[i]
+		}
+		texts[n] = string(value.Data)
+		if r.setup.padded[n] {
+			texts[n] = strings.TrimRight(texts[n], " ")
+		}
+		switch value.DataType {
+		case pglogrepl.TupleDataTypeText:
+		case pglogrepl.TupleDataTypeNull:
+			bad = "the ID is NULL"
+		default:
+			bad = "the ID is not in the log"
+		}
 	}
-	switch value.DataType {
-	case pglogrepl.TupleDataTypeText:
-		bad = orderid.Check(id)
-	case pglogrepl.TupleDataTypeNull:
-		bad = "the ID is NULL"
-	default:
-		bad = "the ID is not in the log"
+	if bad == "" {
+		id, bad = follow.Compose(texts)
 	}
 	if bad != "" {
 		r.opts.OnBadRow(fmt.Sprintf("table %s, in the transaction after %s: %s", r.setup.tableName, r.at.LSN, bad))

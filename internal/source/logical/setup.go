@@ -22,14 +22,14 @@ type setup struct {
 	version int    // for example 150018
 	pages   pages
 
-	oid       uint32 // of the table
-	tableName string // quoted
-	kind      string // pg_class.relkind
-	column    string // of the IDs
-	padded    bool   // of type char(n), padded with blanks
-	keyed     bool   // the log shows whether an ID changes
-	identity  bool   // the table has a replica identity, so the log may contain updates
-	part      bool   // it is a partition of another table
+	oid       uint32   // of the table
+	tableName string   // quoted
+	kind      string   // pg_class.relkind
+	columns   []string // of a full ID: of its parts, and then the ID's own
+	padded    []bool   // by column: of type char(n), padded with blanks
+	keyed     bool     // the log shows whether an ID changes
+	identity  bool     // the table has a replica identity, so the log may contain updates
+	part      bool     // it is a partition of another table
 
 	table tableState
 }
@@ -67,8 +67,19 @@ const oldest = 130000
 // textual are the types whose text is the ID, as SELECT shows it.
 var textual = []string{"int2", "int4", "int8", "numeric", "text", "varchar", "bpchar", "uuid", "citext"}
 
-// readTable reads the table and its column.
+// readTable reads the table and its columns.
 func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) error {
+	s.keyed = true
+	for _, name := range f.opts.Columns() {
+		if err := f.readColumn(ctx, conn, s, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readColumn reads the table and one of its columns.
+func (f *Follower) readColumn(ctx context.Context, conn *pgx.Conn, s *setup, name string) error {
 	var persistence, replident, base, generated string
 	var foreign *string
 	var column, typ *string
@@ -84,7 +95,7 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 		LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = $2 AND a.attnum > 0 AND NOT a.attisdropped
 		LEFT JOIN pg_type t ON t.oid = a.atttypid
 		LEFT JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
-		WHERE c.oid = to_regclass($1)`, f.table.Sanitize(), f.opts.IDColumn).
+		WHERE c.oid = to_regclass($1)`, f.table.Sanitize(), name).
 		Scan(&s.oid, &s.tableName, &s.kind, &persistence, &replident, &column, &typ, &base, &inKey, &s.identity, &s.part, &generated, &foreign, &alike)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -98,14 +109,14 @@ func (f *Follower) readTable(ctx context.Context, conn *pgx.Conn, s *setup) erro
 	case foreign != nil:
 		return follow.Permanent(fmt.Errorf("the rows of %s belong to the table, but the log does not have them under its name: only partitions are followed, and none that is foreign or unlogged; use follow: poll", *foreign))
 	case generated != "":
-		return follow.Permanent(fmt.Errorf("column %s is generated: it is not in the log; use follow: poll", f.opts.IDColumn))
+		return follow.Permanent(fmt.Errorf("column %s is generated: it is not in the log; use follow: poll", name))
 	case column == nil:
-		return follow.Permanent(fmt.Errorf("the table has no column %s", f.opts.IDColumn))
+		return follow.Permanent(fmt.Errorf("the table has no column %s", name))
 	case !slices.Contains(textual, base):
 		return follow.Permanent(fmt.Errorf("IDs of type %s cannot be followed; integers, numeric, text, varchar, char and uuid can", *typ))
 	}
-	s.column, s.padded = *column, base == "bpchar"
-	s.keyed = alike && (replident == "f" || inKey)
+	s.columns, s.padded = append(s.columns, *column), append(s.padded, base == "bpchar")
+	s.keyed = s.keyed && alike && (replident == "f" || inKey)
 	return nil
 }
 
@@ -125,7 +136,7 @@ func family(table string) string {
 		)`
 }
 
-// tableStateSQL is the SQL for [tableState], of publication $1, table $2 and column $3. The text is
+// tableStateSQL is the SQL for [tableState], of publication $1, table $2 and columns $3. The text is
 // NULL if the publication does not contain the table's inserts.
 func (s *setup) tableStateSQL() string {
 	bySchema := "NULL::oid"
@@ -135,16 +146,18 @@ func (s *setup) tableStateSQL() string {
 	return `(WITH RECURSIVE ` + family("$2") + `
 		SELECT p.oid || '.' || c.oid || '.' || coalesce(
 			(SELECT r.oid FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = c.oid), ` + bySchema + `,
-			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.attnum || '.' || c.relispartition || '.' || (SELECT bool_and(alike) FROM family)
-		FROM pg_publication p, pg_class c, pg_attribute a
-		WHERE p.pubname = $1 AND p.pubinsert AND c.oid = to_regclass($2) AND a.attrelid = c.oid AND a.attname = $3 AND NOT a.attisdropped
+			CASE WHEN p.puballtables THEN 0::oid END) || '.' || p.xmin || '.' || a.numbers || '.' || c.relispartition || '.' || (SELECT bool_and(alike) FROM family)
+		FROM pg_publication p, pg_class c, LATERAL (
+			SELECT string_agg(a.attnum::text, '+' ORDER BY k.n) AS numbers, count(*) AS found
+			FROM unnest($3::text[]) WITH ORDINALITY k(name, n) JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = k.name AND NOT a.attisdropped) a
+		WHERE p.pubname = $1 AND p.pubinsert AND c.oid = to_regclass($2) AND a.found = cardinality($3::text[])
 			AND NOT EXISTS (SELECT FROM family WHERE NOT logged)),
 		ARRAY(WITH RECURSIVE ` + family("$2") + ` SELECT file FROM family ORDER BY file)`
 }
 
 // tableState identifies how the log has the table's rows. If it changes, rows may be missing.
 type tableState struct {
-	// text identifies the table, its column of IDs, and its entry in the publication. Another table
+	// text identifies the table, its columns of IDs, and its entry in the publication. Another table
 	// or column may take the name, and the table may have been out of the publication for a while.
 	text string
 	// files hold the rows. A new file with rows belongs to a partition that was attached, or to a
@@ -194,10 +207,10 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	var root, updates, filtered, hidden bool
 	err = conn.QueryRow(ctx, `SELECT `+s.tableStateSQL()+`, coalesce((to_jsonb(p) ->> 'pubviaroot')::boolean, false), p.pubupdate,
 			coalesce((SELECT bool_or(to_jsonb(r) ->> 'prqual' IS NOT NULL) FROM pg_publication_rel r WHERE r.prpubid = p.oid AND r.prrelid = $4), false),
-			coalesce((SELECT bool_or(NOT to_jsonb(t) -> 'attnames' ? $3) FROM pg_publication_tables t
+			coalesce((SELECT bool_or(NOT to_jsonb(t) -> 'attnames' ?& $3::text[]) FROM pg_publication_tables t
 				WHERE t.pubname = $1 AND (quote_ident(t.schemaname) || '.' || quote_ident(t.tablename))::regclass = $4::oid
 				AND jsonb_typeof(to_jsonb(t) -> 'attnames') = 'array'), false)
-		FROM pg_publication p WHERE p.pubname = $1`, f.opts.Publication, f.table.Sanitize(), s.column, s.oid).
+		FROM pg_publication p WHERE p.pubname = $1`, f.opts.Publication, f.table.Sanitize(), s.columns, s.oid).
 		Scan(&text, &s.table.files, &root, &updates, &filtered, &hidden)
 	alter := "ALTER PUBLICATION " + name
 	switch {
@@ -211,15 +224,15 @@ func (f *Follower) ensurePublication(ctx context.Context, conn *pgx.Conn, s *set
 	case s.kind == "p" && !root:
 		return follow.Permanent(fmt.Errorf("publication %s publishes partitions under their own names; run: %s SET (publish_via_partition_root = true)", f.opts.Publication, alter))
 	case filtered || hidden:
-		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, s.column, alter, s.tableName))
+		return follow.Permanent(fmt.Errorf("publication %s leaves out rows, or the column %s; run: %s SET TABLE %s", f.opts.Publication, strings.Join(s.columns, " or "), alter, s.tableName))
 	}
 	s.table.text = *text
 	switch {
 	case !updates && !s.keyed:
-		f.log.Info("rows whose ID changes are not published: the column is no part of the table's replica identity", "table", s.tableName, "column", s.column)
+		f.log.Info("rows whose ID changes are not published: the column is no part of the table's replica identity", "table", s.tableName, "column", strings.Join(s.columns, ", "))
 	case updates && !s.keyed:
 		f.log.Warn("all updated rows are published: the publication has updates, and the column is no part of the table's replica identity",
-			"table", s.tableName, "column", s.column, "publication", f.opts.Publication)
+			"table", s.tableName, "column", strings.Join(s.columns, ", "), "publication", f.opts.Publication)
 	}
 	return nil
 }
@@ -250,7 +263,7 @@ type logEnd struct {
 func (s *setup) logEnd(ctx context.Context, conn *pgx.Conn, publication, table string) (e logEnd, err error) {
 	var at string
 	var text *string
-	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.tableStateSQL(), publication, table, s.column).
+	err = conn.QueryRow(ctx, `SELECT `+serverName+`, pg_current_wal_insert_lsn()::text, `+s.tableStateSQL(), publication, table, s.columns).
 		Scan(&e.server, &at, &text, &e.table.files)
 	if err != nil {
 		return e, err

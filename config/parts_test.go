@@ -1,0 +1,263 @@
+package config
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+const (
+	tenantPart = `tenant: {header: x-tenant, format: pattern, pattern: "[a-z0-9-]{1,32}"}`
+	partedFile = `
+redis: {mode: cluster, addresses: ["a:1"]}
+filters: {orders: {parts: [tenant]}}
+sources: {}
+locks: {settlement: {key: "order:lock:{tenant}:{id}"}}
+rules:
+  - {name: a, match: {methods: [POST], path: "/o/{id}"}, id: {path: id}, PARTS, lookup: {filter: orders}, settle: {lock: settlement}}
+`
+)
+
+func partedWith(replace ...string) string {
+	return strings.NewReplacer(append(replace, "PARTS", "parts: {"+tenantPart+"}")...).Replace(partedFile)
+}
+
+// TestParts has a case for each rule about parts. A case without wanted violations is accepted.
+func TestParts(t *testing.T) {
+	part := func(text string) string { return partedWith("PARTS", "parts: {tenant: "+text+"}") }
+	other := func(rule string) string { return partedWith() + "  - {name: b, " + rule + "}\n" }
+	for _, tt := range []struct {
+		name, file string
+		want       []string
+	}{
+		{"header", partedWith(), nil},
+		{"path", strings.Replace(part(`{path: tenant, format: uuid}`), "/o/{id}", "/{tenant}/o/{id}", 1), nil},
+		{"query, digits", part(`{query: tenant}`), nil},
+		{"form", part(`{form: tenant}`), nil},
+		{"JSON", part(`{json: tenant.name, json_type: string}`), nil},
+		{"cookie", part(`{cookie: tenant, format: digits, max_length: 5}`), nil},
+		{"two", partedWith("[tenant]", "[tenant, shop]", "{tenant}:{id}", "{tenant}:{shop}:{id}", "PARTS", "parts: {shop: {query: shop}, "+tenantPart+"}"), nil},
+		{"a lock alone", partedWith("lookup: {filter: orders}, ", "", "filters: {orders: {parts: [tenant]}}", "filters: {}"), nil},
+		{"a filter alone", partedWith(", settle: {lock: settlement}", "", "{tenant}:{id}", "{id}"), nil},
+		{"hash tags", partedWith("order:lock:{tenant}:{id}", "order:lock:{{tenant}:{id}}"), nil},
+
+		{"no parts", partedWith("PARTS, ", ""), []string{
+			`rules[0]: parts.tenant is missing: tenant is among the parts of filters.orders, so say where a request has it`,
+		}},
+		{"a rule without the part of the lock", other(`match: {methods: [POST], path: "/p/{id}"}, id: {path: id}, settle: {lock: settlement}`), []string{
+			`rules[1]: parts.tenant is missing: tenant is in the key "order:lock:{tenant}:{id}" of locks.settlement, so say where a request has it`,
+		}},
+		{"a rule without the part of the filter", other(`match: {methods: [POST], path: /p}, create: {filter: orders, learn: {response_json: id}}`), []string{
+			`rules[1]: parts.tenant is missing: tenant is among the parts of filters.orders, so say where a request has it`,
+		}},
+		{"not in the key", partedWith("{tenant}:{id}", "{id}"), []string{
+			`rules[0].parts.tenant: is not in the key "order:lock:{id}" of locks.settlement, so two orders would share a lock: write {tenant} in it`,
+		}},
+		{"not in the filter", partedWith("{parts: [tenant]}", "{}"), []string{
+			`rules[0].parts.tenant: is not among the parts of filters.orders, so two orders would share an entry: add tenant to them`,
+		}},
+		{"a part that nothing uses", partedWith("{parts: [tenant]}", "{}", "{tenant}:{id}", "{id}"), []string{
+			`rules[0].parts.tenant: is not in the key "order:lock:{id}" of locks.settlement, so two orders would share a lock: write {tenant} in it`,
+			`rules[0].parts.tenant: is not among the parts of filters.orders, so two orders would share an entry: add tenant to them`,
+		}},
+		{"another order", partedWith("[tenant]", "[shop, tenant]", "{tenant}:{id}", "{tenant}:{shop}:{id}", "PARTS", "parts: {shop: {query: shop}, "+tenantPart+"}"), []string{
+			`rules[0].parts: are tenant, shop in the key of locks.settlement, and shop, tenant in filters.orders: give both one order, since it is that of a full ID`,
+		}},
+		{"empty", partedWith("PARTS", "parts: {}", "{parts: [tenant]}", "{}"), []string{`rules[0].parts: is empty: name a part, such as {tenant: {header: x-tenant}}, or remove it`}},
+		{"no place", part(`{format: digits}`), []string{`rules[0].parts.tenant: says not where the part is: give exactly one of path, query, header, json, form, cookie`}},
+		{"two places", part(`{header: x-tenant, query: tenant}`), []string{`rules[0].parts.tenant: has query and header: give exactly one of path, query, header, json, form, cookie`}},
+		{"no such segment", part(`{path: tenant}`), []string{`rules[0].parts.tenant.path: "tenant" is not a {name} in match.path "/o/{id}"`}},
+		{"a list", part(`{json: tenants, list: true}`), []string{`rules[0].parts.tenant.list: is not for a part, which is one text: remove it`}},
+		{"optional", part(`{header: x-tenant, optional: true}`), []string{`rules[0].parts.tenant.optional: is not for a part, which each request has: remove it`}},
+		{"a bad format", part(`{header: x-tenant, format: text}`), []string{`rules[0].parts.tenant.format: "text" is not one of digits, uuid, timestamped, snowflake, pattern`}},
+		{"an unknown key", part(`{header: x-tenant, of: 1}`), []string{
+			`rules[0].parts.tenant.of: unknown key: known here are cookie, form, format, header, json, json_type, list, max_body, max_length, max_list, min_length, optional, path, pattern, query, time`,
+		}},
+		{"a slash", part(`{header: x-tenant, format: pattern, pattern: "[a-z]+/[a-z]+"}`), []string{`rules[0].parts.tenant.pattern: asks for a slash, and no part has any: it separates the parts of an ID`}},
+		{"the order's name", part(`{query: id}`), []string{`rules[0].parts.tenant.query: "id" may be taken for "id" of rules[0].id: locate the part by another name`}},
+		{"the order's name by folding", part(`{header: I_D}`), []string{`rules[0].parts.tenant.header: "i_d" may be taken for "id" of rules[0].id: locate the part by another name`}},
+		{"a parameter of the match", strings.Replace(part(`{query: tenant}`), "match: {", "match: {query: {Tenant: a}, ", 1), []string{
+			`rules[0].match.query.Tenant: may be taken for "tenant" of rules[0].parts.tenant: match by another parameter`,
+		}},
+		{"a body of another type", strings.Replace(part(`{json: tenant}`), "id: {path: id}", "id: {form: id}", 1), []string{
+			`rules[0].parts.tenant.json: stands in a body of another type than the order's ID or another part: no request has both`,
+		}},
+		{"the order's ID", strings.NewReplacer("tenant:", "id:").Replace(strings.NewReplacer("{parts: [tenant]}", "{}", "{tenant}:", "").Replace(part(`{header: x-tenant}`))), []string{
+			`rules[0].parts.id: id is the order's ID: give the part another name`,
+			`rules[0].parts.id: is not in the key "order:lock:{id}" of locks.settlement, so two orders would share a lock: write {id} in it`,
+			`rules[0].parts.id: is not among the parts of filters.orders, so two orders would share an entry: add id to them`,
+		}},
+		{"a bad name", part(`{header: x-tenant}, Shop: {header: x-shop}`), []string{
+			`rules[0].parts.Shop: "Shop" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`,
+		}},
+		{"too long", part(`{header: x-tenant, format: pattern, pattern: ".+", max_length: 256}`), []string{
+			`locks.settlement.key: "order:lock:{tenant}:{id}" has ":" behind {tenant}`,
+		}},
+		{"a pass", other(`match: {methods: [POST], path: /p}, pass: true, parts: {tenant: {header: x}}`), []string{
+			`rules[1].parts: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+		}},
+		{"the lock of a limit", partedWith("locks: {", `locks: {merchant: {kind: semaphore, permits: 1, key: "m:{tenant}:{id}"}, `, "{lock: settlement}", "{lock: settlement, limit: {lock: merchant, id: {query: m}}}"), []string{
+			`rules[0].settle.limit.lock: "merchant" has {tenant} in its key, and a limit has one ID and no parts: remove it from the key`,
+		}},
+		{"the name of a limit", partedWith("locks: {", `locks: {merchant: {kind: semaphore, permits: 1, key: "m:{id}"}, `, "{lock: settlement}", "{lock: settlement, limit: {lock: merchant, id: {query: xTenant}}}"), []string{
+			`rules[0].settle.limit.id.query: "xTenant" may be taken for "x-tenant" of rules[0].parts.tenant: limit by an ID of another name`,
+		}},
+
+		{"a filter's parts, empty", partedWith("[tenant]", "[]", ", PARTS", "", "{tenant}:", ""), []string{`filters.orders.parts: is empty: name a part of the IDs, such as tenant, or remove it`}},
+		{"a filter's parts, twice", partedWith("[tenant]", "[tenant, tenant]"), []string{`filters.orders.parts[1]: "tenant" is given twice: name a part once`}},
+		{"a filter's parts, the ID", partedWith("[tenant]", "[tenant, id]"), []string{
+			`filters.orders.parts[1]: id is the order's ID, which is always last: remove it`,
+			`rules[0]: parts.id is missing: id is among the parts of filters.orders, so say where a request has it`,
+		}},
+		{"an exact filter", partedWith("{parts: [tenant]}", "{parts: [tenant], kind: exact}"), []string{
+			`filters.orders.parts: a filter of kind exact has numbers only, and an ID with parts is none: choose another kind`,
+		}},
+
+		{"a letter of the part behind it", part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), nil}, // the ID, digits, cannot have it
+		{"a letter of both", strings.Replace(part(`{header: x-tenant, format: pattern, pattern: "[a-z0-9:]+"}`), "id: {path: id}", `id: {path: id, format: pattern, pattern: "[0-9:]+"}`, 1), []string{
+			`locks.settlement.key: "order:lock:{tenant}:{id}" has ":" behind {tenant}, which can have that character too, so the keys of two orders may be the same: write another one there, such as /, or give the part a format without it`,
+		}},
+		{"a slash between", strings.NewReplacer("id: {path: id}", `id: {path: id, format: pattern, pattern: ".+"}`, "{tenant}:{id}", "{tenant}/{id}").Replace(part(`{header: x-tenant, format: pattern, pattern: ".+"}`)), nil},
+		{"nothing between", partedWith("{tenant}:{id}", "{tenant}{id}"), []string{
+			`locks.settlement.key: "order:lock:{tenant}{id}" has nothing between {tenant} and the next part, so the keys of two orders may be the same: write a character between them that neither can have, such as /`,
+		}},
+		{"twice in the key", partedWith("{tenant}:{id}", "{tenant}:{id}:{tenant}"), []string{`locks.settlement.key: "order:lock:{tenant}:{id}:{tenant}" has {tenant} in it more than once: once is enough`}},
+		{"the keys of two locks", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id, format: pattern, pattern: "[a-z0-9:]+"}, settle: {lock: plain}}` + "\n", []string{
+			`locks.settlement.key: "order:lock:{tenant}:{id}" can make the same key as "order:lock:{id}" of locks.plain, so the orders of two could share a lock: give each lock keys of its own`,
+		}},
+		{"the keys of two locks, digits", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id}, settle: {lock: plain}}` + "\n", nil},
+		{"braces that are no hash tag", partedWith("order:lock:{tenant}:{id}", "order:{lock:{tenant}:{id}"), []string{
+			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
+		}},
+		{"a literal of earlier files", `{locks: {s: {key: "{orders}:lock:{id}"}}, redis: {mode: cluster, addresses: ["a:1"]}}`, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.name == "too long" {
+				got := violations(t, tt.file, nil)
+				if !slices.ContainsFunc(got, func(line string) bool {
+					return strings.Contains(line, "at most 256 are allowed, so lower a max_length")
+				}) {
+					t.Errorf("got %q", got)
+				}
+				return
+			}
+			expect(t, tt.file, tt.want)
+		})
+	}
+}
+
+func TestPartColumns(t *testing.T) {
+	with := func(filter, source string) string {
+		return `{filters: {orders: {sources: [db]` + filter + `}}, sources: {db: {kind: mysql, dsn_env: ORDERS_DSN, table: orders, id_column: id` + source + `}}}`
+	}
+	for _, tt := range []struct {
+		name, file string
+		want       []string
+	}{
+		{"none", with("", ""), nil},
+		{"one", with(", parts: [tenant]", ", part_columns: {tenant: tenant_id}"), nil},
+		{"a name with letters", with(", parts: [tenant]", ", part_columns: {tenant: Mandant Nr}"), nil},
+		{"two filters", `{filters: {a: {sources: [db], parts: [tenant]}, b: {sources: [db], parts: [shop]}}, sources: {db: {kind: postgres, dsn_env: ORDERS_DSN, table: orders, id_column: id, part_columns: {tenant: t, shop: s}}}}`, nil},
+		{"missing", with(", parts: [tenant]", ""), []string{`sources.db: part_columns.tenant is missing: filter "orders" has this part, so name the column of the table that has it`}},
+		{"one missing", with(", parts: [tenant, shop]", ", part_columns: {tenant: t}"), []string{`sources.db: part_columns.shop is missing: filter "orders" has this part, so name the column of the table that has it`}},
+		{"unused", with("", ", part_columns: {tenant: t}"), []string{`sources.db.part_columns.tenant: no filter of this source has the part tenant: add it to the parts of the filter, or remove this`}},
+		{"empty", with("", ", part_columns: {}"), []string{`sources.db.part_columns: is empty: give a part and its column, such as {tenant: tenant_id}, or remove it`}},
+		{"the column of the ID", with(", parts: [tenant]", ", part_columns: {tenant: id}"), []string{`sources.db.part_columns.tenant: "id" is also that of id_column: name a column of its own`}},
+		{"no column", with(", parts: [tenant]", `, part_columns: {tenant: ""}`), []string{`sources.db.part_columns.tenant: "" is not the name of a column: names are 1 to 64 characters that can be printed`}},
+		{"no text", with(", parts: [tenant]", `, part_columns: {tenant: [a]}`), []string{`sources.db.part_columns.tenant: is a list: it has to be text`}},
+		{"a file", `{filters: {orders: {sources: [f], parts: [tenant]}}, sources: {f: {kind: csv, path: a.csv, part_columns: {tenant: t}}}}`, []string{`sources.f.part_columns: is for kinds mysql and postgres only: remove it`}},
+		{"a file without", `{filters: {orders: {sources: [f], parts: [tenant]}}, sources: {f: {kind: csv, path: a.csv}}}`, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.want == nil {
+				mustParse(t, tt.file, env{"ORDERS_DSN": "gate:secret@tcp(db)/shop"})
+				return
+			}
+			got := violations(t, tt.file, env{"ORDERS_DSN": "gate:secret@tcp(db)/shop"})
+			for i, line := range got {
+				_, got[i], _ = strings.Cut(line, ": ")
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("unexpected violations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUnambiguousKeys draws templates with two variables, and two pairs of values: where the
+// template counts as unambiguous, different values make different keys.
+func TestUnambiguousKeys(t *testing.T) {
+	letters := []string{"a", "b", ":"}
+	accepted := 0
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[ab:/]{0,2}`)
+		k := KeyTemplate{Texts: []string{text.Draw(t, "text"), text.Draw(t, "text"), text.Draw(t, "text")}, Names: []string{"tenant", "id"}}
+		chars := make(map[string]charset)
+		var values [2]map[string]string
+		values[0], values[1] = map[string]string{}, map[string]string{}
+		for _, name := range k.Names {
+			set := rapid.SliceOfNDistinct(rapid.SampledFrom(letters), 1, 3, rapid.ID[string]).Draw(t, "set")
+			chars[name] = charsetOf(strings.Join(set, ""))
+			for i := range values {
+				values[i][name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom(set), 1, 3).Draw(t, "value"), "")
+			}
+		}
+		key := func(i int) string { return k.Key(func(name string) string { return values[i][name] }) }
+		if _, _, ok := k.isUnambiguous(chars); ok {
+			accepted++
+			if same := cmp.Equal(values[0], values[1]); !same && key(0) == key(1) {
+				t.Fatalf("%q: %v and %v have one key %q", k, values[0], values[1], key(0))
+			}
+		}
+		// meet never denies a key that both have.
+		if key(0) == key(1) && !meet(k.tokens(chars), k.tokens(chars)) {
+			t.Fatalf("%q does not meet itself", k)
+		}
+	})
+	if accepted == 0 {
+		t.Error("no template was accepted")
+	}
+}
+
+// TestMeet draws two templates with their values: templates that never meet have no key in
+// common.
+func TestMeet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		set := rapid.SampledFrom([]string{"a", "ab", "a:", ":"})
+		text := rapid.StringMatching(`[ab:]{0,2}`)
+		draw := func() (k KeyTemplate, chars map[string]charset, key string) {
+			k, chars = KeyTemplate{Texts: []string{text.Draw(t, "text")}}, make(map[string]charset)
+			values := make(map[string]string)
+			for _, name := range []string{"tenant", "id"}[rapid.IntRange(0, 1).Draw(t, "from"):] {
+				k.Names, k.Texts = append(k.Names, name), append(k.Texts, text.Draw(t, "text"))
+				letters := set.Draw(t, "set")
+				chars[name] = charsetOf(letters)
+				values[name] = strings.Join(rapid.SliceOfN(rapid.SampledFrom(strings.Split(letters, "")), 1, 3).Draw(t, "value"), "")
+			}
+			return k, chars, k.Key(func(name string) string { return values[name] })
+		}
+		a, charsA, keyA := draw()
+		b, charsB, keyB := draw()
+		if keyA == keyB && !meet(a.tokens(charsA), b.tokens(charsB)) {
+			t.Fatalf("%q and %q meet in %q", a, b, keyA)
+		}
+	})
+}
+
+func TestCharsOf(t *testing.T) {
+	for expr, want := range map[string]string{
+		"[a-c]+": "abc", "a|b?c*": "abc", "(?i)k": "Kk", "[^!-~]": "", `\d{2}`: "0123456789", "a/{b}%": "ab", "[à-ü]x": "x", "^$": "",
+	} {
+		if got := charsOf(ID{Format: FormatPattern, Pattern: expr}); got != charsetOf(want) {
+			t.Errorf("%s: %x, want %x", expr, got, charsetOf(want))
+		}
+	}
+	for _, expr := range []string{".", "(?s).*", `[^a]|a`} {
+		if got := charsOf(ID{Format: FormatPattern, Pattern: expr}); got != safeChars {
+			t.Errorf("%s: %x, want all", expr, got)
+		}
+	}
+}

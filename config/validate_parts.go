@@ -1,0 +1,272 @@
+package config
+
+import (
+	"regexp/syntax"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ordergate/ordergate/internal/orderid"
+)
+
+// maxParts bounds the parts of an ID.
+const maxParts = 4
+
+// maxComposedID is the length of the longest ID with its parts, in bytes.
+const maxComposedID = orderid.MaxBytes
+
+// parts checks the parts of a rule's IDs.
+func (v *validator) parts(path string, r Rule) {
+	at := path + ".parts"
+	if len(r.Parts) == 0 {
+		if v.given(at) {
+			v.rejectMissing(at, nil, "is empty: name a part, such as {tenant: {header: x-tenant}}, or remove it")
+		}
+		v.partsComplete(path, r)
+		return
+	}
+	switch n := len(r.Parts); {
+	case n > maxParts:
+		v.reject(at, "has %d parts: at most %d are allowed", n, maxParts)
+	case n+len(r.IDs) > maxIDs && len(r.IDs) <= maxIDs:
+		v.reject(at, "%d parts and %d entries of id: at most %d in all are allowed", n, len(r.IDs), maxIDs)
+	}
+	var earlier []idLocation
+	for _, name := range v.config.PartOrder(&r) {
+		here, id := join(at, name), r.Parts[name]
+		if name == partID {
+			v.reject(here, "%s is the order's ID: give the part another name", partID)
+		}
+		places := v.locationsOf(here, id)
+		if len(places) == 0 {
+			v.rejectMissing(here, idKeys, "says not where the part is: give exactly one of path, query, header, json, form, cookie")
+		}
+		v.location(here, places, r.Match.Path)
+		v.bodyOptions(here, id, false)
+		if id.List {
+			v.reject(here+".list", "is not for a part, which is one text: remove it")
+		}
+		if id.Optional {
+			v.reject(here+".optional", "is not for a part, which each request has: remove it")
+		}
+		v.format(here, id)
+		if id.Format == FormatPattern {
+			if re, err := syntax.Parse(id.Pattern, syntax.Perl); err == nil && asksFor(re, func(r rune) bool { return r == '/' }) {
+				v.reject(here+".pattern", "asks for a slash, and no part has any: it separates the parts of an ID")
+			}
+		}
+		v.partDiffers(path, places, earlier, r)
+		earlier = append(earlier, places...)
+	}
+	v.composedLength(at, r)
+	v.partsComplete(path, r)
+}
+
+// idKeys are the keys of an entry of id that locate it.
+var idKeys = []string{"path", "query", "header", "json", "form", "cookie"}
+
+// partDiffers rejects a part if a backend may confuse it with the order's ID or another part, or
+// if no request can contain both.
+func (v *validator) partDiffers(path string, places, earlier []idLocation, r Rule) {
+	if len(places) != 1 {
+		return
+	}
+	p := places[0]
+	var orders []idLocation
+	for i, id := range r.IDs {
+		orders = append(orders, v.locationsOf(v.idPath(path, i, len(r.IDs)), id)...)
+	}
+	for _, o := range append(slices.Clone(orders), earlier...) {
+		if mayBeTakenFor(p, o, r.Backend) {
+			v.reject(join(p.entry, p.key), "%s may be taken for %s of %s: locate the part by another name", quote(p.name), quote(o.name), o.entry)
+			return
+		}
+	}
+	forms, jsons := countBodies(orders)
+	otherForms, otherJSONs := countBodies(earlier)
+	inForm := otherForms > 0 || forms > 0 && forms == len(orders)
+	inJSON := otherJSONs > 0 || jsons > 0 && jsons == len(orders)
+	if p.key == "json" && inForm || p.key == "form" && inJSON {
+		v.reject(join(p.entry, p.key), "stands in a body of another type than the order's ID or another part: no request has both")
+	}
+}
+
+// countBodies counts the locations in a form and in JSON.
+func countBodies(places []idLocation) (forms, jsons int) {
+	for _, p := range places {
+		switch p.key {
+		case "form":
+			forms++
+		case "json":
+			jsons++
+		}
+	}
+	return forms, jsons
+}
+
+// mayBeTakenFor reports whether a backend may take the ID at one location for that at another. A
+// backend that uses the whole path distinguishes members of the same name in two objects.
+func mayBeTakenFor(p, o idLocation, backend string) bool {
+	byPath := p.key == "json" && o.key == "json" && (backend == BackendSpring || backend == BackendPHP)
+	return lastName(p) == lastName(o) && (!byPath || collide(p.name, o.name))
+}
+
+// composedLength rejects IDs that may be too long with their parts.
+func (v *validator) composedLength(path string, r Rule) {
+	longest := func(id ID) int {
+		if id.Format == FormatUUID {
+			return len("00000000-0000-0000-0000-000000000000")
+		}
+		return id.MaxLength
+	}
+	n := 0
+	for _, id := range r.Parts {
+		n += longest(id) + 1 // the slash
+	}
+	most := 0
+	for _, id := range r.IDs {
+		most = max(most, longest(id))
+	}
+	if n += most; n > maxComposedID && most <= maxComposedID {
+		v.reject(path, "an ID with its parts may have %d bytes: at most %d are allowed, so lower a max_length", n, maxComposedID)
+	}
+}
+
+// partsComplete checks that the rule's parts are those in the key of its lock and those of its
+// filter. Otherwise the orders of two tenants would share a lock or an entry.
+func (v *validator) partsComplete(path string, r Rule) {
+	var inKey, inFilter []string
+	if s := r.Settle; s != nil {
+		at := join("locks", s.Lock)
+		if l, ok := v.config.Locks[s.Lock]; ok && l.Key != "" && !v.unusable(at+".key") {
+			inKey = v.config.LockKey(s.Lock).Parts()
+			v.sameParts(path, r, inKey, "in the key "+quote(l.Key)+" of "+v.shown(at), "two orders would share a lock: write {%s} in it")
+		}
+		if s.Limit != nil {
+			v.limitWithoutParts(path+".settle.limit.lock", r)
+		}
+	}
+	if name := r.filterOf(); name != "" {
+		at := join("filters", name)
+		if f, ok := v.config.Filters[name]; ok && !v.unusable(at+".parts") && !v.partlyRead[at] {
+			inFilter = f.Parts
+			v.sameParts(path, r, inFilter, "among the parts of "+v.shown(at), "two orders would share an entry: add %s to them")
+		}
+	}
+	if len(inKey) > 1 && len(inKey) == len(inFilter) && !slices.Equal(inKey, inFilter) {
+		v.reject(path+".parts", "are %s in the key of locks.%s, and %s in filters.%s: give both one order, since it is that of a full ID",
+			strings.Join(inKey, ", "), r.Settle.Lock, strings.Join(inFilter, ", "), r.filterOf())
+	}
+}
+
+// sameParts compares a rule's parts with the others that it has to have.
+func (v *validator) sameParts(path string, r Rule, others []string, where, advice string) {
+	for _, name := range sortedKeys(r.Parts) {
+		if !slices.Contains(others, name) && nameProblem(name) == "" {
+			v.reject(join(path+".parts", name), "is not "+strings.ReplaceAll(where, "%", "%%")+", so "+advice, name)
+		}
+	}
+	for i, name := range others {
+		if _, has := r.Parts[name]; !has && !slices.Contains(others[:i], name) && !v.unusable(path+".parts") {
+			v.rejectMissing(path, []string{"parts"}, "parts.%s is missing: %s is %s, so say where a request has it", name, name, where)
+		}
+	}
+}
+
+// limitWithoutParts rejects a part in the key of a limit's lock, which has the limit's ID only.
+func (v *validator) limitWithoutParts(path string, r Rule) {
+	l, ok := v.config.Locks[r.Settle.Limit.Lock]
+	if !ok {
+		return
+	}
+	for _, name := range sortedKeys(r.Parts) {
+		if strings.Contains(l.Key, "{"+name+"}") {
+			v.reject(path, "%s has {%s} in its key, and a limit has one ID and no parts: remove it from the key", quote(r.Settle.Limit.Lock), name)
+		}
+	}
+}
+
+// partNames checks the names of the parts of a filter.
+func (v *validator) partNames(path string, f Filter) {
+	at := path + ".parts"
+	switch {
+	case len(f.Parts) > maxParts:
+		v.reject(at, "has %d parts: at most %d are allowed", len(f.Parts), maxParts)
+	case len(f.Parts) == 0 && v.given(at):
+		v.reject(at, "is empty: name a part of the IDs, such as tenant, or remove it")
+	case len(f.Parts) > 0 && f.Kind == FilterExact:
+		v.reject(at, "a filter of kind %s has numbers only, and an ID with parts is none: choose another kind", FilterExact)
+	}
+	for i, name := range f.Parts {
+		item := at + "[" + strconv.Itoa(i) + "]"
+		switch problem := nameProblem(name); {
+		case problem != "":
+			v.reject(item, "%s", problem)
+		case name == partID:
+			v.reject(item, "%s is the order's ID, which is always last: remove it", partID)
+		case slices.Contains(f.Parts[:i], name):
+			v.reject(item, "%s is given twice: name a part once", quote(name))
+		}
+	}
+}
+
+// partColumns checks the columns of a table that have the parts of its IDs.
+func (v *validator) partColumns(path, source string, s Source) {
+	at := path + ".part_columns"
+	if len(s.PartColumns) == 0 && v.given(at) {
+		v.rejectMissing(at, nil, "is empty: give a part and its column, such as {tenant: tenant_id}, or remove it")
+	}
+	var used []string // by filters
+	for _, name := range sortedKeys(v.config.Filters) {
+		f := v.config.Filters[name]
+		if !slices.Contains(f.Sources, source) {
+			continue
+		}
+		used = append(used, f.Parts...)
+		for i, part := range f.Parts {
+			if _, has := s.PartColumns[part]; !has && nameProblem(part) == "" && !slices.Contains(f.Parts[:i], part) && !v.unusable(at) && !v.partlyRead[at] {
+				v.rejectMissing(path, []string{"part_columns"}, "part_columns.%s is missing: filter %s has this part, so name the column of the table that has it", part, quote(name))
+			}
+		}
+	}
+	columns := map[string]string{s.IDColumn: "id_column"}
+	for _, part := range sortedKeys(s.PartColumns) {
+		here, column := join(at, part), s.PartColumns[part]
+		problem := nameProblem(part)
+		switch other, taken := columns[column]; {
+		case problem != "":
+			v.reject(here, "%s", problem)
+		case !isIdentifier(s.Kind, column):
+			v.column(here, s.Kind, column)
+		case taken:
+			v.reject(here, "%s is also that of %s: name a column of its own", quote(column), other)
+		case !slices.Contains(used, part):
+			v.reject(here, "no filter of this source has the part %s: add it to the parts of the filter, or remove this", part)
+		}
+		columns[column] = part
+	}
+}
+
+// keyParts checks the parts in the key of a lock.
+func (v *validator) keyParts(path, name string) {
+	t := v.config.LockKey(name)
+	if len(t.Parts()) == 0 || v.unusable(path) {
+		return
+	}
+	for i, part := range t.Names {
+		if part != partID && slices.Contains(t.Names[:i], part) {
+			v.reject(path, "%s has {%s} in it more than once: once is enough", quote(v.config.Locks[name].Key), part)
+			return
+		}
+	}
+	before, text, ok := t.isUnambiguous(v.lockUses(v.config)[name].chars)
+	switch {
+	case ok:
+	case text == "":
+		v.reject(path, "%s has nothing between {%s} and the next part, so the keys of two orders may be the same: write a character between them that neither can have, such as /",
+			quote(v.config.Locks[name].Key), before)
+	default:
+		v.reject(path, "%s has %s behind {%s}, which can have that character too, so the keys of two orders may be the same: write another one there, such as /, or give the part a format without it",
+			quote(v.config.Locks[name].Key), quote(text[:1]), before)
+	}
+}
