@@ -1,6 +1,9 @@
 package config
 
 import (
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,4 +92,26 @@ func TestDedupNeedsAListener(t *testing.T) {
 		"f.yaml:3: listen.authz: is empty, and so is listen.http, and rules[0].create.dedup is decided at one of them: give an address",
 	})
 	compareViolations(t, file+"listen: {authz: \"\", http: \"127.0.0.1:9193\"}\n", nil, nil)
+}
+
+// TestDedupPage reads the examples of docs/create-dedup.md: a whole file, and an exact filter for it.
+func TestDedupPage(t *testing.T) {
+	text, err := os.ReadFile("../docs/create-dedup.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d examples, want 2", len(blocks))
+	}
+	whole := blocks[0][1]
+	exact := strings.NewReplacer("filters:\n  orders: {sources: [orders-db]}\n", blocks[1][1], "{confirm: orders-db}", "{}", ", format: uuid", "").Replace(whole)
+	for _, file := range []string{whole, exact} {
+		if err := mustParse(t, file, env{"ORDERS_DSN": "a@tcp(db)/shop"}).Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(exact, "kind: exact") {
+		t.Errorf("the second example does not fit the first:\n%s", exact)
+	}
 }

@@ -186,8 +186,18 @@ func exposedSeries(t *testing.T) []series {
 		member: "one", filter: fmt.Sprintf(", reconcile: {every: 1m}, snapshot: {path: %q}", t.TempDir()+"/orders.snap"),
 		source: ", follow: poll",
 	})
-	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin))
+	confirming := strings.Replace(table.config(s.Redis().Addr(), tableSettings{member: "two"}), `proc: ""`, "proc: 127.0.0.1:0", 1) + confirmingRule
+	gate := s.Gate(s.Build("./cmd/sidecar", true), confirming, "ORDERS_DSN="+table.dsn)
+	return slices.Concat(unlocked, exposedBy(t, "http://"+s.GateAddr(s.gate, "admin")), exposedBy(t, tables.admin), exposedBy(t, "http://"+s.GateAddr(gate, "admin")))
 }
+
+// confirmingRule has the metrics of creates that a table confirms.
+const confirmingRule = `
+  - name: create
+    match: {methods: [POST], path: /orders}
+    id: {header: x-order-id}
+    create: {filter: orders, learn: {response_json: id}, dedup: {confirm: orders-db}}
+`
 
 func exposedBy(t *testing.T, admin string) (list []series) {
 	resp, err := client.Get(admin + "/metrics")

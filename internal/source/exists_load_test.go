@@ -255,3 +255,81 @@ func TestExistsOnAReplica(t *testing.T) {
 		t.Errorf("%d warnings, want 1:\n%s", n, out)
 	}
 }
+
+// TestExistsIsCommitted has an order that is being created, and then is not.
+func TestExistsIsCommitted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		s.exec(t, "CREATE TABLE pending (id {key}, order_id {text} UNIQUE)")
+		if s.kind == MySQL {
+			s.exec(t, "SET GLOBAL TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+		}
+		c := s.confirmer(t, "pending", nil)
+		tx, err := s.db.BeginTx(t.Context(), nil)
+		must(t, err)
+		_, err = tx.ExecContext(t.Context(), "INSERT INTO pending (order_id) VALUES ('ord-1')")
+		must(t, err)
+		if exists, err := c.Exists(t.Context(), "ord-1"); exists || err != nil {
+			t.Errorf("before its commit: %t, %v", exists, err)
+		}
+		must(t, tx.Commit())
+		if exists, err := c.Exists(t.Context(), "ord-1"); !exists || err != nil {
+			t.Errorf("after its commit: %t, %v", exists, err)
+		}
+	})
+}
+
+// TestExistsCloses ends questions that hang.
+func TestExistsCloses(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		s.exec(t, "CREATE TABLE hung (id {key}, order_id {text} UNIQUE)")
+		c := s.confirmer(t, "hung", func(o *ConfirmerOptions) { o.Timeout = time.Hour })
+		if _, err := c.Exists(t.Context(), "ord-1"); err != nil {
+			t.Fatal(err)
+		}
+		unlock := s.lock(t, "hung")
+		defer unlock()
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if answers, _ := ask(t, c, 20, different); answers["error"] != 20 {
+				t.Errorf("%v", answers)
+			}
+		})
+		bedtest.Eventually(t, "all ask", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.lanes) == 20
+		})
+		c.Close()
+		asking.Wait()
+	})
+}
+
+// TestExistsInAnotherTable replaces the table by one whose column has another type.
+func TestExistsInAnotherTable(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s *server) {
+		s.exec(t, "CREATE TABLE moved (id {key}, order_id BIGINT UNIQUE)", "INSERT INTO moved (order_id) VALUES (42)")
+		c := s.confirmer(t, "moved", nil)
+		want := func(id string, exists bool) {
+			t.Helper()
+			if got, err := c.Exists(t.Context(), id); got != exists || err != nil {
+				t.Errorf("%s: %t, %v", id, got, err)
+			}
+		}
+		want("42", true)
+		s.exec(t, "DROP TABLE moved")
+		if _, err := c.Exists(t.Context(), "42"); err == nil {
+			t.Error("a table that was dropped: no error")
+		}
+		s.exec(t, "CREATE TABLE moved (id {key}, order_id {text} UNIQUE)", "INSERT INTO moved (order_id) VALUES ('43'), ('042')")
+		bedtest.Eventually(t, "it has the new one", func() bool { _, err := c.Exists(t.Context(), "1"); return err == nil })
+		want("42", false)
+		want("042", true)
+		want("43", true)
+		s.exec(t, "DROP TABLE moved", "CREATE TABLE moved (id {key}, order_id BIGINT UNIQUE)", "INSERT INTO moved (order_id) VALUES (44)")
+		want("44", true)
+		want("43", false)
+	})
+}

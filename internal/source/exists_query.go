@@ -122,7 +122,7 @@ func (o *orderConn) errNoIndex() error {
 
 // ready prepares a new connection for questions. The first time, it logs what is wrong with the
 // table.
-func (c *Confirmer) ready(ctx context.Context, o *orderConn, limit string) (*orderConn, error) {
+func (c *Confirmer) ready(ctx context.Context, o *orderConn, settings ...string) (*orderConn, error) {
 	o.opened = time.Now()
 	if !c.explained.Load() {
 		if has, err := o.hasIndex(ctx); err == nil && !c.explained.Swap(true) {
@@ -134,9 +134,11 @@ func (c *Confirmer) ready(ctx context.Context, o *orderConn, limit string) (*ord
 			}
 		}
 	}
-	if err := o.query(ctx, newStatement(o.kind, limit), func([][]byte) {}); err != nil {
-		o.close()
-		return nil, fmt.Errorf("limiting the time of queries: %w", err)
+	for _, set := range settings {
+		if err := o.query(ctx, newStatement(o.kind, set), func([][]byte) {}); err != nil {
+			o.close()
+			return nil, fmt.Errorf("setting up the connection: %w", err)
+		}
 	}
 	return o, nil
 }
@@ -166,7 +168,8 @@ func (c *Confirmer) mysqlOpener(opts TableOptions) (func(context.Context) (*orde
 			plan, err := connected.byName(ctx, "EXPLAIN "+s.text, args...)
 			return slices.ContainsFunc(plan, func(row map[string]string) bool { return row["type"] == "ALL" || row["type"] == "index" }), err
 		}
-		return c.ready(ctx, o, "SET SESSION "+connected.limitOf(c.opts.Timeout))
+		// A row that is not committed may never be, whatever the server's default level is.
+		return c.ready(ctx, o, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "SET SESSION "+connected.limitOf(c.opts.Timeout))
 	}, nil
 }
 

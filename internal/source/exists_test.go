@@ -54,7 +54,7 @@ var existsCases = []existsCase{
 	{column: "DECIMAL(20,0)", rows: []string{"42", "0", "99999999999999999999"}, exist: []string{"42", "0", "99999999999999999999"},
 		missing: []string{"43", "042", "42.0", "999999999999999999999", "x"}},
 	{column: "VARCHAR(40)", rows: []string{"'042'", "'ORD-1'", "'pad '", "'42'"}, exist: []string{"042", "ORD-1", "42"},
-		missing: []string{"0042", "ord-1", "Ord-1", "pad", "42.0", "4.2e1"}},
+		missing: []string{"0042", "ord-1", "Ord-1", "pad", "42.0", "4.2e1", "'OR'1'='1", "042'--", "$1", "?", "%", "___", "0x3432"}},
 	{column: "CHAR(40)", rows: []string{"'042'", "'ORD-1'"}, exist: []string{"042", "ORD-1"}, missing: []string{"42", "ord-1"}},
 	{column: "VARCHAR(40)", rows: []string{"'" + upperUUID + "'"}, same: sameUUID, exist: []string{lowerUUID}, missing: []string{otherUUID}},
 	{column: "CHAR(36)", rows: []string{"'" + lowerUUID + "'"}, same: sameUUID, exist: []string{lowerUUID}, missing: []string{otherUUID}},

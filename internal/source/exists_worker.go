@@ -154,22 +154,28 @@ func (w *worker) connect() error {
 	if w.conn != nil {
 		return nil
 	}
-	w.mu.Lock()
-	err := w.lastErr
-	if time.Now().After(w.retryAt) {
-		err = nil
-	}
-	w.mu.Unlock()
-	if err != nil {
+	if err := w.mayConnect(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(w.running, connectLimit, errServerSilent)
 	defer cancel()
-	w.conn, err = w.open(ctx)
+	conn, err := w.open(ctx)
+	w.conn = conn
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastErr, w.retryAt = err, time.Now().Add(reconnectPause)
 	return err
+}
+
+// mayConnect returns the error of the last attempt to connect, unless it is time for the next one.
+func (w *worker) mayConnect() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lastErr != nil && time.Now().Before(w.retryAt) {
+		return w.lastErr
+	}
+	w.retryAt = time.Now().Add(reconnectPause) // for the other workers, if the last one failed
+	return nil
 }
 
 func (w *worker) disconnect() {
