@@ -137,7 +137,9 @@ func TestParts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.name == "too long" {
 				got := violations(t, tt.file, nil)
-				if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, "at most 256 are allowed, so lower a max_length") }) {
+				if !slices.ContainsFunc(got, func(line string) bool {
+					return strings.Contains(line, "at most 256 are allowed, so lower a max_length")
+				}) {
 					t.Errorf("got %q", got)
 				}
 				return
