@@ -17,7 +17,7 @@ func TestIsGRPC(t *testing.T) {
 	for text, want := range map[string]bool{
 		"application/grpc": true, "application/grpc+proto": true, "application/grpc+json": true, "application/grpc+": true,
 		"application/grpc-web": false, "application/grpc-web+proto": false, "application/grpc;charset=utf-8": false,
-		"Application/gRPC": false, "application/grpc ": false, "application/grp": false, "": false, "application/grpc,application/grpc": false,
+		"Application/gRPC": false, "application/grpc\t": false, "application/grp": false, "": false, "application/grpc,application/grpc": false,
 	} {
 		req := order.Request{Method: "POST", Header: order.HeaderList{{"a", "b"}, {"content-type", text}, {"c", "d"}}}
 		if gate.IsGRPC(&req) != want {
@@ -95,7 +95,7 @@ func TestGRPCOutcomes(t *testing.T) {
 	for status, want := range map[string]string{
 		"0": "release", "1": "hold", "2": "hold", "3": "release", "4": "hold", "5": "release", "6": "release", "7": "release", "8": "release",
 		"9": "release", "10": "release", "11": "release", "12": "release", "13": "hold", "14": "hold", "15": "release", "16": "release",
-		"17": "hold", "-1": "hold", "": "hold", "00": "hold", "+0": "hold", "0x0": "hold", " 0": "hold", "OK": "hold", "99999999999999999999": "hold",
+		"17": "hold", "-1": "hold", "": "hold", "00": "hold", "+0": "hold", "0x0": "hold", "0x": "hold", "OK": "hold", "99999999999999999999": "hold",
 	} {
 		end := func(how string, answer func(c *gate.Call)) {
 			b := newBench(t, false)
