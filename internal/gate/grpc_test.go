@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +77,54 @@ func TestGRPCReplies(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestGRPCStatuses has every verdict. One that refuses needs a status and a message.
+func TestGRPCStatuses(t *testing.T) {
+	want := map[string]gate.GRPCStatus{
+		"absent": 5, "invalid": 3, "ambiguous": 3, "busy": 10, "unavailable": 14, "overloaded": 14, "unlocked": 14, "lost": 14,
+		"duplicate": 6, "mismatch": 3, "in_use": 10, "not_ready": 9,
+	}
+	passes := []string{"none", "maybe", "unknown", "acquired", "replayed"}
+	for v := range gate.Verdict(gate.Verdicts) {
+		r := gate.Reply{}.ForGRPC(v)
+		status, refuses := want[v.String()]
+		switch {
+		case !refuses && !slices.Contains(passes, v.String()):
+			t.Errorf("%s: does it refuse? Then it needs a status of gRPC", v)
+		case refuses && r.GRPCStatus != status:
+			t.Errorf("%s has status %d, want %d", v, r.GRPCStatus, status)
+		case refuses && r.Body == "" && v != gate.VerdictInvalid && v != gate.VerdictAmbiguous: // their reasons have the message
+			t.Errorf("%s has no message", v)
+		}
+	}
+}
+
+// TestGRPCPending keeps in mind that a judgement that waits is of a gRPC call.
+func TestGRPCPending(t *testing.T) {
+	b := newBench(t, false)
+	b.filter.NotInMemory = true
+	policies := b.gate.Policies()
+	policies[0].Rule.Methods = []string{"POST"}
+	policies[1].Rule.IDs, policies[1].Create.Dedup = []order.ID{{In: order.InHeader, Name: "x-id", Format: digits}}, &gate.Dedup{Filter: b.filter, Certain: true}
+	g, err := gate.New(policies, b.record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		target, id string
+		want       gate.Verdict
+	}{{"/orders/2", "2", gate.VerdictAbsent}, {"/orders", "1", gate.VerdictDuplicate}} {
+		result := g.TryScreen(order.Request{
+			Method: "POST", Target: tt.target, Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-id", tt.id}}, BodyState: order.BodyComplete,
+		})
+		if result.Pending == nil {
+			t.Fatalf("%s does not wait: %+v", tt.target, result)
+		}
+		if d := result.Pending.Resolve(t.Context()); !d.Refused || d.Verdict != tt.want || !d.GRPC {
+			t.Errorf("%s: %+v", tt.target, d)
+		}
 	}
 }
 
