@@ -25,7 +25,7 @@ func (v *validator) mode(path string, r Rule) {
 	}
 	if s.Header == "" && !v.given(at+".header") {
 		between(v, at, s.Orders, 1, AllOrders)
-		if r.Create != nil && namesNoOrder(r) {
+		if namesNoOrder(r) && !v.unusable(strings.TrimSuffix(path, ".mode")+".id") {
 			v.reject(at, "%s is a share of orders, and requests of this rule name none: write %s or %s", s, ModeEnforce, ModeObserve)
 		}
 		return
@@ -41,9 +41,9 @@ func (v *validator) mode(path string, r Rule) {
 		v.reject(at+".value", "%s is not a value of 1 to 256 visible characters", quote(s.Value))
 	}
 	switch {
-	case r.Settle != nil && !s.Locks && !v.unusable(at+".locks"):
+	case len(locksOf(r)) > 0 && !s.Locks && !v.unusable(at+".locks"):
 		v.reject(at, "%s would enforce an order in one request and not in the next, so that its lock excludes nothing without the header: write a share of orders such as 10%%, or add locks: true if you want that", s)
-	case r.Settle == nil && s.Locks && !v.unusable(join(strings.TrimSuffix(path, ".mode"), "settle")):
+	case len(locksOf(r)) == 0 && s.Locks && !v.unusable(join(strings.TrimSuffix(path, ".mode"), "settle")):
 		v.reject(at+".locks", "is for a rule that takes a lock: remove it")
 	}
 }
@@ -83,13 +83,12 @@ func (v *validator) sharesAgree(c *Config) {
 	}
 }
 
-// locksOf returns the names of the locks that a rule takes.
+// locksOf returns the names of the locks of orders that a rule takes, and of its limit.
 func locksOf(r Rule) (names []string) {
-	if r.Settle == nil {
-		return nil
+	if name := r.OrderLock(); name != "" {
+		names = append(names, name)
 	}
-	names = append(names, r.Settle.Lock)
-	if r.Settle.Limit != nil {
+	if r.Settle != nil && r.Settle.Limit != nil {
 		names = append(names, r.Settle.Limit.Lock)
 	}
 	return names

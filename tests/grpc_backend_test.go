@@ -49,7 +49,7 @@ var grpcService = grpc.ServiceDesc{
 }
 
 func unary(name string) grpc.MethodDesc {
-	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // gRPC dictates the order of parameters
+	return grpc.MethodDesc{MethodName: name, Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		in := &wrapperspb.StringValue{}
 		if err := decode(in); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestIsGRPC(t *testing.T) {
 	for text, want := range map[string]bool{
 		"application/grpc": true, "application/grpc+proto": true, "application/grpc+json": true, "application/grpc+": true,
 		"application/grpc-web": false, "application/grpc-web+proto": false, "application/grpc;charset=utf-8": false,
-		"Application/gRPC": false, "application/grpc ": false, "application/grp": false, "": false, "application/grpc,application/grpc": false,
+		"Application/gRPC": false, "application/grpc\t": false, "application/grp": false, "": false, "application/grpc,application/grpc": false,
 	} {
 		req := order.Request{Method: "POST", Header: order.HeaderList{{"a", "b"}, {"content-type", text}, {"c", "d"}}}
 		if gate.IsGRPC(&req) != want {
@@ -79,6 +80,54 @@ func TestGRPCReplies(t *testing.T) {
 	}
 }
 
+// TestGRPCStatuses has every verdict. One that refuses needs a status and a message.
+func TestGRPCStatuses(t *testing.T) {
+	want := map[string]gate.GRPCStatus{
+		"absent": 5, "invalid": 3, "ambiguous": 3, "busy": 10, "unavailable": 14, "overloaded": 14, "unlocked": 14, "lost": 14,
+		"duplicate": 6, "mismatch": 3, "in_use": 10, "not_ready": 9,
+	}
+	passes := []string{"none", "maybe", "unknown", "acquired", "replayed"}
+	for v := range gate.Verdict(gate.Verdicts) {
+		r := gate.Reply{}.ForGRPC(v)
+		status, refuses := want[v.String()]
+		switch {
+		case !refuses && !slices.Contains(passes, v.String()):
+			t.Errorf("%s: does it refuse? Then it needs a status of gRPC", v)
+		case refuses && r.GRPCStatus != status:
+			t.Errorf("%s has status %d, want %d", v, r.GRPCStatus, status)
+		case refuses && r.Body == "" && v != gate.VerdictInvalid && v != gate.VerdictAmbiguous: // their reasons have the message
+			t.Errorf("%s has no message", v)
+		}
+	}
+}
+
+// TestGRPCPending keeps in mind that a judgement that waits is of a gRPC call.
+func TestGRPCPending(t *testing.T) {
+	b := newBench(t, false)
+	b.filter.NotInMemory = true
+	policies := b.gate.Policies()
+	policies[0].Rule.Methods = []string{"POST"}
+	policies[1].Rule.IDs, policies[1].Create.Dedup = []order.ID{{In: order.InHeader, Name: "x-id", Format: digits}}, &gate.Dedup{Filter: b.filter, Certain: true}
+	g, err := gate.New(policies, b.record, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		target, id string
+		want       gate.Verdict
+	}{{"/orders/2", "2", gate.VerdictAbsent}, {"/orders", "1", gate.VerdictDuplicate}} {
+		result := g.TryScreen(order.Request{
+			Method: "POST", Target: tt.target, Header: order.HeaderList{{"content-type", "application/grpc"}, {"x-id", tt.id}}, BodyState: order.BodyComplete,
+		})
+		if result.Pending == nil {
+			t.Fatalf("%s does not wait: %+v", tt.target, result)
+		}
+		if d := result.Pending.Resolve(t.Context()); !d.Refused || d.Verdict != tt.want || !d.GRPC {
+			t.Errorf("%s: %+v", tt.target, d)
+		}
+	}
+}
+
 // grpcCall opens a call of one of the bench's rules, and forwards it.
 func grpcCall(t *testing.T, b *bench, target string) gate.Call {
 	t.Helper()
@@ -95,7 +144,7 @@ func TestGRPCOutcomes(t *testing.T) {
 	for status, want := range map[string]string{
 		"0": "release", "1": "hold", "2": "hold", "3": "release", "4": "hold", "5": "release", "6": "release", "7": "release", "8": "release",
 		"9": "release", "10": "release", "11": "release", "12": "release", "13": "hold", "14": "hold", "15": "release", "16": "release",
-		"17": "hold", "-1": "hold", "": "hold", "00": "hold", "+0": "hold", "0x0": "hold", " 0": "hold", "OK": "hold", "99999999999999999999": "hold",
+		"17": "hold", "-1": "hold", "": "hold", "00": "hold", "+0": "hold", "0x0": "hold", "0x": "hold", "OK": "hold", "99999999999999999999": "hold",
 	} {
 		end := func(how string, answer func(c *gate.Call)) {
 			b := newBench(t, false)

@@ -64,7 +64,7 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 	case p.Lookup == nil:
 		v, decided := p.Create.Dedup.tryDecide(m)
 		if !decided {
-			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
+			return g.pending(p, d, m, &req, start)
 		}
 		p.setVerdict(&d, v)
 	default:
@@ -73,14 +73,19 @@ func (g *Gate) TryScreen(req order.Request) TryResult {
 			return TryResult{Decision: d, NeedsBody: true}
 		}
 		if a == presence.NotInMemory {
-			d.GRPC = IsGRPC(&req)
-			return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
+			return g.pending(p, d, m, &req, start)
 		}
 		p.setVerdict(&d, verdictOf(a))
 	}
 	d.GRPC = d.Refused && IsGRPC(&req)
 	g.record.Decided(m.Rule, d.Action, d.Verdict, d.Observed, g.now().Sub(start))
 	return TryResult{Decision: d}
+}
+
+// pending returns a judgement that takes time.
+func (g *Gate) pending(p *Policy, d Decision, m order.Match, req *order.Request, start time.Time) TryResult {
+	d.GRPC = IsGRPC(req) // it may be refused, without the request
+	return TryResult{Decision: d, Pending: &PendingLookup{g, p, d, cloneIDs(m), start}}
 }
 
 // Resolve asks the filter, or confirms a create, and returns the decision. It blocks until

@@ -51,13 +51,16 @@ func (g *Gate) shared(p *Policy, m *order.Match, req *order.Request) *Policy {
 // cannot be read, and one whose body was not read yet. Otherwise a client could settle an
 // order of the share without its lock: it would only have to spell the ID in an odd way.
 //
-// Without locks, an unreadable request is observed: the backend answers it.
+// Without locks, an unreadable request is observed: the backend answers it. So is one that
+// names no order and needs to name none.
 func (s *Share) enforces(m *order.Match, header order.Header, locks bool) bool {
 	switch {
 	case s.Header != "":
 		return s.HasHeader(header)
 	case m.Result == order.Named:
 		return s.hasOrder(m)
+	case m.Result == order.Anonymous:
+		return false
 	case locks:
 		return true
 	}

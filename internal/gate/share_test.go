@@ -177,6 +177,7 @@ func TestShareOfUnreadableRequests(t *testing.T) {
 		{Method: "GET", Target: "/orders/0" + low},
 		{Method: "GET", Target: "/orders/abc"},
 		{Method: "GET", Target: "/orders/" + low + "?id=" + high},
+		{Method: "POST", Target: "/orders"}, // names no order, and need not
 	} {
 		req.BodyState = order.BodyComplete
 		c := b.gate.Open(req)
