@@ -171,6 +171,9 @@ func (s *Server) Process(stream extproc.ExternalProcessor_ProcessServer) error {
 		return stream.Send(reply)
 	case call.Decision.Action == gate.ActionLookup:
 		return s.handleLookup(stream, &call, &pass)
+	case !call.NeedsLock && pass.at == atBody && call.RefuseDuplicate(stream.Context()):
+		call.LogRefused(s.log)
+		return stream.Send(a.refuse(&call.Decision))
 	case !call.NeedsLock:
 		return s.handleCreate(stream, &call, &pass)
 	}

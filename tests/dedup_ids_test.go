@@ -91,15 +91,24 @@ func TestCreateDedupOfBodies(t *testing.T) {
 	})
 }
 
-// TestCreateDedupOfUnseenBodies has an ext_authz that is not shown bodies.
+// TestCreateDedupOfUnseenBodies has an ext_authz that is not shown bodies: ext_proc decides.
 func TestCreateDedupOfUnseenBodies(t *testing.T) {
 	t.Parallel()
 	needsSidecar(t, "the module reads bodies")
 	withBody := edit(t, "id: {header: x-order-id}", "id: {json: orderId}", "id: {header: x-order-id, optional: true}", "id: {json: orderId, optional: true}")
 	onDedupStacks(t, settings{gate: withBody}, func(t *testing.T, s *dedupStack) {
 		s.backend.asleep.Store(true)
-		s.must("POST", "/orders", `{"orderId": 5}`, "content-type", "application/json").want(t, 201, "")
-		s.must("POST", "/refusing", `{"orderId": 11}`, "content-type", "application/json").want(t, 503, "unavailable")
+		post := func(path, body string) answer {
+			return s.must("POST", path, body, "content-type", "application/json", "x-order-id", "77")
+		}
+		s.reaches(0, func() {
+			post("/orders", `{"orderId": 5}`).want(t, 409, "duplicate")
+			post("/refusing", `{"orderId": 5}`).want(t, 409, "duplicate")
+		})
+		s.reaches(2, func() {
+			post("/orders", `{"orderId": 11}`).want(t, 201, "")
+			post("/refusing", `{"orderId": 11}`).want(t, 201, "")
+		})
 	})
 }
 

@@ -218,6 +218,41 @@ func TestCreateDedupAtOnce(t *testing.T) {
 	})
 }
 
+// TestCreateLock has many creates of one new order at once. With its lock, one of them makes the
+// order, and the others find it.
+func TestCreateLock(t *testing.T) {
+	t.Parallel()
+	locked := edit(t, "id: {header: x-order-id, optional: true}\n    create: {filter: orders,", "id: {header: x-order-id, optional: true}\n    create: {lock: settlement, filter: orders,",
+		"max_queries: 4", "timeout: 5s", "wait: {tries: 3, every: 100ms}", "wait: {up_to: 20s}")
+	onDedupStacks(t, settings{gate: locked, envoy: patientAuthz}, func(t *testing.T, s *dedupStack) {
+		var made, refused, busy atomic.Int64
+		s.reaches(1, func() {
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					a, err := s.send(t.Context(), "POST", "/orders", "", "x-order-id", "21")
+					switch {
+					case err == nil && a.status == 201:
+						made.Add(1)
+					case err == nil && a.status == 409 && a.verdict == "duplicate":
+						refused.Add(1)
+					case err == nil && a.status == 409 && a.verdict == "busy":
+						busy.Add(1)
+					default:
+						t.Errorf("%d %q, %v", a.status, a.verdict, err)
+					}
+				})
+			}
+			all.Wait()
+		})
+		if made.Load() != 1 || refused.Load() == 0 {
+			t.Errorf("%d made the order, %d found it, %d were busy", made.Load(), refused.Load(), busy.Load())
+		}
+		s.must("GET", "/orders/21", "").want(t, 200, "")
+		s.create("/orders", "").want(t, 201, "") // no order to lock
+	})
+}
+
 // TestCreateDedupWithoutTheTable has the table locked, and then the database away.
 func TestCreateDedupWithoutTheTable(t *testing.T) {
 	t.Parallel()

@@ -301,10 +301,13 @@ func (c *Call) denied(err error) Step {
 	}
 	verdict, step := VerdictUnavailable, Step{Refuse: true}
 	stored, isStored := errors.AsType[*StoredAnswer](err)
+	refused, isDedup := errors.AsType[dedupError](err)
 	switch {
 	case isStored:
 		_, byKey := errors.AsType[*storedByKey](err)
 		verdict, step.Answer, step.Err = c.found(stored, byKey)
+	case isDedup:
+		verdict = Verdict(refused)
 	case errors.Is(err, ErrInUse):
 		verdict = VerdictInUse
 		c.gate.record.Once(c.Decision.Rule, OnceInUse)

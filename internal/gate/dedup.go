@@ -69,8 +69,8 @@ func (d *Dedup) tryDecide(m order.Match) (v Verdict, decided bool) {
 	case m.ID != "":
 	case m.Result == order.Anonymous: // the backend chooses the ID
 		return VerdictNone, true
-	default: // the ID is in the body, which was not passed on
-		return d.unconfirmed(), true
+	default: // the ID is in the body, which was not passed on: ext_proc sees it (RefuseDuplicate)
+		return VerdictNone, true
 	}
 	switch d.Filter.MayContain(m.ID) {
 	case presence.Absent:
@@ -87,6 +87,23 @@ func (d *Dedup) decide(ctx context.Context, m order.Match) Verdict {
 		return v
 	}
 	return d.Decide(ctx, strings.Clone(m.ID))
+}
+
+// RefuseDuplicate decides about a create without a lock whose request names its order in its
+// body, which ext_authz has not seen. It reports whether the create is refused, and blocks as
+// Decide does.
+func (c *Call) RefuseDuplicate(ctx context.Context) bool {
+	dedup := c.policy.dedup()
+	if dedup == nil || c.namedID == "" {
+		return false
+	}
+	v := dedup.Decide(ctx, c.namedID)
+	if v != VerdictDuplicate && v != VerdictUnavailable {
+		return false
+	}
+	c.decide(v)
+	c.Decision.Refused = !c.policy.Observe
+	return c.Decision.Refused
 }
 
 // dedup returns the dedup of a rule; nil: it has none.

@@ -6,9 +6,32 @@ import (
 	"fmt"
 )
 
-// acquire acquires the lock of the call's key, if it has one, and then that of its orders. It
-// holds all of them, or none.
+// acquire acquires the call's locks, and then decides whether a create names an order that
+// exists. The first decision is from before the lock: another create of the order may have
+// ended since.
 func (c *Call) acquire(ctx context.Context) Grant {
+	g := c.acquireLocks(ctx)
+	dedup := c.policy.dedup()
+	if g.Err != nil || dedup == nil || !c.hasOrder() {
+		return g
+	}
+	switch v := dedup.Decide(ctx, c.lockRequest.IDs[0]); v {
+	case VerdictDuplicate, VerdictUnavailable:
+		_ = g.Lease.Release(context.WithoutCancel(ctx)) // nothing was forwarded; if it fails, the lock expires
+		return Grant{Err: dedupError(v)}
+	}
+	return g
+}
+
+// dedupError is the verdict of a [Dedup] that refuses a create which has its locks.
+type dedupError Verdict
+
+// Error implements error.
+func (e dedupError) Error() string { return "the order of the create: " + Verdict(e).String() }
+
+// acquireLocks acquires the lock of the call's key, if it has one, and then that of its orders.
+// It holds all of them, or none.
+func (c *Call) acquireLocks(ctx context.Context) Grant {
 	var g Grant
 	if c.hasKey() {
 		if g.key, g.Err = c.policy.Once.Key.Lock.Acquire(ctx, c.keyRequest()); g.Err != nil {
@@ -34,10 +57,11 @@ func (c *Call) acquire(ctx context.Context) Grant {
 	return g
 }
 
-// acquireAsync is acquire for a call with one lock. It returns false, and does nothing, for any
+// acquireAsync is acquire for a call with one lock and no further decision. It returns false, and does nothing, for any
 // other call.
 func (c *Call) acquireAsync(ctx context.Context, then func(Grant)) bool {
 	switch {
+	case c.policy.dedup() != nil && c.hasOrder(): // its decision blocks
 	case c.hasKey() && !c.hasOrder():
 		async, ok := c.policy.Once.Key.Lock.(AsyncLocker)
 		return ok && async.AcquireAsync(ctx, c.keyRequest(), func(lease Lease, err error) {
