@@ -2,7 +2,7 @@
 # against, once, into .cache/, and work offline after that. CONTRIBUTING.md has the
 # others in the order in which a change needs them.
 
-.PHONY: demo quick test test-race test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
+.PHONY: demo quick test test-race test-programs test-beside test-miniredis test-patient test-module test-faults test-plain test-tools \
 	compile stress model soak format lint prose bench bench-locks bench-waiting bench-filters bench-gateway bench-windows module build fuzz clean
 .SILENT:
 
@@ -49,7 +49,8 @@ CHANGED = $(shell { git diff --name-only --diff-filter=d HEAD; git ls-files --ot
 	| sed -n 's|^|./|; s|/[^/]*\.go$$||p' | sort -u | grep -v testdata $(MODULES:%=| grep -v '^./%'))
 
 # Everything that CI runs. Most tests wait most of the time, so there are more of them at
-# once than processors: those with the race detector, and beside them those of the module.
+# once than processors: the product's packages with the race detector, and beside them the
+# end-to-end tests, with both attachments.
 # The faults come last: they have bounds on how long a recovery takes, which a machine that
 # others keep busy does not meet. Beside them is what no clock looks at, at low priority.
 test: lint compile
@@ -57,13 +58,19 @@ test: lint compile
 	$(MAKE) --no-print-directory -j2 test-faults test-patient
 	echo "make test: all passed"
 
-# The packages that take longest first.
+# The product's packages with the race detector, those that take longest first.
 test-race:
-	$(GOTEST) -race -p 2 -parallel 4 ./tests ./lockmw/redislock ./tests/redisson ./internal/changelog \
-		./filter/... ./internal/... $$(go list ./... | grep -v /tests/bench)
+	$(GOTEST) -race -p 2 -parallel 4 ./filter/redisset ./filter/redisbf ./lockmw/redislock ./internal/engine \
+		$$(go list ./... | grep -v '/tests$$\|/tests/')
+
+# The end-to-end tests. They only start servers, send requests and look at the answers, so
+# they have no race detector themselves. The ordergates that they start have it, but for
+# those whose requests do not meet.
+test-programs:
+	$(GOTEST) -p 1 -parallel 4 ./tests ./tests/outside $$(go list ./tests/... | grep -v /tests/bench)
 
 test-beside:
-	$(MAKE) --no-print-directory test-module test-miniredis
+	$(MAKE) --no-print-directory test-programs test-module test-miniredis
 
 # What runs on miniredis, which the race detector makes slow.
 test-miniredis:
@@ -82,8 +89,9 @@ test-faults:
 
 # What the race detector would make too dear, and the benchmarks.
 test-plain:
-	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestTable/./million|TestInterleavings|TestSearch' \
+	$(GOTEST) -p 1 -run 'TestRates|TestNothingAbsentPasses|TestManyShards|TestEverySet/cluster|TestTable/./million|TestInterleavings|TestSearch' \
 		./filter/bloom ./filter/exact ./filter/redisbf ./internal/source ./internal/changelog ./internal/loader
+	$(GOTEST) -p 1 -run '^Test/cluster' ./filter/redisset
 	$(GOTEST) -p 1 ./tests/bench/...
 	cd tests/bench/locks && $(GOTEST) ./...
 	cd tests/bench/filters && $(GOTEST) ./...

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/ordergate/ordergate/tests/testbed"
 	"github.com/ordergate/ordergate/tests/testbed/bedtest"
@@ -130,6 +131,7 @@ func (s *stack) press() (stop func() (requests int64)) {
 					}
 					requests.Add(1)
 				}
+				time.Sleep(20 * time.Millisecond) // requests enough for each step of a restart
 			}
 		})
 	}

@@ -88,13 +88,19 @@ func (v variant) fill() Options {
 	return opts
 }
 
-// onEvery runs a test against each variant and server.
+// onEvery runs a test against each variant and server. With the race detector a cluster has
+// one variant: one that is spread over the cluster's servers.
 func onEvery(t *testing.T, test func(*testing.T, server, Options)) {
 	t.Helper()
 	for _, start := range []func(testing.TB) server{func(tb testing.TB) server { return single(tb) }, cluster} {
 		srv := start(t)
 		for _, v := range variants {
-			t.Run(srv.name+"/"+v.name, func(t *testing.T) { test(t, srv, v.fill()) })
+			t.Run(srv.name+"/"+v.name, func(t *testing.T) {
+				if srv.name == "cluster" && v.opts.Shards == 0 {
+					bedtest.WithoutRace(t)
+				}
+				test(t, srv, v.fill())
+			})
 		}
 	}
 }

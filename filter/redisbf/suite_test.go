@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ordergate/ordergate/internal/presence"
+	"github.com/ordergate/ordergate/tests/testbed/bedtest"
 )
 
 // TestEverySet is what every kind does on every topology.
@@ -34,24 +35,27 @@ func TestEverySet(t *testing.T) {
 }
 
 func loads(t *testing.T, srv server, opts Options) {
-	ctx := t.Context()
+	ctx, n := t.Context(), 5000
+	if bedtest.Race {
+		n = 1000
+	}
 	s := unopened(t, srv, opts)
 	neverAbsent(t, s, "not opened")
 	must(t, s.Open(ctx))
 	neverAbsent(t, s, "empty")
 	wantError(t, s.MarkWhole(ctx), ErrLoadLost)
 	must(t, s.Unmark(ctx))
-	must(t, s.Add(ctx, ids("order", 5000)))
+	must(t, s.Add(ctx, ids("order", n)))
 	neverAbsent(t, s, "loading")
-	if n := count(t, s, ids("order", 5000), presence.Maybe); n != 5000 {
-		t.Errorf("%d of 5000 IDs are there while it is loading", n)
+	if there := count(t, s, ids("order", n), presence.Maybe); there != n {
+		t.Errorf("%d of %d IDs are there while it is loading", there, n)
 	}
 	must(t, s.MarkWhole(ctx))
 	must(t, s.MarkWhole(ctx)) // whose answer may have been lost
-	works(t, s, 5000)
-	must(t, s.Add(ctx, ids("order", 5000))) // again
+	works(t, s, n)
+	must(t, s.Add(ctx, ids("order", n))) // again
 	must(t, s.Add(ctx, nil))
-	works(t, s, 5000)
+	works(t, s, n)
 	for _, id := range []string{"", "late", "ünïcode", "订单42", "a\x00b", "😀"} {
 		must(t, s.Add(ctx, []string{id}))
 		if a, err := s.Ask(ctx, id); a != presence.Maybe || err != nil {
@@ -59,7 +63,7 @@ func loads(t *testing.T, srv server, opts Options) {
 		}
 	}
 	// Another process sees the same.
-	works(t, opened(t, srv, opts), 5000)
+	works(t, opened(t, srv, opts), n)
 }
 
 func openedBySeveral(t *testing.T, srv server, opts Options) {

@@ -97,7 +97,7 @@ func newSite(t testing.TB, attachment string, c change) *site {
 		})
 		bedtest.Check(t, s.gate.WaitReady(t.Context()))
 	} else {
-		s.gate = bed.Gate(bed.Build("./cmd/sidecar", bedtest.Race), gate)
+		s.gate = bed.Gate(bed.Build("./cmd/sidecar", true), gate)
 		s.envoy = bed.Envoy(s.text(envoy(bed.EnvoyAsShipped("unix:"+run+"/authz.sock", "unix:"+run+"/proc.sock", backend))))
 	}
 	s.addr = bed.ListenerAddr(s.envoy, "orders")

@@ -72,8 +72,10 @@ func OnlyShort(tb testing.TB) {
 	}
 }
 
-// WithoutRace skips a test that takes one step after the other, many times: the race
-// detector would see nothing new. "make test" names it in the target test-plain.
+// WithoutRace skips a test in which the race detector would see nothing new: one that takes
+// one step after the other, many times, or that does the same as another one on another kind
+// of server. "make test" runs it in the target test-plain: the test, or the subtests on a
+// cluster where they call this.
 func WithoutRace(tb testing.TB) {
 	tb.Helper()
 	if Race {
@@ -267,8 +269,8 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) (v T) {
 }
 
 // Pause returns how long to wait before the next poll for something that has not happened
-// for a while: 1 ms at first, and 50 ms at most, or polls take the time of what they wait
-// for.
+// for a while: 2 ms at first, then a quarter of what was waited, and 100 ms at most, or polls
+// take the time of what they wait for.
 func Pause(waited time.Duration) time.Duration {
-	return min(max(waited/10, time.Millisecond), 50*time.Millisecond)
+	return min(max(waited/4, 2*time.Millisecond), 100*time.Millisecond)
 }
