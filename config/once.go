@@ -159,7 +159,7 @@ const notRetried = "4xx-final"
 var retriedStatuses = []int{http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests}
 
 func (o *Once) ensureDefaults(doc *document, path string, r *Rule, byKey bool) {
-	if doc.given(path+".forget") && len(o.Forget) > 0 {
+	if !byKey && doc.given(path+".forget") && len(o.Forget) > 0 {
 		return
 	}
 	if o.Keep == 0 {

@@ -97,7 +97,7 @@ func TestParts(t *testing.T) {
 			`locks.settlement.key: "order:lock:{tenant}:{id}" has ":" behind {tenant}`,
 		}},
 		{"a pass", other(`match: {methods: [POST], path: /p}, pass: true, parts: {tenant: {header: x}}`), []string{
-			`rules[1].parts: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[1].parts: is not for a rule with pass, which exempts its requests: remove one of the two`,
 		}},
 		{"the lock of a limit", partedWith("locks: {", `locks: {merchant: {kind: semaphore, permits: 1, key: "m:{tenant}:{id}"}, `, "{lock: settlement}", "{lock: settlement, limit: {lock: merchant, id: {query: m}}}"), []string{
 			`rules[0].settle.limit.lock: "merchant" has {tenant} in its key, and a limit has one ID and no parts: remove it from the key`,
@@ -130,7 +130,7 @@ func TestParts(t *testing.T) {
 		}},
 		{"the keys of two locks, digits", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id}, settle: {lock: plain}}` + "\n", nil},
 		{"braces that are no hash tag", partedWith("order:lock:{tenant}:{id}", "order:{lock:{tenant}:{id}"), []string{
-			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
+			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so the keys of one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
 		}},
 		{"a literal of earlier files", `{locks: {s: {key: "{orders}:lock:{id}"}}, redis: {mode: cluster, addresses: ["a:1"]}}`, nil},
 	} {

@@ -63,7 +63,7 @@ func TestStrictness(t *testing.T) {
 			"1: rules[0].id: is text: it has to be a mapping or a list of mappings",
 			"1: rules[0]: name is missing: give a name of its own, such as order-lookup",
 			"1: rules[0]: match is missing: give methods and a path",
-			"1: rules[0]: does nothing: give it lookup, create, settle or pass",
+			"1: rules[0]: does nothing: give it lookup, create, settle, once or pass",
 		}},
 		{"a mapping for text", "listen: {admin: {}}\n", []string{"1: listen.admin: is a mapping: it has to be text"}},
 		{"text for an entry", "filters: {orders: local}\n", []string{"1: filters.orders: is text: it has to be a mapping"}},
@@ -88,7 +88,7 @@ func TestStrictness(t *testing.T) {
 			`3: rules[1].mode: "x" is not one of enforce, observe`,
 			"3: rules[1]: match is missing: give methods and a path",
 			"3: rules[1].id: does not name the ID's location: give exactly one of path, query, header, json, form, cookie",
-			"3: rules[1]: does nothing: give it lookup, create, settle or pass",
+			"3: rules[1]: does nothing: give it lookup, create, settle, once or pass",
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -158,7 +158,7 @@ func TestValidation(t *testing.T) {
 		{"rule without a name", ruleWith(`{match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0]: name is missing: give a name of its own, such as order-lookup`}},
 		{"rule with a bad name", ruleWith(`{name: a.b, match: {methods: [GET], path: "/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].name: "a.b" is no name: names are 1 to 63 of a-z, 0-9, _ and -, with a letter or digit first`}},
 		{"rules of one name", ruleWith(`{` + lookup + `, id: {path: id}}, {name: a, match: {methods: [GET], path: "/o/{id}"}, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[1].name: "a" is also the name of rules[0]: give each rule a name of its own`}},
-		{"rule without actions", ruleWith(`{` + match + `, id: {path: id}}`), []string{`rules[0]: does nothing: give it lookup, create, settle or pass`}},
+		{"rule without actions", ruleWith(`{` + match + `, id: {path: id}}`), []string{`rules[0]: does nothing: give it lookup, create, settle, once or pass`}},
 		{"create with lookup", ruleWith(`{` + create + `, id: {path: id}, lookup: {filter: orders}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
 		{"create with settle", ruleWith(`{` + create + `, id: {path: id}, settle: {lock: settlement}}`), []string{`rules[0].create: excludes lookup and settle: an order that is yet to be made cannot be looked up`}},
 		{"unknown rule mode", ruleWith(`{` + lookup + `, id: {path: id}, mode: dry}`), []string{`rules[0].mode: "dry" is not one of enforce, observe`}},
