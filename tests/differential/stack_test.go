@@ -26,19 +26,15 @@ type front struct {
 // newFront is newStack for other rules.
 func newFront(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, n int, rules string) *front {
 	t.Helper()
-<<<<<<< HEAD
 	return frontOf(t, bed, backend, isFront, gateConfig(t, bed, n, rules))
 }
 
 // frontOf is newFront for another configuration.
 func frontOf(t *testing.T, bed *bedtest.Bed, backend string, isFront bool, config string) *front {
 	t.Helper()
-	g := bed.Gate(bed.Build("./cmd/sidecar", true), config)
-=======
 	// Without the race detector, which sees as much in the other end-to-end tests: this is
 	// about how single requests are read.
-	g := bed.Gate(bed.Build("./cmd/sidecar", false), gateConfig(t, bed, n, rules))
->>>>>>> quickloop
+	g := bed.Gate(bed.Build("./cmd/sidecar", false), config)
 	envoy, err := bed.EnvoyExample(bed.GateAddr(g, "authz"), bed.GateAddr(g, "proc"), backend)
 	bedtest.Check(t, err)
 	changes := envoyChanges(isFront)
