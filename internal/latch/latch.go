@@ -42,7 +42,7 @@ var (
 	ErrNoLatch = errors.New("the key holds no latch")
 	// ErrUnsure means that the client sent the change twice, because it got no reply to the
 	// first attempt. Redis made it once at most.
-	ErrUnsure = errors.New("Redis did not reply at first, so that it is not known whether the latch was changed")
+	ErrUnsure = errors.New("no reply of Redis at first, so that it is not known whether the latch was changed")
 )
 
 // Read returns a latch.
