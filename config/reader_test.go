@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -153,55 +152,6 @@ func TestViolationsAreBounded(t *testing.T) {
 	got := violations(t, b.String(), nil)
 	if len(got) != maxViolations+1 || !strings.HasSuffix(got[maxViolations], "too many violations: the rest of the file is not checked") {
 		t.Errorf("got %d violations, the last of them %s", len(got), got[len(got)-1])
-	}
-}
-
-// TestAnnouncedIsNotAvailable keeps the table of what is announced apart from
-// what there is, and sees each of its keys reported as such.
-func TestAnnouncedIsNotAvailable(t *testing.T) {
-	for entry := range planned {
-		t.Run(entry, func(t *testing.T) {
-			section, rest, _ := strings.Cut(entry, ".")
-			if hasField(reflect.TypeFor[Config](), entry) {
-				t.Fatal("there is a field for it")
-			}
-			nested := nest(strings.TrimPrefix(rest, "*."), "x")
-			switch section {
-			case "rules[]":
-				nested = "rules: [" + nested + "]\n"
-			case "filters", "sources", "locks":
-				nested = section + ": {a: " + nested + "}\n"
-			default:
-				nested = section + ": " + nested + "\n"
-			}
-			if got := violations(t, nested, nil); !strings.Contains(strings.Join(got, "\n"), notAvailable) {
-				t.Errorf("%s: got %q", nested, got)
-			}
-		})
-	}
-}
-
-func hasField(t reflect.Type, path string) bool {
-	key, rest, more := strings.Cut(path, ".")
-	for t.Kind() != reflect.Struct {
-		if t.Kind() == reflect.Map { // the key is the "*"
-			key, rest, more = strings.Cut(rest, ".")
-		}
-		t = t.Elem()
-	}
-	field, ok := fieldsOf(t)[strings.TrimSuffix(key, "[]")]
-	return ok && (!more || hasField(field, rest))
-}
-
-// nest writes "a.b" with a value as {a: {b: value}}.
-func nest(path, value string) string {
-	for {
-		i := strings.LastIndexByte(path, '.')
-		value = "{" + path[i+1:] + ": " + value + "}"
-		if i < 0 {
-			return value
-		}
-		path = path[:i]
 	}
 }
 

@@ -15,8 +15,6 @@ import (
 func (r *reader) unknown(key *yaml.Node, path, shown string, fields map[string]reflect.Type) {
 	v := Violation{File: r.file, Line: key.Line, Path: shown, Message: "unknown key"}
 	switch near := nearest(key.Value, sortedKeys(fields)); {
-	case planned[schemaPath(path)]:
-		v.Message = notAvailable
 	case path == "redis.password":
 		v.Message = "a password does not belong in this file: use password_file or password_env"
 	case path == "redis.sentinel_password":

@@ -269,8 +269,8 @@ func Receive[T any](tb testing.TB, what string, c <-chan T) (v T) {
 }
 
 // Pause returns how long to wait before the next poll for something that has not happened
-// for a while: 2 ms at first, then a quarter of what was waited, and 100 ms at most, or polls
-// take the time of what they wait for.
+// for a while: 1 ms at first, and 50 ms at most, or polls take the time of what they wait
+// for.
 func Pause(waited time.Duration) time.Duration {
-	return min(max(waited/4, 2*time.Millisecond), 100*time.Millisecond)
+	return min(max(waited/10, time.Millisecond), 50*time.Millisecond)
 }
