@@ -56,6 +56,13 @@ func TestParts(t *testing.T) {
 		{"not in the key", partedWith("{tenant}:{id}", "{id}"), []string{
 			`rules[0].parts.tenant: is not in the key "order:lock:{id}" of locks.settlement, so two orders would share a lock: write {tenant} in it`,
 		}},
+		{"the lock of a create", other(`match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant}}, create: {filter: orders, learn: {response_json: id}, lock: settlement}`), nil},
+		{"not in the key of the lock of a create", partedWith("locks: {", `locks: {plain: {key: "new:{id}"}, `) +
+			`  - {name: b, match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant}}, create: {filter: orders, learn: {response_json: id}, lock: plain}}` + "\n", []string{
+			`rules[1].parts.tenant: is not in the key "new:{id}" of locks.plain, so two orders would share a lock: write {tenant} in it`,
+		}},
+		{"a part of the lock of a create alone", partedWith("{tenant}:{id}", "{tenant}/{id}", ", settle: {lock: settlement}", "") +
+			`  - {name: b, match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant, format: pattern, pattern: ".+"}}, create: {filter: orders, learn: {response_json: id}, lock: settlement}}` + "\n", nil},
 		{"not in the filter", partedWith("{parts: [tenant]}", "{}"), []string{
 			`rules[0].parts.tenant: is not among the parts of filters.orders, so two orders would share an entry: add tenant to them`,
 		}},
@@ -97,7 +104,7 @@ func TestParts(t *testing.T) {
 			`locks.settlement.key: "order:lock:{tenant}:{id}" has ":" behind {tenant}`,
 		}},
 		{"a pass", other(`match: {methods: [POST], path: /p}, pass: true, parts: {tenant: {header: x}}`), []string{
-			`rules[1].parts: is not for a rule with pass, which leaves alone what it matches: remove one of the two`,
+			`rules[1].parts: is not for a rule with pass, which exempts its requests: remove one of the two`,
 		}},
 		{"the lock of a limit", partedWith("locks: {", `locks: {merchant: {kind: semaphore, permits: 1, key: "m:{tenant}:{id}"}, `, "{lock: settlement}", "{lock: settlement, limit: {lock: merchant, id: {query: m}}}"), []string{
 			`rules[0].settle.limit.lock: "merchant" has {tenant} in its key, and a limit has one ID and no parts: remove it from the key`,
@@ -130,7 +137,7 @@ func TestParts(t *testing.T) {
 		}},
 		{"the keys of two locks, digits", partedWith("locks: {", `locks: {plain: {key: "order:lock:{id}"}, `) + `  - {name: b, match: {methods: [POST], path: "/p/{id}"}, id: {path: id}, settle: {lock: plain}}` + "\n", nil},
 		{"braces that are no hash tag", partedWith("order:lock:{tenant}:{id}", "order:{lock:{tenant}:{id}"), []string{
-			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so what belongs to one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
+			`locks.settlement.key: "order:{lock:{tenant}:{id}" has braces in it that are no hash tag, so the keys of one lock would lie in several slots: write them around a part, as in order:lock:{{id}}, or leave them out`,
 		}},
 		{"a literal of earlier files", `{locks: {s: {key: "{orders}:lock:{id}"}}, redis: {mode: cluster, addresses: ["a:1"]}}`, nil},
 	} {
