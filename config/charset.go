@@ -126,7 +126,7 @@ func (k keyToken) compatible(o keyToken) bool {
 func meet(a, b []keyToken) bool {
 	// A state is a pair of the tokens that the next character belongs to.
 	type state struct{ a, b int }
-	seen, queue := make(map[state]bool), []state{{0, 0}}
+	seen, queue := make([]bool, len(a)*len(b)), append(make([]state, 0, len(a)+len(b)), state{})
 	for len(queue) > 0 {
 		s := queue[len(queue)-1]
 		queue = queue[:len(queue)-1]
@@ -136,10 +136,11 @@ func meet(a, b []keyToken) bool {
 			}
 			continue
 		}
-		if seen[s] || !a[s.a].compatible(b[s.b]) {
+		at := s.a*len(b) + s.b
+		if seen[at] || !a[s.a].compatible(b[s.b]) {
 			continue
 		}
-		seen[s] = true
+		seen[at] = true
 		queue = append(queue, state{s.a + 1, s.b + 1})
 		if a[s.a].chars != nil {
 			queue = append(queue, state{s.a, s.b + 1})

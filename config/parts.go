@@ -16,11 +16,11 @@ type KeyTemplate struct {
 }
 
 // LockKey returns the template of a lock. A {name} in its key is a variable if it is {id}, or if
-// a rule that settles with the lock has a part of this name. Any other text is literal.
+// a rule whose orders have the lock has a part of this name. Any other text is literal.
 func (c *Config) LockKey(name string) KeyTemplate {
 	var parts []string
 	for _, r := range c.Rules {
-		if r.Settle != nil && r.Settle.Lock == name {
+		if len(r.Parts) > 0 && r.OrderLock() == name {
 			parts = append(parts, sortedKeys(r.Parts)...)
 		}
 	}
@@ -77,8 +77,8 @@ func (c *Config) PartOrder(r *Rule) (order []string) {
 		return nil
 	}
 	order = slices.Clone(c.Filters[r.filterOf()].Parts)
-	if r.Settle != nil {
-		order = append(order, c.LockKey(r.Settle.Lock).Parts()...)
+	if lock := r.OrderLock(); lock != "" {
+		order = append(order, c.LockKey(lock).Parts()...)
 	}
 	order = append(order, sortedKeys(r.Parts)...)
 	seen := make(map[string]bool)

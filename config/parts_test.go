@@ -56,6 +56,13 @@ func TestParts(t *testing.T) {
 		{"not in the key", partedWith("{tenant}:{id}", "{id}"), []string{
 			`rules[0].parts.tenant: is not in the key "order:lock:{id}" of locks.settlement, so two orders would share a lock: write {tenant} in it`,
 		}},
+		{"the lock of a create", other(`match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant}}, create: {filter: orders, learn: {response_json: id}, lock: settlement}`), nil},
+		{"not in the key of the lock of a create", partedWith("locks: {", `locks: {plain: {key: "new:{id}"}, `) +
+			`  - {name: b, match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant}}, create: {filter: orders, learn: {response_json: id}, lock: plain}}` + "\n", []string{
+			`rules[1].parts.tenant: is not in the key "new:{id}" of locks.plain, so two orders would share a lock: write {tenant} in it`,
+		}},
+		{"a part of the lock of a create alone", partedWith("{tenant}:{id}", "{tenant}/{id}", ", settle: {lock: settlement}", "") +
+			`  - {name: b, match: {methods: [POST], path: /p}, id: {json: id}, parts: {tenant: {header: x-tenant, format: pattern, pattern: ".+"}}, create: {filter: orders, learn: {response_json: id}, lock: settlement}}` + "\n", nil},
 		{"not in the filter", partedWith("{parts: [tenant]}", "{}"), []string{
 			`rules[0].parts.tenant: is not among the parts of filters.orders, so two orders would share an entry: add tenant to them`,
 		}},

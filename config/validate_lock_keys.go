@@ -62,7 +62,7 @@ func (v *validator) auxiliaryKeysDiffer(c *Config) {
 			continue
 		}
 		for _, around := range auxiliaryKeys {
-			own := lockUse{keys: []KeyTemplate{uses[name].keys[0].around(around[0], around[1])}, chars: uses[name].chars}
+			own := lockUse{keys: []KeyTemplate{uses[name].keys[0].around(around[0], around[1])}, chars: uses[name].chars}.withTokens()
 			if mayShareKey(own, uses[name]) {
 				v.reject(path+".key", "%s can make the key of an order that belongs to the lock of another one (such as ...%s): "+
 					"write the braces around {id}, as in order:lock:{{id}}, or leave them out", quote(l.Key), around[0]+around[1])
@@ -74,8 +74,9 @@ func (v *validator) auxiliaryKeysDiffer(c *Config) {
 
 // lockUse describes the keys that a lock can have.
 type lockUse struct {
-	keys  []KeyTemplate
-	chars map[string]charset // of the variables in the keys
+	keys   []KeyTemplate
+	chars  map[string]charset // of the variables in the keys
+	tokens [][]keyToken       // of each key
 }
 
 // hasParts reports whether the keys have parts of IDs.
@@ -120,7 +121,18 @@ func (v *validator) lockUses(c *Config) map[string]lockUse {
 			add(note(s.Limit.Lock, r.Mode.Observes()), partID, s.Limit.ID)
 		}
 	}
+	for name, use := range uses {
+		uses[name] = use.withTokens()
+	}
 	return uses
+}
+
+// withTokens sets the tokens of the keys.
+func (u lockUse) withTokens() lockUse {
+	for _, key := range u.keys {
+		u.tokens = append(u.tokens, key.tokens(u.chars))
+	}
+	return u
 }
 
 // around returns the template with a text before it and another behind it.
@@ -131,12 +143,24 @@ func (t KeyTemplate) around(before, behind string) KeyTemplate {
 	return KeyTemplate{Texts: texts, Names: t.Names}
 }
 
+// endsLike reports whether the texts at both ends of two templates agree as far as both have them.
+// It is quick, and false for nearly all pairs of locks.
+func (t KeyTemplate) endsLike(o KeyTemplate) bool {
+	a, b := t.Texts[0], o.Texts[0]
+	if n := min(len(a), len(b)); a[:n] != b[:n] {
+		return false
+	}
+	a, b = t.Texts[len(t.Texts)-1], o.Texts[len(o.Texts)-1]
+	n := min(len(a), len(b))
+	return a[len(a)-n:] == b[len(b)-n:]
+}
+
 // mayShareKey reports whether two locks can have the same key, each with its own ID. It compares
 // characters and ignores lengths, so it may return true for locks that cannot share a key.
 func mayShareKey(a, b lockUse) bool {
-	for _, s := range a.keys {
-		for _, t := range b.keys {
-			if meet(s.tokens(a.chars), t.tokens(b.chars)) {
+	for i, s := range a.keys {
+		for j, t := range b.keys {
+			if s.endsLike(t) && meet(a.tokens[i], b.tokens[j]) {
 				return true
 			}
 		}

@@ -136,13 +136,13 @@ func (v *validator) composedLength(path string, r Rule) {
 // filter. Otherwise the orders of two tenants would share a lock or an entry.
 func (v *validator) partsComplete(path string, r Rule) {
 	var inKey, inFilter []string
-	if s := r.Settle; s != nil {
-		at := join("locks", s.Lock)
-		if l, ok := v.config.Locks[s.Lock]; ok && l.Key != "" && !v.unusable(at+".key") {
-			inKey = v.config.LockKey(s.Lock).Parts()
+	if lock := r.OrderLock(); lock != "" {
+		at := join("locks", lock)
+		if l, ok := v.config.Locks[lock]; ok && l.Key != "" && !v.unusable(at+".key") {
+			inKey = v.config.LockKey(lock).Parts()
 			v.sameParts(path, r, inKey, "in the key "+quote(l.Key)+" of "+v.shown(at), "two orders would share a lock: write {%s} in it")
 		}
-		if s.Limit != nil {
+		if r.Settle != nil && r.Settle.Limit != nil {
 			v.limitWithoutParts(path+".settle.limit.lock", r)
 		}
 	}
@@ -155,7 +155,7 @@ func (v *validator) partsComplete(path string, r Rule) {
 	}
 	if len(inKey) > 1 && len(inKey) == len(inFilter) && !slices.Equal(inKey, inFilter) {
 		v.reject(path+".parts", "are %s in the key of locks.%s, and %s in filters.%s: give both one order, since it is that of a full ID",
-			strings.Join(inKey, ", "), r.Settle.Lock, strings.Join(inFilter, ", "), r.filterOf())
+			strings.Join(inKey, ", "), r.OrderLock(), strings.Join(inFilter, ", "), r.filterOf())
 	}
 }
 

@@ -168,7 +168,8 @@ func TestTenantTables(t *testing.T) {
 			number := map[string]string{"mysql": "BIGINT AUTO_INCREMENT", "postgres": "BIGSERIAL"}[o.kind]
 			o.exec("CREATE TABLE tenants (id " + number + " PRIMARY KEY, tenant_id VARCHAR(20) NOT NULL, order_no INT NOT NULL, UNIQUE (tenant_id, order_no))")
 			o.exec("INSERT INTO tenants (tenant_id, order_no) VALUES ('acme', 1), ('bolt', 1), ('acme', 2)")
-			gate := bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(tenantConfig, bed.Redis().Addr(), o.kind, tt.follow), "ORDERS_DSN="+o.dsn)
+			addr := bed.Redis().Addr()
+			gate := bed.Gate(bed.Build("./cmd/sidecar", true), fmt.Sprintf(tenantConfig, addr, o.kind, tt.follow), "ORDERS_DSN="+o.dsn)
 			g := &tableGate{Gate: gate, t: t, admin: "http://" + bed.GateAddr(gate, "admin")}
 			want := func(id, answer string) {
 				t.Helper()
@@ -185,6 +186,10 @@ func TestTenantTables(t *testing.T) {
 			o.exec("INSERT INTO tenants (tenant_id, order_no) VALUES ('bolt', 2)")
 			want("bolt/2", "maybe")
 			want("cord/2", "absent")
+			// An ID without its parts is a doubt, until the table was read again.
+			must(t, newClient(t, addr).RPush(t.Context(), "ordergate:{orders}:inbox", "3").Err())
+			bedtest.Eventually(t, "there is a doubt", func() bool { return g.info().Log.Doubts["lost"] > 0 })
+			want("bolt/3", "absent")
 			if strings.Contains(tt.follow, "poll") {
 				return // it sees new rows only
 			}

@@ -181,6 +181,9 @@ func (c *Call) prepareOnce(m order.Match, req order.Request) order.Reason {
 		if why != order.NoReason {
 			return why
 		}
+		if id != "" && m.Prefix != "" { // two tenants may choose one key
+			id = hashOf(id, m.Prefix)
+		}
 		if id != "" {
 			o.key, o.keyID = p.Once, id
 		}

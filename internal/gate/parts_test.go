@@ -126,3 +126,36 @@ func TestPartsInLocks(t *testing.T) {
 		t.Errorf("key %q of many", c.Key())
 	}
 }
+
+// TestPartsInKeysOfRequests has two tenants choose one Idempotency-Key: each has its own.
+func TestPartsInKeysOfRequests(t *testing.T) {
+	keys := &gatetest.Lock{Name: "keys", Journal: &gatetest.Journal{}}
+	g, err := gate.New([]gate.Policy{{
+		Rule: order.Rule{Name: "create", Methods: []string{"POST"}, Path: "/orders", Parts: tenantHeader},
+		Create: &gate.Create{
+			Filter: &gatetest.Filter{Journal: &gatetest.Journal{}}, Learn: gate.Learn{Header: "location"}, Format: digits,
+		},
+		Once: &gate.Once{Key: &gate.OnceKey{Lock: keys, Parts: []gate.OncePart{{Header: gate.HeaderIdempotencyKey}}}, Name: "create", Keep: time.Hour},
+	}}, &gatetest.Recorder{}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make(map[string]bool)
+	for _, tenant := range []string{"7", "8", "7"} {
+		req := ofTenant("POST", "/orders", tenant)
+		req.Header = append(req.Header.(order.HeaderList), [2]string{gate.HeaderIdempotencyKey, "one"})
+		c := g.Open(req)
+		if !c.NeedsLock {
+			t.Fatalf("tenant %s: %+v", tenant, c.Decision)
+		}
+		if grant := c.Acquire(t.Context()); grant.Err != nil {
+			t.Fatal(grant.Err)
+		}
+		for _, r := range keys.Requests() {
+			ids[r.IDs[0]] = true
+		}
+	}
+	if len(ids) != 2 {
+		t.Errorf("keys %v of two tenants", ids)
+	}
+}
