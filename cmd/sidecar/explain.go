@@ -273,9 +273,16 @@ func (q *explainer) explain(ctx context.Context, c *config.Config) (*explanation
 	e.settle, e.create = c.Rules[m.Rule].Settle, c.Rules[m.Rule].Create
 	p = e.share(q, p, &decision, m)
 	e.ids(q.find(&p.Rule), &p.Rule, m)
-	if call := g.Open(q.Request); call.NeedsLock {
+	call := g.Open(q.Request)
+	if decision.Reason == order.NoReason && call.Decision.Refused { // its key, or its headers
+		decision = call.Decision
+	}
+	if call.NeedsLock {
 		e.LockKey = new(call.Key())
 		for _, id := range e.IDs {
+			if p.Settle == nil {
+				break
+			}
 			e.LockKeys = append(e.LockKeys, p.Settle.Lock.Key(id))
 		}
 		if key := call.LimitKey(); key != "" {
@@ -326,7 +333,7 @@ func (e *explanation) rule(r *config.Rule) {
 	for _, a := range []struct {
 		name string
 		has  bool
-	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}} {
+	}{{"lookup", r.Lookup != nil}, {"create", r.Create != nil}, {"settle", r.Settle != nil}, {"once", r.Once != nil}} {
 		if a.has {
 			e.Actions = append(e.Actions, a.name)
 		}
@@ -355,6 +362,12 @@ var conditions = [gate.Verdicts]string{
 	gate.VerdictBusy:        "if another holds the lock past the wait",
 	gate.VerdictUnavailable: "if Redis cannot be asked",
 	gate.VerdictOverloaded:  "if too many settlements are in flight",
+	gate.VerdictNone:        "otherwise",
+	gate.VerdictReplayed:    "if the answer of an earlier call is stored",
+	gate.VerdictDuplicate:   "if the order was settled by another rule, or with other orders",
+	gate.VerdictMismatch:    "if the stored answer is that of another request",
+	gate.VerdictInUse:       "if the first call with the key has not ended",
+	gate.VerdictNotReady:    "if a condition of the settlement does not hold",
 }
 
 // conditionsWithLimit replaces conditions for a rule whose settlements also need a permit.
@@ -373,11 +386,12 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		gate.VerdictMaybe:    p.Lookup != nil && p.Settle == nil && named,
 		gate.VerdictUnknown:  p.Lookup != nil && p.Settle == nil || dedups && !p.Create.Dedup.Refuse,
 		gate.VerdictNone:     p.Create != nil,
+		gate.VerdictReplayed: p.Once != nil || p.Settle != nil && p.Settle.Once != nil,
 	}
 	var verdicts []gate.Verdict
 	for v := gate.VerdictNone; int(v) < gate.Verdicts; v++ {
 		_, _, refused := p.Reply((&gate.Decision{Verdict: v}).Refusal())
-		if passes[v] || refused && named && (conditions[v] != "" || conditionsWithDedup[v] != "") { // the others have a reason, or come after the request is forwarded
+		if passes[v] || refused && (named || p.Once != nil) && (conditions[v] != "" || conditionsWithDedup[v] != "") { // the others have a reason, or come after the request is forwarded
 			verdicts = append(verdicts, v)
 		}
 	}
@@ -386,6 +400,8 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		e.Because = becauseOfDedup(p.Create.Dedup)
 	case p.Create != nil:
 		e.Because = "the request goes on, and the new ID is learned from the answer"
+	case p.Settle == nil && p.Lookup == nil:
+		e.Because = "the key of the request decides: the first call with it goes on"
 	case p.Settle == nil:
 		e.Because = "the order ID is well-formed: the filter decides"
 	case p.Lookup == nil:
@@ -403,7 +419,7 @@ func (e *explanation) explainUndecided(p *gate.Policy) {
 		if p.Settle != nil && p.Settle.Limit != nil && conditionsWithLimit[v] != "" {
 			a.When = new(conditionsWithLimit[v])
 		}
-		if dedups {
+		if dedups && conditionsWithDedup[v] != "" {
 			a.When = new(conditionsWithDedup[v])
 		}
 		e.Possible = append(e.Possible, a)
