@@ -102,6 +102,21 @@ func TestSettleOnce(t *testing.T) {
 		s.must("POST", "/orders/3/settle", "").want(t, 200, "")
 		p.wantPaid(t, "/orders/3/settle", 2)
 	})
+	t.Run("forgotten by hand", func(t *testing.T) {
+		file := commandFile(t, s)
+		s.must("POST", "/orders/4/settle", "").want(t, 200, "")
+		if shown := s.operator(file, "once", "show", "4"); !strings.Contains(shown, `"status":200`) || strings.Contains(shown, "payment") {
+			t.Errorf("shown: %s", shown)
+		}
+		if text := s.operator(file, "once", "forget", "4"); !strings.Contains(text, "{order:lock:4}:ordergate_once:commission  forgotten") {
+			t.Errorf("forgotten: %s", text)
+		}
+		if text := s.operator(file, "once", "forget", "4"); text != "no answer is stored\n" {
+			t.Errorf("forgotten again: %s", text)
+		}
+		s.must("POST", "/orders/4/settle", "").want(t, 200, "")
+		p.wantPaid(t, "/orders/4/settle", 2)
+	})
 	t.Run("batch", func(t *testing.T) {
 		batch := func(ids, verdict string, status int) answer {
 			t.Helper()

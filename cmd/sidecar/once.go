@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ordergate/ordergate/config"
+	"github.com/ordergate/ordergate/internal/admin"
+	"github.com/ordergate/ordergate/lockmw/redislock"
+)
+
+func onceCommand(env *environment) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "once",
+		Short: "Look at the stored answers of an order, and forget them",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_ = cmd.Help()
+			return usageError{errors.New("once: which command? (one of those above)")}
+		},
+	}
+	cmd.PersistentFlags().BoolVar(&asJSON, "json", false, "print one JSON value")
+	cmd.AddCommand(
+		onceOrderCommand(env, &asJSON, "show", "Show the stored answers of an order", showStored),
+		onceOrderCommand(env, &asJSON, "forget", "Delete the stored answers of an order: its next settlement reaches the backend", forgetStored),
+	)
+	return cmd
+}
+
+// storedReport is one stored answer, as the commands print it.
+type storedReport struct {
+	Lock   string `json:"lock"`
+	Name   string `json:"name"`
+	Key    string `json:"key"`    // in Redis
+	Answer string `json:"answer"` // what is known of it: a line of JSON without the body; "" after forget
+	Bytes  int    `json:"bytes"`  // of all that is stored
+}
+
+// onceOrderCommand is a command for the stored answers of one order.
+func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do func(context.Context, *lockClient, string, []storedReport) ([]storedReport, error)) *cobra.Command {
+	var lock string
+	cmd := &cobra.Command{
+		Use:     verb + " [PART/]ORDER-ID",
+		Short:   short,
+		Example: "  ordergate once " + verb + " 42",
+		Args:    oneLock,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := env.loadPart("redis", "locks", "rules")
+			if err != nil {
+				return err
+			}
+			locks := &lockClient{config: c, file: env.file}
+			defer locks.close()
+			places, err := locks.storedPlaces(lock, args[0])
+			if err != nil {
+				return err
+			}
+			found, err := do(cmd.Context(), locks, args[0], places)
+			switch {
+			case err != nil:
+				return fmt.Errorf("once %s: %w", verb, err)
+			case *asJSON:
+				return admin.WriteJSON(env.stdout, map[string][]storedReport{"stored": found})
+			case len(found) == 0:
+				fmt.Fprintln(env.stdout, "no answer is stored")
+			}
+			for _, s := range found {
+				fmt.Fprintln(env.stdout, strings.TrimSpace(fmt.Sprintf("%s of lock %s  %s  %s", s.Name, s.Lock, s.Key, s.Answer)))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&lock, "lock", "", "the lock's name in the configuration; default all locks of rules that store answers")
+	return cmd
+}
+
+// storedPlaces returns where the answers of an order may be stored.
+func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err error) {
+	for i := range d.config.Rules {
+		r := &d.config.Rules[i]
+		o, _ := r.ByOrder()
+		if o == nil || o.Name == "" || lock != "" && r.OrderLock() != lock || r.Mode.String() == config.ModeObserve {
+			continue
+		}
+		_, key, err := d.resolve(r.OrderLock(), id)
+		if err != nil {
+			return nil, err
+		}
+		place := storedReport{Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name)}
+		if !slices.Contains(places, place) {
+			places = append(places, place)
+		}
+	}
+	if len(places) == 0 {
+		return nil, usageError{fmt.Errorf("once: no rule of %s stores the answers of orders", d.file)}
+	}
+	return places, nil
+}
+
+// showStored reads the stored answers, without their bodies.
+func showStored(ctx context.Context, d *lockClient, id string, places []storedReport) (found []storedReport, err error) {
+	for _, s := range places {
+		servers, err := d.servers(ctx, d.config.Locks[s.Lock])
+		if err != nil {
+			return nil, err
+		}
+		_, key, err := d.resolve(s.Lock, id)
+		if err != nil {
+			return nil, err
+		}
+		texts, err := redislock.ReadStored(ctx, servers[0].client, key, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		if texts[0] == "" {
+			continue
+		}
+		s.Answer, _, _ = strings.Cut(texts[0], "\n")
+		if !json.Valid([]byte(s.Answer)) {
+			s.Answer = "(what is stored is no answer)"
+		}
+		s.Bytes = len(texts[0])
+		found = append(found, s)
+	}
+	return found, nil
+}
+
+// forgetStored deletes the stored answers, and returns those that there were.
+func forgetStored(ctx context.Context, d *lockClient, id string, places []storedReport) (found []storedReport, err error) {
+	for _, s := range places {
+		servers, err := d.servers(ctx, d.config.Locks[s.Lock])
+		if err != nil {
+			return nil, err
+		}
+		_, key, err := d.resolve(s.Lock, id)
+		if err != nil {
+			return nil, err
+		}
+		n, err := redislock.ForgetStored(ctx, servers[0].client, key, s.Name)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			s.Answer = "forgotten"
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
