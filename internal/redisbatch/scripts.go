@@ -15,6 +15,13 @@ const (
 	MaxScripts = 256
 )
 
+// A batch is redirected as often as go-redis redirects a command by default, with a pause for
+// the nodes to agree.
+const (
+	maxRedirects  = 3
+	redirectPause = 5 * time.Millisecond
+)
+
 // ScriptBatcher runs the scripts of many callers in few round trips. Its methods are safe
 // for concurrent use.
 type ScriptBatcher struct {
@@ -108,8 +115,15 @@ func (b *ScriptBatcher) do(ctx context.Context, c *ScriptCall) error {
 // send runs a batch at a node of a cluster, or at the server if node is nil.
 func (b *ScriptBatcher) send(ctx context.Context, node *redis.Client, batch []*ScriptCall) {
 	b.sendTo(ctx, node, batch)
-	if node != nil && b.replicas > 0 {
-		b.redirect(ctx, batch)
+	if node == nil || b.replicas == 0 {
+		return
+	}
+	// The nodes learn of a move one after the other, so the next one may redirect as well.
+	for range maxRedirects {
+		if !b.redirect(ctx, batch) {
+			return
+		}
+		time.Sleep(redirectPause)
 	}
 }
 
@@ -126,8 +140,8 @@ func (b *ScriptBatcher) sendTo(ctx context.Context, node *redis.Client, batch []
 
 // redirect repeats calls that a node has redirected to another one. The client of a
 // cluster does so, but a batch that replicas confirm goes to one node past it. A call that
-// needs no confirmation is left to the client.
-func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall) {
+// needs no confirmation is left to the client. It returns false if there was none.
+func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall) (redirected bool) {
 	elsewhere := make(map[string][]*ScriptCall) // by address; "": where the client finds it
 	for _, c := range batch {
 		addr, moved := redis.IsMovedError(c.err)
@@ -140,6 +154,7 @@ func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall) {
 		}
 	}
 	for addr, calls := range elsewhere {
+		redirected = true
 		var node *redis.Client
 		if addr != "" {
 			if node = b.nodeAt(ctx, addr); node == nil {
@@ -148,6 +163,7 @@ func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall) {
 		}
 		b.sendTo(ctx, node, calls)
 	}
+	return redirected
 }
 
 // nodeAt returns the node of a cluster at an address, or nil. The client reads the map of
