@@ -24,6 +24,7 @@ func TestLockMetrics(t *testing.T) {
 	want := map[string]string{
 		`acquire_total{lock="settlement",result="granted"}`:  "0",
 		`acquire_total{lock="settlement",result="busy"}`:     "0",
+		`acquire_total{lock="settlement",result="answered"}`: "0",
 		`acquire_total{lock="settlement",result="canceled"}`: "0",
 		`acquire_total{lock="settlement",result="failed"}`:   "0",
 		`wait_seconds_count{lock="settlement"}`:              "0",

@@ -186,7 +186,7 @@ func warnOfGETRules(g *gate.Gate, log *slog.Logger) {
 	for _, p := range g.Policies() {
 		reads := slices.ContainsFunc(p.Rule.Methods, func(m string) bool { return m == http.MethodGet || m == http.MethodHead })
 		if reads && p.HasCalls() {
-			log.Warn("the rule creates, settles or stores answers by GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
+			log.Warn("the rule creates or settles by GET or HEAD: have Envoy send these through ext_proc, too", "rule", p.Rule.Name)
 		}
 	}
 }
