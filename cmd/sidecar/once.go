@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/ordergate/ordergate/config"
@@ -41,10 +42,15 @@ type storedReport struct {
 	Key    string `json:"key"`    // in Redis
 	Answer string `json:"answer"` // what is known of it: a line of JSON without the body; "" after forget
 	Bytes  int    `json:"bytes"`  // of all that is stored
+
+	lockKey string
 }
 
+// onStored acts on the stored answer at a place, and reports whether there was one.
+type onStored func(context.Context, redis.UniversalClient, *storedReport) (found bool, err error)
+
 // onceOrderCommand is a command for the stored answers of one order.
-func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do func(context.Context, *lockClient, string, []storedReport) ([]storedReport, error)) *cobra.Command {
+func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do onStored) *cobra.Command {
 	var lock string
 	cmd := &cobra.Command{
 		Use:     verb + " [PART/]ORDER-ID",
@@ -62,7 +68,7 @@ func onceOrderCommand(env *environment, asJSON *bool, verb, short string, do fun
 			if err != nil {
 				return err
 			}
-			found, err := do(cmd.Context(), locks, args[0], places)
+			found, err := locks.eachStored(cmd.Context(), places, do)
 			switch {
 			case err != nil:
 				return fmt.Errorf("once %s: %w", verb, err)
@@ -93,7 +99,7 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err e
 		if err != nil {
 			return nil, err
 		}
-		place := storedReport{Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name)}
+		place := storedReport{Lock: r.OrderLock(), Name: o.Name, Key: redislock.StoredKey(key, o.Name), lockKey: key}
 		if !slices.Contains(places, place) {
 			places = append(places, place)
 		}
@@ -104,51 +110,39 @@ func (d *lockClient) storedPlaces(lock, id string) (places []storedReport, err e
 	return places, nil
 }
 
-// showStored reads the stored answers, without their bodies.
-func showStored(ctx context.Context, d *lockClient, id string, places []storedReport) (found []storedReport, err error) {
-	for _, s := range places {
-		servers, err := d.servers(ctx, d.config.Locks[s.Lock])
-		if err != nil {
-			return nil, err
-		}
-		_, key, err := d.resolve(s.Lock, id)
-		if err != nil {
-			return nil, err
-		}
-		texts, err := redislock.ReadStored(ctx, servers[0].client, key, s.Name)
-		if err != nil {
-			return nil, err
-		}
-		if texts[0] == "" {
-			continue
-		}
-		s.Answer, _, _ = strings.Cut(texts[0], "\n")
-		if !json.Valid([]byte(s.Answer)) {
-			s.Answer = "(what is stored is no answer)"
-		}
-		s.Bytes = len(texts[0])
-		found = append(found, s)
+// showStored reads a stored answer, without its body.
+func showStored(ctx context.Context, client redis.UniversalClient, s *storedReport) (found bool, err error) {
+	texts, err := redislock.ReadStored(ctx, client, s.lockKey, s.Name)
+	if err != nil || texts[0] == "" {
+		return false, err
 	}
-	return found, nil
+	s.Answer, _, _ = strings.Cut(texts[0], "\n")
+	if !json.Valid([]byte(s.Answer)) {
+		s.Answer = "(what is stored is no answer)"
+	}
+	s.Bytes = len(texts[0])
+	return true, nil
 }
 
-// forgetStored deletes the stored answers, and returns those that there were.
-func forgetStored(ctx context.Context, d *lockClient, id string, places []storedReport) (found []storedReport, err error) {
+// forgetStored deletes a stored answer.
+func forgetStored(ctx context.Context, client redis.UniversalClient, s *storedReport) (found bool, err error) {
+	n, err := redislock.ForgetStored(ctx, client, s.lockKey, s.Name)
+	s.Answer = "forgotten"
+	return n > 0, err
+}
+
+// eachStored calls do for each place, and returns those where it found an answer.
+func (d *lockClient) eachStored(ctx context.Context, places []storedReport, do onStored) (found []storedReport, err error) {
 	for _, s := range places {
 		servers, err := d.servers(ctx, d.config.Locks[s.Lock])
 		if err != nil {
 			return nil, err
 		}
-		_, key, err := d.resolve(s.Lock, id)
+		there, err := do(ctx, servers[0].client, &s)
 		if err != nil {
 			return nil, err
 		}
-		n, err := redislock.ForgetStored(ctx, servers[0].client, key, s.Name)
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			s.Answer = "forgotten"
+		if there {
 			found = append(found, s)
 		}
 	}

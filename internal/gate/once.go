@@ -259,7 +259,7 @@ func (o *onceCall) begin(r *Response) {
 		}
 	}
 	// The request was forwarded without Accept-Encoding, so an answer that says that it varies
-	// by it, and is not encoded, is good for everybody.
+	// by it, and is not encoded, fits every client.
 	for part := range strings.SplitSeq(vary, ",") {
 		if part = strings.ToLower(strings.TrimSpace(part)); part != "" && (part != "accept-encoding" || encoding != "") {
 			o.unfit = "it varies by a header of the request (Vary)"

@@ -32,7 +32,7 @@ type State struct {
 	Exists bool  // there is a key
 }
 
-// Open reports whether nobody waits for the latch: it stands at 0 or below, or does not exist.
+// Open reports whether the latch lets callers pass: it stands at 0 or below, or does not exist.
 func (s State) Open() bool { return s.Count <= 0 }
 
 var (

@@ -22,7 +22,7 @@ func (g GateLocker) acquire(ctx context.Context, request gate.LockRequest, until
 	held, err := g.acquireLocks(ctx, request, until)
 	switch {
 	case err != nil:
-		return nil, err // perhaps a stored answer, which is given whatever the conditions are now
+		return nil, err // perhaps a stored answer, which comes before the conditions
 	case within && !held.Reentered():
 		// Only Redis can tell whether the call is within the presented lease. Such a call goes
 		// on: the conditions held when that lease was granted. This one is not.
