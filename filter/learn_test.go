@@ -73,11 +73,20 @@ func TestLearnedIsNeverAbsentElsewhere(t *testing.T) {
 	if n := learnHereLookThere(t, true, true); n != 0 {
 		t.Errorf("%d learned IDs were absent at another filter", n)
 	}
-	// The same without windows fails, and if Learn does not wait for their end, so the check is worth something.
-	if n := learnHereLookThere(t, false, true); n == 0 {
+	// The same is absent sometimes without windows, or if Learn does not wait for their end, so
+	// the check is worth something.
+	sometimes := func(windows, spreads bool) bool {
+		for range 100 {
+			if learnHereLookThere(t, windows, spreads) != 0 {
+				return true
+			}
+		}
+		return false
+	}
+	if !sometimes(false, true) {
 		t.Error("nothing was absent without windows: this test shows nothing")
 	}
-	if n := learnHereLookThere(t, true, false); n == 0 {
+	if !sometimes(true, false) {
 		t.Error("nothing was absent though windows held: this test shows nothing")
 	}
 }

@@ -17,50 +17,40 @@ type clock struct {
 	client *redis.Client
 	began  time.Time
 	pace   float64 // speed relative to the real clock
-
-	mu   sync.Mutex
-	back time.Duration
+	back   time.Duration
 }
 
-// newClock starts a clock with a speed. It runs until the test ends.
+// clockLua is the time of the clock, in the form of TIME.
+const clockLua = `(function()
+	local began, pace, back = string.match(redis.call('GET', 'clock'), '(%d+) (%S+) (%d+)')
+	local t = redis.call('TIME')
+	local now = began + pace * (t[1] * 1000000 + t[2] - began) - back
+	return {math.floor(now / 1000000), math.floor(now % 1000000)}
+end)()`
+
+// newClock starts a clock with a speed.
 func newClock(t *testing.T, s server, pace float64) *clock {
 	t.Helper()
 	c := &clock{t: t, client: connect(t, s), began: time.Now(), pace: pace}
-	c.send()
+	c.setBack(0)
 	if err := c.client.Set(t.Context(), "info", fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%040d\r\n", 1, 0), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			c.send()
-			time.Sleep(time.Millisecond) // the clock advances
-		}
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
 	return c
 }
 
-func (c *clock) send() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.began.Add(time.Duration(c.pace*float64(time.Since(c.began))) - c.back)
-	_ = c.client.Set(context.Background(), "clock", fmt.Sprintf("%d %06d", at.Unix(), at.Nanosecond()/1000), 0).Err()
-}
-
 func (c *clock) setBack(by time.Duration) {
-	c.mu.Lock()
+	c.t.Helper()
 	c.back += by
-	c.mu.Unlock()
-	c.send()
+	if err := c.client.Set(c.t.Context(), "clock", fmt.Sprintf("%d %f %d", c.began.UnixMicro(), c.pace, c.back.Microseconds()), 0).Err(); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // use makes an instance use the clock. The instance must not run yet.
 func (c *clock) use(i *instance) *instance {
 	script := func(source string) *redis.Script {
-		return redis.NewScript(withoutComments(reportToTest(enterSource + source)))
+		return redis.NewScript(withoutComments(reportToTest(enterSource+source, clockLua)))
 	}
 	i.append, i.join, i.leave = script(appendSource), script(joinSource), script(leaveSource)
 	i.page, i.recall, i.clear = script(pageSource), script(recallSource), script(clearSource)

@@ -37,10 +37,14 @@ func (m *primary) promote(n int) {
 	m.info = fmt.Sprintf("master_replid:%040x\r\nmaster_replid2:%s\r\n", n, former)
 }
 
-// reportToTest makes a script take the clock and the replication info from the test.
-func reportToTest(source string) string {
+// clockOfRun is the clock that run sets.
+const clockOfRun = "{string.match(redis.call('GET', 'clock'), '(%d+) (%d+)')}"
+
+// reportToTest makes a script take the clock, a Lua expression in the form of TIME, and the
+// replication info from the test.
+func reportToTest(source, clock string) string {
 	return strings.NewReplacer(
-		"redis.call('TIME')", "{string.match(redis.call('GET', 'clock'), '(%d+) (%d+)')}",
+		"redis.call('TIME')", clock,
 		"redis.pcall('INFO', 'replication')", "redis.call('GET', 'info')",
 	).Replace(source)
 }

@@ -284,7 +284,7 @@ func (bed *searchBed) useScripts(t *testing.T, pairs ...string) {
 		}
 	}
 	script := func(source string) *redis.Script {
-		made := redis.NewScript(withoutComments(reportToTest(strings.NewReplacer(pairs...).Replace(enterSource + source))))
+		made := redis.NewScript(withoutComments(reportToTest(strings.NewReplacer(pairs...).Replace(enterSource+source), clockOfRun)))
 		if err := made.Load(t.Context(), bed.primaries[0].client).Err(); err != nil {
 			t.Fatal(err)
 		}
