@@ -158,6 +158,26 @@ func TestConditionsWithinAnother(t *testing.T) {
 	s.must("POST", "/orders/1/settle", "", leaseHeader, lease).want(t, 425, "not_ready")
 }
 
+// TestConditionChangedDuringAWait has a settlement change what the next one requires, while
+// that one waits for the lock.
+func TestConditionChangedDuringAWait(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	s := newStack(t, settings{backend: b.addr(), orders: 10, gate: both(requiring(t, `{missing: "settled:{id}"}`), waitingUpTo(t, 40*time.Second))})
+	first := s.hang(b, "POST", "/orders/1/settle", "")
+	second := make(chan answer, 1)
+	go func() { second <- s.must("POST", "/orders/1/settle", "") }()
+	bedtest.Eventually(t, "the second one waits", func() bool { return s.metric(`ordergate_lock_waiters{lock="settlement"}`) == "1" })
+	must(t, s.redis.Set(t.Context(), "settled:1", "1", 0).Err())
+	b.goOn()
+	first.wantAnswer(t)
+	(<-second).want(t, 425, "not_ready")
+	if n := b.arrived("/orders/1/settle"); n != 1 {
+		t.Errorf("%d settlements of one order", n)
+	}
+	s.wantFate1(t, s.redis)
+}
+
 // TestConditionsAway loses Redis, and gets another one.
 func TestConditionsAway(t *testing.T) {
 	t.Parallel()
