@@ -11,7 +11,7 @@ import (
 
 // TestDemo runs the demo as "make demo ONESHOT=1" does. It exits 0 only if what it
 // promises came true: no made-up order reached a service, every new order was
-// found, and one order was paid once. It does not run beside other tests: it is a
+// found, one order was paid once, and repeats had the first answer. It does not run beside other tests: it is a
 // load test, and would take their time.
 func TestDemo(t *testing.T) {
 	bed := bedtest.New(t)
@@ -30,6 +30,7 @@ func TestDemo(t *testing.T) {
 	for _, want := range []string{
 		"Made-up IDs that reached a service: ", "New orders found by the very next lookup: 100 of 100.",
 		"Payments for one order: PHP 1, Java 1.",
+		"Repeats with the first answer: 200 of 200.", "Orders by 100 creates, each sent twice: 100.",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in:\n%s", want, out)

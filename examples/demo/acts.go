@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +20,7 @@ const (
 	creates         = 50
 	createClients   = 8
 	settlements     = 500 // all at the same time
+	repeats         = 100 // of one settlement
 	// payMillis is how long the services take to pay. With the 50 of their own a
 	// busy machine may have paid before the other settlements have arrived.
 	payMillis = 200
@@ -44,7 +47,11 @@ type acts struct {
 	creates          tally
 	found            int // created orders that a lookup found at once
 	settle           tally
-	payments         int     // made for the one order that was settled
+	payments         int // made for the one order that was settled
+	repeats          tally
+	same             int // repeats with the answer of the first
+	twice            tally
+	orders           int     // made by creates, each of which was sent twice
 	created          []int64 // every order made in the round
 }
 
@@ -69,6 +76,7 @@ func performActs(ctx context.Context, s *side, url string, progress *screen) (ac
 		{fmt.Sprintf("%s lookups", thousands(madeUpLookups+existingLookups)), a.lookUp},
 		{fmt.Sprintf("%d creates", creates), a.create},
 		{fmt.Sprintf("%d settlements", settlements), a.settleOne},
+		{fmt.Sprintf("%d repeats", repeats+2*creates), a.repeat},
 	}
 	if err := warm(ctx, url); err != nil {
 		return a, err
@@ -186,6 +194,56 @@ func (a *acts) settleOne(ctx context.Context, s *side, url string) error {
 	})
 	a.payments, err = s.orders.PaymentsOf(id)
 	return err
+}
+
+// repeat is the fourth act, of clients that lost an answer: a settlement is sent again and
+// again, and creates are sent twice at the same time.
+func (a *acts) repeat(ctx context.Context, s *side, url string) error {
+	c := newClient(url, createClients)
+	defer c.close()
+	made := newOrder()
+	c.send(ctx, made)
+	id, ok := orderID(made)
+	if !ok {
+		return fmt.Errorf("creating the order to settle: %s", made.describe())
+	}
+	a.created = append(a.created, id)
+	settle := func() *exchange { return &exchange{method: "POST", path: fmt.Sprintf("/orders/%d/settle", id)} }
+	first := settle()
+	c.send(ctx, first)
+	again := make([]*exchange, repeats)
+	for i := range again {
+		again[i] = settle()
+	}
+	log, err := reached(s, func() error { return c.sendAll(ctx, createClients, again) })
+	if err != nil {
+		return err
+	}
+	a.repeats = count(again, log, func(x *exchange) bool { return x.status == 200 })
+	for _, x := range again {
+		if x.err == nil && x.status == first.status && x.answer == first.answer {
+			a.same++
+		}
+	}
+
+	twice := make([]*exchange, 2*creates)
+	for i := range twice {
+		twice[i] = newOrder()
+		twice[i].key = fmt.Sprintf("create-%d", i/2)
+	}
+	if log, err = reached(s, func() error { return c.sendAll(ctx, createClients, twice) }); err != nil {
+		return err
+	}
+	a.twice = count(twice, log, func(x *exchange) bool { return x.status == 201 })
+	ids := make(map[int64]bool)
+	for _, x := range twice {
+		if id, ok := orderID(x); ok {
+			ids[id] = true
+		}
+	}
+	a.orders = len(ids)
+	a.created = slices.AppendSeq(a.created, maps.Keys(ids))
+	return nil
 }
 
 // reached runs f and returns how often each "METHOD target" arrived at the

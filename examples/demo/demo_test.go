@@ -32,6 +32,9 @@ func asPromised(service string, payments int) result {
 			found:    50,
 			settle:   tally{requests: 500, reached: 500, p50: ms(97), p99: ms(1234)},
 			payments: payments,
+			repeats:  tally{requests: 100, reached: 100, p50: ms(3), p99: ms(12.34)},
+			twice:    tally{requests: 100, reached: 100, p50: ms(3), p99: ms(12.34)},
+			orders:   100,
 		},
 		with: acts{
 			madeUp:   tally{requests: 2000, byGate: 2000, p50: ms(1), p99: ms(2)},
@@ -40,6 +43,10 @@ func asPromised(service string, payments int) result {
 			found:    50,
 			settle:   tally{requests: 500, reached: 101, byGate: 399, p50: ms(1), p99: ms(2)},
 			payments: 1,
+			repeats:  tally{requests: 100, byGate: 100, p50: ms(1), p99: ms(2)},
+			same:     100,
+			twice:    tally{requests: 100, reached: 50, byGate: 50, p50: ms(1), p99: ms(2)},
+			orders:   50,
 		},
 	}
 }
@@ -53,6 +60,8 @@ func notAsPromised(service string) result {
 	r.with.found = 49
 	r.with.settle = tally{requests: 500, reached: 499, bad: 1, firstBad: "POST /orders/6/settle: 500"}
 	r.with.payments = 2
+	r.with.repeats, r.with.same = tally{requests: 100, reached: 1, byGate: 99}, 99
+	r.with.twice, r.with.orders = tally{requests: 100, reached: 51, byGate: 48, bad: 1, firstBad: "POST /orders: 409 in_use"}, 51
 	return r
 }
 
@@ -133,6 +142,8 @@ func TestBrokenPromises(t *testing.T) {
 			"PHP: 1 of 400 orders that exist were not answered 200, such as GET /orders/7: 404 absent",
 			"PHP: 49 of 50 new orders were found at once, and this was answered: GET /orders/8: 404 absent",
 			"PHP: the order was paid 2 times",
+			"PHP: 99 of 100 repeated settlements had the answer of the first, and 1 reached the service",
+			"PHP: 50 creates, each sent twice, made 51 orders, and 1 were not answered 201, such as POST /orders: 409 in_use",
 			"PHP: 1 of 500 settlements were answered neither 200 nor 409 busy, such as POST /orders/6/settle: 500",
 		}},
 	} {

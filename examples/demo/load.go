@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ const (
 // exchange is a request and what came of it.
 type exchange struct {
 	method, path, body string
+	key                string // the Idempotency-Key; "": none
 
 	status  int    // 0 when err is set
 	verdict string // x-ordergate-verdict; empty on an answer of the service
@@ -64,6 +66,9 @@ func (c *client) roundTrip(ctx context.Context, x *exchange) (status int, verdic
 	}
 	if x.body != "" {
 		req.Header.Set("Content-Type", "application/json")
+	}
+	if x.key != "" {
+		req.Header.Set("Idempotency-Key", strconv.Quote(x.key))
 	}
 	resp, err := c.transport.RoundTrip(req) // there is no redirect or cookie to follow
 	if err != nil {

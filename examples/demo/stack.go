@@ -120,7 +120,27 @@ func (s *side) gateConfig(bed *testbed.Bed, created []int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return bed.GateExample(s.redis.Addr(), ids)
+	config, err := bed.GateExample(s.redis.Addr(), ids)
+	if err != nil {
+		return "", err
+	}
+	return withOnce(config)
+}
+
+// withOnce adds what the fourth act is about to the configuration of the example: the answer
+// of a settlement is given again, and that of a create to whoever sends the same
+// Idempotency-Key.
+func withOnce(config string) (string, error) {
+	for old, edited := range map[string]string{
+		"settle: {lock: settlement}":      "settle: {lock: settlement, once: {}}",
+		"learn: {response_json: orderId}": "learn: {response_json: orderId}, once: {wait: {up_to: 10s}}",
+	} {
+		if strings.Count(config, old) != 1 {
+			return "", fmt.Errorf("ordergate.yaml does not have %q once", old)
+		}
+		config = strings.Replace(config, old, edited, 1)
+	}
+	return config, nil
 }
 
 // beside starts the sidecar, and the Envoy of the example that asks it.

@@ -132,6 +132,12 @@ func tableRows(results []result) []row {
 				}
 				return c
 			}, -1},
+		{"4 A settlement that is repeated", func(a *acts) tally { return a.repeats },
+			func(a *acts) cell {
+				return cell{fmt.Sprintf("%d/%d same", a.same, repeats), toneOf(a.same == repeats)}
+			}, 0},
+		{"  New orders, each sent twice at once with one Idempotency-Key", func(a *acts) tally { return a.twice },
+			func(a *acts) cell { return cell{plural(a.orders, "order"), toneOf(a.orders == creates)} }, creates},
 	}
 	var rows []row
 	for _, kind := range kinds {

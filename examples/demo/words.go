@@ -5,17 +5,21 @@ import (
 	"strings"
 )
 
-// renderConclusions returns what the table shows, one line an act.
+// renderConclusions returns what the table shows, one line an act, and two of the last.
 func renderConclusions(results []result, st style) string {
 	var with, without struct {
-		reached, found int
-		payments       []string
+		reached, found, same, orders int
+		payments                     []string
 	}
 	for _, r := range results {
 		with.reached += r.with.madeUp.reached
 		without.reached += r.without.madeUp.reached
 		with.found += r.with.found
 		without.found += r.without.found
+		with.same += r.with.same
+		without.same += r.without.same
+		with.orders += r.with.orders
+		without.orders += r.without.orders
 		with.payments = append(with.payments, fmt.Sprintf("%s %d", r.service, r.with.payments))
 		without.payments = append(without.payments, fmt.Sprintf("%s %d", r.service, r.without.payments))
 	}
@@ -27,10 +31,14 @@ func renderConclusions(results []result, st style) string {
 			with.found, n*creates, without.found),
 		fmt.Sprintf("Payments for one order: %s. Without ordergate: %s.",
 			strings.Join(with.payments, ", "), strings.Join(without.payments, ", ")),
+		fmt.Sprintf("Repeats with the first answer: %d of %d. Without ordergate: %d.",
+			with.same, n*repeats, without.same),
+		fmt.Sprintf("Orders by %d creates, each sent twice: %d. Without ordergate: %d.",
+			n*creates, with.orders, without.orders),
 	}
 	var b strings.Builder
 	for i, line := range lines {
-		fmt.Fprintf(&b, "%s %s\n", st.bold(fmt.Sprint(i+1)), line)
+		fmt.Fprintf(&b, "%s %s\n", st.bold(fmt.Sprint(min(i+1, 4))), line)
 	}
 	return b.String()
 }
@@ -40,6 +48,13 @@ func times(n int) string {
 		return "once"
 	}
 	return thousands(n) + " times"
+}
+
+func suchAs(example string) string {
+	if example == "" {
+		return ""
+	}
+	return ", such as " + example
 }
 
 // brokenPromises returns a line for everything that ordergate promises and that
@@ -63,6 +78,11 @@ func brokenPromises(results []result) []string {
 		add(a.found == creates, "%d of %d new orders were found at once, and this was answered: %s",
 			a.found, creates, a.creates.firstBad)
 		add(a.payments == 1, "the order was paid %s", times(a.payments))
+		add(a.same == repeats && a.repeats.reached == 0,
+			"%d of %d repeated settlements had the answer of the first, and %d reached the service",
+			a.same, repeats, a.repeats.reached)
+		add(a.orders == creates && a.twice.bad == 0, "%d creates, each sent twice, made %d orders, and %d were not answered 201%s",
+			creates, a.orders, a.twice.bad, suchAs(a.twice.firstBad))
 		add(a.settle.bad == 0, "%d of %d settlements were answered neither 200 nor 409 busy, such as %s",
 			a.settle.bad, a.settle.requests, a.settle.firstBad)
 	}
