@@ -122,16 +122,16 @@ func TestWrongKey(t *testing.T) {
 		Condition{Name: "latch", Kind: Latch, Key: Template{text("loaders:"), orderID, text(":"), storeID}},
 	)
 	bedtest.Check(t, b.redis.Set("open", "1"))
-	_, err := b.redis.RPush("loaders:42:7", "a")
+	_, err := b.redis.RPush("loaders:o-42:7", "a")
 	bedtest.Check(t, err)
-	if got := b.check(t, []string{"42"}, "7"); !strings.Contains(got, "WRONGTYPE") || strings.Contains(got, "loaders") {
+	if got := b.check(t, []string{"o-42"}, "7"); !strings.Contains(got, "WRONGTYPE") || strings.Contains(got, "loaders") {
 		t.Errorf("error %q", got)
 	}
 	if diff := cmp.Diff([]string{"exists holds", "latch unavailable"}, b.counted); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}
 	log := b.log.String()
-	if !strings.Contains(log, `condition=latch key=loaders:{id}:{header:x-store}`) || strings.Contains(log, "42") {
+	if !strings.Contains(log, `condition=latch key=loaders:{id}:{header:x-store}`) || strings.Contains(log, "o-42") {
 		t.Errorf("logged %s", log)
 	}
 }

@@ -51,9 +51,7 @@ func EnsureErrors(cmds []redis.Cmder, err error) {
 	}
 }
 
-// CountedText is an argument of a command that counts how often the client sent it. The
-// client of a cluster may send a batch to two nodes at once, after a node has both
-// redirected one command and failed for another.
+// CountedText is an argument of a command that counts how often the client sent it.
 type CountedText struct {
 	text  []byte
 	times int32 // atomic

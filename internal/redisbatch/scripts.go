@@ -2,6 +2,8 @@ package redisbatch
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,12 +17,9 @@ const (
 	MaxScripts = 256
 )
 
-// A batch is redirected as often as go-redis redirects a command by default, with a pause for
-// the nodes to agree.
-const (
-	maxRedirects  = 3
-	redirectPause = 5 * time.Millisecond
-)
+// redirectPauses are before each attempt to send calls again: as many as go-redis makes by
+// default. The nodes learn of a move one after the other, so the next one may redirect as well.
+var redirectPauses = [...]time.Duration{0, 5 * time.Millisecond, 20 * time.Millisecond}
 
 // ScriptBatcher runs the scripts of many callers in few round trips. Its methods are safe
 // for concurrent use.
@@ -115,17 +114,18 @@ func (b *ScriptBatcher) do(ctx context.Context, c *ScriptCall) error {
 // send runs a batch at a node of a cluster, or at the server if node is nil.
 func (b *ScriptBatcher) send(ctx context.Context, node *redis.Client, batch []*ScriptCall) {
 	b.sendTo(ctx, node, batch)
-	if node == nil || b.replicas == 0 {
-		return
+	if node == nil || len(batch) == 1 && !b.confirms(batch[0]) {
+		return // the client has followed redirections
 	}
-	// The nodes learn of a move one after the other, so the next one may redirect as well.
-	for range maxRedirects {
-		if !b.redirect(ctx, batch) {
+	for _, pause := range redirectPauses {
+		if !b.redirect(ctx, batch, pause) {
 			return
 		}
-		time.Sleep(redirectPause)
 	}
 }
+
+// confirms reports whether replicas have to confirm a call.
+func (b *ScriptBatcher) confirms(c *ScriptCall) bool { return c.Confirm && b.replicas > 0 }
 
 func (b *ScriptBatcher) sendTo(ctx context.Context, node *redis.Client, batch []*ScriptCall) {
 	SendByName(batch, func(calls []*ScriptCall, withText bool) {
@@ -138,32 +138,57 @@ func (b *ScriptBatcher) sendTo(ctx context.Context, node *redis.Client, batch []
 	}, func(c *ScriptCall) error { return c.err })
 }
 
-// redirect repeats calls that a node has redirected to another one. The client of a
-// cluster does so, but a batch that replicas confirm goes to one node past it. A call that
-// needs no confirmation is left to the client. It returns false if there was none.
-func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall) (redirected bool) {
-	elsewhere := make(map[string][]*ScriptCall) // by address; "": where the client finds it
+// redirect repeats calls that a node of a cluster has not run, after a pause, at the node that
+// it names or that has their keys now. It returns false if there were none. A batch goes to
+// one node past the client of the cluster, which would follow redirections, too. But where it
+// repeats a pipeline, it may send a command to two nodes at once, and read both replies into
+// it (go-redis 9.23: pipelineReadCmds). And WAIT has no key by which it would find a node.
+func (b *ScriptBatcher) redirect(ctx context.Context, batch []*ScriptCall, pause time.Duration) (redirected bool) {
+	moved := make(map[string][]*ScriptCall) // by address
+	var alone, rest []*ScriptCall
 	for _, c := range batch {
-		addr, moved := redis.IsMovedError(c.err)
-		_, moving := redis.IsAskError(c.err)
-		switch {
-		case !c.Confirm && (moved || moving):
-			elsewhere[""] = append(elsewhere[""], c)
-		case moved:
-			elsewhere[addr] = append(elsewhere[addr], c)
+		if addr, ok := redis.IsMovedError(c.err); ok {
+			moved[addr] = append(moved[addr], c)
+		} else if _, ok := redis.IsAskError(c.err); ok && !b.confirms(c) {
+			alone = append(alone, c) // the client asks for keys that have moved already
+		} else if retries(c.err) && !b.confirms(c) {
+			rest = append(rest, c)
 		}
 	}
-	for addr, calls := range elsewhere {
-		redirected = true
-		var node *redis.Client
-		if addr != "" {
-			if node = b.nodeAt(ctx, addr); node == nil {
-				continue
-			}
-		}
-		b.sendTo(ctx, node, calls)
+	if len(moved)+len(alone)+len(rest) == 0 {
+		return false
 	}
-	return redirected
+	time.Sleep(pause)
+	again := make(map[*redis.Client][]*ScriptCall)
+	for addr, calls := range moved {
+		if node := b.nodeAt(ctx, addr); node != nil {
+			again[node] = calls
+		}
+	}
+	for _, c := range rest {
+		if node, err := b.batcher.cluster.MasterForKey(ctx, c.firstKey()); err == nil {
+			again[node] = append(again[node], c)
+		}
+	}
+	var wg sync.WaitGroup
+	for node, calls := range again {
+		wg.Go(func() { b.sendTo(ctx, node, calls) })
+	}
+	for _, c := range alone {
+		wg.Go(func() { b.sendTo(ctx, nil, []*ScriptCall{c}) })
+	}
+	wg.Wait()
+	return true
+}
+
+// retries reports whether the client of a cluster would send a command again after this error.
+func retries(err error) bool {
+	var refused redis.Error
+	if !errors.As(err, &refused) {
+		return err != nil && !errors.As(err, new(TextAnswer)) && !errors.Is(err, ErrNotReplicated)
+	}
+	return redis.IsTryAgainError(err) || redis.IsClusterDownError(err) || redis.IsLoadingError(err) ||
+		redis.IsReadOnlyError(err) || redis.IsMasterDownError(err)
 }
 
 // nodeAt returns the node of a cluster at an address, or nil. The client reads the map of
@@ -184,21 +209,18 @@ func (b *ScriptBatcher) sendOnce(ctx context.Context, node *redis.Client, calls 
 	confirm := false
 	for _, c := range calls {
 		c.prepare(ctx)
-		confirm = confirm || c.Confirm
+		confirm = confirm || b.confirms(c)
 	}
-	confirm = confirm && b.replicas > 0
 	if len(calls) == 1 && !confirm {
 		_ = b.client.Process(ctx, calls[0].command()) // the command has the error
 		calls[0].err = calls[0].answerError()
 		return
 	}
-	// WAIT counts what was written on its own connection, and has no key by which the
-	// client of a cluster would find the node.
 	var client redis.Cmdable = b.client
-	if confirm && node != nil {
+	if node != nil {
 		client = node
 	}
-	var acks *redis.IntCmd
+	var acks *redis.IntCmd // WAIT counts what was written on its own connection
 	EnsureErrors(client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, c := range calls {
 			_ = p.Process(ctx, c.command()) // only queued
