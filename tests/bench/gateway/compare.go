@@ -52,6 +52,8 @@ type contender struct {
 	bases []string // the rows that this one is compared with, by name
 	on    *gateway
 	want  answer
+
+	suffix string // of the path, in place of that of the section; the answer is stored
 }
 
 // section is a table to be: contenders that are measured in turns.
@@ -63,6 +65,7 @@ type section struct {
 	distinct   bool // no order comes again, in any round
 	locks      bool // gates take the order's lock
 	contenders []contender
+	ratios     []ratio // nil: the usual ones
 }
 
 // warmUp is the part of a round that is spent before the first one counts:
@@ -72,6 +75,12 @@ const warmUp = 4
 // roundIDs is more than there are requests in a round: those of a million a second
 // for a minute.
 const roundIDs = 60_000_000
+
+// Answers are given again of so many orders, of a round that nobody runs.
+const (
+	replayedOrders = 100
+	replayedRound  = 1_000
+)
 
 // measured is a section with what it showed.
 type measured struct {
@@ -109,13 +118,22 @@ func (s section) round(ctx context.Context, c contender, script string, set sett
 	if set.browser {
 		job.headers = browserHeaders
 	}
-	if s.distinct {
+	if c.suffix != "" {
+		job.suffix = c.suffix
+	}
+	switch {
+	case c.want == replayed:
+		job.first, job.count = job.first+replayedRound*roundIDs, replayedOrders
+		if err := c.settleAll(ctx, job, number); err != nil {
+			return nil, err
+		}
+	case s.distinct:
 		job.first, job.count = job.first+int64(number)*roundIDs, roundIDs
 	}
 	if err := s.probe(ctx, c, job); err != nil {
 		return nil, err
 	}
-	if s.distinct {
+	if s.distinct && c.want != replayed {
 		job.first++ // it has been asked for
 	}
 	var l loaded
@@ -144,7 +162,7 @@ func (s section) round(ctx context.Context, c contender, script string, set sett
 // has the order's lock, and at two in a row, as a lock that was not given up would
 // show.
 func (s section) probe(ctx context.Context, c contender, job load) error {
-	if s.locks && c.on.lock != nil {
+	if s.locks && c.on.lock != nil && c.want != replayed {
 		if err := c.on.lock(ctx, job.first); err != nil {
 			return err
 		}
@@ -155,8 +173,25 @@ func (s section) probe(ctx context.Context, c contender, job load) error {
 			return err
 		}
 	}
-	for range 2 {
-		if err := c.on.ask(ctx, job, job.first, c.want); err != nil {
+	again := c.want
+	if c.suffix != "" {
+		again = replayed
+	}
+	for _, want := range []answer{c.want, again} {
+		if err := c.on.ask(ctx, job, job.first, want); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleAll settles the orders whose answers are given again, before the first round.
+func (c contender) settleAll(ctx context.Context, job load, number int) error {
+	if number > 0 {
+		return nil
+	}
+	for i := range job.count {
+		if err := c.on.ask(ctx, job, job.first+i, passed); err != nil {
 			return err
 		}
 	}
@@ -166,12 +201,16 @@ func (s section) probe(ctx context.Context, c contender, job load) error {
 // table makes the table.
 func (m measured) table() benchmark.Table {
 	t := benchmark.NewTable(m.section.title, m.section.note, metrics)
-	for _, r := range ratios {
+	columns := m.section.ratios
+	if columns == nil {
+		columns = ratios
+	}
+	for _, r := range columns {
 		t.Header = append(t.Header, r.name)
 	}
 	for _, c := range m.section.contenders {
 		row := m.Row(c.name, metrics)
-		for _, r := range ratios {
+		for _, r := range columns {
 			cell := ""
 			if r.base < len(c.bases) && c.bases[r.base] != "" {
 				// The kernel may have charged less than one of its ticks for a short round,

@@ -159,7 +159,13 @@ func gateConfig(bed *testbed.Bed, redisAddr, ids, freshness string) (string, err
 	if strings.Count(config, settles) != 1 {
 		return "", fmt.Errorf("raising max_in_flight: the example has no %q any more", settles)
 	}
-	config = strings.Replace(config, settles, "settle: {lock: settlement, max_in_flight: 100000, max_in_flight_per_client: 100000}", 1)
+	const many = "settle: {lock: settlement, max_in_flight: 100000, max_in_flight_per_client: 100000"
+	config = strings.Replace(config, settles, many+"}", 1) + `
+  - name: settle-once
+    match: {methods: [POST], path: "/orders/{id}/settle-once"}
+    id: {path: id, format: digits}
+    ` + many + `, once: {}}
+`
 	if freshness == "" {
 		return config, nil
 	}

@@ -125,7 +125,7 @@ func parseFlags(args []string, stderr io.Writer) (s settings, err error) {
 	flags.SetOutput(stderr)
 	s.Register(flags)
 	flags.DurationVar(&s.length, "time", 4*time.Second, "length of a round")
-	flags.StringVar(&s.sections, "sections", "", "sections to measure, by name, separated by commas: refuse, pass, settle; all if empty")
+	flags.StringVar(&s.sections, "sections", "", "sections to measure, by name, separated by commas: refuse, pass, settle, once; all if empty")
 	flags.BoolVar(&s.browser, "browser", false, "send the headers of a browser's script, not Host alone")
 	flags.StringVar(&s.plot, "plot", "", "write a plot of the medians to this SVG file")
 	if err := s.Parse(flags, args); err != nil {

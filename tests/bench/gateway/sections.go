@@ -16,13 +16,19 @@ const (
 	nameModuleNone = "ordergate, module, none"
 	nameNginx      = "nginx, no gate"
 	nameLua        = "nginx, Lua"
+
+	nameAuthzOnce    = "ordergate, sidecar, once"
+	nameAuthzReplay  = "ordergate, sidecar, replay"
+	nameModuleOnce   = "ordergate, module, once"
+	nameModuleReplay = "ordergate, module, replay"
 )
 
 // The answers that are due.
 var (
-	passed  = answer{http.StatusOK, ""}
-	refused = answer{http.StatusNotFound, ""}
-	absent  = answer{http.StatusNotFound, "absent"}
+	passed   = answer{http.StatusOK, ""}
+	refused  = answer{http.StatusNotFound, ""}
+	absent   = answer{http.StatusNotFound, "absent"}
+	replayed = answer{http.StatusOK, "replayed"}
 )
 
 // bases are those of ordergate's rows.
@@ -33,7 +39,7 @@ var inside = []string{nameDirect, nameNoopModule, nameLua}
 
 // sections returns what is measured.
 func sections(s *servers) []section {
-	return []section{refuse(s), pass(s), settle(s)}
+	return []section{refuse(s), pass(s), settle(s), once(s)}
 }
 
 const refuseNote = `GET /orders/{id} of orders that do not exist, each another one. Without a gate they
@@ -48,16 +54,16 @@ func refuse(s *servers) section {
 		name: "refuse", title: "Refusing an absent order", note: refuseNote,
 		load: load{method: http.MethodGet, first: firstAbsent}, distinct: true,
 		contenders: []contender{
-			{nameEnvoy, nil, &s.envoy, passed},
-			{nameDirect, []string{nameEnvoy}, &s.direct, refused},
-			{nameNoop, []string{nameEnvoy}, &s.noopRefuses, refused},
-			{nameNoopModule, []string{nameDirect}, &s.noopModule, absent},
-			{nameAuthz, []string{nameNoop, nameLua}, &s.authz, absent},
-			{nameAuthzNone, []string{nameNoop, nameLua}, &s.authzNone, absent},
-			{nameModule, inside, &s.module, absent},
-			{nameModuleNone, inside, &s.moduleNone, absent},
-			{nameNginx, nil, &s.nginx, passed},
-			{nameLua, []string{nameNginx}, &s.lua, refused},
+			{name: nameEnvoy, on: &s.envoy, want: passed},
+			{name: nameDirect, bases: []string{nameEnvoy}, on: &s.direct, want: refused},
+			{name: nameNoop, bases: []string{nameEnvoy}, on: &s.noopRefuses, want: refused},
+			{name: nameNoopModule, bases: []string{nameDirect}, on: &s.noopModule, want: absent},
+			{name: nameAuthz, bases: []string{nameNoop, nameLua}, on: &s.authz, want: absent},
+			{name: nameAuthzNone, bases: []string{nameNoop, nameLua}, on: &s.authzNone, want: absent},
+			{name: nameModule, bases: inside, on: &s.module, want: absent},
+			{name: nameModuleNone, bases: inside, on: &s.moduleNone, want: absent},
+			{name: nameNginx, on: &s.nginx, want: passed},
+			{name: nameLua, bases: []string{nameNginx}, on: &s.lua, want: refused},
 		},
 	}
 }
@@ -70,12 +76,12 @@ func pass(s *servers) section {
 		name: "pass", title: "Passing an order that exists", note: passNote,
 		load: load{method: http.MethodGet, first: 1, count: existing},
 		contenders: []contender{
-			{nameEnvoy, nil, &s.envoy, passed},
-			{nameNoop, []string{nameEnvoy}, &s.noopPasses, passed},
-			{nameAuthz, bases, &s.authz, passed},
-			{nameModule, bases, &s.module, passed},
-			{nameNginx, nil, &s.nginx, passed},
-			{nameLua, []string{nameNginx}, &s.lua, passed},
+			{name: nameEnvoy, on: &s.envoy, want: passed},
+			{name: nameNoop, bases: []string{nameEnvoy}, on: &s.noopPasses, want: passed},
+			{name: nameAuthz, bases: bases, on: &s.authz, want: passed},
+			{name: nameModule, bases: bases, on: &s.module, want: passed},
+			{name: nameNginx, on: &s.nginx, want: passed},
+			{name: nameLua, bases: []string{nameNginx}, on: &s.lua, want: passed},
 		},
 	}
 }
@@ -94,12 +100,37 @@ func settle(s *servers) section {
 		},
 		distinct: true, locks: true,
 		contenders: []contender{
-			{nameEnvoy, nil, &s.envoy, passed},
-			{nameNoop, []string{nameEnvoy}, &s.noopPasses, passed},
-			{nameAuthz, bases, &s.authz, passed},
-			{nameModule, bases, &s.module, passed},
-			{nameNginx, nil, &s.nginx, passed},
-			{nameLua, []string{nameNginx}, &s.lua, passed},
+			{name: nameEnvoy, on: &s.envoy, want: passed},
+			{name: nameNoop, bases: []string{nameEnvoy}, on: &s.noopPasses, want: passed},
+			{name: nameAuthz, bases: bases, on: &s.authz, want: passed},
+			{name: nameModule, bases: bases, on: &s.module, want: passed},
+			{name: nameNginx, on: &s.nginx, want: passed},
+			{name: nameLua, bases: []string{nameNginx}, on: &s.lua, want: passed},
+		},
+	}
+}
+
+const onceNote = `POST of distinct orders, as before, under three rules: settle alone, settle.once, and
+settle.once for 100 orders that are settled already: the answer is given again, and the
+backend, which answers at once, is not reached.`
+
+// once compares what a stored answer costs, and what it saves.
+func once(s *servers) section {
+	const onceSuffix = "/settle-once"
+	job := settle(s).load
+	return section{
+		name: "once", title: "Answers that are given again", note: onceNote,
+		load: job, distinct: true, locks: true,
+		ratios: []ratio{
+			{rate, plainBase, "requests/s : settle alone"}, {allCPU, plainBase, "CPU : settle alone"},
+		},
+		contenders: []contender{
+			{name: nameAuthz, on: &s.authz, want: passed},
+			{name: nameAuthzOnce, bases: []string{nameAuthz}, on: &s.authz, want: passed, suffix: onceSuffix},
+			{name: nameAuthzReplay, bases: []string{nameAuthz}, on: &s.authz, want: replayed, suffix: onceSuffix},
+			{name: nameModule, on: &s.module, want: passed},
+			{name: nameModuleOnce, bases: []string{nameModule}, on: &s.module, want: passed, suffix: onceSuffix},
+			{name: nameModuleReplay, bases: []string{nameModule}, on: &s.module, want: replayed, suffix: onceSuffix},
 		},
 	}
 }
